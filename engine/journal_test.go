@@ -19,7 +19,7 @@ import (
 )
 
 // TestJournal changes what is no execution, and reads who did it. Setting a schedule that
-// is the same changes nothing, and is not in the journal.
+// is the same, or disabling it again, changes nothing, and is not in the journal.
 func TestJournal(t *testing.T) {
 	h := couriertest.New(t, nil)
 	h.Stub("demo.a", nil)
@@ -32,8 +32,9 @@ func TestJournal(t *testing.T) {
 	_, err1 := e.Schedules().Set(ctx, daily, by)
 	_, err2 := e.Schedules().Set(ctx, daily, by)
 	_, err3 := e.Schedules().Disable(ctx, "daily", by)
+	_, err5 := e.Schedules().Disable(ctx, "daily", by)
 	_, err4 := e.Subscriptions().Set(ctx, courier.Subscription{Name: "hook", Kind: courier.SubscribeFunc, Func: "f", Events: []courier.EventType{courier.EventJobFailed}}, courier.By{Actor: "bob"})
-	err := errors.Join(err1, err2, err3, err4, e.Limits().Set(ctx, "key:acme", 2, by), e.Subscriptions().Remove(ctx, "hook", by), e.Schedules().Remove(ctx, "daily", by))
+	err := errors.Join(err1, err2, err3, err4, err5, e.Limits().Set(ctx, "key:acme", 2, by), e.Subscriptions().Remove(ctx, "hook", by), e.Schedules().Remove(ctx, "daily", by))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,5 +171,33 @@ func TestJitter(t *testing.T) {
 				t.Errorf("with %q %d of 100 retries came in the same second", jitter, crowd)
 			}
 		})
+	}
+}
+
+// TestStepPolicyNeedsType refuses figures of a step's policy without a type, which would
+// count for nothing; those of a job join its default.
+func TestStepPolicyNeedsType(t *testing.T) {
+	h := couriertest.New(t, nil)
+	h.Stub("demo.a", nil)
+	for steps, want := range map[string][]int{
+		`{"type": "demo.a", "failure_policy": {"max_retries": 1}}`: {0},
+		`{"type": "demo.a"}, {"type": "flow.foreach", "config": {"source": [1]}, "failure_policy": {"jitter": false}},
+			{"type": "demo.a", "failure_policy": {"retry_on": ["login"]}}, {"type": "flow.end"}`: {1, 2},
+		`{"type": "demo.a", "failure_policy": {}}`: nil,
+	} {
+		_, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "p", "failure_policy": {"max_retries": 1}, "steps": [`+steps+`]}`), nil)
+		var got []int
+		if d, ok := errors.AsType[*courier.DefinitionError](err); ok {
+			for _, p := range d.Problems {
+				if got = append(got, p.Step); p.Field != "failure_policy.type" || !strings.Contains(p.Message, "is required") {
+					t.Errorf("%s: %v", steps, p)
+				}
+			}
+		} else if err != nil {
+			t.Errorf("%s: %v", steps, err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: problems at the steps %v, want %v", steps, got, want)
+		}
 	}
 }

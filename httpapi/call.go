@@ -57,8 +57,10 @@ func (c *call) checkQuery() error {
 			p.add(item{Parameter: name, Message: "it is given more than once"})
 		case !isText(strings.Join(values, "")):
 			p.add(item{Parameter: name, Message: "it is no UTF-8, or has a NUL character"})
-		case !c.route.query[i].takes(values):
-			p.add(item{Parameter: name, Message: "it must be one of " + strings.Join(c.route.query[i].enum, ", ")})
+		default:
+			if wrong := c.route.query[i].wrong(values); wrong != "" {
+				p.add(item{Parameter: name, Message: wrong})
+			}
 		}
 	}
 	return p.invalid("the query of the URL")
@@ -86,7 +88,8 @@ func names(list []param) string {
 	return strings.Join(all, ", ")
 }
 
-// int returns a parameter of the URL that is a number within bounds; without it, def.
+// int returns a parameter of the URL that is a number within bounds; without it, def. Those
+// of the document, which [call.checkQuery] has checked, are not wider.
 func (c *call) int(name string, def, least, most int) (int, error) {
 	text := c.query.Get(name)
 	if !c.query.Has(name) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -126,7 +127,9 @@ func (c *call) startChain() error {
 	if err != nil {
 		return err
 	}
-	opt := &engine.ChainOptions{Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By("")}
+	opt := &engine.ChainOptions{
+		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID},
+	}
 	x, err := c.h.e.Chains().Start(c.ctx(), c.r.PathValue("name"), opt)
 	if err != nil {
 		return startProblem(err, key)
@@ -161,10 +164,7 @@ func (c *call) startedChain(x courier.ChainExecution) error {
 }
 
 func (c *call) listChainExecutions() error {
-	f := store.ChainFilter{Chain: c.query.Get("chain"), Before: courier.ChainExecutionID(c.query.Get("cursor"))}
-	if f.Before != "" && !desk.IsID(string(f.Before)) {
-		return errCursor()
-	}
+	f := store.ChainFilter{Chain: c.query.Get("chain")}
 	for _, list := range c.query["state"] {
 		for s := range strings.SplitSeq(list, ",") {
 			if !slices.Contains(chainStates, s) {
@@ -173,7 +173,17 @@ func (c *call) listChainExecutions() error {
 			f.States = append(f.States, courier.ChainState(s))
 		}
 	}
-	var err error
+	slices.Sort(f.States)
+	f.States = slices.Compact(f.States)
+	what := fmt.Sprintf("chain execution %s %s", f.Chain, f.States) // a cursor belongs to its filter
+	before, err := readAfter(c.query.Get("cursor"), what)
+	if err == nil && before != "" && !desk.IsID(before) {
+		err = errCursor()
+	}
+	if err != nil {
+		return err
+	}
+	f.Before = courier.ChainExecutionID(before)
 	if f.Limit, err = c.int("limit", 100, 1, 1000); err != nil {
 		return err
 	}
@@ -193,7 +203,7 @@ func (c *call) listChainExecutions() error {
 	if len(list) == f.Limit {
 		next = string(list[len(list)-1].ID)
 	}
-	return answerPage(c, mapped(list, func(x courier.ChainExecution) any { return c.viewChain(&x) }), next)
+	return answerPage(c, mapped(list, func(x courier.ChainExecution) any { return c.viewChain(&x) }), writeAfter(next, what))
 }
 
 // chainExecution returns the execution of a chain that the route is about. Ids that are
@@ -210,8 +220,9 @@ func (c *call) chainExecution() (courier.ChainExecution, error) {
 	return x, err
 }
 
-// ownChain reports whether the visitor has started an execution of a chain.
-func (c *call) ownChain(x *courier.ChainExecution) bool { return x.By == c.ID }
+// ownChain reports whether an execution of a chain is the visitor's own, as
+// [desk.Visit.Own] does of others. The executions of its members have the same label.
+func (c *call) ownChain(x *courier.ChainExecution) bool { return x.Labels[desk.LabelBy] == c.ID }
 
 func (c *call) getChainExecution() error {
 	x, err := c.chainExecution()

@@ -133,6 +133,21 @@ func TestStartChain(t *testing.T) {
 			t.Errorf("%s", a.Body)
 		}
 		client.get(at, "If-None-Match", a.Header().Get("ETag")).want(http.StatusNotModified, nil)
+		// What the members have done is the client's own as well, and a rerun stays so, whoever asks for it.
+		members, err := w.engine.Executions().List(w.Context(), store.Filter{Labels: map[string]string{"by": "client"}})
+		if err != nil || len(members) == 0 {
+			t.Fatalf("%+v, %v", members, err)
+		}
+		client.get("v1/executions/"+string(members[0].ID)).want(http.StatusOK, nil)
+		w.as("client2").get("v1/executions/"+string(members[0].ID)).problem(http.StatusNotFound, "not_found")
+		var rerun httpapi.StartedChain
+		w.as("operator").post(at+"/rerun", "").want(http.StatusAccepted, &rerun)
+		client.get("v1/chain-executions/"+string(rerun.ID)).want(http.StatusOK, nil)
+		byGo, err := w.engine.Chains().Start(w.Context(), "daily", &engine.ChainOptions{By: courier.By{Actor: "client"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.get("v1/chain-executions/"+string(byGo.ID)).problem(http.StatusNotFound, "not_found")
 		foreign := w.as("client2").get(at)
 		foreign.problem(http.StatusNotFound, "not_found")
 		for _, id := range []string{"x", "00000000-0000-7000-8000-000000000000", string(got.ID) + "0"} {
@@ -247,6 +262,13 @@ func TestListChainExecutions(t *testing.T) {
 			w.as("watcher").get("v1/chain-executions?chain=daily&state=pending,failed&limit=2&cursor="+cursor).want(http.StatusOK, &p)
 			for _, x := range p.Items {
 				got = append(got, string(x.ID))
+			}
+			if p.Next != "" {
+				w.get("v1/chain-executions?chain=daily&state=failed&state=pending,failed&cursor="+p.Next).want(http.StatusOK, nil)
+				for _, other := range []string{"", "chain=daily&", "state=pending,failed&", "chain=daily&state=pending&"} {
+					w.get("v1/chain-executions?"+other+"cursor="+p.Next).problem(http.StatusBadRequest, "invalid", "cursor")
+				}
+				w.get("v1/chain-executions?cursor="+string(p.Items[0].ID)).problem(http.StatusBadRequest, "invalid", "cursor")
 			}
 			if cursor = p.Next; cursor == "" {
 				break

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -43,7 +44,7 @@ func (c *call) check(kind string, d courier.Definition) error {
 	src := &courier.Source{Text: raw}
 	form := src.Read(d)
 	found := checked{problems: form}
-	if err := c.needAll(jobsOf(d)); err != nil {
+	if err := c.mayChange(kind, d); err != nil {
 		if len(form) == 0 || c.Need(c.ctx(), c.query.Get("job"), desk.Editor) != nil {
 			return err
 		}
@@ -66,35 +67,32 @@ func (c *call) check(kind string, d courier.Definition) error {
 	})
 }
 
-// needAll returns the error if the visitor is not the editor of all of some jobs.
-func (c *call) needAll(jobs []string) error {
-	for _, job := range jobs {
+// mayChange returns the error if the visitor may not save a definition: it needs the role
+// editor for all jobs that the definition is about. A job that is not there, and that the
+// definition would start or tell of, is not told apart from one that the visitor must not
+// know: the engine would suggest names of others.
+func (c *call) mayChange(kind string, d courier.Definition) error {
+	if c.Role(c.ctx(), "") >= desk.Editor {
+		return nil
+	}
+	starts := kind != "job" && kind != "chain"
+	for _, job := range desk.JobsOf(d) {
+		if job == "" && starts {
+			return &desk.AccessError{Text: "a " + kind + " that names no job, or a chain, needs the role editor for all jobs"}
+		}
 		if err := c.Need(c.ctx(), job, desk.Editor); err != nil {
+			return err
+		}
+		if !starts {
+			continue
+		}
+		if _, err := c.h.e.Jobs().Get(c.ctx(), job, 0); errors.Is(err, courier.ErrNotFound) {
+			return desk.Unknown()
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// jobsOf returns the jobs that a definition is about; the empty name, which stands for all
-// jobs, if it is about a chain or about none.
-func jobsOf(d courier.Definition) []string {
-	switch d := d.(type) {
-	case *courier.Job:
-		return []string{d.Name}
-	case *courier.Schedule:
-		return []string{d.Job}
-	case *courier.Monitor:
-		return []string{d.Job}
-	case *courier.Subscription:
-		if jobs := slices.Clone(d.Jobs); len(jobs) > 0 && len(d.Chains) == 0 {
-			if d.Job != nil {
-				jobs = append(jobs, d.Job.Name)
-			}
-			return jobs
-		}
-	}
-	return []string{""}
 }
 
 // A checked is what the engine has found in a text.

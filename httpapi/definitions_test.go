@@ -329,6 +329,11 @@ func TestCheck(t *testing.T) {
 		{"edna", "schedule", `{"name": "x", "job": "report", "cron": "0 0 25 * * ?"}`, 200, []string{"/cron"}},
 		{"edna", "schedule", `{"name": "x", "job": "hidden", "every_seconds": 60}`, 404, nil},
 		{"edna", "schedule", `{"name": "x", "chain": "c", "every_seconds": 60}`, 403, nil},
+		{"edna", "schedule", `{"name": "x", "job": "report", "chain": "c", "every_seconds": 60}`, 403, nil},
+		{"mona", "schedule", `{"name": "x", "job": "inbox", "every_seconds": 60}`, 404, nil}, // it is not there, and others have like names
+		{"mona", "job", `{"name": "inbox", ` + step + `}`, 200, nil},
+		{"editor", "schedule", `{"name": "x", "job": "inbox", "every_seconds": 60}`, 200, []string{"/job"}},
+		{"edna", "monitor", `{"name": "x", "job": "report", "chain": "c", "path": "/in", "lister": "shelf"}`, 403, nil},
 		{"edna", "monitor", `{"name": "x", "job": "report", "path": "/in", "lister": "shelf"}`, 200, []string{"/job"}},
 		{"edna", "monitor", `{"name": "x", "job": "hidden", "path": "/in"}`, 404, nil},
 		{"edna", "subscription", `{"name": "x", "kind": "webhook", "events": ["JobFailed"], "jobs": ["report"], "webhook": {"url": "https://example.com/x", "secrets": ["secret:s"]}}`, 200, nil},

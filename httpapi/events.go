@@ -74,7 +74,7 @@ func (c *call) lastEvent() (after int64, ended bool, err error) {
 		}
 		return after, ended, nil
 	}
-	n, err := c.int("after", -1, 0, math.MaxInt)
+	n, err := c.int("after", -1, 0, 1<<30)
 	if n < 0 {
 		return c.execution.Seq, false, err
 	}

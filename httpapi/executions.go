@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -229,7 +228,7 @@ func (c *call) after() (after int64, limit int, err error) {
 	if limit, err = c.int("limit", 100, 1, 1000); err != nil {
 		return 0, 0, err
 	}
-	n, err := c.int("after", 0, 0, math.MaxInt) // of a route that has it
+	n, err := c.int("after", 0, 0, 1<<30) // of a route that has it
 	if err != nil {
 		return 0, 0, err
 	}

@@ -99,6 +99,41 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// The document says which numbers a parameter can have: the least and the most are taken,
+// and those beyond are refused.
+func TestBounds(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	w.services()
+	id, tried := w.start("report", ""), 0
+	for path, operations := range document().root["paths"].(map[string]any) {
+		get, _ := operations.(map[string]any)["get"].(map[string]any)
+		parameters, _ := get["parameters"].([]any)
+		for _, o := range parameters {
+			schema := o.(map[string]any)["schema"].(map[string]any)
+			if schema["type"] != "integer" {
+				continue
+			}
+			tried++
+			name := o.(map[string]any)["name"].(string)
+			for key, beyond := range map[string]int64{"minimum": -1, "maximum": 1} {
+				text, _ := schema[key].(json.Number)
+				bound, err := text.Int64()
+				if err != nil {
+					t.Fatalf("%s: the parameter %s has no %s: add it to bounds", path, name, key)
+				}
+				at := fill(strings.TrimPrefix(path, "/"), id) + "?" + name + "="
+				w.get(fmt.Sprint(at, bound+beyond)).problem(http.StatusBadRequest, "invalid", name, "from")
+				if a := w.get(fmt.Sprint(at, bound)); strings.Contains(a.Body.String(), "it must be a number") {
+					t.Errorf("%s: %s", a.what, a.Body)
+				}
+			}
+		}
+	}
+	if tried < 20 {
+		t.Errorf("%d parameters", tried)
+	}
+}
+
 // A body that ends too early or lies about its length does nothing.
 func TestCutBody(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -24,7 +25,6 @@ type kept[T any, D interface {
 	courier.Definition
 }] struct {
 	kind   string // such as "schedule", also in the journal
-	jobs   func(*T) []string
 	name   func(*T) *string
 	hide   func(*T) // takes away the values
 	list   func(c *call, after string, limit int) ([]T, string, error)
@@ -74,7 +74,7 @@ func (k *kept[T, D]) listAll(c *call) error {
 
 // hidden returns v without the values that the visitor may not see.
 func (k *kept[T, D]) hidden(c *call, v *T) *T {
-	if !c.Has(c.ctx(), k.jobs(v), c.ValuesRole()) {
+	if !c.Has(c.ctx(), desk.JobsOf(D(v)), c.ValuesRole()) {
 		k.hide(v)
 	}
 	return v
@@ -89,10 +89,10 @@ func (k *kept[T, D]) find(c *call, role desk.Role) (T, error) {
 		return v, desk.Unknown() // its text may name others
 	case err != nil:
 		return v, err
-	case !c.Has(c.ctx(), k.jobs(&v), desk.Viewer):
+	case !c.Has(c.ctx(), desk.JobsOf(D(&v)), desk.Viewer):
 		return v, desk.Unknown()
 	}
-	return v, c.NeedEach(c.ctx(), k.jobs(&v), role)
+	return v, c.NeedEach(c.ctx(), desk.JobsOf(D(&v)), role)
 }
 
 func (k *kept[T, D]) getOne(c *call) error {
@@ -119,12 +119,14 @@ func (k *kept[T, D]) put(c *call) error {
 	if err != nil {
 		return err
 	}
-	a.Job = k.jobs(&sent)[0]
+	a.Job = desk.JobsOf(D(&sent))[0]
 	var now T
 	var warnings []courier.Problem
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-		now, warnings, err = k.set(c, sent)
-		return err
+		if now, warnings, err = k.set(c, sent); err != nil || status == http.StatusCreated {
+			return err
+		}
+		return changed(was, now)
 	})
 	if err != nil {
 		return err
@@ -163,13 +165,11 @@ func (k *kept[T, D]) read(c *call) (v T, err error) {
 	} else if *name != c.r.PathValue("name") {
 		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it differs from the name in the path: send the same, or leave it out"})
 	}
-	if len(problems) > 0 && slices.Contains(k.jobs(&v), "") && c.Role(c.ctx(), "") < desk.Editor {
+	if len(problems) > 0 && slices.Contains(desk.JobsOf(D(&v)), "") && c.Role(c.ctx(), "") < desk.Editor {
 		return v, k.wrong(*name, problems) // perhaps it is the job that could not be read
 	}
-	for _, job := range k.jobs(&v) {
-		if err := k.may(c, job); err != nil {
-			return v, err
-		}
+	if err := c.mayChange(k.kind, D(&v)); err != nil {
+		return v, err
 	}
 	if len(problems) > 0 {
 		return v, k.wrong(*name, problems)
@@ -177,32 +177,12 @@ func (k *kept[T, D]) read(c *call) (v T, err error) {
 	return v, nil
 }
 
-// may returns the error if the visitor may not change what is about a job. A job that is
-// not there is not told apart from one that the visitor must not know: the engine would
-// suggest names of others.
-func (k *kept[T, D]) may(c *call, job string) error {
-	if c.Role(c.ctx(), "") >= desk.Editor {
-		return nil
-	}
-	if job == "" {
-		return &desk.AccessError{Text: "a " + k.kind + " that names no job, or a chain, needs the role editor for all jobs"}
-	}
-	if err := c.Need(c.ctx(), job, desk.Editor); err != nil {
-		return err
-	}
-	_, err := c.h.e.Jobs().Get(c.ctx(), job, 0)
-	if errors.Is(err, courier.ErrNotFound) {
-		return desk.Unknown()
-	}
-	return err
-}
-
 func (k *kept[T, D]) delete(c *call) error {
 	v, err := k.find(c, desk.Editor)
 	if err != nil {
 		return err
 	}
-	a := store.Action{Verb: "remove", Kind: k.kind, Name: *k.name(&v), Job: k.jobs(&v)[0]}
+	a := store.Action{Verb: "remove", Kind: k.kind, Name: *k.name(&v), Job: desk.JobsOf(D(&v))[0]}
 	if a.Was, err = json.Marshal(v); err != nil {
 		return err
 	}
@@ -231,10 +211,13 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 			if err := c.body(&b); err != nil {
 				return err
 			}
-			a := store.Action{Verb: verb, Kind: k.kind, Name: *k.name(&v), Job: k.jobs(&v)[0], Reason: b.Reason}
+			a := store.Action{Verb: verb, Kind: k.kind, Name: *k.name(&v), Job: desk.JobsOf(D(&v))[0], Reason: b.Reason}
 			err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-				v, err = f(c, ctx, a.Name, c.By(b.Reason))
-				return err
+				was := v
+				if v, err = f(c, ctx, a.Name, c.By(b.Reason)); err != nil {
+					return err
+				}
+				return changed(was, v)
 			})
 			if err != nil {
 				return err
@@ -242,6 +225,16 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 			return c.answer(http.StatusOK, k.hidden(c, &v))
 		},
 	}
+}
+
+// changed returns [desk.ErrUnchanged] if a request has left something as it was.
+func changed(was, now any) error {
+	before, err1 := json.Marshal(was)
+	after, err2 := json.Marshal(now)
+	if err1 == nil && err2 == nil && bytes.Equal(before, after) {
+		return desk.ErrUnchanged
+	}
+	return nil
 }
 
 // A saved is the JSON of what was saved, with what looks doubtful in it as the field warnings.

@@ -102,19 +102,21 @@ func TestKept(t *testing.T) {
 		chain, wrong string // one that belongs to no job, and one with two problems
 		problems     []string
 		verbs        []string
+		again        string   // the outcome in the journal of a second PUT of the same
+		outcomes     []string // those of the verbs
 	}{
 		"schedules": {
 			"nightly", `{"job": "inbox", "every_seconds": 60}`, `{"job": "report", "every_seconds": 60}`, `{"chain": "c", "every_seconds": 60}`,
-			`{"job": "inbox", "cron": "0 0 25 * * ?", "overlap": "never"}`, []string{"cron", "overlap"}, []string{"disable", "enable"},
+			`{"job": "inbox", "cron": "0 0 25 * * ?", "overlap": "never"}`, []string{"cron", "overlap"}, []string{"disable", "enable", "enable"}, "unchanged", []string{"done", "done", "unchanged"},
 		},
 		"monitors": {
 			"incoming", `{"job": "inbox", "lister": "shelf", "path": "/in"}`, `{"job": "report", "lister": "shelf", "path": "/in"}`, `{"chain": "c", "lister": "shelf", "path": "/in"}`,
-			`{"job": "inbox", "lister": "shelf", "path": "in", "max_failures": -1}`, []string{"path", "max_failures"}, []string{"pause", "enable", "disable", "enable", "acknowledge"},
+			`{"job": "inbox", "lister": "shelf", "path": "in", "max_failures": -1}`, []string{"path", "max_failures"}, []string{"pause", "enable", "disable", "disable", "enable", "acknowledge"}, "unchanged", []string{"done", "done", "done", "unchanged", "done", "unchanged"},
 		},
 		"subscriptions": {
 			"failures", `{"kind": "func", "events": ["JobFailed"], "jobs": ["inbox"], "func": "tell"}`, `{"kind": "job", "events": ["JobFailed"], "jobs": ["inbox"], "job": {"name": "report"}}`,
 			`{"kind": "func", "events": ["JobFailed"], "jobs": ["inbox"], "chains": ["c"], "func": "tell"}`,
-			`{"kind": "job", "events": ["JobFaild"], "jobs": ["inbox"]}`, []string{"events", "job"}, nil,
+			`{"kind": "job", "events": ["JobFaild"], "jobs": ["inbox"]}`, []string{"events", "job"}, nil, "done", nil,
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {
@@ -162,6 +164,17 @@ func TestKept(t *testing.T) {
 				list, err := w.engine.Journal(t.Context(), store.ActionFilter{Name: "new/one"})
 				if err != nil {
 					t.Fatal(err)
+				}
+				// Each request has two entries, also one that changes nothing.
+				var outcomes, want []string
+				for _, a := range slices.Backward(list) {
+					outcomes = append(outcomes, a.Outcome)
+				}
+				for _, o := range slices.Concat([]string{"done", c.again}, c.outcomes, []string{"done"}) {
+					want = append(want, "asked", o)
+				}
+				if !slices.Equal(outcomes, want) {
+					t.Errorf("the journal has %q, not %q", outcomes, want)
 				}
 				if got := list[0]; got.Verb != "removed" || got.Outcome != "done" || got.By != "mona" || got.Via != "api" {
 					t.Errorf("%+v", got)

@@ -12,7 +12,7 @@ import (
 )
 
 var monitors = &kept[courier.Monitor, *courier.Monitor]{
-	kind: "monitor", jobs: desk.OfMonitor, name: func(m *courier.Monitor) *string { return &m.Name },
+	kind: "monitor", name: func(m *courier.Monitor) *string { return &m.Name },
 	hide: func(m *courier.Monitor) {
 		m.Params, m.Reason, m.Health.Problem = nil, hiddenIf(m.Reason), hiddenIf(m.Health.Problem)
 	},
@@ -78,7 +78,7 @@ func (c *call) monitorFiles() error {
 	if err != nil {
 		return err
 	}
-	if !c.Has(c.ctx(), desk.OfMonitor(&m), c.ValuesRole()) {
+	if !c.Has(c.ctx(), desk.JobsOf(&m), c.ValuesRole()) {
 		return &desk.AccessError{Text: "the names of files are values, which you may not see: it needs the role " + c.ValuesRole().String()}
 	}
 	return answerList(c, "file", func(after string, limit int) ([]store.SeenFile, string, error) {

@@ -41,9 +41,7 @@ func describe(routes []route) schema {
 	d := description{newSchemas(), schema{}}
 	d.schemas.closed = true
 	for i := range routes {
-		if b := routes[i].body; b != nil {
-			d.schemas.of(reflect.TypeOf(b)) // before answers, in which a type may be too
-		}
+		d.schemas.body(&routes[i]) // before answers, in which a type may be too
 	}
 	d.schemas.closed = false
 	paths, tags := schema{}, []any{}
@@ -82,7 +80,7 @@ func (d *description) operation(t *route) schema {
 		o["parameters"] = list
 	}
 	if t.body != nil {
-		content := schema{"application/json": schema{"schema": d.schemas.of(reflect.TypeOf(t.body))}}
+		content := schema{"application/json": schema{"schema": d.schemas.body(t)}}
 		o["requestBody"] = schema{"required": !t.optional, "content": content}
 	}
 	return o
@@ -123,6 +121,9 @@ func (p *param) in(place string) schema {
 	o := schema{"type": p.kind}
 	if p.enum != nil {
 		o["enum"] = p.enum
+	}
+	if b, ok := bounds[p.name]; ok && p.kind == "integer" {
+		o["minimum"], o["maximum"] = b[0], b[1]
 	}
 	if p.many {
 		o = schema{"type": "array", "items": o}

@@ -81,6 +81,30 @@ func TestDocumentServed(t *testing.T) {
 	walk(doc)
 }
 
+// The document lets the name in a body be left out where the path has it, as the service
+// does, and nowhere else.
+func TestNameInPath(t *testing.T) {
+	v := &validator{root: document().root, strict: true}
+	for kind, body := range map[string]string{
+		"job": `{"steps": []}`, "chain": `{"members": []}`, "schedule": `{"job": "report"}`, "monitor": `{"path": "/in"}`,
+		"subscription": `{"kind": "func", "events": []}`,
+	} {
+		for route, leaveOut := range map[[2]string]bool{{"PUT", "/v1/" + kind + "s/{name}"}: true, {"POST", "/v1/check/" + kind}: false} {
+			o, _ := v.operation(route[0], route[1])
+			content := o["requestBody"].(map[string]any)["content"].(map[string]any)["application/json"].(map[string]any)
+			for text, want := range map[string]bool{body: leaveOut, strings.Replace(body, "{", `{"name": "x", `, 1): true} {
+				sent, err := parse([]byte(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := v.check(content["schema"].(map[string]any), sent, ""); (err == nil) != want {
+					t.Errorf("%s %s: %v", route, text, err)
+				}
+			}
+		}
+	}
+}
+
 // Operations have distinct names, and parts that readers need.
 func TestOperations(t *testing.T) {
 	ids := map[string]bool{}

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier/internal/desk"
@@ -51,9 +53,27 @@ type param struct {
 	many       bool     // it may be repeated
 }
 
-// takes reports whether the parameter can have these values.
-func (p *param) takes(values []string) bool {
-	return p.enum == nil || !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(p.enum, v) })
+// bounds are the least and the most of the parameters that are numbers: those of one name
+// are the same in all routes.
+var bounds = map[string][2]int{
+	"limit": {1, 1000}, "most": {1, 10_000}, "after": {0, 1 << 30}, "step": {0, 1 << 30}, "attempt": {1, 1 << 30},
+	"version": {1, 1 << 30}, "from": {1, 1 << 30}, "to": {1, 1 << 30},
+}
+
+// wrong says what is wrong with the values of the parameter; empty if it can have them. The
+// document says the same by enum, minimum and maximum.
+func (p *param) wrong(values []string) string {
+	for _, v := range values {
+		if p.enum != nil && !slices.Contains(p.enum, v) {
+			return "it must be one of " + strings.Join(p.enum, ", ")
+		}
+		if b, ok := bounds[p.name]; ok && p.kind == "integer" {
+			if n, err := strconv.Atoi(v); err != nil || n < b[0] || n > b[1] {
+				return fmt.Sprintf("it must be a number from %d to %d", b[0], b[1])
+			}
+		}
+	}
+	return ""
 }
 
 // pattern is the pattern of the route for http.ServeMux.

@@ -20,7 +20,7 @@ type CronRequest struct {
 }
 
 var schedules = &kept[courier.Schedule, *courier.Schedule]{
-	kind: "schedule", jobs: desk.OfSchedule, name: func(s *courier.Schedule) *string { return &s.Name },
+	kind: "schedule", name: func(s *courier.Schedule) *string { return &s.Name },
 	hide: func(s *courier.Schedule) {
 		s.Params, s.Reason, s.Problem = nil, hiddenIf(s.Reason), hiddenIf(s.Problem)
 	},

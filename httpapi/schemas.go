@@ -3,7 +3,9 @@ package httpapi
 import (
 	"encoding"
 	"encoding/json"
+	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +114,29 @@ func (s *schemas) ref(t reflect.Type) schema {
 		name = s.nameOf(t)
 		s.names[t], s.named[name] = name, nil // it may refer to itself
 		s.named[name] = s.object(t)
+	}
+	return schema{"$ref": "#/components/schemas/" + name}
+}
+
+// body returns the schema of the body of a route, nil for none. In what a PUT puts under the
+// name in the path, the name may be left out.
+func (s *schemas) body(t *route) schema {
+	if t.body == nil {
+		return nil
+	}
+	typ := reflect.TypeOf(t.body)
+	if t.method != http.MethodPut || !strings.Contains(t.path, "{name}") {
+		return s.of(typ)
+	}
+	name := "Put" + upperFirst(typ.Name())
+	if s.named[name] == nil {
+		o := s.object(typ)
+		o["properties"].(schema)["name"] = schema{"type": "string", "description": "The name in the path, or left out."}
+		required := slices.DeleteFunc(o["required"].([]string), func(f string) bool { return f == "name" })
+		if o["required"] = required; len(required) == 0 {
+			delete(o, "required")
+		}
+		s.named[name] = o
 	}
 	return schema{"$ref": "#/components/schemas/" + name}
 }

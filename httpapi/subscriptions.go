@@ -24,7 +24,7 @@ type Replayed struct {
 }
 
 var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
-	kind: "subscription", jobs: desk.OfSubscription, name: func(s *courier.Subscription) *string { return &s.Name }, hide: hideSubscription,
+	kind: "subscription", name: func(s *courier.Subscription) *string { return &s.Name }, hide: hideSubscription,
 	list: func(c *call, after string, limit int) ([]courier.Subscription, string, error) {
 		return c.Subscriptions(c.ctx(), after, limit)
 	},
@@ -103,7 +103,7 @@ func (c *call) replay() error {
 		b.Events = nil
 	}
 	var n int
-	a := store.Action{Verb: "replay", Kind: "subscription", Name: s.Name, Job: desk.OfSubscription(&s)[0], Reason: b.Reason}
+	a := store.Action{Verb: "replay", Kind: "subscription", Name: s.Name, Job: desk.JobsOf(&s)[0], Reason: b.Reason}
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
 		n, err = c.h.e.Subscriptions().Replay(ctx, s.Name, b.Events, c.By(b.Reason))
 		return err
@@ -145,7 +145,7 @@ func (c *call) seesDelivery(d *courier.Delivery, known map[string]bool) bool {
 	sees, ok := known[d.Subscription]
 	if !ok {
 		s, err := c.h.e.Subscriptions().Get(c.ctx(), d.Subscription)
-		sees = err == nil && c.Has(c.ctx(), desk.OfSubscription(&s), desk.Viewer)
+		sees = err == nil && c.Has(c.ctx(), desk.JobsOf(&s), desk.Viewer)
 		known[d.Subscription] = sees
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			c.h.log.Warn("a subscription could not be read, so its deliveries are left out of a list", "subscription", d.Subscription, "error", err)

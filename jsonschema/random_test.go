@@ -105,9 +105,8 @@ var jobFields = map[string]field{
 
 var stepFields = map[string]field{
 	"name": values(`"a"; "with \"quotes\"" | "a\nb"; 5; ` + tooLong), "timeout_seconds": ofSecs, "stall_timeout_seconds": ofSecs, "allow_parent": ofBool,
-	"failure_policy": values(`"stop"; "skip_and_continue"; {"type": "stop"}; {"type": "skip_and_continue", "max_retries": 1}
-; {"max_retries": 1}
-		| "retry_job"; {"type": "retry_job"}; {"type": "stop", "no_retry_on": ["login"]}; 5; "retry_steps"; ["stop"]`),
+	"failure_policy": values(`"stop"; "skip_and_continue"; {"type": "stop"}; {"type": "skip_and_continue", "max_retries": 1}; {}
+		| {"max_retries": 1}; {"jitter": false}; "retry_job"; {"type": "retry_job"}; {"type": "stop", "no_retry_on": ["login"]}; 5; "retry_steps"; ["stop"]`),
 	"id": values(`"%d" | "A%d"; 5; "job"; "params"; "-x"; "a b"; "` + strings.Repeat("a", 51) + `"`),
 }
 

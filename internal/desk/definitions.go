@@ -2,31 +2,46 @@ package desk
 
 import (
 	"context"
+	"slices"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
 
-// OfSchedule returns the jobs that a schedule is about; "" stands for all.
-func OfSchedule(s *courier.Schedule) []string { return []string{s.Job} }
-
-// OfMonitor returns the jobs that a monitor is about; "" stands for all.
-func OfMonitor(m *courier.Monitor) []string { return []string{m.Job} }
-
-// OfSubscription returns the jobs that a subscription is about: those whose events it
-// wants, and the one that it starts. "" stands for all.
-func OfSubscription(s *courier.Subscription) []string {
-	jobs := append([]string{}, s.Jobs...)
-	if len(s.Jobs) == 0 || len(s.Chains) > 0 {
-		jobs = append(jobs, "")
+// JobsOf returns the jobs that a definition is about: of a subscription those whose events
+// it wants, and the one that it starts. "" stands for all jobs: it is among them if the
+// definition names no job, or names a chain.
+func JobsOf(d courier.Definition) []string {
+	switch d := d.(type) {
+	case *courier.Job:
+		return []string{d.Name}
+	case *courier.Schedule:
+		return started(d.Job, d.Chain)
+	case *courier.Monitor:
+		return started(d.Job, d.Chain)
+	case *courier.Subscription:
+		jobs := slices.Clone(d.Jobs)
+		if len(d.Jobs) == 0 || len(d.Chains) > 0 {
+			jobs = append(jobs, "")
+		}
+		if d.Job != nil {
+			jobs = append(jobs, d.Job.Name)
+		}
+		return jobs
 	}
-	if s.Job != nil {
-		jobs = append(jobs, s.Job.Name)
-	}
-	return jobs
+	return []string{""}
 }
 
-// Has reports whether the visitor has a role for each of some jobs; see [OfSchedule].
+// started returns the jobs of a definition that starts a job or a chain. A mistaken one
+// may name both.
+func started(job, chain string) []string {
+	if job != "" && chain != "" {
+		return []string{job, ""}
+	}
+	return []string{job}
+}
+
+// Has reports whether the visitor has a role for each of some jobs; see [JobsOf].
 func (v *Visit) Has(ctx context.Context, jobs []string, role Role) bool {
 	for _, job := range jobs {
 		if v.Role(ctx, job) < role {
@@ -81,19 +96,19 @@ func Pick[T any](after string, limit int, read func(after string, limit int) ([]
 func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]courier.Schedule, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Schedule, error) {
 		return v.d.e.Schedules().List(ctx, store.ScheduleFilter{After: after, Limit: limit})
-	}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return v.Has(ctx, OfSchedule(s), Viewer) })
+	}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return v.Has(ctx, JobsOf(s), Viewer) })
 }
 
 // Monitors returns a page of the monitors that the visitor may see.
 func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]courier.Monitor, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Monitor, error) {
 		return v.d.e.Monitors().List(ctx, store.MonitorFilter{After: after, Limit: limit})
-	}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return v.Has(ctx, OfMonitor(m), Viewer) })
+	}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return v.Has(ctx, JobsOf(m), Viewer) })
 }
 
 // Subscriptions returns a page of the subscriptions that the visitor may see.
 func (v *Visit) Subscriptions(ctx context.Context, after string, limit int) ([]courier.Subscription, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Subscription, error) {
 		return v.d.e.Subscriptions().List(ctx, store.SubscriptionFilter{After: after, Limit: limit})
-	}, func(s *courier.Subscription) string { return s.Name }, func(s *courier.Subscription) bool { return v.Has(ctx, OfSubscription(s), Viewer) })
+	}, func(s *courier.Subscription) string { return s.Name }, func(s *courier.Subscription) bool { return v.Has(ctx, JobsOf(s), Viewer) })
 }

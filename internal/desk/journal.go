@@ -14,18 +14,22 @@ import (
 
 // The outcomes in the journal. What is asked for has an entry before it is done.
 const (
-	asked   = "asked"
-	done    = "done"
-	refused = "refused"
-	failed  = "failed"
+	asked     = "asked"
+	done      = "done"
+	unchanged = "unchanged" // done, and there was nothing to change
+	refused   = "refused"
+	failed    = "failed"
 )
 
-// engineNotes are the kinds for which the engine itself writes that it is done.
+// engineNotes are the kinds for which the engine itself writes that something was changed.
 var engineNotes = []string{"schedule", "monitor", "subscription", "limit"}
 
 // ErrJournal is the error of an action that was not carried out because the journal could
 // not be written.
 var ErrJournal = errors.New("the journal can't be written, so nothing was done; try again")
+
+// ErrUnchanged is what an action of [Visit.Do] returns if all was so already.
+var ErrUnchanged = errors.New("nothing had to be changed")
 
 // By is the visitor as the author of a change.
 func (v *Visit) By(reason string) courier.By {
@@ -34,26 +38,30 @@ func (v *Visit) By(reason string) courier.By {
 
 // Do carries out f between two entries of the journal: that it was asked for, and what
 // came of it. If the first can't be written, nothing is done. A store without a journal
-// has none.
+// has none. [ErrUnchanged] of f is an outcome, and no error.
 func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Context) error) error {
 	a.By, a.Via, a.Outcome = v.ID, v.d.opt.Via, asked
-	if err := v.d.note(ctx, a); err != nil {
+	first, err := v.d.note(ctx, a)
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
-	err := f(ctx)
+	err = f(ctx)
 	v.d.watcher.touch(a.Execution)
 	switch {
 	case err == nil:
 		a.Outcome = done
+	case errors.Is(err, ErrUnchanged):
+		a.Outcome, err = unchanged, nil
 	case errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound):
 		a.Outcome = refused
 	default:
 		a.Outcome = failed
 	}
-	if err == nil && slices.Contains(engineNotes, a.Kind) {
+	ctx = context.WithoutCancel(ctx)
+	if err == nil && slices.Contains(engineNotes, a.Kind) && v.d.noted(ctx, a, first) {
 		return nil
 	}
-	if note := v.d.note(context.WithoutCancel(ctx), a); note != nil {
+	if _, note := v.d.note(ctx, a); note != nil {
 		v.d.log.Error("the journal does not have what came of an action", "kind", a.Kind, "name", a.Name, "verb", a.Verb, "by", a.By, "outcome", a.Outcome, "error", note)
 	}
 	return err
@@ -69,19 +77,30 @@ func (v *Visit) Refused(ctx context.Context, a store.Action) {
 		log.Warn("an action was refused; the journal has no entry, since there are too many")
 		return
 	}
-	if err := v.d.note(ctx, a); err != nil {
+	if _, err := v.d.note(ctx, a); err != nil {
 		log.Error("an action was refused, and the journal can't be written", "error", err)
 	}
 }
 
-func (d *Desk) note(ctx context.Context, a store.Action) error {
+// note writes an entry of the journal, and returns its number.
+func (d *Desk) note(ctx context.Context, a store.Action) (int64, error) {
 	call, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
-	_, err := d.e.Note(call, a)
+	a, err := d.e.Note(call, a)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
+		return 0, nil
 	}
-	return err
+	return a.ID, err
+}
+
+// noted reports whether the engine has written, after the entry with a number, that what
+// was asked for was done. It writes nothing if there was nothing to change.
+func (d *Desk) noted(ctx context.Context, a store.Action, after int64) bool {
+	call, cancel := context.WithTimeout(ctx, noteTimeout)
+	defer cancel()
+	list, err := d.e.Journal(call, store.ActionFilter{Kind: a.Kind, Name: a.Name, By: a.By})
+	return errors.Is(err, errors.ErrUnsupported) ||
+		slices.ContainsFunc(list, func(n store.Action) bool { return n.ID > after && n.Outcome == done })
 }
 
 const (

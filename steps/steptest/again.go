@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier/internal/notefile"
@@ -116,21 +115,5 @@ func (w *World) empty() error {
 	if slices.Contains(held, ".") {
 		return nil
 	}
-	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil || p == ".":
-			return err
-		case p == notefile.Top:
-			return fs.SkipDir
-		case slices.Contains(held, p) || d.IsDir() && slices.ContainsFunc(held, func(h string) bool { return strings.HasPrefix(h, p+"/") }):
-			return nil
-		}
-		if err := root.RemoveAll(filepath.FromSlash(p)); err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
-	})
+	return removeBut(root, ".", append(held, notefile.Top))
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -111,12 +112,17 @@ func (a *attempt) start(f func() error) {
 	}()
 }
 
-// execute is what an engine calls: Cleanup, unless it is the first attempt, and
-// Execute. between is called between the two, if it is not nil.
+// execute is what an engine calls: Cleanup, or what stands in its place, unless it is the
+// first attempt, and Execute. between is called between the two, if it is not nil.
 func (a *attempt) execute(cleanup bool, between func()) {
+	before := a.w.executed
+	a.w.executed = a
+	if before != nil && before.failed() {
+		a.w.removed = a.w.removed || slices.ContainsFunc(before.job.Files(), func(f courier.File) bool { return f.Removed })
+	}
 	a.start(func() (err error) {
 		if cleanup {
-			if err := a.w.typ.Cleanup(a.ctx, a.job, a.w.config); err != nil {
+			if err := a.cleanUp(before); err != nil {
 				return err
 			}
 		}

@@ -223,6 +223,50 @@ func TestBad(t *testing.T) {
 	}
 }
 
+// Steps without Cleanup that need what the engine removes are found: the directory of an
+// earlier attempt, and a file that a failed attempt has reported.
+func TestBadWithoutCleanup(t *testing.T) {
+	for name, mark := range map[string]string{"an earlier directory": "3/1/mark", "a reported file": "mark"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			write := func(job *courier.Context, name string) error {
+				w, err := job.Create(name)
+				if err != nil {
+					return err
+				}
+				defer w.Close()
+				return w.Commit()
+			}
+			step := func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
+				began := job.StepDir() + "/began"
+				if _, err := job.Stat(began); err != nil {
+					if err := write(job, mark); err != nil {
+						return output{}, err
+					}
+					if err := write(job, began); err != nil {
+						return output{}, err
+					}
+				} else if _, err := job.Stat(mark); err != nil {
+					return output{}, errors.New("the mark is gone")
+				}
+				if err := job.Wrote(mark); err != nil {
+					return output{}, err
+				}
+				return upper(ctx, job, cfg)
+			}
+			got := steptest.Breaches(t, steptest.Case{
+				Register: func(r *courier.Registry) { courier.RegisterFunc(r, "text.bad", step, nil) },
+				Config:   config{"in.txt", "out.txt"},
+				Setup:    func(w *steptest.World) { w.Write("in.txt", "hello, world") },
+				Virtual:  true,
+			})
+			if !strings.Contains(got, "fail: failed at place") || !strings.Contains(got, "the mark is gone") {
+				t.Errorf("reported is\n%s", got)
+			}
+		})
+	}
+}
+
 // What Rollback for a cancel leaves outside of the workspace is found.
 func TestBadCancel(t *testing.T) {
 	step := bad{

@@ -104,6 +104,30 @@ func TestGood(t *testing.T) {
 	}
 }
 
+// A step without Cleanup passes if it leaves nothing but what the engine removes: the
+// directories of earlier attempts, and files that failed attempts have reported. Files of
+// earlier steps stay, also if it has reported them.
+func TestWithoutCleanup(t *testing.T) {
+	for name, target := range map[string]string{"own": "", "own again": "OWN/a/b.txt", "over": "old.txt"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			steptest.Run(t, steptest.Case{
+				Register: func(r *courier.Registry) {
+					courier.RegisterFunc(r, "text.upper", func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
+						cfg.Output = strings.ReplaceAll(cfg.Output, "OWN", job.Dir())
+						return upper(ctx, job, cfg)
+					}, nil)
+				},
+				Setup: func(w *steptest.World) {
+					w.Write("in.txt", "hello, world")
+					w.Write("old.txt", "old")
+					w.Config = config{"in.txt", target}
+				},
+			})
+		})
+	}
+}
+
 // The state of an outside system belongs to the outcome, and its operations
 // are places.
 func TestOutside(t *testing.T) {

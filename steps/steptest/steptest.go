@@ -42,7 +42,11 @@
 //     Execute.
 //
 // What follows is a Cleanup and an Execute: by turns as the next attempt, as
-// the same attempt on another worker, and as the next one after a Rollback.
+// the same attempt on another worker, and as the next one after a Rollback. For a
+// type that implements no [courier.Cleaner], the directories of earlier attempts are
+// removed in place of Cleanup, and the files in the workspace that the attempt before
+// has reported if it failed, as an engine does. What Setup puts into the workspace is
+// kept, as files of completed steps are.
 //
 // # Rules
 //

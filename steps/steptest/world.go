@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,6 +55,11 @@ type World struct {
 	ends    []func()
 	goLabel string
 	ok      bool
+
+	// For types without Cleanup, after which an engine cleans up by itself.
+	executed *attempt // the last one
+	removed  bool     // a failed attempt has reported that it removed a file
+	made     []string // files of Setup in the workspace, as if steps before had made them
 }
 
 // The step's place in its execution.
@@ -123,8 +129,16 @@ func (w *World) prepare() error {
 		w.Config = map[string]any{}
 	}
 	var err error
-	w.config, err = json.Marshal(w.Config)
-	return err
+	if w.config, err = json.Marshal(w.Config); err != nil || w.typ.CleansUp() {
+		return err
+	}
+	return filepath.WalkDir(w.Work, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			p, err = filepath.Rel(w.Work, p)
+			w.made = append(w.made, filepath.ToSlash(p))
+		}
+		return err
+	})
 }
 
 // end closes what the step kept open and undoes Setup.

@@ -71,9 +71,13 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 
 // reread returns a job as it will be read from its JSON, but for failure policies
 // and durations that JSON does not take: they are as they were given, for the check to
-// report them beside all else.
+// report them beside all else. The policy of a step that has figures and no type has none
+// either, although JSON writes stop.
 func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
 	if err = json.Unmarshal(body, &plain); err == nil {
+		for i := range plain.Steps {
+			plain.Steps[i].FailurePolicy.Type = job.Steps[i].FailurePolicy.Type
+		}
 		return plain, nil
 	}
 	rest := job

@@ -314,12 +314,14 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	if err := text.Check(text.By(by)); err != nil {
 		return fail(err)
 	}
+	changed := false
 	got, err := v.changeMonitor(ctx, role, name, func(old *store.Monitor) (store.MonitorPut, error) {
 		if old == nil {
 			return store.MonitorPut{}, unknownMonitor(ctx, role, name)
 		}
 		put := store.MonitorPut{Monitor: *old}
 		err := change(&put.Monitor)
+		changed = err == nil
 		if !put.Status.Polls() {
 			put.After = never
 		}
@@ -328,7 +330,9 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	if err != nil {
 		return fail(err)
 	}
-	v.core.Changed(ctx, core.Change{Kind: "monitor", Name: name, Verb: verb + "d", By: by})
+	if changed {
+		v.core.Changed(ctx, core.Change{Kind: "monitor", Name: name, Verb: verb + "d", By: by})
+	}
 	return got, nil
 }
 

@@ -292,18 +292,22 @@ func (v *Service) switchSchedule(ctx context.Context, verb, name string, by cour
 	if err := text.Check(text.By(by)); err != nil {
 		return fail(err)
 	}
+	changed := false
 	got, err := v.changeSchedule(ctx, a, name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
 		if old == nil {
 			return store.Schedule{}, v.unknownSchedule(ctx, a, name)
 		}
 		put := *old
 		err := change(&put, now)
+		changed = err == nil
 		return put, err
 	})
 	if err != nil {
 		return fail(err)
 	}
-	v.core.Changed(ctx, core.Change{Kind: "schedule", Name: name, Verb: verb + "d", By: by})
+	if changed {
+		v.core.Changed(ctx, core.Change{Kind: "schedule", Name: name, Verb: verb + "d", By: by})
+	}
 	return got, nil
 }
 

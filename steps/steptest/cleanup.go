@@ -1,0 +1,101 @@
+package steptest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier/internal/notefile"
+)
+
+// cleanUp is what an engine does before each attempt but the first: it calls Cleanup, or
+// removes by itself what earlier attempts of a type without one have left.
+func (a *attempt) cleanUp(before *attempt) error {
+	if a.w.typ.CleansUp() {
+		return a.w.typ.Cleanup(a.ctx, a.job, a.w.config)
+	}
+	if a.number == 1 {
+		return nil
+	}
+	root, err := os.OpenRoot(a.w.Work)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	held, err := notefile.ReadHeld(root)
+	if err != nil || a.w.removed || slices.Contains(held, ".") {
+		return err // it may have removed the only copy of what lies there
+	}
+	keep := append(held, a.w.made...)
+	var errs []error
+	for _, name := range append(a.earlierDirs(root), before.failedFiles(a)...) {
+		errs = append(errs, removeBut(root, name, keep))
+	}
+	return errors.Join(errs...)
+}
+
+// earlierDirs returns the directories of attempts with lower numbers.
+func (a *attempt) earlierDirs(root *os.Root) (dirs []string) {
+	entries, _ := fs.ReadDir(root.FS(), a.job.StepDir()) // it need not be there
+	for _, d := range entries {
+		if n, err := strconv.Atoi(d.Name()); err == nil && n > 0 && n < a.number && d.IsDir() {
+			dirs = append(dirs, path.Join(a.job.StepDir(), d.Name()))
+		}
+	}
+	return dirs
+}
+
+// failedFiles returns the files in the workspace that an attempt has reported before it
+// failed, for the attempt after it. Of one that was interrupted, or whose reply was lost,
+// an engine has no reports.
+func (a *attempt) failedFiles(next *attempt) (names []string) {
+	if a == nil || a.number == next.number || !a.failed() {
+		return nil
+	}
+	for _, f := range a.job.Files() {
+		info, err := os.Lstat(a.w.Path(f.Path))
+		if err == nil && !info.IsDir() && !filepath.IsAbs(f.Path) && !strings.HasPrefix(f.Path, a.job.StepDir()+"/") {
+			names = append(names, f.Path)
+		}
+	}
+	return names
+}
+
+// failed reports whether the attempt has returned with an error.
+func (a *attempt) failed() bool {
+	select {
+	case <-a.done:
+		return a.err != nil
+	default:
+		return false
+	}
+}
+
+// removeBut removes a file or a directory of the workspace, but for what keep names.
+func removeBut(root *os.Root, top string, keep []string) error {
+	return fs.WalkDir(root.FS(), top, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || p == ".":
+			return err
+		case slices.Contains(keep, p):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir() && slices.ContainsFunc(keep, func(k string) bool { return strings.HasPrefix(k, p+"/") }):
+			return nil
+		}
+		if err := root.RemoveAll(filepath.FromSlash(p)); err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}
