@@ -170,11 +170,15 @@ func TestCanaries(t *testing.T) {
 		seen := 0
 		for _, user := range []string{"ann", "vera", "otto"} {
 			for _, r := range httpapi.Table() {
-				if r.Method != "GET" || strings.HasSuffix(r.Path, "/events") {
+				if r.Method != "GET" {
 					continue
 				}
 				for _, x := range []string{id, held} {
-					got := w.as(user).get(fill(r.Path, x)).Body.String()
+					path := fill(r.Path, x)
+					if strings.HasSuffix(path, x+"/events") {
+						path += "?after=0"
+					}
+					got := w.as(user).get(path).Body.String()
 					if strings.Contains(got, canarySecret) {
 						t.Errorf("%s sees the secret in %s: %s", user, r.Path, got)
 					}

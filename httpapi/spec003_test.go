@@ -280,6 +280,20 @@ func TestSpec003_Cancellation(t *testing.T) {
 	})
 }
 
+// The changes of state of an execution and its steps come as they happen, and the end.
+func TestSpec003_Events(t *testing.T) {
+	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+		w.begin()
+		id := w.start("job", `{"params": {"seconds": 3}}`)
+		v := w.watch("v1/executions/" + id + "/events?after=0")
+		v.over()
+		want := []string{"1 >queued", "2 queued>running", "3 pending>running", "4 running>completed", "5 running>completed"}
+		if got := moves(t, v.got()); !slices.Equal(got, want) || len(v.got("end")) != 1 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // A schedule starts the job by cron, and catches up with what it has missed if it is to.
 func TestSpec003_Scheduling(t *testing.T) {
 	for misfire, missed := range map[courier.Misfire]int{courier.MisfireAll: 5, courier.MisfireOnce: 1, courier.MisfireSkip: 0} {
