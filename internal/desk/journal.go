@@ -46,12 +46,13 @@ func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Conte
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 	err = f(ctx)
+	_, forbidden := errors.AsType[*AccessError](err)
 	switch {
 	case err == nil:
 		a.Outcome = done
 	case errors.Is(err, ErrUnchanged):
 		a.Outcome, err = unchanged, nil
-	case errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound):
+	case forbidden, errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound):
 		a.Outcome = refused
 	default:
 		a.Outcome = failed
