@@ -235,13 +235,13 @@ func (r *Redactor) Find(text string) (name string) { return r.found.Find(text) }
 type SecretRequest struct {
 	Name string // as the definition or the connection has it, without "secret:"
 
-	Execution ExecutionID // that of none in a dry run; empty for monitors and subscriptions
+	Execution ExecutionID // that of none in a dry run of a job; empty for monitors and subscriptions
 	Job       string
 	Version   int    // of the job's definition; 0 in a dry run of one that was not saved
 	Step      int    // index in the flat list; 0 where there is no job, -1 if an execution is about to be created
 	ID        string // the step's id, if it has one
 	Type      string // key of the step's type, such as "sftp.upload"
-	DryRun    bool
+	DryRun    bool   // of a job, or of a resume: nothing is done with it
 
 	// Param is the parameter whose value names the secret, if one does. With a Step of -1
 	// an execution is about to be created or resumed with it. The answer then says whether

@@ -298,6 +298,11 @@ func TestSecretParams(t *testing.T) {
 		if err != nil || string(resumed.Config) != `{"text":"secret:partner/acme"}` || resumed.Note != "params.pw to another secret" {
 			t.Errorf("a resume would have %s, %q, %v", resumed.Config, resumed.Note, err)
 		}
+		mu.Lock()
+		if q := asked[len(asked)-1]; !q.DryRun || q.Step != -1 || q.Param != "pw" || q.Execution != r.ID {
+			t.Errorf("the dry run of a resume asked for %+v", q)
+		}
+		mu.Unlock()
 		dry, err := e.Jobs().DryRun(ctx, job, &engine.DryRunOptions{Params: m{"pw": "partner/acme"}})
 		if err != nil || !dry.OK() {
 			t.Errorf("dry run %v, %v", dry, err)

@@ -202,7 +202,7 @@ func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *
 		opt = &ResumeOptions{}
 	}
 	options := opt.plan()
-	options.Force = true
+	options.Force, options.DryRun = true, true
 	x, err := e.store.Execution(ctx, id)
 	if err == nil && opt.Elsewhere {
 		var lost bool

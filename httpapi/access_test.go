@@ -98,6 +98,60 @@ func refusal(has, needs httpapi.Role) int {
 	return http.StatusForbidden
 }
 
+// A filter does not tell what its visitor may not see: labels are values, and who, the
+// queue, the chain and lost workers are for viewers. It is refused, or selects only what the
+// visitor sees all of. Bulk takes the same filters.
+func TestAskingForWhatIsHidden(t *testing.T) {
+	a := access()
+	a.Values = httpapi.Operator
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: a})
+	w.as("ann").start("report", `{"labels": {"partner": "acme"}, "hold": true}`)
+	w.as("ben").start("report", `{"labels": {"partner": "acme"}, "hold": true}`)
+	w.start("hidden", `{"labels": {"partner": "acme"}, "hold": true}`)
+	for query, want := range map[string]map[string]int{ // how many are found, or the status
+		"":                              {"nobody": 0, "ann": 1, "vera": 2, "otto": 2, "watcher": 3, "operator": 3},
+		"label=partner=acme":            {"nobody": 0, "ann": 0, "vera": 0, "otto": 2, "watcher": 403, "operator": 3},
+		"label=partner=acme&job=report": {"nobody": 404, "ann": 403, "vera": 403, "otto": 2, "watcher": 403, "operator": 2},
+		"label=partner=acme&job=rep*":   {"ann": 0, "vera": 0, "otto": 2, "operator": 2},
+		"label=partner=acme&job=hidden": {"ann": 404, "vera": 404, "otto": 404, "watcher": 403, "operator": 1},
+		"label=by=ann":                  {"ann": 1, "ben": 0, "vera": 0, "otto": 1, "watcher": 403, "operator": 1},
+		"label=by=ann&job=report":       {"ann": 1, "ben": 403, "vera": 403, "otto": 1, "watcher": 403, "operator": 1},
+		"by=ann":                        {"ann": 1, "ben": 0, "vera": 1, "otto": 1, "watcher": 1},
+		"by=ben&job=report":             {"ann": 403, "ben": 1, "vera": 1, "watcher": 1},
+		"queue=default&job=report":      {"ann": 403, "vera": 2, "watcher": 2},
+		"state=lost&job=report":         {"ann": 403, "vera": 0},
+		"state=created&job=report":      {"ann": 1, "vera": 2},
+		"chain=daily":                   {"ann": 403, "vera": 403, "watcher": 404},
+		"job=hidden":                    {"ann": 404, "otto": 404, "watcher": 1},
+		"job=hiden":                     {"ann": 404, "otto": 404, "watcher": 404},
+	} {
+		for user, n := range want {
+			var list struct{ Items []struct{ ID string } }
+			if got := w.as(user).get("v1/executions?" + query); n >= 400 {
+				got.want(n, nil)
+				if told := strings.Contains(got.Body.String(), "did you mean"); told && user != "watcher" {
+					t.Errorf("%s learns names by %q: %s", user, query, got.Body)
+				}
+			} else if got.want(http.StatusOK, &list); len(list.Items) != n {
+				t.Errorf("%s finds %d by %q, not %d", user, len(list.Items), query, n)
+			}
+		}
+	}
+	var out struct{ Matched int }
+	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "label:partner=acme", "dry_run": true}`).want(http.StatusOK, &out)
+	if out.Matched != 2 {
+		t.Errorf("otto: %+v", out)
+	}
+	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "job:hiden"}`).problem(http.StatusNotFound, "not_found")
+	a.Values = httpapi.Editor
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: a})
+	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "label:partner=acme job:report"}`).problem(http.StatusForbidden, "forbidden", "label", "editor")
+	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "label:partner=acme"}`).want(http.StatusOK, &out)
+	if out.Matched != 0 {
+		t.Errorf("otto, below the role for values: %+v", out)
+	}
+}
+
 // Unknown, foreign and malformed ids have the same answer, byte by byte.
 func TestUnknownIDs(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)

@@ -77,7 +77,7 @@ type Accepted struct {
 // and TRACE are refused, since requests with them must change nothing. What is wrong with
 // the options is in the log, and in the answer to each request.
 func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
-	e := &endpoint{h: h, job: job, quotas: make(map[string]int)}
+	e := &endpoint{h: h, job: job, quotas: make(map[string]int), maxQuotas: maxQuotas}
 	if opt != nil {
 		e.opt = *opt
 		e.opt.Headers = slices.Clone(opt.Headers)
@@ -104,8 +104,9 @@ type endpoint struct {
 	err     error  // the settings are wrong; no request is served
 	refused atomic.Int64
 
-	mu     sync.Mutex
-	quotas map[string]int // that were set, by limit key
+	maxQuotas int
+	mu        sync.Mutex
+	quotas    map[string]int // the limits that were set, by key; at most maxQuotas
 }
 
 // check returns what is wrong with the settings.
@@ -250,7 +251,8 @@ func (e *endpoint) undefined(err error) error {
 	return err
 }
 
-// maxQuotas is how many limits an endpoint remembers to have set.
+// maxQuotas is how many limits an endpoint remembers to have set. Of more, it forgets some:
+// it reads those again when they are used, which costs a statement, and sets none twice.
 const maxQuotas = 10_000
 
 // quota returns the limit key of the principal, whose limit is set; none without Quota.
@@ -271,8 +273,11 @@ func (e *endpoint) quota(c *call) ([]string, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.quotas) >= maxQuotas {
-		clear(e.quotas)
+	if _, known := e.quotas[key]; !known && len(e.quotas) >= e.maxQuotas {
+		for other := range e.quotas { // any one
+			delete(e.quotas, other)
+			break
+		}
 	}
 	e.quotas[key] = n
 	return []string{key}, nil

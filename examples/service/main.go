@@ -22,10 +22,7 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -39,35 +36,10 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "service:", err)
+	if err := run(os.Args[1:]); err != nil {
+		slog.Error("the service has failed", "error", err)
 		os.Exit(1)
 	}
-}
-
-// settings are the command line.
-type settings struct {
-	addr            string
-	running         int
-	drain, patience time.Duration
-}
-
-func parseFlags(args []string) (settings, error) {
-	var s settings
-	f := flag.NewFlagSet("service", flag.ContinueOnError)
-	f.StringVar(&s.addr, "addr", "127.0.0.1:8080", "the `address` to listen at; programs on other hosts are refused")
-	f.IntVar(&s.running, "running", 64, "how many executions run at once")
-	f.DurationVar(&s.drain, "drain", 0, "how long a stopping service still accepts requests, for load balancers that look at readyz")
-	f.DurationVar(&s.patience, "patience", 15*time.Second, "how long a stop lets the steps in progress go on; cut off, they have 10s more")
-	err := f.Parse(args)
-	switch {
-	case err != nil:
-	case f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))
-	case s.running < 1 || s.drain < 0 || s.patience < 0:
-		err = errors.New("-running must be at least 1, and no duration may be negative")
-	}
-	return s, err
 }
 
 // A service is an engine with its API and one endpoint.
@@ -82,10 +54,8 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 	var reg courier.Registry
 	register(&reg)
 	e := engine.New(memstore.New(), &reg, &engine.Options{Workspace: work, Slots: running, Around: logged(log), Log: log})
-	if err := e.Limits().Set(ctx, "global", running, courier.By{}); err != nil {
-		return nil, err
-	}
-	if _, err := e.Jobs().Define(ctx, report(), nil); err != nil {
+	_, err := e.Jobs().Define(ctx, report(), nil)
+	if err := errors.Join(err, e.Limits().Set(ctx, "global", running, courier.By{})); err != nil {
 		return nil, err
 	}
 	s := &service{e, httpapi.New(e, &httpapi.Options{URL: "/courier/api/", Log: log}), http.NewServeMux()}
@@ -95,14 +65,19 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 }
 
 // run serves until the process is asked to end.
-func run(args []string, out io.Writer) (err error) {
-	s, err := parseFlags(args)
-	if err != nil {
-		return err
+func run(args []string) error {
+	f := flag.NewFlagSet("service", flag.ExitOnError)
+	addr := f.String("addr", "127.0.0.1:8080", "the `address` to listen at; programs on other hosts are refused")
+	running := f.Int("running", 64, "how many executions run at once")
+	drain := f.Duration("drain", 0, "how long a stopping service still accepts requests, for load balancers that look at readyz")
+	patience := f.Duration("patience", 15*time.Second, "how long a stop lets the steps in progress go on; cut off, they have 10s more")
+	f.Parse(args)
+	if f.NArg() > 0 || *running < 1 || *drain < 0 || *patience < 0 {
+		return errors.New("there are flags only, -running must be at least 1, and no duration may be negative; see -help")
 	}
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer release()
-	log := slog.New(slog.NewJSONHandler(out, nil))
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
 	// Each process needs a directory of its own, because each has a store of its
 	// own. With a durable store, this is a directory that stays.
 	work, err := os.MkdirTemp("", "service-")
@@ -110,30 +85,26 @@ func run(args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer os.RemoveAll(work)
-	svc, err := newService(ctx, work, s.running, log)
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", s.addr)
+	svc, err := newService(ctx, work, *running, log)
 	if err != nil {
 		return err
 	}
 	// The end of the context that Start is given would stop the engine at once;
 	// here stop decides when.
 	if err := svc.engine.Start(context.WithoutCancel(ctx)); err != nil {
-		return errors.Join(err, l.Close())
+		return err
 	}
-	server := newServer(svc.routes, log)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	log.Info("listening", "url", "http://"+l.Addr().String())
+	server, served, err := listen(*addr, svc.routes, log)
+	if err != nil {
+		return errors.Join(err, svc.engine.Stop(ctx))
+	}
 	select {
 	case <-ctx.Done():
 		release()       // a second signal ends the process at once
 		svc.api.Close() // readyz says that the service is stopping, and streams end
 		log.Info("stopping", "signal", context.Cause(ctx).Error())
-		time.Sleep(s.drain)
+		time.Sleep(*drain)
 	case err = <-served:
 	}
-	return errors.Join(err, stop(server, svc.engine, s.patience, log))
+	return errors.Join(err, stop(server, svc.engine, *patience, log))
 }

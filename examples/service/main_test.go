@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -132,7 +131,7 @@ func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"-running", "0"}, {"-patience", "-1s"}, {"-drain", "-1s"}, {"more"}, {"-addr", "127.0.0.1:-1"},
 	} {
-		if err := run(args, io.Discard); err == nil {
+		if err := run(args); err == nil {
 			t.Errorf("run %v: no error", args)
 		}
 	}

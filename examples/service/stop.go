@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -13,9 +14,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// newServer returns a server that slow or greedy clients can't wear out.
-func newServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
+// listen serves requests with a server that slow or greedy clients can't wear out. What ends
+// it is sent to the channel.
+func listen(addr string, h http.Handler, log *slog.Logger) (*http.Server, <-chan error, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -24,6 +30,10 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	log.Info("listening", "url", "http://"+l.Addr().String())
+	return server, served, nil
 }
 
 // stop accepts no more connections and claims no more executions, answers the

@@ -102,13 +102,18 @@ func (d *Desk) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 	return d.bulk(ctx, b, nil)
 }
 
-// Bulk is [Desk.Bulk] of the executions of the jobs whose operator the visitor is.
+// Bulk is [Desk.Bulk] of the executions of the jobs whose operator the visitor is, and
+// whose conditions are about what it may see.
 func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 	b.By = v.By(b.By.Reason)
-	if v.Role(ctx, "") >= Operator {
-		return v.d.bulk(ctx, b, nil)
+	may, err := v.mayAsk(ctx, &b.Where)
+	if err != nil {
+		return Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}, err
 	}
-	return v.d.bulk(ctx, b, func(x *courier.Execution) bool { return v.Role(ctx, x.Job) >= Operator })
+	if v.Role(ctx, "") < Operator {
+		may = may.and(func(x *courier.Execution) bool { return v.Role(ctx, x.Job) >= Operator })
+	}
+	return v.d.bulk(ctx, b, may)
 }
 
 func (d *Desk) bulk(ctx context.Context, b Bulk, may permit) (Outcome, error) {

@@ -71,12 +71,17 @@ func (d *Desk) Executions(ctx context.Context, w Where, cursor string, limit int
 	return d.executions(ctx, w, cursor, limit, nil)
 }
 
-// Executions is [Desk.Executions] of those that the visitor may see.
+// Executions is [Desk.Executions] of those that the visitor may see, and whose conditions
+// are about what it may see.
 func (v *Visit) Executions(ctx context.Context, w Where, cursor string, limit int) (Page, error) {
-	if v.Role(ctx, "") >= Viewer {
-		return v.d.executions(ctx, w, cursor, limit, nil)
+	may, err := v.mayAsk(ctx, &w)
+	if err != nil {
+		return Page{}, err
 	}
-	return v.d.executions(ctx, w, cursor, limit, func(x *courier.Execution) bool { return v.sees(ctx, x) })
+	if v.Role(ctx, "") < Viewer {
+		may = may.and(func(x *courier.Execution) bool { return v.sees(ctx, x) })
+	}
+	return v.d.executions(ctx, w, cursor, limit, may)
 }
 
 func (d *Desk) executions(ctx context.Context, w Where, cursor string, limit int, may permit) (Page, error) {

@@ -47,12 +47,13 @@ func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Conte
 	}
 	err = f(ctx)
 	v.d.watcher.touch(a.Execution)
+	_, forbidden := errors.AsType[*AccessError](err)
 	switch {
 	case err == nil:
 		a.Outcome = done
 	case errors.Is(err, ErrUnchanged):
 		a.Outcome, err = unchanged, nil
-	case errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound):
+	case forbidden, errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound):
 		a.Outcome = refused
 	default:
 		a.Outcome = failed

@@ -99,7 +99,7 @@ func TestFaultyCounts(t *testing.T) {
 	if got := fmt.Sprint(failed); got != "[Request 2]" {
 		t.Errorf("failed: %s", got)
 	}
-	if all, asks, awaits := f.Calls(""), f.Calls("Request"), f.Calls("Await"); all != 3*(len(uses)-1) || asks != 3 || awaits != 3 {
+	if all, asks, awaits := f.Calls(""), f.Calls("Request"), f.Calls("Await"); all != 3*(len(uses)-5) || asks != 3 || awaits != 3 {
 		t.Errorf("%d calls, %d of Request, %d of Await", all, asks, awaits)
 	}
 	if got := (storewrap.Fault{Kind: storewrap.DieAfter, N: 3, Method: "Apply"}).String(); got != "die_after Apply 3" {

@@ -24,7 +24,7 @@ type Call struct {
 	// Claim, a []store.NewExecution for Enqueue, and so on; nil otherwise.
 	Request any
 	// Result is what the method returned besides the error, such as
-	// store.Claims for Claim; nil before the call, and for Apply, Set and Await.
+	// store.Claims for Claim; nil before the call, and for Apply, Set, Await and Drain.
 	Result any
 }
 

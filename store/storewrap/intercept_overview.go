@@ -18,6 +18,8 @@ type roles struct {
 	store.Overview
 	store.Trail
 	store.Journal
+	store.Deadlines
+	workers
 }
 
 // rolesOf returns the roles of a store. All calls of a role that it has not got are
@@ -27,7 +29,7 @@ func rolesOf(s store.Store) roles {
 	if !ok {
 		i = &intercepted{s, func(ctx context.Context, _ *Call, do func(context.Context) error) error { return do(ctx) }}
 	}
-	return roles{i, i, i, i, i}
+	return roles{i, i, i, i, i, i, i}
 }
 
 // interceptRole is intercept for a call of a role that the store behind may not have.

@@ -92,6 +92,18 @@ var uses = []use{
 	{"Actions", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.(store.Journal).Actions(ctx, store.ActionFilter{}))
 	}},
+	{"Workers", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Workers).Workers(ctx, time.Hour))
+	}},
+	{"Stranded", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Workers).Stranded(ctx, time.Hour))
+	}},
+	{"Drain", func(ctx context.Context, s store.Store) (any, error) {
+		return nil, s.(store.Workers).Drain(ctx, "w")
+	}},
+	{"Overdue", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Deadlines).Overdue(ctx, 3))
+	}},
 }
 
 // text is a value as JSON.
@@ -208,7 +220,10 @@ func TestRolesOfNone(t *testing.T) {
 		_, counted := s.(store.Overview).Census(t.Context(), 0)
 		_, found := s.(store.Trail).Find(t.Context(), store.TrailFilter{})
 		_, noted := s.(store.Journal).Note(t.Context(), store.Action{})
-		for role, err := range map[string]error{"store.Overview": counted, "store.Trail": found, "store.Journal": noted} {
+		_, overdue := s.(store.Deadlines).Overdue(t.Context(), 0)
+		for role, err := range map[string]error{
+			"store.Overview": counted, "store.Trail": found, "store.Journal": noted, "store.Deadlines": overdue, "store.Workers": s.(store.Workers).Drain(t.Context(), "w"),
+		} {
 			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), role) {
 				t.Errorf("%s, %s: %v", name, role, err)
 			}

@@ -35,6 +35,7 @@ type Options struct {
 	By      string             // who it is
 
 	Elsewhere bool // the files of the workspace are gone
+	DryRun    bool // the plan is only shown
 }
 
 // Changes reports whether the options need a plan.

@@ -73,7 +73,7 @@ func (d *draft) checked(ctx context.Context, name string, v any) (raw json.RawMe
 	secret, isText := v.(string)
 	if p, _ := d.now.Params.Get(name); isText && p.Secret {
 		err = d.core.AskSecret(ctx, courier.SecretRequest{
-			Name: secret, Execution: d.x.ID, Job: d.x.Job, Version: d.now.Version, Step: -1, Param: name, By: d.opt.By,
+			Name: secret, Execution: d.x.ID, Job: d.x.Job, Version: d.now.Version, Step: -1, Param: name, By: d.opt.By, DryRun: d.opt.DryRun,
 		})
 		if err != nil {
 			return nil, "the secret of that name may not be used: " + err.Error()

@@ -1,0 +1,81 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// mayAsk returns what keeps a filter from telling a visitor what it may not see: an
+// execution is selected by a condition only if the visitor may see what the condition is
+// about. Labels are values; who, the queue and that a worker is lost are for viewers, and
+// chains for those of all jobs. What is the visitor's own is known to it. The error is a
+// *[AccessError] if the visitor has the role that the conditions need for none of the jobs
+// that the filter names, or a role for all jobs that is less; a job that the visitor must
+// not know is unknown.
+func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
+	var names []string
+	need := None
+	asks := func(name string, role Role, is bool) {
+		if is {
+			names, need = append(names, name), max(need, role)
+		}
+	}
+	own := len(w.Labels) == 1 && w.Labels[LabelBy] == v.ID
+	asks("label", v.ValuesRole(), len(w.Labels) > 0 && !own)
+	asks("by", Viewer, w.By != "" && w.By != v.ID)
+	asks("queue", Viewer, w.Queue != "")
+	asks("state:lost", Viewer, slices.Contains(w.States, "lost"))
+	all := v.Role(ctx, "")
+	if all < Viewer {
+		if w.Chain != "" {
+			return nil, &AccessError{Text: "the condition chain needs the role viewer for all jobs: leave it out"}
+		}
+		if err := v.knows(ctx, w.Jobs); err != nil {
+			return nil, err
+		}
+	}
+	if all >= need {
+		return nil, nil
+	}
+	may := func(job string) bool { return v.Role(ctx, job) >= need }
+	inOne := slices.ContainsFunc(w.Jobs, func(job string) bool { return strings.HasSuffix(job, "*") || may(job) })
+	if len(w.Jobs) == 0 && all > None || len(w.Jobs) > 0 && !inOne {
+		return nil, &AccessError{Text: "the filter has conditions about what you may not see (" + strings.Join(names, ", ") + "): they need the role " +
+			need.String() + "; leave them out, or name jobs for which you have it, as job:NAME"}
+	}
+	return func(x *courier.Execution) bool { return may(x.Job) }, nil
+}
+
+// knows returns the error if the visitor must not know one of some jobs, or if it is not
+// there, which is the same to who may not see all jobs: the engine would suggest others.
+func (v *Visit) knows(ctx context.Context, jobs []string) error {
+	for _, job := range jobs {
+		if strings.HasSuffix(job, "*") {
+			continue
+		}
+		if v.Role(ctx, job) == None {
+			return errUnknown
+		}
+		if _, err := v.d.e.Jobs().Get(ctx, job, 0); errors.Is(err, courier.ErrNotFound) {
+			return errUnknown
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// and permits what both permit; nil permits all.
+func (p permit) and(q permit) permit {
+	switch {
+	case p == nil:
+		return q
+	case q == nil:
+		return p
+	}
+	return func(x *courier.Execution) bool { return p(x) && q(x) }
+}
