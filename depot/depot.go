@@ -68,10 +68,10 @@ type Depot interface {
 type Pending interface {
 	// Write appends to the file. After an error the file can't be committed any more.
 	io.Writer
-	// Commit makes the file durable, and then visible as a whole under its key. It replaces
-	// a file that was there. If it fails, the key has its earlier file or none, or in rare
-	// cases, such as a lost answer, the new one; never a part. Nothing can be written
-	// afterwards.
+	// Commit makes the file visible as a whole under its key, and durable before it
+	// returns. It replaces a file that was there. If it fails, the key has its earlier file
+	// or none, or in rare cases, such as a lost answer, the new one; never a part. Nothing
+	// can be written afterwards.
 	Commit() (Info, error)
 	// Close gives up what was written, unless it was committed, and frees what it took. It
 	// must be called in any case, and may be called again.
