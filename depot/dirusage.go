@@ -107,18 +107,12 @@ func (d *Directory) count(age time.Duration) error {
 	d.usage.change.Lock()
 	defer d.usage.change.Unlock()
 	var committed, others int64
-	executions, err := d.Executions(context.Background())
+	sizes, err := d.sizes(context.Background())
 	if err != nil {
 		return err
 	}
-	for _, x := range executions {
-		for _, sub := range []string{inputs, results} {
-			n, err := d.size(path.Join(filesDir, string(x), sub))
-			if err != nil {
-				return err
-			}
-			committed += n
-		}
+	for _, n := range sizes {
+		committed += n
 	}
 	entries, err := d.readDir(pendingDir)
 	if err != nil {
@@ -142,6 +136,25 @@ func (d *Directory) count(age time.Duration) error {
 	}
 	d.usage.set(committed, others)
 	return nil
+}
+
+// sizes returns how many bytes the inputs and results of each execution have on the disk.
+func (d *Directory) sizes(ctx context.Context) (map[courier.ExecutionID]int64, error) {
+	executions, err := d.Executions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[courier.ExecutionID]int64, len(executions))
+	for _, x := range executions {
+		for _, sub := range []string{inputs, results} {
+			n, err := d.size(path.Join(filesDir, string(x), sub))
+			if err != nil {
+				return nil, err
+			}
+			all[x] += n
+		}
+	}
+	return all, nil
 }
 
 // size is that of the files in a directory.
