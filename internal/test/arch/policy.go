@@ -58,6 +58,7 @@ var Rooms = []Room{
 	{Dir: "jsonschema", Imports: []string{".", "flow", "internal/jsontext"}},
 	{Dir: "webhook"},
 	{Dir: "depot", Imports: []string{".", "internal/*"}},
+	{Dir: "depot/depottest", Imports: []string{".", "depot"}, Outside: true},
 
 	{Dir: "store", Imports: []string{".", "flow", "internal/nearest"}},
 	{Dir: "store/memstore", Imports: []string{".", "store", "internal/*"}},
@@ -112,7 +113,7 @@ var Rooms = []Room{
 	{Dir: "steps/ftp/ftptest", Imports: []string{"couriertest", "steps/ftp", "internal/*", "internal/test/*"}, Outside: true},
 	{Dir: "steps/steptest", Imports: []string{".", "internal/*"}, Outside: true},
 
-	{Dir: "couriertest", Imports: []string{".", "flow", "store", "store/memstore", "engine", "internal/jsontext", "internal/reference"}, Outside: true},
+	{Dir: "couriertest", Imports: []string{".", "depot", "flow", "store", "store/memstore", "engine", "internal/jsontext", "internal/reference"}, Outside: true},
 	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
 
 	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/filesync", "internal/inflate", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
