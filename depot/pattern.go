@@ -14,8 +14,8 @@ import (
 // The other families compare patterns by a library. This package links none, so it has
 // what is needed on top of [path.Match]: ** and braces.
 
-// checkPattern refuses malformed patterns, those that lead upwards behind a wildcard, and
-// those whose braces stand for very many alternatives.
+// checkPattern refuses malformed patterns, those with .. or an empty part behind a wildcard,
+// and those whose braces stand for very many alternatives.
 func checkPattern(p courier.Pattern) error {
 	_, rest := glob.Split(p)
 	if err := safename.CheckPattern(rest); err != nil {
@@ -24,13 +24,13 @@ func checkPattern(p courier.Pattern) error {
 	all, ok := expand(rest)
 	for _, one := range all {
 		for part := range strings.SplitSeq(one, "/") {
-			if _, err := path.Match(part, ""); err != nil || part == ".." {
+			if _, err := path.Match(part, ""); err != nil || part == ".." || part == "" {
 				ok = false
 			}
 		}
 	}
 	if !ok || rest == "" {
-		return courier.Permanent(fmt.Errorf("pattern %s is malformed: see whether its brackets and braces are closed and no .. follows a wildcard", safename.Quote(p.String())))
+		return courier.Permanent(fmt.Errorf("pattern %s is malformed: see whether its brackets and braces are closed, and neither .. nor // nor a slash at the end follows a wildcard", safename.Quote(p.String())))
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func expand(pattern string) ([]string, bool) {
 		case '{':
 			return expandBrace(pattern, i)
 		case '}':
-			// Alone it stands for itself, as [path.Match] has it.
+			return nil, false
 		}
 	}
 	return []string{pattern}, true
