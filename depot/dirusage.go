@@ -333,10 +333,7 @@ func (d *Directory) empty(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.root.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return d.root.RemoveAll(dir) // with what is no file of the depot
 }
 
 // pendingAge is after what time without a write a pending file counts as left by a

@@ -302,9 +302,13 @@ func (c *cleaner) stands(ctx context.Context, id courier.ExecutionID, at time.Ti
 	return c.depot.Remove(ctx, RemovedKey(id))
 }
 
-// files returns the inputs and results of an execution.
+// files returns the inputs and results of an execution. Where one is damaged, it returns one
+// that is not known: it is no reason to keep the others.
 func (c *cleaner) files(ctx context.Context, id courier.ExecutionID) ([]Info, error) {
 	all, err := c.depot.List(ctx, string(id)+"/")
+	if courier.ClassOf(err) == courier.ReasonIntegrity {
+		return []Info{{Key: ResultKey(id, "damaged")}}, nil
+	}
 	return slices.DeleteFunc(all, func(i Info) bool { return isMark(i.Key) }), err
 }
 
