@@ -131,7 +131,7 @@ func TestKeep(t *testing.T) {
 	d := files(res("may/x"), "there before")
 	work := map[string]string{"a.csv": "a", "out/b.csv": "bb", "out/d/c.csv": "ccc", "out/d/c.txt": "t", "out/.courier-tmp-1": "unfinished", ".notes/held": "notes"}
 	job := newJob(t, work)
-	cfg := depot.KeepConfig{SourcePath: "a.csv", SourcePaths: []courier.Pattern{"out/**/*.csv"}, Directory: "may"}
+	cfg := depot.KeepConfig{SourcePath: "a.csv", SourcePaths: []courier.Pattern{"out/**/*.csv"}, Prefix: "may"}
 	for range 2 {
 		out, err := depot.Keep{Depot: d}.Execute(t.Context(), job, cfg)
 		if err != nil || out.FileCount != 3 || out.Size != 6 || !slices.Equal(out.ResultNames, []string{"may/a.csv", "may/b.csv", "may/d/c.csv"}) {
@@ -154,9 +154,9 @@ func TestKeep(t *testing.T) {
 	}{
 		"nothing matches":         {depot.KeepConfig{SourcePath: "*.zip"}, []string{"source_path", `"*.zip"`, "ignore_missing"}},
 		"a directory":             {depot.KeepConfig{SourcePaths: []courier.Pattern{"out"}}, []string{"source_paths", "add /**"}},
-		"a bad directory":         {depot.KeepConfig{SourcePath: "a.csv", Directory: "../x"}, []string{"directory", `"../x"`}},
+		"a bad directory":         {depot.KeepConfig{SourcePath: "a.csv", Prefix: "../x"}, []string{"prefix", `"../x"`}},
 		"two that are one":        {depot.KeepConfig{SourcePaths: []courier.Pattern{"a.csv", "twin/a.csv"}}, []string{"a.csv", "twin/a.csv", "both"}},
-		"a file and a directory":  {depot.KeepConfig{SourcePath: "a.csv", Directory: "may/x"}, []string{`"may/x"`, "can't be a file and the directory"}},
+		"a file and a directory":  {depot.KeepConfig{SourcePath: "a.csv", Prefix: "may/x"}, []string{`"may/x"`, "can't be a file and the directory"}},
 		"a malformed pattern":     {depot.KeepConfig{SourcePath: "out/*[a"}, []string{"malformed"}},
 		"a path out of the space": {depot.KeepConfig{SourcePath: "../*"}, []string{"leads out of the workspace"}},
 	} {
@@ -198,7 +198,7 @@ func TestKeepReplaces(t *testing.T) {
 func TestValidate(t *testing.T) {
 	d := new(couriertest.Depot)
 	must(t, depot.Fetch{Depot: d}.Validate(t.Context(), newJob(t, nil), depot.FetchConfig{Names: []string{"a"}, OutputDirectory: "in"}))
-	must(t, depot.Keep{Depot: d}.Validate(t.Context(), newJob(t, nil), depot.KeepConfig{SourcePath: "out/**", Directory: "a/b"}))
+	must(t, depot.Keep{Depot: d}.Validate(t.Context(), newJob(t, nil), depot.KeepConfig{SourcePath: "out/**", Prefix: "a/b"}))
 	away := down{d}
 	err := depot.Fetch{Depot: away}.Validate(t.Context(), newJob(t, nil), depot.FetchConfig{Names: []string{"a/b", "."}, OutputDirectory: "../in"})
 	for _, w := range []string{"names[0]", "names[1]", "leads out", "the depot can't be used: no answer"} {
@@ -206,8 +206,8 @@ func TestValidate(t *testing.T) {
 			t.Errorf("fetch: %v lacks %q", err, w)
 		}
 	}
-	err = depot.Keep{Depot: away}.Validate(t.Context(), newJob(t, nil), depot.KeepConfig{SourcePath: "x/*[", SourcePaths: []courier.Pattern{"../b"}, Directory: "a/../b"})
-	for _, w := range []string{"source_path: ", "source_paths: ", "directory: ", "the depot can't be used: no answer"} {
+	err = depot.Keep{Depot: away}.Validate(t.Context(), newJob(t, nil), depot.KeepConfig{SourcePath: "x/*[", SourcePaths: []courier.Pattern{"../b"}, Prefix: "a/../b"})
+	for _, w := range []string{"source_path: ", "source_paths: ", "prefix: ", "the depot can't be used: no answer"} {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			t.Errorf("keep: %v lacks %q", err, w)
 		}
