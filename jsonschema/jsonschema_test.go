@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/jsonschema"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/steps/azure"
@@ -29,7 +30,7 @@ func registry() *courier.Registry {
 func registerAll(r *courier.Registry) {
 	steps.Register(r, &steps.Options{
 		Connections: sftp.Map{}, FTPConnections: ftp.Map{}, Keys: new(pgp.Keyring),
-		HTTP: new(httpreq.Options), Exec: new(exec.Options), Azure: new(azure.Options),
+		HTTP: new(httpreq.Options), Exec: new(exec.Options), Azure: new(azure.Options), Depot: new(couriertest.Depot),
 	})
 }
 
