@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/mount"
 	"github.com/courierhq/courier/store"
 )
 
@@ -104,7 +105,7 @@ func (c *call) viewChain(x *courier.ChainExecution) any {
 		v.Params, v.IdempotencyKey = nil, ""
 		if x.Failure != nil {
 			f := *x.Failure
-			f.Message = hiddenText
+			f.Message = desk.Hidden
 			v.Failure = &f
 		}
 	}
@@ -153,7 +154,7 @@ func (c *call) startChain() error {
 
 // chainPath is the relative path of an execution of a chain.
 func (c *call) chainPath(id courier.ChainExecutionID) string {
-	return up(c.path) + "v1/chain-executions/" + string(id)
+	return mount.Up(c.path) + "v1/chain-executions/" + string(id)
 }
 
 // startedChain answers with an execution of a chain that was created, or that has the key

@@ -184,7 +184,7 @@ func (e *executionEvents) add(change *desk.Change) (bool, error) {
 func (e *executionEvents) audit(list []courier.AuditEntry) error {
 	if !e.values {
 		list = slices.Clone(list) // others have it too
-		hideAudit(list)
+		desk.HideAudit(list)
 	}
 	for i := range list {
 		if err := e.stream.event("audit", strconv.FormatInt(list[i].Seq, 10), &list[i]); err != nil {

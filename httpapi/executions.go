@@ -167,10 +167,10 @@ func (c *call) getOutline() error {
 		return err
 	}
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		hideValues(&o.Execution)
+		desk.HideValues(&o.Execution)
 		for i := range o.Steps {
 			if r := o.Steps[i].Record; r != nil {
-				hideStep(r)
+				desk.HideStep(r)
 			}
 		}
 	}
@@ -217,7 +217,7 @@ func (c *call) stepsPage(f store.StepFilter) error {
 	}
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
 		for i := range list {
-			hideStep(&list[i])
+			desk.HideStep(&list[i])
 		}
 	}
 	return answerPage(c, list, next)
@@ -258,7 +258,7 @@ func (c *call) getStep() error {
 		return desk.Unknown()
 	}
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		hideStep(&list[0])
+		desk.HideStep(&list[0])
 	}
 	return c.answer(http.StatusOK, list[0])
 }
@@ -283,7 +283,7 @@ func (c *call) listAudit() error {
 func (c *call) audit(after int64, limit int) ([]courier.AuditEntry, error) {
 	list, err := c.h.e.Executions().AuditPage(c.ctx(), store.AuditFilter{Execution: c.execution.ID, After: after, Limit: limit})
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		hideAudit(list)
+		desk.HideAudit(list)
 	}
 	return list, err
 }
@@ -295,7 +295,7 @@ func (c *call) explain() error {
 	}
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
 		for i := range e.Because {
-			hideCause(&e.Because[i])
+			desk.HideCause(&e.Because[i])
 		}
 	}
 	return c.answer(http.StatusOK, e)
@@ -308,7 +308,7 @@ func (c *call) listFailedItems() error {
 	}
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
 		for i := range list {
-			list[i].Error = hiddenText
+			list[i].Error = desk.Hidden
 		}
 	}
 	return answerPage(c, list, "")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/mount"
 	"github.com/courierhq/courier/store"
 )
 
@@ -73,8 +74,8 @@ func (h *Handler) OpenAPI() []byte { return h.openAPI() }
 
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{h: h, w: w, r: r, path: below(r)}
-	c.root = up(c.path)
+	c := &call{h: h, w: w, r: r, path: mount.Below(r)}
+	c.root = mount.Up(c.path)
 	c.protected(c.serve)
 }
 
@@ -115,21 +116,18 @@ func (c *call) serve() error {
 		c.w.Header().Set("Location", "v1/")
 		return c.nothing(http.StatusPermanentRedirect)
 	}
-	inner := at(c.r, c.path)
-	if inner == nil || !isClean(c.path) {
+	inner := mount.At(c.r, c.path)
+	if inner == nil || !mount.IsClean(c.path) {
 		return problemf(codeNotFound, "there is nothing at this path: see openapi.json for what there is")
 	}
-	none := noBody{header: make(http.Header)}
-	handler, pattern := c.h.mux.Handler(inner)
+	pattern, allow := mount.Match(c.h.mux, inner)
 	if c.route = c.h.routes[pattern]; c.route == nil {
-		handler.ServeHTTP(&none, inner)
-		if allow := none.header.Get("Allow"); none.status == http.StatusMethodNotAllowed {
+		if allow != "" {
 			c.w.Header().Set("Allow", allow)
 			return problemf(codeMethod, "this path has other methods: %s", allow)
 		}
 		return problemf(codeNotFound, "there is nothing at this path: see openapi.json for what there is")
 	}
-	c.h.mux.ServeHTTP(&none, inner) // sets the path values
 	c.r = inner
 	if err := c.checkQuery(); err != nil {
 		return err
@@ -154,16 +152,6 @@ func (c *call) serve() error {
 	}
 	return err
 }
-
-// A noBody takes the status and the headers of an answer, and drops its text.
-type noBody struct {
-	header http.Header
-	status int
-}
-
-func (b *noBody) Header() http.Header         { return b.header }
-func (b *noBody) WriteHeader(status int)      { b.status = status }
-func (b *noBody) Write(p []byte) (int, error) { return len(p), nil }
 
 // newIncident returns a name under which the log has what a client is not told.
 func newIncident() string { return strings.ToLower(rand.Text()[:12]) }

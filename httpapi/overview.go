@@ -107,7 +107,7 @@ func (c *call) attention() error {
 		}
 		e.Message = hiddenIf(e.Message)
 		for j := range e.Because {
-			hideCause(&e.Because[j])
+			desk.HideCause(&e.Because[j])
 		}
 	}
 	return c.answer(http.StatusOK, a)

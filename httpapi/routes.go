@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/mount"
 )
 
 // A scope is what the role of a route is asked for.
@@ -88,7 +89,7 @@ func (t *route) pattern() string {
 // wildcards returns the names of the path values.
 func (t *route) wildcards() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for _, s := range segments(t.path) {
+		for _, s := range mount.Segments(t.path) {
 			if name, ok := strings.CutPrefix(s, "{"); ok && !yield(strings.TrimRight(name, ".}")) {
 				return
 			}

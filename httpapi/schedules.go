@@ -68,7 +68,7 @@ func hiddenIf(text string) string {
 	if text == "" {
 		return ""
 	}
-	return hiddenText
+	return desk.Hidden
 }
 
 func (c *call) calendar() error {

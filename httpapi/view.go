@@ -2,12 +2,10 @@ package httpapi
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/store"
 )
 
 // A ClientExecution is what a client sees of its own execution.
@@ -77,53 +75,8 @@ func (c *call) view(x *courier.Execution) any {
 		v.Worker = "" // that of the last claim, which is in the audit
 	}
 	if !c.SeesValues(c.ctx(), x.Job) {
-		hideValues(&v.Execution)
+		desk.HideValues(&v.Execution)
 		v.StatusText = v.Status
 	}
 	return v
-}
-
-// hideValues takes away the values of an execution, and what may have them in it.
-func hideValues(x *courier.Execution) {
-	x.Params, x.Result, x.Repairs, x.Labels, x.LimitKeys, x.IdempotencyKey = nil, nil, nil, nil, nil, ""
-	x.RequestReason = ""
-	if x.Failure != nil {
-		f := *x.Failure
-		f.Message = hiddenText
-		x.Failure = &f
-	}
-	if x.Current != nil {
-		s := *x.Current
-		hideStep(&s)
-		x.Current = &s
-	}
-	x.Waits = nil
-}
-
-// hideStep takes away the values of a record, and what may have them in it.
-func hideStep(s *courier.StepExecution) {
-	s.Outputs, s.Files, s.Events, s.Stack, s.Log, s.Progress = nil, nil, nil, "", "", nil
-	if s.Error != "" {
-		s.Error = hiddenText
-	}
-}
-
-// hideAudit takes away what may have values in it from entries of an audit.
-func hideAudit(list []courier.AuditEntry) {
-	for i := range list {
-		if list[i].Error != "" {
-			list[i].Error = hiddenText
-		}
-	}
-}
-
-// hiddenText stands in the place of a message that may have values in it.
-const hiddenText = "hidden: it may contain values, which need another role"
-
-// hideCause takes away the values of a cause: keys of limits, and what people and steps
-// have said.
-func hideCause(c *store.Cause) {
-	if c.Reason != "" || strings.HasPrefix(c.Scope, "key:") || c.Kind == store.CauseBackoff || c.Kind == store.CauseFailed {
-		c.Text, c.Scope, c.Reason = hiddenText, "", ""
-	}
 }

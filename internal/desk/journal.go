@@ -40,10 +40,17 @@ func (v *Visit) By(reason string) courier.By {
 // came of it. If the first can't be written, nothing is done. A store without a journal
 // has none. [ErrUnchanged] of f is an outcome, and no error.
 func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Context) error) error {
+	_, err := v.Noted(ctx, a, f)
+	return err
+}
+
+// Noted is [Visit.Do], and returns the number of the entry that says what came of it: 0 if
+// there is none.
+func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Context) error) (entry int64, err error) {
 	a.By, a.Via, a.Outcome = v.ID, v.d.opt.Via, asked
 	first, err := v.d.note(ctx, a)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrJournal, err)
+		return 0, fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 	err = f(ctx)
 	v.d.watcher.touch(a.Execution)
@@ -59,13 +66,29 @@ func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Conte
 		a.Outcome = failed
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err == nil && slices.Contains(engineNotes, a.Kind) && v.d.noted(ctx, a, first) {
-		return nil
+	if err == nil && slices.Contains(engineNotes, a.Kind) {
+		if entry, ok := v.d.noted(ctx, a, first); ok {
+			return entry, nil
+		}
 	}
-	if _, note := v.d.note(ctx, a); note != nil {
+	entry, note := v.d.note(ctx, a)
+	if note != nil {
 		v.d.log.Error("the journal does not have what came of an action", "kind", a.Kind, "name", a.Name, "verb", a.Verb, "by", a.By, "outcome", a.Outcome, "error", note)
 	}
-	return err
+	return entry, err
+}
+
+// Entry returns an entry of the journal by its number, if the visitor has made it. The
+// error matches [courier.ErrNotFound] otherwise.
+func (v *Visit) Entry(ctx context.Context, number int64) (store.Action, error) {
+	list, err := v.d.e.Journal(ctx, store.ActionFilter{By: v.ID, Before: number + 1, Limit: 1})
+	if err != nil {
+		return store.Action{}, err
+	}
+	if len(list) == 0 || list[0].ID != number {
+		return store.Action{}, errUnknown
+	}
+	return list[0], nil
 }
 
 // Refused writes to the journal that the visitor was not permitted something. There are at
@@ -95,13 +118,20 @@ func (d *Desk) note(ctx context.Context, a store.Action) (int64, error) {
 }
 
 // noted reports whether the engine has written, after the entry with a number, that what
-// was asked for was done. It writes nothing if there was nothing to change.
-func (d *Desk) noted(ctx context.Context, a store.Action, after int64) bool {
+// was asked for was done, and returns the number of that entry. It writes nothing if there
+// was nothing to change.
+func (d *Desk) noted(ctx context.Context, a store.Action, after int64) (entry int64, ok bool) {
 	call, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 	list, err := d.e.Journal(call, store.ActionFilter{Kind: a.Kind, Name: a.Name, By: a.By})
-	return errors.Is(err, errors.ErrUnsupported) ||
-		slices.ContainsFunc(list, func(n store.Action) bool { return n.ID > after && n.Outcome == done })
+	if errors.Is(err, errors.ErrUnsupported) {
+		return 0, true
+	}
+	i := slices.IndexFunc(list, func(n store.Action) bool { return n.ID > after && n.Outcome == done })
+	if i < 0 {
+		return 0, false
+	}
+	return list[i].ID, true
 }
 
 const (

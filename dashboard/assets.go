@@ -1,0 +1,85 @@
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"strings"
+)
+
+//go:embed assets
+var assetFiles embed.FS
+
+// assetsPath is the path of all assets. The next segment is a hash of them all, so that a
+// browser may keep what it has for ever, and modules import each other by relative names.
+const assetsPath = "/assets/"
+
+// An assets has the files that pages refer to: they have nothing of the host's, and whoever
+// reaches the service may read them.
+type assets struct {
+	version string
+	files   map[string]asset
+}
+
+type asset struct {
+	media     string
+	text, zip []byte
+}
+
+// media are the types of assets, by the ends of their names.
+var media = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+func newAssets() *assets {
+	a := &assets{files: make(map[string]asset)}
+	hash := sha256.New()
+	entries, err := fs.ReadDir(assetFiles, "assets")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for _, e := range entries {
+		text, err := assetFiles.ReadFile("assets/" + e.Name())
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		hash.Write([]byte(e.Name() + "\x00"))
+		hash.Write(text)
+		var zip bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&zip, gzip.BestCompression) // the level is one that there is
+		_, _ = w.Write(text)                                    // a buffer takes all
+		_ = w.Close()
+		a.files[e.Name()] = asset{media[e.Name()[strings.LastIndexByte(e.Name(), '.'):]], text, zip.Bytes()}
+	}
+	a.version = hex.EncodeToString(hash.Sum(nil)[:6])
+	return a
+}
+
+// link returns the reference to an asset.
+func (a *assets) link(root, name string) string {
+	return root + "assets/" + a.version + "/" + name
+}
+
+// serve answers with an asset. Those of another version are not kept by browsers: two
+// versions of a service can stand side by side while it is upgraded.
+func (a *assets) serve(c *call, path string) error {
+	version, name, _ := strings.Cut(path, "/")
+	f, ok := a.files[name]
+	if !ok || c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		return errNoPage
+	}
+	head := c.w.Header()
+	if version == a.version {
+		head.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	head.Set("Vary", "Accept-Encoding")
+	body := f.text
+	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+		head.Set("Content-Encoding", "gzip")
+		body = f.zip
+	}
+	c.write(http.StatusOK, f.media, body)
+	return nil
+}

@@ -1,0 +1,122 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+)
+
+// A call is one request of a visitor.
+type call struct {
+	*desk.Visit
+	h     *Handler
+	w     http.ResponseWriter
+	r     *http.Request // with the path below the mount
+	path  string
+	root  string // the reference to the first page, with a slash at its end
+	page  *page
+	query url.Values // the parameters that the page has
+	form  url.Values // of a POST, and on the page that shows what was wrong with it
+	wrote bool
+	title string // the heading; empty for that of the page
+
+	execution courier.Execution // of pages about one
+}
+
+func (c *call) ctx() context.Context { return c.r.Context() }
+
+// isText reports whether a store can keep, or look for, a text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// readQuery reads the parameters of the URL that the page has. Others, such as those that a
+// mail program adds, are ignored.
+func (c *call) readQuery() error {
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return &problem{Status: http.StatusBadRequest, Title: "The address can't be read", Text: "What stands behind the question mark is not in the form name=value.", Do: "Open the page without it, or go back."}
+	}
+	c.query = url.Values{}
+	for name, values := range q {
+		if !slices.Contains(c.page.query, name) && name != "done" {
+			continue
+		}
+		for _, v := range values {
+			if !isText(v) {
+				return invalid("The value of %s in the address is no text.", name)
+			}
+		}
+		c.query[name] = values
+	}
+	return nil
+}
+
+// number returns a parameter of the URL that is a number within bounds; without it, def.
+func (c *call) number(name string, def, least, most int) (int, error) {
+	if c.query.Get(name) == "" {
+		return def, nil
+	}
+	n, err := strconv.Atoi(c.query.Get(name))
+	if err != nil || n < least || n > most {
+		return 0, invalid("%s in the address must be a number from %d to %d.", name, least, most)
+	}
+	return n, nil
+}
+
+// link returns the relative reference to a page, such as link("jobs", name), whatever
+// characters the segments have.
+func (c *call) link(segments ...string) string { return link(c.root, segments...) }
+
+func link(root string, segments ...string) string {
+	escaped := make([]string, len(segments))
+	for i, s := range segments {
+		escaped[i] = url.PathEscape(s)
+	}
+	return root + strings.Join(escaped, "/")
+}
+
+// with returns the reference to this page with the parameters of its URL, of which some are
+// set: with("tab", "audit", "cursor", ""). An empty value takes a parameter away.
+func (c *call) with(pairs ...string) string {
+	q := url.Values{}
+	for name, values := range c.query {
+		if name != "done" {
+			q[name] = values
+		}
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if q.Del(pairs[i]); pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return "?" + q.Encode()
+}
+
+// redirect answers with the reference of another page, which the browser asks for by GET.
+func (c *call) redirect(to string) error {
+	c.wrote = true
+	c.w.Header().Set("Location", to)
+	c.w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// write answers with a text, whole or not at all.
+func (c *call) write(status int, mediaType string, body []byte) {
+	c.wrote = true
+	c.w.Header().Set("Content-Type", mediaType)
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	c.w.WriteHeader(status)
+	if c.r.Method != http.MethodHead {
+		_, _ = c.w.Write(body) // an error is the client's, who has gone
+	}
+}
+
+// now is the instant of the page.
+func now() time.Time { return time.Now().UTC() }

@@ -1,0 +1,185 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+)
+
+var executionPages = []page{
+	{path: "", role: desk.Client, on: onVisible, data: func(c *call) (any, error) { return nil, c.redirect(c.link("executions")) }},
+	{
+		path: "executions", role: desk.Client, on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
+		query: []string{"where", "cursor"}, data: (*call).executions,
+	},
+}
+
+// An executionList is the page of executions.
+type executionList struct {
+	Where    string   // as it was written
+	Problems []string // with the filter
+	Grammar  string
+	Views    []navItem // filters that many need
+	Rows     []executionRow
+	Caption  string
+	Empty    map[string]any
+	Stopped  string // why the page has fewer than it could have
+	First    string // reference of the first page, on others
+	Next     string
+}
+
+func (l *executionList) status() int {
+	if l.Problems != nil {
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// An executionRow is an execution in a list, as the visitor may see it.
+type executionRow struct {
+	ID           courier.ExecutionID
+	Href         string
+	Status       string
+	Job          string
+	Version      int
+	Origin       []origin
+	Begun        time.Time // or when it is due
+	Due          bool
+	Running      bool
+	RunningSince string
+	Ended        bool
+	Took         time.Duration
+	Bytes        int64 // of the running step, or of the workspace at the end
+	Failure      string
+}
+
+// An origin says by whom or by what an execution was started.
+type origin struct{ Kind, Text string }
+
+const listPage = 50
+
+// views are the filters above the list.
+var views = []struct{ label, where string }{
+	{"All", ""},
+	{"Running", "state:running"},
+	{"Queued", "state:queued"},
+	{"Paused", "state:paused"},
+	{"Failed", "state:failed"},
+	{"Failed in 24 h", "state:failed ended:24h"},
+	{"Lost", "state:lost"},
+}
+
+func (c *call) executions() (any, error) {
+	text := strings.TrimSpace(c.query.Get("where"))
+	if desk.IsID(text) {
+		return nil, c.redirect(c.link("executions", text))
+	}
+	l := &executionList{Where: text, Grammar: desk.Grammar}
+	for _, v := range views {
+		l.Views = append(l.Views, navItem{Label: v.label, Href: c.with("where", v.where, "cursor", ""), Current: v.where == text})
+	}
+	w, err := desk.ParseWhere(asWhere(text), now())
+	if err == nil {
+		err = c.list(l, w)
+	}
+	if e, ok := errors.AsType[*desk.FilterError](err); ok {
+		l.Problems, err = e.Problems, nil
+	} else if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
+		l.Problems, err = []string{sentence(strings.TrimPrefix(err.Error(), "filter: "))}, nil
+	}
+	return l, err
+}
+
+// asWhere returns the filter that somebody means who has written a lone word: a job, or the
+// beginning of jobs.
+func asWhere(text string) string {
+	if text == "" || strings.ContainsAny(text, ": \t\"") {
+		return text
+	}
+	return "job:" + text
+}
+
+// list reads a page of executions.
+func (c *call) list(l *executionList, w desk.Where) error {
+	cursor := c.query.Get("cursor")
+	p, err := c.Executions(c.ctx(), w, cursor, listPage)
+	if err != nil {
+		return err
+	}
+	at := now()
+	for i := range p.Items {
+		l.Rows = append(l.Rows, c.row(&p.Items[i], at))
+	}
+	if l.Caption = "The newest first"; cursor != "" {
+		l.Caption, l.First = "Older executions, the newest first", c.with("cursor", "")
+	}
+	if p.Next != "" {
+		l.Next = c.with("cursor", p.Next)
+	}
+	switch {
+	case p.Next != "" && len(l.Rows) < listPage:
+		l.Stopped = "Ten thousand executions were looked at, and not all match. The next page goes on from there."
+	case len(l.Rows) > 0:
+	case l.Where != "":
+		l.Empty = map[string]any{"Title": "No execution matches.", "Text": "The filter selects none that you may see.", "Href": c.with("where", "", "cursor", ""), "Link": "Show all executions"}
+	default:
+		l.Empty = map[string]any{"Title": "Nothing has run yet.", "Text": "Executions are here as soon as a program, a schedule, a monitor or somebody here has started a job.", "Href": "", "Link": ""}
+	}
+	return nil
+}
+
+// row returns an execution as the visitor may see it: a client sees how its own stands.
+func (c *call) row(x *courier.Execution, at time.Time) executionRow {
+	r := executionRow{ID: x.ID, Href: c.link("executions", string(x.ID)), Status: x.Status(at), Job: x.Job, Version: x.Version, Begun: x.StartedAt}
+	if x.State.Ended() && !x.EndedAt.IsZero() && !x.StartedAt.IsZero() {
+		r.Ended, r.Took = true, x.EndedAt.Sub(x.StartedAt)
+	}
+	if x.StartedAt.IsZero() && !x.State.Ended() {
+		r.Due, r.Begun = true, x.DueAt
+	}
+	if x.State == courier.Running {
+		r.Running, r.RunningSince = true, x.StartedAt.UTC().Format(time.RFC3339)
+	}
+	if c.Role(c.ctx(), x.Job) < desk.Viewer {
+		if x.Failure != nil {
+			r.Failure = string(x.Failure.Reason)
+		}
+		if r.Status == "lost" {
+			r.Status = string(courier.Running) // that another worker goes on is a matter of the service
+		}
+		return r
+	}
+	shown := *x
+	if !c.SeesValues(c.ctx(), x.Job) {
+		desk.HideValues(&shown)
+	}
+	r.Origin = originOf(&shown)
+	if r.Bytes = shown.DiskBytes; shown.Current != nil && shown.Current.Progress != nil {
+		r.Bytes = shown.Current.Progress.Bytes
+	}
+	if f := shown.Failure; f != nil {
+		r.Failure = f.Message
+		if f.Step >= 0 {
+			r.Failure = courier.StepLabel(f.Step, f.ID, f.Type) + ": " + f.Message
+		}
+	}
+	return r
+}
+
+// originOf returns by whom and by what an execution was started.
+func originOf(x *courier.Execution) (list []origin) {
+	if x.Chain != "" {
+		list = append(list, origin{"member", x.Member})
+	}
+	if x.By != "" {
+		list = append(list, origin{"by", x.By})
+	}
+	if x.RerunOf != "" {
+		list = append(list, origin{"again", string(x.RerunOf)})
+	}
+	return list
+}

@@ -1,0 +1,86 @@
+package dashboard
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier/internal/desk"
+)
+
+// A scope is what the role of a page is asked for.
+type scope int
+
+// The scopes.
+const (
+	onAll       scope = iota // all jobs, and what belongs to none
+	onVisible                // whoever is known; the page has what the visitor may see
+	onJob                    // the job {name}
+	onExecution              // the job of the execution {id}; of a client only its own
+)
+
+// A page is a row of the table of which the dashboard is made: it registers itself,
+// authorises, and is tested by what it says.
+type page struct {
+	path  string    // below the mount, as of http.ServeMux, such as "jobs/{name}"
+	role  desk.Role // the least that sees it
+	on    scope
+	title string // the heading, unless the data sets [call.title]
+	nav   string // its name among the links at the top of all pages; empty for pages that are not there
+	key   string // the key behind "g" that opens it; empty for none
+	// file is the name of its template in templates, without ".html", which defines "main".
+	file string
+	// scripts are the names of the modules in assets that it needs beyond those of all pages,
+	// without ".js".
+	scripts []string
+	// query are the parameters of the URL that it has. Others are ignored.
+	query []string
+	// data returns what the template is executed with, as view.Data.
+	data func(c *call) (any, error)
+	// actions are what its forms do.
+	actions []action
+}
+
+// patterns are those of the page for http.ServeMux.
+func (p *page) patterns() []string {
+	path := "/" + p.path
+	if p.path == "" {
+		path = "/{$}"
+	}
+	if len(p.actions) == 0 {
+		return []string{"GET " + path}
+	}
+	return []string{"GET " + path, "POST " + path}
+}
+
+// name is the page in log and journal.
+func (p *page) name() string {
+	if p == nil {
+		return "none"
+	}
+	return "page /" + p.path
+}
+
+// kind is what the journal calls that which the page is about: "job" for jobs/{name}.
+func (p *page) kind() string {
+	first, _, _ := strings.Cut(p.path, "/")
+	return strings.TrimSuffix(first, "s")
+}
+
+// table has all pages. Those with a nav stand at the top of each page in this order.
+var table = slices.Concat(
+	executionPages,
+)
+
+// allow returns the error if the visitor has less than a role for what the page is about,
+// and reads the execution that the role depends on.
+func (c *call) allow(role desk.Role) (err error) {
+	switch c.page.on {
+	case onAll:
+		return c.Need(c.ctx(), "", role)
+	case onJob:
+		return c.Need(c.ctx(), c.r.PathValue("name"), role)
+	case onExecution:
+		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), role)
+	}
+	return err
+}

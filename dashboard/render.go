@@ -1,0 +1,207 @@
+package dashboard
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier/internal/desk"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+const pageMedia = "text/html; charset=utf-8"
+
+// parseTemplates returns the templates by their names, each with the layout and the parts
+// that all pages share.
+func parseTemplates() map[string]*template.Template {
+	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	files, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	all := make(map[string]*template.Template)
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
+		if name != "layout" && name != "parts" {
+			all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, file))
+		}
+	}
+	return all
+}
+
+// A view is what the layout and the template of a page are executed with.
+type view struct {
+	Root    string // the reference to the first page, with a slash at its end
+	Service string // Options.Title
+	Title   string // the heading
+	Nav     []navItem
+	Visitor string   // who looks; empty if nobody knows
+	Scripts []string // references of modules
+	Style   string   // reference of the style sheet
+	Icon    string
+	Key     string     // of the forms
+	Form    url.Values // what was sent, on the page that says what is wrong with it
+	Notice  *notice    // what came of an action
+	Problem *problem   // of an action that was not carried out
+	Now     time.Time
+	Data    any // of the page
+
+	c *call
+}
+
+type navItem struct {
+	Label, Href, Key string
+	Current          bool
+}
+
+// Link is [call.link].
+func (v *view) Link(segments ...string) string { return link(v.Root, segments...) }
+
+// With is [call.with].
+func (v *view) With(pairs ...string) string { return v.c.with(pairs...) }
+
+// May reports whether the visitor has a role, such as "operator", for what the page is
+// about.
+func (v *view) May(role string) (bool, error) {
+	for r := desk.Client; r <= desk.Admin; r++ {
+		if r.String() == role {
+			return v.c.may(r), nil
+		}
+	}
+	return false, fmt.Errorf("there is no role %q", role)
+}
+
+// may reports whether the visitor has a role for what the page is about.
+func (c *call) may(role desk.Role) bool {
+	job := ""
+	switch c.page.on {
+	case onJob:
+		job = c.r.PathValue("name")
+	case onExecution:
+		job = c.execution.Job
+	}
+	return c.Role(c.ctx(), job) >= role
+}
+
+// view returns what all pages have.
+func (c *call) view() *view {
+	v := &view{Root: c.root, Service: c.h.opt.Title, Title: c.title, Style: c.h.assets.link(c.root, "style.css"), Icon: c.h.assets.link(c.root, "icon.svg"), Key: newKey(), Form: c.form, Now: now(), c: c}
+	scripts := []string{"keys", "time"}
+	if c.page != nil {
+		scripts = append(scripts, c.page.scripts...)
+		if v.Title == "" {
+			v.Title = c.page.title
+		}
+	}
+	for _, name := range scripts {
+		v.Scripts = append(v.Scripts, c.h.assets.link(c.root, name+".js"))
+	}
+	if c.Visit == nil {
+		return v
+	}
+	if v.Visitor = c.Name; v.Visitor == "" {
+		v.Visitor = c.ID
+	}
+	for i := range table {
+		p := &table[i]
+		if p.nav == "" || p.on == onAll && c.Role(c.ctx(), "") < p.role {
+			continue
+		}
+		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && strings.HasPrefix(c.page.path, p.path+"/")})
+	}
+	return v
+}
+
+// show answers with the page of the call, and above it an error of the action that its form
+// has asked for, if there is one.
+func (c *call) show(status int, failed error) error {
+	data, err := c.page.data(c)
+	if err != nil || c.wrote {
+		return err
+	}
+	v := c.view()
+	v.Data, v.Notice = data, c.notice()
+	if failed != nil {
+		v.Problem, v.Notice = problemOf(failed), nil
+		if v.Problem.Incident != "" {
+			c.h.log.Error("an action has failed", "incident", v.Problem.Incident, "page", c.page.name(), "error", failed)
+		}
+	}
+	if p, ok := data.(interface{ status() int }); ok && status == 200 {
+		status = p.status()
+	}
+	body, err := c.h.render(c.page.file, v)
+	if err != nil {
+		return fmt.Errorf("template %s: %w", c.page.file, err)
+	}
+	c.write(status, pageMedia, body)
+	return nil
+}
+
+// render returns the text of a page.
+func (h *Handler) render(file string, v *view) ([]byte, error) {
+	var b bytes.Buffer
+	if err := h.templates[file].ExecuteTemplate(&b, "layout", v); err != nil {
+		return nil, err
+	}
+	return visible(b.Bytes()), nil
+}
+
+// visible returns a page in whose text control characters, and those that change the
+// direction of what follows, are shown by their numbers: a name can neither hide a part of
+// itself nor turn around what stands beside it. Attributes stay as they are, so that a form
+// sends back the name itself. Text between tags is all that is no tag: html/template escapes
+// the signs of tags in what it inserts, and in attributes too.
+func visible(page []byte) []byte {
+	if !odd(page) {
+		return page
+	}
+	out := make([]byte, 0, len(page)+64)
+	tag := false
+	for i := 0; i < len(page); {
+		r, n := utf8.DecodeRune(page[i:])
+		switch {
+		case r == '<':
+			tag = true
+		case r == '>':
+			tag = false
+		}
+		if !tag && isHidden(r) {
+			out = fmt.Appendf(out, "[U+%04X]", r)
+		} else {
+			out = append(out, page[i:i+n]...)
+		}
+		i += n
+	}
+	return out
+}
+
+// odd reports whether a text may have hidden characters: almost no page has any.
+func odd(page []byte) bool {
+	for i, b := range page {
+		if b < ' ' && b != '\n' && b != '\t' || b == 0x7f || b == 0xc2 || b == 0xe2 && i+1 < len(page) && (page[i+1] == 0x80 || page[i+1] == 0x81) || b == 0xd8 || b == 0xef {
+			return true
+		}
+	}
+	return false
+}
+
+// isHidden reports whether a character can't be seen and changes what is seen.
+func isHidden(r rune) bool {
+	switch r {
+	case '\n', '\t':
+		return false
+	case 0x061c, 0x200e, 0x200f, 0xfeff, 0x200b, 0x2028, 0x2029:
+		return true
+	}
+	return unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2060 && r <= 0x2069
+}
