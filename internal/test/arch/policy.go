@@ -156,6 +156,7 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "internal/test/arch", Outside: true},
+	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},
 	{Dir: "internal/test/corpus", Outside: true},
 	{Dir: "internal/test/ftpdtest", Imports: []string{"internal/test/ftpserver", "internal/test/inetd"}, Outside: true},
