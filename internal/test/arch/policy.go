@@ -137,6 +137,7 @@ var Rooms = []Room{
 	{Dir: "internal/redact"},
 	{Dir: "internal/reference", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/reload"},
+	{Dir: "internal/procgroup"},
 	{Dir: "internal/readahead"},
 	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/filesync", "internal/glob", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},

@@ -1,11 +1,14 @@
 //go:build unix
 
-package exec
+package procgroup
 
 import (
 	"os/exec"
 	"syscall"
 )
+
+// Supported reports whether this system has groups of processes.
+const Supported = true
 
 // terminate asks the group to end.
 func terminate(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
