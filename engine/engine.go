@@ -15,7 +15,6 @@ package engine
 import (
 	"errors"
 	"log/slog"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +27,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/hooks"
+	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/probe"
@@ -66,6 +66,7 @@ type Engine struct {
 	observers *hooks.Observers
 	probe     *probe.Calls // nil if there is none
 	work      workspace.Tree
+	isolated  isolated.Runner
 
 	// The subsystems; see [coreAccess].
 	definitions   *definitions.Service
@@ -109,11 +110,14 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 		e.opt = *opt
 	}
 	e.invalid = e.opt.check()
-	if isNil(s) {
+	if core.IsNil(s) {
 		e.store, e.invalid = core.NoStore{}, errors.Join(core.ErrNoStore, e.invalid)
 	}
 	if r == nil {
 		e.reg = new(courier.Registry)
+	}
+	if err := isolated.Astray(); err != nil {
+		e.store, e.invalid = core.NoStore{}, err
 	}
 	e.pollsRarely = e.opt.Poll <= 0
 	o := &e.opt
@@ -127,15 +131,11 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.store = e.probe.Around(e.store)
 	e.observers = hooks.NewObservers(o.Observers, e.log)
 	e.work.Dir = o.Workspace
+	e.isolated = isolated.Runner{Registry: e.reg, Types: isolated.All(o.Isolate), Grace: o.Grace, MaxOutput: o.MaxOutput}
+	e.invalid = errors.Join(e.invalid, e.isolated.Check())
 	e.slots = slots.New(o.Slots, e.freed)
 	e.addSubsystems()
 	return e
-}
-
-// isNil reports whether there is no store, also if it is a nil pointer.
-func isNil(s store.Store) bool {
-	v := reflect.ValueOf(s)
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Registry returns the step types of the engine.

@@ -83,6 +83,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
+	{Dir: "engine/internal/isolated", Imports: []string{".", "engine/internal/stepcall", "internal/jsontext", "internal/nearest", "internal/procgroup"}},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
 	{Dir: "engine/internal/probe", Imports: subsystem},
