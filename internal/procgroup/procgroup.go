@@ -9,6 +9,9 @@ import (
 	"sync"
 )
 
+// Unsupported says that this system has no such groups, and what that means for steps.
+const Unsupported = "steps in processes of their own are not supported on this system, which has no groups of processes; leave isolation out here, and run such steps on Linux or another Unix"
+
 // A Group is a program with what it has started. It gets signals only as long as its
 // number can't be that of another: the system gives the number of a process away when
 // somebody has taken note of its end. Its methods may be called by several goroutines.
@@ -28,8 +31,8 @@ func New(cmd *exec.Cmd) *Group {
 }
 
 // Start calls start, which starts the program, in a goroutine that keeps its thread until
-// the program has ended: the system kills a program when the thread that started it ends,
-// and lets only that thread trace it. The outcome of the program's end is sent to ended when
+// the program has ended: if the program is to be killed with its parent (Pdeathsig), the
+// system goes by that thread, and it lets only that thread trace the program. The outcome of the program's end is sent to ended when
 // nothing of the group is left.
 func (g *Group) Start(start func() error) (ended <-chan error, err error) {
 	started, over := make(chan error, 1), make(chan error, 1)

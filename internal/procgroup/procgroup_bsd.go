@@ -2,14 +2,6 @@
 
 package procgroup
 
-import (
-	"os/exec"
-	"syscall"
-)
-
-// prepare has the program make a group of its own.
-func prepare(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
-
 // wait waits for the program's end and kills what is left of its group. Here a
 // signal may come just after the system has given the number away, if nothing is
 // left of the group: package syscall has no way to wait without that.

@@ -1,15 +1,9 @@
 package procgroup
 
 import (
-	"os/exec"
 	"syscall"
 	"unsafe"
 )
-
-// prepare has the program make a group of its own, and end with the thread that starts it.
-func prepare(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
 
 // wait waits for the program's end, and kills what is left of its group before
 // the group's number can be that of another.

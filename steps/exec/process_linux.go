@@ -16,7 +16,7 @@ import (
 // program is started as one that is traced, which stops it when it is loaded;
 // then it gets its limits and is let go.
 func start(g *procgroup.Group, cmd *exec.Cmd, limits Limits) error {
-	cmd.SysProcAttr.Ptrace = limits != Limits{}
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Ptrace = syscall.SIGKILL, limits != Limits{}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

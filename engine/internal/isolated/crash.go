@@ -23,7 +23,7 @@ func (c *call) crash() error {
 		return courier.WithClass(fmt.Errorf("the step's process "+format, args...), courier.ReasonCrashed)
 	}
 	switch {
-	case c.limits.CPU > 0 && signal != "" && cpu >= c.limits.CPU:
+	case c.limits.CPU > 0 && signal == "killed" && cpu >= c.limits.CPU-c.limits.CPU/8: // the system counts in ticks
 		return crashed("was killed after %v of processor time, the limit of engine.Isolation.CPU", c.limits.CPU)
 	case strings.Contains(lower, "out of memory") || strings.Contains(lower, "cannot allocate memory"):
 		if c.limits.Memory > 0 {

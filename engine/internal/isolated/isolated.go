@@ -53,7 +53,7 @@ func All[L interface {
 const Supported = procgroup.Supported
 
 // ErrUnsupported says that it can't.
-var ErrUnsupported = errors.New("steps in processes of their own are not supported on this system, which has no groups of processes; run the worker on Linux or another Unix")
+var ErrUnsupported = errors.New(procgroup.Unsupported)
 
 // ErrNotCalled says that the program does not begin as it has to.
 var ErrNotCalled = errors.New("engine.RunIsolated was not called, so no step can run in a process of its own; make engine.RunIsolated(build) the first statement of main, " +
