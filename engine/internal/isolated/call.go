@@ -37,9 +37,11 @@ type call struct {
 	nonce  string
 	killed bool // because it did not stop
 
+	begun   chan struct{} // closed when the child was told what to call
 	greeted chan struct{} // closed when the child has said hello
 	done    chan *outcome
-	broken  chan error // why nothing more is received: io.EOF if the child has closed its pipe
+	broken  chan error    // why nothing more is received: io.EOF if the child has closed its pipe
+	over    chan struct{} // closed when nobody waits for the child any more
 	asking  context.Context
 	told    sync.Once
 	asks    chan struct{} // room for the questions that are answered at once
@@ -85,8 +87,12 @@ func (c *call) run(b *begin) (json.RawMessage, error) {
 		defer close(received)
 		c.broken <- c.receive()
 	}()
-	go func() { _ = c.begin(b, dir) }() // an error means that the child has ended
+	go func() {
+		defer close(c.begun)
+		_ = c.begin(b, dir) // an error means that the child has ended
+	}()
 	o, err := c.await(gone)
+	close(c.over)
 	cancel()
 	out.Close()
 	in.Close() // after which nothing is received
@@ -172,6 +178,7 @@ func (c *call) start(dir string) (in, out *os.File, ended <-chan error, err erro
 		ExtraFiles: []*os.File{childIn, childOut}, Stderr: &c.stderr, WaitDelay: waitDelay,
 	}
 	c.group = procgroup.New(c.cmd)
+	c.begun, c.over = make(chan struct{}), make(chan struct{})
 	c.greeted, c.asks, c.nonce = make(chan struct{}), make(chan struct{}, maxAsks), rand.Text()
 	c.conn = newConn(in, out, c.maxFrame)
 	ended, err = c.group.Start(c.cmd.Start)
@@ -230,8 +237,8 @@ func (c *call) receive() (err error) {
 		case f.Ask != nil:
 			select {
 			case c.asks <- struct{}{}:
-			case <-c.asking.Done():
-				continue // there is no use in an answer any more
+			case <-c.over:
+				continue
 			}
 			go func() {
 				defer func() { <-c.asks }()
@@ -281,6 +288,7 @@ func (c *call) answer(q *question) (a *answer) {
 
 // cancel tells the child that the context has ended.
 func (c *call) cancel() {
+	<-c.begun
 	c.told.Do(func() {
 		cause := context.Cause(c.ctx)
 		_ = c.conn.send(&frame{Cancel: failureOf(cause, cause)})

@@ -210,4 +210,4 @@ func limitHeap(memory int64) {
 
 // goneAfter is how long a child may take to answer the first frame, which is before it
 // builds anything.
-const goneAfter = 10 * time.Second
+var goneAfter = 10 * time.Second

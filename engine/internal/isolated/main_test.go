@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -16,12 +17,36 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	stepexec "github.com/courierhq/courier/steps/exec"
 	"github.com/courierhq/courier/steps/file"
+	"github.com/courierhq/courier/steps/sftp"
 )
+
+// Variables of the environment: acting makes the test program one that exec.run runs, and
+// partnerIs has the port and the host key of the server of the SFTP steps.
+const (
+	acting    = "COURIER_TEST_ACTING"
+	partnerIs = "COURIER_TEST_PARTNER"
+)
+
+// act writes a file, as a program does.
+func act(name string) {
+	fmt.Println("writing", name)
+	if err := os.WriteFile(name, []byte("made by a program"), 0o600); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
 
 // TestMain makes the test program a host: RunIsolated comes first.
 func TestMain(m *testing.M) {
-	engine.RunIsolated(build)
+	if what := os.Getenv(acting); what != "" {
+		act(what)
+	} else if how := os.Getenv(misbehaving); how != "" {
+		misbehave(how)
+	} else {
+		engine.RunIsolated(build)
+	}
 	os.Exit(m.Run())
 }
 
@@ -29,6 +54,20 @@ func TestMain(m *testing.M) {
 func build() (*courier.Registry, error) {
 	reg := new(courier.Registry)
 	file.Register(reg, nil)
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	program := stepexec.Program{Path: path, AllowEnv: []string{acting}}
+	stepexec.Register(reg, &stepexec.Options{Programs: map[string]stepexec.Program{"self": program}})
+	var partner sftp.Connection
+	if text := os.Getenv(partnerIs); text != "" {
+		partner = sftp.Connection{Host: "127.0.0.1", Username: "ann", Password: "password-of-ann", HostKeys: make([]string, 1)}
+		if _, err := fmt.Sscan(text, &partner.Port, &partner.HostKeys[0]); err != nil {
+			return nil, err
+		}
+	}
+	sftp.Register(reg, sftp.Map{"acme": partner})
 	courier.RegisterFunc(reg, "test.do", do, &courier.TypeOptions{FailedOutputs: true, Sets: []string{"also"}})
 	courier.Register(reg, "test.tidy", tidy{}, nil)
 	return reg, nil
@@ -59,6 +98,13 @@ func do(ctx context.Context, job *courier.Context, cfg doConfig) (doOutput, erro
 		line, err2 := os.ReadFile("/proc/self/cmdline")
 		out.Text = fmt.Sprintf("%q %q", env, line)
 		return out, errors.Join(err, err2)
+	case "memory": // the most that was resident, and what of that is not of files, in KiB
+		status, err := os.ReadFile("/proc/self/status")
+		for _, name := range []string{"VmHWM:", "RssAnon:"} {
+			_, rest, _ := strings.Cut(string(status), name)
+			out.Text += strings.Fields(rest)[0] + " "
+		}
+		return out, err
 	case "report":
 		return report(ctx, job, cfg, out)
 	case "fail":
@@ -195,5 +241,8 @@ func (tidy) Cleanup(_ context.Context, job *courier.Context, cfg doConfig) error
 }
 
 func (tidy) Rollback(_ context.Context, job *courier.Context, cfg doConfig) error {
+	if !filepath.IsAbs(cfg.Arg) {
+		return job.RemoveSideFiles(cfg.Arg)
+	}
 	return os.WriteFile(cfg.Arg, []byte(fmt.Sprint(os.Getpid(), " ", job.Cancelled())), 0o600)
 }
