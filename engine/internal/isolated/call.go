@@ -316,7 +316,7 @@ func (c *call) await(gone <-chan struct{}) (*outcome, error) {
 			greeted.Stop()
 		case <-greeted.C:
 			c.end(gone)
-			return nil, courier.Permanent(fmt.Errorf("the step's process did not begin within %v; %w", goneAfter, errLate))
+			return nil, fmt.Errorf("the step's process did not begin within %v: the machine has no time for it, or %w", goneAfter, errLate)
 		case <-cancelled:
 			cancelled = nil
 			grace.Reset(c.limits.Grace)
