@@ -22,7 +22,7 @@ import (
 )
 
 // steps is how many steps the pipeline of TestKilledAtRandom executes.
-var steps = flag.Int("steps", 400, "steps of the pipeline in which isolated steps are killed at random")
+var steps = flag.Int("steps", 240, "steps of the pipeline in which isolated steps are killed at random")
 
 // children returns the processes that this one has started as children for steps, by their
 // state.
@@ -173,8 +173,9 @@ func TestKilledAtRandom(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// BenchmarkCall measures what a process of its own costs a step. The memory is that of the
-// child alone, at its highest.
+// BenchmarkCall measures what a process of its own costs a step: time, and the most memory
+// of the process in which the step runs. Of pages that several processes have, such as those
+// of the program, each has a share.
 func BenchmarkCall(b *testing.B) {
 	for _, own := range []bool{false, true} {
 		b.Run(map[bool]string{false: "worker", true: "process"}[own], func(b *testing.B) {
@@ -187,7 +188,7 @@ func BenchmarkCall(b *testing.B) {
 				r := isolated.Runner{Registry: reg, Grace: time.Second, MaxOutput: 1 << 20}
 				typ = r.Remote(typ, isolated.Limits{})
 			}
-			var most, anon int
+			var most [3]int
 			dir := b.TempDir()
 			for b.Loop() {
 				job := courier.NewContext(courier.ContextConfig{Workspace: filepath.Join(dir, "w"), Type: "test.do"})
@@ -199,13 +200,52 @@ func BenchmarkCall(b *testing.B) {
 				if err := json.Unmarshal(out, &o); err != nil {
 					b.Fatal(err)
 				}
-				var rss, own int
-				fmt.Sscan(o.Text, &rss, &own)
-				most, anon = max(most, rss), max(anon, own)
+				for i, text := range strings.Fields(o.Text) {
+					n, err := strconv.Atoi(text)
+					if err != nil {
+						b.Fatal(err)
+					}
+					most[i] = max(most[i], n)
+				}
 				job.Close()
 			}
-			b.ReportMetric(float64(most)/1024, "MiB")
-			b.ReportMetric(float64(anon)/1024, "MiB-own")
+			for i, unit := range []string{"MiB-resident", "MiB-share", "MiB-own"} {
+				b.ReportMetric(float64(most[i])/1024, unit)
+			}
 		})
+	}
+}
+
+// TestKilledInTime measures how long after the grace period a step that does not stop is over.
+// Of several times the least counts: the others have other work of the machine in them.
+func TestKilledInTime(t *testing.T) {
+	const grace, most = 200 * time.Millisecond, 100 * time.Millisecond
+	reg, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := isolated.Runner{Registry: reg, MaxOutput: 1 << 20}
+	typ, _ := reg.Lookup("test.do")
+	typ = r.Remote(typ, isolated.Limits{Grace: grace})
+	least := time.Hour
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended time.Time
+		job := courier.NewContext(courier.ContextConfig{Type: "test.do", OnProgress: func(courier.Progress) {
+			ended = time.Now()
+			cancel()
+		}})
+		_, err := typ.Execute(ctx, job, []byte(`{"what": "hang"}`))
+		over := time.Since(ended) - grace
+		if err == nil || courier.ClassOf(err) != courier.ReasonCrashed || over < 0 {
+			t.Errorf("%v after the grace period: %v", over, err)
+		}
+		t.Logf("%v after the grace period", over)
+		least = min(least, over)
+		job.Close()
+		cancel()
+	}
+	if least > most {
+		t.Errorf("killed %v after the grace period, at most %v is permitted", least, most)
 	}
 }

@@ -98,9 +98,9 @@ func do(ctx context.Context, job *courier.Context, cfg doConfig) (doOutput, erro
 		line, err2 := os.ReadFile("/proc/self/cmdline")
 		out.Text = fmt.Sprintf("%q %q", env, line)
 		return out, errors.Join(err, err2)
-	case "memory": // the most that was resident, and what of that is not of files, in KiB
-		status, err := os.ReadFile("/proc/self/status")
-		for _, name := range []string{"VmHWM:", "RssAnon:"} {
+	case "memory": // what is resident: in all, its share, and what is not of files, in KiB
+		status, err := os.ReadFile("/proc/self/smaps_rollup")
+		for _, name := range []string{"Rss:", "Pss:", "Anonymous:"} {
 			_, rest, _ := strings.Cut(string(status), name)
 			out.Text += strings.Fields(rest)[0] + " "
 		}
