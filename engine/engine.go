@@ -131,7 +131,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.store = e.probe.Around(e.store)
 	e.observers = hooks.NewObservers(o.Observers, e.log)
 	e.work.Dir = o.Workspace
-	e.isolated = isolated.Runner{Registry: e.reg, Types: isolated.All(o.Isolate), Grace: o.Grace, MaxOutput: o.MaxOutput}
+	e.isolated = isolated.Runner{Registry: e.reg, Types: isolated.All(o.Isolate), Grace: o.Grace, MaxOutput: o.MaxOutput, Lease: o.Lease}
 	e.invalid = errors.Join(e.invalid, e.isolated.Check())
 	e.slots = slots.New(o.Slots, e.freed)
 	e.addSubsystems()

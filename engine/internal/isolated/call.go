@@ -91,6 +91,7 @@ func (c *call) run(b *begin) (json.RawMessage, error) {
 		defer close(c.begun)
 		_ = c.begin(b, dir) // an error means that the child has ended
 	}()
+	go c.sayAlive(b.Silence / 4)
 	o, err := c.await(gone)
 	close(c.over)
 	cancel()
@@ -200,6 +201,22 @@ func (c *call) begin(b *begin, dir string) error {
 	b.Context = sent(&c.cfg)
 	b.Level, b.Redact, b.Exact = lowestLevel(c.job.Log()), !c.cfg.Redactor.Empty(), c.cfg.OnFile != nil
 	return c.conn.send(&frame{Begin: b})
+}
+
+// sayAlive tells the child at an interval that the worker is at work. A worker that is stopped
+// loses its leases, and then its children must not go on.
+func (c *call) sayAlive(every time.Duration) {
+	<-c.begun
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			_ = c.conn.send(&frame{Alive: true})
+		case <-c.over:
+			return
+		}
+	}
 }
 
 // errUnexpected says that a frame has nothing in it that a child sends at that time.

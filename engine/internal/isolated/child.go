@@ -107,7 +107,11 @@ func serve(in, out *os.File, build func() (*courier.Registry, error)) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h := &host{conn: c}
-	go h.listen(cancel, dir)
+	h.silence = time.AfterFunc(f.Begin.Silence, func() {
+		fmt.Fprintf(os.Stderr, "nothing was heard of the worker for %v\n", f.Begin.Silence)
+		leave(dir)
+	})
+	go h.listen(cancel, f.Begin.Silence, dir)
 	o := h.perform(ctx, f.Begin, dir, build)
 	if err := c.send(&frame{Outcome: o}); err != nil {
 		return err
@@ -117,21 +121,27 @@ func serve(in, out *os.File, build func() (*courier.Registry, error)) error {
 
 // listen takes what the worker sends, until the worker is gone. Then it ends the process,
 // with all that it has started.
-func (h *host) listen(cancel context.CancelCauseFunc, dir string) {
+func (h *host) listen(cancel context.CancelCauseFunc, silence time.Duration, dir string) {
 	for {
 		f, err := h.conn.receive()
+		h.silence.Reset(silence)
 		switch {
 		case err != nil:
 			cancel(errGone)
-			_ = os.RemoveAll(dir)
-			killOwnGroup()
-			os.Exit(2)
+			leave(dir)
 		case f.Cancel != nil:
 			cancel(f.Cancel.error(nil))
 		case f.Answer != nil:
 			h.answered(f.Answer)
 		}
 	}
+}
+
+// leave ends the process with all that it has started.
+func leave(dir string) {
+	_ = os.RemoveAll(dir)
+	killOwnGroup()
+	os.Exit(2)
 }
 
 // perform makes the call.

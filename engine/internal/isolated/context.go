@@ -61,9 +61,10 @@ func (c *contextConfig) received() courier.ContextConfig {
 // Context, and passes on what the step reports. Its methods may be called by several
 // goroutines.
 type host struct {
-	conn  *conn
-	asked atomic.Int64 // questions so far
-	exact bool
+	conn    *conn
+	asked   atomic.Int64 // questions so far
+	exact   bool
+	silence *time.Timer // ends the process when nothing is received for a time
 
 	mu      sync.Mutex
 	waiting map[int64]chan *answer

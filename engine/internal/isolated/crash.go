@@ -25,11 +25,11 @@ func (c *call) crash() error {
 	switch {
 	case c.limits.CPU > 0 && signal == "killed" && cpu >= c.limits.CPU-c.limits.CPU/8: // the system counts in ticks
 		return crashed("was killed after %v of processor time, the limit of engine.Isolation.CPU", c.limits.CPU)
-	case strings.Contains(lower, "out of memory") || strings.Contains(lower, "cannot allocate memory"):
+	case strings.Contains(lower, "out of memory") || strings.Contains(lower, "cannot allocate memory") || sanitized(text):
 		if c.limits.Memory > 0 {
 			return crashed("ran out of memory: it needed more than the %d bytes of engine.Isolation.Memory", c.limits.Memory)
 		}
-		return crashed("ran out of memory: %s", first)
+		return crashed("ran out of memory%s", lastLines(text))
 	case strings.HasPrefix(first, "panic: "):
 		return &stepcall.PanicError{What: first + ", in a goroutine that the step has started", Stack: text}
 	case first != "":
@@ -40,6 +40,12 @@ func (c *call) crash() error {
 		return crashed("was ended by the signal %q%s", signal, lastLines(text))
 	}
 	return crashed("has ended with exit code %d before the step returned; a step must not end its process%s", state.ExitCode(), lastLines(text))
+}
+
+// sanitized reports whether the run-time support of the race detector and the like has got no
+// memory.
+func sanitized(text string) bool {
+	return strings.Contains(text, "Sanitizer failed to allocate") || strings.Contains(text, "Sanitizer: failed to intercept mmap")
 }
 
 // crashLine returns the line in which the runtime of Go says why it ends the program; empty

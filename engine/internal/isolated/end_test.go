@@ -210,30 +210,43 @@ func TestFamily(t *testing.T) {
 	gone(t, pidIn(t, pids), time.Second)
 }
 
-// TestParentKilled checks that a child ends within a second when its parent is killed, with
-// all that it has started. The parent is another copy of the test program.
-func TestParentKilled(t *testing.T) {
-	dir := t.TempDir()
-	parent := exec.Command(os.Args[0], "-test.run=^TestIsParent$", "-test.v")
-	parent.Env = append(os.Environ(), "COURIER_TEST_PARENT="+dir)
-	out := new(syncedText)
-	parent.Stdout, parent.Stderr = out, out
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	family := pidIn(t, filepath.Join(dir, "pid"))
-	child := parentOf(t, family) // the shell
-	child = parentOf(t, child)
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = parent.Wait()
-	gone(t, child, time.Second)
-	gone(t, family, time.Second)
-	if t.Failed() {
-		t.Log(out.String())
+// TestParentGone checks that a child ends with all that it has started: within a second when
+// its parent is killed, and when the lease of its parent has ended if that is stopped. The
+// parent is another copy of the test program.
+func TestParentGone(t *testing.T) {
+	for _, c := range []struct {
+		signal syscall.Signal
+		most   time.Duration
+	}{{syscall.SIGKILL, time.Second}, {syscall.SIGSTOP, parentLease + time.Second}} {
+		dir := t.TempDir()
+		parent := exec.Command(os.Args[0], "-test.run=^TestIsParent$", "-test.v")
+		parent.Env = append(os.Environ(), "COURIER_TEST_PARENT="+dir)
+		out := new(syncedText)
+		parent.Stdout, parent.Stderr = out, out
+		if err := parent.Start(); err != nil {
+			t.Fatal(err)
+		}
+		family := pidIn(t, filepath.Join(dir, "pid"))
+		child := parentOf(t, parentOf(t, family)) // the shell is in between
+		time.Sleep(2 * parentLease)               // a parent that is at work is heard of
+		if err := syscall.Kill(child, 0); err != nil {
+			t.Errorf("the child has gone before its parent: %v", err)
+		}
+		if err := parent.Process.Signal(c.signal); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, child, c.most)
+		gone(t, family, c.most)
+		_ = parent.Process.Kill()
+		_ = parent.Wait()
+		if t.Failed() {
+			t.Log(out.String())
+		}
 	}
 }
+
+// parentLease is the lease of the parent of TestParentGone.
+const parentLease = time.Second
 
 // parentOf returns the parent of a process.
 func parentOf(t *testing.T, pid int) int {
@@ -251,13 +264,13 @@ func parentOf(t *testing.T, pid int) int {
 	return n
 }
 
-// TestIsParent is the parent of TestParentKilled, and nothing otherwise.
+// TestIsParent is the parent of TestParentGone, and nothing otherwise.
 func TestIsParent(t *testing.T) {
 	dir := os.Getenv("COURIER_TEST_PARENT")
 	if dir == "" {
 		return
 	}
-	b := newBench(t, nil)
+	b := newBench(t, func(o *engine.Options) { o.Lease = parentLease })
 	b.run(`[{"type": "test.do", "config": {"what": "family", "arg": "`+filepath.Join(dir, "pid")+`"}, "timeout_seconds": 30}]`, nil)
 }
 

@@ -65,6 +65,7 @@ type Runner struct {
 	Registry  *courier.Registry // of the engine
 	Grace     time.Duration     // where the limits have none
 	MaxOutput int               // bytes of outputs
+	Lease     time.Duration     // of the engine: so long a child may hear nothing of it; at least a second
 }
 
 // minMemory is the least limit of memory: the program itself needs some to make any call.
@@ -145,6 +146,10 @@ func (r *Runner) limits(typ *courier.StepType) (l Limits, isolated bool) {
 	return l, isolated
 }
 
+// minSilence is the least time for which a child may hear nothing of its worker: both may
+// have to wait for a busy machine.
+const minSilence = time.Second
+
 // slack is how much longer than the grace period a call may take: the child is killed and
 // taken note of in that time.
 const slack = 5 * time.Second
@@ -167,6 +172,6 @@ func (r *Runner) Of(typ *courier.StepType, asked bool) (*courier.StepType, time.
 func (r *Runner) Remote(typ *courier.StepType, l Limits) *courier.StepType {
 	return typ.Remote(func(ctx context.Context, job *courier.Context, method string, config []byte) (json.RawMessage, error) {
 		c := call{ctx: ctx, job: job, cfg: job.Config(), limits: l, maxFrame: max(minFrame, r.MaxOutput+1<<20), done: make(chan *outcome, 1), broken: make(chan error, 1)}
-		return c.run(&begin{Method: method, Type: typ.Key(), Config: config, MaxOutput: r.MaxOutput})
+		return c.run(&begin{Method: method, Type: typ.Key(), Config: config, MaxOutput: r.MaxOutput, Silence: max(minSilence, r.Lease)})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/courierhq/courier"
 )
@@ -22,6 +23,7 @@ type frame struct {
 	Cancel  *failure               `json:"cancel,omitempty"`  // to the child: the context has ended
 	Ask     *question              `json:"ask,omitempty"`     // to the parent
 	Answer  *answer                `json:"answer,omitempty"`  // to the child
+	Alive   bool                   `json:"alive,omitempty"`   // to the child: the parent is at work
 	Report  *courier.ContextReport `json:"report,omitempty"`  // to the parent
 	Log     *record                `json:"log,omitempty"`     // to the parent
 	Outcome *outcome               `json:"outcome,omitempty"` // to the parent, the last one
@@ -44,9 +46,10 @@ type begin struct {
 	Config    json.RawMessage `json:"config,omitempty"`
 	Context   contextConfig   `json:"context"`
 	MaxOutput int             `json:"max_output"`
-	Level     int             `json:"level"`  // from which on log records are wanted
-	Redact    bool            `json:"redact"` // the parent knows secrets that the child doesn't
-	Exact     bool            `json:"exact"`  // each file operation is asked for, and all progress is sent
+	Level     int             `json:"level"`   // from which on log records are wanted
+	Redact    bool            `json:"redact"`  // the parent knows secrets that the child doesn't
+	Silence   time.Duration   `json:"silence"` // after which without a frame the child ends itself
+	Exact     bool            `json:"exact"`   // each file operation is asked for, and all progress is sent
 }
 
 // A question is one to the parent that has an answer. One of its fields besides ID is set.
