@@ -75,6 +75,14 @@ type ContextConfig struct {
 	// workspace: it is taken to be empty if it isn't there.
 	DryRun    bool
 	Cancelled bool // see [Context.Cancelled]
+	// OnReport is called with each report of the step but progress, before the method by
+	// which the step makes it returns; nil means nobody. It must not call the Context. It
+	// is for a step in another process than its engine; see [Context.Take]. The error is
+	// that of [Context.SaveCursor]; other methods ignore it.
+	OnReport func(ContextReport) error
+	// Clean removes secrets that the Redactor does not have from the texts of
+	// [Context.Redact]; nil means that there are none.
+	Clean func(text string) string
 }
 
 // A Context is what a running step sees of its execution: values, files, a log
@@ -108,6 +116,16 @@ func NewContext(cfg ContextConfig) *Context {
 		cfg.Workspace = filepath.Clean(cfg.Workspace)
 	}
 	return &Context{cfg: cfg}
+}
+
+// Config returns what the context was made with, and the present cursor. The caller must
+// not change what it points to. With it a step can be called in another process.
+func (c *Context) Config() ContextConfig {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cfg := c.cfg
+	cfg.Redactor = c.redact()
+	return cfg
 }
 
 // Execution is the id of the execution.
@@ -188,13 +206,22 @@ func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 // that a connection holds itself, or a token that a server has issued. Its name is
 // shown in its place. An output that contains it fails the step, as with other
 // secrets; see [Redactor.Find].
-func (c *Context) AddSecret(name, value string) { c.redact().Add(name, value) }
+func (c *Context) AddSecret(name, value string) {
+	c.redact().Add(name, value)
+	_ = c.tell(ContextReport{Secret: name, Value: []byte(value)})
+}
 
 // Redact returns text without the secrets that the execution has used, in any encoded
 // form; see [Redactor]. Errors, log records, progress and all other reports of a step
 // are redacted in any case. Call Redact for outputs, and before you shorten a text
 // without writing three dots for the rest.
-func (c *Context) Redact(text string) string { return c.redact().Redact(text) }
+func (c *Context) Redact(text string) string {
+	text = c.redact().Redact(text)
+	if c.cfg.Clean != nil {
+		text = c.cfg.Clean(text)
+	}
+	return text
+}
 
 func (c *Context) redact() *Redactor {
 	if c.cfg.Redactor != nil {

@@ -33,6 +33,7 @@ const (
 	ReasonTimeout    Reason = "timeout"           // the attempt took longer than its timeout
 	ReasonStalled    Reason = "stalled"           // no progress for the stall timeout
 	ReasonPanic      Reason = "panic"             // the step panicked or called runtime.Goexit
+	ReasonCrashed    Reason = "crashed"           // the process of an isolated step ended, or had to be ended
 	ReasonConfig     Reason = "config"            // the configuration could not be resolved or decoded
 	ReasonExecution  Reason = "execution_timeout" // the whole execution took too long
 	ReasonWorkerLost Reason = "worker_lost"       // three workers in a row were lost in the same step
@@ -69,7 +70,7 @@ const (
 // classes lists the error classes in the order in which messages name them.
 var classes = []Reason{
 	ReasonConnection, ReasonLogin, ReasonTimeout, ReasonStalled, ReasonNotFound, ReasonExists, ReasonPermission,
-	ReasonQuota, ReasonSpace, ReasonIntegrity, ReasonInvalid, ReasonSecret, ReasonConfig, ReasonPanic, ReasonError,
+	ReasonQuota, ReasonSpace, ReasonIntegrity, ReasonInvalid, ReasonSecret, ReasonConfig, ReasonPanic, ReasonCrashed, ReasonError,
 }
 
 // ErrorClasses returns the reasons for which an attempt of a step can fail, which

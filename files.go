@@ -116,6 +116,9 @@ func (c *Context) rootOf(name string) (root *os.Root, rel string, err error) {
 		return root, rel, nil
 	}
 	if dir == c.cfg.Workspace && dir != "" {
+		if !c.usedWork {
+			_ = c.tell(ContextReport{Workspace: true})
+		}
 		c.usedWork = true
 		if c.cfg.DryRun {
 			if _, err := os.Stat(dir); err != nil {
@@ -409,6 +412,7 @@ func (c *Context) ReportRemote(f File) error {
 	if c.remoteReports < maxRemoteReports {
 		c.remoteReports++
 		c.files = append(c.files, f)
+		c.tellFile(f)
 	}
 	return nil
 }
@@ -427,18 +431,32 @@ func (c *Context) report(name string, f File) error {
 			return err
 		}
 	}
+	c.addFile(f)
+	return nil
+}
+
+// addFile adds a report of a file of this machine, in place of an earlier one.
+func (c *Context) addFile(f File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i, ok := c.fileAt[p]; ok {
+	c.tellFile(f)
+	if i, ok := c.fileAt[f.Path]; ok {
 		c.files[i] = f
-		return nil
+		return
 	}
 	if c.fileAt == nil {
 		c.fileAt = make(map[string]int)
 	}
-	c.fileAt[p] = len(c.files)
+	c.fileAt[f.Path] = len(c.files)
 	c.files = append(c.files, f)
-	return nil
+}
+
+// tellFile passes a report of a file on.
+func (c *Context) tellFile(f File) {
+	if c.cfg.OnReport != nil {
+		report := f // is on the heap only here
+		_ = c.tell(ContextReport{File: &report})
+	}
 }
 
 // Files returns what the step reported, the last report on each path.

@@ -155,6 +155,9 @@ type StepSpec struct {
 	// error, since it could lead from one directory into another; a ".." of the
 	// configuration's own text is always allowed.
 	AllowParent bool `json:"allow_parent,omitempty"`
+	// Isolate has the step run in a process of its own. The engine's Options.Isolate may
+	// say so too, for types of steps. False leaves it to the engine.
+	Isolate bool `json:"isolate,omitempty"`
 	// Config is the configuration of the step's type. Strings in it may be
 	// references; [Get] says how they are written.
 	Config map[string]any `json:"config,omitempty"`
@@ -231,6 +234,7 @@ func (s *StepSpec) read(dec *json.Decoder) error {
 		"stall_timeout_seconds": intoSeconds(&s.StallTimeout),
 		"failure_policy":        into(&s.FailurePolicy),
 		"allow_parent":          into(&s.AllowParent),
+		"isolate":               into(&s.Isolate),
 		"config":                into(&s.Config),
 	})
 }

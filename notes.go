@@ -184,6 +184,9 @@ func (c *Context) SaveCursor(v any) error {
 	if name := c.redact().Find(string(raw)); name != "" {
 		return Permanent(fmt.Errorf("save cursor: it contains the secret %q; cursors are stored, so leave it out", name))
 	}
+	if err := c.tell(ContextReport{Cursor: raw, Saved: true}); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
@@ -211,6 +214,58 @@ func (c *Context) Cursor(v any) bool {
 	}
 	to.Set(got.Elem())
 	return true
+}
+
+// A ContextReport is what a step has reported to its Context, or what the Context itself
+// has noticed. One of the things in it is set. It can be sent to another process as JSON.
+type ContextReport struct {
+	Progress *Progress       `json:"progress,omitempty"`
+	File     *File           `json:"file,omitempty"`
+	Event    *StepEvent      `json:"event,omitempty"`
+	Cursor   json.RawMessage `json:"cursor,omitempty"` // of SaveCursor; empty if it was removed
+	Saved    bool            `json:"saved,omitempty"`  // SaveCursor was called
+	// Secret is the name of one of AddSecret, and Value the secret.
+	Secret string `json:"secret,omitempty"`
+	Value  []byte `json:"value,omitempty"`
+	// Workspace says that the step uses the workspace; see [Context.UsedWorkspace].
+	Workspace bool `json:"workspace,omitempty"`
+}
+
+// tell passes a report on to another process.
+func (c *Context) tell(r ContextReport) error {
+	if c.cfg.OnReport == nil {
+		return nil
+	}
+	return c.cfg.OnReport(r)
+}
+
+// Take makes a report that a step in another process has made to a Context there. Files
+// and progress are taken as they are; for the rest the rules of the methods hold by which
+// steps report.
+func (c *Context) Take(r ContextReport) error {
+	switch {
+	case r.Progress != nil:
+		c.mu.Lock()
+		c.reports().last = *r.Progress
+		c.showProgress()
+	case r.File != nil && r.File.Connection != "":
+		return c.ReportRemote(*r.File)
+	case r.File != nil:
+		c.addFile(*r.File)
+	case r.Event != nil:
+		return c.Emit(r.Event.Name, r.Event.Payload)
+	case r.Saved && len(r.Cursor) == 0:
+		return c.SaveCursor(nil)
+	case r.Saved:
+		return c.SaveCursor(r.Cursor)
+	case r.Value != nil:
+		c.AddSecret(r.Secret, string(r.Value))
+	case r.Workspace:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.usedWork = true
+	}
+	return nil
 }
 
 // ExecutionAttempt is the attempt of the execution, from 1: the policy retry_job

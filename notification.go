@@ -117,6 +117,7 @@ func (c *Context) Emit(name string, payload any) error {
 		return Permanent(fmt.Errorf("emit %q: the attempt has %d events already, the most that it may have; emit one for many items", name, maxEvents))
 	}
 	c.events = append(c.events, StepEvent{name, raw})
+	_ = c.tell(ContextReport{Event: &c.events[len(c.events)-1]})
 	return nil
 }
 

@@ -191,6 +191,7 @@ type StepType struct {
 	execute func(ctx context.Context, job *Context, config []byte) (any, error)
 	call    func(ctx context.Context, job *Context, config []byte, a action) error
 	can     map[action]bool
+	remote  func(ctx context.Context, job *Context, method string, config []byte) (json.RawMessage, error)
 }
 
 // An action is one of the optional abilities of a step.
@@ -341,6 +342,16 @@ func isEmpty(v reflect.Value) bool {
 	return false
 }
 
+// Remote returns a copy of the type whose methods Execute, Validate, Cleanup and Rollback
+// call f with their name, such as "Execute", in place of the step: to call it in another
+// process. Config is the JSON text of the configuration, not decoded. What f returns is
+// returned as it is; of all but Execute, that is the error.
+func (t *StepType) Remote(f func(ctx context.Context, job *Context, method string, config []byte) (json.RawMessage, error)) *StepType {
+	r := *t
+	r.remote = f
+	return &r
+}
+
 // Key is the key under which the type was registered, in lower case.
 func (t *StepType) Key() string { return t.key }
 
@@ -400,6 +411,9 @@ func (t *StepType) Check(config map[string]any, static bool) []Problem {
 // the JSON object of its outputs: the fields of O and what the step set on job. With an
 // error they are nil, unless the type has [TypeOptions].FailedOutputs.
 func (t *StepType) Execute(ctx context.Context, job *Context, config []byte) (json.RawMessage, error) {
+	if t.remote != nil {
+		return t.remote(ctx, job, "Execute", config)
+	}
 	out, err := t.execute(ctx, job, config)
 	if err == nil {
 		return job.outputs(out)
@@ -419,6 +433,9 @@ func (t *StepType) Validates() bool { return t.can[actValidate] }
 
 // Validate calls the step's Validate; without one it only decodes.
 func (t *StepType) Validate(ctx context.Context, job *Context, config []byte) error {
+	if t.remote != nil {
+		return t.elsewhere(ctx, job, "Validate", config)
+	}
 	if !t.can[actValidate] {
 		return t.call(ctx, job, config, actDecode)
 	}
@@ -433,6 +450,9 @@ func (t *StepType) Cleanup(ctx context.Context, job *Context, config []byte) err
 	if !t.can[actCleanup] {
 		return nil
 	}
+	if t.remote != nil {
+		return t.elsewhere(ctx, job, "Cleanup", config)
+	}
 	return t.call(ctx, job, config, actCleanup)
 }
 
@@ -445,5 +465,14 @@ func (t *StepType) Rollback(ctx context.Context, job *Context, config []byte) er
 	if !t.can[actRollback] {
 		return t.Cleanup(ctx, job, config)
 	}
+	if t.remote != nil {
+		return t.elsewhere(ctx, job, "Rollback", config)
+	}
 	return t.call(ctx, job, config, actRollback)
+}
+
+// elsewhere calls a method that returns an error alone.
+func (t *StepType) elsewhere(ctx context.Context, job *Context, method string, config []byte) error {
+	_, err := t.remote(ctx, job, method, config)
+	return err
 }

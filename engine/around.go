@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/store"
 )
 
@@ -77,7 +78,7 @@ func (r *run) driveAround(c *store.Claimed) {
 			return
 		}
 		began = true
-		r.steps = withValues{r.steps, ctx}
+		r.steps = hooks.WithValues{Context: r.steps, Values: ctx}
 		r.drive(c)
 		ended = true
 	})
@@ -94,11 +95,3 @@ func (r *run) probeWritten(t *store.Transition) {
 	}
 	r.last.State, r.last.Failure, r.last.Position = t.To, t.Failure, t.Position
 }
-
-// withValues is a context that has the values of another one.
-type withValues struct {
-	context.Context
-	values context.Context
-}
-
-func (c withValues) Value(key any) any { return c.values.Value(key) }

@@ -21,12 +21,11 @@ import (
 
 // attempt executes one attempt of a step, within its timeouts.
 func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
-	typ, spec := r.program.Types[step], r.program.Tree.Spec(step)
-	a := r.newAttempt(typ)
+	spec, a := r.program.Tree.Spec(step), r.newAttempt(step)
 	a.cleanup = cleanup
 	defer a.scope.Close()
 	a.template, a.buf = r.program.Template(step), r.buf[:0]
-	a.Timeout, a.Stall = typ.Timeout(), typ.Stall()
+	a.Timeout, a.Stall = a.typ.Timeout(), a.typ.Stall()
 	if spec.Timeout != nil {
 		a.Timeout = *spec.Timeout
 	}
@@ -36,7 +35,7 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 	a.job = r.newContext(step, n, a)
 	r.present.Store(a)
 	r.shown.Store(0)
-	if cleanup && n > 1 && !typ.CleansUp() {
+	if cleanup && n > 1 && !a.typ.CleansUp() {
 		r.removeAttempts(a.job)
 	}
 	r.began = time.Now()
@@ -185,11 +184,12 @@ type attempt struct {
 
 // newAttempt returns an attempt that sees the run's values. Its channel serves
 // one attempt after the other, until one is abandoned.
-func (r *run) newAttempt(typ *courier.StepType) *attempt {
+func (r *run) newAttempt(step int) *attempt {
 	if r.done == nil {
 		r.done = make(chan stepcall.Outcome, 1)
 	}
-	a := &attempt{run: r, typ: typ, Call: stepcall.Call{Grace: r.e.opt.Grace, Timer: &r.timer, Done: r.done}}
+	typ, grace := r.e.isolated.Of(r.program.Types[step], r.program.Tree.Spec(step).Isolate)
+	a := &attempt{run: r, typ: typ, Call: stepcall.Call{Grace: grace, Timer: &r.timer, Done: r.done}}
 	a.scope.Open(r.walk)
 	return a
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -277,7 +276,7 @@ func (c coreAccess) Validate(ctx context.Context, v *core.StepValidation) core.S
 	defer r.goroutine.End()
 	defer r.lost(nil)
 	r.res = v.Resources
-	a := r.newAttempt(v.Program.Types[v.Step])
+	a := r.newAttempt(v.Step)
 	a.Timeout = v.Timeout
 	a.scope.Open(v.Values)
 	defer a.scope.Close()
@@ -314,10 +313,7 @@ func (a *attempt) callValidate(v *core.StepValidation) (unresolved []string, o s
 func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, cfg courier.ContextConfig) error {
 	config, missing, err := a.run.program.Template(step).Partial(&a.scope, func(name, param string) (string, error) {
 		v, err := a.secret(ctx, name, param)
-		if e, ok := errors.AsType[*core.SecretError](err); ok {
-			return "", &plainSecretError{e}
-		}
-		return v, err
+		return v, core.PlainSecretError(err)
 	})
 	*unresolved = missing
 	if err != nil {
@@ -328,14 +324,6 @@ func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, 
 	defer job.Close()
 	return a.typ.Validate(ctx, job, config)
 }
-
-// A plainSecretError is a core.SecretError in the place of the secret in a configuration, which
-// already names it. It does not unwrap: the error of a secret that does not exist is no
-// reason to count the step as not checked.
-type plainSecretError struct{ *core.SecretError }
-
-func (e *plainSecretError) Error() string { return e.Err.Error() }
-func (e *plainSecretError) Unwrap() error { return nil }
 
 // validateConfig is what Validate is given.
 func (r *run) validateConfig(v *core.StepValidation, a *attempt) courier.ContextConfig {

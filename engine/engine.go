@@ -15,7 +15,6 @@ package engine
 import (
 	"errors"
 	"log/slog"
-	"reflect"
 	"sync"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/executions"
 	"github.com/courierhq/courier/engine/internal/hooks"
+	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/leases"
 	"github.com/courierhq/courier/engine/internal/limits"
 	"github.com/courierhq/courier/engine/internal/monitors"
@@ -69,6 +69,7 @@ type Engine struct {
 	observers *hooks.Observers
 	probe     *probe.Calls // nil if there is none
 	work      workspace.Tree
+	isolated  isolated.Runner
 
 	// The subsystems; see [coreAccess].
 	definitions   *definitions.Service
@@ -112,11 +113,14 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 		e.opt = *opt
 	}
 	e.invalid = e.opt.check()
-	if isNil(s) {
+	if core.IsNil(s) {
 		e.store, e.invalid = core.NoStore{}, errors.Join(core.ErrNoStore, e.invalid)
 	}
 	if r == nil {
 		e.reg = new(courier.Registry)
+	}
+	if err := isolated.Astray(); err != nil {
+		e.store, e.invalid = core.NoStore{}, err
 	}
 	e.pollsRarely = e.opt.Poll <= 0
 	o := &e.opt
@@ -130,16 +134,12 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.roles = core.Roles{Store: e.store, Behind: probe.Behind(e.store)}
 	e.observers = hooks.NewObservers(o.Observers, e.log)
 	e.work.Dir = o.Workspace
+	e.isolated = isolated.Runner{Registry: e.reg, Types: isolated.All(o.Isolate), Grace: o.Grace, MaxOutput: o.MaxOutput, Lease: o.Lease}
+	e.invalid = errors.Join(e.invalid, e.isolated.Check())
 	e.slots = slots.New(o.Slots, e.freed)
 	e.runs = leases.New[*run](leases.Options{Store: e.store, Worker: o.Worker, Lease: o.Lease, Log: e.log, Changed: e.freed})
 	e.addSubsystems()
 	return e
-}
-
-// isNil reports whether there is no store, also if it is a nil pointer.
-func isNil(s store.Store) bool {
-	v := reflect.ValueOf(s)
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Registry returns the step types of the engine.

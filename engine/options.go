@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/steplog"
 )
 
@@ -66,6 +67,12 @@ type Options struct {
 	Mailer courier.Mailer
 	// Webhooks says what subscriptions of kind webhook may reach.
 	Webhooks WebhookOptions
+
+	// Isolate says which steps run in a process of their own, and with which limits: by
+	// the key of a type, by "family.*" or by "*" for all, and what is most precise counts.
+	// A step of which it says nothing runs so without limits if its definition has
+	// isolate. It needs [RunIsolated]. None means that only definitions say so.
+	Isolate map[string]Isolation
 
 	// Names, if several engines or directories would have the same.
 
@@ -146,6 +153,30 @@ type Options struct {
 	// context ended. Nil means that it is only logged.
 	OnStuckStep func(StuckStep)
 }
+
+// An Isolation has the limits of the processes in which the steps of a type run, one for
+// each call. The zero value has none.
+type Isolation struct {
+	// Memory is how many bytes of data such a process, and each that it starts, may have
+	// besides what the program takes itself. At least 16 MiB; 0 means no limit. Linux only.
+	Memory int64
+	// CPU is how much processor time such a process, and each that it starts, may use, in
+	// whole seconds. 0 means no limit. Linux only.
+	CPU time.Duration
+	// Grace is how long a step may take to return after its context has ended. Then its
+	// process is killed, with all that it has started. 0 means Options.Grace.
+	Grace time.Duration
+	// Env names variables of the environment that the process gets. It always gets those
+	// for languages, time zones and the places of programs and certificates, and no others.
+	Env []string
+}
+
+// RunIsolated is the first statement of main in a program whose engine runs steps in
+// processes of their own. Such a process is a copy of the program: in it RunIsolated calls
+// build, makes one call of a step of the registry that build returns, and does not return. In
+// all other processes it returns at once. Build must not open what only the service itself
+// may have open, such as its store or its ports.
+func RunIsolated(build func() (*courier.Registry, error)) { isolated.Main(build) }
 
 // The shortest lease that can be renewed in time, and the shortest time between two
 // looks. What is shorter was meant in another unit.

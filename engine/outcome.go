@@ -211,7 +211,7 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	}
 	ctx, cancel := context.WithTimeout(r.lease, maxRollback)
 	defer cancel()
-	a := r.newAttempt(r.program.Types[step])
+	a := r.newAttempt(step)
 	a.template, a.rollback, a.cancelled = r.program.Template(step), true, cancelled
 	defer a.scope.Close()
 	a.job = r.newContext(step, n, a)

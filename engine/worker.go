@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -31,7 +32,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if e.invalid != nil {
 		return fmt.Errorf("start engine: %w", e.invalid)
 	}
-	if err := e.work.Ready(); err != nil {
+	if err := errors.Join(e.work.Ready(), e.isolated.Ready()); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	w := &worker{base: context.WithoutCancel(ctx), started: time.Now().UTC(), stop: make(chan struct{}), done: make(chan struct{})}

@@ -200,6 +200,13 @@ func TestSweep(t *testing.T) {
 		if list, _ := os.ReadDir(dir); len(list) != len(want) {
 			t.Errorf("an engine that can't ask the store has left %v", list)
 		}
+		for name, old := range map[string]time.Duration{"isolated-1": 7*day + time.Minute, "isolated-2": day} { // of processes of steps
+			if err := os.MkdirAll(filepath.Join(dir, name, "x"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			age(t, filepath.Join(dir, name), old)
+			want[name] = old < 7*day
+		}
 		var others []*engine.Engine
 		for range 3 {
 			others = append(others, engine.New(h.Store, new(courier.Registry), &engine.Options{Workspace: dir}))

@@ -245,6 +245,9 @@ func (c *checker) checkEntry(i int) {
 	c.checkAlmost(i)
 	c.used.note(c.tree, c.tree.Template(i).refs)
 	if c.tree.entries[i].kind != work {
+		if s.Isolate {
+			c.stepProblem(i, "isolate", "is for steps; a marker runs nothing, so remove it here, and set it for the steps in between")
+		}
 		c.checkMarker(i)
 		return
 	}

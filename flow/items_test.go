@@ -91,7 +91,7 @@ func TestItemPolicyProblems(t *testing.T) {
 		{m{"on_item_failure": "continue", "continue_on": []any{"conection", 1, "worker_lost"}}, []string{
 			`config.continue_on[0]: unknown error class "conection"; did you mean "connection"?`,
 			`config.continue_on[1]: must be the name of an error class, such as "connection"`,
-			`config.continue_on[2]: unknown error class "worker_lost"; known are connection, login, timeout, stalled, not_found, exists, permission, quota, space, integrity, invalid, secret and 3 more`,
+			`config.continue_on[2]: unknown error class "worker_lost"; known are connection, login, timeout, stalled, not_found, exists, permission, quota, space, integrity, invalid, secret and 4 more`,
 		}},
 		{m{"on_item_failur": "continue"}, []string{`config: unknown field "on_item_failur"; did you mean "on_item_failure"?`}},
 	} {

@@ -30,6 +30,7 @@ func (b *builder) step(r *courier.Registry) schema {
 		"stall_timeout_seconds": seconds("The longest time without progress; 0 is none."),
 		"failure_policy":        described(b.policy("step_policy", stepPolicies), "Holds for this step in place of the job's.", nil),
 		"allow_parent":          boolean("Lets values that references put into paths, patterns and URLs contain the segment \"..\"."),
+		"isolate":               boolean("Has the step run in a process of its own."),
 		"config":                schema{"type": "object"},
 	}, "type")
 	s["allOf"] = all

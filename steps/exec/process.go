@@ -7,65 +7,25 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/procgroup"
 )
 
 // waitDelay is how long a pipe may stay open in a process that escaped.
 const waitDelay = time.Second
 
-// A group is a started program with what it has started. It gets signals only as
-// long as its number can't be that of another: the system gives the number of a
-// process away when somebody has taken note of its end.
-type group struct {
-	cmd             *exec.Cmd
-	terminate, kill func(*exec.Cmd) // send signals
-
-	mu   sync.Mutex
-	over bool // the number may be that of another
-}
-
-// signal sends a signal, unless the group is over.
-func (g *group) signal(send func(*exec.Cmd)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.over {
-		send(g.cmd)
-	}
-}
-
-// end kills what is left of the group, which gets no signals from then on.
-func (g *group) end() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.kill(g.cmd)
-	g.over = true
-}
-
 // process starts the program and waits for its end, which it brings about when
 // ctx ends. When it returns, nothing of the program's group is left.
 func (r *run) process(ctx context.Context, cmd *exec.Cmd) error {
-	g := &group{cmd: cmd, terminate: terminate, kill: kill}
-	started, ended := make(chan error, 1), make(chan error, 1)
-	go func() {
-		// The system kills a program when the thread that started it ends, and
-		// lets only that thread set its limits.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := start(cmd, r.limits)
-		started <- err
-		if err == nil {
-			ended <- g.wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	g := procgroup.New(cmd)
+	ended, err := g.Start(func() error { return start(g, cmd, r.limits) })
+	if err != nil {
 		return r.notStarted(err)
 	}
 	r.started = true
-	err := r.await(ctx, g, ended)
+	err = r.await(ctx, g, ended)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -76,7 +36,7 @@ func (r *run) process(ctx context.Context, cmd *exec.Cmd) error {
 }
 
 // await waits for the program's end.
-func (r *run) await(ctx context.Context, g *group, ended <-chan error) error {
+func (r *run) await(ctx context.Context, g *procgroup.Group, ended <-chan error) error {
 	select {
 	case err := <-ended:
 		return err
@@ -86,7 +46,7 @@ func (r *run) await(ctx context.Context, g *group, ended <-chan error) error {
 	if grace <= 0 {
 		grace = defaultGrace
 	}
-	g.signal(g.terminate)
+	g.Terminate()
 	timer := time.NewTimer(min(grace, maxGrace))
 	defer timer.Stop()
 	select {
@@ -94,7 +54,7 @@ func (r *run) await(ctx context.Context, g *group, ended <-chan error) error {
 		return err
 	case <-timer.C:
 	}
-	g.signal(g.kill)
+	g.Kill()
 	return <-ended
 }
 

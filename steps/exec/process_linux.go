@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"os/exec"
 	"syscall"
-	"unsafe"
+
+	"github.com/courierhq/courier/internal/procgroup"
 )
 
-// start starts the program in a group of its own. The calling goroutine is
-// locked to its thread until the program has ended.
+// start starts the leader of a group. The calling goroutine is locked to its thread until
+// the program has ended.
 //
 // Limits have to be there before the program's first instruction. So the
 // program is started as one that is traced, which stops it when it is loaded;
 // then it gets its limits and is let go.
-func start(cmd *exec.Cmd, limits Limits) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Ptrace: limits != Limits{}}
+func start(g *procgroup.Group, cmd *exec.Cmd, limits Limits) error {
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Ptrace = syscall.SIGKILL, limits != Limits{}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -25,7 +26,7 @@ func start(cmd *exec.Cmd, limits Limits) error {
 	err := release(cmd.Process.Pid, limits)
 	if err != nil {
 		if err != errEnded {
-			kill(cmd)
+			g.Kill()
 		}
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -57,24 +58,4 @@ func release(pid int, limits Limits) error {
 		return err
 	}
 	return syscall.PtraceDetach(pid)
-}
-
-// wait waits for the program's end, and kills what is left of its group before
-// the group's number can be that of another.
-func (g *group) wait() error {
-	ended(g.cmd.Process.Pid)
-	g.end()
-	return g.cmd.Wait()
-}
-
-// ended waits until the process has ended, and leaves it to others to say so.
-func ended(pid int) {
-	const byPID = 1
-	var info [128]byte // siginfo_t, of which nothing is needed
-	for {
-		_, _, e := syscall.Syscall6(syscall.SYS_WAITID, byPID, uintptr(pid), uintptr(unsafe.Pointer(&info)), syscall.WEXITED|syscall.WNOWAIT, 0, 0)
-		if e != syscall.EINTR {
-			return
-		}
-	}
 }

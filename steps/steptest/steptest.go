@@ -84,6 +84,10 @@ type Case struct {
 	// world each time.
 	Setup func(w *World)
 
+	// Remote returns what is called in place of the step's type: the type in another
+	// process, for example. Nil means the type itself.
+	Remote func(*courier.StepType) *courier.StepType
+
 	// State describes what the step changes besides the files below World.Dir,
 	// such as the rows of a table. Nil means nothing.
 	State func(w *World) string

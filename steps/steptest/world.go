@@ -125,6 +125,9 @@ func (w *World) prepare() error {
 	if w.typ == nil {
 		return fmt.Errorf("no step type %q among %q; set Case.Register and Case.Key", w.c.Key, w.Registry.Keys())
 	}
+	if w.c.Remote != nil {
+		w.typ = w.c.Remote(w.typ)
+	}
 	if w.Config == nil {
 		w.Config = map[string]any{}
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -9,6 +10,12 @@ import (
 
 // ErrNoStore is the error of all methods of [NoStore].
 var ErrNoStore = courier.Errorf(courier.ErrInvalid, "engine.New was given no store (nil); was the error of what opens it looked at?")
+
+// IsNil reports whether there is no store, also if it is a nil pointer.
+func IsNil(s store.Store) bool {
+	v := reflect.ValueOf(s)
+	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
 
 // NoStore is in the place of a store that is nil.
 type NoStore struct{}

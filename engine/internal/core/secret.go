@@ -23,6 +23,21 @@ func (e *SecretError) Unwrap() error { return e.Err }
 // ErrorClass is that of [courier.ReasonSecret], whatever kept the secret away.
 func (e *SecretError) ErrorClass() string { return string(courier.ReasonSecret) }
 
+// PlainSecretError returns err, or for a *[SecretError] one for the place of the secret in a
+// configuration, which already names it. It does not unwrap: the error of a secret that does
+// not exist is no reason to count a step as not checked.
+func PlainSecretError(err error) error {
+	if e, ok := errors.AsType[*SecretError](err); ok {
+		return &plainSecretError{e}
+	}
+	return err
+}
+
+type plainSecretError struct{ *SecretError }
+
+func (e *plainSecretError) Error() string { return e.Err.Error() }
+func (e *plainSecretError) Unwrap() error { return nil }
+
 // AskSecret asks a function whether a secret may be used that a parameter names, and drops
 // it if it is returned. Without a function it may. The error does not contain the name, since it may be the secret itself,
 // which somebody has given in the place of its name.

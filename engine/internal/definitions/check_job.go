@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/procgroup"
 )
 
 // CheckJob brings a job into the form that it will have after a restart, and checks it.
@@ -62,6 +63,7 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 	if _, err := program.ParseTimeOfDay(plain.ExpectedBy); plain.ExpectedBy != "" && err != nil {
 		problems = append(problems, courier.Problem{Step: -1, Field: "expected_by", Message: err.Error()})
 	}
+	found = append(found, unsupported(plain.Steps)...)
 	if found = distinct(append(found, problems...)); len(found) > 0 {
 		slices.SortStableFunc(found, func(a, b courier.Problem) int { return a.Step - b.Step })
 		return invalid(found...)
@@ -94,6 +96,16 @@ func reread(body []byte, job courier.Job) (plain courier.Job, err error) {
 		plain.Steps[i].Timeout, plain.Steps[i].StallTimeout, plain.Steps[i].FailurePolicy = given.Timeout, given.StallTimeout, given.FailurePolicy
 	}
 	return plain, nil
+}
+
+// unsupported finds the steps that ask for what this system does not have.
+func unsupported(steps []courier.StepSpec) (found []courier.Problem) {
+	for i, s := range steps {
+		if s.Isolate && !procgroup.Supported {
+			found = append(found, courier.Problem{Step: i, ID: s.ID, Type: s.Type, Field: "isolate", Message: procgroup.Unsupported})
+		}
+	}
+	return found
 }
 
 // distinct drops repetitions: the check of a definition also reports what the

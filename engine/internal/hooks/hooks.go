@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"context"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -31,3 +32,12 @@ func Call(log *slog.Logger, what string, f func()) {
 		log.Error(what + " does not return")
 	}
 }
+
+// WithValues is a context that has the values of another one.
+type WithValues struct {
+	context.Context
+	Values context.Context
+}
+
+// Value returns the value of the other context.
+func (c WithValues) Value(key any) any { return c.Values.Value(key) }

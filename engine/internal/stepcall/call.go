@@ -51,7 +51,7 @@ func (c *Call) Run(f func() (json.RawMessage, error), panicked func(what, stack 
 	defer func() {
 		if !returned {
 			p := recover()
-			what, stack := describe(p), string(debug.Stack())
+			what, stack := Panicked(p)
 			panicked(what, stack)
 			o = Outcome{Err: errors.New(what), Reason: courier.ReasonPanic, Exited: p == nil, Stack: stack}
 		}
@@ -59,6 +59,10 @@ func (c *Call) Run(f func() (json.RawMessage, error), panicked func(what, stack 
 	}()
 	if o.Outputs, o.Err = c.invoke(f); o.Err != nil {
 		o.Err = SafeError(o.Err)
+	}
+	if p, ok := errors.AsType[*PanicError](o.Err); ok {
+		panicked(p.What, p.Stack)
+		o.Reason, o.Stack = courier.ReasonPanic, p.Stack
 	}
 	returned = true
 }
@@ -84,7 +88,17 @@ func (c *Call) StackIn(stacks string) string {
 	return ""
 }
 
-// describe says what a step did instead of returning; p is nil for runtime.Goexit.
+// A PanicError is the error of a step that has panicked in another process.
+type PanicError struct{ What, Stack string }
+
+// Error says what the step did instead of returning.
+func (e *PanicError) Error() string { return e.What }
+
+// Panicked says what a step did instead of returning, and the stack of its goroutine. A
+// deferred function calls it with what recover has returned, which is nil for
+// runtime.Goexit.
+func Panicked(p any) (what, stack string) { return describe(p), string(debug.Stack()) }
+
 func describe(p any) string {
 	what := fmt.Sprintf("panic: %v", p)
 	if p == nil {

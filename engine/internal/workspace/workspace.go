@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -137,6 +138,10 @@ func (w Tree) Size(id courier.ExecutionID) int64 {
 // executionDir is how the directory of an execution is called.
 var executionDir = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
+// ProcessPrefix begins the names of the directories of steps in processes of their own,
+// which are removed when the step has ended, unless the worker was killed meanwhile.
+const ProcessPrefix = "isolated-"
+
 // SweepEvery sweeps now and at an interval, until the engine stops.
 func (w Tree) SweepEvery(interval time.Duration, l core.Lifetime, archive store.Archive, age time.Duration, log *slog.Logger) {
 	tick := time.NewTicker(interval)
@@ -151,8 +156,8 @@ func (w Tree) SweepEvery(interval time.Duration, l core.Lifetime, archive store.
 	}
 }
 
-// sweep removes the directories of executions that are over or unknown, when they have
-// not changed for the time age. What it can't remove is written to log.
+// sweep removes the directories of executions that are over or unknown, and of processes,
+// when they have not changed for the time age. What it can't remove is written to log.
 func (w Tree) sweep(ctx context.Context, archive store.Archive, age time.Duration, log *slog.Logger) {
 	entries, err := os.ReadDir(w.Dir)
 	if err != nil {
@@ -163,7 +168,16 @@ func (w Tree) sweep(ctx context.Context, archive store.Archive, age time.Duratio
 	}
 	for _, d := range entries {
 		info, err := d.Info()
-		if err != nil || !d.IsDir() || !executionDir.MatchString(d.Name()) || time.Since(info.ModTime()) < age {
+		if err != nil || !d.IsDir() || time.Since(info.ModTime()) < age {
+			continue
+		}
+		if strings.HasPrefix(d.Name(), ProcessPrefix) {
+			if err := os.RemoveAll(filepath.Join(w.Dir, d.Name())); err != nil {
+				log.Warn("sweep workspaces", "directory", d.Name(), "error", err)
+			}
+			continue
+		}
+		if !executionDir.MatchString(d.Name()) {
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)

@@ -1,4 +1,4 @@
-package exec
+package procgroup
 
 import (
 	"os"
@@ -25,15 +25,17 @@ func TestNoSignalAfterTheEnd(t *testing.T) {
 			states = append(states, after[:1])
 		}
 		cmd := exec.Command("/bin/true")
-		if err := start(cmd, Limits{}); err != nil {
+		g := New(cmd)
+		g.terminate, g.kill = note, note
+		ended, err := g.Start(cmd.Start)
+		if err != nil {
 			t.Fatal(err)
 		}
-		g := &group{cmd: cmd, terminate: note, kill: note}
-		if err := g.wait(); err != nil {
+		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		g.signal(g.terminate) // as when the step is cancelled just now
-		g.signal(g.kill)
+		g.Terminate() // as when the step is cancelled just now
+		g.Kill()
 		if len(states) != 1 || states[0] != "Z" {
 			t.Fatalf("signals were sent in the states %v, want one, to a process that has ended and is still known", states)
 		}
