@@ -26,8 +26,8 @@
 // # Retention
 //
 // [Clean] removes the files of executions that have ended, by age and by size. It never
-// removes files that an execution needs which is created, queued, running or paused. Start
-// it in one process at least:
+// removes the files of an execution that is created, queued, running or paused. Start it in
+// one process at least:
 //
 //	go depot.Clean(ctx, d, e.Executions(), nil)
 package depot
