@@ -48,10 +48,10 @@ const (
 func (r *Retention) check() error {
 	var bad []error
 	if r.Most < 0 {
-		bad = append(bad, fmt.Errorf("Most is %d bytes; give a positive number, or 0 for no limit", r.Most))
+		bad = append(bad, fmt.Errorf("the option Most is %d bytes; give a positive number, or 0 for no limit", r.Most))
 	}
 	if r.Every < 0 {
-		bad = append(bad, fmt.Errorf("Every is %v; give a positive time, or 0 for %v", r.Every, defaultEvery))
+		bad = append(bad, fmt.Errorf("the option Every is %v; give a positive time, or 0 for %v", r.Every, defaultEvery))
 	}
 	if len(bad) > 0 {
 		return courier.Errorf(courier.ErrInvalid, "depot.Retention: %w", errors.Join(bad...))

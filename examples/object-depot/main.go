@@ -95,6 +95,9 @@ func run(ctx context.Context, d depot.Depot, w io.Writer) error {
 		return err
 	}
 	all, err := d.List(ctx, string(x.ID))
+	if err != nil {
+		return err
+	}
 	fmt.Fprintln(w, done.State)
 	for _, info := range all {
 		_, name := depot.SplitKey(info.Key)

@@ -16,8 +16,8 @@ import (
 
 // A Server is as much of an object store in memory as this example needs: PUT, HEAD, GET
 // with ranges, DELETE and lists in pages, each with a checked signature. It stands in for a
-// real one, because neither Debian has a server for S3, nor is there a small module. The
-// test of the signature compares with an example that Amazon has published.
+// real one: Debian has no server for S3, and the example adds no module. It shares the code
+// of the signature with the depot, so a test compares that with an example of Amazon's.
 type Server struct {
 	Key, Secret string
 	Most        int64 // bytes; 0 is any number
