@@ -128,6 +128,8 @@ var Rooms = []Room{
 	{Dir: "internal/failure"},
 	{Dir: "httpapi", Imports: []string{".", "flow", "store", "engine", "jsonschema", "internal/desk", "internal/jsontext", "internal/mount", "internal/nearest", "webhook"}},
 	{Dir: "dashboard", Imports: []string{".", "flow", "store", "engine", "jsonschema", "httpapi", "internal/desk", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "dashboard/browser", Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "engine", "httpapi", "dashboard"}, Outside: true},
 	{Dir: "internal/desk", Imports: []string{".", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filesync"},
