@@ -147,7 +147,7 @@ func resolve(at, ref string) string {
 		return at
 	}
 	to.Fragment = ""
-	return strings.TrimPrefix(strings.TrimPrefix(to.String(), "http://x"), "/")
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(to.String(), "http://x"), "/"), "?")
 }
 
 var tags = regexp.MustCompile(`(?s)<[^>]*>`)

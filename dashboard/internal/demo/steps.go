@@ -87,7 +87,7 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 		if cfg.Seconds <= 0 {
 			break
 		}
-		job.Progress(cfg.Bytes*i/10, cfg.Bytes, fmt.Sprint(cfg.Subject))
+		job.Progress(cfg.Bytes*(i+4)/16, cfg.Bytes, fmt.Sprint(cfg.Subject))
 		select {
 		case <-time.After(time.Duration(cfg.Seconds * float64(time.Second) / 10)):
 		case <-ctx.Done():
