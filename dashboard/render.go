@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
@@ -43,7 +44,7 @@ type view struct {
 	Root    string // the reference to the first page, with a slash at its end
 	Service string // Options.Title
 	Title   string // the heading
-	Page    string // the path of the page in the table; empty for those of problems
+	Page    string // the path of the page in the table, "." for the first; empty for those of problems
 	Nav     []navItem
 	Visitor string   // who looks; empty if nobody knows
 	Scripts []string // references of modules
@@ -99,7 +100,7 @@ func (c *call) view() *view {
 	scripts := []string{"keys", "time"}
 	if c.page != nil {
 		scripts = append(scripts, c.page.scripts...)
-		v.Page = c.page.path
+		v.Page = cmp.Or(c.page.path, ".")
 		if v.Title == "" {
 			v.Title = c.page.title
 		}

@@ -20,7 +20,7 @@ var (
 )
 
 // narrow are the pages of which there is a picture as on a telephone.
-var narrow = []string{"", "executions", "executions/{id}"}
+var narrow = []string{".", "executions", "executions/{id}"}
 
 // TestScreenshots takes pictures of all pages, light and dark.
 func TestScreenshots(t *testing.T) {
@@ -71,7 +71,7 @@ func TestScreenshots(t *testing.T) {
 
 // picture returns the name of the pictures of an address.
 func (s *site) picture(a address, empty bool) string {
-	name := cmp.Or(a.page, "first")
+	name := cmp.Or(strings.TrimPrefix(a.page, "."), "first")
 	for as, id := range s.By {
 		if strings.Contains(a.at, string(id)) {
 			name = strings.Replace(name, "{id}", as, 1)

@@ -165,7 +165,10 @@ type mount struct{ name, base string }
 func (s *site) mounts(t *testing.T) []mount {
 	serve := func(h http.Handler) string {
 		server := httptest.NewServer(h)
-		t.Cleanup(server.Close)
+		t.Cleanup(func() {
+			server.CloseClientConnections() // streams do not end by themselves
+			server.Close()
+		})
 		return server.URL
 	}
 	under := http.NewServeMux()
@@ -198,7 +201,7 @@ func documented(t *testing.T) (list []string) {
 	for _, line := range strings.Split(section, "\n") {
 		if cells := strings.Split(line, "|"); len(cells) > 2 {
 			for _, m := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(cells[1], -1) {
-				list = append(list, strings.TrimSuffix(m[1], "."))
+				list = append(list, m[1])
 			}
 		}
 	}
