@@ -113,7 +113,7 @@ const (
 	})()`
 	// broken returns what the browser has made of markup that it had to mend, and texts that
 	// nobody should see.
-	broken = `[...document.querySelectorAll("main p:empty, main li:empty, main form form")].map(e => "an empty or misplaced " + e.tagName + " in " + e.parentElement.className)
+	broken = `[...document.querySelectorAll("main p:empty:not([role]), main li:empty, main form form")].map(e => "an empty or misplaced " + e.tagName + " in " + e.parentElement.className)
 		.concat([...document.body.innerText.matchAll(/.{0,20}(ZgotmplZ|<no value>|%!|<nil>|0001-01-01|\[object Object\]).{0,20}/g)].map(m => "the text " + m[0]))`
 	// tiny returns the controls that a finger can't hit, or that lie on each other.
 	tiny = `[...document.querySelectorAll("main button, main a.button, main summary.button, main select, main input:not([type=hidden], [type=checkbox], [type=radio])")].filter(e => e.offsetParent && (e.offsetHeight < 24 || e.offsetWidth < 24))
