@@ -35,7 +35,6 @@ type call struct {
 	stderr ends
 	conn   *conn
 	nonce  string
-	killed bool // because it did not stop
 
 	begun   chan struct{} // closed when the child was told what to call
 	greeted chan struct{} // closed when the child has said hello
