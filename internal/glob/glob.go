@@ -6,20 +6,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/safename"
 )
 
 // Whole returns p with all of its text as a pattern, values included, if the
@@ -78,19 +73,6 @@ scan:
 	return cmp.Or(fixed.String()[:length], "/"), courier.Pattern(after).Escaped()
 }
 
-// Check refuses malformed patterns, those that lead upwards behind a wildcard, and
-// those whose braces stand for very many alternatives.
-func Check(p courier.Pattern) error {
-	_, rest := Split(p)
-	if rest == "" || !doublestar.ValidatePattern(rest) || slices.Contains(strings.Split(rest, "/"), "..") {
-		return courier.Permanent(fmt.Errorf("pattern %q is malformed: see whether its brackets and braces are closed and no .. follows a wildcard", p))
-	}
-	if err := safename.CheckPattern(rest); err != nil {
-		return courier.Permanent(err)
-	}
-	return nil
-}
-
 // Depth is the number of levels at which the rest of a pattern can match, or -1
 // for any number.
 func Depth(rest string) int {
@@ -99,10 +81,6 @@ func Depth(rest string) int {
 	}
 	return strings.Count(rest, "/") + 1
 }
-
-// Match reports whether the rest of a valid pattern stands for a path below its
-// fixed part.
-func Match(rest, below string) bool { return doublestar.MatchUnvalidated(rest, below) }
 
 // A Dir is a directory that is searched.
 type Dir struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/globmatch"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -110,7 +111,7 @@ func (q Sources) Former(ctx context.Context, job *courier.Context) (files []Loca
 // are none.
 func (q Sources) matches(ctx context.Context, job *courier.Context) ([]LocalFile, error) {
 	pattern := glob.Whole(q.LocalPath, q.Glob)
-	if err := glob.Check(pattern); err != nil {
+	if err := globmatch.Check(pattern); err != nil {
 		return nil, err
 	}
 	base, rest := glob.Split(pattern)
@@ -125,7 +126,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]LocalFile
 	paths := 0
 	dir := glob.Dir{Root: root, Rel: rel, Name: base}
 	err = glob.Walk(ctx, job, dir, glob.Depth(rest), func(below string, typ fs.FileMode) error {
-		if !typ.IsRegular() || IsSideFile(path.Base(below)) || !glob.Match(rest, below) {
+		if !typ.IsRegular() || IsSideFile(path.Base(below)) || !globmatch.Match(rest, below) {
 			return nil
 		}
 		info, err := root.Lstat(filepath.Join(rel, filepath.FromSlash(below)))

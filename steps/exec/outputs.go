@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/globmatch"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/notefile"
 )
@@ -30,7 +31,7 @@ func (r *run) outputFiles(ctx context.Context, given courier.Pattern) ([]string,
 		p, err := r.job.Path(given.String())
 		return []string{p}, err
 	}
-	if err := glob.Check(given); err != nil {
+	if err := globmatch.Check(given); err != nil {
 		return nil, err
 	}
 	base, rest := glob.Split(given)
@@ -46,7 +47,7 @@ func (r *run) outputFiles(ctx context.Context, given courier.Pattern) ([]string,
 	err = glob.Walk(ctx, r.job, glob.Dir{Root: root, Rel: rel, Name: base, Fault: func(below string, err error) error {
 		return localfile.Error(path.Join(base, below), err)
 	}}, glob.Depth(rest), func(below string, typ fs.FileMode) error {
-		if !typ.IsRegular() || !glob.Match(rest, below) || strings.Contains(below, sideMark) {
+		if !typ.IsRegular() || !globmatch.Match(rest, below) || strings.Contains(below, sideMark) {
 			return nil
 		}
 		name, err := r.job.Path(path.Join(base, below))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/globmatch"
 	"github.com/courierhq/courier/internal/localfile"
 )
 
@@ -112,7 +113,7 @@ func checkDangerous(p courier.Pattern, pattern bool) error {
 		return courier.Permanent(fmt.Errorf("%q: file.delete takes no path with .. in it; write out what it means", localfile.Shorten(given)))
 	}
 	if pattern {
-		if err := glob.Check(p); err != nil {
+		if err := globmatch.Check(p); err != nil {
 			return err
 		}
 		if base, _ := glob.Split(p); isTop(base) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/globmatch"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -123,7 +124,7 @@ func matchesName(pattern, below string) bool {
 	if !strings.Contains(pattern, "/") {
 		below = below[strings.LastIndexByte(below, '/')+1:]
 	}
-	return glob.Match(pattern, below)
+	return globmatch.Match(pattern, below)
 }
 
 func (cfg ListConfig) check() error {

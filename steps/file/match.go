@@ -14,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/globmatch"
 	"github.com/courierhq/courier/internal/localfile"
 )
 
@@ -81,7 +82,7 @@ func isPattern(job *courier.Context, given courier.Pattern, as *bool) (bool, err
 }
 
 func (s search) glob(ctx context.Context, pattern courier.Pattern) ([]match, error) {
-	if err := glob.Check(pattern); err != nil {
+	if err := globmatch.Check(pattern); err != nil {
 		return nil, err
 	}
 	base, rest := glob.Split(pattern)
@@ -100,7 +101,7 @@ func (s search) matches(ctx context.Context, p place, pattern string, depth int,
 	var found []match
 	paths := 0
 	err := walk(ctx, s.job, p, depth, func(below string, typ fs.FileMode) error {
-		if !s.kind(typ) || !glob.Match(pattern, below) || !side && strings.Contains(below, sideMark) {
+		if !s.kind(typ) || !globmatch.Match(pattern, below) || !side && strings.Contains(below, sideMark) {
 			return nil
 		}
 		m := match{below: below}

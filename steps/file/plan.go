@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
+	"github.com/courierhq/courier/internal/globmatch"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -165,7 +166,7 @@ func (r request) validateSource(job *courier.Context, field string) error {
 	}
 	source := r.source.String()
 	if glob.Looks(r.source, r.glob) {
-		if err := glob.Check(r.source); err != nil {
+		if err := globmatch.Check(r.source); err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
 		source, _ = glob.Split(r.source)

@@ -1,0 +1,332 @@
+package depot
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+const (
+	some  = courier.ExecutionID("0198c2f0-0000-7000-8000-000000000001")
+	other = courier.ExecutionID("0198c2f0-0000-7000-8000-000000000002")
+)
+
+// openAt opens a depot in dir with a limit, so that it counts.
+func openAt(t testing.TB, dir string) *Directory {
+	t.Helper()
+	d, err := Dir(dir, &DirOptions{Most: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// write writes a file and leaves an error to its caller, as a process does that goes on.
+func write(t testing.TB, d Depot, key, content string) error {
+	p, err := d.Create(t.Context(), key)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	for piece := range slices.Chunk([]byte(content), 1+len(content)/3) {
+		if _, err := p.Write(piece); err != nil {
+			return err
+		}
+	}
+	_, err = p.Commit()
+	return err
+}
+
+// shown describes all files of a depot, each of which must be whole.
+func shown(t testing.TB, d *Directory) string {
+	t.Helper()
+	all, err := d.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, info := range all {
+		o, err := d.Open(t.Context(), info.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(o)
+		o.Close()
+		sum := sha256.Sum256(content)
+		if err != nil || hex.EncodeToString(sum[:]) != info.SHA256 || int64(len(content)) != info.Size || o.Info() != info {
+			t.Errorf("%s is not whole: %d bytes, %v; described as %+v", info.Key, len(content), err, info)
+		}
+		fmt.Fprintf(&b, "%s=%.20s;", strings.TrimPrefix(info.Key, string(some)+"/"), content)
+	}
+	return b.String()
+}
+
+// pendings lists what is in the directory pending.
+func pendings(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, pendingDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// counts checks the count of bytes against the disk.
+func counts(t testing.TB, d *Directory, dir string) {
+	t.Helper()
+	var want int64
+	err := filepath.WalkDir(filepath.Join(dir, filesDir), func(_ string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasSuffix(e.Name(), "-removed") {
+			return err
+		}
+		info, err := e.Info()
+		want += info.Size()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.usage.mu.Lock()
+	defer d.usage.mu.Unlock()
+	if u := &d.usage; u.committed != want || u.held != 0 || len(u.own) != 0 {
+		t.Errorf("counted are %d bytes, and %d held for %v; on the disk are %d", u.committed, u.held, u.own, want)
+	}
+}
+
+// A change is something that is done to a depot, which may be cut off.
+type change struct {
+	name string
+	do   func(t testing.TB, d *Directory) error
+	// seen are the states that may be seen after it was cut off; the last one is that when
+	// it has succeeded.
+	seen []string
+}
+
+var changes = []change{
+	{"create", func(t testing.TB, d *Directory) error { return write(t, d, ResultKey(other, "new"), "new content") },
+		[]string{"in/a=a;out/b=b;out/c/d=d;", "in/a=a;out/b=b;out/c/d=d;" + string(other) + "/out/new=new content;"}},
+	{"replace", func(t testing.TB, d *Directory) error { return write(t, d, ResultKey(some, "b"), "other content") },
+		[]string{"in/a=a;out/b=b;out/c/d=d;", "in/a=a;out/b=other content;out/c/d=d;"}},
+	{"mark", func(t testing.TB, d *Directory) error { return write(t, d, RemovedKey(some), "") },
+		[]string{"in/a=a;out/b=b;out/c/d=d;", "in/a=a;out/b=b;out/c/d=d;removed=;"}},
+	{"remove a file", func(t testing.TB, d *Directory) error { return d.Remove(t.Context(), ResultKey(some, "c")) },
+		[]string{"in/a=a;out/b=b;out/c/d=d;", "in/a=a;out/b=b;"}},
+	{"remove the results", func(t testing.TB, d *Directory) error { return d.Remove(t.Context(), ResultKey(some, "")) },
+		[]string{"in/a=a;out/b=b;out/c/d=d;", "in/a=a;"}},
+	{"remove all", func(t testing.TB, d *Directory) error { return d.Remove(t.Context(), string(some)) },
+		[]string{"in/a=a;out/b=b;out/c/d=d;", "out/b=b;out/c/d=d;", "in/a=a;", ""}},
+}
+
+// filled opens a depot with three files.
+func filled(t testing.TB, dir string) *Directory {
+	t.Helper()
+	d := openAt(t, dir)
+	for key, content := range map[string]string{InputKey(some, "a"): "a", ResultKey(some, "b"): "b", ResultKey(some, "c/d"): "d"} {
+		if err := write(t, d, key, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+// TestKilled: a process that dies before its n-th operation on the directory leaves each
+// file whole or absent, and the next process can do the same again.
+func TestKilled(t *testing.T) {
+	killed := errors.New("killed")
+	for _, c := range changes {
+		t.Run(c.name, func(t *testing.T) {
+			for n := 0; ; n++ {
+				dir := t.TempDir()
+				d := filled(t, dir)
+				left := n
+				d.before = func(op, name string) error {
+					if left--; left < 0 {
+						return killed
+					}
+					return nil
+				}
+				err := c.do(t, d)
+				if err != nil && !errors.Is(err, killed) {
+					t.Fatalf("killed before operation %d: %v", n, err)
+				}
+				d.Close()
+				next := openAt(t, dir)
+				if got := shown(t, next); !slices.Contains(c.seen, got) {
+					t.Errorf("killed before operation %d, the next process sees %q", n, got)
+				}
+				if p := pendings(t, dir); len(p) > 1 {
+					t.Errorf("killed before operation %d: there are %q", n, p)
+				}
+				if err := c.do(t, next); err != nil {
+					t.Fatalf("killed before operation %d, then repeated: %v", n, err)
+				}
+				if got := shown(t, next); got != c.seen[len(c.seen)-1] {
+					t.Errorf("killed before operation %d, then repeated: %q", n, got)
+				}
+				counts(t, next, dir)
+				swept(t, dir)
+				if err == nil {
+					if n < 3 {
+						t.Errorf("there were %d operations; are all announced?", n)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// swept checks that what dead processes have left is removed after a day, and not before.
+func swept(t testing.TB, dir string) {
+	t.Helper()
+	before := pendings(t, dir)
+	openAt(t, dir)
+	if got := pendings(t, dir); len(got) != len(before) {
+		t.Errorf("at once there are %q of %q", got, before)
+	}
+	for _, name := range before {
+		old := time.Now().Add(-pendingAge - time.Minute)
+		if err := os.Chtimes(filepath.Join(dir, pendingDir, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openAt(t, dir)
+	if got := pendings(t, dir); len(got) != 0 {
+		t.Errorf("after a day there are %q", got)
+	}
+}
+
+// TestDiskFull: where the disk is full at any operation, the error matches ErrFull, and
+// nothing is left of what did not fit.
+func TestDiskFull(t *testing.T) {
+	for _, c := range changes[:3] {
+		t.Run(c.name, func(t *testing.T) {
+			for n := 0; ; n++ {
+				dir := t.TempDir()
+				d := filled(t, dir)
+				left, failed := n, ""
+				d.before = func(op, name string) error {
+					if left--; left == -1 && op != "remove" {
+						failed = op
+						return &os.PathError{Op: op, Path: name, Err: syscall.ENOSPC}
+					}
+					return nil
+				}
+				err := c.do(t, d)
+				if failed == "" {
+					if err != nil {
+						t.Fatal(err)
+					}
+					break
+				}
+				if !errors.Is(err, ErrFull) || courier.ClassOf(err) != courier.ReasonSpace || !strings.Contains(err.Error(), "disk of the depot is full") {
+					t.Errorf("%s failed: %v", failed, err)
+				}
+				if p := pendings(t, dir); len(p) > 0 {
+					t.Errorf("%s failed: there are %q", failed, p)
+				}
+				if got := shown(t, d); got != c.seen[0] && failed != "syncdir" {
+					t.Errorf("%s failed: there are %q", failed, got)
+				}
+				counts(t, d, dir)
+			}
+		})
+	}
+}
+
+// TestSynced: a file is synced before it gets its name, and its directories before Commit
+// returns.
+func TestSynced(t *testing.T) {
+	d := openAt(t, t.TempDir())
+	var ops []string
+	d.before = func(op, name string) error {
+		if strings.HasPrefix(name, pendingDir) {
+			name = pendingDir
+		}
+		ops = append(ops, op+" "+strings.ReplaceAll(name, string(some), "X"))
+		return nil
+	}
+	key := InputKey(some, "a.csv")
+	if err := write(t, d, key, ""); err != nil {
+		t.Fatal(err)
+	}
+	final := strings.ReplaceAll(fileName(key), string(some), "X")
+	want := []string{"create pending", "write pending", "sync pending", "mkdir files/X/in", "syncdir files/X", "syncdir files", "rename " + final, "syncdir files/X/in"}
+	if !slices.Equal(ops, want) {
+		t.Errorf("operations:\n%q, want\n%q", ops, want)
+	}
+	ops = nil
+	if err := write(t, d, key, ""); err != nil {
+		t.Fatal(err)
+	}
+	want = slices.DeleteFunc(want, func(s string) bool { return s == "mkdir files/X/in" || s == "syncdir files/X" || s == "syncdir files" })
+	if !slices.Equal(ops, want) {
+		t.Errorf("operations in a directory that is known:\n%q, want\n%q", ops, want)
+	}
+}
+
+// TestSeveralProcesses: a process sees what others have removed when the depot is full,
+// and what they have written after a minute.
+func TestSeveralProcesses(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *Directory {
+		d, err := Dir(dir, &DirOptions{Most: 10_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		return d
+	}
+	a, b := open(), open()
+	large := strings.Repeat("x", 6000)
+	if err := write(t, a, InputKey(some, "a"), large); err != nil {
+		t.Fatal(err)
+	}
+	back := func(age time.Duration) {
+		b.usage.mu.Lock()
+		defer b.usage.mu.Unlock()
+		b.usage.counted = b.usage.counted.Add(age)
+	}
+	back(-time.Minute)
+	if err := write(t, b, InputKey(some, "b"), large); !errors.Is(err, ErrFull) {
+		t.Errorf("b has not seen what a has written: %v", err)
+	}
+	if err := a.Remove(t.Context(), string(some)); err != nil {
+		t.Fatal(err)
+	}
+	back(-2 * time.Second)
+	if err := write(t, b, InputKey(some, "b"), large); err != nil {
+		t.Errorf("b has not seen that a has removed: %v", err)
+	}
+	back(time.Hour) // the clock is put back
+	p, err := a.Create(t.Context(), InputKey(some, "c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	b.usage.mu.Lock()
+	before := b.usage.counted
+	b.usage.mu.Unlock()
+	if err := b.recount(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if b.usage.counted.Equal(before) {
+		t.Error("after the clock was put back nothing is counted any more")
+	}
+}

@@ -1,0 +1,100 @@
+// Package depot keeps the files that come into executions and go out of them: the files
+// that a client uploads with a request, and the results that it downloads later.
+//
+// A [Depot] is a store of files by key. [Dir] is one in a directory, which may be on
+// storage that several hosts share. An object store needs about 100 lines; package
+// depottest has the contract as a test.
+//
+// # Keys
+//
+// There are three kinds of keys. Nothing else is a key, and a depot answers any other
+// with an error that matches [courier.ErrInvalid]; [CheckKey] has the rules.
+//
+//	<execution>/in/<name>     an input, put there before the execution is enqueued
+//	<execution>/out/<name>    a result, put there by depot.keep
+//	<execution>/removed       retention has removed the files of the execution
+//
+// The name of an input is one file name. The name of a result may have directories,
+// separated by slashes.
+//
+// # Steps
+//
+// [Register] adds two step types. depot.fetch copies the inputs of its execution into the
+// workspace, depot.keep copies files of the workspace to the results of its execution. A
+// step reaches the files of its own execution only.
+//
+// # Retention
+//
+// [Clean] removes the files of executions that have ended, by age and by size. It never
+// removes files that an execution needs which is created, queued, running or paused. Start
+// it in one process at least:
+//
+//	go depot.Clean(ctx, d, e.Executions(), nil)
+package depot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// A Depot keeps files by key. Its methods may be called by any number of goroutines, and
+// by several processes if the storage behind it is shared.
+//
+// Errors: a key or prefix that breaks the rules matches [courier.ErrInvalid], a key
+// without a file [courier.ErrNotFound], and a write that the depot has no room for
+// [ErrFull]. If the context ends, the error is its cause or wraps it.
+type Depot interface {
+	// Create begins to write the file of a key. Nobody sees it before its Commit. The
+	// context is that of the whole write: once it has ended, Write and Commit fail.
+	Create(ctx context.Context, key string) (Pending, error)
+	// Open opens the file of a key for reading. What is read is one committed file from
+	// beginning to end, also if the file is replaced or removed meanwhile; a depot that
+	// can't give the rest then returns an error. The context is that of all reads.
+	Open(ctx context.Context, key string) (Object, error)
+	// List returns the files of all keys with a prefix, sorted by key, without nil elements
+	// and without pending files. A prefix is a whole key, or the beginning of keys up to a
+	// slash, which may be left out: "x/out" stands for x/out/a and x/out/b/c, and not for
+	// x/outer. Empty stands for all. A prefix without files gives no error.
+	List(ctx context.Context, prefix string) ([]Info, error)
+	// Remove removes the files of all keys with a prefix, as List has it; the empty prefix
+	// matches [courier.ErrInvalid]. Files that are not there are no error, so Remove can be
+	// repeated after an error. Pending files are left alone: their Commit makes them again.
+	Remove(ctx context.Context, prefix string) error
+}
+
+// A Pending is a file that is being written. One goroutine at a time may use it.
+type Pending interface {
+	// Write appends to the file. After an error the file can't be committed any more.
+	io.Writer
+	// Commit makes the file visible as a whole under its key, and durable before it
+	// returns. It replaces a file that was there. If it fails, the key has its earlier file
+	// or none, or in rare cases, such as a lost answer, the new one; never a part. Nothing
+	// can be written afterwards.
+	Commit() (Info, error)
+	// Close gives up what was written, unless it was committed, and frees what it took. It
+	// must be called in any case, and may be called again.
+	Close() error
+}
+
+// An Object is a file that is being read. One goroutine at a time may use it.
+type Object interface {
+	io.ReadSeekCloser
+	// Info describes the file that is being read.
+	Info() Info
+}
+
+// Info describes a committed file.
+type Info struct {
+	Key  string    `json:"key"`
+	Size int64     `json:"size"` // in bytes
+	Time time.Time `json:"time"` // when it was committed, in UTC, by the clock of the process that did it
+	// SHA256 is the hash of the content in 64 hexadecimal digits, in small letters. The
+	// depot has computed it from what was written.
+	SHA256 string `json:"sha256"`
+}
+
+// ErrFull is matched by the error of a write for which a depot has no room: its limit is
+// reached, or the disk is full. Nothing is left of the file. HTTP answers 507.
+var ErrFull = errors.New("depot: full")

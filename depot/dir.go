@@ -1,0 +1,296 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// DirOptions are the options of [Dir]. The zero value is the default.
+type DirOptions struct {
+	// Most is how many bytes the files of the depot may have on the disk, pending ones
+	// included; 0 means that only the disk limits them. A file counts with its content and
+	// its description, which has about 200 bytes. One process never exceeds Most. Several
+	// processes on one directory should have the same Most; each sees what the others have
+	// written after a minute at the latest, so together they can exceed it by what they
+	// write in a minute.
+	Most int64
+}
+
+// A Directory is a [Depot] in a directory. [Dir] makes one. Several processes, also on
+// several hosts that share the directory, may use it at the same time.
+//
+// Below the directory, files/<execution>/in and files/<execution>/out have a file for
+// each key. Its name is a hash of the key and, for people, the end of the key. The file
+// has the content and then its [Info] as JSON, so that both get their name in the same
+// rename. No name from outside becomes the name of a file. Files that are being written
+// are in the directory pending; they are removed a day after they were last written to.
+type Directory struct {
+	root  *os.Root
+	usage usage
+	// before is called before each operation that changes the directory; tests make it
+	// fail. It is nil outside of tests.
+	before func(op, name string) error
+
+	mu     sync.Mutex
+	synced map[string]bool // directories whose names are durable
+}
+
+var (
+	_ Depot           = (*Directory)(nil)
+	_ ExecutionLister = (*Directory)(nil)
+)
+
+const (
+	filesDir   = "files"
+	pendingDir = "pending"
+)
+
+// Dir opens the depot in a directory, which it creates if it does not exist. Only this
+// user gets access to what it creates. It removes what processes that died a day ago
+// have left. A nil opt means the defaults. Close frees what the depot holds.
+func Dir(dir string, opt *DirOptions) (*Directory, error) {
+	if opt == nil {
+		opt = &DirOptions{}
+	}
+	if dir == "" {
+		return nil, courier.Errorf(courier.ErrInvalid, "depot: the directory is empty; give a path")
+	}
+	if opt.Most < 0 {
+		return nil, courier.Errorf(courier.ErrInvalid, "depot %q: Most is %d bytes; give a positive number, or 0 for no limit", dir, opt.Most)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("depot: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("depot: %w", err)
+	}
+	d := &Directory{root: root, synced: make(map[string]bool)}
+	d.usage.most = opt.Most
+	if err := d.prepare(); err != nil {
+		root.Close()
+		return nil, fmt.Errorf("depot %q: %w", dir, err)
+	}
+	return d, nil
+}
+
+// prepare makes the two directories, sweeps and counts.
+func (d *Directory) prepare() error {
+	for _, name := range []string{filesDir, pendingDir} {
+		if err := d.root.MkdirAll(name, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := filesync.SyncDir(d.root, "."); err != nil {
+		return err
+	}
+	if err := d.sweep(); err != nil {
+		return err
+	}
+	return d.count(0)
+}
+
+// Close closes the depot. Files that are open or pending can't be used any more.
+func (d *Directory) Close() error { return d.root.Close() }
+
+// fault asks before whether an operation may happen.
+func (d *Directory) fault(op, name string) error {
+	if d.before == nil {
+		return nil
+	}
+	return d.before(op, name)
+}
+
+// Open implements [Depot].
+func (d *Directory) Open(ctx context.Context, key string) (Object, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	f, info, err := d.open(fileName(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, courier.Errorf(courier.ErrNotFound, "depot: there is no file %s", safename.Quote(key))
+	}
+	if err == nil && info.Key != key {
+		f.Close()
+		err = damaged("it belongs to %s", safename.Quote(info.Key))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("depot: file %s: %w", safename.Quote(key), err)
+	}
+	return newObject(ctx, f, info), nil
+}
+
+// open opens a file and reads its description.
+func (d *Directory) open(name string) (*os.File, Info, error) {
+	f, err := d.root.OpenFile(name, os.O_RDONLY|filesync.Nonblock, 0)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	info, err := readInfo(f)
+	if err != nil {
+		f.Close()
+		return nil, Info{}, err
+	}
+	return f, info, nil
+}
+
+// List implements [Depot].
+func (d *Directory) List(ctx context.Context, prefix string) ([]Info, error) {
+	if err := CheckPrefix(prefix); err != nil {
+		return nil, err
+	}
+	var all []Info
+	err := d.each(ctx, prefix, func(name string) error {
+		f, info, err := d.open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		if err != nil {
+			return fmt.Errorf("depot: file %q: %w", name, err)
+		}
+		if HasPrefix(info.Key, prefix) {
+			all = append(all, info)
+		}
+		return f.Close()
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Key, b.Key) })
+	return all, nil
+}
+
+// each calls visit with the names of the files that a prefix may stand for.
+func (d *Directory) each(ctx context.Context, prefix string, visit func(name string) error) error {
+	id, rest, _ := strings.Cut(strings.TrimSuffix(prefix, "/"), "/")
+	executions := []courier.ExecutionID{courier.ExecutionID(id)}
+	if id == "" {
+		var err error
+		if executions, err = d.Executions(ctx); err != nil {
+			return err
+		}
+	}
+	kind, _, _ := strings.Cut(rest, "/")
+	for _, x := range executions {
+		dir := path.Join(filesDir, string(x))
+		for _, sub := range []string{inputs, results, removed} {
+			if kind != "" && kind != sub {
+				continue
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if sub == removed {
+				if err := visit(fileName(RemovedKey(x))); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := d.eachIn(path.Join(dir, sub), visit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// eachIn calls visit with the names of the files in a directory.
+func (d *Directory) eachIn(dir string, visit func(name string) error) error {
+	entries, err := d.readDir(dir)
+	for _, e := range entries {
+		if err == nil && e.Type().IsRegular() {
+			err = visit(path.Join(dir, e.Name()))
+		}
+	}
+	return err
+}
+
+// readDir returns what is in a directory; nothing if there is none.
+func (d *Directory) readDir(name string) ([]fs.DirEntry, error) {
+	f, err := d.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("depot: %w", err)
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		err = fmt.Errorf("depot: directory %q: %w", name, err)
+	}
+	return entries, err
+}
+
+// Executions implements [ExecutionLister].
+func (d *Directory) Executions(ctx context.Context) ([]courier.ExecutionID, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	entries, err := d.readDir(filesDir)
+	if err != nil {
+		return nil, err
+	}
+	var all []courier.ExecutionID
+	for _, e := range entries {
+		if e.IsDir() && checkExecution(e.Name()) == nil {
+			all = append(all, courier.ExecutionID(e.Name()))
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// makeDir makes a directory below files, and its name and those above durable.
+func (d *Directory) makeDir(dir string) error {
+	d.mu.Lock()
+	known := d.synced[dir]
+	d.mu.Unlock()
+	if known {
+		if _, err := d.root.Stat(dir); err == nil {
+			return nil
+		}
+	}
+	if err := d.fault("mkdir", dir); err != nil {
+		return err
+	}
+	if err := d.root.MkdirAll(filepath.FromSlash(dir), 0o700); err != nil {
+		return err
+	}
+	// Another process may have made it, and not yet synced it.
+	for above := path.Dir(dir); above != "."; above = path.Dir(above) {
+		if err := d.syncDir(above); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	const most = 10_000
+	if len(d.synced) >= most {
+		clear(d.synced)
+	}
+	d.synced[dir] = true
+	return nil
+}
+
+func (d *Directory) syncDir(dir string) error {
+	if err := d.fault("syncdir", dir); err != nil {
+		return err
+	}
+	return filesync.SyncDir(d.root, dir)
+}

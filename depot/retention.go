@@ -1,0 +1,424 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Retention says for how long the files of an execution are kept. The zero value is the
+// default.
+//
+// Files of executions that are created, queued, running or paused are always kept.
+type Retention struct {
+	// Keep is how long files are kept after the end of a completed or cancelled execution;
+	// 0 means 48 hours, and below 0 for ever.
+	Keep time.Duration
+	// Jobs replaces Keep for the executions of the jobs that it names.
+	Jobs map[string]time.Duration
+	// KeepFailed is how long files are kept after the end of a failed execution, which may
+	// be resumed; 0 means 30 days, and below 0 for ever.
+	KeepFailed time.Duration
+	// Most is how many bytes the files of all executions may have; 0 means any number.
+	// While they have more, files of completed and cancelled executions are removed before
+	// their time, those of the one that ended first before others. Files count as the
+	// depot keeps them: those of a [Directory] with their descriptions.
+	Most int64
+	// Every is the time between two looks; 0 means 60 seconds.
+	Every time.Duration
+	// Log receives each removal, and errors. Nil means slog.Default.
+	Log *slog.Logger
+}
+
+const (
+	defaultKeep       = 48 * time.Hour
+	defaultKeepFailed = 30 * 24 * time.Hour
+	defaultEvery      = time.Minute
+
+	unknownAge = 24 * time.Hour       // after which files without an execution are removed
+	markAge    = 365 * 24 * time.Hour // after which a mark is removed
+)
+
+// check returns everything that is wrong with r.
+func (r *Retention) check() error {
+	var bad []error
+	if r.Most < 0 {
+		bad = append(bad, fmt.Errorf("Most is %d bytes; give a positive number, or 0 for no limit", r.Most))
+	}
+	if r.Every < 0 {
+		bad = append(bad, fmt.Errorf("Every is %v; give a positive time, or 0 for %v", r.Every, defaultEvery))
+	}
+	if len(bad) > 0 {
+		return courier.Errorf(courier.ErrInvalid, "depot.Retention: %w", errors.Join(bad...))
+	}
+	return nil
+}
+
+// keep is how long files of an execution are kept after its end.
+func (r *Retention) keep(x *courier.Execution) time.Duration {
+	if x.State == courier.Failed {
+		return or(r.KeepFailed, defaultKeepFailed)
+	}
+	if d, ok := r.Jobs[x.Job]; ok {
+		return or(d, defaultKeep)
+	}
+	return or(r.Keep, defaultKeep)
+}
+
+func or(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// Until returns until when the files of an execution are kept at least, unless the depot
+// becomes larger than Most. It is the zero time if there is no such instant: the execution
+// has not ended, or its files are kept for ever. A nil opt means the defaults.
+func Until(x courier.Execution, opt *Retention) time.Time {
+	if opt == nil {
+		opt = &Retention{}
+	}
+	keep := opt.keep(&x)
+	if !x.State.Ended() || x.EndedAt.IsZero() || keep < 0 {
+		return time.Time{}
+	}
+	return x.EndedAt.Add(keep).UTC()
+}
+
+// Executions tells the states of executions. The Executions of an engine are one.
+type Executions interface {
+	// Get returns an execution. The error matches [courier.ErrNotFound] if there is none.
+	Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
+}
+
+// Clean looks at once, and then every 60 seconds, for files that are not to be kept any
+// longer, and removes them. It returns when ctx ends, with its cause. A nil opt means the
+// defaults; options that can't be used are an error that matches [courier.ErrInvalid].
+//
+// Any number of processes may clean one depot. All must have the same options, or the
+// shortest times hold. Clean removes
+//
+//   - the files of executions that have ended, when [Until] has passed, or to make room;
+//   - files of which no execution is known, 24 hours after the last of them was put there:
+//     an upload whose process died before it could enqueue;
+//   - what processes that died have left in a [Directory].
+//
+// Where it has removed files, it leaves a mark, which [Removed] reads. The mark is removed
+// when the execution is no longer known, or after a year.
+//
+// It writes the mark first, and then looks at the execution again. A failed execution that
+// was resumed before that keeps its files, and the mark is taken away. If it was resumed
+// later, depot.fetch and depot.keep fail with a [RemovedError].
+func Clean(ctx context.Context, d Depot, x Executions, opt *Retention) error {
+	c, err := newCleaner(d, x, opt)
+	if err != nil {
+		return err
+	}
+	for {
+		err := c.look(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		c.report(err)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(or(c.opt.Every, defaultEvery)):
+		}
+	}
+}
+
+// CleanOnce is one look of [Clean], for hosts that have a scheduler of their own. The
+// error has everything that could not be done; the next look tries it again.
+func CleanOnce(ctx context.Context, d Depot, x Executions, opt *Retention) error {
+	c, err := newCleaner(d, x, opt)
+	if err != nil {
+		return err
+	}
+	return c.look(ctx)
+}
+
+// A cleaner removes what is not to be kept.
+type cleaner struct {
+	depot Depot
+	x     Executions
+	opt   Retention
+	log   *slog.Logger
+	// next is when an execution is to be looked at again, so that a depot with many does
+	// not ask for each of them at each look.
+	next map[courier.ExecutionID]time.Time
+	last string // error that was logged
+}
+
+func newCleaner(d Depot, x Executions, opt *Retention) (*cleaner, error) {
+	if opt == nil {
+		opt = &Retention{}
+	}
+	if err := opt.check(); err != nil {
+		return nil, err
+	}
+	c := &cleaner{depot: d, x: x, opt: *opt, log: opt.Log, next: make(map[courier.ExecutionID]time.Time)}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	return c, nil
+}
+
+// report logs an error once while it lasts.
+func (c *cleaner) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != c.last {
+		c.log.Error("depot: files could not be removed; the next look tries again", "error", text)
+	}
+	c.last = text
+}
+
+// look looks at every execution that it is time for, and then at the size.
+func (c *cleaner) look(ctx context.Context) error {
+	var bad []error
+	if dir, ok := c.depot.(*Directory); ok {
+		if err := dir.sweep(); err != nil {
+			bad = append(bad, fmt.Errorf("depot: %w", err))
+		}
+	}
+	ids, err := executions(ctx, c.depot)
+	if err != nil {
+		return errors.Join(append(bad, err)...)
+	}
+	next := make(map[courier.ExecutionID]time.Time, len(ids))
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		at := c.next[id]
+		if now := time.Now(); !at.After(now) || at.Sub(now) > longest { // the clock was put back
+			if at, err = c.one(ctx, id); err != nil {
+				bad = append(bad, err)
+				at = time.Time{}
+			}
+		}
+		next[id] = at
+	}
+	c.next = next
+	if c.opt.Most > 0 {
+		bad = append(bad, c.shrink(ctx))
+	}
+	const most = 20
+	if len(bad) > most {
+		bad = append(bad[:most:most], fmt.Errorf("and more"))
+	}
+	return errors.Join(bad...)
+}
+
+// The longest times between two looks at an execution. One that has files may have been
+// resumed; one whose files are removed may be gone.
+const (
+	again   = time.Hour
+	longest = 24 * time.Hour
+)
+
+// one looks at an execution, and returns when to look at it again.
+func (c *cleaner) one(ctx context.Context, id courier.ExecutionID) (next time.Time, err error) {
+	now := time.Now()
+	at, marked, err := Removed(ctx, c.depot, id)
+	if err != nil {
+		return next, err
+	}
+	x, err := c.x.Get(ctx, id)
+	switch {
+	case errors.Is(err, courier.ErrNotFound):
+		return c.unknown(ctx, id, at, marked)
+	case err != nil:
+		return next, err
+	case !x.State.Ended():
+		return next, c.stands(ctx, id, at, marked)
+	}
+	until := Until(x, &c.opt)
+	switch {
+	case marked && now.Sub(at) >= markAge:
+		return next, c.depot.Remove(ctx, string(id)+"/")
+	case marked && now.Sub(at) < markGrace:
+		return now.Add(markGrace), nil // another process may be at it
+	case marked:
+		return now.Add(longest), c.remove(ctx, id) // the process that marked it may have died
+	case until.IsZero():
+		return now.Add(again), nil
+	case now.Before(until):
+		return earlier(until, now.Add(again)), nil
+	}
+	return now.Add(again), c.retire(ctx, &x)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// unknown looks at the files of an execution that there is no record of.
+func (c *cleaner) unknown(ctx context.Context, id courier.ExecutionID, at time.Time, marked bool) (next time.Time, err error) {
+	now := time.Now()
+	infos, err := c.depot.List(ctx, string(id)+"/")
+	if err != nil {
+		return next, err
+	}
+	for _, info := range infos {
+		if info.Time.After(at) {
+			at = info.Time
+		}
+	}
+	switch {
+	case now.Sub(at) < unknownAge:
+		return earlier(at.Add(unknownAge), now.Add(again)), nil
+	case marked || len(infos) == 0:
+		return next, c.depot.Remove(ctx, string(id)+"/")
+	}
+	return now.Add(again), c.retire(ctx, &courier.Execution{ID: id})
+}
+
+// markGrace is how long a cleaner may take from its mark to the removal.
+const markGrace = 10 * time.Minute
+
+// stands takes the mark of an execution away that has not ended. The cleaner that made it
+// has died, or it is about to see that.
+func (c *cleaner) stands(ctx context.Context, id courier.ExecutionID, at time.Time, marked bool) error {
+	if !marked || time.Since(at) < markGrace {
+		return nil
+	}
+	files, err := c.files(ctx, id)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	return c.depot.Remove(ctx, RemovedKey(id))
+}
+
+// files returns the inputs and results of an execution.
+func (c *cleaner) files(ctx context.Context, id courier.ExecutionID) ([]Info, error) {
+	all, err := c.depot.List(ctx, string(id)+"/")
+	return slices.DeleteFunc(all, func(i Info) bool { return isMark(i.Key) }), err
+}
+
+// retire marks an execution and removes its files, unless it has changed since.
+func (c *cleaner) retire(ctx context.Context, x *courier.Execution) error {
+	files, err := c.files(ctx, x.ID)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	began := time.Now()
+	err = c.mark(ctx, x.ID)
+	if errors.Is(err, ErrFull) && x.State.Final() {
+		// Nobody can need the files any more, and the mark needs room.
+		if err = c.remove(ctx, x.ID); err == nil {
+			err = c.mark(ctx, x.ID)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	now, err := c.x.Get(ctx, x.ID)
+	gone := errors.Is(err, courier.ErrNotFound)
+	if gone {
+		err = nil
+	}
+	if same := gone == (x.State == "") && now.Seq == x.Seq; err != nil || !same || time.Since(began) > markGrace/2 {
+		// It was resumed or enqueued, or nobody knows. Its files stay.
+		return errors.Join(err, c.depot.Remove(ctx, RemovedKey(x.ID)))
+	}
+	if err := c.remove(ctx, x.ID); err != nil {
+		return err
+	}
+	var size int64
+	for _, f := range files {
+		size += f.Size
+	}
+	c.log.Info("depot: removed the files of an execution", "execution", x.ID, "job", x.Job, "state", x.State, "files", len(files), "bytes", size)
+	return nil
+}
+
+// mark says that the files are removed now.
+func (c *cleaner) mark(ctx context.Context, id courier.ExecutionID) error {
+	p, err := c.depot.Create(ctx, RemovedKey(id))
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	_, err = p.Commit()
+	return err
+}
+
+// remove removes inputs and results, and leaves the mark.
+func (c *cleaner) remove(ctx context.Context, id courier.ExecutionID) error {
+	return errors.Join(c.depot.Remove(ctx, InputKey(id, "")), c.depot.Remove(ctx, ResultKey(id, "")))
+}
+
+// A candidate is an execution whose files can be removed to make room.
+type candidate struct {
+	execution courier.Execution
+	size      int64
+}
+
+// shrink removes files before their time while there are too many bytes.
+func (c *cleaner) shrink(ctx context.Context) error {
+	sizes, err := c.sizes(ctx)
+	if err != nil {
+		return err
+	}
+	var total int64
+	for _, size := range sizes {
+		total += size
+	}
+	if total <= c.opt.Most {
+		return nil
+	}
+	var list []candidate
+	for id, size := range sizes {
+		if size == 0 {
+			continue
+		}
+		x, err := c.x.Get(ctx, id)
+		if err != nil && !errors.Is(err, courier.ErrNotFound) {
+			return err
+		}
+		if err == nil && x.State.Final() {
+			list = append(list, candidate{x, size})
+		}
+	}
+	slices.SortFunc(list, func(a, b candidate) int { return a.execution.EndedAt.Compare(b.execution.EndedAt) })
+	for _, one := range list {
+		if total <= c.opt.Most {
+			return nil
+		}
+		if err := c.retire(ctx, &one.execution); err != nil {
+			return err
+		}
+		total -= one.size
+	}
+	if total > c.opt.Most {
+		return fmt.Errorf("depot: the files have %d bytes, %d at most, and no more executions have ended whose files may go; shorten the times that files are kept, or raise Most in depot.Retention", total, c.opt.Most)
+	}
+	return nil
+}
+
+// sizes returns how many bytes the files of each execution have.
+func (c *cleaner) sizes(ctx context.Context) (map[courier.ExecutionID]int64, error) {
+	if dir, ok := c.depot.(*Directory); ok {
+		return dir.sizes(ctx)
+	}
+	all, err := c.depot.List(ctx, "")
+	sizes := make(map[courier.ExecutionID]int64)
+	for _, info := range all {
+		id, _ := SplitKey(info.Key)
+		sizes[id] += info.Size
+	}
+	return sizes, err
+}

@@ -1,0 +1,92 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Register adds the step types depot.fetch and depot.keep to r, which work on d. Like
+// [courier.Register] it panics if a key is taken.
+//
+// Both have no timeout by default; instead they end when they make no progress for 60
+// seconds.
+func Register(r *courier.Registry, d Depot) {
+	none, stall := time.Duration(0), time.Minute
+	courier.Register(r, "depot.fetch", Fetch{Depot: d}, &courier.TypeOptions{
+		Doc:        "Copies the files that came with the execution from the depot into the workspace.",
+		RepeatDoc:  "overwrites: a copy gets its name when it is complete and its hash is right, so it is the old one or the new one, with the same bytes",
+		CleanupDoc: "removes unfinished copies; keeps complete ones",
+		Timeout:    &none, Stall: &stall,
+	})
+	courier.Register(r, "depot.keep", Keep{Depot: d}, &courier.TypeOptions{
+		Doc:       "Copies files to the results of the execution in the depot, from where they can be downloaded.",
+		RepeatDoc: "checks and skips: a result with the same content stays as it is, one with other content is replaced when the new one is complete",
+		Timeout:   &none, Stall: &stall,
+	})
+}
+
+// connection is how reports of files name the depot.
+const connection = "depot"
+
+// When a mark is found, a cleaner may have made it a moment ago for an execution that had
+// failed, and takes it away as soon as it sees that the execution runs.
+const (
+	markWait = 3 * time.Second
+	markPoll = 100 * time.Millisecond
+)
+
+// usable returns nil if the files of a running execution are not being removed. A cleaner
+// marks an execution first and then looks at its state; the execution is running already
+// when a step looks for the mark. So if a step sees no mark, no cleaner that marks the
+// execution later removes a file.
+func usable(ctx context.Context, d Depot, x courier.ExecutionID) error {
+	if x == "" {
+		return courier.Permanent(errors.New("the context names no execution, whose files the depot keeps; set Execution in courier.ContextConfig"))
+	}
+	for end := time.Now().Add(markWait); ; {
+		at, marked, err := Removed(ctx, d, x)
+		if err != nil || !marked {
+			return err
+		}
+		if time.Now().After(end) {
+			return courier.Permanent(&RemovedError{x, at})
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(markPoll):
+		}
+	}
+}
+
+// reachable asks the depot something that it can answer, for a dry run.
+func reachable(ctx context.Context, d Depot) error {
+	if _, err := d.List(ctx, RemovedKey("dry-run")); err != nil {
+		return fmt.Errorf("the depot can't be used: %w", err)
+	}
+	return nil
+}
+
+// permanent marks errors of a depot that repeating can't cure.
+func permanent(err error) error {
+	if errors.Is(err, courier.ErrInvalid) {
+		return courier.Permanent(err)
+	}
+	return err
+}
+
+// A tally reports progress over several files.
+type tally struct {
+	job   *courier.Context
+	done  int64 // bytes of the files before
+	total int64
+}
+
+// of reports what was done of one file.
+func (t *tally) of(name string) func(done int64) {
+	return func(done int64) { t.job.Progress(t.done+done, t.total, name) }
+}
