@@ -231,7 +231,7 @@ func itemOf(p *courier.Problem) item {
 		i.Pointer = fmt.Sprintf("/steps/%d", p.Step)
 	}
 	for _, name := range jsontext.FieldPath(p.Field) {
-		i.Pointer += "/" + escapePointer(name)
+		i.Pointer += "/" + jsontext.EscapePointer(name)
 	}
 	return i
 }

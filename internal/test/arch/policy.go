@@ -125,7 +125,8 @@ var Rooms = []Room{
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/failure"},
-	{Dir: "httpapi", Imports: []string{".", "flow", "store", "engine", "jsonschema", "internal/desk", "internal/jsontext", "internal/nearest", "webhook"}},
+	{Dir: "httpapi", Imports: []string{".", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/jsontext", "internal/nearest", "webhook"}},
+	{Dir: "httpapi/internal/diff", Imports: []string{"internal/jsontext"}},
 	{Dir: "internal/desk", Imports: []string{".", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filesync"},
