@@ -149,17 +149,17 @@ func (c *call) getResults() error {
 	if c.query.Has("list") || c.wantsJSON() {
 		return c.listResults(list, after, limit)
 	}
-	c.w.Header().Set("Content-Disposition", `attachment; filename="results.zip"`)
 	if c.r.Method == http.MethodHead {
-		return c.begin(http.StatusOK, zipMedia)
+		return c.beginZip()
 	}
 	return c.answered(c.download("", list, func(ctx context.Context) error { return c.sendZip(ctx, list) }))
 }
 
-// begin begins an answer whose length is not known.
-func (c *call) begin(status int, mediaType string) error {
-	c.w.Header().Set("Content-Type", mediaType)
-	return c.nothing(status)
+// beginZip begins the answer with all results, whose length is not known.
+func (c *call) beginZip() error {
+	c.w.Header().Set("Content-Type", zipMedia)
+	c.w.Header().Set("Content-Disposition", `attachment; filename="results.zip"`)
+	return c.nothing(http.StatusOK)
 }
 
 // listResults answers with a page of results. A cursor is how many come before the page.
@@ -220,9 +220,6 @@ func (c *call) getResult() error {
 		return c.answered(err)
 	}
 	info := list[0]
-	c.w.Header().Set("ETag", `"`+info.SHA256+`"`)
-	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
-	c.w.Header().Set("Content-Type", binaryMedia)
 	if c.r.Method == http.MethodHead || matches(c.r.Header.Get("If-None-Match"), `"`+info.SHA256+`"`) {
 		return c.serveFile(c.ctx(), &info)
 	}
@@ -236,6 +233,10 @@ func (c *call) serveFile(ctx context.Context, info *depot.Info) error {
 		return err
 	}
 	defer o.Close()
+	_, name := depot.SplitKey(info.Key)
+	c.w.Header().Set("ETag", `"`+o.Info().SHA256+`"`)
+	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
+	c.w.Header().Set("Content-Type", binaryMedia)
 	err = files.Serve(ctx, c.w, c.r, o, streamPatient)
 	e, ok := errors.AsType[*files.StatusError](err)
 	switch {
@@ -255,7 +256,7 @@ func (c *call) sendZip(ctx context.Context, list []depot.Info) error {
 	if err != nil {
 		return err
 	}
-	if err := c.begin(http.StatusOK, zipMedia); err != nil {
+	if err := c.beginZip(); err != nil {
 		return err
 	}
 	i := -1

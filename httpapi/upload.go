@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"mime"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,7 @@ func errNoDepot() error {
 // read reads the body by one of the methods of the receiver.
 func (u *upload) read(err error) error {
 	u.c.raw = u.values()
+	_ = http.NewResponseController(u.c.w).SetWriteDeadline(time.Now().Add(time.Minute)) // of a host's server, which began with the request
 	if err == nil {
 		return u.user()
 	}
@@ -192,6 +194,59 @@ func (c *call) startUpload() error {
 		return startProblem(err, key)
 	}
 	return c.started(x, wait)
+}
+
+// files receives the files of a request to an async endpoint.
+func (e *endpoint) files(c *call) (u *upload, err error) {
+	if u, err = c.upload(); err != nil {
+		return nil, err
+	}
+	if c.isForm() {
+		err = u.read(u.Form(c.w, c.r))
+	} else if c.r.ContentLength != 0 {
+		var name string
+		if name, err = fileInHeader(c.r.Header); err == nil {
+			err = u.read(u.Whole(c.w, c.r, name))
+		}
+	}
+	if err == nil {
+		err = u.require(e.opt.Require)
+	}
+	if err != nil {
+		u.end()
+	}
+	return u, err
+}
+
+// fileInHeader returns the name that the headers of a request give its body.
+func fileInHeader(h http.Header) (string, error) {
+	text := h.Get("Content-Disposition")
+	if text == "" {
+		return "body", nil
+	}
+	_, params, err := mime.ParseMediaType(text)
+	if name := params["filename"]; err == nil && name != "" {
+		return name, nil
+	}
+	return "", oneProblem(item{Header: "Content-Disposition", Message: `it names no file: write attachment; filename="...", or leave it out`})
+}
+
+// texts returns the fields of a form by their names, and what that is as a body.
+func (u *upload) texts() (body any, encoding string, err error) {
+	if len(u.Fields) == 0 {
+		return nil, "", nil
+	}
+	var p problem
+	texts := make(map[string]any)
+	for _, f := range u.Fields {
+		if _, seen := texts[f.Name]; seen {
+			p.add(item{Pointer: shortPointer("/" + jsontext.EscapePointer(f.Name)), Message: "it is given more than once"})
+		}
+		if texts[f.Name] = f.Text; !isText(f.Text) {
+			p.add(item{Pointer: shortPointer("/" + jsontext.EscapePointer(f.Name)), Message: "it " + noText + "; a file needs a file name"})
+		}
+	}
+	return texts, "form", p.invalid("the form")
 }
 
 // takesFiles returns the parameters of the job of the call, one of which must be that for

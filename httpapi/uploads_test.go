@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
@@ -165,5 +164,3 @@ func TestUpload(t *testing.T) {
 		})
 	}
 }
-
-var _ = time.Second

@@ -89,3 +89,25 @@ func (b *body) slow(now time.Time) error {
 func errCut() error {
 	return errorf(Invalid, "the body has ended too early, or came too slowly, and nothing was kept: send the request again")
 }
+
+// A formReader reads the body of a form, which has an end of its own. The end of the body
+// before it is an error: package mime/multipart takes an end within the head of a part for
+// that of the form.
+type formReader struct {
+	r    io.Reader
+	body *body
+}
+
+// Read implements [io.Reader]. It adds a line break, which may be missing behind the end of
+// the form.
+func (f *formReader) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if n > 0 || err != io.EOF {
+		return n, err
+	}
+	if f.body.err != nil {
+		return 0, f.body.err
+	}
+	f.body.err = errCut()
+	return copy(p, "\r\n"), nil
+}

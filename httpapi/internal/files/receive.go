@@ -4,7 +4,6 @@ package files
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -79,14 +78,15 @@ func (r *Receiver) Form(w http.ResponseWriter, req *http.Request) error {
 	if err := r.length(req); err != nil {
 		return err
 	}
-	parts := multipart.NewReader(r.begin(w, req), params["boundary"])
+	from := r.begin(w, req)
+	parts := multipart.NewReader(&formReader{from, r.body}, params["boundary"])
 	for {
 		part, err := parts.NextPart()
-		if err == io.EOF { // one that is wrapped is that of a body without an end
+		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return r.problem(err)
+			return r.problem()
 		}
 		if err := r.part(part); err != nil {
 			return err
@@ -123,12 +123,9 @@ func (r *Receiver) tooLarge() error {
 }
 
 // problem returns the error of a body that could not be read in its parts.
-func (r *Receiver) problem(err error) error {
-	switch {
-	case r.body.err != nil:
+func (r *Receiver) problem() error {
+	if r.body.err != nil {
 		return r.body.err
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errCut()
 	}
 	return errorf(Invalid, "the body can't be read as multipart/form-data: send its parts as RFC 7578 says, each with a Content-Disposition that names it")
 }
@@ -157,7 +154,7 @@ func (r *Receiver) field(name string, from io.Reader) error {
 	raw, err := io.ReadAll(from)
 	switch {
 	case err != nil:
-		return r.problem(err)
+		return r.problem()
 	case name == "" || !isText(name):
 		return errorf(Invalid, "part %d of the body has no name in UTF-8", len(r.Files)+len(r.Fields)+1)
 	}
@@ -194,7 +191,7 @@ func (r *Receiver) file(name string, from io.Reader) error {
 	for end := false; !end; {
 		n, err := fill(from, r.block)
 		if end = err == io.EOF; err != nil && !end {
-			return r.problem(err)
+			return r.problem()
 		}
 		r.body.besides -= int64(n)
 		if r.size += int64(n); r.size > r.MaxBytes {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,6 +62,9 @@ func Serve(ctx context.Context, w http.ResponseWriter, req *http.Request, o depo
 		w.Header().Del(name)
 	}
 	w.Header().Set("Cache-Control", "no-store")
+	if to.status == http.StatusRequestedRangeNotSatisfiable {
+		w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(o.Info().Size, 10))
+	}
 	return errors.Join(&StatusError{to.status}, from.err)
 }
 
