@@ -214,7 +214,9 @@ func TestResultsRate(t *testing.T) {
 	server := httptest.NewServer(w.api)
 	defer server.Close()
 	var took time.Duration
-	grown := growth(t, func() { took = fetch(t, server, "/v1/executions/"+string(id)+"/results", filepath.Join(dir, "results.zip")) })
+	grown := growth(t, func() {
+		took = fetch(t, server, "/v1/executions/"+string(id)+"/results", filepath.Join(dir, "results.zip"))
+	})
 	other := command(t, dir, "zip", "-0", "-q", "-r", "other.zip", "files")
 	judge(t, int64(files)*each, took, other, grown)
 	command(t, dir, "unzip", "-t", "-q", "results.zip")
