@@ -100,12 +100,12 @@ func TestKilledAtRandom(t *testing.T) {
 	go func() {
 		kills, rnd, decided := 0, rand.New(rand.NewPCG(1, 2)), make(map[int]bool)
 		for ctx.Err() == nil {
-			time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond)
+			time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
 			for pid := range children(t) {
 				if decided[pid] {
 					continue // it was spared, however slow the machine is
 				}
-				if decided[pid] = true; rnd.IntN(3) == 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
+				if decided[pid] = true; rnd.IntN(2) == 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
 					kills++
 				}
 			}
