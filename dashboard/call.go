@@ -32,6 +32,7 @@ type call struct {
 
 	execution courier.Execution    // of pages about one
 	report    *engine.ResumeReport // of a resume that was tried
+	kept      any                  // what an action leaves for the page that says what came of it
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }
