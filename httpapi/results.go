@@ -226,6 +226,9 @@ func (c *call) getResult() error {
 	return c.answered(c.download(name, list[:1], func(ctx context.Context) error { return c.serveFile(ctx, &info) }))
 }
 
+// sendPatience is how long one write to a client that does not read may take.
+const sendPatience = 30 * time.Second
+
 // serveFile answers with a file, or the part of it that was asked for.
 func (c *call) serveFile(ctx context.Context, info *depot.Info) error {
 	o, err := c.open(ctx, info)
@@ -237,7 +240,7 @@ func (c *call) serveFile(ctx context.Context, info *depot.Info) error {
 	c.w.Header().Set("ETag", `"`+o.Info().SHA256+`"`)
 	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
 	c.w.Header().Set("Content-Type", binaryMedia)
-	err = files.Serve(ctx, c.w, c.r, o, streamPatient)
+	err = files.Serve(ctx, c.w, c.r, o, sendPatience)
 	e, ok := errors.AsType[*files.StatusError](err)
 	switch {
 	case !ok:
@@ -260,7 +263,7 @@ func (c *call) sendZip(ctx context.Context, list []depot.Info) error {
 		return err
 	}
 	i := -1
-	return files.SendZip(c.w, streamPatient, func() (depot.Object, error) {
+	return files.SendZip(c.w, sendPatience, func() (depot.Object, error) {
 		switch i++; {
 		case i == 0:
 			return first, nil
