@@ -26,11 +26,14 @@ type Handler struct {
 	log       *slog.Logger
 	api       *httpapi.Handler
 	mux       *http.ServeMux
-	pages     map[string]*page // by the patterns of mux
+	table     []page
+	pages     map[string]*page // those of the table, by the patterns of mux
 	templates map[string]*template.Template
 	assets    *assets
 	guard     *http.CrossOriginProtection
 	done      outcomes
+	programs  programs
+	attention lastAttention
 
 	closing func() // ends closed
 	closed  context.Context
@@ -50,11 +53,12 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	}
 	h.closed, h.closing = context.WithCancel(context.Background())
 	h.desk = desk.New(e, &desk.Options{Access: access(&h.opt.Access), Via: "page", Log: h.log})
-	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, Health: h.opt.Health, Log: h.log})
+	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, URL: h.opt.URL, Depot: h.opt.Depot, Health: h.opt.Health, Log: h.log})
 	h.assets = newAssets()
 	h.templates = parseTemplates()
-	for i := range table {
-		p := &table[i]
+	h.table = allPages()
+	for i := range h.table {
+		p := &h.table[i]
 		for _, pattern := range p.patterns() {
 			h.pages[pattern] = p
 			h.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) // pages has what is done
@@ -62,6 +66,9 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	}
 	return h
 }
+
+// API returns the API below api/, such as for its [httpapi.Handler.Async].
+func (h *Handler) API() *httpapi.Handler { return h.api }
 
 // Close ends the streams of pages and those of the API. Register it with
 // http.Server.RegisterOnShutdown: Shutdown waits for streams, and does not end them.
@@ -152,6 +159,9 @@ func (c *call) serve() error {
 	}
 	if err == nil && c.r.Method == http.MethodPost {
 		return c.act()
+	}
+	if err == nil && c.isLive() {
+		return c.live()
 	}
 	if err == nil {
 		return c.show(http.StatusOK, nil)

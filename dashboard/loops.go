@@ -128,19 +128,20 @@ func (b *outlineBuilder) inChosen(r *outlineRow) {
 	if level == 0 || b.isPresent(b.chosen.path[:level]) {
 		return
 	}
-	path := b.chosen.path[:level]
+	path := b.shownPath(loops)
 	r.record = nil
 	for i := range b.shown[r.Step] {
-		if s := &b.shown[r.Step][i]; slices.Equal(s.Iteration[:min(level, len(s.Iteration))], path) && (r.record == nil || s.Seq > r.record.Seq) {
+		if s := &b.shown[r.Step][i]; slices.Equal(s.Iteration, path) && (r.record == nil || s.Seq > r.record.Seq) {
 			r.record = s
 		}
 	}
+	last := b.lastIn(path)
 	switch {
 	case r.record != nil:
 		r.State = string(r.record.State)
-	case b.anyIn(r.Step, path):
+	case b.anyIn(r, path):
 		r.State = string(flow.OutlineCompleted) // a block of which a step has run
-	case len(b.shown) == 0 || b.lastFailed(path):
+	case last == nil, last.State == courier.StepFailed && r.Step > last.Step && !b.otherBranch(r, last.Step):
 		r.State = string(flow.OutlinePending)
 	default:
 		r.State = string(flow.OutlineNotTaken)
@@ -149,30 +150,51 @@ func (b *outlineBuilder) inChosen(r *outlineRow) {
 
 // anyIn reports whether a step in the block that an entry begins has a record in the
 // iteration.
-func (b *outlineBuilder) anyIn(entry int, path []int) bool {
-	end := b.tree.End(entry)
-	for i := entry + 1; i < end; i++ {
-		if slices.ContainsFunc(b.shown[i], func(s courier.StepExecution) bool {
-			return slices.Equal(s.Iteration[:min(len(path), len(s.Iteration))], path)
-		}) {
+func (b *outlineBuilder) anyIn(r *outlineRow, path []int) bool {
+	end := b.tree.End(r.Step)
+	if strings.EqualFold(r.Type, flow.TypeElse) {
+		end = b.tree.End(r.parent)
+	}
+	for i := r.Step + 1; i < end; i++ {
+		if slices.ContainsFunc(b.shown[i], func(s courier.StepExecution) bool { return within(s.Iteration, path) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// lastFailed reports whether the last record of the iteration is that of a failure, behind
-// which nothing has run.
-func (b *outlineBuilder) lastFailed(path []int) bool {
-	var last *courier.StepExecution
+// within reports whether an iteration is one, or lies in one.
+func within(iteration, path []int) bool {
+	return len(iteration) >= len(path) && slices.Equal(iteration[:len(path)], path)
+}
+
+// lastIn returns the last record in an iteration; nil if there is none.
+func (b *outlineBuilder) lastIn(path []int) (last *courier.StepExecution) {
 	for _, list := range b.shown {
 		for i := range list {
-			if slices.Equal(list[i].Iteration[:min(len(path), len(list[i].Iteration))], path) && (last == nil || list[i].Seq > last.Seq) {
+			if within(list[i].Iteration, path) && (last == nil || list[i].Seq > last.Seq) {
 				last = &list[i]
 			}
 		}
 	}
-	return last != nil && last.State == courier.StepFailed
+	return last
+}
+
+// otherBranch reports whether an entry is in the other branch of a condition than a step
+// before it, or begins that branch.
+func (b *outlineBuilder) otherBranch(r *outlineRow, step int) bool {
+	for at := r.Step; at >= 0; at = b.steps[at].Parent {
+		block := b.steps[at].Parent
+		if block < 0 || block > step || !strings.EqualFold(b.steps[block].Type, flow.TypeIf) {
+			continue
+		}
+		for i := step + 1; i <= r.Step; i++ {
+			if b.steps[i].Parent == block && strings.EqualFold(b.steps[i].Type, flow.TypeElse) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isPresent reports whether an iteration is that in which the execution is.
@@ -220,17 +242,13 @@ func (b *outlineBuilder) loop(r *outlineRow, s *flow.Outlined) {
 	outer := b.shownPath(b.tree.Loops(r.Step))
 	marks := b.marks(r.Step, outer, s)
 	l.Failed = len(marks.failed)
-	present := marks.present
 	if l.Summary = fmt.Sprintf("%s of %s items done", count(marks.done()), count(l.Total)); l.Failed > 0 {
 		l.Summary += ", " + count(max(l.Failed, s.Items.Failed)) + " failed"
 		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
 	}
-	at := present
-	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) {
-		at = ch.path[slices.Index(ch.loops, r.Step)]
-		if at != present || len(outer) > 0 {
-			l.Present = b.c.with("loop", "", "item", "")
-		}
+	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
+	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && (at != marks.present || len(outer) > 0) {
+		l.Present = b.c.with("loop", "", "item", "")
 	}
 	at = min(max(at, 0), l.Total-1)
 	l.Item = courier.FormatIteration(append(slices.Clone(outer), at))
@@ -243,21 +261,41 @@ func (b *outlineBuilder) loop(r *outlineRow, s *flow.Outlined) {
 	l.Ticks = marks.ticks(b.itemHref(r.Step, outer, -1), r.Step)
 }
 
-// shownPath are the iterations of loops that the rows show.
+// shownPath are the iterations of loops, each around the next, that the rows show: those that
+// the address names, then the present ones, or else the last ones.
 func (b *outlineBuilder) shownPath(loops []int) (path []int) {
+	named := b.chosen != nil // the iterations so far are those that the address names
 	for level, loop := range loops {
 		at := 0
-		if now := b.x.Position.Iteration(); level < len(now) {
-			at = now[level]
-		} else if s := b.steps[loop].Items; s != nil {
-			at = max(0, s.Total-1)
-		}
-		if b.chosen != nil && level < len(b.chosen.loops) && b.chosen.loops[level] == loop {
+		switch now := b.x.Position.Iteration(); {
+		case named && level < len(b.chosen.loops) && b.chosen.loops[level] == loop:
 			at = b.chosen.path[level]
+		case named && level > 0 && !b.isPresent(path):
+			at = b.lastItem(loop, path)
+		case level < len(now) && level < len(b.x.Position.Loops) && b.x.Position.Loops[level].Step == loop:
+			at = now[level]
+		default:
+			if s := b.steps[loop].Items; s != nil {
+				at = max(0, s.Total-1)
+			}
 		}
+		named = named && level < len(b.chosen.loops) && b.chosen.loops[level] == loop || named && level >= len(b.chosen.loops)
 		path = append(path, at)
 	}
 	return path
+}
+
+// lastItem is the last item of a loop that has a record, within an iteration of the loops
+// around it.
+func (b *outlineBuilder) lastItem(loop int, outer []int) (last int) {
+	for i := loop + 1; i < b.tree.End(loop); i++ {
+		for _, s := range b.shown[i] {
+			if within(s.Iteration, outer) && len(s.Iteration) > len(outer) {
+				last = max(last, s.Iteration[len(outer)])
+			}
+		}
+	}
+	return last
 }
 
 // itemHref is the reference of the page that shows an item; without the item itself if it is
@@ -355,7 +393,7 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 	}
 	b := &strings.Builder{}
 	n := len(bad) + len(good)
-	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" role="img" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
+	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="img" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
 	href = template.HTMLEscapeString(href)
 	x := 0
 	for _, t := range bad {

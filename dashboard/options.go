@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
 )
@@ -17,6 +18,11 @@ type Options struct {
 	Access httpapi.Access
 	// Title is on every page, such as "Courier, production". Empty means "Courier".
 	Title string
+	// Depot has the files that clients upload and download over the API below the pages. Nil
+	// means neither.
+	Depot depot.Depot
+	// URL is how that API is reached from outside, as in [httpapi.Options].
+	URL string
 	// Connections returns the partners that jobs transfer files with. Nil means that there
 	// is no page of connections. It may be called by several goroutines.
 	Connections func(ctx context.Context) ([]Connection, error)

@@ -97,19 +97,6 @@ func (n *node) one(t testing.TB, selector string) *node {
 	return list[0]
 }
 
-// blocks are elements that end the paragraph in which they begin.
-var blocks = map[string]bool{"address": true, "details": true, "div": true, "dl": true, "fieldset": true, "form": true, "h2": true, "h3": true, "hr": true, "nav": true, "ol": true, "p": true, "pre": true, "section": true, "table": true, "ul": true}
-
-// within reports whether an element with a tag is around the node.
-func (n *node) within(tag string) bool {
-	for up := n.up; up != nil; up = up.up {
-		if up.tag == tag {
-			return true
-		}
-	}
-	return false
-}
-
 // faults returns what no page may have: what the policy of pages blocks, what leads outside,
 // and what makes it unusable without eyes or without a mouse.
 func (n *node) faults() (list []string) {
@@ -150,8 +137,12 @@ func (n *node) faults() (list []string) {
 				}
 			}
 		}
-		if blocks[k.tag] && k.within("p") {
-			fault("<%s> in <p>, which browsers end before it", k.tag)
+		if block := []string{"details", "div", "ul", "ol", "dl", "p", "pre", "table", "form", "section"}; slices.Contains(block, k.tag) {
+			for up := k.up; up != nil; up = up.up {
+				if up.tag == "p" {
+					fault("<%s> in <p>, which a browser closes before it", k.tag)
+				}
+			}
 		}
 		switch k.tag {
 		case "script":

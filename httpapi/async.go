@@ -49,6 +49,13 @@ type AsyncOptions struct {
 	// key "user:ID/JOB", which is set when it is first used and whenever Quota returns
 	// another number.
 	Quota func(p Principal) int
+	// Files takes files: a form of multipart/form-data, or a body of another media type, which
+	// is one file. Its name is the filename in the header Content-Disposition, or "body". The
+	// files become the inputs of the execution in Options.Depot. With Files, Verify must be
+	// nil: what is signed is a body as a whole, and that is not kept.
+	Files bool
+	// Require names files that a request must have, besides others. It needs Files.
+	Require []string
 	// Timeout limits the whole execution; 0 means none. Nil means that of the job, and 30
 	// minutes for a job that has none.
 	Timeout *time.Duration
@@ -80,7 +87,7 @@ func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
 	e := &endpoint{h: h, job: job, quotas: make(map[string]int), maxQuotas: maxQuotas}
 	if opt != nil {
 		e.opt = *opt
-		e.opt.Headers = slices.Clone(opt.Headers)
+		e.opt.Headers, e.opt.Require = slices.Clone(opt.Headers), slices.Clone(opt.Require)
 	}
 	if e.opt.As == "" {
 		e.opt.As = job
@@ -120,6 +127,12 @@ func (e *endpoint) check() error {
 	switch {
 	case err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || (u.Scheme == "") != (u.Host == ""):
 		return problemf(codeInternal, `Options.URL of this service is no address of an API: write a URL or a path, such as "https://ops.example.com/courier/api/"`)
+	case e.opt.Files && e.h.opt.Depot == nil:
+		return problemf(codeInternal, "AsyncOptions.Files of this endpoint needs a depot for the files: set Options.Depot")
+	case e.opt.Files && e.opt.Verify != nil:
+		return problemf(codeInternal, "AsyncOptions.Files of this endpoint excludes AsyncOptions.Verify, since the signed body is not kept: find out who makes a request by Access.Who")
+	case !e.opt.Files && len(e.opt.Require) > 0:
+		return problemf(codeInternal, "AsyncOptions.Require of this endpoint needs AsyncOptions.Files")
 	case e.opt.Timeout != nil && *e.opt.Timeout < 0:
 		return problemf(codeInternal, "AsyncOptions.Timeout of this endpoint is negative: write 0 for none")
 	case utf8.RuneCountInString(e.opt.As) > 190:
@@ -149,7 +162,14 @@ func (e *endpoint) serve(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := e.receive(c, raw)
+	var u *upload
+	if e.opt.Files {
+		if u, err = e.files(c); err != nil {
+			return err
+		}
+		defer u.end()
+	}
+	r, err := e.receive(c, raw, u)
 	if err != nil {
 		return err
 	}
@@ -163,7 +183,11 @@ func (e *endpoint) serve(c *call) error {
 		return e.undefined(err)
 	}
 	opt.IdempotencyKey = key
-	x, err := e.h.e.Enqueue(c.ctx(), e.job, opt)
+	enqueue := func() (courier.Execution, error) { return e.h.e.Enqueue(c.ctx(), e.job, opt) }
+	if u != nil {
+		enqueue = func() (courier.Execution, error) { return u.enqueue(e.job, opt) }
+	}
+	x, err := enqueue()
 	if err != nil {
 		return e.undefined(startProblem(err, key))
 	}
@@ -171,7 +195,8 @@ func (e *endpoint) serve(c *call) error {
 	return c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(&x)})
 }
 
-// enter finds out who makes the request, and returns its body.
+// enter finds out who makes the request, and returns its body. An endpoint for files leaves
+// the body unread.
 func (e *endpoint) enter(c *call) (raw []byte, err error) {
 	if e.opt.Verify != nil {
 		if raw, err = c.readBody(); err == nil {
@@ -184,7 +209,7 @@ func (e *endpoint) enter(c *call) (raw []byte, err error) {
 		return nil, err
 	}
 	c.Visit = v
-	if err = c.Need(c.ctx(), e.job, desk.Client); err != nil {
+	if err = c.Need(c.ctx(), e.job, desk.Client); err != nil || e.opt.Files {
 		return nil, err
 	}
 	return c.readBody()

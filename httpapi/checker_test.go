@@ -143,6 +143,9 @@ func (v *validator) operation(method, path string) (operation map[string]any, ok
 // if it does not.
 func literals(template, path string) (n int) {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")
+	if n := len(want); strings.HasSuffix(template, "/results/{name}") && len(got) > n {
+		got = append(got[:n-1:n-1], strings.Join(got[n-1:], "/"))
+	}
 	if len(want) != len(got) {
 		return -1
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/httpapi/internal/diff"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -242,14 +243,14 @@ func TestVersions(t *testing.T) {
 	if !slices.Equal(got, []int{5, 4, 3, 2, 1}) {
 		t.Errorf("%v", got)
 	}
-	var d httpapi.Diff
+	var d diff.Diff
 	w.as("vera").get("v1/jobs/report/diff").want(http.StatusOK, &d)
-	if got := summary(&d); d.From != 4 || d.To != 5 || got != "/limit 3>4; added s2test.work>0; removed s1test.work 0" {
+	if got := d.String(); d.From != 4 || d.To != 5 || got != "/limit 3>4; added s2test.work>0; removed s1test.work 0" {
 		t.Errorf("%+v: %s", d, got)
 	}
-	d = httpapi.Diff{}
+	d = diff.Diff{}
 	w.get("v1/jobs/report/diff?from=3&to=4").want(http.StatusOK, &d)
-	if got := summary(&d); got != "/limit 2>3" {
+	if got := d.String(); got != "/limit 2>3" {
 		t.Errorf("%+v: %s", d, got)
 	}
 	w.get("v1/jobs/report/diff?to=1").problem(http.StatusBadRequest, "invalid", "version 1")

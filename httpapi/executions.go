@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -38,9 +39,9 @@ var whereParams = []param{
 var executionRoutes = []route{
 	{
 		method: "POST", path: "v1/jobs/{name}/executions", id: "startExecution", group: "executions", role: desk.Client, on: onJob,
-		does: "Starts an execution of a job.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartRequest{}, optional: true,
+		does: "Starts an execution of a job. As multipart/form-data the body has files, which become the inputs of the execution, and parameters: the part params is an object with some, and each other part without a file name is one.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartRequest{}, optional: true, upload: true,
 		answers:  map[int]any{http.StatusAccepted: Started{}, http.StatusOK: ExecutionView{}},
-		problems: []*code{codeDependency, codeConflict, codeKeyReused}, do: (*call).start,
+		problems: []*code{codeDependency, codeConflict, codeKeyReused, codeUnsafeName, codeMissingFile, codeFull}, do: (*call).start,
 	},
 	{
 		method: "GET", path: "v1/executions", id: "listExecutions", group: "executions", role: desk.Client, on: onVisible,
@@ -136,7 +137,30 @@ func (c *call) listExecutions() error {
 }
 
 func (c *call) getExecution() error {
-	return c.tagged(c.view(&c.execution))
+	v := c.view(&c.execution)
+	if d := c.h.opt.Depot; d != nil && c.execution.State.Ended() {
+		at, removed, err := depot.Removed(c.ctx(), d, c.execution.ID)
+		switch {
+		case err != nil: // the record is there without it
+			c.h.log.Warn("the depot can't say whether the files of an execution are still there", "execution", c.execution.ID, "error", err)
+		case removed:
+			v = withRemoved(v, at)
+		}
+	}
+	return c.tagged(v)
+}
+
+// withRemoved adds to a view when the files of the execution were removed.
+func withRemoved(v any, at time.Time) any {
+	switch v := v.(type) {
+	case ExecutionView:
+		v.FilesRemovedAt = at
+		return v
+	case ClientExecution:
+		v.FilesRemovedAt = at
+		return v
+	}
+	return v
 }
 
 // tagged answers with a value and an entity tag of its text, or that the client has it.

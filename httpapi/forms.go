@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"reflect"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
@@ -21,8 +22,9 @@ var forms = map[reflect.Type]form{
 	}{}},
 	reflect.TypeFor[ExecutionView](): {only: struct {
 		courier.Execution
-		Status string `json:"status"`
-		Text   string `json:"status_text"`
+		Status string    `json:"status"`
+		Text   string    `json:"status_text"`
+		At     time.Time `json:"files_removed_at,omitzero"`
 	}{}},
 	reflect.TypeFor[courier.StepExecution](): {adds: struct {
 		Index *int `json:"iteration_index"`

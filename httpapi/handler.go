@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/mount"
+	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
 )
 
@@ -28,6 +29,7 @@ type Handler struct {
 	origins *origins
 
 	bodyTimeout time.Duration // shorter in tests
+	ids         uuid7.Source  // of executions whose files come first
 
 	closing    func() // ends closed
 	closed     context.Context
@@ -44,6 +46,12 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	}
 	if h.opt.MaxBody <= 0 {
 		h.opt.MaxBody = 1 << 20
+	}
+	if h.opt.MaxUpload <= 0 {
+		h.opt.MaxUpload = 1 << 30
+	}
+	if h.opt.MaxFiles <= 0 {
+		h.opt.MaxFiles = 100
 	}
 	h.log = h.opt.Log
 	if h.log == nil {

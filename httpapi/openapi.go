@@ -81,9 +81,22 @@ func (d *description) operation(t *route) schema {
 	}
 	if t.body != nil {
 		content := schema{"application/json": schema{"schema": d.schemas.body(t)}}
+		if t.upload {
+			content[formMedia] = schema{"schema": formSchema}
+		}
 		o["requestBody"] = schema{"required": !t.optional, "content": content}
 	}
 	return o
+}
+
+// formSchema is the schema of a form with files: its parts by their names.
+var formSchema = schema{
+	"type": "object",
+	"properties": schema{
+		paramsField: schema{"type": "object", "description": "Parameters, as an object in JSON."},
+		userField:   schema{"type": "string", "description": "Who makes the request, or left out."},
+	},
+	"additionalProperties": schema{"description": "A file, if the part has a file name, and otherwise a parameter."},
 }
 
 // roleName is the role of a route for readers.
@@ -134,6 +147,7 @@ func (p *param) in(place string) schema {
 // headers are those of answers.
 var headers = schema{
 	"ETag":               header("The version of what the answer shows, for If-None-Match and If-Match.").always(),
+	"Content-Range":      header("Which bytes of the file the answer has, and how many there are.").always(),
 	"Link":               header(`The next page of the list, as <reference>; rel="next". The last page has none.`),
 	"Location":           header("Where the thing is, relative to the URL of the request.").always(),
 	"Preference-Applied": header("wait=N, if the caller asked for that."),
@@ -161,6 +175,13 @@ func (t *route) headersOf(status int) []string {
 	if body != nil && isPage(reflect.TypeOf(body)) && slices.ContainsFunc(t.query, func(p param) bool { return p.name == "cursor" }) {
 		list = append(list, "Link")
 	}
+	switch {
+	case t.group != resultsGroup:
+	case status == http.StatusAccepted:
+		return []string{"Retry-After"}
+	case status == http.StatusPartialContent:
+		list = append(list, "Content-Range")
+	}
 	if t.hasHeader("Prefer") {
 		list = append(list, "Preference-Applied")
 	}
@@ -186,7 +207,7 @@ func (d *description) answers(t *route) schema {
 			o["headers"] = headerRefs(list)
 		}
 		if body != nil {
-			o["content"] = d.content(t, reflect.TypeOf(body))
+			o["content"] = d.content(t, status, reflect.TypeOf(body))
 		}
 		all[strconv.Itoa(status)] = o
 	}
@@ -203,12 +224,22 @@ func (d *description) answers(t *route) schema {
 	return all
 }
 
+// binary is the type of answers that are files.
+type binary string
+
+const binaryMedia = "application/octet-stream"
+
 // content returns the forms of an answer: JSON, or text of another media type, or both if the
 // type of the body is none of a text.
-func (d *description) content(t *route, body reflect.Type) schema {
+func (d *description) content(t *route, status int, body reflect.Type) schema {
+	if body == reflect.TypeFor[binary]() {
+		return schema{binaryMedia: schema{}}
+	}
 	value := schema{"schema": d.schemas.of(body)}
 	switch {
-	case t.media == "":
+	case t.media == zipMedia && status == http.StatusOK:
+		return schema{"application/json": value, zipMedia: schema{}}
+	case t.media == "" || t.media == zipMedia:
 		return schema{"application/json": value}
 	case strings.HasSuffix(t.media, "json") || body.Kind() == reflect.String:
 		return schema{t.media: value}
@@ -267,6 +298,8 @@ func (d *description) problem(list []*code) schema {
 		o["properties"] = schema{"code": schema{"enum": names}}
 		response := schema{"description": strings.Join(titles, "\n\n"), "content": schema{problemMedia: schema{"schema": o}}}
 		switch list[0].status {
+		case http.StatusRequestedRangeNotSatisfiable:
+			response["headers"] = headerRefs([]string{"Content-Range"})
 		case http.StatusUnauthorized:
 			response["headers"] = headerRefs([]string{"WWW-Authenticate"})
 		case http.StatusServiceUnavailable:

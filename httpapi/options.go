@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -26,6 +27,16 @@ type Options struct {
 	URL string
 	// MaxBody is how many bytes the body of a request may have; 0 means 1 MiB.
 	MaxBody int64
+	// Depot keeps the files that come with requests, and the results of executions. Nil means
+	// that the API takes no files and has no results. The API removes nothing that belongs to
+	// an execution: for how long it is kept is a matter of [depot.Clean], which the host
+	// starts.
+	Depot depot.Depot
+	// MaxUpload is how many bytes the files of one request may have; 0 means 1 GiB. What the
+	// request has besides, such as other fields, is limited by MaxBody.
+	MaxUpload int64
+	// MaxFiles is how many files one request may have; 0 means 100.
+	MaxFiles int
 	// MaxStreams is how many streams of events there are at most, of one principal at most
 	// 10. 0 means 200. Who asks for more is answered with 503, and can poll.
 	MaxStreams int

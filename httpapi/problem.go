@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
 )
@@ -33,6 +34,12 @@ var (
 	codePrecond     = &code{"precondition_failed", http.StatusPreconditionFailed, "it has changed since you read it", "Read it again, apply your change to what it is now, and send that with the new ETag."}
 	codeTooLarge    = &code{"too_large", http.StatusRequestEntityTooLarge, "the request is too large", "Send less, or ask the operators to raise the limit that the detail names."}
 	codeMediaType   = &code{"media_type", http.StatusUnsupportedMediaType, "the body has another media type", "Send the media type that the detail names."}
+	codeUnsafeName  = &code{"unsafe_name", http.StatusBadRequest, "the name of a file can't be used", "Give the file a plain name of its own, without directories. Nothing was kept."}
+	codeMissingFile = &code{"missing_file", http.StatusBadRequest, "a file is missing", "Send the files that the detail names, as parts of multipart/form-data with a file name. Nothing was kept."}
+	codeIncomplete  = &code{"not_completed", http.StatusConflict, "the execution has not completed", "Read in the reason why. With ?partial=1 the answer has the results that it has kept nevertheless."}
+	codeGone        = &code{"gone", http.StatusGone, "the files were removed", "Start a new execution with new files: the files of this one are kept no longer. Its record stays."}
+	codeRange       = &code{"range_not_satisfiable", http.StatusRequestedRangeNotSatisfiable, "the file has no such range", "Ask for a range within the size that Content-Range names, or for the whole file."}
+	codeFull        = &code{"full", http.StatusInsufficientStorage, "there is no room for the files", "Send them again later, or ask the operators for more room. Nothing was kept."}
 	codeDefinition  = &code{"definition", http.StatusUnprocessableEntity, "the definition has problems", "Correct what the problems name. Nothing was saved."}
 	codeKeyReused   = &code{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for something else", "Use a new key for a new request. Nothing was created."}
 	codeKeyRequired = &code{"idempotency_key_required", http.StatusBadRequest, "the request has no idempotency key", "Name the request by a header Idempotency-Key, and use the same one when you repeat it. Nothing was created."}
@@ -46,7 +53,7 @@ var (
 // codes are all of them.
 var codes = []*code{
 	codeInvalid, codeUnknown, codeForbidden, codeNotFound, codeMethod, codeTransition, codeDependency, codeConflict, codePrecond, codeTooLarge,
-	codeMediaType, codeDefinition, codeKeyReused, codeKeyRequired, codePreRequired, codeInternal, codeUnsupported, codeUnavailable, codeJournal,
+	codeMediaType, codeUnsafeName, codeMissingFile, codeIncomplete, codeGone, codeRange, codeFull, codeDefinition, codeKeyReused, codeKeyRequired, codePreRequired, codeInternal, codeUnsupported, codeUnavailable, codeJournal,
 }
 
 // An item is one of the problems of a request.
@@ -72,6 +79,8 @@ type problem struct {
 	Detail   string `json:"detail"`
 	Incident string `json:"incident,omitempty"` // under which the log has the reason
 	Problems []item `json:"problems,omitempty"`
+	// Reason is the class of the failure of an execution that has no results.
+	Reason courier.Reason `json:"reason,omitempty"`
 
 	code *code
 }
@@ -174,6 +183,8 @@ func problemOf(err error) problem {
 		p.code = codeTransition
 	case dependency:
 		p.code = codeDependency
+	case errors.Is(err, depot.ErrFull):
+		p.code, p.Detail = codeFull, "the service has no room for the files, and has kept none of them: send them again later, or ask its operators for more room"
 	case errors.Is(err, errors.ErrUnsupported): // before what it matches besides
 		p.code = codeUnsupported
 	case errors.Is(err, courier.ErrNotFound):
@@ -231,7 +242,7 @@ func itemOf(p *courier.Problem) item {
 		i.Pointer = fmt.Sprintf("/steps/%d", p.Step)
 	}
 	for _, name := range jsontext.FieldPath(p.Field) {
-		i.Pointer += "/" + escapePointer(name)
+		i.Pointer += "/" + jsontext.EscapePointer(name)
 	}
 	return i
 }

@@ -29,8 +29,12 @@ type Received struct {
 	// Body is a JSON value, with numbers as [json.Number], if the Content-Type says so; else a
 	// text, or base64 of what is no text in UTF-8. It is nil for an empty body.
 	Body any `json:"body"`
-	// BodyEncoding says which of them it is: "json", "text" or "base64"; empty for none.
+	// With AsyncOptions.Files it is an object with the texts of the fields of a form.
+	// BodyEncoding says which of them it is: "json", "text", "base64" or "form"; empty for
+	// none.
 	BodyEncoding string `json:"body_encoding,omitempty"`
+	// Files are those that came with the request, in order, with AsyncOptions.Files.
+	Files []UploadedFile `json:"files,omitempty"`
 
 	Principal Principal     `json:"-"` // who makes the request
 	Raw       []byte        `json:"-"` // the body as it came
@@ -44,7 +48,7 @@ type QueryParam struct {
 }
 
 // receive returns the request of a call in the form of parameters.
-func (e *endpoint) receive(c *call, raw []byte) (*Received, error) {
+func (e *endpoint) receive(c *call, raw []byte, u *upload) (*Received, error) {
 	r := &Received{
 		Method: c.r.Method, Route: make(map[string]string), Headers: make(map[string][]string),
 		Principal: Principal(c.Principal), Raw: raw, Request: c.r,
@@ -65,7 +69,13 @@ func (e *endpoint) receive(c *call, raw []byte) (*Received, error) {
 		r.Headers[strings.ToLower(name)] = values
 	}
 	var err error
-	if r.Query, err = queryOf(c.r.URL.RawQuery); err == nil {
+	r.Query, err = queryOf(c.r.URL.RawQuery)
+	switch {
+	case err != nil:
+	case u != nil:
+		r.Files = u.uploaded()
+		r.Body, r.BodyEncoding, err = u.texts()
+	default:
 		r.Body, r.BodyEncoding, err = bodyOf(raw, c.sendsJSON())
 	}
 	return r, err

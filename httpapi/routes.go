@@ -39,6 +39,7 @@ type route struct {
 	headers      []param
 	body         any         // the zero value of the type of the body; nil for none
 	optional     bool        // the body may be left out
+	upload       bool        // the body may be a form with files
 	answers      map[int]any // the zero values of the bodies by status; nil for none
 	media        string      // of the answer: another kind of JSON, or a text; with a body that is none it can be JSON too
 	sets         []string    // headers of its answers, besides those that its form implies
@@ -112,6 +113,7 @@ func (t *route) kind() string { return strings.TrimSuffix(t.group, "s") }
 var table = slices.Concat(
 	metaRoutes,
 	executionRoutes,
+	resultRoutes,
 	eventRoutes,
 	requestRoutes,
 	jobRoutes,

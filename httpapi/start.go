@@ -44,6 +44,9 @@ var (
 )
 
 func (c *call) start() error {
+	if c.isForm() {
+		return c.startUpload()
+	}
 	var b StartRequest
 	if err := c.body(&b); err != nil {
 		return err

@@ -77,11 +77,11 @@ func repeated(dec *json.Decoder) []string {
 			tok, _ := dec.Token()
 			name, _ := tok.(string)
 			if seen[name] {
-				return []string{escapePointer(name)}
+				return []string{jsontext.EscapePointer(name)}
 			}
 			seen[name] = true
 			if path := repeated(dec); path != nil {
-				return append(path, escapePointer(name))
+				return append(path, jsontext.EscapePointer(name))
 			}
 		}
 	default:
@@ -103,7 +103,7 @@ func bodyProblem(err error) error {
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		if plain, err := strconv.Unquote(name); err == nil {
-			return oneProblem(item{Pointer: shortPointer("/" + escapePointer(plain)), Message: "this route takes no field of this name; see openapi.json"})
+			return oneProblem(item{Pointer: shortPointer("/" + jsontext.EscapePointer(plain)), Message: "this route takes no field of this name; see openapi.json"})
 		}
 	}
 	return problemf(codeInvalid, "the body does not have the form that this route takes: see openapi.json")
@@ -144,11 +144,6 @@ func kindName(kind string) string {
 		return "an object"
 	}
 	return "another number"
-}
-
-// escapePointer returns a name as a part of a JSON pointer (RFC 6901).
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
 // shortPointer returns a pointer to names that were sent, cut off where they are longer

@@ -19,6 +19,8 @@ type ClientExecution struct {
 	EndedAt   time.Time           `json:"ended_at,omitzero"`
 	Result    json.RawMessage     `json:"result,omitempty"`
 	Reason    courier.Reason      `json:"reason,omitempty"` // the class of a failure
+	// FilesRemovedAt is when retention has removed the files, if one execution is asked for.
+	FilesRemovedAt time.Time `json:"files_removed_at,omitzero"`
 }
 
 func clientExecution(x *courier.Execution) ClientExecution {
@@ -46,18 +48,21 @@ type ExecutionView struct {
 	courier.Execution
 	Status     string // as by [courier.Execution.Status]
 	StatusText string // for people
+	// FilesRemovedAt is when retention has removed the files, if one execution is asked for.
+	FilesRemovedAt time.Time
 }
 
-// MarshalJSON writes the fields of the execution, status and status_text.
+// MarshalJSON writes the fields of the execution, status, status_text and files_removed_at.
 func (v ExecutionView) MarshalJSON() ([]byte, error) {
 	x, err := json.Marshal(v.Execution)
 	if err != nil {
 		return nil, err
 	}
 	status, err := json.Marshal(struct {
-		Status string `json:"status"`
-		Text   string `json:"status_text"`
-	}{v.Status, v.StatusText})
+		Status string    `json:"status"`
+		Text   string    `json:"status_text"`
+		At     time.Time `json:"files_removed_at,omitzero"`
+	}{v.Status, v.StatusText, v.FilesRemovedAt})
 	if err != nil {
 		return nil, err
 	}

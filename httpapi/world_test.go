@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
@@ -139,7 +140,7 @@ func newWorld(t *testing.T, s store.Store, opt *httpapi.Options) *world {
 			t.Fatal(err)
 		}
 	}
-	o := httpapi.Options{Access: access()}
+	o := httpapi.Options{Access: access(), Depot: new(couriertest.Depot)}
 	if opt != nil {
 		o = *opt
 	}

@@ -34,3 +34,8 @@ func FieldPath(field string) (path []string) {
 	}
 	return path
 }
+
+// EscapePointer returns a name as a part of a JSON pointer (RFC 6901).
+func EscapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}

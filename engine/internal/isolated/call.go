@@ -35,7 +35,6 @@ type call struct {
 	stderr ends
 	conn   *conn
 	nonce  string
-	killed bool // because it did not stop
 
 	begun   chan struct{} // closed when the child was told what to call
 	greeted chan struct{} // closed when the child has said hello
@@ -156,7 +155,7 @@ const lastWords = time.Second
 
 // waitDelay is how long the child's standard error may stay open in a process that has left
 // the group.
-const waitDelay = 50 * time.Millisecond
+const waitDelay = 250 * time.Millisecond
 
 // start starts the child. It returns the parent's ends of the pipes.
 func (c *call) start(dir string) (in, out *os.File, ended <-chan error, err error) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package isolated_test
 
 import (
@@ -43,6 +45,9 @@ func TestEnvironment(t *testing.T) {
 	}
 	if args := fmt.Sprintf("%q", os.Args); !strings.Contains(out.Text, args) {
 		t.Errorf("the child has the arguments %s, want %s", out.Text, args)
+	}
+	if !strings.Contains(string(list[1].Outputs), ` 500\n"`) {
+		t.Errorf("the system ends the worker before the child, which sees %s", list[1].Outputs)
 	}
 	for _, s := range list {
 		if strings.Contains(string(s.Outputs), "worker-secret") || strings.Contains(string(s.Outputs), "HOME=") || strings.Contains(string(s.Outputs), "not-for-this-step") {
@@ -140,7 +145,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("%s: the rollback has written %q (%v)", c.what, text, err)
 		}
 		// The rollback has a process of its own, which takes its time too.
-		if took < c.least || took > c.least+time.Second {
+		if took < c.least || took > c.least+5*time.Second {
 			t.Errorf("%s: the end took %v", c.what, took)
 		}
 		t.Logf("%s: %v", c.what, took)
@@ -164,7 +169,7 @@ func TestTimeouts(t *testing.T) {
 		if s := list[0]; s.Error != c.want || s.Reason != c.reason {
 			t.Errorf("%s: %s: %q, want %q", c.fields, s.Reason, s.Error, c.want)
 		}
-		if took := time.Since(began); took > 3*time.Second {
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%s: it took %v", c.fields, took)
 		}
 	}

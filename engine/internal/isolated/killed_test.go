@@ -1,3 +1,5 @@
+//go:build linux
+
 package isolated_test
 
 import (
@@ -11,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -97,12 +100,12 @@ func TestKilledAtRandom(t *testing.T) {
 	go func() {
 		kills, rnd, decided := 0, rand.New(rand.NewPCG(1, 2)), make(map[int]bool)
 		for ctx.Err() == nil {
-			time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond)
+			time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond)
 			for pid := range children(t) {
 				if decided[pid] {
 					continue // it was spared, however slow the machine is
 				}
-				if decided[pid] = true; rnd.IntN(3) == 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
+				if decided[pid] = true; rnd.IntN(2) == 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
 					kills++
 				}
 			}
@@ -251,4 +254,39 @@ func TestKilledInTime(t *testing.T) {
 	if least > most {
 		t.Errorf("killed %v after the grace period, at most %v is permitted", least, most)
 	}
+}
+
+// TestAtOnce makes many calls at once, each of which asks for many values at once.
+func TestAtOnce(t *testing.T) {
+	reg, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := isolated.Runner{Registry: reg, Grace: 10 * time.Second, MaxOutput: 1 << 20, Lease: 15 * time.Second}
+	typ, _ := r.Of(must(reg.Lookup("test.do")), true)
+	values := make(courier.Values)
+	for i := range 200 {
+		values[fmt.Sprint("params.v", i)] = strings.Repeat(fmt.Sprint(i, " "), 1000)
+	}
+	var calls sync.WaitGroup
+	for range 16 {
+		calls.Go(func() {
+			job := courier.NewContext(courier.ContextConfig{Type: "test.do", Values: values})
+			defer job.Close()
+			if _, err := typ.Execute(t.Context(), job, []byte(`{"what": "ask", "arg": "200"}`)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	if left := children(t); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+}
+
+func must[T any](v T, ok bool) T {
+	if !ok {
+		panic("there is none")
+	}
+	return v
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package isolated_test
 
 import (
@@ -11,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -96,13 +99,30 @@ func do(ctx context.Context, job *courier.Context, cfg doConfig) (doOutput, erro
 	case "proc":
 		env, err := os.ReadFile("/proc/self/environ")
 		line, err2 := os.ReadFile("/proc/self/cmdline")
-		out.Text = fmt.Sprintf("%q %q", env, line)
-		return out, errors.Join(err, err2)
+		score, err3 := os.ReadFile("/proc/self/oom_score_adj")
+		out.Text = fmt.Sprintf("%q %q %s", env, line, score)
+		return out, errors.Join(err, err2, err3)
 	case "memory": // what is resident: in all, its share, and what is not of files, in KiB
 		status, err := os.ReadFile("/proc/self/smaps_rollup")
 		for _, name := range []string{"Rss:", "Pss:", "Anonymous:"} {
 			_, rest, _ := strings.Cut(string(status), name)
 			out.Text += strings.Fields(rest)[0] + " "
+		}
+		return out, err
+	case "ask":
+		n, err := strconv.Atoi(cfg.Arg)
+		wrong := make(chan string, n)
+		var asks sync.WaitGroup
+		for i := range n {
+			asks.Go(func() {
+				if v, err := courier.Get[string](job, fmt.Sprint("params.v", i)); err != nil || !strings.HasPrefix(v, fmt.Sprint(i, " ")) {
+					wrong <- fmt.Sprintf("%d: %.20q (%v)", i, v, err)
+				}
+			})
+		}
+		asks.Wait()
+		if len(wrong) > 0 {
+			err = errors.New(<-wrong)
 		}
 		return out, err
 	case "report":

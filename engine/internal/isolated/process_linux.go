@@ -17,6 +17,7 @@ func executable() (string, error) { return "/proc/self/exe", nil }
 // setLimits limits the process, and what it starts: its memory to so many bytes beyond what
 // it has, and its processor time to so many seconds. 0 means no limit.
 func setLimits(memory, cpu int64) error {
+	offer()
 	if cpu > 0 {
 		if err := setLimit(syscall.RLIMIT_CPU, uint64(cpu)); err != nil {
 			return err
@@ -26,6 +27,16 @@ func setLimits(memory, cpu int64) error {
 		return setMemory(memory)
 	}
 	return nil
+}
+
+// offer has the system end this process before its worker when it has no memory left, unless
+// somebody has decided more than that.
+func offer() {
+	const name, score = "/proc/self/oom_score_adj", 500
+	text, err := os.ReadFile(name)
+	if now, e := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && e == nil && now < score {
+		_ = os.WriteFile(name, []byte(strconv.Itoa(score)), 0) // without it the system decides
+	}
 }
 
 func setLimit(resource int, value uint64) error {

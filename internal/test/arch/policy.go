@@ -125,11 +125,12 @@ var Rooms = []Room{
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
+	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
-	{Dir: "httpapi", Imports: []string{".", "flow", "store", "engine", "jsonschema", "internal/desk", "internal/jsontext", "internal/mount", "internal/nearest", "webhook"}},
-	{Dir: "dashboard", Imports: []string{".", "flow", "store", "engine", "jsonschema", "httpapi", "internal/desk", "internal/jsontext", "internal/mount", "internal/nearest"}},
-	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
+	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "httpapi/internal/diff", Imports: []string{"internal/jsontext"}},
+	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                   // streams of files, without what routes know
 	{Dir: "internal/desk", Imports: []string{".", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filesync"},
@@ -159,6 +160,8 @@ var Rooms = []Room{
 	{Dir: "internal/wildcard"},
 
 	// What only tests use.
+	{Dir: "dashboard/browser", Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "engine", "httpapi", "dashboard"}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},

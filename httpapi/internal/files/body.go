@@ -1,0 +1,113 @@
+package files
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"time"
+)
+
+// How an upload may take its time.
+const (
+	leastRate   = 1 << 10        // bytes a second, on an average over twice the patience
+	lastsAtMost = 12 * time.Hour // files without an execution are removed after a day
+)
+
+// ahead is how many bytes of a body are read before they are needed.
+const ahead = 256 << 10
+
+// A body reads the body of a request. It takes as long as bytes come: the time that it has
+// begins anew with each read. A body that comes too slowly on an average ends, and so does
+// one that has too many bytes besides its files.
+type body struct {
+	r        io.Reader
+	ctl      *http.ResponseController
+	ctx      context.Context
+	patience time.Duration
+	began    time.Time
+	until    time.Time // the deadline that was set
+
+	window time.Time // since when came is counted
+	came   int64
+
+	most    int64 // bytes besides those of files
+	besides int64 // of which these have come, with those that were read ahead
+	err     error // why no more is read
+}
+
+// begin returns the reader of the body of a request.
+func (r *Receiver) begin(w http.ResponseWriter, req *http.Request) *bufio.Reader {
+	now := time.Now()
+	r.body = &body{r: req.Body, ctx: req.Context(), ctl: http.NewResponseController(w), patience: r.Patience, began: now, window: now, most: r.MaxFields}
+	return bufio.NewReaderSize(r.body, ahead)
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	if now := time.Now(); b.until.Sub(now) < b.patience*9/10 {
+		b.until = now.Add(b.patience)
+		_ = b.ctl.SetReadDeadline(b.until) // of a host's server with a shorter one; it is reset at the end of the body
+	}
+	n, err := b.r.Read(p)
+	b.came += int64(n)
+	b.besides += int64(n)
+	switch {
+	case b.besides > b.most+ahead:
+		b.err = errorf(TooLarge, "what the body has besides its files has more than %d bytes, which is the limit of this service (Options.MaxBody)", b.most)
+	case err != nil && err != io.EOF:
+		b.err = errCut()
+	case err == nil:
+		b.err = b.slow(time.Now())
+	}
+	if b.err != nil {
+		err = b.err
+	}
+	return n, err
+}
+
+// slow returns the error of a body that comes too slowly.
+func (b *body) slow(now time.Time) error {
+	if now.Sub(b.began) > lastsAtMost {
+		return errorf(Invalid, "the upload has taken more than %v, and nothing was kept: send it over a faster connection, or less at once", lastsAtMost)
+	}
+	took := now.Sub(b.window)
+	if took < 2*b.patience {
+		return nil
+	}
+	if float64(b.came) < leastRate*took.Seconds() {
+		return errorf(Invalid, "the body comes at less than %d bytes a second, and nothing was kept: send it over a faster connection", leastRate)
+	}
+	b.window, b.came = now, 0
+	return nil
+}
+
+// errCut is the error of a body that is not all there.
+func errCut() error {
+	return errorf(Invalid, "the body has ended too early, or came too slowly, and nothing was kept: send the request again")
+}
+
+// A formReader reads the body of a form, which has an end of its own. The end of the body
+// before it is an error: package mime/multipart takes an end within the head of a part for
+// that of the form.
+type formReader struct {
+	r    io.Reader
+	body *body
+}
+
+// Read implements [io.Reader]. It adds a line break, which may be missing behind the end of
+// the form.
+func (f *formReader) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if n > 0 || err != io.EOF {
+		return n, err
+	}
+	if f.body.err != nil {
+		return 0, f.body.err
+	}
+	f.body.err = errCut()
+	return copy(p, "\r\n"), nil
+}

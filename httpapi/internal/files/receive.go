@@ -1,0 +1,241 @@
+// Package files receives the files of requests into a depot, and sends files of a depot as
+// answers: as streams, in little memory, and with no limit of time while bytes move.
+package files
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// A Kind says what an [Error] is about.
+type Kind int
+
+// The kinds.
+const (
+	Invalid Kind = iota // the form of the body
+	TooLarge
+	UnsafeName
+)
+
+// An Error says what is wrong with what a client has sent. It contains nothing of that but
+// the names of fields.
+type Error struct {
+	Kind    Kind
+	Pointer string // to the part, such as "/files/0"; empty for the whole body
+	Text    string
+}
+
+// Error returns the text.
+func (e *Error) Error() string { return e.Text }
+
+func errorf(k Kind, format string, args ...any) error {
+	return &Error{Kind: k, Text: fmt.Sprintf(format, args...)}
+}
+
+// A Receiver puts the files of a request into a depot, as the inputs of an execution that
+// is created afterwards. One goroutine may use it, for one request.
+type Receiver struct {
+	Depot     depot.Depot
+	ID        courier.ExecutionID
+	MaxFiles  int
+	MaxBytes  int64         // of all files
+	MaxFields int64         // bytes that the body may have besides
+	Patience  time.Duration // for the next bytes
+
+	Files  []depot.Info // that were received
+	Fields []Field
+
+	body   *body
+	folded map[string]bool // the names, in the form in which those are equal that a file system confuses
+	size   int64           // of all files
+	block  []byte
+	begun  bool // the depot may have something of it
+}
+
+// A Field is a part of a form that is no file.
+type Field struct {
+	Name string
+	Text string // in UTF-8, without NUL
+}
+
+// Form reads a body of the media type multipart/form-data. The error is an *[Error], or one
+// of the depot.
+func (r *Receiver) Form(w http.ResponseWriter, req *http.Request) error {
+	_, params, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if err != nil || params["boundary"] == "" {
+		return errorf(Invalid, "the header Content-Type has no boundary: write multipart/form-data; boundary=..., with the text that stands between the parts")
+	}
+	if err := r.length(req); err != nil {
+		return err
+	}
+	from := r.begin(w, req)
+	parts := multipart.NewReader(&formReader{from, r.body}, params["boundary"])
+	for {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return r.problem()
+		}
+		if err := r.part(part); err != nil {
+			return err
+		}
+	}
+}
+
+// Whole reads a body that is one file. The error is an *[Error], or one of the depot.
+func (r *Receiver) Whole(w http.ResponseWriter, req *http.Request, name string) error {
+	if err := r.length(req); err != nil {
+		return err
+	}
+	return r.file(name, r.begin(w, req))
+}
+
+// Remove removes the files from the depot that were received.
+func (r *Receiver) Remove(ctx context.Context) error {
+	if !r.begun {
+		return nil
+	}
+	return r.Depot.Remove(ctx, string(r.ID))
+}
+
+// length returns the error of a body that says itself that it is too large.
+func (r *Receiver) length(req *http.Request) error {
+	if req.ContentLength-r.MaxFields > r.MaxBytes {
+		return r.tooLarge()
+	}
+	return nil
+}
+
+func (r *Receiver) tooLarge() error {
+	return errorf(TooLarge, "the files have more than %d bytes, which is the limit of this service for one request (Options.MaxUpload)", r.MaxBytes)
+}
+
+// problem returns the error of a body that could not be read in its parts.
+func (r *Receiver) problem() error {
+	if r.body.err != nil {
+		return r.body.err
+	}
+	return errorf(Invalid, "the body can't be read as multipart/form-data: send its parts as RFC 7578 says, each with a Content-Disposition that names it")
+}
+
+// part reads a part of the body, which is a file if it has the name of one.
+func (r *Receiver) part(part *multipart.Part) error {
+	disposition, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil || disposition != "form-data" {
+		return errorf(Invalid, "part %d of the body has no Content-Disposition: form-data, which names it", len(r.Files)+len(r.Fields)+1)
+	}
+	name, isFile := params["filename"] // FileName of the part would take directories away
+	switch {
+	case !isFile:
+		return r.field(params["name"], part)
+	case name == "":
+		// Browsers send a part with an empty name where no file was chosen.
+		if n, err := io.CopyN(io.Discard, part, 1); n == 0 && err == io.EOF {
+			return nil
+		}
+	}
+	return r.file(name, part)
+}
+
+// field reads a part that is no file. How long it may be is a matter of the body.
+func (r *Receiver) field(name string, from io.Reader) error {
+	raw, err := io.ReadAll(from)
+	switch {
+	case err != nil:
+		return r.problem()
+	case name == "" || !isText(name):
+		return errorf(Invalid, "part %d of the body has no name in UTF-8", len(r.Files)+len(r.Fields)+1)
+	}
+	r.Fields = append(r.Fields, Field{name, string(raw)})
+	return nil
+}
+
+func isText(s string) bool {
+	for i := range len(s) {
+		if s[i] == 0 {
+			return false
+		}
+	}
+	return utf8.ValidString(s)
+}
+
+// blockSize is how many bytes of a file are moved at once.
+const blockSize = 256 << 10
+
+// file reads a file into the depot.
+func (r *Receiver) file(name string, from io.Reader) error {
+	if err := r.check(name); err != nil {
+		return err
+	}
+	if r.block == nil {
+		r.block = make([]byte, blockSize)
+	}
+	r.begun = true
+	p, err := r.Depot.Create(r.body.ctx, depot.InputKey(r.ID, name))
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	for end := false; !end; {
+		n, err := fill(from, r.block)
+		if end = err == io.EOF; err != nil && !end {
+			return r.problem()
+		}
+		r.body.besides -= int64(n)
+		if r.size += int64(n); r.size > r.MaxBytes {
+			return r.tooLarge()
+		}
+		if _, err := p.Write(r.block[:n]); err != nil {
+			return err
+		}
+	}
+	info, err := p.Commit()
+	if err != nil {
+		return err
+	}
+	r.Files = append(r.Files, info)
+	return nil
+}
+
+// fill reads until a buffer is full, or there is no more.
+func fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var k int
+		k, err = r.Read(buf[n:])
+		n += k
+	}
+	return n, err
+}
+
+// check returns what is wrong with the name of the next file.
+func (r *Receiver) check(name string) error {
+	i := len(r.Files)
+	if i >= r.MaxFiles {
+		return errorf(TooLarge, "the request has more than %d files, which is the limit of this service (Options.MaxFiles)", r.MaxFiles)
+	}
+	pointer := fmt.Sprintf("/files/%d", i)
+	if err := safename.Check(name); err != nil {
+		return &Error{UnsafeName, pointer, "the name of the file can't be used: " + err.Error()}
+	}
+	if r.folded == nil {
+		r.folded = make(map[string]bool)
+	}
+	fold := safename.Fold(name)
+	if r.folded[fold] {
+		return &Error{UnsafeName, pointer, "an earlier file has the same name, or one that differs in letter case only: give each file a name of its own"}
+	}
+	r.folded[fold] = true
+	return nil
+}

@@ -1,0 +1,275 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/httpapi/internal/files"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// A ResultFile is a result of an execution.
+type ResultFile struct {
+	Name   string `json:"name"`   // its directories are separated by slashes
+	Size   int64  `json:"size"`   // in bytes
+	SHA256 string `json:"sha256"` // in 64 hexadecimal digits, in small letters
+}
+
+var (
+	partialParam = param{name: "partial", kind: "string", enum: []string{"1"}, does: "1 answers with the results that a failed or cancelled execution has kept, in the place of 409."}
+	rangeHeader  = param{name: "Range", kind: "string", does: "One range of bytes, such as bytes=1048576-, for the rest of a download. The answer is 206."}
+)
+
+var resultRoutes = []route{
+	{
+		method: "GET", path: "v1/executions/{id}/results", id: "getResults", group: resultsGroup, role: desk.Client, on: onExecution,
+		does: "Returns all results of an execution as one zip archive, with their names in order. While it has not ended, the answer is 202 with its status. With list=1 or Accept: application/json it returns a page of their names. Whose execution it is not needs the role that sees values.",
+		query: []param{
+			partialParam, {name: "list", kind: "string", enum: []string{"1"}, does: "1 answers with a page of the names in the place of the archive."}, limitParam, cursorParam,
+		},
+		answers: map[int]any{http.StatusOK: page[ResultFile]{}, http.StatusAccepted: Accepted{}}, media: zipMedia,
+		problems: []*code{codeIncomplete, codeGone, codeJournal}, do: (*call).getResults,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/results/{name...}", id: "getResult", group: resultsGroup, role: desk.Client, on: onExecution,
+		does:  "Returns one result of an execution. While it has not ended, the answer is 202 with its status. Whose execution it is not needs the role that sees values.",
+		query: []param{partialParam}, headers: []param{rangeHeader},
+		answers:  map[int]any{http.StatusOK: binary(""), http.StatusPartialContent: binary(""), http.StatusNotModified: nil, http.StatusAccepted: Accepted{}},
+		problems: []*code{codeIncomplete, codeGone, codeRange, codePrecond, codeJournal}, do: (*call).getResult,
+	},
+}
+
+const (
+	resultsGroup = "results"
+	zipMedia     = "application/zip"
+)
+
+// resultsRetry is in how many seconds a client is told to ask again for results.
+const resultsRetry = "5"
+
+// errAnswered says that a request was answered already.
+var errAnswered = errors.New("the request was answered")
+
+// results returns the results of the execution of the call below a key, or why there are
+// none. If the execution has not ended, it answers that, and returns errAnswered.
+func (c *call) results(key string) ([]depot.Info, error) {
+	x, d := &c.execution, c.h.opt.Depot
+	if d == nil {
+		return nil, errNoDepot()
+	}
+	if !c.Own(x) {
+		if err := c.values(); err != nil {
+			return nil, err
+		}
+	}
+	if !x.State.Ended() {
+		c.w.Header().Set("Retry-After", resultsRetry)
+		return nil, errors.Join(errAnswered, c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(x)}))
+	}
+	var list []depot.Info
+	if depot.CheckPrefix(key) == nil {
+		var err error
+		if list, err = d.List(c.ctx(), key); err != nil {
+			return nil, err
+		}
+	}
+	// Retention marks the execution before it removes the first file. So a list is whole
+	// if there is no mark after it was made.
+	if err := c.removed(); err != nil {
+		return nil, err
+	}
+	if x.State != courier.Completed && !c.query.Has("partial") {
+		return nil, incomplete(x)
+	}
+	if len(list) == 0 {
+		return nil, noResult()
+	}
+	return list, nil
+}
+
+func noResult() error {
+	return problemf(codeNotFound, "the execution has ended, and has kept no such result")
+}
+
+// removed returns the problem if retention has removed the files of the execution.
+func (c *call) removed() error {
+	at, removed, err := depot.Removed(c.ctx(), c.h.opt.Depot, c.execution.ID)
+	if err == nil && removed {
+		err = problemf(codeGone, "the files of this execution were removed at %s, since they are kept for a limited time: start a new execution with new files", at.UTC().Format(time.RFC3339))
+	}
+	return err
+}
+
+// incomplete is the problem of an execution that has ended otherwise than by completing.
+func incomplete(x *courier.Execution) error {
+	p := &problem{code: codeIncomplete, Detail: "the execution was cancelled"}
+	if x.State == courier.Failed {
+		p.Detail = "the execution has failed"
+	}
+	if x.Failure != nil {
+		p.Reason = x.Failure.Reason
+	}
+	p.Detail += ": ?partial=1 returns the results that it has kept nevertheless"
+	return p
+}
+
+// answered returns nil for errors of requests that were answered already. An answer that
+// has begun and can't be completed ends with its connection, so that no client takes it for
+// a whole one.
+func (c *call) answered(err error) error {
+	switch {
+	case errors.Is(err, errAnswered):
+		return nil
+	case err != nil && c.wrote:
+		c.h.log.Warn("a download has ended early", "execution", c.execution.ID, "by", c.ID, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+func (c *call) getResults() error {
+	after, limit, err := c.after()
+	if err != nil {
+		return err
+	}
+	list, err := c.results(depot.ResultKey(c.execution.ID, ""))
+	if err != nil {
+		return c.answered(err)
+	}
+	if c.query.Has("list") || c.wantsJSON() {
+		return c.listResults(list, after, limit)
+	}
+	if c.r.Method == http.MethodHead {
+		return c.beginZip()
+	}
+	return c.answered(c.download("", list, func(ctx context.Context) error { return c.sendZip(ctx, list) }))
+}
+
+// beginZip begins the answer with all results, whose length is not known.
+func (c *call) beginZip() error {
+	c.w.Header().Set("Content-Type", zipMedia)
+	c.w.Header().Set("Content-Disposition", `attachment; filename="results.zip"`)
+	return c.nothing(http.StatusOK)
+}
+
+// listResults answers with a page of results. A cursor is how many come before the page.
+func (c *call) listResults(list []depot.Info, after int64, limit int) error {
+	next := ""
+	list = list[min(after, int64(len(list))):]
+	if len(list) > limit {
+		list, next = list[:limit], strconv.FormatInt(after+int64(limit), 10)
+	}
+	items := make([]ResultFile, len(list))
+	for i, info := range list {
+		_, name := depot.SplitKey(info.Key)
+		items[i] = ResultFile{name, info.Size, info.SHA256}
+	}
+	return answerPage(c, items, next)
+}
+
+// A downloaded is what the journal has of a download.
+type downloaded struct {
+	Name  string `json:"name,omitempty"` // empty for all results
+	Files int    `json:"files"`
+	Bytes int64  `json:"bytes"` // of the files as a whole
+}
+
+// download sends files between two entries of the journal.
+func (c *call) download(name string, list []depot.Info, send func(ctx context.Context) error) error {
+	d := downloaded{Name: name, Files: len(list)}
+	for _, info := range list {
+		d.Bytes += info.Size
+	}
+	now, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	x := &c.execution
+	return c.Do(c.ctx(), store.Action{Verb: "download", Kind: "execution", Name: x.Job, Job: x.Job, Execution: x.ID, Now: now}, send)
+}
+
+// open opens a result. One that was removed since it was listed is gone.
+func (c *call) open(ctx context.Context, info *depot.Info) (depot.Object, error) {
+	o, err := c.h.opt.Depot.Open(ctx, info.Key)
+	if errors.Is(err, courier.ErrNotFound) {
+		if gone := c.removed(); gone != nil {
+			err = gone
+		}
+	}
+	return o, err
+}
+
+func (c *call) getResult() error {
+	name := c.r.PathValue("name")
+	key := depot.ResultKey(c.execution.ID, name)
+	list, err := c.results(key)
+	if err == nil && list[0].Key != key {
+		err = noResult() // it is a directory
+	}
+	if err != nil {
+		return c.answered(err)
+	}
+	info := list[0]
+	if c.r.Method == http.MethodHead || matches(c.r.Header.Get("If-None-Match"), `"`+info.SHA256+`"`) {
+		return c.serveFile(c.ctx(), &info)
+	}
+	return c.answered(c.download(name, list[:1], func(ctx context.Context) error { return c.serveFile(ctx, &info) }))
+}
+
+// sendPatience is how long one write to a client that does not read may take.
+const sendPatience = 30 * time.Second
+
+// serveFile answers with a file, or the part of it that was asked for.
+func (c *call) serveFile(ctx context.Context, info *depot.Info) error {
+	o, err := c.open(ctx, info)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	_, name := depot.SplitKey(info.Key)
+	c.w.Header().Set("ETag", `"`+o.Info().SHA256+`"`)
+	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
+	c.w.Header().Set("Content-Type", binaryMedia)
+	err = files.Serve(ctx, c.w, c.r, o, sendPatience)
+	e, ok := errors.AsType[*files.StatusError](err)
+	switch {
+	case !ok:
+		c.wrote = true
+	case e.Status == http.StatusRequestedRangeNotSatisfiable:
+		err = problemf(codeRange, "the file has no such range: the header Content-Range says how many bytes it has")
+	case e.Status == http.StatusPreconditionFailed:
+		err = problemf(codePrecond, "the file is another one than the condition of the request names")
+	}
+	return err
+}
+
+// sendZip answers with an archive of results.
+func (c *call) sendZip(ctx context.Context, list []depot.Info) error {
+	first, err := c.open(ctx, &list[0]) // before the answer has begun
+	if err != nil {
+		return err
+	}
+	if err := c.beginZip(); err != nil {
+		return err
+	}
+	i := -1
+	return files.SendZip(c.w, sendPatience, func() (depot.Object, error) {
+		switch i++; {
+		case i == 0:
+			return first, nil
+		case i < len(list):
+			return c.open(ctx, &list[i])
+		}
+		return nil, io.EOF
+	})
+}

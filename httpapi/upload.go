@@ -1,0 +1,389 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/httpapi/internal/files"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/store"
+)
+
+// An UploadedFile is a file that came with a request, as parameters have it.
+type UploadedFile struct {
+	Name   string `json:"name"`   // as the client has given it
+	Size   int64  `json:"size"`   // in bytes
+	SHA256 string `json:"sha256"` // in 64 hexadecimal digits, in small letters
+}
+
+// An upload is a request with files, which become the inputs of an execution that is
+// created afterwards.
+type upload struct {
+	*files.Receiver
+	c    *call
+	kept bool // the files belong to an execution, or may do
+}
+
+const (
+	formMedia   = "multipart/form-data"
+	paramsField = "params"  // a part with an object of parameters
+	userField   = "user_id" // a part that must be the principal
+	filesParam  = "files"   // the parameter that lists the files
+)
+
+// isForm reports whether the body is a form.
+func (c *call) isForm() bool {
+	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	return kind == formMedia
+}
+
+// upload returns the upload of a request, of which nothing is read yet.
+func (c *call) upload() (*upload, error) {
+	opt := &c.h.opt
+	if opt.Depot == nil {
+		return nil, errNoDepot()
+	}
+	return &upload{c: c, Receiver: &files.Receiver{
+		Depot: opt.Depot, ID: courier.ExecutionID(c.h.ids.New()), MaxFiles: opt.MaxFiles, MaxBytes: opt.MaxUpload, MaxFields: opt.MaxBody, Patience: c.h.bodyTimeout,
+	}}, nil
+}
+
+func errNoDepot() error {
+	return problemf(codeUnsupported, "this service keeps no files (Options.Depot): it takes no uploads, and has no results")
+}
+
+// read reads the body by one of the methods of the receiver.
+func (u *upload) read(err error) error {
+	u.c.raw = u.values()
+	_ = http.NewResponseController(u.c.w).SetWriteDeadline(time.Now().Add(time.Minute)) // of a host's server, which began with the request
+	if err == nil {
+		return u.user()
+	}
+	u.c.w.Header().Set("Connection", "close") // the rest of the body is not read
+	e, ok := errors.AsType[*files.Error](err)
+	if !ok {
+		return err
+	}
+	p := &problem{code: codeInvalid, Detail: e.Text}
+	switch e.Kind {
+	case files.TooLarge:
+		p.code = codeTooLarge
+	case files.UnsafeName:
+		p.code = codeUnsafeName
+	}
+	if e.Pointer != "" {
+		p.Detail = e.Pointer + ": " + e.Text
+		p.add(item{Pointer: e.Pointer, Message: e.Text})
+	}
+	return p
+}
+
+// removeTimeout is how long it may take to remove the files of an upload.
+const removeTimeout = 30 * time.Second
+
+// end removes the files, unless they belong to an execution.
+func (u *upload) end() {
+	if u.kept {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.c.ctx()), removeTimeout)
+	defer cancel()
+	if err := u.Remove(ctx); err != nil {
+		u.c.h.log.Error("the files of an upload that was given up are still in the depot; depot.Clean removes them after a day", "execution", u.ID, "error", err)
+	}
+}
+
+// uploaded returns the files in the form that parameters have them in.
+func (u *upload) uploaded() []UploadedFile {
+	list := make([]UploadedFile, len(u.Files))
+	for i, info := range u.Files {
+		_, name := depot.SplitKey(info.Key)
+		list[i] = UploadedFile{name, info.Size, info.SHA256}
+	}
+	return list
+}
+
+// values are the texts that were sent, as JSON: none of them must be sent back.
+func (u *upload) values() []byte {
+	var all []any
+	for _, f := range u.Fields {
+		v, err := jsontext.Parse([]byte(f.Text))
+		if all = append(all, f.Text); err == nil {
+			all = append(all, v)
+		}
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return nil // then the engine refuses it too
+	}
+	return raw
+}
+
+// user returns the refusal if a field user_id names somebody else than the visitor.
+func (u *upload) user() error {
+	for _, f := range u.Fields {
+		if f.Name == userField && f.Text != u.c.ID {
+			return &desk.AccessError{Text: "the field user_id names somebody else than who makes the request: leave it out"}
+		}
+	}
+	return nil
+}
+
+// require returns the problem if there is no file, or none of a name that is needed.
+func (u *upload) require(names []string) error {
+	if len(u.Files) == 0 {
+		return problemf(codeMissingFile, `the body has no file: send each one as a part with a name and a file name, such as by curl -F "file=@invoices.csv"`)
+	}
+	var p problem
+	for _, name := range names {
+		if !slices.ContainsFunc(u.Files, func(f depot.Info) bool { return f.Key == depot.InputKey(u.ID, name) }) {
+			p.add(item{Pointer: "/files", Message: fmt.Sprintf("the file %q is missing", name)})
+		}
+	}
+	err := p.invalid("the files")
+	if err != nil {
+		p.code = codeMissingFile
+	}
+	return err
+}
+
+// startUpload starts an execution with the files of a form.
+func (c *call) startUpload() error {
+	key, err := c.key("")
+	if err != nil {
+		return err
+	}
+	wait, err := c.wait()
+	if err != nil {
+		return err
+	}
+	u, err := c.upload()
+	if err != nil {
+		return err
+	}
+	declared, err := c.takesFiles()
+	if err != nil {
+		return err
+	}
+	defer u.end()
+	if err = u.read(u.Form(c.w, c.r)); err == nil {
+		err = u.require(nil)
+	}
+	if err != nil {
+		return err
+	}
+	opt := &engine.EnqueueOptions{IdempotencyKey: key, By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID}}
+	if opt.Params, err = u.params(declared); err != nil {
+		return err
+	}
+	x, err := u.enqueue(c.r.PathValue("name"), opt)
+	if err != nil {
+		return startProblem(err, key)
+	}
+	return c.started(x, wait)
+}
+
+// files receives the files of a request to an async endpoint.
+func (e *endpoint) files(c *call) (u *upload, err error) {
+	if u, err = c.upload(); err != nil {
+		return nil, err
+	}
+	if c.isForm() {
+		err = u.read(u.Form(c.w, c.r))
+	} else if c.r.ContentLength != 0 {
+		var name string
+		if name, err = fileInHeader(c.r.Header); err == nil {
+			err = u.read(u.Whole(c.w, c.r, name))
+		}
+	}
+	if err == nil {
+		err = u.require(e.opt.Require)
+	}
+	if err != nil {
+		u.end()
+	}
+	return u, err
+}
+
+// fileInHeader returns the name that the headers of a request give its body.
+func fileInHeader(h http.Header) (string, error) {
+	text := h.Get("Content-Disposition")
+	if text == "" {
+		return "body", nil
+	}
+	_, params, err := mime.ParseMediaType(text)
+	if name := params["filename"]; err == nil && name != "" {
+		return name, nil
+	}
+	return "", oneProblem(item{Header: "Content-Disposition", Message: `it names no file: write attachment; filename="...", or leave it out`})
+}
+
+// texts returns the fields of a form by their names, and what that is as a body.
+func (u *upload) texts() (body any, encoding string, err error) {
+	if len(u.Fields) == 0 {
+		return nil, "", nil
+	}
+	var p problem
+	texts := make(map[string]any)
+	for _, f := range u.Fields {
+		if _, seen := texts[f.Name]; seen {
+			p.add(item{Pointer: shortPointer("/" + jsontext.EscapePointer(f.Name)), Message: "it is given more than once"})
+		}
+		if texts[f.Name] = f.Text; !isText(f.Text) {
+			p.add(item{Pointer: shortPointer("/" + jsontext.EscapePointer(f.Name)), Message: "it " + noText + "; a file needs a file name"})
+		}
+	}
+	return texts, "form", p.invalid("the form")
+}
+
+// takesFiles returns the parameters of the job of the call, one of which must be that for
+// files.
+func (c *call) takesFiles() (*flow.Params, error) {
+	job, err := c.h.e.Jobs().Get(c.ctx(), c.r.PathValue("name"), 0)
+	if err != nil {
+		return nil, err
+	}
+	declared := flow.ReadParams(job.Params)
+	if declared == nil {
+		return nil, nil
+	}
+	if _, ok := declared.Get(filesParam); !ok {
+		return nil, problemf(codeInvalid, `this job takes no files, and nothing was read: it has no parameter "files", which its definition must declare, such as "files": {"type": "list", "required": true}`)
+	}
+	return declared, nil
+}
+
+// params returns the parameters in the fields of the form, and the files. Fields have the
+// types that the job declares.
+func (u *upload) params(declared *flow.Params) (map[string]any, error) {
+	var p problem
+	params, seen := make(map[string]any), make(map[string]bool)
+	for _, f := range u.Fields {
+		pointer := shortPointer("/" + jsontext.EscapePointer(f.Name))
+		switch {
+		case seen[f.Name]:
+			p.add(item{Pointer: pointer, Message: "it is given more than once"})
+		case !isText(f.Text):
+			p.add(item{Pointer: pointer, Message: "it " + noText + "; a file needs a file name"})
+		case f.Name == filesParam:
+			p.add(item{Pointer: pointer, Message: "this part has no file name, so it is no file: send files with one"})
+		case f.Name == userField, f.Name == paramsField:
+		default:
+			if v := fieldValue(declared, &f); v != nil {
+				params[f.Name] = v
+			}
+		}
+		seen[f.Name] = true
+	}
+	for _, f := range u.Fields {
+		if f.Name != paramsField || !isText(f.Text) {
+			continue
+		}
+		more, err := paramsIn(f.Text)
+		if err != nil {
+			p.add(item{Pointer: "/params", Message: err.Error()})
+		}
+		for name := range more {
+			if _, given := params[name]; given || name == filesParam {
+				p.add(item{Pointer: shortPointer("/params/" + jsontext.EscapePointer(name)), Message: "it is given by a part of its own: leave it out here"})
+			}
+		}
+		maps.Copy(params, more)
+	}
+	params[filesParam] = u.uploaded()
+	return params, p.invalid("the form")
+}
+
+// paramsIn returns the parameters in the part params.
+func paramsIn(text string) (map[string]any, error) {
+	if err := checkJSON([]byte(text)); err != nil {
+		return nil, err
+	}
+	v, err := jsontext.Parse([]byte(text))
+	params, ok := v.(map[string]any)
+	if err != nil || !ok {
+		return nil, errors.New("it must be an object in JSON, with the parameters by their names")
+	}
+	return params, nil
+}
+
+// fieldValue returns the value of a field as a parameter: in the type that is declared, if
+// the text has its form, and otherwise the text. It is nil if nothing was filled in.
+func fieldValue(declared *flow.Params, f *files.Field) any {
+	d, _ := declared.Get(f.Name)
+	number := d.Type == "integer" || d.Type == "number"
+	switch {
+	case d.Type == "" || d.Type == "text":
+		return f.Text
+	case f.Text == "":
+		return nil
+	case number && json.Valid([]byte(f.Text)) && strings.Trim(f.Text, "-+.eE0123456789") == "":
+		return json.Number(f.Text)
+	case d.Type == "boolean" && (f.Text == "true" || f.Text == "false"):
+		return f.Text == "true"
+	case (d.Type == "list" || d.Type == "object" || d.Type == "file") && checkJSON([]byte(f.Text)) == nil:
+		if v, err := jsontext.Parse([]byte(f.Text)); err == nil {
+			return v
+		}
+	}
+	return f.Text
+}
+
+// enqueue creates the execution that the files are the inputs of. It returns another one
+// that has the same idempotency key, if that one had the same files.
+func (u *upload) enqueue(job string, opt *engine.EnqueueOptions) (courier.Execution, error) {
+	n, err := u.c.h.e.Prepare(u.c.ctx(), job, opt)
+	if err != nil {
+		return courier.Execution{}, err
+	}
+	n.ID = u.ID
+	u.kept = true // unless it is certain that no execution was created
+	// A client that goes must not leave open whether it was.
+	got, err := u.c.h.e.EnqueueAll(context.WithoutCancel(u.c.ctx()), []store.NewExecution{n})
+	if err != nil {
+		u.kept = !errors.Is(err, courier.ErrConflict) && !errors.Is(err, courier.ErrInvalid) && !errors.Is(err, courier.ErrNotFound)
+		return courier.Execution{}, err
+	}
+	if u.kept = got[0].ID == u.ID; u.kept {
+		return got[0], nil
+	}
+	return got[0], u.sameAs(got[0].ID)
+}
+
+// sameAs returns a conflict if the inputs of an execution are other files. Parameters need
+// not have the hashes.
+func (u *upload) sameAs(id courier.ExecutionID) error {
+	list, err := u.Depot.List(u.c.ctx(), depot.InputKey(id, ""))
+	if err != nil {
+		return err
+	}
+	if _, removed, err := depot.Removed(u.c.ctx(), u.Depot, id); err != nil || removed {
+		return err
+	}
+	sums := make(map[string]string)
+	for _, info := range list {
+		_, name := depot.SplitKey(info.Key)
+		sums[name] = info.SHA256
+	}
+	same := len(sums) == len(u.Files)
+	for _, f := range u.uploaded() {
+		same = same && sums[f.Name] == f.SHA256
+	}
+	if !same {
+		return courier.Errorf(courier.ErrConflict, "the execution with this idempotency key has other files")
+	}
+	return nil
+}
