@@ -105,7 +105,7 @@ func (c *call) attention() error {
 		if c.SeesValues(c.ctx(), e.Job) {
 			continue
 		}
-		e.Message = hiddenIf(e.Message)
+		e.Message = desk.HiddenIf(e.Message)
 		for j := range e.Because {
 			desk.HideCause(&e.Because[j])
 		}
@@ -143,7 +143,7 @@ func (c *call) health() error {
 	h := HealthView{Engine: c.h.e.Health()}
 	for i := range h.Engine.Refused {
 		if r := &h.Engine.Refused[i]; !c.SeesValues(c.ctx(), r.Job) {
-			r.Error = hiddenIf(r.Error)
+			r.Error = desk.HiddenIf(r.Error)
 		}
 	}
 	if f := c.h.opt.Health; f != nil {
