@@ -29,6 +29,10 @@ type call struct {
 	title string // the heading; empty for that of the page
 
 	execution courier.Execution // of pages about one
+	subject   any               // of pages with the scope onSubject
+	jobs      []string          // of the subject
+	edited    any               // the definition in the form that was sent
+	failed    error             // of the action whose form the page shows again
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

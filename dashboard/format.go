@@ -19,6 +19,7 @@ var funcs = template.FuncMap{
 	"clip":  clip,
 	"long":  long,
 	"part":  part,
+	"turns": turnsOf,
 }
 
 // timeOf returns an instant in UTC, or a dash. Scripts add the zone of the visitor and how
@@ -149,4 +150,15 @@ func part(pairs ...any) (map[string]any, error) {
 		m[name] = pairs[i+1]
 	}
 	return m, nil
+}
+
+// A turnButton is a button that switches something.
+type turnButton struct{ Verb, Label string }
+
+// turnsOf returns buttons, of verbs and labels in turn.
+func turnsOf(pairs ...string) (list []turnButton) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		list = append(list, turnButton{pairs[i], pairs[i+1]})
+	}
+	return list
 }

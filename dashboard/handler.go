@@ -55,6 +55,9 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	h.templates = parseTemplates()
 	for i := range table {
 		p := &table[i]
+		if p.needs != nil && !p.needs(&h.opt) {
+			continue
+		}
 		for _, pattern := range p.patterns() {
 			h.pages[pattern] = p
 			h.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) // pages has what is done

@@ -23,7 +23,7 @@ const pageMedia = "text/html; charset=utf-8"
 // parseTemplates returns the templates by their names, each with the layout and the parts
 // that all pages share.
 func parseTemplates() map[string]*template.Template {
-	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/kept.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err) // the pattern is a constant
@@ -31,7 +31,7 @@ func parseTemplates() map[string]*template.Template {
 	all := make(map[string]*template.Template)
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
-		if name != "layout" && name != "parts" {
+		if name != "layout" && name != "parts" && name != "kept" {
 			all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, file))
 		}
 	}
@@ -88,6 +88,8 @@ func (c *call) may(role desk.Role) bool {
 		job = c.r.PathValue("name")
 	case onExecution:
 		job = c.execution.Job
+	case onSubject:
+		return c.Has(c.ctx(), c.jobs, role)
 	}
 	return c.Role(c.ctx(), job) >= role
 }
@@ -113,7 +115,7 @@ func (c *call) view() *view {
 	}
 	for i := range table {
 		p := &table[i]
-		if p.nav == "" || p.on == onAll && c.Role(c.ctx(), "") < p.role {
+		if p.nav == "" || p.needs != nil && !p.needs(&c.h.opt) || p.on == onAll && c.Role(c.ctx(), "") < p.role {
 			continue
 		}
 		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && strings.HasPrefix(c.page.path, p.path+"/")})
@@ -124,6 +126,7 @@ func (c *call) view() *view {
 // show answers with the page of the call, and above it an error of the action that its form
 // has asked for, if there is one.
 func (c *call) show(status int, failed error) error {
+	c.failed = failed
 	data, err := c.page.data(c)
 	if err != nil || c.wrote {
 		return err
@@ -158,24 +161,24 @@ func (h *Handler) render(file string, v *view) ([]byte, error) {
 
 // visible returns a page in whose text control characters, and those that change the
 // direction of what follows, are shown by their numbers: a name can neither hide a part of
-// itself nor turn around what stands beside it. Attributes stay as they are, so that a form
-// sends back the name itself. Text between tags is all that is no tag: html/template escapes
+// itself nor turn around what stands beside it. Attributes and the text of a textarea stay as
+// they are, so that a form sends back the name itself. Text between tags is all that is no tag: html/template escapes
 // the signs of tags in what it inserts, and in attributes too.
 func visible(page []byte) []byte {
 	if !odd(page) {
 		return page
 	}
 	out := make([]byte, 0, len(page)+64)
-	tag := false
+	tag, area := false, false
 	for i := 0; i < len(page); {
 		r, n := utf8.DecodeRune(page[i:])
 		switch {
 		case r == '<':
-			tag = true
+			tag, area = true, bytes.HasPrefix(page[i:], []byte("<textarea"))
 		case r == '>':
 			tag = false
 		}
-		if !tag && isHidden(r) {
+		if !tag && !area && isHidden(r) {
 			out = fmt.Appendf(out, "[U+%04X]", r)
 		} else {
 			out = append(out, page[i:i+n]...)
