@@ -38,6 +38,7 @@ type kept[T any, D interface {
 	wrong   func(name string, list []courier.Problem) error
 	data    func(c *call, v *T) (any, error) // of the first tab
 	turns   []turn[T]
+	more    []action // besides those that all have
 }
 
 // A turn switches the thing of a name.
@@ -92,10 +93,14 @@ func (k *kept[T, D]) pages() []page {
 			return "", err
 		}})
 	}
+	for _, a := range k.more {
+		a.noted = k.noted
+		actions = append(actions, a)
+	}
 	return []page{
-		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: k.scripts, data: k.one, actions: actions},
+		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: k.scripts, data: k.one, actions: actions},
 		{
-			path: "new/" + k.kind, role: desk.Client, on: onVisible, title: "New " + k.kind, file: "new", query: []string{"as"}, data: k.fresh,
+			path: "new/" + k.kind, role: desk.Client, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", query: []string{"as"}, data: k.fresh,
 			actions: []action{{verb: "set", role: desk.Editor, check: k.mayCreate, noted: k.noted, do: k.save}},
 		},
 	}
@@ -127,7 +132,6 @@ func (k *kept[T, D]) seen(c *call, v T) T {
 
 // noted completes the entry of the journal.
 func (k *kept[T, D]) noted(c *call, a *store.Action) {
-	a.Kind = k.kind
 	if v, ok := c.subject.(T); ok {
 		a.Job = desk.JobsOf(D(&v))[0]
 		if was, err := json.Marshal(v); err == nil && (a.Verb == "set" || a.Verb == "remove") {

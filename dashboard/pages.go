@@ -30,6 +30,7 @@ type page struct {
 	// needs reports whether the host has what the page is about; nil means that it does not
 	// matter. Otherwise there is no such page.
 	needs func(opt *Options) bool
+	about string // what the journal calls that which it is about; empty for the first segment of path without its "s"
 	title string // the heading, unless the data sets [call.title]
 	nav   string // its name among the links at the top of all pages; empty for pages that are not there
 	key   string // the key behind "g" that opens it; empty for none
@@ -68,6 +69,9 @@ func (p *page) name() string {
 
 // kind is what the journal calls that which the page is about: "job" for jobs/{name}.
 func (p *page) kind() string {
+	if p.about != "" {
+		return p.about
+	}
 	first, _, _ := strings.Cut(p.path, "/")
 	return strings.TrimSuffix(first, "s")
 }
@@ -76,6 +80,8 @@ func (p *page) kind() string {
 var table = slices.Concat(
 	executionPages,
 	schedulePages,
+	monitorPages,
+	notificationPages,
 )
 
 // allow returns the error if the visitor has less than a role for what the page is about,
