@@ -24,6 +24,9 @@ type action struct {
 	// check returns what is wrong with the form, or that the visitor may not do what it says,
 	// before anything is in the journal; nil means that the role is enough.
 	check func(c *call) error
+	// dry says that it changes nothing: it has no entry in the journal, and what it finds out
+	// is shown on the page of the form.
+	dry bool
 	// noted completes the entry of the journal. Without it the entry names what the page is
 	// about: the execution, or {name}.
 	noted func(c *call, a *store.Action)
@@ -78,6 +81,12 @@ func (c *call) act() error {
 	if err := c.allow(a.role); err != nil {
 		c.refused(a.verb, err)
 		return err
+	}
+	if a.dry {
+		if _, err := a.do(c.ctx(), c); err != nil {
+			return c.show(problemOf(err).Status, err)
+		}
+		return c.show(http.StatusOK, nil)
 	}
 	o := c.h.done.once(c.ID+"\x00"+c.path+"\x00"+c.form.Get("key"), c.form.Get("key") != "", func() outcome { return c.carryOut(a) })
 	if o.err != nil {

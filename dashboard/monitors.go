@@ -124,13 +124,13 @@ type monitorView struct {
 	Outcome   string
 	Params    string
 	SeesFiles bool
-	Files     []fileRow
+	Files     []seenRow
 	First     string
 	Next      string
 }
 
-// A fileRow is a file that a monitor has seen.
-type fileRow struct {
+// A seenRow is a file that a monitor has seen.
+type seenRow struct {
 	store.SeenFile
 	Status string
 	Href   string // of what it was handed to
@@ -172,7 +172,7 @@ func (c *call) seenFiles(v *monitorView) error {
 		next = list[listPage-1].Name
 	}
 	for _, f := range list {
-		r := fileRow{SeenFile: f, Status: "waiting"}
+		r := seenRow{SeenFile: f, Status: "waiting"}
 		switch {
 		case f.Handed > 0 && f.Execution != "":
 			r.Status, r.Href = "handed over", c.started(f.Execution, v.Chain)
