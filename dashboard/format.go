@@ -104,6 +104,8 @@ var looks = map[string]look{
 	"delivered": {"good", shapeCheck}, "error": {"bad", shapeCross},
 	// Of entries in the journal.
 	"asked": {"idle", shapeRing}, "done": {"good", shapeCheck}, "unchanged": {"off", shapeDash}, "refused": {"bad", shapeCross},
+	// Of limits and workers.
+	"full": {"wait", shapeStop}, "free": {"good", shapeCheck}, "draining": {"wait", shapeClock},
 	// Of checks.
 	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},
 }

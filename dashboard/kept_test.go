@@ -228,7 +228,7 @@ func TestScheduleForms(t *testing.T) {
 		sent = w.get("schedules/nightly?tab=edit").fields("set")
 		sent["f.pause_after"] = "3"
 		page = w.post("schedules/nightly?tab=edit", sent).done("done")
-		s, err := w.engine.Schedules().Get(t.Context(), "nightly")
+		s, err := w.engine.Schedules().Get(w.Context(), "nightly")
 		if err != nil || s.PauseAfter != 3 || s.Params["text"] != "é" || s.Cron != "0 30 2 ? * *" {
 			t.Errorf("%+v %v", s, err)
 		}
