@@ -36,6 +36,7 @@ type call struct {
 	jobs      []string             // of the subject
 	edited    any                  // the definition in the form that was sent
 	failed    error                // of the action whose form the page shows again
+	tested    *connectionTest      // a connection, by a form
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

@@ -85,6 +85,7 @@ var table = slices.Concat(
 	executionPages,
 	schedulePages,
 	monitorPages,
+	connectionPages,
 	limitPages,
 	notificationPages,
 )
