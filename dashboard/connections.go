@@ -97,7 +97,7 @@ func (c *call) connections() (any, error) {
 		if _, ok := c.h.e.Registry().Lookup(r.Type); !ok {
 			r.NoTest = "This process has no step type " + r.Type + ", which would test it."
 		}
-		if t := c.tested; t != nil && t.ID == k.ID {
+		if t, ok := c.kept.(*connectionTest); ok && t.ID == k.ID {
 			r.Test = t
 		}
 		rows[k.ID] = r
@@ -246,6 +246,6 @@ func testConnection(ctx context.Context, c *call) (string, error) {
 	if err != nil {
 		t.Message = fmt.Sprintf("The partner did not answer within %v.", testTimeout)
 	}
-	c.tested = t
+	c.kept = t
 	return "", nil
 }

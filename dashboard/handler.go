@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/courierhq/courier/engine"
@@ -26,7 +27,8 @@ type Handler struct {
 	log       *slog.Logger
 	api       *httpapi.Handler
 	mux       *http.ServeMux
-	pages     map[string]*page // by the patterns of mux
+	table     []page
+	pages     map[string]*page // those of the table, by the patterns of mux
 	templates map[string]*template.Template
 	assets    *assets
 	guard     *http.CrossOriginProtection
@@ -54,11 +56,9 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, Health: h.opt.Health, Log: h.log})
 	h.assets = newAssets()
 	h.templates = parseTemplates()
-	for i := range table {
-		p := &table[i]
-		if p.needs != nil && !p.needs(&h.opt) {
-			continue
-		}
+	h.table = slices.DeleteFunc(allPages(), func(p page) bool { return p.needs != nil && !p.needs(&h.opt) })
+	for i := range h.table {
+		p := &h.table[i]
 		for _, pattern := range p.patterns() {
 			h.pages[pattern] = p
 			h.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) // pages has what is done

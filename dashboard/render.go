@@ -118,9 +118,9 @@ func (c *call) view() *view {
 	if v.Visitor = c.Name; v.Visitor == "" {
 		v.Visitor = c.ID
 	}
-	for i := range table {
-		p := &table[i]
-		if p.nav == "" || p.needs != nil && !p.needs(&c.h.opt) || p.on == onAll && c.Role(c.ctx(), "") < p.role {
+	for i := range c.h.table {
+		p := &c.h.table[i]
+		if p.nav == "" || p.on == onAll && c.Role(c.ctx(), "") < p.role {
 			continue
 		}
 		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && strings.HasPrefix(c.page.path, p.path+"/")})
