@@ -33,6 +33,10 @@ type call struct {
 	execution courier.Execution    // of pages about one
 	report    *engine.ResumeReport // of a resume that was tried
 	kept      any                  // what an action leaves for the page that says what came of it
+	subject   any                  // of pages with the scope onSubject
+	jobs      []string             // of the subject
+	edited    any                  // the definition in the form that was sent
+	failed    error                // of the action whose form the page shows again
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

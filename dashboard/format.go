@@ -19,6 +19,7 @@ var funcs = template.FuncMap{
 	"clip":  clip,
 	"long":  long,
 	"part":  part,
+	"turns": turnsOf,
 }
 
 // timeOf returns an instant in UTC, or a dash. Scripts add the zone of the visitor and how
@@ -106,6 +107,8 @@ var looks = map[string]look{
 	// Of what needs attention.
 	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "monitor": {"wait", shapeWarn},
 	"delivery": {"bad", shapeCross}, "subscription": {"off", shapeStop}, "stranded": {"bad", shapeWarn}, "refusal": {"bad", shapeWarn}, "superseded": {"off", shapeCheck},
+	// Of limits and workers.
+	"full": {"wait", shapeStop}, "free": {"good", shapeCheck}, "draining": {"wait", shapeClock},
 	// Of checks.
 	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},
 }
@@ -152,4 +155,15 @@ func part(pairs ...any) (map[string]any, error) {
 		m[name] = pairs[i+1]
 	}
 	return m, nil
+}
+
+// A turnButton is a button that switches something.
+type turnButton struct{ Verb, Label string }
+
+// turnsOf returns buttons, of verbs and labels in turn.
+func turnsOf(pairs ...string) (list []turnButton) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		list = append(list, turnButton{pairs[i], pairs[i+1]})
+	}
+	return list
 }

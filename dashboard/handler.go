@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/courierhq/courier/engine"
@@ -56,7 +57,7 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, URL: h.opt.URL, Depot: h.opt.Depot, Health: h.opt.Health, Log: h.log})
 	h.assets = newAssets()
 	h.templates = parseTemplates()
-	h.table = allPages()
+	h.table = slices.DeleteFunc(allPages(), func(p page) bool { return p.needs != nil && !p.needs(&h.opt) })
 	for i := range h.table {
 		p := &h.table[i]
 		for _, pattern := range p.patterns() {

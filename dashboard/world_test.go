@@ -80,6 +80,9 @@ var people = map[string]map[string]httpapi.Role{
 	"ben":      {"report": httpapi.Client},
 	"vera":     {"report": httpapi.Viewer},
 	"otto":     {"report": httpapi.Operator},
+	"vicky":    {"report": httpapi.Viewer, "inbox": httpapi.Viewer},
+	"oscar":    {"report": httpapi.Operator, "inbox": httpapi.Operator},
+	"edith":    {"report": httpapi.Editor, "inbox": httpapi.Editor},
 	"watcher":  {"": httpapi.Viewer},
 	"operator": {"": httpapi.Operator},
 	"editor":   {"": httpapi.Editor},
@@ -129,7 +132,8 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 		}
 		return struct{}{}, nil
 	}, nil)
-	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64})
+	courier.Register(&reg, "partner.list", partner{}, nil)
+	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64, Listers: listers, Subscribers: subscribers})
 	for _, j := range jobs() {
 		w.define(j)
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"errors"
 	"net/http"
 	"slices"
 
@@ -44,7 +43,7 @@ func (c *call) check(kind string, d courier.Definition) error {
 	src := &courier.Source{Text: raw}
 	form := src.Read(d)
 	found := checked{problems: form}
-	if err := c.mayChange(kind, d); err != nil {
+	if err := c.MayChange(c.ctx(), kind, d); err != nil {
 		if len(form) == 0 || c.Need(c.ctx(), c.query.Get("job"), desk.Editor) != nil {
 			return err
 		}
@@ -65,34 +64,6 @@ func (c *call) check(kind string, d courier.Definition) error {
 	return c.answer(http.StatusOK, CheckResult{
 		OK: len(found.problems) == 0, Problems: append([]item{}, itemsOf(found.problems)...), Warnings: append([]item{}, itemsOf(found.warnings)...),
 	})
-}
-
-// mayChange returns the error if the visitor may not save a definition: it needs the role
-// editor for all jobs that the definition is about. A job that is not there, and that the
-// definition would start or tell of, is not told apart from one that the visitor must not
-// know: the engine would suggest names of others.
-func (c *call) mayChange(kind string, d courier.Definition) error {
-	if c.Role(c.ctx(), "") >= desk.Editor {
-		return nil
-	}
-	starts := kind != "job" && kind != "chain"
-	for _, job := range desk.JobsOf(d) {
-		if job == "" && starts {
-			return &desk.AccessError{Text: "a " + kind + " that names no job, or a chain, needs the role editor for all jobs"}
-		}
-		if err := c.Need(c.ctx(), job, desk.Editor); err != nil {
-			return err
-		}
-		if !starts {
-			continue
-		}
-		if _, err := c.h.e.Jobs().Get(c.ctx(), job, 0); errors.Is(err, courier.ErrNotFound) {
-			return desk.Unknown()
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // A checked is what the engine has found in a text.

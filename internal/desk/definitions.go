@@ -1,7 +1,10 @@
 package desk
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/courierhq/courier"
@@ -57,6 +60,44 @@ func (v *Visit) NeedEach(ctx context.Context, jobs []string, role Role) error {
 		if err := v.Need(ctx, job, role); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// MayChange returns the error if the visitor may not save a definition: it needs the role
+// editor for all jobs that the definition is about. A job that is not there, and that the
+// definition would start or tell of, is not told apart from one that the visitor must not
+// know: the engine would suggest names of others.
+func (v *Visit) MayChange(ctx context.Context, kind string, d courier.Definition) error {
+	if v.Role(ctx, "") >= Editor {
+		return nil
+	}
+	starts := kind != "job" && kind != "chain"
+	for _, job := range JobsOf(d) {
+		if job == "" && starts {
+			return &AccessError{Text: "a " + kind + " that names no job, or a chain, needs the role editor for all jobs"}
+		}
+		if err := v.Need(ctx, job, Editor); err != nil {
+			return err
+		}
+		if !starts {
+			continue
+		}
+		if _, err := v.d.e.Jobs().Get(ctx, job, 0); errors.Is(err, courier.ErrNotFound) {
+			return errUnknown
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Changed returns [ErrUnchanged] if a request has left something as it was.
+func Changed(was, now any) error {
+	before, err1 := json.Marshal(was)
+	after, err2 := json.Marshal(now)
+	if err1 == nil && err2 == nil && bytes.Equal(before, after) {
+		return ErrUnchanged
 	}
 	return nil
 }
