@@ -21,6 +21,9 @@ import (
 type action struct {
 	verb string    // such as "pause"
 	role desk.Role // for what the page is about
+	// dry says that it changes nothing: it has no entry in the journal, and what it finds out
+	// is shown on the page of the form.
+	dry bool
 	// noted completes the entry of the journal. Without it the entry names what the page is
 	// about: the execution, or {name}.
 	noted func(c *call, a *store.Action)
@@ -75,6 +78,12 @@ func (c *call) act() error {
 	if err := c.allow(a.role); err != nil {
 		c.refused(a.verb, err)
 		return err
+	}
+	if a.dry {
+		if _, err := a.do(c.ctx(), c); err != nil {
+			return c.show(problemOf(err).Status, err)
+		}
+		return c.show(http.StatusOK, nil)
 	}
 	o := c.h.done.once(c.ID+"\x00"+c.path+"\x00"+c.form.Get("key"), c.form.Get("key") != "", func() outcome { return c.carryOut(a) })
 	if o.err != nil {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -28,7 +29,8 @@ type call struct {
 	wrote bool
 	title string // the heading; empty for that of the page
 
-	execution courier.Execution // of pages about one
+	execution courier.Execution    // of pages about one
+	report    *engine.ResumeReport // of a resume that was tried
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

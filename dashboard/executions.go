@@ -16,6 +16,21 @@ var executionPages = []page{
 		path: "executions", role: desk.Client, on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
 		query: []string{"where", "cursor"}, data: (*call).executions,
 	},
+	{
+		path: "executions/{id}", role: desk.Client, on: onExecution, title: "Execution", file: "execution",
+		query: []string{"tab", "step", "state", "after", "seq", "axis", "loop", "item"}, data: (*call).executionPage, actions: executionActions,
+	},
+	{
+		path: "executions/{id}/resume", role: desk.Operator, on: onExecution, title: "Resume with changes", file: "resume", data: (*call).resumePage,
+		actions: []action{
+			{verb: "try", role: desk.Operator, dry: true, do: tryResume},
+			{verb: "resume with changes", role: desk.Operator, do: resumeWith},
+		},
+	},
+	{
+		path: "executions/{id}/rerun", role: desk.Operator, on: onExecution, title: "Start again", file: "rerun", data: (*call).rerunPage,
+		actions: []action{{verb: "rerun", role: desk.Operator, do: rerun}},
+	},
 }
 
 // An executionList is the page of executions.

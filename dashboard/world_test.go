@@ -216,13 +216,18 @@ func (w *world) fails(path string, status int) answer {
 // post sends a form to a page.
 func (w *world) post(path string, fields map[string]string) answer {
 	w.Helper()
+	return w.send(w.form(path, fields))
+}
+
+// form returns the request of a form.
+func (w *world) form(path string, fields map[string]string) *http.Request {
 	form := url.Values{}
 	for name, value := range maps.All(fields) {
 		form.Set(name, value)
 	}
 	r := httptest.NewRequest("POST", "/courier/"+path, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return w.send(r)
+	return r
 }
 
 // has reports an error unless the page has a text.
