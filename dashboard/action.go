@@ -3,6 +3,8 @@ package dashboard
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,6 +23,9 @@ import (
 type action struct {
 	verb string    // such as "pause"
 	role desk.Role // for what the page is about
+	// check returns what is wrong with the form, or that the visitor may not do what it says,
+	// before anything is in the journal; nil means that the role is enough.
+	check func(c *call) error
 	// dry says that it changes nothing: it has no entry in the journal, and what it finds out
 	// is shown on the page of the form.
 	dry bool
@@ -81,11 +86,12 @@ func (c *call) act() error {
 	}
 	if a.dry {
 		if _, err := a.do(c.ctx(), c); err != nil {
+			c.refused(a.verb, err)
 			return c.show(problemOf(err).Status, err)
 		}
 		return c.show(http.StatusOK, nil)
 	}
-	o := c.h.done.once(c.ID+"\x00"+c.path+"\x00"+c.form.Get("key"), c.form.Get("key") != "", func() outcome { return c.carryOut(a) })
+	o := c.h.done.once(c.ID+"\x00"+c.path+"\x00"+c.formKey(), c.form.Get("key") != "", func() outcome { return c.carryOut(a) })
 	if o.err != nil {
 		c.refused(a.verb, o.err)
 		return c.show(problemOf(o.err).Status, o.err)
@@ -93,9 +99,24 @@ func (c *call) act() error {
 	return c.redirect(o.to)
 }
 
+// formKey identifies the form that was sent by its key and by what is in it: a form that
+// somebody has gone back to and changed is another one.
+func (c *call) formKey() string {
+	sum := sha256.Sum256([]byte(c.form.Encode()))
+	return clip(100, c.form.Get("key")) + "." + hex.EncodeToString(sum[:8])
+}
+
 // carryOut carries out an action between its entries of the journal.
 func (c *call) carryOut(a *action) (o outcome) {
+	if a.check != nil {
+		if o.err = a.check(c); o.err != nil {
+			return o
+		}
+	}
 	entry := store.Action{Verb: a.verb, Kind: c.page.kind(), Name: c.r.PathValue("name"), Reason: c.reason()}
+	if c.page.on == onJob {
+		entry.Job = entry.Name
+	}
 	if x := &c.execution; x.ID != "" {
 		entry.Kind, entry.Name, entry.Job, entry.Execution = "execution", x.Job, x.Job, x.ID
 	}
@@ -161,7 +182,7 @@ type outcome struct {
 }
 
 // outcomes are those of the last forms, by their keys: a form that is sent twice is carried
-// out once, and both are answered alike.
+// out once, and both are answered alike. One that has led to an error can be sent again.
 type outcomes struct {
 	mu    sync.Mutex
 	list  map[string]*sent
@@ -189,7 +210,7 @@ func (o *outcomes) once(key string, keyed bool, f func() outcome) outcome {
 	o.mu.Lock()
 	at := time.Now()
 	for len(o.order) > 0 && (len(o.order) >= keptForms || at.Sub(o.order[0].at) > keptFor) {
-		delete(o.list, o.order[0].key)
+		o.forget(o.order[0])
 		o.order = o.order[1:]
 	}
 	if s := o.list[key]; s != nil {
@@ -206,7 +227,19 @@ func (o *outcomes) once(key string, keyed bool, f func() outcome) outcome {
 	o.mu.Unlock()
 	defer close(s.done)
 	s.outcome = f()
+	if s.err != nil {
+		o.mu.Lock()
+		o.forget(s)
+		o.mu.Unlock()
+	}
 	return s.outcome
+}
+
+// forget takes away what came of a form, so that the same one is carried out once more.
+func (o *outcomes) forget(s *sent) {
+	if o.list[s.key] == s {
+		delete(o.list, s.key)
+	}
 }
 
 // newKey returns a key for the forms of a page.

@@ -31,6 +31,9 @@ type call struct {
 
 	execution courier.Execution    // of pages about one
 	report    *engine.ResumeReport // of a resume that was tried
+	failed    error                // of the action whose form the page shows again
+	found     any                  // what a dry action has found out
+	placed    bool                 // the page has the problems of failed where they belong
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

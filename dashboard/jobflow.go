@@ -183,11 +183,11 @@ func valueText(v any) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return indented(raw)
+	return broken(raw)
 }
 
-// indented returns JSON text with line breaks, if it is longer than a short line.
-func indented(raw []byte) string {
+// broken returns JSON text with line breaks, if it is longer than a short line.
+func broken(raw []byte) string {
 	if len(raw) <= 60 {
 		return string(raw)
 	}

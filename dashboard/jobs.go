@@ -20,6 +20,16 @@ var jobPages = []page{
 		path: "jobs/{name}", role: desk.Viewer, on: onJob, title: "Job", file: "job",
 		query: []string{"version", "tab", "before"}, data: (*call).job,
 	},
+	{path: "jobs/{name}/diff", role: desk.Viewer, on: onJob, title: "Changes", file: "jobdiff", query: []string{"from", "to"}, data: (*call).jobDiff},
+	{
+		path: "jobs/{name}/edit", role: desk.Editor, on: onJob, title: "Edit", file: "jobedit", query: []string{"version"}, data: (*call).jobEdit,
+		actions: []action{
+			{verb: "check", role: desk.Editor, dry: true, do: checkJob},
+			{verb: "dry-run", role: desk.Editor, dry: true, do: dryRunText},
+			{verb: "define", role: desk.Editor, noted: noteBase, do: saveJob},
+		},
+	},
+	{path: "new/job", role: desk.Client, on: onVisible, title: "New job", file: "newjob", query: []string{"name"}, data: (*call).newJob},
 }
 
 // A jobList is the page of jobs.

@@ -142,7 +142,7 @@ func TestJobFlow(t *testing.T) {
 		if len(loop.all("#step-5")) != 0 {
 			t.Error("the else is in the loop")
 		}
-		page.has("The day to report.").has("one of full, short").has("night").has("2 at most").has(", which must have completed other").has("1 h 0 m for the whole execution")
+		page.has("The day to report.").has("one of full, short").has("night").has("2 at most").has("other , which must have completed").has("1 h 0 m for the whole execution")
 		w.get("jobs/nested?tab=text").has(`"type": "flow.foreach"`)
 		w.get("jobs/nested?tab=schedules").has("No schedule starts this job.")
 		w.fails("jobs/nestd", http.StatusNotFound).has("nested")
@@ -161,7 +161,7 @@ func TestJobVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.get("jobs/nested").has("Version 120, saved").has("UTC editor-119")
+		w.get("jobs/nested").has("Version 120, saved").has("by editor-119")
 		w.get("jobs/nested?version=7").has("This is version 7.").has("Version 120 is the latest.").has("7 at most").has("Edit from this version")
 		page := w.get("jobs/nested?tab=versions")
 		for n := 0; ; n++ {

@@ -91,22 +91,27 @@ func problemOf(err error) *problem {
 	return set(http.StatusServiceUnavailable, "The store does not answer", "Try again. If it lasts, tell the operators the incident: the log has the reason under it.")
 }
 
-// problemsOf returns the problems of an error that lists them; nil if it does not.
+// problemsOf returns the problems of an error that lists them, as texts; nil if it does not.
 func problemsOf(err error) (texts []string) {
-	var list []courier.Problem
-	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
-		list = e.Problems
-	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
-		list = e.Problems
-	} else if e, ok := errors.AsType[*courier.ScheduleError](err); ok {
-		list = e.Problems
-	} else if e, ok := errors.AsType[*courier.MonitorError](err); ok {
-		list = e.Problems
-	}
+	list := problemList(err)
 	for _, p := range list[:min(len(list), 100)] {
 		texts = append(texts, p.String())
 	}
 	return texts
+}
+
+// problemList returns the problems of an error that lists them; nil if it does not.
+func problemList(err error) []courier.Problem {
+	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*courier.ScheduleError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*courier.MonitorError](err); ok {
+		return e.Problems
+	}
+	return nil
 }
 
 // sentence returns a message of an error with a capital letter and a full stop.

@@ -124,6 +124,7 @@ func (c *call) view() *view {
 // show answers with the page of the call, and above it an error of the action that its form
 // has asked for, if there is one.
 func (c *call) show(status int, failed error) error {
+	c.failed = failed
 	data, err := c.page.data(c)
 	if err != nil || c.wrote {
 		return err
@@ -132,6 +133,11 @@ func (c *call) show(status int, failed error) error {
 	v.Data, v.Notice = data, c.notice()
 	if failed != nil {
 		v.Problem, v.Notice = problemOf(failed), nil
+		if c.placed {
+			above := *v.Problem
+			above.Text, above.Problems = "Each stands at its place below.", nil
+			v.Problem = &above
+		}
 		if v.Problem.Incident != "" {
 			c.h.log.Error("an action has failed", "incident", v.Problem.Incident, "page", c.page.name(), "error", failed)
 		}
@@ -158,8 +164,8 @@ func (h *Handler) render(file string, v *view) ([]byte, error) {
 
 // visible returns a page in whose text control characters, and those that change the
 // direction of what follows, are shown by their numbers: a name can neither hide a part of
-// itself nor turn around what stands beside it. Attributes stay as they are, so that a form
-// sends back the name itself. Text between tags is all that is no tag: html/template escapes
+// itself nor turn around what stands beside it. Attributes and text areas stay as they are, so
+// that a form sends back the name itself. Text between tags is all that is no tag: html/template escapes
 // the signs of tags in what it inserts, and in attributes too.
 func visible(page []byte) []byte {
 	if !odd(page) {
@@ -170,6 +176,13 @@ func visible(page []byte) []byte {
 	for i := 0; i < len(page); {
 		r, n := utf8.DecodeRune(page[i:])
 		switch {
+		case r == '<' && bytes.HasPrefix(page[i:], []byte("<textarea")):
+			if n = bytes.Index(page[i:], []byte("</textarea>")); n < 0 {
+				n = len(page) - i
+			}
+			out = append(out, page[i:i+n]...)
+			i += n
+			continue
 		case r == '<':
 			tag = true
 		case r == '>':

@@ -247,3 +247,6 @@ func (a answer) lacks(text string) answer {
 	}
 	return a
 }
+
+// get returns the request of a page.
+func get(path string) *http.Request { return httptest.NewRequest("GET", "/courier/"+path, nil) }
