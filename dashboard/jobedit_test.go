@@ -98,10 +98,10 @@ func TestJobEdit(t *testing.T) {
 		}
 		dry := w.post("jobs/nested/edit", with(fields, "do", "dry-run", "text", text))
 		dry.has("The dry run has found").has(`step 2 "inner" (test.work)`).has("not checked")
-		if job, _ := w.engine.Jobs().Get(t.Context(), "nested", 0); job.Version != 1 {
+		if job, _ := w.engine.Jobs().Get(w.Context(), "nested", 0); job.Version != 1 {
 			t.Errorf("a check has made version %d", job.Version)
 		}
-		actions, err := w.engine.Journal(t.Context(), store.ActionFilter{})
+		actions, err := w.engine.Journal(w.Context(), store.ActionFilter{})
 		if err != nil || len(actions) != 0 {
 			t.Errorf("looking has made %d entries: %v", len(actions), err)
 		}
@@ -111,7 +111,7 @@ func TestJobEdit(t *testing.T) {
 			t.Fatalf("saving: %d to %q", saved.Code, to)
 		}
 		w.get("jobs/nested" + to[len("../../jobs/nested"):]).has("define").has("more at once").has("Version 2, saved").has("by admin").has("9 at most")
-		list, _ := w.engine.Journal(t.Context(), store.ActionFilter{Kind: "job"})
+		list, _ := w.engine.Journal(w.Context(), store.ActionFilter{Kind: "job"})
 		if len(list) != 2 || list[0].Verb != "define" || list[0].Job != "nested" || string(list[0].Was) != "1" || list[0].Outcome != "done" || list[1].Outcome != "asked" {
 			t.Errorf("the journal has %+v", list)
 		}
@@ -191,7 +191,7 @@ func TestJobEditConflict(t *testing.T) {
 		if done := w.post("jobs/nested/edit", with(mine, "key", "third", "over", over)); done.Code != http.StatusSeeOther {
 			t.Errorf("replacing it: %d %s", done.Code, done.Body)
 		}
-		if now, _ := w.engine.Jobs().Get(t.Context(), "nested", 0); now.Version != 3 || now.Limit != 3 || now.Queue != "night" {
+		if now, _ := w.engine.Jobs().Get(w.Context(), "nested", 0); now.Version != 3 || now.Limit != 3 || now.Queue != "night" {
 			t.Errorf("%+v", now)
 		}
 	})
@@ -214,7 +214,7 @@ func TestJobNew(t *testing.T) {
 		if made.Code != http.StatusSeeOther {
 			t.Fatalf("%d %s", made.Code, made.tree.text())
 		}
-		job, err := w.engine.Jobs().Get(t.Context(), "a/b ?", 0)
+		job, err := w.engine.Jobs().Get(w.Context(), "a/b ?", 0)
 		if err != nil || job.Version != 1 || job.Steps[0].Type != "test.work" {
 			t.Errorf("%+v %v", job, err)
 		}
@@ -265,7 +265,7 @@ func TestJobEditHostile(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		for i, evil := range hostile {
 			job := courier.Job{Name: fmt.Sprint("evil-", i), Steps: []courier.StepSpec{{ID: "a", Type: "test.work", Name: jobName(evil), Config: map[string]any{"text": "$${" + evil}}}}
-			if _, err := w.engine.Jobs().Define(t.Context(), job, nil); errors.Is(err, courier.ErrInvalid) {
+			if _, err := w.engine.Jobs().Define(w.Context(), job, nil); errors.Is(err, courier.ErrInvalid) {
 				job.Steps[0].Config["text"] = evil
 				w.define(job)
 			}

@@ -29,6 +29,13 @@ var jobPages = []page{
 			{verb: "define", role: desk.Editor, noted: noteBase, do: saveJob},
 		},
 	},
+	{
+		path: "jobs/{name}/run", role: desk.Client, on: onJob, title: "Run", file: "jobrun", query: []string{"version"}, data: (*call).jobRun,
+		actions: []action{
+			{verb: "start", role: desk.Client, do: startJob},
+			{verb: "dry-run", role: desk.Operator, dry: true, do: tryJob},
+		},
+	},
 	{path: "new/job", role: desk.Client, on: onVisible, title: "New job", file: "newjob", query: []string{"name"}, data: (*call).newJob},
 }
 

@@ -49,6 +49,14 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 	return workOutput{cfg.Text, len(cfg.Text)}, nil
 }
 
+// secrets has one, called partner-key.
+func secrets(_ context.Context, r courier.SecretRequest) (string, error) {
+	if r.Name != "partner-key" {
+		return "", errors.New("there is no such secret")
+	}
+	return canary, nil
+}
+
 // jobs are the definitions of a world: report is a client's, hidden nobody's but admins'.
 func jobs() []courier.Job {
 	step := courier.StepSpec{ID: "work", Type: "test.work", Config: map[string]any{"seconds": "context:params.seconds", "fail": "context:params.fail", "text": "context:params.text"}}
@@ -121,7 +129,7 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 	w.store, _ = s.(*memstore.Store)
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
-	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64})
+	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64, Secrets: secrets})
 	for _, j := range jobs() {
 		w.define(j)
 	}
