@@ -43,8 +43,7 @@ type executionPage struct {
 	Audit      *auditTab
 	Definition string
 
-	tree *flow.Tree
-	now  time.Time
+	now time.Time
 }
 
 // A runningStep is what the step in progress has moved.
@@ -219,11 +218,11 @@ func (c *call) executionTab(p *executionPage) (err error) {
 	case "attempts":
 		return c.attempts(p)
 	case "definition":
-		job, err := c.h.e.Jobs().Get(c.ctx(), p.X.Job, p.X.Version)
+		g, err := c.parsed(&p.X)
 		if err != nil {
 			return err
 		}
-		text, err := json.MarshalIndent(job, "", "  ")
+		text, err := json.MarshalIndent(g.job, "", "  ")
 		p.Definition = string(text)
 		return err
 	}
@@ -240,13 +239,15 @@ func (c *call) executionTab(p *executionPage) (err error) {
 }
 
 // parsed returns the job of the execution, and its tree.
-func (c *call) parsed(x *courier.Execution) (courier.Job, *flow.Tree, error) {
-	job, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
-	if err != nil {
-		return job, nil, err
-	}
-	tree, err := flow.Parse(job.Steps)
-	return job, tree, err
+func (c *call) parsed(x *courier.Execution) (*program, error) {
+	return c.h.programs.get(x.Job, x.Version, func() (*program, error) {
+		job, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
+		if err != nil {
+			return nil, err
+		}
+		tree, err := flow.Parse(job.Steps)
+		return &program{name: x.Job, version: x.Version, job: job, tree: tree}, err
+	})
 }
 
 // records reads records of the execution, as the visitor may see them, with the indexes of

@@ -58,7 +58,7 @@ func TestExecution(t *testing.T) {
 		w.define(branching([]any{"", "disk full", ""}))
 		x := w.ended("branching", "ann", nil)
 		page := w.get("executions/" + string(x.ID))
-		page.has("Has failed, and stays as it is until somebody resumes or cancels it.").has("by ann").has("Failed items 1")
+		page.has("Has failed, and stays as it is until somebody resumes or cancels it.").has("Started by ann").has("Failed items 1")
 		if page.tree.one(t, "h1").text() != "branching" {
 			t.Error("the heading is", page.tree.one(t, "h1").text())
 		}

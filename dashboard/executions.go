@@ -15,10 +15,12 @@ var executionPages = []page{
 	{
 		path: "executions", role: desk.Client, on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
 		query: []string{"where", "cursor"}, data: (*call).executions,
+		live: []string{"list"}, watch: watchList,
 	},
 	{
 		path: "executions/{id}", role: desk.Client, on: onExecution, title: "Execution", file: "execution",
-		query: []string{"tab", "step", "state", "after", "seq", "axis", "loop", "item"}, data: (*call).executionPage, actions: executionActions,
+		query: []string{"tab", "step", "state", "after", "seq", "axis", "loop", "item"}, data: (*call).executionPage,
+		live: []string{"summary", "part"}, watch: watchExecution, actions: executionActions,
 	},
 	{
 		path: "executions/{id}/resume", role: desk.Operator, on: onExecution, title: "Resume with changes", file: "resume", data: (*call).resumePage,
@@ -72,7 +74,7 @@ type executionRow struct {
 	Failure      string
 }
 
-// An origin says by whom or by what an execution was started.
+// An origin says by whom or by what an execution was started. Its kind is empty for a name.
 type origin struct{ Kind, Text string }
 
 const listPage = 50
@@ -191,7 +193,7 @@ func originOf(x *courier.Execution) (list []origin) {
 		list = append(list, origin{"member", x.Member})
 	}
 	if x.By != "" {
-		list = append(list, origin{"by", x.By})
+		list = append(list, origin{"", x.By})
 	}
 	if x.RerunOf != "" {
 		list = append(list, origin{"again", string(x.RerunOf)})

@@ -31,6 +31,7 @@ type Handler struct {
 	assets    *assets
 	guard     *http.CrossOriginProtection
 	done      outcomes
+	programs  programs
 
 	closing func() // ends closed
 	closed  context.Context
@@ -152,6 +153,9 @@ func (c *call) serve() error {
 	}
 	if err == nil && c.r.Method == http.MethodPost {
 		return c.act()
+	}
+	if err == nil && c.isLive() {
+		return c.live()
 	}
 	if err == nil {
 		return c.show(http.StatusOK, nil)

@@ -65,12 +65,11 @@ func (c *call) outline(p *executionPage) error {
 	if err != nil {
 		return err
 	}
-	job, tree, err := c.parsed(&o.Execution)
+	g, err := c.parsed(&o.Execution)
 	if err != nil {
 		return err
 	}
-	p.tree = tree
-	b := &outlineBuilder{c: c, p: p, x: &o.Execution, job: &job, tree: tree, steps: o.Steps, out: &outlinePage{}}
+	b := &outlineBuilder{c: c, p: p, x: &o.Execution, tree: g.tree, steps: o.Steps, out: &outlinePage{}}
 	p.Outline = b.out
 	if err := b.read(); err != nil {
 		return err
@@ -85,7 +84,6 @@ type outlineBuilder struct {
 	c      *call
 	p      *executionPage
 	x      *courier.Execution
-	job    *courier.Job
 	tree   *flow.Tree
 	steps  []flow.Outlined
 	out    *outlinePage
@@ -109,11 +107,11 @@ const (
 // read reads what the rows need besides the latest records.
 func (b *outlineBuilder) read() (err error) {
 	c := b.c
-	if c.SeesValues(c.ctx(), b.x.Job) {
+	if sees := c.SeesValues(c.ctx(), b.x.Job); sees && b.decides() {
 		if b.values, err = c.h.e.Executions().Values(c.ctx(), b.x.ID); err != nil && !errors.Is(err, courier.ErrInvalid) {
 			return err
 		}
-	} else {
+	} else if !sees {
 		for i := range b.steps {
 			hideRecord(b.steps[i].Record)
 		}
@@ -127,10 +125,18 @@ func (b *outlineBuilder) read() (err error) {
 	return b.readChosen()
 }
 
-// readItems reads which items of loops have failed.
+// decides reports whether a condition was evaluated, so that values are needed.
+func (b *outlineBuilder) decides() bool {
+	return slices.ContainsFunc(b.steps, func(s flow.Outlined) bool {
+		return strings.EqualFold(s.Type, flow.TypeIf) && s.State != flow.OutlinePending && s.State != flow.OutlineNotTaken
+	})
+}
+
+// readItems reads which items of loops have failed and were not repaired.
 func (b *outlineBuilder) readItems() error {
 	b.items = make(map[int][]engineItem)
-	if n := b.x.FailedItems; n > 0 && n <= maxItemsRead {
+	repaired := b.x.Repairs != nil && len(b.x.Repairs.Passes) > 0
+	if n := b.x.FailedItems; repaired && n > 0 && n <= maxItemsRead {
 		list, err := b.c.h.e.Executions().FailedItems(b.c.ctx(), b.x.ID)
 		if err != nil {
 			return err
@@ -149,7 +155,9 @@ func (b *outlineBuilder) readItems() error {
 				b.items[*l] = append(b.items[*l], list[i].Iteration[:min(level, len(list[i].Iteration))])
 			}
 		}
-		b.out.Note = fmt.Sprintf("The first %s of %s failed items are marked.", count(len(list)), count(n))
+		if n > len(list) {
+			b.out.Note = fmt.Sprintf("The first %s of %s failed items are marked.", count(len(list)), count(n))
+		}
 	}
 	if f := b.x.Failure; b.x.State == courier.Failed && f != nil && len(f.Iteration) > 0 && f.Step >= 0 && f.Step < b.tree.Len() {
 		for level, loop := range b.tree.Loops(f.Step) {
@@ -284,6 +292,9 @@ func operandText(v any) string {
 		if key, ok := strings.CutPrefix(s, "context:"); ok {
 			return clip(120, key)
 		}
+	}
+	if list, ok := v.([]any); ok {
+		return fmt.Sprintf("a list of %s", count(len(list)))
 	}
 	text, err := json.Marshal(v)
 	if err != nil {

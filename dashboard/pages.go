@@ -36,6 +36,10 @@ type page struct {
 	query []string
 	// data returns what the template is executed with, as view.Data.
 	data func(c *call) (any, error)
+	// live are the fragments that are kept up to date, which are templates of the file, and
+	// watch waits for their changes; nil for pages that stand still.
+	live  []string
+	watch func(c *call) (*watching, error)
 	// actions are what its forms do.
 	actions []action
 }

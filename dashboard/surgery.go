@@ -63,10 +63,11 @@ func (c *call) resumePage() (any, error) {
 	if !p.Sees {
 		desk.HideValues(&p.X)
 	}
-	_, tree, err := c.parsed(&x)
+	g, err := c.parsed(&x)
 	if err != nil {
 		return nil, err
 	}
+	tree := g.tree
 	for i := range min(x.Position.Step+1, tree.Len()) {
 		s := tree.Spec(i)
 		if t := strings.ToLower(s.Type); t == flow.TypeEnd || t == flow.TypeElse {

@@ -257,10 +257,11 @@ func (c *call) values(p *executionPage) error {
 	} else if err != nil {
 		return err
 	}
-	_, tree, err := c.parsed(&p.X)
+	g, err := c.parsed(&p.X)
 	if err != nil {
 		return err
 	}
+	tree := g.tree
 	used := usedBy(tree)
 	changed := make(map[string]bool)
 	if r := p.X.Repairs; r != nil {
