@@ -228,10 +228,10 @@ func factsOf(job *courier.Job) (facts []fact) {
 	}
 	add("Failure", cmp.Or(policyText(job.FailurePolicy), "A failure stops the execution"))
 	if job.Timeout > 0 {
-		add("Timeout", took(job.Timeout)+" for the whole execution")
+		add("Timeout", span(job.Timeout)+" for the whole execution")
 	}
 	if job.MaxDuration > 0 {
-		add("Overdue after", took(job.MaxDuration))
+		add("Overdue after", span(job.MaxDuration))
 	}
 	add("Expected by", job.ExpectedBy)
 	add("Result", job.Result)

@@ -84,10 +84,15 @@ func diffPartOf(d *desk.PartDiff, what string) diffPart {
 		p.Place = "was " + what + " " + strconv.Itoa(*d.From)
 	}
 	if len(d.Fields) == 1 && d.Fields[0].Pointer == "" {
-		p.Whole = indentJSON(d.Fields[0].From)
-		if d.Fields[0].From == nil {
-			p.Whole = indentJSON(d.Fields[0].To)
+		whole := d.Fields[0].From
+		if whole == nil {
+			whole = d.Fields[0].To
 		}
+		var s courier.StepSpec
+		if what == "step" && json.Unmarshal(whole, &s) == nil {
+			whole, _ = s.MarshalJSON() // in the order of definitions; it was read from JSON
+		}
+		p.Whole = indentJSON(whole)
 		return p
 	}
 	p.Fields = diffFields(d.Fields)

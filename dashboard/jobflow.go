@@ -202,7 +202,7 @@ func rulesOf(s *courier.StepSpec) (rules []string) {
 		case *d == 0:
 			rules = append(rules, none)
 		default:
-			rules = append(rules, what+took(*d))
+			rules = append(rules, what+span(*d))
 		}
 	}
 	limit(s.Timeout, "An attempt takes at most ", "An attempt may take any time")
@@ -214,6 +214,24 @@ func rulesOf(s *courier.StepSpec) (rules []string) {
 		rules = append(rules, `Values may have ".." in paths`)
 	}
 	return rules
+}
+
+// span returns a duration of a definition, to the last digit, such as "1 m 30 s".
+func span(d time.Duration) string {
+	var parts []string
+	for _, unit := range []struct {
+		of   time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}} {
+		if n := d / unit.of; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, unit.name))
+			d -= n * unit.of
+		}
+	}
+	if d > 0 || len(parts) == 0 {
+		parts = append(parts, strconv.FormatFloat(d.Seconds(), 'f', -1, 64)+" s")
+	}
+	return strings.Join(parts, " ")
 }
 
 // policyText says in words what a failure leads to; empty for the policy that says nothing.
@@ -236,7 +254,7 @@ func policyText(p courier.FailurePolicy) string {
 		if p.BackoffMax != nil {
 			most = *p.BackoffMax
 		}
-		text += ", after " + took(base) + " at first and " + took(most) + " at most"
+		text += ", after " + span(base) + " at first and " + span(most) + " at most"
 		if p.Jitter != nil && !*p.Jitter {
 			text += ", without jitter"
 		}

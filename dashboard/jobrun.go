@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,7 +103,7 @@ func (c *call) jobToRun() (courier.Job, error) {
 	return job, err
 }
 
-// runFields returns the fields of the parameters, with what was typed, or their defaults for
+// runFields returns the fields of the parameters, those that are required first, with what was typed, or their defaults for
 // who may see the job. Secrets are never filled in.
 func (c *call) runFields(params *flow.Params, sees bool) (fields []runField) {
 	if params == nil {
@@ -119,6 +120,15 @@ func (c *call) runFields(params *flow.Params, sees bool) (fields []runField) {
 		f.set(&d)
 		fields = append(fields, f)
 	}
+	slices.SortStableFunc(fields, func(a, b runField) int {
+		switch {
+		case a.Required == b.Required:
+			return 0
+		case a.Required:
+			return -1
+		}
+		return 1
+	})
 	return fields
 }
 
@@ -188,6 +198,8 @@ func paramHint(d *courier.Param, sees bool) string {
 	}[d.Type]
 	if _, isText := d.Default.(string); d.Type == "" && isText {
 		what = "Text"
+	} else if d.Type == "" && d.Default == nil {
+		what = "Any value in JSON; what is no JSON is taken as text"
 	}
 	if d.Secret {
 		what = "The name of a secret; it is not shown"
@@ -198,7 +210,7 @@ func paramHint(d *courier.Param, sees bool) string {
 		what += "; " + rules
 	}
 	if d.Default != nil && sees && !d.Secret {
-		return what + ". The default is filled in."
+		return what + ". The default is " + clip(60, jsontext.Text(d.Default)) + "."
 	} else if !d.Required || d.Default != nil {
 		return what + ". It may be left empty."
 	}

@@ -1,6 +1,8 @@
 package dashboard_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"net/http"
 	"strings"
@@ -130,7 +132,7 @@ func TestJobFlow(t *testing.T) {
 		}{
 			{outer, []string{"if context:params.mode not equals short", "then", "else"}},
 			{loop, []string{"for each item of context:params.list", "on_item_failure"}},
-			{inner, []string{"inner test.work One file", "context:loop.current_item", "An attempt takes at most 1 m 30 s", "A failure repeats the step, at most 3 times, after 1.0 s at first"}},
+			{inner, []string{"inner test.work One file", "context:loop.current_item", "An attempt takes at most 1 m 30 s", "A failure repeats the step, at most 3 times, after 1 s at first and 1 m at most"}},
 			{outer.one(t, "#step-5"), []string{"rest", "secret partner-key"}},
 		} {
 			for _, want := range c.want {
@@ -142,7 +144,7 @@ func TestJobFlow(t *testing.T) {
 		if len(loop.all("#step-5")) != 0 {
 			t.Error("the else is in the loop")
 		}
-		page.has("The day to report.").has("one of full, short").has("night").has("2 at most").has("other , which must have completed").has("1 h 0 m for the whole execution")
+		page.has("The day to report.").has("one of full, short").has("night").has("2 at most").has("other , which must have completed").has("1 h for the whole execution")
 		w.get("jobs/nested?tab=text").has(`"type": "flow.foreach"`)
 		w.get("jobs/nested?tab=schedules").has("No schedule starts this job.")
 		w.fails("jobs/nestd", http.StatusNotFound).has("nested")
@@ -198,4 +200,52 @@ func TestJobsHostile(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Pages of a job with thousands of steps stay pages.
+func TestJobLarge(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		job := courier.Job{Name: "large", Params: map[string]any{}}
+		deep := 0
+		for i := range 6000 {
+			if i%100 == 0 && deep < 60 {
+				job.Steps = append(job.Steps, courier.StepSpec{Type: "flow.if", Config: map[string]any{"left": "context:params.p0", "operator": "exists"}})
+				deep++
+			}
+			job.Steps = append(job.Steps, courier.StepSpec{ID: fmt.Sprint("s", i), Type: "test.work", Config: map[string]any{"text": fmt.Sprint("value ", i)}})
+		}
+		for range deep {
+			job.Steps = append(job.Steps, courier.StepSpec{Type: "flow.end"})
+		}
+		for i := range 100 {
+			job.Params[fmt.Sprint("p", i)] = i
+		}
+		w.define(job)
+		for i := range job.Steps {
+			if job.Steps[i].Type == "test.work" {
+				job.Steps[i].Config = map[string]any{"text": "changed"}
+			}
+		}
+		w.define(job)
+		for at, most := range map[string]int{"jobs/large": 40 << 10, "jobs/large?tab=versions": 8 << 10, "jobs/large/diff": 40 << 10, "jobs/large/run": 16 << 10} {
+			start := time.Now()
+			page := w.get(at)
+			if n := zipped(page.Body.Bytes()); n > most {
+				t.Errorf("%s has %d bytes compressed, %d at most", at, n, most)
+			} else {
+				t.Logf("%s: %d bytes, %d compressed, %v", at, page.Body.Len(), n, time.Since(start))
+			}
+		}
+		w.get("jobs/large").has("more entries are not shown here")
+		w.get("jobs/large/diff").has("5500 more entries differ.")
+	})
+}
+
+// zipped is how many bytes a text has when it is compressed.
+func zipped(text []byte) int {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write(text) // it writes into memory
+	_ = z.Close()
+	return b.Len()
 }

@@ -68,8 +68,9 @@ func (v *Visit) NeedEach(ctx context.Context, jobs []string, role Role) error {
 // page: then so many were examined that the call stopped.
 func Pick[T any](after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) (list []T, next string, err error) {
 	list = []T{}
+	size := min(pageSize, max(limit, 100)) // a definition may be large
 	for examined := 0; examined < maxWalk; {
-		page, err := read(after, pageSize)
+		page, err := read(after, size)
 		if err != nil {
 			return nil, "", err
 		}
@@ -79,13 +80,13 @@ func Pick[T any](after string, limit int, read func(after string, limit int) ([]
 				continue
 			}
 			if list = append(list, page[i]); len(list) == limit {
-				if i == len(page)-1 && len(page) < pageSize {
+				if i == len(page)-1 && len(page) < size {
 					after = ""
 				}
 				return list, after, nil
 			}
 		}
-		if len(page) < pageSize {
+		if len(page) < size {
 			return list, "", nil
 		}
 		examined += len(page)
