@@ -80,9 +80,19 @@ const versionsPage = 50
 // jobTabs are the parts of the page of a job, the first without a parameter.
 var jobTabs = []struct{ name, label string }{{"", "Flow"}, {"text", "Text"}, {"versions", "Versions"}, {"schedules", "Schedules"}}
 
+// jobVersion returns a version of a job, the latest for version 0. If it is not there, the
+// error suggests the nearest name to who may know all.
+func (c *call) jobVersion(name string, version int) (courier.Job, error) {
+	job, err := c.h.e.Jobs().Get(c.ctx(), name, version)
+	if errors.Is(err, courier.ErrNotFound) && c.Role(c.ctx(), "") < desk.Viewer {
+		err = desk.Unknown()
+	}
+	return job, err
+}
+
 // savedJob returns a version of a job with who has saved it, the latest for version 0.
 func (c *call) savedJob(name string, version int) (engine.DefinedJob, error) {
-	job, err := c.h.e.Jobs().Get(c.ctx(), name, version) // its error names the nearest
+	job, err := c.jobVersion(name, version)
 	if err != nil {
 		return engine.DefinedJob{}, err
 	}
@@ -106,7 +116,7 @@ func (c *call) job() (any, error) {
 	c.title = clip(80, name)
 	p := &jobPage{Job: d.Job, SavedBy: d.SavedBy, SavedAt: d.SavedAt, Latest: d.Job.Version, Executions: c.executionsOf(name), Run: c.link("jobs", name, "run"), Tab: c.query.Get("tab")}
 	if version != 0 {
-		latest, err := c.h.e.Jobs().Get(c.ctx(), name, 0)
+		latest, err := c.jobVersion(name, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -123,7 +123,7 @@ func (c *call) jobDiff() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := c.h.e.Jobs().Get(c.ctx(), name, to)
+	b, err := c.jobVersion(name, to)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (c *call) jobDiff() (any, error) {
 	if p.First = from == 0; p.First {
 		return p, nil
 	}
-	a, err := c.h.e.Jobs().Get(c.ctx(), name, from)
+	a, err := c.jobVersion(name, from)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func (c *call) jobEdit() (any, error) {
 	}
 	edited := latest.Job
 	if version != 0 {
-		if edited, err = c.h.e.Jobs().Get(c.ctx(), name, version); err != nil {
+		if edited, err = c.jobVersion(name, version); err != nil {
 			return nil, err
 		}
 	}
@@ -141,7 +141,7 @@ func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error
 	if p.Base == 0 {
 		return nil
 	}
-	base, err := c.h.e.Jobs().Get(c.ctx(), p.Name, p.Base)
+	base, err := c.jobVersion(p.Name, p.Base)
 	if errors.Is(err, courier.ErrNotFound) {
 		return nil
 	} else if err != nil {

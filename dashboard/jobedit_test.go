@@ -260,6 +260,28 @@ func TestJobEditRoles(t *testing.T) {
 	})
 }
 
+// An editor of one job learns no names of others from what is wrong with a text.
+func TestJobEditHidden(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		fields := w.edit("report")
+		w.user = "eddy"
+		for _, text := range []string{
+			strings.Replace(fields["text"], `"steps"`, `"depends_on": ["hiddn", "hidde", "hidden"], "steps"`, 1),
+			strings.Replace(fields["text"], `"steps"`, `"depends_on": ["hidde"], "limt": 3, "steps"`, 1),
+		} {
+			for _, do := range []string{"check", "define", "dry-run"} {
+				page := w.post("jobs/report/edit", with(fields, "do", do, "text", text)).has("there is no such job here, or you may not see it")
+				if strings.Contains(strings.ReplaceAll(page.tree.one(t, "main").text(), text, ""), `mean "hidden"`) {
+					t.Errorf("%s says %s", do, page.tree.text())
+				}
+			}
+		}
+		w.fails("jobs/hiddn", http.StatusNotFound).lacks("hidden")
+		w.get("jobs/hiddn/edit").has("There is no job of this name yet.").lacks("did you mean")
+		w.fails("jobs/report?version=9", http.StatusNotFound)
+	})
+}
+
 // A text with characters that can't be seen comes back as the same definition.
 func TestJobEditHostile(t *testing.T) {
 	virtual(t, nil, func(w *world) {

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -96,11 +95,7 @@ func (c *call) jobToRun() (courier.Job, error) {
 	if err != nil {
 		return courier.Job{}, err
 	}
-	job, err := c.h.e.Jobs().Get(c.ctx(), c.r.PathValue("name"), version)
-	if errors.Is(err, courier.ErrNotFound) && !c.may(desk.Viewer) {
-		err = desk.Unknown() // its text names others
-	}
-	return job, err
+	return c.jobVersion(c.r.PathValue("name"), version)
 }
 
 // runFields returns the fields of the parameters, those that are required first, with what was typed, or their defaults for

@@ -14,7 +14,7 @@ import (
 var jobPages = []page{
 	{
 		path: "jobs", role: desk.Client, on: onVisible, title: "Jobs", nav: "Jobs", key: "j", file: "jobs",
-		query: []string{"q", "after"}, data: (*call).jobs,
+		query: []string{"q", "after"}, data: (*call).jobs, live: []string{"list"}, watch: watchJobs,
 	},
 	{
 		path: "jobs/{name}", role: desk.Viewer, on: onJob, title: "Job", file: "job",
@@ -38,6 +38,9 @@ var jobPages = []page{
 	},
 	{path: "new/job", role: desk.Client, on: onVisible, title: "New job", file: "newjob", query: []string{"name"}, data: (*call).newJob},
 }
+
+// watchJobs watches the executions that the visitor may see: the list has their outcomes.
+func watchJobs(c *call) (*watching, error) { return c.watchExecutions(desk.Where{}) }
 
 // A jobList is the page of jobs.
 type jobList struct {

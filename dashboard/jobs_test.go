@@ -249,3 +249,27 @@ func zipped(text []byte) int {
 	_ = z.Close()
 	return b.Len()
 }
+
+// The list of jobs is kept up to date with what becomes of executions.
+func TestJobsLive(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.user = "vera"
+		page := w.get("jobs")
+		list := page.tree.one(t, "#list")
+		patches := func() string {
+			r := get("jobs?live=abc&have=list:" + list.attrs["data-hash"])
+			return w.send(r).Body.String()
+		}
+		if got := patches(); strings.Contains(got, `"id"`) {
+			t.Errorf("nothing has changed, and the answer is %s", got)
+		}
+		w.ended("hidden", "admin", nil)
+		if got := patches(); strings.Contains(got, `"id"`) {
+			t.Errorf("what vera can't see has led to %s", got)
+		}
+		w.ended("report", "ann", nil)
+		if got := patches(); !strings.Contains(got, `"id":"list"`) || !strings.Contains(got, "completed") {
+			t.Errorf("the answer is %s", got)
+		}
+	})
+}

@@ -86,6 +86,7 @@ var people = map[string]map[string]httpapi.Role{
 	"ben":      {"report": httpapi.Client},
 	"vera":     {"report": httpapi.Viewer},
 	"otto":     {"report": httpapi.Operator},
+	"eddy":     {"report": httpapi.Editor, "hiddn": httpapi.Editor},
 	"watcher":  {"": httpapi.Viewer},
 	"operator": {"": httpapi.Operator},
 	"editor":   {"": httpapi.Editor},

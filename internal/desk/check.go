@@ -60,6 +60,9 @@ func (v *Visit) ReadNamed(ctx context.Context, kind string, src *courier.Source,
 	if err != nil {
 		return nil, err
 	}
+	for _, h := range hidden { // the engine's text on the same field would suggest names of others
+		problems = slices.DeleteFunc(problems, func(p courier.Problem) bool { return p.Field == h.Field })
+	}
 	more = append(more, hidden...)
 	src.Locate(more)
 	return append(more, problems...), nil
