@@ -35,6 +35,7 @@ type call struct {
 	failed    error                // of the action whose form the page shows again
 	found     any                  // what a dry action has found out
 	placed    bool                 // the page has the problems of failed where they belong
+	kept      any                  // what an action leaves for the page that says what came of it
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

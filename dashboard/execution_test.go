@@ -156,6 +156,39 @@ func TestExecutionActions(t *testing.T) {
 	})
 }
 
+// A form that is sent twice starts one execution; a form that was refused, or is another
+// one by now, is carried out.
+func TestFormOnce(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		x := w.ended("report", "ann", nil)
+		at := "executions/" + string(x.ID) + "/rerun"
+		started := func() int {
+			list, err := w.engine.Executions().List(t.Context(), store.Filter{RerunOf: x.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list)
+		}
+		form := map[string]string{"do": "rerun", "key": "k", "params": "{"}
+		if a := w.post(at, form); a.Code != http.StatusBadRequest {
+			t.Errorf("%d", a.Code)
+		}
+		form["params"] = `{"text": "a"}`
+		first, second := w.post(at, form), w.post(at, form)
+		if a, b := first.Header().Get("Location"), second.Header().Get("Location"); a != b || a == "" || started() != 1 {
+			t.Errorf("sent twice: %q and %q, %d executions", a, b, started())
+		}
+		time.Sleep(5 * time.Minute)
+		if w.post(at, form); started() != 1 {
+			t.Errorf("sent much later: %d executions", started())
+		}
+		form["params"] = `{"text": "b"}`
+		if w.post(at, form); started() != 2 {
+			t.Errorf("another form: %d executions", started())
+		}
+	})
+}
+
 // A form of another site does nothing.
 func TestCrossOrigin(t *testing.T) {
 	virtual(t, nil, func(w *world) {

@@ -11,11 +11,10 @@ import (
 )
 
 var executionPages = []page{
-	{path: "", role: desk.Client, on: onVisible, data: func(c *call) (any, error) { return nil, c.redirect(c.link("executions")) }},
 	{
 		path: "executions", role: desk.Client, on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
 		query: []string{"where", "cursor"}, data: (*call).executions,
-		live: []string{"list"}, watch: watchList,
+		scripts: []string{"select"}, live: []string{"list"}, watch: watchList,
 	},
 	{
 		path: "executions/{id}", role: desk.Client, on: onExecution, title: "Execution", file: "execution",
@@ -42,6 +41,7 @@ type executionList struct {
 	Grammar  string
 	Views    []navItem // filters that many need
 	Rows     []executionRow
+	Bulk     bool // the visitor is an operator of at least one of them
 	Caption  string
 	Empty    map[string]any
 	Stopped  string // why the page has fewer than it could have
@@ -130,6 +130,7 @@ func (c *call) list(l *executionList, w desk.Where) error {
 	at := now()
 	for i := range p.Items {
 		l.Rows = append(l.Rows, c.row(&p.Items[i], at))
+		l.Bulk = l.Bulk || c.Role(c.ctx(), p.Items[i].Job) >= desk.Operator
 	}
 	if l.Caption = "The newest first"; cursor != "" {
 		l.Caption, l.First = "Older executions, the newest first", c.with("cursor", "")

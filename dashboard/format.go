@@ -107,6 +107,9 @@ var looks = map[string]look{
 	"asked": {"idle", shapeRing}, "done": {"good", shapeCheck}, "unchanged": {"off", shapeDash}, "refused": {"bad", shapeCross},
 	// Of differences.
 	"added": {"good", shapePlus}, "removed": {"bad", shapeDash}, "changed": {"run", shapeChange}, "moved": {"wait", shapeMove},
+	// Of what needs attention.
+	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "monitor": {"wait", shapeWarn},
+	"delivery": {"bad", shapeCross}, "subscription": {"off", shapeStop}, "stranded": {"bad", shapeWarn}, "refusal": {"bad", shapeWarn}, "superseded": {"off", shapeCheck},
 	// Of checks.
 	"problem": {"bad", shapeCross}, "not_checked": {"off", shapeDash},
 	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},

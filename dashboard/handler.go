@@ -26,7 +26,8 @@ type Handler struct {
 	log       *slog.Logger
 	api       *httpapi.Handler
 	mux       *http.ServeMux
-	pages     map[string]*page // by the patterns of mux
+	table     []page
+	pages     map[string]*page // those of the table, by the patterns of mux
 	templates map[string]*template.Template
 	assets    *assets
 	guard     *http.CrossOriginProtection
@@ -54,8 +55,9 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, Health: h.opt.Health, Log: h.log})
 	h.assets = newAssets()
 	h.templates = parseTemplates()
-	for i := range table {
-		p := &table[i]
+	h.table = allPages()
+	for i := range h.table {
+		p := &h.table[i]
 		for _, pattern := range p.patterns() {
 			h.pages[pattern] = p
 			h.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) // pages has what is done

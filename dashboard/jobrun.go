@@ -264,7 +264,7 @@ func (c *call) runOptions(job *courier.Job, dry bool) (*engine.EnqueueOptions, e
 		o.Version = job.Version
 	}
 	if c.form.Get("key") != "" {
-		o.IdempotencyKey = "page/" + url.PathEscape(c.ID) + "/" + c.formKey()
+		o.IdempotencyKey = "page/" + url.PathEscape(c.ID) + "/" + c.formID()
 	}
 	if text := strings.TrimSpace(c.form.Get("priority")); text != "" {
 		n, err := strconv.ParseInt(text, 10, 16)

@@ -27,17 +27,17 @@ func TestJobs(t *testing.T) {
 		}
 		page := w.get("jobs")
 		rows := page.tree.all("tr[data-row]")
-		if len(rows) != 3 {
+		if len(rows) != 4 {
 			t.Fatalf("%d rows", len(rows))
 		}
-		text := rows[2].text()
+		text := rows[3].text()
 		for _, want := range []string{"report @1", "1 entry", "failed completed", "sooner", "1 disabled or paused", at.UTC().Format("2006-01-02 15:04:05")} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the row is %q, without %q", text, want)
 			}
 		}
 		for i, href := range []string{"./jobs/report", "./executions/", "./executions/", "./executions?where=job%3Areport", "./jobs/report/run"} {
-			if got := rows[2].all("a")[i].attrs["href"]; !strings.HasPrefix(got, href) {
+			if got := rows[3].all("a")[i].attrs["href"]; !strings.HasPrefix(got, href) {
 				t.Errorf("link %d leads to %q", i, got)
 			}
 		}
@@ -55,7 +55,7 @@ func TestJobs(t *testing.T) {
 func TestJobsRoles(t *testing.T) {
 	virtual(t, options(), func(w *world) {
 		w.ended("report", "vera", map[string]any{"fail": canary})
-		for user, want := range map[string][2]int{"nobody": {0, 0}, "ann": {1, 0}, "vera": {1, 1}, "otto": {1, 1}, "watcher": {3, 3}, "editor": {3, 3}} {
+		for user, want := range map[string][2]int{"nobody": {0, 0}, "ann": {1, 0}, "vera": {1, 1}, "otto": {1, 1}, "watcher": {4, 4}, "editor": {4, 4}} {
 			w.user = user
 			page := w.get("jobs").lacks(canary)
 			links := 0

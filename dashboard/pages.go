@@ -70,11 +70,15 @@ func (p *page) kind() string {
 	return strings.TrimSuffix(first, "s")
 }
 
-// table has all pages. Those with a nav stand at the top of each page in this order.
-var table = slices.Concat(
-	executionPages,
-	jobPages,
-)
+// allPages returns the table. Those with a nav stand at the top of each page in this order.
+func allPages() []page {
+	return slices.Concat(
+		attentionPages,
+		executionPages,
+		jobPages,
+		bulkPages,
+	)
+}
 
 // allow returns the error if the visitor has less than a role for what the page is about,
 // and reads the execution that the role depends on.

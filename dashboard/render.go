@@ -116,8 +116,8 @@ func (c *call) view() *view {
 	if v.Visitor = c.Name; v.Visitor == "" {
 		v.Visitor = c.ID
 	}
-	for i := range table {
-		p := &table[i]
+	for i := range c.h.table {
+		p := &c.h.table[i]
 		if p.nav == "" || p.on == onAll && c.Role(c.ctx(), "") < p.role {
 			continue
 		}

@@ -264,8 +264,8 @@ func (c *call) rerunPage() (any, error) {
 // rerun starts the execution again; the same form does it once.
 func rerun(ctx context.Context, c *call) (string, error) {
 	o := &engine.RerunOptions{By: c.by()}
-	if key := c.form.Get("key"); key != "" {
-		o.IdempotencyKey = "page/" + c.ID + "/" + clip(100, key)
+	if c.form.Get("key") != "" {
+		o.IdempotencyKey = "page/" + c.formID()
 	}
 	if v := c.form.Get("version"); v != "" {
 		n, err := strconv.Atoi(v)

@@ -64,6 +64,7 @@ func jobs() []courier.Job {
 	return []courier.Job{
 		{Name: "report", Params: params, Result: "context:work.text", Steps: []courier.StepSpec{step}},
 		{Name: "other", Params: params, Steps: []courier.StepSpec{step}},
+		{Name: "flaky", Steps: []courier.StepSpec{{Type: "test.flaky"}}},
 		{Name: "hidden", Params: params, Steps: []courier.StepSpec{step}},
 	}
 }
@@ -76,7 +77,8 @@ type world struct {
 	pages  *dashboard.Handler
 	mux    *http.ServeMux
 	log    *strings.Builder
-	user   string // who makes the requests
+	user   string      // who makes the requests
+	fail   func() bool // whether the step type test.flaky fails; nil for never
 }
 
 // people are the roles of the users in these tests: by user and job, with "" for all jobs.
@@ -130,6 +132,12 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 	w.store, _ = s.(*memstore.Store)
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
+	courier.RegisterFunc(&reg, "test.flaky", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
+		if w.fail != nil && w.fail() {
+			return struct{}{}, courier.Permanent(errors.New("flaky"))
+		}
+		return struct{}{}, nil
+	}, nil)
 	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64, Secrets: secrets})
 	for _, j := range jobs() {
 		w.define(j)
