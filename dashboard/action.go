@@ -87,6 +87,7 @@ func (c *call) act() error {
 	}
 	if a.dry {
 		if _, err := a.do(c.ctx(), c); err != nil {
+			c.refused(a.verb, err)
 			return c.show(problemOf(err).Status, err)
 		}
 		return c.show(http.StatusOK, nil)
@@ -117,6 +118,9 @@ func (c *call) carryOut(a *action) (o outcome) {
 		}
 	}
 	entry := store.Action{Verb: a.verb, Kind: c.page.kind(), Name: c.r.PathValue("name"), Reason: c.reason()}
+	if c.page.on == onJob {
+		entry.Job = entry.Name
+	}
 	if x := &c.execution; x.ID != "" {
 		entry.Kind, entry.Name, entry.Job, entry.Execution = "execution", x.Job, x.Job, x.ID
 	}

@@ -44,7 +44,7 @@ func (partner) Validate(ctx context.Context, job *courier.Context, cfg partnerCo
 func connections(ids ...string) func(context.Context) ([]dashboard.Connection, error) {
 	return func(context.Context) (list []dashboard.Connection, err error) {
 		for _, id := range ids {
-			list = append(list, dashboard.Connection{ID: id, Type: "partner", Address: id + ".example:22", Owner: "owner of " + id, Note: "call first"})
+			list = append(list, dashboard.Connection{ID: id, Type: "test", Address: id + ".example:22", Owner: "owner of " + id, Note: "call first"})
 		}
 		return append(list, dashboard.Connection{ID: "web", Type: "http"}), nil
 	}
@@ -53,7 +53,7 @@ func connections(ids ...string) func(context.Context) ([]dashboard.Connection, e
 // transfer defines a job whose step lists a connection.
 func (w *world) transfer(name, connection string) {
 	w.Helper()
-	w.define(courier.Job{Name: name, Steps: []courier.StepSpec{{ID: "list", Type: "partner.list", Config: map[string]any{"connection_id": connection}}}})
+	w.define(courier.Job{Name: name, Steps: []courier.StepSpec{{ID: "list", Type: "test.list", Config: map[string]any{"connection_id": connection}}}})
 }
 
 // Connections have what uses them, what has failed at them, and a test.
@@ -69,9 +69,9 @@ func TestConnections(t *testing.T) {
 		page := w.get("connections")
 		rows := page.tree.all("tr[data-row]")
 		for i, want := range []string{
-			"acme partner acme.example:22 owner of acme call first job fetch list job send list monitor incoming none",
-			"down partner down.example:22 owner of down call first nothing send",
-			"slow partner slow.example:22 owner of slow call first nothing none",
+			"acme test acme.example:22 owner of acme call first job fetch list job send list monitor incoming none",
+			"down test down.example:22 owner of down call first nothing send",
+			"slow test slow.example:22 owner of slow call first nothing none",
 			"web http nothing none This process has no step type http.list",
 		} {
 			if !strings.HasPrefix(rows[i].text(), want) {

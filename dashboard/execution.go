@@ -42,6 +42,7 @@ type executionPage struct {
 	Log        *logTab
 	Audit      *auditTab
 	Definition string
+	Flow       *flowView // of the definition
 
 	now time.Time
 }
@@ -224,6 +225,8 @@ func (c *call) executionTab(p *executionPage) (err error) {
 		}
 		text, err := json.MarshalIndent(g.job, "", "  ")
 		p.Definition = string(text)
+		shown := flowOf(&g.job, c.h.e.Registry())
+		p.Flow = &shown
 		return err
 	}
 	if !c.SeesValues(c.ctx(), p.X.Job) {

@@ -176,6 +176,9 @@ func (c *call) serve() error {
 func (c *call) refused(verb string, err error) {
 	if no, ok := errors.AsType[*desk.AccessError](err); ok && !no.Unknown {
 		a := store.Action{Verb: verb, Kind: c.page.kind(), Name: c.r.PathValue("name"), Reason: no.Text}
+		if c.page.on == onJob {
+			a.Job = a.Name
+		}
 		if x := &c.execution; x.ID != "" {
 			a.Name, a.Job, a.Execution = x.Job, x.Job, x.ID
 		}

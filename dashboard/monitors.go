@@ -154,7 +154,7 @@ func (c *call) monitor(m *courier.Monitor) (any, error) {
 	if len(m.Params) > 0 {
 		v.Params = indented(m.Params)
 	}
-	if v.SeesFiles = c.Has(c.ctx(), c.jobs, c.ValuesRole()); v.SeesFiles {
+	if v.SeesFiles = c.Has(c.ctx(), c.about, c.ValuesRole()); v.SeesFiles {
 		err = c.seenFiles(v)
 	}
 	return v, err

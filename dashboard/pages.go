@@ -85,6 +85,7 @@ func allPages() []page {
 	return slices.Concat(
 		attentionPages,
 		executionPages,
+		jobPages,
 		bulkPages,
 		schedulePages,
 		monitorPages,
@@ -105,8 +106,8 @@ func (c *call) allow(role desk.Role) (err error) {
 	case onExecution:
 		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), role)
 	case onSubject:
-		if c.jobs, err = c.page.find(c); err == nil {
-			err = c.NeedEach(c.ctx(), c.jobs, role)
+		if c.about, err = c.page.find(c); err == nil {
+			err = c.NeedEach(c.ctx(), c.about, role)
 		}
 	}
 	return err

@@ -24,7 +24,7 @@ const pageMedia = "text/html; charset=utf-8"
 // parseTemplates returns the templates by their names, each with the layout and the parts
 // that all pages share.
 func parseTemplates() map[string]*template.Template {
-	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/kept.html"))
+	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html", "templates/kept.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err) // the pattern is a constant
@@ -32,7 +32,7 @@ func parseTemplates() map[string]*template.Template {
 	all := make(map[string]*template.Template)
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
-		if name != "layout" && name != "parts" && name != "kept" {
+		if name != "layout" && name != "kept" && !strings.HasPrefix(name, "parts") {
 			all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, file))
 		}
 	}
@@ -91,7 +91,7 @@ func (c *call) may(role desk.Role) bool {
 	case onExecution:
 		job = c.execution.Job
 	case onSubject:
-		return c.Has(c.ctx(), c.jobs, role)
+		return c.Has(c.ctx(), c.about, role)
 	}
 	return c.Role(c.ctx(), job) >= role
 }
@@ -140,6 +140,11 @@ func (c *call) show(status int, failed error) error {
 	v.Data, v.Notice = data, c.notice()
 	if failed != nil {
 		v.Problem, v.Notice = problemOf(failed), nil
+		if c.placed {
+			above := *v.Problem
+			above.Text, above.Problems = "Each stands at its place below.", nil
+			v.Problem = &above
+		}
 		if v.Problem.Incident != "" {
 			c.h.log.Error("an action has failed", "incident", v.Problem.Incident, "page", c.page.name(), "error", failed)
 		}

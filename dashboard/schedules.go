@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -221,16 +222,23 @@ func whenOf(s *courier.Schedule) string {
 	return x.Words
 }
 
-// span returns a length of time without what is zero, such as "5 min" and "1 h 30 min".
+// span returns a length of time without what is zero, to the last digit, such as "5 min" and
+// "1 h 30 min"; "0 s" for none.
 func span(d time.Duration) string {
 	var parts []string
 	for _, u := range []struct {
 		unit time.Duration
 		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
 		if n := d / u.unit; n > 0 {
 			parts, d = append(parts, fmt.Sprintf("%d %s", n, u.name)), d%u.unit
 		}
+	}
+	switch {
+	case d > 0 && d < time.Second:
+		parts = append(parts, strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64)+" ms")
+	case d > 0 || len(parts) == 0:
+		parts = append(parts, strconv.FormatFloat(d.Seconds(), 'f', -1, 64)+" s")
 	}
 	return strings.Join(parts, " ")
 }

@@ -49,6 +49,14 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 	return workOutput{cfg.Text, len(cfg.Text)}, nil
 }
 
+// secrets has one, called partner-key.
+func secrets(_ context.Context, r courier.SecretRequest) (string, error) {
+	if r.Name != "partner-key" {
+		return "", errors.New("there is no such secret")
+	}
+	return canary, nil
+}
+
 // jobs are the definitions of a world: report is a client's, hidden nobody's but admins'.
 func jobs() []courier.Job {
 	step := courier.StepSpec{ID: "work", Type: "test.work", Config: map[string]any{"seconds": "context:params.seconds", "fail": "context:params.fail", "text": "context:params.text"}}
@@ -83,6 +91,7 @@ var people = map[string]map[string]httpapi.Role{
 	"vicky":    {"report": httpapi.Viewer, "inbox": httpapi.Viewer},
 	"oscar":    {"report": httpapi.Operator, "inbox": httpapi.Operator},
 	"edith":    {"report": httpapi.Editor, "inbox": httpapi.Editor},
+	"eddy":     {"report": httpapi.Editor, "hiddn": httpapi.Editor},
 	"watcher":  {"": httpapi.Viewer},
 	"operator": {"": httpapi.Operator},
 	"editor":   {"": httpapi.Editor},
@@ -132,8 +141,8 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 		}
 		return struct{}{}, nil
 	}, nil)
-	courier.Register(&reg, "partner.list", partner{}, nil)
-	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64, Listers: listers, Subscribers: subscribers})
+	courier.Register(&reg, "test.list", partner{}, nil)
+	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64, Listers: listers, Subscribers: subscribers, Secrets: secrets})
 	for _, j := range jobs() {
 		w.define(j)
 	}
@@ -259,3 +268,6 @@ func (a answer) lacks(text string) answer {
 	}
 	return a
 }
+
+// get returns the request of a page.
+func get(path string) *http.Request { return httptest.NewRequest("GET", "/courier/"+path, nil) }

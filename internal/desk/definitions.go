@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -108,8 +109,9 @@ func Changed(was, now any) error {
 // page: then so many were examined that the call stopped.
 func Pick[T any](after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) (list []T, next string, err error) {
 	list = []T{}
+	size := min(pageSize, max(limit, 100)) // a definition may be large
 	for examined := 0; examined < maxWalk; {
-		page, err := read(after, pageSize)
+		page, err := read(after, size)
 		if err != nil {
 			return nil, "", err
 		}
@@ -119,18 +121,27 @@ func Pick[T any](after string, limit int, read func(after string, limit int) ([]
 				continue
 			}
 			if list = append(list, page[i]); len(list) == limit {
-				if i == len(page)-1 && len(page) < pageSize {
+				if i == len(page)-1 && len(page) < size {
 					after = ""
 				}
 				return list, after, nil
 			}
 		}
-		if len(page) < pageSize {
+		if len(page) < size {
 			return list, "", nil
 		}
 		examined += len(page)
 	}
 	return list, after, nil
+}
+
+// Jobs returns a page of the jobs that the visitor knows, in their latest versions: those
+// whose names begin with a text, and for which it has a role. A client may start them, and
+// see nothing of their definitions.
+func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([]engine.DefinedJob, string, error) {
+	return pickBeginning(beginning, after, limit, func(after string, limit int) ([]engine.DefinedJob, error) {
+		return v.d.e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
+	}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) >= Client })
 }
 
 // Schedules returns a page of the schedules that the visitor may see.
