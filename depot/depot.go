@@ -2,8 +2,8 @@
 // that a client uploads with a request, and the results that it downloads later.
 //
 // A [Depot] is a store of files by key. [Dir] is one in a directory, which may be on
-// storage that several hosts share. An object store needs about 100 lines; package
-// depottest has the contract as a test.
+// storage that several hosts share. A depot in an object store takes a few hundred
+// lines; package depottest has the contract as a test.
 //
 // # Keys
 //
@@ -26,8 +26,8 @@
 // # Retention
 //
 // [Clean] removes the files of executions that have ended, by age and by size. It never
-// removes files that an execution needs which is created, queued, running or paused. Start
-// it in one process at least:
+// removes the files of an execution that is created, queued, running or paused. Start it in
+// one process at least:
 //
 //	go depot.Clean(ctx, d, e.Executions(), nil)
 package depot
@@ -53,8 +53,8 @@ type Depot interface {
 	// beginning to end, also if the file is replaced or removed meanwhile; a depot that
 	// can't give the rest then returns an error. The context is that of all reads.
 	Open(ctx context.Context, key string) (Object, error)
-	// List returns the files of all keys with a prefix, sorted by key, without nil elements
-	// and without pending files. A prefix is a whole key, or the beginning of keys up to a
+	// List returns the files of all keys with a prefix, sorted by key, without
+	// pending files. A prefix is a whole key, or the beginning of keys up to a
 	// slash, which may be left out: "x/out" stands for x/out/a and x/out/b/c, and not for
 	// x/outer. Empty stands for all. A prefix without files gives no error.
 	List(ctx context.Context, prefix string) ([]Info, error)

@@ -231,10 +231,13 @@ func (d *Directory) readDir(name string) ([]fs.DirEntry, error) {
 	}
 	defer f.Close()
 	entries, err := f.ReadDir(-1)
-	if err != nil {
-		err = fmt.Errorf("depot: directory %q: %w", name, err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // removed since it was opened
 	}
-	return entries, err
+	if err != nil {
+		return nil, fmt.Errorf("depot: directory %q: %w", name, err)
+	}
+	return entries, nil
 }
 
 // Executions implements [ExecutionLister].
@@ -293,4 +296,13 @@ func (d *Directory) syncDir(dir string) error {
 		return err
 	}
 	return filesync.SyncDir(d.root, dir)
+}
+
+// syncNames makes durable what has changed in a directory. If that is gone, another
+// process has removed what was in it, and there is nothing to be made durable.
+func (d *Directory) syncNames(dir string) error {
+	if err := d.syncDir(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

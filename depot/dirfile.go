@@ -129,7 +129,7 @@ func (o *object) Read(p []byte) (int, error) {
 		return 0, context.Cause(o.ctx)
 	}
 	n, err := o.SectionReader.Read(p)
-	if err == io.EOF && n == 0 {
+	if err == io.EOF {
 		if at, _ := o.Seek(0, io.SeekCurrent); at < o.info.Size {
 			err = errors.Join(damaged("it has become shorter"), io.ErrUnexpectedEOF)
 		}

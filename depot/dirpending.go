@@ -201,7 +201,7 @@ func (p *pending) Commit() (Info, error) {
 		return Info{}, err
 	}
 	p.done = true
-	if err := p.d.syncDir(path.Dir(final)); err != nil {
+	if err := p.d.syncNames(path.Dir(final)); err != nil {
 		return Info{}, p.wrap(err)
 	}
 	return info, nil

@@ -270,7 +270,7 @@ func (d *Directory) removeSome(ctx context.Context, prefix string) error {
 	if dir == "" {
 		return nil
 	}
-	return d.syncDir(dir)
+	return d.syncNames(dir)
 }
 
 // removeFile removes a file, if it is there.
@@ -316,7 +316,7 @@ func (d *Directory) removeDir(ctx context.Context, dir string) error {
 	}
 	if err != nil {
 		trash = dir
-	} else if err := d.syncDir(path.Dir(dir)); err != nil {
+	} else if err := d.syncNames(path.Dir(dir)); err != nil {
 		return err
 	}
 	return d.empty(ctx, trash)
@@ -333,10 +333,7 @@ func (d *Directory) empty(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.root.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return d.root.RemoveAll(dir) // with what is no file of the depot
 }
 
 // pendingAge is after what time without a write a pending file counts as left by a

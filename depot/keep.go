@@ -37,7 +37,7 @@ const maxKept = 100_000
 type KeepConfig struct {
 	SourcePath    courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file to keep, or a pattern"`
 	SourcePaths   []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
-	Directory     string            `json:"directory,omitempty" doc:"the directory of the results that the files go to, such as reports/may; by default the top"`
+	Prefix        string            `json:"prefix,omitempty" doc:"a directory that the names of the results begin with, such as reports/may; by default none"`
 	Glob          *bool             `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
 	IgnoreMissing bool              `json:"ignore_missing,omitempty" doc:"nothing to keep is no error"`
 }
@@ -123,7 +123,7 @@ func checkTree(names []string) error {
 	for _, name := range names {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if isFile[dir] {
-				return courier.Permanent(fmt.Errorf("the result %s can't be a file and the directory of %s; choose another directory", safename.Quote(dir), safename.Quote(name)))
+				return courier.Permanent(fmt.Errorf("the result %s can't be a file and the directory of %s; choose another prefix", safename.Quote(dir), safename.Quote(name)))
 			}
 		}
 	}
@@ -183,9 +183,9 @@ func unchanged(f *os.File, was fs.FileInfo, n int64) error {
 	return nil
 }
 
-// Validate checks the sources and the directory, and that the depot answers.
+// Validate checks the sources and the prefix, and that the depot answers.
 func (s Keep) Validate(ctx context.Context, job *courier.Context, cfg KeepConfig) error {
-	bad := []error{cfg.checkDirectory(job)}
+	bad := []error{cfg.checkPrefix(job)}
 	for i, given := range cfg.sources() {
 		if field := cfg.field(i); !job.Unresolved(field) {
 			if err := cfg.checkSource(job, given); err != nil {
@@ -204,12 +204,12 @@ func (cfg KeepConfig) field(i int) string {
 	return "source_paths"
 }
 
-func (cfg KeepConfig) checkDirectory(job *courier.Context) error {
-	if cfg.Directory == "" || job.Unresolved("directory") {
+func (cfg KeepConfig) checkPrefix(job *courier.Context) error {
+	if cfg.Prefix == "" || job.Unresolved("prefix") {
 		return nil
 	}
-	if err := checkResult(strings.TrimSuffix(cfg.Directory, "/")); err != nil {
-		return courier.Permanent(fmt.Errorf("directory: %s: %w", safename.Quote(cfg.Directory), err))
+	if err := checkResult(strings.TrimSuffix(cfg.Prefix, "/")); err != nil {
+		return courier.Permanent(fmt.Errorf("prefix: %s: %w", safename.Quote(cfg.Prefix), err))
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (cfg KeepConfig) sources() []courier.Pattern {
 
 // find returns the files to keep, sorted by the names of the results.
 func (cfg KeepConfig) find(ctx context.Context, job *courier.Context) ([]kept, error) {
-	if err := cfg.checkDirectory(job); err != nil {
+	if err := cfg.checkPrefix(job); err != nil {
 		return nil, err
 	}
 	f := &finder{job: job, cfg: cfg, byName: make(map[string]kept)}
@@ -287,18 +287,18 @@ func (f *finder) find(ctx context.Context, given courier.Pattern) error {
 	return f.add(text, path.Base(filepath.ToSlash(text)), info.Size())
 }
 
-// add takes a file whose result has a name below the directory of the configuration.
+// add takes a file whose result has a name below the prefix of the configuration.
 func (f *finder) add(name, below string, size int64) error {
 	p, err := f.job.Path(name)
 	if err != nil {
 		return err
 	}
-	result := path.Join(f.cfg.Directory, below)
+	result := path.Join(f.cfg.Prefix, below)
 	if err := CheckKey(ResultKey(f.job.Execution(), result)); err != nil && f.job.Execution() != "" {
 		return courier.Permanent(fmt.Errorf("file %s: %w", safename.Quote(p), err))
 	}
 	if other, ok := f.byName[result]; ok && other.path != p {
-		return courier.Permanent(fmt.Errorf("the files %s and %s would both be the result %s; keep them by two steps with different directories", safename.Quote(other.path), safename.Quote(p), safename.Quote(result)))
+		return courier.Permanent(fmt.Errorf("the files %s and %s would both be the result %s; keep them by two steps with different prefixes", safename.Quote(other.path), safename.Quote(p), safename.Quote(result)))
 	}
 	if len(f.byName) == maxKept {
 		return courier.Permanent(fmt.Errorf("there are more than %d files; pack them into an archive, and keep that", maxKept))

@@ -48,10 +48,10 @@ const (
 func (r *Retention) check() error {
 	var bad []error
 	if r.Most < 0 {
-		bad = append(bad, fmt.Errorf("Most is %d bytes; give a positive number, or 0 for no limit", r.Most))
+		bad = append(bad, fmt.Errorf("the option Most is %d bytes; give a positive number, or 0 for no limit", r.Most))
 	}
 	if r.Every < 0 {
-		bad = append(bad, fmt.Errorf("Every is %v; give a positive time, or 0 for %v", r.Every, defaultEvery))
+		bad = append(bad, fmt.Errorf("the option Every is %v; give a positive time, or 0 for %v", r.Every, defaultEvery))
 	}
 	if len(bad) > 0 {
 		return courier.Errorf(courier.ErrInvalid, "depot.Retention: %w", errors.Join(bad...))
@@ -302,9 +302,13 @@ func (c *cleaner) stands(ctx context.Context, id courier.ExecutionID, at time.Ti
 	return c.depot.Remove(ctx, RemovedKey(id))
 }
 
-// files returns the inputs and results of an execution.
+// files returns the inputs and results of an execution. Where one is damaged, it returns one
+// that is not known: it is no reason to keep the others.
 func (c *cleaner) files(ctx context.Context, id courier.ExecutionID) ([]Info, error) {
 	all, err := c.depot.List(ctx, string(id)+"/")
+	if courier.ClassOf(err) == courier.ReasonIntegrity {
+		return []Info{{Key: ResultKey(id, "damaged")}}, nil
+	}
 	return slices.DeleteFunc(all, func(i Info) bool { return isMark(i.Key) }), err
 }
 

@@ -456,6 +456,7 @@ func TestTwoCleaners(t *testing.T) {
 			r.put(depot.ResultKey(id, "a"), "a")
 			r.set(id, "a", courier.Completed)
 		}
+		r.opt.Every = 10 * time.Minute
 		for range 3 {
 			r.start()
 		}

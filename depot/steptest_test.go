@@ -83,7 +83,7 @@ func TestContract(t *testing.T) {
 		{"fetch nothing", "depot.fetch", m{"ignore_missing": true}, nil, nil, nil},
 		{"keep", "depot.keep", m{"source_path": "a.csv"}, m2("a.csv", medium), nil, nil},
 		{"keep again", "depot.keep", m{"source_paths": []string{"a.csv", "b.csv"}}, m2("a.csv", medium, "b.csv", "b"), nil, m2("a.csv", medium, "b.csv", "x")},
-		{"keep a tree", "depot.keep", m{"source_path": "out/**", "directory": "may"}, m2("out/a", "a", "out/b/c", medium, "out/b/d/e", ""), nil, m2("may/a", "old", "x", "x")},
+		{"keep a tree", "depot.keep", m{"source_path": "out/**", "prefix": "may"}, m2("out/a", "a", "out/b/c", medium, "out/b/d/e", ""), nil, m2("may/a", "old", "x", "x")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -229,7 +229,7 @@ func TestKeysAreRefused(t *testing.T) {
 		{"output", "is_valid", "", flag, "is valid"},
 		{"configuration", "if_exists", "overwrite", values("overwrite", "skip"), "if_exists of file.copy is"},
 		{"configuration", "if_exists", "fail", values("overwrite", "skip", "fail"), "if_exists of file.copy is"},
-		{"configuration", "ignore_missing", "true", flag, "ignore_missing of file.copy is"},
+		{"configuration", "ignore_missing", "true", flag, "ignore_missing of depot.fetch is"},
 		{"configuration", "timeout_seconds", "3600", text, "timeout_seconds of azure_function.execute is"},
 		{"output", "file_count", "", text, "file_count of"},
 		{"output", "skipped", "", text, "skipped of file.copy is"},

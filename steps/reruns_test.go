@@ -111,6 +111,11 @@ func localReruns() map[string]rerunCase {
 			step("exec.run", object{"program": "sh", "args": []string{"-c", "cat > g"}, "stdin_path": "w/f"}),
 			step("file.delete", object{"path": "w/f"}),
 		}},
+		"keep": {files: source, steps: []object{
+			step("depot.fetch", object{"ignore_missing": true}),
+			step("file.move", object{"source_path": "$B/f", "destination_path": "w/f"}),
+			step("depot.keep", object{"source_path": "w/*"}),
+		}},
 		"call a function": {files: source, steps: []object{
 			step("file.move", object{"source_path": "$B/f", "destination_path": "w/f"}),
 			step("azure_function.execute", object{"connection_id": "app", "function_name": "say"}),

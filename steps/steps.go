@@ -5,6 +5,7 @@ package steps
 
 import (
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/steps/azure"
 	"github.com/courierhq/courier/steps/exec"
 	"github.com/courierhq/courier/steps/file"
@@ -38,6 +39,9 @@ type Options struct {
 	// Azure are the function apps that azure_function.execute may call. Nil
 	// leaves it out.
 	Azure *azure.Options
+	// Depot has the files that come into executions and go out of them. Nil leaves the
+	// depot family out.
+	Depot depot.Depot
 }
 
 // Register adds all families to r. Like [courier.Register] it panics if a key
@@ -65,5 +69,8 @@ func Register(r *courier.Registry, opt *Options) {
 	}
 	if opt.Azure != nil {
 		azure.Register(r, opt.Azure)
+	}
+	if opt.Depot != nil {
+		depot.Register(r, opt.Depot)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/steps/azure"
 	"github.com/courierhq/courier/steps/exec"
@@ -38,12 +39,13 @@ func registerAll(reg *courier.Registry) {
 	steps.Register(reg, &steps.Options{
 		Connections: sftp.Map{}, FTPConnections: ftp.Map{}, Keys: new(pgp.Keyring),
 		HTTP: new(httpreq.Options), Exec: new(exec.Options), Azure: new(azure.Options),
+		Depot: new(couriertest.Depot),
 	})
 }
 
 func TestRegisterAddsAllFamilies(t *testing.T) {
 	want := []string{
-		"azure_function.execute", "exec.run",
+		"azure_function.execute", "depot.fetch", "depot.keep", "exec.run",
 		"file.copy", "file.delete", "file.gunzip", "file.gzip", "file.hash", "file.join", "file.list", "file.mkdir", "file.move",
 		"file.rename", "file.split", "file.tar", "file.untar", "file.unzip", "file.unzstd", "file.verify", "file.wait", "file.zip",
 		"file.zstd",
@@ -68,7 +70,7 @@ func TestRegisterAddsAllFamilies(t *testing.T) {
 // TestContract runs the cases and has steptest.Cover find the types without one.
 func TestContracts(t *testing.T) {
 	reg, families := registry(), make(map[string][]string)
-	packages := map[string]string{"http": "httpreq", "azure_function": "azure"}
+	packages := map[string]string{"http": "httpreq", "azure_function": "azure", "depot": "../depot"}
 	for _, key := range reg.Keys() {
 		if typ, _ := reg.Lookup(key); typ.Key() != key {
 			continue

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/internal/test/confined"
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/memnet"
@@ -101,6 +102,7 @@ func newWorld(dir string, sopt sftpserver.Options, fopt ftpserver.Options) (*wor
 			HTTP:        azure.HTTP{AllowPlain: true, Lookup: lookup, Dial: web.DialContext},
 			Connections: azure.Map{"app": {URL: "http://app.example.com", FunctionKey: "function-key"}},
 		},
+		Depot: new(couriertest.Depot),
 	}
 	steps.Register(&w.reg, w.options)
 	return w, nil

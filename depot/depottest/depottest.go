@@ -68,6 +68,7 @@ func Run(t *testing.T, c Case) {
 		{"after commit and close", (*trial).closed},
 		{"many at once", (*trial).many},
 		{"one key at once", (*trial).race},
+		{"remove at once", (*trial).removers},
 		{"the mark of retention", (*trial).mark},
 	} {
 		t.Run(rule.name, func(t *testing.T) { rule.test(&trial{t, c, c.Open(t)}) })

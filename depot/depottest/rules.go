@@ -437,6 +437,41 @@ func (tr *trial) race() {
 	tr.lists("", in("a"))
 }
 
+// removers: while one writes, others list and remove, and nobody gets an error.
+func (tr *trial) removers() {
+	const rounds = 20
+	var wg sync.WaitGroup
+	for w := range 2 {
+		wg.Go(func() {
+			for i := range rounds {
+				if _, err := write(tr.Context(), tr.d, out(fmt.Sprintf("%d/%d", w, i)), []byte("content")); err != nil {
+					tr.Errorf("write: %v", err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range rounds {
+				if err := tr.d.Remove(tr.Context(), first); err != nil {
+					tr.Errorf("remove: %v", err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range rounds {
+				if _, err := tr.d.List(tr.Context(), ""); err != nil {
+					tr.Errorf("list: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := tr.d.Remove(tr.Context(), first); err != nil {
+		tr.Errorf("remove: %v", err)
+	}
+	tr.lists("")
+	tr.put(in("a"), []byte("a"))
+}
+
 func (tr *trial) mark() {
 	if at, removed, err := depot.Removed(tr.Context(), tr.d, first); err != nil || removed || !at.IsZero() {
 		tr.Errorf("an execution without a mark is removed: %v, %v, %v", at, removed, err)

@@ -45,7 +45,7 @@ var (
 var imports = []string{
 	"context", "fmt", "errors", "time", "net/http", "encoding/json", "os", "testing", "embed",
 	"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
-	"github.com/courierhq/courier", "github.com/courierhq/courier/couriertest", "github.com/courierhq/courier/engine",
+	"github.com/courierhq/courier", "github.com/courierhq/courier/couriertest", "github.com/courierhq/courier/depot", "github.com/courierhq/courier/depot/depottest", "github.com/courierhq/courier/engine",
 	"github.com/courierhq/courier/steps/azure", "github.com/courierhq/courier/steps/file", "github.com/courierhq/courier/steps/ftp",
 	"github.com/courierhq/courier/steps/pgp", "github.com/courierhq/courier/steps/sftp", "github.com/courierhq/courier/steps/sftp/sftptest",
 	"github.com/courierhq/courier/steps/steptest", "github.com/courierhq/courier/store", "github.com/courierhq/courier/store/memstore",
@@ -57,7 +57,7 @@ var (
 	goFragment = regexp.MustCompile("(?ms)^ *```go\n(.*?)^ *```")
 	// stale is what the compiler reports of a name that is gone, or of a call that has
 	// changed. It reports more, since fragments are not complete.
-	stale = regexp.MustCompile(`has no field or method|unknown field|arguments in call|cannot use|assignment mismatch|undefined: (azure|courier|couriertest|engine|file|ftp|memstore|pgp|pgstore|sftp|sftptest|steptest|store|storetest|storewrap|webhook)\.`)
+	stale = regexp.MustCompile(`has no field or method|unknown field|arguments in call|cannot use|assignment mismatch|undefined: (azure|courier|couriertest|depot|depottest|engine|file|ftp|memstore|pgp|pgstore|sftp|sftptest|steptest|store|storetest|storewrap|webhook)\.`)
 )
 
 // TestFragments: the Go fragments of the pages name what exists, and call it as it is.

@@ -103,7 +103,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/workspace", Imports: subsystem},
 	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/test/promise"}, Outside: true},
 
-	{Dir: "steps", Imports: []string{".", "steps/*", "internal/*"}},
+	{Dir: "steps", Imports: []string{".", "depot", "steps/*", "internal/*"}},
 	{Dir: "steps/file", Imports: []string{".", "internal/*"}, Libraries: []string{compress, doublestar}},
 	{Dir: "steps/sftp", Imports: []string{".", "internal/*"}, Libraries: []string{xCrypto}},
 	{Dir: "steps/ftp", Imports: []string{".", "internal/*"}},
