@@ -63,4 +63,3 @@ func (c *call) check(kind string, d courier.Definition) error {
 		OK: len(found.Problems) == 0, Problems: append([]item{}, itemsOf(found.Problems)...), Warnings: append([]item{}, itemsOf(found.Warnings)...),
 	})
 }
-
