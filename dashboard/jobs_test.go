@@ -47,7 +47,7 @@ func TestJobs(t *testing.T) {
 		if n := len(w.get("jobs?q=re").tree.all("tr[data-row]")); n != 1 {
 			t.Errorf("%d jobs begin with re", n)
 		}
-		w.get("jobs/report").has("Newest executions failed completed").has("Next tick "+at.UTC().Format("2006-01-02 15:04:05")+" UTC , sooner")
+		w.get("jobs/report").has("Newest executions failed completed").has("Next tick " + at.UTC().Format("2006-01-02 15:04:05") + " UTC , sooner")
 		w.get("jobs?q=none").has("No job matches.").has("Show all jobs")
 	})
 }
