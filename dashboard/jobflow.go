@@ -308,6 +308,12 @@ func editable(text string) string {
 	return b.String()
 }
 
+// isHidden reports whether a page shows a character by its number.
+func isHidden(r rune) bool {
+	_, n := hiddenAt([]byte(string(r)))
+	return n > 0 && r != '\n' && r != '\t'
+}
+
 // indentJSON returns JSON text with line breaks.
 func indentJSON(raw []byte) string {
 	var b bytes.Buffer
