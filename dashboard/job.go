@@ -25,6 +25,7 @@ type jobPage struct {
 	SavedAt time.Time
 	Latest  int    // the number of the latest version
 	Diff    string // reference of what the version has changed; empty for the first one
+	State   jobRow // its newest executions and its next tick
 
 	Run, Edit, Executions string // references; empty if the visitor may not
 	Tabs                  []navItem
@@ -114,7 +115,14 @@ func (c *call) job() (any, error) {
 		return nil, err
 	}
 	c.title = clip(80, name)
-	p := &jobPage{Job: d.Job, SavedBy: d.SavedBy, SavedAt: d.SavedAt, Latest: d.Job.Version, Executions: c.executionsOf(name), Run: c.link("jobs", name, "run"), Tab: c.query.Get("tab")}
+	state := []jobRow{{Name: name}}
+	if err := c.addOutcomes(state); err != nil {
+		return nil, err
+	}
+	if err := c.addTicks(state); err != nil {
+		return nil, err
+	}
+	p := &jobPage{State: state[0], Job: d.Job, SavedBy: d.SavedBy, SavedAt: d.SavedAt, Latest: d.Job.Version, Executions: c.executionsOf(name), Run: c.link("jobs", name, "run"), Tab: c.query.Get("tab")}
 	if version != 0 {
 		latest, err := c.jobVersion(name, 0)
 		if err != nil {

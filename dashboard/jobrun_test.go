@@ -262,7 +262,7 @@ func TestJobRunRoles(t *testing.T) {
 func TestJobRunHostile(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		job := courier.Job{Name: "evil", Params: map[string]any{}, Steps: []courier.StepSpec{{Type: "test.work"}}}
-		for _, evil := range hostile {
+		for _, evil := range append([]string{"two lines\n\u202eevil\u200b"}, hostile...) {
 			def := strings.ReplaceAll(evil, "\x1b", "") // a field may have it, but the parser of these tests reads XML
 			job.Params["p"+jobName(evil)] = map[string]any{"type": "text", "default": def, "doc": evil}
 		}

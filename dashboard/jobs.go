@@ -125,7 +125,6 @@ func (c *call) executionsOf(job string) string {
 // addOutcomes adds the newest executions of each job: from the newest of all these jobs, and
 // for a job that has none among them by one read of its own.
 func (c *call) addOutcomes(rows []jobRow) error {
-	const most = 500
 	byName := make(map[string]*jobRow)
 	var names []string
 	for i := range rows {
@@ -152,6 +151,7 @@ func (c *call) addOutcomes(rows []jobRow) error {
 		}
 		return len(list), err
 	}
+	most := 2 * jobOutcomes * len(names)
 	n, err := read(store.Filter{Jobs: names, Limit: most})
 	for i := 0; i < len(names) && n == most && err == nil; i++ {
 		if len(byName[names[i]].Outcomes) == 0 {
@@ -162,31 +162,34 @@ func (c *call) addOutcomes(rows []jobRow) error {
 }
 
 // addTicks adds the next tick of each job's schedules, if the store has schedules: from one
-// page of those that the visitor may see, and if there are more by one read for each job.
+// page of those that the visitor may see, and by a read for each job if there are more, or
+// there is one job only.
 func (c *call) addTicks(rows []jobRow) error {
-	all, next, err := c.Schedules(c.ctx(), "", 1000)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
-	} else if err != nil {
-		return err
+	var list []courier.Schedule
+	var err error
+	each := len(rows) == 1
+	if !each {
+		var next string
+		list, next, err = c.Schedules(c.ctx(), "", 1000)
+		each = next != ""
 	}
-	for i := range rows {
-		r := &rows[i]
-		list := all
-		if r.Client {
+	for i := 0; i < len(rows) && err == nil; i++ {
+		if rows[i].Client {
 			continue
-		} else if next != "" {
-			if list, err = c.h.e.Schedules().List(c.ctx(), store.ScheduleFilter{Kind: store.Job, Target: r.Name, Limit: 100}); err != nil {
-				return err
-			}
+		}
+		if each {
+			list, err = c.h.e.Schedules().List(c.ctx(), store.ScheduleFilter{Kind: store.Job, Target: rows[i].Name, Limit: 100})
 		}
 		for j := range list {
-			if s := &list[j]; s.Job == r.Name {
-				r.add(s)
+			if list[j].Job == rows[i].Name {
+				rows[i].add(&list[j])
 			}
 		}
 	}
-	return nil
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 func (r *jobRow) add(s *courier.Schedule) {

@@ -47,6 +47,7 @@ func TestJobs(t *testing.T) {
 		if n := len(w.get("jobs?q=re").tree.all("tr[data-row]")); n != 1 {
 			t.Errorf("%d jobs begin with re", n)
 		}
+		w.get("jobs/report").has("Newest executions failed completed").has("Next tick " + at.UTC().Format("2006-01-02 15:04:05") + " UTC , sooner")
 		w.get("jobs?q=none").has("No job matches.").has("Show all jobs")
 	})
 }
@@ -241,6 +242,25 @@ func TestJobLarge(t *testing.T) {
 	})
 }
 
+// Blocks that lie deeper than a browser can show are left out, and counted.
+func TestJobDeep(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		job := courier.Job{Name: "deep", Params: map[string]any{"a": 1}}
+		for range 300 {
+			job.Steps = append(job.Steps, courier.StepSpec{Type: "flow.if", Config: map[string]any{"left": "context:params.a", "operator": "exists"}})
+		}
+		job.Steps = append(job.Steps, courier.StepSpec{Type: "test.work"})
+		for range 300 {
+			job.Steps = append(job.Steps, courier.StepSpec{Type: "flow.end"})
+		}
+		w.define(job)
+		page := w.get("jobs/deep").has("521 more entries are not shown here")
+		if n := len(page.tree.all("li[class=if]")); n != 40 {
+			t.Errorf("%d blocks", n)
+		}
+	})
+}
+
 // zipped is how many bytes a text has when it is compressed.
 func zipped(text []byte) int {
 	var b bytes.Buffer
@@ -270,6 +290,32 @@ func TestJobsLive(t *testing.T) {
 		w.ended("report", "ann", nil)
 		if got := patches(); !strings.Contains(got, `"id":"list"`) || !strings.Contains(got, "completed") {
 			t.Errorf("the answer is %s", got)
+		}
+	})
+}
+
+// A job that ran long ago has its outcomes beside one that has run often since, and one read
+// for each job finds the schedules if there are very many.
+func TestJobsMany(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.ended("other", "ann", nil)
+		for range 100 {
+			w.ended("report", "ann", nil)
+		}
+		for i := range 1100 {
+			job := "report"
+			if i == 1099 {
+				job = "other"
+			}
+			s := courier.Schedule{Name: fmt.Sprintf("s-%04d", i), Job: job, At: time.Now().Add(time.Hour)}
+			if _, err := w.engine.Schedules().Set(w.Context(), s, courier.By{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, row := range w.get("jobs").tree.all("tr[data-row]") {
+			if text := row.text(); strings.HasPrefix(text, "other") && (!strings.Contains(text, "completed") || !strings.Contains(text, "s-1099")) {
+				t.Errorf("the row is %q", text)
+			}
 		}
 	})
 }

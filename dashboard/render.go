@@ -171,19 +171,22 @@ func (h *Handler) render(file string, v *view) ([]byte, error) {
 
 // visible returns a page in whose text control characters, and those that change the
 // direction of what follows, are shown by their numbers: a name can neither hide a part of
-// itself nor turn around what stands beside it. Attributes and the text of a textarea stay as
-// they are, so that a form sends back the name itself. Text between tags is all that is no tag: html/template escapes
-// the signs of tags in what it inserts, and in attributes too.
+// itself nor turn around what stands beside it. Attributes and text areas stay as they are, so
+// that a form sends back the name itself. Text between tags is all that is no tag:
+// html/template escapes the signs of tags in what it inserts, and in attributes too.
 func visible(page []byte) []byte {
 	var out []byte
-	tag, area, copied := false, false, 0
+	tag, copied := false, 0
 	for i := 0; i < len(page); i++ {
 		switch b := page[i]; {
 		case b == '<':
-			tag, area = true, bytes.HasPrefix(page[i:], []byte("<textarea"))
+			tag = true
+			if bytes.HasPrefix(page[i:], []byte("<textarea")) {
+				i += max(0, bytes.Index(page[i:], []byte("</textarea>")))
+			}
 		case b == '>':
 			tag = false
-		case tag || area || b >= ' ' && b < 0x7f || b == '\n' || b == '\t':
+		case tag || b >= ' ' && b < 0x7f || b == '\n' || b == '\t':
 		default:
 			if r, n := hiddenAt(page[i:]); n > 0 {
 				out = append(out, page[copied:i]...)
