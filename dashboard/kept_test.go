@@ -249,7 +249,7 @@ func TestScheduleForms(t *testing.T) {
 		w.post("schedules/nightly?tab=text", sent).done("done").has("job other")
 
 		page = w.get("schedules/nightly")
-		w.post("schedules/nightly", page.with("do", "disable", "reason", "the partner moves")).done("disable").has("It is disabled.").has("the partner moves")
+		w.post("schedules/nightly", page.with("do", "disable", "reason", "the partner moves")).done("disable").has("It is disabled, and").has("the partner moves")
 		w.post("schedules/nightly", w.get("schedules/nightly").fields("enable")).done("enable").has("active")
 		sent = w.get("schedules/nightly?tab=remove").fields("remove")
 		sent["confirm"] = "nightl"

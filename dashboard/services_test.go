@@ -123,7 +123,7 @@ func TestNotifications(t *testing.T) {
 		w.fails("notifications/alarm?state=x", http.StatusBadRequest)
 
 		w.post("notifications/start", w.get("notifications/start").fields("enable")).done("set start").has("enabled")
-		w.post("notifications/start", w.get("notifications/start").fields("disable")).done("set start").has("It is disabled:")
+		w.post("notifications/start", w.get("notifications/start").fields("disable")).done("set start").has("Events are not kept for it.")
 		sent := w.get("new/subscription").fields("set")
 		sent["f.name"], sent["f.webhook.url"], sent["f.webhook.headers"] = "hook", "ftp://example.com", `{"A": 1}`
 		bad := w.post("new/subscription", sent)
