@@ -10,7 +10,7 @@ function show() {
     const at = new Date(t.querySelector("time").dateTime);
     const own = t.querySelector("span")?.textContent.endsWith(" " + here);
     if (t.tagName === "SPAN") t.dataset.here = whole.format(at) + " " + here;
-    else if (!own) t.dataset.here = clock.format(at) + " " + here;
+    else if (!own) t.dataset.here = clock.format(at) + " here";
   }
 }
 
