@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -48,7 +49,7 @@ type button struct {
 }
 
 func (c *call) attentionPage() (any, error) {
-	a, err := c.Attention(c.ctx())
+	a, err := c.attention()
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +61,33 @@ func (c *call) attentionPage() (any, error) {
 		err = c.quiet(p)
 	}
 	return p, err
+}
+
+// attention reads what needs somebody. Open pages of those who see everything share what was
+// read in the last attentionEvery, so that they cost the store the same, however many there
+// are.
+func (c *call) attention() (desk.Attention, error) {
+	if !c.isLive() || c.Role(c.ctx(), "") < c.ValuesRole() {
+		return c.Attention(c.ctx())
+	}
+	last := &c.h.attention
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	if time.Since(last.at) < attentionEvery {
+		return last.Attention, nil
+	}
+	a, err := c.Attention(c.ctx())
+	if err == nil {
+		last.at, last.Attention = time.Now(), a
+	}
+	return a, err
+}
+
+// A lastAttention is what was read last, which nobody changes.
+type lastAttention struct {
+	mu sync.Mutex
+	at time.Time
+	desk.Attention
 }
 
 // entry returns an entry with the references to what it is about, and what can be done.

@@ -20,7 +20,7 @@ import (
 func TestAttention(t *testing.T) {
 	virtual(t, options(), func(w *world) {
 		w.get("").has("Nothing needs you.").has("No execution stands failed.").has("No schedule has a next tick.")
-		if _, err := w.engine.Schedules().Set(t.Context(), courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
+		if _, err := w.engine.Schedules().Set(w.Context(), courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		w.get("").has("The next tick: nightly , 2000-01-01 03:00:00 UTC")
@@ -77,7 +77,7 @@ func TestSuperseded(t *testing.T) {
 		}
 		preview.has("Cancel 1 execution").has("They end for good")
 		w.confirm(preview).has("1 done, 0 refused, 0 skipped.")
-		if x, err := w.engine.Executions().Get(t.Context(), first.ID); err != nil || x.State != courier.Cancelled {
+		if x, err := w.engine.Executions().Get(w.Context(), first.ID); err != nil || x.State != courier.Cancelled {
 			t.Errorf("it is %s (%v)", x.State, err)
 		}
 	})
@@ -128,6 +128,53 @@ func TestBulk(t *testing.T) {
 		w.get("bulk?action=resume&where=state:failed").has("No execution is selected.")
 		if n := len(w.get("executions").tree.all("input[type=checkbox]")); n != 0 {
 			t.Errorf("a viewer has %d boxes", n)
+		}
+	})
+}
+
+// Open pages of those who see everything cost the store the same, however many there are.
+func TestAttentionShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		w := newWorld(t, storewrap.Intercept(memstore.New(), func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
+			if c.Method == "Incidents" {
+				calls.Add(1)
+			}
+			return do(ctx)
+		}), nil)
+		if err := w.engine.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := w.engine.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		live := w.get("").liveURL("")
+		var streams []*streamed
+		for _, user := range []string{"admin", "watcher", "operator", "editor"} {
+			w.user = user
+			for range 5 {
+				s, stop := w.stream(live)
+				defer stop()
+				streams = append(streams, s)
+			}
+		}
+		before := calls.Load()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := calls.Load() - before; n < 3 || n > 6 {
+			t.Errorf("20 pages have read the store %d times in a minute", n)
+		}
+		for range 2 {
+			w.ended("other", "ann", map[string]any{"fail": "no"})
+		}
+		time.Sleep(35 * time.Second)
+		synctest.Wait()
+		for _, s := range streams {
+			if _, patches := s.take(t); !strings.Contains(patches["entries"], "2 executions failed") {
+				t.Errorf("a page has %q", patches["entries"])
+			}
 		}
 	})
 }

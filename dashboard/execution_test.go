@@ -1,11 +1,12 @@
 package dashboard_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,7 +135,7 @@ func TestExecutionActions(t *testing.T) {
 		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report").has("because: maintenance").has("pausing")
 		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report") // a second click
 		time.Sleep(2 * time.Minute)
-		if list, err := w.engine.Journal(t.Context(), store.ActionFilter{}); err != nil || len(list) != 2 || list[0].Via != "page" || list[0].By != "otto" || list[0].Outcome != "done" || list[0].Reason != "maintenance" {
+		if list, err := w.engine.Journal(w.Context(), store.ActionFilter{}); err != nil || len(list) != 2 || list[0].Via != "page" || list[0].By != "otto" || list[0].Outcome != "done" || list[0].Reason != "maintenance" {
 			t.Errorf("the journal has %+v (%v)", list, err)
 		}
 		again := w.post(at, map[string]string{"do": "pause", "key": "other"})
@@ -163,7 +164,7 @@ func TestFormOnce(t *testing.T) {
 		x := w.ended("report", "ann", nil)
 		at := "executions/" + string(x.ID) + "/rerun"
 		started := func() int {
-			list, err := w.engine.Executions().List(t.Context(), store.Filter{RerunOf: x.ID})
+			list, err := w.engine.Executions().List(w.Context(), store.Filter{RerunOf: x.ID})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +199,7 @@ func TestCrossOrigin(t *testing.T) {
 		if a := w.send(r); a.Code != http.StatusForbidden {
 			t.Errorf("%d", a.Code)
 		}
-		if x, err := w.engine.Executions().Get(t.Context(), x.ID); err != nil || x.Request != "" {
+		if x, err := w.engine.Executions().Get(w.Context(), x.ID); err != nil || x.Request != "" {
 			t.Errorf("it was asked to %q (%v)", x.Request, err)
 		}
 	})
@@ -220,7 +221,7 @@ func TestSurgery(t *testing.T) {
 		if v := tried.tree.one(t, "#set").text(); v != form["set"] {
 			t.Errorf("the form has lost what was written: %q", v)
 		}
-		if list, err := w.engine.Journal(t.Context(), store.ActionFilter{}); err != nil || len(list) != 0 {
+		if list, err := w.engine.Journal(w.Context(), store.ActionFilter{}); err != nil || len(list) != 0 {
 			t.Errorf("the journal has %d entries (%v)", len(list), err)
 		}
 		for fields, want := range map[[2]string]string{
@@ -234,7 +235,7 @@ func TestSurgery(t *testing.T) {
 		}
 		form["do"], form["reason"] = "resume with changes", "the disk is larger now"
 		w.act(at, form).has("resume with changes branching")
-		x, err := w.engine.Wait(context.WithoutCancel(t.Context()), x.ID)
+		x, err := w.engine.Wait(w.Context(), x.ID)
 		if err != nil || x.State != courier.Completed {
 			t.Errorf("it is %s (%v)", x.State, err)
 		}
@@ -336,5 +337,91 @@ func TestExecutionHostile(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// The condition of an item that is over has the item that it has seen.
+func TestConditionOfItem(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.define(courier.Job{Name: "choosy", Steps: []courier.StepSpec{
+			{Type: "flow.foreach", Config: map[string]any{"source": []any{"a", "b", "c"}}},
+			{ID: "get", Type: "test.work", Config: map[string]any{"text": "context:loop.current_item"}},
+			{Type: "flow.if", Config: map[string]any{"left": "context:loop.current_item", "operator": "equals", "right": "b"}},
+			{ID: "large", Type: "test.work"},
+			{Type: "flow.end"},
+			{Type: "flow.if", Config: map[string]any{"left": "context:get.text", "operator": "not_equals", "right": "a"}},
+			{ID: "small", Type: "test.work"},
+			{Type: "flow.end"},
+			{Type: "flow.end"},
+		}})
+		x := w.ended("choosy", "ann", nil)
+		for query, want := range map[string][2]string{
+			"": {`"c" equals "b" is false`, `"c" not_equals "a" is true`}, "?loop=0&item=0": {`"a" equals "b" is false`, `"a" not_equals "a" is false`}, "?loop=0&item=1": {`"b" equals "b" is true`, `"b" not_equals "a" is true`},
+		} {
+			page := w.get("executions/" + string(x.ID) + query)
+			for i, step := range []int{2, 5} {
+				if got := page.row(step).text(); !strings.Contains(got, want[i]) {
+					t.Errorf("%q: the condition is %q, without %q", query, got, want[i])
+				}
+			}
+		}
+	})
+}
+
+// An item of a loop within a loop is shown from its own records, also if a repair has executed
+// it again much later.
+func TestNestedItems(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		var broken atomic.Bool
+		broken.Store(true)
+		w.fail = func() bool { return broken.Load() }
+		inner := []any{"a", "b", "poison", "d"}
+		w.define(courier.Job{Name: "nested", Steps: []courier.StepSpec{
+			{Type: "flow.foreach", Config: map[string]any{"source": []any{"x", "y", "z"}, "on_item_failure": "continue"}},
+			{ID: "open", Type: "test.work", Config: map[string]any{"text": "context:loop.current_item"}},
+			{Type: "flow.foreach", Config: map[string]any{"source": inner}},
+			{Type: "flow.if", Config: map[string]any{"left": "context:loop.current_item", "operator": "equals", "right": "poison"}},
+			{ID: "risky", Type: "test.flaky"},
+			{Type: "flow.else"},
+			{ID: "safe", Type: "test.work"},
+			{Type: "flow.end"},
+			{Type: "flow.end"},
+			{ID: "shut", Type: "test.work"},
+			{Type: "flow.end"},
+		}})
+		x := w.ended("nested", "ann", nil)
+		at := "executions/" + string(x.ID)
+		states := func(query string) (list []string) {
+			page := w.get(at + query)
+			for _, step := range []int{1, 4, 6, 9} {
+				list = append(list, page.row(step).one(t, ".badge").text())
+			}
+			return list
+		}
+		check := func(query string, want ...string) {
+			t.Helper()
+			if got := states(query); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, and not %q", query, got, want)
+			}
+		}
+		page := w.get(at)
+		if got := page.row(0).text(); !strings.Contains(got, "0 of 3 items done, 3 failed") {
+			t.Errorf("the loop is %q", got)
+		}
+		check("?loop=2&item=0.0", "completed", "not taken", "completed", "pending")
+		check("?loop=2&item=1.2", "completed", "failed", "not taken", "pending")
+		check("?loop=2&item=1.3", "completed", "pending", "pending", "pending")
+		check("?loop=0&item=1", "completed", "failed", "not taken", "pending")
+
+		broken.Store(false)
+		if _, err := w.engine.Resume(w.Context(), x.ID, nil); err != nil {
+			t.Error(err)
+		}
+		if x, err := w.engine.Wait(w.Context(), x.ID); err != nil || x.State != courier.Completed {
+			t.Errorf("%s (%v)", x.State, err)
+		}
+		check("?loop=2&item=0.1", "completed", "not taken", "completed", "completed")
+		check("?loop=2&item=1.2", "completed", "completed", "not taken", "completed")
+		check("?loop=2&item=2.3", "completed", "not taken", "completed", "completed")
 	})
 }

@@ -8,3 +8,12 @@ func AssetSizes(h *Handler) map[string]int {
 	}
 	return sizes
 }
+
+// What tests call that is no part of the package's face.
+var (
+	Visible = visible
+	Took    = took
+	Size    = size
+	Count   = count
+	Clip    = clip
+)

@@ -34,6 +34,7 @@ type Handler struct {
 	guard     *http.CrossOriginProtection
 	done      outcomes
 	programs  programs
+	attention lastAttention
 
 	closing func() // ends closed
 	closed  context.Context

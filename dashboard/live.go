@@ -56,6 +56,10 @@ func (c *call) live() error {
 		c.write(http.StatusOK, "application/json", body)
 		return err
 	}
+	if c.r.Method == http.MethodHead {
+		c.write(http.StatusOK, eventstream.Media, nil)
+		return nil
+	}
 	w, err := c.page.watch(c)
 	if err != nil {
 		return err

@@ -1,8 +1,8 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"fmt"
-	"html/template"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,19 +128,22 @@ func (b *outlineBuilder) inChosen(r *outlineRow) {
 	if level == 0 || b.isPresent(b.chosen.path[:level]) {
 		return
 	}
-	path := b.chosen.path[:level]
+	path := b.shownPath(loops)
 	r.record = nil
 	for i := range b.shown[r.Step] {
-		if s := &b.shown[r.Step][i]; slices.Equal(s.Iteration[:min(level, len(s.Iteration))], path) && (r.record == nil || s.Seq > r.record.Seq) {
+		if s := &b.shown[r.Step][i]; slices.Equal(s.Iteration, path) && (r.record == nil || s.Seq > r.record.Seq) {
 			r.record = s
 		}
 	}
+	last := b.lastIn(path)
 	switch {
 	case r.record != nil:
 		r.State = string(r.record.State)
-	case b.anyIn(r.Step, path):
+	case b.anyIn(r, path):
 		r.State = string(flow.OutlineCompleted) // a block of which a step has run
-	case len(b.shown) == 0 || b.lastFailed(path):
+	case last != nil && (last.State != courier.StepFailed || r.Step < last.Step) && strings.EqualFold(r.Type, flow.TypeIf) && b.reached(r, path):
+		r.State = string(flow.OutlineCompleted) // a condition that did not hold
+	case last == nil, last.State == courier.StepFailed && r.Step > last.Step && !b.otherBranch(r, last.Step):
 		r.State = string(flow.OutlinePending)
 	default:
 		r.State = string(flow.OutlineNotTaken)
@@ -149,30 +152,77 @@ func (b *outlineBuilder) inChosen(r *outlineRow) {
 
 // anyIn reports whether a step in the block that an entry begins has a record in the
 // iteration.
-func (b *outlineBuilder) anyIn(entry int, path []int) bool {
-	end := b.tree.End(entry)
-	for i := entry + 1; i < end; i++ {
-		if slices.ContainsFunc(b.shown[i], func(s courier.StepExecution) bool {
-			return slices.Equal(s.Iteration[:min(len(path), len(s.Iteration))], path)
-		}) {
+func (b *outlineBuilder) anyIn(r *outlineRow, path []int) bool {
+	end := b.tree.End(r.Step)
+	if strings.EqualFold(r.Type, flow.TypeElse) {
+		end = b.tree.End(r.parent)
+	}
+	return b.anyBetween(r.Step, end, path)
+}
+
+// reached reports whether a condition in an item that is over was evaluated: it lies in no
+// branch, or in one of which a step has run.
+func (b *outlineBuilder) reached(r *outlineRow, path []int) bool {
+	block := r.parent
+	if block < 0 || !strings.EqualFold(b.steps[block].Type, flow.TypeIf) {
+		return true
+	}
+	first, end := block, b.tree.End(block)
+	for i := block + 1; i < end; i++ {
+		if b.steps[i].Parent == block && strings.EqualFold(b.steps[i].Type, flow.TypeElse) {
+			if i < r.Step {
+				first = i
+			} else {
+				end = i
+			}
+			break
+		}
+	}
+	return b.anyBetween(first, end, path)
+}
+
+// anyBetween reports whether a step between two entries has a record in the iteration.
+func (b *outlineBuilder) anyBetween(first, end int, path []int) bool {
+	for i := first + 1; i < end; i++ {
+		if slices.ContainsFunc(b.shown[i], func(s courier.StepExecution) bool { return within(s.Iteration, path) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// lastFailed reports whether the last record of the iteration is that of a failure, behind
-// which nothing has run.
-func (b *outlineBuilder) lastFailed(path []int) bool {
-	var last *courier.StepExecution
+// within reports whether an iteration is one, or lies in one.
+func within(iteration, path []int) bool {
+	return len(iteration) >= len(path) && slices.Equal(iteration[:len(path)], path)
+}
+
+// lastIn returns the last record in an iteration; nil if there is none.
+func (b *outlineBuilder) lastIn(path []int) (last *courier.StepExecution) {
 	for _, list := range b.shown {
 		for i := range list {
-			if slices.Equal(list[i].Iteration[:min(len(path), len(list[i].Iteration))], path) && (last == nil || list[i].Seq > last.Seq) {
+			if within(list[i].Iteration, path) && (last == nil || list[i].Seq > last.Seq) {
 				last = &list[i]
 			}
 		}
 	}
-	return last != nil && last.State == courier.StepFailed
+	return last
+}
+
+// otherBranch reports whether an entry is in the other branch of a condition than a step
+// before it, or begins that branch.
+func (b *outlineBuilder) otherBranch(r *outlineRow, step int) bool {
+	for at := r.Step; at >= 0; at = b.steps[at].Parent {
+		block := b.steps[at].Parent
+		if block < 0 || block > step || !strings.EqualFold(b.steps[block].Type, flow.TypeIf) {
+			continue
+		}
+		for i := step + 1; i <= r.Step; i++ {
+			if b.steps[i].Parent == block && strings.EqualFold(b.steps[i].Type, flow.TypeElse) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isPresent reports whether an iteration is that in which the execution is.
@@ -181,10 +231,12 @@ func (b *outlineBuilder) isPresent(path []int) bool {
 	return len(now) >= len(path) && slices.Equal(now[:len(path)], path)
 }
 
-// scope are the values that a condition has seen, as far as they are still there: in a past
-// iteration the outputs of its own records.
+// scope are the values that a condition has seen, as far as they are still there: in an item
+// that is not the present one the outputs of its own records, and the item itself.
 func (b *outlineBuilder) scope(r *outlineRow) courier.Values {
-	if b.chosen == nil || len(b.tree.Loops(r.Step)) == 0 {
+	loops := b.tree.Loops(r.Step)
+	path := b.shownPath(loops)
+	if len(loops) == 0 || b.isPresent(path) {
 		return b.values
 	}
 	s := make(courier.Values, len(b.values))
@@ -195,6 +247,9 @@ func (b *outlineBuilder) scope(r *outlineRow) courier.Values {
 	}
 	for step, list := range b.shown {
 		for i := range list {
+			if !within(path, list[i].Iteration) {
+				continue // of an item that the condition is not in
+			}
 			outputs, err := decodeObject(list[i].Outputs)
 			if err != nil {
 				continue
@@ -207,7 +262,35 @@ func (b *outlineBuilder) scope(r *outlineRow) courier.Values {
 			}
 		}
 	}
+	at := path[len(path)-1]
+	s["loop.index"] = json.Number(strconv.Itoa(at))
+	if list := b.source(loops[len(loops)-1]); at < len(list) {
+		s["loop.current_item"] = list[at]
+	}
 	return s
+}
+
+// source is the list of a loop outside other loops, if it can still be told.
+func (b *outlineBuilder) source(loop int) []any {
+	if list, known := b.sources[loop]; known {
+		return list
+	}
+	if b.sources == nil {
+		b.sources = make(map[int][]any)
+	}
+	b.sources[loop] = nil
+	if len(b.tree.Loops(loop)) > 0 {
+		return nil // its list may be another one in each item of the loop around it
+	}
+	t, problems := flow.Compile(map[string]any{"source": b.tree.Spec(loop).Config["source"]})
+	text, err := t.Render(nil, b.values, nil)
+	if len(problems) > 0 || err != nil {
+		return nil
+	}
+	if m, err := decodeObject(text); err == nil {
+		b.sources[loop], _ = m["source"].([]any)
+	}
+	return b.sources[loop]
 }
 
 // loop fills the row of a loop.
@@ -220,17 +303,13 @@ func (b *outlineBuilder) loop(r *outlineRow, s *flow.Outlined) {
 	outer := b.shownPath(b.tree.Loops(r.Step))
 	marks := b.marks(r.Step, outer, s)
 	l.Failed = len(marks.failed)
-	present := marks.present
 	if l.Summary = fmt.Sprintf("%s of %s items done", count(marks.done()), count(l.Total)); l.Failed > 0 {
 		l.Summary += ", " + count(max(l.Failed, s.Items.Failed)) + " failed"
 		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
 	}
-	at := present
-	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) {
-		at = ch.path[slices.Index(ch.loops, r.Step)]
-		if at != present || len(outer) > 0 {
-			l.Present = b.c.with("loop", "", "item", "")
-		}
+	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
+	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && (at != marks.present || len(outer) > 0) {
+		l.Present = b.c.with("loop", "", "item", "")
 	}
 	at = min(max(at, 0), l.Total-1)
 	l.Item = courier.FormatIteration(append(slices.Clone(outer), at))
@@ -243,21 +322,41 @@ func (b *outlineBuilder) loop(r *outlineRow, s *flow.Outlined) {
 	l.Ticks = marks.ticks(b.itemHref(r.Step, outer, -1), r.Step)
 }
 
-// shownPath are the iterations of loops that the rows show.
+// shownPath are the iterations of loops, each around the next, that the rows show: those that
+// the address names, then the present ones, or else the last ones.
 func (b *outlineBuilder) shownPath(loops []int) (path []int) {
+	named := b.chosen != nil // the iterations so far are those that the address names
 	for level, loop := range loops {
 		at := 0
-		if now := b.x.Position.Iteration(); level < len(now) {
-			at = now[level]
-		} else if s := b.steps[loop].Items; s != nil {
-			at = max(0, s.Total-1)
-		}
-		if b.chosen != nil && level < len(b.chosen.loops) && b.chosen.loops[level] == loop {
+		switch now := b.x.Position.Iteration(); {
+		case named && level < len(b.chosen.loops) && b.chosen.loops[level] == loop:
 			at = b.chosen.path[level]
+		case named && level > 0 && !b.isPresent(path):
+			at = b.lastItem(loop, path)
+		case level < len(now) && level < len(b.x.Position.Loops) && b.x.Position.Loops[level].Step == loop:
+			at = now[level]
+		default:
+			if s := b.steps[loop].Items; s != nil {
+				at = max(0, s.Total-1)
+			}
 		}
+		named = named && level < len(b.chosen.loops) && b.chosen.loops[level] == loop || named && level >= len(b.chosen.loops)
 		path = append(path, at)
 	}
 	return path
+}
+
+// lastItem is the last item of a loop that has a record, within an iteration of the loops
+// around it.
+func (b *outlineBuilder) lastItem(loop int, outer []int) (last int) {
+	for i := loop + 1; i < b.tree.End(loop); i++ {
+		for _, s := range b.shown[i] {
+			if within(s.Iteration, outer) && len(s.Iteration) > len(outer) {
+				last = max(last, s.Iteration[len(outer)])
+			}
+		}
+	}
+	return last
 }
 
 // itemHref is the reference of the page that shows an item; without the item itself if it is
@@ -276,122 +375,6 @@ func (b *outlineBuilder) itemHref(loop int, outer []int, item int) string {
 		href += strconv.Itoa(item)
 	}
 	return href
-}
-
-// An itemMarks says of the items of a loop how they stand.
-type itemMarks struct {
-	total   int
-	present int   // the item in which the execution is; total-1 if the loop has ended
-	ended   bool  // the loop has
-	failed  []int // in order
-}
-
-func (b *outlineBuilder) marks(loop int, outer []int, s *flow.Outlined) itemMarks {
-	m := itemMarks{total: s.Items.Total, present: s.Items.Total - 1, ended: s.State != flow.OutlineRunning && s.State != flow.OutlineFailed}
-	now := b.x.Position.Iteration()
-	if level := len(outer); level < len(now) && slices.Equal(now[:level], outer) && level < len(b.x.Position.Loops) && b.x.Position.Loops[level].Step == loop {
-		m.present = now[level]
-	} else if len(outer) > 0 && !b.isPresent(outer) {
-		m.ended = true
-	}
-	for _, path := range b.items[loop] {
-		if n := len(path) - 1; n == len(outer) && slices.Equal(path[:n], outer) && path[n] < m.total {
-			m.failed = append(m.failed, path[n])
-		}
-	}
-	slices.Sort(m.failed)
-	m.failed = slices.Compact(m.failed)
-	return m
-}
-
-// done is how many items have been executed without failure.
-func (m *itemMarks) done() int {
-	n := m.present
-	if m.ended {
-		n = m.total
-	}
-	i, _ := slices.BinarySearch(m.failed, n)
-	return n - i
-}
-
-// state is the worst state of a range of items.
-func (m *itemMarks) state(first, last int) string {
-	i, _ := slices.BinarySearch(m.failed, first)
-	switch {
-	case i < len(m.failed) && m.failed[i] <= last:
-		return "failed"
-	case m.ended || last < m.present:
-		return "completed"
-	case first <= m.present:
-		return "running"
-	}
-	return "pending"
-}
-
-// Ticks of a loop.
-const (
-	maxTicks = 200
-	maxRuns  = 20 // links among the ticks that have not failed
-)
-
-// A tick is a range of items.
-type tick struct {
-	first, last int
-	state       string
-}
-
-// ticks draws the items: at most maxTicks, those with a failure first. Each of these is a
-// link, and so is each run of others that are alike.
-func (m *itemMarks) ticks(href string, loop int) template.HTML {
-	size := (m.total + maxTicks - 1) / maxTicks
-	var bad, good []tick
-	for first := 0; first < m.total; first += size {
-		t := tick{first: first, last: min(first+size, m.total) - 1}
-		if t.state = m.state(t.first, t.last); t.state == "failed" {
-			bad = append(bad, t)
-		} else {
-			good = append(good, t)
-		}
-	}
-	b := &strings.Builder{}
-	n := len(bad) + len(good)
-	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="img" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
-	href = template.HTMLEscapeString(href)
-	x := 0
-	for _, t := range bad {
-		i, _ := slices.BinarySearch(m.failed, t.first)
-		x = drawTicks(b, href, t, m.failed[i], x, 1)
-	}
-	run := max(1, (len(good)+maxRuns-1)/maxRuns)
-	for i := 0; i < len(good); {
-		t, k := good[i], i+1
-		for k < len(good) && k-i < run && good[k].state == t.state {
-			t.last = good[k].last
-			k++
-		}
-		x = drawTicks(b, href, t, t.first, x, k-i)
-		i = k
-	}
-	b.WriteString("</g></svg>")
-	return template.HTML(b.String())
-}
-
-// drawTicks draws n ticks of one state from x on, as a link to an item, and returns where the
-// next ones begin. A pending item has nothing to be seen.
-func drawTicks(b *strings.Builder, href string, t tick, item, x, n int) int {
-	class := looks[t.state].class
-	if t.state != "pending" {
-		fmt.Fprintf(b, `<a href="%s%d" tabindex="-1"><title>`, href, item)
-		if b.WriteString("item " + strconv.Itoa(t.first)); t.last > t.first {
-			b.WriteString(" to " + strconv.Itoa(t.last))
-		}
-		b.WriteString(": " + t.state + "</title>")
-	}
-	fmt.Fprintf(b, `<path class="%s" d="M%d 7h%d"/>`, class, x, n*5-1)
-	if t.state != "pending" {
-		b.WriteString("</a>")
-	}
-	return x + n*5
 }
 
 // hideRecord is [desk.HideStep] of a record that may be nil.

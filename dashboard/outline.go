@@ -93,6 +93,8 @@ type outlineBuilder struct {
 	chosen *chosenItem                     // the iteration that the address names
 	shown  map[int][]courier.StepExecution // its records, by step
 	rows   map[int]*outlineRow
+
+	sources map[int][]any // the lists of loops, as far as they were asked for
 }
 
 // An engineItem is a failed item: its iteration.

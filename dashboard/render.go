@@ -167,49 +167,46 @@ func (h *Handler) render(file string, v *view) ([]byte, error) {
 // visible returns a page in whose text control characters, and those that change the
 // direction of what follows, are shown by their numbers: a name can neither hide a part of
 // itself nor turn around what stands beside it. Attributes and the text of a textarea stay as
-// they are, so that a form sends back the name itself. Text between tags is all that is no tag: html/template escapes
-// the signs of tags in what it inserts, and in attributes too.
+// they are, so that a form sends back the name itself. Text between tags is all that is no
+// tag: html/template escapes the signs of tags in what it inserts, and in attributes too.
 func visible(page []byte) []byte {
-	if !odd(page) {
+	var out []byte
+	tag, area, copied := false, false, 0
+	for i := 0; i < len(page); i++ {
+		switch b := page[i]; {
+		case b == '<':
+			tag, area = true, bytes.HasPrefix(page[i:], []byte("<textarea"))
+		case b == '>':
+			tag = false
+		case tag || area || b >= ' ' && b < 0x7f || b == '\n' || b == '\t':
+		default:
+			if r, n := hiddenAt(page[i:]); n > 0 {
+				out = append(out, page[copied:i]...)
+				out = fmt.Appendf(out, "[U+%04X]", r)
+				copied = i + n
+				i = copied - 1
+			}
+		}
+	}
+	if out == nil {
 		return page
 	}
-	out := make([]byte, 0, len(page)+64)
-	tag, area := false, false
-	for i := 0; i < len(page); {
-		r, n := utf8.DecodeRune(page[i:])
-		switch {
-		case r == '<':
-			tag, area = true, bytes.HasPrefix(page[i:], []byte("<textarea"))
-		case r == '>':
-			tag = false
-		}
-		if !tag && !area && isHidden(r) {
-			out = fmt.Appendf(out, "[U+%04X]", r)
-		} else {
-			out = append(out, page[i:i+n]...)
-		}
-		i += n
-	}
-	return out
+	return append(out, page[copied:]...)
 }
 
-// odd reports whether a text may have hidden characters: almost no page has any.
-func odd(page []byte) bool {
-	for i, b := range page {
-		if b < ' ' && b != '\n' && b != '\t' || b == 0x7f || b == 0xc2 || b == 0xe2 && i+1 < len(page) && (page[i+1] == 0x80 || page[i+1] == 0x81) || b == 0xd8 || b == 0xef {
-			return true
-		}
+// hiddenAt returns the character that a text begins with, and its length, if it can't be
+// seen and changes what is seen; the length is 0 otherwise. Most text has none of the bytes
+// that such characters begin with.
+func hiddenAt(text []byte) (rune, int) {
+	switch b := text[0]; {
+	case b < 0x80, b == 0xc2, b == 0xd8, b == 0xe2, b == 0xef:
+	default:
+		return 0, 0
 	}
-	return false
-}
-
-// isHidden reports whether a character can't be seen and changes what is seen.
-func isHidden(r rune) bool {
-	switch r {
-	case '\n', '\t':
-		return false
-	case 0x061c, 0x200e, 0x200f, 0xfeff, 0x200b, 0x2028, 0x2029:
-		return true
+	r, n := utf8.DecodeRune(text)
+	switch {
+	case unicode.IsControl(r), r == 0x061c, r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x2069, r == 0xfeff:
+		return r, n
 	}
-	return unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2060 && r <= 0x2069
+	return 0, 0
 }

@@ -79,7 +79,7 @@ function toggle() {
   show();
   paused ? close() : open();
 }
-if (main) {
+if (main && fragments().length) {
   button.addEventListener("click", toggle);
   document.querySelector("h1").after(button, status);
   document.addEventListener("keydown", (e) => {
