@@ -13,7 +13,7 @@ import (
 )
 
 var notificationPages = slices.Concat([]page{{
-	path: "notifications", role: desk.Client, on: onVisible, title: "Notifications", nav: "Notifications", key: "n", file: "notifications",
+	path: "notifications", about: "subscription", role: desk.Client, on: onVisible, title: "Notifications", nav: "Notifications", key: "n", file: "notifications",
 	query: []string{"cursor"}, data: (*call).notifications, live: []string{"list"}, watch: watchEvery(15 * time.Second),
 }}, subscriptions.pages())
 
