@@ -340,6 +340,35 @@ func TestExecutionHostile(t *testing.T) {
 	})
 }
 
+// The attempts that have failed before the last one are in the timeline, also while it waits
+// for the next one, and the page says so.
+func TestRetries(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.fail = func() bool { return true }
+		pause := 10 * time.Second
+		w.define(courier.Job{
+			Name: "retried", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, MaxRetries: new(3), BackoffBase: &pause, Jitter: new(false)},
+			Steps: []courier.StepSpec{{ID: "try", Type: "test.flaky"}},
+		})
+		w.soft = true
+		x := w.enqueue("retried", "ann", nil)
+		time.Sleep(15 * time.Second) // between the second attempt and the third
+		page := w.get("executions/" + string(x.ID)).has("An attempt has failed, and it waits for the next one.").has("flaky")
+		if n := len(page.row(0).all("rect")); n != 2 {
+			t.Errorf("after two attempts there are %d bars: %s", n, page.row(0).text())
+		}
+		w.fail = func() bool { return false }
+		if _, err := w.engine.Wait(w.Context(), x.ID); err != nil {
+			t.Error(err)
+		}
+		page = w.get("executions/" + string(x.ID)).has("Has completed.").has("attempt 3")
+		bars := page.row(0).all("rect")
+		if len(bars) != 3 || bars[0].attrs["class"] != "bad" || bars[2].attrs["class"] != "good" {
+			t.Errorf("at the end there are %d bars", len(bars))
+		}
+	})
+}
+
 // The condition of an item that is over has the item that it has seen.
 func TestConditionOfItem(t *testing.T) {
 	virtual(t, nil, func(w *world) {

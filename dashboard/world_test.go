@@ -71,6 +71,7 @@ type world struct {
 	log    *strings.Builder
 	user   string      // who makes the requests
 	fail   func() bool // whether the step type test.flaky fails; nil for never
+	soft   bool        // it can be tried again
 }
 
 // people are the roles of the users in these tests: by user and job, with "" for all jobs.
@@ -128,6 +129,9 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 	courier.RegisterFunc(&reg, "test.work", work, nil)
 	courier.RegisterFunc(&reg, "test.flaky", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
 		if w.fail != nil && w.fail() {
+			if err := errors.New("flaky"); w.soft {
+				return struct{}{}, err
+			}
 			return struct{}{}, courier.Permanent(errors.New("flaky"))
 		}
 		return struct{}{}, nil
