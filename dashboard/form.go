@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 )
@@ -129,7 +130,7 @@ func indented(v any) string {
 	}
 	var text strings.Builder
 	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		if isHidden(r) {
+		if _, n := hiddenAt(utf8.AppendRune(nil, r)); n > 0 && r != '\n' {
 			fmt.Fprintf(&text, `\u%04x`, r)
 		} else {
 			text.WriteRune(r)

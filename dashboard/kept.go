@@ -147,7 +147,7 @@ func (k *kept[T, D]) noted(c *call, a *store.Action) {
 func (k *kept[T, D]) one(c *call) (any, error) {
 	v := c.subject.(T)
 	name := *k.name(&v)
-	c.title = name
+	c.title = strings.ToUpper(k.kind[:1]) + k.kind[1:] + " " + name
 	p := &keptPage{Kind: k.kind, Tab: c.query.Get("tab")}
 	editor := c.may(desk.Editor)
 	for _, tab := range []struct{ key, label string }{{"", "Overview"}, {"edit", "Edit"}, {"text", "Edit as text"}, {"remove", "Remove"}} {

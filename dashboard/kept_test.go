@@ -195,7 +195,11 @@ func TestScheduleList(t *testing.T) {
 // wrong stands at its field, and what was written stays.
 func TestScheduleForms(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		sent := w.get("new/schedule").fields("set")
+		fresh := w.get("new/schedule")
+		if nav := fresh.tree.one(t, "nav[aria-label=Pages]").one(t, "a[aria-current=page]").text(); nav != "Schedules" {
+			t.Errorf("the page of a new one belongs to %q", nav)
+		}
+		sent := fresh.fields("set")
 		sent["f.name"], sent["f.job"], sent["f.cron"], sent["f.every_seconds"], sent["f.params"] = "nightly", "reprot", "0 30 25 ? * *", "x", "{no"
 		bad := w.post("new/schedule", sent)
 		if bad.Code != http.StatusUnprocessableEntity {
@@ -218,7 +222,7 @@ func TestScheduleForms(t *testing.T) {
 		}
 		sent = bad.fields("set")
 		sent["f.cron"], sent["f.job"], sent["reason"] = "0 30 2 ? * *", "report", "asked by Ann"
-		page := w.post("new/schedule", sent).done("done set nightly").has("At 02:30:00").has("asked by Ann")
+		w.post("new/schedule", sent).done("done set nightly").has("At 02:30:00").has("asked by Ann")
 		if again := w.post("new/schedule", w.get("new/schedule").with("f.name", "nightly", "f.job", "report", "f.cron", "0 30 2 ? * *")); again.Code != http.StatusUnprocessableEntity {
 			t.Errorf("a second one: %d", again.Code)
 		} else {
@@ -227,7 +231,7 @@ func TestScheduleForms(t *testing.T) {
 
 		sent = w.get("schedules/nightly?tab=edit").fields("set")
 		sent["f.pause_after"] = "3"
-		page = w.post("schedules/nightly?tab=edit", sent).done("done")
+		w.post("schedules/nightly?tab=edit", sent).done("done")
 		s, err := w.engine.Schedules().Get(w.Context(), "nightly")
 		if err != nil || s.PauseAfter != 3 || s.Params["text"] != "é" || s.Cron != "0 30 2 ? * *" {
 			t.Errorf("%+v %v", s, err)
@@ -248,8 +252,8 @@ func TestScheduleForms(t *testing.T) {
 		sent["text"] = strings.Replace(strings.Replace(sent["text"], `"jbo"`, `"job"`, 1), `"report"`, `"other"`, 1)
 		w.post("schedules/nightly?tab=text", sent).done("done").has("job other")
 
-		page = w.get("schedules/nightly")
-		w.post("schedules/nightly", page.with("do", "disable", "reason", "the partner moves")).done("disable").has("It is disabled.").has("the partner moves")
+		page := w.get("schedules/nightly")
+		w.post("schedules/nightly", page.with("do", "disable", "reason", "the partner moves")).done("disable").has("It is disabled, and").has("the partner moves")
 		w.post("schedules/nightly", w.get("schedules/nightly").fields("enable")).done("enable").has("active")
 		sent = w.get("schedules/nightly?tab=remove").fields("remove")
 		sent["confirm"] = "nightl"

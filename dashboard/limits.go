@@ -19,7 +19,7 @@ import (
 
 var limitPages = []page{{
 	path: "limits", role: desk.Client, on: onVisible, title: "Limits, queues and workers", nav: "Limits", key: "l", file: "limits",
-	query: []string{"cursor", "scope", "remove"}, data: (*call).limits, live: []string{"load"}, watch: watchEvery(5 * time.Second),
+	query: []string{"cursor", "scope", "remove"}, data: (*call).limits, live: []string{"load"}, watch: watchEvery(15 * time.Second),
 	actions: []action{
 		{verb: "set", role: desk.Admin, check: (*call).mayLimit, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
 			return c.link("limits"), c.h.e.Limits().Set(ctx, c.scope(), c.running(), c.by())

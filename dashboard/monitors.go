@@ -13,8 +13,8 @@ import (
 )
 
 var monitorPages = slices.Concat([]page{{
-	path: "monitors", role: desk.Client, on: onVisible, title: "Monitors", nav: "Monitors", key: "m", file: "monitors",
-	query: []string{"cursor"}, data: (*call).monitors,
+	path: "monitors", about: "monitor", role: desk.Client, on: onVisible, title: "Monitors", nav: "Monitors", key: "m", file: "monitors",
+	query: []string{"cursor"}, data: (*call).monitors, live: []string{"list"}, watch: watchEvery(10 * time.Second),
 }}, monitors.pages())
 
 var monitors = &kept[courier.Monitor, *courier.Monitor]{

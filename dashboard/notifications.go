@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
@@ -12,8 +13,8 @@ import (
 )
 
 var notificationPages = slices.Concat([]page{{
-	path: "notifications", role: desk.Client, on: onVisible, title: "Notifications", nav: "Notifications", key: "n", file: "notifications",
-	query: []string{"cursor"}, data: (*call).notifications,
+	path: "notifications", about: "subscription", role: desk.Client, on: onVisible, title: "Notifications", nav: "Notifications", key: "n", file: "notifications",
+	query: []string{"cursor"}, data: (*call).notifications, live: []string{"list"}, watch: watchEvery(15 * time.Second),
 }}, subscriptions.pages())
 
 var subscriptions = &kept[courier.Subscription, *courier.Subscription]{

@@ -123,7 +123,7 @@ func (c *call) view() *view {
 		if p.nav == "" || p.on == onAll && c.Role(c.ctx(), "") < p.role {
 			continue
 		}
-		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && strings.HasPrefix(c.page.path, p.path+"/")})
+		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && (strings.HasPrefix(c.page.path, p.path+"/") || p.about != "" && p.about == c.page.about)})
 	}
 	return v
 }

@@ -15,8 +15,8 @@ import (
 )
 
 var schedulePages = slices.Concat([]page{{
-	path: "schedules", role: desk.Client, on: onVisible, title: "Schedules", nav: "Schedules", key: "s", file: "schedules", scripts: []string{"zone"},
-	query: []string{"tab", "from", "days", "zone", "cursor"}, data: (*call).schedules,
+	path: "schedules", about: "schedule", role: desk.Client, on: onVisible, title: "Schedules", nav: "Schedules", key: "s", file: "schedules", scripts: []string{"zone"},
+	query: []string{"tab", "from", "days", "zone", "cursor"}, data: (*call).schedules, live: []string{"week", "list"}, watch: watchEvery(30 * time.Second),
 }}, schedules.pages())
 
 var schedules = &kept[courier.Schedule, *courier.Schedule]{

@@ -123,7 +123,7 @@ func TestNotifications(t *testing.T) {
 		w.fails("notifications/alarm?state=x", http.StatusBadRequest)
 
 		w.post("notifications/start", w.get("notifications/start").fields("enable")).done("set start").has("enabled")
-		w.post("notifications/start", w.get("notifications/start").fields("disable")).done("set start").has("It is disabled:")
+		w.post("notifications/start", w.get("notifications/start").fields("disable")).done("set start").has("Events are not kept for it.")
 		sent := w.get("new/subscription").fields("set")
 		sent["f.name"], sent["f.webhook.url"], sent["f.webhook.headers"] = "hook", "ftp://example.com", `{"A": 1}`
 		bad := w.post("new/subscription", sent)
@@ -253,4 +253,39 @@ func TestKeptPages(t *testing.T) {
 	if n := len(day.tree.one(t, "tbody").all("li")); n != 101 {
 		t.Errorf("a day has %d marks", n)
 	}
+}
+
+// Hostile names of monitors, files and subscriptions are names, and forms send them back as
+// they are.
+func TestServicesHostile(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.inbox()
+		for _, evil := range hostile {
+			name := jobName(evil)
+			w.monitor(courier.Monitor{Name: name, Path: "/" + evil, Job: "inbox", Description: evil, Params: map[string]any{"text": evil}})
+			w.subscribe(courier.Subscription{Name: name, Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"report"}, Job: &courier.JobTarget{Name: "inbox", Params: map[string]any{"text": evil}}})
+		}
+		w.subscribe(courier.Subscription{Name: "alarm", Kind: courier.SubscribeFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}})
+		w.ended("report", "ann", map[string]any{"fail": "\u202e<script>alert(1)</script>"})
+		time.Sleep(time.Minute)
+		for _, list := range []string{"monitors", "notifications"} {
+			page := w.get(list).lacks("<script>alert").lacks("<img")
+			rows := page.tree.all("table")[0].all("tr[data-row]")
+			if len(rows) < len(hostile) {
+				t.Fatalf("%s has %d rows", list, len(rows))
+			}
+			for _, row := range rows[:len(hostile)] {
+				one := w.follow(page, row.one(t, "th").all("a")[0].attrs["href"]).lacks("<script>alert")
+				form := w.follow(one, "?tab=text")
+				_, at, _ := strings.Cut(form.at, "/courier/")
+				sent := form.fields("set")
+				if saved := w.post(at, sent); saved.Code != http.StatusSeeOther {
+					t.Errorf("%s: %d %s", form.at, saved.Code, saved.text())
+				}
+				if now := w.get(at).fields("set"); now["text"] != sent["text"] || now["was"] != sent["was"] {
+					t.Errorf("%s: saved as %q, and not %q", form.at, now["text"], sent["text"])
+				}
+			}
+		}
+	})
 }

@@ -49,6 +49,7 @@ type mark struct {
 	At         time.Time
 	Clock      string // in the zone of the page
 	Own        string // in the zone of the schedule, if that is another
+	Past       bool
 	Often      string // such as "every 5 min, 288"; empty for a tick
 }
 
@@ -135,7 +136,7 @@ func (c *call) place(p *weekPage, t *desk.DayTicks, hours []hour, often *cell, d
 		return
 	}
 	for _, at := range t.First {
-		if m.At, m.Clock = at, clock(at, zone); own {
+		if m.At, m.Clock, m.Past = at, clock(at, zone), at.Before(now()); own {
 			m.Own = clock(at, t.Zone) + " " + t.Zone.String()
 		}
 		h := &hours[at.In(zone).Hour()]
