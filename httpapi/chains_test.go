@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -82,7 +83,7 @@ func TestChainDefinitions(t *testing.T) {
 		if v.Chain.Version != 1 || len(v.Chain.Members) != 2 {
 			t.Errorf("%+v", v.Chain)
 		}
-		var d httpapi.Diff
+		var d desk.Diff
 		watcher.get("v1/chains/daily/diff").want(http.StatusOK, &d)
 		if got := summary(&d); got != "changed report 0>0 /priority >5" {
 			t.Errorf("%s", got)

@@ -85,7 +85,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 				{name: "from", kind: "integer", does: "The earlier version; the one before to if it is not given."},
 				{name: "to", kind: "integer", does: "The later version; the latest if it is not given."},
 			},
-			answers: map[int]any{http.StatusOK: Diff{}}, do: with((*call).diffDefinition),
+			answers: map[int]any{http.StatusOK: desk.Diff{}}, do: with((*call).diffDefinition),
 		},
 		{
 			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, role: desk.Operator, on: one,
@@ -281,7 +281,7 @@ func (c *call) diffDefinition(d catalog) error {
 	if err != nil {
 		return err
 	}
-	diff := diffOf(was, is)
+	diff := desk.DiffOf(was, is)
 	diff.From, diff.To = *a.version(), *b.version()
 	return c.answer(http.StatusOK, diff)
 }

@@ -31,9 +31,6 @@ func Table() (list []Route) {
 // OpenRole is the role of routes that ask nobody.
 const OpenRole = Role(open)
 
-// DiffOf is diffOf.
-var DiffOf = diffOf
-
 // CodeOf returns the code and the detail of the problem of an error.
 func CodeOf(err error) (code, detail string) {
 	p := problemOf(err)

@@ -54,10 +54,11 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 		role string
 		find func() error
 	}{
-		{"store.Catalog", func() (err error) {
-			s.Jobs, err = begin(text, func(after string, limit int) ([]engine.DefinedJob, error) {
-				return e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
-			}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) >= Client })
+		{"store.Catalog", func() error {
+			list, _, err := v.Jobs(ctx, text, "", MaxFound)
+			for i := range list {
+				s.Jobs = append(s.Jobs, list[i].Job.Name)
+			}
 			return err
 		}},
 		{"store.Catalog", func() (err error) {
@@ -95,18 +96,26 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 
 // begin returns the names that begin with a text and that somebody may see.
 func begin[T any](text string, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) ([]string, error) {
-	list, _, err := Pick(before(text), MaxFound, func(after string, limit int) ([]T, error) {
+	list, _, err := pickBeginning(text, "", MaxFound, read, name, sees)
+	var names []string
+	for i := range list {
+		names = append(names, name(&list[i]))
+	}
+	return names, err
+}
+
+// pickBeginning is [Pick] of the elements whose names begin with a text.
+func pickBeginning[T any](text, after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) ([]T, string, error) {
+	if text != "" {
+		after = max(after, before(text))
+	}
+	return Pick(after, limit, func(after string, limit int) ([]T, error) {
 		page, err := read(after, limit)
 		if i := slices.IndexFunc(page, func(x T) bool { return name(&x) > text && !strings.HasPrefix(name(&x), text) }); i >= 0 {
 			page = page[:i]
 		}
 		return page, err
 	}, name, func(x *T) bool { return strings.HasPrefix(name(x), text) && sees(x) })
-	var names []string
-	for i := range list {
-		names = append(names, name(&list[i]))
-	}
-	return names, err
 }
 
 // before returns a text that comes before another one in byte order, with next to nothing

@@ -1,4 +1,4 @@
-package httpapi
+package desk
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // A Diff is what differs between two versions of a job or a chain.
@@ -44,8 +45,8 @@ type part struct {
 	text  string // of value
 }
 
-// diffOf returns what differs between the JSON texts of two versions of a definition.
-func diffOf(from, to []byte) Diff {
+// DiffOf returns what differs between the JSON texts of two versions of a definition.
+func DiffOf(from, to []byte) Diff {
 	a, b := object(from), object(to)
 	d := Diff{Fields: []Difference{}}
 	d.Steps = diffParts(partsOf(a, "steps"), partsOf(b, "steps"))
@@ -90,6 +91,9 @@ func rawOf(v any) json.RawMessage {
 	return raw
 }
 
+// pointerEscapes writes a name as a part of a JSON pointer (RFC 6901).
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
 // differences returns what differs between two decoded values: of objects by their names,
 // and lists as a whole.
 func differences(pointer string, a, b any) (list []Difference) {
@@ -111,7 +115,7 @@ func differences(pointer string, a, b any) (list []Difference) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		from, was := x[name]
 		to, is := y[name]
-		at := pointer + "/" + escapePointer(name)
+		at := pointer + "/" + pointerEscapes.Replace(name)
 		switch {
 		case was && is:
 			list = append(list, differences(at, from, to)...)
