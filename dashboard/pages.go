@@ -69,6 +69,8 @@ func (p *page) kind() string {
 // table has all pages. Those with a nav stand at the top of each page in this order.
 var table = slices.Concat(
 	executionPages,
+	chainPages,
+	chainRunPages,
 )
 
 // allow returns the error if the visitor has less than a role for what the page is about,

@@ -23,7 +23,7 @@ const pageMedia = "text/html; charset=utf-8"
 // parseTemplates returns the templates by their names, each with the layout and the parts
 // that all pages share.
 func parseTemplates() map[string]*template.Template {
-	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err) // the pattern is a constant
@@ -31,7 +31,7 @@ func parseTemplates() map[string]*template.Template {
 	all := make(map[string]*template.Template)
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
-		if name != "layout" && name != "parts" {
+		if name != "layout" && !strings.HasPrefix(name, "parts") {
 			all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, file))
 		}
 	}

@@ -106,11 +106,13 @@ func virtual(t *testing.T, opt *dashboard.Options, f func(w *world)) {
 		if err := w.engine.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		defer func() { // also when f has ended the test
+			w.pages.Close()
+			if err := w.engine.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
 		f(w)
-		w.pages.Close()
-		if err := w.engine.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -198,7 +200,7 @@ func (w *world) get(path string) answer {
 	w.Helper()
 	a := w.send(httptest.NewRequest("GET", "/courier/"+path, nil))
 	if a.Code != http.StatusOK {
-		w.Fatalf("%s: %d %s", a.at, a.Code, a.Body)
+		w.Fatalf("%s: %d %s\n%s", a.at, a.Code, a.Body, w.log)
 	}
 	return a
 }

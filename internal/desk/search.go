@@ -144,6 +144,7 @@ func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) (err er
 // says that there may be further ones. A text that is no name of a file finds none.
 func (v *Visit) Files(ctx context.Context, text string, before *store.TrailEntry, limit int) (found []SearchedFile, more bool, err error) {
 	f := engine.FileFilter{Name: text, Before: before, Limit: limit}
+	part := strings.HasPrefix(text, "*") // the store has one page of them
 	if !strings.Contains(text, "*") {
 		f.Name += "*"
 	}
@@ -170,10 +171,10 @@ func (v *Visit) Files(ctx context.Context, text string, before *store.TrailEntry
 				continue
 			}
 			if found = append(found, SearchedFile{jobs[id], list[i]}); len(found) == limit {
-				return found, i < len(list)-1 || len(list) == limit, nil
+				return found, !part, nil
 			}
 		}
-		if len(list) < limit || strings.HasPrefix(text, "*") {
+		if len(list) < limit || part {
 			return found, false, nil
 		}
 		f.Before = &list[len(list)-1].Entry
