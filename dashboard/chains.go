@@ -140,7 +140,7 @@ func graph(rows []memberRow, runs bool) *chainGraph {
 	for i := range rows {
 		edges += len(rows[i].DependsOn)
 	}
-	g.Summary = fmt.Sprintf("%s, %s. The table below has the same.", plural(len(rows), "member"), plural(edges, "dependency"))
+	g.Summary = fmt.Sprintf("%s, %s", plural(len(rows), "member"), plural(edges, "dependency"))
 	return g
 }
 

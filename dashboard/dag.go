@@ -20,6 +20,7 @@ type dag struct {
 // A dagNode is a member in the drawing.
 type dagNode struct {
 	X, Y, Width, Height int
+	TextWidth           int
 	Member              *memberRow
 	Class, Mark         string // of the status: colour and shape
 	Name, Word          string // clipped to the width
@@ -35,7 +36,7 @@ type dagEdge struct {
 
 // The measures of a drawing, and what it can have at most.
 const (
-	nodeWidth, nodeHeight  = 184, 48
+	nodeWidth, nodeHeight  = 192, 48
 	dagGap, rowGap, margin = 96, 20, 8
 	maxDagMembers          = 300
 	maxDagSlots            = 2000
@@ -195,8 +196,8 @@ func nodeOf(m *memberRow, s *dagSlot) dagNode {
 		l = look{"off", shapeRing}
 	}
 	return dagNode{
-		X: s.x - nodeWidth/2, Y: s.y - nodeHeight/2, Width: nodeWidth, Height: nodeHeight, Member: m, Class: l.class, Mark: l.path,
-		Name: fit(20, m.Name), Word: fit(22, strings.ReplaceAll(word, "_", " ")),
+		X: s.x - nodeWidth/2, Y: s.y - nodeHeight/2, Width: nodeWidth, Height: nodeHeight, TextWidth: nodeWidth - 36, Member: m, Class: l.class, Mark: l.path,
+		Name: fit(18, m.Name), Word: fit(22, strings.ReplaceAll(word, "_", " ")),
 	}
 }
 

@@ -105,6 +105,8 @@ var looks = map[string]look{
 	"asked": {"idle", shapeRing}, "done": {"good", shapeCheck}, "unchanged": {"off", shapeDash}, "refused": {"bad", shapeCross},
 	// Of checks.
 	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},
+	// Of files.
+	"complete": {"good", shapeCheck}, "removed": {"off", shapeDash},
 }
 
 // badge returns the mark of a status, which is a text of any type: shape, word and colour. One that has no look is shown

@@ -71,6 +71,7 @@ var table = slices.Concat(
 	executionPages,
 	chainPages,
 	chainRunPages,
+	searchPages,
 )
 
 // allow returns the error if the visitor has less than a role for what the page is about,

@@ -123,6 +123,7 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 	w.store, _ = s.(*memstore.Store)
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
+	courier.RegisterFunc(&reg, "test.file", transfer, nil)
 	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64})
 	for _, j := range jobs() {
 		w.define(j)
