@@ -84,7 +84,7 @@ func TestChains(t *testing.T) {
 		if classes != "edge success edge failurefailure edge anyany edge success " {
 			t.Errorf("the edges are %q", classes)
 		}
-		for i, want := range []string{"the chain begins", "has completed fetch", "has completed or failed check", "has ended, however check has completed fetch"} {
+		for i, want := range []string{"the chain begins", "fetch has completed", "check has completed or failed", "check has ended, however fetch has completed"} {
 			if row := page.tree.all("tr[data-row]")[i].text(); !strings.HasSuffix(row, want) {
 				t.Errorf("row %d of the table is %q, and does not end in %q", i, row, want)
 			}

@@ -72,6 +72,9 @@ var table = slices.Concat(
 	chainPages,
 	chainRunPages,
 	searchPages,
+	journalPages,
+	healthPages,
+	helpPages,
 )
 
 // allow returns the error if the visitor has less than a role for what the page is about,

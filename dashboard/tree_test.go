@@ -14,8 +14,8 @@ import (
 type node struct {
 	tag   string
 	attrs map[string]string
-	kids  []*node
-	words strings.Builder // of this element alone, between its children
+	kids  []*node // texts among them, whose tag is empty
+	words string  // of a text
 	up    *node
 }
 
@@ -50,7 +50,7 @@ func parsePage(t testing.TB, page string) *node {
 			}
 			at = at.up
 		case xml.CharData:
-			at.words.Write(e)
+			at.kids = append(at.kids, &node{words: string(e), up: at})
 		}
 	}
 	if at != root {
@@ -70,7 +70,7 @@ func (n *node) each(f func(n *node)) {
 // text is the text of the node and all below it, with single spaces.
 func (n *node) text() string {
 	var b strings.Builder
-	n.each(func(k *node) { b.WriteString(k.words.String() + " ") })
+	n.each(func(k *node) { b.WriteString(k.words + " ") })
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
@@ -79,7 +79,7 @@ func (n *node) all(selector string) (list []*node) {
 	tag, cond, _ := strings.Cut(strings.TrimSuffix(selector, "]"), "[")
 	name, value, valued := strings.Cut(cond, "=")
 	n.each(func(k *node) {
-		ok := tag == "" || tag == k.tag || tag[0] == '#' && k.attrs["id"] == tag[1:] || tag[0] == '.' && slices.Contains(strings.Fields(k.attrs["class"]), tag[1:])
+		ok := k.tag != "" && tag == "" || k.tag != "" && tag != "" && (tag == k.tag || tag[0] == '#' && k.attrs["id"] == tag[1:] || tag[0] == '.' && slices.Contains(strings.Fields(k.attrs["class"]), tag[1:]))
 		if v, has := k.attrs[name]; ok && (cond == "" || has && (!valued || v == value)) {
 			list = append(list, k)
 		}
@@ -101,7 +101,7 @@ func (n *node) one(t testing.TB, selector string) *node {
 // and what makes it unusable without eyes or without a mouse.
 func (n *node) faults() (list []string) {
 	fault := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	for _, tag := range []string{"h1", "main", "title", "html"} {
+	for _, tag := range []string{"h1", "main", "head", "html"} {
 		if len(n.all(tag)) != 1 {
 			fault("%d of <%s>", len(n.all(tag)), tag)
 		}
@@ -126,7 +126,7 @@ func (n *node) faults() (list []string) {
 			case name == "style" || strings.HasPrefix(name, "on"):
 				fault("<%s %s>", k.tag, name)
 			case name == "href" || name == "src" || name == "action":
-				if strings.HasPrefix(value, "/") || strings.Contains(strings.SplitN(value, "/", 2)[0], ":") && k.attrs["rel"] != "external" {
+				if strings.HasPrefix(value, "/") || strings.Contains(strings.SplitN(value, "/", 2)[0], ":") && !strings.HasPrefix(k.attrs["rel"], "external") {
 					fault("<%s> leads to %q, which is not relative", k.tag, value)
 				}
 			case name == "aria-describedby" || name == "aria-labelledby" || name == "for":

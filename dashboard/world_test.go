@@ -101,8 +101,14 @@ func access() httpapi.Access {
 // virtual runs f in virtual time with a started engine and its pages.
 func virtual(t *testing.T, opt *dashboard.Options, f func(w *world)) {
 	t.Helper()
+	virtualOn(t, memstore.New(), opt, f)
+}
+
+// virtualOn is virtual on a store.
+func virtualOn(t *testing.T, s store.Store, opt *dashboard.Options, f func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, memstore.New(), opt)
+		w := newWorld(t, s, opt)
 		if err := w.engine.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
