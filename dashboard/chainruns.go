@@ -20,7 +20,7 @@ var chainRunPages = []page{
 		query: []string{"chain", "state", "cursor"}, data: (*call).chainRuns,
 	},
 	{
-		path: "chain-executions/{id}", role: desk.Client, on: onAll, file: "chainrun", data: (*call).chainRunPage,
+		path: "chain-executions/{id}", role: desk.Client, on: onAll, file: "chainrun", query: []string{"from"}, data: (*call).chainRunPage,
 		actions: chainRunActions(),
 	},
 }
@@ -169,13 +169,14 @@ func (c *call) chainRunPage() (any, error) {
 		p.Params = indentedJSON(x.Params)
 	}
 	p.Verbs = verbsOf(&x)
-	p.Graph = graph(c.members(&x), true)
-	if x.Failure != nil {
-		for i := range p.Graph.Rows {
-			if p.Graph.Rows[i].Name == x.Failure.Member {
-				p.Failed = &p.Graph.Rows[i]
-			}
+	rows := c.members(&x)
+	for i := range rows {
+		if x.Failure != nil && rows[i].Name == x.Failure.Member {
+			p.Failed = &rows[i]
 		}
+	}
+	if p.Graph, err = c.graph(rows, true); err != nil {
+		return nil, err
 	}
 	p.Runs = c.link("executions") + "?" + url.Values{"where": {desk.Where{Chain: x.Chain}.String()}}.Encode()
 	return p, nil

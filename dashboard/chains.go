@@ -26,7 +26,7 @@ var chainPages = []page{
 		query: []string{"after"}, data: (*call).chains,
 	},
 	{
-		path: "chains/{name}", role: desk.Viewer, on: onAll, file: "chain", query: []string{"version"}, data: (*call).chain,
+		path: "chains/{name}", role: desk.Viewer, on: onAll, file: "chain", query: []string{"version", "from"}, data: (*call).chain,
 		actions: []action{{verb: "start", role: desk.Client, do: startChain}},
 	},
 }
@@ -85,7 +85,8 @@ type chainPage struct {
 	Latest   bool
 	Defined  engine.DefinedChain
 	Versions []chainVersion
-	More     bool // there are older versions
+	More     bool       // there are older versions
+	Diff     *chainDiff // to the version before; nil for the first one
 	Graph    *chainGraph
 	Runs     []chainRunRow
 	AllRuns  string     // the reference of the list
@@ -102,12 +103,23 @@ type chainVersion struct {
 	SavedAt time.Time
 }
 
+// A chainDiff is what a version has changed.
+type chainDiff struct {
+	From        int
+	Changes     []changeRow
+	Cut         int
+	Whole, Word string // always empty
+}
+
 // A chainGraph is a chain as a drawing and as a table.
 type chainGraph struct {
 	Drawing *dag
 	Summary string
 	Rows    []memberRow
 	Runs    bool // of an execution
+	// Caption is that of the table, which has a part of the members if there are many; First
+	// and Next are the references of the other parts.
+	Caption, First, Next string
 }
 
 // A memberRow is a member of a chain, or of one of its executions.
@@ -133,15 +145,34 @@ func dependencies(list []courier.Dependency) (rows []dependencyRow) {
 	return rows
 }
 
+// memberPage is how many members a table has at most.
+const memberPage = 500
+
 // graph returns the drawing and the table of members.
-func graph(rows []memberRow, runs bool) *chainGraph {
+func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
+	from, err := c.number("from", 0, 0, 1<<30)
+	if err != nil {
+		return nil, err
+	}
 	g := &chainGraph{Rows: rows, Runs: runs, Drawing: drawDag(rows)}
 	edges := 0
 	for i := range rows {
 		edges += len(rows[i].DependsOn)
 	}
 	g.Summary = fmt.Sprintf("%s, %s", plural(len(rows), "member"), plural(edges, "dependency"))
-	return g
+	g.Caption = g.Summary
+	if len(rows) > memberPage {
+		from = min(from, len(rows)-1)
+		to := min(from+memberPage, len(rows))
+		g.Rows, g.Caption = rows[from:to], fmt.Sprintf("%s: those from %s to %s", g.Summary, count(from+1), count(to))
+		if from > 0 {
+			g.First = c.with("from", "")
+		}
+		if to < len(rows) {
+			g.Next = c.with("from", strconv.Itoa(to))
+		}
+	}
+	return g, nil
 }
 
 // plural returns a number with a noun.
@@ -190,7 +221,12 @@ func (c *call) chain() (any, error) {
 		row.Href = row.JobHref
 		rows = append(rows, row)
 	}
-	p.Graph = graph(rows, false)
+	if p.Graph, err = c.graph(rows, false); err != nil {
+		return nil, err
+	}
+	if p.Diff, err = c.chainDiff(&p.Chain); err != nil {
+		return nil, err
+	}
 	p.Declared = declaredParams(p.Chain.Params)
 	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Chain: name, Limit: 10})
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -201,6 +237,32 @@ func (c *call) chain() (any, error) {
 	}
 	c.title = "Chain " + clip(120, name)
 	return p, nil
+}
+
+// chainDiff returns what a version has changed.
+func (c *call) chainDiff(chain *courier.Chain) (*chainDiff, error) {
+	if chain.Version < 2 {
+		return nil, nil
+	}
+	before, err := c.h.e.Chains().Get(c.ctx(), chain.Name, chain.Version-1)
+	if errors.Is(err, courier.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	was, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := json.Marshal(chain)
+	if err != nil {
+		return nil, err
+	}
+	d := &chainDiff{From: before.Version, Changes: changesOf(desk.DiffOf(was, is))}
+	if n := len(d.Changes); n > maxChanges {
+		d.Changes, d.Cut = d.Changes[:maxChanges], n-maxChanges
+	}
+	return d, nil
 }
 
 // startChain starts an execution of the chain of the page.

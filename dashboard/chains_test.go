@@ -89,6 +89,7 @@ func TestChains(t *testing.T) {
 				t.Errorf("row %d of the table is %q, and does not end in %q", i, row, want)
 			}
 		}
+		page.has("What version 2 has changed").has(`/description was "Every night" , now "Each night"`)
 		w.get("chains/daily?version=1").has("This is version 1, and not the latest one.").has("Every night")
 		w.fails("chains/dialy", http.StatusNotFound).has("daily")
 		w.fails("chains/daily?version=9", http.StatusNotFound)
@@ -223,6 +224,9 @@ func TestChainRoles(t *testing.T) {
 			if a := w.post("chain-executions/"+string(foreign.ID), map[string]string{"do": "retry"}); a.Code != want.retry {
 				t.Errorf("%s retries: %d, and not %d", user, a.Code, want.retry)
 			}
+			if a := w.post("chains/daily", map[string]string{"do": "start"}); (a.Code == http.StatusSeeOther) != (want.list == 200) {
+				t.Errorf("%s starts the chain: %d", user, a.Code)
+			}
 			time.Sleep(time.Minute)
 		}
 		w.user = "chainclient"
@@ -264,4 +268,23 @@ func TestChainsHostile(t *testing.T) {
 	if seen != 120+len(hostile) {
 		t.Errorf("the pages have %d chains", seen)
 	}
+}
+
+// A chain of 10,000 members is a page all the same.
+func TestChainOfMany(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	chain := courier.Chain{Name: "many"}
+	for i := range 10_000 {
+		chain.Members = append(chain.Members, courier.ChainMember{Name: fmt.Sprintf("m%d", i), Job: "report"})
+	}
+	w.defineChain(chain)
+	begin := time.Now()
+	page := w.get("chains/many").has("would be too large to be looked at").has("those from 1 to 500")
+	t.Logf("%d bytes in %v", page.Body.Len(), time.Since(begin))
+	next := w.get("chains/many" + page.tree.one(t, "a[rel=next]").attrs["href"]).has("those from 501 to 1,000").has("First members")
+	if n := len(next.tree.all("tr[data-row]")); n != 500 {
+		t.Errorf("%d rows", n)
+	}
+	w.get("chains/many?from=99999").has("those from 10,000 to 10,000")
+	w.fails("chains/many?from=-1", http.StatusBadRequest)
 }

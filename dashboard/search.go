@@ -199,7 +199,7 @@ func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 	case x.State == courier.StepRunning:
 		r.Whole, r.Why = "unknown", "The step still runs."
 	case x.State != courier.StepCompleted:
-		r.Whole, r.Why = "unknown", "The attempt has not succeeded: look at what is there before you use it."
+		r.Whole, r.Why = "unknown", "The attempt has not succeeded: look at it before you use it."
 	case f.Removed:
 		r.Whole = "removed"
 	default:

@@ -5,7 +5,7 @@ const button = document.querySelector("[data-keys-switch]");
 const state = document.querySelector("[data-keys-state]");
 
 function show() {
-  button.setAttribute("aria-pressed", on());
+  button.textContent = on() ? "Switch keys off" : "Switch keys on";
   state.textContent = on() ? "Keys are on in this browser." : "Keys are off in this browser.";
 }
 
