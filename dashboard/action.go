@@ -3,6 +3,9 @@ package dashboard
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,6 +24,9 @@ import (
 type action struct {
 	verb string    // such as "pause"
 	role desk.Role // for what the page is about
+	// dry says that it changes nothing: it has no entry in the journal, and what it finds out
+	// is shown on the page of the form.
+	dry bool
 	// noted completes the entry of the journal. Without it the entry names what the page is
 	// about: the execution, or {name}.
 	noted func(c *call, a *store.Action)
@@ -76,12 +82,28 @@ func (c *call) act() error {
 		c.refused(a.verb, err)
 		return err
 	}
-	o := c.h.done.once(c.ID+"\x00"+c.path+"\x00"+c.form.Get("key"), c.form.Get("key") != "", func() outcome { return c.carryOut(a) })
+	if a.dry {
+		if _, err := a.do(c.ctx(), c); err != nil {
+			return c.show(problemOf(err).Status, err)
+		}
+		return c.show(http.StatusOK, nil)
+	}
+	o := c.h.done.once(c.formID(), c.form.Get("key") != "", func() outcome { return c.carryOut(a) })
 	if o.err != nil {
 		c.refused(a.verb, o.err)
 		return c.show(problemOf(o.err).Status, o.err)
 	}
 	return c.redirect(o.to)
+}
+
+// formID identifies the form that the visitor has sent: by its key and all else in it, so that
+// the same form is the same action, and one that was corrected is another.
+func (c *call) formID() string {
+	h := sha256.New()
+	for _, part := range []string{c.ID, c.path, c.form.Encode()} {
+		fmt.Fprintf(h, "%d %s ", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // carryOut carries out an action between its entries of the journal.
@@ -98,6 +120,7 @@ func (c *call) carryOut(a *action) (o outcome) {
 		o.to, err = a.do(ctx, c)
 		return err
 	})
+	o.kept, o.by = c.kept, c.ID
 	if o.to == "" {
 		o.to = c.with()
 	}
@@ -147,20 +170,22 @@ func (c *call) notice() *notice {
 
 // An outcome is what came of an action.
 type outcome struct {
-	to  string
-	err error
+	to   string
+	err  error
+	kept any    // for the page that says what came of it
+	by   string // the ID of the visitor
 }
 
-// outcomes are those of the last forms, by their keys: a form that is sent twice is carried
-// out once, and both are answered alike.
+// outcomes are those of the last forms. A form that is sent twice is carried out once, and
+// both are answered alike; one that was refused can be sent again.
 type outcomes struct {
 	mu    sync.Mutex
-	list  map[string]*sent
-	order []*sent // the oldest first
+	list  map[string]*sent // by formID
+	order []*sent          // the oldest first
 }
 
 type sent struct {
-	key  string
+	id   string
 	at   time.Time
 	done chan struct{} // closed when outcome is there
 	outcome
@@ -170,20 +195,21 @@ type sent struct {
 const (
 	keptForms = 1000
 	keptFor   = 10 * time.Minute
+	sameFor   = time.Minute // in which the same form is the same action
 )
 
-// once returns what came of the first call with a key, whose f it has called.
-func (o *outcomes) once(key string, keyed bool, f func() outcome) outcome {
+// once returns what came of the first call with an id, whose f it has called.
+func (o *outcomes) once(id string, keyed bool, f func() outcome) outcome {
 	if !keyed {
 		return f()
 	}
 	o.mu.Lock()
 	at := time.Now()
 	for len(o.order) > 0 && (len(o.order) >= keptForms || at.Sub(o.order[0].at) > keptFor) {
-		delete(o.list, o.order[0].key)
+		o.forget(o.order[0])
 		o.order = o.order[1:]
 	}
-	if s := o.list[key]; s != nil {
+	if s := o.list[id]; s != nil && at.Sub(s.at) < sameFor {
 		o.mu.Unlock()
 		<-s.done
 		return s.outcome
@@ -191,13 +217,41 @@ func (o *outcomes) once(key string, keyed bool, f func() outcome) outcome {
 	if o.list == nil {
 		o.list = make(map[string]*sent)
 	}
-	s := &sent{key: key, at: at, done: make(chan struct{}), outcome: outcome{err: errPanic}}
-	o.list[key] = s
+	s := &sent{id: id, at: at, done: make(chan struct{}), outcome: outcome{err: errPanic}}
+	o.list[id] = s
 	o.order = append(o.order, s)
 	o.mu.Unlock()
-	defer close(s.done)
+	defer func() {
+		if s.err != nil {
+			o.mu.Lock()
+			o.forget(s)
+			o.mu.Unlock()
+		}
+		close(s.done)
+	}()
 	s.outcome = f()
 	return s.outcome
+}
+
+// forget removes a form, if it is not there again.
+func (o *outcomes) forget(s *sent) {
+	if o.list[s.id] == s {
+		delete(o.list, s.id)
+	}
+}
+
+// kept returns what a form of a visitor has left; nil if it is not there.
+func (o *outcomes) kept(id, by string) any {
+	o.mu.Lock()
+	s := o.list[id]
+	o.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	if <-s.done; s.by != by {
+		return nil
+	}
+	return s.outcome.kept
 }
 
 // newKey returns a key for the forms of a page.

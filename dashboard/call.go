@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -27,14 +28,20 @@ type call struct {
 	form  url.Values // of a POST, and on the page that shows what was wrong with it
 	wrote bool
 	title string // the heading; empty for that of the page
+	key   string // of the forms; empty for a new one
 
-	execution courier.Execution // of pages about one
+	execution courier.Execution    // of pages about one
+	report    *engine.ResumeReport // of a resume that was tried
+	kept      any                  // what an action leaves for the page that says what came of it
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
 // isText reports whether a store can keep, or look for, a text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// everywhere are the parameters of all pages: what came of an action, and for [call.live].
+var everywhere = []string{"done", "live", "have"}
 
 // readQuery reads the parameters of the URL that the page has. Others, such as those that a
 // mail program adds, are ignored.
@@ -45,7 +52,7 @@ func (c *call) readQuery() error {
 	}
 	c.query = url.Values{}
 	for name, values := range q {
-		if !slices.Contains(c.page.query, name) && name != "done" {
+		if !slices.Contains(c.page.query, name) && !slices.Contains(everywhere, name) {
 			continue
 		}
 		for _, v := range values {
@@ -87,7 +94,7 @@ func link(root string, segments ...string) string {
 func (c *call) with(pairs ...string) string {
 	q := url.Values{}
 	for name, values := range c.query {
-		if name != "done" {
+		if !slices.Contains(everywhere, name) {
 			q[name] = values
 		}
 	}

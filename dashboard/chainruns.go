@@ -21,6 +21,7 @@ var chainRunPages = []page{
 	},
 	{
 		path: "chain-executions/{id}", role: desk.Client, on: onAll, file: "chainrun", query: []string{"from"}, data: (*call).chainRunPage,
+		live: []string{"summary", "members"}, watch: watchEvery(2 * time.Second),
 		actions: chainRunActions(),
 	},
 }

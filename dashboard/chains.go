@@ -140,7 +140,7 @@ type dependencyRow struct {
 // dependencies returns what a member depends on, in words.
 func dependencies(list []courier.Dependency) (rows []dependencyRow) {
 	for _, d := range list {
-		rows = append(rows, dependencyRow{d, conditionText(d)})
+		rows = append(rows, dependencyRow{d, dependencyText(d)})
 	}
 	return rows
 }
@@ -186,8 +186,8 @@ func plural(n int, noun string) string {
 	return count(n) + " " + noun + "s"
 }
 
-// maxVersions is how many versions the page of a chain lists.
-const maxVersions = 20
+// maxChainVersions is how many versions the page of a chain lists.
+const maxChainVersions = 20
 
 func (c *call) chain() (any, error) {
 	name := c.r.PathValue("name")
@@ -195,16 +195,16 @@ func (c *call) chain() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	versions, err := c.h.e.Chains().Versions(c.ctx(), name, engine.VersionFilter{Limit: maxVersions + 1})
+	versions, err := c.h.e.Chains().Versions(c.ctx(), name, engine.VersionFilter{Limit: maxChainVersions + 1})
 	if err != nil {
 		return nil, err
 	}
-	p := &chainPage{More: len(versions) > maxVersions, Params: "{}", AllRuns: c.link("chain-executions") + "?" + url.Values{"chain": {name}}.Encode()}
+	p := &chainPage{More: len(versions) > maxChainVersions, Params: "{}", AllRuns: c.link("chain-executions") + "?" + url.Values{"chain": {name}}.Encode()}
 	if p.Chain, err = c.h.e.Chains().Get(c.ctx(), name, number); err != nil {
 		return nil, err
 	}
 	p.Latest = p.Chain.Version == versions[0].Chain.Version
-	for i := range versions[:min(len(versions), maxVersions)] {
+	for i := range versions[:min(len(versions), maxChainVersions)] {
 		v := &versions[i]
 		p.Versions = append(p.Versions, chainVersion{v.Chain.Version, c.with("version", strconv.Itoa(v.Chain.Version)), v.Chain.Version == p.Chain.Version, v.SavedBy, v.SavedAt})
 		if v.Chain.Version == p.Chain.Version {

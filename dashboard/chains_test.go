@@ -288,3 +288,36 @@ func TestChainOfMany(t *testing.T) {
 	w.get("chains/many?from=99999").has("those from 10,000 to 10,000")
 	w.fails("chains/many?from=-1", http.StatusBadRequest)
 }
+
+// An open page of an execution of a chain is told what has changed, and nothing else.
+func TestChainLive(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defineChain(daily())
+		at := "chain-executions/" + string(w.startChain("ann", map[string]any{"seconds": 600}).ID)
+		time.Sleep(100 * time.Millisecond)
+		page := w.get(at)
+		have := func() string {
+			var list []string
+			for _, id := range []string{"summary", "members"} {
+				list = append(list, id+":"+page.tree.one(t, "#"+id).attrs["data-hash"])
+			}
+			return strings.Join(list, ",")
+		}
+		ask := func() string {
+			r := httptest.NewRequest("GET", "/courier/"+at+"?live="+page.tree.one(t, "main").attrs["data-live"]+"&have="+have(), nil)
+			r.Header.Set("Accept", "application/json")
+			a := w.send(r)
+			if a.Code != http.StatusOK {
+				t.Fatalf("%d: %s", a.Code, a.Body)
+			}
+			return a.Body.String()
+		}
+		if got := ask(); got != `{"patches":[]}` {
+			t.Errorf("nothing has changed, and the page is told %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := ask(); !strings.Contains(got, `"id":"summary"`) || !strings.Contains(got, `"id":"members"`) || !strings.Contains(got, "1 of 4 members have ended") {
+			t.Errorf("a member has ended, and the page is told %s", got)
+		}
+	})
+}

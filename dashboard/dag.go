@@ -207,7 +207,7 @@ func edgeOf(e dagEnd) dagEdge {
 	x, y := from.x+nodeWidth/2, from.y
 	var b strings.Builder
 	fmt.Fprintf(&b, "M%d %d", x, y)
-	d := dagEdge{Class: conditionClass(e.on)}
+	d := dagEdge{Class: dependencyClass(e.on)}
 	for i, s := range e.path[1:] {
 		left, half := s.x-nodeWidth/2, dagGap/2
 		if i == len(e.path)-2 {
@@ -225,8 +225,8 @@ func edgeOf(e dagEnd) dagEdge {
 	return d
 }
 
-// conditionClass is the condition of a dependency in a word.
-func conditionClass(d courier.Dependency) string {
+// dependencyClass is the condition of a dependency in a word.
+func dependencyClass(d courier.Dependency) string {
 	switch {
 	case d.RequiredStatus == courier.RequireAny:
 		return "any"
@@ -236,11 +236,11 @@ func conditionClass(d courier.Dependency) string {
 	return "success"
 }
 
-// conditionText is the condition of a dependency for people.
-func conditionText(d courier.Dependency) string {
+// dependencyText is the condition of a dependency for people.
+func dependencyText(d courier.Dependency) string {
 	return map[string]string{
 		"success": "has completed", "failure": "has completed or failed", "any": "has ended, however",
-	}[conditionClass(d)]
+	}[dependencyClass(d)]
 }
 
 // fit returns the beginning of a text that has the width of n letters.

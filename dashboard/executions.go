@@ -11,10 +11,26 @@ import (
 )
 
 var executionPages = []page{
-	{path: "", role: desk.Client, on: onVisible, data: func(c *call) (any, error) { return nil, c.redirect(c.link("executions")) }},
 	{
 		path: "executions", role: desk.Client, on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
 		query: []string{"where", "cursor"}, data: (*call).executions,
+		scripts: []string{"select"}, live: []string{"list"}, watch: watchList,
+	},
+	{
+		path: "executions/{id}", role: desk.Client, on: onExecution, title: "Execution", file: "execution",
+		query: []string{"tab", "step", "state", "after", "seq", "axis", "loop", "item"}, data: (*call).executionPage,
+		live: []string{"summary", "part"}, watch: watchExecution, actions: executionActions,
+	},
+	{
+		path: "executions/{id}/resume", role: desk.Operator, on: onExecution, title: "Resume with changes", file: "resume", data: (*call).resumePage,
+		actions: []action{
+			{verb: "try", role: desk.Operator, dry: true, do: tryResume},
+			{verb: "resume with changes", role: desk.Operator, do: resumeWith},
+		},
+	},
+	{
+		path: "executions/{id}/rerun", role: desk.Operator, on: onExecution, title: "Start again", file: "rerun", data: (*call).rerunPage,
+		actions: []action{{verb: "rerun", role: desk.Operator, do: rerun}},
 	},
 }
 
@@ -25,6 +41,7 @@ type executionList struct {
 	Grammar  string
 	Views    []navItem // filters that many need
 	Rows     []executionRow
+	Bulk     bool // the visitor is an operator of at least one of them
 	Caption  string
 	Empty    map[string]any
 	Stopped  string // why the page has fewer than it could have
@@ -57,7 +74,7 @@ type executionRow struct {
 	Failure      string
 }
 
-// An origin says by whom or by what an execution was started.
+// An origin says by whom or by what an execution was started. Its kind is empty for a name.
 type origin struct{ Kind, Text string }
 
 const listPage = 50
@@ -113,6 +130,7 @@ func (c *call) list(l *executionList, w desk.Where) error {
 	at := now()
 	for i := range p.Items {
 		l.Rows = append(l.Rows, c.row(&p.Items[i], at))
+		l.Bulk = l.Bulk || c.Role(c.ctx(), p.Items[i].Job) >= desk.Operator
 	}
 	if l.Caption = "The newest first"; cursor != "" {
 		l.Caption, l.First = "Older executions, the newest first", c.with("cursor", "")
@@ -176,7 +194,7 @@ func originOf(x *courier.Execution) (list []origin) {
 		list = append(list, origin{"member", x.Member})
 	}
 	if x.By != "" {
-		list = append(list, origin{"by", x.By})
+		list = append(list, origin{"", x.By})
 	}
 	if x.RerunOf != "" {
 		list = append(list, origin{"again", string(x.RerunOf)})

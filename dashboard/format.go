@@ -103,6 +103,9 @@ var looks = map[string]look{
 	"delivered": {"good", shapeCheck}, "error": {"bad", shapeCross},
 	// Of entries in the journal.
 	"asked": {"idle", shapeRing}, "done": {"good", shapeCheck}, "unchanged": {"off", shapeDash}, "refused": {"bad", shapeCross},
+	// Of what needs attention.
+	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "monitor": {"wait", shapeWarn},
+	"delivery": {"bad", shapeCross}, "subscription": {"off", shapeStop}, "stranded": {"bad", shapeWarn}, "refusal": {"bad", shapeWarn}, "superseded": {"off", shapeCheck},
 	// Of checks.
 	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},
 	// Of files.

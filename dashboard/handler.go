@@ -26,11 +26,13 @@ type Handler struct {
 	log       *slog.Logger
 	api       *httpapi.Handler
 	mux       *http.ServeMux
-	pages     map[string]*page // by the patterns of mux
+	table     []page
+	pages     map[string]*page // those of the table, by the patterns of mux
 	templates map[string]*template.Template
 	assets    *assets
 	guard     *http.CrossOriginProtection
 	done      outcomes
+	programs  programs
 
 	closing func() // ends closed
 	closed  context.Context
@@ -53,8 +55,9 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, Health: h.opt.Health, Log: h.log})
 	h.assets = newAssets()
 	h.templates = parseTemplates()
-	for i := range table {
-		p := &table[i]
+	h.table = allPages()
+	for i := range h.table {
+		p := &h.table[i]
 		for _, pattern := range p.patterns() {
 			h.pages[pattern] = p
 			h.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) // pages has what is done
@@ -152,6 +155,9 @@ func (c *call) serve() error {
 	}
 	if err == nil && c.r.Method == http.MethodPost {
 		return c.act()
+	}
+	if err == nil && c.isLive() {
+		return c.live()
 	}
 	if err == nil {
 		return c.show(http.StatusOK, nil)

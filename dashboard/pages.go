@@ -36,6 +36,10 @@ type page struct {
 	query []string
 	// data returns what the template is executed with, as view.Data.
 	data func(c *call) (any, error)
+	// live are the fragments that are kept up to date, which are templates of the file, and
+	// watch waits for their changes; nil for pages that stand still.
+	live  []string
+	watch func(c *call) (*watching, error)
 	// actions are what its forms do.
 	actions []action
 }
@@ -66,16 +70,20 @@ func (p *page) kind() string {
 	return strings.TrimSuffix(first, "s")
 }
 
-// table has all pages. Those with a nav stand at the top of each page in this order.
-var table = slices.Concat(
-	executionPages,
-	chainPages,
-	chainRunPages,
-	searchPages,
-	journalPages,
-	healthPages,
-	helpPages,
-)
+// allPages returns the table. Those with a nav stand at the top of each page in this order.
+func allPages() []page {
+	return slices.Concat(
+		attentionPages,
+		executionPages,
+		bulkPages,
+		chainPages,
+		chainRunPages,
+		searchPages,
+		journalPages,
+		healthPages,
+		helpPages,
+	)
+}
 
 // allow returns the error if the visitor has less than a role for what the page is about,
 // and reads the execution that the role depends on.

@@ -141,7 +141,7 @@ func (c *call) fail(err error) {
 		c.w.Header().Set("Retry-After", "5")
 	}
 	v := c.view()
-	v.Title, v.Data, v.Problem = p.Title, p, nil
+	v.Title, v.Data, v.Live = p.Title, p, false
 	body, err := c.h.render("problem", v)
 	if err != nil {
 		c.h.log.Error("the page of a problem can't be made", "error", err)

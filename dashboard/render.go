@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
@@ -52,6 +53,7 @@ type view struct {
 	Form    url.Values // what was sent, on the page that says what is wrong with it
 	Notice  *notice    // what came of an action
 	Problem *problem   // of an action that was not carried out
+	Live    bool       // a part of it is kept up to date
 	Now     time.Time
 	Data    any // of the page
 
@@ -94,9 +96,12 @@ func (c *call) may(role desk.Role) bool {
 
 // view returns what all pages have.
 func (c *call) view() *view {
-	v := &view{Root: c.root, Service: c.h.opt.Title, Title: c.title, Style: c.h.assets.link(c.root, "style.css"), Icon: c.h.assets.link(c.root, "icon.svg"), Key: newKey(), Form: c.form, Now: now(), c: c}
+	v := &view{Root: c.root, Service: c.h.opt.Title, Title: c.title, Style: c.h.assets.link(c.root, "style.css"), Icon: c.h.assets.link(c.root, "icon.svg"), Key: cmp.Or(c.key, newKey()), Form: c.form, Now: now(), c: c}
 	scripts := []string{"keys", "time"}
 	if c.page != nil {
+		if v.Live = c.page.watch != nil; v.Live {
+			scripts = append(scripts, "live")
+		}
 		scripts = append(scripts, c.page.scripts...)
 		if v.Title == "" {
 			v.Title = c.page.title
@@ -111,8 +116,8 @@ func (c *call) view() *view {
 	if v.Visitor = c.Name; v.Visitor == "" {
 		v.Visitor = c.ID
 	}
-	for i := range table {
-		p := &table[i]
+	for i := range c.h.table {
+		p := &c.h.table[i]
 		if p.nav == "" || p.on == onAll && c.Role(c.ctx(), "") < p.role {
 			continue
 		}

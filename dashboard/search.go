@@ -206,7 +206,7 @@ func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 		r.Whole = "complete"
 	}
 	if !f.Removed && x.State == courier.StepCompleted {
-		r.Hash = hashOf(x.Outputs, f.Path, len(x.Files) == 1)
+		r.Hash = fileHash(x.Outputs, f.Path, len(x.Files) == 1)
 	}
 	return r
 }
@@ -218,9 +218,9 @@ var (
 	pathNames = []string{"path", "file", "name", "file_path", "local_path", "remote_path"}
 )
 
-// hashOf returns the hash that the outputs of a step give for a file: in an object that
+// fileHash returns the hash that the outputs of a step give for a file: in an object that
 // names the file, or beside all others if the step has reported only one file.
-func hashOf(outputs json.RawMessage, path string, only bool) string {
+func fileHash(outputs json.RawMessage, path string, only bool) string {
 	v, err := jsontext.Parse(outputs)
 	if err != nil {
 		return ""

@@ -137,6 +137,13 @@ func (n *node) faults() (list []string) {
 				}
 			}
 		}
+		if block := []string{"details", "div", "ul", "ol", "dl", "p", "pre", "table", "form", "section"}; slices.Contains(block, k.tag) {
+			for up := k.up; up != nil; up = up.up {
+				if up.tag == "p" {
+					fault("<%s> in <p>, which a browser closes before it", k.tag)
+				}
+			}
+		}
 		switch k.tag {
 		case "script":
 			if k.text() != "" || k.attrs["src"] == "" {

@@ -56,6 +56,7 @@ func jobs() []courier.Job {
 	return []courier.Job{
 		{Name: "report", Params: params, Result: "context:work.text", Steps: []courier.StepSpec{step}},
 		{Name: "other", Params: params, Steps: []courier.StepSpec{step}},
+		{Name: "flaky", Steps: []courier.StepSpec{{Type: "test.flaky"}}},
 		{Name: "hidden", Params: params, Steps: []courier.StepSpec{step}},
 	}
 }
@@ -68,7 +69,8 @@ type world struct {
 	pages  *dashboard.Handler
 	mux    *http.ServeMux
 	log    *strings.Builder
-	user   string // who makes the requests
+	user   string      // who makes the requests
+	fail   func() bool // whether the step type test.flaky fails; nil for never
 }
 
 // people are the roles of the users in these tests: by user and job, with "" for all jobs.
@@ -130,6 +132,12 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
 	courier.RegisterFunc(&reg, "test.file", transfer, nil)
+	courier.RegisterFunc(&reg, "test.flaky", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
+		if w.fail != nil && w.fail() {
+			return struct{}{}, courier.Permanent(errors.New("flaky"))
+		}
+		return struct{}{}, nil
+	}, nil)
 	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64})
 	for _, j := range jobs() {
 		w.define(j)
@@ -225,13 +233,18 @@ func (w *world) fails(path string, status int) answer {
 // post sends a form to a page.
 func (w *world) post(path string, fields map[string]string) answer {
 	w.Helper()
+	return w.send(w.form(path, fields))
+}
+
+// form returns the request of a form.
+func (w *world) form(path string, fields map[string]string) *http.Request {
 	form := url.Values{}
 	for name, value := range maps.All(fields) {
 		form.Set(name, value)
 	}
 	r := httptest.NewRequest("POST", "/courier/"+path, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return w.send(r)
+	return r
 }
 
 // has reports an error unless the page has a text.

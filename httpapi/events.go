@@ -14,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/eventstream"
 )
 
 // A StateEvent is the data of the event "state": what has become of an execution. A client
@@ -49,14 +50,14 @@ var eventRoutes = []route{
 			limitParam, cursorParam,
 		},
 		headers: []param{lastEventHeader},
-		answers: map[int]any{http.StatusOK: page[courier.AuditEntry]{}, http.StatusNoContent: nil}, media: streamMedia, do: (*call).watchExecution,
+		answers: map[int]any{http.StatusOK: page[courier.AuditEntry]{}, http.StatusNoContent: nil}, media: eventstream.Media, do: (*call).watchExecution,
 	},
 	{
 		method: "GET", path: "v1/events", id: "watchExecutions", group: "executions", role: desk.Client, on: onVisible,
 		does: "Streams the first page of the executions that a filter selects as server-sent events: execution (one that is new or has changed) and removed (it is no longer on the page). " +
 			"First all of the page is sent. With Accept: application/json it returns the page.",
 		query:   append(whereParams, limitParam),
-		answers: map[int]any{http.StatusOK: page[ExecutionView]{}}, media: streamMedia, do: (*call).watchExecutions,
+		answers: map[int]any{http.StatusOK: page[ExecutionView]{}}, media: eventstream.Media, do: (*call).watchExecutions,
 	},
 }
 
@@ -111,12 +112,12 @@ func (c *call) watchExecution() error {
 		return streamProblem(err)
 	}
 	defer w.Close()
-	ctx, cancel := c.lasting(streamLasts)
+	ctx, cancel := c.lasting(eventstream.Lasts)
 	defer cancel()
 	if e.stream, err = c.openStream(); err != nil || c.r.Method == http.MethodHead {
 		return err
 	}
-	return e.stream.follow(ctx, func(ctx context.Context) (bool, error) {
+	return e.stream.Follow(ctx, func(ctx context.Context) (bool, error) {
 		change, err := w.Next(ctx)
 		if err != nil {
 			return false, err
@@ -128,7 +129,7 @@ func (c *call) watchExecution() error {
 // executionEvents makes events of the changes of an execution, as one visitor may see them.
 type executionEvents struct {
 	c              *call
-	stream         *stream
+	stream         *eventstream.Stream
 	viewer, values bool
 	state          []byte // the last one that was sent
 	progress       *desk.Progress
@@ -160,7 +161,7 @@ func (e *executionEvents) add(change *desk.Change) (bool, error) {
 	}
 	if !bytes.Equal(state, e.state) {
 		e.state = state
-		if err := e.stream.event("state", id, json.RawMessage(state)); err != nil {
+		if err := e.stream.Event("state", id, json.RawMessage(state)); err != nil {
 			return false, err
 		}
 	}
@@ -170,14 +171,14 @@ func (e *executionEvents) add(change *desk.Change) (bool, error) {
 		if !e.values {
 			shown.Item, shown.Stage = "", ""
 		}
-		if err := e.stream.event("progress", "", shown); err != nil {
+		if err := e.stream.Event("progress", "", shown); err != nil {
 			return false, err
 		}
 	}
 	if !x.State.Ended() {
 		return true, nil
 	}
-	return false, e.stream.event("end", id+endMark, EndEvent{s.Status})
+	return false, e.stream.Event("end", id+endMark, EndEvent{s.Status})
 }
 
 // audit adds entries of the audit.
@@ -187,7 +188,7 @@ func (e *executionEvents) audit(list []courier.AuditEntry) error {
 		desk.HideAudit(list)
 	}
 	for i := range list {
-		if err := e.stream.event("audit", strconv.FormatInt(list[i].Seq, 10), &list[i]); err != nil {
+		if err := e.stream.Event("audit", strconv.FormatInt(list[i].Seq, 10), &list[i]); err != nil {
 			return err
 		}
 	}
@@ -220,14 +221,14 @@ func (c *call) watchExecutions() error {
 		return streamProblem(err)
 	}
 	defer w.Close()
-	ctx, cancel := c.lasting(streamLasts)
+	ctx, cancel := c.lasting(eventstream.Lasts)
 	defer cancel()
 	s, err := c.openStream()
 	if err != nil || c.r.Method == http.MethodHead {
 		return err
 	}
 	sent := make(map[courier.ExecutionID][sha256.Size]byte)
-	return s.follow(ctx, func(ctx context.Context) (bool, error) {
+	return s.Follow(ctx, func(ctx context.Context) (bool, error) {
 		items, err := w.Next(ctx)
 		if err != nil {
 			return false, err
@@ -237,7 +238,7 @@ func (c *call) watchExecutions() error {
 }
 
 // addPage adds the events of a page of executions, of which the client has what was sent.
-func (c *call) addPage(s *stream, items []courier.Execution, sent map[courier.ExecutionID][sha256.Size]byte) error {
+func (c *call) addPage(s *eventstream.Stream, items []courier.Execution, sent map[courier.ExecutionID][sha256.Size]byte) error {
 	present := make(map[courier.ExecutionID]bool, len(items))
 	for i := range slices.Backward(items) { // the newest last, as if they had come one by one
 		id := items[i].ID
@@ -251,14 +252,14 @@ func (c *call) addPage(s *stream, items []courier.Execution, sent map[courier.Ex
 			continue
 		}
 		sent[id] = sum
-		if err := s.event("execution", "", json.RawMessage(body)); err != nil {
+		if err := s.Event("execution", "", json.RawMessage(body)); err != nil {
 			return err
 		}
 	}
 	for id := range sent {
 		if !present[id] {
 			delete(sent, id)
-			if err := s.event("removed", "", RemovedEvent{id}); err != nil {
+			if err := s.Event("removed", "", RemovedEvent{id}); err != nil {
 				return err
 			}
 		}

@@ -100,16 +100,6 @@ func (c *call) attention() error {
 	if err != nil {
 		return err
 	}
-	for i := range a.Entries {
-		e := &a.Entries[i]
-		if c.SeesValues(c.ctx(), e.Job) {
-			continue
-		}
-		e.Message = hiddenIf(e.Message)
-		for j := range e.Because {
-			desk.HideCause(&e.Because[j])
-		}
-	}
 	return c.answer(http.StatusOK, a)
 }
 

@@ -1,38 +1,28 @@
-// Selection of rows by their checkboxes: with Shift all from the last one on, and the box
-// [data-all], which is hidden without scripts, all of the page. [data-picked] says how many.
-const boxes = () => [...document.querySelectorAll("[data-row] input[type=checkbox]")].filter((b) => !b.disabled);
-const all = document.querySelector("[data-all]");
-const picked = document.querySelector("[data-picked]");
+// A box that selects all rows of a list, ranges with shift, and how many are selected.
+const boxes = () => [...document.querySelectorAll("[data-row] input[type=checkbox]")];
 let last;
 
-function show() {
-  const list = boxes();
-  const n = list.filter((b) => b.checked).length;
-  if (all) {
-    all.checked = n > 0 && n === list.length;
-    all.indeterminate = n > 0 && n < list.length;
-  }
-  if (picked) picked.textContent = n ? n + " selected" : "";
+function count() {
+  const n = boxes().filter((b) => b.checked).length;
+  const all = document.querySelector("[data-all]");
+  if (!all) return;
+  all.checked = n > 0 && n === boxes().length;
+  all.indeterminate = n > 0 && !all.checked;
+  document.querySelector("[data-selected]").textContent = n ? n + " selected" : "";
 }
 
-document.addEventListener("mousedown", (e) => {
-  if (e.shiftKey && e.target.closest("[data-row] input[type=checkbox], [data-row] label")) e.preventDefault(); // it would select text
-});
 document.addEventListener("click", (e) => {
-  const list = boxes();
-  const at = list.indexOf(e.target);
-  if (at < 0) return;
-  const from = list.indexOf(last);
-  if (e.shiftKey && from >= 0) {
-    for (const b of list.slice(Math.min(at, from), Math.max(at, from) + 1)) b.checked = e.target.checked;
+  const box = e.target.closest("input[type=checkbox]");
+  if (!box) return;
+  if (box.matches("[data-all]")) {
+    for (const b of boxes()) b.checked = box.checked;
+  } else if (box.closest("[data-row]")) {
+    const list = boxes();
+    const [from, to] = [list.indexOf(last), list.indexOf(box)].sort((a, b) => a - b);
+    if (e.shiftKey && from >= 0) for (const b of list.slice(from, to + 1)) b.checked = box.checked;
+    last = box;
   }
-  last = e.target;
-  show();
+  count();
 });
-all?.addEventListener("change", () => {
-  for (const b of boxes()) b.checked = all.checked;
-  show();
-});
-if (all) all.hidden = false;
-document.addEventListener("courier:graft", show);
-show();
+document.addEventListener("courier:graft", count);
+count();

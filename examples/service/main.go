@@ -1,6 +1,7 @@
-// Command service is an HTTP service that embeds the engine with its API: a request starts an
-// execution, others tell how it stands and pause, resume or cancel it, and a SIGTERM stops
-// everything without breaking off what is under way.
+// Command service is an HTTP service that embeds the engine with its API and its dashboard: a
+// request starts an execution, others tell how it stands and pause, resume or cancel it, and a
+// SIGTERM stops everything without breaking off what is under way. A browser finds the pages
+// for operators at http://localhost:8080/courier/.
 //
 //	go run ./examples/service
 //	curl -i --json '{"seconds": 5}' -H 'Idempotency-Key: 1' localhost:8080/reports/acme
@@ -10,7 +11,7 @@
 //	curl localhost:8080/courier/api/v1/readyz
 //
 // It asks nobody who they are, and therefore serves programs on this host only. Whoever
-// exposes it sets [httpapi.Access].
+// exposes it sets [httpapi.Access], for the pages too.
 //
 // Executions are kept in memory: those that are not done when the service stops
 // end with it. With a durable store they would be handed over, and another
@@ -30,6 +31,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
@@ -42,10 +44,11 @@ func main() {
 	}
 }
 
-// A service is an engine with its API and one endpoint.
+// A service is an engine with its API, its pages and one endpoint.
 type service struct {
 	engine *engine.Engine
 	api    *httpapi.Handler
+	pages  *dashboard.Handler
 	routes *http.ServeMux
 }
 
@@ -58,7 +61,8 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 	if err := errors.Join(err, e.Limits().Set(ctx, "global", running, courier.By{})); err != nil {
 		return nil, err
 	}
-	s := &service{e, httpapi.New(e, &httpapi.Options{URL: "/courier/api/", Log: log}), http.NewServeMux()}
+	s := &service{e, httpapi.New(e, &httpapi.Options{URL: "/courier/api/", Log: log}), dashboard.New(e, &dashboard.Options{Log: log}), http.NewServeMux()}
+	s.routes.Handle("/courier/", s.pages)
 	s.routes.Handle("/courier/api/", s.api)
 	s.routes.Handle("POST /reports/{customer}", s.api.Async("report", &httpapi.AsyncOptions{Params: params}))
 	return s, nil
@@ -102,6 +106,7 @@ func run(args []string) error {
 	case <-ctx.Done():
 		release()       // a second signal ends the process at once
 		svc.api.Close() // readyz says that the service is stopping, and streams end
+		svc.pages.Close()
 		log.Info("stopping", "signal", context.Cause(ctx).Error())
 		time.Sleep(*drain)
 	case err = <-served:

@@ -136,3 +136,18 @@ func TestFlags(t *testing.T) {
 		}
 	}
 }
+
+// The pages for operators show what the endpoint has started.
+func TestPages(t *testing.T) {
+	virtual(t, func(t *testing.T, c *client) {
+		c.do("POST", "/reports/acme", `{"seconds": 1}`, http.StatusAccepted, nil)
+		time.Sleep(2 * time.Second)
+		rec := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/courier/executions", nil)
+		r.RemoteAddr, r.Host = "127.0.0.1:1000", "localhost"
+		c.svc.routes.ServeHTTP(rec, r)
+		if page := rec.Body.String(); rec.Code != http.StatusOK || !strings.Contains(page, "completed") || !strings.Contains(page, "report") {
+			t.Errorf("%d %s", rec.Code, page)
+		}
+	})
+}

@@ -91,9 +91,22 @@ func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 }
 
 // Attention is [Desk.Attention] of the jobs that the visitor may see. What belongs to none
-// is left out, unless it may see all.
+// is left out, unless it may see all. Values are hidden if it may not see them.
 func (v *Visit) Attention(ctx context.Context) (Attention, error) {
-	return v.d.attention(ctx, func(job string) bool { return v.Role(ctx, job) >= Viewer })
+	a, err := v.d.attention(ctx, func(job string) bool { return v.Role(ctx, job) >= Viewer })
+	for i := range a.Entries {
+		e := &a.Entries[i]
+		if v.SeesValues(ctx, e.Job) {
+			continue
+		}
+		if e.Message != "" {
+			e.Message = Hidden
+		}
+		for j := range e.Because {
+			HideCause(&e.Because[j])
+		}
+	}
+	return a, err
 }
 
 // attention is that of some jobs; what belongs to none, or to several, is that of the job "".

@@ -126,6 +126,10 @@ type BusyError struct{ Text string }
 // Error returns the text.
 func (e *BusyError) Error() string { return e.Text }
 
+// Look counts the visitor among those who watch, until left is called. It is for views of
+// what the desk does not watch itself. The error is a *[BusyError] if too many watch already.
+func (v *Visit) Look() (left func(), err error) { return v.d.viewers.enter(v.ID) }
+
 // viewers counts who watches.
 type viewers struct {
 	most, mostOf int // in all, and of one visitor

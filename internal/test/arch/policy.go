@@ -124,9 +124,10 @@ var Rooms = []Room{
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
+	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
-	{Dir: "httpapi", Imports: []string{".", "flow", "store", "engine", "jsonschema", "internal/desk", "internal/jsontext", "internal/mount", "internal/nearest", "webhook"}},
-	{Dir: "dashboard", Imports: []string{".", "flow", "store", "engine", "jsonschema", "httpapi", "internal/desk", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "httpapi", Imports: []string{".", "flow", "store", "engine", "jsonschema", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "webhook"}},
+	{Dir: "dashboard", Imports: []string{".", "flow", "store", "engine", "jsonschema", "httpapi", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
 	{Dir: "dashboard/browser", Imports: []string{".", "dashboard", "engine", "store/memstore", "internal/test/*"}, Outside: true},
 	{Dir: "internal/desk", Imports: []string{".", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},

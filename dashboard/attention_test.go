@@ -1,0 +1,162 @@
+package dashboard_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/store/storewrap"
+)
+
+// The first page says what needs somebody, with the buttons for it; if nothing does, it says
+// what failed last and what comes next.
+func TestAttention(t *testing.T) {
+	virtual(t, options(), func(w *world) {
+		w.get("").has("Nothing needs you.").has("No execution stands failed.").has("No schedule has a next tick.")
+		if _, err := w.engine.Schedules().Set(t.Context(), courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		w.get("").has("The next tick: nightly , 2000-01-01 03:00:00 UTC")
+		for range 3 {
+			w.ended("other", "ann", map[string]any{"fail": canary})
+			time.Sleep(time.Second)
+		}
+		page := w.get("").has("failed").has(canary).has("3 executions failed at step 0 \"work\" (test.work)")
+		if n := len(page.tree.all("li[data-failed]")); n != 1 {
+			t.Errorf("%d entries", n)
+		}
+		var show, resume string
+		for _, a := range page.tree.all(".button") {
+			switch a.text() {
+			case "Show them":
+				show = a.attrs["href"]
+			case "Resume all…":
+				resume = a.attrs["href"]
+			}
+		}
+		if n := len(w.get(strings.TrimPrefix(show, "./")).tree.all("tr[data-row]")); n != 3 {
+			t.Errorf("the list of them has %d", n)
+		}
+		w.get(strings.TrimPrefix(resume, "./")).has("Resume 3 executions").has("Type 3 to confirm")
+		w.user = "watcher"
+		seen := w.get("").lacks(canary)
+		if strings.Contains(seen.tree.text(), "Resume all") {
+			t.Error("a viewer has buttons")
+		}
+		w.user = "nobody"
+		w.get("").has("Nothing needs you.").lacks("nightly")
+	})
+}
+
+// Failures that a younger execution has mended are folded, and can be given up at once.
+func TestSuperseded(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		var flaky atomic.Bool
+		flaky.Store(true)
+		w.fail = func() bool { return flaky.Load() }
+		first := w.ended("flaky", "ann", nil)
+		time.Sleep(time.Second)
+		flaky.Store(false)
+		w.ended("flaky", "ann", nil)
+		page := w.get("").has("a younger one with the same parameters")
+		form := page.tree.one(t, "form")
+		fields := map[string]string{}
+		for _, in := range form.all("input") {
+			fields[in.attrs["name"]] = in.attrs["value"]
+		}
+		preview := w.post("bulk", fields)
+		if preview.Code != http.StatusOK {
+			t.Fatalf("%d %s", preview.Code, preview.Body)
+		}
+		preview.has("Cancel 1 execution").has("They end for good")
+		w.confirm(preview).has("1 done, 0 refused, 0 skipped.")
+		if x, err := w.engine.Executions().Get(t.Context(), first.ID); err != nil || x.State != courier.Cancelled {
+			t.Errorf("it is %s (%v)", x.State, err)
+		}
+	})
+}
+
+// confirm sends the form of a preview with its number typed, and follows it.
+func (w *world) confirm(preview answer) answer {
+	w.Helper()
+	fields := map[string]string{"do": "bulk", "reason": "the disk is larger now"}
+	for _, in := range preview.tree.all("input[type=hidden]") {
+		fields[in.attrs["name"]] = in.attrs["value"]
+	}
+	fields["confirm"] = fields["count"]
+	return w.act("bulk", fields)
+}
+
+// A bulk counts what matches, asks for the number, and says what came of each.
+func TestBulk(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		for range 12 {
+			w.ended("other", "ann", map[string]any{"fail": "no room"})
+		}
+		ids := "bulk?action=rerun&where=x"
+		for _, row := range w.get("executions").tree.all("tr[data-row]")[:3] {
+			ids += "&id=" + strings.TrimPrefix(row.attrs["id"], "x-")
+		}
+		w.get(ids).has("Start again 3 executions").has("All of them")
+		preview := w.get("bulk?action=resume&all=1&where=" + url.QueryEscape("state:failed job:other"))
+		preview.has("Resume 12 executions").has("The newest of 12")
+		wrong := w.post("bulk", map[string]string{"do": "bulk", "key": "k", "action": "resume", "where": "state:failed", "count": "12", "confirm": "11"})
+		if wrong.Code != http.StatusBadRequest {
+			t.Errorf("a wrong number: %d", wrong.Code)
+		}
+		wrong.has("is not 12")
+		done := w.confirm(preview).has("12 done, 0 refused, 0 skipped.").has("bulk resume").has("because: the disk is larger now")
+		if n := len(done.tree.all("tr[data-row]")); n != 12 {
+			t.Errorf("the outcome has %d executions", n)
+		}
+		time.Sleep(time.Minute)
+		for bad, want := range map[string]string{
+			"bulk?action=resume&where=": "can't be meant", "bulk?action=explode&where=state:failed": "Choose what is to be done", "bulk": "Choose what",
+			"bulk?action=pause&where=state:failed": "not possible", "bulk?action=resume&where=stat:x": "no such condition",
+		} {
+			w.fails(bad, http.StatusBadRequest).has(want)
+		}
+		w.fails("bulk?of=gone", http.StatusNotFound).has("no longer here")
+		w.user = "vera"
+		w.get("bulk?action=resume&where=state:failed").has("No execution is selected.")
+		if n := len(w.get("executions").tree.all("input[type=checkbox]")); n != 0 {
+			t.Errorf("a viewer has %d boxes", n)
+		}
+	})
+}
+
+// The first page takes at most 10 calls of the store, whatever the history.
+func TestAttentionStatements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		w := newWorld(t, storewrap.Intercept(memstore.New(), func(ctx context.Context, _ *storewrap.Call, do func(context.Context) error) error {
+			calls.Add(1)
+			return do(ctx)
+		}), nil)
+		if err := w.engine.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, failures := range []int{0, 30} {
+			for range failures {
+				w.ended("other", "ann", map[string]any{"fail": "no"})
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			before := calls.Load()
+			w.get("")
+			if n := calls.Load() - before; n > 10 {
+				t.Errorf("with %d failures: %d calls", failures, n)
+			}
+		}
+		if err := w.engine.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+type listOutput struct {
+	Items []any `json:"items"`
+}
+
+// BenchmarkExecution measures the page of an execution of 26 loops of 10,000 items each, with
+// failed ones: the time on the server, and the size as a proxy would send it.
+func BenchmarkExecution(b *testing.B) {
+	var reg courier.Registry
+	courier.RegisterFunc(&reg, "test.work", work, nil)
+	items := make([]any, 10_000)
+	for i := range items {
+		if items[i] = ""; i%400 == 7 {
+			items[i] = "poison"
+		}
+	}
+	courier.RegisterFunc(&reg, "test.list", func(context.Context, *courier.Context, struct{}) (listOutput, error) { return listOutput{items}, nil }, nil)
+	job := courier.Job{Name: "large", Steps: []courier.StepSpec{{ID: "list", Type: "test.list"}}}
+	for n := range 26 {
+		job.Steps = append(job.Steps,
+			courier.StepSpec{Type: "flow.foreach", Config: map[string]any{"source": "context:list.items", "on_item_failure": "continue", "then": "complete"}},
+			courier.StepSpec{ID: fmt.Sprintf("s%d", n), Type: "test.work", Config: map[string]any{"fail": "context:loop.current_item"}},
+			courier.StepSpec{Type: "flow.end"})
+	}
+	e := engine.New(memstore.New(), &reg, &engine.Options{Workspace: b.TempDir()})
+	if _, err := e.Jobs().Define(b.Context(), job, nil); err != nil {
+		b.Fatal(err)
+	}
+	x, err := e.Run(b.Context(), job, nil)
+	if x.ID == "" {
+		b.Fatal(err)
+	}
+	h := dashboard.New(e, nil)
+	page := func() []byte {
+		r := httptest.NewRequest("GET", "/executions/"+string(x.ID), nil)
+		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		if rec.Code != http.StatusOK {
+			b.Fatalf("%d %s", rec.Code, rec.Body)
+		}
+		return rec.Body.Bytes()
+	}
+	var zip bytes.Buffer
+	w := gzip.NewWriter(&zip)
+	_, _ = w.Write(page())
+	_ = w.Close()
+	for b.Loop() {
+		page()
+	}
+	b.ReportMetric(float64(zip.Len()), "zipped_bytes/page")
+}

@@ -1,0 +1,215 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var bulkPages = []page{{
+	path: "bulk", role: desk.Client, on: onVisible, title: "Bulk", file: "bulk",
+	query: []string{"action", "where", "id", "all", "of"}, data: (*call).bulkPage,
+	actions: []action{
+		{verb: "try", role: desk.Client, dry: true, do: func(context.Context, *call) (string, error) { return "", nil }},
+		{verb: "bulk", role: desk.Client, noted: noteBulk, do: doBulk},
+	},
+}}
+
+// A bulkPage does one thing with many executions: first it says with which, then it asks for
+// their number, then it says what came of each.
+type bulkPage struct {
+	Action  desk.Action
+	Where   string
+	IDs     string // with spaces between them; empty if the filter says which
+	Preview *desk.Outcome
+	Sample  []executionRow
+	Confirm string // what has to be typed
+	Cursor  string // of the newest execution that was counted
+	Back    string
+	Results *bulkResults
+}
+
+// bulkResults are what came of a bulk.
+type bulkResults struct {
+	Text           string
+	Rows           []bulkRow
+	Left           int // more that are not listed
+	Next           string
+	Done, Failures int
+}
+
+type bulkRow struct {
+	desk.Result
+	Href, Started string // references
+}
+
+// bulkVerbs are the words for what a bulk does.
+var bulkVerbs = map[desk.Action]string{desk.Resume: "Resume", desk.Cancel: "Cancel", desk.Pause: "Pause", desk.Release: "Release", desk.Rerun: "Start again"}
+
+// How much one form does, and how many results its page lists.
+const (
+	bulkTime   = 15 * time.Second
+	maxResults = 1000
+)
+
+// field is a field of the form, or a parameter of the address.
+func (c *call) field(name string) string {
+	if c.form.Has(name) {
+		return c.form.Get(name)
+	}
+	return c.query.Get(name)
+}
+
+// bulk reads what is wanted.
+func (c *call) bulk() (b desk.Bulk, err error) {
+	b.Action = desk.Action(c.field("action"))
+	if bulkVerbs[b.Action] == "" {
+		return b, invalid("Choose what is to be done: resume, cancel, pause, release or rerun.")
+	}
+	ids := strings.Fields(c.form.Get("ids"))
+	if !c.query.Has("all") {
+		ids = append(ids, c.query["id"]...)
+	}
+	for _, id := range ids {
+		b.IDs = append(b.IDs, courier.ExecutionID(id))
+	}
+	if len(b.IDs) == 0 {
+		if b.Where, err = desk.ParseWhere(asWhere(strings.TrimSpace(c.field("where"))), now()); err != nil {
+			return b, err
+		}
+		if b.Where.String() == "" && !c.query.Has("all") && c.query.Has("action") && !c.query.Has("where") {
+			return b, invalid("No execution is chosen: choose some, or all that match.")
+		}
+		if b.Where.String() == "" {
+			return b, invalid("All executions there are can't be meant: filter them, such as by state:failed.")
+		}
+	}
+	b.By.Reason = c.reason()
+	return b, nil
+}
+
+func (c *call) bulkPage() (any, error) {
+	p := &bulkPage{Back: c.link("executions")}
+	if form := c.query.Get("of"); form != "" {
+		return p, c.bulkResults(p, form)
+	}
+	b, err := c.bulk()
+	if err != nil {
+		return nil, err
+	}
+	c.key = newKey() // the cursor belongs to it
+	b.DryRun, b.Key = true, c.key
+	out, err := c.Bulk(c.ctx(), b)
+	if err != nil {
+		return nil, err
+	}
+	p.Action, p.Where, p.Preview, p.Cursor = b.Action, b.Where.String(), &out, out.Next
+	for _, id := range b.IDs {
+		p.IDs += string(id) + " "
+	}
+	p.Confirm = strconv.Itoa(out.Matched)
+	c.title = bulkVerbs[b.Action] + " " + counted(out.Matched, out.More)
+	for _, id := range out.Sample {
+		x, err := c.Execution(c.ctx(), string(id), desk.Viewer)
+		if err != nil {
+			continue // it was removed meanwhile
+		}
+		p.Sample = append(p.Sample, c.row(&x, now()))
+	}
+	return p, nil
+}
+
+// counted is a number of executions in words.
+func counted(n int, more bool) string {
+	switch {
+	case more:
+		return count(n) + " executions or more"
+	case n == 1:
+		return "1 execution"
+	}
+	return count(n) + " executions"
+}
+
+// noteBulk completes the entry of a bulk in the journal.
+func noteBulk(c *call, a *store.Action) {
+	a.Verb, a.Kind, a.Name = "bulk "+clip(20, c.form.Get("action")), "executions", clip(300, c.form.Get("where"))
+	if ids := strings.Fields(c.form.Get("ids")); len(ids) > 0 {
+		a.Name = counted(len(ids), false)
+	}
+}
+
+// doBulk carries out a bulk, as far as it gets in bulkTime. What came of each execution is
+// kept with the form.
+func doBulk(ctx context.Context, c *call) (string, error) {
+	b, err := c.bulk()
+	if err != nil {
+		return "", err
+	}
+	if c.form.Get("confirm") != c.form.Get("count") {
+		return "", invalid("The number that you have typed is not %s, which is how many executions there are.", clip(20, c.form.Get("count")))
+	}
+	b.Cursor = c.form.Get("cursor")
+	if b.Key = c.form.Get("key"); b.Key == "" {
+		return "", invalid("The form has no key: load the page again.")
+	}
+	if was := c.form.Get("began"); was != "" {
+		b.Key = was // it goes on
+	}
+	r := &bulkResults{}
+	var all desk.Outcome
+	for end := time.Now().Add(bulkTime); ; {
+		out, err := c.Bulk(ctx, b)
+		all.Done, all.Refused, all.Skipped = all.Done+out.Done, all.Refused+out.Refused, all.Skipped+out.Skipped
+		all.Results = append(all.Results, out.Results...)
+		b.Cursor = out.Next
+		if err != nil && len(all.Results) == 0 {
+			return "", err
+		} else if err != nil {
+			r.Text = problemOf(err).Text + " "
+			c.h.log.Error("a bulk has stopped", "action", b.Action, "error", err)
+		}
+		if err != nil || out.Next == "" || time.Now().After(end) {
+			break
+		}
+	}
+	slices.SortStableFunc(all.Results, func(x, y desk.Result) int { return isDone(x) - isDone(y) })
+	r.Text += fmt.Sprintf("%s done, %s refused, %s skipped.", count(all.Done), count(all.Refused), count(all.Skipped))
+	r.Next, r.Done, r.Failures = b.Cursor, all.Done, all.Refused+all.Skipped
+	if r.Left = len(all.Results) - maxResults; r.Left > 0 {
+		all.Results = all.Results[:maxResults]
+	}
+	for _, res := range all.Results {
+		row := bulkRow{Result: res, Href: c.link("executions", string(res.Execution))}
+		if res.Started != "" {
+			row.Started = c.link("executions", string(res.Started))
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	c.kept = &bulkPage{Action: b.Action, Where: c.form.Get("where"), IDs: c.form.Get("ids"), Results: r, Cursor: b.Cursor, Back: c.link("executions"), Confirm: b.Key}
+	return c.link("bulk") + "?of=" + c.formID(), nil
+}
+
+func isDone(r desk.Result) int {
+	if r.Result == desk.Done {
+		return 1
+	}
+	return 0
+}
+
+// bulkResults shows what came of a bulk, if this process still has it.
+func (c *call) bulkResults(p *bulkPage, form string) error {
+	kept, _ := c.h.done.kept(form, c.ID).(*bulkPage)
+	if kept == nil {
+		return &problem{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
+	}
+	*p = *kept
+	c.title = bulkVerbs[p.Action] + ": what came of each"
+	return nil
+}

@@ -1,0 +1,312 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// An executionPage is the page of one execution.
+type executionPage struct {
+	X        courier.Execution // as the visitor may see it
+	Client   bool              // the visitor sees how it stands, and nothing else
+	Status   string
+	Headline string // what it does, or why it does not go on
+	Detail   string // more of that, such as the message of a failure
+	Running  *runningStep
+	Because  []store.Cause
+	Again    string // reference of the execution that this one repeats
+	Origin   []origin
+	Took     time.Duration // of one that has ended
+	Links    []Link
+	Can      map[string]bool // the actions that its state and the visitor's role permit
+	Resume   string          // reference of the page that resumes it with changes
+	Rerun    string
+	Tabs     []navItem
+	Tab      string
+
+	Outline    *outlinePage
+	Attempts   *attemptsTab
+	Values     *valuesTab
+	Files      *filesTab
+	Log        *logTab
+	Audit      *auditTab
+	Definition string
+
+	now time.Time
+}
+
+// A runningStep is what the step in progress has moved.
+type runningStep struct {
+	courier.Progress
+	Percent int // of the item; -1 if not known
+	Rate    int64
+	Since   string
+}
+
+// executionTabs are the parts of the page of an execution, the first without a parameter.
+var executionTabs = []struct{ name, label string }{
+	{"", "Outline and timeline"}, {"attempts", "Attempts"}, {"values", "Values"}, {"files", "Files"}, {"log", "Log"}, {"audit", "Audit"}, {"definition", "Definition"},
+}
+
+func (c *call) executionPage() (any, error) {
+	p := &executionPage{now: now(), Can: make(map[string]bool)}
+	x := c.execution
+	p.Client = c.Role(c.ctx(), x.Job) < desk.Viewer
+	sees := c.SeesValues(c.ctx(), x.Job)
+	if !sees {
+		desk.HideValues(&x)
+	}
+	p.X, p.Status = x, x.Status(p.now)
+	c.title = x.Job
+	if x.State.Ended() && !x.EndedAt.IsZero() {
+		p.Took = x.EndedAt.Sub(cmp.Or(x.StartedAt, x.CreatedAt))
+	}
+	if p.Client {
+		if p.Status == "lost" {
+			p.Status = string(courier.Running)
+		}
+		p.X = courier.Execution{ID: x.ID, Job: x.Job, State: x.State, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, Result: c.execution.Result, Failure: x.Failure}
+		return p, nil
+	}
+	p.Origin = originOf(&x)
+	if x.RerunOf != "" {
+		p.Again = c.link("executions", string(x.RerunOf))
+	}
+	if c.h.opt.Links != nil {
+		p.Links = slices.DeleteFunc(slices.Clone(c.h.opt.Links(x)), func(l Link) bool { return !isWebLink(l.URL) || l.Text == "" })
+	}
+	if err := c.explain(p, sees); err != nil {
+		return nil, err
+	}
+	p.headline(sees)
+	c.offer(p)
+	return p, c.executionTab(p)
+}
+
+// isWebLink reports whether a host's link leads to a web page.
+func isWebLink(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "" || u.Scheme == "https" || u.Scheme == "http")
+}
+
+// explain reads why the execution does not go on. A store that can't say it leaves it out.
+func (c *call) explain(p *executionPage, sees bool) error {
+	if p.X.State.Final() {
+		return nil
+	}
+	e, err := c.h.e.Executions().Explain(c.ctx(), p.X.ID)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	p.Because = e.Because
+	for i := range p.Because {
+		cause := &p.Because[i]
+		if !sees {
+			desk.HideCause(cause)
+		}
+		if cause.Kind == store.CauseFailed {
+			cause.Text = "" // the failure stands above it in its own words
+		}
+	}
+	return nil
+}
+
+// headline says in a sentence what the execution does, or how it stands.
+func (p *executionPage) headline(sees bool) {
+	x := &p.X
+	switch s := x.Current; {
+	case x.State == courier.Running && s != nil:
+		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %s.", courier.StepLabel(s.Step, s.ID, s.Type), inIteration(s.Iteration), s.Attempt, x.Worker)
+		p.Running = &runningStep{Percent: -1, Since: s.StartedAt.UTC().Format(time.RFC3339)}
+		if s.Progress != nil {
+			p.Running.Progress = *s.Progress
+			if s.Progress.Total > 0 {
+				p.Running.Percent = int(min(100, s.Progress.Done*100/s.Progress.Total))
+			}
+			if took := p.now.Sub(s.StartedAt); took >= time.Second {
+				p.Running.Rate = int64(float64(s.Progress.Bytes) / took.Seconds())
+			}
+		}
+	case x.State == courier.Running:
+		p.Headline = "Is between two steps."
+	case x.Failure != nil && x.State != courier.Completed:
+		p.Headline = "An attempt has failed, and it waits for the next one."
+		if x.State == courier.Failed {
+			p.Headline = "Has failed, and stays as it is until somebody resumes or cancels it."
+		}
+		p.Detail = failureText(x.Failure)
+	case x.State == courier.Completed:
+		p.Headline = "Has completed."
+	case x.State == courier.Cancelled:
+		p.Headline = "Was cancelled."
+	case x.State == courier.Paused:
+		p.Headline = "Is paused, and stays as it is until somebody resumes or cancels it."
+	case x.State == courier.Created:
+		p.Headline = "Is held, and begins when somebody releases it."
+	default:
+		p.Headline = "Is in the queue " + x.Queue + "."
+	}
+	if p.Status == "lost" && sees {
+		p.Headline = sentence(x.StatusText(p.now))
+	}
+}
+
+// inIteration returns the iteration of a step in words; empty outside loops.
+func inIteration(iteration []int) string {
+	if len(iteration) == 0 {
+		return ""
+	}
+	return " in item " + courier.FormatIteration(iteration)
+}
+
+// failureText is a failure in its own words.
+func failureText(f *courier.Failure) string {
+	if f.Step < 0 {
+		return f.Message
+	}
+	return courier.StepLabel(f.Step, f.ID, f.Type) + inIteration(f.Iteration) + ": " + f.Message
+}
+
+// offer finds what can be done with the execution.
+func (c *call) offer(p *executionPage) {
+	if !c.may(desk.Operator) {
+		return
+	}
+	s := p.X.State
+	still := s == courier.Paused || s == courier.Failed
+	p.Can["pause"] = (s == courier.Queued || s == courier.Running) && p.X.Request == ""
+	p.Can["cancel"] = !s.Final() && p.X.Request != courier.RequestCancel
+	p.Can["release"] = s == courier.Created
+	p.Can["resume"] = still || p.Status == "pausing"
+	p.Can["rerun"] = s.Ended()
+	p.Can["change"] = still || p.Status == "lost"
+	p.Resume = c.link("executions", string(p.X.ID), "resume")
+	p.Rerun = c.link("executions", string(p.X.ID), "rerun")
+}
+
+// executionTab reads what the chosen part of the page shows.
+func (c *call) executionTab(p *executionPage) (err error) {
+	p.Tab = c.query.Get("tab")
+	if !slices.ContainsFunc(executionTabs, func(t struct{ name, label string }) bool { return t.name == p.Tab }) {
+		return errNoPage
+	}
+	for _, t := range executionTabs {
+		href := "?tab=" + t.name
+		if t.name == "" {
+			href = "?"
+		}
+		p.Tabs = append(p.Tabs, navItem{Label: t.label, Href: href, Current: t.name == p.Tab})
+	}
+	switch p.Tab {
+	case "":
+		return c.outline(p)
+	case "audit":
+		return c.audit(p)
+	case "attempts":
+		return c.attempts(p)
+	case "definition":
+		g, err := c.parsed(&p.X)
+		if err != nil {
+			return err
+		}
+		text, err := json.MarshalIndent(g.job, "", "  ")
+		p.Definition = string(text)
+		return err
+	}
+	if !c.SeesValues(c.ctx(), p.X.Job) {
+		return &desk.AccessError{Text: "this shows values, which you may not see: it needs the role " + c.ValuesRole().String()}
+	}
+	switch p.Tab {
+	case "values":
+		return c.values(p)
+	case "files":
+		return c.files(p)
+	}
+	return c.log(p)
+}
+
+// parsed returns the job of the execution, and its tree.
+func (c *call) parsed(x *courier.Execution) (*program, error) {
+	return c.h.programs.get(x.Job, x.Version, func() (*program, error) {
+		job, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
+		if err != nil {
+			return nil, err
+		}
+		tree, err := flow.Parse(job.Steps)
+		return &program{name: x.Job, version: x.Version, job: job, tree: tree}, err
+	})
+}
+
+// records reads records of the execution, as the visitor may see them, with the indexes of
+// the version that it now has.
+func (c *call) records(f store.StepFilter) ([]courier.StepExecution, error) {
+	f.Execution = c.execution.ID
+	list, err := c.h.e.Executions().StepsPage(c.ctx(), f)
+	if err != nil {
+		return nil, err
+	}
+	sees := c.SeesValues(c.ctx(), c.execution.Job)
+	var changes []courier.VersionChange
+	if r := c.execution.Repairs; r != nil {
+		changes = r.Versions
+	}
+	out := list[:0]
+	for i := range list {
+		r, ok := flow.MapRecord(&list[i], changes)
+		if !ok {
+			r = list[i]
+		}
+		if !sees {
+			desk.HideStep(&r)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// The actions of the page.
+var executionActions = []action{
+	{verb: "pause", role: desk.Operator, do: ask("pause")},
+	{verb: "cancel", role: desk.Operator, do: ask("cancel")},
+	{verb: "release", role: desk.Operator, do: ask("release")},
+	{verb: "resume", role: desk.Operator, do: ask("resume")},
+}
+
+// ask returns the function of an action that requests something of the execution.
+func ask(verb string) func(ctx context.Context, c *call) (string, error) {
+	return func(ctx context.Context, c *call) (string, error) {
+		var f func(context.Context, courier.ExecutionID, courier.By) (courier.Execution, error)
+		switch e := c.h.e; verb {
+		case "pause":
+			f = e.Pause
+		case "cancel":
+			f = e.Cancel
+		case "release":
+			f = e.Release
+		case "resume":
+			f = func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+				return e.Resume(ctx, id, resumeBy(by))
+			}
+		}
+		x, err := f(ctx, c.execution.ID, c.by())
+		if err == nil {
+			c.execution = x
+		} else if now, again := c.h.e.Executions().Get(ctx, c.execution.ID); again == nil {
+			c.execution = now // the page with the error shows how it stands
+		}
+		return "", err
+	}
+}

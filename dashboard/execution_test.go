@@ -1,0 +1,340 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/store"
+)
+
+// branching is a job with a branch, a loop that goes on after failures, and a step behind it.
+func branching(items []any) courier.Job {
+	return courier.Job{Name: "branching", Params: map[string]any{"limit": 3, "fail": ""}, Steps: []courier.StepSpec{
+		{ID: "list", Type: "test.work", Config: map[string]any{"text": "abcdefgh"}},
+		{Type: "flow.if", Config: map[string]any{"left": "context:list.size", "operator": "greater_than", "right": "context:params.limit"}},
+		{ID: "large", Type: "test.work"},
+		{Type: "flow.else"},
+		{ID: "small", Type: "test.work"},
+		{Type: "flow.end"},
+		{Type: "flow.foreach", Config: map[string]any{"source": items, "on_item_failure": "continue"}},
+		{ID: "get", Type: "test.work", Config: map[string]any{"text": "context:loop.current_item", "seconds": 1}},
+		{ID: "put", Type: "test.work", Config: map[string]any{"fail": "context:loop.current_item"}},
+		{Type: "flow.end"},
+		{ID: "close", Type: "test.work", Config: map[string]any{"fail": "context:params.fail"}},
+	}}
+}
+
+// row is the row of an entry in the outline.
+func (a answer) row(step int) *node {
+	a.world.Helper()
+	return a.tree.one(a.world, fmt.Sprintf("#s-%d", step))
+}
+
+// post sends a form to the page of an execution, and follows it to what came of it.
+func (w *world) act(path string, fields map[string]string) answer {
+	w.Helper()
+	a := w.post(path, fields)
+	to, err := url.Parse(a.Header().Get("Location"))
+	if a.Code != http.StatusSeeOther || err != nil || !to.Query().Has("done") {
+		w.Fatalf("%s: %d to %q: %s", a.at, a.Code, to, a.Body)
+	}
+	base, _ := url.Parse("/courier/" + path)
+	return w.get(strings.TrimPrefix(base.ResolveReference(to).String(), "/courier/"))
+}
+
+// The page of an execution says how it stands, and shows its outline: the branch that was not
+// taken with the values that decided it, and the items of the loop.
+func TestExecution(t *testing.T) {
+	virtual(t, &dashboard.Options{Access: access(), Links: func(x courier.Execution) []dashboard.Link {
+		return []dashboard.Link{{Text: "Trace", URL: "https://traces.example.com/" + string(x.ID)}, {Text: "Bad", URL: "javascript:alert(1)"}}
+	}}, func(w *world) {
+		w.define(branching([]any{"", "disk full", ""}))
+		x := w.ended("branching", "ann", nil)
+		page := w.get("executions/" + string(x.ID))
+		page.has("Has failed, and stays as it is until somebody resumes or cancels it.").has("Started by ann").has("Failed items 1")
+		if page.tree.one(t, "h1").text() != "branching" {
+			t.Error("the heading is", page.tree.one(t, "h1").text())
+		}
+		if links := page.tree.all("a[rel]"); len(links) != 1 || links[0].attrs["href"] != "https://traces.example.com/"+string(x.ID) {
+			t.Errorf("%d links of the host", len(links))
+		}
+		for step, want := range map[int][]string{
+			0: {"list", "completed"}, 1: {"if list.size greater_than params.limit", "8 greater_than 3 is true"}, 2: {"large", "completed"}, 3: {"otherwise", "not taken"},
+			4: {"small", "not taken"}, 6: {"2 of 3 items done, 1 failed", "first failed", "item 2"}, 7: {"get", "1.0 s"}, 10: {"close", "completed"},
+		} {
+			for _, text := range want {
+				if got := page.row(step).text(); !strings.Contains(got, text) {
+					t.Errorf("entry %d is %q, without %q", step, got, text)
+				}
+			}
+		}
+		if page.row(4).attrs["class"] != "dim" || page.row(2).attrs["class"] == "dim" {
+			t.Error("the branch that was not taken is not dimmed")
+		}
+		if ticks := page.row(6).one(t, ".ticks"); len(ticks.all("a")) != 3 || ticks.all("path")[0].attrs["class"] != "bad" {
+			t.Errorf("the ticks are %d links", len(ticks.all("a")))
+		}
+		if len(page.row(7).all("rect")) != 1 || len(page.row(4).all("rect")) != 0 {
+			t.Error("the timeline has other bars")
+		}
+		w.get("executions/" + string(x.ID) + "?axis=work").has("By work")
+
+		first := w.get("executions/" + string(x.ID) + "?" + strings.TrimPrefix(page.row(6).all("a[data-previous]")[0].attrs["href"], "?"))
+		if got := first.row(8).text(); !strings.Contains(got, "failed") || !strings.Contains(got, "disk full") {
+			t.Errorf("item 1 is shown as %q", got)
+		}
+		for _, bad := range []string{"?loop=0&item=1", "?loop=99&item=1", "?loop=6&item=x", "?loop=6&item=1.2", "?loop=6", "?loop=x", "?axis=work&loop=6&item=-1"} {
+			w.fails("executions/"+string(x.ID)+bad, http.StatusBadRequest)
+		}
+		w.fails("executions/"+string(x.ID)+"?tab=none", http.StatusNotFound)
+		w.fails("executions/none", http.StatusNotFound)
+	})
+}
+
+// Each part of the page is an address, and has what it says.
+func TestExecutionTabs(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.define(branching([]any{"", "disk full", ""}))
+		x := w.ended("branching", "ann", map[string]any{"limit": 3})
+		tab := func(query string) answer { return w.get("executions/" + string(x.ID) + "?tab=" + query) }
+		if n := len(tab("attempts").tree.all("tr[data-row]")); n != 9 {
+			t.Errorf("%d attempts", n)
+		}
+		if n := len(tab("attempts&state=failed").has("disk full").tree.all("tr[data-row]")); n != 1 {
+			t.Errorf("%d failed attempts", n)
+		}
+		tab("attempts&step=7").has(`Attempts of step 7 "get" (test.work)`)
+		tab("values").has("params.limit 3 parameter").has(`list.size 8 step 0 "list" (test.work) step 1 (flow.if)`).lacks("0.size")
+		tab("files").has("No step has reported a file.")
+		tab("log").has("msg=working").has("disk full")
+		if rows := tab("audit").tree.all("tr[data-row]"); len(rows) < 10 || !strings.Contains(rows[0].text(), "ann") {
+			t.Errorf("%d entries", len(rows))
+		}
+		tab("definition").has(`"flow.foreach"`)
+		w.fails("executions/"+string(x.ID)+"?tab=attempts&state=odd", http.StatusBadRequest)
+	})
+}
+
+// Buttons do what they say, once, and the page says what came of it.
+func TestExecutionActions(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.user = "otto"
+		x := w.enqueue("report", "ann", map[string]any{"seconds": 60})
+		at := "executions/" + string(x.ID)
+		time.Sleep(time.Second)
+		page := w.get(at)
+		key := page.tree.all("input[name=key]")[0].attrs["value"]
+		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report").has("because: maintenance").has("pausing")
+		w.act(at, map[string]string{"do": "pause", "key": key, "reason": "maintenance"}).has("pause report") // a second click
+		time.Sleep(2 * time.Minute)
+		if list, err := w.engine.Journal(t.Context(), store.ActionFilter{}); err != nil || len(list) != 2 || list[0].Via != "page" || list[0].By != "otto" || list[0].Outcome != "done" || list[0].Reason != "maintenance" {
+			t.Errorf("the journal has %+v (%v)", list, err)
+		}
+		again := w.post(at, map[string]string{"do": "pause", "key": "other"})
+		if again.Code != http.StatusConflict {
+			t.Errorf("a pause of what has ended: %d", again.Code)
+		}
+		again.has("Its state does not permit this")
+		w.act("executions/"+string(x.ID)+"/rerun", map[string]string{"do": "rerun", "key": "k", "params": `{"seconds": 0}`}).has("rerun report").has("again " + string(x.ID))
+		if bad := w.post(at, map[string]string{"do": "explode"}); bad.Code != http.StatusBadRequest {
+			t.Errorf("an action that is none: %d", bad.Code)
+		}
+		w.user = "vera"
+		if no := w.post(at, map[string]string{"do": "cancel"}); no.Code != http.StatusForbidden {
+			t.Errorf("a viewer cancels: %d", no.Code)
+		}
+		if len(w.get(at).tree.all("button")) != 0 {
+			t.Error("a viewer has buttons")
+		}
+	})
+}
+
+// A form that is sent twice starts one execution; a form that was refused, or is another
+// one by now, is carried out.
+func TestFormOnce(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		x := w.ended("report", "ann", nil)
+		at := "executions/" + string(x.ID) + "/rerun"
+		started := func() int {
+			list, err := w.engine.Executions().List(t.Context(), store.Filter{RerunOf: x.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list)
+		}
+		form := map[string]string{"do": "rerun", "key": "k", "params": "{"}
+		if a := w.post(at, form); a.Code != http.StatusBadRequest {
+			t.Errorf("%d", a.Code)
+		}
+		form["params"] = `{"text": "a"}`
+		first, second := w.post(at, form), w.post(at, form)
+		if a, b := first.Header().Get("Location"), second.Header().Get("Location"); a != b || a == "" || started() != 1 {
+			t.Errorf("sent twice: %q and %q, %d executions", a, b, started())
+		}
+		time.Sleep(5 * time.Minute)
+		if w.post(at, form); started() != 1 {
+			t.Errorf("sent much later: %d executions", started())
+		}
+		form["params"] = `{"text": "b"}`
+		if w.post(at, form); started() != 2 {
+			t.Errorf("another form: %d executions", started())
+		}
+	})
+}
+
+// A form of another site does nothing.
+func TestCrossOrigin(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		x := w.enqueue("report", "ann", map[string]any{"seconds": 60})
+		r := w.form("executions/"+string(x.ID), map[string]string{"do": "cancel"})
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		if a := w.send(r); a.Code != http.StatusForbidden {
+			t.Errorf("%d", a.Code)
+		}
+		if x, err := w.engine.Executions().Get(t.Context(), x.ID); err != nil || x.Request != "" {
+			t.Errorf("it was asked to %q (%v)", x.Request, err)
+		}
+	})
+}
+
+// A resume with changes says first what it would do, and which completed steps run again.
+func TestSurgery(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.define(branching([]any{""}))
+		x := w.ended("branching", "ann", map[string]any{"fail": "no room"})
+		at := "executions/" + string(x.ID) + "/resume"
+		w.get(at).has(`step 10 "close" (test.work), where it stands`).has("Skip step 10")
+		form := map[string]string{"do": "try", "from": "list", "set": `{"params.fail": ""}`}
+		tried := w.post(at, form)
+		if tried.Code != http.StatusOK {
+			t.Fatalf("%d %s", tried.Code, tried.Body)
+		}
+		tried.has("Goes on at step 0 \"list\"").has("Completed steps that run again: step 0 \"list\" (test.work)").has("Resume like this")
+		if v := tried.tree.one(t, "#set").text(); v != form["set"] {
+			t.Errorf("the form has lost what was written: %q", v)
+		}
+		if list, err := w.engine.Journal(t.Context(), store.ActionFilter{}); err != nil || len(list) != 0 {
+			t.Errorf("the journal has %d entries (%v)", len(list), err)
+		}
+		for fields, want := range map[[2]string]string{
+			{"set", "[1]"}: "must be a JSON object", {"set", `{"params.none": 1}`}: "none", {"version", "x"}: "must be a number", {"from", "close2"}: "close2", {"item", "a:b"}: "An item is none",
+		} {
+			bad := w.post(at, map[string]string{"do": "resume with changes", fields[0]: fields[1]})
+			if bad.Code != http.StatusBadRequest {
+				t.Errorf("%v: %d", fields, bad.Code)
+			}
+			bad.has(want)
+		}
+		form["do"], form["reason"] = "resume with changes", "the disk is larger now"
+		w.act(at, form).has("resume with changes branching")
+		x, err := w.engine.Wait(context.WithoutCancel(t.Context()), x.ID)
+		if err != nil || x.State != courier.Completed {
+			t.Errorf("it is %s (%v)", x.State, err)
+		}
+		w.fails("executions/"+string(x.ID)+"?tab=none", http.StatusNotFound)
+	})
+}
+
+// Who may not see values sees neither them nor what may have them in it.
+func TestExecutionRoles(t *testing.T) {
+	virtual(t, options(), func(w *world) {
+		w.define(courier.Job{Name: "branching", Params: map[string]any{"text": ""}, Steps: []courier.StepSpec{
+			{ID: "a", Type: "test.work", Config: map[string]any{"text": "context:params.text"}},
+			{Type: "flow.if", Config: map[string]any{"left": "context:a.text", "operator": "equals", "right": "context:params.text"}},
+			{ID: "b", Type: "test.work", Config: map[string]any{"fail": "context:params.text"}},
+			{Type: "flow.end"},
+		}})
+		x := w.ended("branching", "ann", map[string]any{"text": canary})
+		own := w.ended("report", "ann", map[string]any{"fail": canary})
+		at := "executions/" + string(x.ID)
+		for _, user := range []string{"watcher", "operator", "editor"} {
+			w.user = user
+			for _, tab := range []string{"", "?tab=attempts", "?tab=audit", "?tab=definition"} {
+				w.get(at + tab).lacks(canary)
+			}
+			for _, tab := range []string{"?tab=values", "?tab=files", "?tab=log"} {
+				w.fails(at+tab, http.StatusForbidden).lacks(canary)
+			}
+			if user != "watcher" {
+				w.get(at + "/resume").lacks(canary)
+				w.get(at + "/rerun").lacks(canary)
+				if tried := w.post(at+"/resume", map[string]string{"do": "try", "from": "a"}); tried.Code != http.StatusOK {
+					t.Errorf("%s tries: %d", user, tried.Code)
+				} else {
+					tried.lacks(canary)
+				}
+			}
+		}
+		w.user = "admin"
+		w.get(at).has(canary)
+		w.get(at + "?tab=values").has(canary)
+		w.user = "ann"
+		w.fails(at, http.StatusNotFound)
+		page := w.get("executions/" + string(own.ID)).lacks(canary).has("failed").lacks("step 0")
+		if len(page.tree.all("button"))+len(page.tree.all("nav[aria-label=Parts]")) != 0 {
+			t.Error("a client has buttons or parts")
+		}
+		w.fails("executions/"+string(own.ID)+"/resume", http.StatusForbidden)
+	})
+}
+
+// A loop of many items is 200 ticks at most, and any item can be shown.
+func TestManyItems(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		items := make([]any, 1000)
+		for i := range items {
+			if items[i] = ""; i%250 == 100 {
+				items[i] = fmt.Sprintf("item %d is poison", i)
+			}
+		}
+		w.define(branching(items))
+		x := w.ended("branching", "ann", nil)
+		at := "executions/" + string(x.ID)
+		page := w.get(at)
+		ticks := page.row(6).one(t, ".ticks")
+		if ticks.attrs["width"] != "1000" || len(ticks.all("path")) != 24 { // 200 ticks: 4 that failed, and 20 runs
+			t.Errorf("the ticks are %s wide, with %d paths", ticks.attrs["width"], len(ticks.all("path")))
+		}
+		page.row(6).text()
+		if got := page.row(6).text(); !strings.Contains(got, "996 of 1,000 items done, 4 failed") {
+			t.Errorf("the loop is %q", got)
+		}
+		for item, want := range map[int]string{0: "completed", 100: "item 100 is poison", 101: "completed", 600: "item 600 is poison", 999: "completed"} {
+			got := w.get(fmt.Sprintf("%s?loop=6&item=%d", at, item)).row(8).text()
+			if !strings.Contains(got, want) {
+				t.Errorf("item %d is %q", item, got)
+			}
+		}
+	})
+}
+
+// What others have written is text wherever it is shown.
+func TestExecutionHostile(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		for i, evil := range hostile {
+			job := branching([]any{evil})
+			job.Name, job.Queue = jobName(evil), ""
+			job.Steps[0].Name = "name " + jobName(evil)
+			job.Steps[1].Config = map[string]any{"left": evil, "operator": "equals", "right": "x"}
+			job.Params = map[string]any{"limit": evil, "fail": ""}
+			if strings.Contains(evil, "${") {
+				continue // no reference
+			}
+			w.define(job)
+			x := w.ended(job.Name, "ann", nil)
+			for _, tab := range []string{"", "?tab=attempts", "?tab=values", "?tab=log", "?tab=audit", "?tab=definition", "/resume", "/rerun"} {
+				page := w.get("executions/" + string(x.ID) + tab).lacks("\u202e").lacks("\x1b").lacks("<img")
+				if n := len(page.tree.all("script")); n > 3 {
+					t.Errorf("%d: %d scripts", i, n)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,341 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/store"
+)
+
+// How many entries a page of a part has.
+const (
+	attemptsPage = 50
+	filesPage    = 50
+	auditPage    = 100
+	logPage      = 20
+)
+
+// after returns the number behind which a page of records begins.
+func (c *call) after() (int64, error) {
+	n, err := c.number("after", 0, 0, 1<<40)
+	return int64(n), err
+}
+
+// pages are the references of the first and of the next page of a list.
+type pages struct{ First, Next string }
+
+// pagesOf returns the references: next is the number behind which the next page begins, 0
+// for none.
+func (c *call) pagesOf(next int64) (p pages) {
+	if c.query.Get("after") != "" {
+		p.First = c.with("after", "")
+	}
+	if next > 0 {
+		p.Next = c.with("after", strconv.FormatInt(next, 10))
+	}
+	return p
+}
+
+// recordsPage reads a page of records, and behind which number the next one begins.
+func (c *call) recordsPage(f store.StepFilter, most int) ([]courier.StepExecution, int64, error) {
+	var err error
+	if f.After, err = c.after(); err != nil {
+		return nil, 0, err
+	}
+	if step, err := c.number("step", -1, 0, 1<<20); err != nil {
+		return nil, 0, err
+	} else if step >= 0 {
+		f.Step = &step
+	}
+	f.Limit = most + 1
+	list, err := c.records(f)
+	if err != nil || len(list) <= most {
+		return list, 0, err
+	}
+	return list[:most], list[most-1].Seq, nil
+}
+
+// An attemptsTab lists the records of steps.
+type attemptsTab struct {
+	pages
+	Rows  []attemptRow
+	Views []navItem
+	Step  string // the label of the step that is selected
+}
+
+type attemptRow struct {
+	courier.StepExecution
+	Label string
+	Took  time.Duration
+	LogAt string // reference of its log
+}
+
+func (c *call) attempts(p *executionPage) error {
+	t := &attemptsTab{}
+	p.Attempts = t
+	f := store.StepFilter{}
+	state := c.query.Get("state")
+	if state != "" {
+		if !slices.Contains([]string{"completed", "failed", "skipped", "pending"}, state) {
+			return invalid("state in the address must be completed, failed, skipped or pending.")
+		}
+		f.States = []courier.StepState{courier.StepState(state)}
+	}
+	for _, v := range []struct{ label, state string }{{"All", ""}, {"Failed", "failed"}, {"Completed", "completed"}, {"Skipped", "skipped"}, {"Interrupted", "pending"}} {
+		t.Views = append(t.Views, navItem{Label: v.label, Href: c.with("state", v.state, "after", ""), Current: v.state == state})
+	}
+	list, next, err := c.recordsPage(f, attemptsPage)
+	if err != nil {
+		return err
+	}
+	t.pages = c.pagesOf(next)
+	for i := range list {
+		s := &list[i]
+		t.Rows = append(t.Rows, attemptRow{StepExecution: *s, Label: courier.StepLabel(s.Step, s.ID, s.Type), Took: lasted(s), LogAt: "?tab=log&seq=" + strconv.FormatInt(s.Seq, 10)})
+	}
+	if c.query.Get("step") != "" {
+		t.Step = "step " + c.query.Get("step")
+		if len(t.Rows) > 0 {
+			t.Step = t.Rows[0].Label
+		}
+	}
+	return nil
+}
+
+// A filesTab lists the files that steps have reported.
+type filesTab struct {
+	pages
+	Rows []fileRow
+}
+
+type fileRow struct {
+	courier.File
+	What string // "received", "sent", "written" or "removed"
+	Step string
+	Item string
+	At   time.Time
+}
+
+func (c *call) files(p *executionPage) error {
+	list, next, err := c.recordsPage(store.StepFilter{Files: true}, filesPage)
+	if err != nil {
+		return err
+	}
+	t := &filesTab{pages: c.pagesOf(next)}
+	p.Files = t
+	for i := range list {
+		s := &list[i]
+		for _, f := range s.Files {
+			t.Rows = append(t.Rows, fileRow{File: f, What: fileWord(&f), Step: courier.StepLabel(s.Step, s.ID, s.Type), Item: courier.FormatIteration(s.Iteration), At: s.EndedAt})
+		}
+	}
+	return nil
+}
+
+// fileWord says what a step has done with a file.
+func fileWord(f *courier.File) string {
+	switch {
+	case f.Removed:
+		return "removed"
+	case f.Received:
+		return "received"
+	case f.Connection != "":
+		return "sent"
+	}
+	return "written"
+}
+
+// A logTab has what steps have logged.
+type logTab struct {
+	pages
+	Rows []attemptRow
+}
+
+func (c *call) log(p *executionPage) error {
+	f := store.StepFilter{Details: true}
+	if c.query.Get("seq") != "" {
+		seq, err := c.number("seq", 0, 1, 1<<40)
+		if err != nil {
+			return err
+		}
+		f.After, f.Limit = int64(seq)-1, 1
+		list, err := c.records(f)
+		if err != nil {
+			return err
+		}
+		p.Log = &logTab{pages: pages{First: c.with("seq", "")}, Rows: logRows(list)}
+		return nil
+	}
+	list, next, err := c.recordsPage(f, logPage)
+	if err != nil {
+		return err
+	}
+	p.Log = &logTab{pages: c.pagesOf(next), Rows: logRows(list)}
+	return nil
+}
+
+// logRows are the records that have a log, an error or a stack.
+func logRows(list []courier.StepExecution) (rows []attemptRow) {
+	for i := range list {
+		if s := &list[i]; s.Log != "" || s.Stack != "" || s.Error != "" {
+			rows = append(rows, attemptRow{StepExecution: *s, Label: courier.StepLabel(s.Step, s.ID, s.Type), Took: lasted(s)})
+		}
+	}
+	return rows
+}
+
+// An auditTab lists the changes of state.
+type auditTab struct {
+	pages
+	Rows []auditRow
+}
+
+type auditRow struct {
+	courier.AuditEntry
+	What string // the execution, or the step
+}
+
+func (c *call) audit(p *executionPage) error {
+	after, err := c.after()
+	if err != nil {
+		return err
+	}
+	list, err := c.h.e.Executions().AuditPage(c.ctx(), store.AuditFilter{Execution: p.X.ID, After: after, Limit: auditPage + 1})
+	if err != nil {
+		return err
+	}
+	if !c.SeesValues(c.ctx(), p.X.Job) {
+		desk.HideAudit(list)
+	}
+	next := int64(0)
+	if len(list) > auditPage {
+		list = list[:auditPage]
+		next = list[auditPage-1].Seq
+	}
+	t := &auditTab{pages: c.pagesOf(next)}
+	p.Audit = t
+	for _, a := range list {
+		what := "execution"
+		if a.Step != nil {
+			what = courier.StepLabel(*a.Step, a.ID, a.Type) + inIteration(a.Iteration)
+		}
+		t.Rows = append(t.Rows, auditRow{a, what})
+	}
+	return nil
+}
+
+// A valuesTab lists the values in scope.
+type valuesTab struct {
+	Rows []valueRow
+	Gone string // why there are none
+}
+
+type valueRow struct {
+	Key     string
+	Value   string // as JSON
+	SetBy   string
+	UsedBy  []string
+	Changed bool // by an operator
+}
+
+func (c *call) values(p *executionPage) error {
+	t := &valuesTab{}
+	p.Values = t
+	all, err := c.h.e.Executions().Values(c.ctx(), p.X.ID)
+	if errors.Is(err, courier.ErrInvalid) {
+		t.Gone = sentence(err.Error())
+		return nil
+	} else if err != nil {
+		return err
+	}
+	g, err := c.parsed(&p.X)
+	if err != nil {
+		return err
+	}
+	tree := g.tree
+	used := usedBy(tree)
+	changed := make(map[string]bool)
+	if r := p.X.Repairs; r != nil {
+		for _, v := range r.Values {
+			head := "params"
+			if v.Step >= 0 && v.Step < tree.Len() {
+				head = headOf(tree, v.Step)
+			}
+			changed[head+"."+v.Name] = true
+		}
+	}
+	for key, v := range all {
+		head, name, _ := strings.Cut(key, ".")
+		row := valueRow{Key: key, SetBy: head}
+		switch step, ok := tree.Head(head); {
+		case ok && headOf(tree, step) != head:
+			continue // the other name of a step that has an id
+		case ok:
+			s := tree.Spec(step)
+			row.SetBy = courier.StepLabel(step, s.ID, s.Type)
+		case head == "params":
+			row.SetBy = "parameter"
+		case head == "job":
+			row.SetBy = "the execution"
+		case head == "loop":
+			row.SetBy = "the loop"
+		}
+		text, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return err
+		}
+		row.Value, row.UsedBy, row.Changed = clip(20_000, string(text)), used[head+"."+name], changed[key]
+		t.Rows = append(t.Rows, row)
+	}
+	slices.SortFunc(t.Rows, func(a, b valueRow) int { return strings.Compare(a.Key, b.Key) })
+	return nil
+}
+
+// headOf is how references call a step: by its id if it has one.
+func headOf(t *flow.Tree, step int) string {
+	if id := t.Spec(step).ID; id != "" {
+		return id
+	}
+	return strconv.Itoa(step)
+}
+
+// usedBy returns the labels of the entries that refer to values, by key.
+func usedBy(t *flow.Tree) map[string][]string {
+	used := make(map[string][]string)
+	for i := range t.Len() {
+		spec := t.Spec(i)
+		template, _ := flow.Compile(spec.Config)
+		for _, r := range template.References() {
+			head := r.Ref.Head
+			if step, ok := t.Head(head); ok {
+				head = headOf(t, step)
+			}
+			key, label := head+"."+r.Ref.Name, courier.StepLabel(i, spec.ID, spec.Type)
+			if list := used[key]; !slices.Contains(list, label) {
+				used[key] = append(list, label)
+			}
+		}
+	}
+	return used
+}
+
+// decodeObject returns the values of a JSON object, with the digits of its numbers.
+func decodeObject(raw json.RawMessage) (map[string]any, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var m map[string]any
+	if err := jsontext.DecodeStrict(raw, &m); err != nil {
+		return nil, fmt.Errorf("outputs: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,151 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+)
+
+// A bar is a time in which an entry was executed.
+type bar struct {
+	row      *outlineRow
+	from, to time.Time
+	class    string
+}
+
+// timeline draws the bars of the rows: by clock, or by work, which leaves out the time in
+// which nothing was executed.
+func (b *outlineBuilder) timeline() {
+	work := b.c.query.Get("axis") == "work"
+	b.out.Axis = []navItem{
+		{Label: "By clock", Href: b.c.with("axis", ""), Current: !work},
+		{Label: "By work", Href: b.c.with("axis", "work"), Current: work},
+	}
+	bars := b.bars()
+	if len(bars) == 0 {
+		return
+	}
+	first, last := bars[0].from, bars[0].to
+	for _, bar := range bars {
+		if bar.from.Before(first) {
+			first = bar.from
+		}
+		if bar.to.After(last) {
+			last = bar.to
+		}
+	}
+	place := func(t time.Time) time.Duration { return t.Sub(first) }
+	if work {
+		place = worked(bars)
+	}
+	b.out.From, b.out.To, b.out.Span = first, last, place(last)
+	for row, list := range byRow(bars) {
+		row.Bar = draw(list, place, max(b.out.Span, 1))
+	}
+}
+
+// bars are those of all rows. That of a loop begins where what is before it ended, and ends
+// with the last record in it.
+func (b *outlineBuilder) bars() (list []bar) {
+	before := b.x.StartedAt
+	ends := make(map[int]time.Time) // of loops
+	for i := range b.steps {
+		if r := b.steps[i].Record; r != nil {
+			for _, loop := range b.tree.Loops(i) {
+				if r.EndedAt.After(ends[loop]) {
+					ends[loop] = r.EndedAt
+				}
+			}
+		}
+	}
+	for _, r := range b.out.Rows {
+		switch {
+		case r.Dim:
+		case strings.EqualFold(r.Type, flow.TypeForEach):
+			to := ends[r.Step]
+			if r.State == string(flow.OutlineRunning) {
+				to = b.p.now
+			}
+			if r.Loop != nil && len(b.tree.Loops(r.Step)) == 0 && to.After(before) && !before.IsZero() {
+				list = append(list, bar{r, before, to, "loop"})
+			}
+		case r.State == string(flow.OutlineRunning) && !r.Began.IsZero():
+			list = append(list, bar{r, r.Began, b.p.now, looks["running"].class})
+		case r.Ended:
+			list = append(list, b.attempts(r)...)
+			list = append(list, bar{r, r.record.StartedAt, r.record.EndedAt, cmp.Or(looks[r.State].class, "off")})
+			before = r.record.EndedAt
+		}
+	}
+	return list
+}
+
+// attempts are the bars of the failed attempts of a step before its last one.
+func (b *outlineBuilder) attempts(r *outlineRow) (list []bar) {
+	for i := range b.failed {
+		f := &b.failed[i]
+		if f.Step == r.Step && f.Seq < r.record.Seq && slices.Equal(f.Iteration, r.record.Iteration) {
+			list = append(list, bar{r, f.StartedAt, f.EndedAt, looks["failed"].class})
+		}
+	}
+	return list
+}
+
+func byRow(bars []bar) map[*outlineRow][]bar {
+	m := make(map[*outlineRow][]bar)
+	for _, b := range bars {
+		m[b.row] = append(m[b.row], b)
+	}
+	return m
+}
+
+// worked returns how much time was worked before an instant.
+func worked(bars []bar) func(time.Time) time.Duration {
+	sorted := slices.SortedFunc(slices.Values(bars), func(a, b bar) int { return a.from.Compare(b.from) })
+	var busy []bar // without overlaps
+	for _, b := range sorted {
+		if n := len(busy); n > 0 && !b.from.After(busy[n-1].to) {
+			if b.to.After(busy[n-1].to) {
+				busy[n-1].to = b.to
+			}
+			continue
+		}
+		busy = append(busy, b)
+	}
+	return func(t time.Time) (sum time.Duration) {
+		for _, b := range busy {
+			if !t.After(b.from) {
+				break
+			}
+			sum += min(t.Sub(b.from), b.to.Sub(b.from))
+		}
+		return sum
+	}
+}
+
+// draw returns bars on a field of 1000 by 10. The shortest can still be seen.
+func draw(list []bar, place func(time.Time) time.Duration, span time.Duration) template.HTML {
+	var s strings.Builder
+	s.WriteString(`<svg class="bar" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">`)
+	for _, b := range list {
+		x := float64(place(b.from)) / float64(span) * 1000
+		w := max(float64(place(b.to))/float64(span)*1000-x, 4)
+		fmt.Fprintf(&s, `<rect class="%s" x="%.1f" width="%.1f" height="10"/>`, b.class, min(x, 996), w)
+	}
+	s.WriteString("</svg>")
+	return template.HTML(s.String())
+}
+
+// lasted is how long an attempt lasted; negative if it has not ended.
+func lasted(s *courier.StepExecution) time.Duration {
+	if s.EndedAt.IsZero() {
+		return -1
+	}
+	return s.EndedAt.Sub(s.StartedAt)
+}
