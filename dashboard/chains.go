@@ -272,7 +272,7 @@ func startChain(ctx context.Context, c *call) (string, error) {
 		return "", err
 	}
 	x, err := c.h.e.Chains().Start(ctx, c.r.PathValue("name"), &engine.ChainOptions{
-		Params: params, Hold: c.form.Get("hold") != "", By: c.by(), Labels: map[string]string{desk.LabelBy: c.ID},
+		Params: params, IdempotencyKey: c.formKey(), Hold: c.form.Get("hold") != "", By: c.by(), Labels: map[string]string{desk.LabelBy: c.ID},
 	})
 	return c.link("chain-executions", string(x.ID)), err
 }
@@ -299,15 +299,22 @@ func declaredParams(params map[string]any) (list []labelRow) {
 
 // readJSONParams reads the parameters of a form that are written as a JSON object.
 func readJSONParams(text string) (params map[string]any, err error) {
-	v, err := jsontext.Parse([]byte(cmp.Or(strings.TrimSpace(text), "{}")))
-	if err != nil {
-		return nil, invalid("The parameters are no JSON: %v.", err)
+	if text = strings.TrimSpace(text); text == "" {
+		return nil, nil
 	}
-	params, ok := v.(map[string]any)
-	if !ok {
-		return nil, invalid("The parameters must be a JSON object, such as {\"day\": \"2026-11-20\"}.")
+	if err := jsontext.DecodeStrict([]byte(text), &params); err != nil {
+		return nil, invalid("The parameters must be a JSON object: %v", err)
 	}
 	return params, nil
+}
+
+// formKey is the idempotency key of what the form creates, so that other processes create it
+// once too; empty if the form has no key.
+func (c *call) formKey() string {
+	if c.form.Get("key") == "" {
+		return ""
+	}
+	return "page/" + c.formID()
 }
 
 // jsonOf returns a JSON value as text.

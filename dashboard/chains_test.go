@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
@@ -102,7 +104,8 @@ func TestChainStart(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.defineChain(daily())
 		w.user = "operator"
-		a := w.post("chains/daily", map[string]string{"do": "start", "params": `{"fail": "no such partner"}`, "reason": "by hand", "key": "k"})
+		form := map[string]string{"do": "start", "params": `{"fail": "no such partner"}`, "reason": "by hand", "key": "k"}
+		a := w.post("chains/daily", form)
 		at := strings.TrimPrefix(a.Header().Get("Location"), "../")
 		if a.Code != http.StatusSeeOther || !strings.HasPrefix(at, "chain-executions/") {
 			t.Fatalf("%d to %q: %s", a.Code, at, a.Body)
@@ -113,6 +116,16 @@ func TestChainStart(t *testing.T) {
 			t.Errorf("the drawing begins with %q and %q", words[0].text(), words[1].text())
 		}
 		time.Sleep(time.Minute)
+		other := dashboard.New(w.engine, &dashboard.Options{Access: access()}) // as another process
+		w.mux.Handle("/other/courier/", other)
+		for _, path := range []string{"/courier/", "/other/courier/"} {
+			r := httptest.NewRequest("POST", path+"chains/daily", strings.NewReader(url.Values{"do": {form["do"]}, "params": {form["params"]}, "reason": {form["reason"]}, "key": {"k"}}.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			if b := w.send(r); b.Code != http.StatusSeeOther || !strings.HasPrefix(b.Header().Get("Location"), "../"+strings.SplitN(at, "?", 2)[0]+"?") {
+				t.Errorf("sent again to %s: %d to %q", path, b.Code, b.Header().Get("Location"))
+			}
+		}
+		other.Close()
 		page = w.get(at).has("failed").has("4 of 4 members have ended.").has("check: ").has("no such partner").has("Show the member that failed").has("Started by operator")
 		row := page.tree.one(t, "#members").all("tr[data-failed]")
 		if len(row) != 1 || !strings.Contains(row[0].all("a")[0].attrs["href"], "../executions/") {
@@ -130,7 +143,7 @@ func TestChainStart(t *testing.T) {
 		if bad.Code != http.StatusBadRequest || bad.tree.one(t, "#params").text() != `{"seconds":` || bad.tree.one(t, "#reason").attrs["value"] != "typed" {
 			t.Errorf("bad JSON: %d, and the fields are not as they were", bad.Code)
 		}
-		bad.has("no JSON")
+		bad.has("must be a JSON object")
 		w.post("chains/daily", map[string]string{"do": "start", "params": `[]`}).has("must be a JSON object")
 		if bad = w.post("chains/daily", map[string]string{"do": "start", "params": `{"fail": 1}`}); bad.Code != http.StatusUnprocessableEntity {
 			t.Errorf("a param of another type: %d", bad.Code)

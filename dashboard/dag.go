@@ -100,6 +100,9 @@ func layers(members []memberRow) (columns [][]*dagSlot, ends []dagEnd) {
 	for i := range members {
 		index[members[i].Name] = i
 	}
+	if len(members) == 0 || len(members) > maxDagMembers {
+		return nil, nil
+	}
 	left := len(members)
 	for done := make([]bool, len(members)); left > 0; {
 		before := left
@@ -117,9 +120,6 @@ func layers(members []memberRow) (columns [][]*dagSlot, ends []dagEnd) {
 		if left == before {
 			return nil, nil
 		}
-	}
-	if len(members) == 0 || len(members) > maxDagMembers {
-		return nil, nil
 	}
 	columns = make([][]*dagSlot, slices.Max(layer)+1)
 	slots, places := make([]*dagSlot, len(members)), len(members)
