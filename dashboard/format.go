@@ -109,7 +109,7 @@ var looks = map[string]look{
 	// Of checks.
 	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},
 	// Of files.
-	"complete": {"good", shapeCheck}, "removed": {"off", shapeDash},
+	"complete": {"good", shapeCheck}, "gone": {"off", shapeDash},
 }
 
 // badge returns the mark of a status, which is a text of any type: shape, word and colour. One that has no look is shown

@@ -201,7 +201,7 @@ func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 	case x.State != courier.StepCompleted:
 		r.Whole, r.Why = "unknown", "The attempt has not succeeded: look at it before you use it."
 	case f.Removed:
-		r.Whole = "removed"
+		r.Whole = "gone"
 	default:
 		r.Whole = "complete"
 	}

@@ -83,7 +83,7 @@ func TestSearchFiles(t *testing.T) {
 		w.fileJob("broken", map[string]any{"path": "/in/inv-0423.csv", "size": 7, "received": true, "fail": true})
 		page := w.find("inv-0423.csv")
 		rows := page.tree.all("tr[data-row]")
-		want := []string{"fetched acme /in/inv-0423.csv unknown", "removed acme /in/inv-0423.csv – removed", "sent acme /out/inv-0423.csv 1.2 kB complete", "wrote", "fetched acme /in/INV-0423.csv SHA-256 " + hash + " 1.2 kB complete"}
+		want := []string{"fetched acme /in/inv-0423.csv unknown", "removed acme /in/inv-0423.csv – gone", "sent acme /out/inv-0423.csv 1.2 kB complete", "wrote", "fetched acme /in/INV-0423.csv SHA-256 " + hash + " 1.2 kB complete"}
 		if len(rows) != len(want) {
 			t.Fatalf("%d rows: %s", len(rows), page.tree.text())
 		}
