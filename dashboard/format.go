@@ -116,6 +116,8 @@ var looks = map[string]look{
 	// Of checks.
 	"problem": {"bad", shapeCross}, "not_checked": {"off", shapeDash},
 	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},
+	// Of files.
+	"complete": {"good", shapeCheck}, "gone": {"off", shapeDash},
 }
 
 // badge returns the mark of a status, which is a text of any type: shape, word and colour. One that has no look is shown

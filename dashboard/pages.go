@@ -92,6 +92,12 @@ func allPages() []page {
 		connectionPages,
 		limitPages,
 		notificationPages,
+		chainPages,
+		chainRunPages,
+		searchPages,
+		journalPages,
+		healthPages,
+		helpPages,
 	)
 }
 

@@ -116,16 +116,24 @@ func access() httpapi.Access {
 // virtual runs f in virtual time with a started engine and its pages.
 func virtual(t *testing.T, opt *dashboard.Options, f func(w *world)) {
 	t.Helper()
+	virtualOn(t, memstore.New(), opt, f)
+}
+
+// virtualOn is virtual on a store.
+func virtualOn(t *testing.T, s store.Store, opt *dashboard.Options, f func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, memstore.New(), opt)
+		w := newWorld(t, s, opt)
 		if err := w.engine.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		defer func() { // also when f has ended the test
+			w.pages.Close()
+			if err := w.engine.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
 		f(w)
-		w.pages.Close()
-		if err := w.engine.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -136,6 +144,7 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 	w.store, _ = s.(*memstore.Store)
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
+	courier.RegisterFunc(&reg, "test.file", transfer, nil)
 	courier.RegisterFunc(&reg, "test.flaky", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
 		if w.fail != nil && w.fail() {
 			if err := errors.New("flaky"); w.soft {
@@ -223,7 +232,7 @@ func (w *world) get(path string) answer {
 	w.Helper()
 	a := w.send(httptest.NewRequest("GET", "/courier/"+path, nil))
 	if a.Code != http.StatusOK {
-		w.Fatalf("%s: %d %s", a.at, a.Code, a.Body)
+		w.Fatalf("%s: %d %s\n%s", a.at, a.Code, a.Body, w.log)
 	}
 	return a
 }
