@@ -44,6 +44,7 @@ type view struct {
 	Root    string // the reference to the first page, with a slash at its end
 	Service string // Options.Title
 	Title   string // the heading
+	Page    string // the path of the page in the table, "." for the first; empty for those of problems
 	Nav     []navItem
 	Visitor string   // who looks; empty if nobody knows
 	Scripts []string // references of modules
@@ -105,6 +106,7 @@ func (c *call) view() *view {
 			scripts = append(scripts, "live")
 		}
 		scripts = append(scripts, c.page.scripts...)
+		v.Page = cmp.Or(c.page.path, ".")
 		if v.Title == "" {
 			v.Title = c.page.title
 		}

@@ -160,6 +160,8 @@ var Rooms = []Room{
 	{Dir: "internal/wildcard"},
 
 	// What only tests use.
+	{Dir: "dashboard/browser", Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "engine", "httpapi", "dashboard"}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},

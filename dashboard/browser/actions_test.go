@@ -1,0 +1,215 @@
+package browser
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier/dashboard/internal/demo"
+	"github.com/courierhq/courier/internal/test/chromium"
+)
+
+// A deed is an action that a form of a page offers, with the addresses that offer it.
+type deed struct {
+	page, do string
+	at       []string
+}
+
+// last are the actions after which others can no longer be done, the last of them at the end.
+var last = []string{"resume", "retry", "rerun", "pause", "disable", "enable", "cancel", "bulk", "remove"}
+
+var (
+	buttons = regexp.MustCompile(`<button[^>]* name="do" value="([^"]*)"`)
+	hidden  = regexp.MustCompile(`<input type="hidden" name="do" value="([^"]*)"`)
+)
+
+// deeds returns the actions of all pages, in an order in which they can be done.
+func (s *site) deeds() (list []*deed) {
+	for _, a := range s.addresses {
+		w := httptest.NewRecorder()
+		s.Pages.ServeHTTP(w, httptest.NewRequest("GET", "/"+a.at, nil))
+		seen := make(map[string]bool)
+		for _, m := range slices.Concat(buttons.FindAllStringSubmatch(w.Body.String(), -1), hidden.FindAllStringSubmatch(w.Body.String(), -1)) {
+			do := html.UnescapeString(m[1])
+			if seen[do] {
+				continue
+			}
+			seen[do] = true
+			i := slices.IndexFunc(list, func(d *deed) bool { return d.page == a.page && d.do == do })
+			if i < 0 {
+				i, list = len(list), append(list, &deed{page: a.page, do: do})
+			}
+			list[i].at = append(list[i].at, a.at)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *deed) int { return cmp.Compare(slices.Index(last, a.do), slices.Index(last, b.do)) })
+	return list
+}
+
+// fields are what people write into the fields of a page before they send its form. %d is a
+// number that no other form has.
+var fields = map[string]map[string]string{
+	"new/job":          {"name": "made-%d"},
+	"new/schedule":     {"f.name": "made-%d", "f.job": "nested", "f.cron": "0 0 3 * * ?"},
+	"new/monitor":      {"f.name": "made-%d", "f.job": "nested", "f.lister": "sftp", "f.connection_id": "acme-sftp", "f.path": "/out/invoices"},
+	"new/subscription": {"f.name": "made-%d", "f.events": "JobFailed", "f.webhook.url": "https://1.1.1.1/", "f.webhook.secrets": "secret:hook"},
+	"limits":           {"scope": "key:made-%d", "running": "3"},
+}
+
+// TestActions does everything that the pages offer: with the keyboard alone, and with the
+// mouse alone where scripts are off.
+func TestActions(t *testing.T) {
+	b := chromium.Start(t)
+	for _, way := range []string{"keyboard", "mouse without scripts"} {
+		t.Run(way, func(t *testing.T) {
+			s := open(t, demo.Options{Small: true})
+			h := &hand{T: t, site: s, p: b.Page(t), base: s.mounts(t)[1].base, keys: way == "keyboard"}
+			h.p.Emulate(chromium.Device{NoScript: !h.keys})
+			list := s.deeds()
+			for _, d := range list {
+				h.do(d)
+			}
+			if len(list) < 8 {
+				t.Errorf("the pages offer %d actions", len(list))
+			}
+			t.Logf("%d actions", len(list))
+			quiet(t, h.p, way)
+		})
+	}
+}
+
+// A hand does what a person does.
+type hand struct {
+	*testing.T
+	*site
+	p     *chromium.Page
+	base  string
+	keys  bool
+	forms int
+}
+
+// target marks the button of an action, and says whether there is one that can be used.
+const target = `((verb) => {
+	document.querySelectorAll("[data-target]").forEach(e => e.removeAttribute("data-target"));
+	const button = [...document.querySelectorAll("form[method=post] button")].find(e => !e.disabled && (e.name == "do" ? e.value == verb : e.form.querySelector("input[type=hidden][name=do]")?.value == verb));
+	if (!button) return false;
+	button.setAttribute("data-target", "");
+	return true;
+})(%q)`
+
+// do does an action at the first address that still offers it.
+func (h *hand) do(d *deed) {
+	h.Helper()
+	began := time.Now()
+	for _, at := range d.at {
+		h.p.Open(h.base + at)
+		var there bool
+		if h.p.Eval(fmt.Sprintf(target, d.do), &there); !there {
+			continue
+		}
+		h.forms++
+		h.p.Navigate(func() {
+			if h.keys {
+				h.write(d, at)
+			} else {
+				h.click(d)
+			}
+		})
+		var outcome struct{ Page, Alert, Status string }
+		h.p.Eval(`({page: document.body.dataset.page ?? "", alert: document.querySelector("main [role=alert]")?.innerText ?? "", status: [...document.querySelectorAll("main .notice[role=status]")].map(e => e.innerText).join(" ")})`, &outcome)
+		if outcome.Page == "" || outcome.Alert != "" {
+			h.Errorf("%s at %s: the page %q says %q", d.do, at, outcome.Page, outcome.Alert)
+		}
+		h.Logf("%s at %s: %.80q (%v)", d.do, at, outcome.Status, time.Since(began).Round(time.Millisecond))
+		return
+	}
+	h.Errorf("%s of the page %q: none of %d addresses offers it any more", d.do, d.page, len(d.at))
+}
+
+// wanted is what belongs into the field that has the focus, and is not there.
+const wanted = `((known) => {
+	const e = document.activeElement, form = document.querySelector("[data-target]").form;
+	if (!e || e.form != form || !e.matches("input:not([type=checkbox], [type=radio]), textarea")) return "";
+	if (e.name in known && e.value != known[e.name]) return known[e.name];
+	if (e.value) return "";
+	const typed = e.labels?.[0]?.innerText.match(/Type (.+) to confirm/);
+	if (e.name == "confirm") return typed ? typed[1] : decodeURIComponent(location.pathname.split("/").filter(Boolean).slice(-1)[0]);
+	return e.required ? "1" : "";
+})(%s)`
+
+// standing is where the focus is.
+const standing = `(() => {
+	const e = document.activeElement, target = document.querySelector("[data-target]");
+	if (e == target) return "target";
+	if (e.tagName == "SUMMARY" && e.parentElement.contains(target) && !e.parentElement.open) return "closed";
+	const ring = getComputedStyle(e);
+	return e == document.body ? "body" : ring.outlineStyle == "none" || parseFloat(ring.outlineWidth) < 1 ? "no ring on " + e.outerHTML.slice(0, 80) : "";
+})()`
+
+// write goes from the beginning of the page to the button with the key Tab, writes what the
+// form needs on the way, and presses the button.
+func (h *hand) write(d *deed, at string) {
+	h.Helper()
+	for tabs := range 600 {
+		h.p.Press("Tab")
+		var where, text string
+		switch h.p.Eval(standing, &where); where {
+		case "target":
+			h.p.Press("Enter")
+			return
+		case "closed":
+			h.p.Press("Enter")
+		case "body":
+			if tabs > 0 {
+				h.Fatalf("%s at %s: the key Tab does not lead to the button", d.do, at)
+			}
+		case "":
+			if h.p.Eval(fmt.Sprintf(wanted, h.known(d)), &text); text != "" {
+				h.p.Press("Control+a")
+				h.p.Type(text)
+			}
+		default:
+			h.Errorf("%s at %s: %s", d.do, at, where)
+		}
+	}
+	h.Fatalf("%s at %s: the button is more than 600 times Tab away", d.do, at)
+}
+
+// known returns the fields of a page as JSON.
+func (h *hand) known(d *deed) string {
+	var list []string
+	for name, text := range fields[d.page] {
+		if strings.Contains(text, "%d") {
+			text = fmt.Sprintf(text, h.forms)
+		}
+		list = append(list, fmt.Sprintf("%q: %q", name, text))
+	}
+	return "{" + strings.Join(list, ", ") + "}"
+}
+
+// click clicks on the fields that the form needs, writes into them, and clicks on the button.
+func (h *hand) click(d *deed) {
+	h.Helper()
+	var names []string
+	h.p.Eval(`(known => [...document.querySelector("[data-target]").form.elements].filter(e => e.matches("input:not([type=hidden], [type=checkbox], [type=radio]), textarea") && (e.name in known || !e.value && (e.required || e.name == "confirm")) && !e.closest("details:not([open])")).map((e, i) => { e.setAttribute("data-field", i); return String(i) }))(`+h.known(d)+`)`, &names)
+	for _, i := range names {
+		h.p.Click(`[data-field="` + i + `"]`)
+		var text string
+		if h.p.Eval(fmt.Sprintf(wanted, h.known(d)), &text); text != "" {
+			h.p.Press("Control+a")
+			h.p.Type(text)
+		}
+	}
+	var closed bool
+	h.p.Eval(`(() => { const e = document.querySelector("[data-target]").closest("details:not([open])"); e?.querySelector("summary").setAttribute("data-closed", ""); return !!e })()`, &closed)
+	if closed {
+		h.p.Click("[data-closed]")
+	}
+	h.p.Click("[data-target]")
+}

@@ -1,0 +1,175 @@
+package browser
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier/dashboard/internal/demo"
+	"github.com/courierhq/courier/internal/test/chromium"
+)
+
+// firsts returns the first address of each page.
+func (s *site) firsts() (list []address) {
+	seen := make(map[string]bool)
+	for _, a := range s.addresses {
+		if !seen[a.page] {
+			seen[a.page] = true
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// TestPages looks at all pages of a full world and of an empty one.
+func TestPages(t *testing.T) {
+	b := chromium.Start(t)
+	full := open(t, demo.Options{Small: true})
+	t.Run("documented", func(t *testing.T) { full.testDocumented(t) })
+	t.Run("size", func(t *testing.T) { full.testSize(t) })
+	t.Run("mounts", func(t *testing.T) { full.testMounts(t, b) })
+	t.Run("looks", func(t *testing.T) { full.testLooks(t, b) })
+	t.Run("paint", func(t *testing.T) { full.testPaint(t, b) })
+	t.Run("empty", func(t *testing.T) { open(t, demo.Options{Empty: true}).testLooks(t, b) })
+}
+
+// Each page that is documented can be reached by links, and each that can be reached is
+// documented.
+func (s *site) testDocumented(t *testing.T) {
+	pages := documented(t)
+	for _, a := range s.firsts() {
+		if !slices.Contains(pages, a.page) {
+			t.Errorf("docs/dashboard.md does not have the page %q", a.page)
+		}
+	}
+	for _, page := range pages {
+		if !slices.ContainsFunc(s.addresses, func(a address) bool { return a.page == page }) {
+			t.Errorf("no link leads to the page %q", page)
+		}
+	}
+}
+
+// maxPage is how many bytes any page may have, compressed.
+const maxPage = 40 << 10
+
+func (s *site) testSize(t *testing.T) {
+	largest, at := 0, address{}
+	for _, a := range s.addresses {
+		w := httptest.NewRecorder()
+		s.Pages.ServeHTTP(w, httptest.NewRequest("GET", "/"+a.at, nil))
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write(w.Body.Bytes())
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if b.Len() > largest {
+			largest, at = b.Len(), a
+		}
+		if b.Len() > maxPage {
+			t.Errorf("%s: %d bytes compressed, %d at most", a, b.Len(), maxPage)
+		}
+	}
+	t.Logf("%d addresses; the largest is %s with %d bytes compressed", len(s.addresses), at, largest)
+}
+
+// Each page is whole in each mount: all that it refers to is there, and the browser does not
+// complain.
+func (s *site) testMounts(t *testing.T, b *chromium.Browser) {
+	for _, m := range s.mounts(t) {
+		p := b.Page(t)
+		for _, a := range s.firsts() {
+			p.Open(m.base + a.at)
+			var is string
+			if p.Eval("document.body.dataset.page ?? 'none'", &is); is != a.page {
+				t.Errorf("%s: %s shows the page %q", m.name, a, is)
+			}
+			for _, r := range p.Resources() {
+				if r.Type == "EventSource" || strings.HasSuffix(r.URL, "/favicon.ico") {
+					continue
+				}
+				if r.Status != 200 && r.Status != 303 {
+					t.Errorf("%s: %s: %s answers %d %s", m.name, a, r.URL, r.Status, r.Failed)
+				}
+			}
+		}
+		quiet(t, p, m.name)
+	}
+}
+
+// What no page may look like, on any screen.
+const (
+	// wider returns the elements that make the page wider than its window.
+	wider = `(() => {
+		const page = document.scrollingElement;
+		if (page.scrollWidth <= innerWidth) return [];
+		const clipped = e => { for (let up = e.parentElement; up && up != document.body; up = up.parentElement) if (getComputedStyle(up).overflowX != "visible") return true; return false };
+		return [...document.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !clipped(e))
+			.slice(0, 4).map(e => e.tagName + "." + e.className + " to " + Math.round(e.getBoundingClientRect().right) + ": " + e.textContent.trim().slice(0, 60));
+	})()`
+	// broken returns what the browser has made of markup that it had to mend, and texts that
+	// nobody should see.
+	broken = `[...document.querySelectorAll("main p:empty:not([role]), main li:empty, main form form")].map(e => "an empty or misplaced " + e.tagName + " in " + e.parentElement.className)
+		.concat([...document.body.innerText.matchAll(/.{0,20}(ZgotmplZ|<no value>|%!|<nil>|0001-01-01|\[object Object\]).{0,20}/g)].map(m => "the text " + m[0]))`
+	// tiny returns the controls that a finger can't hit, or that lie on each other.
+	tiny = `[...document.querySelectorAll("main button, main a.button, main summary.button, main select, main input:not([type=hidden], [type=checkbox], [type=radio])")].filter(e => e.offsetParent && (e.offsetHeight < 24 || e.offsetWidth < 24))
+		.map(e => e.tagName + " " + e.name + " of " + e.offsetWidth + " by " + e.offsetHeight)`
+)
+
+// Each page can be read in both themes, at 200 % zoom, and on a telephone.
+func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
+	p := b.Page(t)
+	base := s.mounts(t)[1].base
+	check := func(a address, device, js string) {
+		var list []string
+		if p.Eval(js, &list); len(list) > 0 {
+			t.Errorf("%s, %s: %s", a, device, strings.Join(list, "; "))
+		}
+	}
+	for _, a := range s.addresses {
+		p.Emulate(chromium.Device{})
+		p.Open(base + a.at)
+		check(a, "desktop", broken)
+		check(a, "desktop", tiny)
+		check(a, "desktop", wider)
+		for _, dark := range []bool{false, true} {
+			p.Emulate(chromium.Device{Dark: dark})
+			for _, c := range p.Contrast() {
+				if c.Ratio < max(c.Needed, 4.5) {
+					t.Errorf("%s, dark %v: %s", a, dark, c)
+				}
+			}
+		}
+		p.Emulate(chromium.Device{Width: 640, Height: 400, Scale: 2})
+		check(a, "200 % zoom", wider)
+		p.Emulate(chromium.Device{Width: 360, Height: 740, Mobile: true})
+		check(a, "telephone", wider)
+	}
+	quiet(t, p, "looks")
+}
+
+// maxPaint is how long the first text may take. The machine may have other work to do, so
+// the fastest of several counts.
+const maxPaint = 300 * time.Millisecond
+
+func (s *site) testPaint(t *testing.T, b *chromium.Browser) {
+	p := b.Page(t)
+	base := s.mounts(t)[1].base
+	for _, a := range s.firsts() {
+		fastest := time.Hour
+		for range 5 {
+			p.Open(base + a.at)
+			if fastest = min(fastest, p.FirstPaint()); fastest <= maxPaint {
+				break
+			}
+		}
+		t.Logf("%s: first paint after %v", a, fastest)
+		if fastest > maxPaint {
+			t.Errorf("%s: first paint after %v, %v at most", a, fastest, maxPaint)
+		}
+	}
+}
