@@ -24,6 +24,9 @@ import (
 type action struct {
 	verb string    // such as "pause"
 	role desk.Role // for what the page is about
+	// check returns what is wrong with the form, or that the visitor may not do what it says,
+	// before anything is in the journal; nil means that the role is enough.
+	check func(c *call) error
 	// dry says that it changes nothing: it has no entry in the journal, and what it finds out
 	// is shown on the page of the form.
 	dry bool
@@ -84,6 +87,7 @@ func (c *call) act() error {
 	}
 	if a.dry {
 		if _, err := a.do(c.ctx(), c); err != nil {
+			c.refused(a.verb, err)
 			return c.show(problemOf(err).Status, err)
 		}
 		return c.show(http.StatusOK, nil)
@@ -108,7 +112,15 @@ func (c *call) formID() string {
 
 // carryOut carries out an action between its entries of the journal.
 func (c *call) carryOut(a *action) (o outcome) {
+	if a.check != nil {
+		if o.err = a.check(c); o.err != nil {
+			return o
+		}
+	}
 	entry := store.Action{Verb: a.verb, Kind: c.page.kind(), Name: c.r.PathValue("name"), Reason: c.reason()}
+	if c.page.on == onJob {
+		entry.Job = entry.Name
+	}
 	if x := &c.execution; x.ID != "" {
 		entry.Kind, entry.Name, entry.Job, entry.Execution = "execution", x.Job, x.Job, x.ID
 	}

@@ -32,7 +32,13 @@ type call struct {
 
 	execution courier.Execution    // of pages about one
 	report    *engine.ResumeReport // of a resume that was tried
+	failed    error                // of the action whose form the page shows again
+	found     any                  // what a dry action has found out
+	placed    bool                 // the page has the problems of failed where they belong
 	kept      any                  // what an action leaves for the page that says what came of it
+	subject   any                  // of pages with the scope onSubject
+	about     []string             // the jobs of the subject
+	edited    any                  // the definition in the form that was sent
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

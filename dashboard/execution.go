@@ -26,6 +26,8 @@ type executionPage struct {
 	Running  *runningStep
 	Because  []store.Cause
 	Again    string // reference of the execution that this one repeats
+	Job      string // reference of the job, if there is a page of it
+	Chain    string // reference of the chain execution, likewise
 	Origin   []origin
 	Took     time.Duration // of one that has ended
 	Links    []Link
@@ -42,6 +44,7 @@ type executionPage struct {
 	Log        *logTab
 	Audit      *auditTab
 	Definition string
+	Flow       *flowView // of the definition
 
 	now time.Time
 }
@@ -82,6 +85,12 @@ func (c *call) executionPage() (any, error) {
 	p.Origin = originOf(&x)
 	if x.RerunOf != "" {
 		p.Again = c.link("executions", string(x.RerunOf))
+	}
+	if c.hasPage("jobs/{name}") {
+		p.Job = c.link("jobs", x.Job)
+	}
+	if x.Chain != "" && c.hasPage("chain-executions/{id}") {
+		p.Chain = c.link("chain-executions", string(x.Chain))
 	}
 	if c.h.opt.Links != nil {
 		p.Links = slices.DeleteFunc(slices.Clone(c.h.opt.Links(x)), func(l Link) bool { return !isWebLink(l.URL) || l.Text == "" })
@@ -224,6 +233,8 @@ func (c *call) executionTab(p *executionPage) (err error) {
 		}
 		text, err := json.MarshalIndent(g.job, "", "  ")
 		p.Definition = string(text)
+		shown := flowOf(&g.job, c.h.e.Registry())
+		p.Flow = &shown
 		return err
 	}
 	if !c.SeesValues(c.ctx(), p.X.Job) {

@@ -340,6 +340,63 @@ func TestExecutionHostile(t *testing.T) {
 	})
 }
 
+// The attempts that have failed before the last one are in the timeline, also while it waits
+// for the next one, and the page says so.
+func TestRetries(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.fail = func() bool { return true }
+		pause := 10 * time.Second
+		w.define(courier.Job{
+			Name: "retried", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, MaxRetries: new(3), BackoffBase: &pause, Jitter: new(false)},
+			Steps: []courier.StepSpec{{ID: "try", Type: "test.flaky"}},
+		})
+		w.soft = true
+		x := w.enqueue("retried", "ann", nil)
+		time.Sleep(15 * time.Second) // between the second attempt and the third
+		page := w.get("executions/" + string(x.ID)).has("An attempt has failed, and it waits for the next one.").has("flaky")
+		if n := len(page.row(0).all("rect")); n != 2 {
+			t.Errorf("after two attempts there are %d bars: %s", n, page.row(0).text())
+		}
+		w.fail = func() bool { return false }
+		if _, err := w.engine.Wait(w.Context(), x.ID); err != nil {
+			t.Error(err)
+		}
+		page = w.get("executions/" + string(x.ID)).has("Has completed.").has("attempt 3")
+		bars := page.row(0).all("rect")
+		if len(bars) != 3 || bars[0].attrs["class"] != "bad" || bars[2].attrs["class"] != "good" {
+			t.Errorf("at the end there are %d bars", len(bars))
+		}
+	})
+}
+
+// The condition of an item that is over has the item that it has seen.
+func TestConditionOfItem(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.define(courier.Job{Name: "choosy", Steps: []courier.StepSpec{
+			{Type: "flow.foreach", Config: map[string]any{"source": []any{"a", "b", "c"}}},
+			{ID: "get", Type: "test.work", Config: map[string]any{"text": "context:loop.current_item"}},
+			{Type: "flow.if", Config: map[string]any{"left": "context:loop.current_item", "operator": "equals", "right": "b"}},
+			{ID: "large", Type: "test.work"},
+			{Type: "flow.end"},
+			{Type: "flow.if", Config: map[string]any{"left": "context:get.text", "operator": "not_equals", "right": "a"}},
+			{ID: "small", Type: "test.work"},
+			{Type: "flow.end"},
+			{Type: "flow.end"},
+		}})
+		x := w.ended("choosy", "ann", nil)
+		for query, want := range map[string][2]string{
+			"": {`"c" equals "b" is false`, `"c" not_equals "a" is true`}, "?loop=0&item=0": {`"a" equals "b" is false`, `"a" not_equals "a" is false`}, "?loop=0&item=1": {`"b" equals "b" is true`, `"b" not_equals "a" is true`},
+		} {
+			page := w.get("executions/" + string(x.ID) + query)
+			for i, step := range []int{2, 5} {
+				if got := page.row(step).text(); !strings.Contains(got, want[i]) {
+					t.Errorf("%q: the condition is %q, without %q", query, got, want[i])
+				}
+			}
+		}
+	})
+}
+
 // An item of a loop within a loop is shown from its own records, also if a repair has executed
 // it again much later.
 func TestNestedItems(t *testing.T) {

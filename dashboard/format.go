@@ -19,6 +19,7 @@ var funcs = template.FuncMap{
 	"clip":  clip,
 	"long":  long,
 	"part":  part,
+	"turns": turnsOf,
 }
 
 // timeOf returns an instant in UTC, or a dash. Scripts add the zone of the visitor and how
@@ -88,6 +89,8 @@ const (
 	shapeWarn   = "M6 2l4.5 8h-9zM6 5v2.2"
 	shapeStop   = "M3 3h6v6h-6z"
 	shapeDash   = "M2.5 6h7"
+	shapePlus   = "M6 2.5v7M2.5 6h7"
+	shapeMove   = "M6 2v8M4 4l2-2 2 2M4 8l2 2 2-2"
 	shapeChange = "M2 4h6l-2-2M10 8H4l2 2"
 )
 
@@ -103,11 +106,18 @@ var looks = map[string]look{
 	"delivered": {"good", shapeCheck}, "error": {"bad", shapeCross},
 	// Of entries in the journal.
 	"asked": {"idle", shapeRing}, "done": {"good", shapeCheck}, "unchanged": {"off", shapeDash}, "refused": {"bad", shapeCross},
+	// Of differences.
+	"added": {"good", shapePlus}, "removed": {"bad", shapeDash}, "changed": {"run", shapeChange}, "moved": {"wait", shapeMove},
 	// Of what needs attention.
 	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "monitor": {"wait", shapeWarn},
 	"delivery": {"bad", shapeCross}, "subscription": {"off", shapeStop}, "stranded": {"bad", shapeWarn}, "refusal": {"bad", shapeWarn}, "superseded": {"off", shapeCheck},
+	// Of limits and workers.
+	"full": {"wait", shapeStop}, "free": {"good", shapeCheck}, "draining": {"wait", shapeClock},
 	// Of checks.
+	"problem": {"bad", shapeCross}, "not_checked": {"off", shapeDash},
 	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},
+	// Of files.
+	"complete": {"good", shapeCheck}, "gone": {"off", shapeDash},
 }
 
 // badge returns the mark of a status, which is a text of any type: shape, word and colour. One that has no look is shown
@@ -152,4 +162,15 @@ func part(pairs ...any) (map[string]any, error) {
 		m[name] = pairs[i+1]
 	}
 	return m, nil
+}
+
+// A turnButton is a button that switches something.
+type turnButton struct{ Verb, Label string }
+
+// turnsOf returns buttons, of verbs and labels in turn.
+func turnsOf(pairs ...string) (list []turnButton) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		list = append(list, turnButton{pairs[i], pairs[i+1]})
+	}
+	return list
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/courierhq/courier/engine"
@@ -56,7 +57,7 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, URL: h.opt.URL, Depot: h.opt.Depot, Health: h.opt.Health, Log: h.log})
 	h.assets = newAssets()
 	h.templates = parseTemplates()
-	h.table = allPages()
+	h.table = slices.DeleteFunc(allPages(), func(p page) bool { return p.needs != nil && !p.needs(&h.opt) })
 	for i := range h.table {
 		p := &h.table[i]
 		for _, pattern := range p.patterns() {
@@ -175,6 +176,9 @@ func (c *call) serve() error {
 func (c *call) refused(verb string, err error) {
 	if no, ok := errors.AsType[*desk.AccessError](err); ok && !no.Unknown {
 		a := store.Action{Verb: verb, Kind: c.page.kind(), Name: c.r.PathValue("name"), Reason: no.Text}
+		if c.page.on == onJob {
+			a.Job = a.Name
+		}
 		if x := &c.execution; x.ID != "" {
 			a.Name, a.Job, a.Execution = x.Job, x.Job, x.ID
 		}

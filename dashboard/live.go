@@ -178,6 +178,11 @@ func watchList(c *call) (*watching, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.watchExecutions(where)
+}
+
+// watchExecutions watches the newest executions that a filter selects.
+func (c *call) watchExecutions(where desk.Where) (*watching, error) {
 	w, err := c.WatchExecutions(c.ctx(), where, listPage)
 	if err != nil {
 		return nil, err

@@ -1,8 +1,8 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"fmt"
-	"html/template"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,6 +141,8 @@ func (b *outlineBuilder) inChosen(r *outlineRow) {
 		r.State = string(r.record.State)
 	case b.anyIn(r, path):
 		r.State = string(flow.OutlineCompleted) // a block of which a step has run
+	case last != nil && (last.State != courier.StepFailed || r.Step < last.Step) && strings.EqualFold(r.Type, flow.TypeIf) && b.reached(r, path):
+		r.State = string(flow.OutlineCompleted) // a condition that did not hold
 	case last == nil, last.State == courier.StepFailed && r.Step > last.Step && !b.otherBranch(r, last.Step):
 		r.State = string(flow.OutlinePending)
 	default:
@@ -155,7 +157,33 @@ func (b *outlineBuilder) anyIn(r *outlineRow, path []int) bool {
 	if strings.EqualFold(r.Type, flow.TypeElse) {
 		end = b.tree.End(r.parent)
 	}
-	for i := r.Step + 1; i < end; i++ {
+	return b.anyBetween(r.Step, end, path)
+}
+
+// reached reports whether a condition in an item that is over was evaluated: it lies in no
+// branch, or in one of which a step has run.
+func (b *outlineBuilder) reached(r *outlineRow, path []int) bool {
+	block := r.parent
+	if block < 0 || !strings.EqualFold(b.steps[block].Type, flow.TypeIf) {
+		return true
+	}
+	first, end := block, b.tree.End(block)
+	for i := block + 1; i < end; i++ {
+		if b.steps[i].Parent == block && strings.EqualFold(b.steps[i].Type, flow.TypeElse) {
+			if i < r.Step {
+				first = i
+			} else {
+				end = i
+			}
+			break
+		}
+	}
+	return b.anyBetween(first, end, path)
+}
+
+// anyBetween reports whether a step between two entries has a record in the iteration.
+func (b *outlineBuilder) anyBetween(first, end int, path []int) bool {
+	for i := first + 1; i < end; i++ {
 		if slices.ContainsFunc(b.shown[i], func(s courier.StepExecution) bool { return within(s.Iteration, path) }) {
 			return true
 		}
@@ -203,10 +231,12 @@ func (b *outlineBuilder) isPresent(path []int) bool {
 	return len(now) >= len(path) && slices.Equal(now[:len(path)], path)
 }
 
-// scope are the values that a condition has seen, as far as they are still there: in a past
-// iteration the outputs of its own records.
+// scope are the values that a condition has seen, as far as they are still there: in an item
+// that is not the present one the outputs of its own records, and the item itself.
 func (b *outlineBuilder) scope(r *outlineRow) courier.Values {
-	if b.chosen == nil || len(b.tree.Loops(r.Step)) == 0 {
+	loops := b.tree.Loops(r.Step)
+	path := b.shownPath(loops)
+	if len(loops) == 0 || b.isPresent(path) {
 		return b.values
 	}
 	s := make(courier.Values, len(b.values))
@@ -217,6 +247,9 @@ func (b *outlineBuilder) scope(r *outlineRow) courier.Values {
 	}
 	for step, list := range b.shown {
 		for i := range list {
+			if !within(path, list[i].Iteration) {
+				continue // of an item that the condition is not in
+			}
 			outputs, err := decodeObject(list[i].Outputs)
 			if err != nil {
 				continue
@@ -229,7 +262,35 @@ func (b *outlineBuilder) scope(r *outlineRow) courier.Values {
 			}
 		}
 	}
+	at := path[len(path)-1]
+	s["loop.index"] = json.Number(strconv.Itoa(at))
+	if list := b.source(loops[len(loops)-1]); at < len(list) {
+		s["loop.current_item"] = list[at]
+	}
 	return s
+}
+
+// source is the list of a loop outside other loops, if it can still be told.
+func (b *outlineBuilder) source(loop int) []any {
+	if list, known := b.sources[loop]; known {
+		return list
+	}
+	if b.sources == nil {
+		b.sources = make(map[int][]any)
+	}
+	b.sources[loop] = nil
+	if len(b.tree.Loops(loop)) > 0 {
+		return nil // its list may be another one in each item of the loop around it
+	}
+	t, problems := flow.Compile(map[string]any{"source": b.tree.Spec(loop).Config["source"]})
+	text, err := t.Render(nil, b.values, nil)
+	if len(problems) > 0 || err != nil {
+		return nil
+	}
+	if m, err := decodeObject(text); err == nil {
+		b.sources[loop], _ = m["source"].([]any)
+	}
+	return b.sources[loop]
 }
 
 // loop fills the row of a loop.
@@ -314,122 +375,6 @@ func (b *outlineBuilder) itemHref(loop int, outer []int, item int) string {
 		href += strconv.Itoa(item)
 	}
 	return href
-}
-
-// An itemMarks says of the items of a loop how they stand.
-type itemMarks struct {
-	total   int
-	present int   // the item in which the execution is; total-1 if the loop has ended
-	ended   bool  // the loop has
-	failed  []int // in order
-}
-
-func (b *outlineBuilder) marks(loop int, outer []int, s *flow.Outlined) itemMarks {
-	m := itemMarks{total: s.Items.Total, present: s.Items.Total - 1, ended: s.State != flow.OutlineRunning && s.State != flow.OutlineFailed}
-	now := b.x.Position.Iteration()
-	if level := len(outer); level < len(now) && slices.Equal(now[:level], outer) && level < len(b.x.Position.Loops) && b.x.Position.Loops[level].Step == loop {
-		m.present = now[level]
-	} else if len(outer) > 0 && !b.isPresent(outer) {
-		m.ended = true
-	}
-	for _, path := range b.items[loop] {
-		if n := len(path) - 1; n == len(outer) && slices.Equal(path[:n], outer) && path[n] < m.total {
-			m.failed = append(m.failed, path[n])
-		}
-	}
-	slices.Sort(m.failed)
-	m.failed = slices.Compact(m.failed)
-	return m
-}
-
-// done is how many items have been executed without failure.
-func (m *itemMarks) done() int {
-	n := m.present
-	if m.ended {
-		n = m.total
-	}
-	i, _ := slices.BinarySearch(m.failed, n)
-	return n - i
-}
-
-// state is the worst state of a range of items.
-func (m *itemMarks) state(first, last int) string {
-	i, _ := slices.BinarySearch(m.failed, first)
-	switch {
-	case i < len(m.failed) && m.failed[i] <= last:
-		return "failed"
-	case m.ended || last < m.present:
-		return "completed"
-	case first <= m.present:
-		return "running"
-	}
-	return "pending"
-}
-
-// Ticks of a loop.
-const (
-	maxTicks = 200
-	maxRuns  = 20 // links among the ticks that have not failed
-)
-
-// A tick is a range of items.
-type tick struct {
-	first, last int
-	state       string
-}
-
-// ticks draws the items: at most maxTicks, those with a failure first. Each of these is a
-// link, and so is each run of others that are alike.
-func (m *itemMarks) ticks(href string, loop int) template.HTML {
-	size := (m.total + maxTicks - 1) / maxTicks
-	var bad, good []tick
-	for first := 0; first < m.total; first += size {
-		t := tick{first: first, last: min(first+size, m.total) - 1}
-		if t.state = m.state(t.first, t.last); t.state == "failed" {
-			bad = append(bad, t)
-		} else {
-			good = append(good, t)
-		}
-	}
-	b := &strings.Builder{}
-	n := len(bad) + len(good)
-	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="img" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
-	href = template.HTMLEscapeString(href)
-	x := 0
-	for _, t := range bad {
-		i, _ := slices.BinarySearch(m.failed, t.first)
-		x = drawTicks(b, href, t, m.failed[i], x, 1)
-	}
-	run := max(1, (len(good)+maxRuns-1)/maxRuns)
-	for i := 0; i < len(good); {
-		t, k := good[i], i+1
-		for k < len(good) && k-i < run && good[k].state == t.state {
-			t.last = good[k].last
-			k++
-		}
-		x = drawTicks(b, href, t, t.first, x, k-i)
-		i = k
-	}
-	b.WriteString("</g></svg>")
-	return template.HTML(b.String())
-}
-
-// drawTicks draws n ticks of one state from x on, as a link to an item, and returns where the
-// next ones begin. A pending item has nothing to be seen.
-func drawTicks(b *strings.Builder, href string, t tick, item, x, n int) int {
-	class := looks[t.state].class
-	if t.state != "pending" {
-		fmt.Fprintf(b, `<a href="%s%d" tabindex="-1"><title>`, href, item)
-		if b.WriteString("item " + strconv.Itoa(t.first)); t.last > t.first {
-			b.WriteString(" to " + strconv.Itoa(t.last))
-		}
-		b.WriteString(": " + t.state + "</title>")
-	}
-	fmt.Fprintf(b, `<path class="%s" d="M%d 7h%d"/>`, class, x, n*5-1)
-	if t.state != "pending" {
-		b.WriteString("</a>")
-	}
-	return x + n*5
 }
 
 // hideRecord is [desk.HideStep] of a record that may be nil.

@@ -93,6 +93,8 @@ type outlineBuilder struct {
 	chosen *chosenItem                     // the iteration that the address names
 	shown  map[int][]courier.StepExecution // its records, by step
 	rows   map[int]*outlineRow
+
+	sources map[int][]any // the lists of loops, as far as they were asked for
 }
 
 // An engineItem is a failed item: its iteration.
@@ -116,13 +118,28 @@ func (b *outlineBuilder) read() (err error) {
 			hideRecord(b.steps[i].Record)
 		}
 	}
-	if b.failed, err = c.records(store.StepFilter{Attempt: b.x.Attempt, States: []courier.StepState{courier.StepFailed}, Limit: maxAttemptsRead}); err != nil {
-		return err
-	}
 	if err = b.readItems(); err != nil {
 		return err
 	}
-	return b.readChosen()
+	if err = b.readChosen(); err != nil || !b.retried() {
+		return err
+	}
+	b.failed, err = c.records(store.StepFilter{Attempt: b.x.Attempt, States: []courier.StepState{courier.StepFailed}, Limit: maxAttemptsRead})
+	return err
+}
+
+// retried reports whether a step has had more than one attempt in what the rows may show.
+func (b *outlineBuilder) retried() bool {
+	again := func(r *courier.StepExecution) bool { return r != nil && r.Attempt > 1 }
+	if again(b.x.Current) || slices.ContainsFunc(b.steps, func(s flow.Outlined) bool { return again(s.Record) }) {
+		return true
+	}
+	for _, list := range b.shown {
+		if slices.ContainsFunc(list, func(r courier.StepExecution) bool { return r.Attempt > 1 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // decides reports whether a condition was evaluated, so that values are needed.

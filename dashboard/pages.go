@@ -16,14 +16,21 @@ const (
 	onVisible                // whoever is known; the page has what the visitor may see
 	onJob                    // the job {name}
 	onExecution              // the job of the execution {id}; of a client only its own
+	onSubject                // the jobs of what find returns
 )
 
 // A page is a row of the table of which the dashboard is made: it registers itself,
 // authorises, and is tested by what it says.
 type page struct {
-	path  string    // below the mount, as of http.ServeMux, such as "jobs/{name}"
-	role  desk.Role // the least that sees it
-	on    scope
+	path string    // below the mount, as of http.ServeMux, such as "jobs/{name}"
+	role desk.Role // the least that sees it
+	on   scope
+	// find returns the jobs of what a page with the scope onSubject is about.
+	find func(c *call) (jobs []string, err error)
+	// needs reports whether the host has what the page is about; nil means that it does not
+	// matter. Otherwise there is no such page.
+	needs func(opt *Options) bool
+	about string // what the journal calls that which it is about; empty for the first segment of path without its "s"
 	title string // the heading, unless the data sets [call.title]
 	nav   string // its name among the links at the top of all pages; empty for pages that are not there
 	key   string // the key behind "g" that opens it; empty for none
@@ -66,6 +73,9 @@ func (p *page) name() string {
 
 // kind is what the journal calls that which the page is about: "job" for jobs/{name}.
 func (p *page) kind() string {
+	if p.about != "" {
+		return p.about
+	}
 	first, _, _ := strings.Cut(p.path, "/")
 	return strings.TrimSuffix(first, "s")
 }
@@ -75,7 +85,19 @@ func allPages() []page {
 	return slices.Concat(
 		attentionPages,
 		executionPages,
+		jobPages,
 		bulkPages,
+		schedulePages,
+		monitorPages,
+		connectionPages,
+		limitPages,
+		notificationPages,
+		chainPages,
+		chainRunPages,
+		searchPages,
+		journalPages,
+		healthPages,
+		helpPages,
 	)
 }
 
@@ -89,6 +111,10 @@ func (c *call) allow(role desk.Role) (err error) {
 		return c.Need(c.ctx(), c.r.PathValue("name"), role)
 	case onExecution:
 		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), role)
+	case onSubject:
+		if c.about, err = c.page.find(c); err == nil {
+			err = c.NeedEach(c.ctx(), c.about, role)
+		}
 	}
 	return err
 }

@@ -65,13 +65,14 @@ func problemOf(err error) *problem {
 		return set(http.StatusServiceUnavailable, "Too many pages are open", "Close some, or load the page by hand.")
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
+	_, state := errors.AsType[*desk.StateError](err)
 	_, chain := errors.AsType[*courier.ChainRequestError](err)
 	_, dependency := errors.AsType[*courier.DependencyError](err)
 	switch {
 	case errors.Is(err, desk.ErrJournal):
 		p.Text, p.Incident = sentence(desk.ErrJournal.Error()), newIncident()
 		return set(http.StatusServiceUnavailable, "The journal can't be written", "Try again later. Nothing was done.")
-	case transition, chain:
+	case transition, chain, state:
 		return set(http.StatusConflict, "Its state does not permit this", "Look at how it stands now. Nothing was changed.")
 	case dependency:
 		return set(http.StatusConflict, "A dependency is not met", "Start it when the jobs named here have completed. Nothing was created.")
@@ -91,22 +92,27 @@ func problemOf(err error) *problem {
 	return set(http.StatusServiceUnavailable, "The store does not answer", "Try again. If it lasts, tell the operators the incident: the log has the reason under it.")
 }
 
-// problemsOf returns the problems of an error that lists them; nil if it does not.
+// problemsOf returns the problems of an error that lists them, as texts; nil if it does not.
 func problemsOf(err error) (texts []string) {
-	var list []courier.Problem
-	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
-		list = e.Problems
-	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
-		list = e.Problems
-	} else if e, ok := errors.AsType[*courier.ScheduleError](err); ok {
-		list = e.Problems
-	} else if e, ok := errors.AsType[*courier.MonitorError](err); ok {
-		list = e.Problems
-	}
+	list := problemList(err)
 	for _, p := range list[:min(len(list), 100)] {
 		texts = append(texts, p.String())
 	}
 	return texts
+}
+
+// problemList returns the problems of an error that lists them; nil if it does not.
+func problemList(err error) []courier.Problem {
+	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*courier.ScheduleError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*courier.MonitorError](err); ok {
+		return e.Problems
+	}
+	return nil
 }
 
 // sentence returns a message of an error with a capital letter and a full stop.

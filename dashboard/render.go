@@ -24,7 +24,7 @@ const pageMedia = "text/html; charset=utf-8"
 // parseTemplates returns the templates by their names, each with the layout and the parts
 // that all pages share.
 func parseTemplates() map[string]*template.Template {
-	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	base := template.Must(template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html", "templates/kept.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err) // the pattern is a constant
@@ -32,7 +32,7 @@ func parseTemplates() map[string]*template.Template {
 	all := make(map[string]*template.Template)
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
-		if name != "layout" && name != "parts" {
+		if name != "layout" && name != "kept" && !strings.HasPrefix(name, "parts") {
 			all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, file))
 		}
 	}
@@ -91,6 +91,8 @@ func (c *call) may(role desk.Role) bool {
 		job = c.r.PathValue("name")
 	case onExecution:
 		job = c.execution.Job
+	case onSubject:
+		return c.Has(c.ctx(), c.about, role)
 	}
 	return c.Role(c.ctx(), job) >= role
 }
@@ -123,7 +125,7 @@ func (c *call) view() *view {
 		if p.nav == "" || p.on == onAll && c.Role(c.ctx(), "") < p.role {
 			continue
 		}
-		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && strings.HasPrefix(c.page.path, p.path+"/")})
+		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && (strings.HasPrefix(c.page.path, p.path+"/") || p.about != "" && p.about == c.page.about)})
 	}
 	return v
 }
@@ -131,6 +133,7 @@ func (c *call) view() *view {
 // show answers with the page of the call, and above it an error of the action that its form
 // has asked for, if there is one.
 func (c *call) show(status int, failed error) error {
+	c.failed = failed
 	data, err := c.page.data(c)
 	if err != nil || c.wrote {
 		return err
@@ -139,6 +142,11 @@ func (c *call) show(status int, failed error) error {
 	v.Data, v.Notice = data, c.notice()
 	if failed != nil {
 		v.Problem, v.Notice = problemOf(failed), nil
+		if c.placed {
+			above := *v.Problem
+			above.Text, above.Problems = "Each stands at its place below.", nil
+			v.Problem = &above
+		}
 		if v.Problem.Incident != "" {
 			c.h.log.Error("an action has failed", "incident", v.Problem.Incident, "page", c.page.name(), "error", failed)
 		}
@@ -165,9 +173,9 @@ func (h *Handler) render(file string, v *view) ([]byte, error) {
 
 // visible returns a page in whose text control characters, and those that change the
 // direction of what follows, are shown by their numbers: a name can neither hide a part of
-// itself nor turn around what stands beside it. Attributes stay as they are, so that a form
-// sends back the name itself. Text between tags is all that is no tag: html/template escapes
-// the signs of tags in what it inserts, and in attributes too.
+// itself nor turn around what stands beside it. Attributes and text areas stay as they are, so
+// that a form sends back the name itself. Text between tags is all that is no tag:
+// html/template escapes the signs of tags in what it inserts, and in attributes too.
 func visible(page []byte) []byte {
 	var out []byte
 	tag, copied := false, 0
@@ -175,6 +183,9 @@ func visible(page []byte) []byte {
 		switch b := page[i]; {
 		case b == '<':
 			tag = true
+			if bytes.HasPrefix(page[i:], []byte("<textarea")) {
+				i += max(0, bytes.Index(page[i:], []byte("</textarea>")))
+			}
 		case b == '>':
 			tag = false
 		case tag || b >= ' ' && b < 0x7f || b == '\n' || b == '\t':
@@ -202,10 +213,20 @@ func hiddenAt(text []byte) (rune, int) {
 	default:
 		return 0, 0
 	}
-	r, n := utf8.DecodeRune(text)
-	switch {
-	case unicode.IsControl(r), r == 0x061c, r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x2069, r == 0xfeff:
+	if r, n := utf8.DecodeRune(text); isHidden(r) {
 		return r, n
 	}
 	return 0, 0
+}
+
+// isHidden reports whether a character can't be seen and changes what is seen. Line breaks
+// and tabs are seen.
+func isHidden(r rune) bool {
+	switch {
+	case r == '\n', r == '\t':
+		return false
+	case r == 0x061c, r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x2069, r == 0xfeff:
+		return true
+	}
+	return unicode.IsControl(r)
 }

@@ -1,9 +1,9 @@
 package dashboard
 
 import (
-	"cmp"
 	"fmt"
 	"html/template"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -76,21 +76,23 @@ func (b *outlineBuilder) bars() (list []bar) {
 				list = append(list, bar{r, before, to, "loop"})
 			}
 		case r.State == string(flow.OutlineRunning) && !r.Began.IsZero():
+			list = append(list, b.attempts(r, b.x.Current.Iteration, math.MaxInt64)...)
 			list = append(list, bar{r, r.Began, b.p.now, looks["running"].class})
 		case r.Ended:
-			list = append(list, b.attempts(r)...)
-			list = append(list, bar{r, r.record.StartedAt, r.record.EndedAt, cmp.Or(looks[r.State].class, "off")})
+			list = append(list, b.attempts(r, r.record.Iteration, r.record.Seq)...)
+			list = append(list, bar{r, r.record.StartedAt, r.record.EndedAt, looks[string(r.record.State)].class})
 			before = r.record.EndedAt
 		}
 	}
 	return list
 }
 
-// attempts are the bars of the failed attempts of a step before its last one.
-func (b *outlineBuilder) attempts(r *outlineRow) (list []bar) {
+// attempts are the bars of the failed attempts of a step in an iteration, before the record
+// with a number.
+func (b *outlineBuilder) attempts(r *outlineRow, iteration []int, before int64) (list []bar) {
 	for i := range b.failed {
 		f := &b.failed[i]
-		if f.Step == r.Step && f.Seq < r.record.Seq && slices.Equal(f.Iteration, r.record.Iteration) {
+		if f.Step == r.Step && f.Seq < before && slices.Equal(f.Iteration, iteration) {
 			list = append(list, bar{r, f.StartedAt, f.EndedAt, looks["failed"].class})
 		}
 	}

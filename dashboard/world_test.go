@@ -49,6 +49,14 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 	return workOutput{cfg.Text, len(cfg.Text)}, nil
 }
 
+// secrets has one, called partner-key.
+func secrets(_ context.Context, r courier.SecretRequest) (string, error) {
+	if r.Name != "partner-key" {
+		return "", errors.New("there is no such secret")
+	}
+	return canary, nil
+}
+
 // jobs are the definitions of a world: report is a client's, hidden nobody's but admins'.
 func jobs() []courier.Job {
 	step := courier.StepSpec{ID: "work", Type: "test.work", Config: map[string]any{"seconds": "context:params.seconds", "fail": "context:params.fail", "text": "context:params.text"}}
@@ -71,6 +79,7 @@ type world struct {
 	log    *strings.Builder
 	user   string      // who makes the requests
 	fail   func() bool // whether the step type test.flaky fails; nil for never
+	soft   bool        // it can be tried again
 }
 
 // people are the roles of the users in these tests: by user and job, with "" for all jobs.
@@ -80,6 +89,10 @@ var people = map[string]map[string]httpapi.Role{
 	"ben":      {"report": httpapi.Client},
 	"vera":     {"report": httpapi.Viewer},
 	"otto":     {"report": httpapi.Operator},
+	"vicky":    {"report": httpapi.Viewer, "inbox": httpapi.Viewer},
+	"oscar":    {"report": httpapi.Operator, "inbox": httpapi.Operator},
+	"edith":    {"report": httpapi.Editor, "inbox": httpapi.Editor},
+	"eddy":     {"report": httpapi.Editor, "hiddn": httpapi.Editor},
 	"watcher":  {"": httpapi.Viewer},
 	"operator": {"": httpapi.Operator},
 	"editor":   {"": httpapi.Editor},
@@ -103,16 +116,24 @@ func access() httpapi.Access {
 // virtual runs f in virtual time with a started engine and its pages.
 func virtual(t *testing.T, opt *dashboard.Options, f func(w *world)) {
 	t.Helper()
+	virtualOn(t, memstore.New(), opt, f)
+}
+
+// virtualOn is virtual on a store.
+func virtualOn(t *testing.T, s store.Store, opt *dashboard.Options, f func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, memstore.New(), opt)
+		w := newWorld(t, s, opt)
 		if err := w.engine.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		defer func() { // also when f has ended the test
+			w.pages.Close()
+			if err := w.engine.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
 		f(w)
-		w.pages.Close()
-		if err := w.engine.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -123,13 +144,18 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 	w.store, _ = s.(*memstore.Store)
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
+	courier.RegisterFunc(&reg, "test.file", transfer, nil)
 	courier.RegisterFunc(&reg, "test.flaky", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
 		if w.fail != nil && w.fail() {
+			if err := errors.New("flaky"); w.soft {
+				return struct{}{}, err
+			}
 			return struct{}{}, courier.Permanent(errors.New("flaky"))
 		}
 		return struct{}{}, nil
 	}, nil)
-	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64})
+	courier.Register(&reg, "test.list", partner{}, nil)
+	w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64, Listers: listers, Subscribers: subscribers, Secrets: secrets})
 	for _, j := range jobs() {
 		w.define(j)
 	}
@@ -206,7 +232,7 @@ func (w *world) get(path string) answer {
 	w.Helper()
 	a := w.send(httptest.NewRequest("GET", "/courier/"+path, nil))
 	if a.Code != http.StatusOK {
-		w.Fatalf("%s: %d %s", a.at, a.Code, a.Body)
+		w.Fatalf("%s: %d %s\n%s", a.at, a.Code, a.Body, w.log)
 	}
 	return a
 }
@@ -255,3 +281,6 @@ func (a answer) lacks(text string) answer {
 	}
 	return a
 }
+
+// get returns the request of a page.
+func get(path string) *http.Request { return httptest.NewRequest("GET", "/courier/"+path, nil) }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -79,35 +78,16 @@ var (
 	}
 )
 
-var chainStates = []string{
-	string(courier.ChainPending), string(courier.ChainRunning), string(courier.ChainCompleted), string(courier.ChainFailed), string(courier.ChainPaused),
-	string(courier.ChainCancelled),
-}
-
-// chainStatus is the state of an execution of a chain, or what is about to become of it.
-func chainStatus(x *courier.ChainExecution) string {
-	switch {
-	case x.Request == courier.RequestCancel && !x.State.Ended():
-		return "cancelling"
-	case x.Request == courier.RequestPause && x.State == courier.ChainRunning:
-		return "pausing"
-	}
-	return string(x.State)
-}
+var chainStates = words(desk.ChainStates...)
 
 // viewChain returns an execution of a chain in the form that the visitor sees.
 func (c *call) viewChain(x *courier.ChainExecution) any {
 	if c.Role(c.ctx(), "") < desk.Viewer {
-		return StartedChain{x.ID, x.Chain, chainStatus(x), x.CreatedAt, x.EndedAt}
+		return StartedChain{x.ID, x.Chain, desk.ChainStatus(x), x.CreatedAt, x.EndedAt}
 	}
-	v := ChainExecutionView{*x, chainStatus(x)}
+	v := ChainExecutionView{*x, desk.ChainStatus(x)}
 	if !c.SeesValues(c.ctx(), "") {
-		v.Params, v.IdempotencyKey = nil, ""
-		if x.Failure != nil {
-			f := *x.Failure
-			f.Message = desk.Hidden
-			v.Failure = &f
-		}
+		desk.HideChain(&v.ChainExecution)
 	}
 	return v
 }
@@ -161,7 +141,7 @@ func (c *call) chainPath(id courier.ChainExecutionID) string {
 // of the request.
 func (c *call) startedChain(x courier.ChainExecution) error {
 	c.w.Header().Set("Location", c.chainPath(x.ID))
-	return c.answer(http.StatusAccepted, StartedChain{ID: x.ID, Chain: x.Chain, Status: chainStatus(&x), CreatedAt: x.CreatedAt})
+	return c.answer(http.StatusAccepted, StartedChain{ID: x.ID, Chain: x.Chain, Status: desk.ChainStatus(&x), CreatedAt: x.CreatedAt})
 }
 
 func (c *call) listChainExecutions() error {
@@ -207,23 +187,10 @@ func (c *call) listChainExecutions() error {
 	return answerPage(c, mapped(list, func(x courier.ChainExecution) any { return c.viewChain(&x) }), writeAfter(next, what))
 }
 
-// chainExecution returns the execution of a chain that the route is about. Ids that are
-// none, that do not exist, and a client's ids of others have the same error.
+// chainExecution returns the execution of a chain that the route is about.
 func (c *call) chainExecution() (courier.ChainExecution, error) {
-	id := c.r.PathValue("id")
-	if !desk.IsID(id) {
-		return courier.ChainExecution{}, desk.Unknown()
-	}
-	x, err := c.h.e.Chains().Execution(c.ctx(), courier.ChainExecutionID(id))
-	if errors.Is(err, courier.ErrNotFound) || err == nil && c.Role(c.ctx(), "") < desk.Viewer && !c.ownChain(&x) {
-		return courier.ChainExecution{}, desk.Unknown()
-	}
-	return x, err
+	return c.Visit.ChainExecution(c.ctx(), c.r.PathValue("id"))
 }
-
-// ownChain reports whether an execution of a chain is the visitor's own, as
-// [desk.Visit.Own] does of others. The executions of its members have the same label.
-func (c *call) ownChain(x *courier.ChainExecution) bool { return x.Labels[desk.LabelBy] == c.ID }
 
 func (c *call) getChainExecution() error {
 	x, err := c.chainExecution()
@@ -231,11 +198,6 @@ func (c *call) getChainExecution() error {
 		return err
 	}
 	return c.tagged(c.viewChain(&x))
-}
-
-// chainAction is the entry in the journal of what is done with an execution of a chain.
-func chainAction(x *courier.ChainExecution, verb, reason string) store.Action {
-	return store.Action{Verb: verb, Kind: "chain execution", Name: x.Chain, Execution: courier.ExecutionID(x.ID), Reason: reason}
 }
 
 func askChainRoute(verb, does string) route {
@@ -257,38 +219,14 @@ func (c *call) askChain(verb string) error {
 	if err != nil {
 		return err
 	}
-	h := c.h.e.Chains()
-	ask := map[string]func(context.Context, courier.ChainExecutionID, courier.By) (courier.ChainExecution, error){
-		"pause": h.Pause, "resume": h.Resume, "cancel": h.Cancel, "release": h.Release, "retry": h.Retry,
-	}[verb]
-	err = c.Do(c.ctx(), chainAction(&x, verb, b.Reason), func(ctx context.Context) error {
-		got, err := ask(ctx, x.ID, c.By(b.Reason))
-		if _, refused := errors.AsType[*courier.ChainRequestError](err); refused {
-			if now, again := h.Execution(ctx, x.ID); again == nil && chainReached(verb, &now) {
-				got, err = now, nil
-			}
-		}
-		x = got
+	err = c.Do(c.ctx(), desk.ChainAction(&x, verb, b.Reason), func(ctx context.Context) error {
+		x, err = c.AskChain(ctx, x.ID, verb, b.Reason)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	return c.answer(http.StatusAccepted, c.viewChain(&x))
-}
-
-// chainReached reports whether an execution of a chain is as a request wants it, or was
-// asked for that.
-func chainReached(verb string, x *courier.ChainExecution) bool {
-	switch verb {
-	case "pause":
-		return x.State == courier.ChainPaused || x.Request == courier.RequestPause
-	case "cancel":
-		return x.State == courier.ChainCancelled || x.Request == courier.RequestCancel
-	case "release":
-		return x.State == courier.ChainRunning
-	}
-	return x.State == courier.ChainRunning && x.Request == ""
 }
 
 func (c *call) rerunChain() error {
@@ -307,7 +245,7 @@ func (c *call) rerunChain() error {
 	if err != nil {
 		return err
 	}
-	err = c.Do(c.ctx(), chainAction(&x, "rerun", b.Reason), func(ctx context.Context) error {
+	err = c.Do(c.ctx(), desk.ChainAction(&x, "rerun", b.Reason), func(ctx context.Context) error {
 		x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key})
 		return err
 	})

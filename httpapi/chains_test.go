@@ -11,7 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/httpapi/internal/diff"
+	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -83,9 +83,9 @@ func TestChainDefinitions(t *testing.T) {
 		if v.Chain.Version != 1 || len(v.Chain.Members) != 2 {
 			t.Errorf("%+v", v.Chain)
 		}
-		var d diff.Diff
+		var d desk.Diff
 		watcher.get("v1/chains/daily/diff").want(http.StatusOK, &d)
-		if got := d.String(); got != "changed report 0>0 /priority >5" {
+		if got := summary(&d); got != "changed report 0>0 /priority >5" {
 			t.Errorf("%s", got)
 		}
 		watcher.get("v1/chains/dialy").problem(http.StatusNotFound, "not_found", "daily")

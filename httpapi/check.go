@@ -1,13 +1,10 @@
 package httpapi
 
 import (
-	"bytes"
-	"errors"
 	"net/http"
 	"slices"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -43,74 +40,26 @@ func (c *call) check(kind string, d courier.Definition) error {
 	}
 	src := &courier.Source{Text: raw}
 	form := src.Read(d)
-	found := checked{problems: form}
-	if err := c.mayChange(kind, d); err != nil {
+	found := desk.Checked{Problems: form}
+	if err := c.MayChange(c.ctx(), kind, d); err != nil {
 		if len(form) == 0 || c.Need(c.ctx(), c.query.Get("job"), desk.Editor) != nil {
 			return err
 		}
-	} else if found, err = c.checkText(kind, src); err != nil {
+	} else if found, err = c.CheckText(c.ctx(), kind, src); err != nil {
 		return err
-	} else if !found.one && len(form) > 0 {
-		found.problems = form // they say what a definition of the kind has
+	} else if !found.One && len(form) > 0 {
+		found.Problems = form // they say what a definition of the kind has
 	}
-	hidden, err := c.hidden(d)
+	hidden, err := c.HiddenJobs(c.ctx(), d)
 	if err != nil {
 		return err
 	}
 	src.Locate(hidden)
 	for _, h := range hidden {
-		found.problems = slices.DeleteFunc(found.problems, func(p courier.Problem) bool { return p.Field == h.Field })
+		found.Problems = slices.DeleteFunc(found.Problems, func(p courier.Problem) bool { return p.Field == h.Field })
 	}
-	found.problems = append(hidden, found.problems...)
+	found.Problems = append(hidden, found.Problems...)
 	return c.answer(http.StatusOK, CheckResult{
-		OK: len(found.problems) == 0, Problems: append([]item{}, itemsOf(found.problems)...), Warnings: append([]item{}, itemsOf(found.warnings)...),
+		OK: len(found.Problems) == 0, Problems: append([]item{}, itemsOf(found.Problems)...), Warnings: append([]item{}, itemsOf(found.Warnings)...),
 	})
-}
-
-// mayChange returns the error if the visitor may not save a definition: it needs the role
-// editor for all jobs that the definition is about. A job that is not there, and that the
-// definition would start or tell of, is not told apart from one that the visitor must not
-// know: the engine would suggest names of others.
-func (c *call) mayChange(kind string, d courier.Definition) error {
-	if c.Role(c.ctx(), "") >= desk.Editor {
-		return nil
-	}
-	starts := kind != "job" && kind != "chain"
-	for _, job := range desk.JobsOf(d) {
-		if job == "" && starts {
-			return &desk.AccessError{Text: "a " + kind + " that names no job, or a chain, needs the role editor for all jobs"}
-		}
-		if err := c.Need(c.ctx(), job, desk.Editor); err != nil {
-			return err
-		}
-		if !starts {
-			continue
-		}
-		if _, err := c.h.e.Jobs().Get(c.ctx(), job, 0); errors.Is(err, courier.ErrNotFound) {
-			return desk.Unknown()
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// A checked is what the engine has found in a text.
-type checked struct {
-	one                bool // the text is one definition, of the kind that was meant
-	problems, warnings []courier.Problem
-}
-
-// checkText checks a text that is to be one definition of a kind.
-func (c *call) checkText(kind string, src *courier.Source) (checked, error) {
-	b, err := c.h.e.Check(c.ctx(), []engine.File{{Data: src.Text}})
-	counts := map[string]int{
-		"job": len(b.Jobs), "chain": len(b.Chains), "schedule": len(b.Schedules), "monitor": len(b.Monitors), "subscription": len(b.Subscriptions),
-	}
-	sum := 0
-	for _, n := range counts {
-		sum += n
-	}
-	one := counts[kind] == 1 && sum == 1 && bytes.HasPrefix(bytes.TrimSpace(src.Text), []byte("{"))
-	return checked{one, b.Problems, b.Warnings}, err
 }

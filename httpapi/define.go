@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,58 +93,8 @@ func (c *call) putDefinition(d catalog) error {
 // all that can be found, with their places.
 func (c *call) readDefinition(d catalog, name string, src *courier.Source) (x defined, problems []courier.Problem, err error) {
 	x = d.none()
-	problems = src.Read(x.definition)
-	given := *x.name()
-	if len(problems) > 0 {
-		all, err := c.checkText(d.kind, src)
-		if err != nil {
-			return x, nil, err
-		}
-		if all.one {
-			problems = all.problems
-		}
-	}
-	var more []courier.Problem
-	switch *x.name() = name; given {
-	case name:
-	case "":
-		problems = slices.DeleteFunc(problems, func(p courier.Problem) bool { return p.Step < 0 && p.Field == "name" && p.Message == "is required" })
-	default:
-		more = append(more, courier.Problem{Step: -1, Field: "name", Message: "it must be the name in the path, or be left out"})
-	}
-	hidden, err := c.hidden(x.definition)
-	if err != nil {
-		return x, nil, err
-	}
-	more = append(more, hidden...)
-	src.Locate(more)
-	return x, append(more, problems...), nil
-}
-
-// hidden returns the problems with what a job depends on and the visitor must not know.
-// What the present version of the job depends on may stay.
-func (c *call) hidden(d courier.Definition) (problems []courier.Problem, err error) {
-	job, ok := d.(*courier.Job)
-	if !ok {
-		return nil, nil
-	}
-	var present courier.Job
-	for i, on := range job.DependsOn {
-		if on.Job == "" || c.Role(c.ctx(), on.Job) > desk.None {
-			continue
-		}
-		if present.Name == "" {
-			present, err = c.h.e.Jobs().Get(c.ctx(), job.Name, 0)
-			if err != nil && !errors.Is(err, courier.ErrNotFound) {
-				return nil, err
-			}
-			present.Name = job.Name
-		}
-		if !slices.ContainsFunc(present.DependsOn, func(p courier.JobDependency) bool { return p.Job == on.Job }) {
-			problems = append(problems, courier.Problem{Step: -1, Field: fmt.Sprintf("depends_on[%d].job", i), Message: "there is no such job here, or you may not see it"})
-		}
-	}
-	return problems, nil
+	problems, err = c.ReadNamed(c.ctx(), d.kind, src, x.definition, x.name(), name)
+	return x, problems, err
 }
 
 // A DryRunRequest is the body of a dry run. All fields may be left out.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/httpapi/internal/diff"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -86,7 +85,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 				{name: "from", kind: "integer", does: "The earlier version; the one before to if it is not given."},
 				{name: "to", kind: "integer", does: "The later version; the latest if it is not given."},
 			},
-			answers: map[int]any{http.StatusOK: diff.Diff{}}, do: with((*call).diffDefinition),
+			answers: map[int]any{http.StatusOK: desk.Diff{}}, do: with((*call).diffDefinition),
 		},
 		{
 			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, role: desk.Operator, on: one,
@@ -282,7 +281,7 @@ func (c *call) diffDefinition(d catalog) error {
 	if err != nil {
 		return err
 	}
-	found := diff.Of(was, is)
-	found.From, found.To = *a.version(), *b.version()
-	return c.answer(http.StatusOK, found)
+	diff := desk.DiffOf(was, is)
+	diff.From, diff.To = *a.version(), *b.version()
+	return c.answer(http.StatusOK, diff)
 }

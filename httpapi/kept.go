@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -126,7 +125,7 @@ func (k *kept[T, D]) put(c *call) error {
 		if now, warnings, err = k.set(c, sent); err != nil || status == http.StatusCreated {
 			return err
 		}
-		return changed(was, now)
+		return desk.Changed(was, now)
 	})
 	if err != nil {
 		return err
@@ -168,7 +167,7 @@ func (k *kept[T, D]) read(c *call) (v T, err error) {
 	if len(problems) > 0 && slices.Contains(desk.JobsOf(D(&v)), "") && c.Role(c.ctx(), "") < desk.Editor {
 		return v, k.wrong(*name, problems) // perhaps it is the job that could not be read
 	}
-	if err := c.mayChange(k.kind, D(&v)); err != nil {
+	if err := c.MayChange(c.ctx(), k.kind, D(&v)); err != nil {
 		return v, err
 	}
 	if len(problems) > 0 {
@@ -217,7 +216,7 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 				if v, err = f(c, ctx, a.Name, c.By(b.Reason)); err != nil {
 					return err
 				}
-				return changed(was, v)
+				return desk.Changed(was, v)
 			})
 			if err != nil {
 				return err
@@ -225,16 +224,6 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 			return c.answer(http.StatusOK, k.hidden(c, &v))
 		},
 	}
-}
-
-// changed returns [desk.ErrUnchanged] if a request has left something as it was.
-func changed(was, now any) error {
-	before, err1 := json.Marshal(was)
-	after, err2 := json.Marshal(now)
-	if err1 == nil && err2 == nil && bytes.Equal(before, after) {
-		return desk.ErrUnchanged
-	}
-	return nil
 }
 
 // A saved is the JSON of what was saved, with what looks doubtful in it as the field warnings.

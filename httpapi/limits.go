@@ -6,10 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -46,27 +44,13 @@ var limitRoutes = []route{
 
 func (c *call) listLimits() error {
 	return answerList(c, "limit", func(after string, limit int) ([]LimitView, string, error) {
-		return desk.Pick(after, limit, func(after string, limit int) ([]LimitView, error) {
-			list, err := c.h.e.Limits().List(c.ctx(), engine.LimitFilter{After: after, Limit: limit})
-			views := make([]LimitView, len(list))
-			for i, l := range list {
-				views[i] = LimitView{l.Scope, l.Limit}
-			}
-			return views, err
-		}, func(l *LimitView) string { return l.Scope }, c.seesLimit)
+		list, next, err := c.Limits(c.ctx(), after, limit)
+		views := make([]LimitView, len(list))
+		for i, l := range list {
+			views[i] = LimitView{l.Scope, l.Limit}
+		}
+		return views, next, err
 	})
-}
-
-// seesLimit reports whether the visitor may see a limit. Keys are values.
-func (c *call) seesLimit(l *LimitView) bool {
-	job, ok := strings.CutPrefix(l.Scope, "job:")
-	switch {
-	case ok:
-		return c.Role(c.ctx(), job) >= desk.Viewer
-	case strings.HasPrefix(l.Scope, "key:"):
-		return c.SeesValues(c.ctx(), "")
-	}
-	return c.Role(c.ctx(), "") >= desk.Viewer
 }
 
 func (c *call) setLimit() error {

@@ -13,9 +13,7 @@ import (
 
 var monitors = &kept[courier.Monitor, *courier.Monitor]{
 	kind: "monitor", name: func(m *courier.Monitor) *string { return &m.Name },
-	hide: func(m *courier.Monitor) {
-		m.Params, m.Reason, m.Health.Problem = nil, hiddenIf(m.Reason), hiddenIf(m.Health.Problem)
-	},
+	hide: desk.HideMonitor,
 	list: func(c *call, after string, limit int) ([]courier.Monitor, string, error) {
 		return c.Monitors(c.ctx(), after, limit)
 	},
@@ -54,20 +52,12 @@ var monitorRoutes = slices.Concat(monitors.routes(), []route{
 		})),
 })
 
-// turnMonitor replaces the conflict of a state that does not permit something by one that
-// does not repeat the reason of the state, which may have values in it.
+// turnMonitor gives a state that does not permit something its code.
 func turnMonitor(f turn[courier.Monitor]) turn[courier.Monitor] {
 	return func(c *call, ctx context.Context, name string, by courier.By) (courier.Monitor, error) {
 		m, err := f(c, ctx, name, by)
-		if !errors.Is(err, courier.ErrConflict) {
-			return m, err
-		}
-		now, again := c.h.e.Monitors().Get(ctx, name)
-		switch {
-		case again == nil && now.State == courier.MonitorFailed:
-			return m, errors.Join(courier.ErrConflict, problemf(codeTransition, "the monitor is in the state error: acknowledge that, then it polls again"))
-		case again == nil && !now.State.Polls():
-			return m, errors.Join(courier.ErrConflict, problemf(codeTransition, "the monitor is in the state %s, in which it does not poll", now.State))
+		if state, ok := errors.AsType[*desk.StateError](c.MonitorRefusal(ctx, name, err)); ok {
+			err = errors.Join(state, problemf(codeTransition, "%s", state.Text))
 		}
 		return m, err
 	}

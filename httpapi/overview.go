@@ -133,7 +133,7 @@ func (c *call) health() error {
 	h := HealthView{Engine: c.h.e.Health()}
 	for i := range h.Engine.Refused {
 		if r := &h.Engine.Refused[i]; !c.SeesValues(c.ctx(), r.Job) {
-			r.Error = hiddenIf(r.Error)
+			r.Error = desk.HiddenIf(r.Error)
 		}
 	}
 	if f := c.h.opt.Health; f != nil {

@@ -21,9 +21,7 @@ type CronRequest struct {
 
 var schedules = &kept[courier.Schedule, *courier.Schedule]{
 	kind: "schedule", name: func(s *courier.Schedule) *string { return &s.Name },
-	hide: func(s *courier.Schedule) {
-		s.Params, s.Reason, s.Problem = nil, hiddenIf(s.Reason), hiddenIf(s.Problem)
-	},
+	hide: desk.HideSchedule,
 	list: func(c *call, after string, limit int) ([]courier.Schedule, string, error) {
 		return c.Schedules(c.ctx(), after, limit)
 	},
@@ -62,14 +60,6 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 		answers: map[int]any{http.StatusOK: engine.CronExplanation{}}, do: (*call).explainCron,
 	},
 })
-
-// hiddenIf is what stands in the place of a text that the visitor may not see.
-func hiddenIf(text string) string {
-	if text == "" {
-		return ""
-	}
-	return desk.Hidden
-}
 
 func (c *call) calendar() error {
 	from, err := c.instant("from", time.Now())

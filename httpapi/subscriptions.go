@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
@@ -24,7 +23,7 @@ type Replayed struct {
 }
 
 var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
-	kind: "subscription", name: func(s *courier.Subscription) *string { return &s.Name }, hide: hideSubscription,
+	kind: "subscription", name: func(s *courier.Subscription) *string { return &s.Name }, hide: desk.HideSubscription,
 	list: func(c *call, after string, limit int) ([]courier.Subscription, string, error) {
 		return c.Subscriptions(c.ctx(), after, limit)
 	},
@@ -59,34 +58,6 @@ var subscriptionRoutes = slices.Concat(subscriptions.routes(), []route{
 	},
 })
 
-// hideSubscription takes away what may be a value or lets somebody in. References to
-// secrets stay: they are names.
-func hideSubscription(s *courier.Subscription) {
-	s.Reason = hiddenIf(s.Reason)
-	if s.Job != nil {
-		job := *s.Job
-		job.Params = nil
-		s.Job = &job
-	}
-	if s.Webhook == nil {
-		return
-	}
-	hook := *s.Webhook
-	hook.URL = hiddenUnlessSecret(hook.URL)
-	hook.Headers = make(map[string]string, len(s.Webhook.Headers))
-	for name, value := range s.Webhook.Headers {
-		hook.Headers[name] = hiddenUnlessSecret(value)
-	}
-	s.Webhook = &hook
-}
-
-func hiddenUnlessSecret(value string) string {
-	if strings.HasPrefix(value, "secret:") {
-		return value
-	}
-	return hiddenIf(value)
-}
-
 func (c *call) replay() error {
 	s, err := subscriptions.find(c, desk.Operator)
 	if err != nil {
@@ -116,49 +87,11 @@ func (c *call) replay() error {
 
 func (c *call) listDeliveries() error {
 	f := store.DeliveryFilter{Subscription: c.query.Get("subscription"), State: courier.DeliveryState(c.query.Get("state"))}
-	place := func(d *courier.Delivery) string { return d.ID + " " + d.Subscription }
-	seen := make(map[string]bool)
 	return answerList(c, "delivery", func(after string, limit int) ([]courier.Delivery, string, error) {
-		list, next, err := desk.Pick(after, limit, func(after string, limit int) ([]courier.Delivery, error) {
-			f.Limit = limit
-			f.AfterEvent, f.AfterSubscription, _ = strings.Cut(after, " ")
-			if _, _, err := store.ParseEventID(f.AfterEvent); after != "" && (err != nil || f.AfterSubscription == "") {
-				return nil, errCursor()
-			}
-			return c.h.e.Subscriptions().Deliveries(c.ctx(), f)
-		}, place, func(d *courier.Delivery) bool { return c.seesDelivery(d, seen) })
-		for i := range list {
-			if !c.SeesValues(c.ctx(), list[i].Job) {
-				hideDelivery(&list[i])
-			}
+		list, next, err := c.Deliveries(c.ctx(), f, after, limit)
+		if errors.Is(err, desk.ErrCursor) {
+			err = errCursor()
 		}
 		return list, next, err
 	})
-}
-
-// seesDelivery reports whether the visitor may see the execution that a delivery is about,
-// and its subscription; known has the answers for subscriptions.
-func (c *call) seesDelivery(d *courier.Delivery, known map[string]bool) bool {
-	if c.Role(c.ctx(), "") >= desk.Viewer {
-		return true
-	}
-	sees, ok := known[d.Subscription]
-	if !ok {
-		s, err := c.h.e.Subscriptions().Get(c.ctx(), d.Subscription)
-		sees = err == nil && c.Has(c.ctx(), desk.JobsOf(&s), desk.Viewer)
-		known[d.Subscription] = sees
-		if err != nil && !errors.Is(err, courier.ErrNotFound) {
-			c.h.log.Warn("a subscription could not be read, so its deliveries are left out of a list", "subscription", d.Subscription, "error", err)
-		}
-	}
-	return sees && c.Role(c.ctx(), d.Job) >= desk.Viewer
-}
-
-// hideDelivery takes away the values of a delivery, and what may have them in it.
-func hideDelivery(d *courier.Delivery) {
-	d.Error, d.LastErr, d.Result, d.Payload = hiddenIf(d.Error), hiddenIf(d.LastErr), nil, nil
-	d.Coalesced = slices.Clone(d.Coalesced)
-	for i := range d.Coalesced {
-		d.Coalesced[i].Error = hiddenIf(d.Coalesced[i].Error)
-	}
 }

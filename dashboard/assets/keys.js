@@ -1,52 +1,63 @@
 // Keys for what links and buttons do: "g" and a letter open a page, "/" goes to the filter,
-// "j" and "k" to the next and the previous row, "n" to the next failed one, "x" selects.
-// They are off while somebody writes, and as long as localStorage has courier-keys "off".
+// "j" and "k" to the next and the previous row, "n" to the next failed one, Enter opens the
+// row, "x" selects it, "." goes to the actions, "[" and "]" to other items, "?" helps.
+// They are off while somebody writes, and as long as the switch on the page of help is off.
 let went = 0;
 
-function rows(selector) {
-  return [...document.querySelectorAll(selector)];
+export function on() {
+  try {
+    return localStorage.getItem("courier-keys") !== "off";
+  } catch {
+    return true; // the browser keeps nothing, so nobody has switched them off
+  }
 }
 
-function move(list, by) {
+const focusable = "a[href], button, input, summary";
+const rows = (selector) => [...document.querySelectorAll(selector)].filter((row) => row.checkVisibility());
+
+function enter(row) {
+  (row?.querySelector("th a[href]") ?? row?.querySelector(focusable))?.focus();
+}
+
+function move(by) {
+  const list = rows("[data-row]");
   const at = list.findIndex((row) => row.contains(document.activeElement));
-  const row = at < 0 ? list[by > 0 ? 0 : list.length - 1] : list[at + by];
-  row?.querySelector("a, button, input")?.focus();
+  enter(at < 0 ? list[by > 0 ? 0 : list.length - 1] : list[at + by]);
 }
 
+const row = () => document.activeElement?.closest("[data-row]");
 const actions = {
   "/": () => document.querySelector("[data-filter]")?.focus(),
-  j: () => move(rows("[data-row]"), 1),
-  k: () => move(rows("[data-row]"), -1),
+  j: () => move(1),
+  k: () => move(-1),
   n: () => {
     const failed = rows("[data-failed]");
-    const after = failed.find((row) => document.activeElement.compareDocumentPosition(row) & Node.DOCUMENT_POSITION_FOLLOWING);
-    (after ?? failed[0])?.querySelector("a, button, input")?.focus();
+    const after = failed.find((f) => f !== row() && document.activeElement.compareDocumentPosition(f) & Node.DOCUMENT_POSITION_FOLLOWING);
+    enter(after ?? failed[0]);
   },
-  x: () => document.activeElement?.closest("[data-row]")?.querySelector("input[type=checkbox]")?.click(),
-  ".": () => document.querySelector("[data-actions] button, [data-actions] summary")?.focus(),
+  x: () => row()?.querySelector("input[type=checkbox]")?.click(),
+  ".": () => document.querySelector("[data-actions] button, [data-actions] summary, [data-actions] a")?.focus(),
   "[": () => document.querySelector("[data-previous]")?.click(),
   "]": () => document.querySelector("[data-next]")?.click(),
-  "?": () => document.querySelector("[data-key='?']")?.click(),
+  "?": () => document.querySelector("nav [data-key='?']")?.click(),
 };
 
 document.addEventListener("keydown", (e) => {
-  if (e.ctrlKey || e.metaKey || e.altKey || localStorage.getItem("courier-keys") === "off") return;
-  if (e.target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]")) {
+  if (e.defaultPrevented || e.isComposing || e.ctrlKey || e.metaKey || e.altKey || !on()) return;
+  const box = e.target.matches("input[type=checkbox]");
+  if (!box && e.target.closest("input, textarea, select, [contenteditable]")) {
     if (e.key === "Escape") e.target.blur();
     return;
   }
+  let does = actions[e.key];
+  if (box && e.key === "Enter") does = () => row()?.querySelector("th a[href]")?.click(); // links do so themselves
   if (e.timeStamp - went < 1500) {
-    went = 0;
     const link = document.querySelector(`nav a[data-key="${CSS.escape(e.key)}"]`);
-    if (link) {
-      e.preventDefault();
-      link.click();
-      return;
-    }
+    if (link) does = () => link.click();
   }
-  if (e.key === "g") went = e.timeStamp;
-  else if (actions[e.key]) {
+  went = e.key === "g" ? e.timeStamp : 0;
+  if (does) {
     e.preventDefault();
-    actions[e.key]();
+    does();
   }
 });

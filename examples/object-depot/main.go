@@ -1,8 +1,10 @@
 // Command object-depot keeps the inputs and results of executions in an object store that
 // speaks the protocol of S3. bucket.go is the depot; a program of yours can have it as it
-// is. Without -url the example starts a small server of its own.
+// is. Without -url the example starts a server in memory, gofakes3.
 //
-//	go run ./examples/object-depot -url https://s3.example.com/files -key KEY -secret-file FILE
+//	cd examples/object-depot
+//	go run .
+//	go run . -url https://s3.example.com/files -key KEY -secret-file FILE
 package main
 
 import (
@@ -11,7 +13,9 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -22,36 +26,59 @@ import (
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 func main() {
-	b := &Bucket{}
-	flag.StringVar(&b.URL, "url", "", "the URL of the bucket; a server of its own if empty")
-	flag.StringVar(&b.Region, "region", "us-east-1", "the region of the bucket")
-	flag.StringVar(&b.Key, "key", "", "the id of the access key")
-	secret := flag.String("secret-file", "", "the file with the secret of the access key")
+	var a access
+	flag.StringVar(&a.url, "url", "", "the URL of the bucket; a server in memory if empty")
+	flag.StringVar(&a.region, "region", "us-east-1", "the region of the bucket")
+	flag.StringVar(&a.key, "key", "", "the id of the access key")
+	flag.StringVar(&a.secretFile, "secret-file", "", "the file with the secret of the access key")
 	flag.Parse()
-	if err := start(b, *secret, os.Stdout); err != nil {
+	if err := start(a, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// start runs the example on a bucket, or on a server of its own.
-func start(b *Bucket, secretFile string, w io.Writer) error {
-	if b.URL == "" {
-		s := httptest.NewServer(&Server{Key: "key", Secret: "secret", Page: 1000})
+// access says where a bucket is and by which key it is reached.
+type access struct{ url, region, key, secretFile string }
+
+// start runs the example on a bucket, or on a server in memory.
+func start(a access, w io.Writer) error {
+	secret, transport := []byte("secret"), http.RoundTripper(nil)
+	if a.url == "" {
+		s := httptest.NewTLSServer(gofakes3.New(s3mem.New(), gofakes3.WithAutoBucket(true)).Server())
 		defer s.Close()
-		b.URL, b.Key, b.Secret = s.URL+"/files", "key", "secret"
+		a.url, a.key, transport = s.URL+"/files", "key", s.Client().Transport
 	} else {
-		text, err := os.ReadFile(secretFile)
-		if err != nil {
+		var err error
+		if secret, err = os.ReadFile(a.secretFile); err != nil {
 			return fmt.Errorf("-secret-file: %w", err)
 		}
-		b.Secret = strings.TrimSpace(string(text))
+	}
+	b, err := open(a, strings.TrimSpace(string(secret)), transport)
+	if err != nil {
+		return err
 	}
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	return run(ctx, b, w)
+}
+
+// open returns the depot in a bucket. It sends no request. A nil transport is a usual one.
+func open(a access, secret string, transport http.RoundTripper) (*Bucket, error) {
+	u, err := url.Parse(a.url)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Count(strings.TrimSuffix(u.Path, "/"), "/") != 1 {
+		return nil, fmt.Errorf("-url: %q is not the URL of a bucket, such as https://s3.example.com/files", a.url)
+	}
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds: credentials.NewStaticV4(a.key, secret, ""), Secure: u.Scheme == "https", Region: a.region, Transport: transport,
+	})
+	return &Bucket{Client: client, Name: strings.Trim(u.Path, "/")}, err
 }
 
 // job packs what came with it, and keeps the archive.

@@ -1,10 +1,14 @@
 package desk
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -61,14 +65,53 @@ func (v *Visit) NeedEach(ctx context.Context, jobs []string, role Role) error {
 	return nil
 }
 
+// MayChange returns the error if the visitor may not save a definition: it needs the role
+// editor for all jobs that the definition is about. A job that is not there, and that the
+// definition would start or tell of, is not told apart from one that the visitor must not
+// know: the engine would suggest names of others.
+func (v *Visit) MayChange(ctx context.Context, kind string, d courier.Definition) error {
+	if v.Role(ctx, "") >= Editor {
+		return nil
+	}
+	starts := kind != "job" && kind != "chain"
+	for _, job := range JobsOf(d) {
+		if job == "" && starts {
+			return &AccessError{Text: "a " + kind + " that names no job, or a chain, needs the role editor for all jobs"}
+		}
+		if err := v.Need(ctx, job, Editor); err != nil {
+			return err
+		}
+		if !starts {
+			continue
+		}
+		if _, err := v.d.e.Jobs().Get(ctx, job, 0); errors.Is(err, courier.ErrNotFound) {
+			return errUnknown
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Changed returns [ErrUnchanged] if a request has left something as it was.
+func Changed(was, now any) error {
+	before, err1 := json.Marshal(was)
+	after, err2 := json.Marshal(now)
+	if err1 == nil && err2 == nil && bytes.Equal(before, after) {
+		return ErrUnchanged
+	}
+	return nil
+}
+
 // Pick returns a page of the elements of a list that somebody may see, and after which one
 // the next page begins: empty if there is none. The list is read in pages; name returns
 // that by which it is ordered. A page can have fewer elements than the limit, and a next
 // page: then so many were examined that the call stopped.
 func Pick[T any](after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) (list []T, next string, err error) {
 	list = []T{}
+	size := min(pageSize, max(limit, 100)) // a definition may be large
 	for examined := 0; examined < maxWalk; {
-		page, err := read(after, pageSize)
+		page, err := read(after, size)
 		if err != nil {
 			return nil, "", err
 		}
@@ -78,18 +121,27 @@ func Pick[T any](after string, limit int, read func(after string, limit int) ([]
 				continue
 			}
 			if list = append(list, page[i]); len(list) == limit {
-				if i == len(page)-1 && len(page) < pageSize {
+				if i == len(page)-1 && len(page) < size {
 					after = ""
 				}
 				return list, after, nil
 			}
 		}
-		if len(page) < pageSize {
+		if len(page) < size {
 			return list, "", nil
 		}
 		examined += len(page)
 	}
 	return list, after, nil
+}
+
+// Jobs returns a page of the jobs that the visitor knows, in their latest versions: those
+// whose names begin with a text, and for which it has a role. A client may start them, and
+// see nothing of their definitions.
+func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([]engine.DefinedJob, string, error) {
+	return pickBeginning(beginning, after, limit, func(after string, limit int) ([]engine.DefinedJob, error) {
+		return v.d.e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
+	}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) >= Client })
 }
 
 // Schedules returns a page of the schedules that the visitor may see.

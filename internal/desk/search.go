@@ -24,6 +24,7 @@ type Search struct {
 	Schedules  []string
 	Monitors   []string
 	Files      []SearchedFile
+	MoreFiles  bool     // there may be further ones: see [Visit.Files]
 	Missing    []string // roles that the store lacks, such as "store.Trail"
 }
 
@@ -54,10 +55,11 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 		role string
 		find func() error
 	}{
-		{"store.Catalog", func() (err error) {
-			s.Jobs, err = begin(text, func(after string, limit int) ([]engine.DefinedJob, error) {
-				return e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
-			}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) >= Client })
+		{"store.Catalog", func() error {
+			list, _, err := v.Jobs(ctx, text, "", MaxFound)
+			for i := range list {
+				s.Jobs = append(s.Jobs, list[i].Job.Name)
+			}
 			return err
 		}},
 		{"store.Catalog", func() (err error) {
@@ -95,18 +97,26 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 
 // begin returns the names that begin with a text and that somebody may see.
 func begin[T any](text string, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) ([]string, error) {
-	list, _, err := Pick(before(text), MaxFound, func(after string, limit int) ([]T, error) {
+	list, _, err := pickBeginning(text, "", MaxFound, read, name, sees)
+	var names []string
+	for i := range list {
+		names = append(names, name(&list[i]))
+	}
+	return names, err
+}
+
+// pickBeginning is [Pick] of the elements whose names begin with a text.
+func pickBeginning[T any](text, after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) ([]T, string, error) {
+	if text != "" {
+		after = max(after, before(text))
+	}
+	return Pick(after, limit, func(after string, limit int) ([]T, error) {
 		page, err := read(after, limit)
 		if i := slices.IndexFunc(page, func(x T) bool { return name(&x) > text && !strings.HasPrefix(name(&x), text) }); i >= 0 {
 			page = page[:i]
 		}
 		return page, err
 	}, name, func(x *T) bool { return strings.HasPrefix(name(x), text) && sees(x) })
-	var names []string
-	for i := range list {
-		names = append(names, name(&list[i]))
-	}
-	return names, err
 }
 
 // before returns a text that comes before another one in byte order, with next to nothing
@@ -122,9 +132,19 @@ func before(text string) string {
 // maxFilePages is how many pages of files are examined for those that the visitor may see.
 const maxFilePages = 5
 
-// searchFiles adds the files of the executions whose values the visitor may see.
-func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) error {
-	f := engine.FileFilter{Name: text, Limit: MaxFound}
+// searchFiles adds the files that the visitor may see.
+func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) (err error) {
+	s.Files, s.MoreFiles, err = v.Files(ctx, text, nil, MaxFound)
+	return err
+}
+
+// Files returns a page of the reports of files, as [engine.FileFilter] says, where a name
+// stands for what begins with it too: those of the executions whose values the visitor may
+// see. Before is the entry of the last one of the page before; nil for the first page. More
+// says that there may be further ones. A text that is no name of a file finds none.
+func (v *Visit) Files(ctx context.Context, text string, before *store.TrailEntry, limit int) (found []SearchedFile, more bool, err error) {
+	f := engine.FileFilter{Name: text, Before: before, Limit: limit}
+	part := strings.HasPrefix(text, "*") // the store has one page of them
 	if !strings.Contains(text, "*") {
 		f.Name += "*"
 	}
@@ -132,9 +152,9 @@ func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) error {
 	for range maxFilePages {
 		list, err := v.d.e.Executions().FindFiles(ctx, f)
 		if errors.Is(err, courier.ErrInvalid) {
-			return nil // it is no name of a file
+			return nil, false, nil // it is no name of a file
 		} else if err != nil {
-			return err
+			return nil, false, err
 		}
 		for i := range list {
 			id := list[i].Entry.Execution
@@ -143,23 +163,23 @@ func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) error {
 				if errors.Is(err, courier.ErrNotFound) {
 					continue
 				} else if err != nil {
-					return err
+					return nil, false, err
 				}
 				jobs[id] = x.Job
 			}
 			if !v.SeesValues(ctx, jobs[id]) {
 				continue
 			}
-			if s.Files = append(s.Files, SearchedFile{jobs[id], list[i]}); len(s.Files) == MaxFound {
-				return nil
+			if found = append(found, SearchedFile{jobs[id], list[i]}); len(found) == limit {
+				return found, !part, nil
 			}
 		}
-		if len(list) < MaxFound || strings.HasPrefix(text, "*") {
-			return nil
+		if len(list) < limit || part {
+			return found, false, nil
 		}
 		f.Before = &list[len(list)-1].Entry
 	}
-	return nil
+	return found, false, nil
 }
 
 // searchLabel adds the executions with a label whose values the visitor may see.

@@ -63,7 +63,7 @@ func (a *attention) schedules() error {
 			e.Title, e.Message = fmt.Sprintf("The schedule %q can't fire.", s.Name), s.Problem
 			e.Do = "Correct the schedule, or what it starts. Engines try again every minute."
 			e.Call = "Schedules.Set"
-		case !s.NextFire.IsZero() && !s.Waiting && a.At.Sub(s.NextFire) > s.Jitter+lateFor:
+		case IsLate(s, a.At):
 			e.Title = fmt.Sprintf("The schedule %q is late: it should have fired at %s.", s.Name, s.NextFire.Format(time.RFC3339))
 			e.Do, e.Call = "Look whether an engine is started on the store.", "Engine.Start"
 		default:
@@ -72,6 +72,17 @@ func (a *attention) schedules() error {
 		a.add(e)
 	}
 	return nil
+}
+
+// IsLate reports whether a schedule should have fired for long: no engine fires it.
+func IsLate(s *courier.Schedule, at time.Time) bool {
+	return !s.NextFire.IsZero() && !s.Waiting && at.Sub(s.NextFire) > s.Jitter+lateFor
+}
+
+// IsUnpolled reports whether the poll of a monitor is due for long: no engine that is
+// started has its lister.
+func IsUnpolled(m *courier.Monitor, at time.Time) bool {
+	return m.State.Polls() && !m.NextPoll.IsZero() && at.Sub(m.NextPoll) > unpolledFor
 }
 
 func (a *attention) monitors() error {
@@ -95,7 +106,7 @@ func (a *attention) monitors() error {
 		case m.State == courier.MonitorDegraded:
 			e.Title = fmt.Sprintf("The monitor %q is degraded: its last poll failed, or could not take all files.", m.Name)
 			e.Do = "Remove the cause. It goes on polling."
-		case m.State == courier.MonitorActive && !m.NextPoll.IsZero() && a.At.Sub(m.NextPoll) > unpolledFor:
+		case m.State == courier.MonitorActive && IsUnpolled(m, a.At):
 			e.Title, e.Since = fmt.Sprintf("The monitor %q is not polled since %s.", m.Name, m.NextPoll.Format(time.RFC3339)), m.NextPoll
 			e.Do = fmt.Sprintf("Start an engine that has the lister %q in Options.Listers.", m.Lister)
 		default:

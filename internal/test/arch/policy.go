@@ -129,8 +129,8 @@ var Rooms = []Room{
 	{Dir: "internal/failure"},
 	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
 	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
-	{Dir: "httpapi/internal/diff", Imports: []string{"internal/jsontext"}},
-	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                   // streams of files, without what routes know
+	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}}, // streams of files, without what routes know
+	{Dir: "dashboard/browser", Imports: []string{".", "dashboard", "engine", "store/memstore", "internal/test/*"}, Outside: true},
 	{Dir: "internal/desk", Imports: []string{".", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filesync"},
@@ -223,8 +223,9 @@ type Limit struct {
 // Limits lists the packages that have limits other than [MaxPackageLines].
 // It is a statement of policy: do not extend it to make a build pass.
 var Limits = []Limit{
-	{Dir: "engine", Files: 26, Lines: 4800}, // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
-	{Dir: "steps/*"},                        // lists of step types
+	{Dir: "dashboard", Files: 60, Lines: 11000}, // a file or two for each page, and a page knows no other
+	{Dir: "engine", Files: 26, Lines: 4800},     // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
+	{Dir: "steps/*"},                            // lists of step types
 }
 
 // What fails, and what is only reported.

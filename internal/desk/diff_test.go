@@ -1,4 +1,4 @@
-package diff_test
+package desk_test
 
 import (
 	"encoding/json"
@@ -8,8 +8,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/httpapi/internal/diff"
+	"github.com/courierhq/courier/internal/desk"
 )
+
+// summary is a diff in few words.
+func summary(d *desk.Diff) string {
+	var all []string
+	for _, f := range d.Fields {
+		all = append(all, fmt.Sprintf("%s %s>%s", f.Pointer, f.From, f.To))
+	}
+	for _, p := range append(d.Steps, d.Members...) {
+		text := p.Change + " " + p.ID + p.Type
+		if p.From != nil {
+			text += fmt.Sprint(" ", *p.From)
+		}
+		if p.To != nil {
+			text += fmt.Sprint(">", *p.To)
+		}
+		for _, f := range p.Fields {
+			if f.Pointer != "" {
+				text += fmt.Sprintf(" %s %s>%s", f.Pointer, f.From, f.To)
+			}
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}
 
 func TestDiff(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
@@ -34,13 +58,13 @@ func TestDiff(t *testing.T) {
 			"changed a 0>0 /version >2; added y>1; removed x 1"},
 		{"nothing to something", `{}`, `{"steps": [{"type": "t"}]}`, "added t>0"},
 	} {
-		d := diff.Of([]byte(c.from), []byte(c.to))
-		if got := d.String(); got != c.want {
+		d := desk.DiffOf([]byte(c.from), []byte(c.to))
+		if got := summary(&d); got != c.want {
 			t.Errorf("%s: got\n%s, want\n%s", c.name, got, c.want)
 		}
-		back := diff.Of([]byte(c.to), []byte(c.from))
-		if a, b := strings.Count(d.String(), "added"), strings.Count(back.String(), "removed"); a != b {
-			t.Errorf("%s: %d added, and %d removed the other way round: %s", c.name, a, b, back.String())
+		back := desk.DiffOf([]byte(c.to), []byte(c.from))
+		if a, b := strings.Count(summary(&d), "added"), strings.Count(summary(&back), "removed"); a != b {
+			t.Errorf("%s: %d added, and %d removed the other way round: %s", c.name, a, b, summary(&back))
 		}
 	}
 }
@@ -63,14 +87,14 @@ func TestDiffRandom(t *testing.T) {
 	}
 	for range 500 {
 		a, b := random(), random()
-		if same := diff.Of([]byte(a), []byte(a)); len(same.Steps) > 0 {
-			t.Fatalf("%s differs from itself: %s", a, same.String())
+		if same := desk.DiffOf([]byte(a), []byte(a)); len(same.Steps) > 0 {
+			t.Fatalf("%s differs from itself: %s", a, summary(&same))
 		}
-		d := diff.Of([]byte(a), []byte(b))
+		d := desk.DiffOf([]byte(a), []byte(b))
 		from, to, grows := map[int]bool{}, map[int]bool{}, 0
 		for _, p := range d.Steps {
 			if p.From != nil && from[*p.From] || p.To != nil && to[*p.To] {
-				t.Fatalf("%s to %s: twice in %s", a, b, d.String())
+				t.Fatalf("%s to %s: twice in %s", a, b, summary(&d))
 			}
 			if p.From != nil {
 				from[*p.From] = true
@@ -82,7 +106,7 @@ func TestDiffRandom(t *testing.T) {
 			}
 		}
 		if n := strings.Count(b, "type") - strings.Count(a, "type"); n != grows {
-			t.Fatalf("%s to %s: %s", a, b, d.String())
+			t.Fatalf("%s to %s: %s", a, b, summary(&d))
 		}
 	}
 }
@@ -99,7 +123,7 @@ func TestDiffLarge(t *testing.T) {
 		return []byte(b.String())
 	}
 	start := time.Now()
-	d := diff.Of(list(5_000, "a"), list(5_000, "b"))
+	d := desk.DiffOf(list(5_000, "a"), list(5_000, "b"))
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("took %v", took)
 	}

@@ -1,16 +1,12 @@
-// Package diff compares two versions of a definition, as JSON.
-package diff
+package desk
 
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"sort"
 	"strings"
-
-	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A Diff is what differs between two versions of a job or a chain.
@@ -49,8 +45,8 @@ type part struct {
 	text  string // of value
 }
 
-// Of returns what differs between the JSON texts of two versions of a definition.
-func Of(from, to []byte) Diff {
+// DiffOf returns what differs between the JSON texts of two versions of a definition.
+func DiffOf(from, to []byte) Diff {
 	a, b := object(from), object(to)
 	d := Diff{Fields: []Difference{}}
 	d.Steps = diffParts(partsOf(a, "steps"), partsOf(b, "steps"))
@@ -95,6 +91,9 @@ func rawOf(v any) json.RawMessage {
 	return raw
 }
 
+// pointerEscapes writes a name as a part of a JSON pointer (RFC 6901).
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
 // differences returns what differs between two decoded values: of objects by their names,
 // and lists as a whole.
 func differences(pointer string, a, b any) (list []Difference) {
@@ -116,7 +115,7 @@ func differences(pointer string, a, b any) (list []Difference) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		from, was := x[name]
 		to, is := y[name]
-		at := pointer + "/" + jsontext.EscapePointer(name)
+		at := pointer + "/" + pointerEscapes.Replace(name)
 		switch {
 		case was && is:
 			list = append(list, differences(at, from, to)...)
@@ -268,28 +267,4 @@ func rising(list []int, value func(int) int) []int {
 		best[n] = list[k]
 	}
 	return best
-}
-
-// String returns the differences in few words.
-func (d *Diff) String() string {
-	var all []string
-	for _, f := range d.Fields {
-		all = append(all, fmt.Sprintf("%s %s>%s", f.Pointer, f.From, f.To))
-	}
-	for _, p := range append(d.Steps, d.Members...) {
-		text := p.Change + " " + p.ID + p.Type
-		if p.From != nil {
-			text += fmt.Sprint(" ", *p.From)
-		}
-		if p.To != nil {
-			text += fmt.Sprint(">", *p.To)
-		}
-		for _, f := range p.Fields {
-			if f.Pointer != "" {
-				text += fmt.Sprintf(" %s %s>%s", f.Pointer, f.From, f.To)
-			}
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, "; ")
 }

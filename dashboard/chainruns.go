@@ -1,0 +1,254 @@
+package dashboard
+
+import (
+	"context"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var chainRunPages = []page{
+	{
+		path: "chain-executions", role: desk.Viewer, on: onAll, title: "Executions of chains", file: "chainruns",
+		query: []string{"chain", "state", "cursor"}, data: (*call).chainRuns,
+	},
+	{
+		path: "chain-executions/{id}", role: desk.Client, on: onAll, file: "chainrun", query: []string{"from"}, data: (*call).chainRunPage,
+		live: []string{"summary", "members"}, watch: watchEvery(2 * time.Second),
+		actions: chainRunActions(),
+	},
+}
+
+// A chainRunRow is an execution of a chain in a list.
+type chainRunRow struct {
+	ID            courier.ChainExecutionID
+	Href          string
+	Chain         string
+	Version       int
+	Status        string
+	By            string
+	Created       time.Time
+	Ended         bool
+	Took          time.Duration
+	Members, Done int // all, and those that have come to an end
+	Failure       string
+}
+
+// chainRun returns an execution of a chain as viewers see it.
+func (c *call) chainRun(x *courier.ChainExecution) chainRunRow {
+	r := chainRunRow{
+		ID: x.ID, Href: c.link("chain-executions", string(x.ID)), Chain: x.Chain, Version: x.Version, Status: desk.ChainStatus(x), By: x.By,
+		Created: x.CreatedAt, Members: len(x.Members),
+	}
+	if !x.EndedAt.IsZero() && !x.StartedAt.IsZero() {
+		r.Ended, r.Took = true, x.EndedAt.Sub(x.StartedAt)
+	}
+	for i := range x.Members {
+		if s := x.Members[i].State; s == courier.MemberSkipped || courier.State(s).Ended() {
+			r.Done++
+		}
+	}
+	if f := x.Failure; f != nil {
+		r.Failure = f.Message
+		if !c.SeesValues(c.ctx(), "") {
+			r.Failure = desk.Hidden
+		}
+		r.Failure = f.Member + ": " + r.Failure
+	}
+	return r
+}
+
+// A chainRunList is the page of executions of chains.
+type chainRunList struct {
+	Chain  string
+	State  string
+	States []navItem
+	Rows   []chainRunRow
+	Empty  map[string]any
+	First  string // reference of the first page, on others
+	Next   string
+}
+
+func (c *call) chainRuns() (any, error) {
+	l := &chainRunList{Chain: c.query.Get("chain"), State: c.query.Get("state")}
+	f := store.ChainFilter{Chain: l.Chain, Before: courier.ChainExecutionID(c.query.Get("cursor")), Limit: listPage}
+	l.States = []navItem{{Label: "All", Href: c.with("state", "", "cursor", ""), Current: l.State == ""}}
+	for _, s := range desk.ChainStates {
+		l.States = append(l.States, navItem{Label: capital(string(s)), Href: c.with("state", string(s), "cursor", ""), Current: l.State == string(s)})
+	}
+	if l.State != "" {
+		f.States = []courier.ChainState{courier.ChainState(l.State)}
+		if !slices.Contains(desk.ChainStates, f.States[0]) {
+			return nil, invalid("There is no state of this name in the address.")
+		}
+	}
+	if f.Before != "" && !desk.IsID(string(f.Before)) {
+		return nil, invalid("The cursor in the address is none: begin without it.")
+	}
+	list, err := c.h.e.Chains().Executions(c.ctx(), f)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		l.Rows = append(l.Rows, c.chainRun(&list[i]))
+	}
+	if f.Before != "" {
+		l.First = c.with("cursor", "")
+	}
+	if len(list) == listPage {
+		l.Next = c.with("cursor", string(list[len(list)-1].ID))
+	}
+	switch {
+	case len(list) > 0:
+	case l.Chain != "" || l.State != "":
+		l.Empty = map[string]any{"Title": "No execution matches.", "Text": "There is none of this chain in this state.", "Href": c.link("chain-executions"), "Link": "Show those of all chains"}
+	default:
+		l.Empty = map[string]any{"Title": "No chain has run yet.", "Text": "Executions are here as soon as somebody, a program or a schedule has started a chain.", "Href": c.link("chains"), "Link": "Show the chains"}
+	}
+	return l, nil
+}
+
+// A chainRunPage is the page of an execution of a chain. A client sees how its own stands:
+// then Full is false, and the row has that alone.
+type chainRunPage struct {
+	chainRunRow
+	Full      bool
+	Held      bool // nothing has begun
+	Request   courier.RequestKind
+	Started   time.Time
+	EndedAt   time.Time
+	Key       string
+	RerunOf   courier.ChainExecutionID
+	RerunHref string
+	ChainHref string
+	Labels    []labelRow
+	Params    string // as JSON; empty if there are none, or they are hidden
+	Hidden    bool   // values are
+	Verbs     []verbRow
+	Graph     *chainGraph
+	Failed    *memberRow // that is to blame
+	Runs      string     // the reference of the list of the executions of members
+}
+
+type labelRow struct{ Name, Value string }
+
+// A verbRow is a button, with what it does.
+type verbRow struct{ Verb, Label, Text, Class string }
+
+func (c *call) chainRunPage() (any, error) {
+	x, err := c.ChainExecution(c.ctx(), c.r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	c.title = "Execution of chain " + clip(120, x.Chain)
+	p := &chainRunPage{Full: c.Role(c.ctx(), "") >= desk.Viewer, Hidden: !c.SeesValues(c.ctx(), ""), EndedAt: x.EndedAt, Request: x.Request}
+	if !p.Full {
+		p.chainRunRow = chainRunRow{ID: x.ID, Chain: x.Chain, Status: desk.ChainStatus(&x), Created: x.CreatedAt}
+		return p, nil
+	}
+	if p.Hidden {
+		desk.HideChain(&x)
+		x.Labels = nil
+	}
+	p.chainRunRow = c.chainRun(&x)
+	p.Started, p.Key, p.RerunOf = x.StartedAt, x.IdempotencyKey, x.RerunOf
+	p.ChainHref = c.link("chains", x.Chain)
+	if x.RerunOf != "" {
+		p.RerunHref = c.link("chain-executions", string(x.RerunOf))
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.Labels)) {
+		p.Labels = append(p.Labels, labelRow{name, x.Labels[name]})
+	}
+	if len(x.Params) > len("{}") {
+		p.Params = indentedJSON(x.Params)
+	}
+	p.Verbs = verbsOf(&x)
+	rows := c.members(&x)
+	for i := range rows {
+		if x.Failure != nil && rows[i].Name == x.Failure.Member {
+			p.Failed = &rows[i]
+		}
+	}
+	if p.Graph, err = c.graph(rows, true); err != nil {
+		return nil, err
+	}
+	p.Runs = c.link("executions") + "?" + url.Values{"where": {desk.Where{Chain: x.Chain}.String()}}.Encode()
+	return p, nil
+}
+
+// members returns the members of an execution of a chain.
+func (c *call) members(x *courier.ChainExecution) (rows []memberRow) {
+	for i := range x.Members {
+		m := &x.Members[i]
+		row := memberRow{
+			Name: m.Name, Job: m.Job, JobHref: c.link("jobs", m.Job), Version: m.Version, Status: string(m.State), Reason: m.Reason,
+			Execution: m.Execution, DependsOn: dependencies(m.DependsOn),
+		}
+		if row.Href = row.JobHref; m.Execution != "" {
+			row.Href = c.link("executions", string(m.Execution))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// verbsOf returns what can be asked of an execution of a chain in its state.
+func verbsOf(x *courier.ChainExecution) (list []verbRow) {
+	add := func(verb, label, class, text string) { list = append(list, verbRow{verb, label, text, class}) }
+	cancelling := x.Request == courier.RequestCancel
+	switch {
+	case cancelling:
+	case x.State == courier.ChainPending:
+		add("release", "Release", "primary", "Its first members begin.")
+	case x.State == courier.ChainPaused, x.State == courier.ChainRunning && x.Request == courier.RequestPause:
+		add("resume", "Resume", "primary", "What the pause has stopped goes on.")
+	case x.State == courier.ChainRunning:
+		add("pause", "Pause", "", "Members stop before their next step, and no further ones begin.")
+	case x.State == courier.ChainFailed:
+		add("retry", "Retry", "primary", "Failed members go on at the step that failed, and what was skipped because of them waits for them again. Completed members stay as they are.")
+	}
+	if !x.State.Final() && !cancelling {
+		add("cancel", "Cancel", "danger", "It is given up for good: what runs is interrupted, and the rest is skipped.")
+	}
+	if x.State.Ended() {
+		add("rerun", "Start again", "", "A new execution begins, with the same parameters and the latest version of the chain.")
+	}
+	return list
+}
+
+// chainRunActions are those of [desk.ChainVerbs] and rerun.
+func chainRunActions() (list []action) {
+	noted := func(c *call, a *store.Action) {
+		x, err := c.ChainExecution(c.ctx(), c.r.PathValue("id"))
+		if err != nil {
+			x.ID = courier.ChainExecutionID(c.r.PathValue("id"))
+		}
+		*a = desk.ChainAction(&x, a.Verb, a.Reason)
+	}
+	for _, verb := range desk.ChainVerbs {
+		list = append(list, action{verb: verb, role: desk.Operator, noted: noted, do: func(ctx context.Context, c *call) (string, error) {
+			x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
+			if err == nil {
+				_, err = c.AskChain(ctx, x.ID, verb, c.reason())
+			}
+			return "", err
+		}})
+	}
+	return append(list, action{verb: "rerun", role: desk.Operator, noted: noted, do: func(ctx context.Context, c *call) (string, error) {
+		x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
+		if err == nil {
+			x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.by(), IdempotencyKey: c.formKey()})
+		}
+		return c.link("chain-executions", string(x.ID)), err
+	}})
+}
+
+// capital returns a word with a capital letter.
+func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }

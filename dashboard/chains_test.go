@@ -1,0 +1,336 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// daily is a chain of four members, of which two have conditions.
+func daily() courier.Chain {
+	given := func(fail string, seconds float64) map[string]any {
+		return map[string]any{"fail": fail, "seconds": seconds}
+	}
+	return courier.Chain{
+		Name: "daily", Description: "Every night", Params: map[string]any{"fail": map[string]any{"type": "text", "default": "", "doc": "With what it fails."}, "seconds": 0},
+		Members: []courier.ChainMember{
+			{Name: "fetch", Job: "report", Params: given("", 1)},
+			{Name: "check", Job: "other", Params: map[string]any{"fail": "context:params.fail", "seconds": "context:params.seconds"}, DependsOn: []courier.Dependency{{Member: "fetch"}}},
+			{Name: "mend", Job: "report", Params: given("", 0), DependsOn: []courier.Dependency{{Member: "check", RunOnFailure: true}}},
+			{Name: "tidy", Job: "other", Params: given("", 0), DependsOn: []courier.Dependency{{Member: "check", RequiredStatus: courier.RequireAny}, {Member: "fetch"}}},
+		},
+	}
+}
+
+func (w *world) defineChain(chain courier.Chain) {
+	w.Helper()
+	if _, err := w.engine.Chains().Define(w.Context(), chain, &engine.DefineOptions{By: courier.By{Actor: "editor"}}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) startChain(by string, params map[string]any) courier.ChainExecution {
+	w.Helper()
+	x, err := w.engine.Chains().Start(w.Context(), "daily", &engine.ChainOptions{Params: params, By: courier.By{Actor: by}, Labels: map[string]string{"by": by}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return x
+}
+
+// chain returns an execution of a chain as it is.
+func (w *world) chain(id courier.ChainExecutionID) courier.ChainExecution {
+	w.Helper()
+	x, err := w.engine.Chains().Execution(w.Context(), id)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return x
+}
+
+// The list of chains, and the page of one: members as a drawing and as a table, versions,
+// executions.
+func TestChains(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.get("chains").has("There is no chain yet.").has("Chains().Define")
+		w.defineChain(daily())
+		second := daily()
+		second.Description = "Each night"
+		w.defineChain(second)
+		w.get("chains").has("daily @2").has("Each night").has("none of late").has("editor")
+		page := w.get("chains/daily").has("4 members, 4 dependencies").has("The chain has not run yet.").has("text, otherwise \"\". With what it fails.")
+		svg := page.tree.one(t, ".dagbox")
+		nodes, edges := svg.all("a"), svg.all("g[aria-hidden=true]")
+		if len(nodes) != 4 || len(edges) != 4 {
+			t.Fatalf("the drawing has %d members and %d edges", len(nodes), len(edges))
+		}
+		for i, want := range []string{"fetch report", "check other"} {
+			if nodes[i].text() != want || nodes[i].attrs["href"] != "../jobs/"+strings.Fields(want)[1] {
+				t.Errorf("member %d is %q and leads to %q", i, nodes[i].text(), nodes[i].attrs["href"])
+			}
+		}
+		classes := ""
+		for _, e := range edges {
+			classes += e.attrs["class"] + e.text() + " "
+		}
+		if classes != "edge success edge failurefailure edge anyany edge success " {
+			t.Errorf("the edges are %q", classes)
+		}
+		for i, want := range []string{"the chain begins", "fetch has completed", "check has completed or failed", "check has ended, however fetch has completed"} {
+			if row := page.tree.all("tr[data-row]")[i].text(); !strings.HasSuffix(row, want) {
+				t.Errorf("row %d of the table is %q, and does not end in %q", i, row, want)
+			}
+		}
+		page.has("What version 2 has changed").has(`/description was "Every night" , now "Each night"`)
+		w.get("chains/daily?version=1").has("This is version 1, and not the latest one.").has("Every night")
+		w.fails("chains/dialy", http.StatusNotFound).has("daily")
+		w.fails("chains/daily?version=9", http.StatusNotFound)
+		w.fails("chains/daily?version=x", http.StatusBadRequest)
+	})
+}
+
+// A chain is started by its form, and its execution says how its members stand.
+func TestChainStart(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defineChain(daily())
+		w.user = "operator"
+		form := map[string]string{"do": "start", "params": `{"fail": "no such partner"}`, "reason": "by hand", "key": "k"}
+		a := w.post("chains/daily", form)
+		at := strings.TrimPrefix(a.Header().Get("Location"), "../")
+		if a.Code != http.StatusSeeOther || !strings.HasPrefix(at, "chain-executions/") {
+			t.Fatalf("%d to %q: %s", a.Code, at, a.Body)
+		}
+		time.Sleep(100 * time.Millisecond)
+		page := w.get(at).has("done start daily").has("running").has("0 of 4 members have ended.")
+		if words := page.tree.one(t, ".dagbox").all("a"); words[0].text() != "fetch running" || words[1].text() != "check pending" {
+			t.Errorf("the drawing begins with %q and %q", words[0].text(), words[1].text())
+		}
+		time.Sleep(time.Minute)
+		other := dashboard.New(w.engine, &dashboard.Options{Access: access()}) // as another process
+		w.mux.Handle("/other/courier/", other)
+		for _, path := range []string{"/courier/", "/other/courier/"} {
+			r := httptest.NewRequest("POST", path+"chains/daily", strings.NewReader(url.Values{"do": {form["do"]}, "params": {form["params"]}, "reason": {form["reason"]}, "key": {"k"}}.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			if b := w.send(r); b.Code != http.StatusSeeOther || !strings.HasPrefix(b.Header().Get("Location"), "../"+strings.SplitN(at, "?", 2)[0]+"?") {
+				t.Errorf("sent again to %s: %d to %q", path, b.Code, b.Header().Get("Location"))
+			}
+		}
+		other.Close()
+		page = w.get(at).has("failed").has("4 of 4 members have ended.").has("check: ").has("no such partner").has("Show the member that failed").has("Started by operator")
+		row := page.tree.one(t, "#members").all("tr[data-failed]")
+		if len(row) != 1 || !strings.Contains(row[0].all("a")[0].attrs["href"], "../executions/") {
+			t.Errorf("%d failed members", len(row))
+		}
+		w.get("chains/daily").has("4 of 4").has("All executions of the chain")
+		w.get("chains").has("failed")
+		w.get("chain-executions").has("daily @1").has("no such partner")
+		w.get("chain-executions?state=completed").has("No execution matches.")
+		w.get("chain-executions?chain=daily&state=failed").has("show those of all chains")
+		w.fails("chain-executions?state=none", http.StatusBadRequest)
+		w.fails("chain-executions?cursor=none", http.StatusBadRequest)
+
+		bad := w.post("chains/daily", map[string]string{"do": "start", "params": `{"seconds": `, "reason": "typed", "hold": "1"})
+		if bad.Code != http.StatusBadRequest || bad.tree.one(t, "#params").text() != `{"seconds":` || bad.tree.one(t, "#reason").attrs["value"] != "typed" {
+			t.Errorf("bad JSON: %d, and the fields are not as they were", bad.Code)
+		}
+		bad.has("must be a JSON object")
+		w.post("chains/daily", map[string]string{"do": "start", "params": `[]`}).has("must be a JSON object")
+		if bad = w.post("chains/daily", map[string]string{"do": "start", "params": `{"fail": 1}`}); bad.Code != http.StatusUnprocessableEntity {
+			t.Errorf("a param of another type: %d", bad.Code)
+		}
+		bad.has("params.fail")
+	})
+}
+
+// Each button is there in the states that permit it, and does what it says.
+func TestChainVerbs(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defineChain(daily())
+		held, err := w.engine.Chains().Start(w.Context(), "daily", &engine.ChainOptions{Hold: true, Params: map[string]any{"seconds": 5, "fail": "broken"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := "chain-executions/" + string(held.ID)
+		for _, step := range []struct {
+			buttons string // before
+			do      string
+			state   courier.ChainState // afterwards
+		}{
+			{"release cancel", "release", courier.ChainRunning},
+			{"pause cancel", "pause", courier.ChainPaused},
+			{"resume cancel", "resume", courier.ChainFailed},
+			{"retry cancel rerun", "retry", courier.ChainFailed},
+			{"retry cancel rerun", "cancel", courier.ChainCancelled},
+			{"rerun", "rerun", courier.ChainCancelled},
+		} {
+			var buttons []string
+			for _, b := range w.get(at).tree.one(t, "[data-actions]").all("button") {
+				buttons = append(buttons, b.attrs["value"])
+			}
+			if got := strings.Join(buttons, " "); got != step.buttons {
+				t.Errorf("before %s the buttons are %q, and not %q", step.do, got, step.buttons)
+			}
+			a := w.post(at, map[string]string{"do": step.do, "reason": "to see"})
+			if a.Code != http.StatusSeeOther {
+				t.Fatalf("%s: %d %s", step.do, a.Code, a.Body)
+			}
+			if time.Sleep(100 * time.Millisecond); step.do != "release" {
+				time.Sleep(time.Minute)
+			}
+			if x := w.chain(held.ID); x.State != step.state {
+				t.Errorf("after %s it is %s, and not %s", step.do, x.State, step.state)
+			}
+			if to := a.Header().Get("Location"); step.do == "rerun" {
+				w.get("chain-executions/" + strings.TrimPrefix(to, "../chain-executions/")).has("again after this one").has("done rerun daily")
+			} else {
+				w.get(at + to).has("done " + step.do + " daily")
+			}
+		}
+		refused := w.post(at, map[string]string{"do": "pause"})
+		if refused.Code != http.StatusConflict {
+			t.Errorf("pause of a cancelled one: %d", refused.Code)
+		}
+		refused.has("Its state does not permit this").has("its state is final")
+	})
+}
+
+// Who may do what with chains.
+func TestChainRoles(t *testing.T) {
+	people["chainclient"] = map[string]httpapi.Role{"": httpapi.Client}
+	t.Cleanup(func() { delete(people, "chainclient") })
+	virtual(t, options(), func(w *world) {
+		w.defineChain(daily())
+		foreign := w.startChain("ann", map[string]any{"fail": canary})
+		own := w.startChain("chainclient", map[string]any{"fail": canary})
+		time.Sleep(time.Minute)
+		for user, want := range map[string]struct{ list, run, own, retry int }{
+			"nobody":      {403, 403, 403, 403},
+			"otto":        {403, 403, 403, 403}, // an operator of one job
+			"chainclient": {403, 404, 200, 403},
+			"watcher":     {200, 200, 200, 403},
+			"operator":    {200, 200, 200, 303},
+			"admin":       {200, 200, 200, 303},
+		} {
+			w.user = user
+			for at, status := range map[string]int{"chains": want.list, "chains/daily": want.list, "chain-executions": want.list, "chain-executions/" + string(foreign.ID): want.run, "chain-executions/" + string(own.ID): want.own} {
+				a := w.send(httptest.NewRequest("GET", "/courier/"+at, nil))
+				if a.Code != status {
+					t.Errorf("%s gets %s: %d, and not %d", user, at, a.Code, status)
+				}
+				if user != "admin" {
+					a.lacks(canary)
+				}
+				if buttons := a.tree.all("button[value=retry]"); a.Code == 200 && strings.HasPrefix(at, "chain-executions/") && (len(buttons) > 0) != (want.retry == 303) {
+					t.Errorf("%s has %d buttons at %s", user, len(buttons), at)
+				}
+			}
+			if a := w.post("chain-executions/"+string(foreign.ID), map[string]string{"do": "retry"}); a.Code != want.retry {
+				t.Errorf("%s retries: %d, and not %d", user, a.Code, want.retry)
+			}
+			if a := w.post("chains/daily", map[string]string{"do": "start"}); (a.Code == http.StatusSeeOther) != (want.list == 200) {
+				t.Errorf("%s starts the chain: %d", user, a.Code)
+			}
+			time.Sleep(time.Minute)
+		}
+		w.user = "chainclient"
+		w.get("chain-executions/" + string(own.ID)).has("failed").lacks("fetch").lacks("daily/")
+		w.user = "admin"
+		w.get("chain-executions/" + string(own.ID)).has(canary)
+		w.fails("chain-executions/none", http.StatusNotFound)
+	})
+}
+
+// Chains with hostile names are drawn, and pages of many stay pages.
+func TestChainsHostile(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	for i, evil := range hostile {
+		job := jobs()[0]
+		job.Name = jobName(evil)
+		w.define(job)
+		w.defineChain(courier.Chain{Name: fmt.Sprintf("%02d", i) + jobName(evil), Description: evil, Members: []courier.ChainMember{{Name: "a", Job: job.Name}}})
+	}
+	page := w.get("chains").lacks("\u202e").lacks("<img")
+	if n := len(page.tree.all("tr[data-row]")); n != len(hostile) {
+		t.Errorf("%d rows", n)
+	}
+	for _, a := range page.tree.one(t, "tbody").all("a") {
+		w.get(strings.TrimPrefix(a.attrs["href"], "./")).lacks("\u202e").lacks("<img")
+	}
+	for i := range 120 {
+		w.defineChain(courier.Chain{Name: fmt.Sprintf("many-%03d", i), Members: []courier.ChainMember{{Job: "report"}}})
+	}
+	seen, at := 0, "chains"
+	for at != "" {
+		page := w.get(at)
+		seen += len(page.tree.all("tr[data-row]"))
+		at = ""
+		for _, next := range page.tree.all("a[rel=next]") {
+			at = "chains" + next.attrs["href"]
+		}
+	}
+	if seen != 120+len(hostile) {
+		t.Errorf("the pages have %d chains", seen)
+	}
+}
+
+// A chain of 10,000 members is a page all the same.
+func TestChainOfMany(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	chain := courier.Chain{Name: "many"}
+	for i := range 10_000 {
+		chain.Members = append(chain.Members, courier.ChainMember{Name: fmt.Sprintf("m%d", i), Job: "report"})
+	}
+	w.defineChain(chain)
+	begin := time.Now()
+	page := w.get("chains/many").has("would be too large to be looked at").has("those from 1 to 500")
+	t.Logf("%d bytes in %v", page.Body.Len(), time.Since(begin))
+	next := w.get("chains/many" + page.tree.one(t, "a[rel=next]").attrs["href"]).has("those from 501 to 1,000").has("First members")
+	if n := len(next.tree.all("tr[data-row]")); n != 500 {
+		t.Errorf("%d rows", n)
+	}
+	w.get("chains/many?from=99999").has("those from 10,000 to 10,000")
+	w.fails("chains/many?from=-1", http.StatusBadRequest)
+}
+
+// An open page of an execution of a chain is told what has changed, and nothing else.
+func TestChainLive(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defineChain(daily())
+		at := "chain-executions/" + string(w.startChain("ann", map[string]any{"seconds": 600}).ID)
+		time.Sleep(100 * time.Millisecond)
+		page := w.get(at)
+		have := func() string {
+			var list []string
+			for _, id := range []string{"summary", "members"} {
+				list = append(list, id+":"+page.tree.one(t, "#"+id).attrs["data-hash"])
+			}
+			return strings.Join(list, ",")
+		}
+		ask := func() string {
+			r := httptest.NewRequest("GET", "/courier/"+at+"?live="+page.tree.one(t, "main").attrs["data-live"]+"&have="+have(), nil)
+			r.Header.Set("Accept", "application/json")
+			a := w.send(r)
+			if a.Code != http.StatusOK {
+				t.Fatalf("%d: %s", a.Code, a.Body)
+			}
+			return a.Body.String()
+		}
+		if got := ask(); got != `{"patches":[]}` {
+			t.Errorf("nothing has changed, and the page is told %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := ask(); !strings.Contains(got, `"id":"summary"`) || !strings.Contains(got, `"id":"members"`) || !strings.Contains(got, "1 of 4 members have ended") {
+			t.Errorf("a member has ended, and the page is told %s", got)
+		}
+	})
+}

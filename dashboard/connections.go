@@ -1,0 +1,251 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var connectionPages = []page{{
+	path: "connections", role: desk.Viewer, on: onAll, title: "Connections", nav: "Connections", key: "c", file: "connections",
+	needs: func(opt *Options) bool { return opt.Connections != nil },
+	query: []string{"cursor"}, data: (*call).connections,
+	actions: []action{{verb: "test", role: desk.Operator, dry: true, do: testConnection}},
+}}
+
+// A connectionList is the page of connections.
+type connectionList struct {
+	Rows  []connectionRow
+	First string
+	Next  string
+	Cut   bool // there are more jobs than were looked through
+	Tests bool // the visitor may test them
+}
+
+// A connectionRow is a connection, what uses it, and what has failed at it.
+type connectionRow struct {
+	Connection
+	Anchor   string // the id of the row
+	Uses     []connectionUse
+	Failures []connectionFailure
+	More     int    // uses that are not shown
+	Type     string // of the step that tests it
+	NoTest   string // why it can't be tested
+	Test     *connectionTest
+}
+
+// A connectionUse is a job with the steps that name a connection, or a monitor.
+type connectionUse struct {
+	target
+	Steps string
+}
+
+// A connectionFailure is an execution that has failed at a step that names a connection.
+type connectionFailure struct {
+	Href, Job, Text string
+	At              time.Time
+}
+
+// A connectionTest is the result of a dry run of a list step.
+type connectionTest struct {
+	ID      string
+	OK      bool
+	Message string
+	Notes   []string
+	Took    time.Duration
+}
+
+const (
+	maxUses       = 5    // that are shown for a connection
+	maxLooked     = 2000 // jobs that are looked through
+	maxFailedRead = 200  // failed executions that are looked at
+	maxVersions   = 50   // earlier versions of jobs that are read for them
+	testTimeout   = time.Minute
+)
+
+func (c *call) connections() (any, error) {
+	all, err := c.h.opt.Connections(c.ctx())
+	if err != nil {
+		return nil, err
+	}
+	all = slices.SortedStableFunc(slices.Values(all), func(x, y Connection) int { return strings.Compare(x.ID, y.ID) })
+	after := c.query.Get("cursor")
+	first := 0
+	if after != "" {
+		first, _ = slices.BinarySearchFunc(all, after, func(x Connection, id string) int { return cmp.Or(strings.Compare(x.ID, id), -1) })
+	}
+	l := &connectionList{Tests: c.may(desk.Operator) && c.SeesValues(c.ctx(), "")}
+	list := all[first:min(first+listPage, len(all))]
+	next := ""
+	if first+len(list) < len(all) {
+		next = list[len(list)-1].ID
+	}
+	l.First, l.Next = c.pages(next)
+	rows := make(map[string]*connectionRow)
+	l.Rows = make([]connectionRow, len(list))
+	for i, k := range list {
+		r := &l.Rows[i]
+		*r = connectionRow{Connection: k, Anchor: fmt.Sprintf("c-%d", first+i), Type: k.Type + ".list"}
+		if _, ok := c.h.e.Registry().Lookup(r.Type); !ok {
+			r.NoTest = "This process has no step type " + r.Type + ", which would test it."
+		}
+		if t, ok := c.kept.(*connectionTest); ok && t.ID == k.ID {
+			r.Test = t
+		}
+		rows[k.ID] = r
+	}
+	if len(rows) == 0 {
+		return l, nil
+	}
+	latest, err := c.uses(l, rows)
+	if err == nil {
+		err = c.failures(rows, latest)
+	}
+	return l, err
+}
+
+// connectionOf returns the connection that a step names; empty if it names none, or one that
+// is known only when it runs.
+func connectionOf(s *courier.StepSpec) string {
+	id, _ := s.Config["connection_id"].(string)
+	return id
+}
+
+// uses adds the jobs and monitors that name a connection, and returns the jobs.
+func (c *call) uses(l *connectionList, rows map[string]*connectionRow) (map[string]*courier.Job, error) {
+	latest := make(map[string]*courier.Job)
+	add := func(id string, u connectionUse) {
+		if r := rows[id]; r != nil && len(r.Uses) < maxUses {
+			r.Uses = append(r.Uses, u)
+		} else if r != nil {
+			r.More++
+		}
+	}
+	for after := ""; ; {
+		page, err := c.h.e.Jobs().List(c.ctx(), store.DefinitionFilter{After: after, Limit: 500})
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			job := &page[i].Job
+			latest[job.Name], after = job, job.Name
+			steps := make(map[string][]string)
+			for n := range job.Steps {
+				s := &job.Steps[n]
+				if id := connectionOf(s); rows[id] != nil {
+					steps[id] = append(steps[id], cmp.Or(s.ID, s.Type))
+				}
+			}
+			for id, names := range steps {
+				add(id, connectionUse{c.target(job.Name, ""), strings.Join(names[:min(len(names), 5)], ", ")})
+			}
+		}
+		if len(page) < 500 {
+			break
+		}
+		if l.Cut = len(latest) >= maxLooked; l.Cut {
+			break
+		}
+	}
+	monitors, _, err := c.Monitors(c.ctx(), "", 1000)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return latest, nil
+	}
+	for i := range monitors {
+		m := &monitors[i]
+		add(m.Connection, connectionUse{target{"monitor", m.Name, c.link("monitors", m.Name)}, ""})
+	}
+	return latest, err
+}
+
+// failures adds the failed executions whose failing steps name a connection, the newest
+// first: as many as are shown.
+func (c *call) failures(rows map[string]*connectionRow, latest map[string]*courier.Job) error {
+	failed, err := c.Executions(c.ctx(), desk.Where{States: []string{string(courier.Failed)}}, "", maxFailedRead)
+	if err != nil {
+		return err
+	}
+	type version struct {
+		name   string
+		number int
+	}
+	earlier := make(map[version]*courier.Job)
+	for i := range failed.Items {
+		x := &failed.Items[i]
+		if x.Failure == nil || x.Failure.Step < 0 {
+			continue
+		}
+		job := latest[x.Job]
+		if key := (version{x.Job, x.Version}); job == nil || job.Version != x.Version {
+			if job = earlier[key]; job == nil && len(earlier) < maxVersions {
+				was, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
+				if err != nil && !errors.Is(err, courier.ErrNotFound) {
+					return err
+				}
+				job, earlier[key] = &was, &was
+			}
+		}
+		if job == nil || x.Failure.Step >= len(job.Steps) {
+			continue
+		}
+		r := rows[connectionOf(&job.Steps[x.Failure.Step])]
+		if r == nil || len(r.Failures) == maxUses {
+			continue
+		}
+		f := connectionFailure{c.link("executions", string(x.ID)), x.Job, x.Failure.Message, x.EndedAt}
+		if !c.SeesValues(c.ctx(), x.Job) {
+			f.Text = desk.HiddenIf(f.Text)
+		}
+		r.Failures = append(r.Failures, f)
+	}
+	return nil
+}
+
+// testConnection makes a dry run of a job with one step, which lists the directory of the
+// login: that shows address, certificate or host key, and credentials, and writes nothing.
+func testConnection(ctx context.Context, c *call) (string, error) {
+	if !c.SeesValues(ctx, "") {
+		return "", &desk.AccessError{Text: "what a partner answers may have values in it, which you may not see: it needs the role " + c.ValuesRole().String()}
+	}
+	all, err := c.h.opt.Connections(ctx)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(all, func(k Connection) bool { return k.ID == c.form.Get("connection") })
+	if i < 0 {
+		return "", desk.Unknown()
+	}
+	step := courier.StepSpec{Type: all[i].Type + ".list", Config: map[string]any{"connection_id": all[i].ID}}
+	if _, ok := c.h.e.Registry().Lookup(step.Type); !ok {
+		return "", invalid("This process has no step type %s, which would test the connection.", step.Type)
+	}
+	limited, cancel := context.WithTimeout(ctx, testTimeout)
+	defer cancel()
+	report, err := c.h.e.Jobs().DryRun(limited, courier.Job{Name: "test of a connection", Steps: []courier.StepSpec{step}}, nil)
+	if err != nil && limited.Err() == nil {
+		return "", err
+	}
+	t := &connectionTest{ID: all[i].ID, OK: err == nil && report.OK(), Took: report.Duration}
+	for _, p := range report.Problems {
+		t.Message = sentence(p.String())
+	}
+	for _, s := range report.Steps {
+		t.Notes = append(t.Notes, s.Notes...)
+		if s.Message != "" {
+			t.Message = sentence(s.Message)
+		}
+	}
+	if err != nil {
+		t.Message = fmt.Sprintf("The partner did not answer within %v.", testTimeout)
+	}
+	c.kept = t
+	return "", nil
+}

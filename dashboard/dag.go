@@ -1,0 +1,258 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+)
+
+// A dag is a drawing of the members of a chain: from the left to the right, each to the
+// right of all that it depends on.
+type dag struct {
+	Width, Height int
+	Nodes         []dagNode
+	Edges         []dagEdge
+}
+
+// A dagNode is a member in the drawing.
+type dagNode struct {
+	X, Y, Width, Height int
+	TextWidth           int
+	Member              *memberRow
+	Class, Mark         string // of the status: colour and shape
+	Name, Word          string // clipped to the width
+}
+
+// A dagEdge leads from a member to one that depends on it.
+type dagEdge struct {
+	Path   string // of SVG
+	Class  string
+	Text   string // of what it asks for; empty if for success
+	TX, TY int
+}
+
+// The measures of a drawing, and what it can have at most.
+const (
+	nodeWidth, nodeHeight  = 192, 48
+	dagGap, rowGap, margin = 96, 20, 8
+	maxDagMembers          = 300
+	maxDagSlots            = 2000
+)
+
+// A dagSlot is a place in a column of the drawing: of a member, or of an edge that passes.
+type dagSlot struct {
+	member   int // -1 for an edge that passes
+	ins      []*dagSlot
+	outs     []*dagSlot
+	at       int // in its column
+	x, y     int // of the middle
+	priority float64
+}
+
+// drawDag returns the drawing; nil if it would be too large to be looked at. Members that
+// depend on each other in a circle, which no chain that was saved has, are not drawn either.
+func drawDag(members []memberRow) *dag {
+	columns, ends := layers(members)
+	if columns == nil {
+		return nil
+	}
+	for range 2 {
+		for _, c := range columns {
+			order(c, func(s *dagSlot) []*dagSlot { return s.ins })
+		}
+		for _, c := range slices.Backward(columns) {
+			order(c, func(s *dagSlot) []*dagSlot { return s.outs })
+		}
+	}
+	d := &dag{Width: len(columns)*(nodeWidth+dagGap) - dagGap + 2*margin}
+	for _, c := range columns {
+		d.Height = max(d.Height, heightOf(c)+2*margin)
+	}
+	for i, c := range columns {
+		y := (d.Height - heightOf(c)) / 2
+		for _, s := range c {
+			s.x, s.y = margin+i*(nodeWidth+dagGap)+nodeWidth/2, y+s.height()/2
+			y += s.height() + rowGap
+			if s.member >= 0 {
+				d.Nodes = append(d.Nodes, nodeOf(&members[s.member], s))
+			}
+		}
+	}
+	for _, e := range ends {
+		d.Edges = append(d.Edges, edgeOf(e))
+	}
+	return d
+}
+
+// A dagEnd is where an edge arrives.
+type dagEnd struct {
+	path []*dagSlot // from the member on which the other one depends
+	on   courier.Dependency
+}
+
+// layers puts each member into the column behind the last of those it depends on, and
+// places for edges into the columns that they pass.
+func layers(members []memberRow) (columns [][]*dagSlot, ends []dagEnd) {
+	index, layer := make(map[string]int), make([]int, len(members))
+	for i := range members {
+		index[members[i].Name] = i
+	}
+	if len(members) == 0 || len(members) > maxDagMembers {
+		return nil, nil
+	}
+	left := len(members)
+	for done := make([]bool, len(members)); left > 0; {
+		before := left
+		for i := range members {
+			ready := !done[i] && !slices.ContainsFunc(members[i].DependsOn, func(d dependencyRow) bool { return !done[index[d.Member]] })
+			if !ready {
+				continue
+			}
+			for _, d := range members[i].DependsOn {
+				layer[i] = max(layer[i], layer[index[d.Member]]+1)
+			}
+			done[i] = true
+			left--
+		}
+		if left == before {
+			return nil, nil
+		}
+	}
+	columns = make([][]*dagSlot, slices.Max(layer)+1)
+	slots, places := make([]*dagSlot, len(members)), len(members)
+	add := func(column, member int) *dagSlot {
+		s := &dagSlot{member: member, at: len(columns[column])}
+		columns[column] = append(columns[column], s)
+		return s
+	}
+	for i := range members {
+		slots[i] = add(layer[i], i)
+	}
+	for i := range members {
+		for _, d := range members[i].DependsOn {
+			from := index[d.Member]
+			path := []*dagSlot{slots[from]}
+			for l := layer[from] + 1; l < layer[i]; l++ {
+				if places++; places > maxDagSlots {
+					return nil, nil
+				}
+				path = append(path, add(l, -1))
+			}
+			path = append(path, slots[i])
+			for k := range len(path) - 1 {
+				path[k].outs = append(path[k].outs, path[k+1])
+				path[k+1].ins = append(path[k+1].ins, path[k])
+			}
+			ends = append(ends, dagEnd{path, d.Dependency})
+		}
+	}
+	return columns, ends
+}
+
+// order sorts a column by where its neighbours on one side stand on average; what has none
+// stays where it is.
+func order(column []*dagSlot, neighbours func(*dagSlot) []*dagSlot) {
+	for _, s := range column {
+		s.priority = float64(s.at)
+		if list := neighbours(s); len(list) > 0 {
+			sum := 0
+			for _, n := range list {
+				sum += n.at
+			}
+			s.priority = float64(sum) / float64(len(list))
+		}
+	}
+	slices.SortStableFunc(column, func(a, b *dagSlot) int { return cmp.Compare(a.priority, b.priority) })
+	for i, s := range column {
+		s.at = i
+	}
+}
+
+func (s *dagSlot) height() int {
+	if s.member < 0 {
+		return nodeHeight / 4
+	}
+	return nodeHeight
+}
+
+func heightOf(column []*dagSlot) int {
+	h := -rowGap
+	for _, s := range column {
+		h += s.height() + rowGap
+	}
+	return h
+}
+
+func nodeOf(m *memberRow, s *dagSlot) dagNode {
+	word := m.Status
+	if word == "" {
+		word = m.Job
+	}
+	l, ok := looks[m.Status]
+	if !ok {
+		l = look{"off", shapeRing}
+	}
+	return dagNode{
+		X: s.x - nodeWidth/2, Y: s.y - nodeHeight/2, Width: nodeWidth, Height: nodeHeight, TextWidth: nodeWidth - 36, Member: m, Class: l.class, Mark: l.path,
+		Name: fit(18, m.Name), Word: fit(22, strings.ReplaceAll(word, "_", " ")),
+	}
+}
+
+// edgeOf draws an edge: level through the columns that it passes, and curved in between.
+func edgeOf(e dagEnd) dagEdge {
+	from := e.path[0]
+	x, y := from.x+nodeWidth/2, from.y
+	var b strings.Builder
+	fmt.Fprintf(&b, "M%d %d", x, y)
+	d := dagEdge{Class: dependencyClass(e.on)}
+	for i, s := range e.path[1:] {
+		left, half := s.x-nodeWidth/2, dagGap/2
+		if i == len(e.path)-2 {
+			left -= 6 // the arrow's head
+		}
+		fmt.Fprintf(&b, "C%d %d %d %d %d %d", x+half, y, left-half, s.y, left, s.y)
+		if i == 0 && d.Class != "success" {
+			d.Text, d.TX, d.TY = d.Class, x+half, (y+s.y)/2-5
+		}
+		if x, y = s.x+nodeWidth/2, s.y; i < len(e.path)-2 {
+			fmt.Fprintf(&b, "H%d", x)
+		}
+	}
+	d.Path = b.String()
+	return d
+}
+
+// dependencyClass is the condition of a dependency in a word.
+func dependencyClass(d courier.Dependency) string {
+	switch {
+	case d.RequiredStatus == courier.RequireAny:
+		return "any"
+	case d.RunOnFailure:
+		return "failure"
+	}
+	return "success"
+}
+
+// dependencyText is the condition of a dependency for people.
+func dependencyText(d courier.Dependency) string {
+	return map[string]string{
+		"success": "has completed", "failure": "has completed or failed", "any": "has ended, however",
+	}[dependencyClass(d)]
+}
+
+// fit returns the beginning of a text that has the width of n letters.
+func fit(n int, s string) string {
+	width := 0
+	for i, r := range s {
+		if width++; r >= 0x1100 {
+			width++
+		}
+		if width > n {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

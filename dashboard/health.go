@@ -1,0 +1,157 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/store"
+)
+
+var healthPages = []page{{
+	path: "health", role: desk.Viewer, on: onAll, title: "Health", nav: "Health", key: "h", file: "health", data: (*call).health,
+}}
+
+// A healthPage is the page of how the engine that serves it stands, and its store.
+type healthPage struct {
+	Status   string // a badge
+	Headline string
+	Refused  []engine.RefusedWrite
+	Stranded []strandedRow
+	Dropped  int64
+	Workers  int // that are present; -1 if the store does not keep them
+	Store    []storeFact
+	StoreCut int      // facts that are left out
+	HasStore bool     // Options.Health is given
+	Problem  *problem // of the store
+}
+
+// A strandedRow is a group of executions that no worker can take.
+type strandedRow struct {
+	store.Stranded
+	Text, Do string
+	Href     string // of the oldest
+}
+
+// A storeFact is a value of what Options.Health has returned.
+type storeFact struct{ Name, Text string }
+
+// maxFacts is how many of them are shown.
+const maxFacts = 200
+
+func (c *call) health() (any, error) {
+	h := c.h.e.Health()
+	p := &healthPage{Refused: slices.Clone(h.Refused), Dropped: c.h.e.Dropped(), Workers: -1, HasStore: c.h.opt.Health != nil}
+	for i := range p.Refused {
+		if r := &p.Refused[i]; r.Error != "" && !c.SeesValues(c.ctx(), r.Job) {
+			r.Error = desk.Hidden
+		}
+	}
+	for _, g := range h.Stranded {
+		p.Stranded = append(p.Stranded, c.strandedRow(g))
+	}
+	if list, err := c.h.e.Workers(c.ctx()); err == nil {
+		p.Workers = len(list)
+	} else {
+		p.noStore(c, err)
+	}
+	if p.HasStore {
+		v, err := c.h.opt.Health(c.ctx())
+		if err == nil {
+			p.Store, p.StoreCut, err = storeFacts(v)
+		}
+		p.noStore(c, err)
+	}
+	p.judge()
+	return p, nil
+}
+
+// noStore notes that the store has not answered. A page of health is there in particular
+// then.
+func (p *healthPage) noStore(c *call, err error) {
+	if err == nil || p.Problem != nil {
+		return
+	}
+	if q := problemOf(err); q.Incident != "" {
+		p.Problem = q
+		c.h.log.Error("the health of the store can't be read", "incident", q.Incident, "error", err)
+	}
+}
+
+// judge says in a sentence how things stand.
+func (p *healthPage) judge() {
+	switch {
+	case p.Problem != nil:
+		p.Status, p.Headline = "error", "The store does not answer."
+	case len(p.Refused) > 0:
+		p.Status, p.Headline = "error", fmt.Sprintf("The store does not take the progress of %s.", plural(len(p.Refused), "execution"))
+	case len(p.Stranded) > 0:
+		p.Status, p.Headline = "warning", "Executions wait that no worker can take."
+	case p.Workers == 0:
+		p.Status, p.Headline = "warning", "No worker is present: nothing is executed until an engine is started on the store."
+	default:
+		p.Status, p.Headline = "ok", "The engine that serves this page has nothing to report."
+	}
+}
+
+func (c *call) strandedRow(g store.Stranded) strandedRow {
+	r := strandedRow{Stranded: g, Href: c.link("executions", string(g.Oldest))}
+	switch g.Lack {
+	case store.LackWorkspace:
+		r.Text, r.Do = "no worker has the workspace with their files", "Start an engine with that WorkspaceID on that directory."
+	case store.LackStepTypes:
+		r.Text, r.Do = "no worker has all of their step types", "Register them in an engine that serves the queue."
+	default:
+		r.Text, r.Do = "no worker serves the queue", "Start an engine that has it in Options.Queues."
+	}
+	return r
+}
+
+// storeFacts returns the values in what Options.Health has returned, each with the names
+// that lead to it, and how many are left out.
+func storeFacts(v any) (facts []storeFact, cut int, err error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the health of the store is no JSON: %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		return nil, 0, err
+	}
+	var add func(name string, v any)
+	add = func(name string, v any) {
+		under := func(part string, v any) {
+			if name != "" {
+				part = name + " · " + part
+			}
+			add(part, v)
+		}
+		switch v := v.(type) {
+		case map[string]any:
+			for _, part := range slices.Sorted(maps.Keys(v)) {
+				under(part, v[part])
+			}
+		case []any:
+			for i, item := range v {
+				under(strconv.Itoa(i+1), item)
+			}
+		case nil:
+		default:
+			if len(facts) == maxFacts {
+				cut++
+				return
+			}
+			facts = append(facts, storeFact{name, jsontext.Text(v)})
+		}
+	}
+	add("", value)
+	return facts, cut, nil
+}

@@ -1,0 +1,202 @@
+package dashboard
+
+import (
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var jobPages = []page{
+	{
+		path: "jobs", role: desk.Client, on: onVisible, title: "Jobs", nav: "Jobs", key: "j", file: "jobs",
+		query: []string{"q", "after"}, data: (*call).jobs, live: []string{"list"}, watch: watchJobs,
+	},
+	{
+		path: "jobs/{name}", role: desk.Viewer, on: onJob, title: "Job", file: "job",
+		query: []string{"version", "tab", "before"}, data: (*call).job,
+	},
+	{path: "jobs/{name}/diff", role: desk.Viewer, on: onJob, title: "Changes", file: "jobdiff", query: []string{"from", "to"}, data: (*call).jobDiff},
+	{
+		path: "jobs/{name}/edit", role: desk.Editor, on: onJob, title: "Edit", file: "jobedit", query: []string{"version"}, data: (*call).jobEdit,
+		actions: []action{
+			{verb: "check", role: desk.Editor, dry: true, do: checkJob},
+			{verb: "dry-run", role: desk.Editor, dry: true, do: dryRunText},
+			{verb: "define", role: desk.Editor, noted: noteBase, do: saveJob},
+		},
+	},
+	{
+		path: "jobs/{name}/run", role: desk.Client, on: onJob, title: "Run", file: "jobrun", query: []string{"version"}, data: (*call).jobRun,
+		actions: []action{
+			{verb: "start", role: desk.Client, do: startJob},
+			{verb: "dry-run", role: desk.Operator, dry: true, do: tryJob},
+		},
+	},
+	{path: "new/job", role: desk.Client, on: onVisible, title: "New job", file: "newjob", query: []string{"name"}, data: (*call).newJob},
+}
+
+// watchJobs watches the executions that the visitor may see: the list has their outcomes.
+func watchJobs(c *call) (*watching, error) { return c.watchExecutions(desk.Where{}) }
+
+// A jobList is the page of jobs.
+type jobList struct {
+	Q     string
+	Rows  []jobRow
+	First string // reference of the first page, on others
+	Next  string
+	Empty map[string]any
+	New   bool // the visitor may make jobs of any name
+}
+
+// A jobRow is a job in the list. Of one that the visitor may only start it has the name.
+type jobRow struct {
+	Name, Href, Run string
+	Client          bool
+	Version, Steps  int
+	Queue           string
+	SavedBy         string
+	SavedAt         time.Time
+	Outcomes        []jobOutcome // the newest first
+	More            string       // reference of all executions
+	Next            time.Time    // the next tick of its schedules
+	Schedule        string       // whose that is
+	Standing        int          // how many of its schedules are disabled or paused
+}
+
+// A jobOutcome is how an execution of a job stands.
+type jobOutcome struct {
+	Href, Status string
+	At           time.Time // of the end, or else of the creation
+}
+
+const (
+	jobsPage    = 50
+	jobOutcomes = 5 // executions of a job in the list
+)
+
+func (c *call) jobs() (any, error) {
+	l := &jobList{Q: c.query.Get("q"), New: c.Role(c.ctx(), "") >= desk.Editor}
+	after := c.query.Get("after")
+	list, next, err := c.Jobs(c.ctx(), l.Q, after, jobsPage)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		l.Rows = append(l.Rows, c.jobRow(&list[i]))
+	}
+	if after != "" {
+		l.First = c.with("after", "")
+	}
+	if next != "" {
+		l.Next = c.with("after", next)
+	}
+	if len(l.Rows) == 0 {
+		l.Empty = map[string]any{"Title": "No job is here yet.", "Text": "A program defines jobs when it starts, or an editor makes them here. What you may not see is not in the list.", "Href": "", "Link": ""}
+		if l.Q != "" {
+			l.Empty = map[string]any{"Title": "No job matches.", "Text": "The name of no job that you may see begins so.", "Href": c.with("q", "", "after", ""), "Link": "Show all jobs"}
+		}
+	}
+	if err := c.addOutcomes(l.Rows); err != nil {
+		return nil, err
+	}
+	return l, c.addTicks(l.Rows)
+}
+
+func (c *call) jobRow(d *engine.DefinedJob) jobRow {
+	name := d.Job.Name
+	r := jobRow{Name: name, Run: c.link("jobs", name, "run"), More: c.executionsOf(name)}
+	if c.Role(c.ctx(), name) < desk.Viewer {
+		r.Client = true
+		return r
+	}
+	r.Href, r.Version, r.Steps, r.Queue, r.SavedBy, r.SavedAt = c.link("jobs", name), d.Job.Version, len(d.Job.Steps), d.Job.Queue, d.SavedBy, d.SavedAt
+	return r
+}
+
+// executionsOf returns the reference to the executions of a job.
+func (c *call) executionsOf(job string) string {
+	return c.link("executions") + "?" + url.Values{"where": {desk.Where{Jobs: []string{job}}.String()}}.Encode()
+}
+
+// addOutcomes adds the newest executions of each job: from the newest of all these jobs, and
+// for a job that has none among them by one read of its own.
+func (c *call) addOutcomes(rows []jobRow) error {
+	byName := make(map[string]*jobRow)
+	var names []string
+	for i := range rows {
+		if !rows[i].Client {
+			byName[rows[i].Name] = &rows[i]
+			names = append(names, rows[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	at := now()
+	read := func(f store.Filter) (int, error) {
+		list, err := c.h.e.Executions().List(c.ctx(), f)
+		for i := range list {
+			x := &list[i]
+			if r := byName[x.Job]; r != nil && len(r.Outcomes) < jobOutcomes {
+				o := jobOutcome{Href: c.link("executions", string(x.ID)), Status: x.Status(at), At: x.EndedAt}
+				if o.At.IsZero() {
+					o.At = x.CreatedAt
+				}
+				r.Outcomes = append(r.Outcomes, o)
+			}
+		}
+		return len(list), err
+	}
+	most := 2 * jobOutcomes * len(names)
+	n, err := read(store.Filter{Jobs: names, Limit: most})
+	for i := 0; i < len(names) && n == most && err == nil; i++ {
+		if len(byName[names[i]].Outcomes) == 0 {
+			_, err = read(store.Filter{Job: names[i], Limit: jobOutcomes})
+		}
+	}
+	return err
+}
+
+// addTicks adds the next tick of each job's schedules, if the store has schedules: from one
+// page of those that the visitor may see, and by a read for each job if there are more, or
+// there is one job only.
+func (c *call) addTicks(rows []jobRow) error {
+	var list []courier.Schedule
+	var err error
+	each := len(rows) == 1
+	if !each {
+		var next string
+		list, next, err = c.Schedules(c.ctx(), "", 1000)
+		each = next != ""
+	}
+	for i := 0; i < len(rows) && err == nil; i++ {
+		if rows[i].Client {
+			continue
+		}
+		if each {
+			list, err = c.h.e.Schedules().List(c.ctx(), store.ScheduleFilter{Kind: store.Job, Target: rows[i].Name, Limit: 100})
+		}
+		for j := range list {
+			if list[j].Job == rows[i].Name {
+				rows[i].add(&list[j])
+			}
+		}
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+func (r *jobRow) add(s *courier.Schedule) {
+	switch {
+	case s.Disabled || s.Paused:
+		r.Standing++
+	case !s.NextFire.IsZero() && (r.Next.IsZero() || s.NextFire.Before(r.Next)):
+		r.Next, r.Schedule = s.NextFire, s.Name
+	}
+}

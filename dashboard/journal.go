@@ -1,0 +1,140 @@
+package dashboard
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var journalPages = []page{{
+	path: "journal", role: desk.Admin, on: onAll, title: "Journal", nav: "Journal", file: "journal",
+	query: []string{"kind", "name", "by", "before"}, data: (*call).journal,
+}}
+
+// A journalPage is the page of who did what.
+type journalPage struct {
+	Kinds          []string
+	Kind, Name, By string
+	Rows           []journalRow
+	Filtered       bool
+	First, Next    string
+}
+
+// A journalRow is an entry of the journal.
+type journalRow struct {
+	At                             time.Time
+	By, Via, Verb, Kind, Name, Job string
+	Href                           string // of what it was done with; empty if it has no page
+	Reason, Outcome                string
+	Changes                        []changeRow
+	Whole, Word                    string // what was there, or is there now, as JSON; and which of them
+	Cut                            int    // changes that are left out
+}
+
+// A changeRow is a value that was changed.
+type changeRow struct {
+	Place, Was, Now string // as JSON; empty if it was not there
+}
+
+// journalKinds are what the journal has entries of, each with the path of its page.
+var journalKinds = []struct{ kind, path string }{
+	{"execution", "executions"}, {"chain execution", "chain-executions"}, {"job", "jobs"}, {"chain", "chains"}, {"schedule", "schedules"},
+	{"monitor", "monitors"}, {"subscription", "notifications"}, {"delivery", ""}, {"limit", ""}, {"executions", ""},
+}
+
+// maxChanges is how many changed values an entry shows.
+const maxChanges = 50
+
+func (c *call) journal() (any, error) {
+	p := &journalPage{Kind: c.query.Get("kind"), Name: c.query.Get("name"), By: c.query.Get("by")}
+	for _, k := range journalKinds {
+		p.Kinds = append(p.Kinds, k.kind)
+	}
+	if p.Kind != "" && !slices.Contains(p.Kinds, p.Kind) {
+		p.Kinds = append(p.Kinds, p.Kind)
+	}
+	p.Filtered = p.Kind+p.Name+p.By != ""
+	f := store.ActionFilter{Kind: p.Kind, Name: p.Name, By: p.By, Limit: listPage}
+	if text := c.query.Get("before"); text != "" {
+		var err error
+		if f.Before, err = strconv.ParseInt(text, 10, 64); err != nil || f.Before < 1 {
+			return nil, invalid("The cursor in the address is none: begin without it.")
+		}
+		p.First = c.with("before", "")
+	}
+	list, err := c.h.e.Journal(c.ctx(), f)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		p.Rows = append(p.Rows, c.journalRow(&list[i]))
+	}
+	if len(list) == listPage {
+		p.Next = c.with("before", strconv.FormatInt(list[len(list)-1].ID, 10))
+	}
+	return p, nil
+}
+
+func (c *call) journalRow(a *store.Action) journalRow {
+	r := journalRow{At: a.At, By: a.By, Via: a.Via, Verb: a.Verb, Kind: a.Kind, Name: a.Name, Job: a.Job, Reason: a.Reason, Outcome: a.Outcome}
+	for _, k := range journalKinds {
+		switch {
+		case k.kind != a.Kind || k.path == "":
+		case a.Execution != "":
+			r.Href = c.link(k.path, string(a.Execution))
+		case a.Name != "":
+			r.Href = c.link(k.path, a.Name)
+		}
+	}
+	object := func(raw []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
+	switch {
+	case object(a.Was) && object(a.Now):
+		r.Changes = changesOf(desk.DiffOf(a.Was, a.Now))
+		if n := len(r.Changes); n > maxChanges {
+			r.Changes, r.Cut = r.Changes[:maxChanges], n-maxChanges
+		}
+	case object(a.Now):
+		r.Whole, r.Word = indentedJSON(a.Now), "What it is now"
+	case object(a.Was):
+		r.Whole, r.Word = indentedJSON(a.Was), "What it was"
+	case len(a.Was)+len(a.Now) > 0:
+		r.Changes = []changeRow{{Was: string(a.Was), Now: string(a.Now)}}
+	}
+	return r
+}
+
+// changesOf returns what differs between two definitions as one list of values.
+func changesOf(d desk.Diff) (rows []changeRow) {
+	add := func(place string, fields []desk.Difference) {
+		for _, f := range fields {
+			rows = append(rows, changeRow{place + f.Pointer, string(f.From), string(f.To)})
+		}
+	}
+	add("", d.Fields)
+	for _, list := range []struct {
+		noun  string
+		parts []desk.PartDiff
+	}{{"step", d.Steps}, {"member", d.Members}} {
+		for _, x := range list.parts {
+			place := list.noun + " " + x.ID
+			if x.ID == "" && x.To != nil {
+				place += strconv.Itoa(*x.To)
+			} else if x.ID == "" && x.From != nil {
+				place += strconv.Itoa(*x.From)
+			}
+			if x.Change != "changed" {
+				place += ", " + x.Change
+			}
+			if len(x.Fields) == 0 {
+				rows = append(rows, changeRow{Place: place})
+				continue
+			}
+			add(place+" ", x.Fields)
+		}
+	}
+	return rows
+}

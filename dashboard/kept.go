@@ -1,0 +1,365 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// A kept is what schedules, monitors and subscriptions have in common as pages: a name, a
+// definition that is replaced as a whole, and the jobs that they are about, from which it
+// follows who may see or change one. It is the counterpart of kept in package httpapi.
+type kept[T any, D interface {
+	*T
+	courier.Definition
+}] struct {
+	kind    string   // such as "schedule", also in the journal
+	list    string   // the path of the list, such as "schedules"
+	fields  []field  // of the form
+	first   string   // the definition that the form of a new one begins with, in JSON
+	query   []string // of the first tab
+	scripts []string
+	name    func(*T) *string
+	plain   func(T) T // without the state
+	hide    func(*T)  // takes away the values
+	get     func(c *call, name string) (T, error)
+	set     func(ctx context.Context, c *call, v T) (T, error)
+	remove  func(ctx context.Context, c *call, name string) error
+	wrong   func(name string, list []courier.Problem) error
+	data    func(c *call, v *T) (any, error) // of the first tab
+	turns   []turn[T]
+	more    []action // besides those that all have
+}
+
+// A turn switches the thing of a name.
+type turn[T any] struct {
+	verb string
+	do   func(ctx context.Context, c *call, name string, by courier.By) (T, error)
+}
+
+// A keptPage is the data of the page of one.
+type keptPage struct {
+	Kind   string
+	Tabs   []navItem
+	Tab    string
+	Data   any // of the first tab
+	Editor *editor
+	Remove *removal
+}
+
+// An editor is a form for a definition, or its text.
+type editor struct {
+	Kind    string
+	Verb    string
+	New     bool
+	AsText  bool
+	Fields  []formField
+	Jobs    []string // to be suggested
+	Text    string
+	Was     string    // a hash of the definition that is edited
+	Wrong   bool      // there are problems that belong to no field
+	Refused string    // why the visitor can't edit it here
+	Modes   []navItem // of a new one: form or text
+}
+
+// A removal is the form that removes something.
+type removal struct{ Kind, Name, Problem string }
+
+// pages returns the pages of one, and of a new one.
+func (k *kept[T, D]) pages() []page {
+	actions := []action{
+		{verb: "set", role: desk.Editor, check: k.mayEdit, noted: k.noted, do: k.save},
+		{verb: "remove", role: desk.Editor, check: k.confirmed, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
+			return c.link(k.list), k.remove(ctx, c, c.r.PathValue("name"))
+		}},
+	}
+	for _, t := range k.turns {
+		actions = append(actions, action{verb: t.verb, role: desk.Operator, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
+			was := c.subject.(T)
+			now, err := t.do(ctx, c, c.r.PathValue("name"), c.by())
+			if err == nil {
+				err = desk.Changed(was, now)
+			}
+			return "", err
+		}})
+	}
+	for _, a := range k.more {
+		a.noted = k.noted
+		actions = append(actions, a)
+	}
+	return []page{
+		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: k.scripts, data: k.one, actions: actions},
+		{
+			path: "new/" + k.kind, role: desk.Client, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", query: []string{"as"}, data: k.fresh,
+			actions: []action{{verb: "set", role: desk.Editor, check: k.mayCreate, noted: k.noted, do: k.save}},
+		},
+	}
+}
+
+// find reads the one that the path names, if the visitor may see it.
+func (k *kept[T, D]) find(c *call) ([]string, error) {
+	v, err := k.get(c, c.r.PathValue("name"))
+	if errors.Is(err, courier.ErrNotFound) && c.Role(c.ctx(), "") < desk.Viewer {
+		return nil, desk.Unknown() // its text may name others
+	} else if err != nil {
+		return nil, err
+	}
+	jobs := desk.JobsOf(D(&v))
+	if !c.Has(c.ctx(), jobs, desk.Viewer) {
+		return nil, desk.Unknown()
+	}
+	c.subject = v
+	return jobs, nil
+}
+
+// seen returns a copy of v without the values that the visitor may not see.
+func (k *kept[T, D]) seen(c *call, v T) T {
+	if !c.Has(c.ctx(), desk.JobsOf(D(&v)), c.ValuesRole()) {
+		k.hide(&v)
+	}
+	return v
+}
+
+// noted completes the entry of the journal.
+func (k *kept[T, D]) noted(c *call, a *store.Action) {
+	if v, ok := c.subject.(T); ok {
+		a.Job = desk.JobsOf(D(&v))[0]
+		if was, err := json.Marshal(v); err == nil && (a.Verb == "set" || a.Verb == "remove") {
+			a.Was = was
+		}
+	}
+	if v, ok := c.edited.(T); ok {
+		a.Name, a.Job = *k.name(&v), desk.JobsOf(D(&v))[0]
+	}
+}
+
+// one is the page of one.
+func (k *kept[T, D]) one(c *call) (any, error) {
+	v := c.subject.(T)
+	name := *k.name(&v)
+	c.title = strings.ToUpper(k.kind[:1]) + k.kind[1:] + " " + name
+	p := &keptPage{Kind: k.kind, Tab: c.query.Get("tab")}
+	editor := c.may(desk.Editor)
+	for _, tab := range []struct{ key, label string }{{"", "Overview"}, {"edit", "Edit"}, {"text", "Edit as text"}, {"remove", "Remove"}} {
+		if tab.key == "" || editor {
+			p.Tabs = append(p.Tabs, navItem{Label: tab.label, Href: "?" + query("tab", tab.key), Current: tab.key == p.Tab})
+		}
+	}
+	var err error
+	switch {
+	case p.Tab == "edit" && editor, p.Tab == "text" && editor:
+		p.Editor = k.editor(c, &v, p.Tab == "text")
+		err = k.suggest(c, p.Editor)
+	case p.Tab == "remove" && editor:
+		p.Remove = &removal{Kind: k.kind, Name: name}
+		if list := problemList(c.failed); len(list) > 0 {
+			p.Remove.Problem = sentence(list[0].Message)
+		}
+	case p.Tab == "":
+		shown := k.seen(c, v)
+		p.Data, err = k.data(c, &shown)
+	default:
+		err = errNoPage
+	}
+	return p, err
+}
+
+// fresh is the page of a new one.
+func (k *kept[T, D]) fresh(c *call) (any, error) {
+	p := &keptPage{Kind: k.kind, Editor: k.editor(c, nil, c.query.Get("as") == "text")}
+	if err := k.suggest(c, p.Editor); err != nil {
+		return nil, err
+	}
+	if len(p.Editor.Jobs) == 0 && c.Role(c.ctx(), "") < desk.Editor {
+		return nil, &desk.AccessError{Text: "a new " + k.kind + " needs the role editor for a job"}
+	}
+	p.Editor.Modes = []navItem{{Label: "Form", Href: c.with("as", ""), Current: !p.Editor.AsText}, {Label: "Text", Href: c.with("as", "text"), Current: p.Editor.AsText}}
+	return p, nil
+}
+
+// suggest adds the names of jobs to a form.
+func (k *kept[T, D]) suggest(c *call, e *editor) (err error) {
+	e.Jobs, err = c.jobsWith(desk.Editor)
+	return err
+}
+
+// editor returns the form for a definition; of a new one for nil.
+func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
+	e := &editor{Kind: k.kind, Verb: "set", New: v == nil, AsText: asText}
+	text := []byte(k.first)
+	if v != nil {
+		text = k.text(*v)
+		e.Was = hashOf(text)
+		if e.Refused = k.keepsHidden(c, *v); e.Refused != "" {
+			return e
+		}
+	}
+	problems := problemList(c.failed)
+	if !asText {
+		form := c.form
+		if form.Get("do") != e.Verb {
+			form = nil
+		}
+		e.Fields, problems = formFields(k.fields, text, form, problems, e.New)
+	} else if e.Text = c.form.Get("text"); e.Text == "" {
+		e.Text = indented(json.RawMessage(text))
+	}
+	e.Wrong = len(problems) > 0
+	return e
+}
+
+// text returns the definition in JSON.
+func (k *kept[T, D]) text(v T) []byte {
+	text, err := json.Marshal(k.plain(v))
+	if err != nil {
+		panic(err) // it was read from JSON
+	}
+	return text
+}
+
+// keepsHidden says why a visitor can't edit a definition: it has values that the visitor may
+// not see, and would lose them.
+func (k *kept[T, D]) keepsHidden(c *call, v T) string {
+	if c.Has(c.ctx(), desk.JobsOf(D(&v)), c.ValuesRole()) {
+		return ""
+	}
+	hidden := v
+	if k.hide(&hidden); bytes.Equal(k.text(v), k.text(hidden)) {
+		return ""
+	}
+	return "This " + k.kind + " has values that you may not see, and saving it without them would remove them. Whoever edits it here needs the role " + c.ValuesRole().String() + "."
+}
+
+// hashOf identifies a definition.
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// mayEdit reads the form of a definition that is to be replaced.
+func (k *kept[T, D]) mayEdit(c *call) error {
+	v := c.subject.(T)
+	if text := k.keepsHidden(c, v); text != "" {
+		return &desk.AccessError{Text: text}
+	}
+	was := k.text(v)
+	if c.form.Get("was") != hashOf(was) {
+		return &problem{
+			Status: http.StatusConflict, Title: "Somebody else was first", Text: "The " + k.kind + " was changed after you had opened this form. Nothing was saved.",
+			Do: "Open the page again to see the change. What you have written is still here; to save it now replaces the change.",
+		}
+	}
+	return k.read(c, was, *k.name(&v))
+}
+
+// mayCreate reads the form of a new definition, whose name must be free.
+func (k *kept[T, D]) mayCreate(c *call) error {
+	if err := k.read(c, []byte("{}"), ""); err != nil {
+		return err
+	}
+	v := c.edited.(T)
+	there, err := k.get(c, *k.name(&v))
+	switch {
+	case errors.Is(err, courier.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case !c.Has(c.ctx(), desk.JobsOf(D(&there)), desk.Viewer):
+		return desk.Unknown()
+	}
+	return k.wrong(*k.name(&v), []courier.Problem{{Step: -1, Field: "name", Message: "there is a " + k.kind + " of this name: choose another one, or edit that"}})
+}
+
+// read reads the definition in the form, by its fields or as a text. Name is that of the one
+// to be replaced.
+func (k *kept[T, D]) read(c *call, was []byte, name string) error {
+	text, problems := []byte(c.form.Get("text")), []courier.Problem(nil)
+	asText := c.form.Has("text")
+	if !asText {
+		text, problems = fromForm(k.fields, was, c.form, name == "")
+	}
+	var v T
+	problems = append(problems, (&courier.Source{Text: text}).Read(D(&v))...)
+	if !asText {
+		for i := range problems {
+			problems[i].Line, problems[i].Column = 0, 0 // nobody has seen that text
+		}
+	}
+	switch given := k.name(&v); {
+	case name != "" && *given == "":
+		*given = name
+	case name != "" && *given != name:
+		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it can't be changed: leave it as it is, or make a new " + k.kind})
+	}
+	if len(problems) == 0 {
+		if err := c.MayChange(c.ctx(), k.kind, D(&v)); err != nil {
+			return err
+		}
+		c.edited = v
+		return nil
+	}
+	return k.wrong(*k.name(&v), problems)
+}
+
+// save saves what was read.
+func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
+	v := c.edited.(T)
+	name := *k.name(&v)
+	now, err := k.set(ctx, c, v)
+	if err != nil {
+		if text, list := c.form.Get("text"), problemList(err); text != "" && list != nil {
+			(&courier.Source{Text: []byte(text)}).Locate(list)
+		}
+		return "", err
+	}
+	if was, ok := c.subject.(T); ok {
+		err = desk.Changed(was, now)
+	}
+	return c.link(k.list, name), err
+}
+
+// confirmed returns the problem unless the visitor has written the name of what it removes.
+func (k *kept[T, D]) confirmed(c *call) error {
+	name, typed := c.r.PathValue("name"), strings.TrimSpace(c.form.Get("confirm"))
+	if typed == strings.TrimSpace(name) || typed == strings.TrimSpace(string(visible([]byte(name)))) {
+		return nil
+	}
+	return k.wrong(name, []courier.Problem{{Step: -1, Field: "confirm", Message: "write the name of the " + k.kind + " to remove it; what was written differs"}})
+}
+
+// query returns a parameter of a URL; nothing if it is empty.
+func query(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return name + "=" + url.QueryEscape(value)
+}
+
+// jobsWith returns the names of jobs for which the visitor has a role: the first 200.
+func (c *call) jobsWith(role desk.Role) (names []string, err error) {
+	_, _, err = desk.Pick("", 200, func(after string, limit int) ([]string, error) {
+		list, err := c.h.e.Jobs().List(c.ctx(), store.DefinitionFilter{After: after, Limit: limit})
+		found := make([]string, len(list))
+		for i := range list {
+			found[i] = list[i].Job.Name
+		}
+		return found, err
+	}, func(name *string) string { return *name }, func(name *string) bool {
+		has := c.Role(c.ctx(), *name) >= role
+		if has {
+			names = append(names, *name)
+		}
+		return has
+	})
+	return names, err
+}

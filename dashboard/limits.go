@@ -1,0 +1,294 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var limitPages = []page{{
+	path: "limits", role: desk.Client, on: onVisible, title: "Limits, queues and workers", nav: "Limits", key: "l", file: "limits",
+	query: []string{"cursor", "scope", "remove"}, data: (*call).limits, live: []string{"load"}, watch: watchEvery(15 * time.Second),
+	actions: []action{
+		{verb: "set", role: desk.Admin, check: (*call).mayLimit, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
+			return c.link("limits"), c.h.e.Limits().Set(ctx, c.scope(), c.running(), c.by())
+		}},
+		{verb: "remove", role: desk.Admin, check: (*call).needAdmin, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
+			return c.link("limits"), c.h.e.Limits().Remove(ctx, c.scope(), c.by())
+		}},
+	},
+}}
+
+// A limitPage is the page of limits, queues and workers.
+type limitPage struct {
+	Limits  []limitRow
+	First   string
+	Next    string
+	Admin   bool
+	Form    limitForm
+	Removes string // the scope of the limit to be removed
+	All     bool   // the visitor sees what belongs to no job
+	Census  store.Census
+	Queues  []queueRow
+	Strand  []store.Stranded
+	Workers []store.Worker
+	Missing []string // roles that the store lacks
+	Sampled int      // running executions among which the holders were looked for; 0 if these are all
+}
+
+// A limitForm sets a limit.
+type limitForm struct {
+	Scope, Running               string
+	ScopeProblem, RunningProblem string
+}
+
+// A limitRow is a limit with who holds it.
+type limitRow struct {
+	Scope   string
+	Limit   int
+	Default bool // nobody has set it
+	Running string
+	Full    bool
+	Holders []holder
+	Change  string // reference of the form
+	Remove  string
+}
+
+// A holder is an execution that runs under a limit.
+type holder struct {
+	Job, Href string
+	Since     time.Time
+}
+
+// A queueRow is a queue with why its oldest execution does not go on.
+type queueRow struct {
+	store.QueueCensus
+	Href    string // of its executions
+	Oldest  string
+	More    bool
+	Because []store.Cause
+	Asked   bool
+}
+
+const (
+	maxHolders   = 3   // that are shown for a limit
+	maxSampled   = 200 // running executions that are read to find them
+	maxExplained = 10  // queues whose oldest execution is explained
+	defaultLimit = 5   // of all, until somebody sets one
+	global       = "global"
+)
+
+func (c *call) limits() (any, error) {
+	p := &limitPage{All: c.Role(c.ctx(), "") >= desk.Viewer, Admin: c.may(desk.Admin), Removes: c.query.Get("remove")}
+	list, next, err := c.Limits(c.ctx(), c.query.Get("cursor"), listPage)
+	if err != nil {
+		return nil, err
+	}
+	p.First, p.Next = c.pages(next)
+	if p.Census, err = c.h.e.Executions().Census(c.ctx(), 0); p.lacks("store.Overview", &err) && err != nil {
+		return nil, err
+	}
+	for _, l := range list {
+		p.Limits = append(p.Limits, limitRow{Scope: l.Scope, Limit: l.Limit})
+	}
+	if p.All && p.First == "" && !slices.ContainsFunc(list, func(l engine.Limit) bool { return l.Scope == global }) {
+		p.Limits = slices.Insert(p.Limits, 0, limitRow{Scope: global, Limit: defaultLimit, Default: true})
+	}
+	if err = c.held(p); err == nil && p.All {
+		err = c.load(p)
+	}
+	p.Form = c.limitForm(list)
+	return p, err
+}
+
+// lacks notes that the store has no such role, if that is what an error says, which is nil
+// then. It reports whether an error is left.
+func (p *limitPage) lacks(role string, err *error) bool {
+	if errors.Is(*err, errors.ErrUnsupported) {
+		p.Missing, *err = append(p.Missing, role), nil
+	}
+	return *err != nil
+}
+
+// held adds how many run under each limit, and some of them.
+func (c *call) held(p *limitPage) error {
+	if len(p.Limits) == 0 {
+		return nil
+	}
+	running, err := c.Executions(c.ctx(), desk.Where{States: []string{"running"}}, "", maxSampled)
+	if err != nil {
+		return err
+	}
+	if running.Next != "" {
+		p.Sampled = len(running.Items)
+	}
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		n := 0
+		switch kind, name, _ := strings.Cut(l.Scope, ":"); kind {
+		case global:
+			n = p.Census.Running
+		case "job":
+			n = countOf(p.Census.Jobs, name)
+		default:
+			n = countOf(p.Census.Keys, name)
+		}
+		if l.Running = count(n); n >= p.Census.Most && n > 0 {
+			l.Running += " or more"
+		}
+		l.Full = l.Limit > 0 && n >= l.Limit
+		for j := range running.Items {
+			if x := &running.Items[j]; len(l.Holders) < maxHolders && holds(x, l.Scope) {
+				l.Holders = append(l.Holders, holder{x.Job, c.link("executions", string(x.ID)), x.StartedAt})
+			}
+		}
+		l.Change, l.Remove = c.with("scope", l.Scope, "remove", "")+"#set", c.with("remove", l.Scope, "scope", "")+"#remove"
+	}
+	return nil
+}
+
+// countOf returns how many executions a name has; for one that ends with "*" the most that
+// a name has that begins so.
+func countOf(list []store.NamedCount, name string) (n int) {
+	prefix, many := strings.CutSuffix(name, "*")
+	for _, c := range list {
+		if c.Name == name || many && strings.HasPrefix(c.Name, prefix) {
+			n = max(n, c.Count)
+		}
+	}
+	return n
+}
+
+// holds reports whether an execution that runs counts for a limit.
+func holds(x *courier.Execution, scope string) bool {
+	if x.State != courier.Running {
+		return false
+	}
+	kind, name, _ := strings.Cut(scope, ":")
+	switch kind {
+	case global:
+		return true
+	case "job":
+		return x.Job == name
+	}
+	prefix, many := strings.CutSuffix(name, "*")
+	return slices.ContainsFunc(x.LimitKeys, func(key string) bool { return key == name || many && strings.HasPrefix(key, prefix) })
+}
+
+// load adds queues and workers.
+func (c *call) load(p *limitPage) error {
+	slices.SortStableFunc(p.Census.Queues, func(x, y store.QueueCensus) int {
+		if x.DueAt.IsZero() != y.DueAt.IsZero() {
+			return map[bool]int{true: 1, false: -1}[x.DueAt.IsZero()]
+		}
+		return cmp.Or(x.DueAt.Compare(y.DueAt), strings.Compare(x.Queue, y.Queue))
+	})
+	for i, q := range p.Census.Queues {
+		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", "state:queued "+quoted("queue", q.Queue)), More: q.Queued >= p.Census.QueueMost}
+		if q.Oldest != "" {
+			r.Oldest = c.link("executions", string(q.Oldest))
+		}
+		if r.Asked = q.Oldest != "" && i < maxExplained; r.Asked {
+			why, err := c.h.e.Executions().Explain(c.ctx(), q.Oldest)
+			if err != nil && !errors.Is(err, courier.ErrNotFound) {
+				return err
+			}
+			r.Because = why.Because
+			for j := range r.Because {
+				if !c.SeesValues(c.ctx(), "") {
+					desk.HideCause(&r.Because[j])
+				}
+			}
+		}
+		p.Queues = append(p.Queues, r)
+	}
+	var err error
+	if p.Strand, err = c.h.e.Executions().Stranded(c.ctx()); p.lacks("store.Workers", &err) {
+		return err
+	}
+	p.Workers, err = c.h.e.Workers(c.ctx())
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil // the same role
+	}
+	return err
+}
+
+// quoted returns a condition of a filter.
+func quoted(name, value string) string {
+	if strings.ContainsAny(value, " \t\"") {
+		return name + ":" + strconv.Quote(value)
+	}
+	return name + ":" + value
+}
+
+// limitForm returns the form as it was sent, or for the scope in the address.
+func (c *call) limitForm(list []engine.Limit) limitForm {
+	f := limitForm{Scope: c.query.Get("scope")}
+	for _, l := range list {
+		if l.Scope == f.Scope {
+			f.Running = strconv.Itoa(l.Limit)
+		}
+	}
+	if c.form.Get("do") != "set" || c.failed == nil {
+		return f
+	}
+	f.Scope, f.Running = c.form.Get("scope"), c.form.Get("running")
+	if bad, ok := errors.AsType[*runningError](c.failed); ok {
+		f.RunningProblem = sentence(bad.Error())
+	} else if errors.Is(c.failed, courier.ErrInvalid) {
+		f.ScopeProblem = sentence(c.failed.Error())
+	}
+	return f
+}
+
+// A runningError says that a number of executions is none.
+type runningError struct{ text string }
+
+func (e *runningError) Error() string {
+	return fmt.Sprintf("%q is no number of executions; write one such as 5, or 0 for any number", clip(40, e.text))
+}
+
+// Is reports whether target is [courier.ErrInvalid].
+func (e *runningError) Is(target error) bool { return target == courier.ErrInvalid }
+
+// scope and running are what the form of a limit says.
+func (c *call) scope() string { return strings.TrimSpace(c.form.Get("scope")) }
+
+func (c *call) running() int {
+	n, err := strconv.Atoi(strings.TrimSpace(c.form.Get("running")))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// needAdmin returns the error if the visitor is none of the admins for all jobs.
+func (c *call) needAdmin() error { return c.Need(c.ctx(), "", desk.Admin) }
+
+func (c *call) mayLimit() error {
+	if err := c.needAdmin(); err != nil {
+		return err
+	}
+	if c.running() < 0 {
+		return &runningError{c.form.Get("running")}
+	}
+	return nil
+}
+
+// notedLimit completes the entry of the journal.
+func notedLimit(c *call, a *store.Action) {
+	if a.Name = c.scope(); a.Verb == "set" {
+		a.Now = json.RawMessage(strconv.Itoa(c.running()))
+	}
+}

@@ -1,0 +1,200 @@
+package dashboard
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var monitorPages = slices.Concat([]page{{
+	path: "monitors", about: "monitor", role: desk.Client, on: onVisible, title: "Monitors", nav: "Monitors", key: "m", file: "monitors",
+	query: []string{"cursor"}, data: (*call).monitors, live: []string{"list"}, watch: watchEvery(10 * time.Second),
+}}, monitors.pages())
+
+var monitors = &kept[courier.Monitor, *courier.Monitor]{
+	kind: "monitor", list: "monitors", first: `{"lister": "file"}`, query: []string{"cursor"},
+	name:  func(m *courier.Monitor) *string { return &m.Name },
+	plain: courier.Monitor.Definition, hide: desk.HideMonitor,
+	get: func(c *call, name string) (courier.Monitor, error) { return c.h.e.Monitors().Get(c.ctx(), name) },
+	set: func(ctx context.Context, c *call, m courier.Monitor) (courier.Monitor, error) {
+		return c.h.e.Monitors().Set(ctx, m, c.by())
+	},
+	remove: func(ctx context.Context, c *call, name string) error {
+		return c.h.e.Monitors().Remove(ctx, name, c.by())
+	},
+	wrong: func(name string, list []courier.Problem) error {
+		return &courier.MonitorError{Monitor: name, Problems: list}
+	},
+	data: (*call).monitor,
+	turns: []turn[courier.Monitor]{
+		{"enable", turnMonitor(engine.Monitors.Enable)},
+		{"disable", turnMonitor(engine.Monitors.Disable)},
+		{"pause", turnMonitor(engine.Monitors.Pause)},
+		{"acknowledge", turnMonitor(engine.Monitors.Acknowledge)},
+	},
+	fields: []field{
+		{name: "name", label: "Name", kind: textField, once: true, hint: "1 to 200 characters. It can't be changed later.", group: "What is watched"},
+		{name: "description", label: "Description", kind: textField},
+		{name: "lister", label: "Lister", kind: textField, hint: `As the engines know it: "file" is a directory of the machine.`},
+		{name: "connection_id", label: "Connection", kind: textField, hint: "Of a server. Empty for a directory of the machine."},
+		{name: "path", label: "Directory", kind: textField, hint: "Directories in it are not searched."},
+		{name: "patterns", label: "Names of files", kind: listField, hint: "A pattern in each line, such as *.csv. Empty means all."},
+		{name: "events", label: "Events", kind: listField, hint: "created, modified or exists, one in each line. Empty means created."},
+		{name: "done_file", label: "Ending of the file that says it is complete", kind: textField, hint: "Such as .done. Empty means that a file is ready when it no longer changes."},
+		{name: "stable_seconds", label: "Unchanged for, in seconds", kind: numberField, hint: "Before a file is ready. Empty means 5."},
+		{name: "every_seconds", label: "Interval of polls in seconds", kind: numberField, hint: "Empty means a minute."},
+		{name: "max_failures", label: "Stop after failed polls in a row", kind: numberField, hint: "Empty means 5."},
+		{name: "job", label: "Job", kind: textField, jobs: true, hint: `Its latest version is started, with the parameters "files" and "monitor".`, group: "What is started"},
+		{name: "chain", label: "or chain", kind: textField},
+		{name: "batch", label: "One execution for all files that are ready", kind: checkField},
+		{name: "params", label: "Further parameters", kind: jsonField, hint: `A JSON object, such as {"day": "today"}.`},
+		{name: "priority", label: "Priority", kind: numberField, hint: "Of executions of a job; higher ones begin first."},
+	},
+}
+
+// turnMonitor switches a monitor by a method of the engine.
+func turnMonitor(f func(engine.Monitors, context.Context, string, courier.By) (courier.Monitor, error)) func(context.Context, *call, string, courier.By) (courier.Monitor, error) {
+	return func(ctx context.Context, c *call, name string, by courier.By) (courier.Monitor, error) {
+		m, err := f(c.h.e.Monitors(), ctx, name, by)
+		return m, c.MonitorRefusal(ctx, name, err)
+	}
+}
+
+// A keptList is the page of monitors, or of subscriptions.
+type keptList[T any] struct {
+	Rows  []T
+	New   bool // the visitor may make one
+	First string
+	Next  string
+}
+
+// A monitorRow is a monitor as the visitor may see it.
+type monitorRow struct {
+	courier.Monitor
+	Href, Status string
+	Target       target
+	Last         string // reference of what it has started last
+}
+
+func (c *call) monitors() (any, error) {
+	list, next, err := c.Monitors(c.ctx(), c.query.Get("cursor"), listPage)
+	if err != nil {
+		return nil, err
+	}
+	l := &keptList[monitorRow]{}
+	for i := range list {
+		l.Rows = append(l.Rows, c.monitorRow(monitors.seen(c, list[i])))
+	}
+	l.First, l.Next = c.pages(next)
+	l.New, err = c.mayCreateAny()
+	return l, err
+}
+
+func (c *call) monitorRow(m courier.Monitor) monitorRow {
+	r := monitorRow{Monitor: m, Href: c.link("monitors", m.Name), Status: string(m.State), Target: c.target(m.Job, m.Chain)}
+	if desk.IsUnpolled(&m, now()) {
+		r.Status = "late"
+	}
+	if id := m.Health.LastExecution; id != "" {
+		r.Last = c.started(id, m.Chain)
+	}
+	return r
+}
+
+// started returns the reference of what a schedule, a monitor or the like has started: of a
+// chain a chain execution.
+func (c *call) started(id courier.ExecutionID, chain string) string {
+	if chain != "" {
+		return c.link("chain-executions", string(id))
+	}
+	return c.link("executions", string(id))
+}
+
+// A monitorView is the first tab of the page of a monitor.
+type monitorView struct {
+	monitorRow
+	Turns     []turnButton
+	PollTook  time.Duration
+	Outcome   string
+	Params    string
+	SeesFiles bool
+	Files     []seenRow
+	First     string
+	Next      string
+}
+
+// A seenRow is a file that a monitor has seen.
+type seenRow struct {
+	store.SeenFile
+	Status string
+	Href   string // of what it was handed to
+}
+
+func (c *call) monitor(m *courier.Monitor) (any, error) {
+	v := &monitorView{monitorRow: c.monitorRow(*m), PollTook: time.Duration(m.Health.PollSeconds * float64(time.Second))}
+	outcomes, err := c.statuses(idsOf(m.Health.LastExecution, m.Job))
+	if err != nil {
+		return nil, err
+	}
+	v.Outcome = outcomes[m.Health.LastExecution]
+	switch m.State {
+	case courier.MonitorFailed:
+		v.Turns = turnsOf("acknowledge", "Acknowledge, and poll again", "disable", "Disable")
+	case courier.MonitorDisabled, courier.MonitorPaused:
+		v.Turns = turnsOf("enable", "Enable")
+	default:
+		v.Turns = turnsOf("pause", "Pause", "disable", "Disable")
+	}
+	if len(m.Params) > 0 {
+		v.Params = indented(m.Params)
+	}
+	if v.SeesFiles = c.Has(c.ctx(), c.about, c.ValuesRole()); v.SeesFiles {
+		err = c.seenFiles(v)
+	}
+	return v, err
+}
+
+// seenFiles reads a page of the files that a monitor has seen.
+func (c *call) seenFiles(v *monitorView) error {
+	list, err := c.h.e.Monitors().Files(c.ctx(), store.SeenFilter{Monitor: v.Name, After: c.query.Get("cursor"), Limit: listPage + 1})
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(list) > listPage {
+		list = list[:listPage]
+		next = list[listPage-1].Name
+	}
+	for _, f := range list {
+		r := seenRow{SeenFile: f, Status: "waiting"}
+		switch {
+		case f.Handed > 0 && f.Execution != "":
+			r.Status, r.Href = "handed over", c.started(f.Execution, v.Chain)
+		case f.Handed > 0:
+			r.Status = "recorded"
+		}
+		if !f.Gone.IsZero() {
+			r.Status += ", gone"
+		}
+		v.Files = append(v.Files, r)
+	}
+	v.First, v.Next = c.pages(next)
+	return nil
+}
+
+// Where says which directory a monitor watches.
+func (r monitorRow) Where() string {
+	var parts []string
+	for _, p := range []string{r.Lister, r.Connection, r.Path} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, " ")
+}

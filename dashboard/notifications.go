@@ -1,0 +1,248 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var notificationPages = slices.Concat([]page{{
+	path: "notifications", about: "subscription", role: desk.Client, on: onVisible, title: "Notifications", nav: "Notifications", key: "n", file: "notifications",
+	query: []string{"cursor"}, data: (*call).notifications, live: []string{"list"}, watch: watchEvery(15 * time.Second),
+}}, subscriptions.pages())
+
+var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
+	kind: "subscription", list: "notifications", first: `{"kind": "webhook", "events": ["JobFailed"]}`, query: []string{"cursor", "state"},
+	name: func(s *courier.Subscription) *string { return &s.Name },
+	plain: func(s courier.Subscription) courier.Subscription {
+		s.Reason = ""
+		return s
+	},
+	hide: desk.HideSubscription,
+	get: func(c *call, name string) (courier.Subscription, error) {
+		return c.h.e.Subscriptions().Get(c.ctx(), name)
+	},
+	set: func(ctx context.Context, c *call, s courier.Subscription) (courier.Subscription, error) {
+		saved, err := c.h.e.Subscriptions().Set(ctx, s, c.by())
+		return saved.Subscription, err
+	},
+	remove: func(ctx context.Context, c *call, name string) error {
+		return c.h.e.Subscriptions().Remove(ctx, name, c.by())
+	},
+	wrong: func(name string, list []courier.Problem) error {
+		return &courier.DefinitionError{Subscription: name, Problems: list}
+	},
+	data: (*call).subscription,
+	more: []action{
+		{verb: "replay", role: desk.Operator, check: (*call).mayReplay, do: replay},
+		{verb: "replay-all", role: desk.Operator, do: replay},
+	},
+	turns: []turn[courier.Subscription]{{"enable", turnSubscription(false)}, {"disable", turnSubscription(true)}},
+	fields: []field{
+		{name: "name", label: "Name", kind: textField, once: true, hint: "1 to 200 characters. It can't be changed later.", group: "Of what"},
+		{name: "events", label: "Events", kind: listField, hint: "Such as JobFailed, JobCompleted, JobOverdue or ChainFailed, one in each line."},
+		{name: "jobs", label: "Jobs", kind: listField, hint: "Their names, one in each line. With neither jobs nor chains it is for all."},
+		{name: "chains", label: "Chains", kind: listField},
+		{name: "window_seconds", label: "At most one in, seconds", kind: numberField, hint: "Of each type of event of a job; the next one stands for all in between. Empty means 30 minutes for e-mail, and all for the rest."},
+		{name: "disabled", label: "Disabled: events are not kept for it", kind: checkField},
+		{name: "kind", label: "How", kind: choiceField, options: []string{"webhook", "email", "job", "func"}, group: "To whom: fill in what belongs to the kind"},
+		{name: "webhook.url", label: "Webhook: address", kind: textField, hint: "https, or secret:NAME."},
+		{name: "webhook.secrets", label: "Webhook: secrets that sign", kind: listField, hint: "secret:NAME in each line."},
+		{name: "webhook.headers", label: "Webhook: further headers", kind: jsonField, hint: `A JSON object, such as {"Authorization": "secret:NAME"}.`},
+		{name: "email.to", label: "E-mail: receivers", kind: listField},
+		{name: "email.subject", label: "E-mail: beginning of the subject", kind: textField},
+		{name: "job.name", label: "Job: name", kind: textField, jobs: true, hint: `It is started with the parameter "event".`},
+		{name: "job.params", label: "Job: further parameters", kind: jsonField},
+		{name: "job.priority", label: "Job: priority", kind: numberField},
+		{name: "func", label: "Function: name", kind: textField, hint: "As the engines know it."},
+	},
+}
+
+// turnSubscription saves a subscription that is disabled, or enabled.
+func turnSubscription(disabled bool) func(context.Context, *call, string, courier.By) (courier.Subscription, error) {
+	return func(ctx context.Context, c *call, name string, by courier.By) (courier.Subscription, error) {
+		s, err := c.h.e.Subscriptions().Get(ctx, name)
+		if err != nil {
+			return s, err
+		}
+		if s.Disabled == disabled {
+			return s, desk.ErrUnchanged
+		}
+		s.Disabled = disabled
+		saved, err := c.h.e.Subscriptions().Set(ctx, s, by)
+		return saved.Subscription, err
+	}
+}
+
+// A notificationList is the page of notifications.
+type notificationList struct {
+	keptList[subscriptionRow]
+	Failed []deliveryRow // of all subscriptions, the first ones
+	More   bool          // there are more that failed
+}
+
+// A subscriptionRow is a subscription as the visitor may see it.
+type subscriptionRow struct {
+	courier.Subscription
+	Href, Status    string
+	To              string
+	Waiting, Failed string // how many notifications
+	HasFailed       bool
+}
+
+// A deliveryRow is a notification that has not been delivered.
+type deliveryRow struct {
+	courier.Delivery
+	Href         string // of the execution or chain execution
+	About        string
+	Subscription target
+}
+
+// maxTallied is how many notifications are read to count them.
+const maxTallied = 500
+
+func (c *call) notifications() (any, error) {
+	list, next, err := c.Subscriptions(c.ctx(), c.query.Get("cursor"), listPage)
+	if err != nil {
+		return nil, err
+	}
+	l := &notificationList{}
+	if l.New, err = c.mayCreateAny(); err != nil || len(list) == 0 {
+		return l, err
+	}
+	failed, more, err := c.Deliveries(c.ctx(), store.DeliveryFilter{State: courier.DeliveryFailed}, "", maxTallied)
+	if err != nil {
+		return nil, err
+	}
+	waiting, moreWait, err := c.Deliveries(c.ctx(), store.DeliveryFilter{State: courier.DeliveryPending}, "", maxTallied)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		r := c.subscriptionRow(subscriptions.seen(c, list[i]))
+		r.Failed, r.Waiting = tally(failed, more != "", r.Name), tally(waiting, moreWait != "", r.Name)
+		r.HasFailed = r.Failed != "0" && r.Failed != ""
+		l.Rows = append(l.Rows, r)
+	}
+	for i := range failed[:min(len(failed), listPage)] {
+		l.Failed = append(l.Failed, c.deliveryRow(&failed[i]))
+	}
+	l.More = len(failed) > listPage
+	l.First, l.Next = c.pages(next)
+	return l, nil
+}
+
+// tally counts the notifications of a subscription among those that were read, which are in
+// the order of subscriptions; empty if it was not reached.
+func tally(list []courier.Delivery, more bool, name string) string {
+	n := 0
+	for i := range list {
+		if list[i].Subscription == name {
+			n++
+		}
+	}
+	if last := len(list) - 1; more && name >= list[last].Subscription {
+		if n == 0 {
+			return ""
+		}
+		return count(n) + " or more"
+	}
+	return count(n)
+}
+
+func (c *call) subscriptionRow(s courier.Subscription) subscriptionRow {
+	r := subscriptionRow{Subscription: s, Href: c.link("notifications", s.Name), Status: "enabled"}
+	if s.Disabled {
+		r.Status = "disabled"
+	}
+	switch {
+	case s.Webhook != nil:
+		r.To = s.Webhook.URL
+	case s.Email != nil:
+		r.To = strings.Join(s.Email.To, ", ")
+	case s.Job != nil:
+		r.To = s.Job.Name
+	default:
+		r.To = s.Func
+	}
+	return r
+}
+
+func (c *call) deliveryRow(d *courier.Delivery) deliveryRow {
+	r := deliveryRow{Delivery: *d, Subscription: target{"subscription", d.Subscription, c.link("notifications", d.Subscription)}, About: d.Job}
+	switch {
+	case d.Execution != "":
+		r.Href = c.link("executions", string(d.Execution))
+	case d.ChainExecution != "":
+		r.Href, r.About = c.link("chain-executions", string(d.ChainExecution)), d.Chain
+	}
+	return r
+}
+
+// A subscriptionView is the first tab of the page of a subscription.
+type subscriptionView struct {
+	subscriptionRow
+	Turns      []turnButton
+	States     []navItem
+	Deliveries []deliveryRow
+	First      string
+	Next       string
+}
+
+func (c *call) subscription(s *courier.Subscription) (any, error) {
+	v := &subscriptionView{subscriptionRow: c.subscriptionRow(*s), Turns: turnsOf("disable", "Disable")}
+	if s.Disabled {
+		v.Turns = turnsOf("enable", "Enable")
+	}
+	state := courier.DeliveryState(c.query.Get("state"))
+	if state != "" && state != courier.DeliveryFailed && state != courier.DeliveryPending {
+		return nil, invalid("The state in the address must be pending or failed.")
+	}
+	for _, f := range []struct {
+		label string
+		state courier.DeliveryState
+	}{{"All", ""}, {"Failed", courier.DeliveryFailed}, {"Waiting", courier.DeliveryPending}} {
+		v.States = append(v.States, navItem{Label: f.label, Href: c.with("state", string(f.state), "cursor", ""), Current: f.state == state})
+	}
+	list, next, err := c.Deliveries(c.ctx(), store.DeliveryFilter{Subscription: s.Name, State: state}, c.query.Get("cursor"), listPage)
+	for i := range list {
+		v.Deliveries = append(v.Deliveries, c.deliveryRow(&list[i]))
+	}
+	v.First, v.Next = c.pages(next)
+	return v, err
+}
+
+// mayReplay returns what is wrong with a choice of notifications.
+func (c *call) mayReplay() error {
+	if n := len(c.form["event"]); n == 0 || n > 1000 {
+		return invalid("Select 1 to 1,000 notifications, or deliver all again. %d are selected.", n)
+	}
+	return nil
+}
+
+// replay makes notifications due now: those that were selected, or all.
+func replay(ctx context.Context, c *call) (string, error) {
+	events := c.form["event"]
+	if c.form.Get("do") == "replay-all" {
+		events = nil
+	}
+	n, err := c.h.e.Subscriptions().Replay(ctx, c.r.PathValue("name"), events, c.by())
+	if err == nil && n == 0 {
+		err = desk.ErrUnchanged
+	}
+	return "", err
+}
+
+// Text says what a delivery is about, as its receiver is told.
+func (d deliveryRow) Text() string {
+	if d.Count > 1 {
+		return fmt.Sprintf("%s, %d times", d.Type, d.Count)
+	}
+	return string(d.Type)
+}

@@ -1,0 +1,314 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+var schedulePages = slices.Concat([]page{{
+	path: "schedules", about: "schedule", role: desk.Client, on: onVisible, title: "Schedules", nav: "Schedules", key: "s", file: "schedules", scripts: []string{"zone"},
+	query: []string{"tab", "from", "days", "zone", "cursor"}, data: (*call).schedules, live: []string{"week", "list"}, watch: watchEvery(30 * time.Second),
+}}, schedules.pages())
+
+var schedules = &kept[courier.Schedule, *courier.Schedule]{
+	kind: "schedule", list: "schedules", scripts: []string{"zone"}, first: `{"time_zone": "UTC"}`,
+	name:  func(s *courier.Schedule) *string { return &s.Name },
+	plain: courier.Schedule.Definition, hide: desk.HideSchedule,
+	get: func(c *call, name string) (courier.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
+	set: func(ctx context.Context, c *call, s courier.Schedule) (courier.Schedule, error) {
+		return c.h.e.Schedules().Set(ctx, s, c.by())
+	},
+	remove: func(ctx context.Context, c *call, name string) error {
+		return c.h.e.Schedules().Remove(ctx, name, c.by())
+	},
+	wrong: func(name string, list []courier.Problem) error {
+		return &courier.ScheduleError{Schedule: name, Problems: list}
+	},
+	data: (*call).schedule,
+	turns: []turn[courier.Schedule]{
+		{"enable", func(ctx context.Context, c *call, name string, by courier.By) (courier.Schedule, error) {
+			return c.h.e.Schedules().Enable(ctx, name, by)
+		}},
+		{"disable", func(ctx context.Context, c *call, name string, by courier.By) (courier.Schedule, error) {
+			return c.h.e.Schedules().Disable(ctx, name, by)
+		}},
+	},
+	fields: []field{
+		{name: "name", label: "Name", kind: textField, once: true, hint: "1 to 200 characters. It can't be changed later.", group: "What is started"},
+		{name: "job", label: "Job", kind: textField, jobs: true, hint: "Its latest version is started."},
+		{name: "chain", label: "or chain", kind: textField},
+		{name: "params", label: "Parameters", kind: jsonField, hint: `A JSON object, such as {"day": "today"}.`},
+		{name: "priority", label: "Priority", kind: numberField, hint: "Higher ones begin first. Empty means 0."},
+		{name: "cron", label: "Cron", kind: textField, group: "When: give one of cron, interval and instant", hint: "Quartz' form, seconds first: 0 30 2 ? * MON-FRI is half past two on working days."},
+		{name: "time_zone", label: "Time zone of cron", kind: textField, hint: "Such as Europe/Berlin."},
+		{name: "every_seconds", label: "Interval in seconds", kind: numberField, hint: "300 is every five minutes, on the minute."},
+		{name: "at", label: "Instant", kind: textField, hint: "It fires once: 2030-01-31T08:00:00Z."},
+		{name: "starts_at", label: "Not before", kind: textField, hint: "An instant, such as 2030-01-31T08:00:00Z. Empty means no bound."},
+		{name: "ends_at", label: "Not after", kind: textField},
+		{name: "jitter_seconds", label: "Jitter in seconds", kind: numberField, hint: "Each tick is late by a time from 0 to this one, so that many schedules do not fire at once."},
+		{name: "overlap", label: "If the execution before has not ended", kind: choiceField, options: []string{"allow", "skip", "queue_one", "cancel_running"}, group: "When something is in the way"},
+		{name: "misfire", label: "Ticks that nobody saw", kind: choiceField, options: []string{"fire_once", "fire_all", "skip"}, hint: "Those that came while no engine was there."},
+		{name: "window_seconds", label: "How old they may be, in seconds", kind: numberField, hint: "For fire_all only. Empty means a day."},
+		{name: "pause_after", label: "Pause after failures in a row", kind: numberField, hint: "Empty means never."},
+	},
+}
+
+// A scheduleList is the page of schedules.
+type scheduleList struct {
+	Tabs  []navItem
+	Tab   string
+	New   bool // the visitor may make one
+	Week  *weekPage
+	Rows  []scheduleRow
+	First string
+	Next  string
+	Any   bool
+}
+
+// A scheduleRow is a schedule as the visitor may see it.
+type scheduleRow struct {
+	courier.Schedule
+	Href, Status string
+	Target       target
+	When         string    // in words
+	Local        string    // the next tick in the zone of the schedule
+	Outcome      string    // the status of the last execution; empty if it is not known
+	Last         string    // reference of it
+	Now          time.Time // of the page
+}
+
+// A target is what a schedule or a monitor starts.
+type target struct{ Kind, Name, Href string }
+
+func (c *call) target(job, chain string) target {
+	if chain != "" {
+		return target{"chain", chain, c.link("chains", chain)}
+	}
+	return target{"job", job, c.link("jobs", job)}
+}
+
+func (c *call) schedules() (any, error) {
+	l := &scheduleList{Tab: c.query.Get("tab")}
+	for _, tab := range []struct{ key, label string }{{"", "Week"}, {"list", "List"}} {
+		l.Tabs = append(l.Tabs, navItem{Label: tab.label, Href: "?" + query("tab", tab.key), Current: tab.key == l.Tab})
+	}
+	list, next, err := c.Schedules(c.ctx(), c.query.Get("cursor"), listPage)
+	if err != nil {
+		return nil, err
+	}
+	l.Any = len(list) > 0
+	if l.New, err = c.mayCreateAny(); err != nil {
+		return nil, err
+	}
+	switch {
+	case l.Tab != "" && l.Tab != "list":
+		return nil, errNoPage
+	case !l.Any:
+	case l.Tab == "list":
+		l.Rows, err = c.scheduleRows(list)
+		l.First, l.Next = c.pages(next)
+	default:
+		l.Week, err = c.week()
+	}
+	return l, err
+}
+
+// pages returns the references of the first page of a list and of the next one, which begins
+// after an element.
+func (c *call) pages(after string) (first, next string) {
+	if c.query.Get("cursor") != "" {
+		first = c.with("cursor", "")
+	}
+	if after != "" {
+		next = c.with("cursor", after)
+	}
+	return first, next
+}
+
+// mayCreateAny reports whether the visitor may make a schedule, a monitor or the like.
+func (c *call) mayCreateAny() (bool, error) {
+	if c.Role(c.ctx(), "") >= desk.Editor {
+		return true, nil
+	}
+	jobs, err := c.jobsWith(desk.Editor)
+	return len(jobs) > 0, err
+}
+
+// scheduleRows returns schedules as they are listed.
+func (c *call) scheduleRows(list []courier.Schedule) ([]scheduleRow, error) {
+	var ids []courier.ExecutionID
+	for i := range list {
+		if s := &list[i]; s.Job != "" && s.LastExecution != "" {
+			ids = append(ids, s.LastExecution)
+		}
+	}
+	outcomes, err := c.statuses(ids)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]scheduleRow, len(list))
+	for i := range list {
+		rows[i] = c.scheduleRow(schedules.seen(c, list[i]))
+		rows[i].Outcome = outcomes[list[i].LastExecution]
+	}
+	return rows, nil
+}
+
+// statuses returns the statuses of executions that are still there.
+func (c *call) statuses(ids []courier.ExecutionID) (map[courier.ExecutionID]string, error) {
+	found := make(map[courier.ExecutionID]string)
+	if len(ids) == 0 {
+		return found, nil
+	}
+	list, err := c.h.e.Executions().List(c.ctx(), store.Filter{IDs: ids, Limit: len(ids)})
+	for i := range list {
+		found[list[i].ID] = list[i].Status(now())
+	}
+	return found, err
+}
+
+func (c *call) scheduleRow(s courier.Schedule) scheduleRow {
+	r := scheduleRow{Schedule: s, Href: c.link("schedules", s.Name), Target: c.target(s.Job, s.Chain), Status: scheduleStatus(&s, now()), When: whenOf(&s)}
+	if !s.NextFire.IsZero() && s.Zone != "" && s.Zone != "UTC" {
+		r.Local = inZone(s.NextFire, s.Zone)
+	}
+	switch {
+	case s.LastExecution != "" && s.Chain != "":
+		r.Last = c.link("chain-executions", string(s.LastExecution))
+	case s.LastExecution != "":
+		r.Last = c.link("executions", string(s.LastExecution))
+	}
+	return r
+}
+
+// scheduleStatus is the word for the state of a schedule.
+func scheduleStatus(s *courier.Schedule, at time.Time) string {
+	switch {
+	case s.Disabled:
+		return "disabled"
+	case s.Paused:
+		return "paused"
+	case s.Problem != "":
+		return "error"
+	case desk.IsLate(s, at):
+		return "late"
+	case s.Waiting:
+		return "waiting"
+	}
+	return "active"
+}
+
+// whenOf says in words when a schedule fires.
+func whenOf(s *courier.Schedule) string {
+	switch {
+	case s.Every > 0:
+		return "Every " + span(s.Every)
+	case !s.At.IsZero():
+		return "Once, at " + s.At.UTC().Format("2006-01-02 15:04:05") + " UTC"
+	}
+	x, err := engine.ExplainCron(s.Cron, s.Zone, time.Time{}, 1)
+	if err != nil {
+		return s.Cron
+	}
+	return x.Words
+}
+
+// span returns a length of time without what is zero, to the last digit, such as "5 min" and
+// "1 h 30 min"; "0 s" for none.
+func span(d time.Duration) string {
+	var parts []string
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
+		if n := d / u.unit; n > 0 {
+			parts, d = append(parts, fmt.Sprintf("%d %s", n, u.name)), d%u.unit
+		}
+	}
+	switch {
+	case d > 0 && d < time.Second:
+		parts = append(parts, strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64)+" ms")
+	case d > 0 || len(parts) == 0:
+		parts = append(parts, strconv.FormatFloat(d.Seconds(), 'f', -1, 64)+" s")
+	}
+	return strings.Join(parts, " ")
+}
+
+// inZone returns an instant in a zone, such as "Tue 2026-12-01 03:00:00 CET".
+func inZone(t time.Time, zone string) string {
+	l, err := time.LoadLocation(zone)
+	if err != nil {
+		return ""
+	}
+	return t.In(l).Format("Mon 2006-01-02 15:04:05 MST")
+}
+
+// A scheduleView is the first tab of the page of a schedule.
+type scheduleView struct {
+	scheduleRow
+	ZoneName string // empty for those in UTC
+	Next     []fire
+	Notes    []string
+	Why      string // it has no next tick
+	Params   string
+}
+
+// A fire is a tick in the zone of the schedule and in UTC.
+type fire struct {
+	Local string
+	At    time.Time
+}
+
+const nextTicks = 10
+
+func (c *call) schedule(s *courier.Schedule) (any, error) {
+	outcomes, err := c.statuses(idsOf(s.LastExecution, s.Job))
+	if err != nil {
+		return nil, err
+	}
+	v := scheduleView{scheduleRow: c.scheduleRow(*s)}
+	v.Outcome = outcomes[s.LastExecution]
+	if s.Zone != "" && s.Zone != "UTC" {
+		v.ZoneName = s.Zone
+	}
+	if len(s.Params) > 0 {
+		v.Params = indented(s.Params)
+	}
+	after := now()
+	for len(v.Next) < nextTicks {
+		at, err := c.h.e.Schedules().Next(*s, after)
+		if err != nil {
+			v.Why = sentence(err.Error())
+		}
+		if err != nil || at.IsZero() {
+			break
+		}
+		v.Next, after = append(v.Next, fire{inZone(at, v.ZoneName), at}), at
+	}
+	if s.Cron != "" {
+		if x, err := engine.ExplainCron(s.Cron, s.Zone, time.Time{}, 1); err == nil {
+			v.Notes = x.Notes
+		}
+	}
+	if len(v.Next) == 0 && v.Why == "" {
+		v.Why = "It has no further tick."
+	}
+	return v, nil
+}
+
+// idsOf returns the id of what a schedule or monitor has started, if that is an execution.
+func idsOf(id courier.ExecutionID, job string) []courier.ExecutionID {
+	if id == "" || job == "" {
+		return nil
+	}
+	return []courier.ExecutionID{id}
+}

@@ -1,0 +1,273 @@
+package dashboard
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/store"
+)
+
+var searchPages = []page{{
+	path: "search", role: desk.Client, on: onVisible, title: "Where is my file?", nav: "Search", key: "f", file: "search",
+	query: []string{"q", "after"}, data: (*call).search,
+}}
+
+// A searchPage is the page of what was found.
+type searchPage struct {
+	Text    string
+	Problem string // with the text
+	Part    bool   // the newest names alone were looked at
+	Found   bool
+	Groups  []foundGroup
+	Runs    []executionRow // executions with that label
+	Files   []foundRow
+	After   bool // it is a further page of files
+	Next    string
+	First   string
+	Missing []string // what the store can't look for
+	Values  bool     // the visitor sees values of all jobs
+}
+
+func (p *searchPage) status() int {
+	if p.Problem != "" {
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// A foundGroup are the definitions of a kind whose names begin with the text.
+type foundGroup struct {
+	Label string
+	Items []navItem
+	Full  bool // there may be more
+}
+
+// A foundRow is what a step has done with a file.
+type foundRow struct {
+	Name      string
+	Path      string
+	Server    string // its connection; empty for this machine
+	Verb      string // "wrote", "sent", "fetched" or "removed"
+	Size      int64
+	Sized     bool
+	Hash      string
+	Whole     string // a badge: whether it is complete
+	Why       string
+	At        time.Time
+	Job, Step string
+	Execution courier.ExecutionID
+	Href      string
+	Attempt   int
+}
+
+// maxSearch is how many characters are looked for.
+const maxSearch = 200
+
+func (c *call) search() (any, error) {
+	p := &searchPage{Text: strings.TrimSpace(c.query.Get("q")), Values: c.SeesValues(c.ctx(), "")}
+	switch {
+	case p.Text == "":
+		return p, nil
+	case utf8.RuneCountInString(p.Text) > maxSearch:
+		p.Problem = "Give at most 200 characters: the beginning of a name is enough."
+	case strings.ContainsFunc(p.Text, unicode.IsControl):
+		p.Problem = "The text had control characters, which no name has. They are left out here: find it without them, or correct it."
+		p.Text = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return -1
+			}
+			return r
+		}, p.Text)
+	case strings.Trim(p.Text, "*") == "":
+		p.Problem = "Give something of the name besides the asterisks."
+	}
+	if p.Problem != "" {
+		return p, nil
+	}
+	if desk.IsID(p.Text) {
+		return p, c.openID(p)
+	}
+	text := p.Text
+	if p.Part = strings.HasPrefix(text, "*"); p.Part && !strings.HasSuffix(text, "*") {
+		text += "*" // *.csv is a part too
+	}
+	if c.query.Get("after") != "" {
+		return p, c.moreFiles(p)
+	}
+	s, err := c.Search(c.ctx(), text)
+	if err != nil {
+		return nil, err
+	}
+	p.Missing = s.Missing
+	for _, g := range []struct {
+		label, path string
+		names       []string
+	}{{"Jobs", "jobs", s.Jobs}, {"Chains", "chains", s.Chains}, {"Schedules", "schedules", s.Schedules}, {"Monitors", "monitors", s.Monitors}} {
+		if len(g.names) == 0 {
+			continue
+		}
+		group := foundGroup{Label: g.label, Full: len(g.names) == desk.MaxFound}
+		for _, name := range g.names {
+			group.Items = append(group.Items, navItem{Label: name, Href: c.link(g.path, name)})
+		}
+		p.Groups = append(p.Groups, group)
+	}
+	at := now()
+	for i := range s.Executions {
+		p.Runs = append(p.Runs, c.row(&s.Executions[i], at))
+	}
+	c.addFiles(p, s.Files, s.MoreFiles)
+	p.Found = len(p.Groups) > 0 || len(p.Runs) > 0 || len(p.Files) > 0
+	return p, nil
+}
+
+// openID opens what has an id, if the visitor may see it.
+func (c *call) openID(p *searchPage) error {
+	if _, err := c.Execution(c.ctx(), p.Text, desk.Client); err == nil {
+		return c.redirect(c.link("executions", p.Text))
+	}
+	if _, err := c.ChainExecution(c.ctx(), p.Text); err == nil && c.Role(c.ctx(), "") >= desk.Client {
+		return c.redirect(c.link("chain-executions", p.Text))
+	}
+	return nil
+}
+
+// moreFiles adds a further page of files.
+func (c *call) moreFiles(p *searchPage) error {
+	var last store.TrailEntry
+	raw, err := base64.RawURLEncoding.DecodeString(c.query.Get("after"))
+	if err != nil || json.Unmarshal(raw, &last) != nil || !isText(last.Value) || !desk.IsID(string(last.Execution)) || last.Seq < 0 {
+		return invalid("The cursor in the address is none: begin without it.")
+	}
+	list, more, err := c.Files(c.ctx(), p.Text, &last, desk.MaxFound)
+	if err != nil {
+		return err
+	}
+	p.After, p.First = true, c.with("after", "")
+	c.addFiles(p, list, more)
+	p.Found = true
+	return nil
+}
+
+// addFiles adds files to the page.
+func (c *call) addFiles(p *searchPage, list []desk.SearchedFile, more bool) {
+	for i := range list {
+		for _, f := range list[i].Files {
+			p.Files = append(p.Files, c.foundFile(&list[i], f))
+		}
+	}
+	if more && len(list) > 0 {
+		raw, err := json.Marshal(list[len(list)-1].Entry)
+		if err == nil {
+			p.Next = c.with("after", base64.RawURLEncoding.EncodeToString(raw))
+		}
+	}
+}
+
+// foundFile says what a step has done with a file.
+func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
+	x := &s.Step
+	r := foundRow{
+		Name: f.Path[strings.LastIndexAny(f.Path, `/\`)+1:], Path: f.Path, Server: f.Connection, Size: f.Size, Sized: !f.Removed, Job: s.Job, Step: courier.StepLabel(x.Step, x.ID, x.Type),
+		At: x.EndedAt, Execution: s.Entry.Execution, Href: c.link("executions", string(s.Entry.Execution)), Attempt: x.Attempt,
+	}
+	if r.At.IsZero() {
+		r.At = x.StartedAt
+	}
+	switch {
+	case f.Removed:
+		r.Verb = "removed"
+	case f.Received:
+		r.Verb = "fetched"
+	case f.Connection != "":
+		r.Verb = "sent"
+	default:
+		r.Verb = "wrote"
+	}
+	switch {
+	case x.State == courier.StepRunning:
+		r.Whole, r.Why = "unknown", "The step still runs."
+	case x.State != courier.StepCompleted:
+		r.Whole, r.Why = "unknown", "The attempt has not succeeded: look at it before you use it."
+	case f.Removed:
+		r.Whole = "gone"
+	default:
+		r.Whole = "complete"
+	}
+	if !f.Removed && x.State == courier.StepCompleted {
+		r.Hash = fileHash(x.Outputs, f.Path, len(x.Files) == 1)
+	}
+	return r
+}
+
+// The names under which steps give, among their outputs, the hash of a file and the file
+// that it is of.
+var (
+	hashNames = []string{"sha256", "hash", "sha512", "checksum", "md5"}
+	pathNames = []string{"path", "file", "name", "file_path", "local_path", "remote_path"}
+)
+
+// fileHash returns the hash that the outputs of a step give for a file: in an object that
+// names the file, or beside all others if the step has reported only one file.
+func fileHash(outputs json.RawMessage, path string, only bool) string {
+	v, err := jsontext.Parse(outputs)
+	if err != nil {
+		return ""
+	}
+	if h := hashBeside(v, path, 0); h != "" || !only {
+		return h
+	}
+	top, _ := v.(map[string]any)
+	return hashIn(top)
+}
+
+// hashBeside looks in a value for an object that names a file, at most four levels deep.
+func hashBeside(v any, path string, depth int) string {
+	var inner []any
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range pathNames {
+			if text, _ := v[name].(string); text != "" && (text == path || strings.HasSuffix(path, "/"+text)) {
+				return hashIn(v)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			inner = append(inner, v[name])
+		}
+	case []any:
+		inner = v
+	}
+	if depth == 4 {
+		return ""
+	}
+	for _, v := range inner {
+		if h := hashBeside(v, path, depth+1); h != "" {
+			return h
+		}
+	}
+	return ""
+}
+
+// hashIn returns the hash among the fields of an object, with its algorithm, which its length
+// tells.
+func hashIn(object map[string]any) string {
+	algorithms := map[int]string{32: "MD5", 64: "SHA-256", 128: "SHA-512"}
+	for _, name := range hashNames {
+		text, _ := object[name].(string)
+		if _, err := hex.DecodeString(text); err == nil && algorithms[len(text)] != "" {
+			return algorithms[len(text)] + " " + text
+		}
+	}
+	return ""
+}

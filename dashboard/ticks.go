@@ -1,0 +1,127 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier/flow"
+)
+
+// An itemMarks says of the items of a loop how they stand.
+type itemMarks struct {
+	total   int
+	present int   // the item in which the execution is; total-1 if the loop has ended
+	ended   bool  // the loop has
+	failed  []int // in order
+}
+
+func (b *outlineBuilder) marks(loop int, outer []int, s *flow.Outlined) itemMarks {
+	m := itemMarks{total: s.Items.Total, present: s.Items.Total - 1, ended: s.State != flow.OutlineRunning && s.State != flow.OutlineFailed}
+	now := b.x.Position.Iteration()
+	if level := len(outer); level < len(now) && slices.Equal(now[:level], outer) && level < len(b.x.Position.Loops) && b.x.Position.Loops[level].Step == loop {
+		m.present = now[level]
+	} else if len(outer) > 0 && !b.isPresent(outer) {
+		m.ended = true
+	}
+	for _, path := range b.items[loop] {
+		if n := len(path) - 1; n == len(outer) && slices.Equal(path[:n], outer) && path[n] < m.total {
+			m.failed = append(m.failed, path[n])
+		}
+	}
+	slices.Sort(m.failed)
+	m.failed = slices.Compact(m.failed)
+	return m
+}
+
+// done is how many items have been executed without failure.
+func (m *itemMarks) done() int {
+	n := m.present
+	if m.ended {
+		n = m.total
+	}
+	i, _ := slices.BinarySearch(m.failed, n)
+	return n - i
+}
+
+// state is the worst state of a range of items.
+func (m *itemMarks) state(first, last int) string {
+	i, _ := slices.BinarySearch(m.failed, first)
+	switch {
+	case i < len(m.failed) && m.failed[i] <= last:
+		return "failed"
+	case m.ended || last < m.present:
+		return "completed"
+	case first <= m.present:
+		return "running"
+	}
+	return "pending"
+}
+
+// Ticks of a loop.
+const (
+	maxTicks = 200
+	maxRuns  = 20 // links among the ticks that have not failed
+)
+
+// A tick is a range of items.
+type tick struct {
+	first, last int
+	state       string
+}
+
+// ticks draws the items: at most maxTicks, those with a failure first. Each of these is a
+// link, and so is each run of others that are alike.
+func (m *itemMarks) ticks(href string, loop int) template.HTML {
+	size := (m.total + maxTicks - 1) / maxTicks
+	var bad, good []tick
+	for first := 0; first < m.total; first += size {
+		t := tick{first: first, last: min(first+size, m.total) - 1}
+		if t.state = m.state(t.first, t.last); t.state == "failed" {
+			bad = append(bad, t)
+		} else {
+			good = append(good, t)
+		}
+	}
+	b := &strings.Builder{}
+	n := len(bad) + len(good)
+	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="img" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
+	href = template.HTMLEscapeString(href)
+	x := 0
+	for _, t := range bad {
+		i, _ := slices.BinarySearch(m.failed, t.first)
+		x = drawTicks(b, href, t, m.failed[i], x, 1)
+	}
+	run := max(1, (len(good)+maxRuns-1)/maxRuns)
+	for i := 0; i < len(good); {
+		t, k := good[i], i+1
+		for k < len(good) && k-i < run && good[k].state == t.state {
+			t.last = good[k].last
+			k++
+		}
+		x = drawTicks(b, href, t, t.first, x, k-i)
+		i = k
+	}
+	b.WriteString("</g></svg>")
+	return template.HTML(b.String())
+}
+
+// drawTicks draws n ticks of one state from x on, as a link to an item, and returns where the
+// next ones begin. A pending item has nothing to be seen.
+func drawTicks(b *strings.Builder, href string, t tick, item, x, n int) int {
+	class := looks[t.state].class
+	if t.state != "pending" {
+		fmt.Fprintf(b, `<a href="%s%d" tabindex="-1"><title>`, href, item)
+		if b.WriteString("item " + strconv.Itoa(t.first)); t.last > t.first {
+			b.WriteString(" to " + strconv.Itoa(t.last))
+		}
+		b.WriteString(": " + t.state + "</title>")
+	}
+	fmt.Fprintf(b, `<path class="%s" d="M%d 7h%d"/>`, class, x, n*5-1)
+	if t.state != "pending" {
+		b.WriteString("</a>")
+	}
+	return x + n*5
+}

@@ -1,0 +1,100 @@
+package desk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+)
+
+// A Checked is what was found in a text that is to be one definition.
+type Checked struct {
+	One      bool // it is one, of the kind that was meant
+	Problems []courier.Problem
+	Warnings []courier.Problem // what looks doubtful
+}
+
+// CheckText checks a text that is to be one definition of a kind, such as "job".
+func (v *Visit) CheckText(ctx context.Context, kind string, src *courier.Source) (Checked, error) {
+	b, err := v.d.e.Check(ctx, []engine.File{{Data: src.Text}})
+	counts := map[string]int{
+		"job": len(b.Jobs), "chain": len(b.Chains), "schedule": len(b.Schedules), "monitor": len(b.Monitors), "subscription": len(b.Subscriptions),
+	}
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	one := counts[kind] == 1 && sum == 1 && bytes.HasPrefix(bytes.TrimSpace(src.Text), []byte("{"))
+	return Checked{one, b.Problems, b.Warnings}, err
+}
+
+// ReadNamed reads a definition of a kind that is to have a name, which its text may leave
+// out. Name points to that of the definition. If there are problems, they are all that can
+// be found, with their places; what only the whole definition says is not looked for as long
+// as its form is right.
+func (v *Visit) ReadNamed(ctx context.Context, kind string, src *courier.Source, d courier.Definition, name *string, want string) (problems []courier.Problem, err error) {
+	problems = src.Read(d)
+	given := *name
+	if len(problems) > 0 {
+		all, err := v.CheckText(ctx, kind, src)
+		if err != nil {
+			return nil, err
+		}
+		if all.One {
+			problems = all.Problems
+		}
+	}
+	var more []courier.Problem
+	switch *name = want; given {
+	case want:
+	case "":
+		problems = WithoutName(problems)
+	default:
+		more = append(more, courier.Problem{Step: -1, Field: "name", Message: "it must be the name in the path, or be left out"})
+	}
+	hidden, err := v.HiddenJobs(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hidden { // the engine's text on the same field would suggest names of others
+		problems = slices.DeleteFunc(problems, func(p courier.Problem) bool { return p.Field == h.Field })
+	}
+	more = append(more, hidden...)
+	src.Locate(more)
+	return append(more, problems...), nil
+}
+
+// WithoutName returns problems without that of a definition whose text leaves its name out.
+func WithoutName(list []courier.Problem) []courier.Problem {
+	return slices.DeleteFunc(list, func(p courier.Problem) bool { return p.Step < 0 && p.Field == "name" && p.Message == "is required" })
+}
+
+// HiddenJobs returns the problems with what a job depends on and the visitor must not know.
+// What the present version of the job depends on may stay.
+func (v *Visit) HiddenJobs(ctx context.Context, d courier.Definition) (problems []courier.Problem, err error) {
+	job, ok := d.(*courier.Job)
+	if !ok {
+		return nil, nil
+	}
+	var present courier.Job
+	for i, on := range job.DependsOn {
+		if on.Job == "" || v.Role(ctx, on.Job) > None {
+			continue
+		}
+		if present.Name == "" {
+			present, err = v.d.e.Jobs().Get(ctx, job.Name, 0)
+			if err != nil && !errors.Is(err, courier.ErrNotFound) {
+				return nil, err
+			}
+			present.Name = job.Name
+		}
+		if !slices.ContainsFunc(present.DependsOn, func(p courier.JobDependency) bool { return p.Job == on.Job }) {
+			problems = append(problems, courier.Problem{Step: -1, Field: fmt.Sprintf("depends_on[%d].job", i), Message: "there is no such job here, or you may not see it"})
+		}
+	}
+	return problems, nil
+}

@@ -1,0 +1,101 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// ErrCursor is the error of a cursor that belongs to no page of a list. It matches
+// [courier.ErrInvalid].
+var ErrCursor = courier.Errorf(courier.ErrInvalid, "the cursor is none of this list; begin without a cursor")
+
+// Limits returns a page of the limits that were set and that the visitor may see: those of
+// its jobs, and all others if it may see all jobs. Keys are values.
+func (v *Visit) Limits(ctx context.Context, after string, limit int) ([]engine.Limit, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]engine.Limit, error) {
+		return v.d.e.Limits().List(ctx, engine.LimitFilter{After: after, Limit: limit})
+	}, func(l *engine.Limit) string { return l.Scope }, func(l *engine.Limit) bool { return v.SeesLimit(ctx, l.Scope) })
+}
+
+// SeesLimit reports whether the visitor may see the limit of a scope.
+func (v *Visit) SeesLimit(ctx context.Context, scope string) bool {
+	job, ok := strings.CutPrefix(scope, "job:")
+	switch {
+	case ok:
+		return v.Role(ctx, job) >= Viewer
+	case strings.HasPrefix(scope, "key:"):
+		return v.SeesValues(ctx, "")
+	}
+	return v.Role(ctx, "") >= Viewer
+}
+
+// Deliveries returns a page of the notifications that have not been delivered and that the
+// visitor may see, without the values that it may not see, and after which the next page
+// begins. The place and the limit in f do not count.
+func (v *Visit) Deliveries(ctx context.Context, f store.DeliveryFilter, after string, limit int) ([]courier.Delivery, string, error) {
+	seen := make(map[string]bool)
+	list, next, err := Pick(after, limit, func(after string, limit int) ([]courier.Delivery, error) {
+		f.Limit = limit
+		f.AfterEvent, f.AfterSubscription, _ = strings.Cut(after, " ")
+		if _, _, err := store.ParseEventID(f.AfterEvent); after != "" && (err != nil || f.AfterSubscription == "") {
+			return nil, ErrCursor
+		}
+		return v.d.e.Subscriptions().Deliveries(ctx, f)
+	}, func(d *courier.Delivery) string { return d.ID + " " + d.Subscription }, func(d *courier.Delivery) bool { return v.seesDelivery(ctx, d, seen) })
+	for i := range list {
+		if !v.SeesValues(ctx, list[i].Job) {
+			HideDelivery(&list[i])
+		}
+	}
+	return list, next, err
+}
+
+// seesDelivery reports whether the visitor may see the execution that a delivery is about,
+// and its subscription; known has the answers for subscriptions.
+func (v *Visit) seesDelivery(ctx context.Context, d *courier.Delivery, known map[string]bool) bool {
+	if v.Role(ctx, "") >= Viewer {
+		return true
+	}
+	sees, ok := known[d.Subscription]
+	if !ok {
+		s, err := v.d.e.Subscriptions().Get(ctx, d.Subscription)
+		sees = err == nil && v.Has(ctx, JobsOf(&s), Viewer)
+		known[d.Subscription] = sees
+		if err != nil && !errors.Is(err, courier.ErrNotFound) {
+			v.d.log.Warn("a subscription could not be read, so its deliveries are left out of a list", "subscription", d.Subscription, "error", err)
+		}
+	}
+	return sees && v.Role(ctx, d.Job) >= Viewer
+}
+
+// A StateError says that the state of something does not permit what was asked. It matches
+// [courier.ErrConflict].
+type StateError struct{ Text string }
+
+// Error returns the text.
+func (e *StateError) Error() string { return e.Text }
+
+// Is reports whether target is [courier.ErrConflict].
+func (e *StateError) Is(target error) bool { return target == courier.ErrConflict }
+
+// MonitorRefusal returns the error of a call that switches a monitor, or in its place the
+// *[StateError] if the state of the monitor does not permit it: the error of the engine
+// repeats the reason of the state, which may have values in it.
+func (v *Visit) MonitorRefusal(ctx context.Context, name string, err error) error {
+	if !errors.Is(err, courier.ErrConflict) {
+		return err
+	}
+	m, again := v.d.e.Monitors().Get(ctx, name)
+	switch {
+	case again == nil && m.State == courier.MonitorFailed:
+		return &StateError{"the monitor is in the state error: acknowledge that, then it polls again"}
+	case again == nil && !m.State.Polls():
+		return &StateError{"the monitor is in the state " + string(m.State) + ", in which it does not poll"}
+	}
+	return err
+}

@@ -1,0 +1,154 @@
+package desk
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// A Week has what schedules do on some days, of which each begins at midnight in Zone.
+type Week struct {
+	Zone *time.Location
+	Days []Day
+	// Notes say what changes of the clocks on these days mean for schedules.
+	Notes []ClockNote
+	// Cut says that there are more schedules than were read.
+	Cut bool
+}
+
+// A Day has the schedules that fire on a day, in the order of their first ticks.
+type Day struct {
+	Begin time.Time // midnight, or the first instant of a day without it
+	Ticks []DayTicks
+}
+
+// DayTicks are the ticks of a schedule on a day, by its definition of today.
+type DayTicks struct {
+	Schedule, Job, Chain string
+	Zone                 *time.Location // of the schedule
+	// First are the first ticks, at most [MaxDayTicks], and Last is the last one that was
+	// counted.
+	First []time.Time
+	Last  time.Time
+	// Count is how many there are, and that many or more with More.
+	Count int
+	More  bool
+	// Every is the time between two ticks; 0 if it differs.
+	Every time.Duration
+}
+
+// A ClockNote says what a change of the clocks means for a schedule.
+type ClockNote struct {
+	Schedule, Day, Text string // the day is as in 2027-03-28, in the zone of the schedule
+}
+
+// Bounds of [Visit.Week].
+const (
+	MaxDayTicks = 4
+	maxCounted  = 1440   // ticks of a schedule on a day
+	maxWeek     = 40_000 // ticks of all; behind that only the first of each day are counted
+)
+
+// Week returns the ticks of the enabled schedules that the visitor may see, on a number of
+// days from the one on that has an instant. Many ticks of a schedule are counted, so that
+// one that fires every second leaves room for the others.
+func (v *Visit) Week(ctx context.Context, from time.Time, days int, zone *time.Location) (Week, error) {
+	w := Week{Zone: zone, Days: make([]Day, days)}
+	year, month, day := from.In(zone).Date()
+	midnight := func(i int) time.Time { return time.Date(year, month, day+i, 0, 0, 0, 0, zone) }
+	list, next, err := v.Schedules(ctx, "", most)
+	if err != nil {
+		return w, err
+	}
+	w.Cut = next != ""
+	counted := 0
+	for i := range w.Days {
+		w.Days[i].Begin = midnight(i)
+	}
+	for i := range list {
+		s := &list[i]
+		if s.Disabled || s.Paused {
+			continue
+		}
+		t := newTicking(s, midnight(0).Add(-24*time.Hour), midnight(days).Add(24*time.Hour))
+		for d := range w.Days {
+			bound := maxCounted
+			if counted > maxWeek {
+				bound = MaxDayTicks + 1
+			}
+			ticks := v.d.day(t, midnight(d), midnight(d+1), bound)
+			if ticks.Count > 0 {
+				w.Days[d].Ticks = append(w.Days[d].Ticks, ticks)
+			}
+			if s.Every == 0 {
+				counted += ticks.Count
+			}
+		}
+		w.Notes = append(w.Notes, t.within(midnight(0), midnight(days))...)
+		if err := ctx.Err(); err != nil {
+			return w, err
+		}
+	}
+	for i := range w.Days {
+		slices.SortStableFunc(w.Days[i].Ticks, func(x, y DayTicks) int { return x.First[0].Compare(y.First[0]) })
+	}
+	slices.SortStableFunc(w.Notes, func(x, y ClockNote) int { return strings.Compare(x.Day, y.Day) })
+	return w, nil
+}
+
+// day returns the ticks of a schedule from an instant on and before another, of which it
+// looks at no more than most.
+func (d *Desk) day(t *ticking, from, to time.Time, most int) DayTicks {
+	ticks := DayTicks{Schedule: t.Name, Job: t.Job, Chain: t.Chain, Zone: t.zone}
+	even := true
+	for at := d.tickAfter(t.Schedule, from.Add(-1)); !at.IsZero() && at.Before(to); at = d.tickAfter(t.Schedule, at) {
+		if ticks.Count == most {
+			ticks.More = true
+			break
+		}
+		switch gap := at.Sub(ticks.Last); {
+		case ticks.Count == 1:
+			ticks.Every = gap
+		case ticks.Count > 1 && gap != ticks.Every:
+			even = false
+		}
+		if ticks.Count++; ticks.Count <= MaxDayTicks {
+			ticks.First = append(ticks.First, at)
+		}
+		ticks.Last = at
+		if t.Every > 0 && ticks.Count == MaxDayTicks {
+			return ticks.rest(t.Schedule, to)
+		}
+	}
+	if !even {
+		ticks.Every = 0
+	}
+	return ticks
+}
+
+// rest adds the ticks of an interval up to the end of the day.
+func (ticks DayTicks) rest(s *courier.Schedule, to time.Time) DayTicks {
+	to = to.Add(-1)
+	if !s.Ends.IsZero() && s.Ends.Before(to) {
+		to = s.Ends
+	}
+	more := to.Sub(ticks.Last) / s.Every
+	ticks.Count += int(more)
+	ticks.Last = ticks.Last.Add(more * s.Every)
+	ticks.Every = s.Every
+	return ticks
+}
+
+// within returns the notes on changes of the clocks between two instants.
+func (t *ticking) within(from, to time.Time) (list []ClockNote) {
+	for day, text := range t.notes {
+		at, err := time.ParseInLocation(time.DateOnly, day, t.zone)
+		if err == nil && at.AddDate(0, 0, 1).After(from) && at.Before(to) {
+			list = append(list, ClockNote{t.Name, day, text})
+		}
+	}
+	return list
+}
