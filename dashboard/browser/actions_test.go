@@ -53,13 +53,14 @@ func (s *site) deeds() (list []*deed) {
 }
 
 // fields are what people write into the fields of a page before they send its form. %d is a
-// number that no other form has.
+// number that no other form has. A space selects a box.
 var fields = map[string]map[string]string{
-	"new/job":          {"name": "made-%d"},
-	"new/schedule":     {"f.name": "made-%d", "f.job": "nested", "f.cron": "0 0 3 * * ?"},
-	"new/monitor":      {"f.name": "made-%d", "f.job": "nested", "f.lister": "sftp", "f.connection_id": "acme-sftp", "f.path": "/out/invoices"},
-	"new/subscription": {"f.name": "made-%d", "f.events": "JobFailed", "f.webhook.url": "https://1.1.1.1/", "f.webhook.secrets": "secret:hook"},
-	"limits":           {"scope": "key:made-%d", "running": "3"},
+	"new/job":              {"name": "made-%d"},
+	"new/schedule":         {"f.name": "made-%d", "f.job": "nested", "f.cron": "0 0 3 * * ?"},
+	"new/monitor":          {"f.name": "made-%d", "f.job": "nested", "f.lister": "sftp", "f.connection_id": "acme-sftp", "f.path": "/out/invoices"},
+	"new/subscription":     {"f.name": "made-%d", "f.events": "JobFailed", "f.webhook.url": "https://1.1.1.1/", "f.webhook.secrets": "secret:hook"},
+	"notifications/{name}": {"event": " "},
+	"limits":               {"scope": "key:made-%d", "running": "3"},
 }
 
 // TestActions does everything that the pages offer: with the keyboard alone, and with the
@@ -135,6 +136,7 @@ func (h *hand) do(d *deed) {
 // wanted is what belongs into the field that has the focus, and is not there.
 const wanted = `((known) => {
 	const e = document.activeElement, form = document.querySelector("[data-target]").form;
+	if (e?.form == form && e.type == "checkbox") return known[e.name] == " " && !e.checked ? " " : "";
 	if (!e || e.form != form || !e.matches("input:not([type=checkbox], [type=radio]), textarea")) return "";
 	if (e.name in known && e.value != known[e.name]) return known[e.name];
 	if (e.value) return "";
@@ -171,14 +173,24 @@ func (h *hand) write(d *deed, at string) {
 			}
 		case "":
 			if h.p.Eval(fmt.Sprintf(wanted, h.known(d)), &text); text != "" {
-				h.p.Press("Control+a")
-				h.p.Type(text)
+				h.fill(text)
 			}
 		default:
 			h.Errorf("%s at %s: %s", d.do, at, where)
 		}
 	}
 	h.Fatalf("%s at %s: the button is more than 600 times Tab away", d.do, at)
+}
+
+// fill writes a text into the field that has the focus in place of what it has, or selects it.
+func (h *hand) fill(text string) {
+	h.Helper()
+	if text == " " {
+		h.p.Press("Space")
+		return
+	}
+	h.p.Press("Control+a")
+	h.p.Type(text)
 }
 
 // known returns the fields of a page as JSON.
@@ -197,13 +209,12 @@ func (h *hand) known(d *deed) string {
 func (h *hand) click(d *deed) {
 	h.Helper()
 	var names []string
-	h.p.Eval(`(known => [...document.querySelector("[data-target]").form.elements].filter(e => e.matches("input:not([type=hidden], [type=checkbox], [type=radio]), textarea") && (e.name in known || !e.value && (e.required || e.name == "confirm")) && !e.closest("details:not([open])")).map((e, i) => { e.setAttribute("data-field", i); return String(i) }))(`+h.known(d)+`)`, &names)
+	h.p.Eval(`(known => [...document.querySelector("[data-target]").form.elements].filter(e => e.matches("input:not([type=hidden], [type=radio]), textarea") && (e.name in known && !e.checked || !e.value && (e.required || e.name == "confirm")) && !e.closest("details:not([open])")).map((e, i) => { e.setAttribute("data-field", i); return String(i) }))(`+h.known(d)+`)`, &names)
 	for _, i := range names {
-		h.p.Click(`[data-field="` + i + `"]`)
+		h.p.Click(`[data-field="` + i + `"]`) // which selects a box, too
 		var text string
 		if h.p.Eval(fmt.Sprintf(wanted, h.known(d)), &text); text != "" {
-			h.p.Press("Control+a")
-			h.p.Type(text)
+			h.fill(text)
 		}
 	}
 	var closed bool

@@ -124,13 +124,21 @@ const (
 func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 	p := b.Page(t)
 	base := s.mounts(t)[1].base
+	wrong := make([]address, 0, len(mistaken))
+	for at, status := range mistaken {
+		w := httptest.NewRecorder()
+		if s.Pages.ServeHTTP(w, httptest.NewRequest("GET", "/"+at, nil)); w.Code != status {
+			t.Errorf("%s: %d, and not %d", at, w.Code, status)
+		}
+		wrong = append(wrong, address{at: at})
+	}
 	check := func(a address, device, js string) {
 		var list []string
 		if p.Eval(js, &list); len(list) > 0 {
 			t.Errorf("%s, %s: %s", a, device, strings.Join(list, "; "))
 		}
 	}
-	for _, a := range s.addresses {
+	for _, a := range slices.Concat(wrong, s.addresses) {
 		p.Emulate(chromium.Device{})
 		p.Open(base + a.at)
 		check(a, "desktop", broken)
@@ -149,7 +157,7 @@ func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 		p.Emulate(chromium.Device{Width: 360, Height: 740, Mobile: true})
 		check(a, "telephone", wider)
 	}
-	quiet(t, p, "looks")
+	quiet(t, p, "looks", "Failed to load resource") // of the mistaken ones
 }
 
 // maxPaint is how long the first text may take. The machine may have other work to do, so

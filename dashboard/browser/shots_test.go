@@ -40,6 +40,9 @@ func TestScreenshots(t *testing.T) {
 		s := open(t, demo.Options{Empty: empty, Small: *shots == ""})
 		base := s.mounts(t)[1].base
 		p := b.Page(t)
+		for at := range mistaken {
+			s.addresses = append(s.addresses, address{"mistaken-" + at, at})
+		}
 		for i, a := range s.addresses {
 			if *shots == "" && i > 0 {
 				break
