@@ -139,6 +139,8 @@ func (c *call) list(l *executionList, w desk.Where) error {
 		l.Next = c.with("cursor", p.Next)
 	}
 	switch {
+	case p.Next != "" && len(l.Rows) == 0:
+		l.Stopped = "Ten thousand executions were looked at, and none of them matches. The next page goes on from there."
 	case p.Next != "" && len(l.Rows) < listPage:
 		l.Stopped = "Ten thousand executions were looked at, and not all match. The next page goes on from there."
 	case len(l.Rows) > 0:

@@ -25,7 +25,7 @@ type problem struct {
 func (p *problem) Error() string { return p.Title + ": " + p.Text }
 
 var errNoPage = &problem{
-	Status: http.StatusNotFound, Title: "There is no such page", Text: "Nothing is at this address.", Do: "Check the address, or begin with one of the pages above.",
+	Status: http.StatusNotFound, Title: "There is no such page", Text: "Nothing is at this address.", Do: "Check the address, or begin with the first page.",
 }
 
 // invalid is the error of a request that can't be understood.

@@ -141,6 +141,9 @@ func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 	for _, a := range slices.Concat(wrong, s.addresses) {
 		p.Emulate(chromium.Device{})
 		p.Open(base + a.at)
+		if list := faults(p.AX()); len(list) > 0 {
+			t.Errorf("%s: %s", a, strings.Join(list, "; "))
+		}
 		check(a, "desktop", broken)
 		check(a, "desktop", tiny)
 		check(a, "desktop", wider)
