@@ -14,7 +14,7 @@ function children(old, fresh) {
   for (const n of old.children) if (n.id) ids.set(n.id, n);
   let at = old.firstChild;
   for (const n of [...fresh.childNodes]) {
-    const twin = n.id ? ids.get(n.id) : like(at, n) ? at : null;
+    const twin = n.id ? ids.get(n.id) : like(at, n) ? at : ahead(at, n);
     if (!twin) {
       old.insertBefore(n, at);
       continue;
@@ -35,6 +35,13 @@ function children(old, fresh) {
     at.remove();
     at = next;
   }
+}
+
+// ahead returns the next element that can become a fresh one, where others before it have
+// gone: a form stays itself when the paragraph above it disappears.
+function ahead(at, n) {
+  for (let i = 0; at && n.nodeType === Node.ELEMENT_NODE && i < 8; i++, at = at.nextSibling) if (like(at, n)) return at;
+  return null;
 }
 
 function like(a, b) {

@@ -75,7 +75,7 @@ func TestActions(t *testing.T) {
 			for _, d := range list {
 				h.do(d)
 			}
-			if len(list) < 8 {
+			if len(list) < 7 {
 				t.Errorf("the pages offer %d actions", len(list))
 			}
 			t.Logf("%d actions", len(list))

@@ -25,7 +25,7 @@ func step(id string, config map[string]any) courier.StepSpec {
 // jobs are the definitions. The first versions of invoices differ from the last, so that
 // there is something to compare.
 func jobs() []courier.Job {
-	list := []courier.Job{invoices(1), invoices(2), invoices(3), reconcile(), nested(), {
+	list := []courier.Job{invoices(1), invoices(2), invoices(3), reconcile(), loops(), nested(), {
 		Name: "backup", Queue: "default", LimitKeys: []string{"archive"}, Steps: []courier.StepSpec{
 			step("copy", map[string]any{"seconds": 1800, "bytes": 12_884_901_888, "subject": "ledger-2026-11.tar.zst"}),
 		},
@@ -95,6 +95,15 @@ func reconcile() courier.Job {
 		{Type: "flow.end"},
 		step("close", nil),
 	}}
+}
+
+// loops has twenty-six loops, each over the same items.
+func loops() courier.Job {
+	j := courier.Job{Name: "loops", Params: map[string]any{"items": nil}}
+	for range 26 {
+		j.Steps = append(j.Steps, courier.StepSpec{Type: "flow.foreach", Config: map[string]any{"source": "context:params.items"}}, step("", nil), courier.StepSpec{Type: "flow.end"})
+	}
+	return j
 }
 
 // nested has many blocks in each other.

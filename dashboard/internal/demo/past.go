@@ -55,6 +55,7 @@ func (w *World) past(ctx context.Context, opt Options) error {
 		{job: "invoices", by: "scheduler", labels: acme, params: map[string]any{"files": []any{}}, as: "branch", after: time.Hour},
 		{job: "nested", by: "ben", as: "nested", after: 2 * time.Hour},
 		{job: "reconcile", by: "scheduler", params: map[string]any{"items": items}, as: "large", after: time.Hour},
+		{job: "loops", by: "ann", params: map[string]any{"items": items[:len(items)/50]}, as: "loops"},
 		{job: "archive", by: "ann", after: 5 * time.Hour},
 		{job: "invoices", by: "scheduler", labels: acme, params: map[string]any{"day": "2026-11-21", "answer": "permission denied (3) on /out/invoices"}, after: 7 * time.Hour},
 		{job: "invoices", by: "scheduler", labels: acme, params: map[string]any{"day": "2026-11-22", "answer": "permission denied (3) on /out/invoices"}, as: "failed"},

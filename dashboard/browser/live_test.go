@@ -1,0 +1,127 @@
+package browser
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/demo"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/chromium"
+)
+
+// TestLive looks at open pages while another engine executes.
+func TestLive(t *testing.T) {
+	b := chromium.Start(t)
+	s := open(t, demo.Options{Small: true})
+	base := s.mounts(t)[3].base // through the proxy, which must not hold streams back
+	start := func(job string, params map[string]any) courier.Execution {
+		x, err := s.Engine.Enqueue(t.Context(), job, &engine.EnqueueOptions{Params: params, By: courier.By{Actor: "ben"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+
+	t.Run("list", func(t *testing.T) {
+		p := b.Page(t)
+		p.Open(base + "executions?where=job%3Anested")
+		p.WaitFor(`document.querySelector("button.live")`, 0)
+		for range 3 { // each one while the page is open
+			x := start("nested", nil)
+			p.WaitFor(fmt.Sprintf(`document.getElementById("x-%s")?.querySelector(".badge.good")`, x.ID), 0)
+		}
+		quiet(t, p, "list")
+	})
+
+	t.Run("execution", func(t *testing.T) {
+		x := start("invoices", map[string]any{"seconds": 1, "broken": "inv-0424.xml"})
+		p := b.Page(t)
+		p.Open(base + "executions/" + string(x.ID))
+		p.WaitFor(`document.querySelector("#summary .badge.run")`, 0)
+		p.Click("#reason")
+		p.Type("written while it changes")
+		p.Eval(`document.querySelector("details.confirm").open = true`, nil)
+		for _, until := range []string{
+			`document.querySelector("#s-2 .items")?.textContent.startsWith("1 of 4")`,
+			`document.querySelector("#summary .badge.bad")`, // the form stays, and all above it is another
+		} {
+			p.WaitFor(until, 0)
+			var kept struct {
+				Focus, Written string
+				Open           bool
+			}
+			p.Eval(`({focus: document.activeElement?.id, written: document.getElementById("reason")?.value, open: document.querySelector("details.confirm")?.open})`, &kept)
+			if kept.Focus != "reason" || kept.Written != "written while it changes" || !kept.Open {
+				t.Errorf("%s: of the focus, what was written and what was open this is left: %+v", until, kept)
+			}
+		}
+		quiet(t, p, "execution")
+	})
+
+	t.Run("paused and hidden", func(t *testing.T) {
+		x := start("invoices", map[string]any{"seconds": 600})
+		p := b.Page(t)
+		p.Open(base + "executions/" + string(x.ID))
+		p.WaitFor(`document.querySelector("#summary .badge.run")`, 0)
+		p.Press("p")
+		p.WaitFor(`document.querySelector("button.live").textContent.startsWith("Paused")`, 0)
+		if _, err := s.Engine.Pause(t.Context(), x.ID, courier.By{Actor: "ben", Reason: "to see it"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		var text string
+		if p.Eval(`document.querySelector("#summary .badge").textContent`, &text); text != "running" {
+			t.Errorf("a page that was paused has changed to %q", text)
+		}
+		p.Hide(true)
+		p.Click("button.live")
+		p.Hide(false)
+		p.WaitFor(`document.querySelector("#summary .badge").textContent == "pausing"`, 0)
+		quiet(t, p, "paused")
+	})
+}
+
+// maxGraft is how long an update of a page may take in the browser: that of one picture on
+// the screen. The machine may have other work to do, so the fastest of several counts.
+const maxGraft = 16 * time.Millisecond
+
+// grafted changes everything that can change on the page in turn, and returns how long the
+// fastest update took in milliseconds.
+const grafted = `(async () => {
+	const { graft } = await import([...document.scripts].find(s => s.src.includes("/live.js")).src.replace("live.js", "graft.js"));
+	const part = document.getElementById("part"), html = part.innerHTML, other = html.replaceAll("completed", "running").replaceAll("badge good", "badge run").replaceAll("ms</td>", "s</td>");
+	let fastest = 1e9, rows = part.querySelectorAll("tr").length;
+	for (let i = 0; i < 40; i++) {
+		const began = performance.now();
+		graft(part, i % 2 ? html : other);
+		part.getBoundingClientRect();
+		fastest = Math.min(fastest, performance.now() - began);
+	}
+	return { fastest, rows, changed: html != other };
+})()`
+
+// TestGraft measures an update of the page of an execution with a loop of ten thousand items.
+func TestGraft(t *testing.T) {
+	b := chromium.Start(t)
+	w, err := demo.Open(t.Context(), t.TempDir(), demo.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	s := &site{World: w}
+	p := b.Page(t)
+	p.Open(s.mounts(t)[0].base + "executions/" + string(w.By["loops"]))
+	var r struct {
+		Fastest float64
+		Rows    int
+		Changed bool
+	}
+	p.Eval(grafted, &r)
+	took := time.Duration(r.Fastest * float64(time.Millisecond))
+	t.Logf("an update of %d rows took %v", r.Rows, took)
+	if r.Rows < 50 || !r.Changed || took > maxGraft {
+		t.Errorf("an update of %d rows (changed: %v) took %v, %v at most", r.Rows, r.Changed, took, maxGraft)
+	}
+}
