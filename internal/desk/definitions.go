@@ -93,14 +93,26 @@ func (v *Visit) MayChange(ctx context.Context, kind string, d courier.Definition
 	return nil
 }
 
-// Changed returns [ErrUnchanged] if a request has left something as it was.
-func Changed(was, now any) error {
-	before, err1 := json.Marshal(was)
-	after, err2 := json.Marshal(now)
+// Changed returns [ErrUnchanged] if a request has left something as it was. What engines
+// write, such as when a schedule has last fired, does not count.
+func Changed[T any](was, now T) error {
+	before, err1 := json.Marshal(asSet(was))
+	after, err2 := json.Marshal(asSet(now))
 	if err1 == nil && err2 == nil && bytes.Equal(before, after) {
 		return ErrUnchanged
 	}
 	return nil
+}
+
+// asSet is the part of something that people set.
+func asSet(v any) any {
+	switch v := v.(type) {
+	case courier.Schedule:
+		return []any{v.Definition(), v.Disabled, v.Paused, v.Reason}
+	case courier.Monitor:
+		return []any{v.Definition(), v.State, v.Reason}
+	}
+	return v
 }
 
 // Pick returns a page of the elements of a list that somebody may see, and after which one
