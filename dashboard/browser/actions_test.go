@@ -66,6 +66,7 @@ var fields = map[string]map[string]string{
 // TestActions does everything that the pages offer: with the keyboard alone, and with the
 // mouse alone where scripts are off.
 func TestActions(t *testing.T) {
+	t.Parallel()
 	b := chromium.Start(t)
 	for _, way := range []string{"keyboard", "mouse without scripts"} {
 		t.Run(way, func(t *testing.T) {

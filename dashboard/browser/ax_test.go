@@ -65,6 +65,7 @@ func outline(tree []chromium.Node) string {
 // TestAccessibility compares names, roles and order of the main pages with those that were
 // looked at. What has changed on purpose is written by -update.
 func TestAccessibility(t *testing.T) {
+	t.Parallel()
 	b := chromium.Start(t)
 	s := open(t, demo.Options{Small: true})
 	p := b.Page(t)

@@ -24,6 +24,7 @@ var narrow = []string{".", "executions", "executions/{id}"}
 
 // TestScreenshots takes pictures of all pages, light and dark.
 func TestScreenshots(t *testing.T) {
+	t.Parallel()
 	dir := *shots
 	if dir == "" {
 		dir = t.TempDir()

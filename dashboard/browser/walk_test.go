@@ -11,6 +11,7 @@ import (
 // TestWalk finds a failure, its item and what can be done about it with keys alone, and shows
 // that no key does anything while somebody writes, or has switched keys off.
 func TestWalk(t *testing.T) {
+	t.Parallel()
 	b := chromium.Start(t)
 	s := open(t, demo.Options{Small: true})
 	p := b.Page(t)
