@@ -87,7 +87,7 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 	}
 	b := &strings.Builder{}
 	n := len(bad) + len(good)
-	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="img" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
+	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="group" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
 	href = template.HTMLEscapeString(href)
 	x := 0
 	for _, t := range bad {

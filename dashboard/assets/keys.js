@@ -2,7 +2,7 @@
 // "j" and "k" to the next and the previous row, "n" to the next failed one, Enter opens the
 // row, "x" selects it, "." goes to the actions, "[" and "]" to other items, "?" helps.
 // They are off while somebody writes, and as long as the switch on the page of help is off.
-let went = 0;
+let went = -Infinity; // when "g" was pressed; the time of events begins with the page
 
 export function on() {
   try {
@@ -55,7 +55,7 @@ document.addEventListener("keydown", (e) => {
     const link = document.querySelector(`nav a[data-key="${CSS.escape(e.key)}"]`);
     if (link) does = () => link.click();
   }
-  went = e.key === "g" ? e.timeStamp : 0;
+  went = e.key === "g" ? e.timeStamp : -Infinity;
   if (does) {
     e.preventDefault();
     does();
