@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -84,8 +85,19 @@ func TestLive(t *testing.T) {
 }
 
 // maxGraft is how long an update of a page may take in the browser: that of one picture on
-// the screen. The machine may have other work to do, so the fastest of several counts.
+// the screen. The fastest of several counts.
 const maxGraft = 16 * time.Millisecond
+
+var strict = flag.Bool("strict", false, "require the times that are promised, on a machine that has nothing else to do")
+
+// atMost is how long something may take that is promised to take limit: without -strict
+// four times as long, since the machine may have other work to do.
+func atMost(limit time.Duration) time.Duration {
+	if *strict {
+		return limit
+	}
+	return 4 * limit
+}
 
 // grafted changes everything that can change on the page in turn, and returns how long the
 // fastest update took in milliseconds.
@@ -121,7 +133,7 @@ func TestGraft(t *testing.T) {
 	p.Eval(grafted, &r)
 	took := time.Duration(r.Fastest * float64(time.Millisecond))
 	t.Logf("an update of %d rows took %v", r.Rows, took)
-	if r.Rows < 50 || !r.Changed || took > maxGraft {
-		t.Errorf("an update of %d rows (changed: %v) took %v, %v at most", r.Rows, r.Changed, took, maxGraft)
+	if r.Rows < 50 || !r.Changed || took > atMost(maxGraft) {
+		t.Errorf("an update of %d rows (changed: %v) took %v, %v at most", r.Rows, r.Changed, took, atMost(maxGraft))
 	}
 }
