@@ -95,7 +95,7 @@ func (c *call) executionPage() (any, error) {
 	if c.h.opt.Links != nil {
 		p.Links = slices.DeleteFunc(slices.Clone(c.h.opt.Links(x)), func(l Link) bool { return !isWebLink(l.URL) || l.Text == "" })
 	}
-	if err := c.explain(p, sees); err != nil {
+	if err := c.explain(p); err != nil {
 		return nil, err
 	}
 	p.headline(sees)
@@ -110,11 +110,11 @@ func isWebLink(s string) bool {
 }
 
 // explain reads why the execution does not go on. A store that can't say it leaves it out.
-func (c *call) explain(p *executionPage, sees bool) error {
+func (c *call) explain(p *executionPage) error {
 	if p.X.State.Final() {
 		return nil
 	}
-	e, err := c.h.e.Executions().Explain(c.ctx(), p.X.ID)
+	e, err := c.Explain(c.ctx(), &p.X)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	} else if err != nil {
@@ -123,9 +123,6 @@ func (c *call) explain(p *executionPage, sees bool) error {
 	p.Because = e.Because
 	for i := range p.Because {
 		cause := &p.Because[i]
-		if !sees {
-			desk.HideCause(cause)
-		}
 		if cause.Kind == store.CauseFailed {
 			cause.Text = "" // the failure stands above it in its own words
 		}

@@ -313,14 +313,9 @@ func (c *call) audit(after int64, limit int) ([]courier.AuditEntry, error) {
 }
 
 func (c *call) explain() error {
-	e, err := c.h.e.Executions().Explain(c.ctx(), c.execution.ID)
+	e, err := c.Explain(c.ctx(), &c.execution)
 	if err != nil {
 		return err
-	}
-	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		for i := range e.Because {
-			desk.HideCause(&e.Because[i])
-		}
 	}
 	return c.answer(http.StatusOK, e)
 }

@@ -32,6 +32,9 @@ type Options struct {
 	// an execution: for how long it is kept is a matter of [depot.Clean], which the host
 	// starts.
 	Depot depot.Depot
+	// Retention is what the host gives [depot.Clean]: it says until when the files of a failed
+	// execution are kept. Nil means the defaults.
+	Retention *depot.Retention
 	// MaxUpload is how many bytes the files of one request may have; 0 means 1 GiB. What the
 	// request has besides, such as other fields, is limited by MaxBody.
 	MaxUpload int64

@@ -285,6 +285,50 @@ func TestSpec002_Cleanup(t *testing.T) {
 	})
 }
 
+// Of a failed execution Explain says until when its files are kept, and that they were
+// removed; of one without files it says nothing of them.
+func TestSpec002_FilesOfFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(couriertest.Depot)
+		w := orchestrator(t, d, courier.Job{Name: "job", Params: map[string]any{"files": nil}, Steps: []courier.StepSpec{
+			{Type: "depot.fetch"}, {Type: "test.work", Config: map[string]any{"fail": "no"}},
+		}})
+		w.begin()
+		failed := w.submit(part{"files", "a.txt", "1"})
+		ended := w.ended(failed).EndedAt
+		files := func() (list []store.Cause) {
+			var e store.Explanation
+			w.as("admin").get("v1/executions/"+failed+"/explain").want(http.StatusOK, &e)
+			for _, c := range e.Because {
+				if c.Kind == store.CauseFiles {
+					list = append(list, c)
+				}
+			}
+			return list
+		}
+		until := ended.Add(30 * 24 * time.Hour)
+		if got := files(); len(got) != 1 || !got[0].Until.Equal(until) || !strings.Contains(got[0].Text, until.UTC().Format(time.RFC3339)) {
+			t.Errorf("%+v, want %v", got, until)
+		}
+		time.Sleep(31 * 24 * time.Hour)
+		if err := depot.CleanOnce(t.Context(), d, w.engine.Executions(), &depot.Retention{Log: w.logger()}); err != nil {
+			t.Fatal(err)
+		}
+		if got := files(); len(got) != 1 || !got[0].Until.IsZero() || !strings.Contains(got[0].Text, "were removed") {
+			t.Errorf("%+v", got)
+		}
+		if err := d.Remove(t.Context(), failed); err != nil {
+			t.Fatal(err)
+		}
+		if got := files(); len(got) != 0 {
+			t.Errorf("%+v", got)
+		}
+		if err := w.engine.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // Nobody sees the files of another user, or learns that there are any.
 func TestSpec002_Ownership(t *testing.T) {
 	w, id := withResults(t, new(couriertest.Depot), nil)

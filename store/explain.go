@@ -64,6 +64,7 @@ const (
 	CauseWorkspace   CauseKind = "workspace"    // no worker has its workspace
 	CauseLimit       CauseKind = "limit"        // a limit is full
 	CauseQueueBehind CauseKind = "queue_behind" // others come before it
+	CauseFiles       CauseKind = "files"        // retention removes its files in a depot; no store says it, but what serves the depot
 )
 
 // Explain says why the execution does not go on. It is a pure function: the same

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/depot"
 )
 
 // A Role is what a visitor may do. Each includes those before it.
@@ -53,7 +54,10 @@ type Options struct {
 	// Streams is how many views of changes there are at most, of one visitor at most 10. 0
 	// means 200.
 	Streams int
-	Log     *slog.Logger // nil means none
+	// Depot has the files of executions, and Retention says for how long; both may be nil.
+	Depot     depot.Depot
+	Retention *depot.Retention
+	Log       *slog.Logger // nil means none
 }
 
 // An AccessError says that a visitor may not do something.
