@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -88,7 +89,8 @@ func TestItems(t *testing.T) {
 }
 
 // killWorkersOf keeps three workers going and kills the one that has the execution, again
-// and again, until the returned function is called, which says how often.
+// and again, until the returned function is called, which says how often. On each item at
+// most one is killed: three workers lost in a row would make a good item fail.
 func (w *world) killWorkersOf(id courier.ExecutionID) (stop func() int) {
 	ctx, cancel := context.WithCancel(w.Context())
 	killed := 0
@@ -96,9 +98,12 @@ func (w *world) killWorkersOf(id courier.ExecutionID) (stop func() int) {
 	workers := []*process{spawn(), spawn(), spawn()}
 	var group sync.WaitGroup
 	group.Go(func() {
+		var at courier.Position // when a worker was last killed, or a moment before
 		for ctx.Err() == nil {
 			x, err := w.store.Execution(ctx, id)
-			i := slices.IndexFunc(workers, func(p *process) bool { return err == nil && x.State == courier.Running && p.name == x.Worker })
+			i := slices.IndexFunc(workers, func(p *process) bool {
+				return err == nil && x.State == courier.Running && p.name == x.Worker && !reflect.DeepEqual(x.Position, at)
+			})
 			pause := 20 * time.Millisecond
 			if i >= 0 {
 				pause = 300*time.Millisecond + rand.N(time.Second) // so that it comes further than the step
@@ -110,6 +115,9 @@ func (w *world) killWorkersOf(id courier.ExecutionID) (stop func() int) {
 			}
 			if i >= 0 {
 				w.kill(workers[i])
+				if x, err = w.store.Execution(ctx, id); err == nil {
+					at = x.Position
+				}
 				workers[i] = spawn()
 				killed++
 			}

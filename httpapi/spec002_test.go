@@ -310,6 +310,9 @@ func TestSpec002_FilesOfFailed(t *testing.T) {
 		if got := files(); len(got) != 1 || !got[0].Until.Equal(until) || !strings.Contains(got[0].Text, until.UTC().Format(time.RFC3339)) {
 			t.Errorf("%+v, want %v", got, until)
 		}
+		if err := w.engine.Stop(t.Context()); err != nil { // it would look for work all the month
+			t.Fatal(err)
+		}
 		time.Sleep(31 * 24 * time.Hour)
 		if err := depot.CleanOnce(t.Context(), d, w.engine.Executions(), &depot.Retention{Log: w.logger()}); err != nil {
 			t.Fatal(err)
@@ -322,9 +325,6 @@ func TestSpec002_FilesOfFailed(t *testing.T) {
 		}
 		if got := files(); len(got) != 0 {
 			t.Errorf("%+v", got)
-		}
-		if err := w.engine.Stop(t.Context()); err != nil {
-			t.Fatal(err)
 		}
 	})
 }
