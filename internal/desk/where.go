@@ -66,7 +66,7 @@ var shown = map[string]courier.State{
 }
 
 var reasons = []courier.Reason{
-	courier.ReasonError, courier.ReasonTimeout, courier.ReasonStalled, courier.ReasonPanic, courier.ReasonConfig, courier.ReasonExecution,
+	courier.ReasonError, courier.ReasonTimeout, courier.ReasonStalled, courier.ReasonPanic, courier.ReasonCrashed, courier.ReasonConfig, courier.ReasonExecution,
 	courier.ReasonWorkerLost, courier.ReasonFiles, courier.ReasonDefinition, courier.ReasonCancelled, courier.ReasonOperator, courier.ReasonElsewhere,
 	courier.ReasonItems, courier.ReasonStore, courier.ReasonConnection, courier.ReasonLogin, courier.ReasonNotFound, courier.ReasonExists,
 	courier.ReasonPermission, courier.ReasonQuota, courier.ReasonSpace, courier.ReasonIntegrity, courier.ReasonInvalid, courier.ReasonSecret,

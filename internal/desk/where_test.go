@@ -137,3 +137,12 @@ func FuzzParseWhere(f *testing.F) {
 		}
 	})
 }
+
+// A filter knows every class of errors.
+func TestWhereReasons(t *testing.T) {
+	for _, c := range courier.ErrorClasses() {
+		if _, err := ParseWhere("reason:"+string(c), time.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+}
