@@ -156,11 +156,10 @@ func (w *World) present(ctx context.Context, opt Options) error {
 		w.By[r.as] = x.ID
 		time.Sleep(2 * time.Millisecond)
 	}
-	running := func(x *courier.Execution) bool { return x.State == courier.Running }
-	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for _, as := range []string{"running", "loop", "limit", "pausing"} {
-		if _, err := w.Engine.Executions().WaitFor(limited, w.By[as], running); err != nil {
+	for as, step := range map[string]string{"running": "copy", "loop": "check", "limit": "pack", "pausing": "check"} {
+		if err := w.inStep(limited, w.By[as], step); err != nil {
 			return fmt.Errorf("%s: %w", as, err)
 		}
 	}
@@ -168,6 +167,21 @@ func (w *World) present(ctx context.Context, opt Options) error {
 		return err
 	}
 	return w.many(ctx, opt)
+}
+
+// inStep waits until an execution is in a step. Between two steps a pause holds at once.
+func (w *World) inStep(ctx context.Context, id courier.ExecutionID, step string) error {
+	for {
+		x, err := w.Engine.Executions().Get(ctx, id)
+		if err != nil || x.Current != nil && x.Current.ID == step {
+			return err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("step %s has not begun: %w", step, context.Cause(ctx))
+		}
+	}
 }
 
 // now is the instant of the store.
