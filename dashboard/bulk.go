@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -130,16 +131,16 @@ func (c *call) bulkPage() (any, error) {
 func counted(n int, more bool) string {
 	switch {
 	case more:
-		return count(n) + " executions or more"
+		return format.Count(n) + " executions or more"
 	case n == 1:
 		return "1 execution"
 	}
-	return count(n) + " executions"
+	return format.Count(n) + " executions"
 }
 
 // noteBulk completes the entry of a bulk in the journal.
 func noteBulk(c *call, a *store.Action) {
-	a.Verb, a.Kind, a.Name = "bulk "+clip(20, c.form.Get("action")), "executions", clip(300, c.form.Get("where"))
+	a.Verb, a.Kind, a.Name = "bulk "+format.Clip(20, c.form.Get("action")), "executions", format.Clip(300, c.form.Get("where"))
 	if ids := strings.Fields(c.form.Get("ids")); len(ids) > 0 {
 		a.Name = counted(len(ids), false)
 	}
@@ -153,7 +154,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		return "", err
 	}
 	if c.form.Get("confirm") != c.form.Get("count") {
-		return "", invalid("The number that you have typed is not %s, which is how many executions there are.", clip(20, c.form.Get("count")))
+		return "", invalid("The number that you have typed is not %s, which is how many executions there are.", format.Clip(20, c.form.Get("count")))
 	}
 	b.Cursor = c.form.Get("cursor")
 	if b.Key = c.form.Get("key"); b.Key == "" {
@@ -180,7 +181,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		}
 	}
 	slices.SortStableFunc(all.Results, func(x, y desk.Result) int { return isDone(x) - isDone(y) })
-	r.Text += fmt.Sprintf("%s done, %s refused, %s skipped.", count(all.Done), count(all.Refused), count(all.Skipped))
+	r.Text += fmt.Sprintf("%s done, %s refused, %s skipped.", format.Count(all.Done), format.Count(all.Refused), format.Count(all.Skipped))
 	r.Next, r.Done, r.Failures = b.Cursor, all.Done, all.Refused+all.Skipped
 	if r.Left = len(all.Results) - maxResults; r.Left > 0 {
 		all.Results = all.Results[:maxResults]

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -159,12 +159,12 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 	for i := range rows {
 		edges += len(rows[i].DependsOn)
 	}
-	g.Summary = fmt.Sprintf("%s, %s", plural(len(rows), "member"), plural(edges, "dependency"))
+	g.Summary = fmt.Sprintf("%s, %s", format.Plural(len(rows), "member"), format.Plural(edges, "dependency"))
 	g.Caption = g.Summary
 	if len(rows) > memberPage {
 		from = min(from, len(rows)-1)
 		to := min(from+memberPage, len(rows))
-		g.Rows, g.Caption = rows[from:to], fmt.Sprintf("%s: those from %s to %s", g.Summary, count(from+1), count(to))
+		g.Rows, g.Caption = rows[from:to], fmt.Sprintf("%s: those from %s to %s", g.Summary, format.Count(from+1), format.Count(to))
 		if from > 0 {
 			g.First = c.with("from", "")
 		}
@@ -173,17 +173,6 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 		}
 	}
 	return g, nil
-}
-
-// plural returns a number with a noun.
-func plural(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case noun[len(noun)-1] == 'y':
-		noun = noun[:len(noun)-1] + "ie"
-	}
-	return count(n) + " " + noun + "s"
 }
 
 // maxChainVersions is how many versions the page of a chain lists.
@@ -235,7 +224,7 @@ func (c *call) chain() (any, error) {
 	for i := range runs {
 		p.Runs = append(p.Runs, c.chainRun(&runs[i]))
 	}
-	c.title = "Chain " + clip(120, name)
+	c.title = "Chain " + format.Clip(120, name)
 	return p, nil
 }
 
@@ -290,9 +279,9 @@ func declaredParams(params map[string]any) (list []labelRow) {
 			words = append(words, "the name of a secret")
 		}
 		if d.Default != nil {
-			words = append(words, "otherwise "+clip(80, jsonOf(d.Default)))
+			words = append(words, "otherwise "+format.Clip(80, jsonOf(d.Default)))
 		}
-		list = append(list, labelRow{name, strings.Join(words, ", ") + "." + clip(300, strings.TrimRight(" "+d.Doc, " "))})
+		list = append(list, labelRow{name, strings.Join(words, ", ") + "." + format.Clip(300, strings.TrimRight(" "+d.Doc, " "))})
 	}
 	return list
 }
@@ -324,13 +313,4 @@ func jsonOf(v any) string {
 		return "?" // it is no value that JSON has, which no definition contains
 	}
 	return string(b)
-}
-
-// indentedJSON returns a JSON value on lines of its own.
-func indentedJSON(raw []byte) string {
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		return string(raw)
-	}
-	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -235,12 +236,12 @@ func testConnection(ctx context.Context, c *call) (string, error) {
 	}
 	t := &connectionTest{ID: all[i].ID, OK: err == nil && report.OK(), Took: report.Duration}
 	for _, p := range report.Problems {
-		t.Message = sentence(p.String())
+		t.Message = format.Sentence(p.String())
 	}
 	for _, s := range report.Steps {
 		t.Notes = append(t.Notes, s.Notes...)
 		if s.Message != "" {
-			t.Message = sentence(s.Message)
+			t.Message = format.Sentence(s.Message)
 		}
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
 // A dag is a drawing of the members of a chain: from the left to the right, each to the
@@ -191,12 +192,9 @@ func nodeOf(m *memberRow, s *dagSlot) dagNode {
 	if word == "" {
 		word = m.Job
 	}
-	l, ok := looks[m.Status]
-	if !ok {
-		l = look{"off", shapeRing}
-	}
+	l := format.LookOf(m.Status)
 	return dagNode{
-		X: s.x - nodeWidth/2, Y: s.y - nodeHeight/2, Width: nodeWidth, Height: nodeHeight, TextWidth: nodeWidth - 36, Member: m, Class: l.class, Mark: l.path,
+		X: s.x - nodeWidth/2, Y: s.y - nodeHeight/2, Width: nodeWidth, Height: nodeHeight, TextWidth: nodeWidth - 36, Member: m, Class: l.Class, Mark: l.Path,
 		Name: fit(18, m.Name), Word: fit(22, strings.ReplaceAll(word, "_", " ")),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -166,7 +167,7 @@ func (p *executionPage) headline(sees bool) {
 		p.Headline = "Is in the queue " + x.Queue + "."
 	}
 	if p.Status == "lost" && sees {
-		p.Headline = sentence(x.StatusText(p.now))
+		p.Headline = format.Sentence(x.StatusText(p.now))
 	}
 }
 

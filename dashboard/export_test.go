@@ -1,6 +1,8 @@
 package dashboard
 
-import "github.com/courierhq/courier"
+import (
+	"github.com/courierhq/courier"
+)
 
 // AssetSizes returns the compressed sizes of the assets, by their names.
 func AssetSizes(h *Handler) map[string]int {
@@ -10,15 +12,6 @@ func AssetSizes(h *Handler) map[string]int {
 	}
 	return sizes
 }
-
-// What tests call that is no part of the package's face.
-var (
-	Visible = visible
-	Took    = took
-	Size    = size
-	Count   = count
-	Clip    = clip
-)
 
 // A Drawn is a drawing of members that depend on each other: where each stands, and the
 // paths of the edges.

@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
 // A field of a form stands for a field of a definition in JSON. Forms are read into JSON,
@@ -77,7 +77,7 @@ func formFields(fields []field, definition []byte, form url.Values, problems []c
 			if p.Field != f.name {
 				text = p.Field + ": " + text
 			}
-			v.Problems = append(v.Problems, sentence(text))
+			v.Problems = append(v.Problems, format.Sentence(text))
 			return true
 		})
 		list = append(list, v)
@@ -115,28 +115,7 @@ func (f *field) text(v any) string {
 			return strings.Join(lines, "\n")
 		}
 	}
-	return indented(v)
-}
-
-// indented returns a value as JSON on several lines. Only hidden characters are escaped: a
-// form shows them, and sends them back.
-func indented(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if e.Encode(v) != nil {
-		return ""
-	}
-	var text strings.Builder
-	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		if _, n := hiddenAt(utf8.AppendRune(nil, r)); n > 0 && r != '\n' {
-			fmt.Fprintf(&text, `\u%04x`, r)
-		} else {
-			text.WriteRune(r)
-		}
-	}
-	return text.String()
+	return format.JSON(v)
 }
 
 // decode reads an object, whose numbers keep their digits.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -90,7 +91,7 @@ func (p *healthPage) judge() {
 	case p.Problem != nil:
 		p.Status, p.Headline = "error", "The store does not answer."
 	case len(p.Refused) > 0:
-		p.Status, p.Headline = "error", fmt.Sprintf("The store does not take the progress of %s.", plural(len(p.Refused), "execution"))
+		p.Status, p.Headline = "error", fmt.Sprintf("The store does not take the progress of %s.", format.Plural(len(p.Refused), "execution"))
 	case len(p.Stranded) > 0:
 		p.Status, p.Headline = "warning", "Executions wait that no worker can take."
 	case p.Workers == 0:

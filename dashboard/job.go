@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -114,7 +115,7 @@ func (c *call) job() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.title = clip(80, name)
+	c.title = format.Clip(80, name)
 	state := []jobRow{{Name: name}}
 	if err := c.addOutcomes(state); err != nil {
 		return nil, err
@@ -246,10 +247,10 @@ func factsOf(job *courier.Job) (facts []fact) {
 	}
 	add("Failure", cmp.Or(policyText(job.FailurePolicy), "A failure stops the execution"))
 	if job.Timeout > 0 {
-		add("Timeout", span(job.Timeout)+" for the whole execution")
+		add("Timeout", format.Span(job.Timeout)+" for the whole execution")
 	}
 	if job.MaxDuration > 0 {
-		add("Overdue after", span(job.MaxDuration))
+		add("Overdue after", format.Span(job.MaxDuration))
 	}
 	add("Expected by", job.ExpectedBy)
 	add("Result", job.Result)

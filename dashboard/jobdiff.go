@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -92,7 +93,7 @@ func diffPartOf(d *desk.PartDiff, what string) diffPart {
 		if what == "step" && json.Unmarshal(whole, &s) == nil {
 			whole, _ = s.MarshalJSON() // in the order of definitions; it was read from JSON
 		}
-		p.Whole = indentJSON(whole)
+		p.Whole = format.IndentJSON(whole)
 		return p
 	}
 	p.Fields = diffFields(d.Fields)
@@ -127,7 +128,7 @@ func (c *call) jobDiff() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.title = "Changes of " + clip(80, name)
+	c.title = "Changes of " + format.Clip(80, name)
 	p := &jobDiffPage{Back: c.link("jobs", name), Versions: c.link("jobs", name) + "?tab=versions"}
 	if from == 0 {
 		from = b.Version - 1

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -75,9 +76,9 @@ func (c *call) jobEdit() (any, error) {
 	if p.New = errors.Is(err, courier.ErrNotFound) && version == 0; err != nil && !p.New {
 		return nil, err
 	}
-	c.title, p.Base = "Edit "+clip(80, name), latest.Job.Version
+	c.title, p.Base = "Edit "+format.Clip(80, name), latest.Job.Version
 	if p.New {
-		c.title, p.Back = "New job "+clip(80, name), c.link("jobs")
+		c.title, p.Back = "New job "+format.Clip(80, name), c.link("jobs")
 	}
 	if c.form != nil {
 		p.Text = c.jobText()
@@ -133,7 +134,7 @@ func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error
 		}
 	}
 	p.Problems, c.placed = placed(p.Text, problems), len(problems) > 0
-	p.Text = editable(p.Text)
+	p.Text = format.Editable(p.Text)
 	if err != nil || p.New || latest.Job.Version == p.Base || c.failed != nil && !errors.Is(c.failed, courier.ErrConflict) {
 		return err
 	}

@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 )
@@ -191,7 +190,7 @@ func broken(raw []byte) string {
 	if len(raw) <= 60 {
 		return string(raw)
 	}
-	return indentJSON(raw)
+	return format.IndentJSON(raw)
 }
 
 // rulesOf says in words what a step says of its time and its failure.
@@ -202,7 +201,7 @@ func rulesOf(s *courier.StepSpec) (rules []string) {
 		case *d == 0:
 			rules = append(rules, none)
 		default:
-			rules = append(rules, what+span(*d))
+			rules = append(rules, what+format.Span(*d))
 		}
 	}
 	limit(s.Timeout, "An attempt takes at most ", "An attempt may take any time")
@@ -236,7 +235,7 @@ func policyText(p courier.FailurePolicy) string {
 		if p.BackoffMax != nil {
 			most = *p.BackoffMax
 		}
-		text += ", after " + span(base) + " at first and " + span(most) + " at most"
+		text += ", after " + format.Span(base) + " at first and " + format.Span(most) + " at most"
 		if p.Jitter != nil && !*p.Jitter {
 			text += ", without jitter"
 		}
@@ -270,31 +269,5 @@ func textOf(job courier.Job) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return editable(indentJSON(raw)), nil
-}
-
-// editable returns JSON text with escapes in the place of characters that can't be seen: a
-// page shows them by their numbers, and they would come back as those.
-func editable(text string) string {
-	if !strings.ContainsFunc(text, isHidden) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if isHidden(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// indentJSON returns JSON text with line breaks.
-func indentJSON(raw []byte) string {
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		return string(raw)
-	}
-	return b.String()
+	return format.Editable(format.IndentJSON(raw)), nil
 }

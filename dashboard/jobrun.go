@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -66,7 +67,7 @@ func (c *call) jobRun() (any, error) {
 	if c.query.Get("version") != "" {
 		p.Version = job.Version
 	}
-	c.title = "Run " + clip(80, job.Name)
+	c.title = "Run " + format.Clip(80, job.Name)
 	sees := c.may(desk.Viewer)
 	if sees {
 		p.Back = c.link("jobs", job.Name)
@@ -150,7 +151,7 @@ func (f *runField) set(d *courier.Param) {
 		f.Mode = "decimal"
 	case d.Type == "list" || d.Type == "object":
 		f.Kind = "area"
-	case long(longText, f.Value) || strings.Contains(f.Value, "\n") || d.MaxLength > longText:
+	case format.Long(longText, f.Value) || strings.Contains(f.Value, "\n") || d.MaxLength > longText:
 		f.Kind = "area"
 	}
 	if f.Kind == "date" {
@@ -205,7 +206,7 @@ func paramHint(d *courier.Param, sees bool) string {
 		what += "; " + rules
 	}
 	if d.Default != nil && sees && !d.Secret {
-		return what + ". The default is " + clip(60, jsontext.Text(d.Default)) + "."
+		return what + ". The default is " + format.Clip(60, jsontext.Text(d.Default)) + "."
 	} else if !d.Required || d.Default != nil {
 		return what + ". It may be left empty."
 	}
@@ -245,7 +246,7 @@ func placeProblem(fields []runField, p courier.Problem) bool {
 		param, ok := strings.CutPrefix(f.Name, paramField)
 		cut, isCut := strings.CutSuffix(name, "…")
 		if ok && isParam && p.Step < 0 && (param == name || isCut && strings.HasPrefix(param, cut)) || !ok && p.Field == f.Name {
-			f.Problem = sentence(p.Message)
+			f.Problem = format.Sentence(p.Message)
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -98,9 +99,9 @@ func (c *call) journalRow(a *store.Action) journalRow {
 			r.Changes, r.Cut = r.Changes[:maxChanges], n-maxChanges
 		}
 	case object(a.Now):
-		r.Whole, r.Word = indentedJSON(a.Now), "What it is now"
+		r.Whole, r.Word = format.IndentJSON(a.Now), "What it is now"
 	case object(a.Was):
-		r.Whole, r.Word = indentedJSON(a.Was), "What it was"
+		r.Whole, r.Word = format.IndentJSON(a.Was), "What it was"
 	case len(a.Was)+len(a.Now) > 0:
 		r.Changes = []changeRow{{Was: string(a.Was), Now: string(a.Now)}}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -163,7 +164,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 	case p.Tab == "remove" && editor:
 		p.Remove = &removal{Kind: k.kind, Name: name}
 		if list := problemList(c.failed); len(list) > 0 {
-			p.Remove.Problem = sentence(list[0].Message)
+			p.Remove.Problem = format.Sentence(list[0].Message)
 		}
 	case p.Tab == "":
 		shown := k.seen(c, v)
@@ -212,7 +213,7 @@ func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 		}
 		e.Fields, problems = formFields(k.fields, text, form, problems, e.New)
 	} else if e.Text = c.form.Get("text"); e.Text == "" {
-		e.Text = indented(json.RawMessage(text))
+		e.Text = format.JSON(json.RawMessage(text))
 	}
 	e.Wrong = len(problems) > 0
 	return e
@@ -331,7 +332,7 @@ func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 // confirmed returns the problem unless the visitor has written the name of what it removes.
 func (k *kept[T, D]) confirmed(c *call) error {
 	name, typed := c.r.PathValue("name"), strings.TrimSpace(c.form.Get("confirm"))
-	if typed == strings.TrimSpace(name) || typed == strings.TrimSpace(string(visible([]byte(name)))) {
+	if typed == strings.TrimSpace(name) || typed == strings.TrimSpace(string(format.Visible([]byte(name)))) {
 		return nil
 	}
 	return k.wrong(name, []courier.Problem{{Step: -1, Field: "confirm", Message: "write the name of the " + k.kind + " to remove it; what was written differs"}})

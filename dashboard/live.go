@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/eventstream"
 )
@@ -147,7 +148,7 @@ func (v *view) fragment(id string) (text []byte, hash string, err error) {
 	if err := v.c.h.templates[v.c.page.file].ExecuteTemplate(&b, id, v); err != nil {
 		return nil, "", err
 	}
-	text = visible(b.Bytes())
+	text = format.Visible(b.Bytes())
 	h := fnv.New64a()
 	_, _ = h.Write(text)
 	return text, fmt.Sprintf("%016x", h.Sum64()), nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -303,8 +304,8 @@ func (b *outlineBuilder) loop(r *outlineRow, s *flow.Outlined) {
 	outer := b.shownPath(b.tree.Loops(r.Step))
 	marks := b.marks(r.Step, outer, s)
 	l.Failed = len(marks.failed)
-	if l.Summary = fmt.Sprintf("%s of %s items done", count(marks.done()), count(l.Total)); l.Failed > 0 {
-		l.Summary += ", " + count(max(l.Failed, s.Items.Failed)) + " failed"
+	if l.Summary = fmt.Sprintf("%s of %s items done", format.Count(marks.done()), format.Count(l.Total)); l.Failed > 0 {
+		l.Summary += ", " + format.Count(max(l.Failed, s.Items.Failed)) + " failed"
 		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
 	}
 	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -152,7 +153,7 @@ func (c *call) monitor(m *courier.Monitor) (any, error) {
 		v.Turns = turnsOf("pause", "Pause", "disable", "Disable")
 	}
 	if len(m.Params) > 0 {
-		v.Params = indented(m.Params)
+		v.Params = format.JSON(m.Params)
 	}
 	if v.SeesFiles = c.Has(c.ctx(), c.about, c.ValuesRole()); v.SeesFiles {
 		err = c.seenFiles(v)

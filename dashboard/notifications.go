@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -151,9 +152,9 @@ func tally(list []courier.Delivery, more bool, name string) string {
 		if n == 0 {
 			return ""
 		}
-		return count(n) + " or more"
+		return format.Count(n) + " or more"
 	}
-	return count(n)
+	return format.Count(n)
 }
 
 func (c *call) subscriptionRow(s courier.Subscription) subscriptionRow {

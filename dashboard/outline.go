@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -173,7 +174,7 @@ func (b *outlineBuilder) readItems() error {
 			}
 		}
 		if n > len(list) {
-			b.out.Note = fmt.Sprintf("The first %s of %s failed items are marked.", count(len(list)), count(n))
+			b.out.Note = fmt.Sprintf("The first %s of %s failed items are marked.", format.Count(len(list)), format.Count(n))
 		}
 	}
 	if f := b.x.Failure; b.x.State == courier.Failed && f != nil && len(f.Iteration) > 0 && f.Step >= 0 && f.Step < b.tree.Len() {
@@ -280,13 +281,13 @@ func (b *outlineBuilder) evaluated(r *outlineRow) (string, bool) {
 	if json.Unmarshal(text, &c) != nil {
 		return "", false
 	}
-	parts := []string{clip(80, string(c["left"]))}
+	parts := []string{format.Clip(80, string(c["left"]))}
 	var op string
 	if json.Unmarshal(c["operator"], &op) == nil {
 		parts = append(parts, op)
 	}
 	if right, ok := c["right"]; ok {
-		parts = append(parts, clip(80, string(right)))
+		parts = append(parts, format.Clip(80, string(right)))
 	}
 	return strings.Join(parts, " "), true
 }
@@ -307,15 +308,15 @@ func conditionText(config map[string]any) string {
 func operandText(v any) string {
 	if s, ok := v.(string); ok {
 		if key, ok := strings.CutPrefix(s, "context:"); ok {
-			return clip(120, key)
+			return format.Clip(120, key)
 		}
 	}
 	if list, ok := v.([]any); ok {
-		return fmt.Sprintf("a list of %s", count(len(list)))
+		return fmt.Sprintf("a list of %s", format.Count(len(list)))
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return "?"
 	}
-	return clip(120, string(text))
+	return format.Clip(120, string(text))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -41,7 +42,7 @@ func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
-	p := &problem{Text: sentence(err.Error())}
+	p := &problem{Text: format.Sentence(err.Error())}
 	set := func(status int, title, do string) *problem {
 		p.Status, p.Title, p.Do = status, title, do
 		return p
@@ -61,7 +62,7 @@ func problemOf(err error) *problem {
 		return set(http.StatusBadRequest, "The filter has mistakes", desk.Grammar)
 	}
 	if e, ok := errors.AsType[*desk.BusyError](err); ok {
-		p.Text = sentence(e.Text)
+		p.Text = format.Sentence(e.Text)
 		return set(http.StatusServiceUnavailable, "Too many pages are open", "Close some, or load the page by hand.")
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
@@ -70,7 +71,7 @@ func problemOf(err error) *problem {
 	_, dependency := errors.AsType[*courier.DependencyError](err)
 	switch {
 	case errors.Is(err, desk.ErrJournal):
-		p.Text, p.Incident = sentence(desk.ErrJournal.Error()), newIncident()
+		p.Text, p.Incident = format.Sentence(desk.ErrJournal.Error()), newIncident()
 		return set(http.StatusServiceUnavailable, "The journal can't be written", "Try again later. Nothing was done.")
 	case transition, chain, state:
 		return set(http.StatusConflict, "Its state does not permit this", "Look at how it stands now. Nothing was changed.")
@@ -113,18 +114,6 @@ func problemList(err error) []courier.Problem {
 		return e.Problems
 	}
 	return nil
-}
-
-// sentence returns a message of an error with a capital letter and a full stop.
-func sentence(s string) string {
-	if s == "" {
-		return s
-	}
-	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
-		s += "."
-	}
-	return s
 }
 
 // fail answers with the page of an error.

@@ -2,13 +2,11 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -211,7 +209,7 @@ func scheduleStatus(s *courier.Schedule, at time.Time) string {
 func whenOf(s *courier.Schedule) string {
 	switch {
 	case s.Every > 0:
-		return "Every " + span(s.Every)
+		return "Every " + format.Span(s.Every)
 	case !s.At.IsZero():
 		return "Once, at " + s.At.UTC().Format("2006-01-02 15:04:05") + " UTC"
 	}
@@ -220,27 +218,6 @@ func whenOf(s *courier.Schedule) string {
 		return s.Cron
 	}
 	return x.Words
-}
-
-// span returns a length of time without what is zero, to the last digit, such as "5 min" and
-// "1 h 30 min"; "0 s" for none.
-func span(d time.Duration) string {
-	var parts []string
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
-		if n := d / u.unit; n > 0 {
-			parts, d = append(parts, fmt.Sprintf("%d %s", n, u.name)), d%u.unit
-		}
-	}
-	switch {
-	case d > 0 && d < time.Second:
-		parts = append(parts, strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64)+" ms")
-	case d > 0 || len(parts) == 0:
-		parts = append(parts, strconv.FormatFloat(d.Seconds(), 'f', -1, 64)+" s")
-	}
-	return strings.Join(parts, " ")
 }
 
 // inZone returns an instant in a zone, such as "Tue 2026-12-01 03:00:00 CET".
@@ -281,13 +258,13 @@ func (c *call) schedule(s *courier.Schedule) (any, error) {
 		v.ZoneName = s.Zone
 	}
 	if len(s.Params) > 0 {
-		v.Params = indented(s.Params)
+		v.Params = format.JSON(s.Params)
 	}
 	after := now()
 	for len(v.Next) < nextTicks {
 		at, err := c.h.e.Schedules().Next(*s, after)
 		if err != nil {
-			v.Why = sentence(err.Error())
+			v.Why = format.Sentence(err.Error())
 		}
 		if err != nil || at.IsZero() {
 			break

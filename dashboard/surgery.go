@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -110,7 +111,7 @@ func (c *call) itemChoices(p *resumePage) error {
 		return err
 	}
 	if len(list) > maxChoices {
-		p.Cut = fmt.Sprintf("The first %s of %s failed items are listed.", count(maxChoices), count(len(list)))
+		p.Cut = fmt.Sprintf("The first %s of %s failed items are listed.", format.Count(maxChoices), format.Count(len(list)))
 		list = list[:maxChoices]
 	}
 	for i := range list {

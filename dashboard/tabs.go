@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -252,7 +253,7 @@ func (c *call) values(p *executionPage) error {
 	p.Values = t
 	all, err := c.h.e.Executions().Values(c.ctx(), p.X.ID)
 	if errors.Is(err, courier.ErrInvalid) {
-		t.Gone = sentence(err.Error())
+		t.Gone = format.Sentence(err.Error())
 		return nil
 	} else if err != nil {
 		return err
@@ -293,7 +294,7 @@ func (c *call) values(p *executionPage) error {
 		if err != nil {
 			return err
 		}
-		row.Value, row.UsedBy, row.Changed = clip(20_000, string(text)), used[head+"."+name], changed[key]
+		row.Value, row.UsedBy, row.Changed = format.Clip(20_000, string(text)), used[head+"."+name], changed[key]
 		t.Rows = append(t.Rows, row)
 	}
 	slices.SortFunc(t.Rows, func(a, b valueRow) int { return strings.Compare(a.Key, b.Key) })

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 )
 
@@ -87,7 +88,7 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 	}
 	b := &strings.Builder{}
 	n := len(bad) + len(good)
-	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="group" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
+	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="group" aria-label="%s items, %s failed"><g>`, n*5, n*5, format.Count(m.total), format.Count(len(m.failed)))
 	href = template.HTMLEscapeString(href)
 	x := 0
 	for _, t := range bad {
@@ -111,7 +112,7 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 // drawTicks draws n ticks of one state from x on, as a link to an item, and returns where the
 // next ones begin. A pending item has nothing to be seen.
 func drawTicks(b *strings.Builder, href string, t tick, item, x, n int) int {
-	class := looks[t.state].class
+	class := format.LookOf(t.state).Class
 	if t.state != "pending" {
 		fmt.Fprintf(b, `<a href="%s%d" tabindex="-1"><title>`, href, item)
 		if b.WriteString("item " + strconv.Itoa(t.first)); t.last > t.first {

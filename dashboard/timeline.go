@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 )
 
@@ -77,10 +78,10 @@ func (b *outlineBuilder) bars() (list []bar) {
 			}
 		case r.State == string(flow.OutlineRunning) && !r.Began.IsZero():
 			list = append(list, b.attempts(r, b.x.Current.Iteration, math.MaxInt64)...)
-			list = append(list, bar{r, r.Began, b.p.now, looks["running"].class})
+			list = append(list, bar{r, r.Began, b.p.now, format.LookOf("running").Class})
 		case r.Ended:
 			list = append(list, b.attempts(r, r.record.Iteration, r.record.Seq)...)
-			list = append(list, bar{r, r.record.StartedAt, r.record.EndedAt, looks[string(r.record.State)].class})
+			list = append(list, bar{r, r.record.StartedAt, r.record.EndedAt, format.LookOf(string(r.record.State)).Class})
 			before = r.record.EndedAt
 		}
 	}
@@ -93,7 +94,7 @@ func (b *outlineBuilder) attempts(r *outlineRow, iteration []int, before int64) 
 	for i := range b.failed {
 		f := &b.failed[i]
 		if f.Step == r.Step && f.Seq < before && slices.Equal(f.Iteration, iteration) {
-			list = append(list, bar{r, f.StartedAt, f.EndedAt, looks["failed"].class})
+			list = append(list, bar{r, f.StartedAt, f.EndedAt, format.LookOf("failed").Class})
 		}
 	}
 	return list

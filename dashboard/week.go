@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -59,7 +60,7 @@ func (c *call) week() (*weekPage, error) {
 	if name := c.query.Get("zone"); name != "" {
 		l, err := time.LoadLocation(name)
 		if err != nil || name == "Local" || len(name) > 100 {
-			return nil, invalid("There is no time zone %q. Write one such as Europe/Berlin.", clip(60, name))
+			return nil, invalid("There is no time zone %q. Write one such as Europe/Berlin.", format.Clip(60, name))
 		}
 		zone = l
 	}
@@ -165,14 +166,14 @@ func clock(t time.Time, zone *time.Location) string {
 
 // oftenText says how often a schedule fires on a day, such as "every 5 min, 288".
 func oftenText(t *desk.DayTicks, zone *time.Location) string {
-	n := count(t.Count)
+	n := format.Count(t.Count)
 	if t.More {
 		n += " or more"
 	}
 	if t.Every == 0 {
 		return n + " times, " + clock(t.First[0], zone) + " to " + clock(t.Last, zone)
 	}
-	text := "every " + span(t.Every) + ", " + n
+	text := "every " + format.Span(t.Every) + ", " + n
 	if time.Duration(t.Count)*t.Every < 23*time.Hour && !t.More {
 		text += ", " + clock(t.First[0], zone) + " to " + clock(t.Last, zone)
 	}
