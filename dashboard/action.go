@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -48,13 +49,13 @@ func (c *call) readForm() error {
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxForm)
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(30 * time.Second)) // the server resets it
 	if err := c.r.ParseForm(); err != nil {
-		return invalid("The form can't be read: it is cut off, or has more than %d bytes.", maxForm)
+		return problem.Invalid("The form can't be read: it is cut off, or has more than %d bytes.", maxForm)
 	}
 	c.form = c.r.PostForm
 	for name, values := range c.form {
 		for _, v := range values {
 			if !isText(v) {
-				return invalid("The field %s has characters that are no text.", name)
+				return problem.Invalid("The field %s has characters that are no text.", name)
 			}
 		}
 	}
@@ -79,7 +80,7 @@ func (c *call) act() error {
 		}
 	}
 	if a == nil {
-		return invalid("This page has no such action.")
+		return problem.Invalid("This page has no such action.")
 	}
 	if err := c.allow(a.role); err != nil {
 		c.refused(a.verb, err)
@@ -88,14 +89,14 @@ func (c *call) act() error {
 	if a.dry {
 		if _, err := a.do(c.ctx(), c); err != nil {
 			c.refused(a.verb, err)
-			return c.show(problemOf(err).Status, err)
+			return c.show(problem.Of(err).Status, err)
 		}
 		return c.show(http.StatusOK, nil)
 	}
 	o := c.h.done.once(c.formID(), c.form.Get("key") != "", func() outcome { return c.carryOut(a) })
 	if o.err != nil {
 		c.refused(a.verb, o.err)
-		return c.show(problemOf(o.err).Status, o.err)
+		return c.show(problem.Of(o.err).Status, o.err)
 	}
 	return c.redirect(o.to)
 }
@@ -229,7 +230,7 @@ func (o *outcomes) once(id string, keyed bool, f func() outcome) outcome {
 	if o.list == nil {
 		o.list = make(map[string]*sent)
 	}
-	s := &sent{id: id, at: at, done: make(chan struct{}), outcome: outcome{err: errPanic}}
+	s := &sent{id: id, at: at, done: make(chan struct{}), outcome: outcome{err: problem.ErrPanic}}
 	o.list[id] = s
 	o.order = append(o.order, s)
 	o.mu.Unlock()

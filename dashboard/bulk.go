@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -72,7 +73,7 @@ func (c *call) field(name string) string {
 func (c *call) bulk() (b desk.Bulk, err error) {
 	b.Action = desk.Action(c.field("action"))
 	if bulkVerbs[b.Action] == "" {
-		return b, invalid("Choose what is to be done: resume, cancel, pause, release or rerun.")
+		return b, problem.Invalid("Choose what is to be done: resume, cancel, pause, release or rerun.")
 	}
 	ids := strings.Fields(c.form.Get("ids"))
 	if !c.query.Has("all") {
@@ -86,10 +87,10 @@ func (c *call) bulk() (b desk.Bulk, err error) {
 			return b, err
 		}
 		if b.Where.String() == "" && !c.query.Has("all") && c.query.Has("action") && !c.query.Has("where") {
-			return b, invalid("No execution is chosen: choose some, or all that match.")
+			return b, problem.Invalid("No execution is chosen: choose some, or all that match.")
 		}
 		if b.Where.String() == "" {
-			return b, invalid("All executions there are can't be meant: filter them, such as by state:failed.")
+			return b, problem.Invalid("All executions there are can't be meant: filter them, such as by state:failed.")
 		}
 	}
 	b.By.Reason = c.reason()
@@ -154,11 +155,11 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		return "", err
 	}
 	if c.form.Get("confirm") != c.form.Get("count") {
-		return "", invalid("The number that you have typed is not %s, which is how many executions there are.", format.Clip(20, c.form.Get("count")))
+		return "", problem.Invalid("The number that you have typed is not %s, which is how many executions there are.", format.Clip(20, c.form.Get("count")))
 	}
 	b.Cursor = c.form.Get("cursor")
 	if b.Key = c.form.Get("key"); b.Key == "" {
-		return "", invalid("The form has no key: load the page again.")
+		return "", problem.Invalid("The form has no key: load the page again.")
 	}
 	if was := c.form.Get("began"); was != "" {
 		b.Key = was // it goes on
@@ -173,7 +174,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		if err != nil && len(all.Results) == 0 {
 			return "", err
 		} else if err != nil {
-			r.Text = problemOf(err).Text + " "
+			r.Text = problem.Of(err).Text + " "
 			c.h.log.Error("a bulk has stopped", "action", b.Action, "error", err)
 		}
 		if err != nil || out.Next == "" || time.Now().After(end) {
@@ -208,7 +209,7 @@ func isDone(r desk.Result) int {
 func (c *call) bulkResults(p *bulkPage, form string) error {
 	kept, _ := c.h.done.kept(form, c.ID).(*bulkPage)
 	if kept == nil {
-		return &problem{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
+		return &problem.Error{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
 	}
 	*p = *kept
 	c.title = bulkVerbs[p.Action] + ": what came of each"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -86,11 +87,11 @@ func (c *call) chainRuns() (any, error) {
 	if l.State != "" {
 		f.States = []courier.ChainState{courier.ChainState(l.State)}
 		if !slices.Contains(desk.ChainStates, f.States[0]) {
-			return nil, invalid("There is no state of this name in the address.")
+			return nil, problem.Invalid("There is no state of this name in the address.")
 		}
 	}
 	if f.Before != "" && !desk.IsID(string(f.Before)) {
-		return nil, invalid("The cursor in the address is none: begin without it.")
+		return nil, problem.Invalid("The cursor in the address is none: begin without it.")
 	}
 	list, err := c.h.e.Chains().Executions(c.ctx(), f)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -292,7 +293,7 @@ func readJSONParams(text string) (params map[string]any, err error) {
 		return nil, nil
 	}
 	if err := jsontext.DecodeStrict([]byte(text), &params); err != nil {
-		return nil, invalid("The parameters must be a JSON object: %v", err)
+		return nil, problem.Invalid("The parameters must be a JSON object: %v", err)
 	}
 	return params, nil
 }

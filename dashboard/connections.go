@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -226,7 +227,7 @@ func testConnection(ctx context.Context, c *call) (string, error) {
 	}
 	step := courier.StepSpec{Type: all[i].Type + ".list", Config: map[string]any{"connection_id": all[i].ID}}
 	if _, ok := c.h.e.Registry().Lookup(step.Type); !ok {
-		return "", invalid("This process has no step type %s, which would test the connection.", step.Type)
+		return "", problem.Invalid("This process has no step type %s, which would test the connection.", step.Type)
 	}
 	limited, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -208,7 +209,7 @@ func (c *call) offer(p *executionPage) {
 func (c *call) executionTab(p *executionPage) (err error) {
 	p.Tab = c.query.Get("tab")
 	if !slices.ContainsFunc(executionTabs, func(t struct{ name, label string }) bool { return t.name == p.Tab }) {
-		return errNoPage
+		return problem.ErrNoPage
 	}
 	for _, t := range executionTabs {
 		href := "?tab=" + t.name

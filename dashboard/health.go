@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -28,9 +29,9 @@ type healthPage struct {
 	Dropped  int64
 	Workers  int // that are present; -1 if the store does not keep them
 	Store    []storeFact
-	StoreCut int      // facts that are left out
-	HasStore bool     // Options.Health is given
-	Problem  *problem // of the store
+	StoreCut int            // facts that are left out
+	HasStore bool           // Options.Health is given
+	Problem  *problem.Error // of the store
 }
 
 // A strandedRow is a group of executions that no worker can take.
@@ -79,7 +80,7 @@ func (p *healthPage) noStore(c *call, err error) {
 	if err == nil || p.Problem != nil {
 		return
 	}
-	if q := problemOf(err); q.Incident != "" {
+	if q := problem.Of(err); q.Incident != "" {
 		p.Problem = q
 		c.h.log.Error("the health of the store can't be read", "incident", q.Incident, "error", err)
 	}

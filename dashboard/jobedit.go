@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -113,14 +114,14 @@ func (c *call) base() (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > 1<<30 {
-		return 0, invalid("The form does not say which version it replaces.")
+		return 0, problem.Invalid("The form does not say which version it replaces.")
 	}
 	return n, nil
 }
 
 // jobFindings adds to the page what came of the form that was sent.
 func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error) {
-	problems := problemList(c.failed)
+	problems := problem.List(c.failed)
 	if found, ok := c.found.(*jobCheck); ok {
 		problems = found.Problems
 		p.Warnings = placed(p.Text, found.Warnings)
@@ -157,7 +158,7 @@ func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error
 func (c *call) readJob() (*jobCheck, *courier.Source, error) {
 	src := &courier.Source{Text: []byte(c.jobText())}
 	if json.Valid(src.Text) && jsontext.Depth(src.Text) > maxJSONDepth {
-		return nil, nil, invalid("The text has more than %d lists and objects in each other.", maxJSONDepth)
+		return nil, nil, problem.Invalid("The text has more than %d lists and objects in each other.", maxJSONDepth)
 	}
 	k := new(jobCheck)
 	var err error
@@ -219,7 +220,7 @@ func (c *call) dryRun(job courier.Job, params map[string]any) (*engine.Report, e
 	defer context.AfterFunc(c.h.closed, cancel)()
 	r, err := c.h.e.Jobs().DryRun(ctx, job, &engine.DryRunOptions{Params: params})
 	if err != nil && ctx.Err() != nil && c.ctx().Err() == nil {
-		return nil, &problem{
+		return nil, &problem.Error{
 			Status: http.StatusServiceUnavailable, Title: "The dry run was stopped", Text: fmt.Sprintf("It took longer than %v, or the service is stopping.", maxDryRun),
 			Do: "Connections that do not answer take long. Try again, or look at the servers that the steps name.",
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -74,7 +75,7 @@ func (c *call) jobRun() (any, error) {
 	}
 	p.Dry = c.may(desk.Operator) && c.SeesValues(c.ctx(), job.Name)
 	p.Params, p.Settings = c.runFields(flow.ReadParams(job.Params), sees), c.runSettings()
-	problems := problemList(c.failed)
+	problems := problem.List(c.failed)
 	if r, ok := c.found.(*engine.Report); ok {
 		problems = r.Problems
 		shown := *r

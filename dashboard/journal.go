@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -63,7 +64,7 @@ func (c *call) journal() (any, error) {
 	if text := c.query.Get("before"); text != "" {
 		var err error
 		if f.Before, err = strconv.ParseInt(text, 10, 64); err != nil || f.Before < 1 {
-			return nil, invalid("The cursor in the address is none: begin without it.")
+			return nil, problem.Invalid("The cursor in the address is none: begin without it.")
 		}
 		p.First = c.with("before", "")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -163,14 +164,14 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 		err = k.suggest(c, p.Editor)
 	case p.Tab == "remove" && editor:
 		p.Remove = &removal{Kind: k.kind, Name: name}
-		if list := problemList(c.failed); len(list) > 0 {
+		if list := problem.List(c.failed); len(list) > 0 {
 			p.Remove.Problem = format.Sentence(list[0].Message)
 		}
 	case p.Tab == "":
 		shown := k.seen(c, v)
 		p.Data, err = k.data(c, &shown)
 	default:
-		err = errNoPage
+		err = problem.ErrNoPage
 	}
 	return p, err
 }
@@ -205,7 +206,7 @@ func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 			return e
 		}
 	}
-	problems := problemList(c.failed)
+	problems := problem.List(c.failed)
 	if !asText {
 		form := c.form
 		if form.Get("do") != e.Verb {
@@ -255,7 +256,7 @@ func (k *kept[T, D]) mayEdit(c *call) error {
 	}
 	was := k.text(v)
 	if c.form.Get("was") != hashOf(was) {
-		return &problem{
+		return &problem.Error{
 			Status: http.StatusConflict, Title: "Somebody else was first", Text: "The " + k.kind + " was changed after you had opened this form. Nothing was saved.",
 			Do: "Open the page again to see the change. What you have written is still here; to save it now replaces the change.",
 		}
@@ -318,7 +319,7 @@ func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 	name := *k.name(&v)
 	now, err := k.set(ctx, c, v)
 	if err != nil {
-		if text, list := c.form.Get("text"), problemList(err); text != "" && list != nil {
+		if text, list := c.form.Get("text"), problem.List(err); text != "" && list != nil {
 			(&courier.Source{Text: []byte(text)}).Locate(list)
 		}
 		return "", err

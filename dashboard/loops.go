@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -29,18 +30,18 @@ func (b *outlineBuilder) readChosen() error {
 		return err
 	}
 	if loop >= b.tree.Len() || !strings.EqualFold(b.tree.Spec(loop).Type, flow.TypeForEach) {
-		return invalid("loop in the address names no loop of the job.")
+		return problem.Invalid("loop in the address names no loop of the job.")
 	}
 	ch := &chosenItem{loop: loop, loops: append(slices.Clone(b.tree.Loops(loop)), loop)}
 	for text := range strings.SplitSeq(b.c.query.Get("item"), ".") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > 1<<30 {
-			return invalid("item in the address must be the number of an item, such as 7, or 7.2 in a loop within a loop.")
+			return problem.Invalid("item in the address must be the number of an item, such as 7, or 7.2 in a loop within a loop.")
 		}
 		ch.path = append(ch.path, n)
 	}
 	if len(ch.path) != len(ch.loops) {
-		return invalid("item in the address must have %d numbers with points between them: one for each loop.", len(ch.loops))
+		return problem.Invalid("item in the address must have %d numbers with points between them: one for each loop.", len(ch.loops))
 	}
 	b.chosen, b.shown = ch, make(map[int][]courier.StepExecution)
 	for level := range ch.loops {

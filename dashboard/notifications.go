@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -203,7 +204,7 @@ func (c *call) subscription(s *courier.Subscription) (any, error) {
 	}
 	state := courier.DeliveryState(c.query.Get("state"))
 	if state != "" && state != courier.DeliveryFailed && state != courier.DeliveryPending {
-		return nil, invalid("The state in the address must be pending or failed.")
+		return nil, problem.Invalid("The state in the address must be pending or failed.")
 	}
 	for _, f := range []struct {
 		label string
@@ -222,7 +223,7 @@ func (c *call) subscription(s *courier.Subscription) (any, error) {
 // mayReplay returns what is wrong with a choice of notifications.
 func (c *call) mayReplay() error {
 	if n := len(c.form["event"]); n == 0 || n > 1000 {
-		return invalid("Select 1 to 1,000 notifications, or deliver all again. %d are selected.", n)
+		return problem.Invalid("Select 1 to 1,000 notifications, or deliver all again. %d are selected.", n)
 	}
 	return nil
 }

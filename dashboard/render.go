@@ -3,15 +3,19 @@ package dashboard
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -49,11 +53,11 @@ type view struct {
 	Scripts []string // references of modules
 	Style   string   // reference of the style sheet
 	Icon    string
-	Key     string     // of the forms
-	Form    url.Values // what was sent, on the page that says what is wrong with it
-	Notice  *notice    // what came of an action
-	Problem *problem   // of an action that was not carried out
-	Live    bool       // a part of it is kept up to date
+	Key     string         // of the forms
+	Form    url.Values     // what was sent, on the page that says what is wrong with it
+	Notice  *notice        // what came of an action
+	Problem *problem.Error // of an action that was not carried out
+	Live    bool           // a part of it is kept up to date
 	Now     time.Time
 	Data    any // of the page
 
@@ -140,7 +144,7 @@ func (c *call) show(status int, failed error) error {
 	v := c.view()
 	v.Data, v.Notice = data, c.notice()
 	if failed != nil {
-		v.Problem, v.Notice = problemOf(failed), nil
+		v.Problem, v.Notice = problem.Of(failed), nil
 		if c.placed {
 			above := *v.Problem
 			above.Text, above.Problems = "Each stands at its place below.", nil
@@ -159,6 +163,36 @@ func (c *call) show(status int, failed error) error {
 	}
 	c.write(status, pageMedia, body)
 	return nil
+}
+
+// fail answers with the page of an error.
+func (c *call) fail(err error) {
+	if c.wrote || errors.Is(c.r.Context().Err(), context.Canceled) {
+		return // the answer has begun, or nobody waits for it
+	}
+	p := problem.Of(err)
+	if p.Incident != "" {
+		c.h.log.Error("a page has failed", "incident", p.Incident, "method", c.r.Method, "page", c.page.name(), "error", err)
+	}
+	if p.Status == http.StatusUnauthorized {
+		challenge := c.h.opt.Access.Challenge
+		if challenge == "" {
+			challenge = "Bearer"
+		}
+		c.w.Header().Set("WWW-Authenticate", challenge)
+	}
+	if p.Status == http.StatusServiceUnavailable {
+		c.w.Header().Set("Retry-After", "5")
+	}
+	v := c.view()
+	v.Title, v.Data, v.Live = p.Title, p, false
+	body, err := c.h.render("problem", v)
+	if err != nil {
+		c.h.log.Error("the page of a problem can't be made", "error", err)
+		c.write(p.Status, "text/plain; charset=utf-8", []byte(p.Title+"\n"))
+		return
+	}
+	c.write(p.Status, pageMedia, body)
 }
 
 // render returns the text of a page.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -109,7 +110,7 @@ func (c *call) schedules() (any, error) {
 	}
 	switch {
 	case l.Tab != "" && l.Tab != "list":
-		return nil, errNoPage
+		return nil, problem.ErrNoPage
 	case !l.Any:
 	case l.Tab == "list":
 		l.Rows, err = c.scheduleRows(list)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -181,7 +182,7 @@ func (c *call) resumeOptions() (*engine.ResumeOptions, error) {
 		o.Items = append(o.Items, i)
 	}
 	if len(problems) > 0 {
-		p := invalid("The form has mistakes.").(*problem)
+		p := problem.Invalid("The form has mistakes.")
 		p.Problems = problems
 		return nil, p
 	}
@@ -268,13 +269,13 @@ func rerun(ctx context.Context, c *call) (string, error) {
 	if v := c.form.Get("version"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 {
-			return "", invalid("The version must be a number from 1 on.")
+			return "", problem.Invalid("The version must be a number from 1 on.")
 		}
 		o.Version = n
 	}
 	if text := strings.TrimSpace(c.form.Get("params")); text != "" {
 		if err := jsontext.DecodeStrict([]byte(text), &o.Params); err != nil {
-			return "", invalid("The parameters must be a JSON object: %v", err)
+			return "", problem.Invalid("The parameters must be a JSON object: %v", err)
 		}
 	}
 	x, err := c.h.e.Rerun(ctx, c.execution.ID, o)

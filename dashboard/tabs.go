@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -87,7 +88,7 @@ func (c *call) attempts(p *executionPage) error {
 	state := c.query.Get("state")
 	if state != "" {
 		if !slices.Contains([]string{"completed", "failed", "skipped", "pending"}, state) {
-			return invalid("state in the address must be completed, failed, skipped or pending.")
+			return problem.Invalid("state in the address must be completed, failed, skipped or pending.")
 		}
 		f.States = []courier.StepState{courier.StepState(state)}
 	}

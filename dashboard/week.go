@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -60,7 +61,7 @@ func (c *call) week() (*weekPage, error) {
 	if name := c.query.Get("zone"); name != "" {
 		l, err := time.LoadLocation(name)
 		if err != nil || name == "Local" || len(name) > 100 {
-			return nil, invalid("There is no time zone %q. Write one such as Europe/Berlin.", format.Clip(60, name))
+			return nil, problem.Invalid("There is no time zone %q. Write one such as Europe/Berlin.", format.Clip(60, name))
 		}
 		zone = l
 	}
@@ -68,7 +69,7 @@ func (c *call) week() (*weekPage, error) {
 	if text := c.query.Get("from"); text != "" {
 		day, err := time.ParseInLocation(time.DateOnly, text, zone)
 		if err != nil || day.Year() < 1970 || day.Year() > 2200 {
-			return nil, invalid("The first day must be one such as 2026-11-20, in the years 1970 to 2200.")
+			return nil, problem.Invalid("The first day must be one such as 2026-11-20, in the years 1970 to 2200.")
 		}
 		from = day.Add(12 * time.Hour) // midnight may not be there
 	}
