@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/dag"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
@@ -114,7 +115,7 @@ type chainDiff struct {
 
 // A chainGraph is a chain as a drawing and as a table.
 type chainGraph struct {
-	Drawing *dag
+	Drawing *dag.Drawing
 	Summary string
 	Rows    []memberRow
 	Runs    bool // of an execution
@@ -146,6 +147,25 @@ func dependencies(list []courier.Dependency) (rows []dependencyRow) {
 	return rows
 }
 
+// dependencyText is the condition of a dependency for people.
+func dependencyText(d courier.Dependency) string {
+	return map[string]string{
+		"success": "has completed", "failure": "has completed or failed", "any": "has ended, however",
+	}[dag.Condition(d)]
+}
+
+// drawn returns members as the drawing takes them.
+func drawn(rows []memberRow) []dag.Member {
+	members := make([]dag.Member, len(rows))
+	for i, r := range rows {
+		members[i] = dag.Member{Name: r.Name, Job: r.Job, Status: r.Status, Href: r.Href}
+		for _, d := range r.DependsOn {
+			members[i].DependsOn = append(members[i].DependsOn, d.Dependency)
+		}
+	}
+	return members
+}
+
 // memberPage is how many members a table has at most.
 const memberPage = 500
 
@@ -155,7 +175,7 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &chainGraph{Rows: rows, Runs: runs, Drawing: drawDag(rows)}
+	g := &chainGraph{Rows: rows, Runs: runs, Drawing: dag.Draw(drawn(rows))}
 	edges := 0
 	for i := range rows {
 		edges += len(rows[i].DependsOn)
