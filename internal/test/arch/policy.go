@@ -129,6 +129,7 @@ var Rooms = []Room{
 	{Dir: "internal/failure"},
 	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
 	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format"}},
 	{Dir: "dashboard/internal/format"},
 	{Dir: "dashboard/internal/problem", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
