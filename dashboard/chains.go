@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/dag"
+	"github.com/courierhq/courier/dashboard/internal/diff"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
@@ -108,7 +109,7 @@ type chainVersion struct {
 // A chainDiff is what a version has changed.
 type chainDiff struct {
 	From        int
-	Changes     []changeRow
+	Changes     []diff.Change
 	Cut         int
 	Whole, Word string // always empty
 }
@@ -268,7 +269,7 @@ func (c *call) chainDiff(chain *courier.Chain) (*chainDiff, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &chainDiff{From: before.Version, Changes: changesOf(desk.DiffOf(was, is))}
+	d := &chainDiff{From: before.Version, Changes: diff.Changes(desk.DiffOf(was, is))}
 	if n := len(d.Changes); n > maxChanges {
 		d.Changes, d.Cut = d.Changes[:maxChanges], n-maxChanges
 	}

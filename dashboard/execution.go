@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/flow"
@@ -46,7 +47,7 @@ type executionPage struct {
 	Log        *logTab
 	Audit      *auditTab
 	Definition string
-	Flow       *flowView // of the definition
+	Flow       *definition.Flow // of the definition
 
 	now time.Time
 }
@@ -232,7 +233,7 @@ func (c *call) executionTab(p *executionPage) (err error) {
 		}
 		text, err := json.MarshalIndent(g.job, "", "  ")
 		p.Definition = string(text)
-		shown := flowOf(&g.job, c.h.e.Registry())
+		shown := definition.FlowOf(&g.job, c.h.e.Registry())
 		p.Flow = &shown
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/definition"
+	"github.com/courierhq/courier/dashboard/internal/diff"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
@@ -29,8 +31,8 @@ type jobEditPage struct {
 	Dry        bool
 	Problems   []placedProblem
 	Warnings   []placedProblem
-	Checked    bool      // the text was checked, and has no problem
-	Diff       *diffView // of the text with the latest version
+	Checked    bool       // the text was checked, and has no problem
+	Diff       *diff.View // of the text with the latest version
 	Conflict   *jobConflict
 	Report     *reportView
 	Types      []stepTypeInfo
@@ -48,7 +50,7 @@ type jobConflict struct {
 	Version int
 	By      string
 	At      time.Time
-	Diff    *diffView // from the version that was edited; nil if that is none
+	Diff    *diff.View // from the version that was edited; nil if that is none
 }
 
 // A stepTypeInfo is a type of steps in a list for who edits.
@@ -98,7 +100,7 @@ func (c *call) jobEdit() (any, error) {
 		p.Text = c.firstText()
 		return p, nil
 	}
-	p.Text, err = textOf(edited)
+	p.Text, err = definition.Text(edited)
 	return p, err
 }
 
@@ -131,7 +133,7 @@ func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error
 			p.Report.Problems, p.Report.Warnings = nil, nil // they stand beside the text
 		}
 		if !p.New && len(problems) == 0 {
-			p.Diff, err = diffOf(&latest.Job, &found.job, "version "+strconv.Itoa(latest.Job.Version), "your text")
+			p.Diff, err = diff.Of(&latest.Job, &found.job, "version "+strconv.Itoa(latest.Job.Version), "your text")
 		}
 	}
 	p.Problems, c.placed = placed(p.Text, problems), len(problems) > 0
@@ -149,7 +151,7 @@ func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error
 	} else if err != nil {
 		return err
 	}
-	p.Conflict.Diff, err = diffOf(&base, &latest.Job, "version "+strconv.Itoa(p.Base), "version "+strconv.Itoa(latest.Job.Version))
+	p.Conflict.Diff, err = diff.Of(&base, &latest.Job, "version "+strconv.Itoa(p.Base), "version "+strconv.Itoa(latest.Job.Version))
 	return err
 }
 
@@ -303,7 +305,7 @@ func (c *call) firstText() string {
 			}
 		}
 	}
-	text, err := textOf(courier.Job{Params: map[string]any{}, Steps: []courier.StepSpec{step}})
+	text, err := definition.Text(courier.Job{Params: map[string]any{}, Steps: []courier.StepSpec{step}})
 	if err != nil {
 		return "{}"
 	}

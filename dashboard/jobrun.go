@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
@@ -112,7 +113,7 @@ func (c *call) runFields(params *flow.Params, sees bool) (fields []runField) {
 		if c.form != nil {
 			f.Value = c.typed(f.Name)
 		} else if sees && d.Default != nil {
-			f.Value = paramText(&d)
+			f.Value = definition.Value(d.Default)
 		}
 		f.set(&d)
 		fields = append(fields, f)
@@ -141,9 +142,9 @@ func (f *runField) set(d *courier.Param) {
 	case d.Secret:
 		f.Kind, f.Value = "password", ""
 	case len(d.Enum) > 0:
-		f.choose(texts(d.Enum), d.Default != nil)
+		f.choose(d.Enum, d.Default != nil)
 	case d.Type == "boolean":
-		f.choose([]string{"true", "false"}, d.Default != nil)
+		f.choose([]any{true, false}, d.Default != nil)
 	case d.Type == "date":
 		f.Kind = "date"
 	case d.Type == "integer":
@@ -163,28 +164,21 @@ func (f *runField) set(d *courier.Param) {
 }
 
 // choose makes a field one of values, or none, for which the default may stand.
-func (f *runField) choose(values []string, def bool) {
+func (f *runField) choose(values []any, def bool) {
 	f.Kind = "select"
 	f.Options = []runOption{{Value: "", Label: "not given", Chosen: f.Value == ""}}
 	if def {
 		f.Options[0].Label = "the default"
 	}
 	chosen := f.Value == ""
-	for _, v := range values {
+	for _, value := range values {
+		v := jsontext.Text(value)
 		f.Options = append(f.Options, runOption{Value: v, Label: v, Chosen: v == f.Value})
 		chosen = chosen || v == f.Value
 	}
 	if !chosen {
 		f.Options = append(f.Options, runOption{Value: f.Value, Label: f.Value, Chosen: true}) // what was sent stays
 	}
-}
-
-// paramText is the default of a parameter as its field has it.
-func paramText(d *courier.Param) string {
-	if s, ok := d.Default.(string); ok {
-		return s
-	}
-	return valueText(d.Default)
 }
 
 // paramHint says in words what is asked for.
@@ -203,7 +197,7 @@ func paramHint(d *courier.Param, sees bool) string {
 	}
 	shown := *d
 	shown.Required, shown.Secret = false, false
-	if rules := paramRules(&shown); rules != "" {
+	if rules := definition.ParamRules(&shown); rules != "" {
 		what += "; " + rules
 	}
 	if d.Default != nil && sees && !d.Secret {

@@ -45,3 +45,11 @@ func IndentJSON(raw []byte) string {
 	}
 	return b.String()
 }
+
+// BreakJSON returns JSON text with line breaks, if it is longer than a short line.
+func BreakJSON(raw []byte) string {
+	if len(raw) <= 60 {
+		return string(raw)
+	}
+	return IndentJSON(raw)
+}

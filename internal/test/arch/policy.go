@@ -131,6 +131,8 @@ var Rooms = []Room{
 	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format"}},
+	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext"}},
+	{Dir: "dashboard/internal/diff", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/format"},
 	{Dir: "dashboard/internal/problem", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                            // streams of files, without what routes know
