@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
@@ -25,11 +26,11 @@ type kept[T any, D interface {
 	*T
 	courier.Definition
 }] struct {
-	kind    string   // such as "schedule", also in the journal
-	list    string   // the path of the list, such as "schedules"
-	fields  []field  // of the form
-	first   string   // the definition that the form of a new one begins with, in JSON
-	query   []string // of the first tab
+	kind    string       // such as "schedule", also in the journal
+	list    string       // the path of the list, such as "schedules"
+	fields  []form.Field // of the form
+	first   string       // the definition that the form of a new one begins with, in JSON
+	query   []string     // of the first tab
 	scripts []string
 	name    func(*T) *string
 	plain   func(T) T // without the state
@@ -65,7 +66,7 @@ type editor struct {
 	Verb    string
 	New     bool
 	AsText  bool
-	Fields  []formField
+	Fields  []form.Input
 	Jobs    []string // to be suggested
 	Text    string
 	Was     string    // a hash of the definition that is edited
@@ -208,11 +209,11 @@ func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 	}
 	problems := problem.List(c.failed)
 	if !asText {
-		form := c.form
-		if form.Get("do") != e.Verb {
-			form = nil
+		sent := c.form
+		if sent.Get("do") != e.Verb {
+			sent = nil
 		}
-		e.Fields, problems = formFields(k.fields, text, form, problems, e.New)
+		e.Fields, problems = form.Inputs(k.fields, text, sent, problems, e.New)
 	} else if e.Text = c.form.Get("text"); e.Text == "" {
 		e.Text = format.JSON(json.RawMessage(text))
 	}
@@ -288,7 +289,7 @@ func (k *kept[T, D]) read(c *call, was []byte, name string) error {
 	text, problems := []byte(c.form.Get("text")), []courier.Problem(nil)
 	asText := c.form.Has("text")
 	if !asText {
-		text, problems = fromForm(k.fields, was, c.form, name == "")
+		text, problems = form.Read(k.fields, was, c.form, name == "")
 	}
 	var v T
 	problems = append(problems, (&courier.Source{Text: text}).Read(D(&v))...)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
@@ -41,23 +42,23 @@ var schedules = &kept[courier.Schedule, *courier.Schedule]{
 			return c.h.e.Schedules().Disable(ctx, name, by)
 		}},
 	},
-	fields: []field{
-		{name: "name", label: "Name", kind: textField, once: true, hint: "1 to 200 characters. It can't be changed later.", group: "What is started"},
-		{name: "job", label: "Job", kind: textField, jobs: true, hint: "Its latest version is started."},
-		{name: "chain", label: "or chain", kind: textField},
-		{name: "params", label: "Parameters", kind: jsonField, hint: `A JSON object, such as {"day": "today"}.`},
-		{name: "priority", label: "Priority", kind: numberField, hint: "Higher ones begin first. Empty means 0."},
-		{name: "cron", label: "Cron", kind: textField, group: "When: give one of cron, interval and instant", hint: "Quartz' form, seconds first: 0 30 2 ? * MON-FRI is half past two on working days."},
-		{name: "time_zone", label: "Time zone of cron", kind: textField, hint: "Such as Europe/Berlin."},
-		{name: "every_seconds", label: "Interval in seconds", kind: numberField, hint: "300 is every five minutes, on the minute."},
-		{name: "at", label: "Instant", kind: textField, hint: "It fires once: 2030-01-31T08:00:00Z."},
-		{name: "starts_at", label: "Not before", kind: textField, hint: "An instant, such as 2030-01-31T08:00:00Z. Empty means no bound."},
-		{name: "ends_at", label: "Not after", kind: textField},
-		{name: "jitter_seconds", label: "Jitter in seconds", kind: numberField, hint: "Each tick is late by a time from 0 to this one, so that many schedules do not fire at once."},
-		{name: "overlap", label: "If the execution before has not ended", kind: choiceField, options: []string{"allow", "skip", "queue_one", "cancel_running"}, group: "When something is in the way"},
-		{name: "misfire", label: "Ticks that nobody saw", kind: choiceField, options: []string{"fire_once", "fire_all", "skip"}, hint: "Those that came while no engine was there."},
-		{name: "window_seconds", label: "How old they may be, in seconds", kind: numberField, hint: "For fire_all only. Empty means a day."},
-		{name: "pause_after", label: "Pause after failures in a row", kind: numberField, hint: "Empty means never."},
+	fields: []form.Field{
+		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "What is started"},
+		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: "Its latest version is started."},
+		{Name: "chain", Label: "or chain", Kind: form.Text},
+		{Name: "params", Label: "Parameters", Kind: form.JSON, Hint: `A JSON object, such as {"day": "today"}.`},
+		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "Higher ones begin first. Empty means 0."},
+		{Name: "cron", Label: "Cron", Kind: form.Text, Group: "When: give one of cron, interval and instant", Hint: "Quartz' form, seconds first: 0 30 2 ? * MON-FRI is half past two on working days."},
+		{Name: "time_zone", Label: "Time zone of cron", Kind: form.Text, Hint: "Such as Europe/Berlin."},
+		{Name: "every_seconds", Label: "Interval in seconds", Kind: form.Number, Hint: "300 is every five minutes, on the minute."},
+		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once: 2030-01-31T08:00:00Z."},
+		{Name: "starts_at", Label: "Not before", Kind: form.Text, Hint: "An instant, such as 2030-01-31T08:00:00Z. Empty means no bound."},
+		{Name: "ends_at", Label: "Not after", Kind: form.Text},
+		{Name: "jitter_seconds", Label: "Jitter in seconds", Kind: form.Number, Hint: "Each tick is late by a time from 0 to this one, so that many schedules do not fire at once."},
+		{Name: "overlap", Label: "If the execution before has not ended", Kind: form.Choice, Options: []string{"allow", "skip", "queue_one", "cancel_running"}, Group: "When something is in the way"},
+		{Name: "misfire", Label: "Ticks that nobody saw", Kind: form.Choice, Options: []string{"fire_once", "fire_all", "skip"}, Hint: "Those that came while no engine was there."},
+		{Name: "window_seconds", Label: "How old they may be, in seconds", Kind: form.Number, Hint: "For fire_all only. Empty means a day."},
+		{Name: "pause_after", Label: "Pause after failures in a row", Kind: form.Number, Hint: "Empty means never."},
 	},
 }
 
