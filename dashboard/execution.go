@@ -40,7 +40,7 @@ type executionPage struct {
 	Tabs     []navItem
 	Tab      string
 
-	Outline    *outlinePage
+	Outline    *outlineTab
 	Attempts   *attemptsTab
 	Values     *valuesTab
 	Files      *filesTab

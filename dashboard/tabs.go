@@ -3,7 +3,6 @@ package dashboard
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -111,6 +109,14 @@ func (c *call) attempts(p *executionPage) error {
 		}
 	}
 	return nil
+}
+
+// lasted is how long an attempt lasted; negative if it has not ended.
+func lasted(s *courier.StepExecution) time.Duration {
+	if s.EndedAt.IsZero() {
+		return -1
+	}
+	return s.EndedAt.Sub(s.StartedAt)
 }
 
 // A filesTab lists the files that steps have reported.
@@ -328,16 +334,4 @@ func usedBy(t *flow.Tree) map[string][]string {
 		}
 	}
 	return used
-}
-
-// decodeObject returns the values of a JSON object, with the digits of its numbers.
-func decodeObject(raw json.RawMessage) (map[string]any, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	var m map[string]any
-	if err := jsontext.DecodeStrict(raw, &m); err != nil {
-		return nil, fmt.Errorf("outputs: %w", err)
-	}
-	return m, nil
 }

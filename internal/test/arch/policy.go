@@ -135,6 +135,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/diff", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/form", Imports: []string{".", "dashboard/internal/format"}},
 	{Dir: "dashboard/internal/format"},
+	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
 	{Dir: "dashboard/internal/problem", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                            // streams of files, without what routes know
