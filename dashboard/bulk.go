@@ -207,7 +207,7 @@ func isDone(r desk.Result) int {
 
 // bulkResults shows what came of a bulk, if this process still has it.
 func (c *call) bulkResults(p *bulkPage, form string) error {
-	kept, _ := c.h.done.kept(form, c.ID).(*bulkPage)
+	kept, _ := c.h.done.Kept(form, c.ID).(*bulkPage)
 	if kept == nil {
 		return &problem.Error{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
 	}

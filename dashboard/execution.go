@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/dashboard/internal/versions"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -227,13 +228,13 @@ func (c *call) executionTab(p *executionPage) (err error) {
 	case "attempts":
 		return c.attempts(p)
 	case "definition":
-		g, err := c.parsed(&p.X)
+		v, err := c.parsed(&p.X)
 		if err != nil {
 			return err
 		}
-		text, err := json.MarshalIndent(g.job, "", "  ")
+		text, err := json.MarshalIndent(v.Job, "", "  ")
 		p.Definition = string(text)
-		shown := definition.FlowOf(&g.job, c.h.e.Registry())
+		shown := definition.FlowOf(&v.Job, c.h.e.Registry())
 		p.Flow = &shown
 		return err
 	}
@@ -250,15 +251,8 @@ func (c *call) executionTab(p *executionPage) (err error) {
 }
 
 // parsed returns the job of the execution, and its tree.
-func (c *call) parsed(x *courier.Execution) (*program, error) {
-	return c.h.programs.get(x.Job, x.Version, func() (*program, error) {
-		job, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
-		if err != nil {
-			return nil, err
-		}
-		tree, err := flow.Parse(job.Steps)
-		return &program{name: x.Job, version: x.Version, job: job, tree: tree}, err
-	})
+func (c *call) parsed(x *courier.Execution) (*versions.Version, error) {
+	return c.h.versions.Get(x.Job, x.Version, func() (courier.Job, error) { return c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version) })
 }
 
 // records reads records of the execution, as the visitor may see them, with the indexes of

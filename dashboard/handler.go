@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/dashboard/internal/outcome"
 	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/dashboard/internal/versions"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
@@ -33,8 +35,8 @@ type Handler struct {
 	templates map[string]*template.Template
 	assets    *assets
 	guard     *http.CrossOriginProtection
-	done      outcomes
-	programs  programs
+	done      outcome.Recent
+	versions  versions.Cache
 	attention lastAttention
 
 	closing func() // ends closed

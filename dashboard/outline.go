@@ -39,7 +39,7 @@ func (c *call) outline(p *executionPage) error {
 	}
 	work := c.query.Get("axis") == "work"
 	v, err := outline.New(&outline.Input{
-		Execution: &o.Execution, Tree: g.tree, Steps: o.Steps, Loop: loop, Item: c.query.Get("item"), ByWork: work, Now: p.now,
+		Execution: &o.Execution, Tree: g.Tree, Steps: o.Steps, Loop: loop, Item: c.query.Get("item"), ByWork: work, Now: p.now,
 		Links: outline.Links{
 			Attempts: func(step int) string {
 				return c.with("tab", "attempts", "step", strconv.Itoa(step), "loop", "", "item", "", "axis", "")

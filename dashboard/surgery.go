@@ -69,7 +69,7 @@ func (c *call) resumePage() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree := g.tree
+	tree := g.Tree
 	for i := range min(x.Position.Step+1, tree.Len()) {
 		s := tree.Spec(i)
 		if t := strings.ToLower(s.Type); t == flow.TypeEnd || t == flow.TypeElse {

@@ -269,7 +269,7 @@ func (c *call) values(p *executionPage) error {
 	if err != nil {
 		return err
 	}
-	tree := g.tree
+	tree := g.Tree
 	used := usedBy(tree)
 	changed := make(map[string]bool)
 	if r := p.X.Repairs; r != nil {
