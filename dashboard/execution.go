@@ -139,7 +139,7 @@ func (p *executionPage) headline(sees bool) {
 	x := &p.X
 	switch s := x.Current; {
 	case x.State == courier.Running && s != nil:
-		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %s.", courier.StepLabel(s.Step, s.ID, s.Type), inIteration(s.Iteration), s.Attempt, x.Worker)
+		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %s.", courier.StepLabel(s.Step, s.ID, s.Type), format.InItem(s.Iteration), s.Attempt, x.Worker)
 		p.Running = &runningStep{Percent: -1, Since: s.StartedAt.UTC().Format(time.RFC3339)}
 		if s.Progress != nil {
 			p.Running.Progress = *s.Progress
@@ -174,20 +174,12 @@ func (p *executionPage) headline(sees bool) {
 	}
 }
 
-// inIteration returns the iteration of a step in words; empty outside loops.
-func inIteration(iteration []int) string {
-	if len(iteration) == 0 {
-		return ""
-	}
-	return " in item " + courier.FormatIteration(iteration)
-}
-
 // failureText is a failure in its own words.
 func failureText(f *courier.Failure) string {
 	if f.Step < 0 {
 		return f.Message
 	}
-	return courier.StepLabel(f.Step, f.ID, f.Type) + inIteration(f.Iteration) + ": " + f.Message
+	return courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.Iteration) + ": " + f.Message
 }
 
 // offer finds what can be done with the execution.

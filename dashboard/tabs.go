@@ -1,17 +1,15 @@
 package dashboard
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/dashboard/internal/values"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -234,7 +232,7 @@ func (c *call) audit(p *executionPage) error {
 	for _, a := range list {
 		what := "execution"
 		if a.Step != nil {
-			what = courier.StepLabel(*a.Step, a.ID, a.Type) + inIteration(a.Iteration)
+			what = courier.StepLabel(*a.Step, a.ID, a.Type) + format.InItem(a.Iteration)
 		}
 		t.Rows = append(t.Rows, auditRow{a, what})
 	}
@@ -243,16 +241,8 @@ func (c *call) audit(p *executionPage) error {
 
 // A valuesTab lists the values in scope.
 type valuesTab struct {
-	Rows []valueRow
+	Rows []values.Row
 	Gone string // why there are none
-}
-
-type valueRow struct {
-	Key     string
-	Value   string // as JSON
-	SetBy   string
-	UsedBy  []string
-	Changed bool // by an operator
 }
 
 func (c *call) values(p *executionPage) error {
@@ -269,69 +259,6 @@ func (c *call) values(p *executionPage) error {
 	if err != nil {
 		return err
 	}
-	tree := g.Tree
-	used := usedBy(tree)
-	changed := make(map[string]bool)
-	if r := p.X.Repairs; r != nil {
-		for _, v := range r.Values {
-			head := "params"
-			if v.Step >= 0 && v.Step < tree.Len() {
-				head = headOf(tree, v.Step)
-			}
-			changed[head+"."+v.Name] = true
-		}
-	}
-	for key, v := range all {
-		head, name, _ := strings.Cut(key, ".")
-		row := valueRow{Key: key, SetBy: head}
-		switch step, ok := tree.Head(head); {
-		case ok && headOf(tree, step) != head:
-			continue // the other name of a step that has an id
-		case ok:
-			s := tree.Spec(step)
-			row.SetBy = courier.StepLabel(step, s.ID, s.Type)
-		case head == "params":
-			row.SetBy = "parameter"
-		case head == "job":
-			row.SetBy = "the execution"
-		case head == "loop":
-			row.SetBy = "the loop"
-		}
-		text, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			return err
-		}
-		row.Value, row.UsedBy, row.Changed = format.Clip(20_000, string(text)), used[head+"."+name], changed[key]
-		t.Rows = append(t.Rows, row)
-	}
-	slices.SortFunc(t.Rows, func(a, b valueRow) int { return strings.Compare(a.Key, b.Key) })
-	return nil
-}
-
-// headOf is how references call a step: by its id if it has one.
-func headOf(t *flow.Tree, step int) string {
-	if id := t.Spec(step).ID; id != "" {
-		return id
-	}
-	return strconv.Itoa(step)
-}
-
-// usedBy returns the labels of the entries that refer to values, by key.
-func usedBy(t *flow.Tree) map[string][]string {
-	used := make(map[string][]string)
-	for i := range t.Len() {
-		spec := t.Spec(i)
-		template, _ := flow.Compile(spec.Config)
-		for _, r := range template.References() {
-			head := r.Ref.Head
-			if step, ok := t.Head(head); ok {
-				head = headOf(t, step)
-			}
-			key, label := head+"."+r.Ref.Name, courier.StepLabel(i, spec.ID, spec.Type)
-			if list := used[key]; !slices.Contains(list, label) {
-				used[key] = append(list, label)
-			}
-		}
-	}
-	return used
+	t.Rows, err = values.Rows(all, g.Tree, p.X.Repairs)
+	return err
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/courierhq/courier"
 )
 
 // Capital returns a word with a capital letter.
@@ -99,4 +101,12 @@ func Span(d time.Duration) string {
 		parts = append(parts, strconv.FormatFloat(d.Seconds(), 'f', -1, 64)+" s")
 	}
 	return strings.Join(parts, " ")
+}
+
+// InItem returns the iteration of a step in words; empty outside loops.
+func InItem(iteration []int) string {
+	if len(iteration) == 0 {
+		return ""
+	}
+	return " in item " + courier.FormatIteration(iteration)
 }

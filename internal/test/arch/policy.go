@@ -135,12 +135,14 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/diff", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/filehash", Imports: []string{"internal/jsontext"}},
 	{Dir: "dashboard/internal/form", Imports: []string{".", "dashboard/internal/format"}},
-	{Dir: "dashboard/internal/format"},
+	{Dir: "dashboard/internal/format", Imports: []string{"."}},
 	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
 	{Dir: "dashboard/internal/problem", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
+	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
+	{Dir: "dashboard/internal/values", Imports: []string{".", "dashboard/internal/format", "flow"}},
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                            // streams of files, without what routes know
 	{Dir: "internal/desk", Imports: []string{".", "depot", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
