@@ -237,9 +237,8 @@ type Limit struct {
 // Limits lists the packages that have limits other than [MaxPackageLines].
 // It is a statement of policy: do not extend it to make a build pass.
 var Limits = []Limit{
-	{Dir: "dashboard", Files: 60, Lines: 11000}, // a file or two for each page, and a page knows no other
-	{Dir: "engine", Files: 26, Lines: 4800},     // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
-	{Dir: "steps/*"},                            // lists of step types
+	{Dir: "engine", Files: 26, Lines: 4800}, // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
+	{Dir: "steps/*"},                        // lists of step types
 }
 
 // What fails, and what is only reported.
