@@ -46,7 +46,7 @@ func start(t *testing.T, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	p := &program{t: t, tmp: t.TempDir(), rest: make(chan string, 1)}
 	p.cmd = exec.CommandContext(ctx, self, append([]string{"-serve"}, args...)...)
 	p.cmd.Env = append(os.Environ(), programEnv+"=1", "TMPDIR="+p.tmp, "GORACE=atexit_sleep_ms=0")
@@ -115,7 +115,7 @@ func (p *program) page(path string) string {
 func (p *program) await(id, state string) {
 	p.t.Helper()
 	var x struct{ State string }
-	for range 500 {
+	for range 3000 {
 		if err := json.Unmarshal([]byte(p.page("/api/v1/executions/"+id)), &x); err != nil {
 			p.t.Fatal(err)
 		}
