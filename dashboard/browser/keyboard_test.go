@@ -220,6 +220,9 @@ func clipped(s string) string {
 	return s
 }
 
+// spoken are the roles whose text is read as one, if nothing in it can be used.
+var spoken = []string{"paragraph", "listitem", "term", "definition", "cell", "columnheader", "rowheader", "caption", "strong", "time", "code", "status", "alert", "LabelText", "Legend"}
+
 // read returns the main part of the page as software for the blind reads it, or all of it.
 func (k *keyboard) read(words string) (string, error) {
 	tree := k.p.AX()
@@ -236,7 +239,7 @@ func (k *keyboard) read(words string) (string, error) {
 		switch {
 		case slices.Contains(named, n.Role) && n.Role != "navigation" && n.Role != "region" && n.Role != "table":
 			i += below // its name has all of that
-		case !slices.ContainsFunc(tree[i+1:i+1+below], func(n chromium.Node) bool { return slices.Contains(presented, n.Role) }) && wordsOf(tree, i) != "":
+		case slices.Contains(spoken, n.Role) && !slices.ContainsFunc(tree[i+1:i+1+below], func(n chromium.Node) bool { return slices.Contains(presented, n.Role) }) && wordsOf(tree, i) != "":
 			n.Role, n.Name = n.Role+": "+wordsOf(tree, i), ""
 			i += below
 		case n.Role == "StaticText":
