@@ -175,7 +175,8 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "dashboard/internal/failures", Imports: []string{".", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},
