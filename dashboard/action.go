@@ -10,10 +10,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/outcome"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -48,13 +49,13 @@ func (c *call) readForm() error {
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxForm)
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(30 * time.Second)) // the server resets it
 	if err := c.r.ParseForm(); err != nil {
-		return invalid("The form can't be read: it is cut off, or has more than %d bytes.", maxForm)
+		return problem.Invalid("The form can't be read: it is cut off, or has more than %d bytes.", maxForm)
 	}
 	c.form = c.r.PostForm
 	for name, values := range c.form {
 		for _, v := range values {
 			if !isText(v) {
-				return invalid("The field %s has characters that are no text.", name)
+				return problem.Invalid("The field %s has characters that are no text.", name)
 			}
 		}
 	}
@@ -79,7 +80,7 @@ func (c *call) act() error {
 		}
 	}
 	if a == nil {
-		return invalid("This page has no such action.")
+		return problem.Invalid("This page has no such action.")
 	}
 	if err := c.allow(a.role); err != nil {
 		c.refused(a.verb, err)
@@ -88,16 +89,16 @@ func (c *call) act() error {
 	if a.dry {
 		if _, err := a.do(c.ctx(), c); err != nil {
 			c.refused(a.verb, err)
-			return c.show(problemOf(err).Status, err)
+			return c.show(problem.Of(err).Status, err)
 		}
 		return c.show(http.StatusOK, nil)
 	}
-	o := c.h.done.once(c.formID(), c.form.Get("key") != "", func() outcome { return c.carryOut(a) })
-	if o.err != nil {
-		c.refused(a.verb, o.err)
-		return c.show(problemOf(o.err).Status, o.err)
+	o := c.h.done.Once(c.formID(), c.form.Get("key") != "", func() outcome.Result { return c.carryOut(a) })
+	if o.Err != nil {
+		c.refused(a.verb, o.Err)
+		return c.show(problem.Of(o.Err).Status, o.Err)
 	}
-	return c.redirect(o.to)
+	return c.redirect(o.To)
 }
 
 // formID identifies the form that the visitor has sent: by its key and all else in it, so that
@@ -111,9 +112,9 @@ func (c *call) formID() string {
 }
 
 // carryOut carries out an action between its entries of the journal.
-func (c *call) carryOut(a *action) (o outcome) {
+func (c *call) carryOut(a *action) (o outcome.Result) {
 	if a.check != nil {
-		if o.err = a.check(c); o.err != nil {
+		if o.Err = a.check(c); o.Err != nil {
 			return o
 		}
 	}
@@ -128,15 +129,15 @@ func (c *call) carryOut(a *action) (o outcome) {
 		a.noted(c, &entry)
 	}
 	var number int64
-	number, o.err = c.Noted(c.ctx(), entry, func(ctx context.Context) (err error) {
-		o.to, err = a.do(ctx, c)
+	number, o.Err = c.Noted(c.ctx(), entry, func(ctx context.Context) (err error) {
+		o.To, err = a.do(ctx, c)
 		return err
 	})
-	o.kept, o.by = c.kept, c.ID
-	if o.to == "" {
-		o.to = c.with()
+	o.Kept, o.By = c.kept, c.ID
+	if o.To == "" {
+		o.To = c.with()
 	}
-	o.to = withDone(o.to, number)
+	o.To = withDone(o.To, number)
 	return o
 }
 
@@ -178,92 +179,6 @@ func (c *call) notice() *notice {
 		return nil
 	}
 	return &notice{Verb: a.Verb, Name: a.Name, Outcome: a.Outcome, Reason: a.Reason, At: a.At, Kept: true}
-}
-
-// An outcome is what came of an action.
-type outcome struct {
-	to   string
-	err  error
-	kept any    // for the page that says what came of it
-	by   string // the ID of the visitor
-}
-
-// outcomes are those of the last forms. A form that is sent twice is carried out once, and
-// both are answered alike; one that was refused can be sent again.
-type outcomes struct {
-	mu    sync.Mutex
-	list  map[string]*sent // by formID
-	order []*sent          // the oldest first
-}
-
-type sent struct {
-	id   string
-	at   time.Time
-	done chan struct{} // closed when outcome is there
-	outcome
-}
-
-// What is kept of forms.
-const (
-	keptForms = 1000
-	keptFor   = 10 * time.Minute
-	sameFor   = time.Minute // in which the same form is the same action
-)
-
-// once returns what came of the first call with an id, whose f it has called.
-func (o *outcomes) once(id string, keyed bool, f func() outcome) outcome {
-	if !keyed {
-		return f()
-	}
-	o.mu.Lock()
-	at := time.Now()
-	for len(o.order) > 0 && (len(o.order) >= keptForms || at.Sub(o.order[0].at) > keptFor) {
-		o.forget(o.order[0])
-		o.order = o.order[1:]
-	}
-	if s := o.list[id]; s != nil && at.Sub(s.at) < sameFor {
-		o.mu.Unlock()
-		<-s.done
-		return s.outcome
-	}
-	if o.list == nil {
-		o.list = make(map[string]*sent)
-	}
-	s := &sent{id: id, at: at, done: make(chan struct{}), outcome: outcome{err: errPanic}}
-	o.list[id] = s
-	o.order = append(o.order, s)
-	o.mu.Unlock()
-	defer func() {
-		if s.err != nil {
-			o.mu.Lock()
-			o.forget(s)
-			o.mu.Unlock()
-		}
-		close(s.done)
-	}()
-	s.outcome = f()
-	return s.outcome
-}
-
-// forget removes a form, if it is not there again.
-func (o *outcomes) forget(s *sent) {
-	if o.list[s.id] == s {
-		delete(o.list, s.id)
-	}
-}
-
-// kept returns what a form of a visitor has left; nil if it is not there.
-func (o *outcomes) kept(id, by string) any {
-	o.mu.Lock()
-	s := o.list[id]
-	o.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	if <-s.done; s.by != by {
-		return nil
-	}
-	return s.outcome.kept
 }
 
 // newKey returns a key for the forms of a page.

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+
+	"github.com/courierhq/courier/dashboard/internal/problem"
 )
 
 //go:embed assets
@@ -68,7 +70,7 @@ func (a *assets) serve(c *call, path string) error {
 	version, name, _ := strings.Cut(path, "/")
 	f, ok := a.files[name]
 	if !ok || c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		return errNoPage
+		return problem.ErrNoPage
 	}
 	head := c.w.Header()
 	if version == a.version {

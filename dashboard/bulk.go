@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -71,7 +73,7 @@ func (c *call) field(name string) string {
 func (c *call) bulk() (b desk.Bulk, err error) {
 	b.Action = desk.Action(c.field("action"))
 	if bulkVerbs[b.Action] == "" {
-		return b, invalid("Choose what is to be done: resume, cancel, pause, release or rerun.")
+		return b, problem.Invalid("Choose what is to be done: resume, cancel, pause, release or rerun.")
 	}
 	ids := strings.Fields(c.form.Get("ids"))
 	if !c.query.Has("all") {
@@ -85,10 +87,10 @@ func (c *call) bulk() (b desk.Bulk, err error) {
 			return b, err
 		}
 		if b.Where.String() == "" && !c.query.Has("all") && c.query.Has("action") && !c.query.Has("where") {
-			return b, invalid("No execution is chosen: choose some, or all that match.")
+			return b, problem.Invalid("No execution is chosen: choose some, or all that match.")
 		}
 		if b.Where.String() == "" {
-			return b, invalid("All executions there are can't be meant: filter them, such as by state:failed.")
+			return b, problem.Invalid("All executions there are can't be meant: filter them, such as by state:failed.")
 		}
 	}
 	b.By.Reason = c.reason()
@@ -130,16 +132,16 @@ func (c *call) bulkPage() (any, error) {
 func counted(n int, more bool) string {
 	switch {
 	case more:
-		return count(n) + " executions or more"
+		return format.Count(n) + " executions or more"
 	case n == 1:
 		return "1 execution"
 	}
-	return count(n) + " executions"
+	return format.Count(n) + " executions"
 }
 
 // noteBulk completes the entry of a bulk in the journal.
 func noteBulk(c *call, a *store.Action) {
-	a.Verb, a.Kind, a.Name = "bulk "+clip(20, c.form.Get("action")), "executions", clip(300, c.form.Get("where"))
+	a.Verb, a.Kind, a.Name = "bulk "+format.Clip(20, c.form.Get("action")), "executions", format.Clip(300, c.form.Get("where"))
 	if ids := strings.Fields(c.form.Get("ids")); len(ids) > 0 {
 		a.Name = counted(len(ids), false)
 	}
@@ -153,11 +155,11 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		return "", err
 	}
 	if c.form.Get("confirm") != c.form.Get("count") {
-		return "", invalid("The number that you have typed is not %s, which is how many executions there are.", clip(20, c.form.Get("count")))
+		return "", problem.Invalid("The number that you have typed is not %s, which is how many executions there are.", format.Clip(20, c.form.Get("count")))
 	}
 	b.Cursor = c.form.Get("cursor")
 	if b.Key = c.form.Get("key"); b.Key == "" {
-		return "", invalid("The form has no key: load the page again.")
+		return "", problem.Invalid("The form has no key: load the page again.")
 	}
 	if was := c.form.Get("began"); was != "" {
 		b.Key = was // it goes on
@@ -172,7 +174,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		if err != nil && len(all.Results) == 0 {
 			return "", err
 		} else if err != nil {
-			r.Text = problemOf(err).Text + " "
+			r.Text = problem.Of(err).Text + " "
 			c.h.log.Error("a bulk has stopped", "action", b.Action, "error", err)
 		}
 		if err != nil || out.Next == "" || time.Now().After(end) {
@@ -180,7 +182,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		}
 	}
 	slices.SortStableFunc(all.Results, func(x, y desk.Result) int { return isDone(x) - isDone(y) })
-	r.Text += fmt.Sprintf("%s done, %s refused, %s skipped.", count(all.Done), count(all.Refused), count(all.Skipped))
+	r.Text += fmt.Sprintf("%s done, %s refused, %s skipped.", format.Count(all.Done), format.Count(all.Refused), format.Count(all.Skipped))
 	r.Next, r.Done, r.Failures = b.Cursor, all.Done, all.Refused+all.Skipped
 	if r.Left = len(all.Results) - maxResults; r.Left > 0 {
 		all.Results = all.Results[:maxResults]
@@ -205,9 +207,9 @@ func isDone(r desk.Result) int {
 
 // bulkResults shows what came of a bulk, if this process still has it.
 func (c *call) bulkResults(p *bulkPage, form string) error {
-	kept, _ := c.h.done.kept(form, c.ID).(*bulkPage)
+	kept, _ := c.h.done.Kept(form, c.ID).(*bulkPage)
 	if kept == nil {
-		return &problem{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
+		return &problem.Error{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
 	}
 	*p = *kept
 	c.title = bulkVerbs[p.Action] + ": what came of each"

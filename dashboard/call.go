@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 )
@@ -54,7 +55,7 @@ var everywhere = []string{"done", "live", "have"}
 func (c *call) readQuery() error {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return &problem{Status: http.StatusBadRequest, Title: "The address can't be read", Text: "What stands behind the question mark is not in the form name=value.", Do: "Open the page without it, or go back."}
+		return &problem.Error{Status: http.StatusBadRequest, Title: "The address can't be read", Text: "What stands behind the question mark is not in the form name=value.", Do: "Open the page without it, or go back."}
 	}
 	c.query = url.Values{}
 	for name, values := range q {
@@ -63,7 +64,7 @@ func (c *call) readQuery() error {
 		}
 		for _, v := range values {
 			if !isText(v) {
-				return invalid("The value of %s in the address is no text.", name)
+				return problem.Invalid("The value of %s in the address is no text.", name)
 			}
 		}
 		c.query[name] = values
@@ -78,7 +79,7 @@ func (c *call) number(name string, def, least, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(c.query.Get(name))
 	if err != nil || n < least || n > most {
-		return 0, invalid("%s in the address must be a number from %d to %d.", name, least, most)
+		return 0, problem.Invalid("%s in the address must be a number from %d to %d.", name, least, most)
 	}
 	return n, nil
 }

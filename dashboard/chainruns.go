@@ -5,10 +5,11 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -81,16 +82,16 @@ func (c *call) chainRuns() (any, error) {
 	f := store.ChainFilter{Chain: l.Chain, Before: courier.ChainExecutionID(c.query.Get("cursor")), Limit: listPage}
 	l.States = []navItem{{Label: "All", Href: c.with("state", "", "cursor", ""), Current: l.State == ""}}
 	for _, s := range desk.ChainStates {
-		l.States = append(l.States, navItem{Label: capital(string(s)), Href: c.with("state", string(s), "cursor", ""), Current: l.State == string(s)})
+		l.States = append(l.States, navItem{Label: format.Capital(string(s)), Href: c.with("state", string(s), "cursor", ""), Current: l.State == string(s)})
 	}
 	if l.State != "" {
 		f.States = []courier.ChainState{courier.ChainState(l.State)}
 		if !slices.Contains(desk.ChainStates, f.States[0]) {
-			return nil, invalid("There is no state of this name in the address.")
+			return nil, problem.Invalid("There is no state of this name in the address.")
 		}
 	}
 	if f.Before != "" && !desk.IsID(string(f.Before)) {
-		return nil, invalid("The cursor in the address is none: begin without it.")
+		return nil, problem.Invalid("The cursor in the address is none: begin without it.")
 	}
 	list, err := c.h.e.Chains().Executions(c.ctx(), f)
 	if err != nil {
@@ -147,7 +148,7 @@ func (c *call) chainRunPage() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.title = "Execution of chain " + clip(120, x.Chain)
+	c.title = "Execution of chain " + format.Clip(120, x.Chain)
 	p := &chainRunPage{Full: c.Role(c.ctx(), "") >= desk.Viewer, Hidden: !c.SeesValues(c.ctx(), ""), EndedAt: x.EndedAt, Request: x.Request}
 	if !p.Full {
 		p.chainRunRow = chainRunRow{ID: x.ID, Chain: x.Chain, Status: desk.ChainStatus(&x), Created: x.CreatedAt}
@@ -167,7 +168,7 @@ func (c *call) chainRunPage() (any, error) {
 		p.Labels = append(p.Labels, labelRow{name, x.Labels[name]})
 	}
 	if len(x.Params) > len("{}") {
-		p.Params = indentedJSON(x.Params)
+		p.Params = format.IndentJSON(x.Params)
 	}
 	p.Verbs = verbsOf(&x)
 	rows := c.members(&x)
@@ -249,6 +250,3 @@ func chainRunActions() (list []action) {
 		return c.link("chain-executions", string(x.ID)), err
 	}})
 }
-
-// capital returns a word with a capital letter.
-func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +12,10 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/dag"
+	"github.com/courierhq/courier/dashboard/internal/diff"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -106,14 +109,14 @@ type chainVersion struct {
 // A chainDiff is what a version has changed.
 type chainDiff struct {
 	From        int
-	Changes     []changeRow
+	Changes     []diff.Change
 	Cut         int
 	Whole, Word string // always empty
 }
 
 // A chainGraph is a chain as a drawing and as a table.
 type chainGraph struct {
-	Drawing *dag
+	Drawing *dag.Drawing
 	Summary string
 	Rows    []memberRow
 	Runs    bool // of an execution
@@ -145,6 +148,25 @@ func dependencies(list []courier.Dependency) (rows []dependencyRow) {
 	return rows
 }
 
+// dependencyText is the condition of a dependency for people.
+func dependencyText(d courier.Dependency) string {
+	return map[string]string{
+		"success": "has completed", "failure": "has completed or failed", "any": "has ended, however",
+	}[dag.Condition(d)]
+}
+
+// drawn returns members as the drawing takes them.
+func drawn(rows []memberRow) []dag.Member {
+	members := make([]dag.Member, len(rows))
+	for i, r := range rows {
+		members[i] = dag.Member{Name: r.Name, Job: r.Job, Status: r.Status, Href: r.Href}
+		for _, d := range r.DependsOn {
+			members[i].DependsOn = append(members[i].DependsOn, d.Dependency)
+		}
+	}
+	return members
+}
+
 // memberPage is how many members a table has at most.
 const memberPage = 500
 
@@ -154,17 +176,17 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &chainGraph{Rows: rows, Runs: runs, Drawing: drawDag(rows)}
+	g := &chainGraph{Rows: rows, Runs: runs, Drawing: dag.Draw(drawn(rows))}
 	edges := 0
 	for i := range rows {
 		edges += len(rows[i].DependsOn)
 	}
-	g.Summary = fmt.Sprintf("%s, %s", plural(len(rows), "member"), plural(edges, "dependency"))
+	g.Summary = fmt.Sprintf("%s, %s", format.Plural(len(rows), "member"), format.Plural(edges, "dependency"))
 	g.Caption = g.Summary
 	if len(rows) > memberPage {
 		from = min(from, len(rows)-1)
 		to := min(from+memberPage, len(rows))
-		g.Rows, g.Caption = rows[from:to], fmt.Sprintf("%s: those from %s to %s", g.Summary, count(from+1), count(to))
+		g.Rows, g.Caption = rows[from:to], fmt.Sprintf("%s: those from %s to %s", g.Summary, format.Count(from+1), format.Count(to))
 		if from > 0 {
 			g.First = c.with("from", "")
 		}
@@ -173,17 +195,6 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 		}
 	}
 	return g, nil
-}
-
-// plural returns a number with a noun.
-func plural(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case noun[len(noun)-1] == 'y':
-		noun = noun[:len(noun)-1] + "ie"
-	}
-	return count(n) + " " + noun + "s"
 }
 
 // maxChainVersions is how many versions the page of a chain lists.
@@ -235,7 +246,7 @@ func (c *call) chain() (any, error) {
 	for i := range runs {
 		p.Runs = append(p.Runs, c.chainRun(&runs[i]))
 	}
-	c.title = "Chain " + clip(120, name)
+	c.title = "Chain " + format.Clip(120, name)
 	return p, nil
 }
 
@@ -258,7 +269,7 @@ func (c *call) chainDiff(chain *courier.Chain) (*chainDiff, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &chainDiff{From: before.Version, Changes: changesOf(desk.DiffOf(was, is))}
+	d := &chainDiff{From: before.Version, Changes: diff.Changes(desk.DiffOf(was, is))}
 	if n := len(d.Changes); n > maxChanges {
 		d.Changes, d.Cut = d.Changes[:maxChanges], n-maxChanges
 	}
@@ -290,9 +301,9 @@ func declaredParams(params map[string]any) (list []labelRow) {
 			words = append(words, "the name of a secret")
 		}
 		if d.Default != nil {
-			words = append(words, "otherwise "+clip(80, jsonOf(d.Default)))
+			words = append(words, "otherwise "+format.Clip(80, jsonOf(d.Default)))
 		}
-		list = append(list, labelRow{name, strings.Join(words, ", ") + "." + clip(300, strings.TrimRight(" "+d.Doc, " "))})
+		list = append(list, labelRow{name, strings.Join(words, ", ") + "." + format.Clip(300, strings.TrimRight(" "+d.Doc, " "))})
 	}
 	return list
 }
@@ -303,7 +314,7 @@ func readJSONParams(text string) (params map[string]any, err error) {
 		return nil, nil
 	}
 	if err := jsontext.DecodeStrict([]byte(text), &params); err != nil {
-		return nil, invalid("The parameters must be a JSON object: %v", err)
+		return nil, problem.Invalid("The parameters must be a JSON object: %v", err)
 	}
 	return params, nil
 }
@@ -324,13 +335,4 @@ func jsonOf(v any) string {
 		return "?" // it is no value that JSON has, which no definition contains
 	}
 	return string(b)
-}
-
-// indentedJSON returns a JSON value on lines of its own.
-func indentedJSON(raw []byte) string {
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		return string(raw)
-	}
-	return b.String()
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -225,7 +227,7 @@ func testConnection(ctx context.Context, c *call) (string, error) {
 	}
 	step := courier.StepSpec{Type: all[i].Type + ".list", Config: map[string]any{"connection_id": all[i].ID}}
 	if _, ok := c.h.e.Registry().Lookup(step.Type); !ok {
-		return "", invalid("This process has no step type %s, which would test the connection.", step.Type)
+		return "", problem.Invalid("This process has no step type %s, which would test the connection.", step.Type)
 	}
 	limited, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
@@ -235,12 +237,12 @@ func testConnection(ctx context.Context, c *call) (string, error) {
 	}
 	t := &connectionTest{ID: all[i].ID, OK: err == nil && report.OK(), Took: report.Duration}
 	for _, p := range report.Problems {
-		t.Message = sentence(p.String())
+		t.Message = format.Sentence(p.String())
 	}
 	for _, s := range report.Steps {
 		t.Notes = append(t.Notes, s.Notes...)
 		if s.Message != "" {
-			t.Message = sentence(s.Message)
+			t.Message = format.Sentence(s.Message)
 		}
 	}
 	if err != nil {

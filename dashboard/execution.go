@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/definition"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/dashboard/internal/versions"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -37,14 +41,14 @@ type executionPage struct {
 	Tabs     []navItem
 	Tab      string
 
-	Outline    *outlinePage
+	Outline    *outlineTab
 	Attempts   *attemptsTab
 	Values     *valuesTab
 	Files      *filesTab
 	Log        *logTab
 	Audit      *auditTab
 	Definition string
-	Flow       *flowView // of the definition
+	Flow       *definition.Flow // of the definition
 
 	now time.Time
 }
@@ -135,7 +139,7 @@ func (p *executionPage) headline(sees bool) {
 	x := &p.X
 	switch s := x.Current; {
 	case x.State == courier.Running && s != nil:
-		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %s.", courier.StepLabel(s.Step, s.ID, s.Type), inIteration(s.Iteration), s.Attempt, x.Worker)
+		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %s.", courier.StepLabel(s.Step, s.ID, s.Type), format.InItem(s.Iteration), s.Attempt, x.Worker)
 		p.Running = &runningStep{Percent: -1, Since: s.StartedAt.UTC().Format(time.RFC3339)}
 		if s.Progress != nil {
 			p.Running.Progress = *s.Progress
@@ -166,16 +170,8 @@ func (p *executionPage) headline(sees bool) {
 		p.Headline = "Is in the queue " + x.Queue + "."
 	}
 	if p.Status == "lost" && sees {
-		p.Headline = sentence(x.StatusText(p.now))
+		p.Headline = format.Sentence(x.StatusText(p.now))
 	}
-}
-
-// inIteration returns the iteration of a step in words; empty outside loops.
-func inIteration(iteration []int) string {
-	if len(iteration) == 0 {
-		return ""
-	}
-	return " in item " + courier.FormatIteration(iteration)
 }
 
 // failureText is a failure in its own words.
@@ -183,7 +179,7 @@ func failureText(f *courier.Failure) string {
 	if f.Step < 0 {
 		return f.Message
 	}
-	return courier.StepLabel(f.Step, f.ID, f.Type) + inIteration(f.Iteration) + ": " + f.Message
+	return courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.Iteration) + ": " + f.Message
 }
 
 // offer finds what can be done with the execution.
@@ -207,7 +203,7 @@ func (c *call) offer(p *executionPage) {
 func (c *call) executionTab(p *executionPage) (err error) {
 	p.Tab = c.query.Get("tab")
 	if !slices.ContainsFunc(executionTabs, func(t struct{ name, label string }) bool { return t.name == p.Tab }) {
-		return errNoPage
+		return problem.ErrNoPage
 	}
 	for _, t := range executionTabs {
 		href := "?tab=" + t.name
@@ -224,13 +220,13 @@ func (c *call) executionTab(p *executionPage) (err error) {
 	case "attempts":
 		return c.attempts(p)
 	case "definition":
-		g, err := c.parsed(&p.X)
+		v, err := c.parsed(&p.X)
 		if err != nil {
 			return err
 		}
-		text, err := json.MarshalIndent(g.job, "", "  ")
+		text, err := json.MarshalIndent(v.Job, "", "  ")
 		p.Definition = string(text)
-		shown := flowOf(&g.job, c.h.e.Registry())
+		shown := definition.FlowOf(&v.Job, c.h.e.Registry())
 		p.Flow = &shown
 		return err
 	}
@@ -247,15 +243,8 @@ func (c *call) executionTab(p *executionPage) (err error) {
 }
 
 // parsed returns the job of the execution, and its tree.
-func (c *call) parsed(x *courier.Execution) (*program, error) {
-	return c.h.programs.get(x.Job, x.Version, func() (*program, error) {
-		job, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
-		if err != nil {
-			return nil, err
-		}
-		tree, err := flow.Parse(job.Steps)
-		return &program{name: x.Job, version: x.Version, job: job, tree: tree}, err
-	})
+func (c *call) parsed(x *courier.Execution) (*versions.Version, error) {
+	return c.h.versions.Get(x.Job, x.Version, func() (courier.Job, error) { return c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version) })
 }
 
 // records reads records of the execution, as the visitor may see them, with the indexes of

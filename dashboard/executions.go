@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -106,7 +107,7 @@ func (c *call) executions() (any, error) {
 	if e, ok := errors.AsType[*desk.FilterError](err); ok {
 		l.Problems, err = e.Problems, nil
 	} else if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
-		l.Problems, err = []string{sentence(strings.TrimPrefix(err.Error(), "filter: "))}, nil
+		l.Problems, err = []string{format.Sentence(strings.TrimPrefix(err.Error(), "filter: "))}, nil
 	}
 	return l, err
 }

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/dashboard/internal/outcome"
+	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/dashboard/internal/versions"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
@@ -32,8 +35,8 @@ type Handler struct {
 	templates map[string]*template.Template
 	assets    *assets
 	guard     *http.CrossOriginProtection
-	done      outcomes
-	programs  programs
+	done      outcome.Recent
+	versions  versions.Cache
 	attention lastAttention
 
 	closing func() // ends closed
@@ -110,7 +113,7 @@ func (c *call) protected() {
 			panic(p)
 		} else if p != nil {
 			c.h.log.Error("a page has panicked", "panic", p, "stack", string(debug.Stack()))
-			c.fail(errPanic)
+			c.fail(problem.ErrPanic)
 		}
 	}()
 	if err := c.serve(); err != nil {
@@ -118,12 +121,10 @@ func (c *call) protected() {
 	}
 }
 
-var errPanic = errors.New("panic in a page")
-
 // serve finds the page of the call and does what it says.
 func (c *call) serve() error {
 	if p := c.r.Pattern; p != "" && !strings.HasSuffix(p, "/") && !strings.HasSuffix(p, "...}") {
-		return &problem{
+		return &problem.Error{
 			Status: http.StatusInternalServerError, Title: "The pages are mounted without a slash at the end",
 			Text: "Nothing below the pattern " + p + " is found, and no link can lead there.", Do: `Write mux.Handle("` + p + `/", ...) in the service.`,
 		}
@@ -133,7 +134,7 @@ func (c *call) serve() error {
 	}
 	inner := mount.At(c.r, c.path)
 	if inner == nil || !mount.IsClean(c.path) || !isText(inner.URL.Path) {
-		return errNoPage
+		return problem.ErrNoPage
 	}
 	if name, ok := strings.CutPrefix(c.path, assetsPath); ok {
 		return c.h.assets.serve(c, name)
@@ -142,13 +143,13 @@ func (c *call) serve() error {
 	if c.page = c.h.pages[pattern]; c.page == nil {
 		if allow != "" {
 			c.w.Header().Set("Allow", allow)
-			return &problem{Status: http.StatusMethodNotAllowed, Title: "This page takes no such request", Text: "It has the methods " + allow + ".", Do: "Open the page in a browser."}
+			return &problem.Error{Status: http.StatusMethodNotAllowed, Title: "This page takes no such request", Text: "It has the methods " + allow + ".", Do: "Open the page in a browser."}
 		}
-		return errNoPage
+		return problem.ErrNoPage
 	}
 	c.r = inner
 	if err := c.h.guard.Check(c.r); err != nil {
-		return &problem{Status: http.StatusForbidden, Title: "The form came from another site", Text: "A web page elsewhere has sent this form. Nothing was done.", Do: "Open the page here, and send the form from it."}
+		return &problem.Error{Status: http.StatusForbidden, Title: "The form came from another site", Text: "A web page elsewhere has sent this form. Nothing was done.", Do: "Open the page here, and send the form from it."}
 	}
 	v, err := c.h.desk.Enter(c.r)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -27,9 +29,9 @@ type healthPage struct {
 	Dropped  int64
 	Workers  int // that are present; -1 if the store does not keep them
 	Store    []storeFact
-	StoreCut int      // facts that are left out
-	HasStore bool     // Options.Health is given
-	Problem  *problem // of the store
+	StoreCut int            // facts that are left out
+	HasStore bool           // Options.Health is given
+	Problem  *problem.Error // of the store
 }
 
 // A strandedRow is a group of executions that no worker can take.
@@ -78,7 +80,7 @@ func (p *healthPage) noStore(c *call, err error) {
 	if err == nil || p.Problem != nil {
 		return
 	}
-	if q := problemOf(err); q.Incident != "" {
+	if q := problem.Of(err); q.Incident != "" {
 		p.Problem = q
 		c.h.log.Error("the health of the store can't be read", "incident", q.Incident, "error", err)
 	}
@@ -90,7 +92,7 @@ func (p *healthPage) judge() {
 	case p.Problem != nil:
 		p.Status, p.Headline = "error", "The store does not answer."
 	case len(p.Refused) > 0:
-		p.Status, p.Headline = "error", fmt.Sprintf("The store does not take the progress of %s.", plural(len(p.Refused), "execution"))
+		p.Status, p.Headline = "error", fmt.Sprintf("The store does not take the progress of %s.", format.Plural(len(p.Refused), "execution"))
 	case len(p.Stranded) > 0:
 		p.Status, p.Headline = "warning", "Executions wait that no worker can take."
 	case p.Workers == 0:

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"github.com/courierhq/courier/dashboard/internal/glossary"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -10,89 +11,22 @@ var helpPages = []page{{
 
 // A helpPage is the page of keys, words, states and roles.
 type helpPage struct {
-	Keys   []keyRow
-	States []stateRow
-	Words  []labelRow
+	Keys   []glossary.Key
+	States []glossary.State
+	Words  []glossary.Word
 	Roles  []roleRow
 }
-
-type keyRow struct{ Key, Text, Instead string }
-
-type stateRow struct{ State, Text, Next string }
 
 type roleRow struct {
 	Name, Text string
 	Yours      bool // for all jobs
 }
 
-// helpKeys are the keys of all pages, each with what does the same without them.
-var helpKeys = []keyRow{
-	{"/", "go to the filter", "the first field of the page"},
-	{"j", "next row", "Tab to the next link of the table"},
-	{"k", "previous row", "Shift and Tab"},
-	{"Enter", "open the row", "its link"},
-	{"n", "next failed row", "the rows that are marked as failed"},
-	{"x", "select the row", "its checkbox; with Shift and the mouse all from the last one on"},
-	{".", "go to the actions", "the buttons at the top"},
-	{"[", "previous item of the loop", "the link beside the number of the item"},
-	{"]", "next item of the loop", "the link beside it"},
-	{"p", "pause live updates, or go on with them", "the button beside the heading"},
-	{"?", "this page", "Help, at the top"},
-	{"Esc", "leave a field", "Tab"},
-}
-
-// helpStates are the states of executions as people see them.
-var helpStates = []stateRow{
-	{"created", "It was made to be held.", "Release it, or cancel it."},
-	{"queued", "It waits for a worker with its step types and queue, or for room under a limit.", "Its page says what it waits for."},
-	{"scheduled", "It is queued, and due later.", "It begins by itself."},
-	{"waiting", "Its job depends on another one, which has not ended as it must.", "It begins by itself."},
-	{"running", "A worker executes its steps.", "Pause it before its next step, or cancel it at once."},
-	{"lost", "Its worker has gone, and no other one has taken it over yet.", "A worker with its step types, queue and workspace goes on with it."},
-	{"pausing", "It pauses before its next step: a step is never interrupted for that.", "A resume withdraws the pause."},
-	{"cancelling", "Its step is interrupted, and what is unfinished is removed.", "It ends by itself."},
-	{"paused", "It stands still, for as long as people want.", "Resume it, with changes if need be, or cancel it."},
-	{"completed", "All of its steps have ended well. This is final.", "Start it again as a new execution."},
-	{"failed", "A step has failed, and its policy was to stop. What was completed stays completed.", "Remove the cause and resume it: it goes on at the step that failed. Or give it up by a cancel."},
-	{"cancelled", "Somebody has given it up. This is final.", "Start it again as a new execution."},
-	{"skipped", "Of a step: it failed, and its policy was to go on. Of a member of a chain: what it depends on came to something else.", "Nothing has to be done."},
-}
-
-// helpWords are what the pages call things.
-var helpWords = []labelRow{
-	{"job", "a named list of steps, in versions: what can be executed"},
-	{"execution", "one run of a version of a job"},
-	{"step", "one piece of work of a job, such as a download; each try is an attempt"},
-	{"item", "what a loop of steps is executed for, such as one file of many"},
-	{"chain", "a group of jobs that depend on each other; its jobs are its members"},
-	{"schedule", "what starts a job or a chain at given times"},
-	{"monitor", "what looks for new files in a directory, and starts a job or a chain for them"},
-	{"subscription", "who is told of events, by webhook, by mail or by starting a job"},
-	{"worker", "an engine that executes; it takes executions of its queues"},
-	{"lease", "for how long a worker may execute without renewing its claim; when it ends, another worker goes on"},
-	{"workspace", "the directory of an execution for its files"},
-	{"limit", "how many executions run at once: of all jobs, of one, or with one key"},
-	{"label", "a name and a value of an execution, such as partner=acme, by which it is found"},
-	{"values", "parameters, outputs, messages and logs, which may need a higher role than the rest"},
-}
-
-// helpRoles say what each role may do.
-var helpRoles = []struct {
-	role desk.Role
-	text string
-}{
-	{desk.Client, "start the job, and see how your own executions stand"},
-	{desk.Viewer, "see everything of the job: executions, definitions, audit; values if they need no higher role"},
-	{desk.Operator, "act on executions: pause, resume, cancel, start again, many at once; enable and disable schedules, monitors and subscriptions"},
-	{desk.Editor, "change jobs, chains, schedules, monitors and subscriptions"},
-	{desk.Admin, "limits, the journal, everything"},
-}
-
 func (c *call) help() (any, error) {
-	p := &helpPage{Keys: helpKeys, States: helpStates, Words: helpWords}
+	p := &helpPage{Keys: glossary.Keys, States: glossary.States, Words: glossary.Words}
 	yours := c.Role(c.ctx(), "")
-	for _, r := range helpRoles {
-		p.Roles = append(p.Roles, roleRow{r.role.String(), r.text, r.role == yours})
+	for _, r := range glossary.Roles {
+		p.Roles = append(p.Roles, roleRow{r.Role.String(), r.Text, r.Role == yours})
 	}
 	return p, nil
 }

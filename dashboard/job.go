@@ -1,20 +1,17 @@
 package dashboard
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/definition"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -31,27 +28,18 @@ type jobPage struct {
 	Tabs                  []navItem
 	Tab                   string
 
-	Facts     []fact
+	Facts     []definition.Fact
 	DependsOn []dependsOn
-	Params    []paramFact
+	Params    []definition.Param
 	AnyParams bool // it takes parameters of any names
-	Flow      flowView
+	Flow      definition.Flow
 	Text      string // of the tab "text"
 	Versions  *versionList
 	Schedules []scheduleFact
 }
 
-// A fact is a property of a job in words.
-type fact struct{ Name, Text string }
-
 // A dependsOn is a job that another one waits for.
 type dependsOn struct{ Job, Href, Text string }
-
-// A paramFact is a parameter in words.
-type paramFact struct {
-	Name, Type, Rules, Default, Doc string
-	HasDefault                      bool
-}
 
 // A scheduleFact is a schedule that starts the job.
 type scheduleFact struct {
@@ -114,7 +102,7 @@ func (c *call) job() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.title = clip(80, name)
+	c.title = format.Clip(80, name)
 	state := []jobRow{{Name: name}}
 	if err := c.addOutcomes(state); err != nil {
 		return nil, err
@@ -144,14 +132,14 @@ func (c *call) job() (any, error) {
 	}
 	switch p.Tab {
 	case "text":
-		p.Text, err = textOf(d.Job)
+		p.Text, err = definition.Text(d.Job)
 	case "versions":
 		p.Versions, err = c.versions(name)
 	case "schedules":
 		p.Schedules, err = c.schedulesOf(name)
 	default:
-		p.Facts, p.Flow = factsOf(&d.Job), flowOf(&d.Job, c.h.e.Registry())
-		p.Params, p.AnyParams = paramFacts(&d.Job), d.Job.Params == nil
+		p.Facts, p.Flow = definition.Facts(&d.Job), definition.FlowOf(&d.Job, c.h.e.Registry())
+		p.Params, p.AnyParams = definition.Params(&d.Job), d.Job.Params == nil
 		p.DependsOn = c.dependencies(&d.Job)
 	}
 	return p, err
@@ -226,95 +214,6 @@ func (c *call) dependencies(job *courier.Job) (list []dependsOn) {
 			on.Href = c.link("jobs", d.Job)
 		}
 		list = append(list, on)
-	}
-	return list
-}
-
-// factsOf says what a job says of itself beside its steps.
-func factsOf(job *courier.Job) (facts []fact) {
-	add := func(name, text string) {
-		if text != "" {
-			facts = append(facts, fact{name, text})
-		}
-	}
-	add("Queue", cmp.Or(job.Queue, courier.DefaultQueue))
-	if job.Limit > 0 {
-		add("At once", fmt.Sprintf("%d at most", job.Limit))
-	}
-	for _, key := range job.LimitKeys {
-		add("Limit key", key)
-	}
-	add("Failure", cmp.Or(policyText(job.FailurePolicy), "A failure stops the execution"))
-	if job.Timeout > 0 {
-		add("Timeout", span(job.Timeout)+" for the whole execution")
-	}
-	if job.MaxDuration > 0 {
-		add("Overdue after", span(job.MaxDuration))
-	}
-	add("Expected by", job.ExpectedBy)
-	add("Result", job.Result)
-	for _, o := range job.Outputs {
-		add("Kept file", o.From+" as "+o.To)
-	}
-	return facts
-}
-
-// paramFacts says which parameters a job declares.
-func paramFacts(job *courier.Job) (list []paramFact) {
-	params := flow.ReadParams(job.Params)
-	if params == nil {
-		return nil
-	}
-	for _, name := range params.Names() {
-		p, _ := params.Get(name)
-		f := paramFact{Name: name, Type: cmp.Or(p.Type, "any"), Rules: paramRules(&p), Doc: p.Doc}
-		if f.HasDefault = p.Default != nil; f.HasDefault {
-			f.Default = jsontext.Text(p.Default)
-		}
-		list = append(list, f)
-	}
-	return list
-}
-
-// paramRules says in words what a value of a parameter must be like.
-func paramRules(p *courier.Param) string {
-	var rules []string
-	if p.Required {
-		rules = append(rules, "required")
-	}
-	if p.Secret {
-		rules = append(rules, "the name of a secret")
-	}
-	if len(p.Enum) > 0 {
-		rules = append(rules, "one of "+strings.Join(texts(p.Enum), ", "))
-	}
-	if p.Pattern != "" {
-		rules = append(rules, "matches "+p.Pattern)
-	}
-	if p.Min != nil {
-		rules = append(rules, "at least "+jsontext.Text(p.Min))
-	}
-	if p.Max != nil {
-		rules = append(rules, "at most "+jsontext.Text(p.Max))
-	}
-	what := "characters"
-	if p.Type == "list" {
-		what = "items"
-	}
-	if p.MinLength > 0 {
-		rules = append(rules, fmt.Sprintf("at least %d %s", p.MinLength, what))
-	}
-	if p.MaxLength > 0 {
-		rules = append(rules, fmt.Sprintf("at most %d %s", p.MaxLength, what))
-	}
-	return strings.Join(rules, "; ")
-}
-
-// texts returns values as texts.
-func texts(values []any) []string {
-	list := make([]string, len(values))
-	for i, v := range values {
-		list[i] = jsontext.Text(v)
 	}
 	return list
 }

@@ -12,6 +12,10 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/definition"
+	"github.com/courierhq/courier/dashboard/internal/diff"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -27,8 +31,8 @@ type jobEditPage struct {
 	Dry        bool
 	Problems   []placedProblem
 	Warnings   []placedProblem
-	Checked    bool      // the text was checked, and has no problem
-	Diff       *diffView // of the text with the latest version
+	Checked    bool       // the text was checked, and has no problem
+	Diff       *diff.View // of the text with the latest version
 	Conflict   *jobConflict
 	Report     *reportView
 	Types      []stepTypeInfo
@@ -46,7 +50,7 @@ type jobConflict struct {
 	Version int
 	By      string
 	At      time.Time
-	Diff    *diffView // from the version that was edited; nil if that is none
+	Diff    *diff.View // from the version that was edited; nil if that is none
 }
 
 // A stepTypeInfo is a type of steps in a list for who edits.
@@ -75,9 +79,9 @@ func (c *call) jobEdit() (any, error) {
 	if p.New = errors.Is(err, courier.ErrNotFound) && version == 0; err != nil && !p.New {
 		return nil, err
 	}
-	c.title, p.Base = "Edit "+clip(80, name), latest.Job.Version
+	c.title, p.Base = "Edit "+format.Clip(80, name), latest.Job.Version
 	if p.New {
-		c.title, p.Back = "New job "+clip(80, name), c.link("jobs")
+		c.title, p.Back = "New job "+format.Clip(80, name), c.link("jobs")
 	}
 	if c.form != nil {
 		p.Text = c.jobText()
@@ -96,7 +100,7 @@ func (c *call) jobEdit() (any, error) {
 		p.Text = c.firstText()
 		return p, nil
 	}
-	p.Text, err = textOf(edited)
+	p.Text, err = definition.Text(edited)
 	return p, err
 }
 
@@ -112,14 +116,14 @@ func (c *call) base() (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > 1<<30 {
-		return 0, invalid("The form does not say which version it replaces.")
+		return 0, problem.Invalid("The form does not say which version it replaces.")
 	}
 	return n, nil
 }
 
 // jobFindings adds to the page what came of the form that was sent.
 func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error) {
-	problems := problemList(c.failed)
+	problems := problem.List(c.failed)
 	if found, ok := c.found.(*jobCheck); ok {
 		problems = found.Problems
 		p.Warnings = placed(p.Text, found.Warnings)
@@ -129,11 +133,11 @@ func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error
 			p.Report.Problems, p.Report.Warnings = nil, nil // they stand beside the text
 		}
 		if !p.New && len(problems) == 0 {
-			p.Diff, err = diffOf(&latest.Job, &found.job, "version "+strconv.Itoa(latest.Job.Version), "your text")
+			p.Diff, err = diff.Of(&latest.Job, &found.job, "version "+strconv.Itoa(latest.Job.Version), "your text")
 		}
 	}
 	p.Problems, c.placed = placed(p.Text, problems), len(problems) > 0
-	p.Text = editable(p.Text)
+	p.Text = format.Editable(p.Text)
 	if err != nil || p.New || latest.Job.Version == p.Base || c.failed != nil && !errors.Is(c.failed, courier.ErrConflict) {
 		return err
 	}
@@ -147,7 +151,7 @@ func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error
 	} else if err != nil {
 		return err
 	}
-	p.Conflict.Diff, err = diffOf(&base, &latest.Job, "version "+strconv.Itoa(p.Base), "version "+strconv.Itoa(latest.Job.Version))
+	p.Conflict.Diff, err = diff.Of(&base, &latest.Job, "version "+strconv.Itoa(p.Base), "version "+strconv.Itoa(latest.Job.Version))
 	return err
 }
 
@@ -156,7 +160,7 @@ func (c *call) jobFindings(p *jobEditPage, latest *engine.DefinedJob) (err error
 func (c *call) readJob() (*jobCheck, *courier.Source, error) {
 	src := &courier.Source{Text: []byte(c.jobText())}
 	if json.Valid(src.Text) && jsontext.Depth(src.Text) > maxJSONDepth {
-		return nil, nil, invalid("The text has more than %d lists and objects in each other.", maxJSONDepth)
+		return nil, nil, problem.Invalid("The text has more than %d lists and objects in each other.", maxJSONDepth)
 	}
 	k := new(jobCheck)
 	var err error
@@ -218,7 +222,7 @@ func (c *call) dryRun(job courier.Job, params map[string]any) (*engine.Report, e
 	defer context.AfterFunc(c.h.closed, cancel)()
 	r, err := c.h.e.Jobs().DryRun(ctx, job, &engine.DryRunOptions{Params: params})
 	if err != nil && ctx.Err() != nil && c.ctx().Err() == nil {
-		return nil, &problem{
+		return nil, &problem.Error{
 			Status: http.StatusServiceUnavailable, Title: "The dry run was stopped", Text: fmt.Sprintf("It took longer than %v, or the service is stopping.", maxDryRun),
 			Do: "Connections that do not answer take long. Try again, or look at the servers that the steps name.",
 		}
@@ -301,7 +305,7 @@ func (c *call) firstText() string {
 			}
 		}
 	}
-	text, err := textOf(courier.Job{Params: map[string]any{}, Steps: []courier.StepSpec{step}})
+	text, err := definition.Text(courier.Job{Params: map[string]any{}, Steps: []courier.StepSpec{step}})
 	if err != nil {
 		return "{}"
 	}

@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/courierhq/courier/dashboard/internal/diff"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -30,14 +33,9 @@ type journalRow struct {
 	By, Via, Verb, Kind, Name, Job string
 	Href                           string // of what it was done with; empty if it has no page
 	Reason, Outcome                string
-	Changes                        []changeRow
+	Changes                        []diff.Change
 	Whole, Word                    string // what was there, or is there now, as JSON; and which of them
 	Cut                            int    // changes that are left out
-}
-
-// A changeRow is a value that was changed.
-type changeRow struct {
-	Place, Was, Now string // as JSON; empty if it was not there
 }
 
 // journalKinds are what the journal has entries of, each with the path of its page.
@@ -62,7 +60,7 @@ func (c *call) journal() (any, error) {
 	if text := c.query.Get("before"); text != "" {
 		var err error
 		if f.Before, err = strconv.ParseInt(text, 10, 64); err != nil || f.Before < 1 {
-			return nil, invalid("The cursor in the address is none: begin without it.")
+			return nil, problem.Invalid("The cursor in the address is none: begin without it.")
 		}
 		p.First = c.with("before", "")
 	}
@@ -93,48 +91,16 @@ func (c *call) journalRow(a *store.Action) journalRow {
 	object := func(raw []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
 	switch {
 	case object(a.Was) && object(a.Now):
-		r.Changes = changesOf(desk.DiffOf(a.Was, a.Now))
+		r.Changes = diff.Changes(desk.DiffOf(a.Was, a.Now))
 		if n := len(r.Changes); n > maxChanges {
 			r.Changes, r.Cut = r.Changes[:maxChanges], n-maxChanges
 		}
 	case object(a.Now):
-		r.Whole, r.Word = indentedJSON(a.Now), "What it is now"
+		r.Whole, r.Word = format.IndentJSON(a.Now), "What it is now"
 	case object(a.Was):
-		r.Whole, r.Word = indentedJSON(a.Was), "What it was"
+		r.Whole, r.Word = format.IndentJSON(a.Was), "What it was"
 	case len(a.Was)+len(a.Now) > 0:
-		r.Changes = []changeRow{{Was: string(a.Was), Now: string(a.Now)}}
+		r.Changes = []diff.Change{{Was: string(a.Was), Now: string(a.Now)}}
 	}
 	return r
-}
-
-// changesOf returns what differs between two definitions as one list of values.
-func changesOf(d desk.Diff) (rows []changeRow) {
-	add := func(place string, fields []desk.Difference) {
-		for _, f := range fields {
-			rows = append(rows, changeRow{place + f.Pointer, string(f.From), string(f.To)})
-		}
-	}
-	add("", d.Fields)
-	for _, list := range []struct {
-		noun  string
-		parts []desk.PartDiff
-	}{{"step", d.Steps}, {"member", d.Members}} {
-		for _, x := range list.parts {
-			place := list.noun + " " + x.ID
-			if x.ID == "" && x.To != nil {
-				place += strconv.Itoa(*x.To)
-			} else if x.ID == "" && x.From != nil {
-				place += strconv.Itoa(*x.From)
-			}
-			if x.Change != "changed" {
-				place += ", " + x.Change
-			}
-			if len(x.Fields) == 0 {
-				rows = append(rows, changeRow{Place: place})
-				continue
-			}
-			add(place+" ", x.Fields)
-		}
-	}
-	return rows
 }

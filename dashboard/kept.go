@@ -12,6 +12,9 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/form"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -23,11 +26,11 @@ type kept[T any, D interface {
 	*T
 	courier.Definition
 }] struct {
-	kind    string   // such as "schedule", also in the journal
-	list    string   // the path of the list, such as "schedules"
-	fields  []field  // of the form
-	first   string   // the definition that the form of a new one begins with, in JSON
-	query   []string // of the first tab
+	kind    string       // such as "schedule", also in the journal
+	list    string       // the path of the list, such as "schedules"
+	fields  []form.Field // of the form
+	first   string       // the definition that the form of a new one begins with, in JSON
+	query   []string     // of the first tab
 	scripts []string
 	name    func(*T) *string
 	plain   func(T) T // without the state
@@ -63,7 +66,7 @@ type editor struct {
 	Verb    string
 	New     bool
 	AsText  bool
-	Fields  []formField
+	Fields  []form.Input
 	Jobs    []string // to be suggested
 	Text    string
 	Was     string    // a hash of the definition that is edited
@@ -162,14 +165,14 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 		err = k.suggest(c, p.Editor)
 	case p.Tab == "remove" && editor:
 		p.Remove = &removal{Kind: k.kind, Name: name}
-		if list := problemList(c.failed); len(list) > 0 {
-			p.Remove.Problem = sentence(list[0].Message)
+		if list := problem.List(c.failed); len(list) > 0 {
+			p.Remove.Problem = format.Sentence(list[0].Message)
 		}
 	case p.Tab == "":
 		shown := k.seen(c, v)
 		p.Data, err = k.data(c, &shown)
 	default:
-		err = errNoPage
+		err = problem.ErrNoPage
 	}
 	return p, err
 }
@@ -204,15 +207,15 @@ func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 			return e
 		}
 	}
-	problems := problemList(c.failed)
+	problems := problem.List(c.failed)
 	if !asText {
-		form := c.form
-		if form.Get("do") != e.Verb {
-			form = nil
+		sent := c.form
+		if sent.Get("do") != e.Verb {
+			sent = nil
 		}
-		e.Fields, problems = formFields(k.fields, text, form, problems, e.New)
+		e.Fields, problems = form.Inputs(k.fields, text, sent, problems, e.New)
 	} else if e.Text = c.form.Get("text"); e.Text == "" {
-		e.Text = indented(json.RawMessage(text))
+		e.Text = format.JSON(json.RawMessage(text))
 	}
 	e.Wrong = len(problems) > 0
 	return e
@@ -254,7 +257,7 @@ func (k *kept[T, D]) mayEdit(c *call) error {
 	}
 	was := k.text(v)
 	if c.form.Get("was") != hashOf(was) {
-		return &problem{
+		return &problem.Error{
 			Status: http.StatusConflict, Title: "Somebody else was first", Text: "The " + k.kind + " was changed after you had opened this form. Nothing was saved.",
 			Do: "Open the page again to see the change. What you have written is still here; to save it now replaces the change.",
 		}
@@ -286,7 +289,7 @@ func (k *kept[T, D]) read(c *call, was []byte, name string) error {
 	text, problems := []byte(c.form.Get("text")), []courier.Problem(nil)
 	asText := c.form.Has("text")
 	if !asText {
-		text, problems = fromForm(k.fields, was, c.form, name == "")
+		text, problems = form.Read(k.fields, was, c.form, name == "")
 	}
 	var v T
 	problems = append(problems, (&courier.Source{Text: text}).Read(D(&v))...)
@@ -317,7 +320,7 @@ func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 	name := *k.name(&v)
 	now, err := k.set(ctx, c, v)
 	if err != nil {
-		if text, list := c.form.Get("text"), problemList(err); text != "" && list != nil {
+		if text, list := c.form.Get("text"), problem.List(err); text != "" && list != nil {
 			(&courier.Source{Text: []byte(text)}).Locate(list)
 		}
 		return "", err
@@ -331,7 +334,7 @@ func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 // confirmed returns the problem unless the visitor has written the name of what it removes.
 func (k *kept[T, D]) confirmed(c *call) error {
 	name, typed := c.r.PathValue("name"), strings.TrimSpace(c.form.Get("confirm"))
-	if typed == strings.TrimSpace(name) || typed == strings.TrimSpace(string(visible([]byte(name)))) {
+	if typed == strings.TrimSpace(name) || typed == strings.TrimSpace(string(format.Visible([]byte(name)))) {
 		return nil
 	}
 	return k.wrong(name, []courier.Problem{{Step: -1, Field: "confirm", Message: "write the name of the " + k.kind + " to remove it; what was written differs"}})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -144,7 +145,7 @@ func (c *call) held(p *limitPage) error {
 		default:
 			n = countOf(p.Census.Keys, name)
 		}
-		if l.Running = count(n); n >= p.Census.Most && n > 0 {
+		if l.Running = format.Count(n); n >= p.Census.Most && n > 0 {
 			l.Running += " or more"
 		}
 		l.Full = l.Limit > 0 && n >= l.Limit
@@ -245,9 +246,9 @@ func (c *call) limitForm(list []engine.Limit) limitForm {
 	}
 	f.Scope, f.Running = c.form.Get("scope"), c.form.Get("running")
 	if bad, ok := errors.AsType[*runningError](c.failed); ok {
-		f.RunningProblem = sentence(bad.Error())
+		f.RunningProblem = format.Sentence(bad.Error())
 	} else if errors.Is(c.failed, courier.ErrInvalid) {
-		f.ScopeProblem = sentence(c.failed.Error())
+		f.ScopeProblem = format.Sentence(c.failed.Error())
 	}
 	return f
 }
@@ -256,7 +257,7 @@ func (c *call) limitForm(list []engine.Limit) limitForm {
 type runningError struct{ text string }
 
 func (e *runningError) Error() string {
-	return fmt.Sprintf("%q is no number of executions; write one such as 5, or 0 for any number", clip(40, e.text))
+	return fmt.Sprintf("%q is no number of executions; write one such as 5, or 0 for any number", format.Clip(40, e.text))
 }
 
 // Is reports whether target is [courier.ErrInvalid].

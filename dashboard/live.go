@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/eventstream"
 )
@@ -40,7 +42,7 @@ func (c *call) isLive() bool { return c.page.watch != nil && c.query.Has("live")
 // once if the client does not ask for one.
 func (c *call) live() error {
 	if c.key = c.query.Get("live"); len(c.key) > 40 || strings.Trim(c.key, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		return invalid("live in the address is no key of a page.")
+		return problem.Invalid("live in the address is no key of a page.")
 	}
 	have := make(map[string]string)
 	for pair := range strings.SplitSeq(c.query.Get("have"), ",") {
@@ -70,7 +72,7 @@ func (c *call) live() error {
 	defer context.AfterFunc(c.h.closed, cancel)()
 	s, err := eventstream.Open(c.w)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return &problem{Status: http.StatusNotImplemented, Title: "Streams don't get through", Text: "What stands before the pages in this service has neither Flush nor Unwrap.", Do: "The page asks again from time to time instead."}
+		return &problem.Error{Status: http.StatusNotImplemented, Title: "Streams don't get through", Text: "What stands before the pages in this service has neither Flush nor Unwrap.", Do: "The page asks again from time to time instead."}
 	} else if err != nil {
 		return err
 	}
@@ -147,7 +149,7 @@ func (v *view) fragment(id string) (text []byte, hash string, err error) {
 	if err := v.c.h.templates[v.c.page.file].ExecuteTemplate(&b, id, v); err != nil {
 		return nil, "", err
 	}
-	text = visible(b.Bytes())
+	text = format.Visible(b.Bytes())
 	h := fnv.New64a()
 	_, _ = h.Write(text)
 	return text, fmt.Sprintf("%016x", h.Sum64()), nil

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/form"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -38,23 +40,23 @@ var monitors = &kept[courier.Monitor, *courier.Monitor]{
 		{"pause", turnMonitor(engine.Monitors.Pause)},
 		{"acknowledge", turnMonitor(engine.Monitors.Acknowledge)},
 	},
-	fields: []field{
-		{name: "name", label: "Name", kind: textField, once: true, hint: "1 to 200 characters. It can't be changed later.", group: "What is watched"},
-		{name: "description", label: "Description", kind: textField},
-		{name: "lister", label: "Lister", kind: textField, hint: `As the engines know it: "file" is a directory of the machine.`},
-		{name: "connection_id", label: "Connection", kind: textField, hint: "Of a server. Empty for a directory of the machine."},
-		{name: "path", label: "Directory", kind: textField, hint: "Directories in it are not searched."},
-		{name: "patterns", label: "Names of files", kind: listField, hint: "A pattern in each line, such as *.csv. Empty means all."},
-		{name: "events", label: "Events", kind: listField, hint: "created, modified or exists, one in each line. Empty means created."},
-		{name: "done_file", label: "Ending of the file that says it is complete", kind: textField, hint: "Such as .done. Empty means that a file is ready when it no longer changes."},
-		{name: "stable_seconds", label: "Unchanged for, in seconds", kind: numberField, hint: "Before a file is ready. Empty means 5."},
-		{name: "every_seconds", label: "Interval of polls in seconds", kind: numberField, hint: "Empty means a minute."},
-		{name: "max_failures", label: "Stop after failed polls in a row", kind: numberField, hint: "Empty means 5."},
-		{name: "job", label: "Job", kind: textField, jobs: true, hint: `Its latest version is started, with the parameters "files" and "monitor".`, group: "What is started"},
-		{name: "chain", label: "or chain", kind: textField},
-		{name: "batch", label: "One execution for all files that are ready", kind: checkField},
-		{name: "params", label: "Further parameters", kind: jsonField, hint: `A JSON object, such as {"day": "today"}.`},
-		{name: "priority", label: "Priority", kind: numberField, hint: "Of executions of a job; higher ones begin first."},
+	fields: []form.Field{
+		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "What is watched"},
+		{Name: "description", Label: "Description", Kind: form.Text},
+		{Name: "lister", Label: "Lister", Kind: form.Text, Hint: `As the engines know it: "file" is a directory of the machine.`},
+		{Name: "connection_id", Label: "Connection", Kind: form.Text, Hint: "Of a server. Empty for a directory of the machine."},
+		{Name: "path", Label: "Directory", Kind: form.Text, Hint: "Directories in it are not searched."},
+		{Name: "patterns", Label: "Names of files", Kind: form.List, Hint: "A pattern in each line, such as *.csv. Empty means all."},
+		{Name: "events", Label: "Events", Kind: form.List, Hint: "created, modified or exists, one in each line. Empty means created."},
+		{Name: "done_file", Label: "Ending of the file that says it is complete", Kind: form.Text, Hint: "Such as .done. Empty means that a file is ready when it no longer changes."},
+		{Name: "stable_seconds", Label: "Unchanged for, in seconds", Kind: form.Number, Hint: "Before a file is ready. Empty means 5."},
+		{Name: "every_seconds", Label: "Interval of polls in seconds", Kind: form.Number, Hint: "Empty means a minute."},
+		{Name: "max_failures", Label: "Stop after failed polls in a row", Kind: form.Number, Hint: "Empty means 5."},
+		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: `Its latest version is started, with the parameters "files" and "monitor".`, Group: "What is started"},
+		{Name: "chain", Label: "or chain", Kind: form.Text},
+		{Name: "batch", Label: "One execution for all files that are ready", Kind: form.Check},
+		{Name: "params", Label: "Further parameters", Kind: form.JSON, Hint: `A JSON object, such as {"day": "today"}.`},
+		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "Of executions of a job; higher ones begin first."},
 	},
 }
 
@@ -152,7 +154,7 @@ func (c *call) monitor(m *courier.Monitor) (any, error) {
 		v.Turns = turnsOf("pause", "Pause", "disable", "Disable")
 	}
 	if len(m.Params) > 0 {
-		v.Params = indented(m.Params)
+		v.Params = format.JSON(m.Params)
 	}
 	if v.SeesFiles = c.Has(c.ctx(), c.about, c.ValuesRole()); v.SeesFiles {
 		err = c.seenFiles(v)

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/form"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -44,23 +47,23 @@ var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
 		{verb: "replay-all", role: desk.Operator, do: replay},
 	},
 	turns: []turn[courier.Subscription]{{"enable", turnSubscription(false)}, {"disable", turnSubscription(true)}},
-	fields: []field{
-		{name: "name", label: "Name", kind: textField, once: true, hint: "1 to 200 characters. It can't be changed later.", group: "Of what"},
-		{name: "events", label: "Events", kind: listField, hint: "Such as JobFailed, JobCompleted, JobOverdue or ChainFailed, one in each line."},
-		{name: "jobs", label: "Jobs", kind: listField, hint: "Their names, one in each line. With neither jobs nor chains it is for all."},
-		{name: "chains", label: "Chains", kind: listField},
-		{name: "window_seconds", label: "At most one in, seconds", kind: numberField, hint: "Of each type of event of a job; the next one stands for all in between. Empty means 30 minutes for e-mail, and all for the rest."},
-		{name: "disabled", label: "Disabled: events are not kept for it", kind: checkField},
-		{name: "kind", label: "How", kind: choiceField, options: []string{"webhook", "email", "job", "func"}, group: "To whom: fill in what belongs to the kind"},
-		{name: "webhook.url", label: "Webhook: address", kind: textField, hint: "https, or secret:NAME."},
-		{name: "webhook.secrets", label: "Webhook: secrets that sign", kind: listField, hint: "secret:NAME in each line."},
-		{name: "webhook.headers", label: "Webhook: further headers", kind: jsonField, hint: `A JSON object, such as {"Authorization": "secret:NAME"}.`},
-		{name: "email.to", label: "E-mail: receivers", kind: listField},
-		{name: "email.subject", label: "E-mail: beginning of the subject", kind: textField},
-		{name: "job.name", label: "Job: name", kind: textField, jobs: true, hint: `It is started with the parameter "event".`},
-		{name: "job.params", label: "Job: further parameters", kind: jsonField},
-		{name: "job.priority", label: "Job: priority", kind: numberField},
-		{name: "func", label: "Function: name", kind: textField, hint: "As the engines know it."},
+	fields: []form.Field{
+		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "Of what"},
+		{Name: "events", Label: "Events", Kind: form.List, Hint: "Such as JobFailed, JobCompleted, JobOverdue or ChainFailed, one in each line."},
+		{Name: "jobs", Label: "Jobs", Kind: form.List, Hint: "Their names, one in each line. With neither jobs nor chains it is for all."},
+		{Name: "chains", Label: "Chains", Kind: form.List},
+		{Name: "window_seconds", Label: "At most one in, seconds", Kind: form.Number, Hint: "Of each type of event of a job; the next one stands for all in between. Empty means 30 minutes for e-mail, and all for the rest."},
+		{Name: "disabled", Label: "Disabled: events are not kept for it", Kind: form.Check},
+		{Name: "kind", Label: "How", Kind: form.Choice, Options: []string{"webhook", "email", "job", "func"}, Group: "To whom: fill in what belongs to the kind"},
+		{Name: "webhook.url", Label: "Webhook: address", Kind: form.Text, Hint: "https, or secret:NAME."},
+		{Name: "webhook.secrets", Label: "Webhook: secrets that sign", Kind: form.List, Hint: "secret:NAME in each line."},
+		{Name: "webhook.headers", Label: "Webhook: further headers", Kind: form.JSON, Hint: `A JSON object, such as {"Authorization": "secret:NAME"}.`},
+		{Name: "email.to", Label: "E-mail: receivers", Kind: form.List},
+		{Name: "email.subject", Label: "E-mail: beginning of the subject", Kind: form.Text},
+		{Name: "job.name", Label: "Job: name", Kind: form.Text, Jobs: true, Hint: `It is started with the parameter "event".`},
+		{Name: "job.params", Label: "Job: further parameters", Kind: form.JSON},
+		{Name: "job.priority", Label: "Job: priority", Kind: form.Number},
+		{Name: "func", Label: "Function: name", Kind: form.Text, Hint: "As the engines know it."},
 	},
 }
 
@@ -151,9 +154,9 @@ func tally(list []courier.Delivery, more bool, name string) string {
 		if n == 0 {
 			return ""
 		}
-		return count(n) + " or more"
+		return format.Count(n) + " or more"
 	}
-	return count(n)
+	return format.Count(n)
 }
 
 func (c *call) subscriptionRow(s courier.Subscription) subscriptionRow {
@@ -202,7 +205,7 @@ func (c *call) subscription(s *courier.Subscription) (any, error) {
 	}
 	state := courier.DeliveryState(c.query.Get("state"))
 	if state != "" && state != courier.DeliveryFailed && state != courier.DeliveryPending {
-		return nil, invalid("The state in the address must be pending or failed.")
+		return nil, problem.Invalid("The state in the address must be pending or failed.")
 	}
 	for _, f := range []struct {
 		label string
@@ -221,7 +224,7 @@ func (c *call) subscription(s *courier.Subscription) (any, error) {
 // mayReplay returns what is wrong with a choice of notifications.
 func (c *call) mayReplay() error {
 	if n := len(c.form["event"]); n == 0 || n > 1000 {
-		return invalid("Select 1 to 1,000 notifications, or deliver all again. %d are selected.", n)
+		return problem.Invalid("Select 1 to 1,000 notifications, or deliver all again. %d are selected.", n)
 	}
 	return nil
 }

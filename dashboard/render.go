@@ -3,16 +3,19 @@ package dashboard
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -50,11 +53,11 @@ type view struct {
 	Scripts []string // references of modules
 	Style   string   // reference of the style sheet
 	Icon    string
-	Key     string     // of the forms
-	Form    url.Values // what was sent, on the page that says what is wrong with it
-	Notice  *notice    // what came of an action
-	Problem *problem   // of an action that was not carried out
-	Live    bool       // a part of it is kept up to date
+	Key     string         // of the forms
+	Form    url.Values     // what was sent, on the page that says what is wrong with it
+	Notice  *notice        // what came of an action
+	Problem *problem.Error // of an action that was not carried out
+	Live    bool           // a part of it is kept up to date
 	Now     time.Time
 	Data    any // of the page
 
@@ -141,7 +144,7 @@ func (c *call) show(status int, failed error) error {
 	v := c.view()
 	v.Data, v.Notice = data, c.notice()
 	if failed != nil {
-		v.Problem, v.Notice = problemOf(failed), nil
+		v.Problem, v.Notice = problem.Of(failed), nil
 		if c.placed {
 			above := *v.Problem
 			above.Text, above.Problems = "Each stands at its place below.", nil
@@ -162,71 +165,41 @@ func (c *call) show(status int, failed error) error {
 	return nil
 }
 
+// fail answers with the page of an error.
+func (c *call) fail(err error) {
+	if c.wrote || errors.Is(c.r.Context().Err(), context.Canceled) {
+		return // the answer has begun, or nobody waits for it
+	}
+	p := problem.Of(err)
+	if p.Incident != "" {
+		c.h.log.Error("a page has failed", "incident", p.Incident, "method", c.r.Method, "page", c.page.name(), "error", err)
+	}
+	if p.Status == http.StatusUnauthorized {
+		challenge := c.h.opt.Access.Challenge
+		if challenge == "" {
+			challenge = "Bearer"
+		}
+		c.w.Header().Set("WWW-Authenticate", challenge)
+	}
+	if p.Status == http.StatusServiceUnavailable {
+		c.w.Header().Set("Retry-After", "5")
+	}
+	v := c.view()
+	v.Title, v.Data, v.Live = p.Title, p, false
+	body, err := c.h.render("problem", v)
+	if err != nil {
+		c.h.log.Error("the page of a problem can't be made", "error", err)
+		c.write(p.Status, "text/plain; charset=utf-8", []byte(p.Title+"\n"))
+		return
+	}
+	c.write(p.Status, pageMedia, body)
+}
+
 // render returns the text of a page.
 func (h *Handler) render(file string, v *view) ([]byte, error) {
 	var b bytes.Buffer
 	if err := h.templates[file].ExecuteTemplate(&b, "layout", v); err != nil {
 		return nil, err
 	}
-	return visible(b.Bytes()), nil
-}
-
-// visible returns a page in whose text control characters, and those that change the
-// direction of what follows, are shown by their numbers: a name can neither hide a part of
-// itself nor turn around what stands beside it. Attributes and text areas stay as they are, so
-// that a form sends back the name itself. Text between tags is all that is no tag:
-// html/template escapes the signs of tags in what it inserts, and in attributes too.
-func visible(page []byte) []byte {
-	var out []byte
-	tag, copied := false, 0
-	for i := 0; i < len(page); i++ {
-		switch b := page[i]; {
-		case b == '<':
-			tag = true
-			if bytes.HasPrefix(page[i:], []byte("<textarea")) {
-				i += max(0, bytes.Index(page[i:], []byte("</textarea>")))
-			}
-		case b == '>':
-			tag = false
-		case tag || b >= ' ' && b < 0x7f || b == '\n' || b == '\t':
-		default:
-			if r, n := hiddenAt(page[i:]); n > 0 {
-				out = append(out, page[copied:i]...)
-				out = fmt.Appendf(out, "[U+%04X]", r)
-				copied = i + n
-				i = copied - 1
-			}
-		}
-	}
-	if out == nil {
-		return page
-	}
-	return append(out, page[copied:]...)
-}
-
-// hiddenAt returns the character that a text begins with, and its length, if it can't be
-// seen and changes what is seen; the length is 0 otherwise. Most text has none of the bytes
-// that such characters begin with.
-func hiddenAt(text []byte) (rune, int) {
-	switch b := text[0]; {
-	case b < 0x80, b == 0xc2, b == 0xd8, b == 0xe2, b == 0xef:
-	default:
-		return 0, 0
-	}
-	if r, n := utf8.DecodeRune(text); isHidden(r) {
-		return r, n
-	}
-	return 0, 0
-}
-
-// isHidden reports whether a character can't be seen and changes what is seen. Line breaks
-// and tabs are seen.
-func isHidden(r rune) bool {
-	switch {
-	case r == '\n', r == '\t':
-		return false
-	case r == 0x061c, r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x2069, r == 0xfeff:
-		return true
-	}
-	return unicode.IsControl(r)
+	return format.Visible(b.Bytes()), nil
 }

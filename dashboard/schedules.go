@@ -2,13 +2,13 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/form"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -42,23 +42,23 @@ var schedules = &kept[courier.Schedule, *courier.Schedule]{
 			return c.h.e.Schedules().Disable(ctx, name, by)
 		}},
 	},
-	fields: []field{
-		{name: "name", label: "Name", kind: textField, once: true, hint: "1 to 200 characters. It can't be changed later.", group: "What is started"},
-		{name: "job", label: "Job", kind: textField, jobs: true, hint: "Its latest version is started."},
-		{name: "chain", label: "or chain", kind: textField},
-		{name: "params", label: "Parameters", kind: jsonField, hint: `A JSON object, such as {"day": "today"}.`},
-		{name: "priority", label: "Priority", kind: numberField, hint: "Higher ones begin first. Empty means 0."},
-		{name: "cron", label: "Cron", kind: textField, group: "When: give one of cron, interval and instant", hint: "Quartz' form, seconds first: 0 30 2 ? * MON-FRI is half past two on working days."},
-		{name: "time_zone", label: "Time zone of cron", kind: textField, hint: "Such as Europe/Berlin."},
-		{name: "every_seconds", label: "Interval in seconds", kind: numberField, hint: "300 is every five minutes, on the minute."},
-		{name: "at", label: "Instant", kind: textField, hint: "It fires once: 2030-01-31T08:00:00Z."},
-		{name: "starts_at", label: "Not before", kind: textField, hint: "An instant, such as 2030-01-31T08:00:00Z. Empty means no bound."},
-		{name: "ends_at", label: "Not after", kind: textField},
-		{name: "jitter_seconds", label: "Jitter in seconds", kind: numberField, hint: "Each tick is late by a time from 0 to this one, so that many schedules do not fire at once."},
-		{name: "overlap", label: "If the execution before has not ended", kind: choiceField, options: []string{"allow", "skip", "queue_one", "cancel_running"}, group: "When something is in the way"},
-		{name: "misfire", label: "Ticks that nobody saw", kind: choiceField, options: []string{"fire_once", "fire_all", "skip"}, hint: "Those that came while no engine was there."},
-		{name: "window_seconds", label: "How old they may be, in seconds", kind: numberField, hint: "For fire_all only. Empty means a day."},
-		{name: "pause_after", label: "Pause after failures in a row", kind: numberField, hint: "Empty means never."},
+	fields: []form.Field{
+		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "What is started"},
+		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: "Its latest version is started."},
+		{Name: "chain", Label: "or chain", Kind: form.Text},
+		{Name: "params", Label: "Parameters", Kind: form.JSON, Hint: `A JSON object, such as {"day": "today"}.`},
+		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "Higher ones begin first. Empty means 0."},
+		{Name: "cron", Label: "Cron", Kind: form.Text, Group: "When: give one of cron, interval and instant", Hint: "Quartz' form, seconds first: 0 30 2 ? * MON-FRI is half past two on working days."},
+		{Name: "time_zone", Label: "Time zone of cron", Kind: form.Text, Hint: "Such as Europe/Berlin."},
+		{Name: "every_seconds", Label: "Interval in seconds", Kind: form.Number, Hint: "300 is every five minutes, on the minute."},
+		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once: 2030-01-31T08:00:00Z."},
+		{Name: "starts_at", Label: "Not before", Kind: form.Text, Hint: "An instant, such as 2030-01-31T08:00:00Z. Empty means no bound."},
+		{Name: "ends_at", Label: "Not after", Kind: form.Text},
+		{Name: "jitter_seconds", Label: "Jitter in seconds", Kind: form.Number, Hint: "Each tick is late by a time from 0 to this one, so that many schedules do not fire at once."},
+		{Name: "overlap", Label: "If the execution before has not ended", Kind: form.Choice, Options: []string{"allow", "skip", "queue_one", "cancel_running"}, Group: "When something is in the way"},
+		{Name: "misfire", Label: "Ticks that nobody saw", Kind: form.Choice, Options: []string{"fire_once", "fire_all", "skip"}, Hint: "Those that came while no engine was there."},
+		{Name: "window_seconds", Label: "How old they may be, in seconds", Kind: form.Number, Hint: "For fire_all only. Empty means a day."},
+		{Name: "pause_after", Label: "Pause after failures in a row", Kind: form.Number, Hint: "Empty means never."},
 	},
 }
 
@@ -111,7 +111,7 @@ func (c *call) schedules() (any, error) {
 	}
 	switch {
 	case l.Tab != "" && l.Tab != "list":
-		return nil, errNoPage
+		return nil, problem.ErrNoPage
 	case !l.Any:
 	case l.Tab == "list":
 		l.Rows, err = c.scheduleRows(list)
@@ -211,7 +211,7 @@ func scheduleStatus(s *courier.Schedule, at time.Time) string {
 func whenOf(s *courier.Schedule) string {
 	switch {
 	case s.Every > 0:
-		return "Every " + span(s.Every)
+		return "Every " + format.Span(s.Every)
 	case !s.At.IsZero():
 		return "Once, at " + s.At.UTC().Format("2006-01-02 15:04:05") + " UTC"
 	}
@@ -220,27 +220,6 @@ func whenOf(s *courier.Schedule) string {
 		return s.Cron
 	}
 	return x.Words
-}
-
-// span returns a length of time without what is zero, to the last digit, such as "5 min" and
-// "1 h 30 min"; "0 s" for none.
-func span(d time.Duration) string {
-	var parts []string
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
-		if n := d / u.unit; n > 0 {
-			parts, d = append(parts, fmt.Sprintf("%d %s", n, u.name)), d%u.unit
-		}
-	}
-	switch {
-	case d > 0 && d < time.Second:
-		parts = append(parts, strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64)+" ms")
-	case d > 0 || len(parts) == 0:
-		parts = append(parts, strconv.FormatFloat(d.Seconds(), 'f', -1, 64)+" s")
-	}
-	return strings.Join(parts, " ")
 }
 
 // inZone returns an instant in a zone, such as "Tue 2026-12-01 03:00:00 CET".
@@ -281,13 +260,13 @@ func (c *call) schedule(s *courier.Schedule) (any, error) {
 		v.ZoneName = s.Zone
 	}
 	if len(s.Params) > 0 {
-		v.Params = indented(s.Params)
+		v.Params = format.JSON(s.Params)
 	}
 	after := now()
 	for len(v.Next) < nextTicks {
 		at, err := c.h.e.Schedules().Next(*s, after)
 		if err != nil {
-			v.Why = sentence(err.Error())
+			v.Why = format.Sentence(err.Error())
 		}
 		if err != nil || at.IsZero() {
 			break

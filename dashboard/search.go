@@ -2,19 +2,17 @@ package dashboard
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/filehash"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -148,7 +146,7 @@ func (c *call) moreFiles(p *searchPage) error {
 	var last store.TrailEntry
 	raw, err := base64.RawURLEncoding.DecodeString(c.query.Get("after"))
 	if err != nil || json.Unmarshal(raw, &last) != nil || !isText(last.Value) || !desk.IsID(string(last.Execution)) || last.Seq < 0 {
-		return invalid("The cursor in the address is none: begin without it.")
+		return problem.Invalid("The cursor in the address is none: begin without it.")
 	}
 	list, more, err := c.Files(c.ctx(), p.Text, &last, desk.MaxFound)
 	if err != nil {
@@ -206,68 +204,7 @@ func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 		r.Whole = "complete"
 	}
 	if !f.Removed && x.State == courier.StepCompleted {
-		r.Hash = fileHash(x.Outputs, f.Path, len(x.Files) == 1)
+		r.Hash = filehash.Of(x.Outputs, f.Path, len(x.Files) == 1)
 	}
 	return r
-}
-
-// The names under which steps give, among their outputs, the hash of a file and the file
-// that it is of.
-var (
-	hashNames = []string{"sha256", "hash", "sha512", "checksum", "md5"}
-	pathNames = []string{"path", "file", "name", "file_path", "local_path", "remote_path"}
-)
-
-// fileHash returns the hash that the outputs of a step give for a file: in an object that
-// names the file, or beside all others if the step has reported only one file.
-func fileHash(outputs json.RawMessage, path string, only bool) string {
-	v, err := jsontext.Parse(outputs)
-	if err != nil {
-		return ""
-	}
-	if h := hashBeside(v, path, 0); h != "" || !only {
-		return h
-	}
-	top, _ := v.(map[string]any)
-	return hashIn(top)
-}
-
-// hashBeside looks in a value for an object that names a file, at most four levels deep.
-func hashBeside(v any, path string, depth int) string {
-	var inner []any
-	switch v := v.(type) {
-	case map[string]any:
-		for _, name := range pathNames {
-			if text, _ := v[name].(string); text != "" && (text == path || strings.HasSuffix(path, "/"+text)) {
-				return hashIn(v)
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			inner = append(inner, v[name])
-		}
-	case []any:
-		inner = v
-	}
-	if depth == 4 {
-		return ""
-	}
-	for _, v := range inner {
-		if h := hashBeside(v, path, depth+1); h != "" {
-			return h
-		}
-	}
-	return ""
-}
-
-// hashIn returns the hash among the fields of an object, with its algorithm, which its length
-// tells.
-func hashIn(object map[string]any) string {
-	algorithms := map[int]string{32: "MD5", 64: "SHA-256", 128: "SHA-512"}
-	for _, name := range hashNames {
-		text, _ := object[name].(string)
-		if _, err := hex.DecodeString(text); err == nil && algorithms[len(text)] != "" {
-			return algorithms[len(text)] + " " + text
-		}
-	}
-	return ""
 }

@@ -9,6 +9,10 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/dashboard/internal/resumeform"
+	"github.com/courierhq/courier/dashboard/internal/values"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -26,7 +30,7 @@ type resumePage struct {
 	Items    []itemChoice
 	Cut      string // of which items not all are listed
 	Failed   string // the step that can be skipped
-	Report   *resumeReport
+	Report   *resumeform.Report
 	Sees     bool // the visitor may see values
 }
 
@@ -38,16 +42,6 @@ type stepChoice struct {
 type itemChoice struct {
 	Value, Label, Error string
 	Chosen              bool
-}
-
-// A resumeReport says what a resume would do.
-type resumeReport struct {
-	engine.ResumeReport
-	At    string   // where it goes on
-	Again []string // completed steps that run again
-	Runs  int      // how many steps may run
-	Gone  []string // files that completed steps took away
-	Text  string   // the configuration of the first step
 }
 
 // resumeBy returns the options of a plain resume.
@@ -67,7 +61,7 @@ func (c *call) resumePage() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree := g.tree
+	tree := g.Tree
 	for i := range min(x.Position.Step+1, tree.Len()) {
 		s := tree.Spec(i)
 		if t := strings.ToLower(s.Type); t == flow.TypeEnd || t == flow.TypeElse {
@@ -77,7 +71,7 @@ func (c *call) resumePage() (any, error) {
 		if i == x.Position.Step {
 			label += ", where it stands"
 		}
-		value := headOf(tree, i)
+		value := values.Head(tree, i)
 		p.Steps = append(p.Steps, stepChoice{value, label, c.form.Get("from") == value && value != ""})
 	}
 	slices.Reverse(p.Steps)
@@ -91,7 +85,7 @@ func (c *call) resumePage() (any, error) {
 		}
 	}
 	if f := x.Failure; f != nil && f.Step >= 0 && x.State == courier.Failed {
-		p.Failed = courier.StepLabel(f.Step, f.ID, f.Type) + inIteration(f.Iteration)
+		p.Failed = courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.Iteration)
 	}
 	if x.FailedItems > 0 {
 		if err := c.itemChoices(p); err != nil {
@@ -99,7 +93,7 @@ func (c *call) resumePage() (any, error) {
 		}
 	}
 	if c.report != nil {
-		p.Report = c.reportOf(tree, p.Sees)
+		p.Report = resumeform.ReportOf(c.report, tree, p.Sees)
 	}
 	return p, nil
 }
@@ -110,12 +104,12 @@ func (c *call) itemChoices(p *resumePage) error {
 		return err
 	}
 	if len(list) > maxChoices {
-		p.Cut = fmt.Sprintf("The first %s of %s failed items are listed.", count(maxChoices), count(len(list)))
+		p.Cut = fmt.Sprintf("The first %s of %s failed items are listed.", format.Count(maxChoices), format.Count(len(list)))
 		list = list[:maxChoices]
 	}
 	for i := range list {
 		f := &list[i]
-		value := itemValue(f.ItemPath)
+		value := resumeform.ItemValue(f.ItemPath)
 		choice := itemChoice{Value: value, Label: fmt.Sprintf("item %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)), Error: f.Error, Chosen: slices.Contains(c.form["item"], value)}
 		if !p.Sees {
 			choice.Error = desk.Hidden
@@ -125,66 +119,13 @@ func (c *call) itemChoices(p *resumePage) error {
 	return nil
 }
 
-// itemValue is a failed item as the value of a field: "3:1.0" for item 1.0 of the loop at 3.
-func itemValue(i courier.ItemPath) string {
-	return strconv.Itoa(i.Loop) + ":" + courier.FormatIteration(i.Iteration)
-}
-
-// itemOf reads what itemValue writes.
-func itemOf(value string) (i courier.ItemPath, err error) {
-	loop, path, _ := strings.Cut(value, ":")
-	if i.Loop, err = strconv.Atoi(loop); err != nil {
-		return i, err
-	}
-	for text := range strings.SplitSeq(path, ".") {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return i, err
-		}
-		i.Iteration = append(i.Iteration, n)
-	}
-	return i, nil
-}
-
-// resumeOptions reads the form of the page.
+// resumeOptions returns the options that the form says.
 func (c *call) resumeOptions() (*engine.ResumeOptions, error) {
-	f := c.form
-	o := &engine.ResumeOptions{By: c.by(), From: f.Get("from"), Force: f.Has("force"), Skip: f.Has("skip"), Elsewhere: f.Has("elsewhere")}
-	var problems []string
-	if v := f.Get("version"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 {
-			problems = append(problems, "The version must be a number from 1 on.")
-		}
-		o.Version = n
+	o, err := resumeform.Read(c.form)
+	if err == nil {
+		o.By = c.by()
 	}
-	object := func(name, what string) map[string]any {
-		text := strings.TrimSpace(f.Get(name))
-		if text == "" {
-			return nil
-		}
-		var m map[string]any
-		if err := jsontext.DecodeStrict([]byte(text), &m); err != nil {
-			problems = append(problems, fmt.Sprintf("%s must be a JSON object: %v", what, err))
-		}
-		return m
-	}
-	o.Set = object("set", "The changed values")
-	o.Outputs = object("outputs", "The outputs of the skipped step")
-	for _, v := range f["item"] {
-		i, err := itemOf(v)
-		if err != nil {
-			problems = append(problems, "An item is none of this execution.")
-			continue
-		}
-		o.Items = append(o.Items, i)
-	}
-	if len(problems) > 0 {
-		p := invalid("The form has mistakes.").(*problem)
-		p.Problems = problems
-		return nil, p
-	}
-	return o, nil
+	return o, err
 }
 
 // tryResume says what the form would do.
@@ -210,34 +151,6 @@ func resumeWith(ctx context.Context, c *call) (string, error) {
 		return "", err
 	}
 	return c.link("executions", string(c.execution.ID)), nil
-}
-
-// reportOf is the report of a dry run, as the visitor may see it.
-func (c *call) reportOf(tree *flow.Tree, sees bool) *resumeReport {
-	r := &resumeReport{ResumeReport: *c.report, Runs: len(c.report.Steps)}
-	if !sees {
-		r.Note, r.Config, r.ResumeReport.Values = "", nil, nil
-	}
-	if i := r.Position.Step; i < tree.Len() {
-		s := tree.Spec(i)
-		r.At = courier.StepLabel(i, s.ID, s.Type) + inIteration(r.Position.Iteration())
-	}
-	for _, s := range r.Steps {
-		if s.Again {
-			r.Again = append(r.Again, courier.StepLabel(s.Step, s.ID, s.Type))
-		}
-	}
-	for _, f := range r.Consumed {
-		if text := f.Path; sees {
-			r.Gone = append(r.Gone, text+", by step "+strconv.Itoa(f.Step))
-		} else {
-			r.Gone = append(r.Gone, "a file, by step "+strconv.Itoa(f.Step))
-		}
-	}
-	if text, err := json.MarshalIndent(r.Config, "", "  "); err == nil && r.Config != nil {
-		r.Text = string(text)
-	}
-	return r
 }
 
 // A rerunPage starts an execution again, as a new one.
@@ -267,13 +180,13 @@ func rerun(ctx context.Context, c *call) (string, error) {
 	if v := c.form.Get("version"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 {
-			return "", invalid("The version must be a number from 1 on.")
+			return "", problem.Invalid("The version must be a number from 1 on.")
 		}
 		o.Version = n
 	}
 	if text := strings.TrimSpace(c.form.Get("params")); text != "" {
 		if err := jsontext.DecodeStrict([]byte(text), &o.Params); err != nil {
-			return "", invalid("The parameters must be a JSON object: %v", err)
+			return "", problem.Invalid("The parameters must be a JSON object: %v", err)
 		}
 	}
 	x, err := c.h.e.Rerun(ctx, c.execution.ID, o)

@@ -1,18 +1,16 @@
 package dashboard
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/dashboard/internal/values"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -86,7 +84,7 @@ func (c *call) attempts(p *executionPage) error {
 	state := c.query.Get("state")
 	if state != "" {
 		if !slices.Contains([]string{"completed", "failed", "skipped", "pending"}, state) {
-			return invalid("state in the address must be completed, failed, skipped or pending.")
+			return problem.Invalid("state in the address must be completed, failed, skipped or pending.")
 		}
 		f.States = []courier.StepState{courier.StepState(state)}
 	}
@@ -109,6 +107,14 @@ func (c *call) attempts(p *executionPage) error {
 		}
 	}
 	return nil
+}
+
+// lasted is how long an attempt lasted; negative if it has not ended.
+func lasted(s *courier.StepExecution) time.Duration {
+	if s.EndedAt.IsZero() {
+		return -1
+	}
+	return s.EndedAt.Sub(s.StartedAt)
 }
 
 // A filesTab lists the files that steps have reported.
@@ -226,7 +232,7 @@ func (c *call) audit(p *executionPage) error {
 	for _, a := range list {
 		what := "execution"
 		if a.Step != nil {
-			what = courier.StepLabel(*a.Step, a.ID, a.Type) + inIteration(a.Iteration)
+			what = courier.StepLabel(*a.Step, a.ID, a.Type) + format.InItem(a.Iteration)
 		}
 		t.Rows = append(t.Rows, auditRow{a, what})
 	}
@@ -235,16 +241,8 @@ func (c *call) audit(p *executionPage) error {
 
 // A valuesTab lists the values in scope.
 type valuesTab struct {
-	Rows []valueRow
+	Rows []values.Row
 	Gone string // why there are none
-}
-
-type valueRow struct {
-	Key     string
-	Value   string // as JSON
-	SetBy   string
-	UsedBy  []string
-	Changed bool // by an operator
 }
 
 func (c *call) values(p *executionPage) error {
@@ -252,7 +250,7 @@ func (c *call) values(p *executionPage) error {
 	p.Values = t
 	all, err := c.h.e.Executions().Values(c.ctx(), p.X.ID)
 	if errors.Is(err, courier.ErrInvalid) {
-		t.Gone = sentence(err.Error())
+		t.Gone = format.Sentence(err.Error())
 		return nil
 	} else if err != nil {
 		return err
@@ -261,81 +259,6 @@ func (c *call) values(p *executionPage) error {
 	if err != nil {
 		return err
 	}
-	tree := g.tree
-	used := usedBy(tree)
-	changed := make(map[string]bool)
-	if r := p.X.Repairs; r != nil {
-		for _, v := range r.Values {
-			head := "params"
-			if v.Step >= 0 && v.Step < tree.Len() {
-				head = headOf(tree, v.Step)
-			}
-			changed[head+"."+v.Name] = true
-		}
-	}
-	for key, v := range all {
-		head, name, _ := strings.Cut(key, ".")
-		row := valueRow{Key: key, SetBy: head}
-		switch step, ok := tree.Head(head); {
-		case ok && headOf(tree, step) != head:
-			continue // the other name of a step that has an id
-		case ok:
-			s := tree.Spec(step)
-			row.SetBy = courier.StepLabel(step, s.ID, s.Type)
-		case head == "params":
-			row.SetBy = "parameter"
-		case head == "job":
-			row.SetBy = "the execution"
-		case head == "loop":
-			row.SetBy = "the loop"
-		}
-		text, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			return err
-		}
-		row.Value, row.UsedBy, row.Changed = clip(20_000, string(text)), used[head+"."+name], changed[key]
-		t.Rows = append(t.Rows, row)
-	}
-	slices.SortFunc(t.Rows, func(a, b valueRow) int { return strings.Compare(a.Key, b.Key) })
-	return nil
-}
-
-// headOf is how references call a step: by its id if it has one.
-func headOf(t *flow.Tree, step int) string {
-	if id := t.Spec(step).ID; id != "" {
-		return id
-	}
-	return strconv.Itoa(step)
-}
-
-// usedBy returns the labels of the entries that refer to values, by key.
-func usedBy(t *flow.Tree) map[string][]string {
-	used := make(map[string][]string)
-	for i := range t.Len() {
-		spec := t.Spec(i)
-		template, _ := flow.Compile(spec.Config)
-		for _, r := range template.References() {
-			head := r.Ref.Head
-			if step, ok := t.Head(head); ok {
-				head = headOf(t, step)
-			}
-			key, label := head+"."+r.Ref.Name, courier.StepLabel(i, spec.ID, spec.Type)
-			if list := used[key]; !slices.Contains(list, label) {
-				used[key] = append(list, label)
-			}
-		}
-	}
-	return used
-}
-
-// decodeObject returns the values of a JSON object, with the digits of its numbers.
-func decodeObject(raw json.RawMessage) (map[string]any, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	var m map[string]any
-	if err := jsontext.DecodeStrict(raw, &m); err != nil {
-		return nil, fmt.Errorf("outputs: %w", err)
-	}
-	return m, nil
+	t.Rows, err = values.Rows(all, g.Tree, p.X.Repairs)
+	return err
 }

@@ -169,19 +169,22 @@ func text(page string) string {
 	return strings.Join(strings.Fields(tags.ReplaceAllString(main, " ")), " ")
 }
 
+// listen returns the address of a server.
+func listen(t *testing.T, h http.Handler) string {
+	server := httptest.NewServer(h)
+	t.Cleanup(func() {
+		server.CloseClientConnections() // streams do not end by themselves
+		server.Close()
+	})
+	return server.URL
+}
+
 // A mount is a way in which a host may mount the pages.
 type mount struct{ name, base string }
 
 // mounts returns the addresses of a server that has the pages in four ways.
 func (s *site) mounts(t *testing.T) []mount {
-	serve := func(h http.Handler) string {
-		server := httptest.NewServer(h)
-		t.Cleanup(func() {
-			server.CloseClientConnections() // streams do not end by themselves
-			server.Close()
-		})
-		return server.URL
-	}
+	serve := func(h http.Handler) string { return listen(t, h) }
 	under := http.NewServeMux()
 	under.Handle("/ops/courier/", s.Pages)
 	stripped := http.NewServeMux()

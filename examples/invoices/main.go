@@ -5,6 +5,8 @@
 //
 //	go run ./examples/invoices
 //	go run ./examples/invoices -fail-at 'sftp.download[2]'
+//	go run ./examples/invoices -serve                              # then look at it in the dashboard
+//	go run ./examples/invoices -serve -fail-at 'sftp.download[2]'  # and resume it there
 //
 // It needs nothing but Go: it starts an SFTP server inside the process, with
 // files encrypted for keys that it makes itself. With -connection it runs
@@ -43,19 +45,25 @@ func main() {
 
 // settings are the command line.
 type settings struct {
-	failAt, connection, key, remote, dir string
+	failAt, connection, key, remote, dir, addr string
+	serve                                      bool
 }
 
-const defaultRemote = "/outgoing"
+const (
+	defaultRemote = "/outgoing"
+	defaultAddr   = "127.0.0.1:0"
+)
 
 func parseFlags(args []string) (settings, error) {
 	var s settings
 	f := flag.NewFlagSet("invoices", flag.ContinueOnError)
-	f.StringVar(&s.failAt, "fail-at", "", "make this step fail once, such as 'sftp.download[2]' for the third file; then resume")
+	f.StringVar(&s.failAt, "fail-at", "", "make this step fail once, such as 'sftp.download[2]' for the third file; then resume, with -serve in the dashboard")
 	f.StringVar(&s.connection, "connection", "", "a JSON `file` with a connection \"partner\", to run against a real server")
 	f.StringVar(&s.key, "key", "", "with -connection: a `file` or directory with the private OpenPGP keys")
 	f.StringVar(&s.remote, "remote", defaultRemote, "with -connection: the partner's directory")
 	f.StringVar(&s.dir, "dir", "", "where the files arrive, kept afterwards; by default a temporary directory")
+	f.BoolVar(&s.serve, "serve", false, "show the execution in the dashboard afterwards, until an interrupt")
+	f.StringVar(&s.addr, "addr", defaultAddr, "with -serve: the `address` of the dashboard, which serves this host only; port 0 is a free one")
 	err := f.Parse(args)
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))
@@ -65,6 +73,9 @@ func parseFlags(args []string) (settings, error) {
 	}
 	if err == nil && s.connection == "" && s.remote != defaultRemote {
 		err = errors.New("-remote is a directory of a real server; give -connection and -key too")
+	}
+	if err == nil && !s.serve && s.addr != defaultAddr {
+		err = errors.New("-addr is where the dashboard is served; give -serve too")
 	}
 	return s, err
 }
@@ -92,11 +103,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer p.close()
-	return process(ctx, &job, fault, dirs, p, out)
+	return process(ctx, s, &job, fault, dirs, p, out)
 }
 
 // process is what a service would do: an engine, the pipeline, the outcome.
-func process(ctx context.Context, job *courier.Job, fault *fault, dirs *dirs, p *partner, out io.Writer) error {
+func process(ctx context.Context, s settings, job *courier.Job, fault *fault, dirs *dirs, p *partner, out io.Writer) error {
 	v := newView(out)
 	var reg courier.Registry
 	steps.Register(&reg, &steps.Options{Connections: p.connections, Keys: p.keys})
@@ -118,6 +129,10 @@ func process(ctx context.Context, job *courier.Job, fault *fault, dirs *dirs, p 
 	if e := printTree(ctx, out, e, x); e != nil {
 		return e
 	}
+	if s.serve && x.State == courier.Failed {
+		fmt.Fprintf(out, "\nThe execution is %s; the dashboard can resume it:\n  %v\n", x.State, x.Err())
+		return serve(ctx, s.addr, e, p, out)
+	}
 	if err != nil && fault.fired {
 		x, err = resume(ctx, out, e, v, x)
 	}
@@ -127,7 +142,10 @@ func process(ctx context.Context, job *courier.Job, fault *fault, dirs *dirs, p 
 	if fault.typ != "" && !fault.fired {
 		fmt.Fprintf(out, "\nNothing failed: %s was never reached.\n", fault)
 	}
-	return dirs.print(out)
+	if err := dirs.print(out); err != nil || !s.serve {
+		return err
+	}
+	return serve(ctx, s.addr, e, p, out)
 }
 
 // resume shows the failed execution, resumes it, and shows what ran again.

@@ -97,6 +97,8 @@ func TestBadArguments(t *testing.T) {
 		"belong together":                                  {"-connection", missing},
 		"none.json":                                        {"-connection", missing, "-key", missing},
 		"unexpected argument":                              {"now"},
+		"give -serve too":                                  {"-addr", "127.0.0.1:8080"},
+		"-addr: listen tcp":                                {"-serve", "-addr", "8080"},
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, &out); err == nil || !strings.Contains(err.Error(), want) {

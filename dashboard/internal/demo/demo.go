@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -60,12 +61,12 @@ func Open(ctx context.Context, dir string, opt Options) (*World, error) {
 		w.Store.Advance(history)
 		return w, nil
 	}
-	return w, w.fill(ctx, opt)
+	return w, w.fill(ctx, dir, opt)
 }
 
 func (w *World) options(dir, worker string, log *slog.Logger) *engine.Options {
 	return &engine.Options{
-		Workspace: dir, WorkspaceID: "demo", Worker: worker, Slots: 64, Log: log, Poll: 100 * time.Millisecond,
+		Workspace: filepath.Join(dir, worker), WorkspaceID: "demo", Worker: worker, Slots: 64, Log: log, Poll: 100 * time.Millisecond,
 		Secrets: func(_ context.Context, r courier.SecretRequest) (string, error) {
 			if r.Name != "acme/password" && r.Name != "hook" {
 				return "", courier.Permanent(fmt.Errorf("there is no secret %q", r.Name))
@@ -90,13 +91,16 @@ func connections(context.Context) ([]dashboard.Connection, error) {
 }
 
 // fill runs the day.
-func (w *World) fill(ctx context.Context, opt Options) error {
+func (w *World) fill(ctx context.Context, dir string, opt Options) error {
 	for _, j := range jobs() {
 		if _, err := w.Engine.Jobs().Define(ctx, j, &engine.DefineOptions{By: courier.By{Actor: "ann", Reason: "demo"}}); err != nil {
 			return fmt.Errorf("job %q: %w", j.Name, err)
 		}
 	}
 	if err := w.Engine.Limits().Set(ctx, "global", 64, courier.By{Actor: "admin"}); err != nil {
+		return err
+	}
+	if err := w.lost(ctx, dir, opt); err != nil {
 		return err
 	}
 	if err := w.Engine.Start(ctx); err != nil {

@@ -16,7 +16,7 @@ func TestOpen(t *testing.T) {
 	defer w.Close()
 	for as, want := range map[string]string{
 		"completed": "completed", "failed": "failed", "running": "running", "queued": "queued", "waiting": "waiting", "due": "scheduled", "held": "created",
-		"pausing": "pausing", "cancelled": "cancelled", "large": "completed", "large failed": "failed", "items": "failed",
+		"pausing": "pausing", "cancelled": "cancelled", "large": "completed", "large failed": "failed", "items": "failed", "lost": "lost",
 	} {
 		x, err := w.Engine.Executions().Get(t.Context(), w.By[as])
 		if err != nil {

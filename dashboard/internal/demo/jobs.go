@@ -38,6 +38,8 @@ func jobs() []courier.Job {
 	}, {
 		Name: "statements", Queue: "night", Steps: []courier.StepSpec{step("print", nil)},
 	}, {
+		Name: "notes", Steps: []courier.StepSpec{step("write", map[string]any{"keep": "notes.txt"}), step("print", map[string]any{"seconds": 7200, "subject": "notes.txt"})},
+	}, {
 		Name: "knock", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffBase: new(time.Hour), BackoffMax: new(time.Hour)},
 		Steps: []courier.StepSpec{step("", nil), step("ask", map[string]any{"fail": "connection acme-sftp: the server is busy (421)", "passing": true})},
 	}}

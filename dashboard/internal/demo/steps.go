@@ -69,6 +69,7 @@ type workConfig struct {
 	Subject any     `json:"subject" doc:"what it works on"`
 	Fail    string  `json:"fail" doc:"the message with which it fails; empty means that it does not"`
 	Passing bool    `json:"passing" doc:"the failure may pass"`
+	Keep    string  `json:"keep" doc:"a file that it leaves in the workspace; empty means none"`
 	Only    any     `json:"only" doc:"the one subject with which it fails; none means any"`
 }
 
@@ -82,6 +83,11 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 	if cfg.Seconds > 0 {
 		job.Log().Info("working", "subject", cfg.Subject)
 		job.Stage("transferring")
+	}
+	if cfg.Keep != "" {
+		if err := keep(job, cfg.Keep); err != nil {
+			return workOutput{}, err
+		}
 	}
 	for i := range int64(10) {
 		if cfg.Seconds <= 0 {
@@ -119,6 +125,19 @@ func (l list) Execute(ctx context.Context, job *courier.Context, cfg listConfig)
 func (list) Validate(_ context.Context, job *courier.Context, cfg listConfig) error {
 	job.Log().Info("the server is Example 3.1", "connection", cfg.Connection)
 	return nil
+}
+
+// keep leaves a file.
+func keep(job *courier.Context, name string) error {
+	w, err := job.Create(name)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if _, err := w.WriteString("delivery note 1\n"); err != nil {
+		return err
+	}
+	return w.Commit()
 }
 
 // registry returns the step types of the jobs, and the one that tests connections of FTPS.

@@ -128,7 +128,22 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
-	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
+	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format"}},
+	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext"}},
+	{Dir: "dashboard/internal/diff", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
+	{Dir: "dashboard/internal/filehash", Imports: []string{"internal/jsontext"}},
+	{Dir: "dashboard/internal/form", Imports: []string{".", "dashboard/internal/format"}},
+	{Dir: "dashboard/internal/format", Imports: []string{"."}},
+	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
+	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
+	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
+	{Dir: "dashboard/internal/problem", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
+	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
+	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
+	{Dir: "dashboard/internal/values", Imports: []string{".", "dashboard/internal/format", "flow"}},
+	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                            // streams of files, without what routes know
 	{Dir: "internal/desk", Imports: []string{".", "depot", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
@@ -160,7 +175,8 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "dashboard/internal/failures", Imports: []string{".", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},
@@ -222,9 +238,8 @@ type Limit struct {
 // Limits lists the packages that have limits other than [MaxPackageLines].
 // It is a statement of policy: do not extend it to make a build pass.
 var Limits = []Limit{
-	{Dir: "dashboard", Files: 60, Lines: 11000}, // a file or two for each page, and a page knows no other
-	{Dir: "engine", Files: 26, Lines: 4800},     // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
-	{Dir: "steps/*"},                            // lists of step types
+	{Dir: "engine", Files: 26, Lines: 4800}, // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
+	{Dir: "steps/*"},                        // lists of step types
 }
 
 // What fails, and what is only reported.

@@ -2,10 +2,12 @@ package arch_test
 
 import (
 	"bytes"
+	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -59,6 +61,32 @@ func TestReadme(t *testing.T) {
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("the fragment in README.md: %v\n%s", err, out)
+	}
+}
+
+var pictures = regexp.MustCompile(`(?:src|srcset)="([^"]*)"`)
+
+// TestReadmePictures: README.md shows the dashboard, light and dark, and each picture has fewer
+// than 200 KiB. TestReadmePicture of dashboard/browser takes them.
+func TestReadmePictures(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, m := range pictures.FindAllSubmatch(text, -1) {
+		shown = append(shown, string(m[1]))
+	}
+	if want := []string{"docs/dashboard-dark.png", "docs/dashboard.png"}; !slices.Equal(shown, want) {
+		t.Errorf("README.md shows %v, and not %v", shown, want)
+	}
+	for _, name := range shown {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Error(err)
+		} else if size, err := png.DecodeConfig(bytes.NewReader(b)); err != nil || size.Width < 1280 || len(b) >= 200<<10 {
+			t.Errorf("%s has %d bytes and is %d pixels wide: %v; it must have fewer than 200 KiB and at least 1280 pixels", name, len(b), size.Width, err)
+		}
 	}
 }
 

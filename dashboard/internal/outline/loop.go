@@ -1,4 +1,4 @@
-package dashboard
+package outline
 
 import (
 	"fmt"
@@ -7,8 +7,52 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 )
+
+// loop fills the row of a loop.
+func (b *builder) loop(r *Row, s *flow.Outlined) {
+	if s.Items == nil || s.Items.Total == 0 {
+		return
+	}
+	l := &Loop{Total: s.Items.Total}
+	r.Loop = l
+	outer := b.shownPath(b.tree.Loops(r.Step))
+	marks := b.marks(r.Step, outer, s)
+	l.Failed = len(marks.failed)
+	if l.Summary = fmt.Sprintf("%s of %s items done", format.Count(marks.done()), format.Count(l.Total)); l.Failed > 0 {
+		l.Summary += ", " + format.Count(max(l.Failed, s.Items.Failed)) + " failed"
+		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
+	}
+	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
+	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && (at != marks.present || len(outer) > 0) {
+		l.Present = b.in.Links.Present
+	}
+	at = min(max(at, 0), l.Total-1)
+	l.Item = courier.FormatIteration(append(slices.Clone(outer), at))
+	if at > 0 {
+		l.Previous = b.itemHref(r.Step, outer, at-1)
+	}
+	if at < l.Total-1 && at < marks.present {
+		l.Next = b.itemHref(r.Step, outer, at+1)
+	}
+	l.Ticks = marks.ticks(b.itemHref(r.Step, outer, -1), r.Step)
+}
+
+// itemHref is the reference of the page that shows an item; without the item itself if it is
+// negative.
+func (b *builder) itemHref(loop int, outer []int, item int) string {
+	path := ""
+	for _, n := range outer {
+		path += strconv.Itoa(n) + "."
+	}
+	if item >= 0 {
+		path += strconv.Itoa(item)
+	}
+	return b.in.Links.Item(loop, path)
+}
 
 // An itemMarks says of the items of a loop how they stand.
 type itemMarks struct {
@@ -18,7 +62,7 @@ type itemMarks struct {
 	failed  []int // in order
 }
 
-func (b *outlineBuilder) marks(loop int, outer []int, s *flow.Outlined) itemMarks {
+func (b *builder) marks(loop int, outer []int, s *flow.Outlined) itemMarks {
 	m := itemMarks{total: s.Items.Total, present: s.Items.Total - 1, ended: s.State != flow.OutlineRunning && s.State != flow.OutlineFailed}
 	now := b.x.Position.Iteration()
 	if level := len(outer); level < len(now) && slices.Equal(now[:level], outer) && level < len(b.x.Position.Loops) && b.x.Position.Loops[level].Step == loop {
@@ -87,7 +131,7 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 	}
 	b := &strings.Builder{}
 	n := len(bad) + len(good)
-	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="group" aria-label="%s items, %s failed"><g>`, n*5, n*5, count(m.total), count(len(m.failed)))
+	fmt.Fprintf(b, `<svg class="ticks" viewBox="0 0 %d 14" width="%d" height="14" preserveAspectRatio="none" role="group" aria-label="%s items, %s failed"><g>`, n*5, n*5, format.Count(m.total), format.Count(len(m.failed)))
 	href = template.HTMLEscapeString(href)
 	x := 0
 	for _, t := range bad {
@@ -111,7 +155,7 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 // drawTicks draws n ticks of one state from x on, as a link to an item, and returns where the
 // next ones begin. A pending item has nothing to be seen.
 func drawTicks(b *strings.Builder, href string, t tick, item, x, n int) int {
-	class := looks[t.state].class
+	class := format.LookOf(t.state).Class
 	if t.state != "pending" {
 		fmt.Fprintf(b, `<a href="%s%d" tabindex="-1"><title>`, href, item)
 		if b.WriteString("item " + strconv.Itoa(t.first)); t.last > t.first {

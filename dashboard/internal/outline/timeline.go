@@ -1,4 +1,4 @@
-package dashboard
+package outline
 
 import (
 	"fmt"
@@ -8,25 +8,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/flow"
 )
 
 // A bar is a time in which an entry was executed.
 type bar struct {
-	row      *outlineRow
+	row      *Row
 	from, to time.Time
 	class    string
 }
 
 // timeline draws the bars of the rows: by clock, or by work, which leaves out the time in
 // which nothing was executed.
-func (b *outlineBuilder) timeline() {
-	work := b.c.query.Get("axis") == "work"
-	b.out.Axis = []navItem{
-		{Label: "By clock", Href: b.c.with("axis", ""), Current: !work},
-		{Label: "By work", Href: b.c.with("axis", "work"), Current: work},
-	}
+func (b *builder) timeline() {
 	bars := b.bars()
 	if len(bars) == 0 {
 		return
@@ -41,7 +36,7 @@ func (b *outlineBuilder) timeline() {
 		}
 	}
 	place := func(t time.Time) time.Duration { return t.Sub(first) }
-	if work {
+	if b.in.ByWork {
 		place = worked(bars)
 	}
 	b.out.From, b.out.To, b.out.Span = first, last, place(last)
@@ -52,7 +47,7 @@ func (b *outlineBuilder) timeline() {
 
 // bars are those of all rows. That of a loop begins where what is before it ended, and ends
 // with the last record in it.
-func (b *outlineBuilder) bars() (list []bar) {
+func (b *builder) bars() (list []bar) {
 	before := b.x.StartedAt
 	ends := make(map[int]time.Time) // of loops
 	for i := range b.steps {
@@ -70,17 +65,17 @@ func (b *outlineBuilder) bars() (list []bar) {
 		case strings.EqualFold(r.Type, flow.TypeForEach):
 			to := ends[r.Step]
 			if r.State == string(flow.OutlineRunning) {
-				to = b.p.now
+				to = b.in.Now
 			}
 			if r.Loop != nil && len(b.tree.Loops(r.Step)) == 0 && to.After(before) && !before.IsZero() {
 				list = append(list, bar{r, before, to, "loop"})
 			}
 		case r.State == string(flow.OutlineRunning) && !r.Began.IsZero():
 			list = append(list, b.attempts(r, b.x.Current.Iteration, math.MaxInt64)...)
-			list = append(list, bar{r, r.Began, b.p.now, looks["running"].class})
+			list = append(list, bar{r, r.Began, b.in.Now, format.LookOf("running").Class})
 		case r.Ended:
 			list = append(list, b.attempts(r, r.record.Iteration, r.record.Seq)...)
-			list = append(list, bar{r, r.record.StartedAt, r.record.EndedAt, looks[string(r.record.State)].class})
+			list = append(list, bar{r, r.record.StartedAt, r.record.EndedAt, format.LookOf(string(r.record.State)).Class})
 			before = r.record.EndedAt
 		}
 	}
@@ -89,18 +84,18 @@ func (b *outlineBuilder) bars() (list []bar) {
 
 // attempts are the bars of the failed attempts of a step in an iteration, before the record
 // with a number.
-func (b *outlineBuilder) attempts(r *outlineRow, iteration []int, before int64) (list []bar) {
+func (b *builder) attempts(r *Row, iteration []int, before int64) (list []bar) {
 	for i := range b.failed {
 		f := &b.failed[i]
 		if f.Step == r.Step && f.Seq < before && slices.Equal(f.Iteration, iteration) {
-			list = append(list, bar{r, f.StartedAt, f.EndedAt, looks["failed"].class})
+			list = append(list, bar{r, f.StartedAt, f.EndedAt, format.LookOf("failed").Class})
 		}
 	}
 	return list
 }
 
-func byRow(bars []bar) map[*outlineRow][]bar {
-	m := make(map[*outlineRow][]bar)
+func byRow(bars []bar) map[*Row][]bar {
+	m := make(map[*Row][]bar)
 	for _, b := range bars {
 		m[b.row] = append(m[b.row], b)
 	}
@@ -142,12 +137,4 @@ func draw(list []bar, place func(time.Time) time.Duration, span time.Duration) t
 	}
 	s.WriteString("</svg>")
 	return template.HTML(s.String())
-}
-
-// lasted is how long an attempt lasted; negative if it has not ended.
-func lasted(s *courier.StepExecution) time.Duration {
-	if s.EndedAt.IsZero() {
-		return -1
-	}
-	return s.EndedAt.Sub(s.StartedAt)
 }

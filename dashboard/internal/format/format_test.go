@@ -1,11 +1,11 @@
-package dashboard_test
+package format_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
 // Characters that hide or turn around text are shown by their numbers in text, and stay as
@@ -16,7 +16,7 @@ func TestVisible(t *testing.T) {
 		"<b title=\"a\u202eb\">\x1b</b>\x00": "<b title=\"a\u202eb\">[U+001B]</b>[U+0000]", "\u200b\u200e\u2028\u2066\u2069\ufeff\u061c\u0085\x7f\r": "[U+200B][U+200E][U+2028][U+2066][U+2069][U+FEFF][U+061C][U+0085][U+007F][U+000D]",
 		"עברית 日本語 🚚 é": "עברית 日本語 🚚 é", "\xe2\x80": "\xe2\x80", "\xff\u202d": "\xff[U+202D]",
 	} {
-		if got := string(dashboard.Visible([]byte(in))); got != want {
+		if got := string(format.Visible([]byte(in))); got != want {
 			t.Errorf("%q becomes %q, and not %q", in, got, want)
 		}
 	}
@@ -25,8 +25,8 @@ func TestVisible(t *testing.T) {
 func FuzzVisible(f *testing.F) {
 	f.Add("<a title='\u202e'>\u202e</a>")
 	f.Fuzz(func(t *testing.T, in string) {
-		got := string(dashboard.Visible([]byte(in)))
-		again := string(dashboard.Visible([]byte(got)))
+		got := string(format.Visible([]byte(in)))
+		again := string(format.Visible([]byte(got)))
 		if got != again {
 			t.Errorf("%q becomes %q, and then %q", in, got, again)
 		}
@@ -41,21 +41,21 @@ func TestFormat(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 ms", 999 * time.Millisecond: "999 ms", 1500 * time.Millisecond: "1.5 s", 82 * time.Second: "1 m 22 s", 90 * time.Minute: "1 h 30 m", 50 * time.Hour: "2 days 2 h", -1: "–",
 	} {
-		if got := dashboard.Took(d); got != want {
+		if got := format.Took(d); got != want {
 			t.Errorf("%d: %q, not %q", d, got, want)
 		}
 	}
 	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: `<span title="1,000 bytes">1.0 kB</span>`, 412_337_104: `<span title="412,337,104 bytes">412 MB</span>`, 999_999: `<span title="999,999 bytes">1.0 MB</span>`} {
-		if got := string(dashboard.Size(n)); got != want {
+		if got := string(format.Size(n)); got != want {
 			t.Errorf("%d: %q, not %q", n, got, want)
 		}
 	}
 	for n, want := range map[int]string{0: "0", 12: "12", 1234: "1,234", 123456: "123,456", -1234: "-1,234", 1234567: "1,234,567"} {
-		if got := dashboard.Count(n); got != want {
+		if got := format.Count(n); got != want {
 			t.Errorf("%d: %q, not %q", n, got, want)
 		}
 	}
-	if got := dashboard.Clip(3, "äöüß"); got != "äöü…" || dashboard.Clip(4, "äöüß") != "äöüß" {
+	if got := format.Clip(3, "äöüß"); got != "äöü…" || format.Clip(4, "äöüß") != "äöüß" {
 		t.Errorf("%q", got)
 	}
 }

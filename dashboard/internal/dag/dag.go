@@ -1,4 +1,7 @@
-package dashboard
+// Package dag draws the members of a chain, which depend on each other without a circle: from the
+// left to the right, with few crossings. It computes places and paths; a template makes the
+// SVG of them.
+package dag
 
 import (
 	"cmp"
@@ -7,27 +10,35 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
-// A dag is a drawing of the members of a chain: from the left to the right, each to the
-// right of all that it depends on.
-type dag struct {
+// A Drawing has each member to the right of all that it depends on.
+type Drawing struct {
 	Width, Height int
-	Nodes         []dagNode
-	Edges         []dagEdge
+	Nodes         []Node
+	Edges         []Edge
 }
 
-// A dagNode is a member in the drawing.
-type dagNode struct {
+// A Member is a member of a chain, or of one of its executions.
+type Member struct {
+	Name, Job string
+	Status    string // of an execution; empty for a chain
+	Href      string // of its page
+	DependsOn []courier.Dependency
+}
+
+// A Node is a member in the drawing.
+type Node struct {
 	X, Y, Width, Height int
 	TextWidth           int
-	Member              *memberRow
+	Member              *Member
 	Class, Mark         string // of the status: colour and shape
 	Name, Word          string // clipped to the width
 }
 
-// A dagEdge leads from a member to one that depends on it.
-type dagEdge struct {
+// An Edge leads from a member to one that depends on it.
+type Edge struct {
 	Path   string // of SVG
 	Class  string
 	Text   string // of what it asks for; empty if for success
@@ -36,78 +47,78 @@ type dagEdge struct {
 
 // The measures of a drawing, and what it can have at most.
 const (
-	nodeWidth, nodeHeight  = 192, 48
-	dagGap, rowGap, margin = 96, 20, 8
-	maxDagMembers          = 300
-	maxDagSlots            = 2000
+	nodeWidth, nodeHeight = 192, 48
+	gap, rowGap, margin   = 96, 20, 8
+	maxMembers            = 300
+	maxSlots              = 2000
 )
 
-// A dagSlot is a place in a column of the drawing: of a member, or of an edge that passes.
-type dagSlot struct {
+// A slot is a place in a column of the drawing: of a member, or of an edge that passes.
+type slot struct {
 	member   int // -1 for an edge that passes
-	ins      []*dagSlot
-	outs     []*dagSlot
+	ins      []*slot
+	outs     []*slot
 	at       int // in its column
 	x, y     int // of the middle
 	priority float64
 }
 
-// drawDag returns the drawing; nil if it would be too large to be looked at. Members that
+// Draw returns the drawing; nil if it would be too large to be looked at. Members that
 // depend on each other in a circle, which no chain that was saved has, are not drawn either.
-func drawDag(members []memberRow) *dag {
-	columns, ends := layers(members)
+func Draw(members []Member) *Drawing {
+	columns, routes := layers(members)
 	if columns == nil {
 		return nil
 	}
 	for range 2 {
 		for _, c := range columns {
-			order(c, func(s *dagSlot) []*dagSlot { return s.ins })
+			order(c, func(s *slot) []*slot { return s.ins })
 		}
 		for _, c := range slices.Backward(columns) {
-			order(c, func(s *dagSlot) []*dagSlot { return s.outs })
+			order(c, func(s *slot) []*slot { return s.outs })
 		}
 	}
-	d := &dag{Width: len(columns)*(nodeWidth+dagGap) - dagGap + 2*margin}
+	d := &Drawing{Width: len(columns)*(nodeWidth+gap) - gap + 2*margin}
 	for _, c := range columns {
 		d.Height = max(d.Height, heightOf(c)+2*margin)
 	}
 	for i, c := range columns {
 		y := (d.Height - heightOf(c)) / 2
 		for _, s := range c {
-			s.x, s.y = margin+i*(nodeWidth+dagGap)+nodeWidth/2, y+s.height()/2
+			s.x, s.y = margin+i*(nodeWidth+gap)+nodeWidth/2, y+s.height()/2
 			y += s.height() + rowGap
 			if s.member >= 0 {
 				d.Nodes = append(d.Nodes, nodeOf(&members[s.member], s))
 			}
 		}
 	}
-	for _, e := range ends {
+	for _, e := range routes {
 		d.Edges = append(d.Edges, edgeOf(e))
 	}
 	return d
 }
 
-// A dagEnd is where an edge arrives.
-type dagEnd struct {
-	path []*dagSlot // from the member on which the other one depends
+// A route is an edge with the slots that it leads through.
+type route struct {
+	path []*slot // from the member on which the other one depends
 	on   courier.Dependency
 }
 
 // layers puts each member into the column behind the last of those it depends on, and
 // places for edges into the columns that they pass.
-func layers(members []memberRow) (columns [][]*dagSlot, ends []dagEnd) {
+func layers(members []Member) (columns [][]*slot, routes []route) {
 	index, layer := make(map[string]int), make([]int, len(members))
 	for i := range members {
 		index[members[i].Name] = i
 	}
-	if len(members) == 0 || len(members) > maxDagMembers {
+	if len(members) == 0 || len(members) > maxMembers {
 		return nil, nil
 	}
 	left := len(members)
 	for done := make([]bool, len(members)); left > 0; {
 		before := left
 		for i := range members {
-			ready := !done[i] && !slices.ContainsFunc(members[i].DependsOn, func(d dependencyRow) bool { return !done[index[d.Member]] })
+			ready := !done[i] && !slices.ContainsFunc(members[i].DependsOn, func(d courier.Dependency) bool { return !done[index[d.Member]] })
 			if !ready {
 				continue
 			}
@@ -121,10 +132,10 @@ func layers(members []memberRow) (columns [][]*dagSlot, ends []dagEnd) {
 			return nil, nil
 		}
 	}
-	columns = make([][]*dagSlot, slices.Max(layer)+1)
-	slots, places := make([]*dagSlot, len(members)), len(members)
-	add := func(column, member int) *dagSlot {
-		s := &dagSlot{member: member, at: len(columns[column])}
+	columns = make([][]*slot, slices.Max(layer)+1)
+	slots, places := make([]*slot, len(members)), len(members)
+	add := func(column, member int) *slot {
+		s := &slot{member: member, at: len(columns[column])}
 		columns[column] = append(columns[column], s)
 		return s
 	}
@@ -134,9 +145,9 @@ func layers(members []memberRow) (columns [][]*dagSlot, ends []dagEnd) {
 	for i := range members {
 		for _, d := range members[i].DependsOn {
 			from := index[d.Member]
-			path := []*dagSlot{slots[from]}
+			path := []*slot{slots[from]}
 			for l := layer[from] + 1; l < layer[i]; l++ {
-				if places++; places > maxDagSlots {
+				if places++; places > maxSlots {
 					return nil, nil
 				}
 				path = append(path, add(l, -1))
@@ -146,15 +157,15 @@ func layers(members []memberRow) (columns [][]*dagSlot, ends []dagEnd) {
 				path[k].outs = append(path[k].outs, path[k+1])
 				path[k+1].ins = append(path[k+1].ins, path[k])
 			}
-			ends = append(ends, dagEnd{path, d.Dependency})
+			routes = append(routes, route{path, d})
 		}
 	}
-	return columns, ends
+	return columns, routes
 }
 
 // order sorts a column by where its neighbours on one side stand on average; what has none
 // stays where it is.
-func order(column []*dagSlot, neighbours func(*dagSlot) []*dagSlot) {
+func order(column []*slot, neighbours func(*slot) []*slot) {
 	for _, s := range column {
 		s.priority = float64(s.at)
 		if list := neighbours(s); len(list) > 0 {
@@ -165,20 +176,20 @@ func order(column []*dagSlot, neighbours func(*dagSlot) []*dagSlot) {
 			s.priority = float64(sum) / float64(len(list))
 		}
 	}
-	slices.SortStableFunc(column, func(a, b *dagSlot) int { return cmp.Compare(a.priority, b.priority) })
+	slices.SortStableFunc(column, func(a, b *slot) int { return cmp.Compare(a.priority, b.priority) })
 	for i, s := range column {
 		s.at = i
 	}
 }
 
-func (s *dagSlot) height() int {
+func (s *slot) height() int {
 	if s.member < 0 {
 		return nodeHeight / 4
 	}
 	return nodeHeight
 }
 
-func heightOf(column []*dagSlot) int {
+func heightOf(column []*slot) int {
 	h := -rowGap
 	for _, s := range column {
 		h += s.height() + rowGap
@@ -186,30 +197,27 @@ func heightOf(column []*dagSlot) int {
 	return h
 }
 
-func nodeOf(m *memberRow, s *dagSlot) dagNode {
+func nodeOf(m *Member, s *slot) Node {
 	word := m.Status
 	if word == "" {
 		word = m.Job
 	}
-	l, ok := looks[m.Status]
-	if !ok {
-		l = look{"off", shapeRing}
-	}
-	return dagNode{
-		X: s.x - nodeWidth/2, Y: s.y - nodeHeight/2, Width: nodeWidth, Height: nodeHeight, TextWidth: nodeWidth - 36, Member: m, Class: l.class, Mark: l.path,
+	l := format.LookOf(m.Status)
+	return Node{
+		X: s.x - nodeWidth/2, Y: s.y - nodeHeight/2, Width: nodeWidth, Height: nodeHeight, TextWidth: nodeWidth - 36, Member: m, Class: l.Class, Mark: l.Path,
 		Name: fit(18, m.Name), Word: fit(22, strings.ReplaceAll(word, "_", " ")),
 	}
 }
 
 // edgeOf draws an edge: level through the columns that it passes, and curved in between.
-func edgeOf(e dagEnd) dagEdge {
+func edgeOf(e route) Edge {
 	from := e.path[0]
 	x, y := from.x+nodeWidth/2, from.y
 	var b strings.Builder
 	fmt.Fprintf(&b, "M%d %d", x, y)
-	d := dagEdge{Class: dependencyClass(e.on)}
+	d := Edge{Class: Condition(e.on)}
 	for i, s := range e.path[1:] {
-		left, half := s.x-nodeWidth/2, dagGap/2
+		left, half := s.x-nodeWidth/2, gap/2
 		if i == len(e.path)-2 {
 			left -= 6 // the arrow's head
 		}
@@ -225,8 +233,8 @@ func edgeOf(e dagEnd) dagEdge {
 	return d
 }
 
-// dependencyClass is the condition of a dependency in a word.
-func dependencyClass(d courier.Dependency) string {
+// Condition is the condition of a dependency in a word: "success", "failure" or "any".
+func Condition(d courier.Dependency) string {
 	switch {
 	case d.RequiredStatus == courier.RequireAny:
 		return "any"
@@ -234,13 +242,6 @@ func dependencyClass(d courier.Dependency) string {
 		return "failure"
 	}
 	return "success"
-}
-
-// dependencyText is the condition of a dependency for people.
-func dependencyText(d courier.Dependency) string {
-	return map[string]string{
-		"success": "has completed", "failure": "has completed or failed", "any": "has ended, however",
-	}[dependencyClass(d)]
 }
 
 // fit returns the beginning of a text that has the width of n letters.

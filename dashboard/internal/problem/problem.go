@@ -1,7 +1,8 @@
-package dashboard
+// Package problem says what has gone wrong in the words of a page: what happened, and what the
+// visitor can do.
+package problem
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -9,11 +10,15 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 )
 
-// A problem is the error that becomes a page, or a notice above a form.
-type problem struct {
+// ErrPanic is the error of a page whose code has panicked.
+var ErrPanic = errors.New("panic in a page")
+
+// An Error is what becomes a page of its own, or a notice above a form.
+type Error struct {
 	Status   int
 	Title    string
 	Text     string // what happened
@@ -22,27 +27,30 @@ type problem struct {
 	Incident string // under which the log has the reason
 }
 
-func (p *problem) Error() string { return p.Title + ": " + p.Text }
+// Error returns the title and the text.
+func (p *Error) Error() string { return p.Title + ": " + p.Text }
 
-var errNoPage = &problem{
+// ErrNoPage is the error of an address at which nothing is.
+var ErrNoPage = &Error{
 	Status: http.StatusNotFound, Title: "There is no such page", Text: "Nothing is at this address.", Do: "Check the address, or begin with the first page.",
 }
 
-// invalid is the error of a request that can't be understood.
-func invalid(format string, args ...any) error {
-	return &problem{Status: http.StatusBadRequest, Title: "The request is invalid", Text: fmt.Sprintf(format, args...), Do: "Correct it, and try again. Nothing was done."}
+// Invalid is the error of a request that can't be understood.
+func Invalid(text string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Title: "The request is invalid", Text: fmt.Sprintf(text, args...), Do: "Correct it, and try again. Nothing was done."}
 }
 
 // newIncident returns a name under which the log has what a visitor is not told.
 func newIncident() string { return strings.ToLower(rand.Text()[:12]) }
 
-// problemOf returns the problem of an error. What the store says is for the log.
-func problemOf(err error) *problem {
-	if p, ok := errors.AsType[*problem](err); ok {
+// Of returns an error in the words of a page. What the store says is for the log: then the
+// result has an Incident.
+func Of(err error) *Error {
+	if p, ok := errors.AsType[*Error](err); ok {
 		return p
 	}
-	p := &problem{Text: sentence(err.Error())}
-	set := func(status int, title, do string) *problem {
+	p := &Error{Text: format.Sentence(err.Error())}
+	set := func(status int, title, do string) *Error {
 		p.Status, p.Title, p.Do = status, title, do
 		return p
 	}
@@ -52,7 +60,7 @@ func problemOf(err error) *problem {
 		}
 		return set(http.StatusForbidden, "You may not do this", "Ask the operators of the service for the role that is named here.")
 	}
-	if list := problemsOf(err); list != nil {
+	if list := texts(err); list != nil {
 		p.Problems = list
 		return set(http.StatusUnprocessableEntity, "There are problems", "Correct what they name. Nothing was saved or started.")
 	}
@@ -61,7 +69,7 @@ func problemOf(err error) *problem {
 		return set(http.StatusBadRequest, "The filter has mistakes", desk.Grammar)
 	}
 	if e, ok := errors.AsType[*desk.BusyError](err); ok {
-		p.Text = sentence(e.Text)
+		p.Text = format.Sentence(e.Text)
 		return set(http.StatusServiceUnavailable, "Too many pages are open", "Close some, or load the page by hand.")
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
@@ -70,7 +78,7 @@ func problemOf(err error) *problem {
 	_, dependency := errors.AsType[*courier.DependencyError](err)
 	switch {
 	case errors.Is(err, desk.ErrJournal):
-		p.Text, p.Incident = sentence(desk.ErrJournal.Error()), newIncident()
+		p.Text, p.Incident = format.Sentence(desk.ErrJournal.Error()), newIncident()
 		return set(http.StatusServiceUnavailable, "The journal can't be written", "Try again later. Nothing was done.")
 	case transition, chain, state:
 		return set(http.StatusConflict, "Its state does not permit this", "Look at how it stands now. Nothing was changed.")
@@ -84,7 +92,7 @@ func problemOf(err error) *problem {
 		return set(http.StatusConflict, "Somebody else was first", "Look at how it is now, and try again if it still makes sense. Nothing was changed.")
 	case errors.Is(err, courier.ErrInvalid):
 		return set(http.StatusBadRequest, "The request is invalid", "Correct it, and try again. Nothing was done.")
-	case errors.Is(err, errPanic):
+	case errors.Is(err, ErrPanic):
 		p.Incident, p.Text = newIncident(), "The page could not be made."
 		return set(http.StatusInternalServerError, "The service has a mistake", "Tell its operators the incident: the log has the reason under it.")
 	}
@@ -92,17 +100,17 @@ func problemOf(err error) *problem {
 	return set(http.StatusServiceUnavailable, "The store does not answer", "Try again. If it lasts, tell the operators the incident: the log has the reason under it.")
 }
 
-// problemsOf returns the problems of an error that lists them, as texts; nil if it does not.
-func problemsOf(err error) (texts []string) {
-	list := problemList(err)
+// texts returns the problems of an error that lists them, as texts; nil if it does not.
+func texts(err error) (texts []string) {
+	list := List(err)
 	for _, p := range list[:min(len(list), 100)] {
 		texts = append(texts, p.String())
 	}
 	return texts
 }
 
-// problemList returns the problems of an error that lists them; nil if it does not.
-func problemList(err error) []courier.Problem {
+// List returns the problems of an error that lists them; nil if it does not.
+func List(err error) []courier.Problem {
 	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
@@ -113,46 +121,4 @@ func problemList(err error) []courier.Problem {
 		return e.Problems
 	}
 	return nil
-}
-
-// sentence returns a message of an error with a capital letter and a full stop.
-func sentence(s string) string {
-	if s == "" {
-		return s
-	}
-	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
-		s += "."
-	}
-	return s
-}
-
-// fail answers with the page of an error.
-func (c *call) fail(err error) {
-	if c.wrote || errors.Is(c.r.Context().Err(), context.Canceled) {
-		return // the answer has begun, or nobody waits for it
-	}
-	p := problemOf(err)
-	if p.Incident != "" {
-		c.h.log.Error("a page has failed", "incident", p.Incident, "method", c.r.Method, "page", c.page.name(), "error", err)
-	}
-	if p.Status == http.StatusUnauthorized {
-		challenge := c.h.opt.Access.Challenge
-		if challenge == "" {
-			challenge = "Bearer"
-		}
-		c.w.Header().Set("WWW-Authenticate", challenge)
-	}
-	if p.Status == http.StatusServiceUnavailable {
-		c.w.Header().Set("Retry-After", "5")
-	}
-	v := c.view()
-	v.Title, v.Data, v.Live = p.Title, p, false
-	body, err := c.h.render("problem", v)
-	if err != nil {
-		c.h.log.Error("the page of a problem can't be made", "error", err)
-		c.write(p.Status, "text/plain; charset=utf-8", []byte(p.Title+"\n"))
-		return
-	}
-	c.write(p.Status, pageMedia, body)
 }

@@ -1,4 +1,7 @@
-package dashboard
+// Package form makes forms of definitions: a field stands for a value of the definition's JSON.
+// What was sent is read into JSON again, so that what is wrong is said as for a definition that is
+// a text.
+package form
 
 import (
 	"bytes"
@@ -7,40 +10,40 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
-// A field of a form stands for a field of a definition in JSON. Forms are read into JSON,
-// so that what is wrong is said as for a definition that is a text.
-type field struct {
-	name    string // in JSON, such as "webhook.url"
-	label   string
-	hint    string
-	kind    fieldKind
-	options []string // of a choice
-	jobs    bool     // the jobs that the visitor may change are suggested
-	once    bool     // it can't be changed later
-	group   string   // the legend above it and those that follow
+// A Field of a form stands for a field of a definition in JSON.
+type Field struct {
+	Name    string // in JSON, such as "webhook.url"
+	Label   string
+	Hint    string
+	Kind    Kind
+	Options []string // of a choice
+	Jobs    bool     // the jobs that the visitor may change are suggested
+	Once    bool     // it can't be changed later
+	Group   string   // the legend above it and those that follow
 }
 
-type fieldKind string
+// A Kind says how a field is asked for.
+type Kind string
 
 // The kinds of fields.
 const (
-	textField   fieldKind = "text"
-	numberField fieldKind = "number"
-	listField   fieldKind = "list" // a text in each line
-	jsonField   fieldKind = "json"
-	checkField  fieldKind = "check"
-	choiceField fieldKind = "choice"
+	Text   Kind = "text"
+	Number Kind = "number"
+	List   Kind = "list" // a text in each line
+	JSON   Kind = "json"
+	Check  Kind = "check"
+	Choice Kind = "choice"
 )
 
-// A formField is a field as it is shown.
-type formField struct {
+// An Input is a field as it is shown.
+type Input struct {
 	Name, Label, Hint string
-	Kind              fieldKind
+	Kind              Kind
 	Value             string
 	Options           []string
 	List              string   // the id of a list of suggestions
@@ -48,36 +51,36 @@ type formField struct {
 	Group             string
 }
 
-// formFields returns the fields of a definition in JSON, or those of a form that was sent,
-// with the problems that belong to them. The others are the rest.
-func formFields(fields []field, definition []byte, form url.Values, problems []courier.Problem, isNew bool) (list []formField, rest []courier.Problem) {
+// Inputs returns the fields of a definition in JSON, or, unless sent is nil, those of a form that
+// was sent, with the problems that belong to them. The others are the rest.
+func Inputs(fields []Field, definition []byte, sent url.Values, problems []courier.Problem, isNew bool) (list []Input, rest []courier.Problem) {
 	rest = slices.Clone(problems)
 	var values map[string]any
-	if form == nil {
+	if sent == nil {
 		values = decode(definition)
 	}
 	for _, f := range fields {
-		v := formField{Name: f.name, Label: f.label, Hint: f.hint, Kind: f.kind, Options: f.options, Group: f.group}
-		if f.once && !isNew {
+		v := Input{Name: f.Name, Label: f.Label, Hint: f.Hint, Kind: f.Kind, Options: f.Options, Group: f.Group}
+		if f.Once && !isNew {
 			continue
 		}
-		if f.jobs {
+		if f.Jobs {
 			v.List = "jobs"
 		}
-		if form != nil {
-			v.Value = form.Get("f." + f.name)
+		if sent != nil {
+			v.Value = sent.Get("f." + f.Name)
 		} else {
-			v.Value = f.text(at(values, f.name))
+			v.Value = f.text(at(values, f.Name))
 		}
 		rest = slices.DeleteFunc(rest, func(p courier.Problem) bool {
 			if !f.has(p.Field) {
 				return false
 			}
 			text := p.Message
-			if p.Field != f.name {
+			if p.Field != f.Name {
 				text = p.Field + ": " + text
 			}
-			v.Problems = append(v.Problems, sentence(text))
+			v.Problems = append(v.Problems, format.Sentence(text))
 			return true
 		})
 		list = append(list, v)
@@ -86,28 +89,28 @@ func formFields(fields []field, definition []byte, form url.Values, problems []c
 }
 
 // has reports whether a problem with a field of the definition belongs to the field.
-func (f *field) has(name string) bool {
-	rest, ok := strings.CutPrefix(name, f.name)
+func (f *Field) has(name string) bool {
+	rest, ok := strings.CutPrefix(name, f.Name)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // text returns a value of JSON as the form has it.
-func (f *field) text(v any) string {
+func (f *Field) text(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
 	case string:
-		if f.kind != jsonField {
+		if f.Kind != JSON {
 			return v
 		}
 	case bool:
-		if f.kind == checkField {
+		if f.Kind == Check {
 			return map[bool]string{true: "on"}[v]
 		}
 	case json.Number:
 		return v.String()
 	case []any:
-		if f.kind == listField {
+		if f.Kind == List {
 			var lines []string
 			for _, line := range v {
 				lines = append(lines, fmt.Sprint(line))
@@ -115,28 +118,7 @@ func (f *field) text(v any) string {
 			return strings.Join(lines, "\n")
 		}
 	}
-	return indented(v)
-}
-
-// indented returns a value as JSON on several lines. Only hidden characters are escaped: a
-// form shows them, and sends them back.
-func indented(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if e.Encode(v) != nil {
-		return ""
-	}
-	var text strings.Builder
-	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		if _, n := hiddenAt(utf8.AppendRune(nil, r)); n > 0 && r != '\n' {
-			fmt.Fprintf(&text, `\u%04x`, r)
-		} else {
-			text.WriteRune(r)
-		}
-	}
-	return text.String()
+	return format.JSON(v)
 }
 
 // decode reads an object, whose numbers keep their digits.
@@ -179,20 +161,19 @@ func put(values map[string]any, name string, v any) {
 	}
 }
 
-// fromForm returns the JSON of a definition with what a form says in its place. Fields that
+// Read returns the JSON of a definition with what a form that was sent says in its place. Fields that
 // the form does not have stay as they are.
-func fromForm(fields []field, definition []byte, form url.Values, isNew bool) (text []byte, problems []courier.Problem) {
+func Read(fields []Field, definition []byte, sent url.Values, isNew bool) (text []byte, problems []courier.Problem) {
 	values := decode(definition)
 	for _, f := range fields {
-		if f.once && !isNew {
+		if f.Once && !isNew {
 			continue
 		}
-		sent := strings.ReplaceAll(form.Get("f."+f.name), "\r\n", "\n")
-		v, err := f.value(sent)
+		v, err := f.value(strings.ReplaceAll(sent.Get("f."+f.Name), "\r\n", "\n"))
 		if err != nil {
-			problems = append(problems, courier.Problem{Step: -1, Field: f.name, Message: err.Error()})
+			problems = append(problems, courier.Problem{Step: -1, Field: f.Name, Message: err.Error()})
 		}
-		put(values, f.name, v)
+		put(values, f.Name, v)
 	}
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -202,19 +183,19 @@ func fromForm(fields []field, definition []byte, form url.Values, isNew bool) (t
 }
 
 // value returns what was sent as a value of JSON; nil if nothing was.
-func (f *field) value(sent string) (any, error) {
+func (f *Field) value(sent string) (any, error) {
 	if strings.TrimSpace(sent) == "" {
 		return nil, nil
 	}
-	switch f.kind {
-	case checkField:
+	switch f.Kind {
+	case Check:
 		return true, nil
-	case numberField:
+	case Number:
 		sent = strings.TrimSpace(sent)
 		if n := json.Number(sent); isNumber(n) {
 			return n, nil
 		}
-	case listField:
+	case List:
 		var list []any
 		for line := range strings.Lines(sent) {
 			if line = strings.TrimSpace(line); line != "" {
@@ -222,7 +203,7 @@ func (f *field) value(sent string) (any, error) {
 			}
 		}
 		return list, nil
-	case jsonField:
+	case JSON:
 		d := json.NewDecoder(strings.NewReader(sent))
 		d.UseNumber()
 		var v any

@@ -1,15 +1,13 @@
-package dashboard
+package outline
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/flow"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
 
@@ -22,24 +20,24 @@ type chosenItem struct {
 }
 
 // readChosen reads the records of the iteration that the address names.
-func (b *outlineBuilder) readChosen() error {
-	loop, err := b.c.number("loop", -1, 0, 1<<20)
-	if err != nil || loop < 0 {
-		return err
+func (b *builder) readChosen() error {
+	loop := b.in.Loop
+	if loop < 0 {
+		return nil
 	}
 	if loop >= b.tree.Len() || !strings.EqualFold(b.tree.Spec(loop).Type, flow.TypeForEach) {
-		return invalid("loop in the address names no loop of the job.")
+		return problem.Invalid("loop in the address names no loop of the job.")
 	}
 	ch := &chosenItem{loop: loop, loops: append(slices.Clone(b.tree.Loops(loop)), loop)}
-	for text := range strings.SplitSeq(b.c.query.Get("item"), ".") {
+	for text := range strings.SplitSeq(b.in.Item, ".") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > 1<<30 {
-			return invalid("item in the address must be the number of an item, such as 7, or 7.2 in a loop within a loop.")
+			return problem.Invalid("item in the address must be the number of an item, such as 7, or 7.2 in a loop within a loop.")
 		}
 		ch.path = append(ch.path, n)
 	}
 	if len(ch.path) != len(ch.loops) {
-		return invalid("item in the address must have %d numbers with points between them: one for each loop.", len(ch.loops))
+		return problem.Invalid("item in the address must have %d numbers with points between them: one for each loop.", len(ch.loops))
 	}
 	b.chosen, b.shown = ch, make(map[int][]courier.StepExecution)
 	for level := range ch.loops {
@@ -55,7 +53,7 @@ const maxItemRecords = 300
 
 // readItem reads records of an iteration: from its first one on, and of the passes that have
 // repaired items.
-func (b *outlineBuilder) readItem(loops, path []int) error {
+func (b *builder) readItem(loops, path []int) error {
 	at := courier.Position{Step: loops[len(loops)-1] + 1}
 	for i, l := range loops {
 		at.Loops = append(at.Loops, courier.LoopPosition{Step: l, Index: path[i]})
@@ -71,14 +69,14 @@ func (b *outlineBuilder) readItem(loops, path []int) error {
 		}
 	}
 	for _, after := range from {
-		list, err := b.c.records(store.StepFilter{Attempt: b.x.Attempt, After: after, Limit: maxItemRecords})
+		list, err := b.read.Records(store.StepFilter{Attempt: b.x.Attempt, After: after, Limit: maxItemRecords})
 		if err != nil {
 			return err
 		}
 		for i := range list {
 			r := &list[i]
 			known := slices.ContainsFunc(b.shown[r.Step], func(o courier.StepExecution) bool { return o.Seq == r.Seq })
-			if len(r.Iteration) >= len(path) && slices.Equal(r.Iteration[:len(path)], path) && slices.Contains(b.tree.Loops(r.Step), loops[len(loops)-1]) && !known {
+			if within(r.Iteration, path) && slices.Contains(b.tree.Loops(r.Step), loops[len(loops)-1]) && !known {
 				b.shown[r.Step] = append(b.shown[r.Step], *r)
 			}
 		}
@@ -88,14 +86,14 @@ func (b *outlineBuilder) readItem(loops, path []int) error {
 
 // seek returns the number behind which the records of a position and what comes after it
 // begin. Records are in the order of the walk, but for repairs, which come later.
-func (b *outlineBuilder) seek(at courier.Position) (int64, error) {
+func (b *builder) seek(at courier.Position) (int64, error) {
 	low, high := int64(0), b.x.Seq
 	if r := b.x.Repairs; r != nil && len(r.Passes) > 0 {
 		high = r.Passes[0].Seq
 	}
 	for low < high {
 		mid := low + (high-low)/2
-		list, err := b.c.records(store.StepFilter{Attempt: b.x.Attempt, After: mid, Limit: 1})
+		list, err := b.read.Records(store.StepFilter{Attempt: b.x.Attempt, After: mid, Limit: 1})
 		if err != nil {
 			return 0, err
 		}
@@ -116,7 +114,7 @@ func (b *outlineBuilder) seek(at courier.Position) (int64, error) {
 
 // inChosen sets the state and the record of a row to those of the iteration that the address
 // names, if the row lies in its loops.
-func (b *outlineBuilder) inChosen(r *outlineRow) {
+func (b *builder) inChosen(r *Row) {
 	if b.chosen == nil {
 		return
 	}
@@ -152,7 +150,7 @@ func (b *outlineBuilder) inChosen(r *outlineRow) {
 
 // anyIn reports whether a step in the block that an entry begins has a record in the
 // iteration.
-func (b *outlineBuilder) anyIn(r *outlineRow, path []int) bool {
+func (b *builder) anyIn(r *Row, path []int) bool {
 	end := b.tree.End(r.Step)
 	if strings.EqualFold(r.Type, flow.TypeElse) {
 		end = b.tree.End(r.parent)
@@ -162,7 +160,7 @@ func (b *outlineBuilder) anyIn(r *outlineRow, path []int) bool {
 
 // reached reports whether a condition in an item that is over was evaluated: it lies in no
 // branch, or in one of which a step has run.
-func (b *outlineBuilder) reached(r *outlineRow, path []int) bool {
+func (b *builder) reached(r *Row, path []int) bool {
 	block := r.parent
 	if block < 0 || !strings.EqualFold(b.steps[block].Type, flow.TypeIf) {
 		return true
@@ -182,7 +180,7 @@ func (b *outlineBuilder) reached(r *outlineRow, path []int) bool {
 }
 
 // anyBetween reports whether a step between two entries has a record in the iteration.
-func (b *outlineBuilder) anyBetween(first, end int, path []int) bool {
+func (b *builder) anyBetween(first, end int, path []int) bool {
 	for i := first + 1; i < end; i++ {
 		if slices.ContainsFunc(b.shown[i], func(s courier.StepExecution) bool { return within(s.Iteration, path) }) {
 			return true
@@ -197,7 +195,7 @@ func within(iteration, path []int) bool {
 }
 
 // lastIn returns the last record in an iteration; nil if there is none.
-func (b *outlineBuilder) lastIn(path []int) (last *courier.StepExecution) {
+func (b *builder) lastIn(path []int) (last *courier.StepExecution) {
 	for _, list := range b.shown {
 		for i := range list {
 			if within(list[i].Iteration, path) && (last == nil || list[i].Seq > last.Seq) {
@@ -210,7 +208,7 @@ func (b *outlineBuilder) lastIn(path []int) (last *courier.StepExecution) {
 
 // otherBranch reports whether an entry is in the other branch of a condition than a step
 // before it, or begins that branch.
-func (b *outlineBuilder) otherBranch(r *outlineRow, step int) bool {
+func (b *builder) otherBranch(r *Row, step int) bool {
 	for at := r.Step; at >= 0; at = b.steps[at].Parent {
 		block := b.steps[at].Parent
 		if block < 0 || block > step || !strings.EqualFold(b.steps[block].Type, flow.TypeIf) {
@@ -226,105 +224,13 @@ func (b *outlineBuilder) otherBranch(r *outlineRow, step int) bool {
 }
 
 // isPresent reports whether an iteration is that in which the execution is.
-func (b *outlineBuilder) isPresent(path []int) bool {
-	now := b.x.Position.Iteration()
-	return len(now) >= len(path) && slices.Equal(now[:len(path)], path)
-}
-
-// scope are the values that a condition has seen, as far as they are still there: in an item
-// that is not the present one the outputs of its own records, and the item itself.
-func (b *outlineBuilder) scope(r *outlineRow) courier.Values {
-	loops := b.tree.Loops(r.Step)
-	path := b.shownPath(loops)
-	if len(loops) == 0 || b.isPresent(path) {
-		return b.values
-	}
-	s := make(courier.Values, len(b.values))
-	for key, v := range b.values {
-		if !strings.HasPrefix(key, "loop.") {
-			s[key] = v
-		}
-	}
-	for step, list := range b.shown {
-		for i := range list {
-			if !within(path, list[i].Iteration) {
-				continue // of an item that the condition is not in
-			}
-			outputs, err := decodeObject(list[i].Outputs)
-			if err != nil {
-				continue
-			}
-			for name, v := range outputs {
-				s[strconv.Itoa(step)+"."+name] = v
-				if id := list[i].ID; id != "" {
-					s[id+"."+name] = v
-				}
-			}
-		}
-	}
-	at := path[len(path)-1]
-	s["loop.index"] = json.Number(strconv.Itoa(at))
-	if list := b.source(loops[len(loops)-1]); at < len(list) {
-		s["loop.current_item"] = list[at]
-	}
-	return s
-}
-
-// source is the list of a loop outside other loops, if it can still be told.
-func (b *outlineBuilder) source(loop int) []any {
-	if list, known := b.sources[loop]; known {
-		return list
-	}
-	if b.sources == nil {
-		b.sources = make(map[int][]any)
-	}
-	b.sources[loop] = nil
-	if len(b.tree.Loops(loop)) > 0 {
-		return nil // its list may be another one in each item of the loop around it
-	}
-	t, problems := flow.Compile(map[string]any{"source": b.tree.Spec(loop).Config["source"]})
-	text, err := t.Render(nil, b.values, nil)
-	if len(problems) > 0 || err != nil {
-		return nil
-	}
-	if m, err := decodeObject(text); err == nil {
-		b.sources[loop], _ = m["source"].([]any)
-	}
-	return b.sources[loop]
-}
-
-// loop fills the row of a loop.
-func (b *outlineBuilder) loop(r *outlineRow, s *flow.Outlined) {
-	if s.Items == nil || s.Items.Total == 0 {
-		return
-	}
-	l := &loopRow{Total: s.Items.Total}
-	r.Loop = l
-	outer := b.shownPath(b.tree.Loops(r.Step))
-	marks := b.marks(r.Step, outer, s)
-	l.Failed = len(marks.failed)
-	if l.Summary = fmt.Sprintf("%s of %s items done", count(marks.done()), count(l.Total)); l.Failed > 0 {
-		l.Summary += ", " + count(max(l.Failed, s.Items.Failed)) + " failed"
-		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
-	}
-	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
-	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && (at != marks.present || len(outer) > 0) {
-		l.Present = b.c.with("loop", "", "item", "")
-	}
-	at = min(max(at, 0), l.Total-1)
-	l.Item = courier.FormatIteration(append(slices.Clone(outer), at))
-	if at > 0 {
-		l.Previous = b.itemHref(r.Step, outer, at-1)
-	}
-	if at < l.Total-1 && at < marks.present {
-		l.Next = b.itemHref(r.Step, outer, at+1)
-	}
-	l.Ticks = marks.ticks(b.itemHref(r.Step, outer, -1), r.Step)
+func (b *builder) isPresent(path []int) bool {
+	return within(b.x.Position.Iteration(), path)
 }
 
 // shownPath are the iterations of loops, each around the next, that the rows show: those that
 // the address names, then the present ones, or else the last ones.
-func (b *outlineBuilder) shownPath(loops []int) (path []int) {
+func (b *builder) shownPath(loops []int) (path []int) {
 	named := b.chosen != nil // the iterations so far are those that the address names
 	for level, loop := range loops {
 		at := 0
@@ -348,7 +254,7 @@ func (b *outlineBuilder) shownPath(loops []int) (path []int) {
 
 // lastItem is the last item of a loop that has a record, within an iteration of the loops
 // around it.
-func (b *outlineBuilder) lastItem(loop int, outer []int) (last int) {
+func (b *builder) lastItem(loop int, outer []int) (last int) {
 	for i := loop + 1; i < b.tree.End(loop); i++ {
 		for _, s := range b.shown[i] {
 			if within(s.Iteration, outer) && len(s.Iteration) > len(outer) {
@@ -357,29 +263,4 @@ func (b *outlineBuilder) lastItem(loop int, outer []int) (last int) {
 		}
 	}
 	return last
-}
-
-// itemHref is the reference of the page that shows an item; without the item itself if it is
-// negative.
-func (b *outlineBuilder) itemHref(loop int, outer []int, item int) string {
-	path := ""
-	for _, n := range outer {
-		path += strconv.Itoa(n) + "."
-	}
-	axis := ""
-	if a := b.c.query.Get("axis"); a == "work" {
-		axis = "axis=work&"
-	}
-	href := "?" + axis + "loop=" + strconv.Itoa(loop) + "&item=" + path
-	if item >= 0 {
-		href += strconv.Itoa(item)
-	}
-	return href
-}
-
-// hideRecord is [desk.HideStep] of a record that may be nil.
-func hideRecord(r *courier.StepExecution) {
-	if r != nil {
-		desk.HideStep(r)
-	}
 }

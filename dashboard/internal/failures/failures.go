@@ -1,0 +1,133 @@
+// Package failures makes a world in which exactly ten things are wrong, for walks through the
+// dashboard: by a person who has never seen it, and by tests. What is wrong is so for real, as
+// far as that needs no server of another program: SFTP servers, a web server and the engines
+// run in this process. Each failure has the words of a colleague on the telephone, who does
+// not know the cause, and a check that says whether it is repaired.
+package failures
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/steps"
+	"github.com/courierhq/courier/steps/httpreq"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// A World is a store with what is wrong in it, an engine that executes, and one that only
+// serves the pages, as in another process. Its methods may be called by several goroutines.
+type World struct {
+	Engine *engine.Engine     // it executes
+	Store  *memstore.Store    // of all engines
+	Pages  *dashboard.Handler // of an engine that does not execute
+	List   []*Failure         // what is wrong
+
+	partners *partners
+	machines *machines
+	dir      string
+	log      *slog.Logger
+	planted  map[string]courier.ExecutionID // by the name of the failure
+}
+
+// A Failure is one thing that is wrong.
+type Failure struct {
+	Name      string // such as "host-key"; it tells the cause
+	Complaint string // what a colleague says, who does not know the cause
+	check     func(ctx context.Context) (bool, string)
+}
+
+// Repaired reports whether the failure is repaired, and says how that stands.
+func (f *Failure) Repaired(ctx context.Context) (bool, string) { return f.check(ctx) }
+
+// Options say what a world is like. The zero value is the usual one.
+type Options struct {
+	Log *slog.Logger // of pages and engines; nil means none
+}
+
+// history is how long ago the world begins.
+const history = 6 * time.Hour
+
+// Open makes a world whose files are in a directory, which must be empty. It takes a second
+// or two.
+func Open(ctx context.Context, dir string, opt Options) (w *World, err error) {
+	w = &World{Store: memstore.NewAt(time.Now().Add(-history)), dir: dir, log: opt.Log, machines: newMachines(), planted: make(map[string]courier.ExecutionID)}
+	if w.partners, err = openPartners(filepath.Join(dir, "partners")); err != nil {
+		return nil, err
+	}
+	w.Engine = engine.New(w.Store, w.registry(), w.options("worker-1"))
+	pages := engine.New(w.Store, w.registry(), w.options("web-1"))
+	w.Pages = dashboard.New(pages, &dashboard.Options{
+		Access: httpapi.Access{Who: func(*http.Request) (httpapi.Principal, error) {
+			return httpapi.Principal{ID: "ann", Name: "Ann Meyer"}, nil
+		}},
+		Title: "Courier, demo", Connections: w.connections, Log: opt.Log,
+	})
+	w.List = w.failures()
+	if err = w.fill(ctx); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// fill has the past happen, and then the present.
+func (w *World) fill(ctx context.Context) error {
+	for _, f := range []func(context.Context) error{w.define, w.lose, w.past, w.present} {
+		if err := f(ctx); err != nil {
+			return fmt.Errorf("failures: %w", err)
+		}
+	}
+	return nil
+}
+
+// registry returns the step types: those that come with Courier, and those of the machines.
+func (w *World) registry() *courier.Registry {
+	r := new(courier.Registry)
+	steps.Register(r, &steps.Options{
+		Connections: w.partners, HTTP: &httpreq.Options{TrustedHosts: []string{"127.0.0.1"}, AllowPlain: true},
+	})
+	w.machines.register(r)
+	return r
+}
+
+// options are those of an engine whose worker has a disk of its own.
+func (w *World) options(worker string) *engine.Options {
+	return &engine.Options{
+		Workspace: filepath.Join(w.dir, worker), WorkspaceID: "disk of " + worker, Worker: worker, Queues: []string{courier.DefaultQueue, "night"},
+		Slots: 16, Log: w.log, Poll: 50 * time.Millisecond, Grace: time.Second, Secrets: secrets,
+		Webhooks: engine.WebhookOptions{TrustedHosts: []string{"127.0.0.1"}, AllowPlain: true},
+	}
+}
+
+// secrets are those that the host has.
+func secrets(_ context.Context, r courier.SecretRequest) (string, error) {
+	switch r.Name {
+	case "sftp/password":
+		return password, nil
+	case "initech/token":
+		return token, nil
+	case "hook":
+		return "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr", nil
+	}
+	return "", courier.Permanent(fmt.Errorf("the vault has no secret %q; of Initech it has %q", r.Name, "initech/token"))
+}
+
+// Call telephones somebody outside: "acme", "globex", "hooli", "initech" or "accounting". It
+// returns what they say. Globex mends its server when it is called.
+func (w *World) Call(who string) (string, error) { return w.partners.call(who) }
+
+// Close ends the engine, the streams of pages and the servers.
+func (w *World) Close() error {
+	w.Pages.Close()
+	w.machines.release()
+	stop(w.Engine)
+	return w.partners.close()
+}

@@ -1,0 +1,68 @@
+package format
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+)
+
+// A Look is how a status is shown: by a shape and a class of colour, beside its word.
+type Look struct{ Class, Path string }
+
+// Shapes on a field of 12 by 12.
+const (
+	shapeCheck  = "M2 6.5 5 9.5 10 3"
+	shapeCross  = "M3 3l6 6M9 3l-6 6"
+	shapePlay   = "M3.5 2.5v7l6-3.5z"
+	shapeBars   = "M4 3v6M8 3v6"
+	shapeRing   = "M6 2.5a3.5 3.5 0 1 0 .01 0z"
+	shapeClock  = "M6 1.5a4.5 4.5 0 1 0 .01 0zM6 3.5V6l2 1.5"
+	shapeWarn   = "M6 2l4.5 8h-9zM6 5v2.2"
+	shapeStop   = "M3 3h6v6h-6z"
+	shapeDash   = "M2.5 6h7"
+	shapePlus   = "M6 2.5v7M2.5 6h7"
+	shapeMove   = "M6 2v8M4 4l2-2 2 2M4 8l2 2 2-2"
+	shapeChange = "M2 4h6l-2-2M10 8H4l2 2"
+)
+
+// looks are those of all words for a status.
+var looks = map[string]Look{
+	"created": {"idle", shapeRing}, "queued": {"idle", shapeRing}, "scheduled": {"idle", shapeClock}, "waiting": {"wait", shapeClock},
+	"running": {"run", shapePlay}, "lost": {"bad", shapeWarn}, "pausing": {"wait", shapeBars}, "cancelling": {"wait", shapeStop},
+	"paused": {"wait", shapeBars}, "completed": {"good", shapeCheck}, "failed": {"bad", shapeCross}, "cancelled": {"off", shapeStop},
+	// Of steps, iterations and branches.
+	"pending": {"idle", shapeRing}, "retrying": {"wait", shapeClock}, "skipped": {"off", shapeDash}, "interrupted": {"wait", shapeChange}, "not_taken": {"off", shapeDash},
+	// Of schedules, monitors, subscriptions and deliveries.
+	"active": {"good", shapePlay}, "enabled": {"good", shapeCheck}, "disabled": {"off", shapeStop}, "degraded": {"wait", shapeWarn}, "late": {"bad", shapeClock},
+	"delivered": {"good", shapeCheck}, "error": {"bad", shapeCross},
+	// Of entries in the journal.
+	"asked": {"idle", shapeRing}, "done": {"good", shapeCheck}, "unchanged": {"off", shapeDash}, "refused": {"bad", shapeCross},
+	// Of differences.
+	"added": {"good", shapePlus}, "removed": {"bad", shapeDash}, "changed": {"run", shapeChange}, "moved": {"wait", shapeMove},
+	// Of what needs attention.
+	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "monitor": {"wait", shapeWarn},
+	"delivery": {"bad", shapeCross}, "subscription": {"off", shapeStop}, "stranded": {"bad", shapeWarn}, "refusal": {"bad", shapeWarn}, "superseded": {"off", shapeCheck},
+	// Of limits and workers.
+	"full": {"wait", shapeStop}, "free": {"good", shapeCheck}, "draining": {"wait", shapeClock},
+	// Of checks.
+	"problem": {"bad", shapeCross}, "not_checked": {"off", shapeDash},
+	"ok": {"good", shapeCheck}, "warning": {"wait", shapeWarn}, "unknown": {"off", shapeRing},
+	// Of files.
+	"complete": {"good", shapeCheck}, "gone": {"off", shapeDash},
+}
+
+// LookOf returns the look of a status. One that has none of its own looks like what is off.
+func LookOf(status string) Look {
+	if l, ok := looks[status]; ok {
+		return l
+	}
+	return Look{"off", shapeRing}
+}
+
+// Badge returns the mark of a status, which is a text of any type: shape, word and colour.
+func Badge(status any) template.HTML {
+	word := fmt.Sprint(status)
+	l := LookOf(word)
+	word = template.HTMLEscapeString(strings.ReplaceAll(word, "_", " "))
+	return template.HTML(`<span class="badge ` + l.Class + `"><svg viewBox="0 0 12 12" aria-hidden="true"><path d="` + l.Path + `"/></svg>` + word + `</span>`)
+}

@@ -1,0 +1,170 @@
+// Package outline lists the entries of an execution's job as they have been executed: states,
+// attempts, conditions with the values that decided them, one item of each loop, and a timeline in
+// the same rows. It computes them from the tree of the job and records of steps.
+package outline
+
+import (
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// A View is the outline of an execution, with the timeline in the same rows.
+type View struct {
+	Rows []*Row
+	From time.Time // where the timeline begins; zero if there is none
+	To   time.Time
+	Span time.Duration // that it shows
+	Note string        // what is not shown
+}
+
+// A Row is an entry of the job's list.
+type Row struct {
+	Step     int
+	Rails    []bool // a line for each block around it; the last one is that of the nearest
+	ID, Name string
+	Type     string
+	Text     string // of a marker, such as "if list.count greater_than 3"
+	Decided  string // the values that decided a condition, and what came of it
+	State    string
+	Dim      bool // it is not executed
+	Attempt  int
+	Began    time.Time
+	Took     time.Duration
+	Ended    bool
+	Bytes    int64
+	Error    string
+	Href     string // of the attempts of the step
+	Loop     *Loop
+	Bar      template.HTML
+
+	record *courier.StepExecution
+	parent int
+}
+
+// A Loop is what the row of a loop has besides.
+type Loop struct {
+	Total, Failed  int
+	Summary        string
+	Ticks          template.HTML
+	Item           string // the iteration that the rows below show, such as "3.0"
+	Previous, Next string // references
+	FirstFailed    string
+	Present        string // reference of the iteration in which the execution is; empty if that is shown
+}
+
+// An Input is what an outline is made of.
+type Input struct {
+	Execution *courier.Execution
+	Tree      *flow.Tree      // of the version that the execution has
+	Steps     []flow.Outlined // as the visitor may see them
+	Loop      int             // the loop of which an item is chosen; -1 for none
+	Item      string          // the item, such as "7", or "7.2" in a loop within a loop
+	ByWork    bool            // the timeline leaves out the time in which nothing was executed
+	Now       time.Time
+	Links     Links
+}
+
+// Links are the references in an outline.
+type Links struct {
+	Attempts func(step int) string // to the attempts of a step
+	// Item leads to the outline with an item of a loop, such as "7.2". The reference ends with
+	// the item: of "7." it is the beginning of those of all items in item 7.
+	Item    func(loop int, item string) string
+	Present string // to the outline without a chosen item
+}
+
+// A Reader reads what rows need besides the latest records.
+type Reader interface {
+	// Records returns records of the execution, as the visitor may see them.
+	Records(f store.StepFilter) ([]courier.StepExecution, error)
+	// FailedItems returns the items that failed and were not repaired.
+	FailedItems() ([]courier.ItemPath, error)
+	// Values returns the values in scope; nil if they are gone, or the visitor may not see them.
+	Values() (courier.Values, error)
+}
+
+// New makes the outline of an execution.
+func New(in *Input, read Reader) (*View, error) {
+	b := &builder{in: in, read: read, x: in.Execution, tree: in.Tree, steps: in.Steps, out: &View{}}
+	if err := b.readAll(); err != nil {
+		return nil, err
+	}
+	b.build()
+	b.timeline()
+	return b.out, nil
+}
+
+// A builder makes the rows of an outline.
+type builder struct {
+	in     *Input
+	read   Reader
+	x      *courier.Execution
+	tree   *flow.Tree
+	steps  []flow.Outlined
+	out    *View
+	values courier.Values                  // in scope; nil if the visitor may not see them
+	items  map[int][][]int                 // failed items by loop: their iterations
+	failed []courier.StepExecution         // failed attempts
+	chosen *chosenItem                     // the iteration that the address names
+	shown  map[int][]courier.StepExecution // its records, by step
+	rows   map[int]*Row
+
+	sources map[int][]any // the lists of loops, as far as they were asked for
+}
+
+// build makes the rows: all entries but the ends of blocks.
+func (b *builder) build() {
+	b.rows = make(map[int]*Row)
+	for i := range b.steps {
+		s := &b.steps[i]
+		kind := strings.ToLower(s.Type)
+		if kind == flow.TypeEnd {
+			continue
+		}
+		spec := b.tree.Spec(i)
+		r := &Row{Step: i, ID: s.ID, Name: spec.Name, Type: spec.Type, State: string(s.State), record: s.Record, parent: s.Parent, Rails: make([]bool, s.Depth)}
+		b.inChosen(r)
+		r.Dim = r.State == string(flow.OutlineNotTaken)
+		switch kind {
+		case flow.TypeIf:
+			r.Text = "if " + conditionText(spec.Config)
+		case flow.TypeElse:
+			r.Text = "otherwise"
+		case flow.TypeForEach:
+			r.Text = "for each of " + operandText(spec.Config["source"])
+			b.loop(r, s)
+		default:
+			b.step(r)
+		}
+		b.rows[i] = r
+		b.out.Rows = append(b.out.Rows, r)
+	}
+	for _, r := range b.out.Rows {
+		if strings.EqualFold(r.Type, flow.TypeIf) {
+			b.decide(r)
+		}
+	}
+}
+
+// step fills the row of a step from its record.
+func (b *builder) step(r *Row) {
+	r.Href = b.in.Links.Attempts(r.Step)
+	if cur := b.x.Current; cur != nil && cur.Step == r.Step && r.State == string(flow.OutlineRunning) {
+		r.Attempt, r.Began = cur.Attempt, cur.StartedAt
+		if cur.Progress != nil {
+			r.Bytes = cur.Progress.Bytes
+		}
+		return
+	}
+	if rec := r.record; rec != nil && !r.Dim {
+		r.Attempt, r.Began, r.Bytes, r.Error = rec.Attempt, rec.StartedAt, rec.Bytes, rec.Error
+		if !rec.EndedAt.IsZero() {
+			r.Ended, r.Took = true, rec.EndedAt.Sub(rec.StartedAt)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package outline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/store"
+)
+
+// How much an outline reads.
+const (
+	maxItemsRead    = 1000 // failed items that are marked
+	maxAttemptsRead = 200  // failed attempts that the timeline shows
+)
+
+// readAll reads what the rows need besides the latest records.
+func (b *builder) readAll() (err error) {
+	if b.decides() {
+		if b.values, err = b.read.Values(); err != nil {
+			return err
+		}
+	}
+	if err = b.readItems(); err != nil {
+		return err
+	}
+	if err = b.readChosen(); err != nil || !b.retried() {
+		return err
+	}
+	b.failed, err = b.read.Records(store.StepFilter{Attempt: b.x.Attempt, States: []courier.StepState{courier.StepFailed}, Limit: maxAttemptsRead})
+	return err
+}
+
+// decides reports whether a condition was evaluated, so that values are needed.
+func (b *builder) decides() bool {
+	return slices.ContainsFunc(b.steps, func(s flow.Outlined) bool {
+		return strings.EqualFold(s.Type, flow.TypeIf) && s.State != flow.OutlinePending && s.State != flow.OutlineNotTaken
+	})
+}
+
+// retried reports whether a step has had more than one attempt in what the rows may show.
+func (b *builder) retried() bool {
+	again := func(r *courier.StepExecution) bool { return r != nil && r.Attempt > 1 }
+	if again(b.x.Current) || slices.ContainsFunc(b.steps, func(s flow.Outlined) bool { return again(s.Record) }) {
+		return true
+	}
+	for _, list := range b.shown {
+		if slices.ContainsFunc(list, func(r courier.StepExecution) bool { return r.Attempt > 1 }) {
+			return true
+		}
+	}
+	return false
+}
+
+// readItems reads which items of loops have failed and were not repaired.
+func (b *builder) readItems() error {
+	b.items = make(map[int][][]int)
+	repaired := b.x.Repairs != nil && len(b.x.Repairs.Passes) > 0
+	if n := b.x.FailedItems; repaired && n > 0 && n <= maxItemsRead {
+		list, err := b.read.FailedItems()
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			b.items[list[i].Loop] = append(b.items[list[i].Loop], list[i].Iteration)
+		}
+	} else if n > 0 {
+		list, err := b.read.Records(store.StepFilter{Attempt: b.x.Attempt, FailedItems: true, Limit: maxItemsRead})
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if l := list[i].FailedLoop; l != nil {
+				level := len(b.tree.Loops(*l)) + 1
+				b.items[*l] = append(b.items[*l], list[i].Iteration[:min(level, len(list[i].Iteration))])
+			}
+		}
+		if n > len(list) {
+			b.out.Note = fmt.Sprintf("The first %s of %s failed items are marked.", format.Count(len(list)), format.Count(n))
+		}
+	}
+	if f := b.x.Failure; b.x.State == courier.Failed && f != nil && len(f.Iteration) > 0 && f.Step >= 0 && f.Step < b.tree.Len() {
+		for level, loop := range b.tree.Loops(f.Step) {
+			if path := f.Iteration[:min(level+1, len(f.Iteration))]; !slices.ContainsFunc(b.items[loop], func(i []int) bool { return slices.Equal(i, path) }) {
+				b.items[loop] = append(b.items[loop], path)
+			}
+		}
+	}
+	return nil
+}

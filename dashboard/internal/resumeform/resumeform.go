@@ -1,0 +1,118 @@
+// Package resumeform reads the form that resumes an execution with changes, and says what such a
+// resume would do.
+package resumeform
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/jsontext"
+)
+
+// A Report says what a resume would do.
+type Report struct {
+	engine.ResumeReport
+	At    string   // where it goes on
+	Again []string // completed steps that run again
+	Runs  int      // how many steps may run
+	Gone  []string // files that completed steps took away
+	Text  string   // the configuration of the first step
+}
+
+// ItemValue returns a failed item as the value of a field: "3:1.0" for item 1.0 of the loop at 3.
+func ItemValue(i courier.ItemPath) string {
+	return strconv.Itoa(i.Loop) + ":" + courier.FormatIteration(i.Iteration)
+}
+
+// itemOf reads what ItemValue writes.
+func itemOf(value string) (i courier.ItemPath, err error) {
+	loop, path, _ := strings.Cut(value, ":")
+	if i.Loop, err = strconv.Atoi(loop); err != nil {
+		return i, err
+	}
+	for text := range strings.SplitSeq(path, ".") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return i, err
+		}
+		i.Iteration = append(i.Iteration, n)
+	}
+	return i, nil
+}
+
+// Read reads a form that was sent. What is wrong with it is a [*problem.Error] that lists all.
+// By is left to the caller.
+func Read(f url.Values) (*engine.ResumeOptions, error) {
+	o := &engine.ResumeOptions{From: f.Get("from"), Force: f.Has("force"), Skip: f.Has("skip"), Elsewhere: f.Has("elsewhere")}
+	var problems []string
+	if v := f.Get("version"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			problems = append(problems, "The version must be a number from 1 on.")
+		}
+		o.Version = n
+	}
+	object := func(name, what string) map[string]any {
+		text := strings.TrimSpace(f.Get(name))
+		if text == "" {
+			return nil
+		}
+		var m map[string]any
+		if err := jsontext.DecodeStrict([]byte(text), &m); err != nil {
+			problems = append(problems, fmt.Sprintf("%s must be a JSON object: %v", what, err))
+		}
+		return m
+	}
+	o.Set = object("set", "The changed values")
+	o.Outputs = object("outputs", "The outputs of the skipped step")
+	for _, v := range f["item"] {
+		i, err := itemOf(v)
+		if err != nil {
+			problems = append(problems, "An item is none of this execution.")
+			continue
+		}
+		o.Items = append(o.Items, i)
+	}
+	if len(problems) > 0 {
+		p := problem.Invalid("The form has mistakes.")
+		p.Problems = problems
+		return nil, p
+	}
+	return o, nil
+}
+
+// ReportOf returns the report of a dry run as a visitor may see it, who sees values or not.
+func ReportOf(report *engine.ResumeReport, tree *flow.Tree, sees bool) *Report {
+	r := &Report{ResumeReport: *report, Runs: len(report.Steps)}
+	if !sees {
+		r.Note, r.Config, r.ResumeReport.Values = "", nil, nil
+	}
+	if i := r.Position.Step; i < tree.Len() {
+		s := tree.Spec(i)
+		r.At = courier.StepLabel(i, s.ID, s.Type) + format.InItem(r.Position.Iteration())
+	}
+	for _, s := range r.Steps {
+		if s.Again {
+			r.Again = append(r.Again, courier.StepLabel(s.Step, s.ID, s.Type))
+		}
+	}
+	for _, f := range r.Consumed {
+		if text := f.Path; sees {
+			r.Gone = append(r.Gone, text+", by step "+strconv.Itoa(f.Step))
+		} else {
+			r.Gone = append(r.Gone, "a file, by step "+strconv.Itoa(f.Step))
+		}
+	}
+	if text, err := json.MarshalIndent(r.Config, "", "  "); err == nil && r.Config != nil {
+		r.Text = string(text)
+	}
+	return r
+}
