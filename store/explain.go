@@ -24,7 +24,7 @@ type Explanation struct {
 // A Cause is a reason why an execution does not go on.
 type Cause struct {
 	Kind CauseKind `json:"kind"`
-	Text string    `json:"text"` // a sentence, such as "The limit of key:acme is full: 2 of 2 run."
+	Text string    `json:"text"` // a sentence, such as `The limit of "key:acme" is full: 2 of 2 run.`
 	// Scope, Limit and Running are of a limit.
 	Scope   string `json:"scope,omitempty"`
 	Limit   int    `json:"limit,omitempty"`
@@ -267,7 +267,7 @@ func (c *Circumstances) limits() []Cause {
 		if l.Running < l.Limit {
 			continue
 		}
-		what := "The limit of " + l.Scope
+		what := fmt.Sprintf("The limit of %q", l.Scope)
 		if l.Scope == "" {
 			what = "The limit of all executions"
 		}

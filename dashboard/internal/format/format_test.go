@@ -15,15 +15,25 @@ func TestVisible(t *testing.T) {
 		"": "", "<p>plain · text – … ›</p>\n\t": "<p>plain · text – … ›</p>\n\t", "<b>a\u202eb</b>": "<b>a[U+202E]b</b>",
 		"<b title=\"a\u202eb\">\x1b</b>\x00": "<b title=\"a\u202eb\">[U+001B]</b>[U+0000]", "\u200b\u200e\u2028\u2066\u2069\ufeff\u061c\u0085\x7f\r": "[U+200B][U+200E][U+2028][U+2066][U+2069][U+FEFF][U+061C][U+0085][U+007F][U+000D]",
 		"עברית 日本語 🚚 é": "עברית 日本語 🚚 é", "\xe2\x80": "\xe2\x80", "\xff\u202d": "\xff[U+202D]",
+		// A name in a sentence that is written from right to left, and none of the others.
+		`<p>Job &#34;דוח&#34;: 3 failed &#34;x&#34;, &#34;תשלום ` + "\u202e" + ` 7&#34;</p>`: `<p>Job <bdi>&#34;דוח&#34;</bdi>: 3 failed &#34;x&#34;, <bdi>&#34;תשלום [U+202E] 7&#34;</bdi></p>`,
+		`<p>&#34;a&#34; דוח &#34;b&#34;</p>`:                                                 `<p>&#34;a&#34; דוח &#34;b&#34;</p>`, `&#34;\&#34;דוח&#34; 1`: `<bdi>&#34;\&#34;דוח&#34;</bdi> 1`, `&#34;دو&amp;\\&#34; 1`: `<bdi>&#34;دو&amp;\\&#34;</bdi> 1`,
+		`<p>cut &#34;דוח…</p>&#34;`: `<p>cut <bdi>&#34;דוח…</bdi></p>&#34;`, `<a title="&#34;דוח&#34;">1</a>`: `<a title="&#34;דוח&#34;">1</a>`,
+		`<title>&#34;דוח&#34;</title><option>&#34;דוח&#34;</option><text x="1">&#34;דוח&#34;</text>`: `<title>&#34;דוח&#34;</title><option>&#34;דוח&#34;</option><text x="1">&#34;דוח&#34;</text>`,
+		`<bdi>&#34;דוח&#34;</bdi><bdi>the &#34;דוח&#34;</bdi>`:                                       `<bdi>&#34;דוח&#34;</bdi><bdi>the <bdi>&#34;דוח&#34;</bdi></bdi>`,
 	} {
 		if got := string(format.Visible([]byte(in))); got != want {
 			t.Errorf("%q becomes %q, and not %q", in, got, want)
+		}
+		if again := string(format.Visible([]byte(want))); again != want {
+			t.Errorf("%q becomes %q once more", want, again)
 		}
 	}
 }
 
 func FuzzVisible(f *testing.F) {
 	f.Add("<a title='\u202e'>\u202e</a>")
+	f.Add("<p>&#34;א\\&#34;&#34; 1 &#34;ב")
 	f.Fuzz(func(t *testing.T, in string) {
 		got := string(format.Visible([]byte(in)))
 		again := string(format.Visible([]byte(got)))

@@ -9,35 +9,110 @@ import (
 
 // Visible returns a page in whose text control characters, and those that change the
 // direction of what follows, are shown by their numbers: a name can neither hide a part of
-// itself nor turn around what stands beside it. Attributes and text areas stay as they are, so
-// that a form sends back the name itself. Text between tags is all that is no tag:
-// html/template escapes the signs of tags in what it inserts, and in attributes too.
+// itself nor turn around what stands beside it. Names within sentences stand between quotation
+// marks; one that is written from right to left becomes a <bdi>, so that the words and figures
+// around it keep their order. Attributes and text areas stay as they are, so that a form sends
+// back the name itself. Text between tags is all that is no tag: html/template escapes the
+// signs of tags in what it inserts, and in attributes too. A page that is visible stays as it
+// is.
 func Visible(page []byte) []byte {
-	var out []byte
-	tag, copied := false, 0
-	for i := 0; i < len(page); i++ {
-		switch b := page[i]; {
+	v := viewed{page: page, isolated: -1}
+	for ; v.at < len(page); v.at++ {
+		if v.at == v.isolated {
+			v.write("</bdi>", 0)
+		}
+		switch b := page[v.at]; {
 		case b == '<':
-			tag = true
-			if bytes.HasPrefix(page[i:], []byte("<textarea")) {
-				i += max(0, bytes.Index(page[i:], []byte("</textarea>")))
+			v.inTag, v.tag = true, v.at
+			if bytes.HasPrefix(page[v.at:], []byte("<textarea")) {
+				v.at += max(0, bytes.Index(page[v.at:], []byte("</textarea>")))
 			}
 		case b == '>':
-			tag = false
-		case tag || b >= ' ' && b < 0x7f || b == '\n' || b == '\t':
+			v.inTag, v.text = false, v.at+1
+		case v.inTag:
+		case b == '&':
+			v.quotation()
+		case b >= ' ' && b < 0x7f || b == '\n' || b == '\t':
 		default:
-			if r, n := hiddenAt(page[i:]); n > 0 {
-				out = append(out, page[copied:i]...)
-				out = fmt.Appendf(out, "[U+%04X]", r)
-				copied = i + n
-				i = copied - 1
+			if r, n := hiddenAt(page[v.at:]); n > 0 {
+				v.write(fmt.Sprintf("[U+%04X]", r), n)
+				v.at = v.copied - 1
 			}
 		}
 	}
-	if out == nil {
+	if v.isolated == len(page) {
+		v.write("</bdi>", 0)
+	}
+	if v.out == nil {
 		return page
 	}
-	return append(out, page[copied:]...)
+	return append(v.out, page[v.copied:]...)
+}
+
+// A viewed page is one that becomes visible.
+type viewed struct {
+	page, out []byte
+	at        int // the present place
+	copied    int // out has what is before it
+	inTag     bool
+	tag, text int // where the last tag began, and where the text after it does
+	quoted    int // where the last quotation ends
+	isolated  int // where that becomes no <bdi> any more; -1 if there was none
+}
+
+// write adds to the result what stands before the present place, and a text in place of the
+// next n bytes.
+func (v *viewed) write(text string, n int) {
+	v.out = append(append(v.out, v.page[v.copied:v.at]...), text...)
+	v.copied = v.at + n
+}
+
+// mark is a quotation mark as html/template writes it.
+var mark = []byte("&#34;")
+
+// quotation begins a <bdi> if a quotation begins here that has something that is written from
+// right to left. Titles, options and drawings can't have one.
+func (v *viewed) quotation() {
+	if v.at < v.quoted || !bytes.HasPrefix(v.page[v.at:], mark) {
+		return
+	}
+	v.quoted = v.at + quotation(v.page[v.at:])
+	if !bytes.ContainsFunc(v.page[v.at:v.quoted], leftward) {
+		return
+	}
+	before := v.page[v.tag:v.text]
+	for _, tag := range []string{"<title", "<option", "<text"} {
+		if bytes.HasPrefix(before, []byte(tag)) {
+			return
+		}
+	}
+	if whole := v.at == v.text && (v.quoted == len(v.page) || v.page[v.quoted] == '<'); !whole || string(before) != "<bdi>" {
+		v.write("<bdi>", 0)
+		v.isolated = v.quoted
+	}
+}
+
+// quotation returns the length of the quotation that a text begins with. Within it, a quotation
+// mark stands after a backslash. One that was cut off ends with the text.
+func quotation(text []byte) int {
+	for i := len(mark); i < len(text); i++ {
+		switch {
+		case text[i] == '<':
+			return i
+		case text[i] == '\\':
+			if i++; bytes.HasPrefix(text[i:], mark) {
+				i += len(mark) - 1
+			}
+		case bytes.HasPrefix(text[i:], mark):
+			return i + len(mark)
+		}
+	}
+	return len(text)
+}
+
+// leftward reports whether a character is of a script that is written from right to left.
+func leftward(r rune) bool {
+	return r >= 0x590 && r <= 0x8ff || r >= 0xfb1d && r <= 0xfdff || r >= 0xfe70 && r <= 0xfefe || r >= 0x10800 && r <= 0x10fff || r >= 0x1e800 && r <= 0x1efff
 }
 
 // hiddenAt returns the character that a text begins with, and its length, if it can't be
