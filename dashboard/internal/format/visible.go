@@ -93,12 +93,13 @@ func (v *viewed) quotation() {
 }
 
 // quotation returns the length of the quotation that a text begins with. Within it, a quotation
-// mark stands after a backslash. One that was cut off ends with the text.
+// mark stands after a backslash. One without an end was cut off, with an ellipsis, or is none.
 func quotation(text []byte) int {
+	if end := bytes.IndexByte(text, '<'); end >= 0 {
+		text = text[:end]
+	}
 	for i := len(mark); i < len(text); i++ {
 		switch {
-		case text[i] == '<':
-			return i
 		case text[i] == '\\':
 			if i++; bytes.HasPrefix(text[i:], mark) {
 				i += len(mark) - 1
@@ -107,7 +108,10 @@ func quotation(text []byte) int {
 			return i + len(mark)
 		}
 	}
-	return len(text)
+	if cut := bytes.LastIndex(text, []byte("…")); cut >= 0 {
+		return cut + len("…")
+	}
+	return len(mark)
 }
 
 // leftward reports whether a character is of a script that is written from right to left.
