@@ -25,11 +25,13 @@
 //
 // # Retention
 //
-// [Clean] removes the files of executions that have ended, by age and by size. It never
-// removes the files of an execution that is created, queued, running or paused. Start it in
-// one process at least:
+// Started engines remove the files of executions that have ended, by age and by size, as the
+// [Retention] says that [Register] is given. They never remove the files of an execution that
+// is created, queued, running or paused. A program without a started engine can do the same
+// with [Clean].
 //
-//	go depot.Clean(ctx, d, e.Executions(), nil)
+// The files of a depot belong to the executions of one store: files of which the store has
+// no execution are removed after a day.
 package depot
 
 import (
