@@ -87,7 +87,7 @@ func (d *Depot) Open(ctx context.Context, key string) (depot.Object, error) {
 	if !ok {
 		return nil, courier.Errorf(courier.ErrNotFound, "depot: there is no file %q", key)
 	}
-	return &depotObject{bytes.NewReader(f.content), ctx, f.info}, nil
+	return depot.NewObject(ctx, f.info, depotContent{bytes.NewReader(f.content)}), nil
 }
 
 // List implements [depot.Depot].
@@ -208,23 +208,8 @@ func (p *depotPending) Close() error {
 	return nil
 }
 
-// A depotObject is an open file of a Depot.
-type depotObject struct {
-	*bytes.Reader
-	ctx  context.Context
-	info depot.Info
-}
+// A depotContent is the content of an open file of a Depot.
+type depotContent struct{ *bytes.Reader }
 
-// Read implements [depot.Object].
-func (o *depotObject) Read(p []byte) (int, error) {
-	if o.ctx.Err() != nil {
-		return 0, context.Cause(o.ctx)
-	}
-	return o.Reader.Read(p)
-}
-
-// Close implements [depot.Object].
-func (o *depotObject) Close() error { return nil }
-
-// Info implements [depot.Object].
-func (o *depotObject) Info() depot.Info { return o.info }
+// Close implements [io.Closer].
+func (depotContent) Close() error { return nil }

@@ -2,8 +2,9 @@
 // that a client uploads with a request, and the results that it downloads later.
 //
 // A [Depot] is a store of files by key. [Dir] is one in a directory, which may be on
-// storage that several hosts share. A depot in an object store takes fewer than two hundred
-// lines (examples/object-depot); package depottest has the contract as a test.
+// storage that several hosts share. A depot in an object store takes about a hundred lines
+// with [Spool], [NewObject] and [Listing] (examples/object-depot has one); package depottest has
+// the contract as a test.
 //
 // # Keys
 //

@@ -132,7 +132,7 @@ func (d *Directory) Open(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("depot: file %s: %w", safename.Quote(key), err)
 	}
-	return newObject(ctx, f, info), nil
+	return NewObject(ctx, info, newContent(f, info)), nil
 }
 
 // open opens a file and reads its description.
