@@ -96,7 +96,10 @@ func TestRetentionRunsByItself(t *testing.T) {
 				if _, removed, err := depot.Removed(t.Context(), d, id); !removed || err != nil || !strings.Contains(h.Log(), string(id)) {
 					t.Errorf("removed is marked %v, %v; it must be in the engine's log too", removed, err)
 				}
-				time.Sleep(28*day - 6*time.Minute)
+				must(t, h.Engine.Stop(t.Context()))
+				time.Sleep(28*day - 10*time.Minute)
+				h.Start()
+				time.Sleep(4 * time.Minute)
 				keeps(30*day, failed, true)
 				time.Sleep(4 * time.Minute)
 				keeps(30*day, failed, false)
