@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -215,7 +214,7 @@ func (c *Circumstances) lacks() []Cause {
 	case LackQueue:
 		cause.Text = fmt.Sprintf("No worker serves the queue %q.", x.Queue)
 		cause.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", x.Queue)
-		if served := c.served(); len(served) > 0 {
+		if served := served(c.Workers); len(served) > 0 {
 			cause.Text += " " + sentence(nearest.DidYouMean(x.Queue, served))
 		} else {
 			cause.Text = "No worker is present."
@@ -235,18 +234,6 @@ func (c *Circumstances) lacks() []Cause {
 		return nil
 	}
 	return []Cause{cause}
-}
-
-// served returns the queues that the present workers serve and do not leave.
-func (c *Circumstances) served() []string {
-	var queues []string
-	for i := range c.Workers {
-		if !c.Workers[i].Draining {
-			queues = append(queues, c.Workers[i].Queues...)
-		}
-	}
-	slices.Sort(queues)
-	return slices.Compact(queues)
 }
 
 // sentence returns the text with a capital letter and a full stop.
