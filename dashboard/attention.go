@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -135,10 +136,23 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 		}
 	}
 	operator := c.Role(c.ctx(), e.Job) >= desk.Operator
+	resume := func(label, query string) {
+		if operator {
+			v.Buttons = append(v.Buttons, button{Label: label, Href: c.link("executions", string(e.Executions[0]), "resume") + "?" + query})
+		}
+	}
+	edit := func(page string) {
+		if c.Role(c.ctx(), e.Job) >= desk.Editor {
+			v.Buttons = append(v.Buttons, button{Label: "Edit…", Href: c.link(page, e.Name) + "?tab=edit"})
+		}
+	}
 	job := desk.Where{Jobs: []string{e.Job}}.String()
 	switch e.Kind {
 	case desk.Lost:
 		list("state:lost")
+		if e.Call == "Engine.Resume" {
+			resume("Resume elsewhere…", "elsewhere=1")
+		}
 	case desk.Stopping:
 		list("state:pausing,cancelling", job)
 	case desk.Failed:
@@ -147,6 +161,9 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 			where = append(where, "reason:"+string(e.Reason))
 		}
 		list(where...)
+		if e.Version > 0 && e.Count == 1 {
+			resume(fmt.Sprintf("Resume with version %d…", e.Version), fmt.Sprintf("version=%d", e.Version))
+		}
 		if operator {
 			v.Buttons = append(v.Buttons, c.bulkButton("Resume all…", "resume", where...), c.bulkButton("Cancel all…", "cancel", where...))
 		}
@@ -160,10 +177,14 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 		}
 	case desk.Schedule:
 		thing("schedules", e.Name)
+		edit("schedules")
 	case desk.Monitor:
 		thing("monitors", e.Name)
 	case desk.Delivery, desk.Subscription:
 		thing("notifications", e.Name)
+		if e.Kind == desk.Subscription {
+			edit("notifications")
+		}
 	case desk.Refusal:
 		thing("health", e.Name)
 	}
