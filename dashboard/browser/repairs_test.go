@@ -45,18 +45,35 @@ func (w *walk) at() (s standingAt) {
 // group or form that has all words.
 func (w *walk) to(key, role, name string, words ...string) {
 	w.Helper()
+	w.until(key, func(s standingAt) bool { return s.Role == role && strings.HasPrefix(s.Name, name) && s.has(words) }, role, name, words)
+}
+
+// entry goes to the entry of the first page that has all words.
+func (w *walk) entry(words ...string) {
+	w.Helper()
+	w.until("j", func(s standingAt) bool { return s.has(words) }, "entry", words)
+}
+
+// until presses a key until something has the focus; wanted says what.
+func (w *walk) until(key string, is func(standingAt) bool, wanted ...any) {
+	w.Helper()
 	var passed []string
 	for range 150 {
 		w.p.Press(key)
 		w.keys++
 		s := w.at()
-		if s.Role == role && strings.HasPrefix(s.Name, name) && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(s.In, word) }) {
+		if is(s) {
 			return
 		}
 		passed = append(passed, fmt.Sprintf("%s %q", s.Role, s.Name))
 	}
 	text, _ := w.read("")
-	w.Fatalf("%s does not lead to the %s %q %q, but to %s\n%s", key, role, name, words, strings.Join(slices.Compact(passed), ", "), text)
+	w.Fatalf("%s does not lead to %q, but to %s\n%s", key, wanted, strings.Join(slices.Compact(passed), ", "), text)
+}
+
+// has reports whether the text of the row, entry, group or form has all words.
+func (s standingAt) has(words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(s.In, word) })
 }
 
 // enter presses Enter, and reports a page that follows with another heading.
@@ -142,7 +159,7 @@ var repairs = map[string]func(w *walk){
 		w.startAgain("labels")
 	},
 	"lost-worker": func(w *walk) {
-		w.content()
+		w.entry("worker-2", "Elsewhere")
 		w.to("Tab", "link", "Resume elsewhere…", "worker-2")
 		w.resumeLikeThis("delivery-notes")
 	},
@@ -154,7 +171,7 @@ var repairs = map[string]func(w *walk){
 		w.enter("Resume prices-hooli with changes")
 		w.to("Tab", "box", "Skip step 3")
 		w.p.Press("Space")
-	w.keys++
+		w.keys++
 		w.to("Tab", "field", "Reason")
 		w.write("Hooli sends it by mail")
 		w.resumeLikeThis("prices-hooli")
@@ -182,7 +199,7 @@ var repairs = map[string]func(w *walk){
 		said := w.call("accounting")
 		_, address, _ := strings.Cut(said, "messages at ")
 		address, _, _ = strings.Cut(address, ",")
-		w.content()
+		w.entry(`subscription "accounting" was switched off`)
 		w.to("Tab", "link", "Edit…", `subscription "accounting" was switched off`)
 		w.enter("Subscription accounting")
 		w.to("Tab", "field", "Webhook: address")
@@ -217,7 +234,7 @@ func (w *walk) call(who string) string {
 // open goes from the first page to the first execution of the entry that has all words.
 func (w *walk) open(words ...string) {
 	w.Helper()
-	w.content()
+	w.entry(words...)
 	w.to("Tab", "link", "0", words...) // an id
 	w.enter("")
 }
@@ -277,7 +294,7 @@ func (w *walk) resumeNewer(job string) {
 	w.Helper()
 	w.press("g", "a")
 	w.is("Attention")
-	w.content()
+	w.entry(job, "has a version 2")
 	w.to("Tab", "link", "Resume with version 2…", job)
 	w.resumeLikeThis(job)
 }
