@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -197,8 +198,28 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 	return g, nil
 }
 
-// maxChainVersions is how many versions the page of a chain lists.
-const maxChainVersions = 20
+// The page of a chain lists so many versions and executions, and fewer of a chain with many
+// members: each version and each execution has all of them.
+const (
+	maxChainVersions = 20
+	maxChainRuns     = 10
+	maxMembersRead   = 20_000 // of all versions, and of all executions; at least two are read
+)
+
+// listed returns how many of at most so many things a page reads that have all members of a
+// chain.
+func listed(most, members int) int { return min(most, max(2, maxMembersRead/max(1, members))) }
+
+// chainVersions returns the newest versions of a chain, as many as the page lists.
+func (c *call) chainVersions(name string) ([]engine.DefinedChain, error) {
+	latest, err := c.h.e.Chains().Versions(c.ctx(), name, engine.VersionFilter{Limit: 1})
+	if err != nil || latest[0].Chain.Version == 1 {
+		return latest, err
+	}
+	most := listed(maxChainVersions, len(latest[0].Chain.Members))
+	older, err := c.h.e.Chains().Versions(c.ctx(), name, engine.VersionFilter{Before: latest[0].Chain.Version, Limit: most - 1})
+	return append(latest, older...), err
+}
 
 func (c *call) chain() (any, error) {
 	name := c.r.PathValue("name")
@@ -206,19 +227,28 @@ func (c *call) chain() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	versions, err := c.h.e.Chains().Versions(c.ctx(), name, engine.VersionFilter{Limit: maxChainVersions + 1})
+	versions, err := c.chainVersions(name)
 	if err != nil {
 		return nil, err
 	}
-	p := &chainPage{More: len(versions) > maxChainVersions, Params: "{}", AllRuns: c.link("chain-executions") + "?" + url.Values{"chain": {name}}.Encode()}
-	if p.Chain, err = c.h.e.Chains().Get(c.ctx(), name, number); err != nil {
+	latest := versions[0].Chain.Version
+	number = cmp.Or(number, latest)
+	p := &chainPage{Latest: number == latest, More: versions[len(versions)-1].Chain.Version > 1, Params: "{}", AllRuns: c.link("chain-executions") + "?" + url.Values{"chain": {name}}.Encode()}
+	of := func(number int) (courier.Chain, error) {
+		for i := range versions {
+			if versions[i].Chain.Version == number {
+				return versions[i].Chain, nil
+			}
+		}
+		return c.h.e.Chains().Get(c.ctx(), name, number)
+	}
+	if p.Chain, err = of(number); err != nil {
 		return nil, err
 	}
-	p.Latest = p.Chain.Version == versions[0].Chain.Version
-	for i := range versions[:min(len(versions), maxChainVersions)] {
+	for i := range versions {
 		v := &versions[i]
-		p.Versions = append(p.Versions, chainVersion{v.Chain.Version, c.with("version", strconv.Itoa(v.Chain.Version)), v.Chain.Version == p.Chain.Version, v.SavedBy, v.SavedAt})
-		if v.Chain.Version == p.Chain.Version {
+		p.Versions = append(p.Versions, chainVersion{v.Chain.Version, c.with("version", strconv.Itoa(v.Chain.Version)), v.Chain.Version == number, v.SavedBy, v.SavedAt})
+		if v.Chain.Version == number {
 			p.Defined = *v
 		}
 	}
@@ -235,11 +265,17 @@ func (c *call) chain() (any, error) {
 	if p.Graph, err = c.graph(rows, false); err != nil {
 		return nil, err
 	}
-	if p.Diff, err = c.chainDiff(&p.Chain); err != nil {
-		return nil, err
+	if number > 1 {
+		before, err := of(number - 1)
+		if err == nil {
+			p.Diff, err = diffOfChains(before, p.Chain)
+		}
+		if err != nil && !errors.Is(err, courier.ErrNotFound) { // retention may have removed it
+			return nil, err
+		}
 	}
 	p.Declared = declaredParams(p.Chain.Params)
-	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Chain: name, Limit: 10})
+	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Chain: name, Limit: listed(maxChainRuns, len(p.Chain.Members))})
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
@@ -250,26 +286,27 @@ func (c *call) chain() (any, error) {
 	return p, nil
 }
 
-// chainDiff returns what a version has changed.
-func (c *call) chainDiff(chain *courier.Chain) (*chainDiff, error) {
-	if chain.Version < 2 {
-		return nil, nil
+// diffOfChains returns what a version has changed. The members that are the same at the
+// beginning and at the end of both, which may be thousands, are left out of the comparison.
+func diffOfChains(before, chain courier.Chain) (*chainDiff, error) {
+	same := func(at, of int) bool { return reflect.DeepEqual(before.Members[at], chain.Members[of]) }
+	first, was, is := 0, len(before.Members), len(chain.Members)
+	for first < min(was, is) && same(first, first) {
+		first++
 	}
-	before, err := c.h.e.Chains().Get(c.ctx(), chain.Name, chain.Version-1)
-	if errors.Is(err, courier.ErrNotFound) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
+	for min(was, is) > first && same(was-1, is-1) {
+		was, is = was-1, is-1
 	}
-	was, err := json.Marshal(before)
+	before.Members, chain.Members = before.Members[first:was], chain.Members[first:is]
+	from, err := json.Marshal(before)
 	if err != nil {
 		return nil, err
 	}
-	is, err := json.Marshal(chain)
+	to, err := json.Marshal(chain)
 	if err != nil {
 		return nil, err
 	}
-	d := &chainDiff{From: before.Version, Changes: diff.Changes(desk.DiffOf(was, is))}
+	d := &chainDiff{From: before.Version, Changes: diff.Changes(desk.DiffOf(from, to))}
 	if n := len(d.Changes); n > maxChanges {
 		d.Changes, d.Cut = d.Changes[:maxChanges], n-maxChanges
 	}

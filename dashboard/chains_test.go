@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -299,6 +300,22 @@ func TestChainOfMany(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 	w.get("chains/many?from=99999").has("those from 10,000 to 10,000")
+	for version := 2; version <= 4; version++ {
+		chain.Members[version*1000].Priority = int16(version)
+		chain.Members = slices.Delete(chain.Members, version*2000, version*2000+1)
+		w.defineChain(chain)
+	}
+	// Of so many members two versions are read.
+	page = w.get("chains/many").has("9,997 members").has("What version 4 has changed").has("member m4001 /priority now 4").has("member m8002, removed").has("Older versions are not listed.")
+	if n := len(page.tree.one(t, ".versions").all("li")); n != 2 {
+		t.Errorf("%d versions are listed", n)
+	}
+	for _, other := range []string{"m3000", "m6001", "m4000", "m8001", "m8003"} {
+		if strings.Contains(page.tree.text(), "member "+other) {
+			t.Errorf("the page says that version 4 has changed %s", other)
+		}
+	}
+	w.get("chains/many?version=2").has("This is version 2, and not the latest one.").has("What version 2 has changed").has("member m2000 /priority").has("member m4000, removed")
 	w.fails("chains/many?from=-1", http.StatusBadRequest)
 }
 
