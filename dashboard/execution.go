@@ -38,6 +38,8 @@ type executionPage struct {
 	Can      map[string]bool // the actions that its state and the visitor's role permit
 	Resume   string          // reference of the page that resumes it with changes
 	Rerun    string
+	Newer    int  // a version of the job that is newer than that of a failed execution
+	Gone     bool // it is lost, and no worker has its files
 	Tabs     []navItem
 	Tab      string
 
@@ -103,7 +105,9 @@ func (c *call) executionPage() (any, error) {
 		return nil, err
 	}
 	p.headline(sees)
-	c.offer(p)
+	if err := c.offer(p); err != nil {
+		return nil, err
+	}
 	return p, c.executionTab(p)
 }
 
@@ -183,9 +187,9 @@ func failureText(f *courier.Failure) string {
 }
 
 // offer finds what can be done with the execution.
-func (c *call) offer(p *executionPage) {
+func (c *call) offer(p *executionPage) error {
 	if !c.may(desk.Operator) {
-		return
+		return nil
 	}
 	s := p.X.State
 	still := s == courier.Paused || s == courier.Failed
@@ -197,6 +201,15 @@ func (c *call) offer(p *executionPage) {
 	p.Can["change"] = still || p.Status == "lost"
 	p.Resume = c.link("executions", string(p.X.ID), "resume")
 	p.Rerun = c.link("executions", string(p.X.ID), "rerun")
+	p.Gone = p.Status == "lost" && slices.ContainsFunc(p.Because, func(b store.Cause) bool { return b.Kind == store.CauseWorkspace })
+	if s != courier.Failed {
+		return nil
+	}
+	latest, err := c.h.e.Jobs().Get(c.ctx(), p.X.Job, 0)
+	if err == nil && latest.Version > p.X.Version {
+		p.Newer = latest.Version
+	}
+	return err
 }
 
 // executionTab reads what the chosen part of the page shows.

@@ -23,7 +23,7 @@ var executionPages = []page{
 		live: []string{"summary", "part"}, watch: watchExecution, actions: executionActions,
 	},
 	{
-		path: "executions/{id}/resume", role: desk.Operator, on: onExecution, title: "Resume with changes", file: "resume", data: (*call).resumePage,
+		path: "executions/{id}/resume", role: desk.Operator, on: onExecution, title: "Resume with changes", file: "resume", query: []string{"version", "elsewhere"}, data: (*call).resumePage,
 		actions: []action{
 			{verb: "try", role: desk.Operator, dry: true, do: tryResume},
 			{verb: "resume with changes", role: desk.Operator, do: resumeWith},

@@ -41,7 +41,8 @@ type kept[T any, D interface {
 	wrong   func(name string, list []courier.Problem) error
 	data    func(c *call, v *T) (any, error) // of the first tab
 	turns   []turn[T]
-	more    []action // besides those that all have
+	off     func(*T) *bool // whether it is switched off; nil where the form can't switch it on
+	more    []action       // besides those that all have
 }
 
 // A turn switches the thing of a name.
@@ -60,10 +61,14 @@ type keptPage struct {
 	Remove *removal
 }
 
+// setEnabled is the verb of what saves a definition and switches it on.
+const setEnabled = "set and enable"
+
 // An editor is a form for a definition, or its text.
 type editor struct {
 	Kind    string
 	Verb    string
+	Enable  string // the verb that saves it and switches it on, of one that is off
 	New     bool
 	AsText  bool
 	Fields  []form.Input
@@ -85,6 +90,18 @@ func (k *kept[T, D]) pages() []page {
 		{verb: "remove", role: desk.Editor, check: k.confirmed, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
 			return c.link(k.list), k.remove(ctx, c, c.r.PathValue("name"))
 		}},
+	}
+	if k.off != nil {
+		a := actions[0]
+		a.verb, a.check = setEnabled, func(c *call) error {
+			err := k.mayEdit(c)
+			if v, ok := c.edited.(T); ok && err == nil {
+				*k.off(&v) = false
+				c.edited = v
+			}
+			return err
+		}
+		actions = append(actions, a)
 	}
 	for _, t := range k.turns {
 		actions = append(actions, action{verb: t.verb, role: desk.Operator, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
@@ -137,7 +154,7 @@ func (k *kept[T, D]) seen(c *call, v T) T {
 func (k *kept[T, D]) noted(c *call, a *store.Action) {
 	if v, ok := c.subject.(T); ok {
 		a.Job = desk.JobsOf(D(&v))[0]
-		if was, err := json.Marshal(v); err == nil && (a.Verb == "set" || a.Verb == "remove") {
+		if was, err := json.Marshal(v); err == nil && (a.Verb == "set" || a.Verb == setEnabled || a.Verb == "remove") {
 			a.Was = was
 		}
 	}
@@ -203,6 +220,9 @@ func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 	if v != nil {
 		text = k.text(*v)
 		e.Was = hashOf(text)
+		if k.off != nil && *k.off(v) {
+			e.Enable = setEnabled
+		}
 		if e.Refused = k.keepsHidden(c, *v); e.Refused != "" {
 			return e
 		}
@@ -210,7 +230,7 @@ func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 	problems := problem.List(c.failed)
 	if !asText {
 		sent := c.form
-		if sent.Get("do") != e.Verb {
+		if do := sent.Get("do"); do != e.Verb && do != e.Enable {
 			sent = nil
 		}
 		e.Fields, problems = form.Inputs(k.fields, text, sent, problems, e.New)

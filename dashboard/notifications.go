@@ -28,6 +28,7 @@ var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
 		return s
 	},
 	hide: desk.HideSubscription,
+	off:  func(s *courier.Subscription) *bool { return &s.Disabled },
 	get: func(c *call, name string) (courier.Subscription, error) {
 		return c.h.e.Subscriptions().Get(c.ctx(), name)
 	},

@@ -53,6 +53,9 @@ const maxChoices = 200
 func (c *call) resumePage() (any, error) {
 	x := c.execution
 	c.title = "Resume " + x.Job + " with changes"
+	if c.form == nil {
+		c.form = c.query // a link fills in what it is for
+	}
 	p := &resumePage{X: x, Status: x.Status(now()), Back: c.link("executions", string(x.ID)), Sees: c.SeesValues(c.ctx(), x.Job)}
 	if !p.Sees {
 		desk.HideValues(&p.X)

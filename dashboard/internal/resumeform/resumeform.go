@@ -22,7 +22,7 @@ type Report struct {
 	engine.ResumeReport
 	At    string   // where it goes on
 	Again []string // completed steps that run again
-	Runs  int      // how many steps may run
+	Runs  string   // how many steps may run, and how often
 	Gone  []string // files that completed steps took away
 	Text  string   // the configuration of the first step
 }
@@ -89,9 +89,35 @@ func Read(f url.Values) (*engine.ResumeOptions, error) {
 	return o, nil
 }
 
+// runs says how many steps may run. Those of loops may do so many times.
+func runs(report *engine.ResumeReport, tree *flow.Tree) string {
+	text := fmt.Sprintf("%d steps", len(report.Steps))
+	if len(report.Steps) == 1 {
+		text = "1 step"
+	}
+	looped := 0
+	for _, s := range report.Steps {
+		if len(tree.Loops(s.Step)) > 0 {
+			looped++
+		}
+	}
+	switch looped {
+	case 0:
+		return text
+	case len(report.Steps):
+		text += ", for each item of a loop that is left"
+	default:
+		text += fmt.Sprintf(", of which %d for each item of a loop that is left", looped)
+	}
+	if items := report.Position.Iteration(); items != nil {
+		text += "; the loop goes on with item " + courier.FormatIteration(items)
+	}
+	return text
+}
+
 // ReportOf returns the report of a dry run as a visitor may see it, who sees values or not.
 func ReportOf(report *engine.ResumeReport, tree *flow.Tree, sees bool) *Report {
-	r := &Report{ResumeReport: *report, Runs: len(report.Steps)}
+	r := &Report{ResumeReport: *report, Runs: runs(report, tree)}
 	if !sees {
 		r.Note, r.Config, r.ResumeReport.Values = "", nil, nil
 	}

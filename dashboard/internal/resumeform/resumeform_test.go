@@ -1,0 +1,40 @@
+package resumeform
+
+import (
+	"testing"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/flow"
+)
+
+// A report says how many steps may run, and that those of loops run for each item.
+func TestRuns(t *testing.T) {
+	spec := func(typ string) courier.StepSpec { return courier.StepSpec{Type: typ} }
+	loop := spec(flow.TypeForEach)
+	loop.Config = map[string]any{"source": []any{1, 2}}
+	tree, err := flow.Parse([]courier.StepSpec{spec("a"), loop, spec("b"), spec("c"), spec(flow.TypeEnd), spec("d")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := courier.Position{Step: 3, Loops: []courier.LoopPosition{{Step: 1, Index: 2}}}
+	for _, c := range []struct {
+		at    courier.Position
+		steps []int
+		want  string
+	}{
+		{courier.Position{Step: 5}, []int{5}, "1 step"},
+		{courier.Position{Step: 6}, nil, "0 steps"},
+		{courier.Position{}, []int{0, 2, 3, 5}, "4 steps, of which 2 for each item of a loop that is left"},
+		{in, []int{2, 3, 5}, "3 steps, of which 2 for each item of a loop that is left; the loop goes on with item 2"},
+		{in, []int{3}, "1 step, for each item of a loop that is left; the loop goes on with item 2"},
+	} {
+		r := &engine.ResumeReport{Position: c.at}
+		for _, s := range c.steps {
+			r.Steps = append(r.Steps, engine.ResumedStep{Step: s})
+		}
+		if got := runs(r, tree); got != c.want {
+			t.Errorf("at %v: %q, want %q", c.at, got, c.want)
+		}
+	}
+}
