@@ -70,14 +70,6 @@ func (c Catalog) Saved(ctx context.Context, name string, version int) (Defined, 
 	return x, err
 }
 
-// Read reads a definition that is to have a name. If there are problems, they are all that
-// can be found, with their places.
-func (v *Visit) Read(ctx context.Context, c Catalog, name string, src *courier.Source) (x Defined, problems []courier.Problem, err error) {
-	x = c.None()
-	problems, err = v.ReadNamed(ctx, c.Kind, src, x.Definition, x.Name(), name)
-	return x, problems, err
-}
-
 func jobCatalog(h engine.Jobs) Catalog {
 	of := func(j engine.DefinedJob) Defined { return Defined{&j.Job, j.SavedBy, j.SavedAt, j.Warnings} }
 	job := func(d *Defined) courier.Job { return *d.Definition.(*courier.Job) }
