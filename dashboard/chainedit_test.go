@@ -184,6 +184,9 @@ func TestChainEdit(t *testing.T) {
 		w.get("chains/daily" + same.Header().Get("Location")[len("../../chains/daily"):]).has("unchanged").has("Version 2, saved")
 
 		diff := w.get("chains/daily/diff").has("From version 1 to version 2.").has(`description "Every night" "Each night"`).has("All versions")
+		if added := strings.Join(strings.Fields(diff.tree.one(t, "li[class=added]").text()), " "); !strings.Contains(added, `{ "name": "repair", "job": "report", "params"`) {
+			t.Errorf("the fields are in another order: %s", added)
+		}
 		if added, removed := diff.tree.one(t, "li[class=added]").text(), diff.tree.one(t, "li[class=removed]").text(); !strings.Contains(added, `"repair"`) || !strings.Contains(removed, `"mend"`) {
 			t.Errorf("%q and %q", added, removed)
 		}
@@ -396,6 +399,9 @@ func TestChainEditHostile(t *testing.T) {
 				}
 			}
 			fields := w.editAt(at + "/edit")
+			if strings.Contains(fields["text"], `\u003c`) {
+				t.Errorf("nobody can read %s", fields["text"])
+			}
 			w.post(at+"/edit", with(fields, "do", "check")).has("Nothing differs between version 1 and your text.").lacks("\u202e").lacks("<img")
 			w.post(at+"/edit", with(fields, "do", "define", "text", evil)).lacks("<img").lacks("<script>").lacks("\u202e")
 			form := map[string]string{"do": "start"}

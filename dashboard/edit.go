@@ -91,9 +91,8 @@ func (c *call) edit() (any, error) {
 		return p, c.addFindings(p, &latest)
 	}
 	if p.New {
-		text, err := definition.Text(first)
-		p.Text = strings.Replace(text, "  \"name\": \"\",\n", "", 1) // the address has the name
-		return p, err
+		p.Text = strings.Replace(definition.Text(first), "  \"name\": \"\",\n", "", 1) // the address has the name
+		return p, nil
 	}
 	edited := latest
 	if version != 0 {
@@ -101,8 +100,8 @@ func (c *call) edit() (any, error) {
 			return nil, err
 		}
 	}
-	p.Text, err = definition.Text(edited.Definition)
-	return p, err
+	p.Text = definition.Text(edited.Definition)
+	return p, nil
 }
 
 // addNames adds to the page what the text can name, and returns what a new one begins with.

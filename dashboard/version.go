@@ -147,7 +147,7 @@ func (c *call) definition(first, executions string) (d desk.Defined, p *definiti
 	}
 	switch p.Tab {
 	case "text":
-		p.Text, err = definition.Text(d.Definition)
+		p.Text = definition.Text(d.Definition)
 	case "versions":
 		p.Versions, err = c.versions()
 	case "schedules":

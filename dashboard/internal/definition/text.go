@@ -1,15 +1,13 @@
 package definition
 
 import (
-	"encoding/json"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
 // Text returns a *[courier.Job] or a *[courier.Chain] as the text that people edit. The version
 // is not a part of it: saving makes a new one.
-func Text(d courier.Definition) (string, error) {
+func Text(d courier.Definition) string {
 	switch v := d.(type) {
 	case *courier.Job:
 		plain := *v
@@ -18,9 +16,5 @@ func Text(d courier.Definition) (string, error) {
 		plain := *v
 		plain.Version, d = 0, &plain
 	}
-	raw, err := json.Marshal(d)
-	if err != nil {
-		return "", err
-	}
-	return format.Editable(format.IndentJSON(raw)), nil
+	return format.JSON(d)
 }
