@@ -133,6 +133,12 @@ func TestChainRunDry(t *testing.T) {
 		if page.tree.one(t, "[name=param.fail]").attrs["value"] != "x" {
 			t.Error("what was typed is lost")
 		}
+		w.define(typed())
+		w.defineChain(courier.Chain{Name: "passing", Params: map[string]any{"n": nil}, Members: []courier.ChainMember{{Name: "one", Job: "typed", Params: map[string]any{"need": "context:params.n"}}}})
+		bad := w.post("chains/passing/run", map[string]string{"do": "dry-run", "param.n": "ten"}).has("The dry run has found problems.")
+		if list := bad.tree.all(".bad")[0].all("li"); len(list) != 1 || !strings.HasPrefix(list[0].text(), "one: params.need: ") {
+			t.Errorf("the problem of the member is missing: %s", bad.tree.text())
+		}
 		w.post("chains/daily/run", map[string]string{"do": "dry-run", "param.seconds": "[1"}).has("It is no JSON")
 		if list, _ := w.engine.Journal(w.Context(), store.ActionFilter{}); len(list) != 0 {
 			t.Errorf("a dry run has made %d entries", len(list))
@@ -252,6 +258,10 @@ func TestChainEditProblems(t *testing.T) {
 			t.Errorf("%d: %d problems", page.Code, n)
 		}
 		w.post("chains/daily/edit", with(fields, "do", "check", "text", change(`"name": "daily",`, ""))).has("The check has found no problem.")
+		doubtful := w.post("chains/daily/edit", with(fields, "do", "check", "text", change(`"context:params.fail"`, `"{{params.fail}}"`))).has("The check has found no problem.").has("What looks doubtful")
+		if mark := doubtful.tree.one(t, "mark").text(); mark != `"{{params.fail}}",` {
+			t.Errorf("the place of the warning is %q", mark)
+		}
 		if w.post("chains/daily/edit", with(fields, "do", "define", "base", "x")).Code != http.StatusBadRequest {
 			t.Error("a base that is no number is taken")
 		}
@@ -421,13 +431,17 @@ func TestChainEditHostile(t *testing.T) {
 	})
 }
 
-// A store without chains says so, and its definitions can be edited all the same.
+// A store without chains says so, and what was written stays.
 func TestChainEditWithoutRole(t *testing.T) {
 	virtualOn(t, struct{ store.Store }{memstore.New()}, nil, func(w *world) {
 		w.get("chains").has("There is no chain yet.")
 		fields := w.editAt("chains/daily/edit")
-		if a := w.post("chains/daily/edit", with(fields, "do", "define")); a.Code != http.StatusSeeOther && a.Code != http.StatusNotImplemented {
-			t.Errorf("%d", a.Code)
+		w.post("chains/daily/edit", with(fields, "do", "check")).has("The check has found no problem.")
+		a := w.post("chains/daily/edit", with(fields, "do", "define"))
+		if a.Code != http.StatusNotImplemented || strings.TrimPrefix(a.tree.one(t, "#text").raw(), "\n") != fields["text"] {
+			t.Errorf("%d %s", a.Code, a.tree.text())
 		}
+		a.has("it must implement store.Chains")
+		w.fails("chains/daily/run", http.StatusNotFound)
 	})
 }
