@@ -203,3 +203,41 @@ func (s *Schema) fillDefaults(v reflect.Value) {
 		}
 	}
 }
+
+// setDefaults sets the fields of a configuration that have a default.
+func setDefaults(key string, v reflect.Value, s *Schema) {
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	for _, p := range s.Properties {
+		if p.Default == "" {
+			continue
+		}
+		f, err := v.FieldByIndexErr(p.index)
+		if err != nil {
+			panic(fmt.Sprintf("courier: register %q: default of %s: it lies in an embedded pointer", key, p.Name))
+		}
+		if f.Kind() == reflect.String {
+			f.SetString(p.Default)
+		} else if err := json.Unmarshal([]byte(p.Default), f.Addr().Interface()); err != nil {
+			panic(fmt.Sprintf("courier: register %q: default of %s: %q must be %s: %v", key, p.Name, p.Default, kindName(f.Type()), err))
+		}
+	}
+}
+
+// requiredFields returns the fields that must be given.
+func requiredFields(s *Schema) []Property {
+	return slices.DeleteFunc(slices.Clone(s.Properties), func(p Property) bool { return !p.Required })
+}
+
+// isEmpty reports whether a required field was left out or given as nothing.
+// Zero is a number like any other, and false an answer.
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.String, reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	case reflect.Pointer, reflect.Interface:
+		return v.IsNil()
+	}
+	return false
+}

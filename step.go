@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"regexp"
@@ -97,6 +98,34 @@ type TypeOptions struct {
 	// what Cleanup and Rollback remove and what they keep. Both are for the generated
 	// documentation. A type with neither Cleanup nor Rollback has no CleanupDoc.
 	RepeatDoc, CleanupDoc string
+	// Maintainer does the maintenance of the type, which started engines call every
+	// MaintainEvery; 0 or less means a minute. Nil means that the type has none. An engine
+	// calls those of the types that were registered before its start.
+	Maintainer    Maintainer
+	MaintainEvery time.Duration
+}
+
+// A Maintainer does the maintenance of a step type: work that belongs to no execution, such
+// as the removal of files that are no longer needed.
+//
+// An engine calls it between its start and its stop, at once and then in each period of
+// MaintainEvery. If several engines on a store have the step type, one of those that have
+// claimed lately calls it in each period, in turns. If the store does not record workers,
+// each engine calls it. Processes of isolated steps never do.
+type Maintainer interface {
+	// Maintain does what is due and returns, soon if ctx ends. It must be safe to repeat,
+	// and to be called by several engines at the same time. An error or a panic is written
+	// to the engine's log once while it lasts, and is in the engine's Health; the next
+	// period tries again.
+	Maintain(ctx context.Context, m Maintenance) error
+}
+
+// Maintenance is what an engine gives a [Maintainer].
+type Maintenance struct {
+	Log *slog.Logger // of the engine; never nil
+	// Execution returns an execution of the engine's store. If there is none, the error
+	// matches [ErrNotFound].
+	Execution func(ctx context.Context, id ExecutionID) (Execution, error)
 }
 
 // defaultTimeout is the timeout of an attempt where neither the step nor its
@@ -306,42 +335,6 @@ func (e *ConfigError) Error() string { return "config: " + e.Err.Error() }
 // Unwrap returns what was wrong, marked as permanent.
 func (e *ConfigError) Unwrap() error { return Permanent(e.Err) }
 
-func setDefaults(key string, v reflect.Value, s *Schema) {
-	if v.Kind() != reflect.Struct {
-		return
-	}
-	for _, p := range s.Properties {
-		if p.Default == "" {
-			continue
-		}
-		f, err := v.FieldByIndexErr(p.index)
-		if err != nil {
-			panic(fmt.Sprintf("courier: register %q: default of %s: it lies in an embedded pointer", key, p.Name))
-		}
-		if f.Kind() == reflect.String {
-			f.SetString(p.Default)
-		} else if err := json.Unmarshal([]byte(p.Default), f.Addr().Interface()); err != nil {
-			panic(fmt.Sprintf("courier: register %q: default of %s: %q must be %s: %v", key, p.Name, p.Default, kindName(f.Type()), err))
-		}
-	}
-}
-
-func requiredFields(s *Schema) []Property {
-	return slices.DeleteFunc(slices.Clone(s.Properties), func(p Property) bool { return !p.Required })
-}
-
-// isEmpty reports whether a required field was left out or given as nothing.
-// Zero is a number like any other, and false an answer.
-func isEmpty(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.String, reflect.Slice, reflect.Map:
-		return v.Len() == 0
-	case reflect.Pointer, reflect.Interface:
-		return v.IsNil()
-	}
-	return false
-}
-
 // Remote returns a copy of the type whose methods Execute, Validate, Cleanup and Rollback
 // call f with their name, such as "Execute", in place of the step: to call it in another
 // process. Config is the JSON text of the configuration, not decoded. What f returns is
@@ -363,6 +356,15 @@ func (t *StepType) RepeatDoc() string { return t.opt.RepeatDoc }
 
 // CleanupDoc says what Cleanup and Rollback remove, and what they keep.
 func (t *StepType) CleanupDoc() string { return t.opt.CleanupDoc }
+
+// Maintainer returns what does the maintenance of the type, nil if it has none, and how
+// often.
+func (t *StepType) Maintainer() (m Maintainer, every time.Duration) {
+	if every = t.opt.MaintainEvery; every <= 0 {
+		every = time.Minute
+	}
+	return t.opt.Maintainer, every
+}
 
 // Timeout is the default timeout of an attempt; 0 means none.
 func (t *StepType) Timeout() time.Duration {

@@ -19,7 +19,10 @@ import (
 // copied after first use.
 //
 //	files := new(couriertest.Depot)
-//	depot.Register(&reg, files)
+//	depot.Register(h.Registry, files, nil)
+//
+// As with any registered depot, a started engine removes files when their time is over:
+// also in virtual time, such as 48 hours after an execution has completed.
 type Depot struct {
 	// Most is how many bytes the files may have, pending ones included; 0 means any
 	// number. It must not be changed after first use.
@@ -84,7 +87,7 @@ func (d *Depot) Open(ctx context.Context, key string) (depot.Object, error) {
 	if !ok {
 		return nil, courier.Errorf(courier.ErrNotFound, "depot: there is no file %q", key)
 	}
-	return &depotObject{bytes.NewReader(f.content), ctx, f.info}, nil
+	return depot.NewObject(ctx, f.info, depotContent{bytes.NewReader(f.content)}), nil
 }
 
 // List implements [depot.Depot].
@@ -205,23 +208,8 @@ func (p *depotPending) Close() error {
 	return nil
 }
 
-// A depotObject is an open file of a Depot.
-type depotObject struct {
-	*bytes.Reader
-	ctx  context.Context
-	info depot.Info
-}
+// A depotContent is the content of an open file of a Depot.
+type depotContent struct{ *bytes.Reader }
 
-// Read implements [depot.Object].
-func (o *depotObject) Read(p []byte) (int, error) {
-	if o.ctx.Err() != nil {
-		return 0, context.Cause(o.ctx)
-	}
-	return o.Reader.Read(p)
-}
-
-// Close implements [depot.Object].
-func (o *depotObject) Close() error { return nil }
-
-// Info implements [depot.Object].
-func (o *depotObject) Info() depot.Info { return o.info }
+// Close implements [io.Closer].
+func (depotContent) Close() error { return nil }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,8 +24,7 @@ type attentionPage struct {
 	Entries []attentionEntry
 	Missing []string
 	Cut     []string
-	// Of a page without entries:
-	Failure  *executionRow // the last failure
+	// Of a page without entries: the schedule that fires next.
 	Tick     *courier.Schedule
 	TickHref string
 }
@@ -53,14 +51,14 @@ func (c *call) attentionPage() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &attentionPage{Missing: a.Missing, Cut: a.Cut}
+	p := &attentionPage{Missing: a.Missing, Cut: a.Cut, Tick: a.Next}
 	for _, e := range a.Entries {
 		p.Entries = append(p.Entries, c.entry(e))
 	}
-	if len(p.Entries) == 0 {
-		err = c.quiet(p)
+	if p.Tick != nil && c.hasPage("schedules/{name}") {
+		p.TickHref = c.link("schedules", p.Tick.Name)
 	}
-	return p, err
+	return p, nil
 }
 
 // attention reads what needs somebody. Open pages of those who see everything share what was
@@ -152,31 +150,4 @@ func (c *call) bulkButton(label, action string, where ...string) button {
 // hasPage reports whether there is a page with a path, and the visitor may know it.
 func (c *call) hasPage(path string) bool {
 	return slices.ContainsFunc(c.h.table, func(p page) bool { return p.path == path && (p.on != onAll || c.Role(c.ctx(), "") >= p.role) })
-}
-
-// quiet says, if nothing needs anybody, when something last failed, and what comes next.
-func (c *call) quiet(p *attentionPage) error {
-	list, err := c.Executions(c.ctx(), desk.Where{States: []string{"failed"}}, "", 1)
-	if err != nil {
-		return err
-	}
-	if len(list.Items) > 0 {
-		row := c.row(&list.Items[0], now())
-		p.Failure = &row
-	}
-	schedules, _, err := c.Schedules(c.ctx(), "", 200)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	for i := range schedules {
-		if s := &schedules[i]; !s.NextFire.IsZero() && !s.Disabled && !s.Paused && (p.Tick == nil || s.NextFire.Before(p.Tick.NextFire)) {
-			p.Tick = s
-		}
-	}
-	if p.Tick != nil && c.hasPage("schedules/{name}") {
-		p.TickHref = c.link("schedules", p.Tick.Name)
-	}
-	return nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // The first page says what needs somebody, with the buttons for it; if nothing does, it says
-// what failed last and what comes next.
+// so, and what comes next.
 func TestAttention(t *testing.T) {
 	virtual(t, options(), func(w *world) {
 		w.get("").has("Nothing needs you.").has("No execution stands failed.").has("No schedule has a next tick.")
@@ -175,35 +175,6 @@ func TestAttentionShared(t *testing.T) {
 			if _, patches := s.take(t); !strings.Contains(patches["entries"], "2 executions failed") {
 				t.Errorf("a page has %q", patches["entries"])
 			}
-		}
-	})
-}
-
-// The first page takes at most 10 calls of the store, whatever the history.
-func TestAttentionStatements(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int64
-		w := newWorld(t, storewrap.Intercept(memstore.New(), func(ctx context.Context, _ *storewrap.Call, do func(context.Context) error) error {
-			calls.Add(1)
-			return do(ctx)
-		}), nil)
-		if err := w.engine.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for _, failures := range []int{0, 30} {
-			for range failures {
-				w.ended("other", "ann", map[string]any{"fail": "no"})
-			}
-			time.Sleep(time.Second)
-			synctest.Wait()
-			before := calls.Load()
-			w.get("")
-			if n := calls.Load() - before; n > 10 {
-				t.Errorf("with %d failures: %d calls", failures, n)
-			}
-		}
-		if err := w.engine.Stop(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }

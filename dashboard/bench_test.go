@@ -66,3 +66,48 @@ func BenchmarkExecution(b *testing.B) {
 	}
 	b.ReportMetric(float64(zip.Len()), "zipped_bytes/page")
 }
+
+// BenchmarkChain measures the pages of a chain of 10,000 members, of which there are five
+// versions and three executions: the time on the server.
+func BenchmarkChain(b *testing.B) {
+	var reg courier.Registry
+	courier.RegisterFunc(&reg, "test.work", work, nil)
+	e := engine.New(memstore.New(), &reg, &engine.Options{Workspace: b.TempDir()})
+	if _, err := e.Jobs().Define(b.Context(), courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {
+		b.Fatal(err)
+	}
+	var run courier.ChainExecution
+	for version := range 5 {
+		c := courier.Chain{Name: "wide", Description: fmt.Sprint("version ", version)}
+		for i := range 10_000 {
+			m := courier.ChainMember{Name: fmt.Sprintf("m%05d", i), Job: "j"}
+			if i > 0 {
+				m.DependsOn = []courier.Dependency{{Member: fmt.Sprintf("m%05d", i/2)}}
+			}
+			c.Members = append(c.Members, m)
+		}
+		if _, err := e.Chains().Define(b.Context(), c, nil); err != nil {
+			b.Fatal(err)
+		}
+		if version < 3 {
+			var err error
+			if run, err = e.Chains().Start(b.Context(), "wide", nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	h := dashboard.New(e, nil)
+	for _, at := range []string{"/chains", "/chains/wide", "/chain-executions", "/chain-executions/" + string(run.ID), "/chain-executions/" + string(run.ID) + "?from=9500"} {
+		b.Run(at[:min(len(at), 18)]+at[max(len(at)-10, 0):], func(b *testing.B) {
+			for b.Loop() {
+				r := httptest.NewRequest("GET", at, nil)
+				r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+				rec := httptest.NewRecorder()
+				h.ServeHTTP(rec, r)
+				if rec.Code != http.StatusOK {
+					b.Fatalf("%d %s", rec.Code, rec.Body)
+				}
+			}
+		})
+	}
+}

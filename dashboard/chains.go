@@ -162,8 +162,8 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 	return g, nil
 }
 
-// chainRunsShown is how many executions the page of a chain has.
-const chainRunsShown = 10
+// maxChainRuns is how many executions the page of a chain has.
+const maxChainRuns = 10
 
 func (c *call) chain() (any, error) {
 	name := c.r.PathValue("name")
@@ -187,7 +187,7 @@ func (c *call) chain() (any, error) {
 	if p.Graph, err = c.graph(rows, false); err != nil {
 		return nil, err
 	}
-	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Chain: name, Limit: chainRunsShown})
+	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Chain: name, Limit: atMost(maxChainRuns, len(chain.Members))})
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -285,6 +286,28 @@ func TestChainOfMany(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 	w.get("chains/many?from=99999").has("those from 10,000 to 10,000")
+	for version := 2; version <= 4; version++ {
+		chain.Members[version*1000].Priority = int16(version)
+		chain.Members = slices.Delete(chain.Members, version*2000, version*2000+1)
+		w.defineChain(chain)
+	}
+	w.get("chains/many").has("9,997 members")
+	// Of so many members two versions are read.
+	page = w.get("chains/many?tab=versions").has("9997 what it has changed").has("Older versions")
+	if n := len(page.tree.all("tr[data-row]")); n != 2 {
+		t.Errorf("%d versions are listed", n)
+	}
+	w.get("chains/many" + page.tree.one(t, "a[rel=next]").attrs["href"]).has("9999 what it has changed").has("the first one")
+	page = w.get("chains/many/diff").has("priority not there 4")
+	if changed, removed := page.tree.one(t, "li[class=changed]").text(), page.tree.one(t, "li[class=removed]").text(); !strings.Contains(changed, `"m4001"`) || !strings.Contains(removed, `"m8002"`) {
+		t.Errorf("%s and %s", changed, removed)
+	}
+	for _, other := range []string{"m3000", "m6001", "m4000", "m8001", "m8003"} {
+		if strings.Contains(page.tree.text(), fmt.Sprintf("%q", other)) {
+			t.Errorf("the page says that version 4 has changed %s", other)
+		}
+	}
+	w.get("chains/many?version=2").has("This is version 2. Version 4 is the latest.").has("9,999 members")
 	w.fails("chains/many?from=-1", http.StatusBadRequest)
 }
 

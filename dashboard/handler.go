@@ -56,8 +56,8 @@ func New(e *engine.Engine, opt *Options) *Handler {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.closed, h.closing = context.WithCancel(context.Background())
-	h.desk = desk.New(e, &desk.Options{Access: access(&h.opt.Access), Via: "page", Depot: h.opt.Depot, Retention: h.opt.Retention, Log: h.log})
-	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, URL: h.opt.URL, Depot: h.opt.Depot, Retention: h.opt.Retention, Health: h.opt.Health, Log: h.log})
+	h.desk = desk.New(e, &desk.Options{Access: access(&h.opt.Access), Via: "page", Depot: h.opt.Depot, Log: h.log})
+	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, URL: h.opt.URL, Depot: h.opt.Depot, Health: h.opt.Health, Log: h.log})
 	h.assets = newAssets()
 	h.templates = parseTemplates()
 	h.table = slices.DeleteFunc(allPages(), func(p page) bool { return p.needs != nil && !p.needs(&h.opt) })

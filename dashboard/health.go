@@ -26,6 +26,7 @@ type healthPage struct {
 	Headline string
 	Refused  []engine.RefusedWrite
 	Stranded []strandedRow
+	Failing  []engine.FailedMaintenance
 	Dropped  int64
 	Workers  int // that are present; -1 if the store does not keep them
 	Store    []storeFact
@@ -49,10 +50,15 @@ const maxFacts = 200
 
 func (c *call) health() (any, error) {
 	h := c.h.e.Health()
-	p := &healthPage{Refused: slices.Clone(h.Refused), Dropped: c.h.e.Dropped(), Workers: -1, HasStore: c.h.opt.Health != nil}
+	p := &healthPage{Refused: slices.Clone(h.Refused), Failing: h.Maintenance, Dropped: c.h.e.Dropped(), Workers: -1, HasStore: c.h.opt.Health != nil}
 	for i := range p.Refused {
 		if r := &p.Refused[i]; r.Error != "" && !c.SeesValues(c.ctx(), r.Job) {
 			r.Error = desk.Hidden
+		}
+	}
+	for i := range h.Maintenance {
+		if !c.SeesValues(c.ctx(), "") {
+			h.Maintenance[i].Error = desk.Hidden
 		}
 	}
 	for _, g := range h.Stranded {
@@ -95,6 +101,8 @@ func (p *healthPage) judge() {
 		p.Status, p.Headline = "error", fmt.Sprintf("The store does not take the progress of %s.", format.Plural(len(p.Refused), "execution"))
 	case len(p.Stranded) > 0:
 		p.Status, p.Headline = "warning", "Executions wait that no worker can take."
+	case len(p.Failing) > 0:
+		p.Status, p.Headline = "warning", "The maintenance of "+format.Plural(len(p.Failing), "step type")+" fails."
 	case p.Workers == 0:
 		p.Status, p.Headline = "warning", "No worker is present: nothing is executed until an engine is started on the store."
 	default:

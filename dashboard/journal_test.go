@@ -173,6 +173,29 @@ func TestHealthTroubles(t *testing.T) {
 	w.get("health").has("No worker is present")
 }
 
+// A broken maintainer fails.
+type broken struct{}
+
+func (broken) Maintain(context.Context, courier.Maintenance) error {
+	return errors.New("no such mount " + canary)
+}
+
+// Maintenance that fails is on the page of health.
+func TestHealthOfMaintenance(t *testing.T) {
+	virtual(t, options(), func(w *world) {
+		courier.RegisterFunc(w.engine.Registry(), "test.kept", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
+			return struct{}{}, nil
+		}, &courier.TypeOptions{Maintainer: broken{}})
+		if err := errors.Join(w.engine.Stop(w.Context()), w.engine.Start(w.Context())); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.get("health").has("warning").has("The maintenance of 1 step type fails.").has("test.kept").has("no such mount " + canary)
+		w.user = "watcher"
+		w.get("health").has("test.kept").has("hidden").lacks(canary)
+	})
+}
+
 // Help has all states with their marks, the keys of all pages, and the visitor's own role.
 func TestHelp(t *testing.T) {
 	virtual(t, nil, func(w *world) {

@@ -21,9 +21,6 @@ type Options struct {
 	// Depot has the files that clients upload and download over the API below the pages. Nil
 	// means neither.
 	Depot depot.Depot
-	// Retention is what the host gives [depot.Clean]: it says until when the files of a failed
-	// execution are kept. Nil means the defaults.
-	Retention *depot.Retention
 	// URL is how that API is reached from outside, as in [httpapi.Options].
 	URL string
 	// Connections returns the partners that jobs transfer files with. Nil means that there

@@ -110,7 +110,14 @@ type versionRow struct {
 	From, To   bool // what the form compares unless somebody chooses
 }
 
-const versionsPage = 50
+const (
+	versionsPage = 50
+	maxPartsRead = 20_000 // of all versions, or executions, that a page lists; at least two are read
+)
+
+// atMost returns how many of at most so many things a page reads that have all steps or members
+// of a definition.
+func atMost(most, parts int) int { return min(most, max(2, maxPartsRead/max(1, parts))) }
 
 // versionQuery are the parameters of the URL of the page of a version.
 var versionQuery = []string{"version", "tab", "before"}
@@ -149,7 +156,7 @@ func (c *call) definition(first, executions string) (d desk.Defined, p *definiti
 	case "text":
 		p.Text = definition.Text(d.Definition)
 	case "versions":
-		p.Versions, err = c.versions()
+		p.Versions, err = c.versions(partsOf(&d))
 	case "schedules":
 		p.Schedules, err = c.schedulesOf(name)
 	default:
@@ -172,25 +179,29 @@ func (c *call) diffLink(from, to int) string {
 	return c.link(c.page.kind()+"s", c.r.PathValue("name"), "diff") + "?" + url.Values{"from": {strconv.Itoa(from)}, "to": {strconv.Itoa(to)}}.Encode()
 }
 
-func (c *call) versions() (*versionList, error) {
+// partsOf returns how many steps or members a definition has.
+func partsOf(d *desk.Defined) int {
+	if j, ok := d.Definition.(*courier.Job); ok {
+		return len(j.Steps)
+	}
+	return len(d.Definition.(*courier.Chain).Members)
+}
+
+// versions returns a page of the versions, of which one has so many parts.
+func (c *call) versions(parts int) (*versionList, error) {
 	before, err := c.number("before", 0, 2, 1<<30)
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.catalog().Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: before, Limit: versionsPage})
+	most := atMost(versionsPage, parts)
+	list, err := c.catalog().Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: before, Limit: most})
 	if err != nil {
 		return nil, err
 	}
-	v := &versionList{Parts: "Entries", Diff: c.link(c.page.kind()+"s", c.r.PathValue("name"), "diff")}
+	v := &versionList{Parts: map[string]string{"job": "Entries", "chain": "Members"}[c.page.kind()], Diff: c.link(c.page.kind()+"s", c.r.PathValue("name"), "diff")}
 	for i := range list {
 		d := &list[i]
-		r := versionRow{Version: *d.Version(), Href: c.with("tab", "", "before", "", "version", strconv.Itoa(*d.Version())), SavedBy: d.By, SavedAt: d.At, From: i == min(1, len(list)-1), To: i == 0}
-		switch x := d.Definition.(type) {
-		case *courier.Job:
-			r.Parts = len(x.Steps)
-		case *courier.Chain:
-			v.Parts, r.Parts = "Members", len(x.Members)
-		}
+		r := versionRow{Version: *d.Version(), Href: c.with("tab", "", "before", "", "version", strconv.Itoa(*d.Version())), SavedBy: d.By, SavedAt: d.At, Parts: partsOf(d), From: i == min(1, len(list)-1), To: i == 0}
 		if r.Version > 1 {
 			r.Diff = c.diffLink(r.Version-1, r.Version)
 		}
@@ -199,7 +210,7 @@ func (c *call) versions() (*versionList, error) {
 	if before != 0 {
 		v.First = c.with("before", "")
 	}
-	if n := len(v.Rows); n == versionsPage && v.Rows[n-1].Version > 1 {
+	if n := len(v.Rows); n == most && v.Rows[n-1].Version > 1 {
 		v.Next = c.with("before", strconv.Itoa(v.Rows[n-1].Version))
 	}
 	return v, nil

@@ -2,8 +2,9 @@
 // that a client uploads with a request, and the results that it downloads later.
 //
 // A [Depot] is a store of files by key. [Dir] is one in a directory, which may be on
-// storage that several hosts share. A depot in an object store takes fewer than two hundred
-// lines (examples/object-depot); package depottest has the contract as a test.
+// storage that several hosts share. A depot in an object store takes about a hundred lines
+// with [Spool], [NewObject] and [Listing] (examples/object-depot has one); package depottest has
+// the contract as a test.
 //
 // # Keys
 //
@@ -25,11 +26,13 @@
 //
 // # Retention
 //
-// [Clean] removes the files of executions that have ended, by age and by size. It never
-// removes the files of an execution that is created, queued, running or paused. Start it in
-// one process at least:
+// Started engines remove the files of executions that have ended, by age and by size, as the
+// [Retention] says that [Register] is given. They never remove the files of an execution that
+// is created, queued, running or paused. A program without a started engine can do the same
+// with [Clean].
 //
-//	go depot.Clean(ctx, d, e.Executions(), nil)
+// The files of a depot belong to the executions of one store: files of which the store has
+// no execution are removed after a day.
 package depot
 
 import (

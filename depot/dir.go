@@ -132,7 +132,7 @@ func (d *Directory) Open(ctx context.Context, key string) (Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("depot: file %s: %w", safename.Quote(key), err)
 	}
-	return newObject(ctx, f, info), nil
+	return NewObject(ctx, info, newContent(f, info)), nil
 }
 
 // open opens a file and reads its description.
@@ -272,7 +272,14 @@ func (d *Directory) makeDir(dir string) error {
 	if err := d.fault("mkdir", dir); err != nil {
 		return err
 	}
-	if err := d.root.MkdirAll(filepath.FromSlash(dir), 0o700); err != nil {
+	err := d.root.MkdirAll(filepath.FromSlash(dir), 0o700)
+	if errors.Is(err, fs.ErrExist) { // it was made and removed by others in between
+		if _, gone := d.root.Lstat(dir); gone != nil {
+			return gone
+		}
+		err = d.root.MkdirAll(filepath.FromSlash(dir), 0o700)
+	}
+	if err != nil {
 		return err
 	}
 	// Another process may have made it, and not yet synced it.

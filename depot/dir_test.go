@@ -32,3 +32,8 @@ func TestMemory(t *testing.T) {
 		Limited: func(t testing.TB, most int64) depot.Depot { return &couriertest.Depot{Most: most} },
 	})
 }
+
+// TestObjectStore: a depot of Spool, NewObject and Listing keeps the contract.
+func TestObjectStore(t *testing.T) {
+	depottest.Run(t, depottest.Case{Open: func(testing.TB) depot.Depot { return new(depot.Buckets) }})
+}

@@ -2,7 +2,6 @@ package depot
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -108,29 +107,21 @@ func damaged(format string, args ...any) error {
 	return courier.WithClass(courier.Permanent(err), courier.ReasonIntegrity)
 }
 
-// An object is an open file of a [Directory].
-type object struct {
-	*io.SectionReader // its content
-	ctx               context.Context
-	f                 *os.File
-	info              Info
+// A content is that of an open file of a [Directory].
+type content struct {
+	*io.SectionReader
+	f *os.File
 }
 
-func newObject(ctx context.Context, f *os.File, info Info) *object {
-	return &object{io.NewSectionReader(f, 0, info.Size), ctx, f, info}
+func newContent(f *os.File, info Info) *content {
+	return &content{io.NewSectionReader(f, 0, info.Size), f}
 }
-
-// Info implements [Object].
-func (o *object) Info() Info { return o.info }
 
 // Read implements [io.Reader].
-func (o *object) Read(p []byte) (int, error) {
-	if o.ctx.Err() != nil {
-		return 0, context.Cause(o.ctx)
-	}
-	n, err := o.SectionReader.Read(p)
+func (c *content) Read(p []byte) (int, error) {
+	n, err := c.SectionReader.Read(p)
 	if err == io.EOF {
-		if at, _ := o.Seek(0, io.SeekCurrent); at < o.info.Size {
+		if at, _ := c.Seek(0, io.SeekCurrent); at < c.Size() {
 			err = errors.Join(damaged("it has become shorter"), io.ErrUnexpectedEOF)
 		}
 	}
@@ -138,4 +129,4 @@ func (o *object) Read(p []byte) (int, error) {
 }
 
 // Close implements [io.Closer].
-func (o *object) Close() error { return o.f.Close() }
+func (c *content) Close() error { return c.f.Close() }

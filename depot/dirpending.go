@@ -213,7 +213,8 @@ func (p *pending) publish(final string) error {
 	if err := p.f.Close(); err != nil {
 		return p.fail(err)
 	}
-	for try := 0; ; try++ {
+	const most = 5 * time.Second
+	for began, wait := time.Now(), time.Duration(0); ; wait = min(wait+time.Millisecond, 20*time.Millisecond) {
 		err := p.d.makeDir(path.Dir(final))
 		if err == nil {
 			err = p.d.replace(p.name, final, p.held)
@@ -222,11 +223,12 @@ func (p *pending) publish(final string) error {
 			p.f = nil
 			return nil
 		}
-		// Remove may have taken the directory away in between.
-		if !errors.Is(err, fs.ErrNotExist) || try == 10 {
+		// Remove may have taken the directory away in between, and others may do so again.
+		if _, gone := p.d.root.Lstat(p.name); !errors.Is(err, fs.ErrNotExist) || gone != nil || time.Since(began) > most || p.ctx.Err() != nil {
 			return p.fail(err)
 		}
 		p.d.forget(path.Dir(final))
+		time.Sleep(wait)
 	}
 }
 

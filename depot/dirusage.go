@@ -201,7 +201,7 @@ func (d *Directory) Remove(ctx context.Context, prefix string) error {
 	}
 	id, rest, _ := strings.Cut(strings.TrimSuffix(prefix, "/"), "/")
 	if id == "" {
-		return courier.Errorf(courier.ErrInvalid, "depot: the prefix is empty; name the execution whose files are to be removed")
+		return errAll
 	}
 	dir := path.Join(filesDir, id)
 	var err error

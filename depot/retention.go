@@ -31,7 +31,8 @@ type Retention struct {
 	Most int64
 	// Every is the time between two looks; 0 means 60 seconds.
 	Every time.Duration
-	// Log receives each removal, and errors. Nil means slog.Default.
+	// Log receives each removal, and the errors of [Clean]. Nil means the log of the engine,
+	// and in [Clean] and [CleanOnce] slog.Default.
 	Log *slog.Logger
 }
 
@@ -101,6 +102,9 @@ type Executions interface {
 // longer, and removes them. It returns when ctx ends, with its cause. A nil opt means the
 // defaults; options that can't be used are an error that matches [courier.ErrInvalid].
 //
+// Engines with a registered depot do that themselves, see [Register]. Clean is for programs
+// in which none is started.
+//
 // Any number of processes may clean one depot. All must have the same options, or the
 // shortest times hold. Clean removes
 //
@@ -134,7 +138,7 @@ func Clean(ctx context.Context, d Depot, x Executions, opt *Retention) error {
 	}
 }
 
-// CleanOnce is one look of [Clean], for hosts that have a scheduler of their own. The
+// CleanOnce is one look of [Clean], for programs that have a scheduler of their own. The
 // error has everything that could not be done; the next look tries it again.
 func CleanOnce(ctx context.Context, d Depot, x Executions, opt *Retention) error {
 	c, err := newCleaner(d, x, opt)

@@ -91,6 +91,8 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
+func (b *lockedBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
 // eachDepot runs a test in virtual time on the depot in a directory and on that in memory.
 func eachDepot(t *testing.T, test func(r *room)) {
 	for name, open := range map[string]func(t *testing.T) depot.Depot{
@@ -100,7 +102,7 @@ func eachDepot(t *testing.T, test func(r *room)) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &room{T: t, Depot: open(t)}
-				r.opt.Log = slog.New(slog.NewTextHandler(&r.log, nil))
+				r.opt.Log = r.log.logger()
 				test(r)
 			})
 		})

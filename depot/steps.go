@@ -10,11 +10,19 @@ import (
 )
 
 // Register adds the step types depot.fetch and depot.keep to r, which work on d. Like
-// [courier.Register] it panics if a key is taken.
+// [courier.Register] it panics if a key is taken, and also if opt can't be used.
 //
 // Both have no timeout by default; instead they end when they make no progress for 60
 // seconds.
-func Register(r *courier.Registry, d Depot) {
+//
+// Each engine that is started with r looks for files that are not to be kept any longer,
+// and removes them as [Clean] does, without a call of Clean. Several engines on one store
+// take turns. A nil opt means the defaults.
+func Register(r *courier.Registry, d Depot, opt *Retention) {
+	c, err := newCleaner(d, nil, opt)
+	if err != nil {
+		panic(err.Error())
+	}
 	none, stall := time.Duration(0), time.Minute
 	courier.Register(r, "depot.fetch", Fetch{Depot: d}, &courier.TypeOptions{
 		Doc:        "Copies the files that came with the execution from the depot into the workspace.",
@@ -26,7 +34,50 @@ func Register(r *courier.Registry, d Depot) {
 		Doc:       "Copies files to the results of the execution in the depot, from where they can be downloaded.",
 		RepeatDoc: "checks and skips: a result with the same content stays as it is, one with other content is replaced when the new one is complete",
 		Timeout:   &none, Stall: &stall,
+		Maintainer: &maintainer{turn: make(chan struct{}, 1), c: c}, MaintainEvery: or(c.opt.Every, defaultEvery),
 	})
+}
+
+// RetentionOf returns the retention that [Register] was given with r. If it was given none,
+// or the step type depot.keep is another one, that is the zero value.
+func RetentionOf(r *courier.Registry) Retention {
+	if t, ok := r.Lookup("depot.keep"); ok {
+		if m, _ := t.Maintainer(); m != nil {
+			if m, ok := m.(*maintainer); ok {
+				return m.c.opt
+			}
+		}
+	}
+	return Retention{}
+}
+
+// A maintainer cleans a depot for the engines of a process.
+type maintainer struct {
+	turn chan struct{} // has a place for who uses what is below
+	c    *cleaner
+}
+
+// Maintain implements [courier.Maintainer]. It is one look.
+func (m *maintainer) Maintain(ctx context.Context, with courier.Maintenance) error {
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	m.c.x = getter(with.Execution)
+	if m.c.opt.Log == nil {
+		m.c.log = with.Log
+	}
+	return m.c.look(ctx)
+}
+
+// A getter is a function that tells the states of executions.
+type getter func(context.Context, courier.ExecutionID) (courier.Execution, error)
+
+// Get implements [Executions].
+func (g getter) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	return g(ctx, id)
 }
 
 // connection is how reports of files name the depot.

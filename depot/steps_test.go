@@ -224,7 +224,7 @@ func (down) List(context.Context, string) ([]depot.Info, error) { return nil, er
 func TestInEngine(t *testing.T) {
 	d := openDir(t, 0)
 	h := couriertest.New(t, nil)
-	depot.Register(h.Registry, d)
+	depot.Register(h.Registry, d, nil)
 	courier.RegisterFunc(h.Registry, "text.join", join, nil)
 	job := courier.Job{Name: "join", Steps: []courier.StepSpec{
 		{ID: "fetch", Type: "depot.fetch"},

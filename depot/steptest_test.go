@@ -102,7 +102,7 @@ func TestContract(t *testing.T) {
 					for name, content := range c.work {
 						w.Write(name, content)
 					}
-					depot.Register(w.Registry, reaching{d, w})
+					depot.Register(w.Registry, reaching{d, w}, nil)
 					cfg := m{}
 					for key, value := range c.cfg {
 						if text, ok := value.(string); ok {
@@ -123,7 +123,7 @@ func TestContract(t *testing.T) {
 		})
 	}
 	reg := new(courier.Registry)
-	depot.Register(reg, new(couriertest.Depot))
+	depot.Register(reg, new(couriertest.Depot), nil)
 	steptest.Cover(t, reg, "depot.fetch", "depot.keep")
 }
 

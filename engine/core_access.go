@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/executions"
 	"github.com/courierhq/courier/engine/internal/limits"
+	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
@@ -52,6 +53,7 @@ func (e *Engine) addSubsystems() {
 	e.executions = executions.New(c, executions.Options{Workspace: e.work.Of, Members: e.chains.Values})
 	e.repairs = repair.New(c)
 	e.deadlines = deadlines.New(c, e.opt.Poll)
+	e.maintenance = maintenance.New(c, e.opt.Worker)
 	e.notifications = notifications.New(c, notifications.Options{
 		Subscribers: e.opt.Subscribers, Mailer: e.opt.Mailer,
 		Webhooks: e.opt.Webhooks.guard(), WebhookTimeout: e.opt.Webhooks.Timeout,

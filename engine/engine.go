@@ -30,6 +30,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/leases"
 	"github.com/courierhq/courier/engine/internal/limits"
+	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/probe"
@@ -84,6 +85,7 @@ type Engine struct {
 	repairs       *repair.Planner
 	unserved      *unserved.Service
 	deadlines     *deadlines.Service
+	maintenance   *maintenance.Service
 
 	runs     *leases.Set[*run]
 	waiters  waiters.Set   // woken when this engine is done with an execution, or with one of a chain execution's
@@ -165,6 +167,17 @@ type Health struct {
 	// none. A started engine finds them within about two minutes, if its store is a
 	// [store.Workers].
 	Stranded []store.Stranded `json:"stranded,omitempty"`
+	// Maintenance is what fails of the maintenance of step types, such as the retention of
+	// a depot: the last call by this engine, or one that has not returned for 10 minutes.
+	// Nil if nothing fails.
+	Maintenance []FailedMaintenance `json:"maintenance,omitempty"`
+}
+
+// A FailedMaintenance is a failure of a [courier.Maintainer].
+type FailedMaintenance struct {
+	StepType string    `json:"step_type"`
+	Since    time.Time `json:"since"` // the first failure, by the clock of this process
+	Error    string    `json:"error"` // of the last one
 }
 
 // A RefusedWrite is progress of an execution that the store has refused at least
@@ -186,5 +199,9 @@ type RefusedWrite struct {
 // Health returns the present state of the engine. It does not read the store, and
 // returns at once.
 func (e *Engine) Health() Health {
-	return Health{Stranded: e.unserved.Found(), Refused: mapped(e.refusals.All(), func(r refusals.Refusal) RefusedWrite { return RefusedWrite(r) })}
+	return Health{
+		Stranded:    e.unserved.Found(),
+		Refused:     mapped(e.refusals.All(), func(r refusals.Refusal) RefusedWrite { return RefusedWrite(r) }),
+		Maintenance: mapped(e.maintenance.Failures(), func(f maintenance.Failure) FailedMaintenance { return FailedMaintenance(f) }),
+	}
 }

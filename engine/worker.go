@@ -42,14 +42,14 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
-	w.loops.Add(9) // before Stop can wait for them
+	w.loops.Add(10) // before Stop can wait for them
 	e.worker = w
 	e.mu.Unlock()
 	e.unserved.Started()
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
-	for _, run := range []func(core.Lifetime){e.notifications.Run, e.monitors.Run, e.schedules.Run, e.unserved.Run, e.deadlines.Run, e.sweep} {
+	for _, run := range []func(core.Lifetime){e.notifications.Run, e.monitors.Run, e.schedules.Run, e.unserved.Run, e.deadlines.Run, e.maintenance.Run, e.sweep} {
 		go func() {
 			defer w.loops.Done()
 			run(core.Lifetime{Base: w.base, Ctx: w.ctx, Stop: w.stop})

@@ -29,12 +29,9 @@ type Options struct {
 	MaxBody int64
 	// Depot keeps the files that come with requests, and the results of executions. Nil means
 	// that the API takes no files and has no results. The API removes nothing that belongs to
-	// an execution: for how long it is kept is a matter of [depot.Clean], which the host
-	// starts.
+	// an execution: that is done by started engines, as the [depot.Retention] says that
+	// [depot.Register] is given.
 	Depot depot.Depot
-	// Retention is what the host gives [depot.Clean]: it says until when the files of a failed
-	// execution are kept. Nil means the defaults.
-	Retention *depot.Retention
 	// MaxUpload is how many bytes the files of one request may have; 0 means 1 GiB. What the
 	// request has besides, such as other fields, is limited by MaxBody.
 	MaxUpload int64

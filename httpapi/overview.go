@@ -136,6 +136,11 @@ func (c *call) health() error {
 			r.Error = desk.HiddenIf(r.Error)
 		}
 	}
+	for i := range h.Engine.Maintenance {
+		if m := &h.Engine.Maintenance[i]; !c.SeesValues(c.ctx(), "") {
+			m.Error = desk.HiddenIf(m.Error)
+		}
+	}
 	if f := c.h.opt.Health; f != nil {
 		var err error
 		if h.Store, err = f(c.ctx()); err != nil {

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -137,6 +138,34 @@ func TestOverview(t *testing.T) {
 			w.as("vera").get("v1/"+path).problem(http.StatusForbidden, "forbidden")
 		}
 		w.as("editor").get("v1/journal").problem(http.StatusForbidden, "forbidden", "admin")
+	})
+}
+
+// A broken maintainer fails.
+type broken struct{}
+
+func (broken) Maintain(context.Context, courier.Maintenance) error {
+	return errors.New("no such mount " + canaryParam)
+}
+
+// The health of the engine has maintenance that fails. The text of the error may have values.
+func TestHealthOfMaintenance(t *testing.T) {
+	a := access()
+	a.Values = httpapi.Operator
+	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
+		courier.RegisterFunc(w.engine.Registry(), "test.kept", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
+			return struct{}{}, nil
+		}, &courier.TypeOptions{Maintainer: broken{}})
+		if err := errors.Join(w.engine.Stop(w.Context()), w.engine.Start(w.Context())); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for user, sees := range map[string]bool{"operator": true, "watcher": false} {
+			body := w.as(user).get("v1/health").want(http.StatusOK, nil).Body.String()
+			if !strings.Contains(body, `"maintenance":[{"step_type":"test.kept","since":`) || strings.Contains(body, canaryParam) != sees {
+				t.Errorf("%s sees %s", user, body)
+			}
+		}
 	})
 }
 

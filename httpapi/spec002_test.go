@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -59,12 +58,15 @@ func orchestrator(t *testing.T, d depot.Depot, definition courier.Job) *world {
 	return w
 }
 
+// maxAge is the MAX_AGE of the document.
+const maxAge = time.Hour
+
 // worker returns an engine on the store of the world: a client in the words of the document.
 func (w *world) worker(d depot.Depot, queues []string) *engine.Engine {
 	w.Helper()
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
-	depot.Register(&reg, d)
+	depot.Register(&reg, d, &depot.Retention{Jobs: map[string]time.Duration{"job": maxAge}})
 	job.Register(&reg)
 	exec.Register(&reg, &exec.Options{Programs: map[string]exec.Program{"sh": {Path: "/bin/sh"}}})
 	return engine.New(w.store, &reg, &engine.Options{Workspace: w.TempDir(), Queues: queues})
@@ -247,41 +249,38 @@ func TestSpec002_Unknown(t *testing.T) {
 	})
 }
 
-// The cleaner removes the files of jobs that are older than MAX_AGE, which a service can
-// have of its own, and never those of a job that has not ended. The record stays.
+// The files of jobs that are older than MAX_AGE, which a service can have of its own, are
+// removed while an engine is started, and never those of a job that has not ended. The record
+// stays.
 func TestSpec002_Cleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(couriertest.Depot)
-		w := orchestrator(t, d, courier.Job{Name: "job", Params: map[string]any{"files": nil, "seconds": 0}, Steps: []courier.StepSpec{
+		w := orchestrator(t, d, courier.Job{Name: "job", Limit: 1, Params: map[string]any{"files": nil, "seconds": courier.Param{Type: "number", Default: 0}}, Steps: []courier.StepSpec{
 			{ID: "get", Type: "depot.fetch"},
 			{ID: "keep", Type: "depot.keep", Config: map[string]any{"source_path": "${context:get.fetched_directory}/**"}},
-			{ID: "work", Type: "test.work", Config: map[string]any{"seconds": "context:params.seconds"}},
+			{ID: "work", Type: "test.work", Timeout: new(time.Duration(0)), Config: map[string]any{"seconds": "context:params.seconds"}},
 		}})
 		w.begin()
 		old := w.submit(part{"files", "a.txt", "1"})
 		w.ended(old)
-		if err := w.engine.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		running := w.submit(part{"files", "a.txt", "1"}, part{"seconds", "", "36000"})
 		queued := w.submit(part{"files", "a.txt", "1"})
-		cleaner := make(chan error, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			cleaner <- depot.Clean(ctx, d, w.engine.Executions(), &depot.Retention{Jobs: map[string]time.Duration{"job": time.Hour}, Log: w.logger()})
-		}()
-		time.Sleep(time.Hour - time.Minute)
+		time.Sleep(maxAge - time.Minute)
 		w.get("v1/executions/"+old+"/results").want(http.StatusOK, nil)
 		time.Sleep(3 * time.Minute)
 		w.get("v1/executions/"+old+"/results").problem(http.StatusGone, "gone")
 		if x := w.see(old); x["status"] != "completed" || x["files_removed_at"] == nil {
 			t.Errorf("%v", x)
 		}
-		time.Sleep(72 * time.Hour)
-		if _, ok := d.Content(depot.InputKey(courier.ExecutionID(queued), "a.txt")); !ok {
-			t.Error("the files of a queued execution were removed")
+		time.Sleep(3 * maxAge)
+		for id, status := range map[string]string{running: "running", queued: "queued"} {
+			if _, ok := d.Content(depot.InputKey(courier.ExecutionID(id), "a.txt")); !ok || w.see(id)["status"] != status {
+				t.Errorf("the files of an execution that is %v, want %s, are there: %v", w.see(id)["status"], status, ok)
+			}
 		}
-		cancel()
-		<-cleaner
+		if err := w.engine.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 

@@ -102,7 +102,7 @@ func (u *upload) end() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.c.ctx()), removeTimeout)
 	defer cancel()
 	if err := u.Remove(ctx); err != nil {
-		u.c.h.log.Error("the files of an upload that was given up are still in the depot; depot.Clean removes them after a day", "execution", u.ID, "error", err)
+		u.c.h.log.Error("the files of an upload that was given up are still in the depot; retention removes them after a day", "execution", u.ID, "error", err)
 	}
 }
 

@@ -43,7 +43,7 @@ func withFiles(t *testing.T, d depot.Depot, opt *httpapi.Options) *world {
 	w := &world{T: t, store: memstore.New(), log: new(strings.Builder), user: "ann"}
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
-	depot.Register(&reg, d)
+	depot.Register(&reg, d, nil)
 	w.engine = engine.New(w.store, &reg, &engine.Options{Workspace: t.TempDir(), Slots: 64})
 	if _, err := w.engine.Jobs().Define(t.Context(), copying(), nil); err != nil {
 		t.Fatal(err)

@@ -42,6 +42,9 @@ type Options struct {
 	// Depot has the files that come into executions and go out of them. Nil leaves the
 	// depot family out.
 	Depot depot.Depot
+	// Retention says for how long they are kept; see [depot.Register]. Nil means the
+	// defaults.
+	Retention *depot.Retention
 }
 
 // Register adds all families to r. Like [courier.Register] it panics if a key
@@ -71,6 +74,6 @@ func Register(r *courier.Registry, opt *Options) {
 		azure.Register(r, opt.Azure)
 	}
 	if opt.Depot != nil {
-		depot.Register(r, opt.Depot)
+		depot.Register(r, opt.Depot, opt.Retention)
 	}
 }

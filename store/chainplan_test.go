@@ -375,3 +375,23 @@ func TestDecideChain(t *testing.T) {
 		t.Errorf("unknown request: %v", err)
 	}
 }
+
+// The view of a chain execution is computed in one pass over its members.
+func TestViewOfManyMembers(t *testing.T) {
+	members := make([]store.PlannedMember, 2000)
+	for i := range members {
+		members[i] = store.PlannedMember{Name: fmt.Sprint(i), Job: "j"}
+	}
+	p, err := store.NewChainPlan(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := p.Evaluate(p.Begin(true))
+	var c courier.ChainExecution
+	allocs := testing.AllocsPerRun(1, func() {
+		c = p.View(courier.ChainExecution{}, s, func(int) *courier.Execution { return nil })
+	})
+	if allocs > 10 || c.Members[1999].Reason != "the chain is held" {
+		t.Errorf("%v allocations for %d members, of which the last one has the reason %q", allocs, len(c.Members), c.Members[1999].Reason)
+	}
+}

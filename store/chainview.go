@@ -15,12 +15,13 @@ func (p *ChainPlan) View(c courier.ChainExecution, s ChainProgress, of func(memb
 	if s.Request != courier.RequestRelease {
 		c.Request = s.Request
 	}
+	ends := p.ends(s)
 	for i, m := range p.members {
 		v := courier.MemberExecution{Name: m.Name, Job: m.Job, Version: m.Version, State: s.Members[i].State, DependsOn: m.DependsOn}
 		x := of(i)
 		switch {
 		case !s.Members[i].Released():
-			v.Reason = p.reason(i, &s)
+			v.Reason = p.reason(i, &s, ends)
 		case x != nil:
 			v.Execution, v.State = x.ID, courier.MemberState(x.State)
 		}
@@ -54,8 +55,7 @@ func why(x *courier.Execution, state courier.MemberState) string {
 }
 
 // reason returns why a member was skipped, or what it waits for.
-func (p *ChainPlan) reason(i int, s *ChainProgress) string {
-	ends := p.ends(*s)
+func (p *ChainPlan) reason(i int, s *ChainProgress, ends []end) string {
 	var dead, open []string
 	for _, e := range p.edges[i] {
 		to := ends[e.to]

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,11 +19,13 @@ import (
 // A deed is an action that a form of a page offers, with the addresses that offer it.
 type deed struct {
 	page, do string
-	at       []string
+	at       []string // none for the page that is shown
 }
 
+func (d *deed) String() string { return d.do + " at " + d.page }
+
 // last are the actions after which others can no longer be done, the last of them at the end.
-var last = []string{"resume", "retry", "rerun", "pause", "disable", "enable", "cancel", "bulk", "remove"}
+var last = []string{"rerun", "resume", "retry", "pause", "disable", "enable", "cancel", "bulk", "remove"}
 
 var (
 	buttons = regexp.MustCompile(`<button[^>]* name="do" value="([^"]*)"`)
@@ -63,27 +66,38 @@ var fields = map[string]map[string]string{
 	"limits":               {"scope": "key:made-%d", "running": "3"},
 }
 
-// TestActions does everything that the pages offer: with the keyboard alone, and with the
-// mouse alone where scripts are off.
+// TestActions does everything that the pages offer: with the keyboard alone, with the mouse
+// alone, and with the mouse alone where scripts are off.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	b := chromium.Start(t)
-	for _, way := range []string{"keyboard", "mouse without scripts"} {
-		t.Run(way, func(t *testing.T) {
-			s := open(t, demo.Options{Small: true})
-			h := &hand{T: t, site: s, p: b.Page(t), base: s.mounts(t)[1].base, keys: way == "keyboard"}
-			h.p.Emulate(chromium.Device{NoScript: !h.keys})
-			list := s.deeds()
-			for _, d := range list {
-				h.do(d)
-			}
-			if len(list) < 7 {
-				t.Errorf("the pages offer %d actions", len(list))
-			}
-			t.Logf("%d actions", len(list))
-			quiet(t, h.p, way)
-		})
+	var mu sync.Mutex
+	did := make(map[string][]string) // by way
+	t.Run("ways", func(t *testing.T) {
+		for way, h := range map[string]*hand{"keyboard": {keys: true}, "mouse": {}, "mouse without scripts": {bare: true}} {
+			t.Run(way, func(t *testing.T) {
+				t.Parallel()
+				s := open(t, demo.Options{Small: true})
+				h.T, h.site, h.p, h.base = t, s, b.Page(t), s.mounts(t)[1].base
+				h.p.Emulate(chromium.Device{NoScript: h.bare})
+				list := h.all()
+				quiet(t, h.p, way)
+				mu.Lock()
+				defer mu.Unlock()
+				did[way] = list
+			})
+		}
+	})
+	want := did["keyboard"]
+	if len(want) < 41 {
+		t.Errorf("the pages offer %d actions: %v", len(want), want)
 	}
+	for way, list := range did {
+		if !slices.Equal(list, want) {
+			t.Errorf("%s does\n%v\nand the keyboard\n%v", way, list, want)
+		}
+	}
+	t.Logf("%d actions", len(want))
 }
 
 // A hand does what a person does.
@@ -92,8 +106,48 @@ type hand struct {
 	*site
 	p     *chromium.Page
 	base  string
-	keys  bool
+	keys  bool // with the keyboard alone, and otherwise with the mouse alone
+	bare  bool // scripts are off
 	forms int
+}
+
+// all does all actions, and returns them as they are called. What a page offers only after
+// another action follows that one.
+func (h *hand) all() (names []string) {
+	h.Helper()
+	list := h.deeds()
+	known := make(map[string]bool)
+	for _, d := range list {
+		known[d.String()] = true
+	}
+	for i := 0; i < len(list); i++ {
+		h.do(list[i])
+		names = append(names, list[i].String())
+		for _, d := range h.offered() {
+			if !known[d.String()] {
+				known[d.String()] = true
+				list = slices.Insert(list, i+1, d)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// offered returns the actions of the page that is shown.
+func (h *hand) offered() (list []*deed) {
+	h.Helper()
+	var found struct {
+		Page  string
+		Verbs []string
+	}
+	h.p.Eval(`({page: document.body.dataset.page ?? "", verbs: [...document.querySelectorAll("form[method=post] button")].filter(e => !e.disabled).map(e => e.name == "do" ? e.value : e.form.querySelector("input[type=hidden][name=do]")?.value ?? "")})`, &found)
+	for _, verb := range found.Verbs {
+		if verb != "" {
+			list = append(list, &deed{page: found.Page, do: verb})
+		}
+	}
+	return list
 }
 
 // target marks the button of an action, and says whether there is one that can be used.
@@ -105,12 +159,16 @@ const target = `((verb) => {
 	return true;
 })(%q)`
 
-// do does an action at the first address that still offers it.
+// do does an action at the first address that still offers it, or on the page that is shown.
 func (h *hand) do(d *deed) {
 	h.Helper()
 	began := time.Now()
-	for _, at := range d.at {
-		h.p.Open(h.base + at)
+	for i := range max(1, len(d.at)) {
+		at := "the page that is shown"
+		if len(d.at) > 0 {
+			at = d.at[i]
+			h.p.Open(h.base + at)
+		}
 		var there bool
 		if h.p.Eval(fmt.Sprintf(target, d.do), &there); !there {
 			continue

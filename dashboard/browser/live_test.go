@@ -119,17 +119,9 @@ const grafted = `(async () => {
 	return { few: fastest(few), all: fastest(all), rows: part.querySelectorAll("tr").length, badges: pieces.length - 1 };
 })()`
 
-// TestGraft measures an update of the page of an execution with a loop of ten thousand items.
-func TestGraft(t *testing.T) {
-	b := chromium.Start(t)
-	w, err := demo.Open(t.Context(), t.TempDir(), demo.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	s := &site{World: w}
-	p := b.Page(t)
-	p.Open(s.mounts(t)[0].base + "executions/" + string(w.By["loops"]))
+// testGraft measures an update of the page of an execution with a loop of ten thousand items.
+func testGraft(t *testing.T, p *chromium.Page, url string) {
+	p.Open(url)
 	var r struct {
 		Few, All     float64
 		Rows, Badges int

@@ -265,6 +265,11 @@ func (tr *trial) list() {
 	tr.lists(out("a/"))
 	tr.lists(first[:35])
 	tr.lists(depot.RemovedKey(first))
+	if l, ok := tr.d.(depot.ExecutionLister); ok {
+		if got, err := l.Executions(tr.Context()); err != nil || !slices.Equal(got, []courier.ExecutionID{first, second}) {
+			tr.Errorf("executions: %q, %v; want %q", got, err, []string{first, second})
+		}
+	}
 }
 
 func (tr *trial) remove() {
@@ -330,6 +335,10 @@ func (tr *trial) ended() {
 	wrapped("open", err)
 	_, err = tr.d.List(ctx, "")
 	wrapped("list", err)
+	if l, ok := tr.d.(depot.ExecutionLister); ok {
+		_, err = l.Executions(ctx)
+		wrapped("executions", err)
+	}
 	if err := p.Close(); err != nil {
 		tr.Errorf("close after the end of the context: %v", err)
 	}

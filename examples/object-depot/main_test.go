@@ -176,6 +176,9 @@ func TestPages(t *testing.T) {
 		put(t, b, depot.ResultKey(execution, fmt.Sprintf("%04d", i)), "x")
 	}
 	put(t, b, depot.InputKey(execution, "a"), "x")
+	if got, err := b.Executions(t.Context()); err != nil || len(got) != 1 || got[0] != execution || pages.Swap(0) != 3 {
+		t.Errorf("the executions are %v, %v", got, err)
+	}
 	prefix := depot.ResultKey(execution, "")
 	all, err := b.List(t.Context(), prefix)
 	if err != nil || len(all) != n || pages.Load() != 3 {
@@ -281,34 +284,6 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%s, %s: %v; want the key and the reason, and no secret", what, c.code, err)
 			}
 		}
-	}
-}
-
-// TestLostWrite: a file of which a part could not be written is not committed.
-func TestLostWrite(t *testing.T) {
-	b := serve(t, true, like)
-	key := depot.InputKey(execution, "a")
-	p, err := b.Create(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if _, err := p.Write([]byte("whole ")); err != nil {
-		t.Fatal(err)
-	}
-	whole := p.(*pending).file
-	if p.(*pending).file, err = os.Open(whole.Name()); err != nil { // can't be written
-		t.Fatal(err)
-	}
-	whole.Close()
-	if _, err := p.Write([]byte("file")); err == nil {
-		t.Error("the write had no error")
-	}
-	if info, err := p.Commit(); err == nil {
-		t.Errorf("commit: %+v", info)
-	}
-	if _, err := b.Open(t.Context(), key); !errors.Is(err, courier.ErrNotFound) {
-		t.Errorf("open: %v", err)
 	}
 }
 

@@ -27,7 +27,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/store/pgstore"
@@ -107,9 +106,6 @@ func serve(ctx context.Context, url string, out io.Writer) (err error) {
 	if _, err := e.Jobs().Define(ctx, convert, nil); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	go depot.Clean(ctx, files, e.Executions(), &depot.Retention{Keep: 48 * time.Hour})
 	mux := http.NewServeMux()
 	mux.Handle("/api/", httpapi.New(e, &httpapi.Options{Depot: files}))
 	server := httptest.NewServer(mux) // on loopback; a service has an http.Server

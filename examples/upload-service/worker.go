@@ -39,7 +39,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, at place, name string) (*engi
 		return nil, nil, nil, err
 	}
 	var reg courier.Registry
-	depot.Register(&reg, files)
+	depot.Register(&reg, files, &depot.Retention{Keep: 48 * time.Hour}) // the workers remove what is older
 	courier.RegisterFunc(&reg, "demo.convert", toUpper, nil)
 	e := engine.New(store, &reg, &engine.Options{Worker: name, Workspace: at.Workspace, Queues: []string{"remote"}, Lease: 2 * time.Second})
 	return e, files, func() { files.Close(); store.Close() }, nil

@@ -54,10 +54,8 @@ type Options struct {
 	// Streams is how many views of changes there are at most, of one visitor at most 10. 0
 	// means 200.
 	Streams int
-	// Depot has the files of executions, and Retention says for how long; both may be nil.
-	Depot     depot.Depot
-	Retention *depot.Retention
-	Log       *slog.Logger // nil means none
+	Depot   depot.Depot  // has the files of executions; nil if there is none
+	Log     *slog.Logger // nil means none
 }
 
 // An AccessError says that a visitor may not do something.

@@ -20,6 +20,8 @@ type Attention struct {
 	Missing []string `json:"missing,omitempty"`
 	// Cut are the parts of which there is more than was read, each as a sentence.
 	Cut []string `json:"cut,omitempty"`
+	// Next is the schedule that fires next, of those that were read; nil if none fires.
+	Next *courier.Schedule `json:"-"`
 }
 
 // An Entry is one thing that somebody has to look at. Fields that have no meaning for its
@@ -166,18 +168,18 @@ func (a *attention) incidents() ([]Entry, error) {
 		return nil, err
 	}
 	a.At = got.At
-	of := make(map[store.IncidentKind][]store.Incident)
+	of, read := make(map[store.IncidentKind][]store.Incident), make(map[store.IncidentKind]int)
 	for _, i := range got.List {
-		if !a.sees(i.Job) {
-			continue
+		if read[i.Kind]++; a.sees(i.Job) {
+			of[i.Kind] = append(of[i.Kind], i)
 		}
-		of[i.Kind] = append(of[i.Kind], i)
 	}
-	a.lost(of[store.IncidentLost])
-	a.stopping(of[store.IncidentPausing], "pause")
-	a.stopping(of[store.IncidentCancelling], "cancel")
-	a.overdue(of[store.IncidentOverdue])
-	return a.failed(of[store.IncidentFailed]), nil
+	// There may be more also of a kind of which none that was read may be seen.
+	a.lost(of[store.IncidentLost], a.cut(read[store.IncidentLost], "lost executions"))
+	a.stopping(of[store.IncidentPausing], "pause", a.cut(read[store.IncidentPausing], "executions with a pending pause"))
+	a.stopping(of[store.IncidentCancelling], "cancel", a.cut(read[store.IncidentCancelling], "executions with a pending cancel"))
+	a.overdue(of[store.IncidentOverdue], a.cut(read[store.IncidentOverdue], "overdue executions"))
+	return a.failed(of[store.IncidentFailed], a.cut(read[store.IncidentFailed], "failed executions")), nil
 }
 
 // A group has the incidents with the same key, in their order.
@@ -216,8 +218,7 @@ func (a *attention) lasting(list []store.Incident, d time.Duration) []store.Inci
 	return slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return a.At.Sub(i.Since) < d })
 }
 
-func (a *attention) lost(list []store.Incident) {
-	more := a.cut(len(list), "lost executions")
+func (a *attention) lost(list []store.Incident, more bool) {
 	for _, g := range grouped(a.lasting(list, lostFor), func(i *store.Incident) string { return i.Worker }) {
 		e := g.entry(Lost, more)
 		e.Name, e.Job, e.Queue = g.key, g.list[0].Job, g.list[0].Queue
@@ -228,8 +229,7 @@ func (a *attention) lost(list []store.Incident) {
 	}
 }
 
-func (a *attention) stopping(list []store.Incident, what string) {
-	more := a.cut(len(list), "executions with a pending "+what)
+func (a *attention) stopping(list []store.Incident, what string, more bool) {
 	for _, g := range grouped(a.lasting(list, stoppingFor), func(i *store.Incident) string { return i.Job }) {
 		e := g.entry(Stopping, more)
 		e.Job, e.Queue, e.Name, e.Message = g.key, g.list[0].Queue, g.list[0].Worker, g.list[0].Text
@@ -242,12 +242,11 @@ func (a *attention) stopping(list []store.Incident, what string) {
 	}
 }
 
-func (a *attention) overdue(list []store.Incident) {
+func (a *attention) overdue(list []store.Incident, more bool) {
 	type key struct {
 		job    string
 		reason courier.Reason
 	}
-	more := a.cut(len(list), "overdue executions")
 	for _, g := range grouped(list, func(i *store.Incident) key { return key{i.Job, i.Reason} }) {
 		e := g.entry(Overdue, more)
 		e.Job, e.Reason, e.Queue = g.key.job, g.key.reason, g.list[0].Queue
@@ -259,13 +258,12 @@ func (a *attention) overdue(list []store.Incident) {
 
 // failed adds the failures by job, step and reason, those with the most executions first.
 // It returns the entries of those that are superseded.
-func (a *attention) failed(list []store.Incident) (superseded []Entry) {
+func (a *attention) failed(list []store.Incident, more bool) (superseded []Entry) {
 	type key struct {
 		job, id, typ string
 		step         int
 		reason       courier.Reason
 	}
-	more := a.cut(len(list), "failed executions")
 	open := slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return i.SupersededBy != "" })
 	groups := grouped(open, func(i *store.Incident) key {
 		k := key{job: i.Job, step: -1, reason: i.Reason}

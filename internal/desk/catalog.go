@@ -59,15 +59,15 @@ func (v *Visit) Catalog(kind string) Catalog {
 
 // Saved returns a version of a definition, the latest for version 0.
 func (c Catalog) Saved(ctx context.Context, name string, version int) (Defined, error) {
-	x, err := c.Get(ctx, name, version) // its error names the nearest
-	if err != nil {
-		return x, err
+	f := engine.VersionFilter{Limit: 1}
+	if version != 0 {
+		f.Before = version + 1
 	}
-	list, err := c.Versions(ctx, name, engine.VersionFilter{Before: *x.Version() + 1, Limit: 1})
-	if err == nil && len(list) > 0 && *list[0].Version() == *x.Version() {
+	list, err := c.Versions(ctx, name, f)
+	if err == nil && len(list) > 0 && (version == 0 || *list[0].Version() == version) {
 		return list[0], nil
 	}
-	return x, err
+	return c.Get(ctx, name, version) // its error names the nearest
 }
 
 func jobCatalog(h engine.Jobs) Catalog {

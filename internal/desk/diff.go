@@ -2,6 +2,7 @@ package desk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -37,49 +38,69 @@ type Difference struct {
 	To      json.RawMessage `json:"to,omitempty"`
 }
 
-// A part is a step or a member as JSON has it.
+// A part is a step or a member as JSON has it. There may be many, most of them the same in
+// both versions: they are compared as texts, and decoded only where these differ.
 type part struct {
-	id    string // empty if it has none
-	kind  string // its type
-	value map[string]any
-	text  string // of value
+	id   string // empty if it has none
+	kind string // its type
+	text json.RawMessage
+	same string // with an id empty: the text in the form that is the same for the same values
 }
+
+// value returns the part decoded.
+func (p *part) value() any { return decoded(p.text) }
 
 // DiffOf returns what differs between the JSON texts of two versions of a definition.
 func DiffOf(from, to []byte) Diff {
-	a, b := object(from), object(to)
+	a, b := fieldsOf(from), fieldsOf(to)
 	d := Diff{Fields: []Difference{}}
 	d.Steps = diffParts(partsOf(a, "steps"), partsOf(b, "steps"))
 	d.Members = diffParts(partsOf(a, "members"), partsOf(b, "members"))
 	delete(a, "version")
 	delete(b, "version")
-	d.Fields = append(d.Fields, differences("", a, b)...)
+	d.Fields = append(d.Fields, differences("", values(a), values(b))...)
 	return d
 }
 
-// object decodes a JSON object, and keeps the digits of numbers.
-func object(text []byte) map[string]any {
+// fieldsOf returns the fields of a JSON object.
+func fieldsOf(text []byte) (fields map[string]json.RawMessage) {
+	_ = json.Unmarshal(text, &fields) // it was written by this process
+	return fields
+}
+
+// values returns the fields decoded.
+func values(fields map[string]json.RawMessage) map[string]any {
+	v := make(map[string]any, len(fields))
+	for name, text := range fields {
+		v[name] = decoded(text)
+	}
+	return v
+}
+
+// decoded returns a JSON value, and keeps the digits of numbers.
+func decoded(text []byte) (v any) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
-	var v map[string]any
 	_ = dec.Decode(&v) // it was written by this process
 	return v
 }
 
 // partsOf takes the list of steps or members out of a definition.
-func partsOf(definition map[string]any, name string) []part {
-	list, _ := definition[name].([]any)
+func partsOf(definition map[string]json.RawMessage, name string) []part {
+	var list []json.RawMessage
+	_ = json.Unmarshal(definition[name], &list)
 	delete(definition, name)
 	parts := make([]part, len(list))
-	for i, v := range list {
+	for i, text := range list {
+		var head struct{ ID, Name, Job, Type string }
+		_ = json.Unmarshal(text, &head)
 		p := &parts[i]
-		p.value, _ = v.(map[string]any)
-		p.text = string(rawOf(v))
-		p.kind, _ = p.value["type"].(string)
-		for _, field := range map[string][]string{"steps": {"id"}, "members": {"name", "job"}}[name] {
-			if id, _ := p.value[field].(string); p.id == "" {
-				p.id = id
-			}
+		*p = part{id: head.ID, kind: head.Type, text: text}
+		if name == "members" {
+			p.id = cmp.Or(head.Name, head.Job)
+		}
+		if p.id == "" {
+			p.same = string(rawOf(p.value()))
 		}
 	}
 	return parts
@@ -137,13 +158,16 @@ func diffParts(from, to []part) (list []PartDiff) {
 		d := PartDiff{ID: b.id, Type: b.kind, To: &j}
 		i := fromOf[j]
 		if i < 0 {
-			d.Change, d.Fields = "added", []Difference{{To: json.RawMessage(b.text)}}
+			d.Change, d.Fields = "added", []Difference{{To: rawOf(b.value())}}
 			list = append(list, d)
 			continue
 		}
 		kept[i] = true
 		d.From = &i
-		switch d.Fields = differences("", from[i].value, b.value); {
+		if !bytes.Equal(from[i].text, b.text) {
+			d.Fields = differences("", from[i].value(), b.value())
+		}
+		switch {
 		case moved[j]:
 			d.Change = "moved"
 		case len(d.Fields) > 0:
@@ -155,7 +179,7 @@ func diffParts(from, to []part) (list []PartDiff) {
 	}
 	for i := range from {
 		if a := &from[i]; !kept[i] {
-			list = append(list, PartDiff{Change: "removed", ID: a.id, Type: a.kind, From: &i, Fields: []Difference{{From: json.RawMessage(a.text)}}})
+			list = append(list, PartDiff{Change: "removed", ID: a.id, Type: a.kind, From: &i, Fields: []Difference{{From: rawOf(a.value())}}})
 		}
 	}
 	return list
@@ -174,9 +198,9 @@ func keysOf(parts []part) []partKey {
 	for i := range parts {
 		p := &parts[i]
 		if keys[i].text = "#" + p.id; p.id == "" {
-			keys[i].text = p.text
-			keys[i].nth = seen[p.text]
-			seen[p.text]++
+			keys[i].text = p.same
+			keys[i].nth = seen[p.same]
+			seen[p.same]++
 		}
 	}
 	return keys

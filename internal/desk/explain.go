@@ -43,7 +43,8 @@ func (d *Desk) kept(ctx context.Context, x *courier.Execution) (c store.Cause, o
 		d.log.Warn("the depot can't say whether the files of an execution are still there", "execution", x.ID, "error", err)
 		return c, false
 	}
-	until := depot.Until(*x, d.opt.Retention)
+	retention := depot.RetentionOf(d.e.Registry())
+	until := depot.Until(*x, &retention)
 	switch {
 	case removed:
 		return store.Cause{

@@ -51,10 +51,14 @@ func (a *attention) schedules() error {
 	a.cut(len(list), "schedules")
 	for i := range list {
 		s := &list[i]
+		if s.Disabled || !a.sees(s.Job) {
+			continue
+		}
+		if !s.Paused && !s.NextFire.IsZero() && (a.Next == nil || s.NextFire.Before(a.Next.NextFire)) {
+			a.Next = s
+		}
 		e := Entry{Kind: Schedule, Name: s.Name, Job: s.Job, Count: 1, Since: s.NextFire}
 		switch {
-		case s.Disabled || !a.sees(s.Job):
-			continue
 		case s.Paused:
 			e.Title, e.Message = fmt.Sprintf("The schedule %q is paused, because executions have failed.", s.Name), s.Reason
 			e.Do, e.Call = "Remove the cause of the failures, and enable the schedule.", "Schedules.Enable"

@@ -69,5 +69,22 @@ func (w *World) kept(ctx context.Context, _ Options) error {
 	if err := w.ended(ctx, run{job: "nested", by: "ben"}, run{job: "invoices", by: "ben", params: map[string]any{"answer": "no such directory: /out/invoices"}}); err != nil {
 		return err
 	}
-	return nil
+	return w.polled(ctx)
+}
+
+// polled waits until the monitor of a directory that is not there has stopped.
+func (w *World) polled(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		m, err := w.Engine.Monitors().Get(limited, "returns")
+		if err != nil || m.State == courier.MonitorFailed {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-limited.Done():
+			return fmt.Errorf("the monitor %q is %s: %w", m.Name, m.State, context.Cause(limited))
+		}
+	}
 }

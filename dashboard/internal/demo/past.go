@@ -87,9 +87,9 @@ func (w *World) chains(ctx context.Context, _ Options) error {
 	}
 	daily := courier.Chain{
 		Name: "daily", Description: "What is done for accounting on every working day.",
-		Params: map[string]any{"day": courier.Param{Type: "date", Default: "2026-11-23", Doc: "The day."}, "fail": courier.Param{Type: "text", Doc: "What the archive fails with."}},
+		Params: map[string]any{"day": courier.Param{Type: "date", Default: "2026-11-23", Doc: "The day."}, "fail": courier.Param{Type: "text", Doc: "What the archive fails with."}, "seconds": courier.Param{Type: "number", Default: 0.01, Doc: "How long a file takes."}},
 		Members: []courier.ChainMember{
-			{Name: "acme", Job: "invoices", Params: map[string]any{"partner": "acme", "day": "context:params.day"}},
+			{Name: "acme", Job: "invoices", Params: map[string]any{"partner": "acme", "day": "context:params.day", "seconds": "context:params.seconds"}},
 			{Name: "globex", Job: "invoices", Params: map[string]any{"partner": "globex", "day": "context:params.day"}},
 			{Name: "match", Job: "nested", DependsOn: needs("acme", "globex")},
 			{Name: "pack", Job: "archive", Params: map[string]any{"fail": "context:params.fail"}, DependsOn: needs("match")},
@@ -157,6 +157,9 @@ func (w *World) present(ctx context.Context, opt Options) error {
 		}
 		w.By[r.as] = x.ID
 		time.Sleep(2 * time.Millisecond)
+	}
+	if _, err := w.Engine.Chains().Start(ctx, "daily", &engine.ChainOptions{Params: map[string]any{"seconds": 602}, By: by}); err != nil {
+		return fmt.Errorf("chain daily: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

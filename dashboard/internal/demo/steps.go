@@ -110,6 +110,23 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 	return workOutput{cfg.Subject, 48_213}, nil
 }
 
+// A listConfig names the server whose files are listed.
+type listConfig struct {
+	Connection string `json:"connection_id" courier:"required" doc:"the partner"`
+}
+
+// list is the step that tests a connection: the dry run of one says that the server answers.
+type list struct{}
+
+func (l list) Execute(ctx context.Context, job *courier.Context, cfg listConfig) (struct{}, error) {
+	return struct{}{}, l.Validate(ctx, job, cfg)
+}
+
+func (list) Validate(_ context.Context, job *courier.Context, cfg listConfig) error {
+	job.Log().Info("the server is Example 3.1", "connection", cfg.Connection)
+	return nil
+}
+
 // keep leaves a file.
 func keep(job *courier.Context, name string) error {
 	w, err := job.Create(name)
@@ -123,11 +140,12 @@ func keep(job *courier.Context, name string) error {
 	return w.Commit()
 }
 
-// registry returns the step types of the jobs.
+// registry returns the step types of the jobs, and the one that tests connections of FTPS.
 func registry() *courier.Registry {
 	r := new(courier.Registry)
 	courier.RegisterFunc(r, "demo.fetch", fetch, &courier.TypeOptions{Doc: "Receives files of a partner."})
 	courier.RegisterFunc(r, "demo.send", send, &courier.TypeOptions{Doc: "Sends a file to a partner."})
 	courier.RegisterFunc(r, "demo.work", work, &courier.TypeOptions{Doc: "Takes its time."})
+	courier.Register(r, "ftps.list", list{}, &courier.TypeOptions{Doc: "Lists files of a partner."})
 	return r
 }

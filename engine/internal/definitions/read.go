@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,11 +102,45 @@ func chainsOf(list []store.Definition) ([]Chain, error) {
 	return chains, nil
 }
 
-// readChain returns the chain of a definition.
-func readChain(d *store.Definition) (c courier.Chain, err error) {
-	if err := json.Unmarshal(d.Body, &c); err != nil {
+// A storedChain is a chain as its definition has it in the store. It was checked before it
+// was saved, so it is decoded without what reading the text of a person takes, which is ten
+// times as long: a chain may have 10,000 members.
+type storedChain struct {
+	Name        string         `json:"name"`
+	Version     int            `json:"version"`
+	Description string         `json:"description"`
+	Params      map[string]any `json:"params"`
+	Members     []storedMember `json:"members"`
+}
+
+type storedMember struct {
+	Name      string             `json:"name"`
+	Job       string             `json:"job"`
+	Version   int                `json:"version"`
+	Params    map[string]any     `json:"params"`
+	Priority  int16              `json:"priority"`
+	DependsOn []storedDependency `json:"depends_on"`
+}
+
+type storedDependency courier.Dependency
+
+// readChain returns the chain of a definition. One with fields that this version of the
+// library does not have is an error.
+func readChain(d *store.Definition) (courier.Chain, error) {
+	var s storedChain
+	dec := json.NewDecoder(bytes.NewReader(d.Body))
+	dec.UseNumber()
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&s); err != nil {
 		return courier.Chain{}, fmt.Errorf("load chain %q version %d: %w", d.Name, d.Version, err)
 	}
-	c.Version = d.Version
+	c := courier.Chain{Name: s.Name, Version: d.Version, Description: s.Description, Params: s.Params, Members: make([]courier.ChainMember, len(s.Members))}
+	for i := range s.Members {
+		m := &s.Members[i]
+		c.Members[i] = courier.ChainMember{Name: m.Name, Job: m.Job, Version: m.Version, Params: m.Params, Priority: m.Priority}
+		for _, on := range m.DependsOn {
+			c.Members[i].DependsOn = append(c.Members[i].DependsOn, courier.Dependency(on))
+		}
+	}
 	return c, nil
 }

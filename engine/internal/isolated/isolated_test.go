@@ -136,6 +136,27 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// TestMaintenance: maintenance is done in the process of a started engine, also that of types
+// that are isolated there, and not in a child.
+func TestMaintenance(t *testing.T) {
+	b := newBench(t, nil)
+	before := maintained.Load()
+	if err := b.e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, list, err := b.run(`[{"type": "test.do", "config": {"what": "maintained"}}]`, nil)
+	if err := errors.Join(err, b.e.Stop(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	var out doOutput
+	if err := json.Unmarshal(list[0].Outputs, &out); err != nil || out.PID == os.Getpid() || out.Text != "0" {
+		t.Errorf("outputs of the child are %s (%v)", list[0].Outputs, err)
+	}
+	if maintained.Load() == before {
+		t.Error("the engine has done no maintenance")
+	}
+}
+
 // TestErrors checks that the error of a step has the text and the meaning that it has in the
 // process of the engine.
 func TestErrors(t *testing.T) {

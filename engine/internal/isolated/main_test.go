@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -72,8 +73,18 @@ func build() (*courier.Registry, error) {
 	}
 	sftp.Register(reg, sftp.Map{"acme": partner})
 	courier.RegisterFunc(reg, "test.do", do, &courier.TypeOptions{FailedOutputs: true, Sets: []string{"also"}})
-	courier.Register(reg, "test.tidy", tidy{}, nil)
+	courier.Register(reg, "test.tidy", tidy{}, &courier.TypeOptions{Maintainer: maintainer{}, MaintainEvery: 10 * time.Millisecond})
 	return reg, nil
+}
+
+// maintained counts the calls of maintainer in this process.
+var maintained atomic.Int64
+
+type maintainer struct{}
+
+func (maintainer) Maintain(context.Context, courier.Maintenance) error {
+	maintained.Add(1)
+	return nil
 }
 
 type doConfig struct {
@@ -92,6 +103,9 @@ func do(ctx context.Context, job *courier.Context, cfg doConfig) (doOutput, erro
 	out := doOutput{PID: os.Getpid()}
 	switch cfg.What {
 	case "", "nothing":
+	case "maintained":
+		time.Sleep(200 * time.Millisecond)
+		out.Text = fmt.Sprint(maintained.Load())
 	case "environment":
 		wd, err := os.Getwd()
 		out.Text = fmt.Sprintf("%s\n%q\n%s", strings.Join(os.Environ(), "\n"), os.Args, wd)

@@ -64,8 +64,8 @@ type Receiver struct {
 
 // A Field is a part of a form that is no file.
 type Field struct {
-	Name string
-	Text string // in UTF-8, without NUL
+	Name string // in UTF-8, without NUL
+	Text string // as it was sent: any bytes
 }
 
 // Form reads a body of the media type multipart/form-data. The error is an *[Error], or one

@@ -89,6 +89,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/isolated", Imports: []string{".", "engine/internal/stepcall", "internal/jsontext", "internal/nearest", "internal/procgroup"}},
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/limits", Imports: subsystem},
+	{Dir: "engine/internal/maintenance", Imports: subsystem},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
 	{Dir: "engine/internal/probe", Imports: subsystem},

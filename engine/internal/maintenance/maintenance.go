@@ -1,0 +1,240 @@
+// Package maintenance calls the maintainers of step types while an engine is started.
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/store"
+)
+
+const (
+	// longCall is after which time a call that has not returned counts as a failure.
+	longCall = 10 * time.Minute
+	// maxText is how many bytes the text of a failure has at most.
+	maxText = 4 << 10
+)
+
+// A Service does the maintenance of the step types of one engine. Its methods may be
+// called by several goroutines.
+type Service struct {
+	core   core.Core
+	worker string // the engine's name in the store
+
+	mu     sync.Mutex
+	failed map[string]Failure // by step type
+}
+
+// A Failure is maintenance that has failed at its last call.
+type Failure struct {
+	StepType string
+	Since    time.Time // of the first failure, by the clock of this process
+	Error    string
+}
+
+// New returns the service of an engine. It starts nothing.
+func New(c core.Core, worker string) *Service {
+	return &Service{core: c, worker: worker, failed: make(map[string]Failure)}
+}
+
+// Failures returns what fails now, in the order of the step types.
+func (v *Service) Failures() []Failure {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var list []Failure
+	for _, f := range v.failed {
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b Failure) int { return strings.Compare(a.StepType, b.StepType) })
+	return list
+}
+
+// Run does the maintenance of all step types until the engine stops.
+func (v *Service) Run(l core.Lifetime) {
+	v.mu.Lock()
+	clear(v.failed) // of an earlier start
+	v.mu.Unlock()
+	reg := v.core.Registry()
+	var loops sync.WaitGroup
+	for _, key := range reg.Keys() {
+		t, ok := reg.Lookup(key)
+		if !ok || t.Key() != key { // an alias
+			continue
+		}
+		if m, every := t.Maintainer(); m != nil {
+			loops.Go(func() { v.loop(l, &task{key: key, m: m, every: every}) })
+		}
+	}
+	loops.Wait()
+}
+
+// A task is the maintenance of a step type.
+type task struct {
+	key   string
+	m     courier.Maintainer
+	every time.Duration
+}
+
+// loop calls a maintainer at once, and then in each period in which it is this engine's
+// turn. Periods begin at the same instants in all engines whose clocks agree.
+func (v *Service) loop(l core.Lifetime, t *task) {
+	spread := v.spread(t)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.Stop:
+			return
+		case <-timer.C:
+		}
+		if l.Ctx.Err() != nil {
+			return
+		}
+		f := v.turn(l, t)
+		if l.Ctx.Err() != nil {
+			return
+		}
+		if f != nil {
+			v.note(t, *f)
+		}
+		timer.Reset(t.every - time.Duration(time.Now().UnixNano()%int64(t.every)) + spread)
+	}
+}
+
+// spread is how long after the beginning of a period this engine looks whose turn it is, so
+// that not all do at the same instant.
+func (v *Service) spread(t *task) time.Duration {
+	h := fnv.New32a()
+	h.Write([]byte(v.worker + " " + t.key))
+	return t.every / 256 * time.Duration(h.Sum32()%64)
+}
+
+// turn calls the maintainer if it is this engine's turn. It returns how the call ended, nil
+// if there was none.
+func (v *Service) turn(l core.Lifetime, t *task) *result {
+	mine, err := v.mine(l.Ctx, t)
+	switch {
+	case err != nil:
+		return &result{text: fmt.Sprintf("the other engines of the store can't be found: %v", err)}
+	case !mine:
+		return nil
+	}
+	return v.call(l, t)
+}
+
+// mine reports whether the present period is this engine's. Periods go round among the
+// workers that have the step type and have claimed lately. So an engine that fails or hangs
+// does not stop the maintenance for long. If none has claimed, this one is just starting.
+func (v *Service) mine(ctx context.Context, t *task) (bool, error) {
+	workers, err := v.core.Workers()
+	if err != nil {
+		return true, nil // the store does not record them
+	}
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	defer cancel()
+	period := uint64(time.Now().UnixNano()) / uint64(t.every) // also right for a clock before 1970
+	list, err := workers.Workers(ctx, core.PresentFor)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // by the store in a wrapper
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	list = slices.DeleteFunc(list, func(w store.Worker) bool { return w.Draining || !slices.Contains(w.StepTypes, t.key) })
+	return len(list) == 0 || list[period%uint64(len(list))].Name == v.worker, nil
+}
+
+// A result is how a call has ended.
+type result struct {
+	text  string // why it has failed; empty if it has not
+	stack string // of a panic
+}
+
+// call calls the maintainer. After the engine has begun to stop, it waits as long as for a
+// call to the store.
+func (v *Service) call(l core.Lifetime, t *task) *result {
+	done := make(chan *result, 1)
+	go func() { done <- v.guarded(l.Ctx, t.m) }()
+	long := time.NewTimer(longCall)
+	defer long.Stop()
+	for {
+		select {
+		case r := <-done:
+			return r
+		case <-long.C:
+			v.note(t, result{text: fmt.Sprintf("the call has not returned for %v, and no other one is made before it returns", longCall)})
+		case <-l.Stop:
+			end := time.NewTimer(core.StoreTimeout)
+			defer end.Stop()
+			select {
+			case <-done:
+			case <-end.C:
+				v.core.Log().Error("maintenance does not return after the end of its context; the engine stops without it", "step_type", t.key)
+			}
+			return nil
+		}
+	}
+}
+
+// guarded calls the maintainer in a goroutine of its own, which it may end.
+func (v *Service) guarded(ctx context.Context, m courier.Maintainer) *result {
+	r := &result{text: "it called runtime.Goexit"}
+	var done sync.WaitGroup
+	done.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				r.text, r.stack = text.Shorten(fmt.Sprintf("it panicked: %v", p), maxText), string(debug.Stack())
+			}
+		}()
+		err := m.Maintain(ctx, courier.Maintenance{Log: v.core.Log(), Execution: v.execution})
+		r.text = ""
+		if err != nil {
+			r.text, _ = text.OfError(err)
+			r.text = text.Shorten(r.text, maxText)
+		}
+	})
+	done.Wait()
+	return r
+}
+
+// execution returns an execution of the store.
+func (v *Service) execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	defer cancel()
+	return v.core.Archive().Execution(ctx, id)
+}
+
+// note keeps how the last call ended, and writes each failure to the log once while it
+// lasts.
+func (v *Service) note(t *task, r result) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f, failed := v.failed[t.key]
+	switch {
+	case r.text == "" && failed:
+		delete(v.failed, t.key)
+		v.core.Log().Info("maintenance works again", "step_type", t.key, "failed_since", f.Since)
+		return
+	case r.text == "" || r.text == f.Error:
+		return
+	case !failed:
+		f = Failure{StepType: t.key, Since: time.Now().UTC()}
+	}
+	f.Error = r.text
+	v.failed[t.key] = f
+	attrs := []any{"step_type", t.key, "error", r.text}
+	if r.stack != "" {
+		attrs = append(attrs, "stack", r.stack)
+	}
+	v.core.Log().Error("maintenance failed; it is tried again in the next period", attrs...)
+}
