@@ -24,11 +24,17 @@ func TestAttention(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.get("").has("The next tick: nightly , 2000-01-01 03:00:00 UTC")
-		for range 3 {
-			w.ended("other", "ann", map[string]any{"fail": canary})
-			time.Sleep(time.Second)
+		for i := range 3 {
+			x := w.ended("other", "ann", map[string]any{"fail": canary})
+			if time.Sleep(time.Second); i > 0 {
+				continue
+			}
+			one := w.get("").has(`1 execution failed at step 0 "work" (test.work).`).has("resume it: completed steps are not run again. Or cancel it.").has("Resume… Cancel…")
+			if a := one.tree.all(".button")[0]; a.text() != "Show it" || a.attrs["href"] != "./executions/"+string(x.ID) {
+				t.Errorf("%s leads to %s", a.text(), a.attrs["href"])
+			}
 		}
-		page := w.get("").has("failed").has(canary).has("3 executions failed at step 0 \"work\" (test.work)")
+		page := w.get("").has("failed").has(canary).has("3 executions failed at step 0 \"work\" (test.work).")
 		if n := len(page.tree.all("li[data-failed]")); n != 1 {
 			t.Errorf("%d entries", n)
 		}

@@ -31,6 +31,8 @@ func Took(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "–"
+	case d < time.Millisecond:
+		return "< 1 ms"
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < time.Minute:
@@ -103,10 +105,11 @@ func Span(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// InItem returns the iteration of a step in words; empty outside loops.
+// InItem returns the iteration of a step in words: the indexes of the items, from 0 on, as in
+// messages of the engine. It is empty outside loops.
 func InItem(iteration []int) string {
 	if len(iteration) == 0 {
 		return ""
 	}
-	return " in item " + courier.FormatIteration(iteration)
+	return " at index " + courier.FormatIteration(iteration)
 }

@@ -39,7 +39,7 @@ func FuzzVisible(f *testing.F) {
 // Figures are rounded so that they can be read at a glance.
 func TestFormat(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0 ms", 999 * time.Millisecond: "999 ms", 1500 * time.Millisecond: "1.5 s", 82 * time.Second: "1 m 22 s", 90 * time.Minute: "1 h 30 m", 50 * time.Hour: "2 days 2 h", -1: "–",
+		0: "< 1 ms", time.Millisecond: "1 ms", 999 * time.Millisecond: "999 ms", 1500 * time.Millisecond: "1.5 s", 82 * time.Second: "1 m 22 s", 90 * time.Minute: "1 h 30 m", 50 * time.Hour: "2 days 2 h", -1: "–",
 	} {
 		if got := format.Took(d); got != want {
 			t.Errorf("%d: %q, not %q", d, got, want)
