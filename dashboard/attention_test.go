@@ -50,7 +50,20 @@ func TestAttention(t *testing.T) {
 		if n := len(w.get(strings.TrimPrefix(show, "./")).tree.all("tr[data-row]")); n != 3 {
 			t.Errorf("the list of them has %d", n)
 		}
-		w.get(strings.TrimPrefix(resume, "./")).has("Resume 3 executions").has("Type 3 to confirm")
+		bulk := w.get(strings.TrimPrefix(resume, "./")).has("Resume 3 executions").has("Type 3 to confirm")
+		if nav := bulk.tree.one(t, "nav[aria-label=Pages]").one(t, "a[aria-current=page]").text(); nav != "Executions" {
+			t.Errorf("the page of a bulk belongs to %q", nav)
+		}
+		keys := make(map[string]string)
+		for _, a := range bulk.tree.one(t, "nav[aria-label=Pages]").all("a[data-key]") {
+			if other := keys[a.attrs["data-key"]]; other != "" {
+				t.Errorf("%s and %s have the same key", other, a.text())
+			}
+			keys[a.attrs["data-key"]] = a.text()
+		}
+		if len(keys) < 10 {
+			t.Errorf("only %d pages have keys", len(keys))
+		}
 		w.user = "watcher"
 		seen := w.get("").lacks(canary)
 		if strings.Contains(seen.tree.text(), "Resume all") {

@@ -248,6 +248,7 @@ func saveJob(ctx context.Context, c *call) (string, error) {
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		src.Locate(bad.Problems)
 	}
+	c.warn(saved.Warnings)
 	if err == nil && saved.Job.Version == base {
 		err = desk.ErrUnchanged
 	}

@@ -199,6 +199,12 @@ func TestScheduleForms(t *testing.T) {
 		if nav := fresh.tree.one(t, "nav[aria-label=Pages]").one(t, "a[aria-current=page]").text(); nav != "Schedules" {
 			t.Errorf("the page of a new one belongs to %q", nav)
 		}
+		for _, kind := range []string{"schedule", "monitor", "subscription"} {
+			nameless := w.post("new/"+kind, w.get("new/"+kind).fields("set"))
+			if text := nameless.tree.one(t, "#wrong-name").text(); nameless.Code != http.StatusUnprocessableEntity || text != "It is missing: give the "+kind+" a name." {
+				t.Errorf("%s without a name: %d %q", kind, nameless.Code, text)
+			}
+		}
 		sent := fresh.fields("set")
 		sent["f.name"], sent["f.job"], sent["f.cron"], sent["f.every_seconds"], sent["f.params"] = "nightly", "reprot", "0 30 25 ? * *", "x", "{no"
 		bad := w.post("new/schedule", sent)
@@ -229,6 +235,8 @@ func TestScheduleForms(t *testing.T) {
 			again.has("there is a schedule of this name")
 		}
 
+		w.post("schedules/nightly", w.get("schedules/nightly").with("do", "disable", "key", "off")).done("disable").has("it was disabled by admin")
+		w.post("schedules/nightly", w.get("schedules/nightly").with("do", "enable", "key", "on")).done("enable")
 		sent = w.get("schedules/nightly?tab=edit").fields("set")
 		sent["f.pause_after"] = "3"
 		w.post("schedules/nightly?tab=edit", sent).done("done")

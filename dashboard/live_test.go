@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -146,6 +147,28 @@ func TestLiveList(t *testing.T) {
 				t.Errorf("the list is %q", patches["list"])
 			}
 			stop()
+		}
+	})
+}
+
+// The page of a schedule is kept up to date; its forms stand still.
+func TestLiveSchedule(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.schedule(courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"})
+		at := "schedules/nightly"
+		s, stop := w.stream(w.get(at).liveURL(at))
+		defer stop()
+		time.Sleep(20 * time.Second)
+		if _, err := w.engine.Schedules().Disable(w.Context(), "nightly", courier.By{Actor: "otto"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if _, patches := s.take(t); !strings.Contains(patches["overview"], "it was disabled by otto") {
+			t.Errorf("the overview is %q", patches["overview"])
+		}
+		if n := len(w.get(at + "?tab=edit").tree.all("main[data-live]")); n != 0 {
+			t.Error("the form is kept up to date")
 		}
 	})
 }

@@ -105,6 +105,9 @@ func TestSearchFiles(t *testing.T) {
 		if href := rows[4].all("a")[0].attrs["href"]; href != "./executions/"+string(x.ID) {
 			t.Errorf("a file leads to %q", href)
 		}
+		if href := rows[4].all("a")[1].attrs["href"]; href != "./executions/"+string(x.ID)+"?step=0&tab=attempts" {
+			t.Errorf("a step leads to %q", href)
+		}
 		for text, rows := range map[string]int{"inv-": 5, "INV-0423": 5, "*0423*": 5, "0423": 0, "*.csv": 5, "inv-0424": 0} {
 			page := w.find(text)
 			if n := len(page.tree.all("tr[data-row]")); n != rows {

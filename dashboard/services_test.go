@@ -131,7 +131,19 @@ func TestNotifications(t *testing.T) {
 			t.Errorf("%d %s", bad.Code, bad.text())
 		}
 		sent["f.kind"], sent["f.webhook.url"], sent["f.webhook.headers"], sent["f.func"], sent["key"] = "func", "", "", "tell", "3"
-		w.post("new/subscription", sent).done("set").has("func tell")
+		page = w.post("new/subscription", sent).done("set").has("func tell")
+		if strings.Contains(page.text(), "doubtful") {
+			t.Error("there are warnings about a function that is there")
+		}
+		odd := w.get("notifications/hook?tab=edit").fields("set")
+		odd["f.func"] = "tlel"
+		warned := w.post("notifications/hook?tab=edit", odd)
+		warned.done("It was saved, and looks doubtful:").has(`did you mean "tell"`)
+		w.user = "operator" // what was left is for who has sent the form
+		if text := w.follow(warned, warned.Header().Get("Location")).text(); strings.Contains(text, "doubtful") {
+			t.Error("another visitor is told")
+		}
+		w.user = "admin"
 		w.post("notifications/hook?tab=remove", w.get("notifications/hook?tab=remove").with("do", "remove", "confirm", "hook")).done("remove").lacks("hook</bdi></a>")
 	})
 }

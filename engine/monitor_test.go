@@ -538,7 +538,7 @@ func TestMonitorWithoutItsJob(t *testing.T) {
 		w.start(0)
 		time.Sleep(time.Minute)
 		w.require()
-		if m := w.monitor(); m.State != courier.MonitorDegraded || !strings.Contains(m.Health.Problem, "1 files are ready and could not be handed over") {
+		if m := w.monitor(); m.State != courier.MonitorDegraded || !strings.Contains(m.Health.Problem, "1 file is ready and could not be handed over") {
 			t.Errorf("monitor %+v", m)
 		}
 		w.define("job", `{"files": null, "monitor": null}`)

@@ -78,10 +78,17 @@ func Sentence(s string) string {
 		return s
 	}
 	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
-		s += "."
+	return Stop(s)
+}
+
+// Stop returns a text with a full stop, unless it ends with one, or with another end of a sentence.
+func Stop(s string) string {
+	for _, end := range []string{".", "!", "?", "…"} {
+		if strings.HasSuffix(s, end) {
+			return s
+		}
 	}
-	return s
+	return s + "."
 }
 
 // Span returns a length of time without what is zero, to the last digit, such as "5 min" and
