@@ -56,7 +56,7 @@ func TestMonitors(t *testing.T) {
 				}
 			}
 		}
-		page := w.get("monitors/incoming").has("1 files that match, 0 of them not ready").has(canary + ".csv").has("handed over").has("1.2 kB").has("completed what it started")
+		page := w.get("monitors/incoming").has("1 file that matches, 0 of them not ready").has(canary + ".csv").has("handed over").has("1.2 kB").has("completed what it started")
 		w.post("monitors/incoming", page.fields("pause")).done("pause").has("It is paused,")
 		refused := w.post("monitors/incoming", page.with("do", "acknowledge", "key", "1"))
 		if refused.Code != http.StatusSeeOther { // in another state it changes nothing

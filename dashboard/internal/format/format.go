@@ -15,10 +15,10 @@ import (
 // Capital returns a word with a capital letter.
 func Capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
-// Plural returns a number with a noun.
-func Plural(n int, noun string) string {
+// Plural returns a whole number with a noun.
+func Plural(n any, noun string) string {
 	switch {
-	case n == 1:
+	case fmt.Sprint(n) == "1":
 		return "1 " + noun
 	case noun[len(noun)-1] == 'y':
 		noun = noun[:len(noun)-1] + "ie"
