@@ -168,13 +168,14 @@ func TestScheduleWeek(t *testing.T) {
 func TestScheduleList(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.schedule(courier.Schedule{Name: "bad", Job: "report", Every: time.Minute, Params: map[string]any{"fail": "no such partner"}, PauseAfter: 2})
+		w.schedule(courier.Schedule{Name: "off", Job: "other", Every: time.Minute, Disabled: true})
 		w.schedule(courier.Schedule{Name: "good", Job: "other", Cron: "0 0 3 ? * *", Zone: "Europe/Berlin"})
 		time.Sleep(4 * time.Minute)
 		rows := w.get("schedules?tab=list").tree.all("tr[data-row]")
-		if len(rows) != 2 {
+		if len(rows) != 3 {
 			t.Fatalf("%d rows", len(rows))
 		}
-		for i, want := range [][]string{{"paused", "bad", "job report", "Every 1 min", "failed what it started"}, {"active", "good", "At 03:00:00", "Europe/Berlin", "Sat 2000-01-01 03:00:00 CET", "2000-01-01 02:00:00 UTC"}} {
+		for i, want := range [][]string{{"paused", "bad", "job report", "Every 1 min", "failed what it started"}, {"active", "good", "At 03:00:00", "Europe/Berlin", "Sat 2000-01-01 03:00:00 CET", "2000-01-01 02:00:00 UTC"}, {"disabled", "off", "it was disabled by admin"}} {
 			for _, text := range want {
 				if !strings.Contains(rows[i].text(), text) {
 					t.Errorf("row %d is %q, without %q", i, rows[i].text(), text)

@@ -127,6 +127,10 @@ const (
 		text.selectNodeContents(document.querySelector("h1"));
 		return [...text.getClientRects()].filter(r => button && r.right > button.left && r.bottom > button.top && r.top < button.bottom).map(() => "a button lies on the heading");
 	})()`
+	// squeezed returns the drawings whose names can't be read.
+	squeezed = `[...document.querySelectorAll(".dagbox svg.dag")].filter(e => e.clientWidth < e.viewBox.baseVal.width * .59).map(e => "a drawing is " + e.clientWidth + " wide")`
+	// tall returns the links to pages if they take more than two lines at 1000 pixels.
+	tall = `[document.querySelector(".top")].filter(e => e.offsetHeight > 90).map(e => "the head is " + e.offsetHeight + " high")`
 	// tiny returns the controls that a finger can't hit, or that lie on each other.
 	tiny = `[...document.querySelectorAll("main button, main a.button, main summary.button, main select, main input:not([type=hidden], [type=checkbox], [type=radio])")].filter(e => e.offsetParent && (e.offsetHeight < 24 || e.offsetWidth < 24))
 		.map(e => e.tagName + " " + e.name + " of " + e.offsetWidth + " by " + e.offsetHeight)`
@@ -168,11 +172,16 @@ func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 				}
 			}
 		}
+		if a.at == "" {
+			p.Emulate(chromium.Device{Width: 1000, Height: 800})
+			check(a, "1000 pixels", tall)
+		}
 		p.Emulate(chromium.Device{Width: 640, Height: 400, Scale: 2})
 		check(a, "200 % zoom", wider)
 		p.Emulate(chromium.Device{Width: 360, Height: 740, Mobile: true})
 		check(a, "telephone", wider)
 		check(a, "telephone", unseen)
+		check(a, "telephone", squeezed)
 		check(a, "telephone", overlapped)
 	}
 	quiet(t, p, "looks", "Failed to load resource") // of the mistaken ones

@@ -55,6 +55,14 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%d: %q, not %q", n, got, want)
 		}
 	}
+	for in, want := range map[string]string{"": "", "a list": "A list.", "is it?": "Is it?", "[1, …": "[1, …"} {
+		if got := format.Sentence(in); got != want {
+			t.Errorf("%q: %q, not %q", in, got, want)
+		}
+	}
+	if got := format.Plural(int64(1), "entry") + format.Plural(1200, "entry") + format.Plural(0, "file"); got != "1 entry1,200 entries0 files" {
+		t.Errorf("%q", got)
+	}
 	if got := format.Clip(3, "äöüß"); got != "äöü…" || format.Clip(4, "äöüß") != "äöüß" {
 		t.Errorf("%q", got)
 	}
