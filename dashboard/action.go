@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/outcome"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
@@ -138,18 +139,40 @@ func (c *call) carryOut(a *action) (o outcome.Result) {
 	if o.To == "" {
 		o.To = c.with()
 	}
-	o.To = withDone(o.To, number)
+	kept := ""
+	if _, ok := c.kept.(doubts); ok {
+		kept = c.formID()
+	}
+	o.To = withDone(o.To, number, kept)
 	return o
 }
 
-// withDone adds the number of an entry of the journal to a reference.
-func withDone(to string, number int64) string {
+// doubts are the warnings about what an action has saved, for the page that says what came of it.
+type doubts []string
+
+// warn keeps warnings for that page.
+func (c *call) warn(list []courier.Problem) {
+	var d doubts
+	for _, p := range list {
+		d = append(d, format.Sentence(p.String()))
+	}
+	if d != nil {
+		c.kept = d
+	}
+}
+
+// withDone adds the number of an entry of the journal to a reference, and the form that has left
+// something, if one has.
+func withDone(to string, number int64, kept string) string {
 	u, err := url.Parse(to)
 	if err != nil {
 		return to
 	}
 	q := u.Query()
 	q.Set("done", strconv.FormatInt(number, 10))
+	if kept != "" {
+		q.Set("kept", kept)
+	}
 	u.RawQuery = q.Encode()
 	return u.String()
 }
@@ -159,7 +182,8 @@ type notice struct {
 	Verb, Outcome, Reason string
 	Name                  string
 	At                    time.Time
-	Kept                  bool // the journal has an entry
+	Kept                  bool   // the journal has an entry
+	Doubts                doubts // about what was saved
 }
 
 // notice returns what came of the action whose entry of the journal the address names; nil
@@ -169,17 +193,21 @@ func (c *call) notice() *notice {
 		return nil
 	}
 	number, err := strconv.ParseInt(c.query.Get("done"), 10, 64)
+	var warned doubts
+	if c.Visit != nil && c.query.Has("kept") {
+		warned, _ = c.h.done.Kept(c.query.Get("kept"), c.ID).(doubts)
+	}
 	switch {
 	case err != nil || number < 0 || c.Visit == nil:
 		return nil
 	case number == 0:
-		return &notice{Outcome: "done"}
+		return &notice{Outcome: "done", Doubts: warned}
 	}
 	a, err := c.Entry(c.ctx(), number)
 	if err != nil {
 		return nil
 	}
-	return &notice{Verb: a.Verb, Name: a.Name, Outcome: a.Outcome, Reason: a.Reason, At: a.At, Kept: true}
+	return &notice{Verb: a.Verb, Name: a.Name, Outcome: a.Outcome, Reason: a.Reason, At: a.At, Kept: true, Doubts: warned}
 }
 
 // newKey returns a key for the forms of a page.

@@ -122,7 +122,12 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 	for _, id := range e.Executions[:min(len(e.Executions), 5)] {
 		v.First = append(v.First, executionLink{string(id), c.link("executions", string(id))})
 	}
+	one := len(e.Executions) == 1 && e.Count == 1 && !e.More
 	list := func(where ...string) {
+		if one {
+			v.Show, v.ShowAs = v.First[0].Href, "Show it"
+			return
+		}
 		v.Show, v.ShowAs = c.link("executions")+"?where="+url.QueryEscape(strings.Join(where, " ")), "Show them"
 	}
 	thing := func(page, name string) {
@@ -163,7 +168,11 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 			resume(fmt.Sprintf("Resume with version %d…", e.Version), fmt.Sprintf("version=%d", e.Version))
 		}
 		if operator {
-			v.Buttons = append(v.Buttons, c.bulkButton("Resume all…", "resume", where...), c.bulkButton("Cancel all…", "cancel", where...))
+			all := " all…"
+			if one {
+				all = "…"
+			}
+			v.Buttons = append(v.Buttons, c.bulkButton("Resume"+all, "resume", where...), c.bulkButton("Cancel"+all, "cancel", where...))
 		}
 	case desk.Overdue:
 		list("state:created,queued,running,paused", job)

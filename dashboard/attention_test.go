@@ -24,11 +24,17 @@ func TestAttention(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.get("").has("The next tick: nightly , 2000-01-01 03:00:00 UTC")
-		for range 3 {
-			w.ended("other", "ann", map[string]any{"fail": canary})
-			time.Sleep(time.Second)
+		for i := range 3 {
+			x := w.ended("other", "ann", map[string]any{"fail": canary})
+			if time.Sleep(time.Second); i > 0 {
+				continue
+			}
+			one := w.get("").has(`1 execution failed at step 0 "work" (test.work).`).has("resume it: completed steps are not run again. Or cancel it.").has("Resume… Cancel…")
+			if a := one.tree.all(".button")[0]; a.text() != "Show it" || a.attrs["href"] != "./executions/"+string(x.ID) {
+				t.Errorf("%s leads to %s", a.text(), a.attrs["href"])
+			}
 		}
-		page := w.get("").has("failed").has(canary).has("3 executions failed at step 0 \"work\" (test.work)")
+		page := w.get("").has("failed").has(canary).has("3 executions failed at step 0 \"work\" (test.work).")
 		if n := len(page.tree.all("li[data-failed]")); n != 1 {
 			t.Errorf("%d entries", n)
 		}
@@ -44,7 +50,20 @@ func TestAttention(t *testing.T) {
 		if n := len(w.get(strings.TrimPrefix(show, "./")).tree.all("tr[data-row]")); n != 3 {
 			t.Errorf("the list of them has %d", n)
 		}
-		w.get(strings.TrimPrefix(resume, "./")).has("Resume 3 executions").has("Type 3 to confirm")
+		bulk := w.get(strings.TrimPrefix(resume, "./")).has("Resume 3 executions").has("Type 3 to confirm")
+		if nav := bulk.tree.one(t, "nav[aria-label=Pages]").one(t, "a[aria-current=page]").text(); nav != "Executions" {
+			t.Errorf("the page of a bulk belongs to %q", nav)
+		}
+		keys := make(map[string]string)
+		for _, a := range bulk.tree.one(t, "nav[aria-label=Pages]").all("a[data-key]") {
+			if other := keys[a.attrs["data-key"]]; other != "" {
+				t.Errorf("%s and %s have the same key", other, a.text())
+			}
+			keys[a.attrs["data-key"]] = a.text()
+		}
+		if len(keys) < 10 {
+			t.Errorf("only %d pages have keys", len(keys))
+		}
 		w.user = "watcher"
 		seen := w.get("").lacks(canary)
 		if strings.Contains(seen.tree.text(), "Resume all") {

@@ -16,7 +16,7 @@ import (
 )
 
 var bulkPages = []page{{
-	path: "bulk", role: desk.Client, on: onVisible, title: "Bulk", file: "bulk",
+	path: "bulk", about: "execution", role: desk.Client, on: onVisible, title: "Bulk", file: "bulk",
 	query: []string{"action", "where", "id", "all", "of"}, data: (*call).bulkPage,
 	actions: []action{
 		{verb: "try", role: desk.Client, dry: true, do: func(context.Context, *call) (string, error) { return "", nil }},

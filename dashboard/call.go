@@ -35,6 +35,7 @@ type call struct {
 	report    *engine.ResumeReport // of a resume that was tried
 	failed    error                // of the action whose form the page shows again
 	found     any                  // what a dry action has found out
+	still     bool                 // nothing on the page is kept up to date, though it has a watch
 	placed    bool                 // the page has the problems of failed where they belong
 	kept      any                  // what an action leaves for the page that says what came of it
 	subject   any                  // of pages with the scope onSubject
@@ -48,7 +49,7 @@ func (c *call) ctx() context.Context { return c.r.Context() }
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // everywhere are the parameters of all pages: what came of an action, and for [call.live].
-var everywhere = []string{"done", "live", "have"}
+var everywhere = []string{"done", "kept", "live", "have"}
 
 // readQuery reads the parameters of the URL that the page has. Others, such as those that a
 // mail program adds, are ignored.

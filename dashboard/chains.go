@@ -35,7 +35,8 @@ type chainRow struct {
 	Version, Members        int
 	SavedBy                 string
 	SavedAt                 time.Time
-	Last                    *chainRunRow // the newest execution, if it is among the newest of all chains
+	Runs                    []chainRunRow // the newest executions, as far as they are among the newest of all chains
+	More                    string        // reference of all
 }
 
 func (c *call) chains() (any, error) {
@@ -47,11 +48,10 @@ func (c *call) chains() (any, error) {
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
-	last := make(map[string]*chainRunRow)
+	newest := make(map[string][]chainRunRow)
 	for i := range runs {
-		if x := &runs[i]; last[x.Chain] == nil {
-			row := c.chainRun(x)
-			last[x.Chain] = &row
+		if x := &runs[i]; len(newest[x.Chain]) < jobOutcomes {
+			newest[x.Chain] = append(newest[x.Chain], c.chainRun(x))
 		}
 	}
 	l := &chainList{}
@@ -59,7 +59,8 @@ func (c *call) chains() (any, error) {
 		d := &list[i]
 		l.Rows = append(l.Rows, chainRow{
 			Name: d.Chain.Name, Href: c.link("chains", d.Chain.Name), Description: d.Chain.Description, Version: d.Chain.Version,
-			Members: len(d.Chain.Members), SavedBy: d.SavedBy, SavedAt: d.SavedAt, Last: last[d.Chain.Name],
+			Members: len(d.Chain.Members), SavedBy: d.SavedBy, SavedAt: d.SavedAt, Runs: newest[d.Chain.Name],
+			More: c.link("chain-executions") + "?" + query("chain", d.Chain.Name),
 		})
 	}
 	if c.query.Get("after") != "" {

@@ -133,7 +133,9 @@ func TestChainStart(t *testing.T) {
 			t.Errorf("%d failed members", len(row))
 		}
 		w.get("chains/daily").has("4 of 4").has("All executions of the chain")
-		w.get("chains").has("failed")
+		if runs := w.get("chains").has("failed").tree.one(t, ".outcomes").all("a"); len(runs) != 1 || runs[0].text() != "failed" || !strings.HasPrefix(runs[0].attrs["href"], "./chain-executions/") {
+			t.Errorf("the list has %d outcomes", len(runs))
+		}
 		w.get("chain-executions").has("daily @1").has("no such partner")
 		w.get("chain-executions?state=completed").has("No execution matches.")
 		w.get("chain-executions?chain=daily&state=failed").has("show those of all chains")

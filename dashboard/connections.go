@@ -17,7 +17,7 @@ import (
 )
 
 var connectionPages = []page{{
-	path: "connections", role: desk.Viewer, on: onAll, title: "Connections", nav: "Connections", key: "c", file: "connections",
+	path: "connections", role: desk.Viewer, on: onAll, title: "Connections", nav: "Connections", key: "o", file: "connections",
 	needs: func(opt *Options) bool { return opt.Connections != nil },
 	query: []string{"cursor"}, data: (*call).connections,
 	actions: []action{{verb: "test", role: desk.Operator, dry: true, do: testConnection}},

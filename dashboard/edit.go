@@ -263,6 +263,7 @@ func saveText(ctx context.Context, c *call) (string, error) {
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		src.Locate(bad.Problems)
 	}
+	c.warn(saved.Warnings)
 	if err == nil && *saved.Version() == base {
 		err = desk.ErrUnchanged
 	}

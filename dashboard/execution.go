@@ -163,9 +163,12 @@ func (p *executionPage) headline(sees bool) {
 		}
 		p.Detail = failureText(x.Failure)
 	case x.State == courier.Completed:
-		p.Headline = "Has completed."
+		p.Headline = "Took " + format.Took(p.Took) + "."
+		if n := x.FailedItems; n > 0 {
+			p.Headline = fmt.Sprintf("Took %s. The job accepts that %s failed.", format.Took(p.Took), format.Plural(n, "item"))
+		}
 	case x.State == courier.Cancelled:
-		p.Headline = "Was cancelled."
+		p.Headline = "Was cancelled, and can't be resumed."
 	case x.State == courier.Paused:
 		p.Headline = "Is paused, and stays as it is until somebody resumes or cancels it."
 	case x.State == courier.Created:

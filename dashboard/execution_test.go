@@ -59,7 +59,7 @@ func TestExecution(t *testing.T) {
 		w.define(branching([]any{"", "disk full", ""}))
 		x := w.ended("branching", "ann", nil)
 		page := w.get("executions/" + string(x.ID))
-		page.has("Has failed, and stays as it is until somebody resumes or cancels it.").has("Started by ann").has("Failed items 1")
+		page.has("Has failed, and stays as it is until somebody resumes or cancels it.").has("1 item failed; a resume executes the failed items again").has("resume it: each failed item goes on at the step that failed").has("Started by ann").has("Failed items 1")
 		if page.tree.one(t, "h1").text() != "branching" {
 			t.Error("the heading is", page.tree.one(t, "h1").text())
 		}
@@ -67,8 +67,8 @@ func TestExecution(t *testing.T) {
 			t.Errorf("%d links of the host", len(links))
 		}
 		for step, want := range map[int][]string{
-			0: {"list", "completed"}, 1: {"if list.size greater_than params.limit", "8 greater_than 3 is true"}, 2: {"large", "completed"}, 3: {"otherwise", "not taken"},
-			4: {"small", "not taken"}, 6: {"2 of 3 items done, 1 failed", "first failed", "item 2"}, 7: {"get", "1.0 s"}, 10: {"close", "completed"},
+			0: {"list", "completed"}, 1: {"if list.size greater than params.limit", "8 greater than 3 is true"}, 2: {"large", "completed"}, 3: {"else", "not taken"},
+			4: {"small", "not taken"}, 6: {"2 of 3 items done, 1 failed", "first failed", "index 1", "› 1 failed"}, 7: {"get", "1.0 s"}, 10: {"close", "completed"},
 		} {
 			for _, text := range want {
 				if got := page.row(step).text(); !strings.Contains(got, text) {
@@ -87,9 +87,15 @@ func TestExecution(t *testing.T) {
 		}
 		w.get("executions/" + string(x.ID) + "?axis=work").has("By work")
 
-		first := w.get("executions/" + string(x.ID) + "?" + strings.TrimPrefix(page.row(6).all("a[data-previous]")[0].attrs["href"], "?"))
-		if got := first.row(8).text(); !strings.Contains(got, "failed") || !strings.Contains(got, "disk full") {
-			t.Errorf("item 1 is shown as %q", got)
+		if got := page.row(8).text(); !strings.Contains(got, "failed") || !strings.Contains(got, "disk full") {
+			t.Errorf("the item that has failed is shown as %q", got)
+		}
+		if mark := page.row(6).all(".badge")[0]; mark.attrs["class"] != "badge wait" || page.row(6).attrs["data-failed"] != "" && page.row(6).attrs["data-failed"] != "data-failed" {
+			t.Errorf("the loop looks like %q", mark.attrs["class"])
+		}
+		next := w.get("executions/" + string(x.ID) + "?" + strings.TrimPrefix(page.row(6).all("a[data-next]")[0].attrs["href"], "?"))
+		if got := next.row(8).text(); !strings.Contains(got, "completed") || strings.Contains(next.row(6).text(), "present item") {
+			t.Errorf("the item behind it is shown as %q, the loop as %q", got, next.row(6).text())
 		}
 		for _, bad := range []string{"?loop=0&item=1", "?loop=99&item=1", "?loop=6&item=x", "?loop=6&item=1.2", "?loop=6", "?loop=x", "?axis=work&loop=6&item=-1"} {
 			w.fails("executions/"+string(x.ID)+bad, http.StatusBadRequest)
@@ -353,7 +359,7 @@ func TestRetries(t *testing.T) {
 		w.soft = true
 		x := w.enqueue("retried", "ann", nil)
 		time.Sleep(15 * time.Second) // between the second attempt and the third
-		page := w.get("executions/" + string(x.ID)).has("An attempt has failed, and it waits for the next one.").has("flaky")
+		page := w.get("executions/" + string(x.ID)).has("An attempt has failed, and it waits for the next one.").has("waits for attempt 3").has("The next attempt begins at 2000-01-01 00:00:30 UTC . Wait")
 		if n := len(page.row(0).all("rect")); n != 2 {
 			t.Errorf("after two attempts there are %d bars: %s", n, page.row(0).text())
 		}
@@ -361,7 +367,7 @@ func TestRetries(t *testing.T) {
 		if _, err := w.engine.Wait(w.Context(), x.ID); err != nil {
 			t.Error(err)
 		}
-		page = w.get("executions/" + string(x.ID)).has("Has completed.").has("attempt 3")
+		page = w.get("executions/" + string(x.ID)).has("Took ").has("attempt 3")
 		bars := page.row(0).all("rect")
 		if len(bars) != 3 || bars[0].attrs["class"] != "bad" || bars[2].attrs["class"] != "good" {
 			t.Errorf("at the end there are %d bars", len(bars))
@@ -385,7 +391,7 @@ func TestConditionOfItem(t *testing.T) {
 		}})
 		x := w.ended("choosy", "ann", nil)
 		for query, want := range map[string][2]string{
-			"": {`"c" equals "b" is false`, `"c" not_equals "a" is true`}, "?loop=0&item=0": {`"a" equals "b" is false`, `"a" not_equals "a" is false`}, "?loop=0&item=1": {`"b" equals "b" is true`, `"b" not_equals "a" is true`},
+			"": {`"c" equals "b" is false`, `"c" not equals "a" is true`}, "?loop=0&item=0": {`"a" equals "b" is false`, `"a" not equals "a" is false`}, "?loop=0&item=1": {`"b" equals "b" is true`, `"b" not equals "a" is true`},
 		} {
 			page := w.get("executions/" + string(x.ID) + query)
 			for i, step := range []int{2, 5} {
@@ -437,10 +443,11 @@ func TestNestedItems(t *testing.T) {
 		if got := page.row(0).text(); !strings.Contains(got, "0 of 3 items done, 3 failed") {
 			t.Errorf("the loop is %q", got)
 		}
-		check("?loop=2&item=0.0", "completed", "not taken", "completed", "pending")
-		check("?loop=2&item=1.2", "completed", "failed", "not taken", "pending")
-		check("?loop=2&item=1.3", "completed", "pending", "pending", "pending")
-		check("?loop=0&item=1", "completed", "failed", "not taken", "pending")
+		check("", "completed", "failed", "not taken", "not run")
+		check("?loop=2&item=0.0", "completed", "not taken", "completed", "not run")
+		check("?loop=2&item=1.2", "completed", "failed", "not taken", "not run")
+		check("?loop=2&item=1.3", "completed", "not run", "not run", "not run")
+		check("?loop=0&item=1", "completed", "failed", "not taken", "not run")
 
 		broken.Store(false)
 		if _, err := w.engine.Resume(w.Context(), x.ID, nil); err != nil {

@@ -13,7 +13,7 @@ import (
 
 var executionPages = []page{
 	{
-		path: "executions", role: desk.Client, on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
+		path: "executions", about: "execution", role: desk.Client, on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
 		query: []string{"where", "cursor"}, data: (*call).executions,
 		scripts: []string{"select"}, live: []string{"list"}, watch: watchList,
 	},

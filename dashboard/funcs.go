@@ -3,8 +3,10 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
+	"time"
 
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/store"
 )
 
 // funcs are the functions of templates. What they return as HTML has nothing in it that came
@@ -15,10 +17,36 @@ var funcs = template.FuncMap{
 	"size":  format.Size,
 	"count": format.Count,
 	"badge": format.Badge,
+	"chip":  format.Chip,
 	"clip":  format.Clip,
 	"long":  format.Long,
 	"part":  part,
 	"turns": turnsOf,
+
+	"plural":  format.Plural,
+	"instant": instantOf,
+}
+
+// A causeInstant is a cause that is about an instant, which follows the text.
+type causeInstant struct {
+	Text string
+	At   time.Time
+}
+
+// instantOf returns a cause in other words if its own have an instant in them, or what the page
+// shows besides. Others have no text.
+func instantOf(c store.Cause) causeInstant {
+	switch {
+	case c.Kind == store.CauseBackoff:
+		return causeInstant{"The next attempt begins at", c.Until}
+	case c.Kind == store.CauseDue:
+		return causeInstant{"It is due at", c.Until}
+	case c.Kind == store.CauseFiles && c.Until.IsZero():
+		return causeInstant{"Its files in the depot were removed, when their time was over, at", c.Since}
+	case c.Kind == store.CauseFiles:
+		return causeInstant{"Its files in the depot are kept until", c.Until}
+	}
+	return causeInstant{}
 }
 
 // part is what a template of parts.html is executed with, when it needs several values:

@@ -80,7 +80,7 @@ func TestJobRunForm(t *testing.T) {
 				t.Errorf("%s is required: %v", name, required)
 			}
 		}
-		page.has("A greeting.").has("A whole number; at least 1; at most 9. It is required.").has("The name of a secret").lacks(`value="partner-key"`)
+		page.has("A greeting.").has("A whole number; at least 1; at most 9.").has("The name of a secret").lacks(`value="partner-key"`)
 		w.get("jobs/report/run").has("Any value in JSON; text in double quotes. The default is 0.")
 		free := typed()
 		free.Name, free.Params = "free", nil

@@ -103,7 +103,7 @@ func (c *call) executionsOf(job string) string {
 }
 
 // addOutcomes adds the newest executions of each job: from the newest of all these jobs, and
-// for a job that has none among them by one read of its own.
+// for a job that has too few among them by one read of its own.
 func (c *call) addOutcomes(rows []jobRow) error {
 	byName := make(map[string]*jobRow)
 	var names []string
@@ -134,7 +134,8 @@ func (c *call) addOutcomes(rows []jobRow) error {
 	most := 2 * jobOutcomes * len(names)
 	n, err := read(store.Filter{Jobs: names, Limit: most})
 	for i := 0; i < len(names) && n == most && err == nil; i++ {
-		if len(byName[names[i]].Outcomes) == 0 {
+		if r := byName[names[i]]; len(r.Outcomes) < jobOutcomes {
+			r.Outcomes = nil
 			_, err = read(store.Filter{Job: names[i], Limit: jobOutcomes})
 		}
 	}

@@ -52,6 +52,22 @@ func TestJobs(t *testing.T) {
 	})
 }
 
+// A job whose executions are older than many of another's has as many outcomes as it.
+func TestJobsOutcomes(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		for range 4 {
+			w.ended("report", "ann", nil)
+		}
+		for range 38 { // of the 40 newest of four jobs two are left
+			w.ended("other", "ann", nil)
+		}
+		rows := w.get("jobs").tree.all("tr[data-row]")
+		if other, report := len(rows[2].all(".chip")), len(rows[3].all(".chip")); other != 5 || report != 4 {
+			t.Errorf("%d and %d outcomes", other, report)
+		}
+	})
+}
+
 // Visitors see the jobs for which they have a role; a client what it may start.
 func TestJobsRoles(t *testing.T) {
 	virtual(t, options(), func(w *world) {
@@ -133,7 +149,7 @@ func TestJobFlow(t *testing.T) {
 		}{
 			{outer, []string{"if context:params.mode not equals short", "then", "else"}},
 			{loop, []string{"for each item of context:params.list", "on_item_failure"}},
-			{inner, []string{"inner test.work One file", "context:loop.current_item", "An attempt takes at most 1 min 30 s", "A failure repeats the step, at most 3 times, after 1 s at first and 1 min at most"}},
+			{inner, []string{"inner One file test.work", "context:loop.current_item", "An attempt takes at most 1 min 30 s", "A failure repeats the step, at most 3 times, after 1 s at first and 1 min at most"}},
 			{outer.one(t, "#step-5"), []string{"rest", "secret partner-key"}},
 		} {
 			for _, want := range c.want {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/form"
@@ -118,7 +119,7 @@ func (k *kept[T, D]) pages() []page {
 		actions = append(actions, a)
 	}
 	return []page{
-		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: k.scripts, data: k.one, actions: actions},
+		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: k.scripts, data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
 		{
 			path: "new/" + k.kind, role: desk.Client, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", query: []string{"as"}, data: k.fresh,
 			actions: []action{{verb: "set", role: desk.Editor, check: k.mayCreate, noted: k.noted, do: k.save}},
@@ -169,6 +170,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 	name := *k.name(&v)
 	c.title = strings.ToUpper(k.kind[:1]) + k.kind[1:] + " " + name
 	p := &keptPage{Kind: k.kind, Tab: c.query.Get("tab")}
+	c.still = p.Tab != ""
 	editor := c.may(desk.Editor)
 	for _, tab := range []struct{ key, label string }{{"", "Overview"}, {"edit", "Edit"}, {"text", "Edit as text"}, {"remove", "Remove"}} {
 		if tab.key == "" || editor {
@@ -319,6 +321,8 @@ func (k *kept[T, D]) read(c *call, was []byte, name string) error {
 		}
 	}
 	switch given := k.name(&v); {
+	case name == "" && strings.TrimSpace(*given) == "":
+		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it is missing: give the " + k.kind + " a name"})
 	case name != "" && *given == "":
 		*given = name
 	case name != "" && *given != name:

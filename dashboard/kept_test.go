@@ -168,13 +168,14 @@ func TestScheduleWeek(t *testing.T) {
 func TestScheduleList(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.schedule(courier.Schedule{Name: "bad", Job: "report", Every: time.Minute, Params: map[string]any{"fail": "no such partner"}, PauseAfter: 2})
+		w.schedule(courier.Schedule{Name: "off", Job: "other", Every: time.Minute, Disabled: true})
 		w.schedule(courier.Schedule{Name: "good", Job: "other", Cron: "0 0 3 ? * *", Zone: "Europe/Berlin"})
 		time.Sleep(4 * time.Minute)
 		rows := w.get("schedules?tab=list").tree.all("tr[data-row]")
-		if len(rows) != 2 {
+		if len(rows) != 3 {
 			t.Fatalf("%d rows", len(rows))
 		}
-		for i, want := range [][]string{{"paused", "bad", "job report", "Every 1 min", "failed what it started"}, {"active", "good", "At 03:00:00", "Europe/Berlin", "Sat 2000-01-01 03:00:00 CET", "2000-01-01 02:00:00 UTC"}} {
+		for i, want := range [][]string{{"paused", "bad", "job report", "Every 1 min", "failed what it started"}, {"active", "good", "At 03:00:00", "Europe/Berlin", "Sat 2000-01-01 03:00:00 CET", "2000-01-01 02:00:00 UTC"}, {"disabled", "off", "it was disabled by admin"}} {
 			for _, text := range want {
 				if !strings.Contains(rows[i].text(), text) {
 					t.Errorf("row %d is %q, without %q", i, rows[i].text(), text)
@@ -198,6 +199,12 @@ func TestScheduleForms(t *testing.T) {
 		fresh := w.get("new/schedule")
 		if nav := fresh.tree.one(t, "nav[aria-label=Pages]").one(t, "a[aria-current=page]").text(); nav != "Schedules" {
 			t.Errorf("the page of a new one belongs to %q", nav)
+		}
+		for _, kind := range []string{"schedule", "monitor", "subscription"} {
+			nameless := w.post("new/"+kind, w.get("new/"+kind).fields("set"))
+			if text := nameless.tree.one(t, "#wrong-name").text(); nameless.Code != http.StatusUnprocessableEntity || text != "It is missing: give the "+kind+" a name." {
+				t.Errorf("%s without a name: %d %q", kind, nameless.Code, text)
+			}
 		}
 		sent := fresh.fields("set")
 		sent["f.name"], sent["f.job"], sent["f.cron"], sent["f.every_seconds"], sent["f.params"] = "nightly", "reprot", "0 30 25 ? * *", "x", "{no"
@@ -229,6 +236,8 @@ func TestScheduleForms(t *testing.T) {
 			again.has("there is a schedule of this name")
 		}
 
+		w.post("schedules/nightly", w.get("schedules/nightly").with("do", "disable", "key", "off")).done("disable").has("it was disabled by admin")
+		w.post("schedules/nightly", w.get("schedules/nightly").with("do", "enable", "key", "on")).done("enable")
 		sent = w.get("schedules/nightly?tab=edit").fields("set")
 		sent["f.pause_after"] = "3"
 		w.post("schedules/nightly?tab=edit", sent).done("done")

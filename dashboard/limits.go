@@ -62,8 +62,11 @@ type limitRow struct {
 	Running string
 	Full    bool
 	Holders []holder
-	Change  string // reference of the form
-	Remove  string
+
+	MoreHold int // further ones
+	MoreHref string
+	Change   string // reference of the form
+	Remove   string
 }
 
 // A holder is an execution that runs under a limit.
@@ -150,10 +153,19 @@ func (c *call) held(p *limitPage) error {
 		}
 		l.Full = l.Limit > 0 && n >= l.Limit
 		for j := range running.Items {
-			if x := &running.Items[j]; len(l.Holders) < maxHolders && holds(x, l.Scope) {
+			x := &running.Items[j]
+			switch held := holds(x, l.Scope); {
+			case held && len(l.Holders) == maxHolders:
+				l.MoreHold++
+			case held:
 				l.Holders = append(l.Holders, holder{x.Job, c.link("executions", string(x.ID)), x.StartedAt})
 			}
 		}
+		where := desk.Where{States: []string{"running"}}
+		if job, ok := strings.CutPrefix(l.Scope, "job:"); ok {
+			where.Jobs = []string{job}
+		}
+		l.MoreHref = c.link("executions") + "?" + query("where", where.String())
 		l.Change, l.Remove = c.with("scope", l.Scope, "remove", "")+"#set", c.with("remove", l.Scope, "scope", "")+"#remove"
 	}
 	return nil

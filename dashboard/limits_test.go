@@ -40,6 +40,25 @@ func TestLimits(t *testing.T) {
 			page.has(text)
 		}
 		page.tree.one(t, "#load")
+		if err := limits.Set(w.Context(), "job:hidden", 6, courier.By{Actor: "admin"}); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			w.enqueue("hidden", "ann", map[string]any{"seconds": 9000})
+		}
+		if err := limits.Set(w.Context(), "global", 20, courier.By{Actor: "admin"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		var more []string
+		for _, a := range w.get("limits").has("job:hidden 6 5 free").tree.all("a") {
+			if a.text() == "and 2 more" {
+				more = append(more, a.attrs["href"])
+			}
+		}
+		if want := "./executions?where=state%3Arunning+job%3Ahidden"; !slices.Contains(more, want) {
+			t.Errorf("links to the other holders: %q", more)
+		}
 
 		form := w.get("limits?scope=job%3Areport").fields("set")
 		if form["scope"] != "job:report" || form["running"] != "2" {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -121,7 +122,7 @@ func TestLiveExecution(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		names, patches := s.take(t)
-		if !strings.Contains(patches["summary"], "Has completed.") || !strings.Contains(patches["part"], "completed") || names[len(names)-1] != "end" {
+		if !strings.Contains(patches["summary"], "Took 20.0 s.") || !strings.Contains(patches["part"], "completed") || names[len(names)-1] != "end" {
 			t.Errorf("at the end the stream has %q, and the summary %q", names, patches["summary"])
 		}
 	})
@@ -150,6 +151,28 @@ func TestLiveList(t *testing.T) {
 	})
 }
 
+// The page of a schedule is kept up to date; its forms stand still.
+func TestLiveSchedule(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.schedule(courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"})
+		at := "schedules/nightly"
+		s, stop := w.stream(w.get(at).liveURL(at))
+		defer stop()
+		time.Sleep(20 * time.Second)
+		if _, err := w.engine.Schedules().Disable(w.Context(), "nightly", courier.By{Actor: "otto"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if _, patches := s.take(t); !strings.Contains(patches["overview"], "it was disabled by otto") {
+			t.Errorf("the overview is %q", patches["overview"])
+		}
+		if n := len(w.get(at + "?tab=edit").tree.all("main[data-live]")); n != 0 {
+			t.Error("the form is kept up to date")
+		}
+	})
+}
+
 // Who can't have a stream asks for what has changed, and gets it once.
 func TestLivePoll(t *testing.T) {
 	virtual(t, nil, func(w *world) {
@@ -169,7 +192,7 @@ func TestLivePoll(t *testing.T) {
 			t.Errorf("without a change: %s", got)
 		}
 		time.Sleep(time.Minute)
-		if got := poll(); !strings.Contains(got, "Has completed.") {
+		if got := poll(); !strings.Contains(got, "Took 20.0 s.") {
 			t.Errorf("after the end: %s", got)
 		}
 		w.fails(at+"?live=%3Cb%3E", http.StatusBadRequest)

@@ -34,6 +34,7 @@ var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
 	},
 	set: func(ctx context.Context, c *call, s courier.Subscription) (courier.Subscription, error) {
 		saved, err := c.h.e.Subscriptions().Set(ctx, s, c.by())
+		c.warn(saved.Warnings)
 		return saved.Subscription, err
 	},
 	remove: func(ctx context.Context, c *call, name string) error {

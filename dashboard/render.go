@@ -110,7 +110,7 @@ func (c *call) view() *view {
 	v := &view{Root: c.root, Service: c.h.opt.Title, Title: c.title, Style: c.h.assets.link(c.root, "style.css"), Icon: c.h.assets.link(c.root, "icon.svg"), Key: cmp.Or(c.key, newKey()), Form: c.form, Now: now(), c: c}
 	scripts := []string{"keys", "time"}
 	if c.page != nil {
-		if v.Live = c.page.watch != nil; v.Live {
+		if v.Live = c.page.watch != nil && !c.still; v.Live {
 			scripts = append(scripts, "live")
 		}
 		scripts = append(scripts, c.page.scripts...)

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -65,7 +67,8 @@ type foundRow struct {
 	At        time.Time
 	Job, Step string
 	Execution courier.ExecutionID
-	Href      string
+	Href      string // of the execution
+	StepHref  string // of the attempts of the step in it
 	Attempt   int
 }
 
@@ -180,6 +183,7 @@ func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 		Name: f.Path[strings.LastIndexAny(f.Path, `/\`)+1:], Path: f.Path, Server: f.Connection, Size: f.Size, Sized: !f.Removed, Job: s.Job, Step: courier.StepLabel(x.Step, x.ID, x.Type),
 		At: x.EndedAt, Execution: s.Entry.Execution, Href: c.link("executions", string(s.Entry.Execution)), Attempt: x.Attempt,
 	}
+	r.StepHref = r.Href + "?" + url.Values{"tab": {"attempts"}, "step": {strconv.Itoa(x.Step)}}.Encode()
 	if r.At.IsZero() {
 		r.At = x.StartedAt
 	}

@@ -22,6 +22,7 @@ type fileConfig struct {
 	Removed  bool   `json:"removed"`
 	Local    bool   `json:"local"`
 	Fail     bool   `json:"fail"`
+	Also     string `json:"also"` // a second path
 }
 
 type fileOutput struct {
@@ -47,6 +48,9 @@ func transfer(_ context.Context, job *courier.Context, cfg fileConfig) (out file
 		return fileOutput{Hash: cfg.Hash}, f.Commit()
 	}
 	err = job.ReportRemote(courier.File{Path: cfg.Path, Size: cfg.Size, Connection: "acme", Received: cfg.Received, Removed: cfg.Removed})
+	if err == nil && cfg.Also != "" {
+		err = job.ReportRemote(courier.File{Path: cfg.Also, Connection: "acme"})
+	}
 	if err == nil && cfg.Fail {
 		err = courier.Permanent(errors.New("the connection is gone"))
 	}
@@ -81,6 +85,11 @@ func TestSearchFiles(t *testing.T) {
 			map[string]any{"path": "/in/inv-0423.csv", "removed": true},
 		)
 		w.fileJob("broken", map[string]any{"path": "/in/inv-0423.csv", "size": 7, "received": true, "fail": true})
+		both := w.fileJob("both", map[string]any{"path": "/out/a", "size": 1, "also": "/out/b"})
+		files := w.get("executions/" + string(both.ID) + "?tab=files").has("Server").tree.all("tr[data-row]")
+		if len(files) != 2 || len(files[0].all("time")) != 1 || len(files[1].all("time")) != 0 || files[0].all("td[rowspan=2]") == nil {
+			t.Errorf("%d rows for two files of a step", len(files))
+		}
 		page := w.find("inv-0423.csv")
 		rows := page.tree.all("tr[data-row]")
 		want := []string{"fetched acme /in/inv-0423.csv unknown", "removed acme /in/inv-0423.csv – gone", "sent acme /out/inv-0423.csv 1.2 kB complete", "wrote", "fetched acme /in/INV-0423.csv SHA-256 " + hash + " 1.2 kB complete"}
@@ -104,6 +113,9 @@ func TestSearchFiles(t *testing.T) {
 		page.has("The attempt has not succeeded")
 		if href := rows[4].all("a")[0].attrs["href"]; href != "./executions/"+string(x.ID) {
 			t.Errorf("a file leads to %q", href)
+		}
+		if href := rows[4].all("a")[1].attrs["href"]; href != "./executions/"+string(x.ID)+"?step=0&tab=attempts" {
+			t.Errorf("a step leads to %q", href)
 		}
 		for text, rows := range map[string]int{"inv-": 5, "INV-0423": 5, "*0423*": 5, "0423": 0, "*.csv": 5, "inv-0424": 0} {
 			page := w.find(text)

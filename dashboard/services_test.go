@@ -56,7 +56,7 @@ func TestMonitors(t *testing.T) {
 				}
 			}
 		}
-		page := w.get("monitors/incoming").has("1 files that match, 0 of them not ready").has(canary + ".csv").has("handed over").has("1.2 kB").has("completed what it started")
+		page := w.get("monitors/incoming").has("1 file that matches, 0 of them not ready").has(canary + ".csv").has("handed over").has("1.2 kB").has("completed what it started")
 		w.post("monitors/incoming", page.fields("pause")).done("pause").has("It is paused,")
 		refused := w.post("monitors/incoming", page.with("do", "acknowledge", "key", "1"))
 		if refused.Code != http.StatusSeeOther { // in another state it changes nothing
@@ -131,7 +131,19 @@ func TestNotifications(t *testing.T) {
 			t.Errorf("%d %s", bad.Code, bad.text())
 		}
 		sent["f.kind"], sent["f.webhook.url"], sent["f.webhook.headers"], sent["f.func"], sent["key"] = "func", "", "", "tell", "3"
-		w.post("new/subscription", sent).done("set").has("func tell")
+		page = w.post("new/subscription", sent).done("set").has("func tell")
+		if strings.Contains(page.text(), "doubtful") {
+			t.Error("there are warnings about a function that is there")
+		}
+		odd := w.get("notifications/hook?tab=edit").fields("set")
+		odd["f.func"] = "tlel"
+		warned := w.post("notifications/hook?tab=edit", odd)
+		warned.done("It was saved, and looks doubtful:").has(`did you mean "tell"`)
+		w.user = "operator" // what was left is for who has sent the form
+		if text := w.follow(warned, warned.Header().Get("Location")).text(); strings.Contains(text, "doubtful") {
+			t.Error("another visitor is told")
+		}
+		w.user = "admin"
 		w.post("notifications/hook?tab=remove", w.get("notifications/hook?tab=remove").with("do", "remove", "confirm", "hook")).done("remove").lacks("hook</bdi></a>")
 	})
 }

@@ -113,7 +113,7 @@ func (c *call) itemChoices(p *resumePage) error {
 	for i := range list {
 		f := &list[i]
 		value := resumeform.ItemValue(f.ItemPath)
-		choice := itemChoice{Value: value, Label: fmt.Sprintf("item %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)), Error: f.Error, Chosen: slices.Contains(c.form["item"], value)}
+		choice := itemChoice{Value: value, Label: fmt.Sprintf("index %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)), Error: f.Error, Chosen: slices.Contains(c.form["item"], value)}
 		if !p.Sees {
 			choice.Error = desk.Hidden
 		}

@@ -120,7 +120,8 @@ func lasted(s *courier.StepExecution) time.Duration {
 // A filesTab lists the files that steps have reported.
 type filesTab struct {
 	pages
-	Rows []fileRow
+	Rows    []fileRow
+	Servers bool // one of them lies on a server
 }
 
 type fileRow struct {
@@ -129,6 +130,7 @@ type fileRow struct {
 	Step string
 	Item string
 	At   time.Time
+	Span int // how many rows have the step and the instant of this one; 0 for those below the first
 }
 
 func (c *call) files(p *executionPage) error {
@@ -140,8 +142,10 @@ func (c *call) files(p *executionPage) error {
 	p.Files = t
 	for i := range list {
 		s := &list[i]
+		span := len(s.Files)
 		for _, f := range s.Files {
-			t.Rows = append(t.Rows, fileRow{File: f, What: fileWord(&f), Step: courier.StepLabel(s.Step, s.ID, s.Type), Item: courier.FormatIteration(s.Iteration), At: s.EndedAt})
+			t.Rows = append(t.Rows, fileRow{File: f, What: fileWord(&f), Step: courier.StepLabel(s.Step, s.ID, s.Type), Item: courier.FormatIteration(s.Iteration), At: s.EndedAt, Span: span})
+			t.Servers, span = t.Servers || f.Connection != "", 0
 		}
 	}
 	return nil

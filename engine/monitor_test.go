@@ -517,6 +517,16 @@ func TestMonitorHostileNames(t *testing.T) {
 		}
 		w.stop(0)
 	})
+	inTower(t, 1, func(w *tower) {
+		w.shelf.put(1, "..", "a")
+		w.set(courier.Monitor{Every: 10 * time.Second})
+		w.start(0)
+		time.Sleep(time.Minute)
+		if m := w.monitor(); !strings.HasPrefix(m.Health.Problem, "1 entry is left out, since its name can't be used: ") {
+			t.Errorf("health %+v", m)
+		}
+		w.stop(0)
+	})
 }
 
 // TestMonitorWithoutItsJob hands files over when the job takes them again.
@@ -528,7 +538,7 @@ func TestMonitorWithoutItsJob(t *testing.T) {
 		w.start(0)
 		time.Sleep(time.Minute)
 		w.require()
-		if m := w.monitor(); m.State != courier.MonitorDegraded || !strings.Contains(m.Health.Problem, "1 files are ready and could not be handed over") {
+		if m := w.monitor(); m.State != courier.MonitorDegraded || !strings.Contains(m.Health.Problem, "1 file is ready and could not be handed over") {
 			t.Errorf("monitor %+v", m)
 		}
 		w.define("job", `{"files": null, "monitor": null}`)

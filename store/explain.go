@@ -128,16 +128,26 @@ func (c *Circumstances) failed() Cause {
 	x := &c.Execution
 	cause := Cause{
 		Kind: CauseFailed, Text: "It has failed.", Since: x.EndedAt,
-		Do: "Remove the cause, and resume it: completed steps are not run again. Or cancel it.", Call: "Engine.Resume",
+		Call: "Engine.Resume",
 	}
+	var reason courier.Reason
 	if f := x.Failure; f != nil {
-		cause.Reason = string(f.Reason)
+		reason, cause.Reason = f.Reason, string(f.Reason)
 		cause.Text = fmt.Sprintf("It has failed: %s", f.Message)
 		if f.Step >= 0 {
 			cause.Text = fmt.Sprintf("It has failed at step %d: %s", f.Step, f.Message)
 		}
 	}
+	cause.Do = fmt.Sprintf("Remove the cause, and resume it: %s. Or cancel it.", resumeRuns(reason))
 	return cause
+}
+
+// resumeRuns says which steps a resume runs again, for an execution that has failed for a reason.
+func resumeRuns(reason courier.Reason) string {
+	if reason == courier.ReasonItems {
+		return "each failed item goes on at the step that failed"
+	}
+	return "completed steps are not run again"
 }
 
 func (c *Circumstances) requested() Cause {

@@ -11,6 +11,13 @@ function count() {
   document.querySelector("[data-selected]").textContent = n ? n + " selected" : "";
 }
 
+document.addEventListener("mousedown", (e) => {
+  const box = e.target.closest("[data-row] input[type=checkbox]");
+  if (!box || !e.shiftKey) return;
+  e.preventDefault(); // shift would select the text in between
+  box.focus();
+});
+
 document.addEventListener("click", (e) => {
   const box = e.target.closest("input[type=checkbox]");
   if (!box) return;

@@ -140,6 +140,7 @@ func TestSelect(t *testing.T) {
 	p.Click("#b1")
 	p.Click("#b4", "Shift")
 	picked("011110")
+	is(t, p, "getSelection().toString()", "")
 	is(t, p, "document.querySelector('[data-all]').indeterminate", "true")
 	p.Click("#b2", "Shift")
 	picked("010000")

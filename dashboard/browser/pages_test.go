@@ -125,6 +125,22 @@ const (
 	// nobody should see.
 	broken = `[...document.querySelectorAll("main p:empty:not([role]), main li:empty, main form form")].map(e => "an empty or misplaced " + e.tagName + " in " + e.parentElement.className)
 		.concat([...document.body.innerText.matchAll(/.{0,20}(ZgotmplZ|<no value>|%!|<nil>|0001-01-01|\[object Object\]).{0,20}/g)].map(m => "the text " + m[0]))`
+	// cut returns the parts that have to be scrolled sideways to be read.
+	cut = `[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1)
+		.map(e => e.getAttribute("aria-label") + " is cut off, " + e.scrollWidth + " wide in " + e.clientWidth)`
+	// unseen returns, of what a telephone has to show at once, that which lies outside.
+	unseen = `[...document.querySelectorAll(".outline .badge, body[data-page=executions] .list :is(.badge, th, time)")]
+		.filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth).slice(0, 4).map(e => e.textContent.trim() + " lies outside")`
+	// overlapped returns the heading if a button lies on it.
+	overlapped = `(() => {
+		const text = document.createRange(), button = document.querySelector("button.live")?.getBoundingClientRect();
+		text.selectNodeContents(document.querySelector("h1"));
+		return [...text.getClientRects()].filter(r => button && r.right > button.left && r.bottom > button.top && r.top < button.bottom).map(() => "a button lies on the heading");
+	})()`
+	// squeezed returns the drawings whose names can't be read.
+	squeezed = `[...document.querySelectorAll(".dagbox svg.dag")].filter(e => e.clientWidth < e.viewBox.baseVal.width * .59).map(e => "a drawing is " + e.clientWidth + " wide")`
+	// tall returns the links to pages if they take more than two lines at 1000 pixels.
+	tall = `[document.querySelector(".top")].filter(e => e.offsetHeight > 90).map(e => "the head is " + e.offsetHeight + " high")`
 	// tiny returns the controls that a finger can't hit, or that lie on each other.
 	tiny = `[...document.querySelectorAll("main button, main a.button, main summary.button, main select, main input:not([type=hidden], [type=checkbox], [type=radio])")].filter(e => e.offsetParent && (e.offsetHeight < 24 || e.offsetWidth < 24))
 		.map(e => e.tagName + " " + e.name + " of " + e.offsetWidth + " by " + e.offsetHeight)`
@@ -157,6 +173,7 @@ func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 		check(a, "desktop", broken)
 		check(a, "desktop", tiny)
 		check(a, "desktop", wider)
+		check(a, "desktop", cut)
 		for _, dark := range []bool{false, true} {
 			p.Emulate(chromium.Device{Dark: dark})
 			for _, c := range p.Contrast() {
@@ -165,10 +182,17 @@ func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 				}
 			}
 		}
+		if a.at == "" {
+			p.Emulate(chromium.Device{Width: 1000, Height: 800})
+			check(a, "1000 pixels", tall)
+		}
 		p.Emulate(chromium.Device{Width: 640, Height: 400, Scale: 2})
 		check(a, "200 % zoom", wider)
 		p.Emulate(chromium.Device{Width: 360, Height: 740, Mobile: true})
 		check(a, "telephone", wider)
+		check(a, "telephone", unseen)
+		check(a, "telephone", squeezed)
+		check(a, "telephone", overlapped)
 	}
 	quiet(t, p, "looks", "Failed to load resource") // of the mistaken ones
 }

@@ -50,9 +50,9 @@ func TestWalk(t *testing.T) {
 	p.Press(".")
 	at(".", `document.activeElement.closest("[data-actions]")`)
 	p.Navigate(func() { p.Press("[") })
-	at("[", `document.querySelector("#s-2 .items").textContent.includes("item 2")`)
+	at("[", `document.querySelector("#s-2 .items").textContent.includes("index 1")`)
 	p.Navigate(func() { p.Press("]") })
-	at("]", `document.querySelector("#s-2 .items").textContent.includes("item 3")`)
+	at("]", `document.querySelector("#s-2 .items").textContent.includes("index 2")`)
 	p.Navigate(func() { p.Press("?") })
 	at("?", `document.body.dataset.page == "help"`)
 

@@ -304,8 +304,19 @@ func (a *attention) failed(list []store.Incident, more bool) (superseded []Entry
 				e.Step, where = &f.Step, " at "+courier.StepLabel(f.Step, f.ID, f.Type)
 			}
 		}
-		e.Title = fmt.Sprintf("Job %q: %s failed%s: %s.", e.Job, count(e.Count, more, "execution"), where, e.Reason)
-		e.Do = "Remove the cause, and resume them: completed steps are not run again. Or cancel them."
+		if e.Reason != courier.ReasonError { // the message says more than that
+			where += ": " + string(e.Reason)
+		}
+		them := "them"
+		if e.Count == 1 && !more {
+			them = "it"
+		}
+		runs := "completed steps are not run again"
+		if e.Reason == courier.ReasonItems {
+			runs = "each failed item goes on at the step that failed"
+		}
+		e.Title = fmt.Sprintf("Job %q: %s failed%s.", e.Job, count(e.Count, more, "execution"), where)
+		e.Do = fmt.Sprintf("Remove the cause, and resume %s: %s. Or cancel %s.", them, runs, them)
 		e.Call = "Engine.Resume"
 		if e.Version = newer(g.list); e.Version > 0 {
 			e.Do = fmt.Sprintf("The job has a version %d, and they have an older one. If that removes the cause, resume them with it: a plain resume keeps theirs. Or cancel them.", e.Version)

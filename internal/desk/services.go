@@ -29,7 +29,7 @@ func (a *attention) queues() error {
 	asked := false
 	for _, q := range list {
 		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueMost, Executions: []courier.ExecutionID{q.Oldest}}
-		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due since %s.", q.Queue, count(e.Count, e.More, "execution"), q.DueAt.Format(time.RFC3339))
+		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due, and does not begin.", q.Queue, count(e.Count, e.More, "execution"))
 		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
 		if c, ok := a.unserved[q.Queue]; ok {
 			e.Because, e.Do, e.Call = []store.Cause{c}, c.Do, c.Call
@@ -74,7 +74,7 @@ func (a *attention) schedules() error {
 			e.Do = "Correct the schedule, or what it starts. Engines try again every minute."
 			e.Call = "Schedules.Set"
 		case IsLate(s, a.At):
-			e.Title = fmt.Sprintf("The schedule %q is late: it should have fired at %s.", s.Name, s.NextFire.Format(time.RFC3339))
+			e.Title = fmt.Sprintf("The schedule %q is late: it was due, and has not fired.", s.Name)
 			e.Do, e.Call = "Look whether an engine is started on the store.", "Engine.Start"
 		default:
 			note := clocks.next(s)
@@ -122,7 +122,7 @@ func (a *attention) monitors() error {
 			e.Title = fmt.Sprintf("The monitor %q is degraded: its last poll failed, or could not take all files.", m.Name)
 			e.Do = "Remove the cause. It goes on polling."
 		case m.State == courier.MonitorActive && IsUnpolled(m, a.At):
-			e.Title, e.Since = fmt.Sprintf("The monitor %q is not polled since %s.", m.Name, m.NextPoll.Format(time.RFC3339)), m.NextPoll
+			e.Title, e.Since = fmt.Sprintf("The monitor %q is not polled: its next poll was due.", m.Name), m.NextPoll
 			e.Do = fmt.Sprintf("Start an engine that has the lister %q in Options.Listers.", m.Lister)
 		default:
 			continue

@@ -16,6 +16,7 @@ import (
 // A Drawing has each member to the right of all that it depends on.
 type Drawing struct {
 	Width, Height int
+	Least         int // the width below which its names can't be read
 	Nodes         []Node
 	Edges         []Edge
 }
@@ -79,6 +80,7 @@ func Draw(members []Member) *Drawing {
 		}
 	}
 	d := &Drawing{Width: len(columns)*(nodeWidth+gap) - gap + 2*margin}
+	d.Least = d.Width * 3 / 5
 	for _, c := range columns {
 		d.Height = max(d.Height, heightOf(c)+2*margin)
 	}

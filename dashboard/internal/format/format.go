@@ -15,10 +15,10 @@ import (
 // Capital returns a word with a capital letter.
 func Capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
-// Plural returns a number with a noun.
-func Plural(n int, noun string) string {
+// Plural returns a whole number with a noun.
+func Plural(n any, noun string) string {
 	switch {
-	case n == 1:
+	case fmt.Sprint(n) == "1":
 		return "1 " + noun
 	case noun[len(noun)-1] == 'y':
 		noun = noun[:len(noun)-1] + "ie"
@@ -31,6 +31,8 @@ func Took(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "–"
+	case d < time.Millisecond:
+		return "< 1 ms"
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < time.Minute:
@@ -76,10 +78,17 @@ func Sentence(s string) string {
 		return s
 	}
 	s = strings.ToUpper(s[:1]) + s[1:]
-	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
-		s += "."
+	return Stop(s)
+}
+
+// Stop returns a text with a full stop, unless it ends with one, or with another end of a sentence.
+func Stop(s string) string {
+	for _, end := range []string{".", "!", "?", "…"} {
+		if strings.HasSuffix(s, end) {
+			return s
+		}
 	}
-	return s
+	return s + "."
 }
 
 // Span returns a length of time without what is zero, to the last digit, such as "5 min" and
@@ -103,10 +112,11 @@ func Span(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// InItem returns the iteration of a step in words; empty outside loops.
+// InItem returns the iteration of a step in words: the indexes of the items, from 0 on, as in
+// messages of the engine. It is empty outside loops.
 func InItem(iteration []int) string {
 	if len(iteration) == 0 {
 		return ""
 	}
-	return " in item " + courier.FormatIteration(iteration)
+	return " at index " + courier.FormatIteration(iteration)
 }

@@ -50,7 +50,7 @@ func FuzzVisible(f *testing.F) {
 // Figures are rounded so that they can be read at a glance.
 func TestFormat(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0 ms", 999 * time.Millisecond: "999 ms", 1500 * time.Millisecond: "1.5 s", 82 * time.Second: "1 m 22 s", 90 * time.Minute: "1 h 30 m", 50 * time.Hour: "2 days 2 h", -1: "–",
+		0: "< 1 ms", time.Millisecond: "1 ms", 999 * time.Millisecond: "999 ms", 1500 * time.Millisecond: "1.5 s", 82 * time.Second: "1 m 22 s", 90 * time.Minute: "1 h 30 m", 50 * time.Hour: "2 days 2 h", -1: "–",
 	} {
 		if got := format.Took(d); got != want {
 			t.Errorf("%d: %q, not %q", d, got, want)
@@ -65,6 +65,14 @@ func TestFormat(t *testing.T) {
 		if got := format.Count(n); got != want {
 			t.Errorf("%d: %q, not %q", n, got, want)
 		}
+	}
+	for in, want := range map[string]string{"": "", "a list": "A list.", "is it?": "Is it?", "[1, …": "[1, …"} {
+		if got := format.Sentence(in); got != want {
+			t.Errorf("%q: %q, not %q", in, got, want)
+		}
+	}
+	if got := format.Plural(int64(1), "entry") + format.Plural(1200, "entry") + format.Plural(0, "file"); got != "1 entry1,200 entries0 files" {
+		t.Errorf("%q", got)
 	}
 	if got := format.Clip(3, "äöüß"); got != "äöü…" || format.Clip(4, "äöüß") != "äöüß" {
 		t.Errorf("%q", got)

@@ -31,7 +31,7 @@ var looks = map[string]Look{
 	"running": {"run", shapePlay}, "lost": {"bad", shapeWarn}, "pausing": {"wait", shapeBars}, "cancelling": {"wait", shapeStop},
 	"paused": {"wait", shapeBars}, "completed": {"good", shapeCheck}, "failed": {"bad", shapeCross}, "cancelled": {"off", shapeStop},
 	// Of steps, iterations and branches.
-	"pending": {"idle", shapeRing}, "retrying": {"wait", shapeClock}, "skipped": {"off", shapeDash}, "interrupted": {"wait", shapeChange}, "not_taken": {"off", shapeDash},
+	"pending": {"idle", shapeRing}, "not_run": {"off", shapeDash}, "items_failed": {"wait", shapeWarn}, "retrying": {"wait", shapeClock}, "skipped": {"off", shapeDash}, "interrupted": {"wait", shapeChange}, "not_taken": {"off", shapeDash},
 	// Of schedules, monitors, subscriptions and deliveries.
 	"active": {"good", shapePlay}, "enabled": {"good", shapeCheck}, "disabled": {"off", shapeStop}, "degraded": {"wait", shapeWarn}, "late": {"bad", shapeClock},
 	"delivered": {"good", shapeCheck}, "error": {"bad", shapeCross},
@@ -59,10 +59,26 @@ func LookOf(status string) Look {
 	return Look{"off", shapeRing}
 }
 
-// Badge returns the mark of a status, which is a text of any type: shape, word and colour.
-func Badge(status any) template.HTML {
-	word := fmt.Sprint(status)
-	l := LookOf(word)
-	word = template.HTMLEscapeString(strings.ReplaceAll(word, "_", " "))
-	return template.HTML(`<span class="badge ` + l.Class + `"><svg viewBox="0 0 12 12" aria-hidden="true"><path d="` + l.Path + `"/></svg>` + word + `</span>`)
+// Badge returns the mark of a status, which is a text of any type: shape, word and colour. The
+// word is the status itself, unless another one is given.
+func Badge(status any, words ...string) template.HTML {
+	name := fmt.Sprint(status)
+	word := strings.Join(words, " ")
+	if word == "" {
+		word = strings.ReplaceAll(name, "_", " ")
+	}
+	return symbol(name, "", template.HTMLEscapeString(word))
+}
+
+// Chip returns the mark of a status without its word, which those hear who don't see it.
+func Chip(status any) template.HTML {
+	name := fmt.Sprint(status)
+	word := template.HTMLEscapeString(strings.ReplaceAll(name, "_", " "))
+	return symbol(name, " chip", `<span class="hidden">`+word+`</span>`)
+}
+
+// symbol returns the mark of a status, with more classes and what is behind the shape.
+func symbol(status, classes, after string) template.HTML {
+	l := LookOf(status)
+	return template.HTML(`<span class="badge ` + l.Class + classes + `"><svg viewBox="0 0 12 12" aria-hidden="true"><path d="` + l.Path + `"/></svg>` + after + `</span>`)
 }

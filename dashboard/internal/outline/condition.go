@@ -57,7 +57,7 @@ func (b *builder) evaluated(r *Row) (string, bool) {
 	parts := []string{format.Clip(80, string(c["left"]))}
 	var op string
 	if json.Unmarshal(c["operator"], &op) == nil {
-		parts = append(parts, op)
+		parts = append(parts, operatorText(op))
 	}
 	if right, ok := c["right"]; ok {
 		parts = append(parts, format.Clip(80, string(right)))
@@ -142,12 +142,15 @@ func (r *Row) config(t *flow.Tree) map[string]any { return t.Spec(r.Step).Config
 
 // conditionText is a condition as it is written.
 func conditionText(config map[string]any) string {
-	text := operandText(config["left"]) + " " + fmt.Sprint(config["operator"])
+	text := operandText(config["left"]) + " " + operatorText(fmt.Sprint(config["operator"]))
 	if right, ok := config["right"]; ok {
 		text += " " + operandText(right)
 	}
 	return text
 }
+
+// operatorText is an operator in words.
+func operatorText(op string) string { return strings.ReplaceAll(op, "_", " ") }
 
 // operandText is a value of a marker as it is written, without the mark of a reference.
 func operandText(v any) string {

@@ -19,11 +19,16 @@ type chosenItem struct {
 	loops []int // the loop and those around it, outermost first
 }
 
-// readChosen reads the records of the iteration that the address names.
+// readChosen reads the records of the iteration that the address names, or else of the first
+// item that failed, if the execution has failed by its items.
 func (b *builder) readChosen() error {
 	loop := b.in.Loop
 	if loop < 0 {
-		return nil
+		path := b.firstFailed(&loop)
+		if path == nil {
+			return nil
+		}
+		return b.choose(&chosenItem{loop: loop, path: path, loops: append(slices.Clone(b.tree.Loops(loop)), loop)})
 	}
 	if loop >= b.tree.Len() || !strings.EqualFold(b.tree.Spec(loop).Type, flow.TypeForEach) {
 		return problem.Invalid("loop in the address names no loop of the job.")
@@ -39,6 +44,28 @@ func (b *builder) readChosen() error {
 	if len(ch.path) != len(ch.loops) {
 		return problem.Invalid("item in the address must have %d numbers with points between them: one for each loop.", len(ch.loops))
 	}
+	return b.choose(ch)
+}
+
+// firstFailed returns the first failed item of the first loop that has one, and sets loop; nil
+// unless the execution has failed, and not in an item that the rows show anyway.
+func (b *builder) firstFailed(loop *int) (first []int) {
+	if f := b.x.Failure; b.x.State != courier.Failed || f == nil || len(f.Iteration) > 0 {
+		return nil
+	}
+	for l, items := range b.items {
+		if *loop < 0 || l < *loop {
+			*loop, first = l, slices.MinFunc(items, slices.Compare)
+		}
+	}
+	if *loop < 0 || len(first) != len(b.tree.Loops(*loop))+1 {
+		return nil
+	}
+	return first
+}
+
+// choose reads the records of an iteration.
+func (b *builder) choose(ch *chosenItem) error {
 	b.chosen, b.shown = ch, make(map[int][]courier.StepExecution)
 	for level := range ch.loops {
 		if err := b.readItem(ch.loops[:level+1], ch.path[:level+1]); err != nil {

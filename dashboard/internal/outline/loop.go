@@ -23,11 +23,12 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 	marks := b.marks(r.Step, outer, s)
 	l.Failed = len(marks.failed)
 	if l.Summary = fmt.Sprintf("%s of %s items done", format.Count(marks.done()), format.Count(l.Total)); l.Failed > 0 {
-		l.Summary += ", " + format.Count(max(l.Failed, s.Items.Failed)) + " failed"
+		l.Failed = max(l.Failed, s.Items.Failed)
+		l.Summary += ", " + l.failed()
 		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
 	}
 	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
-	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && (at != marks.present || len(outer) > 0) {
+	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && !b.x.State.Ended() && (at != marks.present || len(outer) > 0) {
 		l.Present = b.in.Links.Present
 	}
 	at = min(max(at, 0), l.Total-1)
@@ -40,6 +41,9 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 	}
 	l.Ticks = marks.ticks(b.itemHref(r.Step, outer, -1), r.Step)
 }
+
+// failed says how many items have failed.
+func (l *Loop) failed() string { return format.Count(l.Failed) + " failed" }
 
 // itemHref is the reference of the page that shows an item; without the item itself if it is
 // negative.
@@ -158,7 +162,7 @@ func drawTicks(b *strings.Builder, href string, t tick, item, x, n int) int {
 	class := format.LookOf(t.state).Class
 	if t.state != "pending" {
 		fmt.Fprintf(b, `<a href="%s%d" tabindex="-1"><title>`, href, item)
-		if b.WriteString("item " + strconv.Itoa(t.first)); t.last > t.first {
+		if b.WriteString("index " + strconv.Itoa(t.first)); t.last > t.first {
 			b.WriteString(" to " + strconv.Itoa(t.last))
 		}
 		b.WriteString(": " + t.state + "</title>")

@@ -4,7 +4,9 @@
 package outline
 
 import (
+	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,10 +30,11 @@ type Row struct {
 	Rails    []bool // a line for each block around it; the last one is that of the nearest
 	ID, Name string
 	Type     string
-	Text     string // of a marker, such as "if list.count greater_than 3"
+	Text     string // of a marker, such as "if list.count greater than 3"
 	Decided  string // the values that decided a condition, and what came of it
 	State    string
-	Dim      bool // it is not executed
+	Word     string // what the state is called, where there is more to say than its name
+	Dim      bool   // it is not executed
 	Attempt  int
 	Began    time.Time
 	Took     time.Duration
@@ -54,7 +57,7 @@ type Loop struct {
 	Item           string // the iteration that the rows below show, such as "3.0"
 	Previous, Next string // references
 	FirstFailed    string
-	Present        string // reference of the iteration in which the execution is; empty if that is shown
+	Present        string // reference of the iteration in which the execution is; empty if that is shown, or the execution has ended
 }
 
 // An Input is what an outline is made of.
@@ -134,9 +137,9 @@ func (b *builder) build() {
 		case flow.TypeIf:
 			r.Text = "if " + conditionText(spec.Config)
 		case flow.TypeElse:
-			r.Text = "otherwise"
+			r.Text = "else"
 		case flow.TypeForEach:
-			r.Text = "for each of " + operandText(spec.Config["source"])
+			r.Text = "for each item of " + operandText(spec.Config["source"])
 			b.loop(r, s)
 		default:
 			b.step(r)
@@ -149,6 +152,36 @@ func (b *builder) build() {
 			b.decide(r)
 		}
 	}
+	for _, r := range b.out.Rows {
+		b.word(r)
+	}
+}
+
+// word says more of a state than its name does: that of a step which waits for an attempt, or
+// which the execution did not reach before it ended, and that of a loop with failed items.
+func (b *builder) word(r *Row) {
+	switch l := r.Loop; {
+	case r.State == string(flow.OutlinePending) && b.waits(r):
+		r.State, r.Word = "retrying", fmt.Sprintf("waits for attempt %d", r.record.Attempt+1)
+	case r.State == string(flow.OutlinePending) && (b.x.State.Ended() || b.over(r)):
+		r.State = "not_run"
+	case l != nil && l.Failed > 0 && r.State == string(flow.OutlineCompleted):
+		r.State, r.Word = "items_failed", l.failed()
+	}
+}
+
+// waits reports whether the next attempt of a step is due later.
+func (b *builder) waits(r *Row) bool {
+	rec := r.record
+	return rec != nil && rec.State == courier.StepFailed && b.x.State == courier.Queued && b.x.Failure != nil && b.x.Failure.Step == r.Step &&
+		slices.Equal(b.x.Failure.Iteration, rec.Iteration)
+}
+
+// over reports whether a row shows an item that the execution has left.
+func (b *builder) over(r *Row) bool {
+	loops := b.tree.Loops(r.Step)
+	path := b.shownPath(loops)
+	return len(path) > 0 && b.lastIn(path) != nil && !b.isPresent(path)
 }
 
 // step fills the row of a step from its record.

@@ -27,7 +27,7 @@ type Report struct {
 	Text  string   // the configuration of the first step
 }
 
-// ItemValue returns a failed item as the value of a field: "3:1.0" for item 1.0 of the loop at 3.
+// ItemValue returns a failed item as the value of a field: "3:1.0" for the item at index 1.0 of the loop at 3.
 func ItemValue(i courier.ItemPath) string {
 	return strconv.Itoa(i.Loop) + ":" + courier.FormatIteration(i.Iteration)
 }

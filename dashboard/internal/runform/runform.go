@@ -147,11 +147,11 @@ func paramHint(d *courier.Param, sees bool) string {
 		what += "; " + rules
 	}
 	if d.Default != nil && sees && !d.Secret {
-		return what + ". The default is " + format.Clip(60, jsontext.Text(d.Default)) + "."
+		return what + ". The default is " + format.Stop(format.Clip(60, jsontext.Text(d.Default)))
 	} else if !d.Required || d.Default != nil {
 		return what + ". It may be left empty."
 	}
-	return what + ". It is required."
+	return what + "." // the label says that it is required
 }
 
 // Settings returns the fields that say how the execution of a "job" or a "chain" starts, with

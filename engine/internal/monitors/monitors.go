@@ -39,7 +39,7 @@ func (v *Service) Set(ctx context.Context, m courier.Monitor, by courier.By) (co
 	}
 	changed := false
 	got, err := v.changeMonitor(ctx, role, m.Name, func(old *store.Monitor) (store.MonitorPut, error) {
-		put, err := setMonitor(old, &m, body)
+		put, err := setMonitor(old, &m, body, by)
 		changed = err == nil
 		return put, err
 	})
@@ -79,7 +79,7 @@ func (v *Service) Check(ctx context.Context, m *courier.Monitor, listed bool) ([
 }
 
 // setMonitor returns what is to be saved in place of old, which may be nil.
-func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (store.MonitorPut, error) {
+func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage, by courier.By) (store.MonitorPut, error) {
 	full := m.WithDefaults()
 	put := store.MonitorPut{Monitor: store.Monitor{Name: m.Name, MonitorState: store.MonitorState{
 		Status: courier.MonitorActive, Health: json.RawMessage("{}"),
@@ -97,7 +97,7 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage) (s
 		put.Kind, put.Target = store.Chain, m.Chain
 	}
 	if m.Disabled && put.Status != courier.MonitorDisabled {
-		put.Status, put.Reason = courier.MonitorDisabled, "it was set so"
+		put.Status, put.Reason = courier.MonitorDisabled, "it was disabled"+by.String()
 	}
 	if !put.Status.Polls() {
 		put.After = never

@@ -342,10 +342,14 @@ func (g *polling) looked(r *store.MonitorRecord, plan *store.FilePlan, last cour
 	switch {
 	case err != nil:
 		r.State.Status = courier.MonitorDegraded
-		h.Problem = fmt.Sprintf("%d files are ready and could not be handed over: %s", len(plan.Ready), monitorMessage(err))
+		if h.Problem = fmt.Sprintf("%d files are ready and could not be handed over: %s", len(plan.Ready), monitorMessage(err)); len(plan.Ready) == 1 {
+			h.Problem = "1 file is ready and could not be handed over: " + monitorMessage(err)
+		}
 	case g.refused > 0:
 		r.State.Status = courier.MonitorDegraded
-		h.Problem = fmt.Sprintf("%d entries are left out, since their names can't be used, such as %s; have them renamed", g.refused, g.example)
+		if h.Problem = fmt.Sprintf("%d entries are left out, since their names can't be used, such as %s; have them renamed", g.refused, g.example); g.refused == 1 {
+			h.Problem = fmt.Sprintf("1 entry is left out, since its name can't be used: %s; have it renamed", g.example)
+		}
 	}
 	if err == nil && last != "" {
 		h.Triggered += int64(len(plan.Ready))

@@ -363,7 +363,7 @@ func ItemsFailure(failed, rejected int) *courier.Failure {
 	if rejected == 0 {
 		message += ", which the job accepts"
 	} else {
-		message += "; Resume executes the failed items again, and Executions().FailedItems lists them"
+		message += "; a resume executes the failed items again"
 	}
 	return &courier.Failure{Step: -1, Reason: courier.ReasonItems, Message: message}
 }

@@ -43,7 +43,7 @@ func (v *Service) Set(ctx context.Context, s courier.Schedule, by courier.By) (c
 	}
 	changed := false
 	got, err := v.changeSchedule(ctx, a, s.Name, func(old *store.Schedule, now time.Time) (store.Schedule, error) {
-		put, err := setSchedule(old, &s, body, c, now)
+		put, err := setSchedule(old, &s, body, c, now, by)
 		changed = err == nil
 		return put, err
 	})
@@ -106,7 +106,7 @@ func plainTime(t time.Time) time.Time {
 var errUnchanged = errors.New("unchanged")
 
 // setSchedule returns what is to be saved in place of old, which may be nil.
-func setSchedule(old *store.Schedule, s *courier.Schedule, body json.RawMessage, c store.Calendar, now time.Time) (store.Schedule, error) {
+func setSchedule(old *store.Schedule, s *courier.Schedule, body json.RawMessage, c store.Calendar, now time.Time, by courier.By) (store.Schedule, error) {
 	kind, target := targetOf(s)
 	put := store.Schedule{Name: s.Name}
 	var was courier.Schedule
@@ -126,7 +126,7 @@ func setSchedule(old *store.Schedule, s *courier.Schedule, body json.RawMessage,
 		put.Disabled, put.Reason = false, "" // another one shot
 	}
 	if s.Disabled && !put.Disabled {
-		put.Disabled, put.Reason = true, "it was set so"
+		put.Disabled, put.Reason = true, "it was disabled"+by.String()
 	}
 	if same && !put.Next.IsZero() && !put.Disabled {
 		put.Due = store.TickAt(s.Name, put.Next, s.Jitter) // an engine that is firing it now is refused
