@@ -276,7 +276,7 @@ func (c *Circumstances) limits() []Cause {
 		list = append(list, Cause{
 			Kind: CauseLimit, Text: fmt.Sprintf("%s is full: %d of %d run.", what, l.Running, l.Limit),
 			Scope: l.Scope, Limit: l.Limit, Running: l.Running, Job: l.Job, Execution: l.Holder,
-			Do: "Wait until one of them has ended, or raise the limit.", Call: "Limits.Set",
+			Do: "Wait until one of them has ended, end one, or raise the limit.", Call: "Limits.Set",
 		})
 	}
 	return list

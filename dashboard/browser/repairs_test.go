@@ -206,7 +206,7 @@ var repairs = map[string]func(w *walk){
 		w.write(address)
 		w.to("Tab", "button", "Save and enable")
 		w.enter("Subscription accounting")
-		w.to("Tab", "button", "Deliver all of this subscription again")
+		w.to("Tab", "button", "Deliver all undelivered again")
 		w.enter("Subscription accounting")
 	},
 	"schedule-gap": func(w *walk) {
