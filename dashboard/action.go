@@ -94,6 +94,7 @@ func (c *call) act() error {
 		return c.show(http.StatusOK, nil)
 	}
 	o := c.h.done.Once(c.formID(), c.form.Get("key") != "", func() outcome.Result { return c.carryOut(a) })
+	c.h.attention.forget()
 	if o.Err != nil {
 		c.refused(a.verb, o.Err)
 		return c.show(problem.Of(o.Err).Status, o.Err)

@@ -16,7 +16,8 @@ var attentionPages = []page{{
 	data: (*call).attentionPage, live: []string{"entries"}, watch: watchEvery(attentionEvery),
 }}
 
-// attentionEvery is how often an open page is read again. It takes ten statements.
+// attentionEvery is how often an open page is read again, which takes ten statements: so what
+// another process has repaired is listed no longer than that.
 const attentionEvery = 15 * time.Second
 
 // An attentionPage lists what somebody has to look at.
@@ -63,29 +64,55 @@ func (c *call) attentionPage() (any, error) {
 
 // attention reads what needs somebody. Open pages of those who see everything share what was
 // read in the last attentionEvery, so that they cost the store the same, however many there
-// are.
+// are. A page that is opened is read anew, and what is open shows nothing older from then on.
 func (c *call) attention() (desk.Attention, error) {
-	if !c.isLive() || c.Role(c.ctx(), "") < c.ValuesRole() {
+	if c.Role(c.ctx(), "") < c.ValuesRole() {
 		return c.Attention(c.ctx())
 	}
 	last := &c.h.attention
+	if !c.isLive() {
+		begun := time.Now()
+		a, err := c.Attention(c.ctx())
+		if err == nil {
+			last.keep(begun, a)
+		}
+		return a, err
+	}
 	last.mu.Lock()
 	defer last.mu.Unlock()
-	if time.Since(last.at) < attentionEvery {
+	if last.known && time.Since(last.at) < attentionEvery {
 		return last.Attention, nil
 	}
+	begun := time.Now()
 	a, err := c.Attention(c.ctx())
 	if err == nil {
-		last.at, last.Attention = time.Now(), a
+		last.at, last.known, last.Attention = begun, true, a
 	}
 	return a, err
 }
 
 // A lastAttention is what was read last, which nobody changes.
 type lastAttention struct {
-	mu sync.Mutex
-	at time.Time
+	mu    sync.Mutex
+	at    time.Time // when reading it began, or when it was forgotten
+	known bool
 	desk.Attention
+}
+
+// keep keeps what was read, unless that began before what is kept, or before the last action.
+func (l *lastAttention) keep(begun time.Time, a desk.Attention) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !begun.Before(l.at) {
+		l.at, l.known, l.Attention = begun, true, a
+	}
+}
+
+// forget is for the end of an action: what was read before may no longer be so.
+func (l *lastAttention) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at, l.known, l.Attention = time.Now(), false, desk.Attention{}
 }
 
 // entry returns an entry with the references to what it is about, and what can be done.

@@ -178,3 +178,61 @@ func TestAttentionShared(t *testing.T) {
 		}
 	})
 }
+
+// What was repaired by a page is not listed again by the stream of the first page, whoever else
+// has read that page before; what was repaired elsewhere is listed for 15 seconds at most.
+func TestAttentionAfterRepair(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		first := w.get("").liveURL("")
+		others, stop := w.stream(first)
+		defer stop()
+		for _, repair := range []struct {
+			where string
+			open  bool // the page is opened again, and not only looked at again
+			do    func(x courier.Execution)
+		}{
+			{"by a page", false, func(x courier.Execution) {
+				w.act("executions/"+string(x.ID), map[string]string{"do": "cancel", "key": "k" + strings.ReplaceAll(string(x.ID), "-", "")})
+			}},
+			{"by the API", false, func(x courier.Execution) {
+				r := w.form("api/v1/executions/"+string(x.ID)+"/cancel", nil)
+				r.Header.Set("Content-Type", "application/json")
+				if a := w.send(r); a.Code >= 300 {
+					t.Fatalf("%d %s", a.Code, a.Body)
+				}
+			}},
+			{"elsewhere", true, func(x courier.Execution) {
+				if _, err := w.engine.Cancel(t.Context(), x.ID, courier.By{}); err != nil {
+					t.Fatal(err)
+				}
+			}},
+		} {
+			x := w.ended("other", "ann", map[string]any{"fail": "no"})
+			time.Sleep(attentionEvery)
+			synctest.Wait()
+			if _, patches := others.take(t); !strings.Contains(patches["entries"], "1 execution failed") {
+				t.Fatalf("%s: a page that is open has %q", repair.where, patches["entries"])
+			}
+			repair.do(x)
+			at := first
+			if repair.open {
+				at = w.get("").liveURL("")
+			}
+			s, stop := w.stream(at)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if _, patches := s.take(t); strings.Contains(patches["entries"], "1 execution failed") {
+				t.Errorf("%s: the page that is looked at afterwards lists it again", repair.where)
+			}
+			stop()
+			time.Sleep(attentionEvery)
+			synctest.Wait()
+			if _, patches := others.take(t); strings.Contains(patches["entries"], "1 execution failed") || patches["entries"] == "" {
+				t.Errorf("%s: after 15 seconds a page that is open has %q", repair.where, patches["entries"])
+			}
+		}
+	})
+}
+
+// attentionEvery is how long what was repaired elsewhere is listed at most.
+const attentionEvery = 15 * time.Second

@@ -88,6 +88,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if inner := mount.At(r, "/"+rest); inner != nil {
 			inner.Pattern = "" // the path is that below the API already
 			h.api.ServeHTTP(w, inner)
+			if r.Method != http.MethodGet && r.Method != http.MethodHead {
+				h.attention.forget()
+			}
 			return
 		}
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -208,45 +207,38 @@ func (c *Circumstances) lacks() []Cause {
 		return nil
 	}
 	x := &c.Execution
-	g := Stranded{Queue: x.Queue, Workspace: x.Workspace, StepTypes: c.StepTypes}
-	lack, missing := g.lacks(c.Workers)
+	g := Stranded{Queue: x.Queue, Workspace: x.Workspace, StepTypes: c.StepTypes, Lost: x.State == courier.Running, Served: served(c.Workers)}
+	if g.Lack, g.Missing = g.lacks(c.Workers); g.Lack == "" {
+		return nil
+	}
+	return []Cause{g.Cause()}
+}
+
+// Cause is why no worker can claim the group, as an [Explanation] of one of its executions
+// has it.
+func (s *Stranded) Cause() Cause {
 	cause := Cause{Kind: CauseNoWorker}
-	switch lack {
+	switch s.Lack {
 	case LackQueue:
-		cause.Text = fmt.Sprintf("No worker serves the queue %q.", x.Queue)
-		cause.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", x.Queue)
-		if served := c.served(); len(served) > 0 {
-			cause.Text += " " + sentence(nearest.DidYouMean(x.Queue, served))
-		} else {
-			cause.Text = "No worker is present."
+		cause.Text = "No worker is present."
+		cause.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", s.Queue)
+		if len(s.Served) > 0 {
+			cause.Text = fmt.Sprintf("No worker serves the queue %q. %s", s.Queue, sentence(nearest.DidYouMean(s.Queue, s.Served)))
+			cause.Do += " If the name is a mistake, correct the queue of the job, cancel the execution, and start it again: it keeps the queue that it has."
 		}
 	case LackWorkspace:
 		cause.Kind = CauseWorkspace
-		cause.Text = fmt.Sprintf("Its files are in the workspace %q, which no worker of the queue %q has.", x.Workspace, x.Queue)
+		cause.Text = fmt.Sprintf("Its files are in the workspace %q, which no worker of the queue %q has.", s.Workspace, s.Queue)
 		cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, pause the execution and resume it with Elsewhere."
-		if x.State == courier.Running {
+		if s.Lost {
 			cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, resume the execution with Elsewhere."
 		}
 		cause.Call = "Engine.Resume"
 	case LackStepTypes:
-		cause.Text = fmt.Sprintf("No worker that serves the queue %q has the step types %s.", x.Queue, strings.Join(missing, ", "))
+		cause.Text = fmt.Sprintf("No worker that serves the queue %q has the step types %s.", s.Queue, strings.Join(s.Missing, ", "))
 		cause.Do = "Register them in an engine that serves the queue. Or change the job, and resume the execution with the new version."
-	default:
-		return nil
 	}
-	return []Cause{cause}
-}
-
-// served returns the queues that the present workers serve and do not leave.
-func (c *Circumstances) served() []string {
-	var queues []string
-	for i := range c.Workers {
-		if !c.Workers[i].Draining {
-			queues = append(queues, c.Workers[i].Queues...)
-		}
-	}
-	slices.Sort(queues)
-	return slices.Compact(queues)
+	return cause
 }
 
 // sentence returns the text with a capital letter and a full stop.

@@ -47,6 +47,21 @@ type Incident struct {
 	// the latest of them, among the last [Superseding] completed executions of the job,
 	// of its last [SupersedingWalk] executions.
 	SupersededBy courier.ExecutionID `json:"superseded_by,omitempty"`
+	// Version is that of a failed execution, and Latest the latest version of its job.
+	Version int `json:"version,omitempty"`
+	Latest  int `json:"latest,omitempty"`
+	// Current is the step that an overdue execution is in; nil if it is in none.
+	Current *CurrentStep `json:"current,omitempty"`
+}
+
+// A CurrentStep is a step that a worker executes, or has left when it was lost.
+type CurrentStep struct {
+	Step int    `json:"step"`
+	ID   string `json:"id,omitempty"`
+	Type string `json:"type"`
+	// Still is when its progress last changed, or the attempt began: since then the step
+	// moves nothing that it reports.
+	Still time.Time `json:"still"`
 }
 
 // An IncidentKind is a kind of [Incident].

@@ -72,6 +72,9 @@ type Stranded struct {
 	// has: of the worker that lacks the fewest. It is nil for another lack.
 	StepTypes []string `json:"step_types"`
 	Missing   []string `json:"missing,omitempty"`
+	// Served are the queues that present workers serve and do not leave, in byte order; nil
+	// for a lack other than [LackQueue].
+	Served []string `json:"served,omitempty"`
 	// Lost reports whether they are running with leases that have ended.
 	Lost bool `json:"lost,omitempty"`
 	// Count is the number of executions that were examined; there may be more.
@@ -85,7 +88,10 @@ type Stranded struct {
 func FindStranded(groups []Stranded, workers []Worker) []Stranded {
 	var list []Stranded
 	for _, g := range groups {
-		if g.Lack, g.Missing = g.lacks(workers); g.Lack != "" {
+		if g.Lack, g.Missing = g.lacks(workers); g.Lack == LackQueue {
+			g.Served = served(workers)
+		}
+		if g.Lack != "" {
 			list = append(list, g)
 		}
 	}
@@ -93,6 +99,17 @@ func FindStranded(groups []Stranded, workers []Worker) []Stranded {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Oldest, b.Oldest))
 	})
 	return list[:min(len(list), MaxStranded)]
+}
+
+// served returns the queues that workers serve and do not leave.
+func served(workers []Worker) (queues []string) {
+	for i := range workers {
+		if !workers[i].Draining {
+			queues = append(queues, workers[i].Queues...)
+		}
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues)
 }
 
 // lacks returns why none of the workers can claim the group; empty if one can.

@@ -105,7 +105,7 @@ func (d damage) Unwrap() error        { return d.error }
 func refuse(archive, where string, err error) error {
 	full := fmt.Errorf("archive %q%s: %w; nothing was unpacked", archive, where, err)
 	if errors.Is(err, ErrDamaged) {
-		return full
+		return failure.WithClass(full, failure.Integrity)
 	}
 	return failure.Permanent(full)
 }

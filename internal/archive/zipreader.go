@@ -60,7 +60,11 @@ func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, passwo
 	case errors.Is(err, errDirectory):
 		return nil, failure.Permanent(fmt.Errorf("archive %q: its directory is too large for %d entries, which are allowed; see MaxFiles in %s", name, limits.MaxFiles, limits.SetBy))
 	case err != nil:
-		return nil, fmt.Errorf("archive %q: %w: it is damaged, incomplete, or no zip archive", name, localfile.Error(name, err))
+		err = fmt.Errorf("archive %q: %w: it is damaged, incomplete, or no zip archive", name, localfile.Error(name, err))
+		if isCorrupt(err) {
+			err = failure.WithClass(err, failure.Integrity)
+		}
+		return nil, err
 	case len(zr.File) > limits.MaxFiles:
 		return nil, failure.Permanent(fmt.Errorf("archive %q has %d entries; %d are allowed, see MaxFiles in %s", name, len(zr.File), limits.MaxFiles, limits.SetBy))
 	}

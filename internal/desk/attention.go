@@ -46,6 +46,9 @@ type Entry struct {
 	// Executions are up to 5 of them: the newest of failures, those for which it has lasted
 	// longest of all else. Of superseded ones there are all that were read.
 	Executions []courier.ExecutionID `json:"execution_ids,omitempty"`
+	// Version is a version of Job that is newer than those of all failures of the group; 0
+	// if there is none.
+	Version int `json:"version,omitempty"`
 	// Because says why the first of Executions does not go on, if that was asked for.
 	Because []store.Cause `json:"because,omitempty"`
 	// Do is what an operator can do, and Call the engine's call for it, as in [store.Cause].
@@ -63,7 +66,7 @@ const (
 	Failed       Kind = "failed"       // failed executions, by job, step and reason
 	Due          Kind = "due"          // a queue with executions that are due for 5 minutes
 	Overdue      Kind = "overdue"      // executions that have passed max_duration or expected_by
-	Schedule     Kind = "schedule"     // one that is paused, late or has a problem
+	Schedule     Kind = "schedule"     // one that is paused, late or has a problem, or that a change of the clocks meets within 14 days
 	Monitor      Kind = "monitor"      // one that is degraded or in error, or that nobody polls
 	Delivery     Kind = "delivery"     // deliveries that have failed
 	Subscription Kind = "subscription" // one that was switched off
@@ -79,6 +82,7 @@ const (
 	dueFor      = 5 * time.Minute
 	lateFor     = time.Minute     // a schedule
 	unpolledFor = 5 * time.Minute // a monitor
+	stuckFor    = 5 * time.Minute // a step of an overdue execution, which reports no progress
 )
 
 const (
@@ -117,7 +121,7 @@ func (d *Desk) attention(ctx context.Context, sees func(job string) bool) (Atten
 	var last []Entry
 	parts := []func() error{func() (err error) { last, err = a.incidents(); return err }, a.schedules, a.monitors}
 	if sees("") {
-		parts = append(parts, a.queues, a.deliveries, a.stranded)
+		parts = append(parts, a.stranded, a.queues, a.deliveries)
 	}
 	for _, part := range parts {
 		if err := part(); err != nil {
@@ -135,8 +139,9 @@ func (d *Desk) attention(ctx context.Context, sees func(job string) bool) (Atten
 type attention struct {
 	*Desk
 	Attention
-	ctx  context.Context
-	sees func(job string) bool
+	ctx      context.Context
+	sees     func(job string) bool
+	unserved map[string]store.Cause // by queue: why no worker takes what is in it
 }
 
 // has reports whether a part was read. One whose role the store lacks is left out.
@@ -252,6 +257,16 @@ func (a *attention) overdue(list []store.Incident, more bool) {
 		e.Job, e.Reason, e.Queue = g.key.job, g.key.reason, g.list[0].Queue
 		e.Title = fmt.Sprintf("Job %q: %s has passed for %s, not ended yet.", e.Job, e.Reason, count(e.Count, more, "execution"))
 		e.Do, e.Call = "Look why it takes so long. Cancel it if its result is no longer needed.", "Executions.Explain"
+		if c := g.list[0].Current; c != nil {
+			e.Step, e.StepID, e.StepType = &c.Step, c.ID, c.Type
+			e.Message = fmt.Sprintf("%s reports no progress since %s.", courier.StepLabel(c.Step, c.ID, c.Type), c.Still.UTC().Format(time.RFC3339))
+			if e.Count > 1 {
+				e.Message = "The first of them: " + e.Message
+			}
+			if a.At.Sub(c.Still) >= stuckFor {
+				e.Do = "Look at the log of its worker. If the step hangs, cancel the execution, and start it again."
+			}
+		}
 		a.add(e)
 	}
 }
@@ -292,6 +307,12 @@ func (a *attention) failed(list []store.Incident, more bool) (superseded []Entry
 		e.Title = fmt.Sprintf("Job %q: %s failed%s: %s.", e.Job, count(e.Count, more, "execution"), where, e.Reason)
 		e.Do = "Remove the cause, and resume them: completed steps are not run again. Or cancel them."
 		e.Call = "Engine.Resume"
+		if e.Version = newer(g.list); e.Version > 0 {
+			e.Do = fmt.Sprintf("The job has a version %d, and they have an older one. If that removes the cause, resume them with it: a plain resume keeps theirs. Or cancel them.", e.Version)
+			if e.Count == 1 {
+				e.Do = fmt.Sprintf("The job has a version %d, and it has version %d. If the newer one removes the cause, resume it with that: a plain resume keeps its own. Or cancel it.", e.Version, g.list[0].Version)
+			}
+		}
 		a.add(e)
 	}
 	old := slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return i.SupersededBy == "" })
@@ -306,6 +327,16 @@ func (a *attention) failed(list []store.Incident, more bool) (superseded []Entry
 		superseded = append(superseded, e)
 	}
 	return superseded
+}
+
+// newer returns the latest version of the job of some failures, if all have older ones.
+func newer(list []store.Incident) int {
+	for i := range list {
+		if list[i].Version >= list[i].Latest {
+			return 0
+		}
+	}
+	return list[0].Latest
 }
 
 // count says how many there are of something.

@@ -137,3 +137,44 @@ func (t *ticking) tick() Tick {
 	delete(t.notes, day)
 	return Tick{Schedule: t.Name, Job: t.Job, Chain: t.Chain, At: t.at.UTC(), Local: local, Zone: t.zone.String(), Note: note}
 }
+
+// noticed is how long before it a change of the clocks is an entry of [Attention].
+const noticed = 14 * 24 * time.Hour
+
+// clocks finds what changes of the clocks mean for schedules soon.
+type clocks struct {
+	from, to time.Time
+	change   map[string]bool // by zone: its clocks change between from and to
+}
+
+func newClocks(at time.Time) *clocks {
+	return &clocks{at, at.Add(noticed), make(map[string]bool)}
+}
+
+// next returns what the first change of the clocks means for a schedule, if ticks are moved,
+// left out or repeated by it; otherwise "".
+func (c *clocks) next(s *courier.Schedule) string {
+	if s.Cron == "" || s.Zone == "" {
+		return ""
+	}
+	soon, known := c.change[s.Zone]
+	if !known {
+		zone, err := time.LoadLocation(s.Zone)
+		soon = err == nil && changes(zone, c.from, c.to)
+		c.change[s.Zone] = soon
+	}
+	if !soon {
+		return ""
+	}
+	t := newTicking(s, c.from, c.to)
+	var first ClockNote
+	for _, n := range t.within(c.from, c.to) {
+		if first.Day == "" || n.Day < first.Day {
+			first = n
+		}
+	}
+	if first.Day == "" {
+		return ""
+	}
+	return first.Day + ": " + first.Text
+}

@@ -11,9 +11,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// queues adds the queues whose oldest execution is due for long, and says of the one that
-// waits longest why it does not go on. An explanation takes a statement or two, and those of
-// more queues would exceed the ten of [Desk.Attention]: it takes ten with one.
+// queues adds the queues whose oldest execution is due for long. Why it does not go on is
+// known of queues that nobody serves, and asked of the one that waits longest of the rest. An
+// explanation takes a statement or two, and those of more queues would exceed the ten of
+// [Desk.Attention]: it takes ten with one.
 func (a *attention) queues() error {
 	c, err := a.e.Executions().Census(a.ctx, most)
 	if ok, err := a.has("store.Overview", err); !ok {
@@ -25,11 +26,15 @@ func (a *attention) queues() error {
 	if len(c.Queues) >= store.MaxQueues {
 		a.Cut = append(a.Cut, fmt.Sprintf("There are %d queues or more, of which these were looked at.", store.MaxQueues))
 	}
-	for i, q := range list {
+	asked := false
+	for _, q := range list {
 		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueMost, Executions: []courier.ExecutionID{q.Oldest}}
 		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due since %s.", q.Queue, count(e.Count, e.More, "execution"), q.DueAt.Format(time.RFC3339))
 		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
-		if i == 0 {
+		if c, ok := a.unserved[q.Queue]; ok {
+			e.Because, e.Do, e.Call = []store.Cause{c}, c.Do, c.Call
+		} else if !asked {
+			asked = true
 			why, err := a.e.Executions().Explain(a.ctx, q.Oldest)
 			if err == nil && len(why.Because) > 0 {
 				e.Because, e.Do, e.Call = why.Because, why.Because[0].Do, why.Because[0].Call
@@ -44,6 +49,7 @@ func (a *attention) queues() error {
 }
 
 func (a *attention) schedules() error {
+	clocks := newClocks(a.At)
 	list, err := a.e.Schedules().List(a.ctx, store.ScheduleFilter{Limit: most})
 	if ok, err := a.has("store.Schedules", err); !ok {
 		return err
@@ -71,7 +77,12 @@ func (a *attention) schedules() error {
 			e.Title = fmt.Sprintf("The schedule %q is late: it should have fired at %s.", s.Name, s.NextFire.Format(time.RFC3339))
 			e.Do, e.Call = "Look whether an engine is started on the store.", "Engine.Start"
 		default:
-			continue
+			note := clocks.next(s)
+			if note == "" {
+				continue
+			}
+			e.Title, e.Message = fmt.Sprintf("The schedule %q meets a change of the clocks.", s.Name), note
+			e.Do, e.Call = "Look whether that is meant. Otherwise give it a time that comes once on each day.", "Schedules.Set"
 		}
 		a.add(e)
 	}
@@ -157,35 +168,48 @@ func (a *attention) deliveries() error {
 		if s := &subscriptions[i]; s.Disabled && s.Reason != "" { // no person did it
 			a.add(Entry{
 				Kind: Subscription, Name: s.Name, Count: 1, Message: s.Reason, Title: fmt.Sprintf("The subscription %q was switched off.", s.Name),
-				Do: "Correct the receiver, and save the subscription without disabled.", Call: "Subscriptions.Set",
+				Do: "Correct the receiver, and enable the subscription as you save it. Then deliver again what has failed.", Call: "Subscriptions.Set",
 			})
 		}
 	}
 	return nil
 }
 
-// stranded adds the groups of executions that no worker can claim.
+// stranded adds the groups of executions that no worker can claim. Lost ones are entries
+// already, which get what can be done.
 func (a *attention) stranded() error {
 	list, err := a.e.Executions().Stranded(a.ctx)
 	if ok, err := a.has("store.Workers", err); !ok {
 		return err
 	}
+	a.unserved = make(map[string]store.Cause)
 	for _, g := range list {
-		e := Entry{Kind: Stranded, Queue: g.Queue, Count: g.Count, More: g.Count >= store.MaxSampled, Since: g.Since, Executions: []courier.ExecutionID{g.Oldest}}
+		c := g.Cause()
+		e := Entry{Kind: Stranded, Queue: g.Queue, Count: g.Count, More: g.Count >= store.MaxSampled, Since: g.Since, Executions: []courier.ExecutionID{g.Oldest}, Do: c.Do, Call: c.Call}
 		lack := fmt.Sprintf("no worker serves the queue %q", g.Queue)
-		e.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", g.Queue)
 		switch g.Lack {
+		case store.LackQueue:
+			_, e.Message, _ = strings.Cut(c.Text, ". ")
+			a.unserved[g.Queue] = c
 		case store.LackWorkspace:
 			lack, e.Name = fmt.Sprintf("no worker of the queue %q has the workspace %q", g.Queue, g.Workspace), g.Workspace
-			e.Do, e.Call = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, resume them with Elsewhere.", "Engine.Resume"
+			a.elsewhere(&e)
 		case store.LackStepTypes:
 			lack = fmt.Sprintf("no worker of the queue %q has the step types %s", g.Queue, strings.Join(g.Missing, ", "))
-			e.Do = "Register them in an engine that serves the queue."
 		}
 		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), lack)
 		a.add(e)
 	}
 	return nil
+}
+
+// elsewhere says of the lost executions of a group without workspace what can be done.
+func (a *attention) elsewhere(stranded *Entry) {
+	for i := range a.Entries {
+		if e := &a.Entries[i]; e.Kind == Lost && slices.Contains(e.Executions, stranded.Executions[0]) {
+			e.Do, e.Call = fmt.Sprintf("No other worker has the workspace %q with their files. %s", stranded.Name, stranded.Do), stranded.Call
+		}
+	}
 }
 
 // refusals adds the progress that the store does not take from this engine.

@@ -177,7 +177,7 @@ func (h *hostKeyCheck) accept(key ssh.PublicKey) error {
 		}
 	}
 	if verdict == revokedKey {
-		return failure.Permanent(fmt.Errorf("the server's host key %s is marked as revoked in %s; nothing was sent to the server", describeKey(key), in))
+		return failure.Permanent(&hostKeyError{fmt.Sprintf("the server's host key %s is marked as revoked in %s; nothing was sent to the server", describeKey(key), in)})
 	}
 	h.matched = verdict == trustedKey
 	h.last = key
@@ -228,8 +228,15 @@ func (h *hostKeyCheck) refusal() error {
 		text = fmt.Sprintf("no host key is configured, so the server's identity can't be checked; it presents %s; %sset \"host_keys\": [%q], or known_hosts to a file in OpenSSH's form",
 			presented, advice, first)
 	}
-	return failure.Permanent(errors.New(text + "; no credentials were sent"))
+	return failure.Permanent(&hostKeyError{text + "; no credentials were sent"})
 }
+
+// A hostKeyError says why a server's key was not accepted. It is of the class of refused
+// logins, and does not match [failure.ErrLogin]: that is about credentials of this side.
+type hostKeyError struct{ text string }
+
+func (e *hostKeyError) Error() string      { return e.text }
+func (e *hostKeyError) ErrorClass() string { return failure.Login }
 
 func (h *hostKeyCheck) place() string {
 	switch {

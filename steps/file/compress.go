@@ -276,7 +276,7 @@ func decompressFailed(ctx context.Context, p pair, err error) error {
 	case errors.Is(err, archive.ErrRefused):
 		return courier.Permanent(fmt.Errorf("%q: %w; nothing was written to %q", p.src.name, err, p.dst.name))
 	case errors.Is(err, archive.ErrDamaged):
-		return fmt.Errorf("%q: %w; nothing was written to %q", p.src.name, err, p.dst.name)
+		return courier.WithClass(fmt.Errorf("%q: %w; nothing was written to %q", p.src.name, err, p.dst.name), courier.ReasonIntegrity)
 	}
 	return fmt.Errorf("unpack %q to %q: %w", p.src.name, p.dst.name, localfile.Error(p.dst.name, err))
 }

@@ -224,6 +224,11 @@ func (s *site) refuseWith(t testing.TB, r *courier.Registry, key string, cfg m, 
 		if permanent && !courier.IsPermanent(err) {
 			t.Errorf("%s %v: error %q is not permanent", key, cfg, err)
 		}
+		if w == "damaged" || strings.HasPrefix(w, "damaged, incomplete") || w == "no zip archive" {
+			if c := courier.ClassOf(err); c != courier.ReasonIntegrity {
+				t.Errorf("%s %v: error %q is of the class %q", key, cfg, err, c)
+			}
+		}
 	}
 	if after := s.snapshot(t); after != before {
 		t.Errorf("%s %v failed (%v) but changed\n%sto\n%s", key, cfg, err, before, after)

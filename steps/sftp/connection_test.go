@@ -93,6 +93,9 @@ func TestHostKeyTypes(t *testing.T) {
 		logins := r.Count("login")
 		err := r.list()
 		wantError(t, err, true, "has changed", ssh.FingerprintSHA256(other.PublicKey()), "replace the entry in host_keys", "no credentials were sent")
+		if courier.ClassOf(err) != courier.ReasonLogin || errors.Is(err, courier.ErrLogin) {
+			t.Errorf("it is of the class %q, and like refused credentials: %v", courier.ClassOf(err), errors.Is(err, courier.ErrLogin))
+		}
 		for _, k := range keys {
 			wantError(t, err, true, ssh.FingerprintSHA256(k.PublicKey()))
 		}

@@ -50,7 +50,7 @@ func (s *Store) standing(now time.Time, most int) []store.Incident {
 	s.forgetOverdue()
 	for _, d := range s.overdue {
 		if !d.x.State.Ended() {
-			add(d.x, store.Incident{Kind: store.IncidentOverdue, Since: d.at, Reason: d.reason})
+			add(d.x, store.Incident{Kind: store.IncidentOverdue, Since: d.at, Reason: d.reason, Current: d.x.standing()})
 		}
 	}
 	var all []store.Incident
@@ -64,6 +64,19 @@ func (s *Store) standing(now time.Time, most int) []store.Incident {
 	return all
 }
 
+// standing returns the step that the execution is in; nil if it is in none.
+func (x *execution) standing() *store.CurrentStep {
+	s := x.Current
+	if s == nil || x.State != courier.Running {
+		return nil
+	}
+	c := &store.CurrentStep{Step: s.Step, ID: s.ID, Type: s.Type, Still: s.StartedAt}
+	if p := x.progress.Of(s); p != nil && p.ChangedAt.After(c.Still) {
+		c.Still = p.ChangedAt
+	}
+	return c
+}
+
 // failures returns the latest failed executions, with those that supersede them.
 func (s *Store) failures(most int) []store.Incident {
 	var list []store.Incident
@@ -71,7 +84,8 @@ func (s *Store) failures(most int) []store.Incident {
 	for i := len(s.ids) - 1; i >= 0 && len(list) < min(most, s.states[courier.Failed]); i-- {
 		x := s.executions[s.ids[i]]
 		if x.State == courier.Failed {
-			n := store.Incident{Kind: store.IncidentFailed, Execution: x.ID, Job: x.Job, Queue: x.Queue, Since: x.EndedAt, Failure: x.Failure}
+			n := store.Incident{Kind: store.IncidentFailed, Execution: x.ID, Job: x.Job, Queue: x.Queue, Since: x.EndedAt, Failure: x.Failure, Version: x.Version}
+			n.Latest = len(s.definitions[store.Job][x.Job])
 			if x.Failure != nil {
 				n.Reason = x.Failure.Reason
 			}

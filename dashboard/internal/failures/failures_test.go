@@ -22,8 +22,8 @@ func TestOpen(t *testing.T) {
 		status string
 		reason courier.Reason
 	}{
-		"host-key": {"failed", courier.ReasonError}, "full-limit": {"queued", ""}, "queue": {"queued", ""}, "lost-worker": {"lost", ""},
-		"poison-file": {"failed", courier.ReasonError}, "stuck-step": {"running", ""}, "missing-secret": {"failed", courier.ReasonSecret},
+		"host-key": {"failed", courier.ReasonLogin}, "full-limit": {"queued", ""}, "queue": {"queued", ""}, "lost-worker": {"lost", ""},
+		"poison-file": {"failed", courier.ReasonIntegrity}, "stuck-step": {"running", ""}, "missing-secret": {"failed", courier.ReasonSecret},
 		"partner-down": {"failed", courier.ReasonConnection},
 	} {
 		x, err := w.Engine.Executions().Get(t.Context(), w.planted[failure])

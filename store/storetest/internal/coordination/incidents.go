@@ -45,6 +45,9 @@ var incidentCases = []testCase{
 		want := []store.Incident{failedOf(second, f, ""), failedOf(first, f, "")}
 		k.Same("failed", k.incidents(0), want)
 		k.Same("the latest", k.incidents(1), want[:1])
+		k.SaveAll(store.Job, "job", `{"name":"job","queue":"mended"}`)
+		want[0].Latest++
+		k.Same("with a newer version of the job", k.incidents(1), want[:1])
 	}},
 	{"incidents_that_are_superseded", func(k *kit) {
 		k.Limit("", "0")
@@ -120,6 +123,7 @@ var incidentCases = []testCase{
 		k.Same("overdue", k.incidents(0), want)
 		k.Same("again", [][]store.OverdueExecution{k.overdue(0).List, nil}, [][]store.OverdueExecution{nil, nil})
 		k.Same("still", k.incidents(0), want)
+		k.standing(h, func() *store.CurrentStep { return k.incidents(0)[2].Current })
 		h.End(courier.Completed)
 		k.Ask(y.ID, courier.RequestCancel)
 		k.Same("once they have ended", k.incidents(0), want[:1])
@@ -136,6 +140,26 @@ var incidentCases = []testCase{
 	}},
 }
 
+// standing has a step that moves, and then does not: current is it, of an overdue execution.
+func (k *kit) standing(h *holder, current func() *store.CurrentStep) {
+	k.Helper()
+	h.Must(h.Begin(1))
+	s := k.Get(h.ID()).Current
+	k.Same("a step that has begun", current(), &store.CurrentStep{Step: 1, ID: s.ID, Type: s.Type, Still: s.StartedAt})
+	k.Pass(k.Unit)
+	p := &store.Progress{Step: s.Step, Iteration: s.Iteration, Attempt: s.Attempt, Report: &courier.Progress{Item: "a", Done: 1, Total: 2, Bytes: 1}}
+	_, err := k.Renew(k.Ctx(), store.RenewRequest{Worker: "worker", Leases: []store.Lease{{Execution: h.ID(), Token: h.Token, Progress: p}}, For: long})
+	k.OK(err)
+	moved := k.Get(h.ID()).Current.Progress.ChangedAt
+	k.Same("it has moved since", moved.After(s.StartedAt), true)
+	k.Same("a step that has moved", current(), &store.CurrentStep{Step: 1, ID: s.ID, Type: s.Type, Still: moved})
+	h.Must(h.Next(1, 2))
+	s = k.Get(h.ID()).Current
+	k.Same("the next step", current(), &store.CurrentStep{Step: 2, ID: s.ID, Type: s.Type, Still: s.StartedAt})
+	h.Must(h.Finish(2))
+	k.Same("between two steps", current(), (*store.CurrentStep)(nil))
+}
+
 // failed adds an execution, and has it fail.
 func (k *kit) failed(n store.NewExecution, f *courier.Failure) courier.Execution {
 	k.Helper()
@@ -147,7 +171,7 @@ func (k *kit) failed(n store.NewExecution, f *courier.Failure) courier.Execution
 }
 
 func failedOf(x courier.Execution, f *courier.Failure, by courier.ExecutionID) store.Incident {
-	return store.Incident{Kind: store.IncidentFailed, Execution: x.ID, Job: x.Job, Queue: x.Queue, Since: x.EndedAt, Reason: f.Reason, Failure: f, SupersededBy: by}
+	return store.Incident{Kind: store.IncidentFailed, Execution: x.ID, Job: x.Job, Queue: x.Queue, Since: x.EndedAt, Reason: f.Reason, Failure: f, SupersededBy: by, Version: x.Version, Latest: x.Version}
 }
 
 // incidents are those at an instant.

@@ -80,7 +80,7 @@ var workerCases = []testCase{
 		list := k.stranded()
 		k.Same("groups", len(list), 2)
 		for i, want := range []store.Stranded{
-			{Lack: store.LackQueue, Queue: "night", StepTypes: k.New().StepTypes, Count: 2, Oldest: oldest(queue), Since: queue[0].DueAt},
+			{Lack: store.LackQueue, Queue: "night", Served: []string{courier.DefaultQueue, "other"}, StepTypes: k.New().StepTypes, Count: 2, Oldest: oldest(queue), Since: queue[0].DueAt},
 			{Lack: store.LackStepTypes, Queue: "other", StepTypes: []string{"a", "b", "x"}, Missing: []string{"b"}, Count: 1, Oldest: types.ID, Since: types.DueAt},
 		} {
 			k.Same("group", list[i], want)
