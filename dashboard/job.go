@@ -23,6 +23,8 @@ type jobPage struct {
 	Latest  int    // the number of the latest version
 	Diff    string // reference of what the version has changed; empty for the first one
 	State   jobRow // its newest executions and its next tick
+	// Warnings are what looked doubtful when the visitor has just saved it.
+	Warnings []courier.Problem
 
 	Run, Edit, Executions string // references; empty if the visitor may not
 	Tabs                  []navItem
@@ -111,6 +113,7 @@ func (c *call) job() (any, error) {
 		return nil, err
 	}
 	p := &jobPage{State: state[0], Job: d.Job, SavedBy: d.SavedBy, SavedAt: d.SavedAt, Latest: d.Job.Version, Executions: c.executionsOf(name), Run: c.link("jobs", name, "run"), Tab: c.query.Get("tab")}
+	p.Warnings, _ = c.h.done.Kept(c.query.Get("saved"), c.ID).([]courier.Problem)
 	if version != 0 {
 		latest, err := c.jobVersion(name, 0)
 		if err != nil {

@@ -244,14 +244,18 @@ func saveJob(ctx context.Context, c *call) (string, error) {
 	if len(k.Problems) > 0 {
 		return "", &courier.DefinitionError{Job: name, Problems: k.Problems}
 	}
-	saved, err := c.h.e.Jobs().Define(ctx, k.job, &engine.DefineOptions{By: c.by(), Base: &base})
+	saved, err := c.h.e.Jobs().Define(ctx, k.job, &engine.DefineOptions{By: c.by(), Base: &base, CheckQueue: true})
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		src.Locate(bad.Problems)
 	}
 	if err == nil && saved.Job.Version == base {
 		err = desk.ErrUnchanged
 	}
-	return c.link("jobs", name), err
+	if len(saved.Warnings) == 0 {
+		return c.link("jobs", name), err
+	}
+	c.kept = saved.Warnings
+	return c.link("jobs", name) + "?saved=" + c.formID(), err
 }
 
 // noteBase writes in the journal which version is replaced.

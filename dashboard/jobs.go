@@ -18,7 +18,7 @@ var jobPages = []page{
 	},
 	{
 		path: "jobs/{name}", role: desk.Viewer, on: onJob, title: "Job", file: "job",
-		query: []string{"version", "tab", "before"}, data: (*call).job,
+		query: []string{"version", "tab", "before", "saved"}, data: (*call).job,
 	},
 	{path: "jobs/{name}/diff", role: desk.Viewer, on: onJob, title: "Changes", file: "jobdiff", query: []string{"from", "to"}, data: (*call).jobDiff},
 	{
