@@ -259,7 +259,7 @@ func saveText(ctx context.Context, c *call) (string, error) {
 	if len(k.Problems) > 0 {
 		return "", all.Failed(name, k.Problems)
 	}
-	saved, err := all.Define(ctx, &k.defined, &engine.DefineOptions{By: c.by(), Base: &base})
+	saved, err := all.Define(ctx, &k.defined, &engine.DefineOptions{By: c.by(), Base: &base, CheckQueue: true})
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		src.Locate(bad.Problems)
 	}

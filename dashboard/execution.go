@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -35,6 +36,7 @@ type executionPage struct {
 	Origin   []origin
 	Took     time.Duration // of one that has ended
 	Links    []Link
+	Last     bool            // it executes a step, and there is none after it
 	Can      map[string]bool // the actions that its state and the visitor's role permit
 	Resume   string          // reference of the page that resumes it with changes
 	Rerun    string
@@ -108,6 +110,11 @@ func (c *call) executionPage() (any, error) {
 	if err := c.offer(p); err != nil {
 		return nil, err
 	}
+	if x.State == courier.Running && x.Current != nil {
+		if v, err := c.parsed(&x); err == nil { // a part of the page that needs it says the error
+			p.Last = isLast(v.Job.Steps, x.Current)
+		}
+	}
 	return p, c.executionTab(p)
 }
 
@@ -179,6 +186,13 @@ func (p *executionPage) headline(sees bool) {
 	if p.Status == "lost" && sees {
 		p.Headline = format.Sentence(x.StatusText(p.now))
 	}
+}
+
+// isLast reports whether an execution is in a step after which there is no other one,
+// whatever the values are. Of steps in loops and in branches with an else it is not known.
+func isLast(steps []courier.StepSpec, s *courier.StepExecution) bool {
+	return s != nil && len(s.Iteration) == 0 && s.Step < len(steps) &&
+		!slices.ContainsFunc(steps[s.Step+1:], func(t courier.StepSpec) bool { return !strings.EqualFold(t.Type, flow.TypeEnd) })
 }
 
 // failureText is a failure in its own words.

@@ -163,6 +163,53 @@ func TestExecutionActions(t *testing.T) {
 	})
 }
 
+// A page says what a request does to the step that runs, before it is made and until it is
+// carried out.
+func TestExecutionRequests(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		const none = "There is no step after this one, so a pause does nothing unless the step fails."
+		work := courier.StepSpec{Type: "test.work", Config: map[string]any{"seconds": 60}}
+		each := courier.StepSpec{Type: "flow.foreach", Config: map[string]any{"source": []any{1, 2}}}
+		end := courier.StepSpec{Type: "flow.end"}
+		for _, c := range []struct {
+			name  string
+			steps []courier.StepSpec
+			last  bool
+		}{
+			{"one", []courier.StepSpec{work}, true},
+			{"two", []courier.StepSpec{work, work}, false},
+			{"branch", []courier.StepSpec{{Type: "flow.if", Config: map[string]any{"left": "a", "operator": "equals", "right": "a"}}, work, end}, true},
+			{"loop", []courier.StepSpec{each, work, end}, false},
+		} {
+			w.define(courier.Job{Name: c.name, Steps: c.steps})
+			x := w.enqueue(c.name, "ann", nil)
+			time.Sleep(time.Second)
+			at := "executions/" + string(x.ID)
+			page := w.get(at).has("It ends for good, and can't be resumed. It can be started again from the beginning.")
+			if got := strings.Contains(page.Body.String(), none); got != c.last {
+				t.Errorf("%s: the page says that a pause does nothing: %v", c.name, got)
+			}
+			page = w.act(at, map[string]string{"do": "pause", "key": "p"})
+			if c.last {
+				page.has("It stops before its next step, and there is none after this one: it completes, unless the step fails.").lacks(none)
+			} else {
+				page.has("It stops before its next step.")
+			}
+			if _, err := w.engine.Cancel(w.Context(), x.ID, courier.By{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		w.define(courier.Job{Name: "elsewhere", Queue: "night", Steps: []courier.StepSpec{work}})
+		x := w.enqueue("elsewhere", "ann", nil)
+		got, err := w.store.Claim(w.Context(), store.ClaimRequest{Worker: "w2", StepTypes: []string{"test.work"}, Queues: []string{"night"}, Max: 1, Lease: 15 * time.Second})
+		if err != nil || len(got.List) != 1 {
+			t.Fatalf("%d, %v", len(got.List), err)
+		}
+		w.act("executions/"+string(x.ID), map[string]string{"do": "cancel", "key": "c"}).has("cancelling").has("Its step is interrupted, and rolled back.").lacks("next step")
+	})
+}
+
 // A form that is sent twice starts one execution; a form that was refused, or is another
 // one by now, is carried out.
 func TestFormOnce(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
@@ -86,6 +87,29 @@ func with(fields map[string]string, pairs ...string) map[string]string {
 		all[pairs[i]] = pairs[i+1]
 	}
 	return all
+}
+
+// A queue that no worker serves is doubtful in a check, in a dry run, and on the page that
+// the visitor sees after saving.
+func TestJobEditQueue(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defined(nested(), "ann")
+		fields := w.edit("nested")
+		synctest.Wait() // the worker has claimed
+		fields["text"] = strings.Replace(fields["text"], `"queue": "night"`, `"queue": "defualt"`, 1)
+		const doubt = `no worker serves the queue "defualt"; did you mean "default"?`
+		w.post("jobs/nested/edit", with(fields, "do", "check")).has(doubt).has("Connections and secrets are looked at by a dry run.")
+		w.post("jobs/nested/edit", with(fields, "do", "dry-run")).has(doubt)
+		saved := w.post("jobs/nested/edit", with(fields, "do", "define"))
+		at, found := strings.CutPrefix(saved.Header().Get("Location"), "../../")
+		if !found {
+			t.Fatalf("saving: %d %s", saved.Code, saved.Body)
+		}
+		w.get(at).has("Version 2, saved").has(doubt)
+		if page := w.get("jobs/nested"); strings.Contains(page.Body.String(), "no worker serves") {
+			t.Error("the page is not that after saving, and has the warning")
+		}
+	})
 }
 
 // A job is edited as text: checked, tried and saved as a new version.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/definitions"
-	"github.com/courierhq/courier/store"
 )
 
 // A File is a text with definitions for [Check]: a JSON object that is one, or a
@@ -58,39 +57,40 @@ func Check(files []File, r *courier.Registry, opt *Options) Bundle {
 	if opt != nil {
 		o = *opt
 	}
-	b, _ := o.checkFiles(context.Background(), files, definitions.NewUnsaved(nil, true), r, nil) // no store can fail
+	b, _ := o.checkFiles(context.Background(), files, definitions.Files{Catalog: definitions.NewUnsaved(nil, true)}, r) // no store can fail
 	return b
 }
 
 // Check checks definitions as the function [Check] does, with the step types and
 // options of the engine. It takes them as additions to the store, or as replacements
-// of definitions with the same names: what they name must be among them or saved.
+// of definitions with the same names: what they name must be among them or saved. A
+// queue of a job that none of the present workers serves causes a warning, if there are any.
 // Nothing is saved. For a single definition use a [File] without a name: the result
 // has all that is wrong, by line and column, while an error of json.Unmarshal has
 // only mistakes of form, and one of Define has no places. The error is one of the
 // store or of ctx; mistakes in the definitions are in the Bundle.
 func (e *Engine) Check(ctx context.Context, files []File) (Bundle, error) {
-	outbox, _ := e.roles.Outbox() // without one there are no subscriptions
-	b, err := e.opt.checkFiles(ctx, files, definitions.NewUnsaved(e.store, false), e.reg, outbox)
+	check := definitions.Files{Catalog: definitions.NewUnsaved(e.store, false)}
+	check.Outbox, _ = e.roles.Outbox()   // without one there are no subscriptions
+	check.Workers, _ = e.roles.Workers() // without them no queue is doubtful
+	b, err := e.opt.checkFiles(ctx, files, check, e.reg)
 	if err != nil {
 		return Bundle{}, fmt.Errorf("check definitions: %w", err)
 	}
 	return b, nil
 }
 
-// checkFiles checks files with an engine that reads definitions from a catalog, looks
-// up no names, and has of the options what checks use.
-func (o *Options) checkFiles(ctx context.Context, files []File, catalog *definitions.Unsaved, r *courier.Registry, outbox store.Outbox) (Bundle, error) {
-	e := New(catalog, r, &Options{
+// checkFiles completes check and checks files. Its engine reads definitions from the
+// catalog, looks up no names, and has of the options what checks use.
+func (o *Options) checkFiles(ctx context.Context, files []File, check definitions.Files, r *courier.Registry) (Bundle, error) {
+	e := New(check.Catalog, r, &Options{
 		Listers: o.Listers, Subscribers: o.Subscribers,
 		Webhooks: WebhookOptions{
 			Networks: o.Webhooks.Networks, TrustedHosts: o.Webhooks.TrustedHosts, AllowPlain: o.Webhooks.AllowPlain,
 			Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, errOffline },
 		},
 	})
-	check := definitions.Files{
-		Checks: e.access(), Catalog: catalog, Outbox: outbox, Listers: o.Listers != nil, Subscribers: o.Subscribers != nil,
-	}
+	check.Checks, check.Listers, check.Subscribers = e.access(), o.Listers != nil, o.Subscribers != nil
 	b, err := check.Check(ctx, mapped(files, func(f File) courier.Source { return courier.Source{File: f.Name, Text: f.Data} }))
 	return Bundle(b), err
 }

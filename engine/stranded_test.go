@@ -150,3 +150,68 @@ func TestUnservedQueueIsToldOfAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestUnservedQueueIsDoubtful checks a job whose queue no worker serves: where somebody
+// asks there is a warning, as long as workers are present.
+func TestUnservedQueueIsDoubtful(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := couriertest.New(t, nil)
+		h.Stub("demo.a", nil)
+		client := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir()})
+		const misspelt = `no worker serves the queue "nihgt"; did you mean "night"?`
+		check := func(queue, want string) {
+			t.Helper()
+			text := `{"name": "a", "queue": "` + queue + `", "steps": [{"type": "demo.a"}]}`
+			b, err := client.Check(t.Context(), []engine.File{{Data: []byte(text)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := client.Jobs().DryRun(t.Context(), h.Job(text), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked, err := client.Jobs().Define(t.Context(), h.Job(text), &engine.DefineOptions{CheckQueue: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain, err := client.Jobs().Define(t.Context(), h.Job(text), nil)
+			if err != nil || len(plain.Warnings) > 0 {
+				t.Errorf("a program that defines its job is warned: %v, %v", plain.Warnings, err)
+			}
+			chain := courier.Chain{Name: "c", Members: []courier.ChainMember{{Name: "m", Job: "a"}, {Name: "n", Job: "a"}}}
+			chained, err := client.Chains().DryRun(t.Context(), chain, nil)
+			if err != nil || len(chained.Members) != 2 {
+				t.Fatalf("%+v, %v", chained, err)
+			}
+			for name, got := range map[string][]courier.Problem{
+				"check": b.Warnings, "dry run": report.Warnings, "define": asked.Warnings, "dry run of a chain": chained.Members[1].Report.Warnings,
+			} {
+				if want == "" && len(got) == 0 {
+					continue
+				}
+				if len(got) != 1 || got[0].Message != want || got[0].Field != "queue" || got[0].Step >= 0 {
+					t.Errorf("%s, queue %q: %+v", name, queue, got)
+				}
+			}
+			if len(b.Problems)+len(report.Problems) > 0 {
+				t.Errorf("it is a problem: %v %v", b.Problems, report.Problems)
+			}
+			if want != "" && b.Warnings[0].Column != strings.Index(text, `"queue"`)+1 && b.Warnings[0].Column != strings.Index(text, `"queue"`)+len(`"queue": `)+1 {
+				t.Errorf("the warning is at column %d", b.Warnings[0].Column)
+			}
+		}
+		check("nihgt", "") // no worker is known
+		worker := engine.New(h.Store, h.Registry, &engine.Options{Worker: "w", Workspace: t.TempDir(), Queues: []string{"night"}})
+		if err := worker.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		quiet()
+		check("night", "")
+		check("nihgt", misspelt)
+		check("", `no worker serves the queue "default"; known are night`)
+		if err := worker.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		check("nihgt", "") // the only worker has gone
+	})
+}

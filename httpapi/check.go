@@ -8,11 +8,19 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 )
 
-// A CheckResult is what is wrong with a definition, and what looks doubtful.
+// A CheckResult is what is wrong with a definition, what looks doubtful, and what was not
+// looked at.
 type CheckResult struct {
-	OK       bool   `json:"ok"`
-	Problems []item `json:"problems"`
-	Warnings []item `json:"warnings"`
+	OK         bool   `json:"ok"`
+	Problems   []item `json:"problems"`
+	Warnings   []item `json:"warnings"`
+	NotChecked string `json:"not_checked,omitempty"` // a sentence
+}
+
+// notChecked is what the check of a kind leaves out.
+var notChecked = map[string]string{
+	"job":   "Connections and secrets are looked at by a dry run.",
+	"chain": "Connections and secrets are looked at by a dry run.",
 }
 
 var checkRoutes = []route{
@@ -26,7 +34,7 @@ var checkRoutes = []route{
 func checkRoute(kind string, body any, none func() courier.Definition) route {
 	return route{
 		method: "POST", path: "v1/check/" + kind, id: "check" + kind, group: "check", role: desk.Editor, on: onBody,
-		does: "Checks the definition of a " + kind + ", and saves nothing. What is wrong, also with the form of the text, is in the answer. It needs the role " +
+		does: "Checks the definition of a " + kind + ", and saves nothing. What is wrong, also with the form of the text, is in the answer, and what was not checked. It needs the role " +
 			"for the jobs that the definition is about, or for all.",
 		query: []param{{name: "job", kind: "string", does: "The job that the text is about, if that can't be read in it yet: then only its form is checked."}},
 		body:  body, answers: map[int]any{http.StatusOK: CheckResult{}}, do: func(c *call) error { return c.check(kind, none()) },
@@ -61,5 +69,6 @@ func (c *call) check(kind string, d courier.Definition) error {
 	found.Problems = append(hidden, found.Problems...)
 	return c.answer(http.StatusOK, CheckResult{
 		OK: len(found.Problems) == 0, Problems: append([]item{}, itemsOf(found.Problems)...), Warnings: append([]item{}, itemsOf(found.Warnings)...),
+		NotChecked: notChecked[kind],
 	})
 }

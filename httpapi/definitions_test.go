@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
@@ -387,6 +388,26 @@ func TestCheck(t *testing.T) {
 	if names, _, _ := w.get("v1/jobs").entries(); len(names) != 3 {
 		t.Errorf("saved: %v", names)
 	}
+}
+
+// A queue that no present worker serves is doubtful, when a job is checked and when it is
+// saved. A check of a job says what it has not looked at.
+func TestCheckQueue(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		synctest.Wait() // the worker has claimed
+		const doubt = `no worker serves the queue "defualt"; did you mean "default"?`
+		body := `{"name": "report", "queue": "defualt", "steps": [{"type": "test.work"}]}`
+		var r httpapi.CheckResult
+		w.post("v1/check/job", body).want(http.StatusOK, &r)
+		if !r.OK || len(r.Warnings) != 1 || r.Warnings[0].Message != doubt || r.Warnings[0].Pointer != "/queue" || r.NotChecked != "Connections and secrets are looked at by a dry run." {
+			t.Errorf("%+v", r)
+		}
+		var v httpapi.DefinitionView
+		w.put("v1/jobs/report", body, "If-Match", `"v1"`).want(http.StatusCreated, &v)
+		if len(v.Warnings) != 1 || v.Warnings[0].Message != doubt {
+			t.Errorf("%+v", v)
+		}
+	})
 }
 
 // The types of steps and the schemas are for viewers.

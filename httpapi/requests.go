@@ -52,7 +52,7 @@ type BulkRequest struct {
 }
 
 var requestRoutes = []route{
-	askRoute("pause", "pauseExecution", "Pauses a queued or running execution; a running one stops at its next step."),
+	askRoute("pause", "pauseExecution", "Pauses a queued or running execution; a running one stops before its next step."),
 	askRoute("cancel", "cancelExecution", "Cancels an execution; the running step is told to end."),
 	askRoute("release", "releaseExecution", "Lets an execution that was held begin."),
 	{

@@ -283,12 +283,15 @@ func (c *Circumstances) limits() []Cause {
 }
 
 func (c *Circumstances) behind() Cause {
-	n := fmt.Sprint(c.Ahead)
-	if c.Ahead >= DefaultMost {
-		n += " or more"
+	n := fmt.Sprintf("%d executions come", c.Ahead)
+	switch {
+	case c.Ahead == 1:
+		n = "1 execution comes"
+	case c.Ahead >= DefaultMost:
+		n = fmt.Sprintf("%d or more executions come", c.Ahead)
 	}
 	return Cause{
-		Kind: CauseQueueBehind, Text: fmt.Sprintf("In the queue %q, %s executions come before it.", c.Execution.Queue, n), Since: c.Execution.DueAt,
+		Kind: CauseQueueBehind, Text: fmt.Sprintf("In the queue %q, %s before it.", c.Execution.Queue, n), Since: c.Execution.DueAt,
 		Do: "Wait, or start more workers for the queue, or give them more slots.",
 	}
 }

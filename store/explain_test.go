@@ -56,6 +56,7 @@ func TestExplain(t *testing.T) {
 			c.Limits = []store.LimitUse{{Limit: 5, Running: 5, Job: "other", Holder: "y"}, {Scope: "job:job", Limit: 3, Running: 2}, {Scope: "key:acme", Limit: 2, Running: 3}}
 			c.Ahead = 9
 		}), "queued", []string{"limit: The limit of all executions is full: 5 of 5 run.", `limit: The limit of "key:acme" is full: 3 of 2 run.`}},
+		{"queue behind one", queued(func(c *store.Circumstances) { c.Ahead = 1 }), "queued", []string{`queue_behind: In the queue "default", 1 execution comes before it.`}},
 		{"queue behind", queued(func(c *store.Circumstances) { c.Ahead = 12 }), "queued", []string{`queue_behind: In the queue "default", 12 executions come before it.`}},
 		{"queue far behind", queued(func(c *store.Circumstances) { c.Ahead = store.DefaultMost }), "queued",
 			[]string{`queue_behind: In the queue "default", 1000 or more executions come before it.`}},

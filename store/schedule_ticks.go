@@ -75,6 +75,9 @@ func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
 	if r.PauseAfter > 0 && st.Failures >= r.PauseAfter {
 		st.Paused, st.Waiting, st.Next, st.Due = true, false, time.Time{}, time.Time{}
 		st.Reason = fmt.Sprintf("%d executions in a row have failed", st.Failures)
+		if st.Failures == 1 {
+			st.Reason = "an execution has failed"
+		}
 		return p
 	}
 	busy := slices.Clone(st.Open)

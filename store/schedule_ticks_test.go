@@ -183,6 +183,7 @@ func TestPlanPauses(t *testing.T) {
 		{1, []courier.ExecutionID{"x", "r", "gone"}, 2, 1, false},
 		{5, []courier.ExecutionID{"f1"}, 0, 6, false},
 		{2, nil, 2, 2, true},
+		{0, []courier.ExecutionID{"f1"}, 1, 1, true},
 	} {
 		s := due(func(s *store.DueSchedule) { s.Failures, s.Open, s.Outcomes = tt.before, tt.open, outcomes })
 		p := store.PlanTicks(s, store.TickRule{PauseAfter: tt.after}, every(time.Hour), noon)
@@ -191,6 +192,9 @@ func TestPlanPauses(t *testing.T) {
 		}
 		if tt.pauses && (!p.State.Due.IsZero() || !p.State.Next.IsZero()) {
 			t.Errorf("paused, and due again: %+v", p)
+		}
+		if tt.pauses && (tt.failures == 1) != (p.State.Reason == "an execution has failed") {
+			t.Errorf("%d failures: %s", tt.failures, p.State.Reason)
 		}
 	}
 }

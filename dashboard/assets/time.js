@@ -4,10 +4,19 @@ const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
+// Of days and hours fewer than ten the next unit stands too: 1 h 54 min is not 1 h.
 function distance(seconds) {
-  const [size, unit] = units.find(([n]) => Math.abs(seconds) >= n) ?? units[3];
-  const n = Math.floor(Math.abs(seconds) / size) + " " + unit;
-  return seconds < 0 ? "in " + n : n + " ago";
+  const length = Math.abs(seconds);
+  const at = units.findIndex(([size]) => length >= size);
+  const [size, unit] = units.at(at); // the last one for less than a second
+  const n = Math.floor(length / size);
+  let text = n + " " + unit;
+  if (size >= 3600 && n < 10) {
+    const [smaller, name] = units[at + 1];
+    const rest = Math.floor(length % size / smaller);
+    if (rest > 0) text += " " + rest + " " + name;
+  }
+  return seconds < 0 ? "in " + text : text + " ago";
 }
 
 export function show() {

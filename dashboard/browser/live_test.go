@@ -100,6 +100,36 @@ func atMost(limit time.Duration) time.Duration {
 	return 4 * limit
 }
 
+// TestTimes has instants of which the script says how far they are: days and hours below ten
+// with the next unit.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	b := chromium.Start(t)
+	s := open(t, demo.Options{Empty: true})
+	p := b.Page(t)
+	p.Open(s.mounts(t)[0].base)
+	const minute, hour, day = 60, 3600, 24 * 3600
+	for _, c := range []struct {
+		in   int // seconds, and a half
+		want string
+	}{
+		{0, "in 0 s"}, {59, "in 59 s"}, {minute + 54, "in 1 min"}, {hour, "in 1 h"}, {hour + 54*minute, "in 1 h 54 min"}, {9*hour + 59*minute, "in 9 h 59 min"},
+		{11*hour + 59*minute, "in 11 h"}, {day + 23*hour, "in 1 d 23 h"}, {30*day + hour, "in 30 d"}, {-hour - 54*minute - 1, "1 h 54 min ago"}, {-8 * day, "7 d 23 h ago"},
+	} {
+		var got string
+		p.Eval(fmt.Sprintf(`(() => {
+			const t = document.body.appendChild(document.createElement("time"));
+			t.setAttribute("datetime", new Date(Date.now() + %d * 1000 + 500).toISOString());
+			document.dispatchEvent(new Event("courier:graft"));
+			t.remove();
+			return t.dataset.ago;
+		})()`, c.in), &got)
+		if got != c.want {
+			t.Errorf("%d s from now is %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
 // grafted updates the page as when a step ends, which changes a few rows, and as when all rows
 // change. It returns how long the fastest update of each kind took, in milliseconds.
 const grafted = `(async () => {

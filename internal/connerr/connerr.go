@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/safename"
@@ -58,6 +59,8 @@ func (e *LostError) Error() string {
 		return "the connection is lost: the server has closed it"
 	case errors.Is(e.Err, net.ErrClosed):
 		return "the connection is closed"
+	case errors.Is(e.Err, syscall.ECONNRESET), errors.Is(e.Err, syscall.EPIPE):
+		return "the connection is lost: the server, or a firewall before it, has broken it off: " + Presentable(e.Err).Error()
 	}
 	return "the connection is lost: " + Presentable(e.Err).Error()
 }

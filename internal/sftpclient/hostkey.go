@@ -194,39 +194,35 @@ func describeKey(key ssh.PublicKey) string {
 	return ssh.FingerprintSHA256(key) + " (" + key.Type() + ")"
 }
 
-// describe tells people of a key.
-func (k hostKey) describe() string {
-	if k.key == nil {
-		return k.fingerprint
-	}
-	return describeKey(k.key)
-}
-
 // refusal explains why no key that the server presented was accepted.
 func (h *hostKeyCheck) refusal() error {
-	presented := strings.Join(h.seen, ", ")
+	keys := make([]string, len(h.seen)) // without their types, which would make the text long
+	for i, k := range h.seen {
+		keys[i], _, _ = strings.Cut(k, " ")
+	}
+	presented := strings.Join(keys, " and ")
 	var expected []string
 	for _, k := range slices.Concat(h.pins, h.known) {
 		switch {
 		case k.mark == markAuthority:
-			expected = append(expected, "any certified by "+k.describe())
+			expected = append(expected, "any certified by "+k.fingerprint)
 		case k.mark == "":
-			expected = append(expected, k.describe())
+			expected = append(expected, k.fingerprint)
 		}
 	}
 	const advice = "compare with what the server's operator gives you by another way; if it agrees, "
-	first, _, _ := strings.Cut(presented, " ")
 	var text string
 	switch {
 	case len(expected) > 0:
-		text = fmt.Sprintf("the server's host key has changed, or this is another server: expected %s, but it presents %s; %sreplace the entry in %s",
-			strings.Join(expected, " or "), presented, advice, h.place())
+		text = fmt.Sprintf("the server's host key has changed, or another server is at this address: expected %s, but it presents %s; "+
+			"ask the server's operator, by another way, for the new key and the address, which may be a retired one; only if both agree, replace the entry in %s",
+			strings.Join(expected, " or "), presented, h.place())
 	case h.file != "":
-		text = fmt.Sprintf("the server is not in %s, so its identity can't be checked; it presents %s; %sadd it there or to host_keys",
+		text = fmt.Sprintf("the server is not in %s, so its identity can't be checked; it presents %s; %sadd it there or to the connection's host_keys",
 			h.file, presented, advice)
 	default:
-		text = fmt.Sprintf("no host key is configured, so the server's identity can't be checked; it presents %s; %sset \"host_keys\": [%q], or known_hosts to a file in OpenSSH's form",
-			presented, advice, first)
+		text = fmt.Sprintf("no host key is configured, so the server's identity can't be checked; it presents %s; %sset the connection's \"host_keys\": [%q], or known_hosts to a file in OpenSSH's form",
+			presented, advice, keys[0])
 	}
 	return failure.Permanent(&hostKeyError{text + "; no credentials were sent"})
 }
@@ -253,7 +249,7 @@ func (h *hostKeyCheck) pinned() string {
 	if h.store != nil {
 		return "the store of TrustOnFirstUse"
 	}
-	return "host_keys"
+	return "the connection's host_keys"
 }
 
 // resolve fills in what may be negotiated, and checks the names.

@@ -92,7 +92,11 @@ func TestHostKeyTypes(t *testing.T) {
 		r.conn.HostKeys, r.conn.KnownHosts = []string{ssh.FingerprintSHA256(other.PublicKey())}, ""
 		logins := r.Count("login")
 		err := r.list()
-		wantError(t, err, true, "has changed", ssh.FingerprintSHA256(other.PublicKey()), "replace the entry in host_keys", "no credentials were sent")
+		wantError(t, err, true, "has changed, or another server is at this address: expected "+ssh.FingerprintSHA256(other.PublicKey())+", but it presents ",
+			"; ask the server's operator, by another way, for the new key and the address, which may be a retired one; only if both agree, replace the entry in the connection's host_keys", "no credentials were sent")
+		if strings.Contains(err.Error(), "(ssh-") {
+			t.Errorf("keys are told with their types: %v", err)
+		}
 		if courier.ClassOf(err) != courier.ReasonLogin || errors.Is(err, courier.ErrLogin) {
 			t.Errorf("it is of the class %q, and like refused credentials: %v", courier.ClassOf(err), errors.Is(err, courier.ErrLogin))
 		}

@@ -82,6 +82,9 @@ type Files struct {
 	Catalog *Unsaved
 	// Outbox has the subscriptions beside those of the files; nil if there are none.
 	Outbox store.Outbox
+	// Workers has the present workers, for warnings of queues that none serves; nil if they
+	// are not known.
+	Workers store.Workers
 	// Listers and Subscribers say whether the directories of monitors and the functions
 	// of subscriptions are checked.
 	Listers, Subscribers bool
@@ -90,7 +93,11 @@ type Files struct {
 // Check reads the definitions in files and checks them as a whole. Its error is one of
 // the store or of ctx.
 func (f *Files) Check(ctx context.Context, files []courier.Source) (Bundle, error) {
-	c := &bundleCheck{Files: f, outbox: subscribed{Outbox: f.Outbox}, seen: make(map[string]courier.Problem)}
+	workers, err := core.PresentWorkers(ctx, f.Workers)
+	if err != nil {
+		return Bundle{}, err
+	}
+	c := &bundleCheck{workers: workers, Files: f, outbox: subscribed{Outbox: f.Outbox}, seen: make(map[string]courier.Problem)}
 	for i := range files {
 		sources, problems := files[i].Split()
 		c.Problems = append(c.Problems, problems...)
@@ -116,10 +123,11 @@ func (f *Files) Check(ctx context.Context, files []courier.Source) (Bundle, erro
 type bundleCheck struct {
 	Bundle
 	*Files
-	outbox subscribed
-	seen   map[string]courier.Problem // where the definitions are, by kind and name
-	list   []func()                   // the checks, which begin when all is read
-	failed error                      // of the store
+	outbox  subscribed
+	seen    map[string]courier.Problem // where the definitions are, by kind and name
+	list    []func()                   // the checks, which begin when all is read
+	failed  error                      // of the store
+	workers []store.Worker             // that are present
 }
 
 // kinds are how definitions are told from each other: by a field that no other
@@ -164,7 +172,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 				return bad.Problems, nil, nil
 			}
-			return nil, checked.Warnings, err
+			return nil, append(checked.Warnings, core.UnservedQueue(&j, c.workers)...), err
 		})
 	case "chain":
 		var x courier.Chain

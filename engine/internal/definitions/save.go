@@ -36,6 +36,9 @@ type Options struct {
 	// KeepNewer says that a definition which equals an earlier version is not saved
 	// again; the result is the latest version, with Superseded set.
 	KeepNewer bool
+	// CheckQueue warns of a queue of a job that no present worker serves. It costs a read of
+	// the store.
+	CheckQueue bool
 }
 
 // A Job is a version of a job in the store. Superseded and Warnings are set by
@@ -65,6 +68,14 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *Options) 
 	c, err := v.CheckJob(ctx, job)
 	if err != nil {
 		return Job{}, err
+	}
+	if opt != nil && opt.CheckQueue {
+		w, _ := v.core.Workers() // without them no queue is doubtful
+		workers, err := core.PresentWorkers(ctx, w)
+		if err != nil {
+			return Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
+		}
+		c.Warnings = append(c.Warnings, core.UnservedQueue(&c.Job, workers)...)
 	}
 	d, kept, err := v.save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
 	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // the rest of it was saved meanwhile

@@ -5,6 +5,7 @@
 package dryrun
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,9 +62,10 @@ func New(c core.Core, grace time.Duration) *Service { return &Service{c, grace} 
 // store, or ctx's if that ends first. A nil opt means the defaults.
 func (v *Service) Job(ctx context.Context, job courier.Job, opt *Options) (Report, error) {
 	d := v.newRun(opt)
+	found := d.findWorkers(ctx)
 	r := d.job(ctx, job, params{given: d.opt.Params, complete: d.opt.Params != nil})
 	d.validate(ctx)
-	err := d.schedules(ctx, store.Job, job.Name, &r.Schedules, &r.Warnings)
+	err := cmp.Or(found, d.schedules(ctx, store.Job, job.Name, &r.Schedules, &r.Warnings))
 	r.Duration = time.Since(d.started)
 	return *r, d.err(ctx, fmt.Sprintf("dry run of job %q", job.Name), err)
 }
@@ -72,7 +74,10 @@ func (v *Service) Job(ctx context.Context, job courier.Job, opt *Options) (Repor
 func (v *Service) Chain(ctx context.Context, chain courier.Chain, opt *Options) (ChainReport, error) {
 	d := v.newRun(opt)
 	r := &ChainReport{Chain: chain.Name, Version: chain.Version}
-	err := d.chain(ctx, chain, r)
+	err := d.findWorkers(ctx)
+	if err == nil {
+		err = d.chain(ctx, chain, r)
+	}
 	if err == nil {
 		d.validate(ctx)
 		err = d.schedules(ctx, store.Chain, chain.Name, &r.Schedules, &r.Warnings)
@@ -90,10 +95,18 @@ type run struct {
 	queues  []*queue      // in the order of their first steps
 	byKey   map[string]*queue
 	target  *program.Program // of the job; nil for a chain
+	workers []store.Worker   // that are present
 }
 
 func (v *Service) newRun(opt *Options) *run {
 	return &run{Service: v, opt: opt.withDefaults(), started: time.Now(), byKey: make(map[string]*queue)}
+}
+
+// findWorkers reads the workers that are present, once for all jobs.
+func (d *run) findWorkers(ctx context.Context) (err error) {
+	w, _ := d.core.Workers() // without them no queue is doubtful
+	d.workers, err = core.PresentWorkers(ctx, w)
+	return err
 }
 
 // err returns the error of a dry run.
@@ -137,6 +150,7 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 
 // program puts the steps of a program on the list of those to validate.
 func (d *run) program(ctx context.Context, p *program.Program, given params, r *Report) {
+	r.Warnings = append(r.Warnings, core.UnservedQueue(&p.Job, d.workers)...)
 	merged, err := d.core.MergeParams(p.Params, given.given, true)
 	if err == nil && given.complete {
 		err = d.core.CheckExecution(ctx, p, &program.Options{Params: given.given})
