@@ -2,38 +2,26 @@ package dashboard
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/dag"
-	"github.com/courierhq/courier/dashboard/internal/diff"
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
-var chainPages = []page{
+var chainPages = append([]page{
 	{
 		path: "chains", role: desk.Viewer, on: onAll, title: "Chains", nav: "Chains", key: "c", file: "chains",
 		query: []string{"after"}, data: (*call).chains,
 	},
-	{
-		path: "chains/{name}", role: desk.Viewer, on: onAll, file: "chain", query: []string{"version", "from"}, data: (*call).chain,
-		actions: []action{{verb: "start", role: desk.Client, do: startChain}},
-	},
-}
+	{path: "chains/{name}", role: desk.Viewer, on: onAll, file: "chain", query: append([]string{"from"}, versionQuery...), data: (*call).chain},
+}, definitionPages("chain", onAll, onAll, desk.Editor)...)
 
 // A chainList is the page of chains.
 type chainList struct {
@@ -83,36 +71,12 @@ func (c *call) chains() (any, error) {
 	return l, nil
 }
 
-// A chainPage is the page of a chain.
+// A chainPage is the page of a version of a chain.
 type chainPage struct {
-	Chain    courier.Chain
-	Latest   bool
-	Defined  engine.DefinedChain
-	Versions []chainVersion
-	More     bool       // there are older versions
-	Diff     *chainDiff // to the version before; nil for the first one
-	Graph    *chainGraph
-	Runs     []chainRunRow
-	AllRuns  string     // the reference of the list
-	Declared []labelRow // the parameters, with what is said of them
-	Params   string     // what the form begins with
-}
-
-// A chainVersion is a version in the list of all.
-type chainVersion struct {
-	Number  int
-	Href    string
-	Current bool
-	SavedBy string
-	SavedAt time.Time
-}
-
-// A chainDiff is what a version has changed.
-type chainDiff struct {
-	From        int
-	Changes     []diff.Change
-	Cut         int
-	Whole, Word string // always empty
+	*definitionPage
+	Description string
+	Graph       *chainGraph
+	Runs        []chainRunRow // the newest executions
 }
 
 // A chainGraph is a chain as a drawing and as a table.
@@ -198,162 +162,47 @@ func (c *call) graph(rows []memberRow, runs bool) (*chainGraph, error) {
 	return g, nil
 }
 
-// The page of a chain lists so many versions and executions, and fewer of a chain with many
-// members: each version and each execution has all of them.
+// The page of a chain lists so many executions, and fewer of a chain with many members: each
+// execution, and each version, has all of them.
 const (
-	maxChainVersions = 20
-	maxChainRuns     = 10
-	maxMembersRead   = 20_000 // of all versions, and of all executions; at least two are read
+	maxChainRuns   = 10
+	maxMembersRead = 20_000 // of all executions or versions on a page; at least two are read
 )
 
 // listed returns how many of at most so many things a page reads that have all members of a
 // chain.
 func listed(most, members int) int { return min(most, max(2, maxMembersRead/max(1, members))) }
 
-// chainVersions returns the newest versions of a chain, as many as the page lists.
-func (c *call) chainVersions(name string) ([]engine.DefinedChain, error) {
-	latest, err := c.h.e.Chains().Versions(c.ctx(), name, engine.VersionFilter{Limit: 1})
-	if err != nil || latest[0].Chain.Version == 1 {
-		return latest, err
-	}
-	most := listed(maxChainVersions, len(latest[0].Chain.Members))
-	older, err := c.h.e.Chains().Versions(c.ctx(), name, engine.VersionFilter{Before: latest[0].Chain.Version, Limit: most - 1})
-	return append(latest, older...), err
-}
-
 func (c *call) chain() (any, error) {
 	name := c.r.PathValue("name")
-	number, err := c.number("version", 0, 1, 1<<30)
+	d, shared, err := c.definition("Members", c.link("chain-executions")+"?"+url.Values{"chain": {name}}.Encode())
 	if err != nil {
 		return nil, err
 	}
-	versions, err := c.chainVersions(name)
-	if err != nil {
-		return nil, err
-	}
-	latest := versions[0].Chain.Version
-	number = cmp.Or(number, latest)
-	p := &chainPage{Latest: number == latest, More: versions[len(versions)-1].Chain.Version > 1, Params: "{}", AllRuns: c.link("chain-executions") + "?" + url.Values{"chain": {name}}.Encode()}
-	of := func(number int) (courier.Chain, error) {
-		for i := range versions {
-			if versions[i].Chain.Version == number {
-				return versions[i].Chain, nil
-			}
-		}
-		return c.h.e.Chains().Get(c.ctx(), name, number)
-	}
-	if p.Chain, err = of(number); err != nil {
-		return nil, err
-	}
-	for i := range versions {
-		v := &versions[i]
-		p.Versions = append(p.Versions, chainVersion{v.Chain.Version, c.with("version", strconv.Itoa(v.Chain.Version)), v.Chain.Version == number, v.SavedBy, v.SavedAt})
-		if v.Chain.Version == number {
-			p.Defined = *v
-		}
+	c.title = "Chain " + format.Clip(120, name)
+	chain := d.Definition.(*courier.Chain)
+	p := &chainPage{definitionPage: shared, Description: chain.Description}
+	if p.Tab != "" {
+		return p, nil
 	}
 	var rows []memberRow
-	for i := range p.Chain.Members {
-		m := &p.Chain.Members[i]
-		row := memberRow{Name: m.Name, Job: m.Job, JobHref: c.link("jobs", m.Job), Version: m.Version, DependsOn: dependencies(m.DependsOn)}
-		if row.Name == "" {
-			row.Name = m.Job
-		}
+	for i := range chain.Members {
+		m := &chain.Members[i]
+		row := memberRow{Name: cmp.Or(m.Name, m.Job), Job: m.Job, JobHref: c.link("jobs", m.Job), Version: m.Version, DependsOn: dependencies(m.DependsOn)}
 		row.Href = row.JobHref
 		rows = append(rows, row)
 	}
 	if p.Graph, err = c.graph(rows, false); err != nil {
 		return nil, err
 	}
-	if number > 1 {
-		before, err := of(number - 1)
-		if err == nil {
-			p.Diff, err = diffOfChains(before, p.Chain)
-		}
-		if err != nil && !errors.Is(err, courier.ErrNotFound) { // retention may have removed it
-			return nil, err
-		}
-	}
-	p.Declared = declaredParams(p.Chain.Params)
-	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Chain: name, Limit: listed(maxChainRuns, len(p.Chain.Members))})
+	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Chain: name, Limit: listed(maxChainRuns, len(chain.Members))})
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
 	for i := range runs {
 		p.Runs = append(p.Runs, c.chainRun(&runs[i]))
 	}
-	c.title = "Chain " + format.Clip(120, name)
 	return p, nil
-}
-
-// diffOfChains returns what a version has changed. The members that are the same at the
-// beginning and at the end of both, which may be thousands, are left out of the comparison.
-func diffOfChains(before, chain courier.Chain) (*chainDiff, error) {
-	same := func(at, of int) bool { return reflect.DeepEqual(before.Members[at], chain.Members[of]) }
-	first, was, is := 0, len(before.Members), len(chain.Members)
-	for first < min(was, is) && same(first, first) {
-		first++
-	}
-	for min(was, is) > first && same(was-1, is-1) {
-		was, is = was-1, is-1
-	}
-	before.Members, chain.Members = before.Members[first:was], chain.Members[first:is]
-	from, err := json.Marshal(before)
-	if err != nil {
-		return nil, err
-	}
-	to, err := json.Marshal(chain)
-	if err != nil {
-		return nil, err
-	}
-	d := &chainDiff{From: before.Version, Changes: diff.Changes(desk.DiffOf(from, to))}
-	if n := len(d.Changes); n > maxChanges {
-		d.Changes, d.Cut = d.Changes[:maxChanges], n-maxChanges
-	}
-	return d, nil
-}
-
-// startChain starts an execution of the chain of the page.
-func startChain(ctx context.Context, c *call) (string, error) {
-	params, err := readJSONParams(c.form.Get("params"))
-	if err != nil {
-		return "", err
-	}
-	x, err := c.h.e.Chains().Start(ctx, c.r.PathValue("name"), &engine.ChainOptions{
-		Params: params, IdempotencyKey: c.formKey(), Hold: c.form.Get("hold") != "", By: c.by(), Labels: map[string]string{desk.LabelBy: c.ID},
-	})
-	return c.link("chain-executions", string(x.ID)), err
-}
-
-// declaredParams says in words what is declared of parameters.
-func declaredParams(params map[string]any) (list []labelRow) {
-	declared := flow.ReadParams(params)
-	for _, name := range declared.Names() {
-		d, _ := declared.Get(name)
-		words := []string{cmp.Or(d.Type, "any value")}
-		if d.Required {
-			words = append(words, "required")
-		}
-		if d.Secret {
-			words = append(words, "the name of a secret")
-		}
-		if d.Default != nil {
-			words = append(words, "otherwise "+format.Clip(80, jsonOf(d.Default)))
-		}
-		list = append(list, labelRow{name, strings.Join(words, ", ") + "." + format.Clip(300, strings.TrimRight(" "+d.Doc, " "))})
-	}
-	return list
-}
-
-// readJSONParams reads the parameters of a form that are written as a JSON object.
-func readJSONParams(text string) (params map[string]any, err error) {
-	if text = strings.TrimSpace(text); text == "" {
-		return nil, nil
-	}
-	if err := jsontext.DecodeStrict([]byte(text), &params); err != nil {
-		return nil, problem.Invalid("The parameters must be a JSON object: %v", err)
-	}
-	return params, nil
 }
 
 // formKey is the idempotency key of what the form creates, so that other processes create it
@@ -363,13 +212,4 @@ func (c *call) formKey() string {
 		return ""
 	}
 	return "page/" + c.formID()
-}
-
-// jsonOf returns a JSON value as text.
-func jsonOf(v any) string {
-	b, err := jsontext.AppendAny(nil, v)
-	if err != nil {
-		return "?" // it is no value that JSON has, which no definition contains
-	}
-	return string(b)
 }

@@ -59,7 +59,13 @@ func TestJobDiff(t *testing.T) {
 // edit returns the fields of the form as the page of a job has them.
 func (w *world) edit(name string) (fields map[string]string) {
 	w.Helper()
-	page := w.get("jobs/" + name + "/edit")
+	return w.editAt("jobs/" + name + "/edit")
+}
+
+// editAt returns the fields of the form of a page on which a definition is edited.
+func (w *world) editAt(path string) (fields map[string]string) {
+	w.Helper()
+	page := w.get(path)
 	return map[string]string{"text": strings.TrimPrefix(page.tree.one(w, "#text").raw(), "\n"), "base": page.tree.one(w, "input[name=base]").attrs["value"], "key": page.tree.one(w, "input[name=key]").attrs["value"]}
 }
 

@@ -11,33 +11,13 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-var jobPages = []page{
+var jobPages = append([]page{
 	{
 		path: "jobs", role: desk.Client, on: onVisible, title: "Jobs", nav: "Jobs", key: "j", file: "jobs",
 		query: []string{"q", "after"}, data: (*call).jobs, live: []string{"list"}, watch: watchJobs,
 	},
-	{
-		path: "jobs/{name}", role: desk.Viewer, on: onJob, title: "Job", file: "job",
-		query: []string{"version", "tab", "before"}, data: (*call).job,
-	},
-	{path: "jobs/{name}/diff", role: desk.Viewer, on: onJob, title: "Changes", file: "jobdiff", query: []string{"from", "to"}, data: (*call).jobDiff},
-	{
-		path: "jobs/{name}/edit", role: desk.Editor, on: onJob, title: "Edit", file: "jobedit", query: []string{"version"}, data: (*call).jobEdit,
-		actions: []action{
-			{verb: "check", role: desk.Editor, dry: true, do: checkJob},
-			{verb: "dry-run", role: desk.Editor, dry: true, do: dryRunText},
-			{verb: "define", role: desk.Editor, noted: noteBase, do: saveJob},
-		},
-	},
-	{
-		path: "jobs/{name}/run", role: desk.Client, on: onJob, title: "Run", file: "jobrun", query: []string{"version"}, data: (*call).jobRun,
-		actions: []action{
-			{verb: "start", role: desk.Client, do: startJob},
-			{verb: "dry-run", role: desk.Operator, dry: true, do: tryJob},
-		},
-	},
-	{path: "new/job", role: desk.Client, on: onVisible, title: "New job", file: "newjob", query: []string{"name"}, data: (*call).newJob},
-}
+	{path: "jobs/{name}", role: desk.Viewer, on: onJob, title: "Job", file: "job", query: versionQuery, data: (*call).job},
+}, definitionPages("job", onJob, onVisible, desk.Client)...)
 
 // watchJobs watches the executions that the visitor may see: the list has their outcomes.
 func watchJobs(c *call) (*watching, error) { return c.watchExecutions(desk.Where{}) }

@@ -88,16 +88,21 @@ func (v *view) May(role string) (bool, error) {
 
 // may reports whether the visitor has a role for what the page is about.
 func (c *call) may(role desk.Role) bool {
-	job := ""
-	switch c.page.on {
-	case onJob:
-		job = c.r.PathValue("name")
-	case onExecution:
-		job = c.execution.Job
-	case onSubject:
+	if c.page.on == onSubject {
 		return c.Has(c.ctx(), c.about, role)
 	}
-	return c.Role(c.ctx(), job) >= role
+	return c.Role(c.ctx(), c.aboutJob()) >= role
+}
+
+// aboutJob is the job whose roles count for the page; empty for those of all jobs.
+func (c *call) aboutJob() string {
+	switch c.page.on {
+	case onJob:
+		return c.r.PathValue("name")
+	case onExecution:
+		return c.execution.Job
+	}
+	return ""
 }
 
 // view returns what all pages have.

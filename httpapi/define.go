@@ -46,7 +46,7 @@ func (c *call) base() (int, error) {
 	return strconv.Atoi(m[1])
 }
 
-func (c *call) putDefinition(d catalog) error {
+func (c *call) putDefinition(d desk.Catalog) error {
 	base, err := c.base()
 	if err != nil {
 		return err
@@ -60,16 +60,16 @@ func (c *call) putDefinition(d catalog) error {
 	}
 	name := c.r.PathValue("name")
 	src := &courier.Source{Text: raw}
-	x, problems, err := c.readDefinition(d, name, src)
+	x, problems, err := c.Read(c.ctx(), d, name, src)
 	if err != nil {
 		return err
 	}
 	if len(problems) > 0 {
-		return d.failed(name, problems)
+		return d.Failed(name, problems)
 	}
-	a := store.Action{Verb: "define", Kind: d.kind, Name: name, Job: c.about(), Was: json.RawMessage(strconv.Itoa(base))}
+	a := store.Action{Verb: "define", Kind: d.Kind, Name: name, Job: c.about(), Was: json.RawMessage(strconv.Itoa(base))}
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-		x, err = d.define(ctx, &x, &engine.DefineOptions{By: c.By(""), Base: &base})
+		x, err = d.Define(ctx, &x, &engine.DefineOptions{By: c.By(""), Base: &base})
 		return err
 	})
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
@@ -80,21 +80,13 @@ func (c *call) putDefinition(d catalog) error {
 	} else if err != nil {
 		return err
 	}
-	src.Locate(x.warnings)
+	src.Locate(x.Warnings)
 	status := http.StatusOK
-	if *x.version() == base+1 { // also for a repetition of the request that has saved it
+	if *x.Version() == base+1 { // also for a repetition of the request that has saved it
 		status = http.StatusCreated
 	}
 	c.w.Header().Set("ETag", etag(&x))
-	return c.answer(status, x.view())
-}
-
-// readDefinition reads a definition that is to have a name. If there are problems, they are
-// all that can be found, with their places.
-func (c *call) readDefinition(d catalog, name string, src *courier.Source) (x defined, problems []courier.Problem, err error) {
-	x = d.none()
-	problems, err = c.ReadNamed(c.ctx(), d.kind, src, x.definition, x.name(), name)
-	return x, problems, err
+	return c.answer(status, viewOf(&x))
 }
 
 // A DryRunRequest is the body of a dry run. All fields may be left out.
@@ -106,7 +98,7 @@ type DryRunRequest struct {
 // maxDryRun is how long a dry run may take.
 const maxDryRun = 2 * time.Minute
 
-func (c *call) dryRun(d catalog) error {
+func (c *call) dryRun(d desk.Catalog) error {
 	var b DryRunRequest
 	if err := c.needValues(c.about()); err != nil {
 		return err
@@ -115,19 +107,19 @@ func (c *call) dryRun(d catalog) error {
 		return err
 	}
 	name := c.r.PathValue("name")
-	var x defined
+	var x desk.Defined
 	var err error
 	if len(b.Definition) == 0 || string(b.Definition) == "null" {
-		x, err = d.get(c.ctx(), name, 0)
+		x, err = d.Get(c.ctx(), name, 0)
 	} else {
 		// It says where to connect with the credentials of the service.
 		if err := c.Need(c.ctx(), c.about(), desk.Editor); err != nil {
 			return err
 		}
 		var problems []courier.Problem
-		x, problems, err = c.readDefinition(d, name, &courier.Source{Text: b.Definition})
+		x, problems, err = c.Read(c.ctx(), d, name, &courier.Source{Text: b.Definition})
 		if err == nil && len(problems) > 0 {
-			return c.answer(http.StatusOK, d.unread(name, problems))
+			return c.answer(http.StatusOK, d.Unread(name, problems))
 		}
 	}
 	if err != nil {
@@ -135,7 +127,7 @@ func (c *call) dryRun(d catalog) error {
 	}
 	ctx, cancel := c.lasting(maxDryRun)
 	defer cancel()
-	report, err := d.dryRun(ctx, &x, &engine.DryRunOptions{Params: b.Params})
+	report, err := d.DryRun(ctx, &x, &engine.DryRunOptions{Params: b.Params})
 	if err != nil && ctx.Err() != nil && c.ctx().Err() == nil {
 		return problemf(codeUnavailable, "the dry run was stopped, because it took longer than %v or the service is stopping; connections that do not answer take long", maxDryRun)
 	} else if err != nil {

@@ -41,6 +41,24 @@ type DefinitionEntry struct {
 	About   string    `json:"description,omitempty"` // of a chain
 }
 
+func viewOf(d *desk.Defined) DefinitionView {
+	v := DefinitionView{SavedBy: d.By, SavedAt: d.At, Warnings: itemsOf(d.Warnings)}
+	v.Job, _ = d.Definition.(*courier.Job)
+	v.Chain, _ = d.Definition.(*courier.Chain)
+	return v
+}
+
+func entryOf(d *desk.Defined) DefinitionEntry {
+	e := DefinitionEntry{Name: *d.Name(), Version: *d.Version(), SavedBy: d.By, SavedAt: d.At}
+	switch v := d.Definition.(type) {
+	case *courier.Job:
+		e.Queue, e.Steps = v.Queue, len(v.Steps)
+	case *courier.Chain:
+		e.About, e.Members = v.Description, len(v.Members)
+	}
+	return e
+}
+
 var versionParam = param{name: "version", kind: "integer", does: "The version; the latest if it is not given."}
 
 var jobRoutes = definitionRoutes("job", onJob, onVisible, courier.Job{}, engine.Report{})
@@ -49,8 +67,8 @@ var jobRoutes = definitionRoutes("job", onJob, onVisible, courier.Job{}, engine.
 func definitionRoutes(kind string, one, list scope, body, report any) []route {
 	group, upper := kind+"s", strings.ToUpper(kind[:1])+kind[1:]
 	path := "v1/" + group + "/{name}"
-	with := func(do func(*call, catalog) error) func(*call) error {
-		return func(c *call) error { return do(c, c.catalog(kind)) }
+	with := func(do func(*call, desk.Catalog) error) func(*call) error {
+		return func(c *call) error { return do(c, c.Catalog(kind)) }
 	}
 	return []route{
 		{
@@ -108,7 +126,7 @@ func (c *call) about() string {
 // may see.
 const maxListed = 10_000
 
-func (c *call) listDefinitions(d catalog) error {
+func (c *call) listDefinitions(d desk.Catalog) error {
 	limit, err := c.int("limit", 100, 1, 1000)
 	if err != nil {
 		return err
@@ -131,13 +149,13 @@ func (c *call) listDefinitions(d catalog) error {
 // visible returns up to limit definitions that the visitor may see, whose names begin with
 // q and come after a name, and the name after which there may be more: empty if there is
 // none.
-func (c *call) visible(d catalog, q, after string, limit int) (list []defined, next string, err error) {
+func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.Defined, next string, err error) {
 	if after == "" && q != "" {
-		first, err := d.versions(c.ctx(), q, engine.VersionFilter{Limit: 1}) // the list begins behind a name
+		first, err := d.Versions(c.ctx(), q, engine.VersionFilter{Limit: 1}) // the list begins behind a name
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return nil, "", err
 		}
-		if len(first) > 0 && d.shows(c, q) {
+		if len(first) > 0 && d.Shows(c.ctx(), q) {
 			list = first
 		}
 		after = q
@@ -147,12 +165,12 @@ func (c *call) visible(d catalog, q, after string, limit int) (list []defined, n
 			return list, after, nil
 		}
 		most := max(limit-len(list), 100)
-		page, err := d.page(c.ctx(), store.DefinitionFilter{After: after, Limit: most})
+		page, err := d.Page(c.ctx(), store.DefinitionFilter{After: after, Limit: most})
 		if err != nil {
 			return nil, "", err
 		}
 		for i := range page {
-			name := *page[i].name()
+			name := *page[i].Name()
 			if !strings.HasPrefix(name, q) {
 				return list, "", nil
 			}
@@ -160,7 +178,7 @@ func (c *call) visible(d catalog, q, after string, limit int) (list []defined, n
 				return list, after, nil
 			}
 			after = name
-			if d.shows(c, name) {
+			if d.Shows(c.ctx(), name) {
 				list = append(list, page[i])
 			}
 		}
@@ -172,10 +190,10 @@ func (c *call) visible(d catalog, q, after string, limit int) (list []defined, n
 	return list, after, nil
 }
 
-func entries(list []defined) []DefinitionEntry {
+func entries(list []desk.Defined) []DefinitionEntry {
 	all := make([]DefinitionEntry, len(list))
 	for i := range list {
-		all[i] = list[i].entry()
+		all[i] = entryOf(&list[i])
 	}
 	return all
 }
@@ -213,25 +231,25 @@ func readNameCursor(cursor, q string) (string, error) {
 	return string(name), nil
 }
 
-func (c *call) getDefinition(d catalog) error {
+func (c *call) getDefinition(d desk.Catalog) error {
 	version, err := c.int("version", 0, 1, 1<<30)
 	if err != nil {
 		return err
 	}
-	x, err := d.saved(c.ctx(), c.r.PathValue("name"), version)
+	x, err := d.Saved(c.ctx(), c.r.PathValue("name"), version)
 	if err != nil {
 		return err
 	}
 	if c.tag(etag(&x)) {
 		return nil
 	}
-	return c.answer(http.StatusOK, x.view())
+	return c.answer(http.StatusOK, viewOf(&x))
 }
 
 // etag is the entity tag of a version of a definition.
-func etag(d *defined) string { return `"v` + strconv.Itoa(*d.version()) + `"` }
+func etag(d *desk.Defined) string { return `"v` + strconv.Itoa(*d.Version()) + `"` }
 
-func (c *call) listVersions(d catalog) error {
+func (c *call) listVersions(d desk.Catalog) error {
 	before, limit, err := c.after()
 	if err != nil {
 		return err
@@ -239,18 +257,18 @@ func (c *call) listVersions(d catalog) error {
 	if before > 1<<30 {
 		return errCursor()
 	}
-	list, err := d.versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: int(before), Limit: limit})
+	list, err := d.Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: int(before), Limit: limit})
 	if err != nil {
 		return err
 	}
 	next := ""
-	if n := len(list); n == limit && *list[n-1].version() > 1 {
-		next = strconv.Itoa(*list[n-1].version())
+	if n := len(list); n == limit && *list[n-1].Version() > 1 {
+		next = strconv.Itoa(*list[n-1].Version())
 	}
 	return answerPage(c, entries(list), next)
 }
 
-func (c *call) diffDefinition(d catalog) error {
+func (c *call) diffDefinition(d desk.Catalog) error {
 	from, err := c.int("from", 0, 1, 1<<30)
 	if err != nil {
 		return err
@@ -259,29 +277,38 @@ func (c *call) diffDefinition(d catalog) error {
 	if err != nil {
 		return err
 	}
-	b, err := d.get(c.ctx(), c.r.PathValue("name"), to)
+	b, err := d.Get(c.ctx(), c.r.PathValue("name"), to)
 	if err != nil {
 		return err
 	}
 	if from == 0 {
-		from = *b.version() - 1
+		from = *b.Version() - 1
 	}
 	if from == 0 {
 		return oneProblem(item{Parameter: "from", Message: "version 1 has none before it: name another version"})
 	}
-	a, err := d.get(c.ctx(), c.r.PathValue("name"), from)
+	a, err := d.Get(c.ctx(), c.r.PathValue("name"), from)
 	if err != nil {
 		return err
 	}
-	was, err := json.Marshal(a.definition)
+	was, err := json.Marshal(a.Definition)
 	if err != nil {
 		return err
 	}
-	is, err := json.Marshal(b.definition)
+	is, err := json.Marshal(b.Definition)
 	if err != nil {
 		return err
 	}
 	diff := desk.DiffOf(was, is)
-	diff.From, diff.To = *a.version(), *b.version()
+	diff.From, diff.To = *a.Version(), *b.Version()
 	return c.answer(http.StatusOK, diff)
+}
+
+// mapped returns what f makes of the elements of a list.
+func mapped[A, B any](list []A, f func(A) B) []B {
+	all := make([]B, len(list))
+	for i := range list {
+		all[i] = f(list[i])
+	}
+	return all
 }

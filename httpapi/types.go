@@ -63,16 +63,16 @@ const maxNames = 1000
 
 // names returns the names of the jobs and chains that the visitor may see.
 func (c *call) names() (n jsonschema.Names, err error) {
-	list, _, err := c.visible(c.catalog("job"), "", "", maxNames)
+	list, _, err := c.visible(c.Catalog("job"), "", "", maxNames)
 	if err != nil {
 		return n, err
 	}
-	n.Jobs = mapped(list, func(d defined) string { return *d.name() })
+	n.Jobs = mapped(list, func(d desk.Defined) string { return *d.Name() })
 	if c.Role(c.ctx(), "") < desk.Viewer {
 		return n, nil
 	}
-	list, _, err = c.visible(c.catalog("chain"), "", "", maxNames)
-	n.Chains = mapped(list, func(d defined) string { return *d.name() })
+	list, _, err = c.visible(c.Catalog("chain"), "", "", maxNames)
+	n.Chains = mapped(list, func(d desk.Defined) string { return *d.Name() })
 	return n, err
 }
 

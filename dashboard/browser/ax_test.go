@@ -77,6 +77,8 @@ func TestAccessibility(t *testing.T) {
 		"job":        "jobs/invoices",
 		"run":        "jobs/invoices/run",
 		"chain":      "chains/daily",
+		"chain-run":  "chains/daily/run",
+		"chain-edit": "chains/daily/edit",
 		"search":     "search?q=inv-0426",
 		"help":       "help",
 	} {

@@ -68,7 +68,7 @@ const (
 // typed are addresses that no link has: people come to them by the forms of their pages.
 var typed = []string{
 	"executions?where=by%3Anobody", "search?q=inv-0425", "search?q=%2A0425%2A", "search?q=partner%3Dacme", "search?q=nothing-has-this-name",
-	"schedules?from=2027-03-26", "jobs?q=in", "journal?kind=schedule",
+	"schedules?from=2027-03-26", "jobs?q=in", "journal?kind=schedule", "chains/made-by-hand/edit",
 }
 
 // mistaken are addresses that are wrong, with what is answered.

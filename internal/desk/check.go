@@ -32,40 +32,40 @@ func (v *Visit) CheckText(ctx context.Context, kind string, src *courier.Source)
 	return Checked{one, b.Problems, b.Warnings}, err
 }
 
-// ReadNamed reads a definition of a kind that is to have a name, which its text may leave
-// out. Name points to that of the definition. If there are problems, they are all that can
-// be found, with their places; what only the whole definition says is not looked for as long
-// as its form is right.
-func (v *Visit) ReadNamed(ctx context.Context, kind string, src *courier.Source, d courier.Definition, name *string, want string) (problems []courier.Problem, err error) {
-	problems = src.Read(d)
-	given := *name
+// Read reads a definition that is to have a name, which its text may leave out. If there are
+// problems, they are all that can be found, with their places; what only the whole definition
+// says is not looked for as long as its form is right.
+func (v *Visit) Read(ctx context.Context, c Catalog, name string, src *courier.Source) (x Defined, problems []courier.Problem, err error) {
+	x = c.None()
+	problems = src.Read(x.Definition)
+	given := *x.Name()
 	if len(problems) > 0 {
-		all, err := v.CheckText(ctx, kind, src)
+		all, err := v.CheckText(ctx, c.Kind, src)
 		if err != nil {
-			return nil, err
+			return x, nil, err
 		}
 		if all.One {
 			problems = all.Problems
 		}
 	}
 	var more []courier.Problem
-	switch *name = want; given {
-	case want:
+	switch *x.Name() = name; given {
+	case name:
 	case "":
 		problems = WithoutName(problems)
 	default:
 		more = append(more, courier.Problem{Step: -1, Field: "name", Message: "it must be the name in the path, or be left out"})
 	}
-	hidden, err := v.HiddenJobs(ctx, d)
+	hidden, err := v.HiddenJobs(ctx, x.Definition)
 	if err != nil {
-		return nil, err
+		return x, nil, err
 	}
 	for _, h := range hidden { // the engine's text on the same field would suggest names of others
 		problems = slices.DeleteFunc(problems, func(p courier.Problem) bool { return p.Field == h.Field })
 	}
 	more = append(more, hidden...)
 	src.Locate(more)
-	return append(more, problems...), nil
+	return x, append(more, problems...), nil
 }
 
 // WithoutName returns problems without that of a definition whose text leaves its name out.

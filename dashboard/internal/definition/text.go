@@ -5,13 +5,16 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
-// Text returns a job as the text that people edit. The version is not a part of it:
-// saving makes a new one.
-func Text(job courier.Job) (string, error) {
-	job.Version = 0
-	raw, err := job.MarshalJSON()
-	if err != nil {
-		return "", err
+// Text returns a *[courier.Job] or a *[courier.Chain] as the text that people edit. The version
+// is not a part of it: saving makes a new one.
+func Text(d courier.Definition) string {
+	switch v := d.(type) {
+	case *courier.Job:
+		plain := *v
+		plain.Version, d = 0, &plain
+	case *courier.Chain:
+		plain := *v
+		plain.Version, d = 0, &plain
 	}
-	return format.Editable(format.IndentJSON(raw)), nil
+	return format.JSON(d)
 }

@@ -51,9 +51,9 @@ func Facts(job *courier.Job) (facts []Fact) {
 	return facts
 }
 
-// Params says which parameters a job declares.
-func Params(job *courier.Job) (list []Param) {
-	params := flow.ReadParams(job.Params)
+// Params says which parameters a job or a chain declares.
+func Params(declared map[string]any) (list []Param) {
+	params := flow.ReadParams(declared)
 	if params == nil {
 		return nil
 	}

@@ -90,15 +90,24 @@ func partOf(d *desk.PartDiff, what string) Part {
 		if whole == nil {
 			whole = d.Fields[0].To
 		}
-		var s courier.StepSpec
-		if what == "step" && json.Unmarshal(whole, &s) == nil {
-			whole, _ = s.MarshalJSON() // in the order of definitions; it was read from JSON
-		}
-		p.Whole = format.IndentJSON(whole)
+		p.Whole = inOrder(whole, what)
 		return p
 	}
 	p.Fields = fieldsOf(d.Fields)
 	return p
+}
+
+// inOrder returns the JSON of a step or a member with its fields in the order of definitions.
+func inOrder(raw json.RawMessage, what string) string {
+	var s courier.StepSpec
+	var m courier.ChainMember
+	switch {
+	case what == "step" && json.Unmarshal(raw, &s) == nil:
+		return format.JSON(s)
+	case what == "member" && json.Unmarshal(raw, &m) == nil:
+		return format.JSON(m)
+	}
+	return format.IndentJSON(raw)
 }
 
 func fieldsOf(list []desk.Difference) (fields []Field) {

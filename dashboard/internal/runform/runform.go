@@ -1,4 +1,4 @@
-// Package runform makes the form that starts a job: fields for its parameters and for how the
+// Package runform makes the form that starts a job or a chain: fields for its parameters and for how the
 // execution starts. It reads what was sent, and puts problems at their fields.
 package runform
 
@@ -48,10 +48,10 @@ const longText = 100
 
 // Params returns the fields of parameters, those that are required first, with what was sent. If
 // sent is nil they have the defaults, for visitors that see the job. Secrets are never filled in.
-// A job that declares no parameters, for which params is nil, has one field for all of them.
+// If none are declared, for which params is nil, there is one field for all of them.
 func Params(params *flow.Params, sent url.Values, sees bool) (fields []Field) {
 	if params == nil {
-		return []Field{{ID: "params", Name: allParams, Label: "Parameters", Kind: "area", Value: sent.Get(allParams), Hint: "The job declares none, and takes any: a JSON object, such as {\"day\": \"2026-11-20\"}. Empty means none."}}
+		return []Field{{ID: "params", Name: allParams, Label: "Parameters", Kind: "area", Value: sent.Get(allParams), Hint: "It declares none, and takes any: a JSON object, such as {\"day\": \"2026-11-20\"}. Empty means none."}}
 	}
 	for i, name := range params.Names() {
 		d, _ := params.Get(name)
@@ -154,18 +154,23 @@ func paramHint(d *courier.Param, sees bool) string {
 	return what + ". It is required."
 }
 
-// Settings returns the fields that say how the execution starts, with what was sent.
-func Settings(sent url.Values) []Field {
+// Settings returns the fields that say how the execution of a "job" or a "chain" starts, with
+// what was sent. Priority and delay are those of jobs alone.
+func Settings(kind string, sent url.Values) []Field {
 	hold := ""
 	if sent.Has("hold") {
 		hold = "on"
 	}
-	return []Field{
+	fields := []Field{
 		{ID: "priority", Name: "priority", Label: "Priority", Kind: "text", Mode: "numeric", Value: typed(sent, "priority"), Hint: "A whole number from -32768 to 32767; higher ones are claimed first. Empty means 0."},
 		{ID: "delay", Name: "delay", Label: "Delay", Kind: "text", Value: typed(sent, "delay"), Hint: "A time until it is due, such as 90s, 10m or 2h30m. Empty means none."},
 		{ID: "hold", Name: "hold", Label: "Hold: it waits until somebody releases it", Kind: "check", Value: hold},
 		{ID: "labels", Name: "labels", Label: "Labels", Kind: "area", Value: typed(sent, "labels"), Hint: "One a line, as name=value: people find the execution by them."},
 	}
+	if kind == "chain" {
+		return fields[2:]
+	}
+	return fields
 }
 
 // Place sets the problems of fields, and returns those that belong to none.

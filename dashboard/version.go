@@ -1,0 +1,275 @@
+package dashboard
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard/internal/definition"
+	"github.com/courierhq/courier/dashboard/internal/diff"
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store"
+)
+
+// definitionPages are the pages on which jobs, or chains, are compared, edited, started and
+// made. Fresh is the scope of the last, and maker the role that it needs.
+func definitionPages(kind string, one, fresh scope, maker desk.Role) []page {
+	path := kind + "s/{name}"
+	return []page{
+		{path: path + "/diff", role: desk.Viewer, on: one, title: "Changes", file: "diff", query: []string{"from", "to"}, data: (*call).diff},
+		{
+			path: path + "/edit", role: desk.Editor, on: one, title: "Edit", file: "edit", query: []string{"version"}, data: (*call).edit,
+			actions: []action{
+				{verb: "check", role: desk.Editor, dry: true, do: checkText},
+				{verb: "dry-run", role: desk.Editor, dry: true, do: dryRunText},
+				{verb: "define", role: desk.Editor, noted: noteBase, do: saveText},
+			},
+		},
+		{
+			path: path + "/run", role: desk.Client, on: one, title: "Run", file: "run", query: []string{"version"}, data: (*call).run,
+			actions: []action{
+				{verb: "start", role: desk.Client, do: start},
+				{verb: "dry-run", role: desk.Operator, dry: true, do: tryRun},
+			},
+		},
+		{path: "new/" + kind, role: maker, on: fresh, about: kind, title: "New " + kind, file: "newdefinition", query: []string{"name"}, data: (*call).newDefinition},
+	}
+}
+
+// catalog returns the jobs, if the page is about one, or the chains.
+func (c *call) catalog() desk.Catalog { return c.Catalog(c.page.kind()) }
+
+// version returns a version of the job or the chain that the page is about, the latest for
+// version 0.
+func (c *call) version(version int) (desk.Defined, error) {
+	d, err := c.catalog().Get(c.ctx(), c.r.PathValue("name"), version)
+	return d, c.unknown(err)
+}
+
+// saved returns a version with who has saved it, the latest for version 0.
+func (c *call) saved(version int) (desk.Defined, error) {
+	d, err := c.catalog().Saved(c.ctx(), c.r.PathValue("name"), version)
+	return d, c.unknown(err)
+}
+
+// unknown returns an error. That of something that is not there suggests the nearest name to
+// those alone who may know all.
+func (c *call) unknown(err error) error {
+	if errors.Is(err, courier.ErrNotFound) && c.Role(c.ctx(), "") < desk.Viewer {
+		return desk.Unknown()
+	}
+	return err
+}
+
+// A definitionPage is what the page of a version of a job and that of a chain have in common.
+type definitionPage struct {
+	Kind    string
+	Version int
+	SavedBy string
+	SavedAt time.Time
+	Latest  int    // the number of the latest version
+	Diff    string // reference of what the version has changed; empty for the first one
+
+	Run, Edit, Executions string // references; empty if the visitor may not
+	Tabs                  []navItem
+	Tab                   string // empty for the first one
+
+	Params    []definition.Param
+	AnyParams bool   // it takes parameters of any names
+	Text      string // of the tab "text"
+	Versions  *versionList
+	Schedules []scheduleFact
+}
+
+// A scheduleFact is a schedule that starts the job or the chain.
+type scheduleFact struct {
+	Name, Href, Status string
+	Next               time.Time
+}
+
+// A versionList is a page of the versions of a job or a chain.
+type versionList struct {
+	Parts string // what it has in a number
+	Rows  []versionRow
+	First string
+	Next  string
+	Diff  string // reference of the page that compares two
+}
+
+type versionRow struct {
+	Version    int
+	Href, Diff string
+	SavedBy    string
+	SavedAt    time.Time
+	Parts      int  // steps or members
+	From, To   bool // what the form compares unless somebody chooses
+}
+
+const versionsPage = 50
+
+// versionQuery are the parameters of the URL of the page of a version.
+var versionQuery = []string{"version", "tab", "before"}
+
+// definition reads the version that the address names. First is what the first tab is called.
+func (c *call) definition(first, executions string) (d desk.Defined, p *definitionPage, err error) {
+	version, err := c.number("version", 0, 1, 1<<30)
+	if err != nil {
+		return d, nil, err
+	}
+	if d, err = c.saved(version); err != nil {
+		return d, nil, err
+	}
+	name, kind := *d.Name(), c.page.kind()
+	p = &definitionPage{Kind: kind, Version: *d.Version(), Latest: *d.Version(), SavedBy: d.By, SavedAt: d.At, Run: c.link(kind+"s", name, "run"), Executions: executions, Tab: c.query.Get("tab")}
+	if version != 0 {
+		latest, err := c.version(0)
+		if err != nil {
+			return d, nil, err
+		}
+		p.Latest = *latest.Version()
+	}
+	if c.may(desk.Editor) {
+		p.Edit = c.link(kind+"s", name, "edit")
+	}
+	if p.Version > 1 {
+		p.Diff = c.diffLink(p.Version-1, p.Version)
+	}
+	if !slices.Contains([]string{"text", "versions", "schedules"}, p.Tab) {
+		p.Tab = ""
+	}
+	for _, t := range []struct{ name, label string }{{"", first}, {"text", "Text"}, {"versions", "Versions"}, {"schedules", "Schedules"}} {
+		p.Tabs = append(p.Tabs, navItem{Label: t.label, Href: c.with("tab", t.name, "before", "", "from", ""), Current: t.name == p.Tab})
+	}
+	switch p.Tab {
+	case "text":
+		p.Text = definition.Text(d.Definition)
+	case "versions":
+		p.Versions, err = c.versions(&d)
+	case "schedules":
+		p.Schedules, err = c.schedulesOf(name)
+	default:
+		declared := paramsOf(&d)
+		p.Params, p.AnyParams = definition.Params(declared), declared == nil
+	}
+	return d, p, err
+}
+
+// paramsOf returns the parameters that a definition declares.
+func paramsOf(d *desk.Defined) map[string]any {
+	if j, ok := d.Definition.(*courier.Job); ok {
+		return j.Params
+	}
+	return d.Definition.(*courier.Chain).Params
+}
+
+// diffLink returns the reference to the comparison of two versions.
+func (c *call) diffLink(from, to int) string {
+	return c.link(c.page.kind()+"s", c.r.PathValue("name"), "diff") + "?" + url.Values{"from": {strconv.Itoa(from)}, "to": {strconv.Itoa(to)}}.Encode()
+}
+
+// versions returns a page of the versions of what d is one of.
+func (c *call) versions(d *desk.Defined) (*versionList, error) {
+	before, err := c.number("before", 0, 2, 1<<30)
+	if err != nil {
+		return nil, err
+	}
+	limit := versionsPage
+	if chain, ok := d.Definition.(*courier.Chain); ok {
+		limit = listed(limit, len(chain.Members))
+	}
+	list, err := c.catalog().Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: before, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	v := &versionList{Parts: "Entries", Diff: c.link(c.page.kind()+"s", c.r.PathValue("name"), "diff")}
+	for i := range list {
+		d := &list[i]
+		r := versionRow{Version: *d.Version(), Href: c.with("tab", "", "before", "", "version", strconv.Itoa(*d.Version())), SavedBy: d.By, SavedAt: d.At, From: i == min(1, len(list)-1), To: i == 0}
+		switch x := d.Definition.(type) {
+		case *courier.Job:
+			r.Parts = len(x.Steps)
+		case *courier.Chain:
+			v.Parts, r.Parts = "Members", len(x.Members)
+		}
+		if r.Version > 1 {
+			r.Diff = c.diffLink(r.Version-1, r.Version)
+		}
+		v.Rows = append(v.Rows, r)
+	}
+	if before != 0 {
+		v.First = c.with("before", "")
+	}
+	if n := len(v.Rows); n == limit && v.Rows[n-1].Version > 1 {
+		v.Next = c.with("before", strconv.Itoa(v.Rows[n-1].Version))
+	}
+	return v, nil
+}
+
+// schedulesOf returns the schedules that start the job or the chain, a hundred at most.
+func (c *call) schedulesOf(name string) (facts []scheduleFact, err error) {
+	kind := store.Job
+	if c.page.kind() == "chain" {
+		kind = store.Chain
+	}
+	list, err := c.h.e.Schedules().List(c.ctx(), store.ScheduleFilter{Kind: kind, Target: name, Limit: 100})
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	for i := range list {
+		s := &list[i]
+		f := scheduleFact{Name: s.Name, Href: c.link("schedules", s.Name), Status: "enabled", Next: s.NextFire}
+		if s.Paused {
+			f.Status = "paused"
+		}
+		if s.Disabled {
+			f.Status = "disabled"
+		}
+		facts = append(facts, f)
+	}
+	return facts, err
+}
+
+// A diffPage compares two versions of a job or a chain.
+type diffPage struct {
+	Kind, Back, Versions string
+	Diff                 *diff.View
+	First                bool // there is one version, and nothing to compare it with
+}
+
+func (c *call) diff() (any, error) {
+	from, err := c.number("from", 0, 1, 1<<30)
+	if err != nil {
+		return nil, err
+	}
+	to, err := c.number("to", 0, 1, 1<<30)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.version(to)
+	if err != nil {
+		return nil, err
+	}
+	name, kind := *b.Name(), c.page.kind()
+	c.title = "Changes of " + format.Clip(80, name)
+	p := &diffPage{Kind: kind, Back: c.link(kind+"s", name), Versions: c.link(kind+"s", name) + "?tab=versions"}
+	if from == 0 {
+		from = *b.Version() - 1
+	}
+	if p.First = from == 0; p.First {
+		return p, nil
+	}
+	a, err := c.version(from)
+	if err != nil {
+		return nil, err
+	}
+	p.Diff, err = diff.Of(a.Definition, b.Definition, versionText(&a), versionText(&b))
+	return p, err
+}
+
+// versionText is what a difference calls a version.
+func versionText(d *desk.Defined) string { return "version " + strconv.Itoa(*d.Version()) }

@@ -1,0 +1,147 @@
+package desk
+
+import (
+	"context"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+)
+
+// A Defined is a job or a chain, with what the store knows of the version.
+type Defined struct {
+	Definition courier.Definition // a *courier.Job or a *courier.Chain
+	By         string             // who has saved it
+	At         time.Time
+	Warnings   []courier.Problem // of one that was saved just now
+}
+
+// Name points to the name in the definition.
+func (d *Defined) Name() *string {
+	if j, ok := d.Definition.(*courier.Job); ok {
+		return &j.Name
+	}
+	return &d.Definition.(*courier.Chain).Name
+}
+
+// Version points to the version in the definition.
+func (d *Defined) Version() *int {
+	if j, ok := d.Definition.(*courier.Job); ok {
+		return &j.Version
+	}
+	return &d.Definition.(*courier.Chain).Version
+}
+
+// A Catalog is the jobs or the chains of an engine.
+type Catalog struct {
+	Kind     string // "job" or "chain"
+	None     func() Defined
+	Get      func(ctx context.Context, name string, version int) (Defined, error) // without what the store knows
+	Page     func(ctx context.Context, f store.DefinitionFilter) ([]Defined, error)
+	Versions func(ctx context.Context, name string, f engine.VersionFilter) ([]Defined, error)
+	Define   func(ctx context.Context, d *Defined, opt *engine.DefineOptions) (Defined, error)
+	DryRun   func(ctx context.Context, d *Defined, opt *engine.DryRunOptions) (any, error) // an engine.Report or an engine.ChainReport
+	Unread   func(name string, problems []courier.Problem) any                             // the report of a definition that can't be read
+	Shows    func(ctx context.Context, name string) bool                                   // whether the visitor may see one; that it may see any is known
+	Failed   func(name string, problems []courier.Problem) error                           // the *courier.DefinitionError of one that was not saved
+}
+
+// Catalog returns the definitions of a kind, "job" or "chain".
+func (v *Visit) Catalog(kind string) Catalog {
+	if kind == "chain" {
+		return chainCatalog(v.d.e.Chains())
+	}
+	c := jobCatalog(v.d.e.Jobs())
+	c.Shows = func(ctx context.Context, name string) bool { return v.Role(ctx, name) >= Viewer }
+	return c
+}
+
+// Saved returns a version of a definition, the latest for version 0.
+func (c Catalog) Saved(ctx context.Context, name string, version int) (Defined, error) {
+	x, err := c.Get(ctx, name, version) // its error names the nearest
+	if err != nil {
+		return x, err
+	}
+	list, err := c.Versions(ctx, name, engine.VersionFilter{Before: *x.Version() + 1, Limit: 1})
+	if err == nil && len(list) > 0 && *list[0].Version() == *x.Version() {
+		return list[0], nil
+	}
+	return x, err
+}
+
+func jobCatalog(h engine.Jobs) Catalog {
+	of := func(j engine.DefinedJob) Defined { return Defined{&j.Job, j.SavedBy, j.SavedAt, j.Warnings} }
+	job := func(d *Defined) courier.Job { return *d.Definition.(*courier.Job) }
+	return Catalog{
+		Kind: "job",
+		None: func() Defined { return Defined{Definition: new(courier.Job)} },
+		Get: func(ctx context.Context, name string, version int) (Defined, error) {
+			j, err := h.Get(ctx, name, version)
+			return Defined{Definition: &j}, err
+		},
+		Page: func(ctx context.Context, f store.DefinitionFilter) ([]Defined, error) {
+			list, err := h.List(ctx, f)
+			return mapped(list, of), err
+		},
+		Versions: func(ctx context.Context, name string, f engine.VersionFilter) ([]Defined, error) {
+			list, err := h.Versions(ctx, name, f)
+			return mapped(list, of), err
+		},
+		Define: func(ctx context.Context, d *Defined, opt *engine.DefineOptions) (Defined, error) {
+			j, err := h.Define(ctx, job(d), opt)
+			return of(j), err
+		},
+		DryRun: func(ctx context.Context, d *Defined, opt *engine.DryRunOptions) (any, error) {
+			return h.DryRun(ctx, job(d), opt)
+		},
+		Unread: func(name string, problems []courier.Problem) any { return engine.Report{Job: name, Problems: problems} },
+		Failed: func(name string, problems []courier.Problem) error {
+			return &courier.DefinitionError{Job: name, Problems: problems}
+		},
+	}
+}
+
+func chainCatalog(h engine.Chains) Catalog {
+	of := func(x engine.DefinedChain) Defined { return Defined{&x.Chain, x.SavedBy, x.SavedAt, x.Warnings} }
+	chain := func(d *Defined) courier.Chain { return *d.Definition.(*courier.Chain) }
+	return Catalog{
+		Kind: "chain",
+		None: func() Defined { return Defined{Definition: new(courier.Chain)} },
+		Get: func(ctx context.Context, name string, version int) (Defined, error) {
+			x, err := h.Get(ctx, name, version)
+			return Defined{Definition: &x}, err
+		},
+		Page: func(ctx context.Context, f store.DefinitionFilter) ([]Defined, error) {
+			list, err := h.List(ctx, f)
+			return mapped(list, of), err
+		},
+		Versions: func(ctx context.Context, name string, f engine.VersionFilter) ([]Defined, error) {
+			list, err := h.Versions(ctx, name, f)
+			return mapped(list, of), err
+		},
+		Define: func(ctx context.Context, d *Defined, opt *engine.DefineOptions) (Defined, error) {
+			x, err := h.Define(ctx, chain(d), opt)
+			return of(x), err
+		},
+		DryRun: func(ctx context.Context, d *Defined, opt *engine.DryRunOptions) (any, error) {
+			return h.DryRun(ctx, chain(d), opt)
+		},
+		Unread: func(name string, problems []courier.Problem) any {
+			return engine.ChainReport{Chain: name, Problems: problems}
+		},
+		Shows: func(context.Context, string) bool { return true },
+		Failed: func(name string, problems []courier.Problem) error {
+			return &courier.DefinitionError{Chain: name, Problems: problems}
+		},
+	}
+}
+
+// mapped returns what f makes of the elements of a list.
+func mapped[A, B any](list []A, f func(A) B) []B {
+	all := make([]B, len(list))
+	for i := range list {
+		all[i] = f(list[i])
+	}
+	return all
+}
