@@ -101,9 +101,9 @@ func (k *kept[T, D]) pages() []page {
 		actions = append(actions, a)
 	}
 	return []page{
-		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: k.scripts, data: k.one, actions: actions},
+		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: append([]string{"unsaved"}, k.scripts...), data: k.one, actions: actions},
 		{
-			path: "new/" + k.kind, role: desk.Client, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", query: []string{"as"}, data: k.fresh,
+			path: "new/" + k.kind, role: desk.Client, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", scripts: []string{"unsaved"}, query: []string{"as"}, data: k.fresh,
 			actions: []action{{verb: "set", role: desk.Editor, check: k.mayCreate, noted: k.noted, do: k.save}},
 		},
 	}

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -29,5 +30,59 @@ func TestBackToCheck(t *testing.T) {
 	p.Navigate(func() { p.Eval("void setTimeout(() => location.reload())", nil) })
 	is(t, p, text, written)
 	p.WaitFor("document.body.innerText.includes('The check has found no problem')", time.Second)
-	quiet(t, p, "back")
+	quiet(t, p, "back", "beforeunload")
+}
+
+// The browser asks who leaves a form with something written in it, and nobody else.
+func TestUnsaved(t *testing.T) {
+	t.Parallel()
+	url, p := serve(t), chromium.Start(t).Page(t)
+	asked := 0
+	leave := func(want bool, when string) {
+		t.Helper()
+		p.Open(url + "/ops/help")
+		n := 0
+		for _, m := range p.Console() {
+			if m.Level == "dialog" && strings.HasPrefix(m.Text, "beforeunload") {
+				n++
+			}
+		}
+		if got := n - asked; got > 1 || got == 1 != want {
+			t.Errorf("%s: %d questions", when, got)
+		}
+		asked = n
+	}
+	p.Open(url + "/ops/jobs/report/edit")
+	p.Click("#text")
+	leave(false, "nothing was written")
+	p.Open(url + "/ops/jobs/report/edit")
+	p.Click("#reason")
+	p.Type("a")
+	leave(true, "a reason was written")
+	p.Open(url + "/ops/jobs/report/edit")
+	p.Click("#reason")
+	p.Type("a")
+	p.Press("Backspace")
+	leave(false, "it was removed again")
+	p.Open(url + "/ops/jobs/report/edit")
+	p.Click("#text")
+	p.Press("Control+End")
+	p.Type(" ")
+	p.Navigate(func() { p.Click("button[value=check]") })
+	p.Press("Tab")
+	leave(true, "the text was checked, and not saved")
+	p.Open(url + "/ops/new/schedule")
+	p.Click("#f-misfire")
+	p.Press("ArrowDown")
+	p.Press("Enter")
+	leave(true, "a choice was made")
+	p.Open(url + "/ops/new/schedule")
+	for field, text := range map[string]string{"name": "nightly", "job": "report", "cron": "0 0 3 ? * *"} {
+		p.Click("#f-" + field)
+		p.Type(text)
+	}
+	p.Navigate(func() { p.Click("button[value=set]") })
+	is(t, p, "document.querySelector('h1').textContent", "Schedule nightly")
+	p.Press("Tab")
+	leave(false, "it was saved")
 }
