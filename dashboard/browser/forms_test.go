@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/dashboard/internal/demo"
 	"github.com/courierhq/courier/internal/test/chromium"
 )
 
@@ -85,4 +86,43 @@ func TestUnsaved(t *testing.T) {
 	is(t, p, "document.querySelector('h1').textContent", "Schedule nightly")
 	p.Press("Tab")
 	leave(false, "it was saved")
+}
+
+// After an action the focus is on what came of it, also without scripts, and the button that goes
+// on is the next one.
+func TestFocusAfterAction(t *testing.T) {
+	t.Parallel()
+	b := chromium.Start(t)
+	s := open(t, demo.Options{Small: true})
+	base := s.mounts(t)[1].base
+	for name, bare := range map[string]bool{"scripts": false, "no scripts": true} {
+		t.Run(name, func(t *testing.T) {
+			p := b.Page(t)
+			p.Emulate(chromium.Device{NoScript: bare})
+			for _, c := range []struct {
+				at, do, says, next string
+				tabs               int // at most, until next has the focus
+			}{
+				{"jobs/nested/edit", "check", "The check has found no problem.", "define", 1},
+				{"jobs/nested/run", "dry-run", "The dry run has found no problem.", "start", 1},
+				{"executions/" + string(s.By["items"]) + "/resume", "try", "What this would do", "resume with changes", 2},
+				{"schedules/night", "disable", "disable", "enable", 6},
+				{"schedules/night", "enable", "enable", "disable", 6},
+				{"jobs/made-by-hand/edit", "define", "There are problems", "", 0},
+			} {
+				p.Open(base + c.at)
+				p.Navigate(func() { p.Click("button[name=do][value='" + c.do + "']") })
+				p.WaitFor("document.activeElement.matches('[role=status], [role=alert], section.notice')", 5*time.Second)
+				is(t, p, "document.activeElement.innerText.includes('"+c.says+"')", "true")
+				for at := ""; c.tabs > 0 && at != c.next; c.tabs-- {
+					p.Press("Tab")
+					p.Eval("String(document.activeElement.value)", &at)
+				}
+				if c.next != "" {
+					is(t, p, "document.activeElement.value", c.next)
+				}
+			}
+			quiet(t, p, name, "beforeunload", "422 (Unprocessable Entity)")
+		})
+	}
 }
