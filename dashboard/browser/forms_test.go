@@ -126,3 +126,38 @@ func TestFocusAfterAction(t *testing.T) {
 		})
 	}
 }
+
+// The keys for fields go to the first field: of the actions, and of a page without a filter. In the
+// calendar "j" walks through what fires.
+func TestKeysOfFields(t *testing.T) {
+	t.Parallel()
+	b := chromium.Start(t)
+	s := open(t, demo.Options{Small: true})
+	base, p := s.mounts(t)[1].base, b.Page(t)
+	for _, c := range []struct{ at, key, want string }{
+		{"executions/" + string(s.By["items"]), ".", "reason"},
+		{"jobs/nested/edit", ".", "reason"},
+		{"jobs/nested/edit", "/", "text"},
+		{"new/schedule", "/", "f-name"},
+		{"executions", "/", "where"},
+		{"executions", ".", "action"},
+		{"schedules/night", ".", "reason"},
+	} {
+		p.Open(base + c.at)
+		p.Press(c.key)
+		if is(t, p, "document.activeElement.id", c.want); t.Failed() {
+			t.Fatalf("%s at %s", c.key, c.at)
+		}
+	}
+	p.Open(base + "schedules")
+	const at = "[...document.querySelectorAll('.week li')].indexOf(document.activeElement.closest('li'))"
+	for _, step := range []struct{ key, at string }{{"j", "0"}, {"j", "1"}, {"k", "0"}} {
+		p.Press(step.key)
+		is(t, p, at, step.at)
+	}
+	p.Navigate(func() { p.Press("Enter") })
+	is(t, p, "document.body.dataset.page", "schedules/{name}")
+	p.Navigate(func() { p.Click("footer a") })
+	is(t, p, "document.body.dataset.page", "help")
+	quiet(t, p, "keys of fields")
+}
