@@ -213,6 +213,48 @@ func TestCrossOrigin(t *testing.T) {
 	})
 }
 
+// The version is chosen from a list, in a resume with changes and when an execution is started
+// again. The list has the one that the execution had, however old it is, and is there if there is
+// no other one.
+func TestVersionChoice(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		options := func(at string) (list []string) {
+			for _, o := range w.get(at).tree.one(t, "#version").all("option") {
+				list = append(list, o.text())
+			}
+			return list
+		}
+		x := w.ended("report", "ann", map[string]any{"fail": "no room"})
+		at := "executions/" + string(x.ID)
+		if got := options(at + "/resume"); !slices.Equal(got, []string{"1, as now"}) {
+			t.Errorf("one version: resume with %q", got)
+		}
+		if got := options(at + "/rerun"); !slices.Equal(got, []string{"1, the latest"}) {
+			t.Errorf("one version: start again with %q", got)
+		}
+		job := jobs()[0]
+		for version := 2; version <= 25; version++ {
+			job.Params["text"] = fmt.Sprint("version ", version)
+			w.define(job)
+		}
+		if got := options(at + "/resume"); len(got) != 21 || got[0] != "1, as now" || got[1] != "25" || got[20] != "6" {
+			t.Errorf("many versions: resume with %q", got)
+		}
+		got := options(at + "/rerun")
+		if len(got) != 21 || got[0] != "25, the latest" || got[1] != "24" || got[20] != "1, as the former one" {
+			t.Errorf("many versions: start again with %q", got)
+		}
+		for sent, want := range map[string]int{"": 25, "24": 24, "1": 1} {
+			a := w.post(at+"/rerun", map[string]string{"do": "rerun", "version": sent})
+			_, id, _ := strings.Cut(a.Header().Get("Location"), "executions/")
+			id, _, _ = strings.Cut(id, "?")
+			if again, err := w.engine.Executions().Get(w.Context(), courier.ExecutionID(id)); err != nil || again.Version != want {
+				t.Errorf("version %q: %d %d %v", sent, a.Code, again.Version, err)
+			}
+		}
+	})
+}
+
 // A resume with changes says first what it would do, and which completed steps run again.
 func TestSurgery(t *testing.T) {
 	virtual(t, nil, func(w *world) {
