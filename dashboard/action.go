@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,6 +104,28 @@ func (c *call) act() error {
 	}
 	return c.redirect(o.To)
 }
+
+// strayed is the error of a form of which the browser does not say that a page of this service
+// has sent it. What somebody has written in it is on the page of the error, to be copied.
+func (c *call) strayed() error {
+	e := &problem.Error{
+		Status: http.StatusForbidden, Title: "The form was not taken",
+		Text: "The browser does not say that a page of this service has sent it. That is so when a page is loaded again that could not be shown, or when a proxy changes the name of the host. Nothing was done.",
+		Do:   "Open the page of the form again, and send it from there.", Again: "?" + c.r.URL.RawQuery,
+	}
+	if c.readForm() == nil {
+		for _, name := range slices.Sorted(maps.Keys(c.form)) {
+			if text := c.form.Get(name); text != "" && (slices.Contains(writtenFields, name) || strings.HasPrefix(name, "f.")) {
+				e.Written = append(e.Written, problem.Written{Field: strings.TrimPrefix(name, "f."), Text: text})
+			}
+		}
+	}
+	return e
+}
+
+// writtenFields are the fields of forms that people write texts into, besides those of
+// definitions. Those for passwords are not among them.
+var writtenFields = []string{"text", "reason", "params", "set", "outputs"}
 
 // formID identifies the form that the visitor has sent: by its key and all else in it, so that
 // the same form is the same action, and one that was corrected is another.

@@ -127,11 +127,19 @@ func (c *call) write(status int, mediaType string, body []byte) {
 	c.wrote = true
 	c.w.Header().Set("Content-Type", mediaType)
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	if c.r.Method == http.MethodPost {
+		c.w.Header().Set("Cache-Control", shownAgain)
+	}
 	c.w.WriteHeader(status)
 	if c.r.Method != http.MethodHead {
 		_, _ = c.w.Write(body) // an error is the client's, who has gone
 	}
 }
+
+// shownAgain is the Cache-Control of the page that answers a form. The browser keeps it for who
+// goes back to it, and asks in all other cases. With "no-store" the browser shows a page of its
+// own instead, and says of the form that is sent from there that it does not know its origin.
+const shownAgain = "private, no-cache"
 
 // now is the instant of the page.
 func now() time.Time { return time.Now().UTC() }

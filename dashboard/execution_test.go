@@ -243,9 +243,17 @@ func TestFormOnce(t *testing.T) {
 	})
 }
 
-// A form of another site does nothing.
+// A form that a page of another site may have sent does nothing, and the page that says so does
+// not blame anybody. It has what somebody has written, apart from secrets.
 func TestCrossOrigin(t *testing.T) {
 	virtual(t, nil, func(w *world) {
+		edit := w.form("jobs/report/edit?version=1", map[string]string{"do": "check", "key": "k1", "text": "{<typed>", "reason": "asked", "p.password": canary})
+		edit.Header.Set("Sec-Fetch-Site", "cross-site")
+		edit.Header.Set("Origin", "null")
+		a := w.send(edit).has("The form was not taken").has("{<typed>").has("asked").lacks(canary).lacks("k1").lacks("another site").lacks("elsewhere")
+		if n := len(a.tree.all("a[href=?version=1]")); a.Code != http.StatusForbidden || n != 1 {
+			t.Errorf("%d with %d links to the form", a.Code, n)
+		}
 		x := w.enqueue("report", "ann", map[string]any{"seconds": 60})
 		r := w.form("executions/"+string(x.ID), map[string]string{"do": "cancel"})
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -254,6 +262,48 @@ func TestCrossOrigin(t *testing.T) {
 		}
 		if x, err := w.engine.Executions().Get(w.Context(), x.ID); err != nil || x.Request != "" {
 			t.Errorf("it was asked to %q (%v)", x.Request, err)
+		}
+	})
+}
+
+// The version is chosen from a list, in a resume with changes and when an execution is started
+// again. The list has the one that the execution had, however old it is, and is there if there is
+// no other one.
+func TestVersionChoice(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		options := func(at string) (list []string) {
+			for _, o := range w.get(at).tree.one(t, "#version").all("option") {
+				list = append(list, o.text())
+			}
+			return list
+		}
+		x := w.ended("report", "ann", map[string]any{"fail": "no room"})
+		at := "executions/" + string(x.ID)
+		if got := options(at + "/resume"); !slices.Equal(got, []string{"1, as now"}) {
+			t.Errorf("one version: resume with %q", got)
+		}
+		if got := options(at + "/rerun"); !slices.Equal(got, []string{"1, the latest"}) {
+			t.Errorf("one version: start again with %q", got)
+		}
+		job := jobs()[0]
+		for version := 2; version <= 25; version++ {
+			job.Params["text"] = fmt.Sprint("version ", version)
+			w.define(job)
+		}
+		if got := options(at + "/resume"); len(got) != 21 || got[0] != "1, as now" || got[1] != "25" || got[20] != "6" {
+			t.Errorf("many versions: resume with %q", got)
+		}
+		got := options(at + "/rerun")
+		if len(got) != 21 || got[0] != "25, the latest" || got[1] != "24" || got[20] != "1, as the former one" {
+			t.Errorf("many versions: start again with %q", got)
+		}
+		for sent, want := range map[string]int{"": 25, "24": 24, "1": 1} {
+			a := w.post(at+"/rerun", map[string]string{"do": "rerun", "version": sent})
+			_, id, _ := strings.Cut(a.Header().Get("Location"), "executions/")
+			id, _, _ = strings.Cut(id, "?")
+			if again, err := w.engine.Executions().Get(w.Context(), courier.ExecutionID(id)); err != nil || again.Version != want {
+				t.Errorf("version %q: %d %d %v", sent, a.Code, again.Version, err)
+			}
 		}
 	})
 }

@@ -151,14 +151,14 @@ func (c *call) serve() error {
 		return problem.ErrNoPage
 	}
 	c.r = inner
-	if err := c.h.guard.Check(c.r); err != nil {
-		return &problem.Error{Status: http.StatusForbidden, Title: "The form came from another site", Text: "A web page elsewhere has sent this form. Nothing was done.", Do: "Open the page here, and send the form from it."}
-	}
 	v, err := c.h.desk.Enter(c.r)
 	if err != nil {
 		return err
 	}
 	c.Visit = v
+	if err := c.h.guard.Check(c.r); err != nil {
+		return c.strayed()
+	}
 	if err = c.readQuery(); err == nil {
 		err = c.allow(c.page.role)
 	}

@@ -43,7 +43,10 @@ type kept[T any, D interface {
 	data    func(c *call, v *T) (any, error) // of the first tab
 	turns   []turn[T]
 	off     func(*T) *bool // whether it is switched off; nil where the form can't switch it on
-	more    []action       // besides those that all have
+	try     string         // the button that checks what is written; empty for none
+	// tried returns what the form shows, once it was checked, of a definition that is not saved.
+	tried func(c *call, v *T) any
+	more  []action // besides those that all have
 }
 
 // A turn switches the thing of a name.
@@ -77,6 +80,9 @@ type editor struct {
 	Text    string
 	Was     string    // a hash of the definition that is edited
 	Wrong   bool      // there are problems that belong to no field
+	Try     string    // the button that checks it
+	Tried   any       // of a definition that was checked, and has no problem
+	Doubts  []string  // what looks doubtful in that
 	Refused string    // why the visitor can't edit it here
 	Modes   []navItem // of a new one: form or text
 }
@@ -114,15 +120,20 @@ func (k *kept[T, D]) pages() []page {
 			return "", err
 		}})
 	}
+	fresh := []action{{verb: "set", role: desk.Editor, check: k.mayCreate, noted: k.noted, do: k.save}}
+	if k.try != "" {
+		actions = append(actions, action{verb: "check", role: desk.Editor, dry: true, do: k.checked(k.mayEdit)})
+		fresh = append(fresh, action{verb: "check", role: desk.Editor, dry: true, do: k.checked(k.mayCreate)})
+	}
 	for _, a := range k.more {
 		a.noted = k.noted
 		actions = append(actions, a)
 	}
 	return []page{
-		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: k.scripts, data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
+		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: append([]string{"unsaved"}, k.scripts...), data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
 		{
-			path: "new/" + k.kind, role: desk.Client, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", query: []string{"as"}, data: k.fresh,
-			actions: []action{{verb: "set", role: desk.Editor, check: k.mayCreate, noted: k.noted, do: k.save}},
+			path: "new/" + k.kind, role: desk.Client, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", scripts: []string{"unsaved"}, query: []string{"as"}, data: k.fresh,
+			actions: fresh,
 		},
 	}
 }
@@ -217,7 +228,14 @@ func (k *kept[T, D]) suggest(c *call, e *editor) (err error) {
 
 // editor returns the form for a definition; of a new one for nil.
 func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
-	e := &editor{Kind: k.kind, Verb: "set", New: v == nil, AsText: asText}
+	e := &editor{Kind: k.kind, Verb: "set", New: v == nil, AsText: asText, Try: k.try}
+	if found, ok := c.found.(desk.Checked); ok {
+		edited := c.edited.(T)
+		e.Tried = k.tried(c, &edited)
+		for i := range found.Warnings {
+			e.Doubts = append(e.Doubts, found.Warnings[i].String())
+		}
+	}
 	text := []byte(k.first)
 	if v != nil {
 		text = k.text(*v)
@@ -232,7 +250,7 @@ func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 	problems := problem.List(c.failed)
 	if !asText {
 		sent := c.form
-		if do := sent.Get("do"); do != e.Verb && do != e.Enable {
+		if do := sent.Get("do"); do != e.Verb && do != e.Enable && do != "check" {
 			sent = nil
 		}
 		e.Fields, problems = form.Inputs(k.fields, text, sent, problems, e.New)
@@ -344,15 +362,45 @@ func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 	name := *k.name(&v)
 	now, err := k.set(ctx, c, v)
 	if err != nil {
-		if text, list := c.form.Get("text"), problem.List(err); text != "" && list != nil {
-			(&courier.Source{Text: []byte(text)}).Locate(list)
-		}
+		c.locate(problem.List(err))
 		return "", err
 	}
 	if was, ok := c.subject.(T); ok {
 		err = desk.Changed(was, now)
 	}
 	return c.link(k.list, name), err
+}
+
+// locate gives problems their places in the text of the form, if that has one.
+func (c *call) locate(problems []courier.Problem) {
+	if text := c.form.Get("text"); text != "" {
+		(&courier.Source{Text: []byte(text)}).Locate(problems)
+	}
+}
+
+// checked returns what checks the definition in the form, which read reads, and saves nothing.
+func (k *kept[T, D]) checked(read func(c *call) error) func(ctx context.Context, c *call) (string, error) {
+	return func(ctx context.Context, c *call) (string, error) {
+		if err := read(c); err != nil {
+			return "", err
+		}
+		v := c.edited.(T)
+		found, err := c.CheckText(ctx, k.kind, &courier.Source{Text: k.text(v)})
+		if err != nil {
+			return "", err
+		}
+		for _, list := range [][]courier.Problem{found.Problems, found.Warnings} {
+			for i := range list {
+				list[i].Line, list[i].Column = 0, 0 // nobody has seen that text
+			}
+			c.locate(list)
+		}
+		if len(found.Problems) > 0 {
+			return "", k.wrong(*k.name(&v), found.Problems)
+		}
+		c.found = found
+		return "", nil
+	}
 }
 
 // confirmed returns the problem unless the visitor has written the name of what it removes.

@@ -192,6 +192,46 @@ func TestScheduleList(t *testing.T) {
 	})
 }
 
+// A schedule is checked before it is saved: what is wrong stands at its field, and otherwise the
+// page says when it would fire, as the page of the schedule does then.
+func TestScheduleCheck(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		for _, fault := range []map[string]string{
+			{"cron": "0 30 25 ? * *"}, {"job": "reprot"}, {"cron": ""}, {"time_zone": "Europe/Berlni"}, {"name": ""}, {"cron": "0 0 0 30 2 ?"},
+		} {
+			sent := w.get("new/schedule").with("f.name", "nightly", "f.job", "report", "f.cron", "0 30 2 ? * *")
+			sent["do"] = "check"
+			for name, value := range fault {
+				sent["f."+name] = value
+			}
+			if a := w.post("new/schedule", sent); a.Code != http.StatusUnprocessableEntity || len(a.tree.all(".wrong"))+len(a.tree.all("li")) == 0 || a.tree.one(t, "#f-job").attrs["value"] != sent["f.job"] {
+				t.Errorf("%v: %d %s", fault, a.Code, a.text())
+			} else {
+				a.lacks("When it would fire")
+			}
+		}
+		sent := w.get("new/schedule").with("f.name", "nightly", "f.job", "report", "f.cron", "0 30 2 ? * *", "f.time_zone", "Europe/Berlin")
+		sent["do"] = "check"
+		tried := w.post("new/schedule", sent).has("The check has found no problem").has("When it would fire").has("Sat 2000-01-01 02:30:00 CET")
+		if _, err := w.engine.Schedules().Get(w.Context(), "nightly"); !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("it was saved: %v", err)
+		}
+		saved := w.post("new/schedule", tried.fields("set")).done("done set nightly")
+		if was, is := tried.tree.one(t, ".list").text(), saved.tree.one(t, ".list").text(); was != is || len(saved.tree.all(".note")) == 0 || saved.tree.all(".note")[0].text() != tried.tree.all(".note")[0].text() {
+			t.Errorf("before it was saved %q, and then %q", was, is)
+		}
+		sent = w.get("schedules/nightly?tab=text").fields("check")
+		sent["text"] = `{"job": "report", "cron": "0 30 6 ? * *"}`
+		w.post("schedules/nightly?tab=text", sent).has("When it would fire").has("06:30:00")
+		sent["text"] = "{\n \"job\": \"reprot\", \"cron\": \"0 30 6 ? * *\"}"
+		w.post("schedules/nightly?tab=text", sent).has("line 2, column 9").has("reprot").lacks("When it would fire")
+		w.user = "vera"
+		if a := w.post("schedules/nightly?tab=edit", sent); a.Code != http.StatusForbidden {
+			t.Errorf("a viewer: %d", a.Code)
+		}
+	})
+}
+
 // A schedule is made, edited by its fields and as a text, switched and removed. What is
 // wrong stands at its field, and what was written stays.
 func TestScheduleForms(t *testing.T) {

@@ -33,7 +33,7 @@ var schedules = &kept[courier.Schedule, *courier.Schedule]{
 	wrong: func(name string, list []courier.Problem) error {
 		return &courier.ScheduleError{Schedule: name, Problems: list}
 	},
-	data: (*call).schedule,
+	data: (*call).schedule, tried: (*call).ticks, try: "Say when it would fire",
 	turns: []turn[courier.Schedule]{
 		{"enable", func(ctx context.Context, c *call, name string, by courier.By) (courier.Schedule, error) {
 			return c.h.e.Schedules().Enable(ctx, name, by)
@@ -48,7 +48,7 @@ var schedules = &kept[courier.Schedule, *courier.Schedule]{
 		{Name: "chain", Label: "or chain", Kind: form.Text},
 		{Name: "params", Label: "Parameters", Kind: form.JSON, Hint: `A JSON object, such as {"day": "today"}.`},
 		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "Higher ones begin first. Empty means 0."},
-		{Name: "cron", Label: "Cron", Kind: form.Text, Group: "When: give one of cron, interval and instant", Hint: "Quartz' form, seconds first: 0 30 2 ? * MON-FRI is half past two on working days."},
+		{Name: "cron", Label: "Cron", Kind: form.Text, Group: "When: give one of cron, interval and instant", Hint: "Quartz' form, seconds first: 0 30 6 ? * MON-FRI is half past six on working days."},
 		{Name: "time_zone", Label: "Time zone of cron", Kind: form.Text, Hint: "Such as Europe/Berlin."},
 		{Name: "every_seconds", Label: "Interval in seconds", Kind: form.Number, Hint: "300 is every five minutes, on the minute."},
 		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once: 2030-01-31T08:00:00Z."},
@@ -234,11 +234,17 @@ func inZone(t time.Time, zone string) string {
 // A scheduleView is the first tab of the page of a schedule.
 type scheduleView struct {
 	scheduleRow
+	Ticks  any // a ticks
+	Params string
+}
+
+// A ticks says when a schedule fires by its definition.
+type ticks struct {
 	ZoneName string // empty for those in UTC
 	Next     []fire
-	Notes    []string
-	Why      string // it has no next tick
-	Params   string
+	Notes    []string // what changes of the clocks mean
+	Why      string   // it has no next tick
+	Idle     bool     // it does not fire until it is enabled
 }
 
 // A fire is a tick in the zone of the schedule and in UTC.
@@ -254,13 +260,19 @@ func (c *call) schedule(s *courier.Schedule) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := scheduleView{scheduleRow: c.scheduleRow(*s)}
+	v := scheduleView{scheduleRow: c.scheduleRow(*s), Ticks: c.ticks(s)}
 	v.Outcome = outcomes[s.LastExecution]
-	if s.Zone != "" && s.Zone != "UTC" {
-		v.ZoneName = s.Zone
-	}
 	if len(s.Params) > 0 {
 		v.Params = format.JSON(s.Params)
+	}
+	return v, nil
+}
+
+// ticks returns when a schedule fires, whether it is saved or not.
+func (c *call) ticks(s *courier.Schedule) any {
+	v := ticks{Idle: s.Disabled || s.Paused}
+	if s.Zone != "" && s.Zone != "UTC" {
+		v.ZoneName = s.Zone
 	}
 	after := now()
 	for len(v.Next) < nextTicks {
@@ -281,7 +293,7 @@ func (c *call) schedule(s *courier.Schedule) (any, error) {
 	if len(v.Next) == 0 && v.Why == "" {
 		v.Why = "It has no further tick."
 	}
-	return v, nil
+	return v
 }
 
 // idsOf returns the id of what a schedule or monitor has started, if that is an execution.

@@ -26,7 +26,7 @@ type resumePage struct {
 	Status   string
 	Back     string // reference of the page of the execution
 	Steps    []stepChoice
-	Versions []int
+	Versions []int // besides that of the execution
 	Items    []itemChoice
 	Cut      string // of which items not all are listed
 	Failed   string // the step that can be skipped
@@ -78,14 +78,8 @@ func (c *call) resumePage() (any, error) {
 		p.Steps = append(p.Steps, stepChoice{value, label, c.form.Get("from") == value && value != ""})
 	}
 	slices.Reverse(p.Steps)
-	versions, err := c.h.e.Jobs().Versions(c.ctx(), x.Job, engine.VersionFilter{Limit: 20})
-	if err != nil {
+	if p.Versions, err = c.versionsBut(x.Job, x.Version); err != nil {
 		return nil, err
-	}
-	for i := range versions {
-		if v := versions[i].Job.Version; v != x.Version {
-			p.Versions = append(p.Versions, v)
-		}
 	}
 	if f := x.Failure; f != nil && f.Step >= 0 && x.State == courier.Failed {
 		p.Failed = courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.Iteration)
@@ -99,6 +93,20 @@ func (c *call) resumePage() (any, error) {
 		p.Report = resumeform.ReportOf(c.report, tree, p.Sees)
 	}
 	return p, nil
+}
+
+// maxVersionChoices is how many versions of a job can be chosen from.
+const maxVersionChoices = 20
+
+// versionsBut returns the newest versions of a job, without one of them.
+func (c *call) versionsBut(job string, but int) (list []int, err error) {
+	versions, err := c.h.e.Jobs().Versions(c.ctx(), job, engine.VersionFilter{Limit: maxVersionChoices})
+	for i := range versions {
+		if v := versions[i].Job.Version; v != but {
+			list = append(list, v)
+		}
+	}
+	return list, err
 }
 
 func (c *call) itemChoices(p *resumePage) error {
@@ -158,10 +166,12 @@ func resumeWith(ctx context.Context, c *call) (string, error) {
 
 // A rerunPage starts an execution again, as a new one.
 type rerunPage struct {
-	X      courier.Execution
-	Back   string
-	Params string // those of the execution, as JSON
-	Sees   bool
+	X        courier.Execution
+	Back     string
+	Params   string // those of the execution, as JSON
+	Sees     bool
+	Latest   int   // version of the job
+	Versions []int // others that can be chosen
 }
 
 func (c *call) rerunPage() (any, error) {
@@ -174,7 +184,16 @@ func (c *call) rerunPage() (any, error) {
 	if !p.Sees {
 		desk.HideValues(&p.X)
 	}
-	return p, nil
+	d, err := c.h.e.Jobs().Get(c.ctx(), x.Job, 0)
+	if err != nil {
+		return nil, err
+	}
+	p.Latest = d.Version
+	p.Versions, err = c.versionsBut(x.Job, p.Latest)
+	if x.Version != p.Latest && !slices.Contains(p.Versions, x.Version) {
+		p.Versions = append(p.Versions, x.Version) // which is older than those
+	}
+	return p, err
 }
 
 // rerun starts the execution again; the same form does it once.

@@ -23,7 +23,7 @@ func definitionPages(kind string, one, fresh scope, maker desk.Role) []page {
 	return []page{
 		{path: path + "/diff", role: desk.Viewer, on: one, title: "Changes", file: "diff", query: []string{"from", "to"}, data: (*call).diff},
 		{
-			path: path + "/edit", role: desk.Editor, on: one, title: "Edit", file: "edit", query: []string{"version"}, data: (*call).edit,
+			path: path + "/edit", role: desk.Editor, on: one, title: "Edit", file: "edit", scripts: []string{"unsaved"}, query: []string{"version"}, data: (*call).edit,
 			actions: []action{
 				{verb: "check", role: desk.Editor, dry: true, do: checkText},
 				{verb: "dry-run", role: desk.Editor, dry: true, do: dryRunText},

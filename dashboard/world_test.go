@@ -218,6 +218,9 @@ func (w *world) send(r *http.Request) answer {
 		return a
 	}
 	a.tree = parsePage(w, a.Body.String())
+	if r.Method == http.MethodPost && len(a.tree.all("[autofocus]")) == 0 {
+		w.Errorf("%s: nothing on the page that answers the form has the focus", a.at)
+	}
 	for _, f := range a.tree.faults() {
 		w.Errorf("%s: the page has %s", a.at, f)
 	}

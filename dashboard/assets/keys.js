@@ -1,5 +1,5 @@
-// Keys for what links and buttons do: "g" and a letter open a page, "/" goes to the filter,
-// "j" and "k" to the next and the previous row, "n" to the next failed one, Enter opens the
+// Keys for what links and buttons do: "g" and a letter open a page, "/" goes to the filter or
+// the first field, "j" and "k" to the next and the previous row, "n" to the next failed one, Enter opens the
 // row, "x" selects it, "." goes to the actions, "[" and "]" to other items, "?" helps.
 // They are off while somebody writes, and as long as the switch on the page of help is off.
 let went = -Infinity; // when "g" was pressed; the time of events begins with the page
@@ -13,6 +13,7 @@ export function on() {
 }
 
 const focusable = "a[href], button, input, summary";
+const field = ":is(input:not([type=hidden]), textarea, select)";
 const rows = (selector) => [...document.querySelectorAll(selector)].filter((row) => row.checkVisibility());
 
 function enter(row) {
@@ -27,7 +28,7 @@ function move(by) {
 
 const row = () => document.activeElement?.closest("[data-row]");
 const actions = {
-  "/": () => document.querySelector("[data-filter]")?.focus(),
+  "/": () => (rows("[data-filter]")[0] ?? rows("main form " + field)[0])?.focus(),
   j: () => move(1),
   k: () => move(-1),
   n: () => {
@@ -36,7 +37,7 @@ const actions = {
     enter(after ?? failed[0]);
   },
   x: () => row()?.querySelector("input[type=checkbox]")?.click(),
-  ".": () => document.querySelector("[data-actions] button, [data-actions] summary, [data-actions] a")?.focus(),
+  ".": () => rows(`[data-actions] :is(${field}, button, summary, a)`)[0]?.focus(),
   "[": () => document.querySelector("[data-previous]")?.click(),
   "]": () => document.querySelector("[data-next]")?.click(),
   "?": () => document.querySelector("nav [data-key='?']")?.click(),

@@ -81,7 +81,7 @@ func TestActions(t *testing.T) {
 				h.T, h.site, h.p, h.base = t, s, b.Page(t), s.mounts(t)[1].base
 				h.p.Emulate(chromium.Device{NoScript: h.bare})
 				list := h.all()
-				quiet(t, h.p, way)
+				quiet(t, h.p, way, "beforeunload")
 				mu.Lock()
 				defer mu.Unlock()
 				did[way] = list

@@ -20,13 +20,13 @@ type State struct{ State, Text, Next string }
 
 // Keys are the keys of all pages, each with what does the same without them.
 var Keys = []Key{
-	{"/", "go to the filter", "the first field of the page"},
+	{"/", "go to the filter, or else to the first field of the page", "Tab"},
 	{"j", "next row", "Tab to the next link of the table"},
 	{"k", "previous row", "Shift and Tab"},
 	{"Enter", "open the row", "its link"},
 	{"n", "next failed row", "the rows that are marked as failed"},
 	{"x", "select the row", "its checkbox; with Shift and the mouse all from the last one on"},
-	{".", "go to the actions", "the buttons at the top"},
+	{".", "go to the actions: to their first field or button", "Tab"},
 	{"[", "previous item of the loop", "the link beside the number of the item"},
 	{"]", "next item of the loop", "the link beside it"},
 	{"p", "pause live updates, or go on with them", "the button beside the heading"},

@@ -25,7 +25,12 @@ type Error struct {
 	Do       string // what the visitor can do
 	Problems []string
 	Incident string // under which the log has the reason
+	Again    string // reference of the page that the visitor should open again; empty for none
+	Written  []Written
 }
+
+// A Written is what the visitor has written into a field of the form that was not taken.
+type Written struct{ Field, Text string }
 
 // Error returns the title and the text.
 func (p *Error) Error() string { return p.Title + ": " + p.Text }
