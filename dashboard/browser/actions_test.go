@@ -181,6 +181,7 @@ func (h *hand) do(d *deed) {
 				h.click(d)
 			}
 		})
+		answered(h.p)
 		var outcome struct{ Page, Alert, Status string }
 		h.p.Eval(`({page: document.body.dataset.page ?? "", alert: document.querySelector("main [role=alert]")?.innerText ?? "", status: [...document.querySelectorAll("main .notice[role=status]")].map(e => e.innerText).join(" ")})`, &outcome)
 		if outcome.Page == "" || outcome.Alert != "" {

@@ -9,6 +9,12 @@ import (
 	"github.com/courierhq/courier/internal/test/chromium"
 )
 
+// answered waits until the focus is on what came of a form, to which the browser scrolls then: a
+// click must not come before.
+func answered(p *chromium.Page) {
+	p.WaitFor("!document.querySelector('[autofocus]') || document.activeElement.matches('[autofocus]')", 5*time.Second)
+}
+
 // Who goes back after a check and a dry run sees the check with what was written, and can load
 // that page again.
 func TestBackToCheck(t *testing.T) {
@@ -23,6 +29,7 @@ func TestBackToCheck(t *testing.T) {
 	p.Eval(text, &written)
 	for _, verb := range []string{"check", "dry-run"} {
 		p.Navigate(func() { p.Click("button[value=" + verb + "]") })
+		answered(p)
 	}
 	p.WaitFor("document.body.innerText.includes('Dry run of your text')", time.Second)
 	p.Eval("void setTimeout(() => history.back())", nil)
@@ -112,7 +119,8 @@ func TestFocusAfterAction(t *testing.T) {
 			} {
 				p.Open(base + c.at)
 				p.Navigate(func() { p.Click("button[name=do][value='" + c.do + "']") })
-				p.WaitFor("document.activeElement.matches('[role=status], [role=alert], section.notice')", 5*time.Second)
+				answered(p)
+				is(t, p, "document.activeElement.matches('[role=status], [role=alert], section.notice')", "true")
 				is(t, p, "document.activeElement.innerText.includes('"+c.says+"')", "true")
 				for at := ""; c.tabs > 0 && at != c.next; c.tabs-- {
 					p.Press("Tab")
