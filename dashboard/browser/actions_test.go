@@ -150,12 +150,19 @@ func (h *hand) offered() (list []*deed) {
 	return list
 }
 
-// target marks the button of an action, and says whether there is one that can be used.
+// target marks the button of an action, and says whether there is one that can be used. Marks
+// outlast that the page is kept up to date, which takes attributes away that are not its own.
 const target = `((verb) => {
+	window.marks?.disconnect();
 	document.querySelectorAll("[data-target]").forEach(e => e.removeAttribute("data-target"));
+	window.marks = new MutationObserver(list => list.forEach(m => m.target.hasAttribute(m.attributeName) || m.target.setAttribute(m.attributeName, m.oldValue)));
+	window.mark = (e, name, value) => {
+		e.setAttribute(name, value);
+		window.marks.observe(e, {attributeFilter: ["data-target", "data-field", "data-closed"], attributeOldValue: true});
+	};
 	const button = [...document.querySelectorAll("form[method=post] button")].find(e => !e.disabled && (e.name == "do" ? e.value == verb : e.form.querySelector("input[type=hidden][name=do]")?.value == verb));
 	if (!button) return false;
-	button.setAttribute("data-target", "");
+	mark(button, "data-target", "");
 	return true;
 })(%q)`
 
@@ -269,7 +276,7 @@ func (h *hand) known(d *deed) string {
 func (h *hand) click(d *deed) {
 	h.Helper()
 	var names []string
-	h.p.Eval(`(known => [...document.querySelector("[data-target]").form.elements].filter(e => e.matches("input:not([type=hidden], [type=radio]), textarea") && (e.name in known && !e.checked || !e.value && (e.required || e.name == "confirm")) && !e.closest("details:not([open])")).map((e, i) => { e.setAttribute("data-field", i); return String(i) }))(`+h.known(d)+`)`, &names)
+	h.p.Eval(`(known => [...document.querySelector("[data-target]").form.elements].filter(e => e.matches("input:not([type=hidden], [type=radio]), textarea") && (e.name in known && !e.checked || !e.value && (e.required || e.name == "confirm")) && !e.closest("details:not([open])")).map((e, i) => { mark(e, "data-field", i); return String(i) }))(`+h.known(d)+`)`, &names)
 	for _, i := range names {
 		h.p.Click(`[data-field="` + i + `"]`) // which selects a box, too
 		var text string
@@ -278,7 +285,7 @@ func (h *hand) click(d *deed) {
 		}
 	}
 	var closed bool
-	h.p.Eval(`(() => { const e = document.querySelector("[data-target]").closest("details:not([open])"); e?.querySelector("summary").setAttribute("data-closed", ""); return !!e })()`, &closed)
+	h.p.Eval(`(() => { const e = document.querySelector("[data-target]").closest("details:not([open])"); if (e) mark(e.querySelector("summary"), "data-closed", ""); return !!e })()`, &closed)
 	if closed {
 		h.p.Click("[data-closed]")
 	}
