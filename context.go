@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -27,6 +28,7 @@ type ContextConfig struct {
 	Version   int
 	Step      int
 	ID        string // the step's id, if it has one
+	StepName  string // see [Context.StepName]; empty means the index
 	Type      string
 	Iteration []int // of the loops around the step, outermost first
 	Attempt   int   // see [Context.Attempt]; 0 means 1
@@ -136,6 +138,17 @@ func (c *Context) Job() string { return c.cfg.Job }
 
 // Step is the step's index in the flat list.
 func (c *Context) Step() int { return c.cfg.Step }
+
+// StepName names the step in the names of files and in keys. It is the index of the step
+// in the version of the job with which the execution began. If an operator has the
+// execution go on with another version, the step keeps its name there, whatever its
+// index is. A step that this version has added gets a name that no other step has.
+func (c *Context) StepName() string {
+	if c.cfg.StepName == "" {
+		return strconv.Itoa(c.cfg.Step)
+	}
+	return c.cfg.StepName
+}
 
 // ID is the step's id; empty if it has none.
 func (c *Context) ID() string { return c.cfg.ID }

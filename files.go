@@ -57,7 +57,7 @@ func (c *Context) StepDir() string {
 	if c.cfg.ExecutionAttempt > 1 {
 		parts = append(parts, "again-"+strconv.Itoa(c.cfg.ExecutionAttempt))
 	}
-	parts = append(parts, strconv.Itoa(c.cfg.Step))
+	parts = append(parts, c.StepName())
 	for _, i := range c.cfg.Iteration {
 		parts = append(parts, strconv.Itoa(i))
 	}

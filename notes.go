@@ -29,7 +29,7 @@ func (c *Context) NoteDir() string {
 	if c.cfg.Workspace == "" {
 		return ""
 	}
-	parts := []string{notefile.Top, strconv.Itoa(c.cfg.Step)}
+	parts := []string{notefile.Top, c.StepName()}
 	for _, i := range c.cfg.Iteration {
 		parts = append(parts, strconv.Itoa(i))
 	}

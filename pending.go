@@ -205,7 +205,7 @@ func (c *Context) sidePrefix(base string) string {
 	if id == "" {
 		id = "0"
 	}
-	suffix := fmt.Sprintf("%s-%s-%d", sideMark, id, c.cfg.Step)
+	suffix := fmt.Sprintf("%s-%s-%s", sideMark, id, c.StepName())
 	if it := FormatIteration(c.cfg.Iteration); it != "" {
 		suffix += "-" + it
 	}

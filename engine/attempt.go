@@ -140,7 +140,7 @@ func (r *run) repeated(step, n int) bool {
 	if r.former == nil {
 		ctx, cancel := context.WithTimeout(r.lease, maxReading)
 		defer cancel()
-		former, err := history.Places(ctx, r.e.store, r.x.ID)
+		former, err := r.history().Places(ctx)
 		if err != nil {
 			r.log.Error("read the steps of a loop or job that was started again; its steps count as repeated", "error", err)
 			return true
@@ -154,7 +154,7 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 	spec := r.program.Tree.Spec(step)
 	cfg := courier.ContextConfig{
 		Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version,
-		Step: step, ID: spec.ID, Type: r.program.Types[step].Key(),
+		Step: step, ID: spec.ID, StepName: flow.StepName(step, r.x.Repairs), Type: r.program.Types[step].Key(),
 		Attempt: n, EarlierStarts: r.marks.Base, ExecutionAttempt: r.x.Attempt,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
 		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor, Resources: r.res,

@@ -52,7 +52,7 @@ type run struct {
 	// it has not reported.
 	reclaimed bool
 	handed    bool                    // another worker has started the present attempt
-	latest    []courier.StepExecution // of each step, at the claim
+	latest    []courier.StepExecution // of each step, at the claim, in the present version
 	former    map[string]bool         // the places of earlier passes; see repeated
 	items     int                     // failed ones, as courier.Execution.FailedItems
 	pass      *repair.Pass            // in which items are executed again; nil if none are
@@ -108,7 +108,7 @@ var errExecutionTimeout = fmt.Errorf("the execution: %w", courier.ErrTimeout)
 func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, stop <-chan struct{}) *run {
 	r := &run{
 		e: e, x: c.Execution, token: c.Token, seq: c.Seq, marks: c.Counters, current: c.Execution.Current,
-		used: c.Execution.Workspace != "", stop: stop, claimed: sent, items: c.Execution.FailedItems, latest: c.Latest,
+		used: c.Execution.Workspace != "", stop: stop, claimed: sent, items: c.Execution.FailedItems,
 		stored: standing{c.Execution.Position, c.Counters, c.Execution.FailedItems},
 	}
 	r.kept = c.Progress
@@ -270,13 +270,14 @@ func (r *run) prepare(c *store.Claimed) bool {
 	pos := c.Execution.Position
 	fresh := pos.Step == 0 && len(pos.Loops) == 0 && r.marks.Attempts == 0 && r.marks.Base == 0 && c.Lost == nil
 	if err == nil {
+		r.latest = r.history().Mapped(c.Latest)
 		if r.marks.Resumed != "" {
 			pos = r.restart(pos)
 		}
 		r.vals = program.NewValues(r.program, &r.x, r.workspace())
 		r.vals.SetFailedItems(r.failedItems)
 		if r.x.Repairs != nil {
-			r.earlier = r.history().Attempts(c.Latest)
+			r.earlier = repair.Attempts(r.latest)
 		}
 		if err = r.resumePass(); err == nil {
 			err = r.history().Restore(r.lease, r.vals, c.Latest, pos)

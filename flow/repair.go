@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
@@ -77,6 +78,27 @@ func MapRecord(r *courier.StepExecution, changes []courier.VersionChange) (couri
 		}
 	}
 	return mapped, true
+}
+
+// StepName names a step of the pinned version of the job in the names of files and in
+// keys: by its index in the version with which the execution began. A step that a later
+// version has added is named by its index there and the number of the audit entry after
+// which that version counted. So no two steps that an execution has ever had share a
+// name, and a step keeps its name. Repairs may be nil.
+func StepName(step int, repairs *courier.Repairs) string {
+	if repairs != nil {
+		for _, c := range slices.Backward(repairs.Versions) {
+			if c.Steps == nil {
+				continue
+			}
+			before := slices.Index(c.Steps, step)
+			if before < 0 {
+				return fmt.Sprintf("%d.%d", step, c.Seq)
+			}
+			step = before
+		}
+	}
+	return strconv.Itoa(step)
 }
 
 // mapIndex returns the index of a step after a change of the version.

@@ -170,6 +170,33 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+// TestStepName names steps whose index has changed.
+func TestStepName(t *testing.T) {
+	changes := []courier.VersionChange{
+		{Seq: 5, From: 1, To: 2, Steps: []int{1, 2, 3}},      // one is added before
+		{Seq: 8, From: 2, To: 3},                             // nothing moves; one may be added at the end
+		{Seq: 12, From: 3, To: 4, Steps: []int{-1, 0, 2, 3}}, // the first one goes, another comes
+		{Seq: 20, From: 4, To: 5, Steps: []int{1, 2, 3, 4}},
+	}
+	for _, test := range []struct {
+		changes int
+		want    string
+	}{
+		{0, "0 1 2"}, {1, "0.5 0 1 2"}, {2, "0.5 0 1 2 4.5"}, {3, "0 1.12 1 2"}, {4, "0.20 0 1.12 1 2"},
+	} {
+		var got []string
+		for i := range strings.Fields(test.want) {
+			got = append(got, flow.StepName(i, &courier.Repairs{Versions: changes[:test.changes]}))
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("after %d changes steps are named %v, want %s", test.changes, got, test.want)
+		}
+	}
+	if got := flow.StepName(3, nil); got != "3" {
+		t.Errorf("without repairs step 3 is named %q", got)
+	}
+}
+
 func TestMapSteps(t *testing.T) {
 	a, b, x := named("a", do("t.a")), named("b", do("t.b")), do("t.x")
 	loop := named("loop", forEach([]any{1, 2}))

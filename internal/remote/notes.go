@@ -44,7 +44,7 @@ func openNotes(ctx context.Context, job *courier.Context, dir, name string) (*no
 	if dir != "" {
 		return n, nil
 	}
-	key := fmt.Sprintf("%s-%d-%s", name, job.Step(), courier.FormatIteration(job.Iteration()))
+	key := fmt.Sprintf("%s-%s-%s", name, job.StepName(), courier.FormatIteration(job.Iteration()))
 	var err error
 	n.kept, err = courier.Keep(ctx, job, key, func(context.Context) (*keptNotes, error) { return &keptNotes{}, nil })
 	return n, err

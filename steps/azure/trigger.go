@@ -25,7 +25,7 @@ import (
 func traceID(job *courier.Context, run int) string {
 	dir := job.StepDir()
 	if dir == "" {
-		dir = fmt.Sprint(job.Step(), job.Iteration())
+		dir = fmt.Sprint(job.StepName(), job.Iteration())
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d", job.Execution(), dir, run))
 	return hex.EncodeToString(sum[:16])

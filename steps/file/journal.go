@@ -39,7 +39,7 @@ func (*keptJournal) Close() error { return nil }
 func openJournal(ctx context.Context, job *courier.Context, verb string) (*journal, error) {
 	dir := job.NoteDir()
 	if dir == "" {
-		key := fmt.Sprintf("file.%s-%d-%s", verb, job.Step(), courier.FormatIteration(job.Iteration()))
+		key := fmt.Sprintf("file.%s-%s-%s", verb, job.StepName(), courier.FormatIteration(job.Iteration()))
 		kept, err := courier.Keep(ctx, job, key, func(context.Context) (*keptJournal, error) { return &keptJournal{}, nil })
 		if err != nil {
 			return nil, err

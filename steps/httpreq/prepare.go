@@ -215,7 +215,7 @@ func (p *prepared) setAuth() error {
 func stepKey(job *courier.Context) string {
 	dir := job.StepDir()
 	if dir == "" {
-		dir = fmt.Sprint(job.Step())
+		dir = job.StepName()
 		if it := courier.FormatIteration(job.Iteration()); it != "" {
 			dir += "/" + it
 		}

@@ -29,14 +29,6 @@ func Each(ctx context.Context, archive store.Archive, id courier.ExecutionID, f 
 	}
 }
 
-// Places returns the places of all steps of an execution that have a record; see
-// [Place].
-func Places(ctx context.Context, archive store.Archive, id courier.ExecutionID) (map[string]bool, error) {
-	places := make(map[string]bool)
-	err := Each(ctx, archive, id, func(s *courier.StepExecution) { places[Place(s.Step, s.Iteration)] = true })
-	return places, err
-}
-
 // Place returns a name for a step in an iteration of the loops around it.
 func Place(step int, iteration []int) string { return fmt.Sprint(step, iteration) }
 

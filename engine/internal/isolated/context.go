@@ -21,6 +21,7 @@ type contextConfig struct {
 	Version          int                 `json:"version,omitempty"`
 	Step             int                 `json:"step,omitempty"`
 	ID               string              `json:"id,omitempty"`
+	StepName         string              `json:"step_name,omitempty"`
 	Type             string              `json:"type,omitempty"`
 	Iteration        []int               `json:"iteration,omitempty"`
 	Attempt          int                 `json:"attempt,omitempty"`
@@ -40,7 +41,7 @@ type contextConfig struct {
 // sent returns what is sent of a configuration.
 func sent(c *courier.ContextConfig) contextConfig {
 	return contextConfig{
-		Execution: c.Execution, Job: c.Job, Version: c.Version, Step: c.Step, ID: c.ID, Type: c.Type,
+		Execution: c.Execution, Job: c.Job, Version: c.Version, Step: c.Step, ID: c.ID, StepName: c.StepName, Type: c.Type,
 		Iteration: c.Iteration, Attempt: c.Attempt, EarlierStarts: c.EarlierStarts, ExecutionAttempt: c.ExecutionAttempt,
 		Workspace: c.Workspace, Roots: c.Roots, Monitor: c.Monitor, Cursor: c.Cursor,
 		Repeated: c.Repeated, Unresolved: c.Unresolved, MaxValue: c.MaxValue, DryRun: c.DryRun, Cancelled: c.Cancelled,
@@ -50,7 +51,7 @@ func sent(c *courier.ContextConfig) contextConfig {
 // received is the reverse of sent.
 func (c *contextConfig) received() courier.ContextConfig {
 	return courier.ContextConfig{
-		Execution: c.Execution, Job: c.Job, Version: c.Version, Step: c.Step, ID: c.ID, Type: c.Type,
+		Execution: c.Execution, Job: c.Job, Version: c.Version, Step: c.Step, ID: c.ID, StepName: c.StepName, Type: c.Type,
 		Iteration: c.Iteration, Attempt: c.Attempt, EarlierStarts: c.EarlierStarts, ExecutionAttempt: c.ExecutionAttempt,
 		Workspace: c.Workspace, Roots: c.Roots, Monitor: c.Monitor, Cursor: c.Cursor,
 		Repeated: c.Repeated, Unresolved: c.Unresolved, MaxValue: c.MaxValue, DryRun: c.DryRun, Cancelled: c.Cancelled,

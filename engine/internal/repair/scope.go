@@ -57,13 +57,27 @@ func (h *History) read(ctx context.Context, f func(context.Context) ([]courier.S
 }
 
 // Attempts returns the numbers of the last attempts of steps, by place, from their latest
-// records. Attempts after a return to an earlier step count on from them.
-func (h *History) Attempts(latest []courier.StepExecution) map[string]int {
+// records in the present version. Attempts after a return to an earlier step count on
+// from them.
+func Attempts(latest []courier.StepExecution) map[string]int {
 	attempts := make(map[string]int)
-	for _, r := range h.mapped(nil, latest) {
+	for i := range latest {
+		r := &latest[i]
 		attempts[history.Place(r.Step, r.Iteration)] = r.Attempt
 	}
 	return attempts
+}
+
+// Places returns the places of all steps of the present version that have a record, also
+// of earlier attempts of the execution; see [history.Place].
+func (h *History) Places(ctx context.Context) (map[string]bool, error) {
+	places := make(map[string]bool)
+	err := history.Each(ctx, h.Archive, h.Execution.ID, func(s *courier.StepExecution) {
+		if r, ok := flow.MapRecord(s, h.changes()); ok {
+			places[history.Place(r.Step, r.Iteration)] = true
+		}
+	})
+	return places, err
 }
 
 // recordsAt returns the records from which the values at a position follow, in no order.
@@ -104,6 +118,15 @@ func (h *History) redone(records []courier.StepExecution, pos courier.Position) 
 		})
 	}
 	return records
+}
+
+// Mapped returns records as they are in the present version of the job. Those of steps that
+// it does not have are left out.
+func (h *History) Mapped(list []courier.StepExecution) []courier.StepExecution {
+	if len(h.changes()) == 0 {
+		return list
+	}
+	return h.mapped(nil, list)
 }
 
 // mapped appends records as they are in the present version.

@@ -3,7 +3,6 @@ package promise
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -13,11 +12,12 @@ import (
 type attempts struct {
 	started map[string]*attempt       // by execution, place and start number
 	earlier map[string]bool           // places of which an attempt was executed
+	owners  map[string]string         // the place and start number that have a directory or a side name
 	atWork  map[string]map[string]int // by directory, then worker
 }
 
 func newAttempts() attempts {
-	return attempts{make(map[string]*attempt), make(map[string]bool), make(map[string]map[string]int)}
+	return attempts{make(map[string]*attempt), make(map[string]bool), make(map[string]string), make(map[string]map[string]int)}
 }
 
 // An attempt is one that the store has seen starting.
@@ -30,12 +30,12 @@ type attempt struct {
 }
 
 // name names an attempt by its start number; 0 stands for all of its place.
-func name(x courier.ExecutionID, of, step int, iteration []int, n int) string {
-	return fmt.Sprintf("%s/%d/%s/%d", x, of, place(step, iteration), n)
+func name(x *shadow, of, step int, iteration []int, n int) string {
+	return fmt.Sprintf("%s/%d/%s[%s]/%d", x.ID, of, x.identity(step), courier.FormatIteration(iteration), n)
 }
 
 func (a *attempts) of(x *shadow, s *courier.StepExecution) string {
-	return name(x.ID, x.Attempt, s.Step, s.Iteration, x.restart+s.Attempt)
+	return name(x, x.Attempt, s.Step, s.Iteration, x.restart+s.Attempt)
 }
 
 // start notes that an attempt started.
@@ -59,29 +59,6 @@ func (a *attempts) end(x *shadow, t *store.Transition) {
 	if t.Interrupt && x.Current != nil {
 		if s := a.started[a.of(x, x.Current)]; s != nil {
 			s.interrupted = true
-		}
-	}
-}
-
-// remap gives the places of an execution's attempts the indexes of another version of the
-// job.
-func (a *attempts) remap(x *shadow, steps []int) {
-	if steps == nil {
-		return
-	}
-	prefix := string(x.ID) + "/"
-	var places []string
-	for key := range a.earlier {
-		if strings.HasPrefix(key, prefix) {
-			places = append(places, key)
-			delete(a.earlier, key)
-		}
-	}
-	for _, key := range places {
-		parts := strings.Split(key, "/")
-		if to, ok := remapped(parts[2], steps); ok {
-			parts[2] = to
-			a.earlier[strings.Join(parts, "/")] = true
 		}
 	}
 }
@@ -132,8 +109,15 @@ func (w *Witness) Begin(worker string, act Act, job *courier.Context) (end func(
 // begin checks that an attempt may clean up or execute.
 func (a *attempts) begin(x *shadow, act Act, job *courier.Context) error {
 	of, _ := courier.TryGet[int](job, "job.attempt")
-	now := a.started[name(x.ID, of, job.Step(), job.Iteration(), job.StartNumber())]
-	all := name(x.ID, of, job.Step(), job.Iteration(), 0)
+	own := name(x, of, job.Step(), job.Iteration(), job.StartNumber())
+	now := a.started[own]
+	all := name(x, of, job.Step(), job.Iteration(), 0)
+	for _, taken := range []string{string(x.ID) + "/" + job.Dir(), job.SideName("file")} {
+		if owner := a.owners[taken]; owner != "" && owner != own {
+			return fmt.Errorf("%s is the name of attempt %s too", taken, owner)
+		}
+		a.owners[taken] = own
+	}
 	switch {
 	case now == nil:
 		return errors.New("the store does not know that it started")

@@ -116,9 +116,11 @@ type shadow struct {
 	token      store.Token // of the last claim
 	first, seq int64       // audit entries: of the last claim, and the last one
 	done       map[string]bool
-	restart    int  // of a loop: the base of the last start
-	cancelled  bool // a cancel was taken
-	ended      bool // once, at least
+	names      map[int]string // of steps that have had another index, by their present one
+	remaps     int            // how often indexes have changed
+	restart    int            // of a loop: the base of the last start
+	cancelled  bool           // a cancel was taken
+	ended      bool           // once, at least
 }
 
 func (x *shadow) expired(now time.Time) bool {
@@ -397,16 +399,32 @@ func (w *Witness) asked(r *store.Request) {
 	if c := r.Change; c != nil && c.Version != nil {
 		steps := c.Repairs.Versions[len(c.Repairs.Versions)-1].Steps
 		x.remap(steps)
-		w.attempts.remap(x, steps)
 	}
 	w.look(x, "Request")
 }
 
-// remap gives the steps that are done the indexes of another version of the job.
+// identity tells steps apart that have had the same index in different versions of the job,
+// and is the same for a step that has had several.
+func (x *shadow) identity(step int) string {
+	if name, ok := x.names[step]; ok {
+		return name
+	}
+	return fmt.Sprintf("%d of version %d", step, x.remaps)
+}
+
+// remap gives the steps the indexes of another version of the job.
 func (x *shadow) remap(steps []int) {
 	if steps == nil {
 		return
 	}
+	names := make(map[int]string)
+	for from, to := range steps {
+		if to >= 0 {
+			names[to] = x.identity(from)
+		}
+	}
+	x.names = names
+	x.remaps++
 	done := make(map[string]bool, len(x.done))
 	for key := range x.done {
 		if to, ok := remapped(key, steps); ok {
