@@ -281,3 +281,57 @@ func TestFromMakesFilesAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestElsewhereInAFailedItem loses the workspace while an execution stands in the middle of
+// an item that has failed already, and whose failed step needs a file that is gone. The item
+// begins again at once: a step that was completed where the execution stood would run a
+// second time when the item is repaired.
+func TestElsewhereInAFailedItem(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		var calls []string
+		failed := make(map[string]bool)
+		type config struct {
+			Name  string `json:"name"`
+			Use   string `json:"use,omitempty"`
+			Class string `json:"class,omitempty"` // of the error of the first call
+		}
+		type output struct {
+			Path string `json:"path"`
+		}
+		courier.RegisterFunc(h.Registry, "demo.item", func(_ ctx, job *courier.Context, cfg config) (output, error) {
+			calls = append(calls, cfg.Name)
+			if cfg.Class != "" && !failed[cfg.Name] {
+				failed[cfg.Name] = true
+				return output{}, courier.WithClass(errors.New("boom"), courier.Reason(cfg.Class))
+			}
+			w, err := job.Create("d/" + cfg.Name)
+			if err != nil {
+				return output{}, err
+			}
+			return output{"d/" + cfg.Name}, w.Commit()
+		}, nil)
+		host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: t.TempDir(), WorkspaceID: "tree of one"})
+		defer host.Stop(t.Context())
+		x := begin(t, host, h.Job(`{"name": "lost", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["x"], "on_item_failure": "continue"}},
+			{"id": "get", "type": "demo.item", "config": {"name": "get"}},
+			{"type": "flow.foreach", "config": {"source": ["y"], "on_item_failure": "continue"}},
+			{"type": "demo.item", "config": {"name": "use", "use": "context:get.path", "class": "error"}},
+			{"type": "flow.end"},
+			{"type": "demo.item", "config": {"name": "send", "class": "connection"}},
+			{"type": "flow.end"}]}`), nil)
+		if got := strings.Join(calls, " "); x.State != courier.Failed || got != "get use send" {
+			t.Fatalf("it is %s after %s: %v", x.State, got, x.Failure)
+		}
+		calls = nil
+		opt := &engine.ResumeOptions{Elsewhere: true, By: courier.By{Actor: "ops"}}
+		if _, err := h.Engine.Resume(t.Context(), x.ID, opt); err != nil {
+			t.Fatal(err)
+		}
+		h.Start()
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if got := strings.Join(calls, " "); got != "get use send" {
+			t.Errorf("after the resume: %s; want get use send", got)
+		}
+	})
+}

@@ -38,9 +38,15 @@ func (d *draft) elsewhere(ctx context.Context) error {
 		var n need
 		var ok bool
 		if n, ok = d.needs(pos, reports); !ok {
-			if restart, n, ok = d.needsOfItems(d.failed, pos, reports); !ok {
+			restart, n, ok = d.needsOfItems(d.failed, pos, reports)
+		}
+		if !ok {
+			first, begins := d.beginsAgain(pos, restart)
+			if !begins || d.opt.From != "" {
 				break
 			}
+			pos = d.now.Tree.Resume(first)
+			continue
 		}
 		why := d.why(n)
 		if d.opt.From != "" {
@@ -220,6 +226,20 @@ func (d *draft) needsOfItems(failed []Failure, pos courier.Position, reports []r
 		}
 	}
 	return restart, need{}, false
+}
+
+// beginsAgain reports whether a position lies in the middle of an item that has failed, and
+// that a repair would execute from its first step, and returns that step. The execution then
+// goes on there: what it would complete in the item until then would run again.
+func (d *draft) beginsAgain(pos courier.Position, restart []int) (first courier.Position, ok bool) {
+	for i := range d.failed {
+		f := &d.failed[i]
+		loop, n := f.Item.Loop, len(f.Item.Iteration)
+		if slices.Contains(restart, loop) && inOutermost(pos, f) && pos.Step < d.now.Tree.End(loop) && flow.Compare(f.Position, pos) < 0 {
+			return courier.Position{Step: loop + 1, Loops: slices.Clone(pos.Loops[:n])}, true
+		}
+	}
+	return courier.Position{}, false
 }
 
 // usedIn returns a step in a loop, from one on, that needs one of the files.
