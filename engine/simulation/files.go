@@ -113,7 +113,8 @@ type redone struct {
 }
 
 // redoneItems lists the items that were executed again from their first step: those of the
-// loops of a pass that had failed, and have later records.
+// loops of a pass that had failed, and of which that step has a later record. An item in
+// which the execution went on where it stood has later records too, and did not begin again.
 func (g *progress) redoneItems(x *courier.Execution, records []courier.StepExecution) (list []redone) {
 	if x.Repairs == nil {
 		return nil
@@ -125,18 +126,34 @@ func (g *progress) redoneItems(x *courier.Execution, records []courier.StepExecu
 				continue
 			}
 			for _, marker := range p.Restart {
-				l, d := g.loopOf(r, marker)
-				if l == nil || len(r.Iteration) < d {
-					continue
-				}
-				item := redone{courier.ItemPath{Loop: marker, Iteration: r.Iteration[:d]}, p.FilesLost}
-				if slices.ContainsFunc(records, func(r courier.StepExecution) bool { return r.Seq > p.FilesLost && g.of(&r, item.ItemPath) }) {
-					list = append(list, item)
+				if l, d := g.loopOf(r, marker); l != nil && len(r.Iteration) >= d {
+					item := courier.ItemPath{Loop: marker, Iteration: r.Iteration[:d]}
+					if seq, again := g.beganAgain(records, item, p.FilesLost); again {
+						list = append(list, redone{item, seq})
+					}
 				}
 			}
 		}
 	}
 	return list
+}
+
+// beganAgain reports whether the first step of an item has a record behind one, and returns
+// the number up to which the records of the item don't count then.
+func (g *progress) beganAgain(records []courier.StepExecution, item courier.ItemPath, behind int64) (seq int64, ok bool) {
+	var first []int
+	for i := range records {
+		switch r := &records[i]; {
+		case !g.of(r, item) || g.p.steps[r.Step] == nil: // a loop that was given up
+		case r.Seq > behind:
+			if slices.Compare(g.placeOf(r), first) <= 0 {
+				return r.Seq - 1, true
+			}
+		case first == nil || slices.Compare(g.placeOf(r), first) < 0:
+			first = g.placeOf(r)
+		}
+	}
+	return 0, false
 }
 
 // of reports whether a record lies in an item.

@@ -373,7 +373,36 @@ func (w *world) story() string {
 	for i := range w.events {
 		b.WriteString(w.events[i].line() + "\n")
 	}
+	w.tellExecutions(&b)
 	return b.String()
+}
+
+// tellExecutions tells what the store has recorded of each execution: the changes of its
+// state with what operators have changed, and the ends of attempts, by number.
+func (w *world) tellExecutions(b *strings.Builder) {
+	for _, id := range w.witness.Executions() {
+		x, err := w.store.Execution(context.Background(), id)
+		if err != nil {
+			continue
+		}
+		repairs, _ := json.Marshal(x.Repairs)
+		fmt.Fprintf(b, "execution %d, %s: %s, version %d, %d failed items, repairs %s\n", w.numberOf(id), id, x.State, x.Version, x.FailedItems, repairs)
+		for after := int64(0); ; {
+			page, err := w.store.Audit(context.Background(), store.AuditFilter{Execution: id, After: after})
+			if err != nil || len(page) == 0 {
+				break
+			}
+			for i := range page {
+				a := &page[i]
+				after = a.Seq
+				fmt.Fprintf(b, "  %4d %s > %s", a.Seq, a.From, a.To)
+				if a.Step != nil {
+					fmt.Fprintf(b, " %s attempt %d", visitName(*a.Step, a.Iteration), a.Attempt)
+				}
+				fmt.Fprintf(b, " %s %s\n", a.Reason, a.Error)
+			}
+		}
+	}
 }
 
 // programOf is the program with a serial, nil if there is none.

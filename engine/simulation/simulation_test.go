@@ -20,6 +20,7 @@ var (
 	seeds = flag.Int("seeds", raced.Or(400, 1000), "how many worlds TestSimulation runs; a night takes 1000000")
 	from  = flag.Uint64("from", 1, "the first seed")
 	seed  = flag.Uint64("seed", 0, "run just this world, and tell all that happens in it")
+	all   = flag.Bool("all", false, "go on after a world that breaks a promise, to find all of them")
 	twice = flag.Int("twice", raced.Or(20, 50), "how many worlds TestReplay runs twice")
 )
 
@@ -68,7 +69,7 @@ func TestReplay(t *testing.T) {
 // must be turning in circles.
 const perWorld = 2 * time.Minute
 
-// each calls f with n seeds, on all processors, until it has failed.
+// each calls f with n seeds, on all processors, until it has failed, unless -all is set.
 func each(t *testing.T, n int, f func(t *testing.T, seed uint64, opt *simulation.Options)) {
 	var next atomic.Int64
 	t.Run("on", func(t *testing.T) {
@@ -76,7 +77,7 @@ func each(t *testing.T, n int, f func(t *testing.T, seed uint64, opt *simulation
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				opt := &simulation.Options{Dir: t.TempDir()}
-				for i := next.Add(1); i <= int64(n) && !t.Failed(); i = next.Add(1) {
+				for i := next.Add(1); i <= int64(n) && (*all || !t.Failed()); i = next.Add(1) {
 					seed := *from + uint64(i) - 1
 					endless := time.AfterFunc(perWorld, func() { panic(fmt.Sprintf("seed %d does not end; "+replay, seed, seed)) })
 					f(t, seed, opt)
@@ -146,4 +147,24 @@ func parting(a, b string) string {
 		}
 	}
 	return "but not when it was told"
+}
+
+// TestWorldsThatBroke runs the worlds in which a promise was broken once.
+func TestWorldsThatBroke(t *testing.T) {
+	for _, world := range []struct {
+		seed  uint64
+		broke string
+	}{
+		{5002012, "a step had the directory that another had in an earlier version of the job"},
+		{6003248, "the same, in its second attempt"},
+		{7001664, "the same, after two changes of the version"},
+		{6010382, "an execution lost its workspace in the middle of a failed item, and completed steps of it twice"},
+		{7015998, "the same, in a loop in a loop"},
+		{5003978, "the check took an item for one that began again, in which the execution went on where it stood"},
+		{7014455, "the same, with a worker that was lost between"},
+	} {
+		if r := simulation.Run(t, world.seed, nil); r.Err != nil {
+			t.Errorf("seed %d, where %s: %v\n"+replay, r.Seed, world.broke, r.Err, r.Seed)
+		}
+	}
 }
