@@ -40,7 +40,7 @@ func eventOfEntry(before []courier.AuditEntry, a *courier.AuditEntry) string {
 			"paused": courier.EventJobPaused, "cancelled": courier.EventJobCancelled,
 		}[a.To]
 		if a.To == "failed" && len(before) > 0 { // it names the step that has just failed
-			if b := before[len(before)-1]; b.Step != nil && b.To == "failed" {
+			if b := before[len(before)-1]; b.Step != nil && b.To == "failed" && (b.Reason == a.Reason || a.Reason != courier.ReasonItems) {
 				e.Step, e.Iteration, e.Attempt = *b.Step, b.Iteration, b.Attempt
 			}
 		}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,9 @@ type play struct {
 	claimed map[string]bool
 	commits []commit
 	events  []courier.Event
-	entered map[string]int // calls of Execute, by step and iteration
+	entered map[string]int    // calls of Execute, by step and iteration
+	names   map[string]string // the attempts that have a directory or the name of an unfinished file
+	fell    map[string]bool   // steps that have failed, by step and iteration
 	failed  bool
 }
 
@@ -55,10 +58,12 @@ type commit struct {
 // A behaviour is what the execution does by itself.
 type behaviour struct {
 	name, policy, steps string
-	fails               bool // the first call of a step fails
-	failsAt             int  // ... or of the step with this index, if it is not 0
-	stubborn            bool // steps complete although their context has ended
-	eager               bool // the claim starts the first step
+	fails               bool                      // the first call of a step fails
+	failsAt             int                       // ... or of the step with this index, if it is not 0
+	falls               map[string]courier.Reason // the first calls of these steps fail, by step and iteration
+	returns             int                       // how often operators may have it go back; 0 means once
+	stubborn            bool                      // steps complete although their context has ended
+	eager               bool                      // the claim starts the first step
 	ends                []courier.State
 }
 
@@ -87,7 +92,7 @@ func behaviourOf(name string) behaviour {
 func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, error) {
 	p := &play{
 		schedule: s, dir: dir, store: memstore.New(), reg: new(courier.Registry), kind: kind,
-		claimed: make(map[string]bool), entered: make(map[string]int),
+		claimed: make(map[string]bool), entered: make(map[string]int), names: make(map[string]string), fell: make(map[string]bool),
 	}
 	if kind.eager {
 		p.store = storewrap.NewEager(p.store)
@@ -102,9 +107,16 @@ func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, erro
 }
 
 // define saves a version of the job with a default of its parameter.
-func (p *play) define(t *testing.T, day string) error {
+func (p *play) define(t *testing.T, day string) error { return p.defineSteps(t, day, p.kind.steps) }
+
+// defineMoved saves a version of the job in which another step comes first.
+func (p *play) defineMoved(t *testing.T) error {
+	return p.defineSteps(t, "tuesday", `{"id": "first", "type": "demo.a"}, `+p.kind.steps)
+}
+
+func (p *play) defineSteps(t *testing.T, day, steps string) error {
 	var job courier.Job
-	err := job.UnmarshalJSON([]byte(`{"name": "play", "params": {"day": "` + day + `"}, "failure_policy": ` + p.kind.policy + `, "steps": [` + p.kind.steps + `]}`))
+	err := job.UnmarshalJSON([]byte(`{"name": "play", "params": {"day": "` + day + `"}, "failure_policy": ` + p.kind.policy + `, "steps": [` + steps + `]}`))
 	if err == nil {
 		_, err = engine.New(p.store, p.reg, &engine.Options{Workspace: p.dir}).Jobs().Define(t.Context(), job, nil)
 	}
@@ -115,12 +127,21 @@ func (p *play) define(t *testing.T, day string) error {
 type playConfig struct {
 	Write string `json:"write,omitempty"` // a file in the workspace
 	Needs string `json:"needs,omitempty"` // another
+	Leave bool   `json:"leave,omitempty"` // writes a file with the step's id as its name
 }
 
 // execute is every step.
 func (p *play) execute(c ctx, job *courier.Context, cfg playConfig) (struct{}, error) {
+	place := stepPlace(job.ID(), job.Step(), job.Iteration())
 	p.mu.Lock()
-	p.entered[fmt.Sprint(job.Step(), job.Iteration())]++
+	p.entered[place]++
+	own := fmt.Sprint(place, " in attempt ", job.ExecutionAttempt(), ", start ", job.StartNumber())
+	for _, name := range []string{job.Dir(), job.SideName("")} {
+		if other := p.names[name]; other != "" && other != own {
+			p.wrong = append(p.wrong, fmt.Errorf("%s is the name of step %s and of step %s", name, other, own))
+		}
+		p.names[name] = own
+	}
 	p.mu.Unlock()
 	a := p.arrive(fmt.Sprintf("step %d%v, attempt %d", job.Step(), job.Iteration(), job.Attempt()), 0)
 	select {
@@ -137,6 +158,13 @@ func (p *play) execute(c ctx, job *courier.Context, cfg playConfig) (struct{}, e
 		p.failed = true
 		return struct{}{}, errors.New("boom")
 	}
+	if class := p.kind.falls[place]; class != "" && !p.fell[place] {
+		p.fell[place] = true
+		return struct{}{}, courier.WithClass(errors.New("boom"), class)
+	}
+	if cfg.Leave {
+		cfg.Write = job.ID()
+	}
 	if cfg.Write == "" {
 		return struct{}{}, nil
 	}
@@ -145,6 +173,11 @@ func (p *play) execute(c ctx, job *courier.Context, cfg playConfig) (struct{}, e
 		return struct{}{}, err
 	}
 	return struct{}{}, f.Commit()
+}
+
+// stepPlace names a step in an iteration, in all versions of the job: by its id if it has one.
+func stepPlace(id string, step int, iteration []int) string {
+	return cmp.Or(id, fmt.Sprint(step)) + fmt.Sprint(iteration)
 }
 
 // engine returns a new engine whose calls about the execution are gated.
@@ -278,8 +311,10 @@ const skip courier.RequestKind = "skip"
 var changes = map[courier.RequestKind]engine.ResumeOptions{
 	skip:        {Skip: true},
 	"from":      {From: "0"},
+	"back":      {From: "s0"},
 	"set":       {Set: map[string]any{"params.day": "friday"}},
 	"version":   {Version: 2},
+	"former":    {Version: 1},
 	"elsewhere": {Elsewhere: true},
 	"items":     {Items: []courier.ItemPath{{Loop: 0, Iteration: []int{0}}}},
 }
@@ -510,13 +545,26 @@ func legalRefusal(kind, earlier courier.RequestKind, from courier.State) bool {
 // checkSteps looks for steps that ran again after they had completed, or ran
 // without a record of it, and for a run that ended without a last word.
 func (p *play) checkSteps(audit []courier.AuditEntry) error {
-	starts, done, returns := make(map[string]int), make(map[string]bool), 0
+	starts, done, returns, shift := make(map[string]int), make(map[string]bool), 0, 0
 	for _, a := range audit {
+		if strings.Contains(a.Error, "version 2 in place of 1") {
+			shift = 1 // another step comes first
+		}
+		if strings.Contains(a.Error, "version 1 in place of 2") {
+			shift = 0
+		}
 		if _, text, back := strings.Cut(a.Error, "from step "); back && a.Step == nil {
-			maps.DeleteFunc(done, func(key string, _ bool) bool { return key >= text[:1] }) // no step has two digits
-			if returns++; returns > 1 {
-				return fmt.Errorf("entry %d: it goes back for the second time", a.Seq)
+			from := text[:1] // no step has two digits
+			if p.kind.falls != nil {
+				from = fmt.Sprint("s", int(from[0]-'0')-shift)
 			}
+			maps.DeleteFunc(done, func(key string, _ bool) bool { return key >= from })
+			if returns++; returns > max(1, p.kind.returns) {
+				return fmt.Errorf("entry %d: it goes back for time %d", a.Seq, returns)
+			}
+		}
+		if strings.Contains(a.Error, "from its first step") { // failed items of which files are lost
+			maps.DeleteFunc(done, func(key string, _ bool) bool { return !strings.HasSuffix(key, "[]") })
 		}
 		if a.Step == nil {
 			if a.Reason == courier.ReasonWorkerLost && !p.deaf {
@@ -524,7 +572,7 @@ func (p *play) checkSteps(audit []courier.AuditEntry) error {
 			}
 			continue
 		}
-		key := fmt.Sprint(*a.Step, a.Iteration)
+		key := stepPlace(a.ID, *a.Step, a.Iteration)
 		switch courier.StepState(a.To) {
 		case courier.StepRunning:
 			if starts[key]++; done[key] {
