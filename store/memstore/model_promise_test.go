@@ -86,13 +86,13 @@ func kept(before, x *execution) error {
 }
 
 // finalSteps checks that the steps before the position have ended once in this
-// attempt of the execution, and none of those behind. Those before an operator went back to
+// attempt of the execution, and none of those behind. Those before an operator last went back to
 // the first step do not count.
 func finalSteps(x *execution) error {
 	var ended [len(modelPositions)]int
 	var back int64
 	if x.Repairs != nil {
-		back = x.Repairs.Passes[0].Seq
+		back = x.Repairs.Passes[len(x.Repairs.Passes)-1].Seq
 	}
 	for _, s := range x.steps {
 		passed := s.State == courier.StepCompleted || s.State == courier.StepSkipped || s.FailedLoop != nil
@@ -156,8 +156,8 @@ func lostWorkers(x *execution) error {
 				return fmt.Errorf("audit entry %d starts a step after %d workers were lost there", i+1, n)
 			}
 		case e.step != nil && (e.to == string(courier.StepCompleted) || e.to == string(courier.StepSkipped) || e.to == string(courier.StepFailed) && e.step.FailedLoop != nil),
-			e.step == nil && (e.to == string(courier.Failed) || e.to == string(courier.Queued) && e.note != nil):
-			n = 0
+			e.step == nil && (e.to == string(courier.Failed) && e.note.reason != courier.ReasonFiles || e.to == string(courier.Queued) && e.note != nil):
+			n = 0 // an execution that is put back for missing files keeps its counters
 		}
 	}
 	if x.counters.Reclaims != n {

@@ -49,26 +49,32 @@ const (
 
 var modelTypes = []string{"file.copy"}
 
-// newRig returns a rig whose store holds two executions as they were created.
-func newRig(setting, value string, hold bool) (*rig, error) {
+// newRig returns a rig whose store holds two executions as they were created, the second
+// one held or cancelled if the search says so.
+func newRig(of *search) (*rig, error) {
 	ctx := context.Background()
 	s := New()
 	r := &rig{s: s, now: s.clock()}
 	if _, err := r.s.Save(ctx, store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{}`)}); err != nil {
 		return nil, err
 	}
-	if err := r.s.Set(ctx, setting, value); err != nil {
+	if err := r.s.Set(ctx, store.LimitSetting(of.scope), fmt.Sprint(of.limit)); err != nil {
 		return nil, err
 	}
 	var list []store.NewExecution
 	for i := range r.x {
 		list = append(list, store.NewExecution{
 			ID: courier.ExecutionID(fmt.Sprint(i + 1)), Job: "job", Version: 1, StepTypes: modelTypes, Queue: "default",
-			LimitKeys: []string{modelKey}, Hold: hold && i == 1,
+			LimitKeys: []string{modelKey}, Hold: of.hold && i == 1,
 		})
 	}
 	if _, err := r.s.Enqueue(ctx, list); err != nil {
 		return nil, err
+	}
+	if of.alone {
+		if _, err := r.s.Request(ctx, store.Request{Execution: list[1].ID, Kind: courier.RequestCancel, By: modelOperator}); err != nil {
+			return nil, err
+		}
 	}
 	for i := range r.x {
 		r.x[i] = r.s.executions[list[i].ID]
@@ -254,7 +260,13 @@ func changeOf(x *execution, ask uint8) *store.Change {
 		c.Move = &store.Move{Position: modelPositions[pos+1]}
 	case askBack:
 		c.Move, c.Items = &store.Move{}, new(store.ItemCount)
-		c.Repairs = &courier.Repairs{Passes: []courier.RepairPass{{Seq: x.seq(), From: new(courier.Position)}}}
+		c.Repairs = new(courier.Repairs)
+		if x.Repairs != nil {
+			c.Repairs.Passes = slices.Clone(x.Repairs.Passes)
+		}
+		c.Repairs.Passes = append(c.Repairs.Passes, courier.RepairPass{Seq: x.seq(), From: new(courier.Position)})
+	case askElsewhere:
+		c.Elsewhere = true
 	case askStale:
 		c.Seq--
 	default:

@@ -48,16 +48,16 @@ var modelStates = [...]courier.State{
 	"", courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Failed, courier.Completed, courier.Cancelled,
 }
 
-// modelAsks are the requests of operators, by number; 0 is none. The last three are
+// modelAsks are the requests of operators, by number; 0 is none. The last four are
 // resumes with a change.
 var modelAsks = [...]courier.RequestKind{
 	"", courier.RequestPause, courier.RequestCancel, courier.RequestResume, courier.RequestRelease, courier.RequestRestart,
-	courier.RequestResume, courier.RequestResume, courier.RequestResume,
+	courier.RequestResume, courier.RequestResume, courier.RequestResume, courier.RequestResume,
 }
 
 // modelChanges are the changes of requests.
 var modelChanges = [len(modelAsks)]string{
-	askSkip: ", with the step skipped,", askBack: ", from the first step on,", askStale: ", with a change for another state,",
+	askSkip: ", with the step skipped,", askBack: ", from the first step on,", askElsewhere: ", without the workspace,", askStale: ", with a change for another state,",
 }
 
 const (
@@ -66,9 +66,10 @@ const (
 	askResume
 	askRelease
 	askRestart
-	askSkip  // a resume that skips the step at the position
-	askBack  // a resume that goes back to the first step
-	askStale // a resume whose change was made for another state
+	askSkip      // a resume that skips the step at the position
+	askBack      // a resume that goes back to the first step
+	askElsewhere // a resume that gives the workspace up
+	askStale     // a resume whose change was made for another state
 )
 
 // modelPositions are the places in the job: a step, a loop of two iterations of
@@ -334,7 +335,7 @@ func (x modelExecution) asked(kind uint8, log *modelLog) (after modelExecution, 
 	switch {
 	case kind == askRelease && x.state == isCreated:
 		to = isQueued
-	case (kind == askResume || kind == askSkip || kind == askBack) && (x.state == isPaused || x.state == isFailed):
+	case (kind == askResume || kind == askSkip || kind == askBack || kind == askElsewhere) && (x.state == isPaused || x.state == isFailed):
 		to = isQueued
 	case kind == askRestart && x.files && (x.state == isPaused || x.state == isFailed || x.state == isRunning && x.expired && x.request != askCancel):
 		to = isQueued
@@ -359,7 +360,7 @@ func (x modelExecution) asked(kind uint8, log *modelLog) (after modelExecution, 
 	}
 	var reason courier.Reason
 	switch kind {
-	case askResume, askSkip, askBack:
+	case askResume, askSkip, askBack, askElsewhere:
 		x.failures, x.jobFailures, x.reclaims, x.resumed = 0, 0, 0, x.state
 		x.failure, x.wasResumed = false, true
 		switch kind {
@@ -368,6 +369,8 @@ func (x modelExecution) asked(kind uint8, log *modelLog) (after modelExecution, 
 			x.pos, x.attempts, x.interrupted = x.pos+1, 0, false
 		case askBack:
 			x.pos, x.attempts, x.interrupted, x.failedItems = 0, 0, false, 0
+		case askElsewhere:
+			x.files, reason = false, courier.ReasonElsewhere
 		}
 	case askRestart:
 		reason = courier.ReasonElsewhere

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/courierhq/courier/store"
 )
 
 var fullModel = flag.Bool("full", false, "explore more than a million states of the model")
@@ -36,6 +34,7 @@ func TestModel(t *testing.T) {
 		{name: "hand-over", limit: 1, budget: modelBudget{stops: 1, expiries: 1}},
 		{name: "no limit", budget: modelBudget{asks: 1}},
 		{name: "lost workers", limit: 1, budget: modelBudget{crashes: 3}},
+		{name: "two repairs", limit: 1, alone: true, budget: modelBudget{asks: 2, failures: 2, crashes: 1}},
 	}
 	if *fullModel {
 		searches = []*search{
@@ -44,6 +43,7 @@ func TestModel(t *testing.T) {
 			{name: "limit of a key", scope: "key:" + modelKey, limit: 1, budget: modelBudget{asks: 1, failures: 1, losses: 1}},
 			{name: "no limit", budget: modelBudget{asks: 1, crashes: 1}},
 			{name: "lost workers", budget: modelBudget{crashes: 3}},
+			{name: "two repairs", limit: 1, alone: true, budget: modelBudget{asks: 3, failures: 2, crashes: 1}},
 		}
 	}
 	for _, s := range searches {
@@ -61,6 +61,7 @@ type search struct {
 	scope  string // of the limit
 	limit  uint8
 	hold   bool // the second execution is created held
+	alone  bool // the second execution is cancelled: all happens to the first
 	budget modelBudget
 
 	seen   [64]shard
@@ -162,7 +163,7 @@ func (s *search) run(t *testing.T) {
 	}
 	explorers := make([]*explorer, runtime.GOMAXPROCS(0))
 	for i := range explorers {
-		rig, err := newRig(store.LimitSetting(s.scope), fmt.Sprint(s.limit), s.hold)
+		rig, err := newRig(s)
 		if err != nil {
 			t.Fatal(err)
 		}
