@@ -18,6 +18,8 @@
 //   - the server stops, is killed, loses its connections, takes no writes, has
 //     no connection left and cancels statements (TestServer);
 //   - the server is lost and its standby promoted (TestFailover);
+//   - operators repair executions in all ways, twice and more, while workers are
+//     killed (TestRepairs);
 //   - a worker is killed at the default settings (TestTakeover).
 //
 // One checker looks at all of them afterwards. What was acknowledged has ended;
@@ -41,6 +43,6 @@
 // At night it may take longer. Each test repeats its rounds until it has reached
 // the number of kills or restarts, and the time is over:
 //
-//	go test -timeout 0 -kills 20000 -restarts 2000 -unattended 6000
+//	go test -timeout 0 -kills 20000 -restarts 2000 -unattended 6000 -repairs 2000
 //	go test -timeout 0 -run TestServer -for 8h
 package chaos

@@ -168,7 +168,10 @@ type note struct {
 	Of        int                 `json:"of"` // attempt of the execution
 	Step      int                 `json:"s"`
 	Iteration string              `json:"i,omitempty"`
+	ID        string              `json:"id,omitempty"` // of the step
 	Attempt   int                 `json:"a"`
+	Start     int                 `json:"n,omitempty"`   // the start number
+	Dir       string              `json:"dir,omitempty"` // of the attempt
 	What      string              `json:"what"`
 	worker    string
 }
@@ -187,9 +190,13 @@ func noted[C any](s *steps, f func(context.Context, *courier.Context, C) (result
 		of, _ := courier.TryGet[int](job, "job.attempt")
 		n := note{
 			Execution: job.Execution(), Of: of, Step: job.Step(), Iteration: courier.FormatIteration(job.Iteration()),
-			Attempt: job.Attempt(), What: began,
+			ID: job.ID(), Attempt: job.Attempt(), Start: job.StartNumber(), What: began,
+		}
+		if n.ID != "" {
+			n.Dir = job.Dir()
 		}
 		s.note(&n)
+		n.Dir = ""
 		s.point("step began")
 		out, err := f(ctx, job, cfg)
 		switch {
