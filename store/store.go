@@ -256,7 +256,7 @@ type NewExecution struct {
 	Hold           bool          // creates it in the state created
 	IdempotencyKey string        // empty means none
 	Params         json.RawMessage
-	LimitKeys      []string // without repetitions
+	LimitKeys      []string // without repetitions, and within the bounds of flow.LimitKeysProblem
 	JobLimit       int      // the job's own limit; 0 means none
 	// DependsOn are dependencies on jobs on which the job of the execution depends, or
 	// has depended in an earlier version. Those that do not refuse are evaluated when
