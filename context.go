@@ -205,7 +205,8 @@ func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 // AddSecret makes a secret known to Redact that does not come from Secret: a password
 // that a connection holds itself, or a token that a server has issued. Its name is
 // shown in its place. An output that contains it fails the step, as with other
-// secrets; see [Redactor.Find].
+// secrets; see [Redactor.Find]. When another worker, or the same one later, goes on with
+// the execution, it is unknown until a step adds it again.
 func (c *Context) AddSecret(name, value string) {
 	c.redact().Add(name, value)
 	_ = c.tell(ContextReport{Secret: name, Value: []byte(value)})
@@ -279,6 +280,20 @@ type SecretRequest struct {
 
 	Monitor      string // whose lister asks; it is for no job then
 	Subscription string // whose webhook asks; it is for no job then
+}
+
+// A SecretUse says which secret an execution has used, and what for: what the
+// [SecretRequest] said that it was allowed with, and the execution does not say.
+type SecretUse struct {
+	Name    string `json:"name"`
+	Version int    `json:"version,omitempty"` // of the job's definition
+	Step    int    `json:"step"`
+	ID      string `json:"id,omitempty"`
+	Type    string `json:"type"`
+	Param   string `json:"param,omitempty"`
+	// Refused says that a later worker was refused the secret for good. What steps have
+	// written of it before is shown as it is since then.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Set adds the value "<index>.<name>" when the step completes; before that, no

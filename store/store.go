@@ -416,6 +416,9 @@ type Counters struct {
 	// it had failed, and is paused and resumed before that, stays failed here. The
 	// store sets it, a transition clears it.
 	Resumed courier.State `json:"resumed,omitempty"`
+	// Secrets are those that the execution has used; the store returns them as its Secrets,
+	// and keeps them in every resume, restart and retry. The list is not changed in place.
+	Secrets []courier.SecretUse `json:"secrets,omitempty"`
 }
 
 // Retries is how many retries were used: [courier.Execution].Retries.
@@ -428,7 +431,7 @@ func (c Counters) AfterResume(from courier.State) Counters {
 	}
 	return Counters{
 		Attempts: c.Attempts, Interrupted: c.Interrupted, Base: c.Base, Resumed: from,
-		AcceptedItems: c.AcceptedItems, Target: c.Target,
+		AcceptedItems: c.AcceptedItems, Target: c.Target, Secrets: c.Secrets,
 	}
 }
 
