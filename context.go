@@ -233,7 +233,8 @@ func (c *Context) redact() *Redactor {
 
 // A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as it is,
 // and in the forms into which programs convert it: base64, also as a part of a longer
-// text such as "user:secret"; hexadecimal; with the escapes of URLs, forms, JSON,
+// text such as "user:secret"; hexadecimal; in UTF-16 of either byte order, and in base64
+// and hexadecimal of that; with the escapes of URLs, forms, JSON,
 // HTML, Go and C, repeated ones included; and shortened by three dots, with at least
 // four bytes left. If the secret is a URL, it also finds the password, the path, the
 // query and its values; if it has several lines, each long line.
