@@ -169,6 +169,9 @@ type Execution struct {
 	// is later.
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 
+	// Secrets are the secrets that its steps have used. Each worker that goes on asks for
+	// them before the next step, to keep them out of whatever that shows.
+	Secrets []SecretUse `json:"secrets,omitempty"`
 	// Result is the result of a completed execution whose job has one ([Job].Result), as
 	// JSON: null if the reference had no value, or if the result has more than 1 MiB. Lists
 	// of executions leave it out.
@@ -265,20 +268,6 @@ func (e *Execution) StatusText(now time.Time) string {
 		return fmt.Sprintf("queued: it waits for an engine with its step types that serves the queue %q, or for room under a limit", e.Queue)
 	}
 	return status
-}
-
-// Err returns nil for an execution that did not fail, ErrCancelled for a
-// cancelled one, and a *[StepError] for a failed one.
-func (e *Execution) Err() error {
-	switch {
-	case e.State == Cancelled:
-		return ErrCancelled
-	case e.State == Failed && e.Failure != nil:
-		return e.Failure.stepError(e)
-	case e.State == Failed:
-		return (&Failure{Message: "no reason was recorded"}).stepError(e)
-	}
-	return nil
 }
 
 // MarshalJSON writes the timeout in seconds.

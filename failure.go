@@ -323,3 +323,17 @@ type ItemPath struct {
 	Loop      int   `json:"loop"`      // index of the flow.foreach
 	Iteration []int `json:"iteration"` // of each loop around the item, the loop itself last
 }
+
+// Err returns nil for an execution that did not fail, ErrCancelled for a
+// cancelled one, and a *[StepError] for a failed one.
+func (e *Execution) Err() error {
+	switch {
+	case e.State == Cancelled:
+		return ErrCancelled
+	case e.State == Failed && e.Failure != nil:
+		return e.Failure.stepError(e)
+	case e.State == Failed:
+		return (&Failure{Message: "no reason was recorded"}).stepError(e)
+	}
+	return nil
+}

@@ -27,6 +27,7 @@ func (r *run) apply(t *store.Transition) error {
 		r.countItems() // the position has them
 		t.Counters = r.marks
 	}
+	t.Counters.Secrets = r.usedSecrets.List()
 	if r.items != r.stored.items && !t.RetryJob {
 		t.FailedItems = &r.items
 	}
@@ -167,6 +168,7 @@ func (r *run) leave(t *store.Transition, text string) {
 	}
 	if t.Start != nil {
 		t.Start, t.Counters = nil, r.unstarted
+		t.Counters.Secrets = r.usedSecrets.List()
 	}
 	t.To, t.Failure = courier.Queued, &courier.Failure{
 		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", refusals.LeaveAfter, text),

@@ -17,10 +17,12 @@ type EnqueueOptions struct {
 	Priority       int16          // higher is claimed first
 	Delay          time.Duration  // until it is due
 	IdempotencyKey string         // unique per job; a used one returns the execution that used it
-	LimitKeys      []string       // in addition to the job's
-	Hold           bool           // creates it in the state created, until Release
-	Version        int            // of the job; 0 means the latest
-	Timeout        *time.Duration // of the whole execution, in place of the job's; nil means that, 0 none
+	// LimitKeys are in addition to the job's. An execution has at most 16, of at most 1,000
+	// bytes each and 2 KiB together.
+	LimitKeys []string
+	Hold      bool           // creates it in the state created, until Release
+	Version   int            // of the job; 0 means the latest
+	Timeout   *time.Duration // of the whole execution, in place of the job's; nil means that, 0 none
 	// Expires is the time, from now, in which the execution has to begin; 0 means any. If no
 	// worker has claimed it by then, it fails for the reason expired, also if it is held,
 	// paused or waits for other jobs. It can be resumed then.

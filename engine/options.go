@@ -126,6 +126,10 @@ type Options struct {
 	// chain, may have as JSON. 0 means 16 MiB.
 	MaxParams int
 
+	// MaxSecrets is how many secrets the steps of an execution may use. Their names are kept
+	// with it. A step that asks for one more fails and is not repeated. 0 means 256.
+	MaxSecrets int
+
 	// Functions that the engine calls while it works.
 
 	// Around, if not nil, is called in place of every step's Execute and calls next
@@ -198,9 +202,9 @@ func (o *Options) check() error {
 	for _, d := range []struct {
 		name  string
 		value int
-	}{{"MaxOutput", o.MaxOutput}, {"MaxValue", o.MaxValue}, {"MaxParams", o.MaxParams}} {
+	}{{"MaxOutput", o.MaxOutput}, {"MaxValue", o.MaxValue}, {"MaxParams", o.MaxParams}, {"MaxSecrets", o.MaxSecrets}} {
 		if d.value < 0 {
-			add("Options.%s: %d bytes is negative; 0 means the default", d.name, d.value)
+			add("Options.%s: %d is negative; 0 means the default", d.name, d.value)
 		}
 	}
 	for _, d := range []struct {
@@ -257,6 +261,7 @@ func (o *Options) setDefaults(id string) {
 	setDefault(&o.MaxOutput, 16<<20)
 	setDefault(&o.MaxValue, o.MaxOutput)
 	setDefault(&o.MaxParams, 16<<20)
+	setDefault(&o.MaxSecrets, 256)
 	if o.KeepLog == 0 {
 		o.KeepLog = 16 << 10
 	}

@@ -139,6 +139,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		return
 	}
 	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Counters{Base: x.EarlierStarts}}
+	r.usedSecrets.Begin(x.Secrets)
 	r.begin(context.WithoutCancel(ctx))
 	defer r.closeResources()
 	defer r.goroutine.End()

@@ -256,7 +256,7 @@ type NewExecution struct {
 	Hold           bool          // creates it in the state created
 	IdempotencyKey string        // empty means none
 	Params         json.RawMessage
-	LimitKeys      []string // without repetitions
+	LimitKeys      []string // without repetitions, and within the bounds of flow.LimitKeysProblem
 	JobLimit       int      // the job's own limit; 0 means none
 	// DependsOn are dependencies on jobs on which the job of the execution depends, or
 	// has depended in an earlier version. Those that do not refuse are evaluated when
@@ -416,6 +416,9 @@ type Counters struct {
 	// it had failed, and is paused and resumed before that, stays failed here. The
 	// store sets it, a transition clears it.
 	Resumed courier.State `json:"resumed,omitempty"`
+	// Secrets are those that the execution has used; the store returns them as its Secrets,
+	// and keeps them in every resume, restart and retry. The list is not changed in place.
+	Secrets []courier.SecretUse `json:"secrets,omitempty"`
 }
 
 // Retries is how many retries were used: [courier.Execution].Retries.
@@ -428,7 +431,7 @@ func (c Counters) AfterResume(from courier.State) Counters {
 	}
 	return Counters{
 		Attempts: c.Attempts, Interrupted: c.Interrupted, Base: c.Base, Resumed: from,
-		AcceptedItems: c.AcceptedItems, Target: c.Target,
+		AcceptedItems: c.AcceptedItems, Target: c.Target, Secrets: c.Secrets,
 	}
 }
 

@@ -255,7 +255,7 @@ type Decision struct {
 // A restart is for an execution that has files in a workspace which is gone: any
 // worker can claim it afterwards. It does everything that a resume does, and also
 // begins the next attempt of the execution: Attempt is raised, the position is the
-// beginning, all counters, FailedItems, Workspace and DiskBytes are cleared, the
+// beginning, all counters but Secrets, FailedItems, Workspace and DiskBytes are cleared, the
 // Repairs are those of [NextRepairs], and earlier records are not the latest any more. The error of a restart that is refused matches
 // [courier.ErrConflict] and says what to do instead.
 //

@@ -11,7 +11,7 @@ import (
 // HideValues takes away the values of an execution, and what may have them in it.
 func HideValues(x *courier.Execution) {
 	x.Params, x.Result, x.Repairs, x.Labels, x.LimitKeys, x.IdempotencyKey = nil, nil, nil, nil, nil, ""
-	x.RequestReason = ""
+	x.RequestReason, x.Secrets = "", nil
 	if x.Failure != nil {
 		f := *x.Failure
 		f.Message = Hidden

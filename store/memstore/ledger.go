@@ -261,7 +261,7 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	}
 	if r.Kind == courier.RequestRestart {
 		x.nextAttempt()
-		x.Position, x.counters, x.Workspace, x.DiskBytes = courier.Position{}, store.Counters{}, "", 0
+		x.Position, x.counters, x.Workspace, x.DiskBytes = courier.Position{}, store.Counters{Secrets: x.counters.Secrets}, "", 0
 	}
 	if r.Change != nil {
 		x.change(r.Change, now)

@@ -113,6 +113,7 @@ func (s *Store) view(x *execution) courier.Execution {
 		e.Waits = s.waits(x)
 	}
 	e.StepAttempts, e.EarlierStarts, e.Retries = x.counters.Attempts, x.counters.Base, x.counters.Retries()
+	e.Secrets = x.counters.Secrets
 	e.UpdatedAt = x.audit[len(x.audit)-1].at
 	if x.RequestedAt.After(e.UpdatedAt) {
 		e.UpdatedAt = x.RequestedAt

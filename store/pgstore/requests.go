@@ -132,12 +132,17 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	restart := r.Kind == courier.RequestRestart && d.To != ""
 	resume := restart || r.Kind == courier.RequestResume && d.To != ""
 	counters, stopped := "", ""
-	if resume && !restart {
+	if resume {
 		m, err := before.readCounters()
 		if err != nil {
 			return nil, err
 		}
-		counters = encodeCounters(r.Change.Counters(m, ""))
+		if restart {
+			m = store.Counters{Secrets: m.Secrets}
+		} else {
+			m = r.Change.Counters(m, "")
+		}
+		counters = encodeCounters(m)
 	}
 	if c := x.Current; c != nil && d.To != "" {
 		stopped = encode(interrupted{

@@ -84,6 +84,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		return x, err
 	}
 	x.StepAttempts, x.EarlierStarts, x.Retries = counters.Attempts, counters.Base, counters.Retries()
+	x.Secrets = counters.Secrets
 	if x.UpdatedAt = instant(r.updated); x.Request != "" {
 		x.RequestedAt, x.RequestedBy, x.RequestReason = instant(r.requestedAt), text(r.requestedBy), text(r.requestReason)
 		if x.RequestedAt.After(x.UpdatedAt) {
@@ -192,13 +193,13 @@ func (r *row) readCounters() (store.Counters, error) {
 // their own.
 func encodeCounters(m store.Counters) string {
 	m.Reclaims, m.Resumed = 0, ""
-	switch m {
-	case store.Counters{}:
+	switch {
+	case m.Interrupted || m.Retries()+m.Base+m.AcceptedItems+m.Target != 0 || len(m.Secrets) > 0:
+		return encode(m)
+	case m.Attempts == 0:
 		return ""
-	case store.Counters{Attempts: m.Attempts}:
-		return `{"attempts":` + strconv.Itoa(m.Attempts) + `}`
 	}
-	return encode(m)
+	return `{"attempts":` + strconv.Itoa(m.Attempts) + `}`
 }
 
 // encodeRepairs returns repairs as they are kept, "{}" for none.

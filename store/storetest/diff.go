@@ -363,6 +363,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 		courier.Completed, courier.Failed, courier.Cancelled, courier.Created)
 	t := store.Transition{Execution: x.ID, Seq: seq, To: to, Position: x.Position, Delay: pick(d.rand, 0, 0, short, storekit.Long)}
 	t.Counters = store.Counters{Attempts: d.rand.IntN(3), Failures: d.rand.IntN(3), Interrupted: d.chance(3), Reclaims: d.rand.IntN(3)}
+	t.Counters.Secrets = pick(d.rand, nil, nil, []courier.SecretUse{{Name: "key", Step: d.rand.IntN(3), Type: "a"}})
 	if d.chance(20) {
 		t.Seq += pick(d.rand, -2, -1, 1, int64(2))
 	}

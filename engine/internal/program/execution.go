@@ -20,10 +20,12 @@ type Options struct {
 	Priority       int16          // higher is claimed first
 	Delay          time.Duration  // until it is due
 	IdempotencyKey string         // unique per job
-	LimitKeys      []string       // in addition to the job's
-	Hold           bool           // creates it in the state created, until it is released
-	Version        int            // of the job; it is for the caller, who chooses the program
-	Timeout        *time.Duration // of the whole execution; nil means that of the job, 0 none
+	// LimitKeys are in addition to the job's. An execution has at most 16, of at most 1,000
+	// bytes each and 2 KiB together.
+	LimitKeys []string
+	Hold      bool           // creates it in the state created, until it is released
+	Version   int            // of the job; it is for the caller, who chooses the program
+	Timeout   *time.Duration // of the whole execution; nil means that of the job, 0 none
 	// Expires is the time, from now, in which the execution has to begin; 0 means any. If no
 	// worker has claimed it by then, it fails for the reason expired, also if it is held,
 	// paused or waits for other jobs. It can be resumed then.
@@ -200,5 +202,8 @@ func (p *Program) limitKeys(id courier.ExecutionID, params json.RawMessage, more
 	}
 	slices.Sort(keys)
 	keys = slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == "" })
+	if why := flow.LimitKeysProblem(keys); why != "" {
+		return nil, courier.Errorf(courier.ErrInvalid, "limit_keys: %s", why)
+	}
 	return keys, nil
 }
