@@ -185,7 +185,10 @@ func (d *Directory) each(ctx context.Context, prefix string, visit func(name str
 			return err
 		}
 	}
-	kind, _, _ := strings.Cut(rest, "/")
+	kind, name, _ := strings.Cut(rest, "/")
+	if kind == inputs && name != "" { // nothing is below an input
+		return visit(fileName(prefix))
+	}
 	for _, x := range executions {
 		dir := path.Join(filesDir, string(x))
 		for _, sub := range []string{inputs, results, removed} {
