@@ -70,9 +70,10 @@ func (u *upload) read(err error) error {
 	u.c.raw = u.values()
 	_ = http.NewResponseController(u.c.w).SetWriteDeadline(time.Now().Add(time.Minute)) // of a host's server, which began with the request
 	if err == nil {
+		u.c.whole = true
 		return u.user()
 	}
-	u.c.w.Header().Set("Connection", "close") // the rest of the body is not read
+	u.c.cut = true
 	e, ok := errors.AsType[*files.Error](err)
 	if !ok {
 		return err
