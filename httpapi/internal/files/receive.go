@@ -226,7 +226,7 @@ func (r *Receiver) check(name string) error {
 		return errorf(TooLarge, "the request has more than %d files, which is the limit of this service (Options.MaxFiles)", r.MaxFiles)
 	}
 	pointer := fmt.Sprintf("/files/%d", i)
-	if err := safename.Check(name); err != nil {
+	if err := safename.Portable(name); err != nil {
 		return &Error{UnsafeName, pointer, "the name of the file can't be used: " + err.Error()}
 	}
 	if r.folded == nil {
