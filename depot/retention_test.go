@@ -266,7 +266,7 @@ func TestUnknown(t *testing.T) {
 // never those that somebody may need.
 func TestMost(t *testing.T) {
 	eachDepot(t, func(r *room) {
-		r.opt.Most = 50_000
+		r.opt.Most = 59_000
 		large := strings.Repeat("x", 20_000)
 		states := []courier.State{courier.Failed, courier.Running, courier.Completed, courier.Completed, courier.Cancelled}
 		key := func(i int) string { return depot.InputKey(courier.ExecutionID(fmt.Sprint("x", i)), "a") }
