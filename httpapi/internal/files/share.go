@@ -53,7 +53,7 @@ func (s *Share) add(n int64) error {
 	defer s.of.mu.Unlock()
 	of := s.of.all[s.who]
 	if of.bytes+n > s.of.MaxPending {
-		return errorf(Full, "your uploads that have not ended have more than %d bytes together, which is the limit of this service (Options.MaxPending), and nothing of this one was kept: send it when others have ended", s.of.MaxPending)
+		return errorf(Full, "your uploads that have not ended have more than %d bytes together, which is the limit of this service (Options.MaxPending), and nothing of this one was kept: send less at once, or this one when others have ended", s.of.MaxPending)
 	}
 	of.bytes += n
 	s.bytes += n
