@@ -81,6 +81,14 @@ type Pending interface {
 	Close() error
 }
 
+// A Reserver is a [Pending] that can make room before anything is written. Who knows the size
+// of a file, and has all of it, learns so whether it fits.
+type Reserver interface {
+	// Reserve makes room for a file of this size. Its error is that of a Write of as much,
+	// and has the same consequences.
+	Reserve(size int64) error
+}
+
 // An Object is a file that is being read. One goroutine at a time may use it.
 type Object interface {
 	io.ReadSeekCloser

@@ -26,8 +26,11 @@ type Retention struct {
 	KeepFailed time.Duration
 	// Most is how many bytes the files of all executions may have; 0 means any number.
 	// While they have more, files of completed and cancelled executions are removed before
-	// their time, those of the one that ended first before others. Files count as the
-	// depot keeps them: those of a [Directory] with their descriptions.
+	// their time: of who has the most bytes in the depot, those of the execution that ended
+	// first. So nobody's files push out those of others who have less. Who has started an
+	// execution is its label "by", which the API and the dashboard set; all without one count
+	// as one. Files count as the depot keeps them: those of a [Directory] as DirOptions.Most
+	// has it.
 	Most int64
 	// Every is the time between two looks; 0 means 60 seconds.
 	Every time.Duration
@@ -375,6 +378,15 @@ type candidate struct {
 	size      int64
 }
 
+// ownerLabel is the label of executions that says who has started them.
+const ownerLabel = "by"
+
+// An owner has files in the depot.
+type owner struct {
+	size  int64
+	ended []candidate // that which ended first before others
+}
+
 // shrink removes files before their time while there are too many bytes.
 func (c *cleaner) shrink(ctx context.Context) error {
 	sizes, err := c.sizes(ctx)
@@ -388,7 +400,7 @@ func (c *cleaner) shrink(ctx context.Context) error {
 	if total <= c.opt.Most {
 		return nil
 	}
-	var list []candidate
+	owners := make(map[string]*owner)
 	for id, size := range sizes {
 		if size == 0 {
 			continue
@@ -397,18 +409,34 @@ func (c *cleaner) shrink(ctx context.Context) error {
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return err
 		}
+		of := owners[x.Labels[ownerLabel]]
+		if of == nil {
+			of = new(owner)
+			owners[x.Labels[ownerLabel]] = of
+		}
+		of.size += size
 		if err == nil && x.State.Final() {
-			list = append(list, candidate{x, size})
+			of.ended = append(of.ended, candidate{x, size})
 		}
 	}
-	slices.SortFunc(list, func(a, b candidate) int { return a.execution.EndedAt.Compare(b.execution.EndedAt) })
-	for _, one := range list {
-		if total <= c.opt.Most {
-			return nil
+	for _, of := range owners {
+		slices.SortFunc(of.ended, func(a, b candidate) int { return a.execution.EndedAt.Compare(b.execution.EndedAt) })
+	}
+	for total > c.opt.Most {
+		var most *owner
+		for _, of := range owners {
+			if len(of.ended) > 0 && (most == nil || of.size > most.size) {
+				most = of
+			}
 		}
+		if most == nil {
+			break
+		}
+		one := most.ended[0]
 		if err := c.retire(ctx, &one.execution); err != nil {
 			return err
 		}
+		most.ended, most.size = most.ended[1:], most.size-one.size
 		total -= one.size
 	}
 	if total > c.opt.Most {

@@ -163,6 +163,10 @@ type Options struct {
 type Isolation struct {
 	// Memory is how many bytes of data such a process, and each that it starts, may have
 	// besides what the program takes itself. At least 16 MiB; 0 means no limit. Linux only.
+	// Data is what a process has for itself, its heap first of all (RLIMIT_DATA). Shared
+	// mappings, mapped files, files on a tmpfs and the cache of the kernel do not count: a
+	// process with 64 MiB can map 1 GiB that is shared. A limit of all memory of the worker,
+	// with these and its processes, is a control group, which is the host's to set.
 	Memory int64
 	// CPU is how much processor time such a process, and each that it starts, may use, in
 	// whole seconds. 0 means no limit. Linux only.

@@ -37,6 +37,17 @@ type Options struct {
 	MaxUpload int64
 	// MaxFiles is how many files one request may have; 0 means 100.
 	MaxFiles int
+	// MaxUploads is how many uploads one principal may send at once to this process; 0 means
+	// 32. Who sends more is answered with 503.
+	MaxUploads int
+	// MaxPending is how many bytes the uploads of one principal may have together that it sends
+	// at once to this process; 0 means 4 GiB, or half of what inputs may take in a
+	// [depot.Directory], if that is less. Who sends more is answered with 507, and others have
+	// room.
+	MaxPending int64
+	// MinRate is at how many bytes a second the body of an upload must come, over any 30
+	// seconds; 0 means 8 KiB, and below 0 that one byte in 30 seconds is enough.
+	MinRate int64
 	// MaxStreams is how many streams of events there are at most, of one principal at most
 	// 10. 0 means 200. Who asks for more is answered with 503, and can poll.
 	MaxStreams int

@@ -150,7 +150,7 @@ func (c *call) fail(err error) {
 	if err != nil {
 		body = []byte(`{"code": "internal"}`)
 	}
-	c.write(p.Status, problemMedia, append(body, '\n'))
+	c.refuse(func() { c.write(p.Status, problemMedia, append(body, '\n')) })
 }
 
 // problemOf returns the problem of an error.

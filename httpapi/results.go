@@ -60,41 +60,38 @@ const resultsRetry = "5"
 // errAnswered says that a request was answered already.
 var errAnswered = errors.New("the request was answered")
 
-// results returns the results of the execution of the call below a key, or why there are
+// results calls read for the results of the execution of the call, and returns why there are
 // none. If the execution has not ended, it answers that, and returns errAnswered.
-func (c *call) results(key string) ([]depot.Info, error) {
+func (c *call) results(read func(d depot.Depot) error) error {
 	x, d := &c.execution, c.h.opt.Depot
 	if d == nil {
-		return nil, errNoDepot()
+		return errNoDepot()
 	}
 	if !c.Own(x) {
 		if err := c.values(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !x.State.Ended() {
 		c.w.Header().Set("Retry-After", resultsRetry)
-		return nil, errors.Join(errAnswered, c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(x)}))
+		return errors.Join(errAnswered, c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(x)}))
 	}
-	var list []depot.Info
-	if depot.CheckPrefix(key) == nil {
-		var err error
-		if list, err = d.List(c.ctx(), key); err != nil {
-			return nil, err
-		}
+	missing := read(d)
+	if missing != nil && !errors.Is(missing, courier.ErrNotFound) {
+		return missing
 	}
-	// Retention marks the execution before it removes the first file. So a list is whole
-	// if there is no mark after it was made.
+	// Retention marks the execution before it removes the first file. So what was read is
+	// whole if there is no mark afterwards.
 	if err := c.removed(); err != nil {
-		return nil, err
+		return err
 	}
 	if x.State != courier.Completed && !c.query.Has("partial") {
-		return nil, incomplete(x)
+		return incomplete(x)
 	}
-	if len(list) == 0 {
-		return nil, noResult()
+	if missing != nil {
+		return noResult()
 	}
-	return list, nil
+	return nil
 }
 
 func noResult() error {
@@ -142,7 +139,13 @@ func (c *call) getResults() error {
 	if err != nil {
 		return err
 	}
-	list, err := c.results(depot.ResultKey(c.execution.ID, ""))
+	var list []depot.Info
+	err = c.results(func(d depot.Depot) (err error) {
+		if list, err = d.List(c.ctx(), depot.ResultKey(c.execution.ID, "")); err == nil && len(list) == 0 {
+			err = courier.ErrNotFound
+		}
+		return err
+	})
 	if err != nil {
 		return c.answered(err)
 	}
@@ -212,35 +215,36 @@ func (c *call) open(ctx context.Context, info *depot.Info) (depot.Object, error)
 func (c *call) getResult() error {
 	name := c.r.PathValue("name")
 	key := depot.ResultKey(c.execution.ID, name)
-	list, err := c.results(key)
-	if err == nil && list[0].Key != key {
-		err = noResult() // it is a directory
+	var o depot.Object
+	err := c.results(func(d depot.Depot) (err error) {
+		if depot.CheckKey(key) != nil {
+			return courier.ErrNotFound
+		}
+		o, err = d.Open(c.ctx(), key) // and no list, which takes as long as there are others
+		return err
+	})
+	if o != nil {
+		defer o.Close()
 	}
 	if err != nil {
 		return c.answered(err)
 	}
-	info := list[0]
-	if c.r.Method == http.MethodHead || matches(c.r.Header.Get("If-None-Match"), `"`+info.SHA256+`"`) {
-		return c.serveFile(c.ctx(), &info)
+	if c.r.Method == http.MethodHead || matches(c.r.Header.Get("If-None-Match"), `"`+o.Info().SHA256+`"`) {
+		return c.serveFile(c.ctx(), o)
 	}
-	return c.answered(c.download(name, list[:1], func(ctx context.Context) error { return c.serveFile(ctx, &info) }))
+	return c.answered(c.download(name, []depot.Info{o.Info()}, func(ctx context.Context) error { return c.serveFile(ctx, o) }))
 }
 
 // sendPatience is how long one write to a client that does not read may take.
 const sendPatience = 30 * time.Second
 
 // serveFile answers with a file, or the part of it that was asked for.
-func (c *call) serveFile(ctx context.Context, info *depot.Info) error {
-	o, err := c.open(ctx, info)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	_, name := depot.SplitKey(info.Key)
+func (c *call) serveFile(ctx context.Context, o depot.Object) error {
+	_, name := depot.SplitKey(o.Info().Key)
 	c.w.Header().Set("ETag", `"`+o.Info().SHA256+`"`)
 	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
 	c.w.Header().Set("Content-Type", binaryMedia)
-	err = files.Serve(ctx, c.w, c.r, o, sendPatience)
+	err := files.Serve(ctx, c.w, c.r, o, sendPatience)
 	e, ok := errors.AsType[*files.StatusError](err)
 	switch {
 	case !ok:

@@ -159,6 +159,35 @@ func TestResultRanges(t *testing.T) {
 	}
 }
 
+// A listed depot counts what is listed.
+type listed struct {
+	*couriertest.Depot
+	files int
+}
+
+func (l *listed) List(ctx context.Context, prefix string) ([]depot.Info, error) {
+	list, err := l.Depot.List(ctx, prefix)
+	l.files += len(list)
+	return list, err
+}
+
+// One result is found by its key, however many others there are.
+func TestResultByKey(t *testing.T) {
+	d := &listed{Depot: new(couriertest.Depot)}
+	w, id := withResults(t, d, nil)
+	path := "v1/executions/" + id + "/results/a.csv"
+	tag := w.get(path).want(http.StatusOK, nil).Header().Get("ETag")
+	d.files = 0
+	w.get(path).want(http.StatusOK, nil)
+	w.get(path, "If-None-Match", tag).want(http.StatusNotModified, nil)
+	w.get(path, "Range", "bytes=1-").want(http.StatusPartialContent, nil)
+	w.send("HEAD", path, "").want(http.StatusOK, nil)
+	w.get(path+"/none").problem(http.StatusNotFound, "not_found")
+	if d.files > 0 {
+		t.Errorf("%d files were listed to find one", d.files)
+	}
+}
+
 // Results are listed in pages.
 func TestResultList(t *testing.T) {
 	d := new(couriertest.Depot)
