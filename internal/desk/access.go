@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/engine"
 )
 
 // A Role is what a visitor may do. Each includes those before it.
@@ -187,7 +188,10 @@ func (v *Visit) Need(ctx context.Context, job string, need Role) error {
 func (v *Visit) Own(x *courier.Execution) bool { return x.Labels[LabelBy] == v.ID }
 
 // LabelBy is the label of executions that has the ID of the principal who has started them.
-const LabelBy = "by"
+const LabelBy = engine.LabelBy
+
+// Labels are those that make an execution the visitor's own.
+func (v *Visit) Labels() map[string]string { return map[string]string{LabelBy: v.ID} }
 
 // sees reports whether the visitor may see an execution, as far as its role goes.
 func (v *Visit) sees(ctx context.Context, x *courier.Execution) bool {

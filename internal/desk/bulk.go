@@ -46,6 +46,8 @@ type Bulk struct {
 	Key string
 	// DryRun does nothing. It counts what the filter selects, up to 10,000.
 	DryRun bool
+	// labels replace those of an execution that is started again.
+	labels map[string]string
 	// Cursor is the Next of the outcome before, empty at first.
 	Cursor string
 }
@@ -105,7 +107,7 @@ func (d *Desk) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 // Bulk is [Desk.Bulk] of the executions of the jobs whose operator the visitor is, and
 // whose conditions are about what it may see.
 func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
-	b.By = v.By(b.By.Reason)
+	b.By, b.labels = v.By(b.By.Reason), v.Labels()
 	may, err := v.mayAsk(ctx, &b.Where)
 	if err != nil {
 		return Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}, err
@@ -286,7 +288,7 @@ func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, may permit
 		_, err = d.e.Release(ctx, x.ID, b.By)
 	case Rerun:
 		var n courier.Execution
-		n, err = d.e.Rerun(ctx, x.ID, &engine.RerunOptions{By: b.By, IdempotencyKey: "bulk/" + b.Key + "/" + string(x.ID)})
+		n, err = d.e.Rerun(ctx, x.ID, &engine.RerunOptions{By: b.By, Labels: b.labels, IdempotencyKey: "bulk/" + b.Key + "/" + string(x.ID)})
 		r.Started = n.ID
 	}
 	if err == nil {
