@@ -52,11 +52,14 @@ type Access struct {
 type Options struct {
 	Access Access
 	Via    string // of entries in the journal, such as "api"
-	// Streams is how many views of changes there are at most, of one visitor at most 10. 0
-	// means 200.
-	Streams int
-	Depot   depot.Depot  // has the files of executions; nil if there is none
-	Log     *slog.Logger // nil means none
+	// Streams is how many views of changes there are at most, and StreamsOf of one visitor. 0
+	// means 200 and 10.
+	Streams, StreamsOf int
+	// Examined is how many executions the lists, searches, streams and bulk actions of one
+	// visitor may examine in a minute. 0 means 1,000,000.
+	Examined int
+	Depot    depot.Depot  // has the files of executions; nil if there is none
+	Log      *slog.Logger // nil means none
 }
 
 // An AccessError says that a visitor may not do something.

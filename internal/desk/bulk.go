@@ -115,10 +115,14 @@ func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 	if v.Role(ctx, "") < Operator {
 		may = may.and(func(x *courier.Execution) bool { return v.Role(ctx, x.Job) >= Operator })
 	}
-	return v.d.bulk(ctx, b, may)
+	r, err := v.reach(ctx, &b.Where, Operator, false, may)
+	if err != nil {
+		return Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}, err
+	}
+	return v.d.bulk(ctx, b, r)
 }
 
-func (d *Desk) bulk(ctx context.Context, b Bulk, may permit) (Outcome, error) {
+func (d *Desk) bulk(ctx context.Context, b Bulk, reach *reach) (Outcome, error) {
 	out := Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}
 	if err := b.check(); err != nil {
 		return out, err
@@ -135,7 +139,7 @@ func (d *Desk) bulk(ctx context.Context, b Bulk, may permit) (Outcome, error) {
 		b.Where.States = actions[b.Action]
 	}
 	if b.DryRun {
-		err := d.count(ctx, &b, before, may, &out)
+		err := d.count(ctx, &b, before, reach, &out)
 		out.Next = ""
 		if len(out.Sample) > 0 {
 			out.Next = writeCursor(after(out.Sample[0]), mark)
@@ -143,13 +147,13 @@ func (d *Desk) bulk(ctx context.Context, b Bulk, may permit) (Outcome, error) {
 		out.Text = out.text()
 		return out, err
 	}
-	list, next, err := d.selected(ctx, &b, before, pageSize, may)
+	list, next, err := d.selected(ctx, &b, before, pageSize, reach)
 	if err != nil {
 		return out, fmt.Errorf("bulk %s: %w", b.Action, err)
 	}
 	out.Matched, out.More, out.Next = len(list), next != "", writeCursor(next, mark)
 	for i := range list {
-		r, err := d.do(ctx, &b, &list[i], may)
+		r, err := d.do(ctx, &b, &list[i], reach)
 		if err != nil {
 			out.More, out.Next = true, writeCursor(after(list[i].ID), mark)
 			out.Text = out.text()
@@ -221,9 +225,9 @@ func (b *Bulk) states() []string {
 
 // selected returns a page of the executions of a bulk. Of those that are given by their
 // ids it has the ids only.
-func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID, limit int, may permit) (list []courier.Execution, next courier.ExecutionID, err error) {
+func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID, limit int, reach *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
 	if len(b.IDs) == 0 {
-		return d.walk(ctx, &b.Where, before, limit, may)
+		return d.walk(ctx, &b.Where, before, limit, reach)
 	}
 	ids := slices.Clone(b.IDs)
 	slices.Sort(ids)
@@ -242,9 +246,9 @@ func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID
 }
 
 // count counts what a bulk selects.
-func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, may permit, out *Outcome) error {
+func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, reach *reach, out *Outcome) error {
 	for out.Matched < maxCount {
-		list, next, err := d.selected(ctx, b, before, pageSize, may)
+		list, next, err := d.selected(ctx, b, before, pageSize, reach)
 		if err != nil {
 			return fmt.Errorf("bulk %s: %w", b.Action, err)
 		}
@@ -262,16 +266,16 @@ func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, m
 
 // do carries out the action on one execution. The error is one after which the others
 // can't be treated either.
-func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, may permit) (Result, error) {
+func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, reach *reach) (Result, error) {
 	r := Result{Execution: x.ID, Result: Done}
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
-	if x.State == "" && may != nil {
+	if x.State == "" && reach != nil && reach.may != nil {
 		given, err := d.e.Executions().Get(ctx, x.ID)
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return r, err
-		} else if err != nil || !may(&given) {
+		} else if err != nil || !reach.may(&given) {
 			r.Result, r.Error = Refused, errUnknown.Error()
 			return r, nil
 		}
