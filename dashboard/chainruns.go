@@ -245,7 +245,7 @@ func chainRunActions() (list []action) {
 	return append(list, action{verb: "rerun", role: desk.Operator, noted: noted, do: func(ctx context.Context, c *call) (string, error) {
 		x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
 		if err == nil {
-			x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.by(), IdempotencyKey: c.formKey()})
+			x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()})
 		}
 		return c.link("chain-executions", string(x.ID)), err
 	}})

@@ -198,7 +198,7 @@ func (c *call) rerunPage() (any, error) {
 
 // rerun starts the execution again; the same form does it once.
 func rerun(ctx context.Context, c *call) (string, error) {
-	o := &engine.RerunOptions{By: c.by(), IdempotencyKey: c.formKey()}
+	o := &engine.RerunOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()}
 	if v := c.form.Get("version"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 {

@@ -27,7 +27,7 @@ type EnqueueOptions struct {
 	// worker has claimed it by then, it fails for the reason expired, also if it is held,
 	// paused or waits for other jobs. It can be resumed then.
 	Expires time.Duration
-	// Labels are names and values by which people find the execution: at most 16. A name
+	// Labels are names and values by which people find the execution: at most 16 besides [LabelBy]. A name
 	// begins with a small letter, and has up to 63 small letters, digits, "_" and "-"; it is
 	// not "file". A value has 1 to 200 characters.
 	Labels map[string]string

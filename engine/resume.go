@@ -255,14 +255,23 @@ type RerunOptions struct {
 	By courier.By
 	// Params replace parameters of the former execution by name.
 	Params map[string]any
+	// Labels replace labels of the former execution by name.
+	Labels map[string]string
 	// Version is that of the job; 0 means the latest.
 	Version        int
 	IdempotencyKey string // empty means none
 }
 
+// LabelBy is the label that packages httpapi and dashboard set to the ID of the principal
+// who has started an execution, and by which they find what is a client's own. A rerun has
+// it only from its options: it is of who has asked for it. It does not count among the
+// labels that an execution may have.
+const LabelBy = program.LabelBy
+
 // Rerun enqueues a new execution of the job of another one, with its parameters,
-// priority, timeout, labels and number of retries, whatever the state of that one. The new execution names the former one
-// in RerunOf, and the filter RerunOf of [Executions.List] finds it from there.
+// priority, timeout, labels but for [LabelBy], and number of retries, whatever the state of
+// that one. All else is as if the job were started now. The new execution names the former
+// one in RerunOf, and the filter RerunOf of [Executions.List] finds it from there.
 func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOptions) (courier.Execution, error) {
 	if opt == nil {
 		opt = &RerunOptions{}
@@ -271,7 +280,7 @@ func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOp
 	if err != nil {
 		return x, fmt.Errorf("rerun: %w", err)
 	}
-	n, err := e.enqueuer.Rerun(ctx, &x, program.Options{Params: opt.Params, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
+	n, err := e.enqueuer.Rerun(ctx, &x, program.Options{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
 	if err == nil {
 		e.unserved.Created(ctx, e.served(), n)
 		core.Explained(e.log, "execution", string(n.ID), "started again", opt.By, slog.String("job", n.Job))

@@ -234,7 +234,7 @@ func (e *endpoint) key(c *call, r *Received) (key string, err error) {
 
 // options are the settings of the execution but for its key.
 func (e *endpoint) options(c *call, r *Received) (*engine.EnqueueOptions, error) {
-	opt := &engine.EnqueueOptions{By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID}, Trace: traceOf(c.r), Timeout: e.opt.Timeout}
+	opt := &engine.EnqueueOptions{By: c.By(""), Labels: c.Labels(), Trace: traceOf(c.r), Timeout: e.opt.Timeout}
 	if id := c.r.Header.Get("X-Request-Id"); isLabel(id) {
 		opt.Labels["request_id"] = id
 	}

@@ -109,7 +109,7 @@ func (c *call) startChain() error {
 		return err
 	}
 	opt := &engine.ChainOptions{
-		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID},
+		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: c.Labels(),
 	}
 	x, err := c.h.e.Chains().Start(c.ctx(), c.r.PathValue("name"), opt)
 	if err != nil {
@@ -165,7 +165,8 @@ func (c *call) listChainExecutions() error {
 		return err
 	}
 	f.Before = courier.ChainExecutionID(before)
-	if f.Limit, err = c.int("limit", 100, 1, 1000); err != nil {
+	limit, err := c.int("limit", 100, 1, 1000)
+	if err != nil {
 		return err
 	}
 	if f.Chain != "" {
@@ -176,15 +177,17 @@ func (c *call) listChainExecutions() error {
 			return err
 		}
 	}
-	list, err := c.h.e.Chains().Executions(c.ctx(), f)
+	id := func(x *courier.ChainExecution) courier.ChainExecutionID { return x.ID }
+	items, next, err := inParts(limit, partSize, f.Before, func(before courier.ChainExecutionID, limit int) ([]courier.ChainExecution, courier.ChainExecutionID, error) {
+		f.Before, f.Limit = before, limit
+		list, err := c.h.e.Chains().Executions(c.ctx(), f)
+		list, next := fullPage(list, limit, id)
+		return list, next, err
+	}, id, c.viewChain)
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(list) == f.Limit {
-		next = string(list[len(list)-1].ID)
-	}
-	return answerPage(c, mapped(list, func(x courier.ChainExecution) any { return c.viewChain(&x) }), writeAfter(next, what))
+	return answerPage(c, items, writeAfter(string(next), what))
 }
 
 // chainExecution returns the execution of a chain that the route is about.
@@ -246,7 +249,7 @@ func (c *call) rerunChain() error {
 		return err
 	}
 	err = c.Do(c.ctx(), desk.ChainAction(&x, "rerun", b.Reason), func(ctx context.Context) error {
-		x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key})
+		x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.By(b.Reason), Labels: c.Labels(), Params: b.Params, Version: b.Version, IdempotencyKey: key})
 		return err
 	})
 	if err != nil {

@@ -143,20 +143,20 @@ func (c *call) listDefinitions(d desk.Catalog) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, entries(list), writeNameCursor(next, q))
+	return answerPage(c, list, writeNameCursor(next, q))
 }
 
 // visible returns up to limit definitions that the visitor may see, whose names begin with
 // q and come after a name, and the name after which there may be more: empty if there is
 // none.
-func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.Defined, next string, err error) {
+func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []DefinitionEntry, next string, err error) {
 	if after == "" && q != "" {
 		first, err := d.Versions(c.ctx(), q, engine.VersionFilter{Limit: 1}) // the list begins behind a name
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return nil, "", err
 		}
 		if len(first) > 0 && d.Shows(c.ctx(), q) {
-			list = first
+			list = append(list, entryOf(&first[0]))
 		}
 		after = q
 	}
@@ -164,7 +164,10 @@ func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.
 		if len(list) == limit {
 			return list, after, nil
 		}
-		most := max(limit-len(list), 100)
+		most := min(limit-len(list), partSize) // each can be large
+		if examined > 10*limit {
+			most = 100 // few may be seen
+		}
 		page, err := d.Page(c.ctx(), store.DefinitionFilter{After: after, Limit: most})
 		if err != nil {
 			return nil, "", err
@@ -179,7 +182,7 @@ func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.
 			}
 			after = name
 			if d.Shows(c.ctx(), name) {
-				list = append(list, page[i])
+				list = append(list, entryOf(&page[i]))
 			}
 		}
 		if len(page) < most {
@@ -188,14 +191,6 @@ func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.
 		examined += len(page)
 	}
 	return list, after, nil
-}
-
-func entries(list []desk.Defined) []DefinitionEntry {
-	all := make([]DefinitionEntry, len(list))
-	for i := range list {
-		all[i] = entryOf(&list[i])
-	}
-	return all
 }
 
 // isName reports whether text can be a name, or the beginning of one.
@@ -257,15 +252,21 @@ func (c *call) listVersions(d desk.Catalog) error {
 	if before > 1<<30 {
 		return errCursor()
 	}
-	list, err := d.Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: int(before), Limit: limit})
+	version := func(d *desk.Defined) int {
+		if v := *d.Version(); v > 1 {
+			return v
+		}
+		return 0 // there is none behind it
+	}
+	items, next, err := inParts(limit, partSize, int(before), func(before, limit int) ([]desk.Defined, int, error) {
+		list, err := d.Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: before, Limit: limit})
+		list, next := fullPage(list, limit, version)
+		return list, next, err
+	}, version, func(d *desk.Defined) any { return entryOf(d) })
 	if err != nil {
 		return err
 	}
-	next := ""
-	if n := len(list); n == limit && *list[n-1].Version() > 1 {
-		next = strconv.Itoa(*list[n-1].Version())
-	}
-	return answerPage(c, entries(list), next)
+	return answerPage(c, items, numberCursor(int64(next)))
 }
 
 func (c *call) diffDefinition(d desk.Catalog) error {

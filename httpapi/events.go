@@ -109,7 +109,7 @@ func (c *call) watchExecution() error {
 	}
 	w, err := c.Watch(c.execution.ID, after)
 	if err != nil {
-		return streamProblem(err)
+		return err
 	}
 	defer w.Close()
 	ctx, cancel := c.lasting(eventstream.Lasts)
@@ -218,7 +218,7 @@ func (c *call) watchExecutions() error {
 	}
 	w, err := c.WatchExecutions(c.ctx(), where, limit)
 	if err != nil {
-		return streamProblem(err)
+		return err
 	}
 	defer w.Close()
 	ctx, cancel := c.lasting(eventstream.Lasts)

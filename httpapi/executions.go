@@ -45,7 +45,7 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions", id: "listExecutions", group: "executions", role: desk.Client, on: onVisible,
-		does: "Lists executions, the newest first.", query: append(whereParams, limitParam, cursorParam),
+		does: "Lists executions, the newest first, without their parameters, results and repairs: each execution has its own.", query: append(whereParams, limitParam, cursorParam),
 		answers: map[int]any{http.StatusOK: page[ExecutionView]{}}, do: (*call).listExecutions,
 	},
 	{
@@ -59,7 +59,7 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/steps", id: "listSteps", group: "executions", role: desk.Viewer, on: onExecution,
-		does: "Lists the records of attempts of steps, in the order of their ends.",
+		does: "Lists the records of attempts of steps, in the order of their ends, without their outputs and files: each record has its own.",
 		query: []param{
 			{name: "step", kind: "integer", does: "The index of the step."},
 			{name: "state", kind: "string", does: "How the attempts ended.", enum: []string{"completed", "failed", "skipped"}},
@@ -70,7 +70,7 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/steps/{seq}", id: "getStep", group: "executions", role: desk.Viewer, on: onExecution,
-		does: "Returns a record with its log, its events and its stack.", answers: map[int]any{http.StatusOK: courier.StepExecution{}}, do: (*call).getStep,
+		does: "Returns a record with its outputs, its files, its log, its events and its stack.", answers: map[int]any{http.StatusOK: courier.StepExecution{}}, do: (*call).getStep,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/audit", id: "listAudit", group: "executions", role: desk.Viewer, on: onExecution,
@@ -201,7 +201,7 @@ func (c *call) getOutline() error {
 	return c.answer(http.StatusOK, o)
 }
 
-func (c *call) listSteps() error { return c.stepsPage(store.StepFilter{}) }
+func (c *call) listSteps() error { return c.stepsPage(store.StepFilter{Brief: true}) }
 
 func (c *call) listFiles() error {
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
@@ -231,20 +231,34 @@ func (c *call) stepsPage(f store.StepFilter) error {
 	if err != nil {
 		return err
 	}
-	list, err := c.h.e.Executions().StepsPage(c.ctx(), f)
+	seq := func(s *courier.StepExecution) int64 { return s.Seq }
+	size := 1 // a record with files can have as many bytes as an output
+	if f.Brief {
+		size = f.Limit
+	}
+	items, next, err := inParts(f.Limit, size, f.After, func(after int64, limit int) ([]courier.StepExecution, int64, error) {
+		f.After, f.Limit = after, limit
+		list, err := c.h.e.Executions().StepsPage(c.ctx(), f)
+		if !c.SeesValues(c.ctx(), c.execution.Job) {
+			for i := range list {
+				desk.HideStep(&list[i])
+			}
+		}
+		list, next := fullPage(list, limit, seq)
+		return list, next, err
+	}, seq, asIs)
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(list) == f.Limit {
-		next = strconv.FormatInt(list[len(list)-1].Seq, 10)
+	return answerPage(c, items, numberCursor(next))
+}
+
+// numberCursor is the cursor of what comes behind a number; empty for 0.
+func numberCursor(n int64) string {
+	if n == 0 {
+		return ""
 	}
-	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		for i := range list {
-			desk.HideStep(&list[i])
-		}
-	}
-	return answerPage(c, list, next)
+	return strconv.FormatInt(n, 10)
 }
 
 // after returns where a page by sequence numbers begins, and how many entries it has.

@@ -74,7 +74,7 @@ func New(e *engine.Engine, opt *Options) *Handler {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.closed, h.closing = context.WithCancel(context.Background())
-	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access.desk(), Via: "api", Streams: h.opt.MaxStreams, Depot: h.opt.Depot, Log: h.log})
+	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access.desk(), Via: "api", Streams: h.opt.MaxStreams, StreamsOf: h.opt.MaxStreamsOf, Examined: h.opt.MaxExamined, Depot: h.opt.Depot, Log: h.log})
 	h.origins = newOrigins(h.opt.Access.Origins)
 	if h.origins.err != nil {
 		h.log.Error("the API answers no request", "error", h.origins.err)

@@ -68,7 +68,7 @@ func (k *kept[T, D]) listAll(c *call) error {
 			k.hidden(c, &list[i])
 		}
 		return list, next, err
-	})
+	}, func(v *T) string { return *k.name(v) })
 }
 
 // hidden returns v without the values that the visitor may not see.
@@ -246,8 +246,9 @@ func (s saved[T]) MarshalJSON() ([]byte, error) {
 }
 
 // answerList answers with a page of a list that is ordered by texts: read returns the
-// elements after one of them, and the last one of the page if there are more.
-func answerList[T any](c *call, what string, read func(after string, limit int) ([]T, string, error)) error {
+// elements after one of them, and the last one of the page if there are more. Key is the text
+// of an element.
+func answerList[T any](c *call, what string, read func(after string, limit int) ([]T, string, error), key func(*T) string) error {
 	limit, err := c.int("limit", 100, 1, 1000)
 	if err != nil {
 		return err
@@ -256,11 +257,11 @@ func answerList[T any](c *call, what string, read func(after string, limit int) 
 	if err != nil {
 		return err
 	}
-	list, next, err := read(after, limit)
+	items, next, err := inParts(limit, partSize, after, read, key, asIs)
 	if err != nil {
 		return err
 	}
-	return answerPage(c, list, writeAfter(next, what))
+	return answerPage(c, items, writeAfter(next, what))
 }
 
 // writeAfter returns the cursor of what comes after a text, in a list of something; empty

@@ -50,7 +50,7 @@ func (c *call) listLimits() error {
 			views[i] = LimitView{l.Scope, l.Limit}
 		}
 		return views, next, err
-	})
+	}, func(l *LimitView) string { return l.Scope })
 }
 
 func (c *call) setLimit() error {

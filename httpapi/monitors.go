@@ -71,11 +71,10 @@ func (c *call) monitorFiles() error {
 	if !c.Has(c.ctx(), desk.JobsOf(&m), c.ValuesRole()) {
 		return &desk.AccessError{Text: "the names of files are values, which you may not see: it needs the role " + c.ValuesRole().String()}
 	}
+	name := func(f *store.SeenFile) string { return f.Name }
 	return answerList(c, "file", func(after string, limit int) ([]store.SeenFile, string, error) {
 		list, err := c.h.e.Monitors().Files(c.ctx(), store.SeenFilter{Monitor: m.Name, After: after, Limit: limit})
-		if err != nil || len(list) < limit {
-			return list, "", err
-		}
-		return list, list[len(list)-1].Name, nil
-	})
+		list, next := fullPage(list, limit, name)
+		return list, next, err
+	}, name)
 }

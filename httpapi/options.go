@@ -48,9 +48,14 @@ type Options struct {
 	// MinRate is at how many bytes a second the body of an upload must come, over any 30
 	// seconds; 0 means 8 KiB, and below 0 that one byte in 30 seconds is enough.
 	MinRate int64
-	// MaxStreams is how many streams of events there are at most, of one principal at most
-	// 10. 0 means 200. Who asks for more is answered with 503, and can poll.
-	MaxStreams int
+	// MaxStreams is how many streams of events there are at most, and MaxStreamsOf of one
+	// principal. 0 means 200 and 10. Who asks for more is answered with 503, and can poll.
+	MaxStreams, MaxStreamsOf int
+	// MaxExamined is how many executions the lists, searches, streams and bulk actions of one
+	// principal may examine in a minute: those that the store selects, by what the principal
+	// may see and by the filter. 0 means 1,000,000. Who asks for more is answered with 503;
+	// streams wait.
+	MaxExamined int
 	// Health returns what GET v1/health says of the store, to viewers of all jobs, such as
 	// what the method Health of a pgstore returns; it may leave out what they must not know.
 	// Nil means nothing.

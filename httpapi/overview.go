@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -189,14 +188,16 @@ func (c *call) journal() error {
 	if err != nil {
 		return err
 	}
-	f := store.ActionFilter{Kind: c.query.Get("kind"), Name: c.query.Get("name"), By: c.query.Get("by"), Before: before, Limit: limit}
-	list, err := c.h.e.Journal(c.ctx(), f)
+	f := store.ActionFilter{Kind: c.query.Get("kind"), Name: c.query.Get("name"), By: c.query.Get("by")}
+	id := func(a *store.Action) int64 { return a.ID }
+	items, next, err := inParts(limit, partSize, before, func(before int64, limit int) ([]store.Action, int64, error) {
+		f.Before, f.Limit = before, limit
+		list, err := c.h.e.Journal(c.ctx(), f)
+		list, next := fullPage(list, limit, id)
+		return list, next, err
+	}, id, asIs)
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(list) == limit {
-		next = strconv.FormatInt(list[limit-1].ID, 10)
-	}
-	return answerPage(c, list, next)
+	return answerPage(c, items, numberCursor(next))
 }

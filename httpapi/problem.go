@@ -165,6 +165,9 @@ func problemOf(err error) problem {
 		}
 		return p
 	}
+	if busy, ok := errors.AsType[*desk.BusyError](err); ok {
+		return problem{code: codeUnavailable, Detail: busy.Text}
+	}
 	if list, ok := problemsOf(err); ok {
 		p.code = codeDefinition
 		if _, params := errors.AsType[*courier.ParamsError](err); params {

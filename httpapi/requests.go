@@ -197,7 +197,7 @@ func (c *call) rerun() error {
 	}
 	var x courier.Execution
 	err = c.Do(c.ctx(), c.action("rerun", b.Reason), func(ctx context.Context) error {
-		x, err = c.h.e.Rerun(ctx, c.execution.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key})
+		x, err = c.h.e.Rerun(ctx, c.execution.ID, &engine.RerunOptions{By: c.By(b.Reason), Labels: c.Labels(), Params: b.Params, Version: b.Version, IdempotencyKey: key})
 		return err
 	})
 	if err != nil {

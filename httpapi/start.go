@@ -154,7 +154,7 @@ func (p *problem) seconds(pointer string, n float64) time.Duration {
 
 // labels returns the labels of an execution: those of the request, and who has started it.
 func (c *call) labels(given map[string]string) (map[string]string, error) {
-	labels := map[string]string{desk.LabelBy: c.ID}
+	labels := c.Labels()
 	for name, value := range given {
 		if name == desk.LabelBy {
 			return nil, oneProblem(item{Pointer: "/labels/" + desk.LabelBy, Message: "the service itself sets this label to who has started the execution: leave it out"})

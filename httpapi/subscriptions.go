@@ -93,5 +93,5 @@ func (c *call) listDeliveries() error {
 			err = errCursor()
 		}
 		return list, next, err
-	})
+	}, desk.AfterDelivery)
 }

@@ -67,12 +67,12 @@ func (c *call) names() (n jsonschema.Names, err error) {
 	if err != nil {
 		return n, err
 	}
-	n.Jobs = mapped(list, func(d desk.Defined) string { return *d.Name() })
+	n.Jobs = mapped(list, func(d DefinitionEntry) string { return d.Name })
 	if c.Role(c.ctx(), "") < desk.Viewer {
 		return n, nil
 	}
 	list, _, err = c.visible(c.Catalog("chain"), "", "", maxNames)
-	n.Chains = mapped(list, func(d desk.Defined) string { return *d.Name() })
+	n.Chains = mapped(list, func(d DefinitionEntry) string { return d.Name })
 	return n, err
 }
 

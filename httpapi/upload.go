@@ -201,7 +201,7 @@ func (c *call) startUpload() error {
 	if err != nil {
 		return err
 	}
-	opt := &engine.EnqueueOptions{IdempotencyKey: key, By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID}}
+	opt := &engine.EnqueueOptions{IdempotencyKey: key, By: c.By(""), Labels: c.Labels()}
 	if opt.Params, err = u.params(declared); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ type DefinitionFilter struct {
 	Kind  Kind   // Job or Chain
 	After string // those whose names come after it
 	Limit int    // 0 means 1000
+	Brief bool   // leaves the bodies out, which a store does not read then
 }
 
 // A SettingFilter selects settings. Zero fields select all.
@@ -32,8 +33,11 @@ type StepFilter struct {
 	// Details fills the fields Stack, Log and Events of the records too. They are large, so they
 	// are empty otherwise, as they are in [Archive.Latest] and in claims.
 	Details bool
-	After   int64 // those whose Seq is higher
-	Limit   int   // 0 means 1000
+	// Brief leaves out the fields Outputs and Files, which may be large too, and a store does
+	// not read them.
+	Brief bool
+	After int64 // those whose Seq is higher
+	Limit int   // 0 means 1000
 }
 
 // A LatestFilter selects the latest record of each step of one execution.

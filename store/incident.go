@@ -8,11 +8,14 @@ import (
 
 // Bounds of [Overview.Incidents]: of how many jobs, those that have failed last, the
 // executions are examined for completed ones that supersede failed ones; how many of the
-// latest executions of each; and how many completed ones among these.
+// latest executions of each; how many completed ones among these; and of which size.
 const (
 	SupersedingJobs = 20
 	SupersedingWalk = 1000
 	Superseding     = 200
+	// SupersedingParams is how many bytes params have at most that are compared: those of
+	// thousands of executions are.
+	SupersedingParams = 8 << 10
 )
 
 // Incidents are executions that somebody may have to look at, at an instant.
@@ -43,7 +46,7 @@ type Incident struct {
 	Reason  courier.Reason   `json:"reason,omitempty"`
 	Failure *courier.Failure `json:"failure,omitempty"`
 	// SupersededBy is a younger execution of the job that has completed and stands for
-	// a failed one: it has the same params, byte by byte, or the same label "key". It is
+	// a failed one: it has the same params, byte by byte, of at most [SupersedingParams] bytes, or the same label "key". It is
 	// the latest of them, among the last [Superseding] completed executions of the job,
 	// of its last [SupersedingWalk] executions.
 	SupersededBy courier.ExecutionID `json:"superseded_by,omitempty"`

@@ -129,8 +129,9 @@ type Ledger interface {
 type Archive interface {
 	// Execution returns an execution, or ErrNotFound.
 	Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
-	// Executions returns a page of executions, newest (highest id) first, without their
-	// results.
+	// Executions returns a page of executions, newest (highest id) first, without what may
+	// be large: Params, Result and Repairs are empty, and a store does not read them.
+	// [Archive.Execution] has them.
 	Executions(ctx context.Context, f Filter) ([]courier.Execution, error)
 	// Steps returns a page of the records of an execution, in the order of their Seq.
 	Steps(ctx context.Context, f StepFilter) ([]courier.StepExecution, error)

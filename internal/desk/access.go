@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/engine"
 )
 
 // A Role is what a visitor may do. Each includes those before it.
@@ -51,11 +52,14 @@ type Access struct {
 type Options struct {
 	Access Access
 	Via    string // of entries in the journal, such as "api"
-	// Streams is how many views of changes there are at most, of one visitor at most 10. 0
-	// means 200.
-	Streams int
-	Depot   depot.Depot  // has the files of executions; nil if there is none
-	Log     *slog.Logger // nil means none
+	// Streams is how many views of changes there are at most, and StreamsOf of one visitor. 0
+	// means 200 and 10.
+	Streams, StreamsOf int
+	// Examined is how many executions the lists, searches, streams and bulk actions of one
+	// visitor may examine in a minute. 0 means 1,000,000.
+	Examined int
+	Depot    depot.Depot  // has the files of executions; nil if there is none
+	Log      *slog.Logger // nil means none
 }
 
 // An AccessError says that a visitor may not do something.
@@ -187,7 +191,10 @@ func (v *Visit) Need(ctx context.Context, job string, need Role) error {
 func (v *Visit) Own(x *courier.Execution) bool { return x.Labels[LabelBy] == v.ID }
 
 // LabelBy is the label of executions that has the ID of the principal who has started them.
-const LabelBy = "by"
+const LabelBy = engine.LabelBy
+
+// Labels are those that make an execution the visitor's own.
+func (v *Visit) Labels() map[string]string { return map[string]string{LabelBy: v.ID} }
 
 // sees reports whether the visitor may see an execution, as far as its role goes.
 func (v *Visit) sees(ctx context.Context, x *courier.Execution) bool {

@@ -121,8 +121,8 @@ func asSet(v any) any {
 // page: then so many were examined that the call stopped.
 func Pick[T any](after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) (list []T, next string, err error) {
 	list = []T{}
-	size := min(pageSize, max(limit, 100)) // a definition may be large
 	for examined := 0; examined < maxWalk; {
+		size := min(pageSize, max(limit, min(examined, 100), 16)) // a definition may be large
 		page, err := read(after, size)
 		if err != nil {
 			return nil, "", err

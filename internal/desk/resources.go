@@ -46,7 +46,7 @@ func (v *Visit) Deliveries(ctx context.Context, f store.DeliveryFilter, after st
 			return nil, ErrCursor
 		}
 		return v.d.e.Subscriptions().Deliveries(ctx, f)
-	}, func(d *courier.Delivery) string { return d.ID + " " + d.Subscription }, func(d *courier.Delivery) bool { return v.seesDelivery(ctx, d, seen) })
+	}, AfterDelivery, func(d *courier.Delivery) bool { return v.seesDelivery(ctx, d, seen) })
 	for i := range list {
 		if !v.SeesValues(ctx, list[i].Job) {
 			HideDelivery(&list[i])
@@ -54,6 +54,10 @@ func (v *Visit) Deliveries(ctx context.Context, f store.DeliveryFilter, after st
 	}
 	return list, next, err
 }
+
+// AfterDelivery is after what the next page begins behind a delivery; see
+// [Visit.Deliveries].
+func AfterDelivery(d *courier.Delivery) string { return d.ID + " " + d.Subscription }
 
 // seesDelivery reports whether the visitor may see the execution that a delivery is about,
 // and its subscription; known has the answers for subscriptions.

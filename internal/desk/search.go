@@ -188,7 +188,12 @@ func (v *Visit) searchLabel(ctx context.Context, text string, s *Search) error {
 	if !ok || name == "" || value == "" {
 		return nil
 	}
-	p, err := v.d.executions(ctx, Where{Labels: map[string]string{name: value}}, "", MaxFound, func(x *courier.Execution) bool { return v.SeesValues(ctx, x.Job) })
+	w := Where{Labels: map[string]string{name: value}}
+	r, err := v.reach(ctx, &w, v.ValuesRole(), false, func(x *courier.Execution) bool { return v.SeesValues(ctx, x.Job) })
+	if err != nil {
+		return err
+	}
+	p, err := v.d.executions(ctx, w, "", MaxFound, r)
 	s.Executions = p.Items
 	return err
 }

@@ -131,7 +131,13 @@ func (l *listWatcher) leave(f *listFeed) {
 const (
 	listPeriod = 2 * time.Second
 	listGap    = period / 2 // at least, between two reads
+	busyGap    = 10 * time.Second
 )
+
+func isBusy(err error) bool {
+	_, busy := errors.AsType[*BusyError](err)
+	return busy
+}
 
 // run reads a list until nobody watches it.
 func (l *listWatcher) run(ctx context.Context, f *listFeed, p Principal, w Where, limit int) {
@@ -158,6 +164,10 @@ func (l *listWatcher) run(ctx context.Context, f *listFeed, p Principal, w Where
 			return
 		case errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid):
 			f.publish(nil, err)
+		case isBusy(err): // the page stays as it is until the visitor may read again
+			if !pause(ctx, busyGap) {
+				return
+			}
 		default:
 			if failing.IsZero() {
 				failing = began

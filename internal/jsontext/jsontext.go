@@ -94,7 +94,7 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-// DecodeStrict decodes JSON text that must have no other names than v's.
+// DecodeStrict decodes JSON text that must have no other names than v's, exactly and once.
 func DecodeStrict(raw []byte, v any) error {
 	d := decoders.Get().(*decoder)
 	d.in.Reset(raw)
@@ -107,7 +107,7 @@ func DecodeStrict(raw []byte, v any) error {
 	} else if len(rest) == 0 && len(raw) <= maxKept {
 		decoders.Put(d)
 	}
-	return nil
+	return checkNames(raw, v, true)
 }
 
 // Text is the form in which a value stands inside a longer string: strings as

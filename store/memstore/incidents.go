@@ -114,7 +114,7 @@ func (s *Store) failures(most int) []store.Incident {
 func superseding(x *execution, list []*execution) courier.ExecutionID {
 	key := x.Labels["key"]
 	for _, c := range list {
-		if bytes.Equal(c.Params, x.Params) || key != "" && c.Labels["key"] == key {
+		if len(x.Params) <= store.SupersedingParams && bytes.Equal(c.Params, x.Params) || key != "" && c.Labels["key"] == key {
 			return c.ID
 		}
 	}

@@ -131,7 +131,7 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 // stepsQuery returns the statement that lists records by a filter, and its parameters.
 func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 	filter := ""
-	args = []any{bind.ID(string(f.Execution)), f.After, int64(f.Limit), f.Details}
+	args = []any{bind.ID(string(f.Execution)), f.After, int64(f.Limit), f.Details, !f.Brief}
 	add := func(condition string, arg any) {
 		args = append(args, arg)
 		filter += fmt.Sprintf(" and "+condition, len(args))

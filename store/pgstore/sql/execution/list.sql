@@ -1,5 +1,8 @@
--- Executions, newest first. $1 at most how many; the filter has the rest.
+-- Executions, newest first, without what may be large. $1 at most how many; the filter has
+-- the rest.
 \set result null::text
+\set params null::text
+\set repairs null::text
 select
 \ir read_columns.inc.sql
 from courier.job_executions e

@@ -3,6 +3,7 @@ package coordination
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -76,13 +77,17 @@ var incidentCases = []testCase{
 		newer := completed(with("job", `{"day":1}`, ""))
 		keyed := completed(with("job", `{"day":9}`, "k2"))
 		completed(with("job", `{"day":3}`, "K3"))
+		large := `{"day":"` + strings.Repeat("d", store.SupersedingParams) + `"}`
+		tooLarge, largeKey := k.failed(with("job", large, ""), f), k.failed(with("job", large, "k4"), f)
+		completed(with("job", large, ""))
+		keyed4 := completed(with("job", large, "k4"))
 		cancelled := k.Add(with("job", `{"day":5}`, ""))[0]
 		k.Ask(cancelled.ID, courier.RequestCancel)
 		got := make(map[courier.ExecutionID]courier.ExecutionID)
 		for _, i := range k.incidents(0) {
 			got[i.Execution] = i.SupersededBy
 		}
-		k.Same("superseded", got, map[courier.ExecutionID]courier.ExecutionID{byParams.ID: newer, byKey.ID: keyed, none.ID: "", other.ID: "", after.ID: ""})
+		k.Same("superseded", got, map[courier.ExecutionID]courier.ExecutionID{byParams.ID: newer, byKey.ID: keyed, none.ID: "", other.ID: "", after.ID: "", tooLarge.ID: "", largeKey.ID: keyed4})
 	}},
 	{"incidents_superseded_by_one_of_the_last", func(k *kit) {
 		k.Limit("", "0")
