@@ -80,7 +80,7 @@ type Accepted struct {
 //
 //	mux.Handle("POST /reports/{customer}", api.Async("report", nil))
 //
-// Who makes the request needs the role [Client] for the job. The methods GET, HEAD, OPTIONS
+// Who makes the request needs the right [RightStart] for the job, which a [Client] has. The methods GET, HEAD, OPTIONS
 // and TRACE are refused, since requests with them must change nothing. What is wrong with
 // the options is in the log, and in the answer to each request.
 func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
@@ -145,7 +145,7 @@ func (e *endpoint) check() error {
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, path, _ := strings.Cut(r.Pattern, "/")
 	c := &call{h: e.h, w: w, r: r, root: e.root}
-	c.route = &route{method: r.Method, path: path, id: "startExecution", group: "executions"}
+	c.route = &route{method: r.Method, path: path, id: "startExecution", group: "executions", need: desk.NeedOf("startExecution")}
 	c.protected(func() error { return e.serve(c) })
 }
 
@@ -209,7 +209,7 @@ func (e *endpoint) enter(c *call) (raw []byte, err error) {
 		return nil, err
 	}
 	c.Visit = v
-	if err = c.Need(c.ctx(), e.job, desk.Client); err != nil || e.opt.Files {
+	if err = c.NeedTo(c.ctx(), e.job, c.route.need, false); err != nil || e.opt.Files {
 		return nil, err
 	}
 	return c.readBody()

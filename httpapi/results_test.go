@@ -216,11 +216,10 @@ func TestResultsAccess(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
-	a := access()
-	a.Values = httpapi.Operator
+	a := valuesFor(httpapi.Operator)
 	w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, Depot: new(couriertest.Depot)})
 	for _, path := range paths {
-		w.as("vera").get("v1/executions/"+id+path).problem(http.StatusForbidden, "forbidden", "operator")
+		w.as("vera").get("v1/executions/"+id+path).problem(http.StatusForbidden, "forbidden", "values")
 	}
 }
 

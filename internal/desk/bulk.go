@@ -102,7 +102,7 @@ func (d *Desk) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 	return d.bulk(ctx, b, nil)
 }
 
-// Bulk is [Desk.Bulk] of the executions of the jobs whose operator the visitor is, and
+// Bulk is [Desk.Bulk] of the executions of the jobs for which the visitor has the rights, and
 // whose conditions are about what it may see.
 func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 	b.By = v.By(b.By.Reason)
@@ -110,8 +110,12 @@ func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 	if err != nil {
 		return Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}, err
 	}
-	if v.Role(ctx, "") < Operator {
-		may = may.and(func(x *courier.Execution) bool { return v.Role(ctx, x.Job) >= Operator })
+	need := NeedOf("bulk").Rights
+	if b.Action == Rerun {
+		need = NeedOf("rerunExecution").Rights
+	}
+	if !v.Can(ctx, "", need) {
+		may = may.and(func(x *courier.Execution) bool { return v.Can(ctx, x.Job, need) })
 	}
 	return v.d.bulk(ctx, b, may)
 }

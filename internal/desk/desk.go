@@ -78,7 +78,7 @@ func (v *Visit) Executions(ctx context.Context, w Where, cursor string, limit in
 	if err != nil {
 		return Page{}, err
 	}
-	if v.Role(ctx, "") < Viewer {
+	if !v.Can(ctx, "", RightSee) {
 		may = may.and(func(x *courier.Execution) bool { return v.sees(ctx, x) })
 	}
 	return v.d.executions(ctx, w, cursor, limit, may)

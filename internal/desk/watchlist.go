@@ -29,7 +29,7 @@ func (v *Visit) WatchExecutions(ctx context.Context, w Where, limit int) (*ListW
 		return nil, err
 	}
 	key := fmt.Sprintf("%d %s", limit, w)
-	if v.Role(ctx, "") < Viewer {
+	if !v.Can(ctx, "", RightSee) {
 		key = fmt.Sprintf("%q %s", v.ID, key) // what it may see is its own
 	}
 	return &ListWatch{d: v.d, f: v.d.lists.join(key, v.Principal, w, limit), done: done}, nil
