@@ -58,7 +58,10 @@ type Link struct {
 
 // access returns the access in the words of package desk.
 func access(a *httpapi.Access) desk.Access {
-	var d desk.Access
+	d := desk.Access{ClientMay: a.ClientMay, MaxUnbegun: a.MaxUnbegun}
+	if a.Quota != nil {
+		d.Quota = func(p desk.Principal, job string) int { return a.Quota(httpapi.Principal(p), job) }
+	}
 	if a.Who != nil {
 		d.Who = func(r *http.Request) (desk.Principal, error) {
 			p, err := a.Who(r)

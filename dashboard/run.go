@@ -90,10 +90,16 @@ func start(ctx context.Context, c *call) (string, error) {
 		return "", err
 	}
 	if _, ok := d.Definition.(*courier.Chain); ok {
+		if err := c.MaySetVersion(ctx, o.Version); err != nil {
+			return "", err
+		}
 		x, err := c.h.e.Chains().Start(ctx, *d.Name(), &engine.ChainOptions{
 			Params: o.Params, Version: o.Version, IdempotencyKey: o.IdempotencyKey, Hold: o.Hold, By: o.By, Labels: o.Labels,
 		})
 		return c.link("chain-executions", string(x.ID)), err
+	}
+	if err := c.MayStart(ctx, *d.Name(), o); err != nil {
+		return "", err
 	}
 	x, err := c.h.e.Enqueue(ctx, *d.Name(), o)
 	return c.link("executions", string(x.ID)), err

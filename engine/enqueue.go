@@ -17,7 +17,7 @@ type EnqueueOptions struct {
 	Priority       int16          // higher is claimed first
 	Delay          time.Duration  // until it is due
 	IdempotencyKey string         // unique per job; a used one returns the execution that used it
-	LimitKeys      []string       // in addition to the job's
+	LimitKeys      []string       // in addition to the job's; these alone may begin with store.UserLimitKey
 	Hold           bool           // creates it in the state created, until Release
 	Version        int            // of the job; 0 means the latest
 	Timeout        *time.Duration // of the whole execution, in place of the job's; nil means that, 0 none

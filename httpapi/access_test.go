@@ -167,7 +167,8 @@ func TestUnknownIDs(t *testing.T) {
 	}
 }
 
-// Requests that nobody permits do not fill the journal: there are 60 entries a minute.
+// Requests that nobody permits do not fill the journal: there are 60 entries a minute of each
+// principal, and those of one keep out none of another.
 func TestRefusalsAreBounded(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		id := w.start("report", "")
@@ -183,6 +184,11 @@ func TestRefusalsAreBounded(t *testing.T) {
 		}
 		if n := strings.Count(w.log.String(), "there are too many"); n != 40 {
 			t.Errorf("%d lines in the log", n)
+		}
+		w.as("ann").post("v1/executions/"+id+"/pause", "").want(http.StatusNotFound, nil)
+		w.as("stan").post("v1/executions/"+id+"/cancel", "").want(http.StatusForbidden, nil) // the refusals of another one
+		if list, err := w.engine.Journal(t.Context(), filterBy("stan")); err != nil || len(list) != 1 {
+			t.Errorf("%d entries of another one, %v", len(list), err)
 		}
 	})
 }

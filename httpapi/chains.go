@@ -48,7 +48,7 @@ var (
 		{
 			method: "POST", path: "v1/chains/{name}/executions", id: "startChain", group: "chains", on: onAll,
 			does: "Starts an execution of a chain. The roles for chains are those for all jobs.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartChainRequest{}, optional: true,
-			answers: map[int]any{http.StatusAccepted: StartedChain{}, http.StatusOK: ChainExecutionView{}}, problems: []*code{codeConflict, codeKeyReused}, do: (*call).startChain,
+			answers: map[int]any{http.StatusAccepted: StartedChain{}, http.StatusOK: ChainExecutionView{}}, problems: []*code{codeTooMany, codeConflict, codeKeyReused}, do: (*call).startChain,
 		},
 		{
 			method: "GET", path: "v1/chain-executions", id: "listChainExecutions", group: "chains", on: onAll,
@@ -110,6 +110,9 @@ func (c *call) startChain() error {
 	}
 	opt := &engine.ChainOptions{
 		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID},
+	}
+	if err := c.MaySetVersion(c.ctx(), b.Version); err != nil {
+		return err
 	}
 	x, err := c.h.e.Chains().Start(c.ctx(), c.r.PathValue("name"), opt)
 	if err != nil {

@@ -122,6 +122,11 @@ func (c *call) watchExecution() error {
 		if err != nil {
 			return false, err
 		}
+		c.Renew()
+		if c.NeedTo(ctx, c.execution.Job, c.route.need, c.Own(&c.execution)) != nil || c.Can(ctx, c.execution.Job, desk.RightSee) != viewer {
+			return false, nil // who connects again is answered as he now may be
+		}
+		e.values = c.SeesValues(ctx, c.execution.Job)
 		return e.add(&change)
 	})
 }
@@ -233,6 +238,7 @@ func (c *call) watchExecutions() error {
 		if err != nil {
 			return false, err
 		}
+		c.Renew()
 		return true, c.addPage(s, items, sent)
 	})
 }

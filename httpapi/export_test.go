@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net/http"
 	"reflect"
 	"strconv"
 	"time"
@@ -87,10 +86,3 @@ func Codes() (list [][4]string) {
 
 // SetBodyTimeout sets how long bodies may take.
 func (h *Handler) SetBodyTimeout(d time.Duration) { h.bodyTimeout = d }
-
-// SetMaxQuotas sets how many limits an async endpoint remembers, and Quotas returns how many
-// it does.
-func SetMaxQuotas(h http.Handler, n int) { h.(*endpoint).maxQuotas = n }
-
-// Quotas is described at [SetMaxQuotas].
-func Quotas(h http.Handler) int { return len(h.(*endpoint).quotas) }

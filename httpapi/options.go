@@ -61,6 +61,22 @@ type Access struct {
 	// to none, if job is empty. What counts for a job is what both have. It is called for
 	// each request, again and again while a stream lasts, and must be fast. Nil means Admin.
 	Role func(ctx context.Context, p Principal, job string) Role
+	// ClientMay returns what may be set without [RightOverride] when the job is started, by
+	// the names of fields of [StartRequest]: "priority", "limit_keys", "version",
+	// "timeout_seconds" and "max_attempts". Nil means nothing: a client runs the latest
+	// version as its definition says. A key of a limit that begins with "user:" comes from
+	// the service alone, whatever ClientMay returns.
+	ClientMay func(job string) []string
+	// Quota returns how many executions of a job may run at once for a principal, however
+	// they are started; 0 means any number. What exceeds it is accepted and waits in the
+	// queue. It is the limit of the key "user:ID/JOB", which is set when it is first used and
+	// whenever Quota returns another number. Members of chains are not limited by it. Nil
+	// means any number for all.
+	Quota func(p Principal, job string) int
+	// MaxUnbegun is how many executions a principal may have that have not begun: that are
+	// held, due later, or wait. 0 means 1,000, and less than that any number. Each process
+	// counts what it starts, and the store once a minute.
+	MaxUnbegun int
 	// Origins are the web pages elsewhere that may call the API from a browser, each as
 	// scheme, host and port, such as "https://ops.example.com".
 	Origins []string
@@ -114,7 +130,10 @@ func (r Role) String() string { return desk.Role(r).String() }
 
 // desk returns the access in the words of package desk.
 func (a *Access) desk() desk.Access {
-	var d desk.Access
+	d := desk.Access{ClientMay: a.ClientMay, MaxUnbegun: a.MaxUnbegun}
+	if a.Quota != nil {
+		d.Quota = func(p desk.Principal, job string) int { return a.Quota(Principal(p), job) }
+	}
 	if a.Who != nil {
 		d.Who = func(r *http.Request) (desk.Principal, error) {
 			p, err := a.Who(r)

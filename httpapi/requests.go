@@ -68,7 +68,7 @@ var requestRoutes = []route{
 	{
 		method: "POST", path: "v1/executions/{id}/rerun", id: "rerunExecution", group: "executions", on: onExecution,
 		does: "Starts an execution that has ended again, as a new one with the same parameters.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
-		answers: map[int]any{http.StatusAccepted: Started{}}, problems: []*code{codeTransition, codeDependency, codeConflict, codeKeyReused}, do: (*call).rerun,
+		answers: map[int]any{http.StatusAccepted: Started{}}, problems: []*code{codeTooMany, codeTransition, codeDependency, codeConflict, codeKeyReused}, do: (*call).rerun,
 	},
 	{
 		method: "POST", path: "v1/bulk", id: "bulk", group: "executions", on: onVisible,
@@ -196,7 +196,11 @@ func (c *call) rerun() error {
 	}
 	var x courier.Execution
 	err = c.Do(c.ctx(), c.action("rerun", b.Reason), func(ctx context.Context) error {
-		x, err = c.h.e.Rerun(ctx, c.execution.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key})
+		opt := &engine.EnqueueOptions{Version: b.Version}
+		if err := c.MayStart(ctx, c.execution.Job, opt); err != nil {
+			return err
+		}
+		x, err = c.h.e.Rerun(ctx, c.execution.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key, LimitKeys: opt.LimitKeys})
 		return err
 	})
 	if err != nil {

@@ -178,7 +178,8 @@ type downloaded struct {
 	Bytes int64  `json:"bytes"` // of the files as a whole
 }
 
-// download sends files between two entries of the journal.
+// download sends files between two entries of the journal; the same files again within ten
+// minutes, such as in parts, without.
 func (c *call) download(name string, list []depot.Info, send func(ctx context.Context) error) error {
 	d := downloaded{Name: name, Files: len(list)}
 	for _, info := range list {
@@ -189,7 +190,7 @@ func (c *call) download(name string, list []depot.Info, send func(ctx context.Co
 		return err
 	}
 	x := &c.execution
-	return c.Do(c.ctx(), store.Action{Verb: "download", Kind: "execution", Name: x.Job, Job: x.Job, Execution: x.ID, Now: now}, send)
+	return c.DoSame(c.ctx(), store.Action{Verb: "download", Kind: "execution", Name: x.Job, Job: x.Job, Execution: x.ID, Now: now}, send)
 }
 
 // open opens a result. One that was removed since it was listed is gone.

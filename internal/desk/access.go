@@ -23,6 +23,15 @@ type Access struct {
 	// Role returns what a principal may do with a job, or with all jobs and what belongs to
 	// none if job is empty. Nil means Admin.
 	Role func(ctx context.Context, p Principal, job string) Role
+	// ClientMay returns which of [Settings] may be set without [RightOverride] when the job
+	// is started. Nil means none.
+	ClientMay func(job string) []string
+	// Quota returns how many executions of a job may run at once for a principal; 0 means any
+	// number. Nil means any number for all.
+	Quota func(p Principal, job string) int
+	// MaxUnbegun is how many executions that have not begun a principal may have. 0 means
+	// 1,000, and less any number.
+	MaxUnbegun int
 }
 
 // Options are the settings of a Desk.
@@ -31,9 +40,10 @@ type Options struct {
 	Via    string // of entries in the journal, such as "api"
 	// Streams is how many views of changes there are at most, of one visitor at most 10. 0
 	// means 200.
-	Streams int
-	Depot   depot.Depot  // has the files of executions; nil if there is none
-	Log     *slog.Logger // nil means none
+	Streams   int
+	MaxQuotas int          // that are remembered; 0 means 10,000
+	Depot     depot.Depot  // has the files of executions; nil if there is none
+	Log       *slog.Logger // nil means none
 }
 
 // An AccessError says that a visitor may not do something.
@@ -101,6 +111,13 @@ func (v *Visit) Role(ctx context.Context, job string) Role {
 	v.roles[job] = role
 	v.mu.Unlock()
 	return role
+}
+
+// Renew has roles asked for anew: what is shown for long must not outlast them.
+func (v *Visit) Renew() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	clear(v.roles)
 }
 
 // Can reports whether the visitor has all of some rights for a job.

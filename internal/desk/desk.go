@@ -24,10 +24,13 @@ type Desk struct {
 	e        *engine.Engine
 	opt      Options
 	log      *slog.Logger
-	refusals quota
+	refusals refusals
+	same     recent
 	viewers  viewers
 	watcher  watcher
 	lists    listWatcher
+	quotas   quotas
+	unbegun  unbegun
 }
 
 // New returns the desk of an engine, which need not be started. Nil options are the
