@@ -382,9 +382,19 @@ func (w *world) countRepairs(x *courier.Execution, records []courier.StepExecuti
 	if x.Repairs == nil {
 		return
 	}
-	for _, p := range x.Repairs.Passes {
+	if n := len(x.Repairs.Passes) + len(x.Repairs.Versions); n > 1 {
+		w.counts["repaired again"] += n - 1
+	}
+	if hasMoved(x) {
+		w.counts["indexes moved"]++
+	}
+	for i, p := range x.Repairs.Passes {
 		if p.Restart != nil {
 			w.counts["items restarted"]++
+		}
+		lost := func(r courier.StepExecution) bool { return r.Reason == courier.ReasonWorkerLost && r.Seq > p.Seq }
+		if i+1 == len(x.Repairs.Passes) && slices.ContainsFunc(records, lost) {
+			w.counts["worker lost in a repair"]++
 		}
 		switch {
 		case p.From != nil:

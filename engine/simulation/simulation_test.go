@@ -18,7 +18,7 @@ import (
 
 var (
 	seeds = flag.Int("seeds", raced.Or(400, 1000), "how many worlds TestSimulation runs; a night takes 1000000")
-	from  = flag.Uint64("from", 1, "the first seed")
+	from  = flag.Uint64("from", uint64(raced.Or(1_000_001, 1)), "the first seed")
 	seed  = flag.Uint64("seed", 0, "run just this world, and tell all that happens in it")
 	all   = flag.Bool("all", false, "go on after a world that breaks a promise, to find all of them")
 	twice = flag.Int("twice", raced.Or(20, 50), "how many worlds TestReplay runs twice")
