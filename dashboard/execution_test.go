@@ -382,10 +382,18 @@ func TestExecutionRoles(t *testing.T) {
 		w.user = "ann"
 		w.fails(at, http.StatusNotFound)
 		page := w.get("executions/" + string(own.ID)).lacks(canary).has("failed").lacks("step 0")
-		if len(page.tree.all("button"))+len(page.tree.all("nav[aria-label=Parts]")) != 0 {
-			t.Error("a client has buttons or parts")
+		if b := page.tree.all("button"); len(b) != 1 || b[0].attrs["value"] != "cancel" || len(page.tree.all("nav[aria-label=Parts]")) != 0 {
+			t.Error("a client has parts, or other buttons than that which cancels its own")
 		}
 		w.fails("executions/"+string(own.ID)+"/resume", http.StatusForbidden)
+		for do, status := range map[string]int{"resume": http.StatusForbidden, "cancel": http.StatusSeeOther} {
+			if a := w.post("executions/"+string(own.ID), map[string]string{"do": do, "key": do}); a.Code != status {
+				t.Errorf("a client's %s: %d", do, a.Code)
+			}
+		}
+		if a := w.post(at, map[string]string{"do": "cancel", "key": "other"}); a.Code != http.StatusNotFound {
+			t.Errorf("a client cancels that of nobody: %d", a.Code)
+		}
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 var searchPages = []page{{
-	path: "search", role: desk.Client, on: onVisible, title: "Where is my file?", nav: "Search", key: "f", file: "search",
+	path: "search", op: "search", on: onVisible, title: "Where is my file?", nav: "Search", key: "f", file: "search",
 	query: []string{"q", "after"}, data: (*call).search,
 }}
 
@@ -136,10 +136,10 @@ func (c *call) search() (any, error) {
 
 // openID opens what has an id, if the visitor may see it.
 func (c *call) openID(p *searchPage) error {
-	if _, err := c.Execution(c.ctx(), p.Text, desk.Client); err == nil {
+	if _, err := c.Execution(c.ctx(), p.Text, desk.NeedOf("search")); err == nil {
 		return c.redirect(c.link("executions", p.Text))
 	}
-	if _, err := c.ChainExecution(c.ctx(), p.Text); err == nil && c.Role(c.ctx(), "") >= desk.Client {
+	if _, err := c.ChainExecution(c.ctx(), p.Text); err == nil {
 		return c.redirect(c.link("chain-executions", p.Text))
 	}
 	return nil

@@ -211,6 +211,11 @@ func rerun(ctx context.Context, c *call) (string, error) {
 			return "", problem.Invalid("The parameters must be a JSON object: %v", err)
 		}
 	}
+	start := &engine.EnqueueOptions{Version: o.Version}
+	if err := c.MayStart(ctx, c.execution.Job, start); err != nil {
+		return "", err
+	}
+	o.LimitKeys = start.LimitKeys
 	x, err := c.h.e.Rerun(ctx, c.execution.ID, o)
 	if err != nil {
 		return "", err

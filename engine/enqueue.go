@@ -17,8 +17,8 @@ type EnqueueOptions struct {
 	Priority       int16          // higher is claimed first
 	Delay          time.Duration  // until it is due
 	IdempotencyKey string         // unique per job; a used one returns the execution that used it
-	// LimitKeys are in addition to the job's. An execution has at most 16, of at most 1,000
-	// bytes each and 2 KiB together.
+	// LimitKeys are in addition to the job's; these alone may begin with store.UserLimitKey. An
+	// execution has at most 16, of at most 1,000 bytes each and 2 KiB together.
 	LimitKeys []string
 	Hold      bool           // creates it in the state created, until Release
 	Version   int            // of the job; 0 means the latest

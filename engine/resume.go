@@ -260,6 +260,8 @@ type RerunOptions struct {
 	// Version is that of the job; 0 means the latest.
 	Version        int
 	IdempotencyKey string // empty means none
+	// LimitKeys are in addition to the job's. Those of the former execution do not count.
+	LimitKeys []string
 }
 
 // LabelBy is the label that packages httpapi and dashboard set to the ID of the principal
@@ -280,7 +282,7 @@ func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOp
 	if err != nil {
 		return x, fmt.Errorf("rerun: %w", err)
 	}
-	n, err := e.enqueuer.Rerun(ctx, &x, program.Options{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
+	n, err := e.enqueuer.Rerun(ctx, &x, program.Options{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By, LimitKeys: opt.LimitKeys})
 	if err == nil {
 		e.unserved.Created(ctx, e.served(), n)
 		core.Explained(e.log, "execution", string(n.ID), "started again", opt.By, slog.String("job", n.Job))

@@ -46,12 +46,12 @@ var (
 	// A chain belongs to no job, and starts any: what counts is the role for all jobs.
 	chainExecutionRoutes = []route{
 		{
-			method: "POST", path: "v1/chains/{name}/executions", id: "startChain", group: "chains", role: desk.Client, on: onAll,
+			method: "POST", path: "v1/chains/{name}/executions", id: "startChain", group: "chains", on: onAll,
 			does: "Starts an execution of a chain. The roles for chains are those for all jobs.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartChainRequest{}, optional: true,
-			answers: map[int]any{http.StatusAccepted: StartedChain{}, http.StatusOK: ChainExecutionView{}}, problems: []*code{codeConflict, codeKeyReused}, do: (*call).startChain,
+			answers: map[int]any{http.StatusAccepted: StartedChain{}, http.StatusOK: ChainExecutionView{}}, problems: []*code{codeTooMany, codeConflict, codeKeyReused}, do: (*call).startChain,
 		},
 		{
-			method: "GET", path: "v1/chain-executions", id: "listChainExecutions", group: "chains", role: desk.Viewer, on: onAll,
+			method: "GET", path: "v1/chain-executions", id: "listChainExecutions", group: "chains", on: onAll,
 			does: "Lists executions of chains, the newest first.",
 			query: []param{
 				{name: "chain", kind: "string", does: "The name of a chain."},
@@ -61,7 +61,7 @@ var (
 			answers: map[int]any{http.StatusOK: page[ChainExecutionView]{}}, do: (*call).listChainExecutions,
 		},
 		{
-			method: "GET", path: "v1/chain-executions/{id}", id: "getChainExecution", group: "chains", role: desk.Client, on: onAll,
+			method: "GET", path: "v1/chain-executions/{id}", id: "getChainExecution", group: "chains", on: onAll,
 			does:    "Returns an execution of a chain with its members. A client sees the short form of its own.",
 			answers: map[int]any{http.StatusOK: ChainExecutionView{}, http.StatusNotModified: nil}, do: (*call).getChainExecution,
 		},
@@ -71,7 +71,7 @@ var (
 		askChainRoute("release", "Lets an execution of a chain that was held begin."),
 		askChainRoute("retry", "Continues a failed execution of a chain at the members that failed."),
 		{
-			method: "POST", path: "v1/chain-executions/{id}/rerun", id: "rerunChain", group: "chains", role: desk.Operator, on: onAll,
+			method: "POST", path: "v1/chain-executions/{id}/rerun", id: "rerunChain", group: "chains", on: onAll,
 			does: "Starts the chain again, as a new execution with the same parameters.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
 			answers: map[int]any{http.StatusAccepted: StartedChain{}}, problems: []*code{codeConflict, codeKeyReused}, do: (*call).rerunChain,
 		},
@@ -82,7 +82,7 @@ var chainStates = words(desk.ChainStates...)
 
 // viewChain returns an execution of a chain in the form that the visitor sees.
 func (c *call) viewChain(x *courier.ChainExecution) any {
-	if c.Role(c.ctx(), "") < desk.Viewer {
+	if !c.Can(c.ctx(), "", desk.RightSee) {
 		return StartedChain{x.ID, x.Chain, desk.ChainStatus(x), x.CreatedAt, x.EndedAt}
 	}
 	v := ChainExecutionView{*x, desk.ChainStatus(x)}
@@ -110,6 +110,9 @@ func (c *call) startChain() error {
 	}
 	opt := &engine.ChainOptions{
 		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: c.Labels(),
+	}
+	if err := c.MaySetVersion(c.ctx(), b.Version); err != nil {
+		return err
 	}
 	x, err := c.h.e.Chains().Start(c.ctx(), c.r.PathValue("name"), opt)
 	if err != nil {
@@ -205,7 +208,7 @@ func (c *call) getChainExecution() error {
 
 func askChainRoute(verb, does string) route {
 	return route{
-		method: "POST", path: "v1/chain-executions/{id}/" + verb, id: verb + "Chain", group: "chains", role: desk.Operator, on: onAll,
+		method: "POST", path: "v1/chain-executions/{id}/" + verb, id: verb + "Chain", group: "chains", on: onAll,
 		does: does + " If that is so or asked already, it succeeds.", body: ReasonRequest{}, optional: true,
 		answers: map[int]any{http.StatusAccepted: ChainExecutionView{}}, problems: []*code{codeTransition},
 		do: func(c *call) error { return c.askChain(verb) },
@@ -220,6 +223,9 @@ func (c *call) askChain(verb string) error {
 	}
 	x, err := c.chainExecution()
 	if err != nil {
+		return err
+	}
+	if err = c.NeedTo(c.ctx(), "", c.route.need, c.OwnChain(&x)); err != nil {
 		return err
 	}
 	err = c.Do(c.ctx(), desk.ChainAction(&x, verb, b.Reason), func(ctx context.Context) error {

@@ -237,8 +237,9 @@ func TestChainRequests(t *testing.T) {
 		if err != nil || len(list) != 2*(12+1+1+4+2) || list[len(list)-1].Outcome != "asked" || list[len(list)-1].Name != "daily" || list[0].Execution == "" {
 			t.Errorf("%d entries, %v", len(list), err)
 		}
-		for _, user := range []string{"watcher", "client", "otto"} {
-			w.as(user).post("v1/chain-executions/"+id+"/cancel", "").problem(http.StatusForbidden, "forbidden")
+		for user, status := range map[string]int{"watcher": http.StatusForbidden, "client": http.StatusNotFound, "otto": http.StatusForbidden} {
+			w.as(user).post("v1/chain-executions/"+id+"/cancel", "").want(status, nil)
+			w.as(user).post("v1/chain-executions/"+id+"/pause", "").problem(http.StatusForbidden, "forbidden")
 		}
 		w.post("v1/chain-executions/x/cancel", "").problem(http.StatusNotFound, "not_found")
 	})

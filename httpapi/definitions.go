@@ -72,7 +72,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 	}
 	return []route{
 		{
-			method: "GET", path: "v1/" + group, id: "list" + upper + "s", group: group, role: desk.Viewer, on: list,
+			method: "GET", path: "v1/" + group, id: "list" + upper + "s", group: group, on: list,
 			does: "Lists the latest versions of " + group + ", by name.",
 			query: []param{
 				{name: "q", kind: "string", does: "The beginning of the names."}, limitParam, cursorParam,
@@ -80,24 +80,24 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 			answers: map[int]any{http.StatusOK: page[DefinitionEntry]{}}, do: with((*call).listDefinitions),
 		},
 		{
-			method: "GET", path: path, id: "get" + upper, group: group, role: desk.Viewer, on: one,
+			method: "GET", path: path, id: "get" + upper, group: group, on: one,
 			does: "Returns a version of a " + kind + ". Its ETag is needed to change it.", query: []param{versionParam},
 			answers: map[int]any{http.StatusOK: DefinitionView{}, http.StatusNotModified: nil}, do: with((*call).getDefinition),
 		},
 		{
-			method: "PUT", path: path, id: "put" + upper, group: group, role: desk.Editor, on: one,
+			method: "PUT", path: path, id: "put" + upper, group: group, on: one,
 			does:    "Saves a new version of a " + kind + ", unless it equals the latest one. The name in the body may be left out.",
 			headers: []param{ifMatchHeader, ifNoneMatchHeader}, body: body,
 			answers:  map[int]any{http.StatusCreated: DefinitionView{}, http.StatusOK: DefinitionView{}},
 			problems: []*code{codePrecond, codeDefinition, codePreRequired}, do: with((*call).putDefinition),
 		},
 		{
-			method: "GET", path: path + "/versions", id: "list" + upper + "Versions", group: group, role: desk.Viewer, on: one,
+			method: "GET", path: path + "/versions", id: "list" + upper + "Versions", group: group, on: one,
 			does: "Lists the versions of a " + kind + ", the newest first.", query: []param{limitParam, cursorParam},
 			answers: map[int]any{http.StatusOK: page[DefinitionEntry]{}}, do: with((*call).listVersions),
 		},
 		{
-			method: "GET", path: path + "/diff", id: "diff" + upper, group: group, role: desk.Viewer, on: one,
+			method: "GET", path: path + "/diff", id: "diff" + upper, group: group, on: one,
 			does: "Says what differs between two versions of a " + kind + ".",
 			query: []param{
 				{name: "from", kind: "integer", does: "The earlier version; the one before to if it is not given."},
@@ -106,7 +106,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 			answers: map[int]any{http.StatusOK: desk.Diff{}}, do: with((*call).diffDefinition),
 		},
 		{
-			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, role: desk.Operator, on: one,
+			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, on: one,
 			does: "Finds out whether a " + kind + " could run, with real connections, and runs nothing. The report shows values, and needs the role that sees them; " +
 				"a definition in the body needs the role editor.",
 			body: DryRunRequest{}, optional: true, answers: map[int]any{http.StatusOK: report}, do: with((*call).dryRun),

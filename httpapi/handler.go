@@ -156,7 +156,7 @@ func (c *call) serve() error {
 	if err := c.checkQuery(); err != nil {
 		return err
 	}
-	if c.route.role == open {
+	if c.route.open {
 		return c.route.do(c)
 	}
 	v, err := c.h.desk.Enter(c.r)

@@ -14,7 +14,6 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/httpapi/internal/files"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
 
@@ -32,7 +31,7 @@ var (
 
 var resultRoutes = []route{
 	{
-		method: "GET", path: "v1/executions/{id}/results", id: "getResults", group: resultsGroup, role: desk.Client, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/results", id: "getResults", group: resultsGroup, on: onExecution,
 		does: "Returns all results of an execution as one zip archive, with their names in order. While it has not ended, the answer is 202 with its status. With list=1 or Accept: application/json it returns a page of their names. Whose execution it is not needs the role that sees values.",
 		query: []param{
 			partialParam, {name: "list", kind: "string", enum: []string{"1"}, does: "1 answers with a page of the names in the place of the archive."}, limitParam, cursorParam,
@@ -41,7 +40,7 @@ var resultRoutes = []route{
 		problems: []*code{codeIncomplete, codeGone, codeJournal}, do: (*call).getResults,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/results/{name...}", id: "getResult", group: resultsGroup, role: desk.Client, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/results/{name...}", id: "getResult", group: resultsGroup, on: onExecution,
 		does:  "Returns one result of an execution. While it has not ended, the answer is 202 with its status. Whose execution it is not needs the role that sees values.",
 		query: []param{partialParam}, headers: []param{rangeHeader},
 		answers:  map[int]any{http.StatusOK: binary(""), http.StatusPartialContent: binary(""), http.StatusNotModified: nil, http.StatusAccepted: Accepted{}},
@@ -66,11 +65,6 @@ func (c *call) results(read func(d depot.Depot) error) error {
 	x, d := &c.execution, c.h.opt.Depot
 	if d == nil {
 		return errNoDepot()
-	}
-	if !c.Own(x) {
-		if err := c.values(); err != nil {
-			return err
-		}
 	}
 	if !x.State.Ended() {
 		c.w.Header().Set("Retry-After", resultsRetry)
@@ -187,7 +181,8 @@ type downloaded struct {
 	Bytes int64  `json:"bytes"` // of the files as a whole
 }
 
-// download sends files between two entries of the journal.
+// download sends files between two entries of the journal; the same files again within ten
+// minutes, such as in parts, without.
 func (c *call) download(name string, list []depot.Info, send func(ctx context.Context) error) error {
 	d := downloaded{Name: name, Files: len(list)}
 	for _, info := range list {
@@ -198,7 +193,7 @@ func (c *call) download(name string, list []depot.Info, send func(ctx context.Co
 		return err
 	}
 	x := &c.execution
-	return c.Do(c.ctx(), store.Action{Verb: "download", Kind: "execution", Name: x.Job, Job: x.Job, Execution: x.ID, Now: now}, send)
+	return c.DoSame(c.ctx(), store.Action{Verb: "download", Kind: "execution", Name: x.Job, Job: x.Job, Execution: x.ID, Now: now}, send)
 }
 
 // open opens a result. One that was removed since it was listed is gone.

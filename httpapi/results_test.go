@@ -229,8 +229,11 @@ func TestResultsAccess(t *testing.T) {
 	}
 	w.send("HEAD", "v1/executions/"+id+"/results/a.csv", "").want(http.StatusOK, nil)
 	w.get("v1/executions/"+id+"/results/a.csv", "If-None-Match", w.get("v1/executions/"+id+"/results/a.csv").Header().Get("ETag")).want(http.StatusNotModified, nil)
+	for range 200 { // a download in parts is one
+		w.get("v1/executions/"+id+"/results/a.csv", "Range", "bytes=0-0").want(http.StatusPartialContent, nil)
+	}
 	list, err := w.engine.Journal(t.Context(), filterBy("ann"))
-	if err != nil || len(list) != 6 {
+	if err != nil || len(list) != 4 {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	var got []string
@@ -241,15 +244,14 @@ func TestResultsAccess(t *testing.T) {
 		got = append(got, a.Outcome+" "+string(a.Now))
 	}
 	all, one := `{"files":2,"bytes":12}`, `{"name":"a.csv","files":1,"bytes":10}`
-	if want := []string{"asked " + all, "done " + all, "asked " + one, "done " + one, "asked " + one, "done " + one}; !slices.Equal(got, want) {
+	if want := []string{"asked " + all, "done " + all, "asked " + one, "done " + one}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 
-	a := access()
-	a.Values = httpapi.Operator
+	a := valuesFor(httpapi.Operator)
 	w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, Depot: new(couriertest.Depot)})
 	for _, path := range paths {
-		w.as("vera").get("v1/executions/"+id+path).problem(http.StatusForbidden, "forbidden", "operator")
+		w.as("vera").get("v1/executions/"+id+path).problem(http.StatusForbidden, "forbidden", "values")
 	}
 }
 

@@ -205,6 +205,9 @@ func (c *call) startUpload() error {
 	if opt.Params, err = u.params(declared); err != nil {
 		return err
 	}
+	if err := c.MayStart(c.ctx(), c.r.PathValue("name"), opt); err != nil {
+		return err
+	}
 	x, err := u.enqueue(c.r.PathValue("name"), opt)
 	if err != nil {
 		return startProblem(err, key)
@@ -270,7 +273,7 @@ func (u *upload) texts() (body any, encoding string, err error) {
 func (c *call) takesFiles() (*flow.Params, error) {
 	job, err := c.h.e.Jobs().Get(c.ctx(), c.r.PathValue("name"), 0)
 	if err != nil {
-		return nil, err
+		return nil, c.unknown(err)
 	}
 	declared := flow.ReadParams(job.Params)
 	if declared == nil {

@@ -250,7 +250,7 @@ func TestUploadTwice(t *testing.T) {
 		a.problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
 		w.holds(d, 1, 2)
 	}
-	w.as("vera").upload(parts, "Idempotency-Key", "k").want(http.StatusAccepted, nil) // another principal's key
+	w.as("stan").upload(parts, "Idempotency-Key", "k").want(http.StatusAccepted, nil) // another principal's key
 	w.holds(d, 2, 4)
 }
 

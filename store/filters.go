@@ -53,6 +53,11 @@ type AuditFilter struct {
 	Limit     int   // 0 means 1000
 }
 
+// UserLimitKey is what the keys of limits begin with that name a user, such as
+// "user:ann/report". They come from the program that starts an execution, never from its job
+// and its parameters: who could name the key of another user would use up its limit.
+const UserLimitKey = "user:"
+
 // A Filter selects executions. Zero fields select all.
 type Filter struct {
 	// IDs selects these executions; nil selects all.

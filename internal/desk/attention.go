@@ -99,7 +99,7 @@ func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 // Attention is [Desk.Attention] of the jobs that the visitor may see. What belongs to none
 // is left out, unless it may see all. Values are hidden if it may not see them.
 func (v *Visit) Attention(ctx context.Context) (Attention, error) {
-	a, err := v.d.attention(ctx, func(job string) bool { return v.Role(ctx, job) >= Viewer })
+	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, RightSee) })
 	for i := range a.Entries {
 		e := &a.Entries[i]
 		if v.SeesValues(ctx, e.Job) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -50,6 +51,15 @@ type Bulk struct {
 	labels map[string]string
 	// Cursor is the Next of the outcome before, empty at first.
 	Cursor string
+
+	visitor string // the ID, for the keys of reruns
+	charge  func(ctx context.Context, x *courier.Execution, o *engine.EnqueueOptions) error
+}
+
+// keyOf is the idempotency key of the rerun of an execution: nobody is answered with what
+// somebody else has started by the same key.
+func (b *Bulk) keyOf(id courier.ExecutionID) string {
+	return "bulk/" + url.PathEscape(b.visitor) + "/" + b.Key + "/" + string(id)
 }
 
 // An Outcome is what came of a [Bulk], of at most 500 executions. The first call fixes
@@ -104,22 +114,41 @@ func (d *Desk) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 	return d.bulk(ctx, b, nil)
 }
 
-// Bulk is [Desk.Bulk] of the executions of the jobs whose operator the visitor is, and
+// Bulk is [Desk.Bulk] of the executions of the jobs for which the visitor has the rights, and
 // whose conditions are about what it may see.
 func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
-	b.By, b.labels = v.By(b.By.Reason), v.Labels()
+	b.By, b.labels, b.visitor = v.By(b.By.Reason), v.Labels(), v.ID
+	b.charge = v.chargeRerun
 	may, err := v.mayAsk(ctx, &b.Where)
 	if err != nil {
 		return Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}, err
 	}
-	if v.Role(ctx, "") < Operator {
-		may = may.and(func(x *courier.Execution) bool { return v.Role(ctx, x.Job) >= Operator })
+	need := NeedOf("bulk").Rights
+	if b.Action == Rerun {
+		need = NeedOf("rerunExecution").Rights
 	}
-	r, err := v.reach(ctx, &b.Where, Operator, false, may)
+	if !v.Can(ctx, "", need) {
+		may = may.and(func(x *courier.Execution) bool { return v.Can(ctx, x.Job, need) })
+	}
+	r, err := v.reach(ctx, &b.Where, Need{Rights: need}, may)
 	if err != nil {
 		return Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}, err
 	}
 	return v.d.bulk(ctx, b, r)
+}
+
+// chargeRerun is [Visit.Charge] for the rerun of an execution, of which the id alone may be
+// known.
+func (v *Visit) chargeRerun(ctx context.Context, x *courier.Execution, o *engine.EnqueueOptions) error {
+	job := x.Job
+	if job == "" {
+		given, err := v.d.e.Executions().Get(ctx, x.ID)
+		if err != nil {
+			return err
+		}
+		job = given.Job
+	}
+	return v.Charge(ctx, job, o)
 }
 
 func (d *Desk) bulk(ctx context.Context, b Bulk, reach *reach) (Outcome, error) {
@@ -292,7 +321,13 @@ func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, reach *rea
 		_, err = d.e.Release(ctx, x.ID, b.By)
 	case Rerun:
 		var n courier.Execution
-		n, err = d.e.Rerun(ctx, x.ID, &engine.RerunOptions{By: b.By, Labels: b.labels, IdempotencyKey: "bulk/" + b.Key + "/" + string(x.ID)})
+		var opt engine.EnqueueOptions
+		if b.charge != nil {
+			err = b.charge(ctx, x, &opt)
+		}
+		if err == nil {
+			n, err = d.e.Rerun(ctx, x.ID, &engine.RerunOptions{By: b.By, Labels: b.labels, IdempotencyKey: b.keyOf(x.ID), LimitKeys: opt.LimitKeys})
+		}
 		r.Started = n.ID
 	}
 	if err == nil {
@@ -300,11 +335,12 @@ func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, reach *rea
 	}
 	r.Result, r.Error, r.Started = Refused, err.Error(), ""
 	moved, isTransition := errors.AsType[*courier.TransitionError](err)
+	_, tooMany := errors.AsType[*TooManyError](err)
 	_, isDependency := errors.AsType[*courier.DependencyError](err)
 	switch {
 	case x.State != "" && (isTransition && moved.From != x.State || errors.Is(err, courier.ErrNotFound)):
 		r.Result = Skipped
-	case isTransition, isDependency, errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict):
+	case isTransition, isDependency, tooMany, errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict):
 	default:
 		return r, err
 	}

@@ -24,11 +24,14 @@ type Desk struct {
 	e        *engine.Engine
 	opt      Options
 	log      *slog.Logger
-	refusals quota
+	refusals refusals
+	same     recent
 	viewers  viewers
 	watcher  watcher
 	lists    listWatcher
 	work     work
+	quotas   quotas
+	unbegun  unbegun
 }
 
 // New returns the desk of an engine, which need not be started. Nil options are the
@@ -80,10 +83,10 @@ func (v *Visit) Executions(ctx context.Context, w Where, cursor string, limit in
 	if err != nil {
 		return Page{}, err
 	}
-	if v.Role(ctx, "") < Viewer {
+	if !v.Can(ctx, "", RightSee) {
 		may = may.and(func(x *courier.Execution) bool { return v.sees(ctx, x) })
 	}
-	r, err := v.reach(ctx, &w, Viewer, true, may)
+	r, err := v.reach(ctx, &w, NeedOf("listExecutions"), may)
 	if err != nil {
 		return Page{}, err
 	}

@@ -24,13 +24,13 @@ type reach struct {
 }
 
 // reach returns what the visitor may read for a filter: the executions of the jobs for which
-// it has a role, and its own if own says so. May is asked of each besides.
-func (v *Visit) reach(ctx context.Context, w *Where, role Role, own bool, may permit) (*reach, error) {
+// it has the rights, and its own if these are enough. May is asked of each besides.
+func (v *Visit) reach(ctx context.Context, w *Where, n Need, may permit) (*reach, error) {
 	r := &reach{may: may, spend: func(n int) error { return v.d.work.take(v.ID, n, time.Now()) }}
-	if v.Role(ctx, "") >= role {
+	if v.Can(ctx, "", n.Rights) {
 		return r, nil
 	}
-	jobs, all, err := v.jobsOf(ctx, w.Jobs, role)
+	jobs, all, err := v.jobsOf(ctx, w.Jobs, n.Rights)
 	if err != nil || !all {
 		return r, err
 	}
@@ -40,7 +40,7 @@ func (v *Visit) reach(ctx context.Context, w *Where, role Role, own bool, may pe
 		part.Jobs = jobs
 		r.parts = append(r.parts, part)
 	}
-	if was, given := w.Labels[LabelBy]; own && (!given || was == v.ID) {
+	if was, given := w.Labels[LabelBy]; n.Own && (!given || was == v.ID) {
 		part := *w
 		part.Labels = maps.Clone(w.Labels)
 		if part.Labels == nil {
@@ -52,11 +52,11 @@ func (v *Visit) reach(ctx context.Context, w *Where, role Role, own bool, may pe
 	return r, nil
 }
 
-// jobsOf returns the names of the jobs for which the visitor has a role: among some, if these
+// jobsOf returns the names of the jobs for which the visitor has some rights: among some, if these
 // are not empty. All says that these are all of them, and not only of the first thousands.
-func (v *Visit) jobsOf(ctx context.Context, among []string, role Role) (jobs []string, all bool, err error) {
+func (v *Visit) jobsOf(ctx context.Context, among []string, rights Role) (jobs []string, all bool, err error) {
 	if len(among) > 0 && !slices.ContainsFunc(among, func(j string) bool { return strings.HasSuffix(j, "*") }) {
-		return slices.DeleteFunc(slices.Clone(among), func(j string) bool { return v.Role(ctx, j) < role }), true, nil
+		return slices.DeleteFunc(slices.Clone(among), func(j string) bool { return !v.Can(ctx, j, rights) }), true, nil
 	}
 	for after, n := "", 0; n < maxWalk; {
 		page, err := v.d.e.Jobs().Names(ctx, store.DefinitionFilter{After: after, Limit: 1000})
@@ -64,7 +64,7 @@ func (v *Visit) jobsOf(ctx context.Context, among []string, role Role) (jobs []s
 			return nil, false, err
 		}
 		for _, name := range page {
-			if v.Role(ctx, name) >= role {
+			if v.Can(ctx, name, rights) {
 				jobs = append(jobs, name)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -197,6 +198,9 @@ func (p *Program) limitKeys(id courier.ExecutionID, params json.RawMessage, more
 		key, err := flow.Expand(template, values)
 		if err != nil {
 			return nil, fmt.Errorf("limit_keys[%d]: %w", i, err)
+		}
+		if strings.HasPrefix(key, store.UserLimitKey) { // it may come from a parameter
+			return nil, courier.Errorf(courier.ErrInvalid, "limit_keys[%d]: the key begins with %q, which names a user: such keys come from the service that starts the execution, and not from its job or parameters", i, store.UserLimitKey)
 		}
 		keys = append(keys, key)
 	}
