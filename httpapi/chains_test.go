@@ -165,7 +165,7 @@ func TestStartChain(t *testing.T) {
 			{"dialy", "", "not_found", 404},
 			{"daily", `{"params": {"txet": 1}}`, "invalid", 400},
 			{"daily", `{"version": -1}`, "invalid", 400},
-			{"daily", `{"version": 9}`, "not_found", 404},
+			{"daily", `{"version": 9}`, "forbidden", 403},
 			{"daily", `{"priority": 1}`, "invalid", 400},
 		} {
 			client.post("v1/chains/"+c.path+"/executions", c.body).problem(c.status, c.code)

@@ -160,6 +160,7 @@ func TestCutBody(t *testing.T) {
 // them. A secret appears nowhere.
 func TestCanaries(t *testing.T) {
 	a := valuesFor(httpapi.Operator)
+	a.ClientMay = func(string) []string { return []string{"limit_keys"} }
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
 		body := `{"params": {"text": "` + canaryParam + `", "fail": "wrong"}, "labels": {"partner": "` + canaryParam + `"}, "limit_keys": ["` + canaryParam + `"]}`

@@ -6,6 +6,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/jsonschema"
+	"github.com/courierhq/courier/store"
 )
 
 // A StepTypeView is a type of steps that the engine has.
@@ -63,15 +64,24 @@ const maxNames = 1000
 
 // names returns the names of the jobs and chains that the visitor may see.
 func (c *call) names() (n jsonschema.Names, err error) {
-	list, _, err := c.visible(c.Catalog("job"), "", "", maxNames)
-	if err != nil {
-		return n, err
+	for after, examined := "", 0; examined < maxListed && len(n.Jobs) < maxNames; examined += maxNames {
+		page, err := c.h.e.Jobs().Names(c.ctx(), store.DefinitionFilter{After: after, Limit: maxNames})
+		if err != nil {
+			return n, err
+		}
+		for _, name := range page {
+			if after = name; len(n.Jobs) < maxNames && c.Can(c.ctx(), name, desk.RightSee) {
+				n.Jobs = append(n.Jobs, name)
+			}
+		}
+		if len(page) < maxNames {
+			break
+		}
 	}
-	n.Jobs = mapped(list, func(d DefinitionEntry) string { return d.Name })
 	if !c.Can(c.ctx(), "", desk.RightSee) {
 		return n, nil
 	}
-	list, _, err = c.visible(c.Catalog("chain"), "", "", maxNames)
+	list, _, err := c.visible(c.Catalog("chain"), "", "", maxNames)
 	n.Chains = mapped(list, func(d DefinitionEntry) string { return d.Name })
 	return n, err
 }

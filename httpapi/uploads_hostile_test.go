@@ -226,7 +226,7 @@ func TestUploadShares(t *testing.T) {
 	begin(1000)
 	time.Sleep(100 * time.Millisecond)
 	w.upload([]part{{"a", "a.csv", "1"}}).problem(http.StatusServiceUnavailable, "unavailable", "MaxUploads")
-	w.as("vera").uploaded([]part{{"a", "a.csv", strings.Repeat("x", 2<<20)}})
+	w.as("otto").uploaded([]part{{"a", "a.csv", strings.Repeat("x", 2<<20)}})
 }
 
 // The same key with the same files is answered as the first request, and leaves no second
