@@ -279,8 +279,9 @@ func (d *Directory) Executions(ctx context.Context) ([]courier.ExecutionID, erro
 	return all, nil
 }
 
-// makeDir makes a directory below files, and its name and those above durable.
-func (d *Directory) makeDir(dir string) error {
+// makeDir makes a directory below files for a pending file, which has reserved what it counts,
+// and its name and those above durable.
+func (d *Directory) makeDir(p *pending, dir string) error {
 	d.mu.Lock()
 	known := d.synced[dir]
 	d.mu.Unlock()
@@ -303,6 +304,7 @@ func (d *Directory) makeDir(dir string) error {
 		}
 		if err == nil && gone != nil && path.Dir(dir) != filesDir { // that of a mark does not count
 			l.Committed += dirBytes
+			d.release(l, p, min(dirBytes, p.held))
 		}
 		return err
 	})

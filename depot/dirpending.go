@@ -181,7 +181,7 @@ func (p *pending) giveBack() error {
 		return nil
 	}
 	return p.d.change(func(l *ledger) error {
-		p.d.release(l, p)
+		p.d.release(l, p, p.held)
 		return nil
 	})
 }
@@ -260,7 +260,7 @@ func (p *pending) publish(final string) error {
 	}
 	const most = 5 * time.Second
 	for began, wait := time.Now(), time.Duration(0); ; wait = min(wait+time.Millisecond, 20*time.Millisecond) {
-		err := p.d.makeDir(path.Dir(final))
+		err := p.d.makeDir(p, path.Dir(final))
 		if err == nil {
 			err = p.d.replace(p, final)
 		}

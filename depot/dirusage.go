@@ -63,15 +63,16 @@ func (d *Directory) replace(p *pending, final string) error {
 			return err
 		}
 		l.Committed += more
-		d.release(l, p)
+		d.release(l, p, p.held)
 		return nil
 	})
 }
 
-// release gives back what is reserved for a pending file.
-func (d *Directory) release(l *ledger, p *pending) {
-	d.table.held -= p.held
-	l.Held[d.table.writer], p.held = d.table.held, 0
+// release gives back n bytes of what is reserved for a pending file.
+func (d *Directory) release(l *ledger, p *pending, n int64) {
+	d.table.held -= n
+	p.held -= n
+	l.Held[d.table.writer] = d.table.held
 }
 
 // forget says that a directory may be gone.
