@@ -94,7 +94,8 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-// DecodeStrict decodes JSON text that must have no other names than v's, exactly and once.
+// DecodeStrict decodes JSON text that must have no other names than v's, exactly and once. The
+// letter case of a field that has no name for JSON does not count.
 func DecodeStrict(raw []byte, v any) error {
 	d := decoders.Get().(*decoder)
 	d.in.Reset(raw)

@@ -22,8 +22,9 @@ func Decode(raw []byte, v any) error {
 
 // checkNames returns the error of valid JSON text that was decoded into v, if an object of it
 // that became a struct or a map has a name twice, or a field of a struct under another name
-// than its own: package json does not distinguish "Params", "params" and "param\u017f". Strict says that each name has
-// to be that of a field.
+// than its own: package json does not distinguish "Params", "params" and "param\u017f". A
+// field without a name for JSON is one under its name in Go, in any letter case. Strict says
+// that each name has to be that of a field.
 func checkNames(raw []byte, v any, strict bool) error {
 	n := namesReader{raw: raw, strict: strict}
 	n.value(reflect.TypeOf(v))
@@ -84,7 +85,7 @@ func (n *namesReader) comma() {
 
 // object reads an object that became a struct with some fields, or a map with elements of a
 // type.
-func (n *namesReader) object(fields map[string]reflect.Type, elem reflect.Type) {
+func (n *namesReader) object(fields map[string]field, elem reflect.Type) {
 	var seen map[string]bool
 	n.i++
 	for n.err == nil && n.space() != '}' {
@@ -97,7 +98,7 @@ func (n *namesReader) object(fields map[string]reflect.Type, elem reflect.Type) 
 		}
 		t, is := elem, true
 		if fields != nil {
-			t, is = fields[name]
+			name, t, is = fieldNamed(fields, name)
 		}
 		switch {
 		case is && seen[name]:
@@ -117,8 +118,21 @@ func (n *namesReader) object(fields map[string]reflect.Type, elem reflect.Type) 
 	n.i++
 }
 
+// fieldNamed returns the field that an object names, if there is one, with its name.
+func fieldNamed(fields map[string]field, name string) (string, reflect.Type, bool) {
+	if f, ok := fields[name]; ok {
+		return name, f.typ, true
+	}
+	for own, f := range fields {
+		if f.anyCase && strings.EqualFold(own, name) {
+			return own, f.typ, true
+		}
+	}
+	return name, nil, false
+}
+
 // folds reports whether a name that is none of the fields would be taken for one of them.
-func folds(fields map[string]reflect.Type, name string) bool {
+func folds(fields map[string]field, name string) bool {
 	for f := range fields {
 		if strings.EqualFold(f, name) {
 			return true
@@ -171,16 +185,24 @@ func readsItself(t reflect.Type) bool {
 	return p.Implements(jsonReader) || p.Implements(textReader)
 }
 
+// A field is a field of a struct.
+type field struct {
+	typ reflect.Type
+	// anyCase says that its author has given it no name for JSON: then it has that of the
+	// field in Go, and package json's rule holds, by which any letter case will do.
+	anyCase bool
+}
+
 // fieldSets has the result of fieldsOf, by type.
 var fieldSets sync.Map
 
-// fieldsOf returns the names of the fields of a struct in JSON, with their types. Those of
-// embedded structs are among them.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
+// fieldsOf returns the fields of a struct by their names in JSON. Those of embedded structs
+// are among them.
+func fieldsOf(t reflect.Type) map[string]field {
 	if known, ok := fieldSets.Load(t); ok {
-		return known.(map[string]reflect.Type)
+		return known.(map[string]field)
 	}
-	fields := make(map[string]reflect.Type)
+	fields := make(map[string]field)
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		inner := f.Type
@@ -190,9 +212,9 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		switch {
 		case f.Tag.Get("json") == "-", f.Anonymous && name == "" && inner.Kind() == reflect.Struct, !f.IsExported():
 		case name == "":
-			fields[f.Name] = f.Type
+			fields[f.Name] = field{f.Type, true}
 		default:
-			fields[name] = f.Type
+			fields[name] = field{f.Type, false}
 		}
 	}
 	fieldSets.Store(t, fields)
