@@ -20,7 +20,8 @@ import (
 // can read the log of the process is let in, as "local" and an admin. Pages are opened with
 // the token in the address, as "?token=TOKEN", and exchange it for a cookie that
 // scripts can't read and that no other site can have sent; the API takes it as "Authorization:
-// Bearer TOKEN". The token ends with the process. One value serves the API and the pages.
+// Bearer TOKEN". The token ends with the process. One value serves the API and the pages. There
+// is one principal, so MaxUnbegun is -1: it takes nothing from others.
 //
 // A request must besides come from a loopback address, for a host name that is one or
 // "localhost", and without a header by which proxies show that they have passed it on. That
@@ -32,7 +33,7 @@ func Local() Access {
 	l.name = "courier_" + hex.EncodeToString(sum[:4]) // cookies of a host are those of all its ports
 	l.cookie = l.sign("cookie")
 	slog.Default().Info("this service is for this host alone (httpapi.Local): open its pages with ?"+tokenParam+"=TOKEN at the end of the address, or send the header Authorization: Bearer TOKEN", "token", l.token)
-	return Access{Who: l.who, local: l, Challenge: `Bearer realm="the token in the log of the service"`}
+	return Access{Who: l.who, local: l, MaxUnbegun: -1, Challenge: `Bearer realm="the token in the log of the service"`}
 }
 
 const tokenParam = "token"

@@ -103,7 +103,9 @@ func (s *Store) readWaits(ctx context.Context, db querier, waiting []int, result
 	}
 	list, err := s.withJobNames(ctx, db, rows)
 	for k := range list {
-		results[at[rows[k].id]].Execution = list[k]
+		x := &results[at[rows[k].id]].Execution
+		list[k].Params, list[k].Result, list[k].Repairs = x.Params, x.Result, x.Repairs // lists lack these
+		*x = list[k]
 	}
 	return err
 }
