@@ -47,7 +47,7 @@ func TestLive(t *testing.T) {
 		p.Eval(`document.querySelector("details.confirm").open = true`, nil)
 		for _, until := range []string{
 			`/^[1-4] of 4/.test(document.querySelector("#s-2 .items")?.textContent)`, // a slow page may miss one of them
-			`document.querySelector("#summary .badge.bad")`, // the form stays, and all above it is another
+			`document.querySelector("#summary .badge.bad")`,                          // the form stays, and all above it is another
 		} {
 			p.WaitFor(until, 0)
 			var kept struct {

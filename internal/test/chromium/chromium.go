@@ -24,8 +24,9 @@ import (
 	"time"
 )
 
-// Timeout is the longest that a call, or a start, waits for the browser.
-const Timeout = 10 * time.Second
+// Timeout is the longest that a call, or a start, waits for the browser. Much else may run
+// beside it on the machine.
+const Timeout = 30 * time.Second
 
 // A Browser is a running Chromium. Tests may use it at the same time, each with
 // pages of its own.
@@ -146,8 +147,8 @@ func (b *Browser) start(program, dir string) error {
 // stop ends the processes and removes dir.
 func (b *Browser) stop(dir string) error {
 	if b.cmd != nil {
-		// Asked to close, it ends its processes in order.
-		ctx, cancel := context.WithTimeout(context.Background(), Timeout/2)
+		// Asked to close, it ends its processes in order. A page that hangs keeps it from that.
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		b.pipe.call(ctx, "", "Browser.close", nil, nil)
 		select {
