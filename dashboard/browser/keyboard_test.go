@@ -144,13 +144,13 @@ func (k *keyboard) loaded() (ok bool) {
 			panic(f)
 		}
 	}()
+	k.p.WaitFor(`document.readyState == "complete"`, 0) // also if the document is replaced meanwhile
 	for _, r := range k.p.Resources() {
 		if r.Type == "Document" && !r.Done && r.Failed == "" {
 			return false
 		}
 	}
-	k.p.Eval(`document.readyState == "complete"`, &ok)
-	return ok
+	return true
 }
 
 // focus tells the page, if it is another one, what the page announces, and what has the focus.

@@ -1,6 +1,7 @@
 package chromium
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -51,7 +52,7 @@ type Resource struct {
 // Console returns what was written since the page was made, in order.
 func (p *Page) Console() []Message {
 	p.t.Helper()
-	p.Eval("0", nil) // whatever came before has come now
+	p.catchUp()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.console)
@@ -60,17 +61,31 @@ func (p *Page) Console() []Message {
 // Reports returns the violations of policies since the page was made, in order.
 func (p *Page) Reports() []Report {
 	p.t.Helper()
-	p.Eval("0", nil)
+	p.catchUp()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.reports)
+}
+
+// catchUp returns when all that the browser has reported before has come. A document that is
+// replaced meanwhile does not answer, and the next one is asked.
+func (p *Page) catchUp() {
+	p.t.Helper()
+	p.do("evaluate 0", func(ctx context.Context) error {
+		for {
+			err := p.evaluate(ctx, "0", nil)
+			if err == nil || !strings.Contains(err.Error(), "navigated or closed") || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
 }
 
 // Resources returns what the current document has loaded, itself and what redirected
 // to it included, in the order of the requests.
 func (p *Page) Resources() []Resource {
 	p.t.Helper()
-	p.Eval("0", nil)
+	p.catchUp()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := make([]Resource, len(p.resources))
