@@ -336,6 +336,13 @@ func TestSurgery(t *testing.T) {
 			}
 			bad.has(want)
 		}
+		if field := fmt.Sprintf(`name="seq" value="%d"`, x.Seq); !strings.Contains(tried.Body.String(), field) {
+			t.Errorf("the form lacks %s", field)
+		}
+		old := w.post(at, map[string]string{"do": "resume with changes", "seq": fmt.Sprint(x.Seq - 1)})
+		if old.has("has changed since it was looked at"); old.Code != http.StatusConflict {
+			t.Errorf("a form of an earlier state: %d", old.Code)
+		}
 		form["do"], form["reason"] = "resume with changes", "the disk is larger now"
 		w.act(at, form).has("resume with changes branching")
 		x, err := w.engine.Wait(w.Context(), x.ID)

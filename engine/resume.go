@@ -25,6 +25,11 @@ import (
 type ResumeOptions struct {
 	By courier.By // who requests it, and why
 
+	// Seq is that of the execution as the caller has seen it. If the execution has changed
+	// since, the resume is refused with an error that matches [courier.ErrConflict]: what was
+	// meant for the step that had failed then may not befall another one. 0 compares nothing.
+	Seq int64
+
 	// Version is another version of the job that the execution goes on with; 0 keeps
 	// the present one. Every step with a record that the position depends on must be in
 	// it, by its id or at the same index; the blocks around the position must be the
@@ -87,7 +92,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 		opt = &ResumeOptions{}
 	}
 	options := opt.plan()
-	x, err := e.store.Execution(ctx, id)
+	x, err := e.seen(ctx, id, opt.Seq)
 	if err == nil && opt.Elsewhere {
 		x, err = e.leaveWorkspace(ctx, x, opt.By)
 	}
@@ -104,6 +109,15 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 		}
 	}
 	return e.request(ctx, id, courier.RequestResume, opt.By)
+}
+
+// seen returns an execution that has not changed since somebody has seen it.
+func (e *Engine) seen(ctx context.Context, id courier.ExecutionID, seq int64) (courier.Execution, error) {
+	x, err := e.store.Execution(ctx, id)
+	if err == nil && seq != 0 && x.Seq != seq {
+		err = courier.Errorf(courier.ErrConflict, "it has changed since it was looked at: it is %s, and its last audit entry is number %d and not %d; nothing was changed now; look at it again", x.State, x.Seq, seq)
+	}
+	return x, err
 }
 
 // resumeChanged resumes an execution that goes on in another way.
@@ -203,7 +217,7 @@ func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *
 	}
 	options := opt.plan()
 	options.Force, options.DryRun = true, true
-	x, err := e.store.Execution(ctx, id)
+	x, err := e.seen(ctx, id, opt.Seq)
 	if err == nil && opt.Elsewhere {
 		var lost bool
 		if lost, err = isLost(&x); lost {

@@ -21,6 +21,7 @@ type ReasonRequest struct {
 // it stands; see [engine.ResumeOptions] for each field.
 type ResumeRequest struct {
 	Reason    string             `json:"reason,omitempty"`
+	Seq       int64              `json:"seq,omitempty"`
 	Version   int                `json:"version,omitempty"`
 	From      string             `json:"from,omitempty"`
 	Force     bool               `json:"force,omitempty"`
@@ -139,7 +140,7 @@ func (c *call) action(verb, reason string) store.Action {
 // options are the settings of the engine that the body says.
 func (b *ResumeRequest) options(by courier.By) *engine.ResumeOptions {
 	return &engine.ResumeOptions{
-		By: by, Version: b.Version, From: b.From, Force: b.Force, Set: b.Set, Skip: b.Skip, Outputs: b.Outputs, Items: b.Items, Elsewhere: b.Elsewhere,
+		By: by, Seq: b.Seq, Version: b.Version, From: b.From, Force: b.Force, Set: b.Set, Skip: b.Skip, Outputs: b.Outputs, Items: b.Items, Elsewhere: b.Elsewhere,
 	}
 }
 
