@@ -54,7 +54,7 @@ type Harness struct {
 // and Roots are set by the harness where opt leaves them empty. When the test
 // ends, New's clean-up stops the engine, and fails the test if a step is still
 // running, if a completed or cancelled execution left files in its workspace that are not
-// the only copies (see [engine.Options].KeepOnlyCopies),
+// the only copies (see [courier.Execution].OnlyCopies),
 // or if goroutines are left. If the test failed, it prints the engine's log.
 func New(t testing.TB, opt *engine.Options) *Harness {
 	t.Helper()
@@ -155,16 +155,10 @@ func (h *Harness) checkWorkspaces(ctx context.Context) {
 	entries, _ := os.ReadDir(h.workspace)
 	for _, d := range entries {
 		x, err := h.Store.Execution(ctx, courier.ExecutionID(d.Name()))
-		if err == nil && x.State.Final() && !h.holds(d.Name()) {
+		if err == nil && x.State.Final() && (x.OnlyCopies == nil || !x.OnlyCopies.Any()) {
 			h.t.Errorf("execution %s of job %q is %s, but its workspace %s is still there", x.ID, x.Job, x.State, filepath.Join(h.workspace, d.Name()))
 		}
 	}
-}
-
-// holds reports whether a workspace has files that may exist nowhere else.
-func (h *Harness) holds(dir string) bool {
-	_, err := os.Stat(filepath.Join(h.workspace, dir, ".notes", "held"))
-	return err == nil
 }
 
 // checkGoroutines gives goroutines that are about to end a moment to do so.

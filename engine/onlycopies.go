@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/courierhq/courier"
@@ -14,8 +15,9 @@ func (r *run) cancelled() bool {
 	if r.walk != nil {
 		pos = r.walk.Position()
 	}
-	if r.apply(&store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()}) == nil {
-		r.letGo(r.onlyCopies())
+	t := &store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()}
+	if r.apply(t) == nil {
+		r.letGo(t.OnlyCopies)
 	}
 	return true
 }
@@ -34,20 +36,33 @@ func (r *run) holdReported(files []courier.File) {
 	}
 }
 
-// onlyCopies returns the files in the workspace that may exist nowhere else; nil if there
-// are none.
-func (r *run) onlyCopies() *workspace.OnlyCopies {
-	if !r.used && !r.reclaimed {
+// onlyCopies returns the files in the workspace that may exist nowhere else; nil if the
+// execution has no workspace.
+func (r *run) onlyCopies() *courier.OnlyCopies {
+	c := r.e.work.OnlyCopies(r.x.ID)
+	switch {
+	case c == nil && r.used:
+		return new(courier.OnlyCopies)
+	case c == nil:
 		return nil
 	}
-	return r.e.work.OnlyCopies(r.x.ID)
+	r.used = true // also if a lost worker has not said so, or the workspace was taken for lost
+	all := len(c.Files)
+	c.Files = slices.DeleteFunc(c.Files, func(f courier.File) bool { return r.secrets.Clean(f.Path) != f.Path })
+	if n := all - len(c.Files); n > 0 {
+		c.Problem = fmt.Sprintf("%d of the names contain a secret %s", n, c.Problem)
+	}
+	return c
 }
 
 // leftBehind returns the files that a completion leaves, of those that may exist nowhere
 // else: none if all steps have completed, for then the job has done with them what its
 // author wanted.
-func (r *run) leftBehind(c *workspace.OnlyCopies) *workspace.OnlyCopies {
-	if c == nil || r.items > 0 || slices.ContainsFunc(r.ended, func(s courier.StepExecution) bool { return s.State == courier.StepSkipped }) {
+func (r *run) leftBehind(c *courier.OnlyCopies) *courier.OnlyCopies {
+	if c == nil || !c.Any() {
+		return nil
+	}
+	if r.items > 0 || slices.ContainsFunc(r.ended, func(s courier.StepExecution) bool { return s.State == courier.StepSkipped }) {
 		return c
 	}
 	skipped, err := workspace.Skipped(r.lease, r.e.store, r.x.ID, r.x.Attempt)
@@ -62,7 +77,7 @@ func (r *run) leftBehind(c *workspace.OnlyCopies) *workspace.OnlyCopies {
 
 // letGo removes the workspace of an execution that has ended, unless it holds files that
 // may exist nowhere else.
-func (r *run) letGo(kept *workspace.OnlyCopies) {
+func (r *run) letGo(kept *courier.OnlyCopies) {
 	if !r.used && !r.reclaimed {
 		return
 	}
@@ -71,8 +86,8 @@ func (r *run) letGo(kept *workspace.OnlyCopies) {
 }
 
 // letGo removes the workspace of an execution that has ended, unless files are kept.
-func (e *Engine) letGo(x *courier.Execution, kept *workspace.OnlyCopies) {
-	if kept != nil {
+func (e *Engine) letGo(x *courier.Execution, kept *courier.OnlyCopies) {
+	if kept != nil && kept.Any() {
 		e.kept.Note(x.ID, kept)
 		e.log.Warn("the workspace stays: it holds files that may exist nowhere else", "execution", x.ID, "job", x.Job,
 			"files", kept.Count, "bytes", kept.Bytes, "workspace", e.work.Of(x.ID), "problem", kept.Problem)

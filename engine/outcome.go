@@ -89,7 +89,7 @@ func (r *run) requeue(abandoned bool) bool {
 		}
 		err := r.apply(t)
 		if err == nil && to == courier.Cancelled {
-			r.letGo(r.onlyCopies())
+			r.letGo(t.OnlyCopies)
 		}
 		if !errors.Is(err, courier.ErrConflict) {
 			break

@@ -16,33 +16,41 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// mostNames is how many files a list of only copies names.
-const mostNames = 100
-
-// OnlyCopies are the files of a workspace that may exist nowhere else, because a step has
-// removed their source, or has removed what they were made of.
-type OnlyCopies struct {
-	Files []courier.File // up to 100 of them, in lexical order within each held directory
-	Count int            // how many there are
-	Bytes int64          // the sum of their sizes
-	// Problem says why they could not be listed, all or some; empty if they were.
-	Problem string
-}
+// How many files a list of only copies names, and how many bytes their paths have.
+const (
+	mostNames     = 100
+	mostNameBytes = 16 << 10
+)
 
 // OnlyCopies lists the files of an execution that may be the only copies; nil if there are
-// none. What can't be read counts as one.
-func (w Tree) OnlyCopies(id courier.ExecutionID) *OnlyCopies {
-	c := new(OnlyCopies)
+// none. What can't be read is a Problem.
+func (w Tree) OnlyCopies(id courier.ExecutionID) *courier.OnlyCopies {
+	c := new(onlyCopies)
 	if err := c.read(w.Of(id)); err != nil {
 		c.Problem = err.Error()
 	}
-	if c.Count == 0 && c.Problem == "" {
+	if !c.Any() {
 		return nil
 	}
-	return c
+	return &c.OnlyCopies
 }
 
-func (c *OnlyCopies) read(dir string) error {
+// onlyCopies are only copies that are being listed.
+type onlyCopies struct {
+	courier.OnlyCopies
+	names int // bytes of the paths
+}
+
+func (c *onlyCopies) add(f courier.File) {
+	c.Count++
+	c.Bytes += f.Size
+	if len(c.Files) < mostNames && c.names+len(f.Path) <= mostNameBytes {
+		c.names += len(f.Path)
+		c.Files = append(c.Files, f)
+	}
+}
+
+func (c *onlyCopies) read(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -80,11 +88,7 @@ func (c *OnlyCopies) read(dir string) error {
 			if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 				f.Size = info.Size()
 			}
-			c.Count++
-			c.Bytes += f.Size
-			if len(c.Files) < mostNames {
-				c.Files = append(c.Files, f)
-			}
+			c.add(f)
 			return nil
 		}))
 	}
@@ -158,15 +162,15 @@ func Skipped(ctx context.Context, archive store.Archive, id courier.ExecutionID,
 // goroutines.
 type Kept struct {
 	mu   sync.Mutex
-	list map[courier.ExecutionID]OnlyCopies
+	list map[courier.ExecutionID]courier.OnlyCopies
 }
 
 // Note takes note of the workspace of an execution; c is nil if it is not kept.
-func (k *Kept) Note(id courier.ExecutionID, c *OnlyCopies) {
+func (k *Kept) Note(id courier.ExecutionID, c *courier.OnlyCopies) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.list == nil {
-		k.list = make(map[courier.ExecutionID]OnlyCopies)
+		k.list = make(map[courier.ExecutionID]courier.OnlyCopies)
 	}
 	if delete(k.list, id); c != nil {
 		k.list[id] = *c

@@ -207,7 +207,7 @@ func (j *Janitor) sweep(ctx context.Context) {
 }
 
 // sweepOne treats the directory of an execution. It reports false if ctx has ended.
-func (j *Janitor) sweepOne(ctx context.Context, id courier.ExecutionID, changed time.Time, old bool, copies *OnlyCopies) bool {
+func (j *Janitor) sweepOne(ctx context.Context, id courier.ExecutionID, changed time.Time, old bool, copies *courier.OnlyCopies) bool {
 	call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	x, err := j.Archive.Execution(call, id)
 	cancel()
