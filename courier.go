@@ -226,6 +226,10 @@ type Execution struct {
 	// DiskBytes is the size of the workspace when it was last measured, at the
 	// end of the execution.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
+	// OnlyCopies are the files in the workspace that may exist nowhere else, as the worker
+	// has seen them when it let the execution go; nil while a worker has it, and if that was
+	// lost. See [Execution.HoldsOnlyCopies]. Lists of executions leave the names out.
+	OnlyCopies *OnlyCopies `json:"only_copies,omitempty"`
 	// Seq is the number of the last audit entry. It rises with every change of the
 	// execution but for requests that are pending and renewals of the lease.
 	Seq int64 `json:"seq"`

@@ -33,6 +33,9 @@ func (r *run) apply(t *store.Transition) error {
 	}
 	t.Progress = reports.HandOn(r.kept, t)
 	t.Ended = append(r.ended, t.Ended...)
+	if t.To != courier.Running && t.To != courier.Completed {
+		t.OnlyCopies = r.onlyCopies()
+	}
 	if r.used {
 		t.Workspace = r.e.opt.WorkspaceID
 	}

@@ -68,9 +68,10 @@ func (r *run) complete() bool {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
+	t.OnlyCopies = r.leftBehind(r.onlyCopies())
 	err := r.apply(t)
 	if err == nil {
-		r.removeWorkspace()
+		r.letGo(t.OnlyCopies)
 	}
 	if errors.Is(err, courier.ErrConflict) {
 		r.slot.SetEnding(false)

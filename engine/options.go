@@ -100,8 +100,15 @@ type Options struct {
 	// 0 means 10 seconds.
 	Grace time.Duration
 	// Orphans is the age at which a directory in Workspace without a living
-	// execution is removed. 0 means 7 days.
+	// execution is removed. 0 means 7 days. It does not count for workspaces that hold
+	// only copies; see KeepOnlyCopies.
 	Orphans time.Duration
+	// KeepOnlyCopies is how long after the end of an execution its workspace is removed if
+	// it holds files that may exist nowhere else, because a step has removed their source.
+	// 0 means never: a person decides. A workspace holds such files when the execution was
+	// cancelled, or completed with skipped steps or failed items; an execution that
+	// completes without these removes its workspace at once.
+	KeepOnlyCopies time.Duration
 
 	// Limits of what an execution may take.
 
@@ -217,6 +224,7 @@ func (o *Options) check() error {
 		least time.Duration
 	}{
 		{"Lease", o.Lease, minLease}, {"Poll", o.Poll, minPoll}, {"SoftStop", o.SoftStop, 0}, {"Grace", o.Grace, 0}, {"Orphans", o.Orphans, 0},
+		{"KeepOnlyCopies", o.KeepOnlyCopies, 0},
 	} {
 		switch {
 		case d.value < 0:

@@ -92,9 +92,7 @@ func (e *Engine) discard(ctx context.Context, x *courier.Execution) {
 		e.rollbackUnowned(ctx, x)
 	}
 	if x.Workspace != "" {
-		if err := e.work.Remove(x.ID); err != nil {
-			e.log.Warn("remove workspace", "execution", x.ID, "error", err)
-		}
+		e.letGo(x, e.work.OnlyCopies(x.ID))
 	}
 }
 

@@ -468,33 +468,3 @@ func (r *run) count() {
 	}
 	r.marks.Attempts++
 }
-
-// cancelled ends the execution on request.
-func (r *run) cancelled() bool {
-	pos := r.x.Position
-	if r.walk != nil {
-		pos = r.walk.Position()
-	}
-	err := r.apply(&store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()})
-	if err == nil {
-		r.removeWorkspace()
-	}
-	return true
-}
-
-func (r *run) diskBytes() int64 {
-	if !r.used {
-		return 0
-	}
-	return r.e.work.Size(r.x.ID)
-}
-
-func (r *run) removeWorkspace() {
-	if !r.used && !r.reclaimed {
-		return
-	}
-	r.closeResources()
-	if err := r.e.work.Remove(r.x.ID); err != nil {
-		r.log.Warn("remove workspace", "error", err)
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/workspace"
 )
 
 // A worker is the part of an engine that runs between Start and Stop.
@@ -134,5 +135,9 @@ func (e *Engine) interruptRuns(w *worker) {
 
 // sweep removes abandoned workspaces, now and every hour.
 func (e *Engine) sweep(l core.Lifetime) {
-	e.work.SweepEvery(time.Hour, l, e.store, e.opt.Orphans, e.log)
+	j := workspace.Janitor{
+		Tree: e.work, ID: e.opt.WorkspaceID, Archive: e.store, Age: e.opt.Orphans,
+		KeepOnlyCopies: e.opt.KeepOnlyCopies, Kept: &e.kept, Log: e.log,
+	}
+	j.SweepEvery(time.Hour, l)
 }

@@ -74,6 +74,12 @@ type Filter struct {
 	// FailedItems selects those of which items have failed; see
 	// [courier.Execution.FailedItems].
 	FailedItems bool
+	// Kept selects those that have ended for good, completed or cancelled, and hold files
+	// that may exist nowhere else: their OnlyCopies say that there are, or may be, any. It
+	// keeps the names in these.
+	Kept bool
+	// Workspace selects those whose files are in a workspace, by its id.
+	Workspace string
 	// RerunOf selects those that are reruns of an execution.
 	RerunOf courier.ExecutionID
 	// Labels selects those with all of these labels.

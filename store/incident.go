@@ -46,7 +46,8 @@ type Incident struct {
 	Reason  courier.Reason   `json:"reason,omitempty"`
 	Failure *courier.Failure `json:"failure,omitempty"`
 	// SupersededBy is a younger execution of the job that has completed and stands for
-	// a failed one: it has the same params, byte by byte, of at most [SupersedingParams] bytes, or the same label "key". It is
+	// a failed one, unless that holds files that may exist nowhere else
+	// ([courier.Execution.HoldsOnlyCopies]): it has the same params, byte by byte, of at most [SupersedingParams] bytes, or the same label "key". It is
 	// the latest of them, among the last [Superseding] completed executions of the job,
 	// of its last [SupersedingWalk] executions.
 	SupersededBy courier.ExecutionID `json:"superseded_by,omitempty"`

@@ -33,7 +33,7 @@ type Change struct {
 	// Repairs replaces that of the execution; nil leaves it, and an empty one removes
 	// it. A store may leave out white space in the values.
 	Repairs *courier.Repairs
-	// Elsewhere clears Workspace and DiskBytes of the execution: its files are lost,
+	// Elsewhere clears Workspace, DiskBytes and OnlyCopies of the execution: its files are lost,
 	// and any worker can claim it.
 	Elsewhere bool
 	// Skipped is the record of the step that is skipped, if any, of an execution that was
@@ -187,4 +187,17 @@ func RepairsOrNil(r *courier.Repairs) *courier.Repairs {
 		return nil
 	}
 	return r
+}
+
+// notListed is the problem of [LeftBehind].
+const notListed = "the worker was lost before it could list them"
+
+// LeftBehind returns the OnlyCopies that an execution has when a request cancels it: those
+// that it had, or, if it has a workspace and they are not known, ones with a Problem that
+// says so.
+func LeftBehind(e *courier.Execution) *courier.OnlyCopies {
+	if e.OnlyCopies == nil && e.Workspace != "" {
+		return &courier.OnlyCopies{Problem: notListed}
+	}
+	return e.OnlyCopies
 }

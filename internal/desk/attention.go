@@ -72,7 +72,7 @@ const (
 	Subscription Kind = "subscription" // one that was switched off
 	Stranded     Kind = "stranded"     // executions that no worker can claim
 	Refusal      Kind = "refusal"      // progress that the store does not take from this engine
-	Superseded   Kind = "superseded"   // failed executions for which a younger one has completed
+	Superseded   Kind = "superseded"   // failed executions without only copies, for which a younger one has completed
 )
 
 // How long something lasts before it is an entry.
@@ -334,7 +334,7 @@ func (a *attention) failed(list []store.Incident, more bool) (superseded []Entry
 			e.Executions = append(e.Executions, i.Execution)
 		}
 		e.Title = fmt.Sprintf("Job %q: %s failed, and a younger one with the same parameters, or the same label key, has completed.", e.Job, count(e.Count, more, "execution"))
-		e.Do, e.Call = "Give them up: cancel them all.", "Engine.Cancel"
+		e.Do, e.Call = "Give them up: cancel them all. They hold no file that exists nowhere else.", "Engine.Cancel"
 		superseded = append(superseded, e)
 	}
 	return superseded

@@ -127,9 +127,13 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		if (f.Job == "" || x.Job == f.Job) && (len(f.Jobs) == 0 || slices.Contains(f.Jobs, x.Job)) && labelled(x, f.Labels) && (f.Queue == "" || x.Queue == f.Queue) &&
 			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) &&
 			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) &&
+			(!f.Kept || x.State.Final() && x.OnlyCopies != nil && x.OnlyCopies.Any()) && (f.Workspace == "" || x.Workspace == f.Workspace) &&
 			(!f.FailedItems || x.FailedItems > 0) && (f.RerunOf == "" || x.RerunOf == f.RerunOf) {
 			e := s.view(x)
 			e.Params, e.Result, e.Repairs = nil, nil, nil
+			if c := e.OnlyCopies; c != nil && !f.Kept {
+				e.OnlyCopies = &courier.OnlyCopies{Count: c.Count, Bytes: c.Bytes, Problem: c.Problem}
+			}
 			list = append(list, e)
 		}
 	}

@@ -287,7 +287,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 	}
 	x.log(c.now, entry{from: string(courier.Queued), to: string(courier.Running), elapsed: c.now.Sub(x.since), worker: c.Worker})
 	s.enter(x, courier.Running)
-	x.since, x.Worker = c.now, c.Worker
+	x.since, x.Worker, x.OnlyCopies = c.now, c.Worker, nil
 	s.notify(x, n, claimed.First)
 	x.token = store.Token(rand.Text())
 	x.first, x.last = x.seq(), x.seq()

@@ -98,7 +98,9 @@ func (s *Store) failures(most int) []store.Incident {
 	for i, found := len(s.ids)-1, 0; i >= 0 && found < len(list); i-- {
 		x := s.executions[s.ids[i]]
 		if x.ID == list[found].Execution {
-			list[found].SupersededBy = superseding(x, completed[x.Job])
+			if !x.HoldsOnlyCopies() {
+				list[found].SupersededBy = superseding(x, completed[x.Job])
+			}
 			found++
 		}
 		if c, ok := completed[x.Job]; ok && walked[x.Job] < store.SupersedingWalk {

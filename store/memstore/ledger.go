@@ -66,6 +66,9 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	if t.Failure != nil || t.To != courier.Running && t.To != courier.Queued {
 		x.Failure = t.Failure
 	}
+	if t.To != courier.Running {
+		x.OnlyCopies = t.OnlyCopies
+	}
 	x.Current = nil
 	if t.To == courier.Completed {
 		x.Result = t.Result
@@ -261,7 +264,7 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	}
 	if r.Kind == courier.RequestRestart {
 		x.nextAttempt()
-		x.Position, x.counters, x.Workspace, x.DiskBytes = courier.Position{}, store.Counters{Secrets: x.counters.Secrets}, "", 0
+		x.Position, x.counters, x.Workspace, x.DiskBytes, x.OnlyCopies = courier.Position{}, store.Counters{Secrets: x.counters.Secrets}, "", 0, nil
 	}
 	if r.Change != nil {
 		x.change(r.Change, now)
@@ -271,6 +274,9 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	}
 	if f := r.Failure(); f != nil {
 		x.Failure = f
+	}
+	if to == courier.Cancelled {
+		x.OnlyCopies = store.LeftBehind(&x.Execution)
 	}
 	s.move(x, to, due, now, entry{attempt: attempt, note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
 	s.notify(x, n, false)
@@ -291,7 +297,7 @@ func (x *execution) change(c *store.Change, now time.Time) {
 		x.Repairs = store.RepairsOrNil(c.Repairs)
 	}
 	if c.Elsewhere {
-		x.Workspace, x.DiskBytes = "", 0
+		x.Workspace, x.DiskBytes, x.OnlyCopies = "", 0, nil
 	}
 	if c.Skipped != nil {
 		x.skip(c.Skipped, now)

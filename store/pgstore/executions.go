@@ -52,7 +52,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if limit <= 0 {
 		limit = 100
 	}
-	args := []any{int64(limit)}
+	args := []any{int64(limit), []string{"files"}}
 	filter := ""
 	add := func(condition string, arg any) {
 		args = append(args, arg)
@@ -86,6 +86,13 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	}
 	if f.FailedItems {
 		filter += " and e.failed_items > 0"
+	}
+	if f.Kept {
+		args[1] = []string{}
+		filter += " and e.only_copies <> '{}' and e.state in ('completed', 'cancelled')"
+	}
+	if f.Workspace != "" {
+		add("e.workspace = $%d::text", f.Workspace)
 	}
 	if f.RerunOf != "" {
 		add("e.rerun_of = $%d::text::uuid", bind.ID(string(f.RerunOf)))

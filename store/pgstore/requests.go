@@ -163,7 +163,7 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	changed.DropsProgress = d.To != "" && r.DropsProgress(d.To)
 	return []any{
 		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Text(),
-		encode(changed), encode(skipOf(r.Change)), r.Reason, failure,
+		encode(changed), encode(skipOf(r.Change)), r.Reason, failure, encodeOnlyCopies(store.LeftBehind(x)),
 	}, nil
 }
 

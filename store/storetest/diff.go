@@ -400,6 +400,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 	if d.chance(10) {
 		t.Workspace, t.DiskBytes = pick(d.rand, "here", "there"), 5
 	}
+	t.OnlyCopies = pick(d.rand, nil, nil, &courier.OnlyCopies{}, &courier.OnlyCopies{Files: []courier.File{{Path: "a ü.csv", Size: 3}}, Count: 2, Bytes: 7, Problem: "so"})
 	return t
 }
 

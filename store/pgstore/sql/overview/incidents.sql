@@ -32,7 +32,8 @@ with clock as materialized (
 	) e
 	where e.state in ('created', 'queued', 'running', 'paused') order by p.passed_at, e.id, p.reason limit $1::bigint
 ), failed as materialized (
-	select e.id, e.definition_id, e.queue, e.version, e.ended_at, e.failure, case when octet_length(e.params) <= $5::int then e.params when e.params is null then '' end as params, e.options::json #>> array['labels', 'key'] as key
+	select e.id, e.definition_id, e.queue, e.version, e.ended_at, e.failure, case when octet_length(e.params) <= $5::int then e.params when e.params is null then '' end as params, e.options::json #>> array['labels', 'key'] as key,
+		case when e.only_copies is null then e.workspace <> '' else e.only_copies <> '{}' end as holds
 	from courier.job_executions e where e.state = 'failed' order by e.id desc limit $1::bigint
 ), job as materialized (
 	select f.definition_id, min(f.id::text collate "C")::uuid as id from failed f
@@ -62,8 +63,8 @@ with clock as materialized (
 	union all
 	select 5, 'failed', f.id, f.definition_id, f.queue, f.ended_at, '', '', '', f.failure::json ->> 'reason', f.failure, greatest(p.id, k.id), f.version, null
 	from failed f
-	left join same_params p on p.definition_id = f.definition_id and p.params = f.params and p.id > f.id
-	left join same_key k on k.definition_id = f.definition_id and k.key = f.key and k.id > f.id
+	left join same_params p on p.definition_id = f.definition_id and p.params = f.params and p.id > f.id and not f.holds
+	left join same_key k on k.definition_id = f.definition_id and k.key = f.key and k.id > f.id and not f.holds
 )
 select json_build_object('at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'list', coalesce((
 		select json_agg(json_build_object('kind', i.kind, 'execution_id', i.id, 'job', d.name, 'queue', i.queue, 'since', to_char(timezone('UTC', i.since), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'worker', i.worker,

@@ -1,0 +1,246 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps/file"
+)
+
+// A taking has jobs that take a file from a directory into the workspace and deliver it
+// into another one, if they get so far.
+type taking struct {
+	*couriertest.Harness
+	t             *testing.T
+	work, in, out string
+	fails         bool // the delivery does
+}
+
+// take runs f with a started engine on a directory tree of its own.
+func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
+	t.Helper()
+	w := &taking{work: t.TempDir(), in: t.TempDir(), out: t.TempDir(), fails: true}
+	opt.Workspace, opt.Roots = w.work, []string{w.in, w.out}
+	couriertest.Virtual(t, &opt, func(t *testing.T, h *couriertest.Harness) {
+		w.t, w.Harness = t, h
+		file.Register(h.Registry, nil)
+		// A stranger's step, which reports what it does and holds nothing.
+		h.Stub("demo.take", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+			from, to := cfg["source_path"].(string), cfg["destination_path"].(string)
+			text, err := os.ReadFile(from)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, nil // taken by an earlier attempt
+			}
+			if err != nil {
+				return nil, err
+			}
+			dst, err := job.Create(to)
+			if err != nil {
+				return nil, err
+			}
+			defer dst.Close()
+			if _, err := dst.Write(text); err != nil {
+				return nil, err
+			}
+			return nil, errors.Join(dst.Commit(), job.Remove(from))
+		})
+		h.Stub("demo.deliver", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+			if w.fails {
+				return nil, errBoom
+			}
+			src, err := job.Open(cfg["from"].(string))
+			if err != nil {
+				return nil, err
+			}
+			text, err := io.ReadAll(src)
+			if err = errors.Join(err, src.Close()); err != nil {
+				return nil, err
+			}
+			return nil, os.WriteFile(filepath.Join(w.out, cfg["from"].(string)), text, 0o600)
+		})
+		h.Start()
+		f(t, w)
+	})
+}
+
+// job takes a file with a step of a type and delivers it under a policy, of the step or of
+// the job. With a loop, it does so in one that accepts failed items.
+func (w *taking) job(name, typ, policy string, loop bool) courier.Job {
+	whole := `"stop"`
+	if strings.Contains(policy, "retry_job") {
+		loop = false // such a job can't have one
+		policy, whole = "null", policy
+	}
+	steps := fmt.Sprintf(`{"type": %q, "config": {"source_path": %q, "destination_path": %q}},
+		{"type": "demo.deliver", "failure_policy": %s, "config": {"from": %[3]q}}`, typ, filepath.ToSlash(filepath.Join(w.in, name)), name, policy)
+	if loop {
+		steps = `{"type": "flow.foreach", "config": {"source": ["x"], "on_item_failure": "continue", "then": "complete"}},` + steps + `, {"type": "flow.end"}`
+	}
+	return w.Job(fmt.Sprintf(`{"name": "take-%s", "failure_policy": %s, "steps": [%s]}`, name, whole, steps))
+}
+
+// start puts a file into place, and lets a job take it.
+func (w *taking) start(name, typ, policy string, loop bool) courier.ExecutionID {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.in, name), []byte(name), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	id := w.Enqueue(w.job(name, typ, policy, loop), nil)
+	w.rest()
+	return id
+}
+
+func (w *taking) rest() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// places returns where a file is.
+func (w *taking) places(id courier.ExecutionID, name string) (list []string) {
+	for place, path := range map[string]string{"source": w.in, "target": w.out, "workspace": filepath.Join(w.work, string(id))} {
+		if text, err := os.ReadFile(filepath.Join(path, name)); err == nil && string(text) == name {
+			list = append(list, place)
+		}
+	}
+	return list
+}
+
+// TestOnlyCopiesStay ends executions that hold the only copy of a file in each way that is
+// no clean completion, by steps that hold it themselves, and by a stranger's that reports
+// only what it has removed.
+func TestOnlyCopiesStay(t *testing.T) {
+	const stop, skip, later = `"stop"`, `"skip_and_continue"`, `{"type": "retry_step", "backoff_base_seconds": 600, "backoff_max_seconds": 600}`
+	cancel := func(w *taking, id courier.ExecutionID) error {
+		return errOf(w.Engine.Cancel(w.t.Context(), id, courier.By{Actor: "ops"}))
+	}
+	for _, typ := range []string{"file.move", "demo.take"} {
+		for _, test := range []struct {
+			name, policy string
+			loop         bool
+			act          func(*taking, courier.ExecutionID) error
+			state        courier.State
+			stays        bool
+		}{
+			{"cancel of a failed one", stop, false, cancel, courier.Cancelled, true},
+			{"cancel in a backoff", later, false, cancel, courier.Cancelled, true},
+			{"cancel by another engine", stop, false, func(w *taking, id courier.ExecutionID) error {
+				other := w.AddEngine(&engine.Options{Workspace: w.t.TempDir(), WorkspaceID: "elsewhere"})
+				return errOf(other.Cancel(w.t.Context(), id, courier.By{Actor: "ops"}))
+			}, courier.Cancelled, true},
+			{"skipped step", skip, false, nil, courier.Completed, true},
+			{"accepted item", stop, true, nil, courier.Completed, true},
+			{"clean", stop, false, func(w *taking, id courier.ExecutionID) error {
+				w.fails = false
+				return errOf(w.Engine.Resume(w.t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))
+			}, courier.Completed, false},
+		} {
+			t.Run(typ+" "+test.name, func(t *testing.T) {
+				take(t, engine.Options{}, func(t *testing.T, w *taking) {
+					id := w.start("a.txt", typ, test.policy, test.loop)
+					if test.act != nil {
+						if err := test.act(w, id); err != nil {
+							t.Fatal(err)
+						}
+						w.rest()
+					}
+					for range 3 { // also after the janitors
+						x := w.Wait(id).RequireState(test.state)
+						if test.stays != x.HoldsOnlyCopies() || test.stays && !strings.HasSuffix(test.name, "other engine") && (x.OnlyCopies.Count != 1 || x.OnlyCopies.Bytes != 5 || x.OnlyCopies.Files[0] != courier.File{Path: "a.txt", Size: 5}) {
+							t.Errorf("only copies: %+v", x.OnlyCopies)
+						}
+						if got := w.places(id, "a.txt"); len(got) != 1 || got[0] == "target" == test.stays {
+							t.Fatalf("the file is in %q", got)
+						}
+						if exists(t, filepath.Join(w.work, string(id))) {
+							age(t, filepath.Join(w.work, string(id)), 365*24*time.Hour)
+						}
+						time.Sleep(time.Hour)
+						synctest.Wait()
+					}
+					if k := w.Engine.Health().Kept; test.stays != (k != nil) || k != nil && *k != (engine.KeptWorkspaces{Executions: 1, Files: 1, Bytes: 5}) {
+						t.Errorf("Health says %+v", k)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestKeepOnlyCopies has workspaces with only copies removed when their time has run out,
+// and not before, whatever the age of their directories.
+func TestKeepOnlyCopies(t *testing.T) {
+	take(t, engine.Options{KeepOnlyCopies: 48 * time.Hour}, func(t *testing.T, w *taking) {
+		id := w.start("a.txt", "demo.take", `"skip_and_continue"`, false)
+		work := filepath.Join(w.work, string(id))
+		age(t, work, 365*24*time.Hour)
+		time.Sleep(47 * time.Hour)
+		if synctest.Wait(); !exists(t, work) {
+			t.Fatal("the workspace is gone before its time")
+		}
+		time.Sleep(2 * time.Hour)
+		if synctest.Wait(); exists(t, work) || w.Engine.Health().Kept != nil {
+			t.Errorf("the workspace is still there, or Health still has it: %+v", w.Engine.Health().Kept)
+		}
+		if log := w.Log(); strings.Count(log, "a workspace with only copies was removed") != 1 || !strings.Contains(log, string(id)) {
+			t.Errorf("log: %s", log)
+		}
+	})
+}
+
+// TestOnlyCopiesAfterAnyActs takes files with random jobs and does random things with
+// their executions: each file stays somewhere, and it is gone from everywhere but its
+// target only where the job has completed without skipped steps.
+func TestOnlyCopiesAfterAnyActs(t *testing.T) {
+	for seed := range uint64(60) {
+		take(t, engine.Options{}, func(t *testing.T, w *taking) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			by := courier.By{Actor: "ops", Reason: "any"}
+			policy := []string{`"stop"`, `"skip_and_continue"`, `{"type": "retry_job", "max_retries": 1}`, `{"type": "retry_step", "max_retries": 1}`}[r.IntN(4)]
+			typ, loop := []string{"file.move", "demo.take"}[r.IntN(2)], r.IntN(3) == 0
+			did := []string{fmt.Sprint(typ, " ", policy, " ", loop)}
+			id := w.start("a.txt", typ, policy, loop)
+			for range 6 {
+				var act string
+				var err error
+				switch r.IntN(7) {
+				case 0:
+					act, err = "cancel", errOf(w.Engine.Cancel(t.Context(), id, by))
+				case 1:
+					act, err = "pause", errOf(w.Engine.Pause(t.Context(), id, by))
+				case 2:
+					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by}))
+				case 3:
+					act, err = "resume elsewhere", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by, Elsewhere: true}))
+				case 4:
+					act, w.fails = "mend", r.IntN(2) == 0
+				case 5:
+					act = "let the janitor come"
+					if work := filepath.Join(w.work, string(id)); exists(t, work) {
+						age(t, work, 365*24*time.Hour)
+					}
+					time.Sleep(2 * time.Hour)
+				case 6:
+					act = "wait"
+					time.Sleep(time.Duration(r.IntN(1000)) * time.Second)
+				}
+				w.rest()
+				did = append(did, fmt.Sprintf("%s (%v)", act, err))
+				if got := w.places(id, "a.txt"); len(got) == 0 {
+					t.Fatalf("seed %d: the file is nowhere after %s", seed, strings.Join(did, ", "))
+				}
+			}
+		})
+	}
+}
