@@ -31,6 +31,7 @@ func TestBodiesOfMistakes(t *testing.T) {
 		"ids":     {"POST", "v1/bulk", `{"action":"cancel","ids":[` + ids.String()[1:] + `]}`},
 		"set":     {"POST", "v1/executions/x/resume", `{"set":{` + names.String()[1:] + `}}`},
 		"sched":   {"PUT", "v1/schedules/x", `{"job":"report","cron":"0 0 0 * * ?","params":{` + names.String()[1:] + `}}`},
+		"bulk":    {"POST", "v1/bulk", `{"action":"rerun","dry_run":true,"where":"` + strings.Repeat("job:a* ", 70_000) + `"}`},
 		"commas":  {"POST", "v1/jobs/report/executions", strings.Repeat(",", 1<<20)},
 		"deep":    {"POST", "v1/jobs/report/executions", strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000)},
 	} {

@@ -145,3 +145,50 @@ func TestFeedsByRights(t *testing.T) {
 		}
 	})
 }
+
+// TestClientsStartNoOldVersion sends a version to each route whose body has one, as a client
+// of all jobs, for an execution and a chain execution of its own.
+func TestClientsStartNoOldVersion(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	people["cleo"] = map[string]httpapi.Role{"": httpapi.Client, "report": httpapi.Client}
+	t.Cleanup(func() { delete(people, "cleo") })
+	for _, def := range []string{"night", "day"} { // each a version
+		if _, err := w.engine.Jobs().Define(t.Context(), courier.Job{Name: "report", Queue: def, Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.engine.Chains().Define(t.Context(), courier.Chain{Name: "all", Members: []courier.ChainMember{{Job: "report", Name: def}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cleo := w.as("cleo")
+	one := cleo.start("report", "{}")
+	var chained struct{ ID string }
+	cleo.post("v1/chains/all/executions", "{}").want(http.StatusAccepted, &chained)
+	before, err := w.engine.Executions().List(t.Context(), store.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, o := range operations(t) {
+		if !o.hasBodyField("version") {
+			continue
+		}
+		tried++
+		id := one
+		if strings.Contains(o.path, "chain") {
+			id = chained.ID
+		}
+		name := "report"
+		if strings.Contains(o.path, "chains") {
+			name = "all"
+		}
+		a := cleo.send(o.method, strings.NewReplacer("{id}", id, "{name}", name).Replace(o.path), `{"version": 1}`, "If-None-Match", "*")
+		if a.Code != http.StatusForbidden {
+			t.Errorf("%s %s: %d %s", o.method, o.path, a.Code, a.Body)
+		}
+	}
+	after, err := w.engine.Executions().List(t.Context(), store.Filter{})
+	if err != nil || len(after) != len(before) || tried < 8 {
+		t.Errorf("%d executions, and %d before, by %d routes, %v", len(after), len(before), tried, err)
+	}
+}

@@ -58,10 +58,6 @@ func (o *Outcome) Judge(ctx context.Context) {
 	}
 }
 
-// maxDepth is how many lists and objects may lie in each other in an output: readers of JSON
-// elsewhere give up early.
-const maxDepth = 1000
-
 // Limit makes a failure of an outcome that has more bytes than may be stored, or is nested
 // deeper.
 func (o *Outcome) Limit(most int) {
@@ -72,9 +68,9 @@ func (o *Outcome) Limit(most int) {
 	}
 	outputs := len(o.Outputs)
 	if outputs+files <= most {
-		if depth := jsontext.Depth(o.Outputs); depth > maxDepth {
+		if depth := jsontext.Depth(o.Outputs); depth > jsontext.MaxDepth {
 			o.Outputs, o.Files = nil, nil
-			o.fail(fmt.Errorf("the work is done, but its output has %d lists and objects in each other, more than %d; have the step give it as a text, or in a file", depth, maxDepth))
+			o.fail(fmt.Errorf("the work is done, but its output has %d lists and objects in each other, more than %d; have the step give it as a text, or in a file", depth, jsontext.MaxDepth))
 		}
 		return
 	}
