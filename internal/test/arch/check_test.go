@@ -447,7 +447,7 @@ func TestPackages(t *testing.T) {
 		}, nil},
 		{"too many files", map[string]string{"a/a.go": file(1), "a/b.go": file(1), "a/c.go": file(1)}, []string{"a/a.go:1: the package has 3 files"}},
 		{"too many lines for its limit", map[string]string{"a/a.go": file(50), "a/b.go": file(51)}, []string{"a/a.go:1: the package has 101 lines"}},
-		{"too many lines", map[string]string{"b/b.go": file(arch.MaxPackageLines + 1)}, []string{"b/b.go:1: the package has 7001 lines"}},
+		{"too many lines", map[string]string{"b/b.go": file(arch.MaxPackageLines + 1)}, []string{"b/b.go:1: the package has 7201 lines"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tree, err := arch.Load(fixture(test.files))
