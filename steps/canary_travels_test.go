@@ -46,9 +46,6 @@ type route struct {
 	HostKey        string
 }
 
-// canaryName is the name of files on all servers and disks of a route.
-func canaryName() string { return canaries["travels"] + ".csv" }
-
 // serve starts the servers in w.
 func (p *route) serve(w *world) error {
 	ports := []*int{&p.SFTP, &p.FTP, &p.Web}

@@ -1,9 +1,12 @@
 package simulation_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -84,10 +87,24 @@ func each(t *testing.T, seeds []uint64, f func(t *testing.T, seed uint64, opt *s
 					endless := time.AfterFunc(perWorld, func() { panic(fmt.Sprintf("seed %d does not end; "+replay, seed, seed)) })
 					f(t, seed, opt)
 					endless.Stop()
+					clean(t, opt.Dir)
 				}
 			})
 		}
 	})
+}
+
+// clean removes what a world has left in its directory, such as the workspaces of executions that
+// were cancelled when no worker could reach them: the workers of each later world would look at
+// all of them.
+func clean(t *testing.T, dir string) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // A tally adds up what happened in all worlds.
