@@ -179,7 +179,8 @@ type Execution struct {
 	// Failure says why an execution failed, or why a backing-off one waits.
 	Failure *Failure `json:"failure,omitempty"`
 	// Request is what an operator has asked of a running execution and its
-	// worker has not yet done: "pause", "cancel", or empty.
+	// worker has not yet done, "pause" or "cancel"; "discard" of one that has ended and
+	// whose kept files no engine has removed yet; or empty.
 	Request RequestKind `json:"request,omitempty"`
 	// RequestedAt, RequestedBy and RequestReason say when the pending request was made,
 	// by whom and why. All are zero without a request.

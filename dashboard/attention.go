@@ -17,7 +17,7 @@ var attentionPages = []page{{
 	data: (*call).attentionPage, live: []string{"entries"}, watch: watchEvery(attentionEvery),
 }}
 
-// attentionEvery is how often an open page is read again, which takes ten statements: so what
+// attentionEvery is how often an open page is read again, which takes eleven statements: so what
 // another process has repaired is listed no longer than that.
 const attentionEvery = 15 * time.Second
 
@@ -178,6 +178,8 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 		list("state:created,queued,running,paused", job)
 	case desk.Due, desk.Stranded:
 		list("state:queued", desk.Where{Queue: e.Queue}.String())
+	case desk.Kept:
+		v.Show, v.ShowAs = c.link("kept-files"), "Show them"
 	case desk.Superseded:
 		if operator {
 			v.Buttons = append(v.Buttons, button{Label: "Give up all…", Action: "cancel", IDs: e.Executions})

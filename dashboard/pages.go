@@ -89,6 +89,7 @@ func allPages() []page {
 		executionPages,
 		jobPages,
 		bulkPages,
+		keptFilesPages,
 		schedulePages,
 		monitorPages,
 		connectionPages,

@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"fmt"
-	"slices"
+	"context"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/workspace"
 	"github.com/courierhq/courier/store"
 )
 
@@ -39,40 +37,9 @@ func (r *run) holdReported(files []courier.File) {
 // onlyCopies returns the files in the workspace that may exist nowhere else; nil if the
 // execution has no workspace.
 func (r *run) onlyCopies() *courier.OnlyCopies {
-	c := r.e.work.OnlyCopies(r.x.ID)
-	switch {
-	case c == nil && r.used:
-		return new(courier.OnlyCopies)
-	case c == nil:
-		return nil
-	}
-	r.used = true // also if a lost worker has not said so, or the workspace was taken for lost
-	all := len(c.Files)
-	c.Files = slices.DeleteFunc(c.Files, func(f courier.File) bool { return r.secrets.Clean(f.Path) != f.Path })
-	if n := all - len(c.Files); n > 0 {
-		c.Problem = fmt.Sprintf("%d of the names contain a secret %s", n, c.Problem)
-	}
+	c := r.e.work.LeftIn(r.x.ID, r.used, r.secrets.Clean)
+	r.used = c != nil // also if a lost worker has not said so, or the workspace was taken for lost
 	return c
-}
-
-// leftBehind returns the files that a completion leaves, of those that may exist nowhere
-// else: none if all steps have completed, for then the job has done with them what its
-// author wanted.
-func (r *run) leftBehind(c *courier.OnlyCopies) *courier.OnlyCopies {
-	if c == nil || !c.Any() {
-		return nil
-	}
-	if r.items > 0 || slices.ContainsFunc(r.ended, func(s courier.StepExecution) bool { return s.State == courier.StepSkipped }) {
-		return c
-	}
-	skipped, err := workspace.Skipped(r.lease, r.e.store, r.x.ID, r.x.Attempt)
-	if err != nil {
-		r.log.Error("look for skipped steps; the workspace stays", "error", err)
-	}
-	if skipped || err != nil {
-		return c
-	}
-	return nil
 }
 
 // letGo removes the workspace of an execution that has ended, unless it holds files that
@@ -82,18 +49,21 @@ func (r *run) letGo(kept *courier.OnlyCopies) {
 		return
 	}
 	r.closeResources()
-	r.e.letGo(&r.x, kept)
+	r.e.janitor().LetGo(&r.x, kept)
 }
 
-// letGo removes the workspace of an execution that has ended, unless files are kept.
-func (e *Engine) letGo(x *courier.Execution, kept *courier.OnlyCopies) {
-	if kept != nil && kept.Any() {
-		e.kept.Note(x.ID, kept)
-		e.log.Warn("the workspace stays: it holds files that may exist nowhere else", "execution", x.ID, "job", x.Job,
-			"files", kept.Count, "bytes", kept.Bytes, "workspace", e.work.Of(x.ID), "problem", kept.Problem)
-		return
+// DiscardKept has the files removed that an execution keeps which has ended for good; see
+// [Executions.Kept]. Files are their names, as they were shown to who decides that. If they
+// are not all that the execution names, nothing is done, and the error matches
+// [courier.ErrConflict]. Files that it does not name stay: it names some of those then. Both
+// the actor and the reason are required. An engine with that workspace removes them: this one
+// at once, others within a minute. Until then the execution has the request "discard".
+func (e *Engine) DiscardKept(ctx context.Context, id courier.ExecutionID, files []string, by courier.By) (courier.Execution, error) {
+	r := store.Request{Execution: id, Kind: store.RequestDiscard, By: by.Actor, Reason: by.Reason, Files: files}
+	x, err := e.send(ctx, &r)
+	if err != nil || x.Workspace != e.opt.WorkspaceID {
+		return x, err
 	}
-	if err := e.work.Remove(x.ID); err != nil {
-		e.log.Warn("remove workspace", "execution", x.ID, "job", x.Job, "error", err)
-	}
+	e.janitor().Discard(ctx, &x)
+	return e.store.Execution(ctx, id)
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/steps/file"
+	"github.com/courierhq/courier/store"
 )
 
 // A taking has jobs that take a file from a directory into the workspace and deliver it
@@ -243,4 +245,96 @@ func TestOnlyCopiesAfterAnyActs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// kept returns the only entry of the list of kept files.
+func (w *taking) kept() store.KeptFiles {
+	w.t.Helper()
+	list, err := w.Engine.Executions().Kept(w.t.Context(), store.Filter{})
+	if err != nil || len(list) != 1 {
+		w.t.Fatalf("kept files: %+v, %v", list, err)
+	}
+	return list[0]
+}
+
+// TestDiscardKept lists kept files and discards them by name, by an engine that reaches them
+// and by one that does not.
+func TestDiscardKept(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		take(t, engine.Options{WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+			id := w.start("a.txt", "file.move", `"skip_and_continue"`, false)
+			k := w.kept()
+			want := []courier.File{{Path: "a.txt", Size: 5}}
+			if k.Execution != id || k.Job != "take-a.txt" || k.State != courier.Completed || k.Workspace != "disk" || !reflect.DeepEqual(k.Files, want) || k.Count != 1 || k.Bytes != 5 ||
+				len(k.Sources) != 1 || k.Sources[0].Path != filepath.ToSlash(filepath.Join(w.in, "a.txt")) {
+				t.Errorf("kept files: %+v", k)
+			}
+			e := w.Engine
+			if elsewhere {
+				e = w.AddEngine(&engine.Options{Workspace: t.TempDir(), WorkspaceID: "elsewhere"})
+			}
+			by := courier.By{Actor: "ops", Reason: "nobody wants it"}
+			for what, test := range map[string]struct {
+				names []string
+				by    courier.By
+				want  error
+			}{
+				"no names": {nil, by, courier.ErrConflict}, "another name": {[]string{"b.txt"}, by, courier.ErrConflict},
+				"no reason": {[]string{"a.txt"}, courier.By{Actor: "ops"}, courier.ErrInvalid},
+			} {
+				if _, err := e.DiscardKept(t.Context(), id, test.names, test.by); !errors.Is(err, test.want) || len(w.places(id, "a.txt")) != 1 {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			x, err := e.DiscardKept(t.Context(), id, []string{"a.txt"}, by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if elsewhere {
+				k := w.kept()
+				if x.Request != store.RequestDiscard || k.DiscardedBy != "ops" || k.Why != by.Reason || k.DiscardedAt.IsZero() || len(w.places(id, "a.txt")) != 1 {
+					t.Errorf("pending: %+v %+v", x, k)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+			}
+			list, err := e.Executions().Kept(t.Context(), store.Filter{})
+			if err != nil || len(list) != 0 || exists(t, filepath.Join(w.work, string(id))) || w.Engine.Health().Kept != nil {
+				t.Errorf("afterwards: %+v, %v", list, err)
+			}
+			audit, err := e.Executions().Audit(t.Context(), id)
+			if n := len(audit); err != nil || n < 2 || audit[n-2].Error != "discard 1 kept files: nobody wants it" || audit[n-2].By != "ops" || audit[n-1].Error != "1 kept files were discarded: a.txt" {
+				t.Errorf("audit: %+v, %v", audit, err)
+			}
+		})
+	}
+}
+
+// TestKeptFilesThatWereNotListed has a worker lost with the only copy of a file, and the
+// execution cancelled: the janitor finds out what there is. It also notes that somebody has
+// taken the files away by hand.
+func TestKeptFilesThatWereNotListed(t *testing.T) {
+	take(t, engine.Options{WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+		id := w.start("a.txt", "demo.take", `"skip_and_continue"`, false)
+		unknown := store.Found{Workspace: "disk", OnlyCopies: courier.OnlyCopies{Problem: "not listed"}}
+		if _, err := w.Store.Request(t.Context(), store.Request{Execution: id, Kind: store.RequestFound, Found: &unknown}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Engine.DiscardKept(t.Context(), id, nil, courier.By{Actor: "ops", Reason: "why not"}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "not listed") {
+			t.Errorf("discarded without names: %v", err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if k := w.kept(); len(k.Files) != 1 || k.Problem != "" {
+			t.Errorf("after the sweep: %+v", k)
+		}
+		if err := os.RemoveAll(filepath.Join(w.work, string(id))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if list, err := w.Engine.Executions().Kept(t.Context(), store.Filter{}); err != nil || len(list) != 0 || w.Engine.Health().Kept != nil {
+			t.Errorf("taken away by hand: %+v, %v", list, err)
+		}
+	})
 }

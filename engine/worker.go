@@ -133,11 +133,14 @@ func (e *Engine) interruptRuns(w *worker) {
 	})
 }
 
-// sweep removes abandoned workspaces, now and every hour.
+// sweep removes abandoned workspaces and looks after kept files, until the engine stops.
 func (e *Engine) sweep(l core.Lifetime) {
-	j := workspace.Janitor{
-		Tree: e.work, ID: e.opt.WorkspaceID, Archive: e.store, Age: e.opt.Orphans,
+	e.janitor().SweepEvery(l)
+}
+
+func (e *Engine) janitor() *workspace.Janitor {
+	return &workspace.Janitor{
+		Tree: e.work, ID: e.opt.WorkspaceID, Store: e.store, Age: e.opt.Orphans,
 		KeepOnlyCopies: e.opt.KeepOnlyCopies, Kept: &e.kept, Log: e.log,
 	}
-	j.SweepEvery(time.Hour, l)
 }

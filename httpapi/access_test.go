@@ -20,7 +20,7 @@ func fill(path, id string) string {
 	for i, p := range parts {
 		switch {
 		case !strings.HasPrefix(p, "{"):
-		case p == "{id}" && parts[i-1] == "executions":
+		case p == "{id}" && (parts[i-1] == "executions" || parts[i-1] == "kept-files"):
 			parts[i] = id
 		case p == "{seq}":
 			parts[i] = "1"

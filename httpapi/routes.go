@@ -114,6 +114,7 @@ var table = granted(slices.Concat(
 	resultRoutes,
 	eventRoutes,
 	requestRoutes,
+	keptFilesRoutes,
 	jobRoutes,
 	chainRoutes,
 	chainExecutionRoutes,

@@ -79,3 +79,27 @@ const (
 	IncidentOverdue    IncidentKind = "overdue"    // [Deadlines.Overdue] has raised the event, and it has not ended
 	IncidentFailed     IncidentKind = "failed"
 )
+
+// KeptFiles are the files that an execution keeps which has ended for good, because they may
+// exist nowhere else.
+type KeptFiles struct {
+	Execution courier.ExecutionID `json:"execution_id"`
+	Job       string              `json:"job"`
+	State     courier.State       `json:"state"` // completed or cancelled
+	Since     time.Time           `json:"since"` // when it ended
+	Workspace string              `json:"workspace"`
+	Worker    string              `json:"worker,omitempty"` // the last one
+	// Files, Count, Bytes and Problem are those of [courier.OnlyCopies].
+	Files   []courier.File `json:"files"`
+	Count   int            `json:"count"`
+	Bytes   int64          `json:"bytes"`
+	Problem string         `json:"problem,omitempty"`
+	// Sources are files that its steps have removed elsewhere, up to 100, as they have
+	// reported them: where the kept ones may come from.
+	Sources []courier.File `json:"sources,omitempty"`
+	// DiscardedBy, DiscardedAt and Why say who has asked to discard the files, if an engine
+	// with the workspace has still to do so.
+	DiscardedBy string    `json:"discarded_by,omitempty"`
+	DiscardedAt time.Time `json:"discarded_at,omitzero"`
+	Why         string    `json:"why,omitempty"`
+}

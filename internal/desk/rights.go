@@ -165,6 +165,8 @@ var operations = map[string]Need{
 	"dryRunResume":     {Rights: RightOperate | RightSee | RightValues},
 	"rerunExecution":   {Rights: RightOperate | RightStart},
 	"bulk":             {Rights: RightOperate},
+	"listKeptFiles":    {Rights: RightSee},
+	"discardKeptFiles": {Rights: RightOperate | RightSee | RightValues}, // whose names are shown first
 
 	// jobs
 	"listJobs":        {Rights: RightSee},

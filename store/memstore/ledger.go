@@ -221,6 +221,9 @@ func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution
 
 // ask carries out an operator's request to x.
 func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
+	if r.OfKept() {
+		return x.keep(&r, now)
+	}
 	d, err := r.Decide(&x.Execution, x.expired(now))
 	if err != nil {
 		return err
@@ -232,6 +235,21 @@ func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
 		c.ChainProgress = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
 	}
 	s.carryOut(x, d, r, now)
+	return nil
+}
+
+// keep does what a request about kept files asks for.
+func (x *execution) keep(r *store.Request, now time.Time) error {
+	k, err := r.Kept(&x.Execution)
+	if err != nil {
+		return err
+	}
+	x.ask(k.Pending, r, now)
+	x.Workspace, x.OnlyCopies = k.Workspace, k.OnlyCopies
+	if k.Text != "" {
+		x.log(now, entry{from: string(x.State), to: string(x.State), elapsed: now.Sub(x.since), note: &note{by: k.By, err: k.Text}})
+		x.since = now
+	}
 	return nil
 }
 

@@ -3,12 +3,11 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
@@ -149,59 +148,33 @@ func (w Tree) HoldReported(id courier.ExecutionID, files []courier.File) error {
 	return job.HoldAll()
 }
 
-// Skipped reports whether a step of the present attempt of an execution was skipped.
-func Skipped(ctx context.Context, archive store.Archive, id courier.ExecutionID, attempt int) (bool, error) {
+// LeftIn is OnlyCopies for a worker that lets the execution go: nil without a workspace, and the
+// zero value for one without such files. Used says that the execution has files in it. A name
+// that contains a secret, which clean changes, is left out.
+func (w Tree) LeftIn(id courier.ExecutionID, used bool, clean func(string) string) *courier.OnlyCopies {
+	c := w.OnlyCopies(id)
+	switch {
+	case c == nil && used:
+		return new(courier.OnlyCopies)
+	case c == nil:
+		return nil
+	}
+	all := len(c.Files)
+	c.Files = slices.DeleteFunc(c.Files, func(f courier.File) bool { return clean(f.Path) != f.Path })
+	if n := all - len(c.Files); n > 0 {
+		c.Problem = fmt.Sprintf("%d of the names contain a secret %s", n, c.Problem)
+	}
+	return c
+}
+
+// Skipped reports whether a step of the present attempt of an execution was skipped, or
+// whether that can't be found out. Ended are records that are not in the store yet.
+func Skipped(ctx context.Context, archive store.Archive, x *courier.Execution, ended []courier.StepExecution) bool {
+	if slices.ContainsFunc(ended, func(s courier.StepExecution) bool { return s.State == courier.StepSkipped }) {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
-	list, err := archive.Steps(ctx, store.StepFilter{Execution: id, Attempt: attempt, States: []courier.StepState{courier.StepSkipped}, Limit: 1})
-	return len(list) > 0, err
-}
-
-// Kept are the workspaces that stay although their executions are over, as this engine
-// has last seen them. The zero value has none. Its methods may be called by several
-// goroutines.
-type Kept struct {
-	mu   sync.Mutex
-	list map[courier.ExecutionID]courier.OnlyCopies
-}
-
-// Note takes note of the workspace of an execution; c is nil if it is not kept.
-func (k *Kept) Note(id courier.ExecutionID, c *courier.OnlyCopies) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.list == nil {
-		k.list = make(map[courier.ExecutionID]courier.OnlyCopies)
-	}
-	if delete(k.list, id); c != nil {
-		k.list[id] = *c
-	}
-}
-
-// Sum returns how many workspaces are kept, and how many files with how many bytes they
-// hold.
-func (k *Kept) Sum() (executions, files int, bytes int64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, c := range k.list {
-		files += c.Count
-		bytes += c.Bytes
-	}
-	return len(k.list), files, bytes
-}
-
-// needs says what the janitor does with a workspace that holds only copies, of an execution
-// that is over or unknown: whether it stays, and if not, whether its time has run out. One
-// of an execution that has completed without skipped steps and failed items is not needed.
-func (j *Janitor) needs(ctx context.Context, x *courier.Execution, changed time.Time) (stays, expired bool) {
-	if x.State == courier.Completed && x.FailedItems == 0 && x.Workspace == j.ID {
-		if skipped, err := Skipped(ctx, j.Archive, x.ID, x.Attempt); err == nil && !skipped {
-			return false, false
-		}
-	}
-	since := x.EndedAt
-	if since.IsZero() {
-		since = changed
-	}
-	expired = j.KeepOnlyCopies > 0 && time.Since(since) >= j.KeepOnlyCopies
-	return !expired, expired
+	list, err := archive.Steps(ctx, store.StepFilter{Execution: x.ID, Attempt: x.Attempt, States: []courier.StepState{courier.StepSkipped}, Limit: 1})
+	return err != nil || len(list) > 0
 }

@@ -145,28 +145,14 @@ const ProcessPrefix = "isolated-"
 // A Janitor removes the directories of a tree that nobody needs any more.
 type Janitor struct {
 	Tree
-	ID      string // of the tree; see courier.Execution.Workspace
-	Archive store.Archive
-	Age     time.Duration // for how long a directory has not changed that is removed
+	ID    string // of the tree; see courier.Execution.Workspace
+	Store store.Store
+	Age   time.Duration // for how long a directory has not changed that is removed
 	// KeepOnlyCopies is for how long workspaces with only copies stay after the end of
 	// the execution; 0 means for ever.
 	KeepOnlyCopies time.Duration
 	Kept           *Kept
 	Log            *slog.Logger
-}
-
-// SweepEvery sweeps now and at an interval, until the engine stops.
-func (j *Janitor) SweepEvery(interval time.Duration, l core.Lifetime) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		j.sweep(l.Ctx)
-		select {
-		case <-l.Stop:
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // sweep removes the directories of executions that are over or unknown, and of processes,
@@ -209,7 +195,7 @@ func (j *Janitor) sweep(ctx context.Context) {
 // sweepOne treats the directory of an execution. It reports false if ctx has ended.
 func (j *Janitor) sweepOne(ctx context.Context, id courier.ExecutionID, changed time.Time, old bool, copies *courier.OnlyCopies) bool {
 	call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
-	x, err := j.Archive.Execution(call, id)
+	x, err := j.Store.Execution(call, id)
 	cancel()
 	if ctx.Err() != nil {
 		return false
@@ -221,6 +207,9 @@ func (j *Janitor) sweepOne(ctx context.Context, id courier.ExecutionID, changed 
 		stays, expired := j.needs(ctx, &x, changed)
 		if stays {
 			j.Kept.Note(id, copies)
+			if x.Request == "" {
+				j.Found(ctx, &x, copies, "")
+			}
 			return ctx.Err() == nil
 		}
 		old = old || expired
@@ -235,6 +224,9 @@ func (j *Janitor) sweepOne(ctx context.Context, id courier.ExecutionID, changed 
 	if copies != nil {
 		j.Log.Info("a workspace with only copies was removed", "execution", string(id), "files", copies.Count, "bytes", copies.Bytes)
 		j.Kept.Note(id, nil)
+		if stays := x.State == courier.Completed && x.OnlyCopies == nil; !stays {
+			j.Found(ctx, &x, nil, fmt.Sprintf("%d kept files were removed after the time of KeepOnlyCopies, %v", copies.Count, j.KeepOnlyCopies))
+		}
 	}
 	return true
 }

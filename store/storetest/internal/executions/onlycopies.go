@@ -72,6 +72,59 @@ var onlyCopiesCases = []testCase{
 			k.Same(string(kind), []any{x.OnlyCopies, x.HoldsOnlyCopies()}, []any{(*courier.OnlyCopies)(nil), false})
 		}
 	}},
+	{"kept_files_are_discarded_by_name", func(k *kit) {
+		files := courier.OnlyCopies{Files: []courier.File{{Path: "a.csv", Size: 1}, {Path: "b.csv", Size: 2}}, Count: 3, Bytes: 9}
+		h := k.Start()
+		id := h.ID()
+		discard := store.Request{Execution: id, Kind: store.RequestDiscard, By: "ops", Reason: "old", Files: []string{"b.csv", "a.csv"}}
+		found := store.Request{Execution: id, Kind: store.RequestFound, Found: &store.Found{Workspace: "here", OnlyCopies: files}}
+		ask := func(what string, want error, r store.Request) courier.Execution {
+			if want != nil {
+				k.Unchanged(what, id, func() {
+					_, err := k.Request(k.Ctx(), r)
+					k.Is(what, err, want)
+				})
+				return courier.Execution{}
+			}
+			x, err := k.Request(k.Ctx(), r)
+			k.OK(err)
+			k.Same(what, x, k.Get(id))
+			return x
+		}
+		ask("of one that runs", courier.ErrConflict, discard)
+		ask("found in one that runs", courier.ErrConflict, found)
+		h.Must(h.To(courier.Completed))
+		ask("of none", courier.ErrConflict, discard)
+		x := ask("found", nil, found)
+		k.Same("what was found", []any{x.OnlyCopies, x.Workspace, x.Seq}, []any{&files, "here", int64(3)})
+		elsewhere, done := found, found
+		elsewhere.Found = &store.Found{Workspace: "there"}
+		ask("found elsewhere", courier.ErrConflict, elsewhere)
+		done.Found = &store.Found{Workspace: "here", OnlyCopies: courier.OnlyCopies{Count: 1, Bytes: 6}, Discarded: true, Note: "2 files were removed"}
+		ask("discarded without a request", courier.ErrConflict, done)
+		for what, names := range map[string][]string{"none": nil, "some": {"a.csv"}, "other": {"a.csv", "c.csv"}, "more": {"a.csv", "b.csv", "c.csv"}, "one twice": {"a.csv", "a.csv"}} {
+			r := discard
+			r.Files = names
+			ask("names: "+what, courier.ErrConflict, r)
+		}
+		for _, by := range []courier.By{{Actor: "ops"}, {Reason: "old"}} {
+			r := discard
+			r.By, r.Reason = by.Actor, by.Reason
+			ask("without actor or reason", courier.ErrInvalid, r)
+		}
+		x = ask("discard", nil, discard)
+		k.Same("pending", []any{x.State, x.Request, x.RequestedBy, x.RequestReason, x.RequestedAt.IsZero(), x.OnlyCopies}, []any{courier.Completed, store.RequestDiscard, "ops", "old", false, &files})
+		ask("twice", courier.ErrConflict, discard)
+		ask("found meanwhile", courier.ErrConflict, found)
+		x = ask("discarded", nil, done)
+		k.Same("the rest", []any{x.State, x.Request, x.RequestedBy, x.OnlyCopies}, []any{courier.Completed, courier.RequestKind(""), "", &done.Found.OnlyCopies})
+		ask("the rest has no names", courier.ErrConflict, discard)
+		audit := k.AuditOf(id)[3:]
+		for i, want := range []courier.AuditEntry{{By: "ops", Error: "discard 2 kept files: old"}, {By: "ops", Error: "2 files were removed"}} {
+			a := audit[i]
+			k.Same("audit", []any{a.From, a.To, a.By, a.Error, a.Seq}, []any{"completed", "completed", want.By, want.Error, int64(4 + i)})
+		}
+	}},
 	{"list_of_kept_files", func(k *kit) {
 		files := &courier.OnlyCopies{Files: []courier.File{{Path: "a.csv", Size: 1}}, Count: 1, Bytes: 1}
 		end := func(to courier.State, workspace string, c *courier.OnlyCopies) courier.ExecutionID {
