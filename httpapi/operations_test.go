@@ -31,7 +31,9 @@ func operations(t *testing.T) (all []operation) {
 		Paths map[string]map[string]struct {
 			OperationID string
 			Parameters  []struct{ Name, In string }
-			RequestBody *struct{ Content map[string]struct{ Schema schema } }
+			RequestBody *struct {
+				Content map[string]struct{ Schema schema }
+			}
 		}
 		Components struct{ Schemas map[string]schema }
 	}
