@@ -1,11 +1,13 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/httpapi"
@@ -99,6 +101,40 @@ func TestLocal(t *testing.T) {
 	} {
 		if a := ask(c.method, c.at, c.body, c.change); a.Code != c.status {
 			t.Errorf("%s: %d; want %d", c.what, a.Code, c.status)
+		}
+	}
+}
+
+// TestReboundNames has a page elsewhere bind its name anew to this host, and ask for every
+// page with the token and with the cookie.
+func TestReboundNames(t *testing.T) {
+	access := httpapi.Local()
+	w := newWorld(t, memstore.New(), &dashboard.Options{Access: access})
+	x := w.enqueue("report", "admin", nil)
+	in := httptest.NewRequest("GET", "/courier/?token="+access.Token(), nil)
+	in.RemoteAddr, in.Host = "127.0.0.1:1", "localhost"
+	cookies := w.send(in).Result().Cookies()
+	if len(cookies) != 1 {
+		t.Fatalf("%v", cookies)
+	}
+	for _, host := range []string{"evil.example.com", "evil.example.com:8080", "localhost.evil.example.com", "127.0.0.1.evil.example.com:80"} {
+		for _, p := range dashboard.Table(w.pages) {
+			path := strings.NewReplacer("{id}", string(x.ID), "{name}", "report", "{name...}", "report").Replace(p.Path)
+			for _, method := range []string{"GET", "POST"} {
+				for _, query := range []string{"", "?token=" + access.Token()} {
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // of a stream that begins
+					r := httptest.NewRequestWithContext(ctx, method, "/courier/"+path+query, nil)
+					r.RemoteAddr, r.Host = "127.0.0.1:1", host
+					r.AddCookie(&http.Cookie{Name: cookies[0].Name, Value: cookies[0].Value})
+					r.Header.Set("Authorization", "Bearer "+access.Token())
+					r.Header.Set("Sec-Fetch-Site", "same-origin")
+					a := w.send(r)
+					cancel()
+					if a.Code != http.StatusForbidden && a.Code != http.StatusMethodNotAllowed || strings.Contains(a.Body.String(), string(x.ID)) || len(a.Result().Cookies()) > 0 {
+						t.Errorf("%s: %s %s: %d", host, method, path+query, a.Code)
+					}
+				}
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
@@ -76,6 +78,38 @@ func TestLocal(t *testing.T) {
 	}
 	if list, err := w.engine.Journal(t.Context(), filterBy("local")); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestReboundNames has a page elsewhere bind its name anew to this host, so that for the
+// browser this service is the page's own origin, and use every route, even with the token.
+func TestReboundNames(t *testing.T) {
+	access := httpapi.Local()
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access})
+	x, err := w.engine.Enqueue(t.Context(), "report", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{
+		"evil.example.com", "evil.example.com:8080", "localhost.evil.example.com", "127.0.0.1.evil.example.com", "localhost.", "localhost@evil.example.com", "evil.example.com:80:localhost", "[::1].evil.example.com", "0x7f.1", "0.0.0.0", "127.1",
+	} {
+		for _, r := range httpapi.Table() {
+			if r.Open {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // of a stream that begins
+			req := httptest.NewRequestWithContext(ctx, r.Method, "http://localhost/"+fill(r.Path, string(x.ID)), strings.NewReader("{}"))
+			req.RemoteAddr, req.Host = "127.0.0.1:1", host
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Authorization", "Bearer "+access.Token())
+			req.Header.Set("Origin", "http://"+host)
+			req.Header.Set("Sec-Fetch-Site", "same-origin")
+			rec := httptest.NewRecorder()
+			if w.api.ServeHTTP(rec, req); rec.Code != http.StatusForbidden || strings.Contains(rec.Body.String(), string(x.ID)) {
+				t.Errorf("%s: %s %s: %d %.200s", host, r.Method, r.Path, rec.Code, rec.Body)
+			}
+			cancel()
+		}
 	}
 }
 

@@ -71,7 +71,9 @@ type Options struct {
 type Access struct {
 	// Who returns who makes a request. If it returns an error, the request is answered with
 	// 401, and the error is in the log only. Nil means that every request is refused, but for
-	// those of routes that ask nobody, such as livez.
+	// those of routes that ask nobody, such as livez. One that relies on more than what the
+	// request proves, such as on the address of the client, must check r.Host first: a web page
+	// elsewhere can bind its name to the address of the service (DNS rebinding).
 	Who func(r *http.Request) (Principal, error)
 	// Role returns what a principal may do with a job; with all jobs, and with what belongs
 	// to none, if job is empty. What counts for a job is what both have. It is called for

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
@@ -135,7 +136,12 @@ func (c *call) getResults() error {
 	}
 	var list []depot.Info
 	err = c.results(func(d depot.Depot) (err error) {
-		if list, err = d.List(c.ctx(), depot.ResultKey(c.execution.ID, "")); err == nil && len(list) == 0 {
+		if list, err = d.List(c.ctx(), depot.ResultKey(c.execution.ID, "")); err != nil {
+			return err
+		}
+		// What is no key can't be asked for either, and the archive is unpacked on any system.
+		list = slices.DeleteFunc(list, func(i depot.Info) bool { return depot.CheckKey(i.Key) != nil })
+		if len(list) == 0 {
 			err = courier.ErrNotFound
 		}
 		return err

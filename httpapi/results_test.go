@@ -1,6 +1,8 @@
 package httpapi_test
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -351,6 +353,72 @@ func TestResultsCut(t *testing.T) {
 	}
 	if status, err := download(w, "v1/executions/"+id+"/results"); status != http.StatusGone || err != nil {
 		t.Errorf("%d, %v", status, err)
+	}
+}
+
+// An anyDepot has files of any names among the results, such as from before the rules, or
+// laid there by somebody else.
+type anyDepot struct {
+	*couriertest.Depot
+	more []string
+}
+
+type anyObject struct {
+	*strings.Reader
+	info depot.Info
+}
+
+func (o anyObject) Info() depot.Info { return o.info }
+func (o anyObject) Close() error     { return nil }
+
+func (d *anyDepot) List(ctx context.Context, prefix string) ([]depot.Info, error) {
+	list, err := d.Depot.List(ctx, prefix)
+	if !strings.HasSuffix(prefix, "/out/") {
+		return list, err
+	}
+	for _, name := range d.more {
+		list = append(list, depot.Info{Key: prefix + name, Size: 4})
+	}
+	return list, err
+}
+
+func (d *anyDepot) Open(ctx context.Context, key string) (depot.Object, error) {
+	for _, name := range d.more {
+		if strings.HasSuffix(key, "/out/"+name) {
+			return anyObject{strings.NewReader("evil"), depot.Info{Key: key, Size: 4}}, nil
+		}
+	}
+	return d.Depot.Open(ctx, key)
+}
+
+// The archive of all results is unpacked on any system: no name in it is a device or a drive
+// there, leads out of the directory, or looks like another one.
+func TestArchiveIsPortable(t *testing.T) {
+	hostile := []string{
+		"CON", "con.txt", "sub/NUL", "COM1.csv", "C:x", "c:x.csv", "sub/C:x", "a\u200b.csv", "\ufeffa.csv", "a\u2060.csv", "../x", "sub/../../x", "/etc/x", `a\b`, `..\x`, "a\x00b", "a\u202e.csv", "a. ", strings.Repeat("x", 2000),
+	}
+	d := &anyDepot{Depot: new(couriertest.Depot)}
+	w, id := withResults(t, d, nil)
+	d.more = hostile
+	for _, name := range hostile {
+		if err := d.Put(depot.ResultKey(courier.ExecutionID(id), name), "evil"); !errors.Is(err, courier.ErrInvalid) {
+			t.Errorf("%q is a name of a result: %v", name, err)
+		}
+	}
+	a := w.get("v1/executions/"+id+"/results").want(http.StatusOK, nil)
+	z, err := zip.NewReader(bytes.NewReader(a.Body.Bytes()), int64(a.Body.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range z.File {
+		names = append(names, f.Name)
+	}
+	if want := []string{"a.csv", "b.csv"}; !slices.Equal(names, want) {
+		t.Errorf("the archive has %q, want %q", names, want)
+	}
+	if list := w.get("v1/executions/"+id+"/results?list=1").want(http.StatusOK, nil); strings.Contains(list.Body.String(), "CON") {
+		t.Errorf("the list has %s", list.Body)
 	}
 }
 
