@@ -338,3 +338,43 @@ func TestKeptFilesThatWereNotListed(t *testing.T) {
 		}
 	})
 }
+
+// TestOnlyCopiesOfEarlierPasses has an execution take a file and fail to deliver it. Another
+// attempt of the job, or a resume from the beginning, delivers it if the step that takes files
+// knows that it has taken it, and then nothing is kept. If it finds nothing, as a list does, the
+// execution completes, and the file stays.
+func TestOnlyCopiesOfEarlierPasses(t *testing.T) {
+	const again = `{"type": "retry_job", "max_retries": 3, "backoff_base_seconds": 60, "backoff_max_seconds": 60}`
+	for _, lists := range []bool{false, true} {
+		for _, policy := range []string{again, `"stop"`} {
+			if policy != again && !lists {
+				continue // the source is gone, and the step was told to begin anew
+			}
+			take(t, engine.Options{}, func(t *testing.T, w *taking) {
+				if err := os.WriteFile(filepath.Join(w.in, "a.txt"), []byte("a.txt"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				job := w.job("a.txt", "file.move", policy, false)
+				if lists {
+					job = w.Job(fmt.Sprintf(`{"name": "fetch", "failure_policy": %s, "steps": [
+						{"id": "look", "type": "file.list", "config": {"path": %q}}, {"type": "flow.foreach", "config": {"source": "context:look.file_list"}},
+						{"type": "file.move", "config": {"source_path": "context:loop.current_item.path", "destination_path": "a.txt"}},
+						{"type": "demo.deliver", "config": {"from": "a.txt"}}, {"type": "flow.end"}]}`, policy, w.in))
+				}
+				id := w.Enqueue(job, nil)
+				w.rest()
+				w.fails = false
+				if policy != again {
+					if _, err := w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{From: "0", Force: true, By: courier.By{Actor: "ops"}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(10 * time.Minute)
+				x := w.Wait(id).RequireState(courier.Completed)
+				if got := w.places(id, "a.txt"); x.HoldsOnlyCopies() != lists || len(got) != 1 || got[0] != map[bool]string{true: "workspace", false: "target"}[lists] {
+					t.Errorf("lists %v, %s: the file is in %q, only copies %+v", lists, policy, got, x.OnlyCopies)
+				}
+			})
+		}
+	}
+}
