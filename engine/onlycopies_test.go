@@ -378,3 +378,42 @@ func TestOnlyCopiesOfEarlierPasses(t *testing.T) {
 		}
 	}
 }
+
+// handOver is the job of docs/operating.md that copies kept files out of the workspaces below
+// WORK into directories below OUT.
+const handOver = `{"name": "hand-over-kept-files", "queue": "kept-files", "params": {"execution": "", "files": []}, "steps": [
+	{"type": "flow.foreach", "config": {"source": "context:params.files"}},
+	{"type": "file.copy", "config": {
+		"source_path": "WORK/${context:params.execution}/${context:loop.current_item}",
+		"destination_path": "OUT/${context:params.execution}/${context:loop.current_item}", "if_exists": "fail", "glob": false}},
+	{"type": "flow.end"}]}`
+
+// TestHandOverKept copies kept files by a job that only the engine of a queue of its own can
+// execute, whose roots have the workspaces. Other jobs do not reach them.
+func TestHandOverKept(t *testing.T) {
+	take(t, engine.Options{WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+		id := w.start("a.txt", "file.move", `"skip_and_continue"`, false)
+		clerk := w.AddEngine(&engine.Options{Workspace: t.TempDir(), WorkspaceID: "clerk", Queues: []string{"kept-files"}, Roots: []string{w.work, w.out}})
+		if err := clerk.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range w.kept().Files {
+			names = append(names, f.Path)
+		}
+		text := strings.NewReplacer("WORK", filepath.ToSlash(w.work), "OUT", filepath.ToSlash(w.out)).Replace(handOver)
+		params := map[string]any{"execution": string(id), "files": names}
+		w.Wait(w.Enqueue(w.Job(text), params)).RequireState(courier.Completed)
+		if got, err := os.ReadFile(filepath.Join(w.out, string(id), "a.txt")); err != nil || string(got) != "a.txt" || len(w.places(id, "a.txt")) != 1 {
+			t.Errorf("%q, %v, %v", got, err, w.places(id, "a.txt"))
+		}
+		// The same job in another queue, which the workers of all jobs serve.
+		elsewhere := strings.NewReplacer("hand-over", "take-over", `"queue": "kept-files", `, "").Replace(text)
+		if x := w.Wait(w.Enqueue(w.Job(elsewhere), params)); x.State != courier.Failed || !strings.Contains(x.Failure.Message, "lies outside") {
+			t.Errorf("in another queue: %s, %+v", x.State, x.Failure)
+		}
+		if _, err := w.Engine.DiscardKept(t.Context(), id, names, courier.By{Actor: "ops", Reason: "handed over"}); err != nil {
+			t.Error(err)
+		}
+	})
+}
