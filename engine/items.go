@@ -10,7 +10,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
-	"github.com/courierhq/courier/engine/internal/workspace"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -69,8 +68,7 @@ func (r *run) complete() bool {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
-	// If all steps have completed, the job has done with the files what its author wanted.
-	if c := r.onlyCopies(); c != nil && c.Any() && (r.items > 0 || workspace.Skipped(r.lease, r.e.store, &r.x, r.ended)) {
+	if c := r.onlyCopies(); c != nil && c.Any() && (r.items > 0 || r.e.work.Unfinished(r.lease, r.e.store, &r.x, r.ended)) {
 		t.OnlyCopies = c
 	}
 	err := r.apply(t)

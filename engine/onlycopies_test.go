@@ -338,3 +338,82 @@ func TestKeptFilesThatWereNotListed(t *testing.T) {
 		}
 	})
 }
+
+// TestOnlyCopiesOfEarlierPasses has an execution take a file and fail to deliver it. Another
+// attempt of the job, or a resume from the beginning, delivers it if the step that takes files
+// knows that it has taken it, and then nothing is kept. If it finds nothing, as a list does, the
+// execution completes, and the file stays.
+func TestOnlyCopiesOfEarlierPasses(t *testing.T) {
+	const again = `{"type": "retry_job", "max_retries": 3, "backoff_base_seconds": 60, "backoff_max_seconds": 60}`
+	for _, lists := range []bool{false, true} {
+		for _, policy := range []string{again, `"stop"`} {
+			if policy != again && !lists {
+				continue // the source is gone, and the step was told to begin anew
+			}
+			take(t, engine.Options{}, func(t *testing.T, w *taking) {
+				if err := os.WriteFile(filepath.Join(w.in, "a.txt"), []byte("a.txt"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				job := w.job("a.txt", "file.move", policy, false)
+				if lists {
+					job = w.Job(fmt.Sprintf(`{"name": "fetch", "failure_policy": %s, "steps": [
+						{"id": "look", "type": "file.list", "config": {"path": %q}}, {"type": "flow.foreach", "config": {"source": "context:look.file_list"}},
+						{"type": "file.move", "config": {"source_path": "context:loop.current_item.path", "destination_path": "a.txt"}},
+						{"type": "demo.deliver", "config": {"from": "a.txt"}}, {"type": "flow.end"}]}`, policy, w.in))
+				}
+				id := w.Enqueue(job, nil)
+				w.rest()
+				w.fails = false
+				if policy != again {
+					if _, err := w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{From: "0", Force: true, By: courier.By{Actor: "ops"}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(10 * time.Minute)
+				x := w.Wait(id).RequireState(courier.Completed)
+				if got := w.places(id, "a.txt"); x.HoldsOnlyCopies() != lists || len(got) != 1 || got[0] != map[bool]string{true: "workspace", false: "target"}[lists] {
+					t.Errorf("lists %v, %s: the file is in %q, only copies %+v", lists, policy, got, x.OnlyCopies)
+				}
+			})
+		}
+	}
+}
+
+// handOver is the job of docs/operating.md that copies kept files out of the workspaces below
+// WORK into directories below OUT.
+const handOver = `{"name": "hand-over-kept-files", "queue": "kept-files", "params": {"execution": "", "files": []}, "steps": [
+	{"type": "flow.foreach", "config": {"source": "context:params.files"}},
+	{"type": "file.copy", "config": {
+		"source_path": "WORK/${context:params.execution}/${context:loop.current_item}",
+		"destination_path": "OUT/${context:params.execution}/${context:loop.current_item}", "if_exists": "fail", "glob": false}},
+	{"type": "flow.end"}]}`
+
+// TestHandOverKept copies kept files by a job that only the engine of a queue of its own can
+// execute, whose roots have the workspaces. Other jobs do not reach them.
+func TestHandOverKept(t *testing.T) {
+	take(t, engine.Options{WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+		id := w.start("a.txt", "file.move", `"skip_and_continue"`, false)
+		clerk := w.AddEngine(&engine.Options{Workspace: t.TempDir(), WorkspaceID: "clerk", Queues: []string{"kept-files"}, Roots: []string{w.work, w.out}})
+		if err := clerk.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range w.kept().Files {
+			names = append(names, f.Path)
+		}
+		text := strings.NewReplacer("WORK", filepath.ToSlash(w.work), "OUT", filepath.ToSlash(w.out)).Replace(handOver)
+		params := map[string]any{"execution": string(id), "files": names}
+		w.Wait(w.Enqueue(w.Job(text), params)).RequireState(courier.Completed)
+		if got, err := os.ReadFile(filepath.Join(w.out, string(id), "a.txt")); err != nil || string(got) != "a.txt" || len(w.places(id, "a.txt")) != 1 {
+			t.Errorf("%q, %v, %v", got, err, w.places(id, "a.txt"))
+		}
+		// The same job in another queue, which the workers of all jobs serve.
+		elsewhere := strings.NewReplacer("hand-over", "take-over", `"queue": "kept-files", `, "").Replace(text)
+		if x := w.Wait(w.Enqueue(w.Job(elsewhere), params)); x.State != courier.Failed || !strings.Contains(x.Failure.Message, "lies outside") {
+			t.Errorf("in another queue: %s, %+v", x.State, x.Failure)
+		}
+		if _, err := w.Engine.DiscardKept(t.Context(), id, names, courier.By{Actor: "ops", Reason: "handed over"}); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -106,8 +106,8 @@ type Options struct {
 	// KeepOnlyCopies is how long after the end of an execution its workspace is removed if
 	// it holds files that may exist nowhere else, because a step has removed their source.
 	// 0 means never: a person decides. A workspace holds such files when the execution was
-	// cancelled, or completed with skipped steps or failed items; an execution that
-	// completes without these removes its workspace at once.
+	// cancelled, or completed with skipped steps or failed items, or after it went back and no
+	// step has reported the file since; any other completion removes its workspace at once.
 	KeepOnlyCopies time.Duration
 
 	// Limits of what an execution may take.

@@ -67,7 +67,7 @@ func (j *Janitor) LetGo(x *courier.Execution, c *courier.OnlyCopies) {
 // of an execution that has completed without skipped steps and failed items is not needed.
 func (j *Janitor) needs(ctx context.Context, x *courier.Execution, changed time.Time) (stays, expired bool) {
 	if x.State == courier.Completed && x.FailedItems == 0 && x.Workspace == j.ID && x.OnlyCopies == nil {
-		if !Skipped(ctx, j.Store, x, nil) {
+		if !j.Unfinished(ctx, j.Store, x, nil) {
 			return false, false
 		}
 	}

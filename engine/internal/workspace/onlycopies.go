@@ -167,6 +167,13 @@ func (w Tree) LeftIn(id courier.ExecutionID, used bool, clean func(string) strin
 	return c
 }
 
+// Unfinished reports whether an execution that completes leaves only copies with which its
+// steps have not done what the author of the job wanted: one was skipped, or the execution
+// went back and no step has reported them since.
+func (w Tree) Unfinished(ctx context.Context, archive store.Archive, x *courier.Execution, ended []courier.StepExecution) bool {
+	return Skipped(ctx, archive, x, ended) || w.LeftEarlier(ctx, archive, x, ended)
+}
+
 // Skipped reports whether a step of the present attempt of an execution was skipped, or
 // whether that can't be found out. Ended are records that are not in the store yet.
 func Skipped(ctx context.Context, archive store.Archive, x *courier.Execution, ended []courier.StepExecution) bool {
