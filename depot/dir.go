@@ -43,13 +43,16 @@ type DirOptions struct {
 // are in the directory pending. Each process has a locked file there. When it has died, any
 // other one removes its files, at its next look of retention, or before it would say that the
 // depot is full. On a file system without locks they are removed a day after they were last
-// written to.
+// written to. The directory stores has an empty file for each store whose retention looks at
+// the depot, named by the id of the store.
 type Directory struct {
 	root  *os.Root
 	table table
 	// before is called before each operation that changes the directory; tests make it
 	// fail. It is nil outside of tests.
 	before func(op, name string) error
+
+	stores stores
 
 	mu     sync.Mutex
 	synced map[string]bool // directories whose names are durable
@@ -99,9 +102,9 @@ func Dir(dir string, opt *DirOptions) (*Directory, error) {
 	return d, nil
 }
 
-// prepare makes the two directories, sweeps and counts.
+// prepare makes the directories, sweeps and counts.
 func (d *Directory) prepare() error {
-	for _, name := range []string{filesDir, pendingDir} {
+	for _, name := range []string{filesDir, pendingDir, storesDir} {
 		if err := d.root.MkdirAll(name, 0o700); err != nil {
 			return err
 		}

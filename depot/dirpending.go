@@ -227,7 +227,7 @@ func (p *pending) Commit() (Info, error) {
 	if err := p.usable(); err != nil {
 		return Info{}, err
 	}
-	info := Info{Key: p.key, Size: p.size, Time: time.Now().UTC(), SHA256: hex.EncodeToString(p.hash.Sum(nil))}
+	info := Info{Key: p.key, Size: p.size, Time: time.Now().UTC(), SHA256: hex.EncodeToString(p.hash.Sum(nil)), Store: p.d.stores.own()}
 	end, err := footer(info)
 	if err != nil {
 		return Info{}, p.fail(err)

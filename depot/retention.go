@@ -101,6 +101,11 @@ type Executions interface {
 	Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
 }
 
+// An identified is Executions of a store with an id, as those of an engine are.
+type identified interface {
+	StoreID(ctx context.Context) (string, error)
+}
+
 // Clean looks at once, and then every 60 seconds, for files that are not to be kept any
 // longer, and removes them. It returns when ctx ends, with its cause. A nil opt means the
 // defaults; options that can't be used are an error that matches [courier.ErrInvalid].
@@ -113,7 +118,8 @@ type Executions interface {
 //
 //   - the files of executions that have ended, when [Until] has passed, or to make room;
 //   - files of which no execution is known, 24 hours after the last of them was put there:
-//     an upload whose process died before it could enqueue;
+//     an upload whose process died before it could enqueue. In a [Directory] they are left
+//     alone if another store may have the execution, and that is logged once;
 //   - what processes that died have left in a [Directory].
 //
 // Where it has removed files, it leaves a mark, which [Removed] reads. The mark is removed
@@ -161,6 +167,11 @@ type cleaner struct {
 	// not ask for each of them at each look.
 	next map[courier.ExecutionID]time.Time
 	last string // error that was logged
+
+	store  string                         // the id of the store; empty if it has none
+	stores map[string]bool                // that have executions here, by id
+	left   map[courier.ExecutionID]string // whose files are left alone, with the stores that may have them
+	said   string                         // what was logged about them
 }
 
 func newCleaner(d Depot, x Executions, opt *Retention) (*cleaner, error) {
@@ -170,7 +181,7 @@ func newCleaner(d Depot, x Executions, opt *Retention) (*cleaner, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	c := &cleaner{depot: d, x: x, opt: *opt, log: opt.Log, next: make(map[courier.ExecutionID]time.Time)}
+	c := &cleaner{depot: d, x: x, opt: *opt, log: opt.Log, next: make(map[courier.ExecutionID]time.Time), left: make(map[courier.ExecutionID]string)}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -197,6 +208,9 @@ func (c *cleaner) look(ctx context.Context) error {
 			bad = append(bad, fmt.Errorf("depot: %w", err))
 		}
 	}
+	if err := c.identify(ctx); err != nil {
+		return errors.Join(append(bad, err)...)
+	}
 	ids, err := executions(ctx, c.depot)
 	if err != nil {
 		return errors.Join(append(bad, err)...)
@@ -216,6 +230,7 @@ func (c *cleaner) look(ctx context.Context) error {
 		next[id] = at
 	}
 	c.next = next
+	c.tellLeft()
 	if c.opt.Most > 0 {
 		bad = append(bad, c.shrink(ctx))
 	}
@@ -236,6 +251,7 @@ const (
 // one looks at an execution, and returns when to look at it again.
 func (c *cleaner) one(ctx context.Context, id courier.ExecutionID) (next time.Time, err error) {
 	now := time.Now()
+	delete(c.left, id)
 	at, marked, err := Removed(ctx, c.depot, id)
 	if err != nil {
 		return next, err
@@ -287,6 +303,8 @@ func (c *cleaner) unknown(ctx context.Context, id courier.ExecutionID, at time.T
 	switch {
 	case now.Sub(at) < unknownAge:
 		return earlier(at.Add(unknownAge), now.Add(again)), nil
+	case c.isAnothers(id, infos):
+		return now.Add(again), nil
 	case marked || len(infos) == 0:
 		return next, c.depot.Remove(ctx, string(id)+"/")
 	}

@@ -17,6 +17,9 @@ type Executions struct{ e *Engine }
 // Executions returns the executions in the engine's store.
 func (e *Engine) Executions() Executions { return Executions{e} }
 
+// StoreID tells the engine's store from all others; empty if the store has no id.
+func (h Executions) StoreID(ctx context.Context) (string, error) { return h.e.access().StoreID(ctx) }
+
 // Get returns an execution as it is now.
 func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
 	return h.e.executions.Get(ctx, id)

@@ -80,7 +80,8 @@ type Store struct {
 	log  *slog.Logger
 	lock int64 // the advisory lock of claims under limits
 
-	subscribed  atomic.Bool // somebody has subscribed to events, as far as this store has seen
+	id          atomic.Pointer[string] // see StoreID
+	subscribed  atomic.Bool            // somebody has subscribed to events, as far as this store has seen
 	definitions definitions
 	writers     writers
 	claims      claimState
@@ -94,7 +95,10 @@ type Store struct {
 	wg    sync.WaitGroup
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Identity = (*Store)(nil)
+)
 
 // New returns the store in a schema that [Migrate] has prepared. A nil opt means
 // the defaults. The caller closes the pool, after the store. New returns an error
