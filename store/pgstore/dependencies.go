@@ -97,7 +97,7 @@ func (s *Store) readWaits(ctx context.Context, db querier, waiting []int, result
 		ids[k] = string(results[i].Execution.ID)
 		at[ids[k]] = i
 	}
-	rows, err := query(ctx, db, scanRow, s.sqlFiltered("execution/list", " and e.id = any($2::text[]::uuid[])"), int64(len(ids)), ids)
+	rows, err := query(ctx, db, scanRow, s.sqlFiltered("execution/list", " and e.id = any($3::text[]::uuid[])"), int64(len(ids)), []string{}, ids)
 	if err != nil {
 		return err
 	}
