@@ -27,9 +27,7 @@ import (
 const waitingQueue = ""
 
 // waiting reports whether the execution is queued and waits for other jobs.
-func (r *row) waiting() bool {
-	return courier.State(r.state) == courier.Queued && len(r.waitsFor) > 0
-}
+func (r *row) waiting() bool { return courier.State(r.state) == courier.Queued && len(r.waitsFor) > 0 }
 
 // mayRelease reports whether waiting executions may have to be released after a
 // change to this one: it waits itself, or has ended and other jobs depend on its job.

@@ -328,6 +328,7 @@ func TestHealthOfTheStore(t *testing.T) {
 // outlasts them.
 func TestStoreID(t *testing.T) {
 	u := pgtest.URL(t)
+	var _ store.Identity = (*pgstore.Store)(nil)
 	ids := make(map[string]int)
 	for _, schema := range []string{"", "mine", "", "mine"} {
 		s := open(t, u, &pgstore.Options{Schema: schema})
