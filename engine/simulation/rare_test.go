@@ -16,8 +16,8 @@ import (
 // rareMoves are the moves of operators and workers that happen in few worlds. Faults of
 // repair need several of them together.
 var rareMoves = []string{
-	"indexes moved", "items chosen", "items repaired", "items restarted", "output set", "parameter set",
-	"repaired again", "resumed from", "step skipped by operator", "worker lost in a repair", "workspace lost",
+	"indexes moved", "items chosen", "items repaired", "output set", "parameter set", "repaired again",
+	"resumed from", "step skipped by operator", "workspace lost",
 }
 
 // often is how often each of them happens in the chosen worlds.
@@ -48,7 +48,7 @@ func TestRareWorlds(t *testing.T) {
 	sum.run(t, chosen[:min(len(chosen), raced.Or(30, len(chosen)))], nil)
 	for _, move := range rareMoves {
 		if n := sum.events[move]; n < often && !raced.On {
-			t.Errorf("%q happened %d times in %d worlds, not %d times; choose others with -update -seeds 30000", move, n, sum.worlds, often)
+			t.Errorf("%q happened %d times in %d worlds, not %d times; choose others with -update -seeds 5000", move, n, sum.worlds, often)
 		}
 	}
 }
@@ -90,7 +90,8 @@ func chooseRareWorlds(t *testing.T) {
 			}
 		}
 		if most == 0 {
-			t.Fatalf("%d worlds are too few: %v", sum.worlds, missing)
+			t.Errorf("%d worlds are too few: %v", sum.worlds, missing)
+			break
 		}
 		fmt.Fprintln(&chosen, best)
 		for move, n := range worlds[best] {
