@@ -61,13 +61,16 @@ func (r Roles) Workers() (store.Workers, error) { return role[store.Workers](r, 
 
 // StoreID returns the id of the store; empty if it has none.
 func (r Roles) StoreID(ctx context.Context) (string, error) {
-	s, ok := r.Behind.(store.Identity)
-	if !ok {
+	if _, ok := r.Behind.(store.Identity); !ok {
 		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
 	defer cancel()
-	return s.StoreID(ctx)
+	id, err := r.Store.(store.Identity).StoreID(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return "", nil // of the store that a wrapper is put around
+	}
+	return id, err
 }
 
 // Overview returns the part that counts and explains executions.
