@@ -150,6 +150,9 @@ var values = []string{"", "x", "0", "1", "-1", "1000", "1001", "9999999999999999
 // anyRoute uses any route, with odd values.
 func (v *abuse) anyRoute(ctx context.Context, user string, rng *rand.Rand) {
 	o := v.operations[v.next.Add(1)%int64(len(v.operations))]
+	v.mu.Lock()
+	v.tried[o.id]++
+	v.mu.Unlock()
 	if o.id == "startExecution" && v.began.Add(1) > 20_000 {
 		return
 	}
@@ -163,9 +166,6 @@ func (v *abuse) anyRoute(ctx context.Context, user string, rng *rand.Rand) {
 	if len(query) > 0 {
 		path += "?" + strings.Join(query, "&")
 	}
-	v.mu.Lock()
-	v.tried[o.id]++
-	v.mu.Unlock()
 	var body io.Reader
 	if o.body {
 		body = strings.NewReader(v.body(&o, rng))
@@ -354,6 +354,9 @@ func (v *abuse) use() use {
 // TestAbuse has hostile principals of all roles use every route at once, for as long as the flag
 // -abuse says, while one honest client is served: memory, goroutines and open files stay within
 // bounds, and come back to what they were.
+//
+// The clients and the service share the processors, so the bound for the honest client is
+// in terms of how late a timer is.
 func TestAbuse(t *testing.T) {
 	people["hope"] = map[string]httpapi.Role{"other": httpapi.Client}
 	t.Cleanup(func() { delete(people, "hope") })
@@ -369,26 +372,30 @@ func TestAbuse(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for i, user := range hostilePeople {
-		for n := range 8 {
+		for n := range 4 {
 			all.Go(func() {
 				for rng := rand.New(rand.NewPCG(uint64(i), uint64(n))); ctx.Err() == nil; {
-					acts[(n+rng.IntN(3))%len(acts)](v, ctx, user, rng)
+					acts[(2*n+rng.IntN(4))%len(acts)](v, ctx, user, rng)
 				}
 			})
 		}
 	}
-	most := before
+	most, stall := before, time.Duration(0) // for how long the machine lets a goroutine wait
 	all.Go(func() {
-		for ctx.Err() == nil {
+		for last := time.Now(); ctx.Err() == nil; last = time.Now() {
 			now := v.use()
 			most = use{max(most.heap, now.heap), max(most.goroutines, now.goroutines), max(most.files, now.files)}
 			time.Sleep(50 * time.Millisecond)
+			stall = max(stall, time.Since(last)-50*time.Millisecond)
 		}
 	})
 	var worst time.Duration
 	var done int
 	all.Go(func() { worst, done = v.honest(ctx) })
 	all.Wait()
+	for rng := rand.New(rand.NewPCG(1, 1)); v.next.Load() < int64(len(v.operations)); { // on a slow machine
+		v.anyRoute(t.Context(), "ann", rng)
+	}
 	v.server.Client().CloseIdleConnections()
 	var after use
 	for range 100 { // until what was under way has ended
@@ -398,10 +405,11 @@ func TestAbuse(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.Logf("%v: %d executions, %d with large parameters; the honest client was served %d times, in %v at most; statuses %v", *abuseFor, v.began.Load(), v.large.Load(), done, worst, v.statuses)
+	t.Logf("%v: %d executions, %d with large parameters; the honest client was served %d times, in %v at most, and a timer was late by %v; statuses %v", *abuseFor, v.began.Load(), v.large.Load(), done, worst, stall, v.statuses)
 	t.Logf("heap %d, %d, %d MiB; goroutines %d, %d, %d; open files %d, %d, %d: before, at most, after",
 		before.heap>>20, most.heap>>20, after.heap>>20, before.goroutines, most.goroutines, after.goroutines, before.files, most.files, after.files)
-	if bound := raced.Or(30*time.Second, 10*time.Second); worst > bound || done < 3 {
+	// One round has some twenty waits, each of which takes as long as the machine lets it.
+	if bound := raced.Or(30*time.Second, 5*time.Second) + 30*stall; worst > bound || done < 3 {
 		t.Errorf("the honest client was served %d times, in %v at most; want %v", done, worst, bound)
 	}
 	if most.heap > 1<<30 || most.goroutines > 2000 || most.files > 1000 {
