@@ -218,7 +218,8 @@ func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 // AddSecret makes a secret known to Redact that does not come from Secret: a password
 // that a connection holds itself, or a token that a server has issued. Its name is
 // shown in its place. An output that contains it fails the step, as with other
-// secrets; see [Redactor.Find].
+// secrets; see [Redactor.Find]. When another worker, or the same one later, goes on with
+// the execution, it is unknown until a step adds it again.
 func (c *Context) AddSecret(name, value string) {
 	c.redact().Add(name, value)
 	_ = c.tell(ContextReport{Secret: name, Value: []byte(value)})
@@ -245,7 +246,8 @@ func (c *Context) redact() *Redactor {
 
 // A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as it is,
 // and in the forms into which programs convert it: base64, also as a part of a longer
-// text such as "user:secret"; hexadecimal; with the escapes of URLs, forms, JSON,
+// text such as "user:secret"; hexadecimal; in UTF-16 of either byte order, and in base64
+// and hexadecimal of that; with the escapes of URLs, forms, JSON,
 // HTML, Go and C, repeated ones included; and shortened by three dots, with at least
 // four bytes left. If the secret is a URL, it also finds the password, the path, the
 // query and its values; if it has several lines, each long line.
@@ -292,6 +294,20 @@ type SecretRequest struct {
 
 	Monitor      string // whose lister asks; it is for no job then
 	Subscription string // whose webhook asks; it is for no job then
+}
+
+// A SecretUse says which secret an execution has used, and what for: what the
+// [SecretRequest] said that it was allowed with, and the execution does not say.
+type SecretUse struct {
+	Name    string `json:"name"`
+	Version int    `json:"version,omitempty"` // of the job's definition
+	Step    int    `json:"step"`
+	ID      string `json:"id,omitempty"`
+	Type    string `json:"type"`
+	Param   string `json:"param,omitempty"`
+	// Refused says that a later worker was refused the secret for good. What steps have
+	// written of it before is shown as it is since then.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Set adds the value "<index>.<name>" when the step completes; before that, no

@@ -169,6 +169,9 @@ type Execution struct {
 	// is later.
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 
+	// Secrets are the secrets that its steps have used. Each worker that goes on asks for
+	// them before the next step, to keep them out of whatever that shows.
+	Secrets []SecretUse `json:"secrets,omitempty"`
 	// Result is the result of a completed execution whose job has one ([Job].Result), as
 	// JSON: null if the reference had no value, or if the result has more than 1 MiB. Lists
 	// of executions leave it out.
@@ -176,7 +179,8 @@ type Execution struct {
 	// Failure says why an execution failed, or why a backing-off one waits.
 	Failure *Failure `json:"failure,omitempty"`
 	// Request is what an operator has asked of a running execution and its
-	// worker has not yet done: "pause", "cancel", or empty.
+	// worker has not yet done, "pause" or "cancel"; "discard" of one that has ended and
+	// whose kept files no engine has removed yet; or empty.
 	Request RequestKind `json:"request,omitempty"`
 	// RequestedAt, RequestedBy and RequestReason say when the pending request was made,
 	// by whom and why. All are zero without a request.
@@ -223,6 +227,10 @@ type Execution struct {
 	// DiskBytes is the size of the workspace when it was last measured, at the
 	// end of the execution.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
+	// OnlyCopies are the files in the workspace that may exist nowhere else, as the worker
+	// has seen them when it let the execution go; nil while a worker has it, and if that was
+	// lost. See [Execution.HoldsOnlyCopies]. Lists of executions leave the names out.
+	OnlyCopies *OnlyCopies `json:"only_copies,omitempty"`
 	// Seq is the number of the last audit entry. It rises with every change of the
 	// execution but for requests that are pending and renewals of the lease.
 	Seq int64 `json:"seq"`
@@ -265,20 +273,6 @@ func (e *Execution) StatusText(now time.Time) string {
 		return fmt.Sprintf("queued: it waits for an engine with its step types that serves the queue %q, or for room under a limit", e.Queue)
 	}
 	return status
-}
-
-// Err returns nil for an execution that did not fail, ErrCancelled for a
-// cancelled one, and a *[StepError] for a failed one.
-func (e *Execution) Err() error {
-	switch {
-	case e.State == Cancelled:
-		return ErrCancelled
-	case e.State == Failed && e.Failure != nil:
-		return e.Failure.stepError(e)
-	case e.State == Failed:
-		return (&Failure{Message: "no reason was recorded"}).stepError(e)
-	}
-	return nil
 }
 
 // MarshalJSON writes the timeout in seconds.

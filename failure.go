@@ -323,3 +323,43 @@ type ItemPath struct {
 	Loop      int   `json:"loop"`      // index of the flow.foreach
 	Iteration []int `json:"iteration"` // of each loop around the item, the loop itself last
 }
+
+// Err returns nil for an execution that did not fail, ErrCancelled for a
+// cancelled one, and a *[StepError] for a failed one.
+func (e *Execution) Err() error {
+	switch {
+	case e.State == Cancelled:
+		return ErrCancelled
+	case e.State == Failed && e.Failure != nil:
+		return e.Failure.stepError(e)
+	case e.State == Failed:
+		return (&Failure{Message: "no reason was recorded"}).stepError(e)
+	}
+	return nil
+}
+
+// OnlyCopies are the files in the workspace of an execution that may exist nowhere else:
+// a step has removed their source, or what they were made of. The zero value says that
+// there are none.
+type OnlyCopies struct {
+	// Files are some of them, with path and size: at most 100, and paths of 16 KiB together.
+	Files []File `json:"files,omitempty"`
+	Count int    `json:"count,omitempty"` // of all
+	Bytes int64  `json:"bytes,omitempty"` // of all
+	// Problem says why it is not known which there are, or not of all; empty if it is.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Any reports whether there are files, or may be.
+func (c *OnlyCopies) Any() bool { return c.Count > 0 || c.Problem != "" }
+
+// HoldsOnlyCopies reports whether the workspace of an execution holds files that may exist
+// nowhere else, or whether that is not known: it has a workspace, and a worker has it or was
+// lost. A completed one holds none unless OnlyCopies says so. While it does, it stands for
+// something that no other execution can do.
+func (e *Execution) HoldsOnlyCopies() bool {
+	if e.OnlyCopies != nil {
+		return e.OnlyCopies.Any()
+	}
+	return e.Workspace != "" && e.State != Completed
+}

@@ -41,7 +41,8 @@ type Job struct {
 	// number. A limit set on the engine for "job:NAME" overrides it.
 	Limit int `json:"limit,omitempty"`
 	// LimitKeys name things that executions share, such as a partner. The engine can
-	// set a limit for each. They may contain references to params and job.
+	// set a limit for each. They may contain references to params and job. An execution
+	// has at most 16, of 2 KiB together.
 	LimitKeys []string `json:"limit_keys,omitempty"`
 	// DependsOn are other jobs that an execution waits for before it begins.
 	DependsOn []JobDependency `json:"depends_on,omitempty"`

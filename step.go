@@ -126,6 +126,9 @@ type Maintenance struct {
 	// Execution returns an execution of the engine's store. If there is none, the error
 	// matches [ErrNotFound].
 	Execution func(ctx context.Context, id ExecutionID) (Execution, error)
+	// StoreID tells the engine's store from all others, and stays the same as long as its
+	// executions do. Empty if the store has no id.
+	StoreID string
 }
 
 // defaultTimeout is the timeout of an attempt where neither the step nor its

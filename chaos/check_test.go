@@ -93,8 +93,12 @@ func (w *world) gather() (*evidence, error) {
 			break
 		}
 		for i := range list {
-			x := &list[i]
-			f.Before = x.ID
+			f.Before = list[i].ID
+			whole, err := w.store.Execution(ctx, f.Before) // lists lack parameters and repairs
+			if err != nil {
+				return nil, err
+			}
+			x := &whole
 			c.executions[x.ID] = x
 			if c.audits[x.ID], err = w.store.Audit(ctx, store.AuditFilter{Execution: x.ID, Limit: 10_000}); err != nil {
 				return nil, err

@@ -53,7 +53,8 @@ type Harness struct {
 // New returns a harness. A nil opt means the engine's defaults; Workspace, Log
 // and Roots are set by the harness where opt leaves them empty. When the test
 // ends, New's clean-up stops the engine, and fails the test if a step is still
-// running, if a completed or cancelled execution left files in its workspace,
+// running, if a completed or cancelled execution left files in its workspace that are not
+// the only copies (see [courier.Execution].OnlyCopies),
 // or if goroutines are left. If the test failed, it prints the engine's log.
 func New(t testing.TB, opt *engine.Options) *Harness {
 	t.Helper()
@@ -154,7 +155,7 @@ func (h *Harness) checkWorkspaces(ctx context.Context) {
 	entries, _ := os.ReadDir(h.workspace)
 	for _, d := range entries {
 		x, err := h.Store.Execution(ctx, courier.ExecutionID(d.Name()))
-		if err == nil && x.State.Final() {
+		if err == nil && x.State.Final() && (x.OnlyCopies == nil || !x.OnlyCopies.Any()) {
 			h.t.Errorf("execution %s of job %q is %s, but its workspace %s is still there", x.ID, x.Job, x.State, filepath.Join(h.workspace, d.Name()))
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/outcome"
 	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
 
@@ -26,10 +25,10 @@ import (
 // POST, with the fields "do" (the verb, usually of the button), "key" (view.Key) and, if the
 // action takes one, "reason".
 type action struct {
-	verb string    // such as "pause"
-	role desk.Role // for what the page is about
+	verb string // such as "pause"
+	op   string // the operation whose rights it needs, for what the page is about
 	// check returns what is wrong with the form, or that the visitor may not do what it says,
-	// before anything is in the journal; nil means that the role is enough.
+	// before anything is in the journal; nil means that the rights are enough.
 	check func(c *call) error
 	// dry says that it changes nothing: it has no entry in the journal, and what it finds out
 	// is shown on the page of the form.
@@ -85,7 +84,7 @@ func (c *call) act() error {
 	if a == nil {
 		return problem.Invalid("This page has no such action.")
 	}
-	if err := c.allow(a.role); err != nil {
+	if err := c.allow(a.op); err != nil {
 		c.refused(a.verb, err)
 		return err
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 var attentionPages = []page{{
-	path: "", role: desk.Client, on: onVisible, title: "Attention", nav: "Attention", key: "a", file: "attention",
+	path: "", op: "getAttention", on: onVisible, title: "Attention", nav: "Attention", key: "a", file: "attention",
 	data: (*call).attentionPage, live: []string{"entries"}, watch: watchEvery(attentionEvery),
 }}
 
-// attentionEvery is how often an open page is read again, which takes ten statements: so what
+// attentionEvery is how often an open page is read again, which takes eleven statements: so what
 // another process has repaired is listed no longer than that.
 const attentionEvery = 15 * time.Second
 
@@ -67,7 +67,7 @@ func (c *call) attentionPage() (any, error) {
 // read in the last attentionEvery, so that they cost the store the same, however many there
 // are. A page that is opened is read anew, and what is open shows nothing older from then on.
 func (c *call) attention() (desk.Attention, error) {
-	if c.Role(c.ctx(), "") < c.ValuesRole() {
+	if !c.SeesValues(c.ctx(), "") {
 		return c.Attention(c.ctx())
 	}
 	last := &c.h.attention
@@ -138,14 +138,14 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 			}
 		}
 	}
-	operator := c.Role(c.ctx(), e.Job) >= desk.Operator
+	operator := c.Can(c.ctx(), e.Job, desk.RightOperate)
 	resume := func(label, query string) {
 		if operator {
 			v.Buttons = append(v.Buttons, button{Label: label, Href: c.link("executions", string(e.Executions[0]), "resume") + "?" + query})
 		}
 	}
 	edit := func(page string) {
-		if c.Role(c.ctx(), e.Job) >= desk.Editor {
+		if c.Can(c.ctx(), e.Job, desk.RightEdit) {
 			v.Buttons = append(v.Buttons, button{Label: "Edit…", Href: c.link(page, e.Name) + "?tab=edit"})
 		}
 	}
@@ -178,6 +178,8 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 		list("state:created,queued,running,paused", job)
 	case desk.Due, desk.Stranded:
 		list("state:queued", desk.Where{Queue: e.Queue}.String())
+	case desk.Kept:
+		v.Show, v.ShowAs = c.link("kept-files"), "Show them"
 	case desk.Superseded:
 		if operator {
 			v.Buttons = append(v.Buttons, button{Label: "Give up all…", Action: "cancel", IDs: e.Executions})
@@ -206,5 +208,5 @@ func (c *call) bulkButton(label, action string, where ...string) button {
 
 // hasPage reports whether there is a page with a path, and the visitor may know it.
 func (c *call) hasPage(path string) bool {
-	return slices.ContainsFunc(c.h.table, func(p page) bool { return p.path == path && (p.on != onAll || c.Role(c.ctx(), "") >= p.role) })
+	return slices.ContainsFunc(c.h.table, func(p page) bool { return p.path == path && (p.on != onAll || c.maySee(&p)) })
 }

@@ -16,11 +16,11 @@ import (
 )
 
 var bulkPages = []page{{
-	path: "bulk", about: "execution", role: desk.Client, on: onVisible, title: "Bulk", file: "bulk",
+	path: "bulk", about: "execution", op: "bulk", on: onVisible, title: "Bulk", file: "bulk",
 	query: []string{"action", "where", "id", "all", "of"}, data: (*call).bulkPage,
 	actions: []action{
-		{verb: "try", role: desk.Client, dry: true, do: func(context.Context, *call) (string, error) { return "", nil }},
-		{verb: "bulk", role: desk.Client, noted: noteBulk, do: doBulk},
+		{verb: "try", op: "bulk", dry: true, do: func(context.Context, *call) (string, error) { return "", nil }},
+		{verb: "bulk", op: "bulk", noted: noteBulk, do: doBulk},
 	},
 }}
 
@@ -119,7 +119,7 @@ func (c *call) bulkPage() (any, error) {
 	p.Confirm = strconv.Itoa(out.Matched)
 	c.title = bulkVerbs[b.Action] + " " + counted(out.Matched, out.More)
 	for _, id := range out.Sample {
-		x, err := c.Execution(c.ctx(), string(id), desk.Viewer)
+		x, err := c.Execution(c.ctx(), string(id), desk.NeedOf("getOutline"))
 		if err != nil {
 			continue // it was removed meanwhile
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
@@ -333,16 +332,14 @@ func TestChainNew(t *testing.T) {
 func TestChainEditRoles(t *testing.T) {
 	people["chainclient"] = map[string]httpapi.Role{"": httpapi.Client}
 	t.Cleanup(func() { delete(people, "chainclient") })
-	a := access()
-	a.Values = httpapi.Admin
-	virtual(t, &dashboard.Options{Access: a}, func(w *world) {
+	virtual(t, options(), func(w *world) {
 		chain := daily()
 		chain.Params["fail"] = map[string]any{"type": "text", "default": canary}
 		w.defineChain(chain)
 		fields := w.editAt("chains/daily/edit")
 		for user, want := range map[string]struct{ see, edit, run, dry, try int }{
 			"stranger": {401, 401, 401, 401, 401}, "nobody": {403, 403, 403, 403, 403}, "vera": {403, 403, 403, 403, 403}, "eddy": {403, 403, 403, 403, 403}, "chainclient": {403, 403, 200, 403, 403},
-			"watcher": {200, 403, 200, 403, 403}, "operator": {200, 403, 200, 403, 403}, "editor": {200, 200, 200, 403, 403}, "admin": {200, 200, 200, 200, 200},
+			"watcher": {200, 403, 403, 403, 403}, "operator": {200, 403, 200, 403, 403}, "editor": {200, 200, 200, 403, 403}, "admin": {200, 200, 200, 200, 200},
 		} {
 			w.user = user
 			for at, status := range map[string]int{

@@ -17,11 +17,11 @@ import (
 
 var chainRunPages = []page{
 	{
-		path: "chain-executions", role: desk.Viewer, on: onAll, title: "Executions of chains", file: "chainruns",
+		path: "chain-executions", op: "listChainExecutions", on: onAll, title: "Executions of chains", file: "chainruns",
 		query: []string{"chain", "state", "cursor"}, data: (*call).chainRuns,
 	},
 	{
-		path: "chain-executions/{id}", role: desk.Client, on: onAll, file: "chainrun", query: []string{"from"}, data: (*call).chainRunPage,
+		path: "chain-executions/{id}", op: "getChainExecution", on: onAll, file: "chainrun", query: []string{"from"}, data: (*call).chainRunPage,
 		live: []string{"summary", "members"}, watch: watchEvery(2 * time.Second),
 		actions: chainRunActions(),
 	},
@@ -149,9 +149,10 @@ func (c *call) chainRunPage() (any, error) {
 		return nil, err
 	}
 	c.title = "Execution of chain " + format.Clip(120, x.Chain)
-	p := &chainRunPage{Full: c.Role(c.ctx(), "") >= desk.Viewer, Hidden: !c.SeesValues(c.ctx(), ""), EndedAt: x.EndedAt, Request: x.Request}
+	p := &chainRunPage{Full: c.Can(c.ctx(), "", desk.RightSee), Hidden: !c.SeesValues(c.ctx(), ""), EndedAt: x.EndedAt, Request: x.Request}
 	if !p.Full {
 		p.chainRunRow = chainRunRow{ID: x.ID, Chain: x.Chain, Status: desk.ChainStatus(&x), Created: x.CreatedAt}
+		p.Verbs = c.verbsOf(&x)
 		return p, nil
 	}
 	if p.Hidden {
@@ -170,7 +171,7 @@ func (c *call) chainRunPage() (any, error) {
 	if len(x.Params) > len("{}") {
 		p.Params = format.IndentJSON(x.Params)
 	}
-	p.Verbs = verbsOf(&x)
+	p.Verbs = c.verbsOf(&x)
 	rows := c.members(&x)
 	for i := range rows {
 		if x.Failure != nil && rows[i].Name == x.Failure.Member {
@@ -200,9 +201,13 @@ func (c *call) members(x *courier.ChainExecution) (rows []memberRow) {
 	return rows
 }
 
-// verbsOf returns what can be asked of an execution of a chain in its state.
-func verbsOf(x *courier.ChainExecution) (list []verbRow) {
-	add := func(verb, label, class, text string) { list = append(list, verbRow{verb, label, text, class}) }
+// verbsOf returns what the visitor can ask of an execution of a chain in its state.
+func (c *call) verbsOf(x *courier.ChainExecution) (list []verbRow) {
+	add := func(verb, label, class, text string) {
+		if c.mayAskChain(x, verb) == nil {
+			list = append(list, verbRow{verb, label, text, class})
+		}
+	}
 	cancelling := x.Request == courier.RequestCancel
 	switch {
 	case cancelling:
@@ -224,6 +229,11 @@ func verbsOf(x *courier.ChainExecution) (list []verbRow) {
 	return list
 }
 
+// mayAskChain returns the error if the visitor may not ask something of an execution of a chain.
+func (c *call) mayAskChain(x *courier.ChainExecution, verb string) error {
+	return c.NeedTo(c.ctx(), "", desk.NeedOf(verb+"Chain"), c.OwnChain(x))
+}
+
 // chainRunActions are those of [desk.ChainVerbs] and rerun.
 func chainRunActions() (list []action) {
 	noted := func(c *call, a *store.Action) {
@@ -234,18 +244,21 @@ func chainRunActions() (list []action) {
 		*a = desk.ChainAction(&x, a.Verb, a.Reason)
 	}
 	for _, verb := range desk.ChainVerbs {
-		list = append(list, action{verb: verb, role: desk.Operator, noted: noted, do: func(ctx context.Context, c *call) (string, error) {
+		list = append(list, action{verb: verb, op: verb + "Chain", noted: noted, do: func(ctx context.Context, c *call) (string, error) {
 			x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
+			if err == nil {
+				err = c.mayAskChain(&x, verb)
+			}
 			if err == nil {
 				_, err = c.AskChain(ctx, x.ID, verb, c.reason())
 			}
 			return "", err
 		}})
 	}
-	return append(list, action{verb: "rerun", role: desk.Operator, noted: noted, do: func(ctx context.Context, c *call) (string, error) {
+	return append(list, action{verb: "rerun", op: "rerunChain", noted: noted, do: func(ctx context.Context, c *call) (string, error) {
 		x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
 		if err == nil {
-			x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.by(), IdempotencyKey: c.formKey()})
+			x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()})
 		}
 		return c.link("chain-executions", string(x.ID)), err
 	}})

@@ -11,17 +11,16 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/dag"
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
 
 var chainPages = append([]page{
 	{
-		path: "chains", role: desk.Viewer, on: onAll, title: "Chains", nav: "Chains", key: "c", file: "chains",
+		path: "chains", op: "listChains", on: onAll, title: "Chains", nav: "Chains", key: "c", file: "chains",
 		query: []string{"after"}, data: (*call).chains,
 	},
-	{path: "chains/{name}", role: desk.Viewer, on: onAll, file: "chain", query: append([]string{"from"}, versionQuery...), data: (*call).chain},
-}, definitionPages("chain", onAll, onAll, desk.Editor)...)
+	{path: "chains/{name}", op: "getChain", on: onAll, file: "chain", query: append([]string{"from"}, versionQuery...), data: (*call).chain},
+}, definitionPages("chain", onAll, onAll)...)
 
 // A chainList is the page of chains.
 type chainList struct {

@@ -17,10 +17,10 @@ import (
 )
 
 var connectionPages = []page{{
-	path: "connections", role: desk.Viewer, on: onAll, title: "Connections", nav: "Connections", key: "o", file: "connections",
+	path: "connections", op: "listConnections", on: onAll, title: "Connections", nav: "Connections", key: "o", file: "connections",
 	needs: func(opt *Options) bool { return opt.Connections != nil },
 	query: []string{"cursor"}, data: (*call).connections,
-	actions: []action{{verb: "test", role: desk.Operator, dry: true, do: testConnection}},
+	actions: []action{{verb: "test", op: "testConnection", dry: true, do: testConnection}},
 }}
 
 // A connectionList is the page of connections.
@@ -84,7 +84,7 @@ func (c *call) connections() (any, error) {
 	if after != "" {
 		first, _ = slices.BinarySearchFunc(all, after, func(x Connection, id string) int { return cmp.Or(strings.Compare(x.ID, id), -1) })
 	}
-	l := &connectionList{Tests: c.may(desk.Operator) && c.SeesValues(c.ctx(), "")}
+	l := &connectionList{Tests: c.may(desk.RightOperate) && c.SeesValues(c.ctx(), "")}
 	list := all[first:min(first+listPage, len(all))]
 	next := ""
 	if first+len(list) < len(all) {
@@ -215,7 +215,7 @@ func (c *call) failures(rows map[string]*connectionRow, latest map[string]*couri
 // login: that shows address, certificate or host key, and credentials, and writes nothing.
 func testConnection(ctx context.Context, c *call) (string, error) {
 	if !c.SeesValues(ctx, "") {
-		return "", &desk.AccessError{Text: "what a partner answers may have values in it, which you may not see: it needs the role " + c.ValuesRole().String()}
+		return "", &desk.AccessError{Text: "what a partner answers may have values in it, which you may not see: it needs the right values"}
 	}
 	all, err := c.h.opt.Connections(ctx)
 	if err != nil {

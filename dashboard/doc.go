@@ -1,12 +1,12 @@
 // Package dashboard shows an engine to the people who operate it: as pages that a service
 // mounts below any path.
 //
-//	mux.Handle("/courier/", dashboard.New(e, nil))
+//	mux.Handle("/courier/", dashboard.New(e, &dashboard.Options{Access: httpapi.Local()}))
 //
 // The pages are rendered on the server and work without JavaScript. Without
-// [Options.Access] they serve programs on this host only. The API of package httpapi is
+// [Options.Access] they let nobody in. The API of package httpapi is
 // below the path "api/" of the pages, under the same access.
 //
-// A page is a row of the table in pages.go: path, role, function for its data, template.
+// A page is a row of the table in pages.go: path, operation, function for its data, template.
 // docs/dashboard.md says how to add one.
 package dashboard

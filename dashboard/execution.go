@@ -73,7 +73,7 @@ var executionTabs = []struct{ name, label string }{
 func (c *call) executionPage() (any, error) {
 	p := &executionPage{now: now(), Can: make(map[string]bool)}
 	x := c.execution
-	p.Client = c.Role(c.ctx(), x.Job) < desk.Viewer
+	p.Client = !c.Can(c.ctx(), x.Job, desk.RightSee)
 	sees := c.SeesValues(c.ctx(), x.Job)
 	if !sees {
 		desk.HideValues(&x)
@@ -87,8 +87,11 @@ func (c *call) executionPage() (any, error) {
 		if p.Status == "lost" {
 			p.Status = string(courier.Running)
 		}
-		p.X = courier.Execution{ID: x.ID, Job: x.Job, State: x.State, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, Result: c.execution.Result, Failure: x.Failure}
-		return p, nil
+		p.X = courier.Execution{ID: x.ID, Job: x.Job, State: x.State, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, Request: x.Request, Result: c.execution.Result, Failure: x.Failure}
+		if err := c.explain(p); err != nil {
+			return nil, err
+		}
+		return p, c.offer(p)
 	}
 	p.Origin = originOf(&x)
 	if x.RerunOf != "" {
@@ -129,7 +132,7 @@ func (c *call) explain(p *executionPage) error {
 	if p.X.State.Final() {
 		return nil
 	}
-	e, err := c.Explain(c.ctx(), &p.X)
+	e, err := c.Explain(c.ctx(), &c.execution)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	} else if err != nil {
@@ -205,17 +208,22 @@ func failureText(f *courier.Failure) string {
 
 // offer finds what can be done with the execution.
 func (c *call) offer(p *executionPage) error {
-	if !c.may(desk.Operator) {
-		return nil
-	}
 	s := p.X.State
 	still := s == courier.Paused || s == courier.Failed
-	p.Can["pause"] = (s == courier.Queued || s == courier.Running) && p.X.Request == ""
-	p.Can["cancel"] = !s.Final() && p.X.Request != courier.RequestCancel
-	p.Can["release"] = s == courier.Created
-	p.Can["resume"] = still || p.Status == "pausing"
-	p.Can["rerun"] = s.Ended()
-	p.Can["change"] = still || p.Status == "lost"
+	can := func(name, op string, is bool) {
+		if is && c.mayDo(op) {
+			p.Can[name] = true
+		}
+	}
+	can("pause", "pauseExecution", (s == courier.Queued || s == courier.Running) && p.X.Request == "")
+	can("cancel", "cancelExecution", !s.Final() && p.X.Request != courier.RequestCancel)
+	can("release", "releaseExecution", s == courier.Created)
+	can("resume", "resumeExecution", still || p.Status == "pausing")
+	can("rerun", "rerunExecution", s.Ended())
+	can("change", "resumeExecution", still || p.Status == "lost")
+	if !c.mayDo("resumeExecution") {
+		return nil
+	}
 	p.Resume = c.link("executions", string(p.X.ID), "resume")
 	p.Rerun = c.link("executions", string(p.X.ID), "rerun")
 	p.Gone = p.Status == "lost" && slices.ContainsFunc(p.Because, func(b store.Cause) bool { return b.Kind == store.CauseWorkspace })
@@ -261,7 +269,7 @@ func (c *call) executionTab(p *executionPage) (err error) {
 		return err
 	}
 	if !c.SeesValues(c.ctx(), p.X.Job) {
-		return &desk.AccessError{Text: "this shows values, which you may not see: it needs the role " + c.ValuesRole().String()}
+		return &desk.AccessError{Text: "this shows values, which you may not see: it needs the right values"}
 	}
 	switch p.Tab {
 	case "values":
@@ -306,10 +314,10 @@ func (c *call) records(f store.StepFilter) ([]courier.StepExecution, error) {
 
 // The actions of the page.
 var executionActions = []action{
-	{verb: "pause", role: desk.Operator, do: ask("pause")},
-	{verb: "cancel", role: desk.Operator, do: ask("cancel")},
-	{verb: "release", role: desk.Operator, do: ask("release")},
-	{verb: "resume", role: desk.Operator, do: ask("resume")},
+	{verb: "pause", op: "pauseExecution", do: ask("pause")},
+	{verb: "cancel", op: "cancelExecution", do: ask("cancel")},
+	{verb: "release", op: "releaseExecution", do: ask("release")},
+	{verb: "resume", op: "resumeExecution", do: ask("resume")},
 }
 
 // ask returns the function of an action that requests something of the execution.

@@ -336,6 +336,13 @@ func TestSurgery(t *testing.T) {
 			}
 			bad.has(want)
 		}
+		if field := fmt.Sprintf(`name="seq" value="%d"`, x.Seq); !strings.Contains(tried.Body.String(), field) {
+			t.Errorf("the form lacks %s", field)
+		}
+		old := w.post(at, map[string]string{"do": "resume with changes", "seq": fmt.Sprint(x.Seq - 1)})
+		if old.has("has changed since it was looked at"); old.Code != http.StatusConflict {
+			t.Errorf("a form of an earlier state: %d", old.Code)
+		}
 		form["do"], form["reason"] = "resume with changes", "the disk is larger now"
 		w.act(at, form).has("resume with changes branching")
 		x, err := w.engine.Wait(w.Context(), x.ID)
@@ -382,10 +389,18 @@ func TestExecutionRoles(t *testing.T) {
 		w.user = "ann"
 		w.fails(at, http.StatusNotFound)
 		page := w.get("executions/" + string(own.ID)).lacks(canary).has("failed").lacks("step 0")
-		if len(page.tree.all("button"))+len(page.tree.all("nav[aria-label=Parts]")) != 0 {
-			t.Error("a client has buttons or parts")
+		if b := page.tree.all("button"); len(b) != 1 || b[0].attrs["value"] != "cancel" || len(page.tree.all("nav[aria-label=Parts]")) != 0 {
+			t.Error("a client has parts, or other buttons than that which cancels its own")
 		}
 		w.fails("executions/"+string(own.ID)+"/resume", http.StatusForbidden)
+		for do, status := range map[string]int{"resume": http.StatusForbidden, "cancel": http.StatusSeeOther} {
+			if a := w.post("executions/"+string(own.ID), map[string]string{"do": do, "key": do}); a.Code != status {
+				t.Errorf("a client's %s: %d", do, a.Code)
+			}
+		}
+		if a := w.post(at, map[string]string{"do": "cancel", "key": "other"}); a.Code != http.StatusNotFound {
+			t.Errorf("a client cancels that of nobody: %d", a.Code)
+		}
 	})
 }
 

@@ -13,25 +13,25 @@ import (
 
 var executionPages = []page{
 	{
-		path: "executions", about: "execution", role: desk.Client, on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
+		path: "executions", about: "execution", op: "listExecutions", on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
 		query: []string{"where", "cursor"}, data: (*call).executions,
 		scripts: []string{"select"}, live: []string{"list"}, watch: watchList,
 	},
 	{
-		path: "executions/{id}", role: desk.Client, on: onExecution, title: "Execution", file: "execution",
+		path: "executions/{id}", op: "getExecution", on: onExecution, title: "Execution", file: "execution",
 		query: []string{"tab", "step", "state", "after", "seq", "axis", "loop", "item"}, data: (*call).executionPage,
 		live: []string{"summary", "part"}, watch: watchExecution, actions: executionActions,
 	},
 	{
-		path: "executions/{id}/resume", role: desk.Operator, on: onExecution, title: "Resume with changes", file: "resume", query: []string{"version", "elsewhere"}, data: (*call).resumePage,
+		path: "executions/{id}/resume", op: "resumeExecution", on: onExecution, title: "Resume with changes", file: "resume", query: []string{"version", "elsewhere"}, data: (*call).resumePage,
 		actions: []action{
-			{verb: "try", role: desk.Operator, dry: true, do: tryResume},
-			{verb: "resume with changes", role: desk.Operator, do: resumeWith},
+			{verb: "try", op: "resumeExecution", dry: true, do: tryResume},
+			{verb: "resume with changes", op: "resumeExecution", do: resumeWith},
 		},
 	},
 	{
-		path: "executions/{id}/rerun", role: desk.Operator, on: onExecution, title: "Start again", file: "rerun", data: (*call).rerunPage,
-		actions: []action{{verb: "rerun", role: desk.Operator, do: rerun}},
+		path: "executions/{id}/rerun", op: "rerunExecution", on: onExecution, title: "Start again", file: "rerun", data: (*call).rerunPage,
+		actions: []action{{verb: "rerun", op: "rerunExecution", do: rerun}},
 	},
 }
 
@@ -131,7 +131,7 @@ func (c *call) list(l *executionList, w desk.Where) error {
 	at := now()
 	for i := range p.Items {
 		l.Rows = append(l.Rows, c.row(&p.Items[i], at))
-		l.Bulk = l.Bulk || c.Role(c.ctx(), p.Items[i].Job) >= desk.Operator
+		l.Bulk = l.Bulk || c.Can(c.ctx(), p.Items[i].Job, desk.RightOperate)
 	}
 	if l.Caption = "The newest first"; cursor != "" {
 		l.Caption, l.First = "Older executions, the newest first", c.with("cursor", "")
@@ -165,7 +165,7 @@ func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 	if x.State == courier.Running {
 		r.Running, r.RunningSince = true, x.StartedAt.UTC().Format(time.RFC3339)
 	}
-	if c.Role(c.ctx(), x.Job) < desk.Viewer {
+	if !c.Can(c.ctx(), x.Job, desk.RightSee) {
 		if x.Failure != nil {
 			r.Failure = string(x.Failure.Reason)
 		}

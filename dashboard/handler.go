@@ -151,6 +151,10 @@ func (c *call) serve() error {
 		return problem.ErrNoPage
 	}
 	c.r = inner
+	if c.h.opt.Access.SignIn(c.w, c.r) {
+		c.wrote = true
+		return nil
+	}
 	v, err := c.h.desk.Enter(c.r)
 	if err != nil {
 		return err
@@ -160,7 +164,7 @@ func (c *call) serve() error {
 		return c.strayed()
 	}
 	if err = c.readQuery(); err == nil {
-		err = c.allow(c.page.role)
+		err = c.allow(c.page.op)
 	}
 	if err == nil && c.r.Method == http.MethodPost {
 		return c.act()

@@ -17,7 +17,7 @@ import (
 )
 
 var healthPages = []page{{
-	path: "health", role: desk.Viewer, on: onAll, title: "Health", nav: "Health", key: "h", file: "health", data: (*call).health,
+	path: "health", op: "getHealth", on: onAll, title: "Health", nav: "Health", key: "h", file: "health", data: (*call).health,
 }}
 
 // A healthPage is the page of how the engine that serves it stands, and its store.

@@ -6,7 +6,7 @@ import (
 )
 
 var helpPages = []page{{
-	path: "help", role: desk.Client, on: onVisible, title: "Help", nav: "Help", key: "?", file: "help", scripts: []string{"switch"}, data: (*call).help,
+	path: "help", op: "help", on: onVisible, title: "Help", nav: "Help", key: "?", file: "help", scripts: []string{"switch"}, data: (*call).help,
 }}
 
 // A helpPage is the page of keys, words, states and roles.
@@ -25,8 +25,8 @@ type roleRow struct {
 func (c *call) help() (any, error) {
 	p := &helpPage{Keys: glossary.Keys, States: glossary.States, Words: glossary.Words}
 	yours := c.Role(c.ctx(), "")
-	for _, r := range glossary.Roles {
-		p.Roles = append(p.Roles, roleRow{r.Role.String(), r.Text, r.Role == yours})
+	for _, r := range desk.Roles[1:] {
+		p.Roles = append(p.Roles, roleRow{r.Name, r.Does, r.Role == yours})
 	}
 	return p, nil
 }

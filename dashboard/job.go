@@ -56,7 +56,7 @@ func (c *call) dependencies(job *courier.Job) (list []dependsOn) {
 		if d.OnUnmet == courier.RefuseUnmet {
 			on.Text += ", or nothing is started"
 		}
-		if c.Role(c.ctx(), d.Job) >= desk.Viewer {
+		if c.Can(c.ctx(), d.Job, desk.RightSee) {
 			on.Href = c.link("jobs", d.Job)
 		}
 		list = append(list, on)

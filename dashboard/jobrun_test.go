@@ -231,7 +231,7 @@ func TestJobRunRoles(t *testing.T) {
 		job.Params["text"] = canary
 		w.define(job)
 		for user, want := range map[string]struct{ see, start, dry int }{
-			"nobody": {404, 404, 404}, "ann": {200, 303, 403}, "vera": {200, 303, 403}, "otto": {200, 303, 403}, "editor": {200, 303, 403}, "admin": {200, 303, 200}, "stranger": {401, 401, 401},
+			"nobody": {404, 404, 404}, "ann": {200, 303, 403}, "vera": {403, 403, 403}, "stan": {200, 303, 403}, "otto": {200, 303, 403}, "editor": {200, 303, 403}, "admin": {200, 303, 200}, "stranger": {401, 401, 401},
 		} {
 			w.user = user
 			page := w.send(get("jobs/report/run"))

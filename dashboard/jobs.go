@@ -13,11 +13,11 @@ import (
 
 var jobPages = append([]page{
 	{
-		path: "jobs", role: desk.Client, on: onVisible, title: "Jobs", nav: "Jobs", key: "j", file: "jobs",
+		path: "jobs", op: "listJobs", on: onVisible, title: "Jobs", nav: "Jobs", key: "j", file: "jobs",
 		query: []string{"q", "after"}, data: (*call).jobs, live: []string{"list"}, watch: watchJobs,
 	},
-	{path: "jobs/{name}", role: desk.Viewer, on: onJob, title: "Job", file: "job", query: versionQuery, data: (*call).job},
-}, definitionPages("job", onJob, onVisible, desk.Client)...)
+	{path: "jobs/{name}", op: "getJob", on: onJob, title: "Job", file: "job", query: versionQuery, data: (*call).job},
+}, definitionPages("job", onJob, onVisible)...)
 
 // watchJobs watches the executions that the visitor may see: the list has their outcomes.
 func watchJobs(c *call) (*watching, error) { return c.watchExecutions(desk.Where{}) }
@@ -59,7 +59,7 @@ const (
 )
 
 func (c *call) jobs() (any, error) {
-	l := &jobList{Q: c.query.Get("q"), New: c.Role(c.ctx(), "") >= desk.Editor}
+	l := &jobList{Q: c.query.Get("q"), New: c.Can(c.ctx(), "", desk.RightEdit)}
 	after := c.query.Get("after")
 	list, next, err := c.Jobs(c.ctx(), l.Q, after, jobsPage)
 	if err != nil {
@@ -88,8 +88,11 @@ func (c *call) jobs() (any, error) {
 
 func (c *call) jobRow(d *engine.DefinedJob) jobRow {
 	name := d.Job.Name
-	r := jobRow{Name: name, Run: c.link("jobs", name, "run"), More: c.executionsOf(name)}
-	if c.Role(c.ctx(), name) < desk.Viewer {
+	r := jobRow{Name: name, More: c.executionsOf(name)}
+	if c.Can(c.ctx(), name, desk.NeedOf("startExecution").Rights) {
+		r.Run = c.link("jobs", name, "run")
+	}
+	if !c.Can(c.ctx(), name, desk.RightSee) {
 		r.Client = true
 		return r
 	}

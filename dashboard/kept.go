@@ -92,9 +92,10 @@ type removal struct{ Kind, Name, Problem string }
 
 // pages returns the pages of one, and of a new one.
 func (k *kept[T, D]) pages() []page {
+	title := strings.ToUpper(k.kind[:1]) + k.kind[1:]
 	actions := []action{
-		{verb: "set", role: desk.Editor, check: k.mayEdit, noted: k.noted, do: k.save},
-		{verb: "remove", role: desk.Editor, check: k.confirmed, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
+		{verb: "set", op: "set" + title, check: k.mayEdit, noted: k.noted, do: k.save},
+		{verb: "remove", op: "remove" + title, check: k.confirmed, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
 			return c.link(k.list), k.remove(ctx, c, c.r.PathValue("name"))
 		}},
 	}
@@ -111,7 +112,7 @@ func (k *kept[T, D]) pages() []page {
 		actions = append(actions, a)
 	}
 	for _, t := range k.turns {
-		actions = append(actions, action{verb: t.verb, role: desk.Operator, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
+		actions = append(actions, action{verb: t.verb, op: t.verb + title, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
 			was := c.subject.(T)
 			now, err := t.do(ctx, c, c.r.PathValue("name"), c.by())
 			if err == nil {
@@ -120,19 +121,19 @@ func (k *kept[T, D]) pages() []page {
 			return "", err
 		}})
 	}
-	fresh := []action{{verb: "set", role: desk.Editor, check: k.mayCreate, noted: k.noted, do: k.save}}
+	fresh := []action{{verb: "set", op: "set" + title, check: k.mayCreate, noted: k.noted, do: k.save}}
 	if k.try != "" {
-		actions = append(actions, action{verb: "check", role: desk.Editor, dry: true, do: k.checked(k.mayEdit)})
-		fresh = append(fresh, action{verb: "check", role: desk.Editor, dry: true, do: k.checked(k.mayCreate)})
+		actions = append(actions, action{verb: "check", op: "check" + k.kind, dry: true, do: k.checked(k.mayEdit)})
+		fresh = append(fresh, action{verb: "check", op: "check" + k.kind, dry: true, do: k.checked(k.mayCreate)})
 	}
 	for _, a := range k.more {
 		a.noted = k.noted
 		actions = append(actions, a)
 	}
 	return []page{
-		{path: k.list + "/{name}", role: desk.Viewer, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: append([]string{"unsaved"}, k.scripts...), data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
+		{path: k.list + "/{name}", op: "get" + title, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: append([]string{"unsaved"}, k.scripts...), data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
 		{
-			path: "new/" + k.kind, role: desk.Client, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", scripts: []string{"unsaved"}, query: []string{"as"}, data: k.fresh,
+			path: "new/" + k.kind, op: "set" + title, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", scripts: []string{"unsaved"}, query: []string{"as"}, data: k.fresh,
 			actions: fresh,
 		},
 	}
@@ -141,13 +142,13 @@ func (k *kept[T, D]) pages() []page {
 // find reads the one that the path names, if the visitor may see it.
 func (k *kept[T, D]) find(c *call) ([]string, error) {
 	v, err := k.get(c, c.r.PathValue("name"))
-	if errors.Is(err, courier.ErrNotFound) && c.Role(c.ctx(), "") < desk.Viewer {
+	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", desk.RightSee) {
 		return nil, desk.Unknown() // its text may name others
 	} else if err != nil {
 		return nil, err
 	}
 	jobs := desk.JobsOf(D(&v))
-	if !c.Has(c.ctx(), jobs, desk.Viewer) {
+	if !c.Has(c.ctx(), jobs, desk.RightSee) {
 		return nil, desk.Unknown()
 	}
 	c.subject = v
@@ -156,7 +157,7 @@ func (k *kept[T, D]) find(c *call) ([]string, error) {
 
 // seen returns a copy of v without the values that the visitor may not see.
 func (k *kept[T, D]) seen(c *call, v T) T {
-	if !c.Has(c.ctx(), desk.JobsOf(D(&v)), c.ValuesRole()) {
+	if !c.Has(c.ctx(), desk.JobsOf(D(&v)), desk.RightSee|desk.RightValues) {
 		k.hide(&v)
 	}
 	return v
@@ -182,7 +183,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 	c.title = strings.ToUpper(k.kind[:1]) + k.kind[1:] + " " + name
 	p := &keptPage{Kind: k.kind, Tab: c.query.Get("tab")}
 	c.still = p.Tab != ""
-	editor := c.may(desk.Editor)
+	editor := c.may(desk.RightEdit)
 	for _, tab := range []struct{ key, label string }{{"", "Overview"}, {"edit", "Edit"}, {"text", "Edit as text"}, {"remove", "Remove"}} {
 		if tab.key == "" || editor {
 			p.Tabs = append(p.Tabs, navItem{Label: tab.label, Href: "?" + query("tab", tab.key), Current: tab.key == p.Tab})
@@ -213,7 +214,7 @@ func (k *kept[T, D]) fresh(c *call) (any, error) {
 	if err := k.suggest(c, p.Editor); err != nil {
 		return nil, err
 	}
-	if len(p.Editor.Jobs) == 0 && c.Role(c.ctx(), "") < desk.Editor {
+	if len(p.Editor.Jobs) == 0 && !c.Can(c.ctx(), "", desk.RightEdit) {
 		return nil, &desk.AccessError{Text: "a new " + k.kind + " needs the role editor for a job"}
 	}
 	p.Editor.Modes = []navItem{{Label: "Form", Href: c.with("as", ""), Current: !p.Editor.AsText}, {Label: "Text", Href: c.with("as", "text"), Current: p.Editor.AsText}}
@@ -222,7 +223,7 @@ func (k *kept[T, D]) fresh(c *call) (any, error) {
 
 // suggest adds the names of jobs to a form.
 func (k *kept[T, D]) suggest(c *call, e *editor) (err error) {
-	e.Jobs, err = c.jobsWith(desk.Editor)
+	e.Jobs, err = c.jobsWith(desk.RightEdit)
 	return err
 }
 
@@ -273,14 +274,14 @@ func (k *kept[T, D]) text(v T) []byte {
 // keepsHidden says why a visitor can't edit a definition: it has values that the visitor may
 // not see, and would lose them.
 func (k *kept[T, D]) keepsHidden(c *call, v T) string {
-	if c.Has(c.ctx(), desk.JobsOf(D(&v)), c.ValuesRole()) {
+	if c.Has(c.ctx(), desk.JobsOf(D(&v)), desk.RightSee|desk.RightValues) {
 		return ""
 	}
 	hidden := v
 	if k.hide(&hidden); bytes.Equal(k.text(v), k.text(hidden)) {
 		return ""
 	}
-	return "This " + k.kind + " has values that you may not see, and saving it without them would remove them. Whoever edits it here needs the role " + c.ValuesRole().String() + "."
+	return "This " + k.kind + " has values that you may not see, and saving it without them would remove them. Whoever edits it here needs the right values."
 }
 
 // hashOf identifies a definition.
@@ -317,7 +318,7 @@ func (k *kept[T, D]) mayCreate(c *call) error {
 		return nil
 	case err != nil:
 		return err
-	case !c.Has(c.ctx(), desk.JobsOf(D(&there)), desk.Viewer):
+	case !c.Has(c.ctx(), desk.JobsOf(D(&there)), desk.RightSee):
 		return desk.Unknown()
 	}
 	return k.wrong(*k.name(&v), []courier.Problem{{Step: -1, Field: "name", Message: "there is a " + k.kind + " of this name: choose another one, or edit that"}})
@@ -420,8 +421,8 @@ func query(name, value string) string {
 	return name + "=" + url.QueryEscape(value)
 }
 
-// jobsWith returns the names of jobs for which the visitor has a role: the first 200.
-func (c *call) jobsWith(role desk.Role) (names []string, err error) {
+// jobsWith returns the names of jobs for which the visitor has some rights: the first 200.
+func (c *call) jobsWith(rights desk.Role) (names []string, err error) {
 	_, _, err = desk.Pick("", 200, func(after string, limit int) ([]string, error) {
 		list, err := c.h.e.Jobs().List(c.ctx(), store.DefinitionFilter{After: after, Limit: limit})
 		found := make([]string, len(list))
@@ -430,7 +431,7 @@ func (c *call) jobsWith(role desk.Role) (names []string, err error) {
 		}
 		return found, err
 	}, func(name *string) string { return *name }, func(name *string) bool {
-		has := c.Role(c.ctx(), *name) >= role
+		has := c.Can(c.ctx(), *name, rights)
 		if has {
 			names = append(names, *name)
 		}

@@ -19,13 +19,13 @@ import (
 )
 
 var limitPages = []page{{
-	path: "limits", role: desk.Client, on: onVisible, title: "Limits, queues and workers", nav: "Limits", key: "l", file: "limits",
+	path: "limits", op: "listLimits", on: onVisible, title: "Limits, queues and workers", nav: "Limits", key: "l", file: "limits",
 	query: []string{"cursor", "scope", "remove"}, data: (*call).limits, live: []string{"load"}, watch: watchEvery(15 * time.Second),
 	actions: []action{
-		{verb: "set", role: desk.Admin, check: (*call).mayLimit, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
+		{verb: "set", op: "setLimit", check: (*call).mayLimit, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
 			return c.link("limits"), c.h.e.Limits().Set(ctx, c.scope(), c.running(), c.by())
 		}},
-		{verb: "remove", role: desk.Admin, check: (*call).needAdmin, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
+		{verb: "remove", op: "removeLimit", check: (*call).needAdmin, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
 			return c.link("limits"), c.h.e.Limits().Remove(ctx, c.scope(), c.by())
 		}},
 	},
@@ -94,7 +94,7 @@ const (
 )
 
 func (c *call) limits() (any, error) {
-	p := &limitPage{All: c.Role(c.ctx(), "") >= desk.Viewer, Admin: c.may(desk.Admin), Removes: c.query.Get("remove")}
+	p := &limitPage{All: c.Can(c.ctx(), "", desk.RightSee), Admin: c.may(desk.RightAdmin), Removes: c.query.Get("remove")}
 	list, next, err := c.Limits(c.ctx(), c.query.Get("cursor"), listPage)
 	if err != nil {
 		return nil, err
@@ -287,7 +287,7 @@ func (c *call) running() int {
 }
 
 // needAdmin returns the error if the visitor is none of the admins for all jobs.
-func (c *call) needAdmin() error { return c.Need(c.ctx(), "", desk.Admin) }
+func (c *call) needAdmin() error { return c.Need(c.ctx(), "", desk.RightAdmin) }
 
 func (c *call) mayLimit() error {
 	if err := c.needAdmin(); err != nil {

@@ -117,7 +117,8 @@ func (c *call) follow(s *eventstream.Stream, w *watching, have map[string]string
 // patches returns the fragments whose hashes are others than those in have, and notes them
 // there.
 func (c *call) patches(have map[string]string) ([]patch, error) {
-	if err := c.allow(c.page.role); err != nil {
+	c.Renew()
+	if err := c.allow(c.page.op); err != nil {
 		return nil, err
 	}
 	data, err := c.page.data(c)

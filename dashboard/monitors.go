@@ -15,7 +15,7 @@ import (
 )
 
 var monitorPages = slices.Concat([]page{{
-	path: "monitors", about: "monitor", role: desk.Client, on: onVisible, title: "Monitors", nav: "Monitors", key: "m", file: "monitors",
+	path: "monitors", about: "monitor", op: "listMonitors", on: onVisible, title: "Monitors", nav: "Monitors", key: "m", file: "monitors",
 	query: []string{"cursor"}, data: (*call).monitors, live: []string{"list"}, watch: watchEvery(10 * time.Second),
 }}, monitors.pages())
 
@@ -156,7 +156,7 @@ func (c *call) monitor(m *courier.Monitor) (any, error) {
 	if len(m.Params) > 0 {
 		v.Params = format.JSON(m.Params)
 	}
-	if v.SeesFiles = c.Has(c.ctx(), c.about, c.ValuesRole()); v.SeesFiles {
+	if v.SeesFiles = c.Has(c.ctx(), c.about, desk.RightSee|desk.RightValues); v.SeesFiles {
 		err = c.seenFiles(v)
 	}
 	return v, err

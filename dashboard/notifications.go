@@ -16,7 +16,7 @@ import (
 )
 
 var notificationPages = slices.Concat([]page{{
-	path: "notifications", about: "subscription", role: desk.Client, on: onVisible, title: "Notifications", nav: "Notifications", key: "n", file: "notifications",
+	path: "notifications", about: "subscription", op: "listDeliveries", on: onVisible, title: "Notifications", nav: "Notifications", key: "n", file: "notifications",
 	query: []string{"cursor"}, data: (*call).notifications, live: []string{"list"}, watch: watchEvery(15 * time.Second),
 }}, subscriptions.pages())
 
@@ -45,8 +45,8 @@ var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
 	},
 	data: (*call).subscription,
 	more: []action{
-		{verb: "replay", role: desk.Operator, check: (*call).mayReplay, do: replay},
-		{verb: "replay-all", role: desk.Operator, do: replay},
+		{verb: "replay", op: "replaySubscription", check: (*call).mayReplay, do: replay},
+		{verb: "replay-all", op: "replaySubscription", do: replay},
 	},
 	turns: []turn[courier.Subscription]{{"enable", turnSubscription(false)}, {"disable", turnSubscription(true)}},
 	fields: []form.Field{

@@ -13,7 +13,8 @@ import (
 
 // Options are the settings of a Handler. The zero value is the default.
 type Options struct {
-	// Access says who may see and do what, as for the API. [httpapi.Access].Origins is for
+	// Access says who may see and do what, as for the API; the zero value lets nobody in, and
+	// [httpapi.Local] the user of this host who can read the log. [httpapi.Access].Origins is for
 	// the API alone: forms are accepted from the pages themselves only.
 	Access httpapi.Access
 	// Title is on every page, such as "Courier, production". Empty means "Courier".
@@ -57,7 +58,10 @@ type Link struct {
 
 // access returns the access in the words of package desk.
 func access(a *httpapi.Access) desk.Access {
-	d := desk.Access{Values: desk.Role(a.Values)}
+	d := desk.Access{ClientMay: a.ClientMay, MaxUnbegun: a.MaxUnbegun}
+	if a.Quota != nil {
+		d.Quota = func(p desk.Principal, job string) int { return a.Quota(httpapi.Principal(p), job) }
+	}
 	if a.Who != nil {
 		d.Who = func(r *http.Request) (desk.Principal, error) {
 			p, err := a.Who(r)

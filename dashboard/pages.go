@@ -7,7 +7,7 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 )
 
-// A scope is what the role of a page is asked for.
+// A scope is what the rights of a page are asked for.
 type scope int
 
 // The scopes.
@@ -22,9 +22,11 @@ const (
 // A page is a row of the table of which the dashboard is made: it registers itself,
 // authorises, and is tested by what it says.
 type page struct {
-	path string    // below the mount, as of http.ServeMux, such as "jobs/{name}"
-	role desk.Role // the least that sees it
-	on   scope
+	path string // below the mount, as of http.ServeMux, such as "jobs/{name}"
+	// op is the operation whose rights the page needs, by the table in internal/desk: that of
+	// the API which shows the same.
+	op string
+	on scope
 	// find returns the jobs of what a page with the scope onSubject is about.
 	find func(c *call) (jobs []string, err error)
 	// needs reports whether the host has what the page is about; nil means that it does not
@@ -87,6 +89,7 @@ func allPages() []page {
 		executionPages,
 		jobPages,
 		bulkPages,
+		keptFilesPages,
 		schedulePages,
 		monitorPages,
 		connectionPages,
@@ -101,19 +104,20 @@ func allPages() []page {
 	)
 }
 
-// allow returns the error if the visitor has less than a role for what the page is about,
-// and reads the execution that the role depends on.
-func (c *call) allow(role desk.Role) (err error) {
+// allow returns the error if the visitor may not do an operation with what the page is about,
+// and reads the execution that the rights depend on.
+func (c *call) allow(op string) (err error) {
+	need := desk.NeedOf(op)
 	switch c.page.on {
 	case onAll:
-		return c.Need(c.ctx(), "", role)
+		return c.NeedTo(c.ctx(), "", need, true) // what is the own is found by the page
 	case onJob:
-		return c.Need(c.ctx(), c.r.PathValue("name"), role)
+		return c.NeedTo(c.ctx(), c.r.PathValue("name"), need, false)
 	case onExecution:
-		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), role)
+		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), need)
 	case onSubject:
 		if c.about, err = c.page.find(c); err == nil {
-			err = c.NeedEach(c.ctx(), c.about, role)
+			err = c.NeedEach(c.ctx(), c.about, need.Rights)
 		}
 	}
 	return err

@@ -75,23 +75,27 @@ func (v *view) Link(segments ...string) string { return link(v.Root, segments...
 // With is [call.with].
 func (v *view) With(pairs ...string) string { return v.c.with(pairs...) }
 
-// May reports whether the visitor has a role, such as "operator", for what the page is
-// about.
-func (v *view) May(role string) (bool, error) {
-	for r := desk.Client; r <= desk.Admin; r++ {
-		if r.String() == role {
-			return v.c.may(r), nil
-		}
-	}
-	return false, fmt.Errorf("there is no role %q", role)
+// May reports whether the visitor may do an operation, such as "pauseMonitor", with what the
+// page is about.
+func (v *view) May(op string) bool { return v.c.mayDo(op) }
+
+// mayDo reports whether the visitor may do an operation with what the page is about.
+func (c *call) mayDo(op string) bool {
+	n := desk.NeedOf(op)
+	return c.may(n.Rights) || c.page.on == onExecution && n.Granted(c.Role(c.ctx(), c.aboutJob()), c.Own(&c.execution))
 }
 
-// may reports whether the visitor has a role for what the page is about.
-func (c *call) may(role desk.Role) bool {
+// may reports whether the visitor has some rights for what the page is about.
+func (c *call) may(rights desk.Role) bool {
 	if c.page.on == onSubject {
-		return c.Has(c.ctx(), c.about, role)
+		return c.Has(c.ctx(), c.about, rights)
 	}
-	return c.Role(c.ctx(), c.aboutJob()) >= role
+	return c.Can(c.ctx(), c.aboutJob(), rights)
+}
+
+// maySee reports whether the visitor may see a page that is about all jobs.
+func (c *call) maySee(p *page) bool {
+	return desk.NeedOf(p.op).Granted(c.Role(c.ctx(), ""), true)
 }
 
 // aboutJob is the job whose roles count for the page; empty for those of all jobs.
@@ -130,7 +134,7 @@ func (c *call) view() *view {
 	}
 	for i := range c.h.table {
 		p := &c.h.table[i]
-		if p.nav == "" || p.on == onAll && c.Role(c.ctx(), "") < p.role {
+		if p.nav == "" || p.on == onAll && !c.maySee(p) {
 			continue
 		}
 		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && (strings.HasPrefix(c.page.path, p.path+"/") || p.about != "" && p.about == c.page.about)})

@@ -35,11 +35,11 @@ func (c *call) run() (any, error) {
 		p.Version = *d.Version()
 	}
 	c.title = "Run " + format.Clip(80, *d.Name())
-	sees := c.may(desk.Viewer)
+	sees := c.may(desk.RightSee)
 	if sees {
 		p.Back = c.link(p.Kind+"s", *d.Name())
 	}
-	p.Dry = c.may(desk.Operator) && c.SeesValues(c.ctx(), c.aboutJob())
+	p.Dry = c.mayDo(c.dryRunOp())
 	p.Params, p.Settings = runform.Params(flow.ReadParams(paramsOf(&d)), c.form, sees), runform.Settings(p.Kind, c.form)
 	if r, ok := c.found.(*report.View); ok {
 		p.Report = r
@@ -65,7 +65,7 @@ func (c *call) toRun() (desk.Defined, error) {
 
 // runOptions returns the options that the form says.
 func (c *call) runOptions(d *desk.Defined, dry bool) (*engine.EnqueueOptions, error) {
-	o, err := runform.Read(flow.ReadParams(paramsOf(d)), c.form, c.may(desk.Viewer), dry)
+	o, err := runform.Read(flow.ReadParams(paramsOf(d)), c.form, c.may(desk.RightSee), dry)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +90,16 @@ func start(ctx context.Context, c *call) (string, error) {
 		return "", err
 	}
 	if _, ok := d.Definition.(*courier.Chain); ok {
+		if err := c.MaySetVersion(ctx, o.Version); err != nil {
+			return "", err
+		}
 		x, err := c.h.e.Chains().Start(ctx, *d.Name(), &engine.ChainOptions{
 			Params: o.Params, Version: o.Version, IdempotencyKey: o.IdempotencyKey, Hold: o.Hold, By: o.By, Labels: o.Labels,
 		})
 		return c.link("chain-executions", string(x.ID)), err
+	}
+	if err := c.MayStart(ctx, *d.Name(), o); err != nil {
+		return "", err
 	}
 	x, err := c.h.e.Enqueue(ctx, *d.Name(), o)
 	return c.link("executions", string(x.ID)), err
@@ -101,9 +107,6 @@ func start(ctx context.Context, c *call) (string, error) {
 
 // tryRun finds out whether the job or the chain could run with what the form says.
 func tryRun(_ context.Context, c *call) (string, error) {
-	if err := c.needValues(); err != nil {
-		return "", err
-	}
 	d, err := c.toRun()
 	if err != nil {
 		return "", err

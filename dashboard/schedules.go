@@ -15,7 +15,7 @@ import (
 )
 
 var schedulePages = slices.Concat([]page{{
-	path: "schedules", about: "schedule", role: desk.Client, on: onVisible, title: "Schedules", nav: "Schedules", key: "s", file: "schedules", scripts: []string{"zone"},
+	path: "schedules", about: "schedule", op: "listSchedules", on: onVisible, title: "Schedules", nav: "Schedules", key: "s", file: "schedules", scripts: []string{"zone"},
 	query: []string{"tab", "from", "days", "zone", "cursor"}, data: (*call).schedules, live: []string{"week", "list"}, watch: watchEvery(30 * time.Second),
 }}, schedules.pages())
 
@@ -136,10 +136,10 @@ func (c *call) pages(after string) (first, next string) {
 
 // mayCreateAny reports whether the visitor may make a schedule, a monitor or the like.
 func (c *call) mayCreateAny() (bool, error) {
-	if c.Role(c.ctx(), "") >= desk.Editor {
+	if c.Can(c.ctx(), "", desk.RightEdit) {
 		return true, nil
 	}
-	jobs, err := c.jobsWith(desk.Editor)
+	jobs, err := c.jobsWith(desk.RightEdit)
 	return len(jobs) > 0, err
 }
 

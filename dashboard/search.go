@@ -15,11 +15,12 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/filehash"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
 var searchPages = []page{{
-	path: "search", role: desk.Client, on: onVisible, title: "Where is my file?", nav: "Search", key: "f", file: "search",
+	path: "search", op: "search", on: onVisible, title: "Where is my file?", nav: "Search", key: "f", file: "search",
 	query: []string{"q", "after"}, data: (*call).search,
 }}
 
@@ -135,10 +136,10 @@ func (c *call) search() (any, error) {
 
 // openID opens what has an id, if the visitor may see it.
 func (c *call) openID(p *searchPage) error {
-	if _, err := c.Execution(c.ctx(), p.Text, desk.Client); err == nil {
+	if _, err := c.Execution(c.ctx(), p.Text, desk.NeedOf("search")); err == nil {
 		return c.redirect(c.link("executions", p.Text))
 	}
-	if _, err := c.ChainExecution(c.ctx(), p.Text); err == nil && c.Role(c.ctx(), "") >= desk.Client {
+	if _, err := c.ChainExecution(c.ctx(), p.Text); err == nil {
 		return c.redirect(c.link("chain-executions", p.Text))
 	}
 	return nil
@@ -148,7 +149,7 @@ func (c *call) openID(p *searchPage) error {
 func (c *call) moreFiles(p *searchPage) error {
 	var last store.TrailEntry
 	raw, err := base64.RawURLEncoding.DecodeString(c.query.Get("after"))
-	if err != nil || json.Unmarshal(raw, &last) != nil || !isText(last.Value) || !desk.IsID(string(last.Execution)) || last.Seq < 0 {
+	if err != nil || jsontext.DecodeStrict(raw, &last) != nil || !isText(last.Value) || !desk.IsID(string(last.Execution)) || last.Seq < 0 {
 		return problem.Invalid("The cursor in the address is none: begin without it.")
 	}
 	list, more, err := c.Files(c.ctx(), p.Text, &last, desk.MaxFound)

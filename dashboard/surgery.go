@@ -198,7 +198,7 @@ func (c *call) rerunPage() (any, error) {
 
 // rerun starts the execution again; the same form does it once.
 func rerun(ctx context.Context, c *call) (string, error) {
-	o := &engine.RerunOptions{By: c.by(), IdempotencyKey: c.formKey()}
+	o := &engine.RerunOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()}
 	if v := c.form.Get("version"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 {
@@ -211,6 +211,11 @@ func rerun(ctx context.Context, c *call) (string, error) {
 			return "", problem.Invalid("The parameters must be a JSON object: %v", err)
 		}
 	}
+	start := &engine.EnqueueOptions{Version: o.Version}
+	if err := c.MayStart(ctx, c.execution.Job, start); err != nil {
+		return "", err
+	}
+	o.LimitKeys = start.LimitKeys
 	x, err := c.h.e.Rerun(ctx, c.execution.ID, o)
 	if err != nil {
 		return "", err

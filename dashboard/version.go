@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -17,28 +18,38 @@ import (
 )
 
 // definitionPages are the pages on which jobs, or chains, are compared, edited, started and
-// made. Fresh is the scope of the last, and maker the role that it needs.
-func definitionPages(kind string, one, fresh scope, maker desk.Role) []page {
-	path := kind + "s/{name}"
+// made. Fresh is the scope of the last.
+func definitionPages(kind string, one, fresh scope) []page {
+	path, title := kind+"s/{name}", strings.ToUpper(kind[:1])+kind[1:]
+	run := map[string]string{"job": "Execution", "chain": "Chain"}[kind]
 	return []page{
-		{path: path + "/diff", role: desk.Viewer, on: one, title: "Changes", file: "diff", query: []string{"from", "to"}, data: (*call).diff},
+		{path: path + "/diff", op: "diff" + title, on: one, title: "Changes", file: "diff", query: []string{"from", "to"}, data: (*call).diff},
 		{
-			path: path + "/edit", role: desk.Editor, on: one, title: "Edit", file: "edit", scripts: []string{"unsaved"}, query: []string{"version"}, data: (*call).edit,
+			path: path + "/edit", op: "put" + title, on: one, title: "Edit", file: "edit", scripts: []string{"unsaved"}, query: []string{"version"}, data: (*call).edit,
 			actions: []action{
-				{verb: "check", role: desk.Editor, dry: true, do: checkText},
-				{verb: "dry-run", role: desk.Editor, dry: true, do: dryRunText},
-				{verb: "define", role: desk.Editor, noted: noteBase, do: saveText},
+				{verb: "check", op: "check" + kind, dry: true, do: checkText},
+				{verb: "dry-run", op: "dryRunSent" + title, dry: true, do: dryRunText},
+				{verb: "define", op: "put" + title, noted: noteBase, do: saveText},
 			},
 		},
 		{
-			path: path + "/run", role: desk.Client, on: one, title: "Run", file: "run", query: []string{"version"}, data: (*call).run,
+			path: path + "/run", op: "start" + run, on: one, title: "Run", file: "run", query: []string{"version"}, data: (*call).run,
 			actions: []action{
-				{verb: "start", role: desk.Client, do: start},
-				{verb: "dry-run", role: desk.Operator, dry: true, do: tryRun},
+				{verb: "start", op: "start" + run, do: start},
+				{verb: "dry-run", op: "dryRun" + title, dry: true, do: tryRun},
 			},
 		},
-		{path: "new/" + kind, role: maker, on: fresh, about: kind, title: "New " + kind, file: "newdefinition", query: []string{"name"}, data: (*call).newDefinition},
+		{path: "new/" + kind, op: "put" + title, on: fresh, about: kind, title: "New " + kind, file: "newdefinition", query: []string{"name"}, data: (*call).newDefinition},
 	}
+}
+
+// startOp and dryRunOp are the operations that start and try what the page is about.
+func (c *call) startOp() string {
+	return map[string]string{"job": "startExecution", "chain": "startChain"}[c.page.kind()]
+}
+
+func (c *call) dryRunOp() string {
+	return map[string]string{"job": "dryRunJob", "chain": "dryRunChain"}[c.page.kind()]
 }
 
 // catalog returns the jobs, if the page is about one, or the chains.
@@ -60,7 +71,7 @@ func (c *call) saved(version int) (desk.Defined, error) {
 // unknown returns an error. That of something that is not there suggests the nearest name to
 // those alone who may know all.
 func (c *call) unknown(err error) error {
-	if errors.Is(err, courier.ErrNotFound) && c.Role(c.ctx(), "") < desk.Viewer {
+	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", desk.RightSee) {
 		return desk.Unknown()
 	}
 	return err
@@ -132,7 +143,7 @@ func (c *call) definition(first, executions string) (d desk.Defined, p *definiti
 		return d, nil, err
 	}
 	name, kind := *d.Name(), c.page.kind()
-	p = &definitionPage{Kind: kind, Version: *d.Version(), Latest: *d.Version(), SavedBy: d.By, SavedAt: d.At, Run: c.link(kind+"s", name, "run"), Executions: executions, Tab: c.query.Get("tab")}
+	p = &definitionPage{Kind: kind, Version: *d.Version(), Latest: *d.Version(), SavedBy: d.By, SavedAt: d.At, Executions: executions, Tab: c.query.Get("tab")}
 	if version != 0 {
 		latest, err := c.version(0)
 		if err != nil {
@@ -140,7 +151,10 @@ func (c *call) definition(first, executions string) (d desk.Defined, p *definiti
 		}
 		p.Latest = *latest.Version()
 	}
-	if c.may(desk.Editor) {
+	if c.mayDo(c.startOp()) {
+		p.Run = c.link(kind+"s", name, "run")
+	}
+	if c.may(desk.RightEdit) {
 		p.Edit = c.link(kind+"s", name, "edit")
 	}
 	if p.Version > 1 {

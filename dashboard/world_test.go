@@ -88,6 +88,7 @@ var people = map[string]map[string]httpapi.Role{
 	"ann":      {"report": httpapi.Client},
 	"ben":      {"report": httpapi.Client},
 	"vera":     {"report": httpapi.Viewer},
+	"stan":     {"report": httpapi.Starter},
 	"otto":     {"report": httpapi.Operator},
 	"vicky":    {"report": httpapi.Viewer, "inbox": httpapi.Viewer},
 	"oscar":    {"report": httpapi.Operator, "inbox": httpapi.Operator},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -82,7 +83,9 @@ func pendings(t testing.TB, dir string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if !strings.HasSuffix(e.Name(), lockSuffix) {
+			names = append(names, e.Name())
+		}
 	}
 	return names
 }
@@ -92,20 +95,30 @@ func counts(t testing.TB, d *Directory, dir string) {
 	t.Helper()
 	var want int64
 	err := filepath.WalkDir(filepath.Join(dir, filesDir), func(_ string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() || strings.HasSuffix(e.Name(), "-removed") {
+		if err != nil || strings.HasSuffix(e.Name(), "-removed") {
 			return err
 		}
+		if e.IsDir() {
+			if e.Name() == inputs || e.Name() == results {
+				want += dirBytes
+			}
+			return nil
+		}
 		info, err := e.Info()
-		want += info.Size()
+		want += cost(info.Size())
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.usage.mu.Lock()
-	defer d.usage.mu.Unlock()
-	if u := &d.usage; u.committed != want || u.held != 0 || len(u.own) != 0 {
-		t.Errorf("counted are %d bytes, and %d held for %v; on the disk are %d", u.committed, u.held, u.own, want)
+	err = d.change(func(l *ledger) error {
+		if l.Committed != want || l.taken() != want {
+			t.Errorf("counted are %d bytes, and %v held; on the disk are %d", l.Committed, l.Held, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -170,8 +183,8 @@ func TestKilled(t *testing.T) {
 				if got := shown(t, next); !slices.Contains(c.seen, got) {
 					t.Errorf("killed before operation %d, the next process sees %q", n, got)
 				}
-				if p := pendings(t, dir); len(p) > 1 {
-					t.Errorf("killed before operation %d: there are %q", n, p)
+				if p := pendings(t, dir); len(p) > 0 {
+					t.Errorf("killed before operation %d: the next process leaves %q", n, p)
 				}
 				if err := c.do(t, next); err != nil {
 					t.Fatalf("killed before operation %d, then repeated: %v", n, err)
@@ -180,7 +193,6 @@ func TestKilled(t *testing.T) {
 					t.Errorf("killed before operation %d, then repeated: %q", n, got)
 				}
 				counts(t, next, dir)
-				swept(t, dir)
 				if err == nil {
 					if n < 3 {
 						t.Errorf("there were %d operations; are all announced?", n)
@@ -189,26 +201,6 @@ func TestKilled(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// swept checks that what dead processes have left is removed after a day, and not before.
-func swept(t testing.TB, dir string) {
-	t.Helper()
-	before := pendings(t, dir)
-	openAt(t, dir)
-	if got := pendings(t, dir); len(got) != len(before) {
-		t.Errorf("at once there are %q of %q", got, before)
-	}
-	for _, name := range before {
-		old := time.Now().Add(-pendingAge - time.Minute)
-		if err := os.Chtimes(filepath.Join(dir, pendingDir, name), old, old); err != nil {
-			t.Fatal(err)
-		}
-	}
-	openAt(t, dir)
-	if got := pendings(t, dir); len(got) != 0 {
-		t.Errorf("after a day there are %q", got)
 	}
 }
 
@@ -281,12 +273,12 @@ func TestSynced(t *testing.T) {
 	}
 }
 
-// TestSeveralProcesses: a process sees what others have removed when the depot is full,
-// and what they have written after a minute.
+// TestSeveralProcesses: processes with one directory count what the others write and
+// remove, and together never exceed the limit.
 func TestSeveralProcesses(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Directory {
-		d, err := Dir(dir, &DirOptions{Most: 10_000})
+		d, err := Dir(dir, &DirOptions{Most: 100_000, ForResults: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,39 +286,171 @@ func TestSeveralProcesses(t *testing.T) {
 		return d
 	}
 	a, b := open(), open()
-	large := strings.Repeat("x", 6000)
-	if err := write(t, a, InputKey(some, "a"), large); err != nil {
+	large := strings.Repeat("x", 60_000)
+	p, err := a.Create(t.Context(), InputKey(some, "a"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	back := func(age time.Duration) {
-		b.usage.mu.Lock()
-		defer b.usage.mu.Unlock()
-		b.usage.counted = b.usage.counted.Add(age)
+	defer p.Close()
+	if _, err := p.Write([]byte(large)); err != nil {
+		t.Fatal(err)
 	}
-	back(-time.Minute)
+	if err := write(t, b, InputKey(some, "b"), large); !errors.Is(err, ErrFull) {
+		t.Errorf("b has not seen what a is writing: %v", err)
+	}
+	if _, err := p.Commit(); err != nil {
+		t.Fatal(err)
+	}
 	if err := write(t, b, InputKey(some, "b"), large); !errors.Is(err, ErrFull) {
 		t.Errorf("b has not seen what a has written: %v", err)
 	}
 	if err := a.Remove(t.Context(), string(some)); err != nil {
 		t.Fatal(err)
 	}
-	back(-2 * time.Second)
 	if err := write(t, b, InputKey(some, "b"), large); err != nil {
 		t.Errorf("b has not seen that a has removed: %v", err)
 	}
-	back(time.Hour) // the clock is put back
-	p, err := a.Create(t.Context(), InputKey(some, "c"))
+	counts(t, a, dir)
+	var all sync.WaitGroup
+	for i := range 8 {
+		d := open()
+		all.Go(func() {
+			for n := range 5 {
+				if err := write(t, d, ResultKey(some, fmt.Sprint(i, "-", n)), "x"); err != nil && !errors.Is(err, ErrFull) {
+					t.Error(err)
+				}
+				if err := a.change(func(l *ledger) error {
+					if l.taken() > 100_000 {
+						t.Errorf("%d bytes are taken", l.taken())
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	counts(t, b, dir)
+}
+
+// TestDeadWriter: what a dead process was writing, and all that was reserved for it, is gone
+// when others need the room, at their next look, and when one starts; what a process
+// writes that lives is not.
+func TestDeadWriter(t *testing.T) {
+	for what, notice := range map[string]func(t *testing.T, dir string, d *Directory) error{
+		"a full depot": func(t *testing.T, _ string, d *Directory) error {
+			return write(t, d, InputKey(some, "b"), strings.Repeat("x", 60_000))
+		},
+		"a look":  func(t *testing.T, _ string, d *Directory) error { return d.sweep() },
+		"a start": func(t *testing.T, dir string, _ *Directory) error { openAt(t, dir); return nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			open := func() *Directory {
+				d, err := Dir(dir, &DirOptions{Most: 100_000, ForResults: -1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { d.Close() })
+				return d
+			}
+			dies, lives, other := open(), open(), open()
+			begun := func(d *Directory, size int) Pending {
+				p, err := d.Create(t.Context(), InputKey(some, "a"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := p.Write(make([]byte, size)); err != nil {
+					t.Fatal(err)
+				}
+				return p
+			}
+			begun(dies, 50_000)
+			p := begun(lives, 1000)
+			defer p.Close()
+			// As kill -9 does.
+			if err := errors.Join(dies.table.lock.Close(), dies.table.file.Close(), dies.root.Close()); err != nil {
+				t.Fatal(err)
+			}
+			err := other.change(func(l *ledger) error {
+				l.Swept = time.Time{}
+				return nil
+			})
+			if err = errors.Join(err, notice(t, dir, other)); err != nil {
+				t.Fatal(err)
+			}
+			if left := pendings(t, dir); len(left) != 1 || !strings.HasPrefix(left[0], lives.table.writer) {
+				t.Errorf("pending are %q", left)
+			}
+			if _, err := p.Commit(); err != nil {
+				t.Errorf("the writer that lives: %v", err)
+			}
+			counts(t, other, dir)
+		})
+	}
+}
+
+// TestBadLedger: a ledger that can't be read is made anew.
+func TestBadLedger(t *testing.T) {
+	dir := t.TempDir()
+	d := filled(t, dir)
+	if err := os.WriteFile(filepath.Join(dir, ledgerFile), []byte(`{"committed": 1`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	counts(t, d, dir)
+}
+
+// TestWithoutLocks: where the file system has none, a limit holds in one process, and what
+// is left is removed after a day, and not before.
+func TestWithoutLocks(t *testing.T) {
+	dir := t.TempDir()
+	d := filled(t, dir)
+	d.table.file = nil
+	name := filepath.Join(dir, pendingDir, "X-Y")
+	if err := os.WriteFile(name, make([]byte, 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, age := range []time.Duration{0, pendingAge + time.Minute} {
+		at := time.Now().Add(-age)
+		if err := errors.Join(os.Chtimes(name, at, at), d.sweep()); err != nil {
+			t.Fatal(err)
+		}
+		if left := len(pendings(t, dir)); left != 1 && age == 0 || left != 0 && age > 0 {
+			t.Errorf("after %v there are %d", age, left)
+		}
+	}
+	d.table.memory.Counted = time.Time{}
+	counts(t, d, dir)
+}
+
+// TestCost: what counts is at least what the disk gives, also for many files that are empty,
+// and for executions with one file each.
+func TestCost(t *testing.T) {
+	dir := t.TempDir()
+	d := openAt(t, dir)
+	for i := range 200 {
+		x := courier.ExecutionID(fmt.Sprintf("%s%03d", some[:33], i%40))
+		if err := errors.Join(write(t, d, InputKey(x, fmt.Sprint(i)), ""), write(t, d, ResultKey(x, fmt.Sprint(i)), strings.Repeat("x", i*100))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts(t, d, dir)
+	var used int64
+	err := filepath.WalkDir(dir, func(name string, _ os.DirEntry, err error) error {
+		if info, e := os.Lstat(name); err == nil && e == nil {
+			used += blocksOf(info)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	b.usage.mu.Lock()
-	before := b.usage.counted
-	b.usage.mu.Unlock()
-	if err := b.recount(time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	if b.usage.counted.Equal(before) {
-		t.Error("after the clock was put back nothing is counted any more")
-	}
+	_ = d.change(func(l *ledger) error {
+		if used > l.taken()+64<<10 || l.taken() > 2*used {
+			t.Errorf("the disk has %d bytes for it, and %d count", used, l.taken())
+		}
+		t.Logf("the disk has %d bytes for it, and %d count", used, l.taken())
+		return nil
+	})
 }

@@ -31,8 +31,9 @@
 // is created, queued, running or paused. A program without a started engine can do the same
 // with [Clean].
 //
-// The files of a depot belong to the executions of one store: files of which the store has
-// no execution are removed after a day.
+// Several stores may share a [Directory]: retention leaves the files of executions alone that
+// its own store does not know, if another store may. Any other depot belongs to one store:
+// files of which the store has no execution are removed after a day.
 package depot
 
 import (
@@ -81,6 +82,14 @@ type Pending interface {
 	Close() error
 }
 
+// A Reserver is a [Pending] that can make room before anything is written. Who knows the size
+// of a file, and has all of it, learns so whether it fits.
+type Reserver interface {
+	// Reserve makes room for a file of this size. Its error is that of a Write of as much,
+	// and has the same consequences.
+	Reserve(size int64) error
+}
+
 // An Object is a file that is being read. One goroutine at a time may use it.
 type Object interface {
 	io.ReadSeekCloser
@@ -96,6 +105,9 @@ type Info struct {
 	// SHA256 is the hash of the content in 64 hexadecimal digits, in small letters. The
 	// depot has computed it from what was written.
 	SHA256 string `json:"sha256"`
+	// Store is the id of the store whose execution the file is kept for, as far as a
+	// [Directory] knew it; empty otherwise.
+	Store string `json:"store,omitempty"`
 }
 
 // ErrFull is matched by the error of a write for which a depot has no room: its limit is

@@ -19,13 +19,18 @@ import (
 
 // DirOptions are the options of [Dir]. The zero value is the default.
 type DirOptions struct {
-	// Most is how many bytes the files of the depot may have on the disk, pending ones
+	// Most is how many bytes of the disk the files of the depot may take, pending ones
 	// included; 0 means that only the disk limits them. A file counts with its content and
-	// its description, which has about 200 bytes. One process never exceeds Most. Several
-	// processes on one directory should have the same Most; each sees what the others have
-	// written after a minute at the latest, so together they can exceed it by what they
-	// write in a minute.
+	// its description, rounded up to blocks of 4 KiB, and with 512 bytes for its inode and
+	// its name. The inputs of an execution, and its results, count 8 KiB for their
+	// directories. The marks of [RemovedKey] do not count. All processes on the directory
+	// must have the same Most, and together never exceed it, where the file system has locks
+	// (flock, or LockFileEx) that hold between their hosts. Elsewhere each process sees what
+	// the others have written after a minute at the latest.
 	Most int64
+	// ForResults is how much of Most inputs leave free, so that executions can keep their
+	// results beside any number of uploads; 0 means a quarter, and below 0 nothing.
+	ForResults int64
 }
 
 // A Directory is a [Depot] in a directory. [Dir] makes one. Several processes, also on
@@ -35,13 +40,19 @@ type DirOptions struct {
 // each key. Its name is a hash of the key and, for people, the end of the key. The file
 // has the content and then its [Info] as JSON, so that both get their name in the same
 // rename. No name from outside becomes the name of a file. Files that are being written
-// are in the directory pending; they are removed a day after they were last written to.
+// are in the directory pending. Each process has a locked file there. When it has died, any
+// other one removes its files, at its next look of retention, or before it would say that the
+// depot is full. On a file system without locks they are removed a day after they were last
+// written to. The directory stores has an empty file for each store whose retention looks at
+// the depot, named by the id of the store.
 type Directory struct {
 	root  *os.Root
-	usage usage
+	table table
 	// before is called before each operation that changes the directory; tests make it
 	// fail. It is nil outside of tests.
 	before func(op, name string) error
+
+	stores stores
 
 	mu     sync.Mutex
 	synced map[string]bool // directories whose names are durable
@@ -58,8 +69,7 @@ const (
 )
 
 // Dir opens the depot in a directory, which it creates if it does not exist. Only this
-// user gets access to what it creates. It removes what processes that died a day ago
-// have left. A nil opt means the defaults. Close frees what the depot holds.
+// user gets access to what it creates. It removes what processes that died have left. A nil opt means the defaults. Close frees what the depot holds.
 func Dir(dir string, opt *DirOptions) (*Directory, error) {
 	if opt == nil {
 		opt = &DirOptions{}
@@ -70,6 +80,9 @@ func Dir(dir string, opt *DirOptions) (*Directory, error) {
 	if opt.Most < 0 {
 		return nil, courier.Errorf(courier.ErrInvalid, "depot %q: Most is %d bytes; give a positive number, or 0 for no limit", dir, opt.Most)
 	}
+	if opt.Most > 0 && opt.ForResults >= opt.Most {
+		return nil, courier.Errorf(courier.ErrInvalid, "depot %q: ForResults is %d bytes, and Most %d, so that no input fits; give less, or 0 for a quarter", dir, opt.ForResults, opt.Most)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("depot: %w", err)
 	}
@@ -78,17 +91,20 @@ func Dir(dir string, opt *DirOptions) (*Directory, error) {
 		return nil, fmt.Errorf("depot: %w", err)
 	}
 	d := &Directory{root: root, synced: make(map[string]bool)}
-	d.usage.most = opt.Most
+	d.table.most, d.table.results = opt.Most, max(opt.ForResults, 0)
+	if opt.ForResults == 0 {
+		d.table.results = opt.Most / 4
+	}
 	if err := d.prepare(); err != nil {
-		root.Close()
+		d.Close()
 		return nil, fmt.Errorf("depot %q: %w", dir, err)
 	}
 	return d, nil
 }
 
-// prepare makes the two directories, sweeps and counts.
+// prepare makes the directories, sweeps and counts.
 func (d *Directory) prepare() error {
-	for _, name := range []string{filesDir, pendingDir} {
+	for _, name := range []string{filesDir, pendingDir, storesDir} {
 		if err := d.root.MkdirAll(name, 0o700); err != nil {
 			return err
 		}
@@ -96,14 +112,18 @@ func (d *Directory) prepare() error {
 	if err := filesync.SyncDir(d.root, "."); err != nil {
 		return err
 	}
-	if err := d.sweep(); err != nil {
+	if err := d.register(); err != nil {
 		return err
 	}
-	return d.count(0)
+	return d.sweep()
 }
 
 // Close closes the depot. Files that are open or pending can't be used any more.
-func (d *Directory) Close() error { return d.root.Close() }
+func (d *Directory) Close() error { return errors.Join(d.table.leave(d.root), d.root.Close()) }
+
+// InputRoom returns how many bytes inputs may take at most, by [DirOptions]; 0 means that
+// only the disk limits them.
+func (d *Directory) InputRoom() int64 { return d.table.most - d.table.results }
 
 // fault asks before whether an operation may happen.
 func (d *Directory) fault(op, name string) error {
@@ -185,7 +205,10 @@ func (d *Directory) each(ctx context.Context, prefix string, visit func(name str
 			return err
 		}
 	}
-	kind, _, _ := strings.Cut(rest, "/")
+	kind, name, _ := strings.Cut(rest, "/")
+	if kind == inputs && name != "" { // nothing is below an input
+		return visit(fileName(prefix))
+	}
 	for _, x := range executions {
 		dir := path.Join(filesDir, string(x))
 		for _, sub := range []string{inputs, results, removed} {
@@ -259,8 +282,9 @@ func (d *Directory) Executions(ctx context.Context) ([]courier.ExecutionID, erro
 	return all, nil
 }
 
-// makeDir makes a directory below files, and its name and those above durable.
-func (d *Directory) makeDir(dir string) error {
+// makeDir makes a directory below files for a pending file, which has reserved what it counts,
+// and its name and those above durable.
+func (d *Directory) makeDir(p *pending, dir string) error {
 	d.mu.Lock()
 	known := d.synced[dir]
 	d.mu.Unlock()
@@ -272,13 +296,21 @@ func (d *Directory) makeDir(dir string) error {
 	if err := d.fault("mkdir", dir); err != nil {
 		return err
 	}
-	err := d.root.MkdirAll(filepath.FromSlash(dir), 0o700)
-	if errors.Is(err, fs.ErrExist) { // it was made and removed by others in between
-		if _, gone := d.root.Lstat(dir); gone != nil {
-			return gone
+	err := d.change(func(l *ledger) error {
+		_, gone := d.root.Lstat(dir)
+		err := d.root.MkdirAll(filepath.FromSlash(dir), 0o700)
+		if errors.Is(err, fs.ErrExist) { // it was made and removed by others in between
+			if _, gone := d.root.Lstat(dir); gone != nil {
+				return gone
+			}
+			err = d.root.MkdirAll(filepath.FromSlash(dir), 0o700)
 		}
-		err = d.root.MkdirAll(filepath.FromSlash(dir), 0o700)
-	}
+		if err == nil && gone != nil && path.Dir(dir) != filesDir { // that of a mark does not count
+			l.Committed += dirBytes
+			d.release(l, p, min(dirBytes, p.held))
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}

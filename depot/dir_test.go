@@ -11,7 +11,7 @@ import (
 // openDir opens a depot in a directory of the test.
 func openDir(t testing.TB, most int64) *depot.Directory {
 	t.Helper()
-	d, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: most})
+	d, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: most, ForResults: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

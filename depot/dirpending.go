@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -26,8 +27,8 @@ type pending struct {
 	f    *os.File
 	name string // below the root, while it is pending
 	hash hash.Hash
-	size int64 // of the content
-	held int64 // bytes that count for this file in usage
+	size int64 // of what is written
+	held int64 // what is reserved for it
 	err  error // why the file can't be committed any more
 	done bool
 }
@@ -43,18 +44,16 @@ func (d *Directory) Create(ctx context.Context, key string) (Pending, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := d.recount(time.Minute); err != nil {
-		return nil, err
-	}
-	p := &pending{d: d, ctx: ctx, key: key, name: path.Join(pendingDir, rand.Text()), hash: sha256.New()}
+	p := &pending{d: d, ctx: ctx, key: key, name: path.Join(pendingDir, d.table.writer+"-"+rand.Text()), hash: sha256.New()}
 	err := d.fault("create", p.name)
 	if err == nil {
-		d.usage.begin(path.Base(p.name))
+		err = p.reserve(0)
+	}
+	if err == nil {
 		p.f, err = d.root.OpenFile(p.name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	}
 	if err != nil {
-		d.usage.end(path.Base(p.name), 0)
-		return nil, p.wrap(err)
+		return nil, errors.Join(p.wrap(err), p.giveBack())
 	}
 	return p, nil
 }
@@ -94,7 +93,6 @@ func (p *pending) Write(b []byte) (int, error) {
 	} else {
 		<-hashed
 	}
-	p.size += int64(n)
 	return n, err
 }
 
@@ -113,15 +111,16 @@ func (p *pending) usable() error {
 
 // write writes to the file, within the limit of the depot.
 func (p *pending) write(b []byte) (int, error) {
-	if err := p.reserve(int64(len(b))); err != nil {
+	if err := p.reserve(p.size + int64(len(b))); err != nil {
 		return 0, p.fail(err)
 	}
 	err, n := p.d.fault("write", p.name), 0
 	if err == nil {
 		n, err = p.f.Write(b)
 	}
+	p.size += int64(n)
 	const behind = 8 << 20 // the kernel begins to write so much to the disk, so that the sync is short
-	if now := p.size + int64(n); now/behind != p.size/behind {
+	if p.size/behind != (p.size-int64(n))/behind {
 		filesync.StartWriting(p.f)
 	}
 	if err != nil {
@@ -130,20 +129,67 @@ func (p *pending) write(b []byte) (int, error) {
 	return n, nil
 }
 
-// reserve makes room for n bytes, unless the file is a mark: what frees room must not
+// Reserve implements [Reserver].
+func (p *pending) Reserve(size int64) error {
+	if err := p.usable(); err != nil {
+		return err
+	}
+	const description = 256 // besides the key, which JSON makes up to six times as long
+	if err := p.reserve(size + description + 6*int64(len(p.key))); err != nil {
+		return p.fail(err)
+	}
+	return nil
+}
+
+// reserve makes room for a file of a size, unless it is a mark: what frees room must not
 // need any.
-func (p *pending) reserve(n int64) error {
-	if isMark(p.key) {
+func (p *pending) reserve(size int64) error {
+	t := &p.d.table
+	need := cost(size) + dirBytes - p.held
+	if need <= 0 || t.most == 0 || isMark(p.key) {
 		return nil
 	}
-	err := p.d.usage.reserve(n)
-	if err != nil && p.d.recount(time.Second) == nil { // others may have removed files
-		err = p.d.usage.reserve(n)
+	most, ofMost := t.most, ""
+	if isInput(p.key) && t.results > 0 {
+		most, ofMost = t.most-t.results, " for inputs, besides what ForResults leaves to results"
 	}
-	if err == nil {
+	return p.d.change(func(l *ledger) error {
+		if need > most-l.taken() || since(l.Counted) >= countEvery {
+			if err := p.d.tidy(l); err != nil {
+				return err
+			}
+		}
+		free := most - l.taken()
+		if need > free {
+			return full("the depot has %d of at most %d bytes%s, and %d more do not fit; remove files, shorten the retention, or raise Most in depot.DirOptions", most-free, most, ofMost, need)
+		}
+		const ahead = 8 << 20 // so that not each write takes the lock
+		n := need
+		if more := min(ahead, t.most/1024); need+more <= free {
+			n += more
+		}
 		p.held += n
+		t.held += n
+		l.Held[t.writer] = t.held
+		return nil
+	})
+}
+
+// giveBack gives back what is reserved.
+func (p *pending) giveBack() error {
+	if p.held == 0 {
+		return nil
 	}
-	return err
+	return p.d.change(func(l *ledger) error {
+		p.d.release(l, p, p.held)
+		return nil
+	})
+}
+
+// isInput reports whether a key is that of an input.
+func isInput(key string) bool {
+	_, rest, _ := strings.Cut(key, "/")
+	return strings.HasPrefix(rest, inputs+"/")
 }
 
 // isMark reports whether a key is that of a mark.
@@ -173,8 +219,7 @@ func (p *pending) discard() error {
 	if e != nil && !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
 	}
-	p.d.usage.end(path.Base(p.name), p.held)
-	return err
+	return errors.Join(err, p.giveBack())
 }
 
 // Commit implements [Pending].
@@ -182,7 +227,7 @@ func (p *pending) Commit() (Info, error) {
 	if err := p.usable(); err != nil {
 		return Info{}, err
 	}
-	info := Info{Key: p.key, Size: p.size, Time: time.Now().UTC(), SHA256: hex.EncodeToString(p.hash.Sum(nil))}
+	info := Info{Key: p.key, Size: p.size, Time: time.Now().UTC(), SHA256: hex.EncodeToString(p.hash.Sum(nil)), Store: p.d.stores.own()}
 	end, err := footer(info)
 	if err != nil {
 		return Info{}, p.fail(err)
@@ -209,15 +254,15 @@ func (p *pending) Commit() (Info, error) {
 
 // publish gives the file its final name.
 func (p *pending) publish(final string) error {
-	// Not before now: Windows renames no file that is open.
+	// Not before now: Windows renames no file that is open. The lock is another file's.
 	if err := p.f.Close(); err != nil {
 		return p.fail(err)
 	}
 	const most = 5 * time.Second
 	for began, wait := time.Now(), time.Duration(0); ; wait = min(wait+time.Millisecond, 20*time.Millisecond) {
-		err := p.d.makeDir(path.Dir(final))
+		err := p.d.makeDir(p, path.Dir(final))
 		if err == nil {
-			err = p.d.replace(p.name, final, p.held)
+			err = p.d.replace(p, final)
 		}
 		if err == nil {
 			p.f = nil

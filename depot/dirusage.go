@@ -8,137 +8,12 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
 )
 
-// A usage counts the bytes of the files in a [Directory].
-type usage struct {
-	most int64 // 0: no limit
-
-	// change is held while a file gets or loses its name, and while files are counted,
-	// so that each is counted once.
-	change sync.Mutex
-
-	mu        sync.Mutex
-	committed int64
-	others    int64           // what other processes are writing, or have left
-	held      int64           // reserved for pending files of this process
-	own       map[string]bool // names of pending files of this process
-	counted   time.Time       // when files were counted last
-}
-
-// begin notes a pending file of this process.
-func (u *usage) begin(name string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.own == nil {
-		u.own = make(map[string]bool)
-	}
-	u.own[name] = true
-}
-
-// end says that a pending file is gone, or committed, for which held bytes were reserved.
-func (u *usage) end(name string, held int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.own, name)
-	u.held -= held
-}
-
-// reserve makes room for n bytes of a pending file.
-func (u *usage) reserve(n int64) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if taken := u.committed + u.others + u.held; u.most > 0 && n > u.most-taken {
-		return full("the depot has %d of at most %d bytes, and %d more do not fit; remove files, shorten the retention, or raise Most in depot.DirOptions", taken, u.most, n)
-	}
-	u.held += n
-	return nil
-}
-
-// add changes the count of committed bytes.
-func (u *usage) add(n int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.committed += n
-}
-
-// set takes what was counted.
-func (u *usage) set(committed, others int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.committed, u.others = committed, others
-}
-
-// stale reports whether the last count is older than age, and if so takes note of a new
-// one. Where the clock has been put back, it is too.
-func (u *usage) stale(age time.Duration) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if since := time.Since(u.counted); u.most == 0 || 0 <= since && since < age {
-		return false
-	}
-	u.counted = time.Now()
-	return true
-}
-
-func (u *usage) owns(name string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.own[name]
-}
-
-// recount counts the files if that was not done for the given time: other processes may
-// have written or removed some. Without a limit it does nothing.
-func (d *Directory) recount(age time.Duration) error {
-	if err := d.count(age); err != nil {
-		return fmt.Errorf("depot: %w", err)
-	}
-	return nil
-}
-
-func (d *Directory) count(age time.Duration) error {
-	if !d.usage.stale(age) {
-		return nil
-	}
-	d.usage.change.Lock()
-	defer d.usage.change.Unlock()
-	var committed, others int64
-	sizes, err := d.sizes(context.Background())
-	if err != nil {
-		return err
-	}
-	for _, n := range sizes {
-		committed += n
-	}
-	entries, err := d.readDir(pendingDir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		name := path.Join(pendingDir, e.Name())
-		switch {
-		case d.usage.owns(e.Name()):
-		case e.IsDir():
-			n, err := d.size(name)
-			if err != nil {
-				return err
-			}
-			committed += n // what Remove has begun to remove
-		default:
-			if info, err := e.Info(); err == nil {
-				others += info.Size()
-			}
-		}
-	}
-	d.usage.set(committed, others)
-	return nil
-}
-
-// sizes returns how many bytes the inputs and results of each execution have on the disk.
+// sizes returns how much of the disk the inputs and results of each execution take.
 func (d *Directory) sizes(ctx context.Context) (map[courier.ExecutionID]int64, error) {
 	executions, err := d.Executions(ctx)
 	if err != nil {
@@ -157,34 +32,47 @@ func (d *Directory) sizes(ctx context.Context) (map[courier.ExecutionID]int64, e
 	return all, nil
 }
 
-// size is that of the files in a directory.
+// size is what a directory counts, with the files in it; 0 if it is not there.
 func (d *Directory) size(dir string) (n int64, err error) {
 	entries, err := d.readDir(dir)
+	if entries != nil {
+		n = dirBytes
+	}
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			n += info.Size()
+			n += cost(info.Size())
 		}
 	}
 	return n, err
 }
 
 // replace gives a pending file its final name, and counts it as committed.
-func (d *Directory) replace(name, final string, held int64) error {
-	d.usage.change.Lock()
-	defer d.usage.change.Unlock()
-	var old int64
-	if info, err := d.root.Lstat(final); err == nil && held > 0 {
-		old = info.Size()
-	}
-	if err := d.fault("rename", final); err != nil {
-		return err
-	}
-	if err := d.root.Rename(name, final); err != nil {
-		return err
-	}
-	d.usage.end(path.Base(name), held)
-	d.usage.add(held - old)
-	return nil
+func (d *Directory) replace(p *pending, final string) error {
+	return d.change(func(l *ledger) error {
+		var more int64
+		if !isMark(p.key) {
+			more = cost(p.size)
+			if info, err := d.root.Lstat(final); err == nil {
+				more -= cost(info.Size())
+			}
+		}
+		if err := d.fault("rename", final); err != nil {
+			return err
+		}
+		if err := d.root.Rename(p.name, final); err != nil {
+			return err
+		}
+		l.Committed += more
+		d.release(l, p, p.held)
+		return nil
+	})
+}
+
+// release gives back n bytes of what is reserved for a pending file.
+func (d *Directory) release(l *ledger, p *pending, n int64) {
+	d.table.held -= n
+	p.held -= n
+	l.Held[d.table.writer] = d.table.held
 }
 
 // forget says that a directory may be gone.
@@ -236,14 +124,22 @@ func (d *Directory) syncGone(dir string) error {
 	if err := d.fault("remove", dir); err != nil {
 		return err
 	}
-	for _, sub := range []string{inputs, results} {
-		// They fail if something is in them, or nothing was there.
-		_ = d.root.Remove(path.Join(dir, sub))
-		d.forget(path.Join(dir, sub))
+	err := d.change(func(l *ledger) error {
+		for _, sub := range []string{inputs, results} {
+			// It fails if something is in it, or nothing was there.
+			if d.root.Remove(path.Join(dir, sub)) == nil {
+				l.Committed -= dirBytes
+			}
+			d.forget(path.Join(dir, sub))
+		}
+		_ = d.root.Remove(dir)
+		d.forget(dir)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	_ = d.root.Remove(dir)
-	d.forget(dir)
-	err := d.syncDir(dir)
+	err = d.syncDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = d.syncDir(filesDir)
 	}
@@ -278,19 +174,19 @@ func (d *Directory) removeFile(name string) error {
 	if err := d.fault("remove", name); err != nil {
 		return err
 	}
-	d.usage.change.Lock()
-	defer d.usage.change.Unlock()
-	info, err := d.root.Lstat(name)
-	if err == nil {
-		err = d.root.Remove(name)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil && path.Dir(path.Dir(name)) != filesDir { // marks do not count
-		d.usage.add(-info.Size())
-	}
-	return err
+	return d.change(func(l *ledger) error {
+		info, err := d.root.Lstat(name)
+		if err == nil {
+			err = d.root.Remove(name)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && path.Dir(path.Dir(name)) != filesDir { // marks do not count
+			l.Committed -= cost(info.Size())
+		}
+		return err
+	})
 }
 
 // trashMark begins the names of directories that Remove has taken away at once, and
@@ -307,9 +203,7 @@ func (d *Directory) removeDir(ctx context.Context, dir string) error {
 		return err
 	}
 	trash := path.Join(pendingDir, trashMark+rand.Text())
-	d.usage.change.Lock()
-	err := d.root.Rename(dir, trash)
-	d.usage.change.Unlock()
+	err := d.change(func(*ledger) error { return d.root.Rename(dir, trash) })
 	d.forget(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -333,18 +227,36 @@ func (d *Directory) empty(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return d.root.RemoveAll(dir) // with what is no file of the depot
+	return d.change(func(l *ledger) error {
+		if _, err := d.root.Lstat(dir); err != nil {
+			return nil // another process was first
+		}
+		err := d.root.RemoveAll(dir) // with what is no file of the depot
+		if err == nil {
+			l.Committed -= dirBytes
+		}
+		return err
+	})
 }
 
-// pendingAge is after what time without a write a pending file counts as left by a
-// process that died.
+// pendingAge is after what time without a write a pending file counts as left by a process
+// that died, where that can't be told by a lock.
 const pendingAge = 24 * time.Hour
 
 // sweep removes what processes that died have left in the directory pending.
 func (d *Directory) sweep() error {
-	entries, err := d.readDir(pendingDir)
-	if err != nil {
-		return err
+	var err error
+	if d.table.most > 0 {
+		err = d.change(d.settle)
+	} else {
+		err = d.exclusively(func() error {
+			_, err := d.bury(new(ledger))
+			return err
+		})
+	}
+	entries, e := d.readDir(pendingDir)
+	if e != nil {
+		return errors.Join(err, e)
 	}
 	for _, e := range entries {
 		name := path.Join(pendingDir, e.Name())
@@ -353,7 +265,8 @@ func (d *Directory) sweep() error {
 			continue
 		}
 		info, e2 := e.Info()
-		if e2 != nil || time.Since(info.ModTime()) < pendingAge || d.usage.owns(e.Name()) {
+		writer, _, isFile := strings.Cut(e.Name(), "-")
+		if e2 != nil || time.Since(info.ModTime()) < pendingAge || writer == d.table.writer || isFile && d.table.file != nil || strings.HasSuffix(e.Name(), lockSuffix) {
 			continue
 		}
 		if e3 := d.root.Remove(name); e3 != nil && !errors.Is(e3, fs.ErrNotExist) {

@@ -120,7 +120,7 @@ func (s Fetch) inputs(ctx context.Context, job *courier.Context, cfg FetchConfig
 func checkNames(names []string) error {
 	var bad []error
 	for i, name := range names {
-		if err := safename.Check(name); err != nil {
+		if err := safename.Portable(name); err != nil {
 			bad = append(bad, fmt.Errorf("names[%d]: %s: %w", i, safename.Quote(name), err))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
@@ -25,7 +26,8 @@ import (
 //
 // A file that a path names becomes the result of its base name. What a pattern finds
 // becomes results under its path below the fixed part of the pattern: "out/**" keeps
-// out/a/b.csv as a/b.csv. A result is replaced as a whole, by the next attempt too.
+// out/a/b.csv as a/b.csv. A result is replaced as a whole, by the next attempt too. While the
+// depot is full, the step waits for room, for 15 minutes with each file, or until its timeout.
 type Keep struct {
 	Depot Depot // must not be nil
 }
@@ -155,14 +157,46 @@ func (s Keep) one(ctx context.Context, job *courier.Context, f kept, key string,
 			return 0, err
 		}
 	}
+	began := time.Now()
+	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+		n, err := s.copy(ctx, src, info, key, report)
+		if !errors.Is(err, ErrFull) {
+			return n, localfile.Error(f.path, permanent(err))
+		}
+		if waited := time.Since(began); waited+wait > roomWait {
+			return 0, fmt.Errorf("no room after a wait of %v: %w", waited.Round(time.Second), err)
+		}
+		report(0) // it waits, and is not stalled
+		select {
+		case <-ctx.Done():
+			return 0, errors.Join(context.Cause(ctx), err)
+		case <-time.After(wait):
+		}
+		if _, err := src.Seek(0, 0); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// roomWait is how long depot.keep waits for room for a file, if its timeout is not shorter.
+// Retention looks each minute.
+const roomWait = 15 * time.Minute
+
+// copy makes an open file a result.
+func (s Keep) copy(ctx context.Context, src *os.File, info fs.FileInfo, key string, report func(int64)) (int64, error) {
 	w, err := s.Depot.Create(ctx, key)
 	if err != nil {
-		return 0, permanent(err)
+		return 0, err
 	}
 	defer w.Close()
+	if r, ok := w.(Reserver); ok {
+		if err := r.Reserve(info.Size()); err != nil {
+			return 0, err
+		}
+	}
 	n, err := transfer.Copy(ctx, w, src, report)
 	if err != nil {
-		return 0, localfile.Error(f.path, err)
+		return 0, err
 	}
 	if err := unchanged(src, info, n); err != nil {
 		return 0, err

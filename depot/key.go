@@ -47,10 +47,12 @@ func SplitKey(key string) (x courier.ExecutionID, name string) {
 // and matches [courier.ErrInvalid].
 //
 // A key has at most [MaxKey] bytes. An execution is 1 to 64 small letters, digits and
-// hyphens. A name is valid UTF-8 without control characters, backslashes and characters
-// that reverse the direction of text. It is neither "." nor "..", ends neither in a dot
-// nor in a space, and has at most 255 bytes. On Windows the names of devices are refused
-// too. For a result that holds for each part between slashes, of which there are at most
+// hyphens. A name is valid UTF-8 without control characters, backslashes, characters
+// that reverse the direction of text, and those that nobody sees (U+200B, U+2060 to U+2064,
+// U+FEFF). It is neither "." nor "..", ends neither in a dot nor in a space, and has at most
+// 255 bytes. It is not the name of a device of Windows, such as CON or nul.txt, and begins
+// with no drive, such as C:x: who unpacks it may have Windows. A depot on Windows refuses
+// what else has a meaning there, such as colons. For a result that holds for each part between slashes, of which there are at most
 // 32.
 func CheckKey(key string) error {
 	if err := checkKey(key); err != nil {
@@ -73,7 +75,7 @@ func checkKey(key string) error {
 	kind, name, _ := strings.Cut(rest, "/")
 	switch kind {
 	case inputs:
-		return safename.Check(name)
+		return safename.Portable(name)
 	case results:
 		return checkResult(name)
 	}
@@ -93,7 +95,7 @@ func checkResult(name string) error {
 		return fmt.Errorf("the name has %d levels of directories, %d at most", len(parts), maxLevels)
 	}
 	for _, part := range parts {
-		if err := safename.Check(part); err != nil {
+		if err := safename.Portable(part); err != nil {
 			return err
 		}
 	}

@@ -26,8 +26,11 @@ type Retention struct {
 	KeepFailed time.Duration
 	// Most is how many bytes the files of all executions may have; 0 means any number.
 	// While they have more, files of completed and cancelled executions are removed before
-	// their time, those of the one that ended first before others. Files count as the
-	// depot keeps them: those of a [Directory] with their descriptions.
+	// their time: of who has the most bytes in the depot, those of the execution that ended
+	// first. So nobody's files push out those of others who have less. Who has started an
+	// execution is its label "by", which the API and the dashboard set; all without one count
+	// as one. Files count as the depot keeps them: those of a [Directory] as DirOptions.Most
+	// has it.
 	Most int64
 	// Every is the time between two looks; 0 means 60 seconds.
 	Every time.Duration
@@ -98,6 +101,11 @@ type Executions interface {
 	Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
 }
 
+// An identified is Executions of a store with an id, as those of an engine are.
+type identified interface {
+	StoreID(ctx context.Context) (string, error)
+}
+
 // Clean looks at once, and then every 60 seconds, for files that are not to be kept any
 // longer, and removes them. It returns when ctx ends, with its cause. A nil opt means the
 // defaults; options that can't be used are an error that matches [courier.ErrInvalid].
@@ -110,7 +118,8 @@ type Executions interface {
 //
 //   - the files of executions that have ended, when [Until] has passed, or to make room;
 //   - files of which no execution is known, 24 hours after the last of them was put there:
-//     an upload whose process died before it could enqueue;
+//     an upload whose process died before it could enqueue. In a [Directory] they are left
+//     alone if another store may have the execution, and that is logged once;
 //   - what processes that died have left in a [Directory].
 //
 // Where it has removed files, it leaves a mark, which [Removed] reads. The mark is removed
@@ -158,6 +167,11 @@ type cleaner struct {
 	// not ask for each of them at each look.
 	next map[courier.ExecutionID]time.Time
 	last string // error that was logged
+
+	store  string                         // the id of the store; empty if it has none
+	stores map[string]bool                // that have executions here, by id
+	left   map[courier.ExecutionID]string // whose files are left alone, with the stores that may have them
+	said   string                         // what was logged about them
 }
 
 func newCleaner(d Depot, x Executions, opt *Retention) (*cleaner, error) {
@@ -167,7 +181,7 @@ func newCleaner(d Depot, x Executions, opt *Retention) (*cleaner, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	c := &cleaner{depot: d, x: x, opt: *opt, log: opt.Log, next: make(map[courier.ExecutionID]time.Time)}
+	c := &cleaner{depot: d, x: x, opt: *opt, log: opt.Log, next: make(map[courier.ExecutionID]time.Time), left: make(map[courier.ExecutionID]string)}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -194,6 +208,9 @@ func (c *cleaner) look(ctx context.Context) error {
 			bad = append(bad, fmt.Errorf("depot: %w", err))
 		}
 	}
+	if err := c.identify(ctx); err != nil {
+		return errors.Join(append(bad, err)...)
+	}
 	ids, err := executions(ctx, c.depot)
 	if err != nil {
 		return errors.Join(append(bad, err)...)
@@ -213,6 +230,7 @@ func (c *cleaner) look(ctx context.Context) error {
 		next[id] = at
 	}
 	c.next = next
+	c.tellLeft()
 	if c.opt.Most > 0 {
 		bad = append(bad, c.shrink(ctx))
 	}
@@ -233,6 +251,7 @@ const (
 // one looks at an execution, and returns when to look at it again.
 func (c *cleaner) one(ctx context.Context, id courier.ExecutionID) (next time.Time, err error) {
 	now := time.Now()
+	delete(c.left, id)
 	at, marked, err := Removed(ctx, c.depot, id)
 	if err != nil {
 		return next, err
@@ -284,6 +303,8 @@ func (c *cleaner) unknown(ctx context.Context, id courier.ExecutionID, at time.T
 	switch {
 	case now.Sub(at) < unknownAge:
 		return earlier(at.Add(unknownAge), now.Add(again)), nil
+	case c.isAnothers(id, infos):
+		return now.Add(again), nil
 	case marked || len(infos) == 0:
 		return next, c.depot.Remove(ctx, string(id)+"/")
 	}
@@ -375,6 +396,15 @@ type candidate struct {
 	size      int64
 }
 
+// ownerLabel is the label of executions that says who has started them.
+const ownerLabel = "by"
+
+// An owner has files in the depot.
+type owner struct {
+	size  int64
+	ended []candidate // that which ended first before others
+}
+
 // shrink removes files before their time while there are too many bytes.
 func (c *cleaner) shrink(ctx context.Context) error {
 	sizes, err := c.sizes(ctx)
@@ -388,7 +418,7 @@ func (c *cleaner) shrink(ctx context.Context) error {
 	if total <= c.opt.Most {
 		return nil
 	}
-	var list []candidate
+	owners := make(map[string]*owner)
 	for id, size := range sizes {
 		if size == 0 {
 			continue
@@ -397,18 +427,34 @@ func (c *cleaner) shrink(ctx context.Context) error {
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return err
 		}
+		of := owners[x.Labels[ownerLabel]]
+		if of == nil {
+			of = new(owner)
+			owners[x.Labels[ownerLabel]] = of
+		}
+		of.size += size
 		if err == nil && x.State.Final() {
-			list = append(list, candidate{x, size})
+			of.ended = append(of.ended, candidate{x, size})
 		}
 	}
-	slices.SortFunc(list, func(a, b candidate) int { return a.execution.EndedAt.Compare(b.execution.EndedAt) })
-	for _, one := range list {
-		if total <= c.opt.Most {
-			return nil
+	for _, of := range owners {
+		slices.SortFunc(of.ended, func(a, b candidate) int { return a.execution.EndedAt.Compare(b.execution.EndedAt) })
+	}
+	for total > c.opt.Most {
+		var most *owner
+		for _, of := range owners {
+			if len(of.ended) > 0 && (most == nil || of.size > most.size) {
+				most = of
+			}
 		}
+		if most == nil {
+			break
+		}
+		one := most.ended[0]
 		if err := c.retire(ctx, &one.execution); err != nil {
 			return err
 		}
+		most.ended, most.size = most.ended[1:], most.size-one.size
 		total -= one.size
 	}
 	if total > c.opt.Most {

@@ -266,7 +266,7 @@ func TestUnknown(t *testing.T) {
 // never those that somebody may need.
 func TestMost(t *testing.T) {
 	eachDepot(t, func(r *room) {
-		r.opt.Most = 50_000
+		r.opt.Most = 59_000
 		large := strings.Repeat("x", 20_000)
 		states := []courier.State{courier.Failed, courier.Running, courier.Completed, courier.Completed, courier.Cancelled}
 		key := func(i int) string { return depot.InputKey(courier.ExecutionID(fmt.Sprint("x", i)), "a") }
@@ -288,6 +288,41 @@ func TestMost(t *testing.T) {
 		r.set("x5", "a", courier.Completed)
 		r.later(time.Minute)
 		r.has("at last", key(0), key(1), mark(2), mark(3), mark(4), mark(5))
+	})
+}
+
+// TestMostOfOne: who has the most bytes makes room, and the files of others who have less stay,
+// though they ended before.
+func TestMostOfOne(t *testing.T) {
+	eachDepot(t, func(r *room) {
+		r.opt.Most = 125_000
+		large := strings.Repeat("x", 20_000)
+		key := func(i int) string { return depot.ResultKey(courier.ExecutionID(fmt.Sprint("x", i)), "a") }
+		var want []string
+		for i := range 10 {
+			id, by := courier.ExecutionID(fmt.Sprint("x", i)), "ann"
+			if i < 2 {
+				by = "ben"
+			}
+			r.put(key(i), large)
+			r.set(id, "a", courier.Completed)
+			x := r.all[id]
+			x.Labels = map[string]string{"by": by}
+			r.all[id] = x
+			time.Sleep(time.Second)
+			if i < 2 {
+				want = append(want, key(i))
+			}
+		}
+		r.start()
+		all, err := r.List(r.Context(), "x0")
+		others, err2 := r.List(r.Context(), "x1")
+		if err != nil || err2 != nil || len(all) != 1 || all[0].Key != want[0] || len(others) != 1 || others[0].Key != want[1] {
+			r.Errorf("of who has little there are %v and %v", all, others)
+		}
+		if all, err := r.List(r.Context(), "x2"); err != nil || len(all) != 1 || all[0].Key != depot.RemovedKey("x2") {
+			r.Errorf("of who has much there is %v, %v", all, err)
+		}
 	})
 }
 

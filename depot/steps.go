@@ -65,7 +65,7 @@ func (m *maintainer) Maintain(ctx context.Context, with courier.Maintenance) err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	m.c.x = getter(with.Execution)
+	m.c.x, m.c.store = getter(with.Execution), with.StoreID
 	if m.c.opt.Log == nil {
 		m.c.log = with.Log
 	}

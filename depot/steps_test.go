@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
@@ -170,9 +172,71 @@ func TestKeep(t *testing.T) {
 	if _, err := (depot.Keep{Depot: d}).Execute(t.Context(), newJob(t, nil), depot.KeepConfig{SourcePath: "x"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
-	_, err = depot.Keep{Depot: &couriertest.Depot{Most: 3}}.Execute(t.Context(), newJob(t, work), depot.KeepConfig{SourcePath: "**"})
-	if !errors.Is(err, depot.ErrFull) {
-		t.Errorf("into a full depot: %v", err)
+}
+
+// TestKeepWaits: a full depot delays depot.keep until there is room, for 15 minutes, or until
+// its context ends.
+func TestKeepWaits(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) depot.Depot{
+		"directory": func(t *testing.T) depot.Depot { return openDir(t, 60_000) },
+		"memory":    func(*testing.T) depot.Depot { return &couriertest.Depot{Most: 60_000} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := open(t)
+				fill, err := d.Create(t.Context(), depot.InputKey("other", "a"))
+				must(t, err)
+				defer fill.Close()
+				_, err = fill.Write(make([]byte, 40_000))
+				must(t, err)
+				keep := func(ctx context.Context) (time.Duration, error) {
+					began := time.Now()
+					_, err := depot.Keep{Depot: d}.Execute(ctx, newJob(t, map[string]string{"a": strings.Repeat("x", 30_000)}), depot.KeepConfig{SourcePath: "a"})
+					return time.Since(began), err
+				}
+				if took, err := keep(t.Context()); !errors.Is(err, depot.ErrFull) || courier.IsPermanent(err) || took < 14*time.Minute || took > 15*time.Minute {
+					t.Errorf("a depot that stays full: %v after %v", err, took)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+				defer cancel()
+				if took, err := keep(ctx); !errors.Is(err, depot.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || took != 3*time.Minute {
+					t.Errorf("until the timeout: %v after %v", err, took)
+				}
+				time.AfterFunc(5*time.Minute, func() { fill.Close() })
+				if took, err := keep(t.Context()); err != nil || took < 5*time.Minute || took > 6*time.Minute {
+					t.Errorf("room after 5 minutes: %v after %v", err, took)
+				}
+			})
+		})
+	}
+}
+
+// TestRoomForResults: inputs leave a quarter of a depot to results.
+func TestRoomForResults(t *testing.T) {
+	d, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: 1 << 20})
+	must(t, err)
+	defer d.Close()
+	put := func(key string, size int) error {
+		p, err := d.Create(t.Context(), key)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		if _, err = p.Write(make([]byte, size)); err == nil {
+			_, err = p.Commit()
+		}
+		return err
+	}
+	if err := put(depot.InputKey("a", "a"), 800<<10); !errors.Is(err, depot.ErrFull) || !strings.Contains(err.Error(), "ForResults") {
+		t.Errorf("an input of 800 KiB: %v", err)
+	}
+	must(t, put(depot.InputKey("a", "a"), 700<<10))
+	if err := put(depot.InputKey("a", "b"), 100<<10); !errors.Is(err, depot.ErrFull) {
+		t.Errorf("another of 100 KiB: %v", err)
+	}
+	must(t, put(depot.ResultKey("b", "b"), 200<<10))
+	if _, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: 1000, ForResults: 1000}); !errors.Is(err, courier.ErrInvalid) {
+		t.Errorf("no room for inputs: %v", err)
 	}
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"runtime/debug"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -57,30 +56,9 @@ func (r *run) driveAround(c *store.Claimed) {
 		r.drive(c)
 		return
 	}
-	began, ended := false, false
-	defer func() {
-		p := recover()
-		switch {
-		case began && !ended && p != nil:
-			panic(p) // of the engine itself
-		case p != nil:
-			r.log.Error("Options.AroundExecution panicked", "panic", p, "stack", string(debug.Stack()))
-		case !began:
-			r.log.Error("Options.AroundExecution did not call next")
-		}
-		if !began {
-			r.drive(c)
-		}
-	}()
-	x := r.x
-	around(r.steps, &x, func(ctx context.Context) {
-		if began {
-			return
-		}
-		began = true
-		r.steps = hooks.WithValues{Context: r.steps, Values: ctx}
+	hooks.Around(r.steps, r.x, r.log, around, func(ctx context.Context) {
+		r.steps = ctx
 		r.drive(c)
-		ended = true
 	})
 }
 

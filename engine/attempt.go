@@ -71,15 +71,49 @@ func (r *run) removeAttempts(job *courier.Context) {
 	}
 }
 
-// render puts the values into the configuration. It belongs to the attempt,
-// since a secret may take its time.
+// render puts the values into the configuration, once all secrets that the execution has
+// used are known. It belongs to the attempt, since a secret may take its time.
 func (a *attempt) render(ctx context.Context) ([]byte, error) {
+	if err := a.recall(ctx); err != nil {
+		return nil, &stepcall.ConfigError{Err: err}
+	}
 	config, err := a.template.Render(a.buf, &a.scope, func(name, param string) (string, error) { return a.secret(ctx, name, param) })
 	if err != nil {
 		return nil, &stepcall.ConfigError{Err: a.run.configError(err)}
 	}
 	a.buf = config
 	return config, nil
+}
+
+// recall asks for the secrets that earlier attempts have used, so that this one does not
+// show them: it may read what those have written.
+func (a *attempt) recall(ctx context.Context) error {
+	r := a.run
+	resolve := func(ctx context.Context, q courier.SecretRequest) error {
+		if r.e.opt.Secrets == nil { // which refuses nothing
+			return &core.SecretError{Name: q.Name, Err: errors.New("this worker has no secrets; set engine.Options.Secrets, as in the worker that has used it")}
+		}
+		_, err := core.ResolveSecret(ctx, q, r.e.opt.Secrets, r.secrets)
+		return err
+	}
+	return r.usedSecrets.Recall(ctx, courier.SecretRequest{Execution: r.x.ID, Job: r.x.Job}, resolve, func(use courier.SecretUse, err error) {
+		a.job.Log().Warn("a secret that the execution has used is refused now; what was written of it before is not hidden any more",
+			"secret", use.Name, "used_in_step", use.Step, "error", r.secrets.Message(err))
+	})
+}
+
+// noteLost takes note of the secrets that the configuration of a step names whose worker was
+// lost in it, if the execution may go on elsewhere.
+func (r *run) noteLost(lost *courier.StepExecution) {
+	if lost == nil || r.walk == nil || r.program.Types[lost.Step] == nil {
+		return
+	}
+	a := r.newAttempt(lost.Step)
+	defer a.scope.Close()
+	_, _ = r.program.Template(lost.Step).Render(nil, &a.scope, func(name, param string) (string, error) {
+		r.usedSecrets.Lost(courier.SecretUse{Name: name, Version: r.x.Version, Step: lost.Step, ID: lost.ID, Type: lost.Type, Param: param})
+		return "", nil
+	})
 }
 
 // secret resolves a secret of the configuration. Param is the parameter whose value names
@@ -104,7 +138,14 @@ func (r *run) configError(err error) error {
 // secretFor resolves a secret and remembers to keep it out of whatever is
 // stored, logged or shown. It may be called by any goroutine.
 func (r *run) secretFor(ctx context.Context, q courier.SecretRequest) (string, error) {
-	return core.ResolveSecret(ctx, q, r.e.opt.Secrets, r.secrets)
+	v, err := core.ResolveSecret(ctx, q, r.e.opt.Secrets, r.secrets)
+	if err == nil {
+		err = r.usedSecrets.Add(q, r.e.opt.MaxSecrets)
+	}
+	if err != nil {
+		return "", err
+	}
+	return v, nil
 }
 
 // newContext returns the step's view of its execution.

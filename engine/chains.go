@@ -143,12 +143,12 @@ func (h Chains) Retry(ctx context.Context, id courier.ChainExecutionID, by couri
 }
 
 // Rerun starts the chain of an earlier execution again, with the parameters of that
-// execution, its labels, and whatever its state; see [Engine.Rerun].
+// execution and its labels but for [LabelBy], whatever its state; see [Engine.Rerun].
 func (h Chains) Rerun(ctx context.Context, id courier.ChainExecutionID, opt *RerunOptions) (courier.ChainExecution, error) {
 	if opt == nil {
 		opt = &RerunOptions{}
 	}
-	return h.e.chains.Rerun(ctx, id, chains.Options{Params: opt.Params, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
+	return h.e.chains.Rerun(ctx, id, chains.Options{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
 }
 
 func definedChain(d definitions.Chain) DefinedChain { return DefinedChain(d) }

@@ -162,6 +162,44 @@ func TestResumeRefusesChanges(t *testing.T) {
 	})
 }
 
+// TestResumeOfWhatWasSeen has two operators look at the same failure. The first one skips
+// the step, and another step fails. What the second one sends then was meant for the first step:
+// it skips nothing, and its outputs are nobody's.
+func TestResumeOfWhatWasSeen(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		for _, name := range []string{"demo.pull", "demo.push"} {
+			h.Stub(name, func(context.Context, *courier.Context, map[string]any) (map[string]any, error) { return nil, errBoom })
+		}
+		r := h.Run(h.Job(`{"name": "two", "steps": [{"id": "pull", "type": "demo.pull"}, {"id": "push", "type": "demo.push"}]}`), nil).RequireState(courier.Failed)
+		h.Start()
+		skip := &engine.ResumeOptions{Seq: r.Seq, Skip: true, Outputs: m{"text": "by hand"}, By: courier.By{Actor: "ann", Reason: "pulled by hand"}}
+		if _, err := h.Engine.Resume(t.Context(), r.ID, skip); err != nil {
+			t.Fatal(err)
+		}
+		if x := h.Wait(r.ID).RequireState(courier.Failed); x.Failure.ID != "push" {
+			t.Fatalf("it failed at %q", x.Failure.ID)
+		}
+		before := h.Wait(r.ID)
+		skip.By.Actor = "ben"
+		_, dry := h.Engine.DryRunResume(t.Context(), r.ID, skip)
+		_, err := h.Engine.Resume(t.Context(), r.ID, skip)
+		_, plain := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Seq: r.Seq})
+		for what, err := range map[string]error{"a dry run": dry, "a skip": err, "a plain one": plain} {
+			if !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "it has changed since it was looked at: it is failed") {
+				t.Errorf("%s of what was seen before: %v", what, err)
+			}
+		}
+		if x := h.Wait(r.ID); x.State != courier.Failed || x.Seq != before.Seq {
+			t.Errorf("it is %s, with %d entries and not %d", x.State, x.Seq, before.Seq)
+		}
+		skip.Seq = before.Seq
+		if _, err := h.Engine.Resume(t.Context(), r.ID, skip); err != nil {
+			t.Error(err)
+		}
+		h.Wait(r.ID).RequireState(courier.Completed)
+	})
+}
+
 // TestRerun starts an execution again, with its parameters and another one.
 func TestRerun(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {

@@ -27,11 +27,15 @@ func (r *run) apply(t *store.Transition) error {
 		r.countItems() // the position has them
 		t.Counters = r.marks
 	}
+	t.Counters.Secrets = r.usedSecrets.List()
 	if r.items != r.stored.items && !t.RetryJob {
 		t.FailedItems = &r.items
 	}
 	t.Progress = reports.HandOn(r.kept, t)
 	t.Ended = append(r.ended, t.Ended...)
+	if t.To != courier.Running && t.To != courier.Completed {
+		t.OnlyCopies = r.onlyCopies()
+	}
 	if r.used {
 		t.Workspace = r.e.opt.WorkspaceID
 	}
@@ -167,6 +171,7 @@ func (r *run) leave(t *store.Transition, text string) {
 	}
 	if t.Start != nil {
 		t.Start, t.Counters = nil, r.unstarted
+		t.Counters.Secrets = r.usedSecrets.List()
 	}
 	t.To, t.Failure = courier.Queued, &courier.Failure{
 		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", refusals.LeaveAfter, text),

@@ -27,11 +27,13 @@ func TestElsewhereWithFailedItems(t *testing.T) {
 		want  string // the calls after the resume
 		note  string
 	}{
-		"nothing is needed":        {[]string{list, loop, item, get("b", fail+`, "use": "x"`), end}, "fail", ""},
-		"a file of the item":       {[]string{list, loop, item, get("b", fail+`, "use": "context:a.path"`), end}, "d/1 fail", "from its first step"},
-		"by a step behind":         {[]string{list, loop, item, get("b", fail), get("c", `"name": "c", "use": "context:a.path"`), end}, "d/1 fail c", "from its first step"},
-		"a step between":           {[]string{list, loop, item, get("m", `"name": "m"`), get("b", fail+`, "use": "context:a.path"`), end, get("z", `"name": "z"`)}, "d/1 m fail", "from its first step"},
-		"of an inner loop":         {[]string{list, loop, item, each("inner", "context:list.list"), get("b", fail+`, "use": "context:a.path"`), end, end}, "d/1 fail fail fail", "from its first step"},
+		"nothing is needed":  {[]string{list, loop, item, get("b", fail+`, "use": "x"`), end}, "fail", ""},
+		"a file of the item": {[]string{list, loop, item, get("b", fail+`, "use": "context:a.path"`), end}, "d/1 fail", "from its first step"},
+		"by a step behind":   {[]string{list, loop, item, get("b", fail), get("c", `"name": "c", "use": "context:a.path"`), end}, "d/1 fail c", "from its first step"},
+		"a step between":     {[]string{list, loop, item, get("m", `"name": "m"`), get("b", fail+`, "use": "context:a.path"`), end, get("z", `"name": "z"`)}, "d/1 m fail", "from its first step"},
+		"of an inner loop":   {[]string{list, loop, item, each("inner", "context:list.list"), get("b", fail+`, "use": "context:a.path"`), end, end}, "d/1 fail fail fail", "from its first step"},
+		"of later inner items": {[]string{list, loop, item, `{"type": "flow.foreach", "config": {"source": "context:list.list"}}`, get("c", `"name": "c", "use": "context:a.path"`), get("b", fail), end, end},
+			"d/1 c fail c fail c fail", "from its first step"},
 		"a file before the loop":   {[]string{list, outside, loop, item, get("b", fail+`, "use": "context:o.path"`), end}, "d/o d/1 fail d/2 fail d/3 fail", ""},
 		"both":                     {[]string{list, outside, loop, get("y", `"name": "y", "use": "context:o.path"`), item, get("b", fail+`, "use": "context:a.path"`), end}, "d/o y d/1 fail y d/2 fail y d/3 fail", ""},
 		"only before what is done": {[]string{list, outside, get("u", `"name": "u", "use": "context:o.path"`), loop, item, get("b", fail+`, "use": "context:a.path"`), end}, "d/1 fail", "from its first step"},

@@ -70,6 +70,7 @@ type Engine struct {
 	observers *hooks.Observers
 	probe     *probe.Calls // nil if there is none
 	work      workspace.Tree
+	kept      workspace.Kept
 	isolated  isolated.Runner
 
 	// The subsystems; see [coreAccess].
@@ -171,6 +172,18 @@ type Health struct {
 	// a depot: the last call by this engine, or one that has not returned for 10 minutes.
 	// Nil if nothing fails.
 	Maintenance []FailedMaintenance `json:"maintenance,omitempty"`
+	// Kept are the workspaces in Options.Workspace that stay although their executions are
+	// over, because they hold files that may exist nowhere else. An engine looks for them
+	// when it starts and then each hour. Nil if it knows of none.
+	Kept *KeptWorkspaces `json:"kept,omitempty"`
+}
+
+// KeptWorkspaces says how much space workspaces take that are kept; see
+// Options.KeepOnlyCopies.
+type KeptWorkspaces struct {
+	Executions int   `json:"executions"`
+	Files      int   `json:"files"` // that may exist nowhere else
+	Bytes      int64 `json:"bytes"` // of these files
 }
 
 // A FailedMaintenance is a failure of a [courier.Maintainer].
@@ -199,7 +212,12 @@ type RefusedWrite struct {
 // Health returns the present state of the engine. It does not read the store, and
 // returns at once.
 func (e *Engine) Health() Health {
+	var kept *KeptWorkspaces
+	if n, files, bytes := e.kept.Sum(); n > 0 {
+		kept = &KeptWorkspaces{Executions: n, Files: files, Bytes: bytes}
+	}
 	return Health{
+		Kept:        kept,
 		Stranded:    e.unserved.Found(),
 		Refused:     mapped(e.refusals.All(), func(r refusals.Refusal) RefusedWrite { return RefusedWrite(r) }),
 		Maintenance: mapped(e.maintenance.Failures(), func(f maintenance.Failure) FailedMaintenance { return FailedMaintenance(f) }),

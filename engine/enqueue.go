@@ -17,15 +17,17 @@ type EnqueueOptions struct {
 	Priority       int16          // higher is claimed first
 	Delay          time.Duration  // until it is due
 	IdempotencyKey string         // unique per job; a used one returns the execution that used it
-	LimitKeys      []string       // in addition to the job's
-	Hold           bool           // creates it in the state created, until Release
-	Version        int            // of the job; 0 means the latest
-	Timeout        *time.Duration // of the whole execution, in place of the job's; nil means that, 0 none
+	// LimitKeys are in addition to the job's; these alone may begin with store.UserLimitKey. An
+	// execution has at most 16, of at most 1,000 bytes each and 2 KiB together.
+	LimitKeys []string
+	Hold      bool           // creates it in the state created, until Release
+	Version   int            // of the job; 0 means the latest
+	Timeout   *time.Duration // of the whole execution, in place of the job's; nil means that, 0 none
 	// Expires is the time, from now, in which the execution has to begin; 0 means any. If no
 	// worker has claimed it by then, it fails for the reason expired, also if it is held,
 	// paused or waits for other jobs. It can be resumed then.
 	Expires time.Duration
-	// Labels are names and values by which people find the execution: at most 16. A name
+	// Labels are names and values by which people find the execution: at most 16 besides [LabelBy]. A name
 	// begins with a small letter, and has up to 63 small letters, digits, "_" and "-"; it is
 	// not "file". A value has 1 to 200 characters.
 	Labels map[string]string

@@ -94,6 +94,8 @@ func TestPrepareRefusesWhatEnqueueRefuses(t *testing.T) {
 		{"a", engine.EnqueueOptions{By: courier.By{Actor: "\xff"}}, courier.ErrInvalid, `job "a": By`},
 		{"a", engine.EnqueueOptions{Params: m{"dya": 2}}, courier.ErrInvalid, `did you mean "day"?`},
 		{"a", engine.EnqueueOptions{LimitKeys: []string{"\x00"}}, courier.ErrInvalid, `job "a": limit key`},
+		{"a", engine.EnqueueOptions{LimitKeys: numbered(16)}, courier.ErrInvalid, `job "a": limit_keys: there are 17; 16 is the most`},
+		{"a", engine.EnqueueOptions{LimitKeys: []string{strings.Repeat("x", 900), strings.Repeat("y", 900), strings.Repeat("z", 900)}}, courier.ErrInvalid, `job "a": limit_keys: they have 2701 bytes together; 2048 is the most`},
 	} {
 		_, err := h.Engine.Prepare(t.Context(), c.job, &c.opt)
 		_, same := h.Engine.Enqueue(t.Context(), c.job, &c.opt)
@@ -102,6 +104,24 @@ func TestPrepareRefusesWhatEnqueueRefuses(t *testing.T) {
 				t.Errorf("%s%s %+v: %v", prefix, c.job, c.opt, err)
 			}
 		}
+	}
+}
+
+// numbered returns n limit keys.
+func numbered(n int) (keys []string) {
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("user:%d", i))
+	}
+	return keys
+}
+
+// TestMostLimitKeys starts an execution with as many keys as it can have, and again.
+func TestMostLimitKeys(t *testing.T) {
+	h := couriertest.New(t, nil)
+	define(t, h)
+	x, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{LimitKeys: append(numbered(15), numbered(15)...)})
+	if err != nil || len(x.LimitKeys) != 16 {
+		t.Fatalf("limit keys %q, %v; want 15 and that of the job", x.LimitKeys, err)
 	}
 }
 

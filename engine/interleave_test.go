@@ -660,8 +660,8 @@ func someRequests(kind string, more ...string) [][]courier.RequestKind {
 	return [][]courier.RequestKind{nil, cancelOnce, pauseOnce}
 }
 
-// everyPlay says which plays are explored: with the race detector each third.
-var everyPlay = raced.Or(3, 1)
+// everyPlay says which plays are explored: with the race detector each ninth.
+var everyPlay = raced.Or(9, 1)
 
 // TestInterleavings lets an engine run an execution while operators make
 // requests, in every order of the calls of the store.

@@ -68,9 +68,12 @@ func (r *run) complete() bool {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
+	if c := r.onlyCopies(); c != nil && c.Any() && (r.items > 0 || r.e.work.Unfinished(r.lease, r.e.store, &r.x, r.ended)) {
+		t.OnlyCopies = c
+	}
 	err := r.apply(t)
 	if err == nil {
-		r.removeWorkspace()
+		r.letGo(t.OnlyCopies)
 	}
 	if errors.Is(err, courier.ErrConflict) {
 		r.slot.SetEnding(false)

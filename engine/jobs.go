@@ -86,6 +86,12 @@ func (h Jobs) List(ctx context.Context, f store.DefinitionFilter) ([]DefinedJob,
 	return mapped(list, definedJob), err
 }
 
+// Names returns a page of the names of jobs, in byte order. The kind in the filter is not
+// used.
+func (h Jobs) Names(ctx context.Context, f store.DefinitionFilter) ([]string, error) {
+	return h.e.definitions.JobNames(ctx, f)
+}
+
 // Versions returns a page of the versions of a job, the newest first. Those that
 // retention has removed are left out. The error of a job that isn't there matches
 // [courier.ErrNotFound].

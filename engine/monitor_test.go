@@ -121,10 +121,11 @@ func newTower(t *testing.T, s store.Store, engines int) *tower {
 	t.Helper()
 	w := &tower{t: t, store: s, reg: new(courier.Registry), dir: t.TempDir(), shelf: &shelf{files: make(map[string]courier.ListedFile), least: time.Second}}
 	type file struct {
-		Name, Path string
-		Size       int64
-		Modified   time.Time
-		Event      string
+		Name     string    `json:"name"`
+		Path     string    `json:"path"`
+		Size     int64     `json:"size"`
+		Modified time.Time `json:"modified"`
+		Event    string    `json:"event"`
 	}
 	type config struct {
 		Files []file `json:"files"`

@@ -442,7 +442,10 @@ func TestSubscribedJob(t *testing.T) {
 		if err != nil || len(list) != 1 {
 			t.Fatalf("started %d times, %v", len(list), err)
 		}
-		got := list[0]
+		got, err := e.Executions().Get(t.Context(), list[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var params struct {
 			Big   json.Number
 			Event courier.Notification

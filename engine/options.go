@@ -100,8 +100,15 @@ type Options struct {
 	// 0 means 10 seconds.
 	Grace time.Duration
 	// Orphans is the age at which a directory in Workspace without a living
-	// execution is removed. 0 means 7 days.
+	// execution is removed. 0 means 7 days. It does not count for workspaces that hold
+	// only copies; see KeepOnlyCopies.
 	Orphans time.Duration
+	// KeepOnlyCopies is how long after the end of an execution its workspace is removed if
+	// it holds files that may exist nowhere else, because a step has removed their source.
+	// 0 means never: a person decides. A workspace holds such files when the execution was
+	// cancelled, or completed with skipped steps or failed items, or after it went back and no
+	// step has reported the file since; any other completion removes its workspace at once.
+	KeepOnlyCopies time.Duration
 
 	// Limits of what an execution may take.
 
@@ -125,6 +132,10 @@ type Options struct {
 	// MaxParams is how many bytes the parameters of an execution, or of one of a
 	// chain, may have as JSON. 0 means 16 MiB.
 	MaxParams int
+
+	// MaxSecrets is how many secrets the steps of an execution may use. Their names are kept
+	// with it. A step that asks for one more fails and is not repeated. 0 means 256.
+	MaxSecrets int
 
 	// Functions that the engine calls while it works.
 
@@ -159,6 +170,10 @@ type Options struct {
 type Isolation struct {
 	// Memory is how many bytes of data such a process, and each that it starts, may have
 	// besides what the program takes itself. At least 16 MiB; 0 means no limit. Linux only.
+	// Data is what a process has for itself, its heap first of all (RLIMIT_DATA). Shared
+	// mappings, mapped files, files on a tmpfs and the cache of the kernel do not count: a
+	// process with 64 MiB can map 1 GiB that is shared. A limit of all memory of the worker,
+	// with these and its processes, is a control group, which is the host's to set.
 	Memory int64
 	// CPU is how much processor time such a process, and each that it starts, may use, in
 	// whole seconds. 0 means no limit. Linux only.
@@ -198,9 +213,9 @@ func (o *Options) check() error {
 	for _, d := range []struct {
 		name  string
 		value int
-	}{{"MaxOutput", o.MaxOutput}, {"MaxValue", o.MaxValue}, {"MaxParams", o.MaxParams}} {
+	}{{"MaxOutput", o.MaxOutput}, {"MaxValue", o.MaxValue}, {"MaxParams", o.MaxParams}, {"MaxSecrets", o.MaxSecrets}} {
 		if d.value < 0 {
-			add("Options.%s: %d bytes is negative; 0 means the default", d.name, d.value)
+			add("Options.%s: %d is negative; 0 means the default", d.name, d.value)
 		}
 	}
 	for _, d := range []struct {
@@ -209,6 +224,7 @@ func (o *Options) check() error {
 		least time.Duration
 	}{
 		{"Lease", o.Lease, minLease}, {"Poll", o.Poll, minPoll}, {"SoftStop", o.SoftStop, 0}, {"Grace", o.Grace, 0}, {"Orphans", o.Orphans, 0},
+		{"KeepOnlyCopies", o.KeepOnlyCopies, 0},
 	} {
 		switch {
 		case d.value < 0:
@@ -257,6 +273,7 @@ func (o *Options) setDefaults(id string) {
 	setDefault(&o.MaxOutput, 16<<20)
 	setDefault(&o.MaxValue, o.MaxOutput)
 	setDefault(&o.MaxParams, 16<<20)
+	setDefault(&o.MaxSecrets, 256)
 	if o.KeepLog == 0 {
 		o.KeepLog = 16 << 10
 	}

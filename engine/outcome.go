@@ -19,6 +19,7 @@ import (
 // settle decides what an attempt's outcome leads to. It reports false when the
 // run is over.
 func (r *run) settle(step, n int, o stepcall.Outcome) bool {
+	r.holdReported(o.Files)
 	if r.lease.Err() != nil {
 		return false // the execution belongs to another worker now
 	}
@@ -88,7 +89,7 @@ func (r *run) requeue(abandoned bool) bool {
 		}
 		err := r.apply(t)
 		if err == nil && to == courier.Cancelled {
-			r.removeWorkspace()
+			r.letGo(t.OnlyCopies)
 		}
 		if !errors.Is(err, courier.ErrConflict) {
 			break

@@ -46,15 +46,23 @@ func (e *Engine) request(ctx context.Context, id courier.ExecutionID, kind couri
 // requestChange records a request with a change, which is nil for most.
 func (e *Engine) requestChange(ctx context.Context, id courier.ExecutionID, kind courier.RequestKind, by courier.By, change *store.Change) (courier.Execution, error) {
 	r := store.Request{Execution: id, Kind: kind, By: by.Actor, Reason: by.Reason, Change: change}
+	x, err := e.send(ctx, &r)
+	if err == nil {
+		e.notifications.Wake()
+		e.requested(&x, &r)
+	}
+	return x, err
+}
+
+// send records a request in the store.
+func (e *Engine) send(ctx context.Context, r *store.Request) (courier.Execution, error) {
 	if err := text.Check(map[string]string{"by": r.By, "reason": r.Reason}); err != nil {
 		return courier.Execution{}, fmt.Errorf("%s execution %s: %w", r.Kind, r.Execution, err)
 	}
-	x, err := e.store.Request(ctx, r)
+	x, err := e.store.Request(ctx, *r)
 	if err != nil {
 		return x, e.requestError(r.Kind, r.Execution, err)
 	}
-	e.notifications.Wake()
-	e.requested(&x, &r)
 	return x, nil
 }
 
@@ -92,9 +100,9 @@ func (e *Engine) discard(ctx context.Context, x *courier.Execution) {
 		e.rollbackUnowned(ctx, x)
 	}
 	if x.Workspace != "" {
-		if err := e.work.Remove(x.ID); err != nil {
-			e.log.Warn("remove workspace", "execution", x.ID, "error", err)
-		}
+		j, c := e.janitor(), e.work.OnlyCopies(x.ID)
+		j.LetGo(x, c)
+		j.Found(ctx, x, c, "")
 	}
 }
 
@@ -139,6 +147,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		return
 	}
 	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Counters{Base: x.EarlierStarts}}
+	r.usedSecrets.Begin(x.Secrets)
 	r.begin(context.WithoutCancel(ctx))
 	defer r.closeResources()
 	defer r.goroutine.End()

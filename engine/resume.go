@@ -25,6 +25,11 @@ import (
 type ResumeOptions struct {
 	By courier.By // who requests it, and why
 
+	// Seq is that of the execution as the caller has seen it. If the execution has changed
+	// since, the resume is refused with an error that matches [courier.ErrConflict]: what was
+	// meant for the step that had failed then may not befall another one. 0 compares nothing.
+	Seq int64
+
 	// Version is another version of the job that the execution goes on with; 0 keeps
 	// the present one. Every step with a record that the position depends on must be in
 	// it, by its id or at the same index; the blocks around the position must be the
@@ -87,7 +92,7 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 		opt = &ResumeOptions{}
 	}
 	options := opt.plan()
-	x, err := e.store.Execution(ctx, id)
+	x, err := e.seen(ctx, id, opt.Seq)
 	if err == nil && opt.Elsewhere {
 		x, err = e.leaveWorkspace(ctx, x, opt.By)
 	}
@@ -104,6 +109,15 @@ func (e *Engine) Resume(ctx context.Context, id courier.ExecutionID, opt *Resume
 		}
 	}
 	return e.request(ctx, id, courier.RequestResume, opt.By)
+}
+
+// seen returns an execution that has not changed since somebody has seen it.
+func (e *Engine) seen(ctx context.Context, id courier.ExecutionID, seq int64) (courier.Execution, error) {
+	x, err := e.store.Execution(ctx, id)
+	if err == nil && seq != 0 && x.Seq != seq {
+		err = courier.Errorf(courier.ErrConflict, "it has changed since it was looked at: it is %s, and its last audit entry is number %d and not %d; nothing was changed now; look at it again", x.State, x.Seq, seq)
+	}
+	return x, err
 }
 
 // resumeChanged resumes an execution that goes on in another way.
@@ -203,7 +217,7 @@ func (e *Engine) DryRunResume(ctx context.Context, id courier.ExecutionID, opt *
 	}
 	options := opt.plan()
 	options.Force, options.DryRun = true, true
-	x, err := e.store.Execution(ctx, id)
+	x, err := e.seen(ctx, id, opt.Seq)
 	if err == nil && opt.Elsewhere {
 		var lost bool
 		if lost, err = isLost(&x); lost {
@@ -255,14 +269,25 @@ type RerunOptions struct {
 	By courier.By
 	// Params replace parameters of the former execution by name.
 	Params map[string]any
+	// Labels replace labels of the former execution by name.
+	Labels map[string]string
 	// Version is that of the job; 0 means the latest.
 	Version        int
 	IdempotencyKey string // empty means none
+	// LimitKeys are in addition to the job's. Those of the former execution do not count.
+	LimitKeys []string
 }
 
+// LabelBy is the label that packages httpapi and dashboard set to the ID of the principal
+// who has started an execution, and by which they find what is a client's own. A rerun has
+// it only from its options: it is of who has asked for it. It does not count among the
+// labels that an execution may have.
+const LabelBy = program.LabelBy
+
 // Rerun enqueues a new execution of the job of another one, with its parameters,
-// priority, timeout, labels and number of retries, whatever the state of that one. The new execution names the former one
-// in RerunOf, and the filter RerunOf of [Executions.List] finds it from there.
+// priority, timeout, labels but for [LabelBy], and number of retries, whatever the state of
+// that one. All else is as if the job were started now. The new execution names the former
+// one in RerunOf, and the filter RerunOf of [Executions.List] finds it from there.
 func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOptions) (courier.Execution, error) {
 	if opt == nil {
 		opt = &RerunOptions{}
@@ -271,7 +296,7 @@ func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOp
 	if err != nil {
 		return x, fmt.Errorf("rerun: %w", err)
 	}
-	n, err := e.enqueuer.Rerun(ctx, &x, program.Options{Params: opt.Params, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
+	n, err := e.enqueuer.Rerun(ctx, &x, program.Options{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By, LimitKeys: opt.LimitKeys})
 	if err == nil {
 		e.unserved.Created(ctx, e.served(), n)
 		core.Explained(e.log, "execution", string(n.ID), "started again", opt.By, slog.String("job", n.Job))

@@ -396,7 +396,7 @@ func TestResumeRestartsLoopsAnywhere(t *testing.T) {
 		outer, inner string
 		restarts     []int
 	}{{"restart", "continue", []int{1}}, {"continue", "restart", []int{5}}, {"restart", "restart", []int{1, 5}}} {
-		for n := 0; n < len(calls); n += raced.Or(3, 1) {
+		for n := 0; n < len(calls); n += raced.Or(7, 1) {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				s := newScene(t, h)
 				s.fault = failOnce(n)

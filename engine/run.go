@@ -50,32 +50,33 @@ type run struct {
 	took      time.Duration
 	// reclaimed says that the worker before was lost: it may have left files that
 	// it has not reported.
-	reclaimed bool
-	handed    bool                    // another worker has started the present attempt
-	latest    []courier.StepExecution // of each step, at the claim, in the present version
-	former    map[string]bool         // the places of earlier passes; see repeated
-	items     int                     // failed ones, as courier.Execution.FailedItems
-	pass      *repair.Pass            // in which items are executed again; nil if none are
-	repaired  bool                    // a pass was begun since the claim
-	earlier   map[string]int          // attempts of steps before the execution went back, by place
-	repairs   *courier.Repairs        // to be written with the next transition; nil if they have not changed
-	before    chan struct{}           // closed when an earlier run of this engine's has ended; nil if there is none
-	slot      *slots.Slot             // nil if it needs none
-	unready   error                   // what is wrong with the workspaces
-	res       *courier.Resources
-	secrets   *core.Redactor
-	dir       string                                                             // its workspace; empty until it is needed
-	buf       []byte                                                             // of the rendered configuration
-	done      chan stepcall.Outcome                                              // of the present attempt
-	goroutine stepcall.Goroutine                                                 // in which the step is called
-	timer     stepcall.Timer                                                     // of the present attempt
-	resolve   func(ctx context.Context, r courier.SecretRequest) (string, error) // secretFor
-	err       *courier.StepError
-	present   atomic.Pointer[attempt] // the last attempt at a step
-	shown     atomic.Int64            // when it last emitted an event of its progress
-	kept      *store.Progress         // what the next start gets, if it is of the same step
-	cursor    json.RawMessage         // of kept
-	last      *courier.Execution      // as it was last written, for a probe
+	reclaimed   bool
+	handed      bool                    // another worker has started the present attempt
+	latest      []courier.StepExecution // of each step, at the claim, in the present version
+	former      map[string]bool         // the places of earlier passes; see repeated
+	items       int                     // failed ones, as courier.Execution.FailedItems
+	pass        *repair.Pass            // in which items are executed again; nil if none are
+	repaired    bool                    // a pass was begun since the claim
+	earlier     map[string]int          // attempts of steps before the execution went back, by place
+	repairs     *courier.Repairs        // to be written with the next transition; nil if they have not changed
+	before      chan struct{}           // closed when an earlier run of this engine's has ended; nil if there is none
+	slot        *slots.Slot             // nil if it needs none
+	unready     error                   // what is wrong with the workspaces
+	res         *courier.Resources
+	secrets     *core.Redactor
+	usedSecrets core.UsedSecrets
+	dir         string                                                             // its workspace; empty until it is needed
+	buf         []byte                                                             // of the rendered configuration
+	done        chan stepcall.Outcome                                              // of the present attempt
+	goroutine   stepcall.Goroutine                                                 // in which the step is called
+	timer       stepcall.Timer                                                     // of the present attempt
+	resolve     func(ctx context.Context, r courier.SecretRequest) (string, error) // secretFor
+	err         *courier.StepError
+	present     atomic.Pointer[attempt] // the last attempt at a step
+	shown       atomic.Int64            // when it last emitted an event of its progress
+	kept        *store.Progress         // what the next start gets, if it is of the same step
+	cursor      json.RawMessage         // of kept
+	last        *courier.Execution      // as it was last written, for a probe
 
 	// lease ends when the lease is lost; it carries the store calls, each bounded
 	// by callTimeout. steps ends also when a step has to stop, with the reason as its
@@ -112,6 +113,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		stored: standing{c.Execution.Position, c.Counters, c.Execution.FailedItems},
 	}
 	r.kept = c.Progress
+	r.usedSecrets.Begin(c.Counters.Secrets)
 	r.reclaimed = c.Counters.Reclaims > 0 || c.Lost != nil
 	r.begin(context.WithoutCancel(base))
 	r.watchdog = time.AfterFunc(e.validity(sent), func() {
@@ -342,6 +344,7 @@ const maxReclaims = 3
 // without running anything of the step's. Lost is nil if the workers were lost before
 // they began a step. It reports whether the execution goes on.
 func (r *run) poisoned(lost *courier.StepExecution) bool {
+	r.noteLost(lost)
 	if r.walk != nil && r.loseItem(lost) {
 		return true
 	}
@@ -464,34 +467,4 @@ func (r *run) count() {
 		r.marks.Attempts = r.earlier[history.Place(r.walk.Position().Step, r.walk.Iteration())]
 	}
 	r.marks.Attempts++
-}
-
-// cancelled ends the execution on request.
-func (r *run) cancelled() bool {
-	pos := r.x.Position
-	if r.walk != nil {
-		pos = r.walk.Position()
-	}
-	err := r.apply(&store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()})
-	if err == nil {
-		r.removeWorkspace()
-	}
-	return true
-}
-
-func (r *run) diskBytes() int64 {
-	if !r.used {
-		return 0
-	}
-	return r.e.work.Size(r.x.ID)
-}
-
-func (r *run) removeWorkspace() {
-	if !r.used && !r.reclaimed {
-		return
-	}
-	r.closeResources()
-	if err := r.e.work.Remove(r.x.ID); err != nil {
-		r.log.Warn("remove workspace", "error", err)
-	}
 }

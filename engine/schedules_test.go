@@ -198,6 +198,10 @@ func TestFires(t *testing.T) {
 			if late := x.CreatedAt.Sub(mustTick(t, x)); late < 0 || late > 100*time.Millisecond {
 				t.Errorf("%s was created %v after its tick", x.IdempotencyKey, late)
 			}
+			x, err := f.store.Execution(t.Context(), x.ID) // lists lack parameters
+			if err != nil {
+				t.Fatal(err)
+			}
 			if x.By == "schedule:at" && (string(x.Params) != `{"day":"friday"}` || x.Priority != 7) {
 				t.Errorf("params %s, priority %d", x.Params, x.Priority)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/workspace"
 )
 
 // A worker is the part of an engine that runs between Start and Stop.
@@ -132,7 +133,14 @@ func (e *Engine) interruptRuns(w *worker) {
 	})
 }
 
-// sweep removes abandoned workspaces, now and every hour.
+// sweep removes abandoned workspaces and looks after kept files, until the engine stops.
 func (e *Engine) sweep(l core.Lifetime) {
-	e.work.SweepEvery(time.Hour, l, e.store, e.opt.Orphans, e.log)
+	e.janitor().SweepEvery(l)
+}
+
+func (e *Engine) janitor() *workspace.Janitor {
+	return &workspace.Janitor{
+		Tree: e.work, ID: e.opt.WorkspaceID, Store: e.store, Age: e.opt.Orphans,
+		KeepOnlyCopies: e.opt.KeepOnlyCopies, Kept: &e.kept, Log: e.log,
+	}
 }

@@ -18,6 +18,29 @@ const (
 	maxID   = 50
 )
 
+// Bounds of the limit keys of an execution, those of its job and those of its start. Each
+// claim reads the keys of all that runs, and of many executions that wait.
+const (
+	MaxLimitKeys     = 16
+	MaxLimitKeyBytes = 2 << 10 // of all together
+)
+
+// LimitKeysProblem returns what is wrong with the number and the size of limit keys, or
+// the empty string.
+func LimitKeysProblem(keys []string) string {
+	size := 0
+	for _, key := range keys {
+		size += len(key)
+	}
+	switch {
+	case len(keys) > MaxLimitKeys:
+		return fmt.Sprintf("there are %d; %d is the most that an execution can have, those of its job and those of its start together", len(keys), MaxLimitKeys)
+	case size > MaxLimitKeyBytes:
+		return fmt.Sprintf("they have %d bytes together; %d is the most; use shorter keys", size, MaxLimitKeyBytes)
+	}
+	return ""
+}
+
 // reserved are the ids that mean something else in references.
 var reserved = []string{headJob, headLoop, headParams, headChain, headMonitor}
 
@@ -125,7 +148,10 @@ func (c *checker) checkJob() {
 	}
 	c.checkJobPolicy()
 	c.checkParams()
-	for i, key := range j.LimitKeys {
+	if why := LimitKeysProblem(j.LimitKeys); why != "" {
+		c.jobProblem("limit_keys", "%s", why)
+	}
+	for i, key := range j.LimitKeys[:min(len(j.LimitKeys), MaxLimitKeys)] {
 		field := fmt.Sprintf("limit_keys[%d]", i)
 		c.checkLimitKey(field, key)
 		if a := almost(key, c.isHead); a != "" {

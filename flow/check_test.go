@@ -161,6 +161,13 @@ func TestCheckJob(t *testing.T) {
 	})
 	expect(t, "warnings", warnings, []string{"steps: there are none", `params.a.b: no reference can name "a.b"`})
 
+	for want, keys := range map[string][]string{
+		"limit_keys: there are 17; 16 is the most":                         strings.Split(strings.Repeat("k,", 16)+"k", ","),
+		"limit_keys: they have 2049 bytes together; 2048 is the most; use": {strings.Repeat("k", 2049)},
+	} {
+		problems, _ = check(t, courier.Job{Name: "keys", LimitKeys: keys})
+		expect(t, "problems", problems, []string{want})
+	}
 	problems, _ = check(t, courier.Job{Name: strings.Repeat("é", 200)})
 	expect(t, "problems", problems, nil)
 	p, _ := flow.Check(nil, &courier.Job{Steps: []courier.StepSpec{do("a.b")}}, nil)

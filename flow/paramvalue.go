@@ -19,21 +19,32 @@ import (
 	"github.com/courierhq/courier"
 )
 
+// maxUnknown is how many unknown parameters get a problem of their own: to look for what was
+// meant takes time.
+const maxUnknown = 100
+
 // Values returns the values of the parameters of an execution: those that are given,
 // which may be any that encoding/json can handle, and the declared ones in place of
 // those that are not. There is one problem for each parameter that is unknown, missing
-// or not as it was declared, in the order of the names. Partial says that more will be
-// given later, so that none is missing.
+// or not as it was declared, in the order of the names; of unknown ones only [maxUnknown]
+// are named. Partial says that more will be given later, so that none is missing.
 func (p *Params) Values(given map[string]any, partial bool) (values map[string]any, problems []courier.Problem) {
 	values = make(map[string]any, len(given)+len(p.Names()))
 	bad := func(name, format string, args ...any) {
 		problems = append(problems, courier.Problem{Step: -1, Field: "params." + shorten(name), Message: fmt.Sprintf(format, args...)})
 	}
+	unknown := 0
 	for _, name := range sortedNames(given) {
 		values[name] = given[name]
-		if p != nil && p.all[name] == nil {
+		if p == nil || p.all[name] != nil {
+			continue
+		}
+		if unknown++; unknown <= maxUnknown {
 			bad(name, "unknown parameter %q; %s", shorten(name), nearest.DidYouMean(name, p.names))
 		}
+	}
+	if unknown > maxUnknown {
+		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: fmt.Sprintf("%d more parameters are unknown", unknown-maxUnknown)})
 	}
 	for _, name := range p.Names() {
 		v, ok := given[name]

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -18,7 +20,7 @@ func fill(path, id string) string {
 	for i, p := range parts {
 		switch {
 		case !strings.HasPrefix(p, "{"):
-		case p == "{id}" && parts[i-1] == "executions":
+		case p == "{id}" && (parts[i-1] == "executions" || parts[i-1] == "kept-files"):
 			parts[i] = id
 		case p == "{seq}":
 			parts[i] = "1"
@@ -31,7 +33,7 @@ func fill(path, id string) string {
 	return strings.Join(parts, "/")
 }
 
-// Each route asks for its role: for each user, and for executions that are the user's own
+// Each route asks for its rights: for each user, and for executions that are the user's own
 // and those of somebody else. The table of routes says what is expected, so that a new
 // route is in this test.
 func TestAccess(t *testing.T) {
@@ -50,22 +52,22 @@ func TestAccess(t *testing.T) {
 				}
 				cases++
 				a := w.as(user).send(r.Method, fill(r.Path, id), "")
-				all, job := roles[""], max(roles[""], roles["report"])
+				all, job := roles[""], roles[""]|roles["report"]
 				own := owner == user
 				want := 0 // any that neither refuses nor hides
 				switch r.Scope {
 				case "job":
-					want = refusal(job, r.Role)
+					want = refusal(job, r, false)
 				case "execution":
-					if want = refusal(job, r.Role); job < httpapi.Viewer && !(job == httpapi.Client && own) {
+					if want = refusal(job, r, own); job&httpapi.RightSee == 0 && !(job&httpapi.RightOwn != 0 && own) {
 						want = http.StatusNotFound
 					}
 				case "all":
-					if all < r.Role {
+					if all&r.Rights != r.Rights {
 						want = http.StatusForbidden
 					}
 				case "body": // the tests of these routes have the rest
-					if job < httpapi.Client {
+					if job == httpapi.None {
 						want = http.StatusForbidden
 					}
 				}
@@ -80,17 +82,17 @@ func TestAccess(t *testing.T) {
 			}
 		}
 		a := w.as("stranger").send(r.Method, fill(r.Path, owners["ann"]), "")
-		if got := a.Code == http.StatusUnauthorized; got == (r.Role == httpapi.OpenRole) || got && a.Header().Get("WWW-Authenticate") == "" {
+		if got := a.Code == http.StatusUnauthorized; got == r.Open || got && a.Header().Get("WWW-Authenticate") == "" {
 			t.Errorf("%s %s as a stranger: %d %s", r.Method, r.Path, a.Code, a.Body)
 		}
 	}
 	t.Logf("%d cases", cases)
 }
 
-// refusal is the status of a route about a job; 0 if the role suffices.
-func refusal(has, needs httpapi.Role) int {
+// refusal is the status of a route about a job; 0 if the rights suffice.
+func refusal(has httpapi.Role, r httpapi.Route, own bool) int {
 	switch {
-	case has >= needs:
+	case has&r.Rights == r.Rights, own && r.Own && has&httpapi.RightOwn != 0:
 		return 0
 	case has == httpapi.None:
 		return http.StatusNotFound
@@ -102,8 +104,7 @@ func refusal(has, needs httpapi.Role) int {
 // queue, the chain and lost workers are for viewers. It is refused, or selects only what the
 // visitor sees all of. Bulk takes the same filters.
 func TestAskingForWhatIsHidden(t *testing.T) {
-	a := access()
-	a.Values = httpapi.Operator
+	a := valuesFor(httpapi.Operator)
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: a})
 	w.as("ann").start("report", `{"labels": {"partner": "acme"}, "hold": true}`)
 	w.as("ben").start("report", `{"labels": {"partner": "acme"}, "hold": true}`)
@@ -143,9 +144,9 @@ func TestAskingForWhatIsHidden(t *testing.T) {
 		t.Errorf("otto: %+v", out)
 	}
 	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "job:hiden"}`).problem(http.StatusNotFound, "not_found")
-	a.Values = httpapi.Editor
+	a = valuesFor(httpapi.Editor)
 	w.api = httpapi.New(w.engine, &httpapi.Options{Access: a})
-	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "label:partner=acme job:report"}`).problem(http.StatusForbidden, "forbidden", "label", "editor")
+	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "label:partner=acme job:report"}`).problem(http.StatusForbidden, "forbidden", "label", "values")
 	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "label:partner=acme"}`).want(http.StatusOK, &out)
 	if out.Matched != 0 {
 		t.Errorf("otto, below the role for values: %+v", out)
@@ -166,7 +167,8 @@ func TestUnknownIDs(t *testing.T) {
 	}
 }
 
-// Requests that nobody permits do not fill the journal: there are 60 entries a minute.
+// Requests that nobody permits do not fill the journal: there are 60 entries a minute of each
+// principal, and those of one keep out none of another.
 func TestRefusalsAreBounded(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		id := w.start("report", "")
@@ -183,5 +185,42 @@ func TestRefusalsAreBounded(t *testing.T) {
 		if n := strings.Count(w.log.String(), "there are too many"); n != 40 {
 			t.Errorf("%d lines in the log", n)
 		}
+		w.as("ann").post("v1/executions/"+id+"/pause", "").want(http.StatusNotFound, nil)
+		w.as("stan").post("v1/executions/"+id+"/cancel", "").want(http.StatusForbidden, nil) // the refusals of another one
+		if list, err := w.engine.Journal(t.Context(), filterBy("stan")); err != nil || len(list) != 1 {
+			t.Errorf("%d entries of another one, %v", len(list), err)
+		}
 	})
+}
+
+// A client cancels its own executions and is told why they wait, in short: nothing of others,
+// of workers and of keys. A viewer starts nothing, and a starter does.
+func TestClientAndViewer(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	if err := w.engine.Limits().Set(t.Context(), "key:acme-secret", 1, courier.By{Actor: "admin"}); err != nil {
+		t.Fatal(err)
+	}
+	own := w.as("ann").start("report", "")
+	other := w.as("ben").start("report", "")
+	ann := w.as("ann")
+	var e store.Explanation
+	ann.get("v1/executions/"+own+"/explain").want(http.StatusOK, &e)
+	if len(e.Because) != 1 || e.Because[0] != (store.Cause{Kind: store.CauseNoWorker, Text: "No worker can execute it now.", Do: "Wait, or cancel it."}) {
+		t.Errorf("%+v", e)
+	}
+	ann.get("v1/executions/"+other+"/explain").problem(http.StatusNotFound, "not_found")
+	ann.post("v1/executions/"+other+"/cancel", "").problem(http.StatusNotFound, "not_found")
+	ann.post("v1/executions/"+own+"/pause", "").problem(http.StatusForbidden, "forbidden", "operate")
+	var x httpapi.ClientExecution
+	if text := ann.post("v1/executions/"+own+"/cancel", `{"reason": "wrong file"}`).want(http.StatusAccepted, &x).Body.String(); x.Status != "cancelled" || strings.Contains(text, "queue") {
+		t.Error(text)
+	}
+	list, err := w.engine.Journal(t.Context(), filterBy("ann"))
+	if err != nil || len(list) == 0 || list[0].Verb == "" {
+		t.Errorf("%v, %v", list, err)
+	}
+	w.as("vera").post("v1/jobs/report/executions", "").problem(http.StatusForbidden, "forbidden", "start")
+	w.as("vera").post("v1/jobs/report/dry-run", "").problem(http.StatusForbidden, "forbidden", "dry-run", "starter")
+	w.as("stan").post("v1/jobs/report/dry-run", "").want(http.StatusOK, nil)
+	w.as("stan").post("v1/executions/"+w.as("stan").start("report", "")+"/cancel", "").problem(http.StatusForbidden, "forbidden", "operate")
 }

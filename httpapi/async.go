@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -44,11 +43,6 @@ type AsyncOptions struct {
 	Verify func(r *http.Request, body []byte) error
 	// As names the sender of requests that Verify lets in; empty means the name of the job.
 	As string
-	// Quota returns how many executions of the job may run at once for a principal; 0 means
-	// any number. What exceeds it is accepted and waits in the queue. It is the limit of the
-	// key "user:ID/JOB", which is set when it is first used and whenever Quota returns
-	// another number.
-	Quota func(p Principal) int
 	// Files takes files: a form of multipart/form-data, or a body of another media type, which
 	// is one file. Its name is the filename in the header Content-Disposition, or "body". The
 	// files become the inputs of the execution in Options.Depot. With Files, Verify must be
@@ -80,11 +74,11 @@ type Accepted struct {
 //
 //	mux.Handle("POST /reports/{customer}", api.Async("report", nil))
 //
-// Who makes the request needs the role [Client] for the job. The methods GET, HEAD, OPTIONS
+// Who makes the request needs the right [RightStart] for the job, which a [Client] has. The methods GET, HEAD, OPTIONS
 // and TRACE are refused, since requests with them must change nothing. What is wrong with
 // the options is in the log, and in the answer to each request.
 func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
-	e := &endpoint{h: h, job: job, quotas: make(map[string]int), maxQuotas: maxQuotas}
+	e := &endpoint{h: h, job: job}
 	if opt != nil {
 		e.opt = *opt
 		e.opt.Headers, e.opt.Require = slices.Clone(opt.Headers), slices.Clone(opt.Require)
@@ -110,10 +104,6 @@ type endpoint struct {
 	root    string // the URL of the API
 	err     error  // the settings are wrong; no request is served
 	refused atomic.Int64
-
-	maxQuotas int
-	mu        sync.Mutex
-	quotas    map[string]int // the limits that were set, by key; at most maxQuotas
 }
 
 // check returns what is wrong with the settings.
@@ -145,7 +135,7 @@ func (e *endpoint) check() error {
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, path, _ := strings.Cut(r.Pattern, "/")
 	c := &call{h: e.h, w: w, r: r, root: e.root}
-	c.route = &route{method: r.Method, path: path, id: "startExecution", group: "executions"}
+	c.route = &route{method: r.Method, path: path, id: "startExecution", group: "executions", need: desk.NeedOf("startExecution")}
 	c.protected(func() error { return e.serve(c) })
 }
 
@@ -209,7 +199,7 @@ func (e *endpoint) enter(c *call) (raw []byte, err error) {
 		return nil, err
 	}
 	c.Visit = v
-	if err = c.Need(c.ctx(), e.job, desk.Client); err != nil || e.opt.Files {
+	if err = c.NeedTo(c.ctx(), e.job, c.route.need, false); err != nil || e.opt.Files {
 		return nil, err
 	}
 	return c.readBody()
@@ -234,7 +224,7 @@ func (e *endpoint) key(c *call, r *Received) (key string, err error) {
 
 // options are the settings of the execution but for its key.
 func (e *endpoint) options(c *call, r *Received) (*engine.EnqueueOptions, error) {
-	opt := &engine.EnqueueOptions{By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID}, Trace: traceOf(c.r), Timeout: e.opt.Timeout}
+	opt := &engine.EnqueueOptions{By: c.By(""), Labels: c.Labels(), Trace: traceOf(c.r), Timeout: e.opt.Timeout}
 	if id := c.r.Header.Get("X-Request-Id"); isLabel(id) {
 		opt.Labels["request_id"] = id
 	}
@@ -244,7 +234,7 @@ func (e *endpoint) options(c *call, r *Received) (*engine.EnqueueOptions, error)
 			return nil, err
 		}
 	}
-	if opt.LimitKeys, err = e.quota(c); err != nil {
+	if err = c.Charge(c.ctx(), e.job, opt); err != nil {
 		return nil, err
 	}
 	if e.opt.Params == nil {
@@ -274,51 +264,4 @@ func (e *endpoint) undefined(err error) error {
 		return problemf(codeInternal, "the job of this endpoint is not defined: its operators find the name in the log")
 	}
 	return err
-}
-
-// maxQuotas is how many limits an endpoint remembers to have set. Of more, it forgets some:
-// it reads those again when they are used, which costs a statement, and sets none twice.
-const maxQuotas = 10_000
-
-// quota returns the limit key of the principal, whose limit is set; none without Quota.
-func (e *endpoint) quota(c *call) ([]string, error) {
-	if e.opt.Quota == nil {
-		return nil, nil
-	}
-	n := max(e.opt.Quota(Principal(c.Principal)), 0)
-	key := "user:" + url.PathEscape(c.ID) + "/" + e.job
-	e.mu.Lock()
-	was, ok := e.quotas[key]
-	e.mu.Unlock()
-	if ok && was == n {
-		return []string{key}, nil
-	}
-	if err := e.limit(c, "key:"+key, n); err != nil {
-		return nil, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, known := e.quotas[key]; !known && len(e.quotas) >= e.maxQuotas {
-		for other := range e.quotas { // any one
-			delete(e.quotas, other)
-			break
-		}
-	}
-	e.quotas[key] = n
-	return []string{key}, nil
-}
-
-// limit sets a limit unless it is so already.
-func (e *endpoint) limit(c *call, scope string, n int) error {
-	limits := e.h.e.Limits()
-	_, last := utf8.DecodeLastRuneInString(scope)
-	list, err := limits.List(c.ctx(), engine.LimitFilter{After: scope[:len(scope)-last], Limit: 100})
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(list, func(l engine.Limit) bool { return l.Scope == scope })
-	if i >= 0 && list[i].Limit == n || i < 0 && n == 0 {
-		return nil
-	}
-	return limits.Set(c.ctx(), scope, n, c.By("the quota of the async endpoint of the job"))
 }

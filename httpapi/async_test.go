@@ -249,9 +249,10 @@ func TestAsyncRoles(t *testing.T) {
 		e := w.on("/in", nil)
 		e.send("POST", "/in", "", http.Header{"X-User": {"stranger"}}).problem(http.StatusUnauthorized, "unauthenticated")
 		e.send("POST", "/in", "", http.Header{"X-User": {"ann"}}).problem(http.StatusNotFound, "not_found")
-		for _, user := range []string{"watcher", "operator", "editor", "admin"} {
+		for _, user := range []string{"operator", "editor", "admin"} {
 			e.accepted("POST", "/in", "", http.Header{"X-User": {user}})
 		}
+		e.send("POST", "/in", "", http.Header{"X-User": {"watcher"}}).problem(http.StatusForbidden, "forbidden", "start", "client")
 		for _, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE"} {
 			if a := e.send(method, "/in", "", nil); a.Code != http.StatusMethodNotAllowed || a.Header().Get("Allow") == "" {
 				t.Errorf("%s: %d", method, a.Code)
@@ -378,14 +379,15 @@ func TestAsyncTimeout(t *testing.T) {
 // What exceeds a quota is accepted and waits; the limit holds exactly, also for requests at
 // the same time, and follows the figure.
 func TestAsyncQuota(t *testing.T) {
-	virtual(t, nil, func(w *world) {
+	quota := map[string]int{"admin": 2, "operator": 3, "editor": 0}
+	a := access()
+	a.Quota = func(p httpapi.Principal, _ string) int { return quota[p.ID] }
+	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.defineInbound(0)
 		if err := w.engine.Limits().Set(w.Context(), "global", 0, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
-		quota := map[string]int{"admin": 2, "operator": 3, "editor": 0}
 		e := w.on("/in", &httpapi.AsyncOptions{
-			Quota:  func(p httpapi.Principal) int { return quota[p.ID] },
 			Params: func(*httpapi.Received) (map[string]any, error) { return map[string]any{"seconds": 60}, nil },
 		})
 		running := func() map[string]int {
@@ -424,41 +426,6 @@ func TestAsyncQuota(t *testing.T) {
 	})
 }
 
-// An endpoint remembers a bounded number of quotas. Those of more principals hold as well,
-// each is set once, and one that changes is set again.
-func TestAsyncQuotasAreBounded(t *testing.T) {
-	virtual(t, nil, func(w *world) {
-		w.defineInbound(0)
-		figure := 3
-		h := w.api.Async("inbound", &httpapi.AsyncOptions{
-			Quota:  func(httpapi.Principal) int { return figure },
-			Params: func(*httpapi.Received) (map[string]any, error) { return nil, nil },
-		})
-		httpapi.SetMaxQuotas(h, 2)
-		mux := http.NewServeMux()
-		mux.Handle("/in", h)
-		e := &endpoint{w, mux}
-		users := []string{"admin", "operator", "editor"}
-		for i := range 20 {
-			if i == 10 {
-				figure = 4
-			}
-			for _, user := range users {
-				e.accepted("POST", "/in", "", http.Header{"X-User": {user}})
-			}
-			if n := httpapi.Quotas(h); n != 2 {
-				t.Fatalf("the endpoint remembers %d quotas", n)
-			}
-		}
-		for _, user := range users {
-			list, err := w.engine.Journal(w.Context(), store.ActionFilter{Kind: "limit", Name: "key:user:" + user + "/inbound"})
-			if err != nil || len(list) != 2 || string(list[0].Now) != "4" || string(list[1].Now) != "3" {
-				t.Errorf("%s: %+v, %v", user, list, err)
-			}
-		}
-	})
-}
-
 // Settings that are wrong are in the log, and in the answer to each request.
 func TestAsyncSettings(t *testing.T) {
 	minus := -time.Second
@@ -490,7 +457,7 @@ func TestAsyncSettings(t *testing.T) {
 	})
 	virtual(t, nil, func(w *world) {
 		w.defineInbound(0)
-		e := w.on("/in", &httpapi.AsyncOptions{Quota: func(httpapi.Principal) int { panic(canarySecret) }})
+		e := w.on("/in", &httpapi.AsyncOptions{Params: func(*httpapi.Received) (map[string]any, error) { panic(canarySecret) }})
 		if a := e.send("POST", "/in", "", nil); a.Code != 500 || strings.Contains(a.Body.String(), canarySecret) {
 			t.Errorf("%d %s", a.Code, a.Body)
 		}

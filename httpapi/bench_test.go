@@ -75,7 +75,7 @@ func BenchmarkPost(b *testing.B) {
 	var n atomic.Int64
 	direct := func() error {
 		_, err := e.Enqueue(b.Context(), "report", &engine.EnqueueOptions{
-			Params: map[string]any{"text": "hello"}, IdempotencyKey: fmt.Sprint("admin/", n.Add(1)), By: courier.By{Actor: "admin"}, Labels: map[string]string{"by": "admin"},
+			Params: map[string]any{"text": "hello"}, IdempotencyKey: fmt.Sprint("api/admin/", n.Add(1)), By: courier.By{Actor: "admin"}, Labels: map[string]string{"by": "admin"},
 		})
 		return err
 	}

@@ -32,6 +32,8 @@ type call struct {
 	route *route
 	query url.Values
 	wrote bool
+	whole bool   // the body was read to its end
+	cut   bool   // the body was read in part, and the rest may come slowly
 	raw   []byte // the body, if its values must not be sent back
 
 	execution courier.Execution // of routes about one
@@ -158,6 +160,7 @@ func (c *call) readBody() ([]byte, error) {
 	} else if err != nil {
 		return nil, problemf(codeInvalid, "the body has ended too early, or came too slowly: send the request again")
 	}
+	c.whole = true
 	return raw, nil
 }
 

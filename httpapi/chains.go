@@ -46,12 +46,12 @@ var (
 	// A chain belongs to no job, and starts any: what counts is the role for all jobs.
 	chainExecutionRoutes = []route{
 		{
-			method: "POST", path: "v1/chains/{name}/executions", id: "startChain", group: "chains", role: desk.Client, on: onAll,
+			method: "POST", path: "v1/chains/{name}/executions", id: "startChain", group: "chains", on: onAll,
 			does: "Starts an execution of a chain. The roles for chains are those for all jobs.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartChainRequest{}, optional: true,
-			answers: map[int]any{http.StatusAccepted: StartedChain{}, http.StatusOK: ChainExecutionView{}}, problems: []*code{codeConflict, codeKeyReused}, do: (*call).startChain,
+			answers: map[int]any{http.StatusAccepted: StartedChain{}, http.StatusOK: ChainExecutionView{}}, problems: []*code{codeTooMany, codeConflict, codeKeyReused}, do: (*call).startChain,
 		},
 		{
-			method: "GET", path: "v1/chain-executions", id: "listChainExecutions", group: "chains", role: desk.Viewer, on: onAll,
+			method: "GET", path: "v1/chain-executions", id: "listChainExecutions", group: "chains", on: onAll,
 			does: "Lists executions of chains, the newest first.",
 			query: []param{
 				{name: "chain", kind: "string", does: "The name of a chain."},
@@ -61,7 +61,7 @@ var (
 			answers: map[int]any{http.StatusOK: page[ChainExecutionView]{}}, do: (*call).listChainExecutions,
 		},
 		{
-			method: "GET", path: "v1/chain-executions/{id}", id: "getChainExecution", group: "chains", role: desk.Client, on: onAll,
+			method: "GET", path: "v1/chain-executions/{id}", id: "getChainExecution", group: "chains", on: onAll,
 			does:    "Returns an execution of a chain with its members. A client sees the short form of its own.",
 			answers: map[int]any{http.StatusOK: ChainExecutionView{}, http.StatusNotModified: nil}, do: (*call).getChainExecution,
 		},
@@ -71,7 +71,7 @@ var (
 		askChainRoute("release", "Lets an execution of a chain that was held begin."),
 		askChainRoute("retry", "Continues a failed execution of a chain at the members that failed."),
 		{
-			method: "POST", path: "v1/chain-executions/{id}/rerun", id: "rerunChain", group: "chains", role: desk.Operator, on: onAll,
+			method: "POST", path: "v1/chain-executions/{id}/rerun", id: "rerunChain", group: "chains", on: onAll,
 			does: "Starts the chain again, as a new execution with the same parameters.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
 			answers: map[int]any{http.StatusAccepted: StartedChain{}}, problems: []*code{codeConflict, codeKeyReused}, do: (*call).rerunChain,
 		},
@@ -82,7 +82,7 @@ var chainStates = words(desk.ChainStates...)
 
 // viewChain returns an execution of a chain in the form that the visitor sees.
 func (c *call) viewChain(x *courier.ChainExecution) any {
-	if c.Role(c.ctx(), "") < desk.Viewer {
+	if !c.Can(c.ctx(), "", desk.RightSee) {
 		return StartedChain{x.ID, x.Chain, desk.ChainStatus(x), x.CreatedAt, x.EndedAt}
 	}
 	v := ChainExecutionView{*x, desk.ChainStatus(x)}
@@ -109,7 +109,10 @@ func (c *call) startChain() error {
 		return err
 	}
 	opt := &engine.ChainOptions{
-		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID},
+		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: c.Labels(),
+	}
+	if err := c.MaySetVersion(c.ctx(), b.Version); err != nil {
+		return err
 	}
 	x, err := c.h.e.Chains().Start(c.ctx(), c.r.PathValue("name"), opt)
 	if err != nil {
@@ -165,7 +168,8 @@ func (c *call) listChainExecutions() error {
 		return err
 	}
 	f.Before = courier.ChainExecutionID(before)
-	if f.Limit, err = c.int("limit", 100, 1, 1000); err != nil {
+	limit, err := c.int("limit", 100, 1, 1000)
+	if err != nil {
 		return err
 	}
 	if f.Chain != "" {
@@ -176,15 +180,17 @@ func (c *call) listChainExecutions() error {
 			return err
 		}
 	}
-	list, err := c.h.e.Chains().Executions(c.ctx(), f)
+	id := func(x *courier.ChainExecution) courier.ChainExecutionID { return x.ID }
+	items, next, err := inParts(limit, partSize, f.Before, func(before courier.ChainExecutionID, limit int) ([]courier.ChainExecution, courier.ChainExecutionID, error) {
+		f.Before, f.Limit = before, limit
+		list, err := c.h.e.Chains().Executions(c.ctx(), f)
+		list, next := fullPage(list, limit, id)
+		return list, next, err
+	}, id, c.viewChain)
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(list) == f.Limit {
-		next = string(list[len(list)-1].ID)
-	}
-	return answerPage(c, mapped(list, func(x courier.ChainExecution) any { return c.viewChain(&x) }), writeAfter(next, what))
+	return answerPage(c, items, writeAfter(string(next), what))
 }
 
 // chainExecution returns the execution of a chain that the route is about.
@@ -202,7 +208,7 @@ func (c *call) getChainExecution() error {
 
 func askChainRoute(verb, does string) route {
 	return route{
-		method: "POST", path: "v1/chain-executions/{id}/" + verb, id: verb + "Chain", group: "chains", role: desk.Operator, on: onAll,
+		method: "POST", path: "v1/chain-executions/{id}/" + verb, id: verb + "Chain", group: "chains", on: onAll,
 		does: does + " If that is so or asked already, it succeeds.", body: ReasonRequest{}, optional: true,
 		answers: map[int]any{http.StatusAccepted: ChainExecutionView{}}, problems: []*code{codeTransition},
 		do: func(c *call) error { return c.askChain(verb) },
@@ -217,6 +223,9 @@ func (c *call) askChain(verb string) error {
 	}
 	x, err := c.chainExecution()
 	if err != nil {
+		return err
+	}
+	if err = c.NeedTo(c.ctx(), "", c.route.need, c.OwnChain(&x)); err != nil {
 		return err
 	}
 	err = c.Do(c.ctx(), desk.ChainAction(&x, verb, b.Reason), func(ctx context.Context) error {
@@ -246,7 +255,7 @@ func (c *call) rerunChain() error {
 		return err
 	}
 	err = c.Do(c.ctx(), desk.ChainAction(&x, "rerun", b.Reason), func(ctx context.Context) error {
-		x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key})
+		x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.By(b.Reason), Labels: c.Labels(), Params: b.Params, Version: b.Version, IdempotencyKey: key})
 		return err
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ var checkRoutes = []route{
 
 func checkRoute(kind string, body any, none func() courier.Definition) route {
 	return route{
-		method: "POST", path: "v1/check/" + kind, id: "check" + kind, group: "check", role: desk.Editor, on: onBody,
+		method: "POST", path: "v1/check/" + kind, id: "check" + kind, group: "check", on: onBody,
 		does: "Checks the definition of a " + kind + ", and saves nothing. What is wrong, also with the form of the text, is in the answer, and what was not checked. It needs the role " +
 			"for the jobs that the definition is about, or for all.",
 		query: []param{{name: "job", kind: "string", does: "The job that the text is about, if that can't be read in it yet: then only its form is checked."}},
@@ -50,7 +50,7 @@ func (c *call) check(kind string, d courier.Definition) error {
 	form := src.Read(d)
 	found := desk.Checked{Problems: form}
 	if err := c.MayChange(c.ctx(), kind, d); err != nil {
-		if len(form) == 0 || c.Need(c.ctx(), c.query.Get("job"), desk.Editor) != nil {
+		if len(form) == 0 || c.Need(c.ctx(), c.query.Get("job"), desk.RightEdit) != nil {
 			return err
 		}
 	} else if found, err = c.CheckText(c.ctx(), kind, src); err != nil {

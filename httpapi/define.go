@@ -100,9 +100,6 @@ const maxDryRun = 2 * time.Minute
 
 func (c *call) dryRun(d desk.Catalog) error {
 	var b DryRunRequest
-	if err := c.needValues(c.about()); err != nil {
-		return err
-	}
 	if err := c.body(&b); err != nil {
 		return err
 	}
@@ -113,7 +110,8 @@ func (c *call) dryRun(d desk.Catalog) error {
 		x, err = d.Get(c.ctx(), name, 0)
 	} else {
 		// It says where to connect with the credentials of the service.
-		if err := c.Need(c.ctx(), c.about(), desk.Editor); err != nil {
+		sent := desk.NeedOf(strings.Replace(c.route.id, "dryRun", "dryRunSent", 1))
+		if err := c.NeedTo(c.ctx(), c.about(), sent, false); err != nil {
 			return err
 		}
 		var problems []courier.Problem

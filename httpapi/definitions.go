@@ -72,7 +72,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 	}
 	return []route{
 		{
-			method: "GET", path: "v1/" + group, id: "list" + upper + "s", group: group, role: desk.Viewer, on: list,
+			method: "GET", path: "v1/" + group, id: "list" + upper + "s", group: group, on: list,
 			does: "Lists the latest versions of " + group + ", by name.",
 			query: []param{
 				{name: "q", kind: "string", does: "The beginning of the names."}, limitParam, cursorParam,
@@ -80,24 +80,24 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 			answers: map[int]any{http.StatusOK: page[DefinitionEntry]{}}, do: with((*call).listDefinitions),
 		},
 		{
-			method: "GET", path: path, id: "get" + upper, group: group, role: desk.Viewer, on: one,
+			method: "GET", path: path, id: "get" + upper, group: group, on: one,
 			does: "Returns a version of a " + kind + ". Its ETag is needed to change it.", query: []param{versionParam},
 			answers: map[int]any{http.StatusOK: DefinitionView{}, http.StatusNotModified: nil}, do: with((*call).getDefinition),
 		},
 		{
-			method: "PUT", path: path, id: "put" + upper, group: group, role: desk.Editor, on: one,
+			method: "PUT", path: path, id: "put" + upper, group: group, on: one,
 			does:    "Saves a new version of a " + kind + ", unless it equals the latest one. The name in the body may be left out.",
 			headers: []param{ifMatchHeader, ifNoneMatchHeader}, body: body,
 			answers:  map[int]any{http.StatusCreated: DefinitionView{}, http.StatusOK: DefinitionView{}},
 			problems: []*code{codePrecond, codeDefinition, codePreRequired}, do: with((*call).putDefinition),
 		},
 		{
-			method: "GET", path: path + "/versions", id: "list" + upper + "Versions", group: group, role: desk.Viewer, on: one,
+			method: "GET", path: path + "/versions", id: "list" + upper + "Versions", group: group, on: one,
 			does: "Lists the versions of a " + kind + ", the newest first.", query: []param{limitParam, cursorParam},
 			answers: map[int]any{http.StatusOK: page[DefinitionEntry]{}}, do: with((*call).listVersions),
 		},
 		{
-			method: "GET", path: path + "/diff", id: "diff" + upper, group: group, role: desk.Viewer, on: one,
+			method: "GET", path: path + "/diff", id: "diff" + upper, group: group, on: one,
 			does: "Says what differs between two versions of a " + kind + ".",
 			query: []param{
 				{name: "from", kind: "integer", does: "The earlier version; the one before to if it is not given."},
@@ -106,7 +106,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 			answers: map[int]any{http.StatusOK: desk.Diff{}}, do: with((*call).diffDefinition),
 		},
 		{
-			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, role: desk.Operator, on: one,
+			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, on: one,
 			does: "Finds out whether a " + kind + " could run, with real connections, and runs nothing. The report shows values, and needs the role that sees them; " +
 				"a definition in the body needs the role editor.",
 			body: DryRunRequest{}, optional: true, answers: map[int]any{http.StatusOK: report}, do: with((*call).dryRun),
@@ -143,20 +143,20 @@ func (c *call) listDefinitions(d desk.Catalog) error {
 	if err != nil {
 		return err
 	}
-	return answerPage(c, entries(list), writeNameCursor(next, q))
+	return answerPage(c, list, writeNameCursor(next, q))
 }
 
 // visible returns up to limit definitions that the visitor may see, whose names begin with
 // q and come after a name, and the name after which there may be more: empty if there is
 // none.
-func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.Defined, next string, err error) {
+func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []DefinitionEntry, next string, err error) {
 	if after == "" && q != "" {
 		first, err := d.Versions(c.ctx(), q, engine.VersionFilter{Limit: 1}) // the list begins behind a name
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return nil, "", err
 		}
 		if len(first) > 0 && d.Shows(c.ctx(), q) {
-			list = first
+			list = append(list, entryOf(&first[0]))
 		}
 		after = q
 	}
@@ -164,7 +164,10 @@ func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.
 		if len(list) == limit {
 			return list, after, nil
 		}
-		most := max(limit-len(list), 100)
+		most := min(limit-len(list), partSize) // each can be large
+		if examined > 10*limit {
+			most = 100 // few may be seen
+		}
 		page, err := d.Page(c.ctx(), store.DefinitionFilter{After: after, Limit: most})
 		if err != nil {
 			return nil, "", err
@@ -179,7 +182,7 @@ func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.
 			}
 			after = name
 			if d.Shows(c.ctx(), name) {
-				list = append(list, page[i])
+				list = append(list, entryOf(&page[i]))
 			}
 		}
 		if len(page) < most {
@@ -188,14 +191,6 @@ func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []desk.
 		examined += len(page)
 	}
 	return list, after, nil
-}
-
-func entries(list []desk.Defined) []DefinitionEntry {
-	all := make([]DefinitionEntry, len(list))
-	for i := range list {
-		all[i] = entryOf(&list[i])
-	}
-	return all
 }
 
 // isName reports whether text can be a name, or the beginning of one.
@@ -257,15 +252,21 @@ func (c *call) listVersions(d desk.Catalog) error {
 	if before > 1<<30 {
 		return errCursor()
 	}
-	list, err := d.Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: int(before), Limit: limit})
+	version := func(d *desk.Defined) int {
+		if v := *d.Version(); v > 1 {
+			return v
+		}
+		return 0 // there is none behind it
+	}
+	items, next, err := inParts(limit, partSize, int(before), func(before, limit int) ([]desk.Defined, int, error) {
+		list, err := d.Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: before, Limit: limit})
+		list, next := fullPage(list, limit, version)
+		return list, next, err
+	}, version, func(d *desk.Defined) any { return entryOf(d) })
 	if err != nil {
 		return err
 	}
-	next := ""
-	if n := len(list); n == limit && *list[n-1].Version() > 1 {
-		next = strconv.Itoa(*list[n-1].Version())
-	}
-	return answerPage(c, entries(list), next)
+	return answerPage(c, items, numberCursor(int64(next)))
 }
 
 func (c *call) diffDefinition(d desk.Catalog) error {

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -321,10 +322,17 @@ func TestDryRunJob(t *testing.T) {
 	}
 }
 
-// valuesFor is access with a least role that sees values.
+// valuesFor is access with values for those alone who have all rights of a role.
 func valuesFor(r httpapi.Role) httpapi.Access {
 	a := access()
-	a.Values = r
+	role := a.Role
+	a.Role = func(ctx context.Context, p httpapi.Principal, job string) httpapi.Role {
+		has := role(ctx, p, job)
+		if has&r != r {
+			has &^= httpapi.RightValues
+		}
+		return has
+	}
 	return a
 }
 

@@ -41,7 +41,7 @@ var lastEventHeader = param{name: "Last-Event-ID", kind: "string", does: "The id
 
 var eventRoutes = []route{
 	{
-		method: "GET", path: "v1/executions/{id}/events", id: "watchExecution", group: "executions", role: desk.Client, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/events", id: "watchExecution", group: "executions", on: onExecution,
 		does: "Streams what becomes of an execution as server-sent events: audit (viewers; an entry, with its number as the id), " +
 			"state, progress (viewers) and end, after which the stream ends. The first is the state as it is. " +
 			"With Accept: application/json it returns a page of the audit.",
@@ -53,7 +53,7 @@ var eventRoutes = []route{
 		answers: map[int]any{http.StatusOK: page[courier.AuditEntry]{}, http.StatusNoContent: nil}, media: eventstream.Media, do: (*call).watchExecution,
 	},
 	{
-		method: "GET", path: "v1/events", id: "watchExecutions", group: "executions", role: desk.Client, on: onVisible,
+		method: "GET", path: "v1/events", id: "watchExecutions", group: "executions", on: onVisible,
 		does: "Streams the first page of the executions that a filter selects as server-sent events: execution (one that is new or has changed) and removed (it is no longer on the page). " +
 			"First all of the page is sent. With Accept: application/json it returns the page.",
 		query:   append(whereParams, limitParam),
@@ -83,9 +83,9 @@ func (c *call) lastEvent() (after int64, ended bool, err error) {
 }
 
 func (c *call) watchExecution() error {
-	viewer := c.Role(c.ctx(), c.execution.Job) >= desk.Viewer
+	viewer := c.Can(c.ctx(), c.execution.Job, desk.RightSee)
 	if c.wantsJSON() {
-		if err := c.Need(c.ctx(), c.execution.Job, desk.Viewer); err != nil {
+		if err := c.Need(c.ctx(), c.execution.Job, desk.RightSee); err != nil {
 			return err
 		}
 		return c.listAudit()
@@ -109,7 +109,7 @@ func (c *call) watchExecution() error {
 	}
 	w, err := c.Watch(c.execution.ID, after)
 	if err != nil {
-		return streamProblem(err)
+		return err
 	}
 	defer w.Close()
 	ctx, cancel := c.lasting(eventstream.Lasts)
@@ -122,6 +122,11 @@ func (c *call) watchExecution() error {
 		if err != nil {
 			return false, err
 		}
+		c.Renew()
+		if c.NeedTo(ctx, c.execution.Job, c.route.need, c.Own(&c.execution)) != nil || c.Can(ctx, c.execution.Job, desk.RightSee) != viewer {
+			return false, nil // who connects again is answered as he now may be
+		}
+		e.values = c.SeesValues(ctx, c.execution.Job)
 		return e.add(&change)
 	})
 }
@@ -218,7 +223,7 @@ func (c *call) watchExecutions() error {
 	}
 	w, err := c.WatchExecutions(c.ctx(), where, limit)
 	if err != nil {
-		return streamProblem(err)
+		return err
 	}
 	defer w.Close()
 	ctx, cancel := c.lasting(eventstream.Lasts)
@@ -233,6 +238,7 @@ func (c *call) watchExecutions() error {
 		if err != nil {
 			return false, err
 		}
+		c.Renew()
 		return true, c.addPage(s, items, sent)
 	})
 }

@@ -240,7 +240,7 @@ func TestStreamOfProgress(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		t.Run(fmt.Sprint("own process ", own), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, memstore.New(), &httpapi.Options{Access: httpapi.Access{Who: access().Who, Role: access().Role, Values: httpapi.Operator}})
+				w := newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(httpapi.Operator)})
 				var reg courier.Registry
 				courier.RegisterFunc(&reg, "test.work", func(ctx context.Context, job *courier.Context, _ workConfig) (workOutput, error) {
 					for n := range 31 {
@@ -251,7 +251,7 @@ func TestStreamOfProgress(t *testing.T) {
 				}, nil)
 				worker := engine.New(w.store, &reg, &engine.Options{Workspace: t.TempDir(), Secrets: secrets})
 				if own {
-					w.api = httpapi.New(worker, &httpapi.Options{Access: httpapi.Access{Who: access().Who, Role: access().Role, Values: httpapi.Operator}})
+					w.api = httpapi.New(worker, &httpapi.Options{Access: valuesFor(httpapi.Operator)})
 				}
 				if err := worker.Start(t.Context()); err != nil {
 					t.Fatal(err)

@@ -38,28 +38,28 @@ var whereParams = []param{
 
 var executionRoutes = []route{
 	{
-		method: "POST", path: "v1/jobs/{name}/executions", id: "startExecution", group: "executions", role: desk.Client, on: onJob,
+		method: "POST", path: "v1/jobs/{name}/executions", id: "startExecution", group: "executions", on: onJob,
 		does: "Starts an execution of a job. As multipart/form-data the body has files, which become the inputs of the execution, and parameters: the part params is an object with some, and each other part without a file name is one.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartRequest{}, optional: true, upload: true,
 		answers:  map[int]any{http.StatusAccepted: Started{}, http.StatusOK: ExecutionView{}},
-		problems: []*code{codeDependency, codeConflict, codeKeyReused, codeUnsafeName, codeMissingFile, codeFull}, do: (*call).start,
+		problems: []*code{codeTooMany, codeDependency, codeConflict, codeKeyReused, codeUnsafeName, codeMissingFile, codeFull}, do: (*call).start,
 	},
 	{
-		method: "GET", path: "v1/executions", id: "listExecutions", group: "executions", role: desk.Client, on: onVisible,
-		does: "Lists executions, the newest first.", query: append(whereParams, limitParam, cursorParam),
+		method: "GET", path: "v1/executions", id: "listExecutions", group: "executions", on: onVisible,
+		does: "Lists executions, the newest first, without their parameters, results and repairs: each execution has its own.", query: append(whereParams, limitParam, cursorParam),
 		answers: map[int]any{http.StatusOK: page[ExecutionView]{}}, do: (*call).listExecutions,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}", id: "getExecution", group: "executions", role: desk.Client, on: onExecution,
+		method: "GET", path: "v1/executions/{id}", id: "getExecution", group: "executions", on: onExecution,
 		does: "Returns an execution. A client sees the short form of its own.", answers: map[int]any{http.StatusOK: ExecutionView{}, http.StatusNotModified: nil},
 		do: (*call).getExecution,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/outline", id: "getOutline", group: "executions", role: desk.Viewer, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/outline", id: "getOutline", group: "executions", on: onExecution,
 		does: "Returns the steps and markers of the job, each with one state.", answers: map[int]any{http.StatusOK: engine.Outline{}}, do: (*call).getOutline,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/steps", id: "listSteps", group: "executions", role: desk.Viewer, on: onExecution,
-		does: "Lists the records of attempts of steps, in the order of their ends.",
+		method: "GET", path: "v1/executions/{id}/steps", id: "listSteps", group: "executions", on: onExecution,
+		does: "Lists the records of attempts of steps, in the order of their ends, without their outputs and files: each record has its own.",
 		query: []param{
 			{name: "step", kind: "integer", does: "The index of the step."},
 			{name: "state", kind: "string", does: "How the attempts ended.", enum: []string{"completed", "failed", "skipped"}},
@@ -69,33 +69,33 @@ var executionRoutes = []route{
 		answers: map[int]any{http.StatusOK: page[courier.StepExecution]{}}, do: (*call).listSteps,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/steps/{seq}", id: "getStep", group: "executions", role: desk.Viewer, on: onExecution,
-		does: "Returns a record with its log, its events and its stack.", answers: map[int]any{http.StatusOK: courier.StepExecution{}}, do: (*call).getStep,
+		method: "GET", path: "v1/executions/{id}/steps/{seq}", id: "getStep", group: "executions", on: onExecution,
+		does: "Returns a record with its outputs, its files, its log, its events and its stack.", answers: map[int]any{http.StatusOK: courier.StepExecution{}}, do: (*call).getStep,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/audit", id: "listAudit", group: "executions", role: desk.Viewer, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/audit", id: "listAudit", group: "executions", on: onExecution,
 		does: "Lists the changes of state, the oldest first.", query: []param{limitParam, cursorParam},
 		answers: map[int]any{http.StatusOK: page[courier.AuditEntry]{}}, do: (*call).listAudit,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/explain", id: "explainExecution", group: "executions", role: desk.Viewer, on: onExecution,
-		does: "Says why the execution does not go on, and what can be done.", answers: map[int]any{http.StatusOK: store.Explanation{}}, do: (*call).explain,
+		method: "GET", path: "v1/executions/{id}/explain", id: "explainExecution", group: "executions", on: onExecution,
+		does: "Says why the execution does not go on, and what can be done. Who may not see all of it is told a short reason for its own.", answers: map[int]any{http.StatusOK: store.Explanation{}}, do: (*call).explain,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/files", id: "listFiles", group: "executions", role: desk.Viewer, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/files", id: "listFiles", group: "executions", on: onExecution,
 		does: "Lists the records that report files.", query: []param{limitParam, cursorParam},
 		answers: map[int]any{http.StatusOK: page[courier.StepExecution]{}}, do: (*call).listFiles,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/failed-items", id: "listFailedItems", group: "executions", role: desk.Viewer, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/failed-items", id: "listFailedItems", group: "executions", on: onExecution,
 		does: "Lists the items of loops that have failed and were not repaired.", answers: map[int]any{http.StatusOK: page[engine.FailedItem]{}}, do: (*call).listFailedItems,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/values", id: "getValues", group: "executions", role: desk.Viewer, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/values", id: "getValues", group: "executions", on: onExecution,
 		does: "Returns the values in scope, by their keys. It needs the role that sees values.", answers: map[int]any{http.StatusOK: map[string]any{}}, do: (*call).getValues,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/log", id: "getLog", group: "executions", role: desk.Viewer, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/log", id: "getLog", group: "executions", on: onExecution,
 		does: "Returns what steps have logged, as text. It needs the role that sees values.",
 		query: []param{
 			{name: "step", kind: "integer", does: "The index of the step."},
@@ -201,12 +201,9 @@ func (c *call) getOutline() error {
 	return c.answer(http.StatusOK, o)
 }
 
-func (c *call) listSteps() error { return c.stepsPage(store.StepFilter{}) }
+func (c *call) listSteps() error { return c.stepsPage(store.StepFilter{Brief: true}) }
 
 func (c *call) listFiles() error {
-	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		return &desk.AccessError{Text: "the names of files are values, which you may not see"}
-	}
 	return c.stepsPage(store.StepFilter{Files: true})
 }
 
@@ -231,20 +228,34 @@ func (c *call) stepsPage(f store.StepFilter) error {
 	if err != nil {
 		return err
 	}
-	list, err := c.h.e.Executions().StepsPage(c.ctx(), f)
+	seq := func(s *courier.StepExecution) int64 { return s.Seq }
+	size := 1 // a record with files can have as many bytes as an output
+	if f.Brief {
+		size = f.Limit
+	}
+	items, next, err := inParts(f.Limit, size, f.After, func(after int64, limit int) ([]courier.StepExecution, int64, error) {
+		f.After, f.Limit = after, limit
+		list, err := c.h.e.Executions().StepsPage(c.ctx(), f)
+		if !c.SeesValues(c.ctx(), c.execution.Job) {
+			for i := range list {
+				desk.HideStep(&list[i])
+			}
+		}
+		list, next := fullPage(list, limit, seq)
+		return list, next, err
+	}, seq, asIs)
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(list) == f.Limit {
-		next = strconv.FormatInt(list[len(list)-1].Seq, 10)
+	return answerPage(c, items, numberCursor(next))
+}
+
+// numberCursor is the cursor of what comes behind a number; empty for 0.
+func numberCursor(n int64) string {
+	if n == 0 {
+		return ""
 	}
-	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		for i := range list {
-			desk.HideStep(&list[i])
-		}
-	}
-	return answerPage(c, list, next)
+	return strconv.FormatInt(n, 10)
 }
 
 // after returns where a page by sequence numbers begins, and how many entries it has.
@@ -333,21 +344,7 @@ func (c *call) listFailedItems() error {
 	return answerPage(c, list, "")
 }
 
-// values returns the refusal if the visitor may not see the values of the execution.
-func (c *call) values() error { return c.needValues(c.execution.Job) }
-
-// needValues returns the refusal if the visitor may not see the values of a job.
-func (c *call) needValues(job string) error {
-	if c.SeesValues(c.ctx(), job) {
-		return nil
-	}
-	return &desk.AccessError{Text: "this shows values, which you may not see: it needs the role " + c.ValuesRole().String()}
-}
-
 func (c *call) getValues() error {
-	if err := c.values(); err != nil {
-		return err
-	}
 	v, err := c.h.e.Executions().Values(c.ctx(), c.execution.ID)
 	if err != nil {
 		return err
@@ -359,9 +356,6 @@ func (c *call) getValues() error {
 const maxLogRecords = 100
 
 func (c *call) getLog() error {
-	if err := c.values(); err != nil {
-		return err
-	}
 	f := store.StepFilter{Execution: c.execution.ID, Details: true, Limit: maxLogRecords}
 	var err error
 	if c.query.Has("step") {

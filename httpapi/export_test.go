@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net/http"
 	"reflect"
 	"strconv"
 	"time"
@@ -10,7 +9,9 @@ import (
 // A Route is what the tests see of a row of the table.
 type Route struct {
 	Method, Path, ID, Scope string
-	Role                    Role // -1: nobody is asked
+	Open                    bool // nobody is asked
+	Rights                  Role
+	Own                     bool // RightOwn is enough for the own
 	Query                   []string
 	Body                    bool
 }
@@ -19,7 +20,7 @@ type Route struct {
 func Table() (list []Route) {
 	for i := range table {
 		t := &table[i]
-		r := Route{Method: t.method, Path: t.path, ID: t.id, Scope: string(t.on), Role: Role(t.role), Body: t.body != nil}
+		r := Route{Method: t.method, Path: t.path, ID: t.id, Scope: string(t.on), Open: t.open, Rights: Role(t.need.Rights), Own: t.need.Own, Body: t.body != nil}
 		for _, p := range t.query {
 			r.Query = append(r.Query, p.name)
 		}
@@ -27,9 +28,6 @@ func Table() (list []Route) {
 	}
 	return list
 }
-
-// OpenRole is the role of routes that ask nobody.
-const OpenRole = Role(open)
 
 // CodeOf returns the code and the detail of the problem of an error.
 func CodeOf(err error) (code, detail string) {
@@ -88,10 +86,3 @@ func Codes() (list [][4]string) {
 
 // SetBodyTimeout sets how long bodies may take.
 func (h *Handler) SetBodyTimeout(d time.Duration) { h.bodyTimeout = d }
-
-// SetMaxQuotas sets how many limits an async endpoint remembers, and Quotas returns how many
-// it does.
-func SetMaxQuotas(h http.Handler, n int) { h.(*endpoint).maxQuotas = n }
-
-// Quotas is described at [SetMaxQuotas].
-func Quotas(h http.Handler) int { return len(h.(*endpoint).quotas) }

@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/httpapi/internal/files"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/mount"
 	"github.com/courierhq/courier/internal/uuid7"
@@ -27,6 +29,7 @@ type Handler struct {
 	mux     *http.ServeMux
 	routes  map[string]*route // by the patterns of mux
 	origins *origins
+	shares  *files.Shares
 
 	bodyTimeout time.Duration // shorter in tests
 	ids         uuid7.Source  // of executions whose files come first
@@ -53,12 +56,25 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	if h.opt.MaxFiles <= 0 {
 		h.opt.MaxFiles = 100
 	}
+	if h.opt.MinRate == 0 {
+		h.opt.MinRate = 8 << 10
+	}
+	h.shares = &files.Shares{MaxUploads: h.opt.MaxUploads, MaxPending: h.opt.MaxPending}
+	if h.shares.MaxUploads <= 0 {
+		h.shares.MaxUploads = 32
+	}
+	if h.shares.MaxPending <= 0 {
+		h.shares.MaxPending = 4 << 30
+		if d, ok := h.opt.Depot.(*depot.Directory); ok && d.InputRoom() > 0 {
+			h.shares.MaxPending = min(h.shares.MaxPending, d.InputRoom()/2)
+		}
+	}
 	h.log = h.opt.Log
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.closed, h.closing = context.WithCancel(context.Background())
-	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access.desk(), Via: "api", Streams: h.opt.MaxStreams, Depot: h.opt.Depot, Log: h.log})
+	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access.desk(), Via: "api", Streams: h.opt.MaxStreams, StreamsOf: h.opt.MaxStreamsOf, Examined: h.opt.MaxExamined, Depot: h.opt.Depot, Log: h.log})
 	h.origins = newOrigins(h.opt.Access.Origins)
 	if h.origins.err != nil {
 		h.log.Error("the API answers no request", "error", h.origins.err)
@@ -140,7 +156,7 @@ func (c *call) serve() error {
 	if err := c.checkQuery(); err != nil {
 		return err
 	}
-	if c.route.role == open {
+	if c.route.open {
 		return c.route.do(c)
 	}
 	v, err := c.h.desk.Enter(c.r)

@@ -159,8 +159,8 @@ func TestCutBody(t *testing.T) {
 // A parameter and a secret appear in no answer, log or journal of those who may not see
 // them. A secret appears nowhere.
 func TestCanaries(t *testing.T) {
-	a := access()
-	a.Values = httpapi.Operator
+	a := valuesFor(httpapi.Operator)
+	a.ClientMay = func(string) []string { return []string{"limit_keys"} }
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
 		body := `{"params": {"text": "` + canaryParam + `", "fail": "wrong"}, "labels": {"partner": "` + canaryParam + `"}, "limit_keys": ["` + canaryParam + `"]}`

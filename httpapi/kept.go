@@ -40,22 +40,22 @@ func (k *kept[T, D]) routes() []route {
 	var zero T
 	return []route{
 		{
-			method: "GET", path: "v1/" + kinds, id: "list" + title + "s", group: kinds, role: desk.Viewer, on: onVisible,
+			method: "GET", path: "v1/" + kinds, id: "list" + title + "s", group: kinds, on: onVisible,
 			does: "Lists the " + kinds + " of jobs that you may see, by name.", query: []param{limitParam, cursorParam},
 			answers: map[int]any{http.StatusOK: page[T]{}}, do: k.listAll,
 		},
 		{
-			method: "GET", path: "v1/" + kinds + "/{name}", id: "get" + title, group: kinds, role: desk.Viewer, on: onBody,
+			method: "GET", path: "v1/" + kinds + "/{name}", id: "get" + title, group: kinds, on: onBody,
 			does: "Returns a " + k.kind + ".", answers: map[int]any{http.StatusOK: zero}, do: k.getOne,
 		},
 		{
-			method: "PUT", path: "v1/" + kinds + "/{name}", id: "set" + title, group: kinds, role: desk.Editor, on: onBody,
+			method: "PUT", path: "v1/" + kinds + "/{name}", id: "set" + title, group: kinds, on: onBody,
 			does: "Creates a " + k.kind + ", or replaces it. It needs the role for the jobs of both; for all jobs if it names none, or a chain.", body: zero,
 			answers:  map[int]any{http.StatusCreated: saved[T]{}, http.StatusOK: saved[T]{}},
 			problems: []*code{codeDefinition, codeConflict}, do: k.put,
 		},
 		{
-			method: "DELETE", path: "v1/" + kinds + "/{name}", id: "remove" + title, group: kinds, role: desk.Editor, on: onBody,
+			method: "DELETE", path: "v1/" + kinds + "/{name}", id: "remove" + title, group: kinds, on: onBody,
 			does: "Removes a " + k.kind + ".", answers: map[int]any{http.StatusNoContent: nil}, do: k.delete,
 		},
 	}
@@ -68,34 +68,34 @@ func (k *kept[T, D]) listAll(c *call) error {
 			k.hidden(c, &list[i])
 		}
 		return list, next, err
-	})
+	}, func(v *T) string { return *k.name(v) })
 }
 
 // hidden returns v without the values that the visitor may not see.
 func (k *kept[T, D]) hidden(c *call, v *T) *T {
-	if !c.Has(c.ctx(), desk.JobsOf(D(v)), c.ValuesRole()) {
+	if !c.Has(c.ctx(), desk.JobsOf(D(v)), desk.RightSee|desk.RightValues) {
 		k.hide(v)
 	}
 	return v
 }
 
-// find returns the one that the path names, if the visitor may see it and has the role
-// for its jobs.
-func (k *kept[T, D]) find(c *call, role desk.Role) (T, error) {
+// find returns the one that the path names, if the visitor may see it and has the
+// rights of the route for its jobs.
+func (k *kept[T, D]) find(c *call) (T, error) {
 	v, err := k.get(c, c.r.PathValue("name"))
 	switch {
-	case errors.Is(err, courier.ErrNotFound) && c.Role(c.ctx(), "") < desk.Viewer:
+	case errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", desk.RightSee):
 		return v, desk.Unknown() // its text may name others
 	case err != nil:
 		return v, err
-	case !c.Has(c.ctx(), desk.JobsOf(D(&v)), desk.Viewer):
+	case !c.Has(c.ctx(), desk.JobsOf(D(&v)), desk.RightSee):
 		return v, desk.Unknown()
 	}
-	return v, c.NeedEach(c.ctx(), desk.JobsOf(D(&v)), role)
+	return v, c.NeedEach(c.ctx(), desk.JobsOf(D(&v)), c.route.need.Rights)
 }
 
 func (k *kept[T, D]) getOne(c *call) error {
-	v, err := k.find(c, desk.Viewer)
+	v, err := k.find(c)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (k *kept[T, D]) getOne(c *call) error {
 func (k *kept[T, D]) put(c *call) error {
 	a := store.Action{Verb: "set", Kind: k.kind, Name: c.r.PathValue("name")}
 	status := http.StatusOK
-	was, err := k.find(c, desk.Editor)
+	was, err := k.find(c)
 	if errors.Is(err, courier.ErrNotFound) {
 		status, err = http.StatusCreated, k.free(c)
 	} else if err == nil {
@@ -164,7 +164,7 @@ func (k *kept[T, D]) read(c *call) (v T, err error) {
 	} else if *name != c.r.PathValue("name") {
 		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it differs from the name in the path: send the same, or leave it out"})
 	}
-	if len(problems) > 0 && slices.Contains(desk.JobsOf(D(&v)), "") && c.Role(c.ctx(), "") < desk.Editor {
+	if len(problems) > 0 && slices.Contains(desk.JobsOf(D(&v)), "") && !c.Can(c.ctx(), "", desk.RightEdit) {
 		return v, k.wrong(*name, problems) // perhaps it is the job that could not be read
 	}
 	if err := c.MayChange(c.ctx(), k.kind, D(&v)); err != nil {
@@ -177,7 +177,7 @@ func (k *kept[T, D]) read(c *call) (v T, err error) {
 }
 
 func (k *kept[T, D]) delete(c *call) error {
-	v, err := k.find(c, desk.Editor)
+	v, err := k.find(c)
 	if err != nil {
 		return err
 	}
@@ -199,10 +199,10 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 	var zero T
 	kinds := k.kind + "s"
 	return route{
-		method: "POST", path: "v1/" + kinds + "/{name}/" + verb, id: verb + strings.ToUpper(k.kind[:1]) + k.kind[1:], group: kinds, role: desk.Operator, on: onBody,
+		method: "POST", path: "v1/" + kinds + "/{name}/" + verb, id: verb + strings.ToUpper(k.kind[:1]) + k.kind[1:], group: kinds, on: onBody,
 		does: does, body: ReasonRequest{}, optional: true, answers: map[int]any{http.StatusOK: zero}, problems: []*code{codeTransition, codeConflict, codeDefinition},
 		do: func(c *call) error {
-			v, err := k.find(c, desk.Operator)
+			v, err := k.find(c)
 			if err != nil {
 				return err
 			}
@@ -246,8 +246,9 @@ func (s saved[T]) MarshalJSON() ([]byte, error) {
 }
 
 // answerList answers with a page of a list that is ordered by texts: read returns the
-// elements after one of them, and the last one of the page if there are more.
-func answerList[T any](c *call, what string, read func(after string, limit int) ([]T, string, error)) error {
+// elements after one of them, and the last one of the page if there are more. Key is the text
+// of an element.
+func answerList[T any](c *call, what string, read func(after string, limit int) ([]T, string, error), key func(*T) string) error {
 	limit, err := c.int("limit", 100, 1, 1000)
 	if err != nil {
 		return err
@@ -256,11 +257,11 @@ func answerList[T any](c *call, what string, read func(after string, limit int) 
 	if err != nil {
 		return err
 	}
-	list, next, err := read(after, limit)
+	items, next, err := inParts(limit, partSize, after, read, key, asIs)
 	if err != nil {
 		return err
 	}
-	return answerPage(c, list, writeAfter(next, what))
+	return answerPage(c, items, writeAfter(next, what))
 }
 
 // writeAfter returns the cursor of what comes after a text, in a list of something; empty

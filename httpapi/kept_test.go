@@ -210,8 +210,7 @@ func (journalless) Note(context.Context, store.Action) (store.Action, error) {
 // Values in definitions are hidden from those who may not see them: in the definitions and
 // in what has gone wrong with them.
 func TestKeptHidden(t *testing.T) {
-	a := access()
-	a.Values = httpapi.Operator
+	a := valuesFor(httpapi.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
 		err := w.store.Subscribe(t.Context(), store.Subscription{Name: "hook", Channel: "webhook", Jobs: []string{"report"}, Disabled: true, Reason: canaryParam, Body: []byte(
@@ -239,6 +238,6 @@ func TestKeptHidden(t *testing.T) {
 				t.Errorf("%s lacks %s", got, name)
 			}
 		}
-		w.as("vera").get("v1/monitors/incoming/files").problem(http.StatusForbidden, "forbidden", "operator")
+		w.as("vera").get("v1/monitors/incoming/files").problem(http.StatusForbidden, "forbidden", "values")
 	})
 }

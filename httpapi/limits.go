@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
 
@@ -26,17 +25,17 @@ type LimitRequest struct {
 
 var limitRoutes = []route{
 	{
-		method: "GET", path: "v1/limits", id: "listLimits", group: "limits", role: desk.Viewer, on: onVisible,
+		method: "GET", path: "v1/limits", id: "listLimits", group: "limits", on: onVisible,
 		does: "Lists the limits that were set, by scope: those of jobs that you may see, and all others for who may see all jobs.", query: []param{limitParam, cursorParam},
 		answers: map[int]any{http.StatusOK: page[LimitView]{}}, do: (*call).listLimits,
 	},
 	{
-		method: "PUT", path: "v1/limits/{scope}", id: "setLimit", group: "limits", role: desk.Admin, on: onAll,
+		method: "PUT", path: "v1/limits/{scope}", id: "setLimit", group: "limits", on: onAll,
 		does: "Sets how many executions of a scope may run at once: global, job:NAME, key:KEY, or key:PREFIX* for each key that begins so.", body: LimitRequest{},
 		answers: map[int]any{http.StatusOK: LimitView{}}, do: (*call).setLimit,
 	},
 	{
-		method: "DELETE", path: "v1/limits/{scope}", id: "removeLimit", group: "limits", role: desk.Admin, on: onAll,
+		method: "DELETE", path: "v1/limits/{scope}", id: "removeLimit", group: "limits", on: onAll,
 		does:    "Takes a limit back that was set, so that what holds without it holds again.",
 		answers: map[int]any{http.StatusNoContent: nil}, do: (*call).removeLimit,
 	},
@@ -50,7 +49,7 @@ func (c *call) listLimits() error {
 			views[i] = LimitView{l.Scope, l.Limit}
 		}
 		return views, next, err
-	})
+	}, func(l *LimitView) string { return l.Scope })
 }
 
 func (c *call) setLimit() error {

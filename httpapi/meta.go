@@ -11,23 +11,23 @@ import (
 
 var metaRoutes = []route{
 	{
-		method: "GET", path: "v1/", id: "index", group: "service", role: open, does: "Names the parts of the API.",
+		method: "GET", path: "v1/", id: "index", group: "service", open: true, does: "Names the parts of the API.",
 		answers: map[int]any{http.StatusOK: map[string]string{}}, do: (*call).index,
 	},
 	{
-		method: "GET", path: "v1/openapi.json", id: "openapi", group: "service", role: open, does: "Returns this document.",
+		method: "GET", path: "v1/openapi.json", id: "openapi", group: "service", open: true, does: "Returns this document.",
 		answers: map[int]any{http.StatusOK: map[string]any{}, http.StatusNotModified: nil}, do: (*call).openapi,
 	},
 	{
-		method: "GET", path: "v1/problems/{code}", id: "problem", group: "service", role: open, does: "Explains the code of a problem, as text.",
+		method: "GET", path: "v1/problems/{code}", id: "problem", group: "service", open: true, does: "Explains the code of a problem, as text.",
 		answers: map[int]any{http.StatusOK: ""}, media: "text/plain; charset=utf-8", do: (*call).problem,
 	},
 	{
-		method: "GET", path: "v1/livez", id: "livez", group: "service", role: open, does: "Answers as long as the process does.",
+		method: "GET", path: "v1/livez", id: "livez", group: "service", open: true, does: "Answers as long as the process does.",
 		answers: map[int]any{http.StatusOK: map[string]string{}}, do: func(c *call) error { return c.answer(http.StatusOK, map[string]string{"status": "alive"}) },
 	},
 	{
-		method: "GET", path: "v1/readyz", id: "readyz", group: "service", role: open, does: "Answers with 503 if the store is out of reach, or the service is stopping.",
+		method: "GET", path: "v1/readyz", id: "readyz", group: "service", open: true, does: "Answers with 503 if the store is out of reach, or the service is stopping.",
 		answers: map[int]any{http.StatusOK: map[string]string{}}, problems: []*code{codeUnavailable}, do: (*call).ready,
 	},
 }

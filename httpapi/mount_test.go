@@ -106,49 +106,6 @@ func TestOddPaths(t *testing.T) {
 	answer{w, rec, "OPTIONS *"}.problem(http.StatusNotFound, "not_found")
 }
 
-// Without Access only programs on this host are served, and not for a proxy.
-func TestLoopback(t *testing.T) {
-	w := newWorld(t, memstore.New(), &httpapi.Options{})
-	for _, c := range []struct {
-		from, host, header string
-		status             int
-	}{
-		{"127.0.0.1:1", "localhost:8080", "", 200},
-		{"[::1]:1", "[::1]:8080", "", 200},
-		{"127.0.0.1:1", "127.0.0.1", "", 200},
-		{"[::ffff:127.0.0.1]:1", "localhost", "", 200},
-		{"192.0.2.1:1", "localhost", "", 403},
-		{"127.0.0.1:1", "courier.example.com", "", 403}, // DNS that was bound anew
-		{"127.0.0.1:1", "localhost.example.com", "", 403},
-		{"127.0.0.1:1", "", "", 403},
-		{"127.0.0.1:1", "localhost", "X-Forwarded-For", 403},
-		{"127.0.0.1:1", "localhost", "Forwarded", 403},
-		{"", "localhost", "", 403},
-		{"@", "localhost", "", 403}, // a Unix socket
-	} {
-		r := httptest.NewRequest("GET", "/v1/executions", nil)
-		r.RemoteAddr, r.Host = c.from, c.host
-		if c.header != "" {
-			r.Header.Set(c.header, "192.0.2.1")
-		}
-		rec := httptest.NewRecorder()
-		w.api.ServeHTTP(rec, r)
-		if rec.Code != c.status {
-			t.Errorf("%+v: %d %s", c, rec.Code, rec.Body)
-		}
-	}
-	open := newWorld(t, memstore.New(), &httpapi.Options{})
-	r := httptest.NewRequest("POST", "/v1/jobs/report/executions", nil)
-	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
-	rec := httptest.NewRecorder()
-	open.api.ServeHTTP(rec, r)
-	var x httpapi.Started
-	answer{open, rec, "local"}.want(http.StatusAccepted, &x)
-	if got, err := open.engine.Executions().Get(t.Context(), x.ID); err != nil || got.By != "local" || got.Labels["by"] != "local" {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
 // A web page elsewhere is served if the host has permitted it, and by no other way.
 func TestOrigins(t *testing.T) {
 	a := access()

@@ -16,7 +16,7 @@ const about = `The HTTP API of an engine of Courier.
 
 **Paths** are below the mount of the API, which is the directory above that of this document: the reference of the server is relative to it. A route of GET answers HEAD too. A path that is not here has the answer 404 with a problem document; a method that is not here has 405, and the header Allow.
 
-**Access** is decided by the service that mounts the API: it says who makes a request, and so which credentials are sent, and which role that is. By default only programs on the same host are served. x-courier-role is the least role that an operation needs: client, viewer, operator, editor or admin, each with the rights of those before it; open means that nobody is asked. x-courier-scope says for what the role is needed: a job, the job of an execution, all jobs, what is visible (the answer has what the caller may see), or the job that the body or the stored definition is about. What the caller may not see has the same answer as what is not there.
+**Access** is decided by the service that mounts the API: it says who makes a request, and so which credentials are sent, and which rights that gives. x-courier-rights are the rights that an operation needs, all of them: start, override, dry-run, own, see, values, operate, edit, admin; "or own" means that the right own is enough for what the caller has started itself; any means that it is enough to be known, and open that nobody is asked. x-courier-scope says for what the rights are needed: a job, the job of an execution, all jobs, what is visible (the answer has what the caller may see), or the job that the body or the stored definition is about. What the caller may not see has the same answer as what is not there.
 
 **Problems** are documents as of RFC 9457. A program can rely on the code. Each operation lists the codes of its answers; besides them the answer 500 with the code internal is a mistake of the service.
 
@@ -71,9 +71,9 @@ func describe(routes []route) schema {
 // operation returns what the document has of a route.
 func (d *description) operation(t *route) schema {
 	o := schema{
-		"operationId": t.id, "summary": t.does, "tags": []string{t.group}, "responses": d.answers(t), "x-courier-role": t.roleName(),
+		"operationId": t.id, "summary": t.does, "tags": []string{t.group}, "responses": d.answers(t), "x-courier-rights": t.rights(),
 	}
-	if t.role != open {
+	if !t.open {
 		o["x-courier-scope"] = string(t.on)
 	}
 	if list := t.parameters(); len(list) > 0 {
@@ -99,12 +99,12 @@ var formSchema = schema{
 	"additionalProperties": schema{"description": "A file, if the part has a file name, and otherwise a parameter."},
 }
 
-// roleName is the role of a route for readers.
-func (t *route) roleName() string {
-	if t.role == open {
+// rights are those that a route needs, for readers.
+func (t *route) rights() string {
+	if t.open {
 		return "open"
 	}
-	return t.role.String()
+	return t.need.String()
 }
 
 // parameters returns the parameters of a route in path, query and headers.
@@ -252,7 +252,7 @@ const problemMedia = "application/problem+json"
 // codes returns the codes of the problems that a route can answer with, by status.
 func (t *route) codes() map[int][]*code {
 	list := []*code{codeInvalid}
-	if t.role != open {
+	if !t.open {
 		list = append(list, codeUnknown, codeForbidden, codeNotFound, codeUnsupported, codeUnavailable)
 		if t.method != http.MethodGet {
 			list = append(list, codeJournal)

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -56,34 +55,34 @@ type FoundFile struct {
 
 var overviewRoutes = []route{
 	{
-		method: "GET", path: "v1/attention", id: "getAttention", group: "overview", role: desk.Viewer, on: onVisible,
+		method: "GET", path: "v1/attention", id: "getAttention", group: "overview", on: onVisible,
 		does:    "Says what somebody has to look at, the most urgent first: of the jobs that you may see.",
 		answers: map[int]any{http.StatusOK: desk.Attention{}}, do: (*call).attention,
 	},
 	{
-		method: "GET", path: "v1/queues", id: "getQueues", group: "overview", role: desk.Viewer, on: onAll,
+		method: "GET", path: "v1/queues", id: "getQueues", group: "overview", on: onAll,
 		does:    "Counts the executions that have not ended, and failed ones: by queue, job, limit key and state.",
 		query:   []param{{name: "most", kind: "integer", does: "Where each count stops: 1 to 10000, 1000 if it is not given."}},
 		answers: map[int]any{http.StatusOK: Queues{}}, problems: []*code{codeUnsupported}, do: (*call).queues,
 	},
 	{
-		method: "GET", path: "v1/workers", id: "listWorkers", group: "overview", role: desk.Viewer, on: onAll,
+		method: "GET", path: "v1/workers", id: "listWorkers", group: "overview", on: onAll,
 		does:    "Lists the engines on the store that are present.",
 		answers: map[int]any{http.StatusOK: page[store.Worker]{}}, problems: []*code{codeUnsupported}, do: (*call).workers,
 	},
 	{
-		method: "GET", path: "v1/health", id: "getHealth", group: "overview", role: desk.Viewer, on: onAll,
+		method: "GET", path: "v1/health", id: "getHealth", group: "overview", on: onAll,
 		does:    "Returns the state of the engine that answers, and of its store.",
 		answers: map[int]any{http.StatusOK: HealthView{}}, do: (*call).health,
 	},
 	{
-		method: "GET", path: "v1/search", id: "search", group: "overview", role: desk.Client, on: onVisible,
+		method: "GET", path: "v1/search", id: "search", group: "overview", on: onVisible,
 		does:    "Finds an execution by its id; jobs, chains, schedules and monitors by the beginnings of their names; files by their names; executions by a label NAME=VALUE.",
 		query:   []param{{name: "q", kind: "string", does: "What is looked for: 1 to 200 characters. A file is found by the beginning of its name, and by a part of it with * on both sides."}},
 		answers: map[int]any{http.StatusOK: Found{}}, do: (*call).search,
 	},
 	{
-		method: "GET", path: "v1/journal", id: "listJournal", group: "overview", role: desk.Admin, on: onAll,
+		method: "GET", path: "v1/journal", id: "listJournal", group: "overview", on: onAll,
 		does: "Lists who did what, and who was refused what, the newest first.",
 		query: []param{
 			{name: "kind", kind: "string", does: "Of what it was done with, such as schedule or execution."},
@@ -189,14 +188,16 @@ func (c *call) journal() error {
 	if err != nil {
 		return err
 	}
-	f := store.ActionFilter{Kind: c.query.Get("kind"), Name: c.query.Get("name"), By: c.query.Get("by"), Before: before, Limit: limit}
-	list, err := c.h.e.Journal(c.ctx(), f)
+	f := store.ActionFilter{Kind: c.query.Get("kind"), Name: c.query.Get("name"), By: c.query.Get("by")}
+	id := func(a *store.Action) int64 { return a.ID }
+	items, next, err := inParts(limit, partSize, before, func(before int64, limit int) ([]store.Action, int64, error) {
+		f.Before, f.Limit = before, limit
+		list, err := c.h.e.Journal(c.ctx(), f)
+		list, next := fullPage(list, limit, id)
+		return list, next, err
+	}, id, asIs)
 	if err != nil {
 		return err
 	}
-	next := ""
-	if len(list) == limit {
-		next = strconv.FormatInt(list[limit-1].ID, 10)
-	}
-	return answerPage(c, list, next)
+	return answerPage(c, items, numberCursor(next))
 }

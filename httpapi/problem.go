@@ -44,6 +44,7 @@ var (
 	codeKeyReused   = &code{"idempotency_key_reused", http.StatusUnprocessableEntity, "the idempotency key was used for something else", "Use a new key for a new request. Nothing was created."}
 	codeKeyRequired = &code{"idempotency_key_required", http.StatusBadRequest, "the request has no idempotency key", "Name the request by a header Idempotency-Key, and use the same one when you repeat it. Nothing was created."}
 	codePreRequired = &code{"precondition_required", http.StatusPreconditionRequired, "a condition is missing", `Send If-Match with the ETag that you have read, or If-None-Match: * for something new.`}
+	codeTooMany     = &code{"too_many", http.StatusTooManyRequests, "you have too many of these", "Wait until some of them have begun or ended. Nothing was created."}
 	codeInternal    = &code{"internal", http.StatusInternalServerError, "the service has a mistake", "Tell its operators the incident: the log has the reason under it."}
 	codeUnsupported = &code{"not_supported", http.StatusNotImplemented, "this service has no such thing", "Read in the detail what it lacks, such as a role of the store."}
 	codeUnavailable = &code{"unavailable", http.StatusServiceUnavailable, "the service can't do this now", "Send it again later; what has an Idempotency-Key is done once. The log has the reason under the incident."}
@@ -53,7 +54,7 @@ var (
 // codes are all of them.
 var codes = []*code{
 	codeInvalid, codeUnknown, codeForbidden, codeNotFound, codeMethod, codeTransition, codeDependency, codeConflict, codePrecond, codeTooLarge,
-	codeMediaType, codeUnsafeName, codeMissingFile, codeIncomplete, codeGone, codeRange, codeFull, codeDefinition, codeKeyReused, codeKeyRequired, codePreRequired, codeInternal, codeUnsupported, codeUnavailable, codeJournal,
+	codeMediaType, codeUnsafeName, codeMissingFile, codeIncomplete, codeGone, codeRange, codeFull, codeDefinition, codeKeyReused, codeKeyRequired, codePreRequired, codeTooMany, codeInternal, codeUnsupported, codeUnavailable, codeJournal,
 }
 
 // An item is one of the problems of a request.
@@ -150,7 +151,7 @@ func (c *call) fail(err error) {
 	if err != nil {
 		body = []byte(`{"code": "internal"}`)
 	}
-	c.write(p.Status, problemMedia, append(body, '\n'))
+	c.refuse(func() { c.write(p.Status, problemMedia, append(body, '\n')) })
 }
 
 // problemOf returns the problem of an error.
@@ -165,6 +166,9 @@ func problemOf(err error) problem {
 		}
 		return p
 	}
+	if busy, ok := errors.AsType[*desk.BusyError](err); ok {
+		return problem{code: codeUnavailable, Detail: busy.Text}
+	}
 	if list, ok := problemsOf(err); ok {
 		p.code = codeDefinition
 		if _, params := errors.AsType[*courier.ParamsError](err); params {
@@ -176,11 +180,14 @@ func problemOf(err error) problem {
 	_, transition := errors.AsType[*courier.TransitionError](err)
 	_, chain := errors.AsType[*courier.ChainRequestError](err)
 	_, dependency := errors.AsType[*courier.DependencyError](err)
+	_, tooMany := errors.AsType[*desk.TooManyError](err)
 	switch {
 	case errors.Is(err, desk.ErrJournal):
 		p.code, p.Detail, p.Incident = codeJournal, desk.ErrJournal.Error(), newIncident()
 	case transition, chain:
 		p.code = codeTransition
+	case tooMany:
+		p.code = codeTooMany
 	case dependency:
 		p.code = codeDependency
 	case errors.Is(err, depot.ErrFull):

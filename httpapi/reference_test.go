@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/internal/desk"
 )
 
 // The reference stands between these lines of the page.
@@ -60,11 +61,23 @@ func reference() string {
 		byGroup[group] = append(byGroup[group], r)
 	}
 	for _, group := range groups {
-		fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | role | what it does | answers |\n|---|---|---|---|\n", group)
+		fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | rights | what it does | answers |\n|---|---|---|---|\n", group)
 		for _, r := range byGroup[group] {
 			o := operation(r)
-			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", r.Method, r.Path, o["x-courier-role"], cell(o["summary"].(string)), statuses(o))
+			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(o["summary"].(string)), statuses(o))
 		}
+	}
+	b.WriteString("\n### Roles and rights\n\n| right | of | client | viewer | starter | operator | editor | admin |\n|---|---|---|---|---|---|---|---|\n")
+	for _, right := range desk.RightNames {
+		fmt.Fprintf(&b, "| `%s` | %s |", right.Name, cell(right.Does))
+		for _, r := range desk.Roles[1:] {
+			has := ""
+			if r.Role.Has(right.Role) {
+				has = "yes"
+			}
+			fmt.Fprintf(&b, " %s |", has)
+		}
+		b.WriteString("\n")
 	}
 	b.WriteString("\n### Codes of problems\n\n| code | status | meaning | what to do |\n|---|---|---|---|\n")
 	for _, c := range httpapi.Codes() {

@@ -21,6 +21,7 @@ type ReasonRequest struct {
 // it stands; see [engine.ResumeOptions] for each field.
 type ResumeRequest struct {
 	Reason    string             `json:"reason,omitempty"`
+	Seq       int64              `json:"seq,omitempty"`
 	Version   int                `json:"version,omitempty"`
 	From      string             `json:"from,omitempty"`
 	Force     bool               `json:"force,omitempty"`
@@ -56,22 +57,22 @@ var requestRoutes = []route{
 	askRoute("cancel", "cancelExecution", "Cancels an execution; the running step is told to end."),
 	askRoute("release", "releaseExecution", "Lets an execution that was held begin."),
 	{
-		method: "POST", path: "v1/executions/{id}/resume", id: "resumeExecution", group: "executions", role: desk.Operator, on: onExecution,
+		method: "POST", path: "v1/executions/{id}/resume", id: "resumeExecution", group: "executions", on: onExecution,
 		does: "Resumes a paused or failed execution, with changes if the body has some.", body: ResumeRequest{}, optional: true,
 		answers: map[int]any{http.StatusAccepted: ExecutionView{}}, problems: []*code{codeTransition, codeConflict}, do: (*call).resume,
 	},
 	{
-		method: "POST", path: "v1/executions/{id}/resume/dry-run", id: "dryRunResume", group: "executions", role: desk.Operator, on: onExecution,
+		method: "POST", path: "v1/executions/{id}/resume/dry-run", id: "dryRunResume", group: "executions", on: onExecution,
 		does: "Says what a resume would do, and does nothing. It shows values, and needs the role that sees them.", body: ResumeRequest{}, optional: true,
 		answers: map[int]any{http.StatusOK: engine.ResumeReport{}}, problems: []*code{codeTransition, codeConflict}, do: (*call).dryRunResume,
 	},
 	{
-		method: "POST", path: "v1/executions/{id}/rerun", id: "rerunExecution", group: "executions", role: desk.Operator, on: onExecution,
+		method: "POST", path: "v1/executions/{id}/rerun", id: "rerunExecution", group: "executions", on: onExecution,
 		does: "Starts an execution that has ended again, as a new one with the same parameters.", headers: []param{keyHeader}, sets: []string{"Location"}, body: RerunRequest{}, optional: true,
-		answers: map[int]any{http.StatusAccepted: Started{}}, problems: []*code{codeTransition, codeDependency, codeConflict, codeKeyReused}, do: (*call).rerun,
+		answers: map[int]any{http.StatusAccepted: Started{}}, problems: []*code{codeTooMany, codeTransition, codeDependency, codeConflict, codeKeyReused}, do: (*call).rerun,
 	},
 	{
-		method: "POST", path: "v1/bulk", id: "bulk", group: "executions", role: desk.Operator, on: onVisible,
+		method: "POST", path: "v1/bulk", id: "bulk", group: "executions", on: onVisible,
 		does: "Does one thing with up to 500 executions, the newest first; the outcome has a cursor if there are more.", body: BulkRequest{},
 		answers: map[int]any{http.StatusOK: desk.Outcome{}}, do: (*call).bulk,
 	},
@@ -82,7 +83,7 @@ type ask func(ctx context.Context, id courier.ExecutionID, by courier.By) (couri
 
 func askRoute(verb, id, does string) route {
 	return route{
-		method: "POST", path: "v1/executions/{id}/" + verb, id: id, group: "executions", role: desk.Operator, on: onExecution,
+		method: "POST", path: "v1/executions/{id}/" + verb, id: id, group: "executions", on: onExecution,
 		does: does + " If that is so or asked already, it succeeds.", body: ReasonRequest{}, optional: true,
 		answers: map[int]any{http.StatusAccepted: ExecutionView{}}, problems: []*code{codeTransition},
 		do: func(c *call) error {
@@ -139,7 +140,7 @@ func (c *call) action(verb, reason string) store.Action {
 // options are the settings of the engine that the body says.
 func (b *ResumeRequest) options(by courier.By) *engine.ResumeOptions {
 	return &engine.ResumeOptions{
-		By: by, Version: b.Version, From: b.From, Force: b.Force, Set: b.Set, Skip: b.Skip, Outputs: b.Outputs, Items: b.Items, Elsewhere: b.Elsewhere,
+		By: by, Seq: b.Seq, Version: b.Version, From: b.From, Force: b.Force, Set: b.Set, Skip: b.Skip, Outputs: b.Outputs, Items: b.Items, Elsewhere: b.Elsewhere,
 	}
 }
 
@@ -175,8 +176,7 @@ func (c *call) resume() error {
 
 func (c *call) dryRunResume() error {
 	var b ResumeRequest
-	err := errors.Join(c.values(), c.body(&b))
-	if err != nil {
+	if err := c.body(&b); err != nil {
 		return err
 	}
 	r, err := c.h.e.DryRunResume(c.ctx(), c.execution.ID, b.options(c.By(b.Reason)))
@@ -197,7 +197,11 @@ func (c *call) rerun() error {
 	}
 	var x courier.Execution
 	err = c.Do(c.ctx(), c.action("rerun", b.Reason), func(ctx context.Context) error {
-		x, err = c.h.e.Rerun(ctx, c.execution.ID, &engine.RerunOptions{By: c.By(b.Reason), Params: b.Params, Version: b.Version, IdempotencyKey: key})
+		opt := &engine.EnqueueOptions{Version: b.Version}
+		if err := c.MayStart(ctx, c.execution.Job, opt); err != nil {
+			return err
+		}
+		x, err = c.h.e.Rerun(ctx, c.execution.ID, &engine.RerunOptions{By: c.By(b.Reason), Labels: c.Labels(), Params: b.Params, Version: b.Version, IdempotencyKey: key, LimitKeys: opt.LimitKeys})
 		return err
 	})
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/httpapi/internal/files"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
 
@@ -32,7 +32,7 @@ var (
 
 var resultRoutes = []route{
 	{
-		method: "GET", path: "v1/executions/{id}/results", id: "getResults", group: resultsGroup, role: desk.Client, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/results", id: "getResults", group: resultsGroup, on: onExecution,
 		does: "Returns all results of an execution as one zip archive, with their names in order. While it has not ended, the answer is 202 with its status. With list=1 or Accept: application/json it returns a page of their names. Whose execution it is not needs the role that sees values.",
 		query: []param{
 			partialParam, {name: "list", kind: "string", enum: []string{"1"}, does: "1 answers with a page of the names in the place of the archive."}, limitParam, cursorParam,
@@ -41,7 +41,7 @@ var resultRoutes = []route{
 		problems: []*code{codeIncomplete, codeGone, codeJournal}, do: (*call).getResults,
 	},
 	{
-		method: "GET", path: "v1/executions/{id}/results/{name...}", id: "getResult", group: resultsGroup, role: desk.Client, on: onExecution,
+		method: "GET", path: "v1/executions/{id}/results/{name...}", id: "getResult", group: resultsGroup, on: onExecution,
 		does:  "Returns one result of an execution. While it has not ended, the answer is 202 with its status. Whose execution it is not needs the role that sees values.",
 		query: []param{partialParam}, headers: []param{rangeHeader},
 		answers:  map[int]any{http.StatusOK: binary(""), http.StatusPartialContent: binary(""), http.StatusNotModified: nil, http.StatusAccepted: Accepted{}},
@@ -60,41 +60,33 @@ const resultsRetry = "5"
 // errAnswered says that a request was answered already.
 var errAnswered = errors.New("the request was answered")
 
-// results returns the results of the execution of the call below a key, or why there are
+// results calls read for the results of the execution of the call, and returns why there are
 // none. If the execution has not ended, it answers that, and returns errAnswered.
-func (c *call) results(key string) ([]depot.Info, error) {
+func (c *call) results(read func(d depot.Depot) error) error {
 	x, d := &c.execution, c.h.opt.Depot
 	if d == nil {
-		return nil, errNoDepot()
-	}
-	if !c.Own(x) {
-		if err := c.values(); err != nil {
-			return nil, err
-		}
+		return errNoDepot()
 	}
 	if !x.State.Ended() {
 		c.w.Header().Set("Retry-After", resultsRetry)
-		return nil, errors.Join(errAnswered, c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(x)}))
+		return errors.Join(errAnswered, c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(x)}))
 	}
-	var list []depot.Info
-	if depot.CheckPrefix(key) == nil {
-		var err error
-		if list, err = d.List(c.ctx(), key); err != nil {
-			return nil, err
-		}
+	missing := read(d)
+	if missing != nil && !errors.Is(missing, courier.ErrNotFound) {
+		return missing
 	}
-	// Retention marks the execution before it removes the first file. So a list is whole
-	// if there is no mark after it was made.
+	// Retention marks the execution before it removes the first file. So what was read is
+	// whole if there is no mark afterwards.
 	if err := c.removed(); err != nil {
-		return nil, err
+		return err
 	}
 	if x.State != courier.Completed && !c.query.Has("partial") {
-		return nil, incomplete(x)
+		return incomplete(x)
 	}
-	if len(list) == 0 {
-		return nil, noResult()
+	if missing != nil {
+		return noResult()
 	}
-	return list, nil
+	return nil
 }
 
 func noResult() error {
@@ -142,7 +134,18 @@ func (c *call) getResults() error {
 	if err != nil {
 		return err
 	}
-	list, err := c.results(depot.ResultKey(c.execution.ID, ""))
+	var list []depot.Info
+	err = c.results(func(d depot.Depot) (err error) {
+		if list, err = d.List(c.ctx(), depot.ResultKey(c.execution.ID, "")); err != nil {
+			return err
+		}
+		// What is no key can't be asked for either, and the archive is unpacked on any system.
+		list = slices.DeleteFunc(list, func(i depot.Info) bool { return depot.CheckKey(i.Key) != nil })
+		if len(list) == 0 {
+			err = courier.ErrNotFound
+		}
+		return err
+	})
 	if err != nil {
 		return c.answered(err)
 	}
@@ -184,7 +187,8 @@ type downloaded struct {
 	Bytes int64  `json:"bytes"` // of the files as a whole
 }
 
-// download sends files between two entries of the journal.
+// download sends files between two entries of the journal; the same files again within ten
+// minutes, such as in parts, without.
 func (c *call) download(name string, list []depot.Info, send func(ctx context.Context) error) error {
 	d := downloaded{Name: name, Files: len(list)}
 	for _, info := range list {
@@ -195,7 +199,7 @@ func (c *call) download(name string, list []depot.Info, send func(ctx context.Co
 		return err
 	}
 	x := &c.execution
-	return c.Do(c.ctx(), store.Action{Verb: "download", Kind: "execution", Name: x.Job, Job: x.Job, Execution: x.ID, Now: now}, send)
+	return c.DoSame(c.ctx(), store.Action{Verb: "download", Kind: "execution", Name: x.Job, Job: x.Job, Execution: x.ID, Now: now}, send)
 }
 
 // open opens a result. One that was removed since it was listed is gone.
@@ -212,35 +216,36 @@ func (c *call) open(ctx context.Context, info *depot.Info) (depot.Object, error)
 func (c *call) getResult() error {
 	name := c.r.PathValue("name")
 	key := depot.ResultKey(c.execution.ID, name)
-	list, err := c.results(key)
-	if err == nil && list[0].Key != key {
-		err = noResult() // it is a directory
+	var o depot.Object
+	err := c.results(func(d depot.Depot) (err error) {
+		if depot.CheckKey(key) != nil {
+			return courier.ErrNotFound
+		}
+		o, err = d.Open(c.ctx(), key) // and no list, which takes as long as there are others
+		return err
+	})
+	if o != nil {
+		defer o.Close()
 	}
 	if err != nil {
 		return c.answered(err)
 	}
-	info := list[0]
-	if c.r.Method == http.MethodHead || matches(c.r.Header.Get("If-None-Match"), `"`+info.SHA256+`"`) {
-		return c.serveFile(c.ctx(), &info)
+	if c.r.Method == http.MethodHead || matches(c.r.Header.Get("If-None-Match"), `"`+o.Info().SHA256+`"`) {
+		return c.serveFile(c.ctx(), o)
 	}
-	return c.answered(c.download(name, list[:1], func(ctx context.Context) error { return c.serveFile(ctx, &info) }))
+	return c.answered(c.download(name, []depot.Info{o.Info()}, func(ctx context.Context) error { return c.serveFile(ctx, o) }))
 }
 
 // sendPatience is how long one write to a client that does not read may take.
 const sendPatience = 30 * time.Second
 
 // serveFile answers with a file, or the part of it that was asked for.
-func (c *call) serveFile(ctx context.Context, info *depot.Info) error {
-	o, err := c.open(ctx, info)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	_, name := depot.SplitKey(info.Key)
+func (c *call) serveFile(ctx context.Context, o depot.Object) error {
+	_, name := depot.SplitKey(o.Info().Key)
 	c.w.Header().Set("ETag", `"`+o.Info().SHA256+`"`)
 	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
 	c.w.Header().Set("Content-Type", binaryMedia)
-	err = files.Serve(ctx, c.w, c.r, o, sendPatience)
+	err := files.Serve(ctx, c.w, c.r, o, sendPatience)
 	e, ok := errors.AsType[*files.StatusError](err)
 	switch {
 	case !ok:

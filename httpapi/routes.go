@@ -11,29 +11,27 @@ import (
 	"github.com/courierhq/courier/internal/mount"
 )
 
-// A scope is what the role of a route is asked for.
+// A scope is what the rights of a route are asked for.
 type scope string
 
 // The scopes.
 const (
 	onJob       scope = "job"       // the job {name}
-	onExecution scope = "execution" // the job of the execution {id}; a client's own suffice for the role client
+	onExecution scope = "execution" // the job of the execution {id}
 	onAll       scope = "all"       // all jobs, and what belongs to none
 	onVisible   scope = "visible"   // whoever is known; the answer has what the visitor may see
 	onBody      scope = "body"      // the job that the stored or the sent definition is about
 )
 
-// open is the role of routes that ask nobody who they are.
-const open = desk.Role(-1)
-
 // A route is a row of the table of which the API is made: it registers, authorises and
 // documents itself, and is tested by what it says.
 type route struct {
-	method, path string // below the mount, such as "v1/jobs/{name}/executions"
-	id           string // the operationId, such as "startExecution"
-	group        string // the tag
-	does         string // a sentence
-	role         desk.Role
+	method, path string    // below the mount, such as "v1/jobs/{name}/executions"
+	id           string    // the operationId, such as "startExecution"
+	group        string    // the tag
+	does         string    // a sentence
+	open         bool      // nobody is asked who he is
+	need         desk.Need // what the table of rights says of id; see granted
 	on           scope
 	query        []param
 	headers      []param
@@ -110,12 +108,13 @@ func (t *route) name() string {
 func (t *route) kind() string { return strings.TrimSuffix(t.group, "s") }
 
 // table has all routes.
-var table = slices.Concat(
+var table = granted(slices.Concat(
 	metaRoutes,
 	executionRoutes,
 	resultRoutes,
 	eventRoutes,
 	requestRoutes,
+	keptFilesRoutes,
 	jobRoutes,
 	chainRoutes,
 	chainExecutionRoutes,
@@ -126,10 +125,20 @@ var table = slices.Concat(
 	subscriptionRoutes,
 	limitRoutes,
 	overviewRoutes,
-)
+))
+
+// granted adds what the table of rights says of each route.
+func granted(list []route) []route {
+	for i := range list {
+		if t := &list[i]; !t.open {
+			t.need = desk.NeedOf(t.id)
+		}
+	}
+	return list
+}
 
 // allow returns the error if the visitor may not use the route, and reads the execution
-// that the role depends on. Routes with the other scopes ask themselves.
+// that the rights depend on. Routes with the other scopes ask themselves.
 func (c *call) allow() (err error) {
 	for name := range c.route.wildcards() {
 		if !isText(c.r.PathValue(name)) {
@@ -138,12 +147,12 @@ func (c *call) allow() (err error) {
 	}
 	switch c.route.on {
 	case onJob:
-		return c.Need(c.ctx(), c.r.PathValue("name"), c.route.role)
+		return c.NeedTo(c.ctx(), c.r.PathValue("name"), c.route.need, false)
 	case onExecution:
-		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), c.route.role)
+		c.execution, err = c.Execution(c.ctx(), c.r.PathValue("id"), c.route.need)
 		return err
 	case onAll:
-		return c.Need(c.ctx(), "", c.route.role)
+		return c.NeedTo(c.ctx(), "", c.route.need, true) // what is the own is found by the route
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 			return c.h.e.Schedules().Disable(ctx, name, by)
 		}),
 	{
-		method: "GET", path: "v1/calendar", id: "getCalendar", group: "schedules", role: desk.Viewer, on: onVisible,
+		method: "GET", path: "v1/calendar", id: "getCalendar", group: "schedules", on: onVisible,
 		does: "Returns the instants at which enabled schedules fire, by their definitions of today: within at most 31 days, and 5,000 of them.",
 		query: []param{
 			{name: "from", kind: "string", does: "The first instant, or day in UTC; now if it is not given."},
@@ -55,7 +55,7 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 		answers: map[int]any{http.StatusOK: desk.Calendar{}}, do: (*call).calendar,
 	},
 	{
-		method: "POST", path: "v1/cron/explain", id: "explainCron", group: "schedules", role: desk.Client, on: onVisible,
+		method: "POST", path: "v1/cron/explain", id: "explainCron", group: "schedules", on: onVisible,
 		does: "Says what a cron expression means, and when it fires next.", body: CronRequest{},
 		answers: map[int]any{http.StatusOK: engine.CronExplanation{}}, do: (*call).explainCron,
 	},

@@ -163,8 +163,11 @@ func TestSpec002_Quota(t *testing.T) {
 		d := new(couriertest.Depot)
 		definition := courier.Job{Name: "job", Params: map[string]any{"request": nil}, Steps: []courier.StepSpec{{ID: "work", Type: "test.work", Config: map[string]any{"seconds": 10}}}}
 		w := orchestrator(t, d, definition)
+		a := clientOf("job")
+		a.Quota = func(httpapi.Principal, string) int { return 2 }
+		w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, Depot: d})
 		mux := http.NewServeMux()
-		mux.Handle("POST /upload", w.api.Async("job", &httpapi.AsyncOptions{Files: true, Quota: func(httpapi.Principal) int { return 2 }}))
+		mux.Handle("POST /upload", w.api.Async("job", &httpapi.AsyncOptions{Files: true}))
 		e := &endpoint{w, mux}
 		w.begin()
 		defer w.engine.Stop(t.Context())

@@ -312,8 +312,11 @@ func TestSpec003_Scheduling(t *testing.T) {
 				time.Sleep(2 * time.Hour)
 				w.counts(map[string]int{"completed": missed + 2})
 				list, err := w.engine.Executions().List(w.Context(), store.Filter{Limit: 1})
-				if err != nil || list[0].Priority != 3 || !strings.Contains(string(list[0].Params), `"text":"x"`) {
-					t.Errorf("%+v, %v", list, err)
+				if err != nil || list[0].Priority != 3 {
+					t.Fatalf("%+v, %v", list, err)
+				}
+				if x := w.ended(string(list[0].ID)); !strings.Contains(string(x.Params), `"text":"x"`) {
+					t.Errorf("%+v", x)
 				}
 			})
 		})

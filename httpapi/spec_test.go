@@ -22,7 +22,8 @@ import (
 // systems the API stands in for: 001 async endpoints, 003 job server, 004 job platform.
 
 // spec runs f in virtual time with an engine of its own settings, which is not started, and
-// the job "job", which does what the parameters say. Ann is its client.
+// the job "job", which does what the parameters say. Ann is its client, and may set its
+// priority and number of attempts.
 func spec(t *testing.T, opt engine.Options, job courier.Job, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +37,9 @@ func spec(t *testing.T, opt engine.Options, job courier.Job, f func(w *world)) {
 		opt.Workspace = t.TempDir()
 		w.engine = engine.New(w.store, &reg, &opt)
 		w.define(job)
-		w.api = httpapi.New(w.engine, &httpapi.Options{Access: clientOf("job"), Log: slog.New(slog.NewTextHandler(w.log, nil))})
+		a := clientOf("job")
+		a.ClientMay = func(string) []string { return []string{"max_attempts", "priority"} }
+		w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, Log: slog.New(slog.NewTextHandler(w.log, nil))})
 		f(w)
 		w.api.Close()
 		if err := w.engine.Stop(t.Context()); err != nil {

@@ -67,11 +67,23 @@ func (c *call) start() error {
 	if opt.Labels, err = c.labels(b.Labels); err != nil {
 		return err
 	}
+	if err := c.MayStart(c.ctx(), c.r.PathValue("name"), opt); err != nil {
+		return err
+	}
 	x, err := c.h.e.Enqueue(c.ctx(), c.r.PathValue("name"), opt)
 	if err != nil {
-		return startProblem(err, key)
+		return startProblem(c.unknown(err), key)
 	}
 	return c.started(x, wait)
+}
+
+// unknown returns an error. That of a job that is not there suggests the nearest names to
+// those alone who may know all.
+func (c *call) unknown(err error) error {
+	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", desk.RightSee) {
+		return desk.Unknown()
+	}
+	return err
 }
 
 // started answers with an execution that was created, or that has the key of the request.
@@ -154,7 +166,7 @@ func (p *problem) seconds(pointer string, n float64) time.Duration {
 
 // labels returns the labels of an execution: those of the request, and who has started it.
 func (c *call) labels(given map[string]string) (map[string]string, error) {
-	labels := map[string]string{desk.LabelBy: c.ID}
+	labels := c.Labels()
 	for name, value := range given {
 		if name == desk.LabelBy {
 			return nil, oneProblem(item{Pointer: "/labels/" + desk.LabelBy, Message: "the service itself sets this label to who has started the execution: leave it out"})
@@ -190,7 +202,7 @@ func (c *call) ownKey(key string) (string, error) {
 	if key == "" {
 		return "", nil
 	}
-	return url.PathEscape(c.ID) + "/" + key, nil
+	return "api/" + url.PathEscape(c.ID) + "/" + key, nil // no engine and no page has such keys
 }
 
 // wait returns how long the client wants to wait for the end, by the header Prefer

@@ -86,6 +86,7 @@ func TestStartRefused(t *testing.T) {
 			{"report", `{} {}`, "invalid", 400, nil},
 			{"report", `{"labels": {"by": "ben"}}`, "invalid", 400, []string{"/labels/by"}},
 			{"report", `{"params": {"text": "` + strings.Repeat("x", 1000) + `"}}`, "too_large", 413, []string{"1000 bytes"}},
+			{"report", `{"limit_keys": ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17"]}`, "invalid", 400, []string{"limit_keys: there are 17; 16 is the most"}},
 			{"reprot", `{}`, "not_found", 404, []string{"report"}},
 		} {
 			w.post("v1/jobs/"+c.job+"/executions", c.body).problem(c.status, c.code, c.texts...)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/eventstream"
 )
 
@@ -23,12 +22,4 @@ func (c *call) openStream() (*eventstream.Stream, error) {
 func (c *call) wantsJSON() bool {
 	accept := strings.Join(c.r.Header.Values("Accept"), ",")
 	return strings.Contains(accept, "application/json") && !strings.Contains(accept, eventstream.Media)
-}
-
-// streamProblem returns the problem of a stream that can't begin.
-func streamProblem(err error) error {
-	if busy, ok := errors.AsType[*desk.BusyError](err); ok {
-		return problemf(codeUnavailable, "%s", busy.Text)
-	}
-	return err
 }

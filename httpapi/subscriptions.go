@@ -42,12 +42,12 @@ var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
 
 var subscriptionRoutes = slices.Concat(subscriptions.routes(), []route{
 	{
-		method: "POST", path: "v1/subscriptions/{name}/replay", id: "replaySubscription", group: "subscriptions", role: desk.Operator, on: onBody,
+		method: "POST", path: "v1/subscriptions/{name}/replay", id: "replaySubscription", group: "subscriptions", on: onBody,
 		does: "Makes notifications due now that failed, or wait for another attempt.", body: ReplayRequest{}, optional: true,
 		answers: map[int]any{http.StatusOK: Replayed{}}, do: (*call).replay,
 	},
 	{
-		method: "GET", path: "v1/deliveries", id: "listDeliveries", group: "subscriptions", role: desk.Viewer, on: onVisible,
+		method: "GET", path: "v1/deliveries", id: "listDeliveries", group: "subscriptions", on: onVisible,
 		does: "Lists notifications that have not been delivered, by subscription and event: those that wait, and those that have failed.",
 		query: []param{
 			{name: "subscription", kind: "string", does: "The name of the subscription."},
@@ -59,7 +59,7 @@ var subscriptionRoutes = slices.Concat(subscriptions.routes(), []route{
 })
 
 func (c *call) replay() error {
-	s, err := subscriptions.find(c, desk.Operator)
+	s, err := subscriptions.find(c)
 	if err != nil {
 		return err
 	}
@@ -93,5 +93,5 @@ func (c *call) listDeliveries() error {
 			err = errCursor()
 		}
 		return list, next, err
-	})
+	}, desk.AfterDelivery)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/jsonschema"
+	"github.com/courierhq/courier/store"
 )
 
 // A StepTypeView is a type of steps that the engine has.
@@ -27,7 +28,7 @@ var typeJob = param{name: "job", kind: "string", does: "A job of which you are a
 
 var typeRoutes = []route{
 	{
-		method: "GET", path: "v1/step-types", id: "listStepTypes", group: "step-types", role: desk.Viewer, on: onBody, query: []param{typeJob},
+		method: "GET", path: "v1/step-types", id: "listStepTypes", group: "step-types", on: onBody, query: []param{typeJob},
 		does: "Lists the types of steps, with what can be configured and what they put out.", answers: map[int]any{http.StatusOK: page[StepTypeView]{}}, do: (*call).listStepTypes,
 	},
 	schemaRoute("job", jsonschema.Job),
@@ -43,10 +44,10 @@ func withoutTypes(f func(*jsonschema.Options) []byte) func(*courier.Registry, *j
 
 func schemaRoute(kind string, of func(*courier.Registry, *jsonschema.Options) []byte) route {
 	return route{
-		method: "GET", path: "v1/schema/" + kind + ".json", id: "schemaOf" + kind, group: "step-types", role: desk.Viewer, on: onBody, query: []param{typeJob},
+		method: "GET", path: "v1/schema/" + kind + ".json", id: "schemaOf" + kind, group: "step-types", on: onBody, query: []param{typeJob},
 		does:    "Returns the JSON Schema of the definition of a " + kind + ", for editors. It offers the names of jobs and chains that you may see.",
 		answers: map[int]any{http.StatusOK: map[string]any{}, http.StatusNotModified: nil}, media: "application/schema+json", do: func(c *call) error {
-			if err := c.Need(c.ctx(), c.query.Get("job"), desk.Viewer); err != nil {
+			if err := c.Need(c.ctx(), c.query.Get("job"), desk.RightSee); err != nil {
 				return err
 			}
 			names, err := c.names()
@@ -63,21 +64,30 @@ const maxNames = 1000
 
 // names returns the names of the jobs and chains that the visitor may see.
 func (c *call) names() (n jsonschema.Names, err error) {
-	list, _, err := c.visible(c.Catalog("job"), "", "", maxNames)
-	if err != nil {
-		return n, err
+	for after, examined := "", 0; examined < maxListed && len(n.Jobs) < maxNames; examined += maxNames {
+		page, err := c.h.e.Jobs().Names(c.ctx(), store.DefinitionFilter{After: after, Limit: maxNames})
+		if err != nil {
+			return n, err
+		}
+		for _, name := range page {
+			if after = name; len(n.Jobs) < maxNames && c.Can(c.ctx(), name, desk.RightSee) {
+				n.Jobs = append(n.Jobs, name)
+			}
+		}
+		if len(page) < maxNames {
+			break
+		}
 	}
-	n.Jobs = mapped(list, func(d desk.Defined) string { return *d.Name() })
-	if c.Role(c.ctx(), "") < desk.Viewer {
+	if !c.Can(c.ctx(), "", desk.RightSee) {
 		return n, nil
 	}
-	list, _, err = c.visible(c.Catalog("chain"), "", "", maxNames)
-	n.Chains = mapped(list, func(d desk.Defined) string { return *d.Name() })
+	list, _, err := c.visible(c.Catalog("chain"), "", "", maxNames)
+	n.Chains = mapped(list, func(d DefinitionEntry) string { return d.Name })
 	return n, err
 }
 
 func (c *call) listStepTypes() error {
-	if err := c.Need(c.ctx(), c.query.Get("job"), desk.Viewer); err != nil {
+	if err := c.Need(c.ctx(), c.query.Get("job"), desk.RightSee); err != nil {
 		return err
 	}
 	reg := c.h.e.Registry()

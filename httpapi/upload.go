@@ -56,8 +56,13 @@ func (c *call) upload() (*upload, error) {
 	if opt.Depot == nil {
 		return nil, errNoDepot()
 	}
+	share, err := c.h.shares.Begin(c.ID)
+	if err != nil {
+		return nil, uploadProblem(err)
+	}
 	return &upload{c: c, Receiver: &files.Receiver{
-		Depot: opt.Depot, ID: courier.ExecutionID(c.h.ids.New()), MaxFiles: opt.MaxFiles, MaxBytes: opt.MaxUpload, MaxFields: opt.MaxBody, Patience: c.h.bodyTimeout,
+		Depot: opt.Depot, ID: courier.ExecutionID(c.h.ids.New()), MaxFiles: opt.MaxFiles, MaxBytes: opt.MaxUpload, MaxFields: opt.MaxBody,
+		MinRate: opt.MinRate, Patience: c.h.bodyTimeout, Share: share,
 	}}, nil
 }
 
@@ -70,9 +75,15 @@ func (u *upload) read(err error) error {
 	u.c.raw = u.values()
 	_ = http.NewResponseController(u.c.w).SetWriteDeadline(time.Now().Add(time.Minute)) // of a host's server, which began with the request
 	if err == nil {
+		u.c.whole = true
 		return u.user()
 	}
-	u.c.w.Header().Set("Connection", "close") // the rest of the body is not read
+	u.c.cut = true
+	return uploadProblem(err)
+}
+
+// uploadProblem returns the problem of an error of an upload.
+func uploadProblem(err error) error {
 	e, ok := errors.AsType[*files.Error](err)
 	if !ok {
 		return err
@@ -83,6 +94,10 @@ func (u *upload) read(err error) error {
 		p.code = codeTooLarge
 	case files.UnsafeName:
 		p.code = codeUnsafeName
+	case files.Busy:
+		p.code = codeUnavailable
+	case files.Full:
+		p.code = codeFull
 	}
 	if e.Pointer != "" {
 		p.Detail = e.Pointer + ": " + e.Text
@@ -96,6 +111,7 @@ const removeTimeout = 30 * time.Second
 
 // end removes the files, unless they belong to an execution.
 func (u *upload) end() {
+	defer u.Share.End()
 	if u.kept {
 		return
 	}
@@ -174,19 +190,22 @@ func (c *call) startUpload() error {
 	if err != nil {
 		return err
 	}
+	defer u.end()
 	declared, err := c.takesFiles()
 	if err != nil {
 		return err
 	}
-	defer u.end()
 	if err = u.read(u.Form(c.w, c.r)); err == nil {
 		err = u.require(nil)
 	}
 	if err != nil {
 		return err
 	}
-	opt := &engine.EnqueueOptions{IdempotencyKey: key, By: c.By(""), Labels: map[string]string{desk.LabelBy: c.ID}}
+	opt := &engine.EnqueueOptions{IdempotencyKey: key, By: c.By(""), Labels: c.Labels()}
 	if opt.Params, err = u.params(declared); err != nil {
+		return err
+	}
+	if err := c.MayStart(c.ctx(), c.r.PathValue("name"), opt); err != nil {
 		return err
 	}
 	x, err := u.enqueue(c.r.PathValue("name"), opt)
@@ -254,7 +273,7 @@ func (u *upload) texts() (body any, encoding string, err error) {
 func (c *call) takesFiles() (*flow.Params, error) {
 	job, err := c.h.e.Jobs().Get(c.ctx(), c.r.PathValue("name"), 0)
 	if err != nil {
-		return nil, err
+		return nil, c.unknown(err)
 	}
 	declared := flow.ReadParams(job.Params)
 	if declared == nil {

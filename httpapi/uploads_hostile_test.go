@@ -177,20 +177,56 @@ func TestUploadNotTaken(t *testing.T) {
 
 // A depot without room is 507, and hurts nobody else: nothing is kept, and what fits is.
 func TestUploadFull(t *testing.T) {
-	dir, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: 100_000})
+	dir, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: 110_000, ForResults: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer dir.Close()
 	for name, d := range map[string]depot.Depot{"directory": dir, "memory": &couriertest.Depot{Most: 100_000}} {
 		t.Run(name, func(t *testing.T) {
-			w := withFiles(t, d, nil)
+			w := withFiles(t, d, &httpapi.Options{MaxPending: 1 << 20})
 			w.upload([]part{{"a", "a.csv", strings.Repeat("x", 60_000)}, {"a", "b.csv", strings.Repeat("x", 60_000)}}).problem(http.StatusInsufficientStorage, "full", "room")
 			w.nothing(d)
 			w.uploaded([]part{{"a", "a.csv", strings.Repeat("x", 90_000)}})
 			w.holds(d, 1, 1)
 		})
 	}
+}
+
+// Who sends many uploads at once, and lets them drip, takes a share of the depot, and others
+// have room.
+func TestUploadShares(t *testing.T) {
+	dir, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	w := withFiles(t, dir, &httpapi.Options{MaxUploads: 4})
+	addr := w.served()
+	begin := func(size int) net.Conn {
+		return w.dial(addr, "Content-Length: 2000000", beginFile+strings.Repeat("x", size))
+	}
+	status := func(conn net.Conn) (int, string) {
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	// Half of the 6 MiB for inputs is 3 MiB.
+	begin(1 << 20)
+	begin(1 << 20)
+	time.Sleep(100 * time.Millisecond)
+	if code, text := status(begin(1_800_000)); code != http.StatusInsufficientStorage || !strings.Contains(text, "MaxPending") {
+		t.Errorf("beyond the share: %d %s", code, text)
+	}
+	begin(1000)
+	begin(1000)
+	time.Sleep(100 * time.Millisecond)
+	w.upload([]part{{"a", "a.csv", "1"}}).problem(http.StatusServiceUnavailable, "unavailable", "MaxUploads")
+	w.as("otto").uploaded([]part{{"a", "a.csv", strings.Repeat("x", 2<<20)}})
 }
 
 // The same key with the same files is answered as the first request, and leaves no second
@@ -214,7 +250,7 @@ func TestUploadTwice(t *testing.T) {
 		a.problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
 		w.holds(d, 1, 2)
 	}
-	w.as("vera").upload(parts, "Idempotency-Key", "k").want(http.StatusAccepted, nil) // another principal's key
+	w.as("stan").upload(parts, "Idempotency-Key", "k").want(http.StatusAccepted, nil) // another principal's key
 	w.holds(d, 2, 4)
 }
 

@@ -71,7 +71,7 @@ func (v ExecutionView) MarshalJSON() ([]byte, error) {
 
 // view returns an execution in the form that the visitor sees.
 func (c *call) view(x *courier.Execution) any {
-	if c.Role(c.ctx(), x.Job) < desk.Viewer {
+	if !c.Can(c.ctx(), x.Job, desk.RightSee) {
 		return clientExecution(x)
 	}
 	now := time.Now()

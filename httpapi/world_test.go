@@ -86,6 +86,7 @@ var people = map[string]map[string]httpapi.Role{
 	"ann":      {"report": httpapi.Client},
 	"ben":      {"report": httpapi.Client},
 	"vera":     {"report": httpapi.Viewer},
+	"stan":     {"report": httpapi.Starter},
 	"otto":     {"report": httpapi.Operator},
 	"edna":     {"report": httpapi.Editor},
 	"watcher":  {"": httpapi.Viewer},

@@ -2,6 +2,7 @@ package jsonschema
 
 import (
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
 )
 
 // maxDependencies is how many jobs a job may depend on.
@@ -16,7 +17,7 @@ func (b *builder) job(r *courier.Registry) []byte {
 		"params":               described(b.params(), "The parameters: their declarations, or the values that hold where none is given.", nil),
 		"queue":                described(label("The pool of work that the executions wait in."), "", courier.DefaultQueue),
 		"limit":                whole("How many executions of the job run at once; 0 is any number.", 0, nil),
-		"limit_keys":           list(stored(needed("")), "Names of what executions share, such as partner:acme."),
+		"limit_keys":           described(schema{"type": "array", "maxItems": flow.MaxLimitKeys, "items": stored(needed(""))}, "Names of what executions share, such as partner:acme.", nil),
 		"result":               stored(text("What an execution is shown to have resulted in: a reference to an output, or a text with references.")),
 		"depends_on":           b.jobDependencies(),
 		"timeout_seconds":      seconds("The longest time for an execution, from its first claim after it was created or resumed; 0 is none."),

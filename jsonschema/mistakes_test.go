@@ -43,7 +43,7 @@ var mistakes = map[string]struct{ seen, unseen []string }{
 	"job": {
 		seen: []string{
 			`"name": ""`, `"name": "bad\u0007"`, `"name": ".."`, `"name": 5`, `"limit": -1`, `"queue": 5`, `"failure_policy": "stopp"`, `"failure_policy": {"type": "stop", "retry_on": ["login"]}`, `"steps": []`, `"stesp": []`,
-			`"limit_keys": [""]`, `"limit_keys": ["secret:x"]`, `"result": "secret:x"`, `"expected_by": "7:30"`, `"timeout_seconds": -1`, `"depends_on": [{"job": "other", "on_unmet": "wait"}]`, `"outputs": [{"from": "a.csv", "to": "/srv"}]`,
+			`"limit_keys": [""]`, `"limit_keys": ["a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "a"]`, `"limit_keys": ["secret:x"]`, `"result": "secret:x"`, `"expected_by": "7:30"`, `"timeout_seconds": -1`, `"depends_on": [{"job": "other", "on_unmet": "wait"}]`, `"outputs": [{"from": "a.csv", "to": "/srv"}]`,
 			`"params": {"p": {"type": "string"}}`, `"params": {"p": {"type": "text", "min": 1}}`, `"params": {"p": {"type": "date", "default": "2026-02-30"}}`, `"params": {"p": {"type": "integer", "required": true, "default": 1}}`,
 		},
 		unseen: []string{

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/courierhq/courier/internal/jsontext"
 
@@ -53,6 +55,7 @@ var canaries = map[string]string{
 	"http-token": "canary-token-1Xe5w", "http-header": "canary-header-9Ua4k", "http-password": `canary "http" \3Of2r/+&%é`, "http-query": "canary?query=7Pz8&b",
 	"function-key": "canary-function-6Bi1d", "master-key": "canary-master-0Gs9v", "client-secret": "canary-client-5Tm3h", "access-token": "canary-access-2Ck7y",
 	"exec-env": "canary env 4Wl6j", "exec-stdin": "canary stdin 8Eo0n",
+	"travels": "canary-travels 2Lb7r", "travels-hard": `canary "travels" \8Zn4/+&%é`, "travels-hook": "whsec_Y2FuYXJ5LXRyYXZlbHMtd2ViaG9vay03UXc1eA==",
 }
 
 // The key of the canaries, locked by a passphrase in one round: as many as usual
@@ -68,10 +71,18 @@ var (
 // turned into it.
 func forms(secret string) []string {
 	quoted, _ := json.Marshal(secret)
-	return []string{
+	all := []string{
 		secret, strings.Trim(string(quoted), `"`), strings.Trim(strconv.Quote(secret), `"`), strings.Trim(strings.ReplaceAll(string(quoted), "/", `\/`), `"`), url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
 		strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="), strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(user+":"+secret)), "="),
 	}
+	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+		var wide []byte
+		for _, u := range utf16.Encode([]rune(secret)) {
+			wide = order.AppendUint16(wide, u)
+		}
+		all = append(all, string(wide), hex.EncodeToString(wide), strings.TrimRight(base64.StdEncoding.EncodeToString(wide), "="))
+	}
+	return all
 }
 
 // shown returns the canaries in text.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/confined"
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/memnet"
@@ -253,6 +254,7 @@ func inWorld(arg []byte) error {
 }
 
 func TestMain(m *testing.M) {
+	engine.RunIsolated(routeTypes)
 	os.Exit(confined.Main(m, map[string]confined.Task{"attempt": inWorld, "memory": inMemory}))
 }
 

@@ -30,8 +30,8 @@ type Chains interface {
 	RequestChain(ctx context.Context, r ChainRequest) (courier.ChainExecution, []courier.Execution, error)
 	// ChainExecution returns a chain execution, or ErrNotFound.
 	ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error)
-	// ChainExecutions returns a page of chain executions, newest (highest id)
-	// first.
+	// ChainExecutions returns a page of chain executions, newest (highest id) first, without
+	// their Params, as by [Archive.Executions].
 	ChainExecutions(ctx context.Context, f ChainFilter) ([]courier.ChainExecution, error)
 }
 

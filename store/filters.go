@@ -7,6 +7,7 @@ type DefinitionFilter struct {
 	Kind  Kind   // Job or Chain
 	After string // those whose names come after it
 	Limit int    // 0 means 1000
+	Brief bool   // leaves the bodies out, which a store does not read then
 }
 
 // A SettingFilter selects settings. Zero fields select all.
@@ -32,8 +33,11 @@ type StepFilter struct {
 	// Details fills the fields Stack, Log and Events of the records too. They are large, so they
 	// are empty otherwise, as they are in [Archive.Latest] and in claims.
 	Details bool
-	After   int64 // those whose Seq is higher
-	Limit   int   // 0 means 1000
+	// Brief leaves out the fields Outputs and Files, which may be large too, and a store does
+	// not read them.
+	Brief bool
+	After int64 // those whose Seq is higher
+	Limit int   // 0 means 1000
 }
 
 // A LatestFilter selects the latest record of each step of one execution.
@@ -48,6 +52,11 @@ type AuditFilter struct {
 	After     int64 // those whose Seq is higher
 	Limit     int   // 0 means 1000
 }
+
+// UserLimitKey is what the keys of limits begin with that name a user, such as
+// "user:ann/report". They come from the program that starts an execution, never from its job
+// and its parameters: who could name the key of another user would use up its limit.
+const UserLimitKey = "user:"
 
 // A Filter selects executions. Zero fields select all.
 type Filter struct {
@@ -65,6 +74,12 @@ type Filter struct {
 	// FailedItems selects those of which items have failed; see
 	// [courier.Execution.FailedItems].
 	FailedItems bool
+	// Kept selects those that have ended for good, completed or cancelled, and hold files
+	// that may exist nowhere else: their OnlyCopies say that there are, or may be, any. It
+	// keeps the names in these.
+	Kept bool
+	// Workspace selects those whose files are in a workspace, by its id.
+	Workspace string
 	// RerunOf selects those that are reruns of an execution.
 	RerunOf courier.ExecutionID
 	// Labels selects those with all of these labels.

@@ -8,11 +8,14 @@ import (
 
 // Bounds of [Overview.Incidents]: of how many jobs, those that have failed last, the
 // executions are examined for completed ones that supersede failed ones; how many of the
-// latest executions of each; and how many completed ones among these.
+// latest executions of each; how many completed ones among these; and of which size.
 const (
 	SupersedingJobs = 20
 	SupersedingWalk = 1000
 	Superseding     = 200
+	// SupersedingParams is how many bytes params have at most that are compared: those of
+	// thousands of executions are.
+	SupersedingParams = 8 << 10
 )
 
 // Incidents are executions that somebody may have to look at, at an instant.
@@ -43,7 +46,8 @@ type Incident struct {
 	Reason  courier.Reason   `json:"reason,omitempty"`
 	Failure *courier.Failure `json:"failure,omitempty"`
 	// SupersededBy is a younger execution of the job that has completed and stands for
-	// a failed one: it has the same params, byte by byte, or the same label "key". It is
+	// a failed one, unless that holds files that may exist nowhere else
+	// ([courier.Execution.HoldsOnlyCopies]): it has the same params, byte by byte, of at most [SupersedingParams] bytes, or the same label "key". It is
 	// the latest of them, among the last [Superseding] completed executions of the job,
 	// of its last [SupersedingWalk] executions.
 	SupersededBy courier.ExecutionID `json:"superseded_by,omitempty"`
@@ -75,3 +79,27 @@ const (
 	IncidentOverdue    IncidentKind = "overdue"    // [Deadlines.Overdue] has raised the event, and it has not ended
 	IncidentFailed     IncidentKind = "failed"
 )
+
+// KeptFiles are the files that an execution keeps which has ended for good, because they may
+// exist nowhere else.
+type KeptFiles struct {
+	Execution courier.ExecutionID `json:"execution_id"`
+	Job       string              `json:"job"`
+	State     courier.State       `json:"state"` // completed or cancelled
+	Since     time.Time           `json:"since"` // when it ended
+	Workspace string              `json:"workspace"`
+	Worker    string              `json:"worker,omitempty"` // the last one
+	// Files, Count, Bytes and Problem are those of [courier.OnlyCopies].
+	Files   []courier.File `json:"files"`
+	Count   int            `json:"count"`
+	Bytes   int64          `json:"bytes"`
+	Problem string         `json:"problem,omitempty"`
+	// Sources are files that its steps have removed elsewhere, up to 100, as they have
+	// reported them: where the kept ones may come from.
+	Sources []courier.File `json:"sources,omitempty"`
+	// DiscardedBy, DiscardedAt and Why say who has asked to discard the files, if an engine
+	// with the workspace has still to do so.
+	DiscardedBy string    `json:"discarded_by,omitempty"`
+	DiscardedAt time.Time `json:"discarded_at,omitzero"`
+	Why         string    `json:"why,omitempty"`
+}

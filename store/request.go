@@ -1,6 +1,10 @@
 package store
 
-import "github.com/courierhq/courier"
+import (
+	"fmt"
+
+	"github.com/courierhq/courier"
+)
 
 // A Request is an operator's request to an execution.
 type Request struct {
@@ -11,6 +15,11 @@ type Request struct {
 	// change of state, whether the store makes it at once or the worker later. It may be
 	// empty.
 	Reason string
+	// Files are the names that were shown to who asks for a discard. They must be all in
+	// Files of the execution's OnlyCopies.
+	Files []string
+	// Found is what an engine reports with [RequestFound]; nil for other requests.
+	Found *Found
 	// Change is what a resume changes besides the state; nil if nothing.
 	Change *Change
 }
@@ -33,7 +42,7 @@ type Change struct {
 	// Repairs replaces that of the execution; nil leaves it, and an empty one removes
 	// it. A store may leave out white space in the values.
 	Repairs *courier.Repairs
-	// Elsewhere clears Workspace and DiskBytes of the execution: its files are lost,
+	// Elsewhere clears Workspace, DiskBytes and OnlyCopies of the execution: its files are lost,
 	// and any worker can claim it.
 	Elsewhere bool
 	// Skipped is the record of the step that is skipped, if any, of an execution that was
@@ -89,6 +98,82 @@ type PinnedVersion struct {
 // execution. The last audit entry of the execution is now seq.
 func (c *Change) Outdated(id courier.ExecutionID, seq int64) error {
 	return courier.Errorf(courier.ErrConflict, "execution %s has changed meanwhile (audit entry %d, expected %d); nothing was changed: look at it again", id, seq, c.Seq)
+}
+
+// The kinds of requests about the files of an execution that has ended for good; see
+// [Request.OfKept].
+const (
+	RequestDiscard courier.RequestKind = "discard" // remove the files that it keeps
+	RequestFound   courier.RequestKind = "found"   // an engine's: this is in its workspace
+)
+
+// Found is what an engine has found in the workspace of an execution that has ended for good.
+type Found struct {
+	Workspace  string // of the engine; the execution has none, or this one
+	OnlyCopies courier.OnlyCopies
+	// Discarded says that the engine has carried out the discard that was pending. Without
+	// it, none may be pending.
+	Discarded bool
+	// Note is what the engine has done, for the audit; empty means no entry.
+	Note string
+}
+
+// OfKept reports whether the request is about kept files. It leaves the state, and is
+// written by the store as [Request.Kept] says.
+func (r *Request) OfKept() bool {
+	return r.Kind == RequestDiscard || r.Kind == RequestFound
+}
+
+// A Kept is what a request about kept files makes of an execution. A pending request has the
+// actor and the reason of the request. An audit entry is from the state to the same one.
+type Kept struct {
+	Pending    courier.RequestKind
+	Workspace  string
+	OnlyCopies *courier.OnlyCopies
+	By, Text   string // of the audit entry; none if Text is empty
+}
+
+// Kept returns what a request about kept files makes of an execution, or why it is refused:
+// nothing is discarded whose name was not shown.
+func (r *Request) Kept(e *courier.Execution) (Kept, error) {
+	refused := func(format string, args ...any) (Kept, error) {
+		return Kept{}, courier.Errorf(courier.ErrConflict, "%s the kept files of execution %s: %s; nothing was changed", r.Kind, e.ID, fmt.Sprintf(format, args...))
+	}
+	if !e.State.Final() {
+		return refused("it is %s, and keeps its workspace anyway; cancel it first", e.State)
+	}
+	if f := r.Found; r.Kind == RequestFound {
+		switch {
+		case f == nil:
+			return Kept{}, courier.Errorf(courier.ErrInvalid, "found in execution %s: nothing is said", e.ID)
+		case e.Workspace != "" && e.Workspace != f.Workspace:
+			return refused("they are in the workspace %q, not in %q", e.Workspace, f.Workspace)
+		case f.Discarded != (e.Request == RequestDiscard):
+			return refused("the request is %q", e.Request)
+		}
+		k := Kept{Workspace: f.Workspace, OnlyCopies: &f.OnlyCopies, Text: f.Note}
+		if f.Discarded {
+			k.By = e.RequestedBy
+		}
+		return k, nil
+	}
+	c := e.OnlyCopies
+	switch {
+	case r.By == "" || r.Reason == "":
+		return Kept{}, courier.Errorf(courier.ErrInvalid, "discard the kept files of execution %s: it needs an actor and a reason", e.ID)
+	case c == nil || !c.Any():
+		return refused("it keeps none")
+	case e.Request != "":
+		return refused("%s has asked for that already", e.RequestedBy)
+	case len(c.Files) == 0:
+		return refused("their names are not known (%s), so they can't have been shown; the engine with the workspace %q looks again within an hour", c.Problem, e.Workspace)
+	case !named(c, r.Files):
+		return refused("they are not those that were shown; look at them again")
+	}
+	return Kept{
+		Pending: r.Kind, Workspace: e.Workspace, OnlyCopies: c, By: r.By,
+		Text: fmt.Sprintf("discard %d kept files: %s", len(c.Files), r.Reason),
+	}, nil
 }
 
 // DropsProgress reports whether a request that moves an execution to another state at once
@@ -187,4 +272,32 @@ func RepairsOrNil(r *courier.Repairs) *courier.Repairs {
 		return nil
 	}
 	return r
+}
+
+// notListed is the problem of [LeftBehind].
+const notListed = "the worker was lost before it could list them"
+
+// LeftBehind returns the OnlyCopies that an execution has when a request cancels it: those
+// that it had, or, if it has a workspace and they are not known, ones with a Problem that
+// says so.
+func LeftBehind(e *courier.Execution) *courier.OnlyCopies {
+	if e.OnlyCopies == nil && e.Workspace != "" {
+		return &courier.OnlyCopies{Problem: notListed}
+	}
+	return e.OnlyCopies
+}
+
+// named reports whether the names are those of all the files that only copies name.
+func named(c *courier.OnlyCopies, names []string) bool {
+	shown := make(map[string]bool, len(names))
+	for _, n := range names {
+		shown[n] = true
+	}
+	for _, f := range c.Files {
+		if !shown[f.Path] {
+			return false
+		}
+		delete(shown, f.Path)
+	}
+	return len(shown) == 0
 }

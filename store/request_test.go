@@ -73,11 +73,11 @@ func TestRequestWithAChange(t *testing.T) {
 		{&store.Change{Move: &store.Move{Attempts: 1, Base: 9}}, store.Counters{Attempts: 1, Base: 9, AcceptedItems: 6, Target: 7, Resumed: courier.Failed}},
 		{&store.Change{Items: &store.ItemCount{Failed: 3, Accepted: 1, Target: 2}}, store.Counters{Attempts: 2, Interrupted: true, Base: 4, AcceptedItems: 1, Target: 2, Resumed: courier.Failed}},
 	} {
-		if got := c.change.Counters(old, courier.Failed); got != c.want {
+		if got := c.change.Counters(old, courier.Failed); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("counters after %+v: %+v, want %+v", c.change, got, c.want)
 		}
 	}
-	if got, want := old.NextAttempt(), (store.Counters{Attempts: 2, Interrupted: true, Failures: 3, Base: 4, JobFailures: 5, Reclaims: 8}); got != want {
+	if got, want := old.NextAttempt(), (store.Counters{Attempts: 2, Interrupted: true, Failures: 3, Base: 4, JobFailures: 5, Reclaims: 8}); !reflect.DeepEqual(got, want) {
 		t.Errorf("counters of the next attempt: %+v, want %+v", got, want)
 	}
 }

@@ -129,8 +129,9 @@ type Ledger interface {
 type Archive interface {
 	// Execution returns an execution, or ErrNotFound.
 	Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error)
-	// Executions returns a page of executions, newest (highest id) first, without their
-	// results.
+	// Executions returns a page of executions, newest (highest id) first, without what may
+	// be large: Params, Result and Repairs are empty, and a store does not read them.
+	// [Archive.Execution] has them.
 	Executions(ctx context.Context, f Filter) ([]courier.Execution, error)
 	// Steps returns a page of the records of an execution, in the order of their Seq.
 	Steps(ctx context.Context, f StepFilter) ([]courier.StepExecution, error)
@@ -256,7 +257,7 @@ type NewExecution struct {
 	Hold           bool          // creates it in the state created
 	IdempotencyKey string        // empty means none
 	Params         json.RawMessage
-	LimitKeys      []string // without repetitions
+	LimitKeys      []string // without repetitions, and within the bounds of flow.LimitKeysProblem
 	JobLimit       int      // the job's own limit; 0 means none
 	// DependsOn are dependencies on jobs on which the job of the execution depends, or
 	// has depended in an earlier version. Those that do not refuse are evaluated when
@@ -416,6 +417,9 @@ type Counters struct {
 	// it had failed, and is paused and resumed before that, stays failed here. The
 	// store sets it, a transition clears it.
 	Resumed courier.State `json:"resumed,omitempty"`
+	// Secrets are those that the execution has used; the store returns them as its Secrets,
+	// and keeps them in every resume, restart and retry. The list is not changed in place.
+	Secrets []courier.SecretUse `json:"secrets,omitempty"`
 }
 
 // Retries is how many retries were used: [courier.Execution].Retries.
@@ -428,7 +432,7 @@ func (c Counters) AfterResume(from courier.State) Counters {
 	}
 	return Counters{
 		Attempts: c.Attempts, Interrupted: c.Interrupted, Base: c.Base, Resumed: from,
-		AcceptedItems: c.AcceptedItems, Target: c.Target,
+		AcceptedItems: c.AcceptedItems, Target: c.Target, Secrets: c.Secrets,
 	}
 }
 

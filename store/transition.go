@@ -58,6 +58,9 @@ type Transition struct {
 	// files in it; empty leaves it as it is. DiskBytes is set if not 0.
 	Workspace string
 	DiskBytes int64
+	// OnlyCopies becomes that of the execution, unless it goes on running; a claim sets that
+	// to nil.
+	OnlyCopies *courier.OnlyCopies
 	// Result is the result of an execution that becomes completed, as JSON; nil for none.
 	Result json.RawMessage
 	// FailedItems is what [courier.Execution.FailedItems] becomes; nil leaves it.
@@ -255,7 +258,7 @@ type Decision struct {
 // A restart is for an execution that has files in a workspace which is gone: any
 // worker can claim it afterwards. It does everything that a resume does, and also
 // begins the next attempt of the execution: Attempt is raised, the position is the
-// beginning, all counters, FailedItems, Workspace and DiskBytes are cleared, the
+// beginning, all counters but Secrets, FailedItems, Workspace, DiskBytes and OnlyCopies are cleared, the
 // Repairs are those of [NextRepairs], and earlier records are not the latest any more. The error of a restart that is refused matches
 // [courier.ErrConflict] and says what to do instead.
 //

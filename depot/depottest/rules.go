@@ -168,6 +168,7 @@ func (tr *trial) badKeys() {
 		"", "/", first, first + "/", first + "/in", first + "/in/", first + "/out/", first + "/x", first + "/x/a", first + "/removed/a", first + "//in/a",
 		"/" + in("a"), "X/in/a", "../in/a", "./in/a", "a\x00/in/a", strings.Repeat("a", 65) + "/in/a",
 		in("."), in(".."), in("a/b"), in(`a\b`), in("a\x00b"), in("a\n"), in("\x1b[2J"), in("\xff"), in("\u202ecod.exe"), in("a "), in("a."), in(strings.Repeat("a", 256)), in(strings.Repeat("a", 4096)),
+		in("CON"), in("nul.txt"), in("C:x"), in("a\u200b.csv"), in("\ufeffa"), out("d/aux/a"), out("c:/a"), out("LPT1"), out("a\u2060"),
 		out("."), out("a/../b"), out("../a"), out("/a"), out("a/"), out("a//b"), out("a/\u202e"), out(strings.Repeat("a/", 40) + "a"), out(strings.Repeat(strings.Repeat("a", 250)+"/", 5) + "a"),
 	}
 	for _, key := range bad {

@@ -62,6 +62,7 @@ func (w *world) resume(ctx context.Context, e *engine.Engine, id courier.Executi
 	opt := &engine.ResumeOptions{By: courier.By{Actor: "operator", Reason: "it was looked at"}}
 	r := w.dice("resume", int(w.numberOf(id)), fmt.Sprint(time.Since(w.start)))
 	if x, err := e.Executions().Get(ctx, id); err == nil && (x.State == courier.Failed || x.State == courier.Paused) {
+		opt.Seq = x.Seq
 		if !w.leaveWorkspace(&x, opt) {
 			w.vary(ctx, e, &x, r, opt)
 		}

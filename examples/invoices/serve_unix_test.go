@@ -34,10 +34,11 @@ type program struct {
 	t         *testing.T
 	cmd       *exec.Cmd
 	tmp, addr string
+	token     string
 	rest      chan string // what it prints later
 }
 
-var served = regexp.MustCompile(`^The dashboard is at http://([0-9.:]+)/ `)
+var served = regexp.MustCompile(`^The dashboard is at http://([0-9.:]+)/\?token=(\w+) `)
 
 // start starts the program with -serve and waits until it serves.
 func start(t *testing.T, args ...string) *program {
@@ -67,7 +68,7 @@ func start(t *testing.T, args ...string) *program {
 		line, err := lines.ReadString('\n')
 		out.WriteString(line)
 		if m := served.FindStringSubmatch(line); m != nil {
-			p.addr = m[1]
+			p.addr, p.token = m[1], m[2]
 			go func() {
 				rest, _ := io.ReadAll(lines)
 				p.rest <- string(rest)
@@ -89,6 +90,7 @@ func (p *program) ask(method, path, accept string, status int) *http.Response {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", accept)
+	r.Header.Set("Authorization", "Bearer "+p.token)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		p.t.Fatal(err)

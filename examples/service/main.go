@@ -1,17 +1,18 @@
 // Command service is an HTTP service that embeds the engine with its API and its dashboard: a
 // request starts an execution, others tell how it stands and pause, resume or cancel it, and a
 // SIGTERM stops everything without breaking off what is under way. A browser finds the pages
-// for operators at http://localhost:8080/courier/.
+// for operators at the address that the program logs, with a token in it.
 //
 //	go run ./examples/service
-//	curl -i --json '{"seconds": 5}' -H 'Idempotency-Key: 1' localhost:8080/reports/acme
-//	curl localhost:8080/courier/api/v1/executions/ID
-//	curl localhost:8080/courier/api/v1/executions/ID/audit
-//	curl -X POST localhost:8080/courier/api/v1/executions/ID/cancel      # or pause, resume
+//	auth="Authorization: Bearer TOKEN" # of the log
+//	curl -H "$auth" -i --json '{"seconds": 5}' -H 'Idempotency-Key: 1' localhost:8080/reports/acme
+//	curl -H "$auth" localhost:8080/courier/api/v1/executions/ID
+//	curl -H "$auth" localhost:8080/courier/api/v1/executions/ID/audit
+//	curl -H "$auth" -X POST localhost:8080/courier/api/v1/executions/ID/cancel      # or pause, resume
 //	curl localhost:8080/courier/api/v1/readyz
 //
-// It asks nobody who they are, and therefore serves programs on this host only. Whoever
-// exposes it sets [httpapi.Access], for the pages too.
+// It serves who can read its log, on this host only ([httpapi.Local]). Whoever exposes it
+// sets Who and Role of [httpapi.Access], for the pages too.
 //
 // Executions are kept in memory: those that are not done when the service stops
 // end with it. With a durable store they would be handed over, and another
@@ -48,6 +49,7 @@ func main() {
 type service struct {
 	engine *engine.Engine
 	pages  *dashboard.Handler
+	access httpapi.Access
 	routes *http.ServeMux
 }
 
@@ -60,7 +62,8 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 	if err := errors.Join(err, e.Limits().Set(ctx, "global", running, courier.By{})); err != nil {
 		return nil, err
 	}
-	s := &service{e, dashboard.New(e, &dashboard.Options{URL: "/courier/api/", Log: log}), http.NewServeMux()}
+	access := httpapi.Local()
+	s := &service{e, dashboard.New(e, &dashboard.Options{Access: access, URL: "/courier/api/", Log: log}), access, http.NewServeMux()}
 	s.routes.Handle("/courier/", s.pages)
 	s.routes.Handle("POST /reports/{customer}", s.pages.API().Async("report", &httpapi.AsyncOptions{Params: params}))
 	return s, nil
@@ -96,7 +99,7 @@ func run(args []string) error {
 	if err := svc.engine.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	server, served, err := listen(*addr, svc.routes, log)
+	server, served, err := listen(*addr, svc, log)
 	if err != nil {
 		return errors.Join(err, svc.engine.Stop(ctx))
 	}

@@ -41,7 +41,7 @@ func linesOf(t *testing.T, heading string) (vars []string, lines []line) {
 		case strings.HasPrefix(l, "curl "):
 			lines = append(lines, line{l, status})
 		case l != "":
-			vars = append(vars, "$"+name, value)
+			vars = append(vars, "$"+name, strings.Trim(value, "'"))
 		}
 	}
 	return vars, lines
@@ -99,8 +99,8 @@ func TestPage(t *testing.T) {
 		first := ""
 		for _, l := range lines {
 			// Twice, since a value can have another variable in it.
-			text := strings.NewReplacer(append(vars, "$id", first)...).Replace(l.text)
-			text = strings.NewReplacer(vars...).Replace(text)
+			text := strings.NewReplacer(append(vars, "$id", first, "TOKEN", c.svc.access.Token())...).Replace(l.text)
+			text = strings.NewReplacer(append(vars, "TOKEN", c.svc.access.Token())...).Replace(text)
 			rec := httptest.NewRecorder()
 			c.svc.routes.ServeHTTP(rec, request(t, text))
 			if got := rec.Result().Status[:3]; got != l.status && !c.lacks(text) {

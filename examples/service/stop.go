@@ -16,13 +16,13 @@ import (
 
 // listen serves requests with a server that slow or greedy clients can't wear out. What ends
 // it is sent to the channel.
-func listen(addr string, h http.Handler, log *slog.Logger) (*http.Server, <-chan error, error) {
+func listen(addr string, s *service, log *slog.Logger) (*http.Server, <-chan error, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, nil, err
 	}
 	server := &http.Server{
-		Handler:           h,
+		Handler:           s.routes,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -32,7 +32,8 @@ func listen(addr string, h http.Handler, log *slog.Logger) (*http.Server, <-chan
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	log.Info("listening", "url", "http://"+l.Addr().String())
+	url := "http://" + l.Addr().String()
+	log.Info("listening", "url", url, "pages", url+"/courier/?token="+s.access.Token())
 	return server, served, nil
 }
 

@@ -26,6 +26,7 @@ type entry struct {
 	Time       time.Time
 	Msg        string
 	URL        string
+	Pages      string
 	Execution  string
 	Step       int
 	Error      string
@@ -38,11 +39,12 @@ type entry struct {
 
 // A program is the service in a process of its own.
 type program struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	tmp string
-	url string
-	log chan entry // closed at the end of the output
+	t     *testing.T
+	cmd   *exec.Cmd
+	tmp   string
+	url   string
+	token string
+	log   chan entry // closed at the end of the output
 }
 
 // start starts the program and waits until it listens.
@@ -81,7 +83,9 @@ func start(t *testing.T, args ...string) *program {
 		}
 		p.cmd.Wait()
 	})
-	p.url = p.await("listening").URL
+	e := p.await("listening")
+	p.url = e.URL
+	_, p.token, _ = strings.Cut(e.Pages, "?token=")
 	return p
 }
 
@@ -127,6 +131,7 @@ const (
 // A load is a number of clients that send requests until nobody answers.
 type load struct {
 	url     string
+	token   string
 	stopped atomic.Bool // from here on, requests may find nobody
 	clients sync.WaitGroup
 
@@ -171,6 +176,7 @@ func (l *load) send(client int) {
 
 // do sends a request. An answer that has begun must be whole.
 func (l *load) do(c *http.Client, r *http.Request, status int, v any) (answered bool, err error) {
+	r.Header.Set("Authorization", "Bearer "+l.token)
 	resp, err := c.Do(r)
 	if err != nil {
 		if !l.stopped.Load() {
@@ -243,7 +249,7 @@ func (h *history) read(t *testing.T, e entry) {
 // waiting and clients enqueue still more.
 func TestStopUnderLoad(t *testing.T) {
 	p := start(t, "-running", "100")
-	l := &load{url: p.url, accepted: make(map[string]bool)}
+	l := &load{url: p.url, token: p.token, accepted: make(map[string]bool)}
 	for i := range 8 {
 		l.clients.Go(func() { l.send(i) })
 	}
@@ -310,7 +316,13 @@ func (h *history) check(t *testing.T, l *load) {
 // enqueue creates an execution of the job.
 func (p *program) enqueue(params string) {
 	p.t.Helper()
-	resp, err := http.Post(p.url+"/reports/acme", "application/json", strings.NewReader(params))
+	r, err := http.NewRequest(http.MethodPost, p.url+"/reports/acme", strings.NewReader(params))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+p.token)
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -331,7 +343,7 @@ func TestStopAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", "/reports/acme", addr)
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", "/reports/acme", addr, p.token)
 	answers := bufio.NewReader(c)
 	answer := func(status int) {
 		t.Helper()

@@ -12,14 +12,22 @@ import (
 	"time"
 )
 
+// A server is an API, and what lets a client in.
+type server struct{ api, token string }
+
+func (s server) do(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	return http.DefaultClient.Do(r)
+}
+
 // client uploads two files, kills the worker that converts them, and downloads the results.
-func client(ctx context.Context, api string, at place, out io.Writer) error {
+func client(ctx context.Context, s server, at place, out io.Writer) error {
 	ann, err := start("ann", at)
 	if err != nil {
 		return err
 	}
 	defer ann.end()
-	id, err := upload(ctx, api, map[string]string{"a.txt": "first\n", "b.txt": "second\n"})
+	id, err := upload(ctx, s, map[string]string{"a.txt": "first\n", "b.txt": "second\n"})
 	if err != nil {
 		return err
 	}
@@ -29,7 +37,7 @@ func client(ctx context.Context, api string, at place, out io.Writer) error {
 		Current        *struct{ Step int }
 	}
 	for x.Current == nil || x.Current.Step != 1 {
-		if err := get(ctx, api+"executions/"+id, &x); err != nil {
+		if err := get(ctx, s, "executions/"+id, &x); err != nil {
 			return err
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -43,11 +51,11 @@ func client(ctx context.Context, api string, at place, out io.Writer) error {
 		return err
 	}
 	defer bob.end()
-	archive, err := results(ctx, api+"executions/"+id+"/results")
+	archive, err := results(ctx, s, "executions/"+id+"/results")
 	if err != nil {
 		return err
 	}
-	if err := get(ctx, api+"executions/"+id, &x); err != nil {
+	if err := get(ctx, s, "executions/"+id, &x); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "the execution is %s\n", x.Status)
@@ -55,7 +63,7 @@ func client(ctx context.Context, api string, at place, out io.Writer) error {
 }
 
 // upload sends files, and returns the id of the execution.
-func upload(ctx context.Context, api string, files map[string]string) (string, error) {
+func upload(ctx context.Context, s server, files map[string]string) (string, error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, text := range files {
@@ -67,25 +75,25 @@ func upload(ctx context.Context, api string, files map[string]string) (string, e
 	}
 	form.WriteField("seconds", "2")
 	form.Close()
-	r, err := http.NewRequestWithContext(ctx, "POST", api+"jobs/convert/executions", &body)
+	r, err := http.NewRequestWithContext(ctx, "POST", s.api+"jobs/convert/executions", &body)
 	if err != nil {
 		return "", err
 	}
 	r.Header.Set("Content-Type", form.FormDataContentType())
 	r.Header.Set("Idempotency-Key", "example") // a repetition starts nothing
 	var started struct{ ID string }
-	err = answer(r, http.StatusAccepted, &started)
+	err = answer(s, r, http.StatusAccepted, &started)
 	return started.ID, err
 }
 
 // results asks for the results until they are there.
-func results(ctx context.Context, url string) ([]byte, error) {
+func results(ctx context.Context, s server, path string) ([]byte, error) {
 	for {
-		r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+		r, err := http.NewRequestWithContext(ctx, "GET", s.api+path, nil)
 		if err != nil {
 			return nil, err
 		}
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := s.do(r)
 		if err != nil {
 			return nil, err
 		}
@@ -103,12 +111,12 @@ func results(ctx context.Context, url string) ([]byte, error) {
 	}
 }
 
-func get(ctx context.Context, url string, v any) error {
-	r, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+func get(ctx context.Context, s server, path string, v any) error {
+	r, err := http.NewRequestWithContext(ctx, "GET", s.api+path, nil)
 	if err != nil {
 		return err
 	}
-	return answer(r, http.StatusOK, v)
+	return answer(s, r, http.StatusOK, v)
 }
 
 // list prints the files of an archive.
@@ -132,8 +140,8 @@ func list(archive []byte, out io.Writer) error {
 }
 
 // answer sends a request, and decodes its answer.
-func answer(r *http.Request, status int, v any) error {
-	resp, err := http.DefaultClient.Do(r)
+func answer(s server, r *http.Request, status int, v any) error {
+	resp, err := s.do(r)
 	if err != nil {
 		return err
 	}

@@ -107,8 +107,9 @@ func serve(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/api/", httpapi.New(e, &httpapi.Options{Depot: files}))
-	server := httptest.NewServer(mux) // on loopback; a service has an http.Server
-	defer server.Close()
-	return client(ctx, server.URL+"/api/v1/", at, out)
+	access := httpapi.Local()
+	mux.Handle("/api/", httpapi.New(e, &httpapi.Options{Access: access, Depot: files}))
+	loopback := httptest.NewServer(mux) // a service has an http.Server
+	defer loopback.Close()
+	return client(ctx, server{loopback.URL + "/api/v1/", access.Token()}, at, out)
 }

@@ -48,7 +48,7 @@ func DecodeStrict(text []byte, v any) error {
 	dec.DisallowUnknownFields()
 	err := dec.Decode(v)
 	if err == nil {
-		return nil
+		return checkNames(text, jsonNames(reflect.TypeOf(v).Elem()))
 	}
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && t.Field != "" {
 		return fmt.Errorf("%s: must be %s, not a JSON %s", strings.TrimPrefix(strings.TrimPrefix(t.Field, "plain."), "Timeouts."), jsonKind(t.Type), t.Value)
@@ -56,13 +56,45 @@ func DecodeStrict(text []byte, v any) error {
 	message := strings.TrimPrefix(err.Error(), "json: ")
 	if quoted, ok := strings.CutPrefix(message, "unknown field "); ok {
 		if name, err := strconv.Unquote(quoted); err == nil {
-			names := jsonNames(reflect.TypeOf(v).Elem())
-			slices.Sort(names)
-			names = slices.Compact(names) // a struct in v may have names of v too
-			return fmt.Errorf("unknown field %s; %s", safename.Quote(name), nearest.DidYouMean(name, names))
+			return unknownField(name, jsonNames(reflect.TypeOf(v).Elem()))
 		}
 	}
 	return errors.New(message)
+}
+
+func unknownField(name string, names []string) error {
+	slices.Sort(names)
+	names = slices.Compact(names) // a struct may have names of the one around it too
+	return fmt.Errorf("unknown field %s; %s", safename.Quote(name), nearest.DidYouMean(name, names))
+}
+
+// checkNames returns the error of a valid JSON object with a name that is repeated, or that is
+// none of some names, unless these are nil: package json takes "User" for "user".
+func checkNames(text []byte, names []string) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
+		return nil // null
+	}
+	seen := make(map[string]bool)
+	for dec.More() {
+		token, err := dec.Token()
+		name, ok := token.(string)
+		if err != nil || !ok {
+			return err
+		}
+		switch {
+		case names != nil && !slices.Contains(names, name):
+			return unknownField(name, names)
+		case seen[name]:
+			return fmt.Errorf("the name %s is repeated", safename.Quote(name))
+		}
+		seen[name] = true
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errUTF8 is about text in which package json would replace characters, such as
@@ -141,6 +173,9 @@ func ParseConnections[C any](text []byte, check func(c C, ids []string) error) (
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return nil, fmt.Errorf("must be a JSON object that maps ids to connections: %w", err)
+	}
+	if err := checkNames(text, nil); err != nil {
+		return nil, err
 	}
 	ids := slices.Sorted(maps.Keys(raw))
 	m := make(map[string]C, len(raw))

@@ -4,58 +4,50 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/engine"
 )
-
-// A Role is what a visitor may do. Each includes those before it.
-type Role int
-
-// The roles.
-const (
-	None     Role = iota // not even that the job is there
-	Client               // start the job, and see how its own executions stand
-	Viewer               // see everything of the job
-	Operator             // act on executions
-	Editor               // change definitions
-	Admin                // limits, the journal, everything
-)
-
-var roleNames = []string{"none", "client", "viewer", "operator", "editor", "admin"}
-
-// String returns the name of the role.
-func (r Role) String() string { return roleNames[min(max(r, None), Admin)] }
 
 // A Principal is who makes a request.
 type Principal struct{ ID, Name string }
 
 // Access says who may do what.
 type Access struct {
-	// Who returns who makes a request. Nil means that only programs on this host may make
-	// any, and they are "local".
+	// Who returns who makes a request. An *[AccessError] is what the visitor is told; other
+	// errors are in the log only. Nil means that nobody is let in.
 	Who func(*http.Request) (Principal, error)
 	// Role returns what a principal may do with a job, or with all jobs and what belongs to
 	// none if job is empty. Nil means Admin.
 	Role func(ctx context.Context, p Principal, job string) Role
-	// Values is the least role that sees parameters, outputs and logs. 0 means Viewer.
-	Values Role
+	// ClientMay returns which of [Settings] may be set without [RightOverride] when the job
+	// is started. Nil means none.
+	ClientMay func(job string) []string
+	// Quota returns how many executions of a job may run at once for a principal; 0 means any
+	// number. Nil means any number for all.
+	Quota func(p Principal, job string) int
+	// MaxUnbegun is how many executions that have not begun a principal may have. 0 means
+	// 1,000, and less any number.
+	MaxUnbegun int
 }
 
 // Options are the settings of a Desk.
 type Options struct {
 	Access Access
 	Via    string // of entries in the journal, such as "api"
-	// Streams is how many views of changes there are at most, of one visitor at most 10. 0
-	// means 200.
-	Streams int
-	Depot   depot.Depot  // has the files of executions; nil if there is none
-	Log     *slog.Logger // nil means none
+	// Streams is how many views of changes there are at most, and StreamsOf of one visitor. 0
+	// means 200 and 10.
+	Streams, StreamsOf int
+	// Examined is how many executions the lists, searches, streams and bulk actions of one
+	// visitor may examine in a minute. 0 means 1,000,000.
+	Examined  int
+	MaxQuotas int          // that are remembered; 0 means 10,000
+	Depot     depot.Depot  // has the files of executions; nil if there is none
+	Log       *slog.Logger // nil means none
 }
 
 // An AccessError says that a visitor may not do something.
@@ -79,11 +71,13 @@ type Visit struct {
 
 // Enter returns the visit of who makes a request. The error is a *[AccessError].
 func (d *Desk) Enter(r *http.Request) (*Visit, error) {
-	v := &Visit{d: d, Principal: Principal{ID: "local", Name: "local"}, roles: make(map[string]Role)}
 	if d.opt.Access.Who == nil {
-		return v, local(r)
+		return nil, &AccessError{Text: "this service says of nobody that he may use it, so everything is refused: its operators set Options.Access, such as to httpapi.Local()"}
 	}
 	p, err := d.opt.Access.Who(r)
+	if told, ok := errors.AsType[*AccessError](err); ok {
+		return nil, told
+	}
 	switch n := utf8.RuneCountInString(p.ID); {
 	case err != nil:
 		d.log.Warn("a request was not let in", "error", err)
@@ -92,43 +86,12 @@ func (d *Desk) Enter(r *http.Request) (*Visit, error) {
 		d.log.Error("Access.Who has returned a principal whose ID does not have 1 to 200 characters", "characters", n)
 		return nil, &AccessError{Unknown: true, Text: "the service has found no usable name for you; its operators find the reason in its log"}
 	}
-	v.Principal = p
-	return v, nil
+	return d.Visitor(p), nil
 }
 
 // Visitor returns the visit of a principal that was found in another way.
 func (d *Desk) Visitor(p Principal) *Visit {
 	return &Visit{d: d, Principal: p, roles: make(map[string]Role)}
-}
-
-// local returns the refusal of a request that may come from another host. A proxy on this
-// host shows by its headers that it has passed on what others have sent.
-func local(r *http.Request) error {
-	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if len(r.Header[h]) > 0 {
-			return &AccessError{Text: "without Access only programs on this host are served, and this request has come through a proxy: set Access.Who"}
-		}
-	}
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !from.Addr().Unmap().IsLoopback() {
-		return &AccessError{Text: "without Access only programs on this host are served: set Access.Who"}
-	}
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	addr, err := netip.ParseAddr(trimBrackets(host))
-	if host != "localhost" && (err != nil || !addr.Unmap().IsLoopback()) {
-		return &AccessError{Text: "without Access only requests to localhost are served: set Access.Who"}
-	}
-	return nil
-}
-
-func trimBrackets(host string) string {
-	if n := len(host); n > 1 && host[0] == '[' && host[n-1] == ']' {
-		return host[1 : n-1]
-	}
-	return host
 }
 
 // Role returns what the visitor may do with a job, or with all jobs and what belongs to
@@ -146,7 +109,7 @@ func (v *Visit) Role(ctx context.Context, job string) Role {
 	}
 	role = f(ctx, v.Principal, job)
 	if job != "" {
-		role = max(role, v.Role(ctx, ""))
+		role |= v.Role(ctx, "")
 	}
 	v.mu.Lock()
 	v.roles[job] = role
@@ -154,13 +117,22 @@ func (v *Visit) Role(ctx context.Context, job string) Role {
 	return role
 }
 
-// SeesValues reports whether the visitor may see the parameters, outputs and logs of a job.
-func (v *Visit) SeesValues(ctx context.Context, job string) bool {
-	return v.Role(ctx, job) >= v.ValuesRole()
+// Renew has roles asked for anew: what is shown for long must not outlast them.
+func (v *Visit) Renew() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	clear(v.roles)
 }
 
-// ValuesRole is the least role that sees values.
-func (v *Visit) ValuesRole() Role { return max(v.d.opt.Access.Values, Viewer) }
+// Can reports whether the visitor has all of some rights for a job.
+func (v *Visit) Can(ctx context.Context, job string, rights Role) bool {
+	return v.Role(ctx, job).Has(rights)
+}
+
+// SeesValues reports whether the visitor may see the parameters, outputs and logs of a job.
+func (v *Visit) SeesValues(ctx context.Context, job string) bool {
+	return v.Can(ctx, job, RightSee|RightValues)
+}
 
 // errUnknown is the error of what is not there, and of what a visitor must not know.
 var errUnknown = courier.Errorf(courier.ErrNotFound, "there is no such thing here, or you may not see it")
@@ -169,17 +141,23 @@ var errUnknown = courier.Errorf(courier.ErrNotFound, "there is no such thing her
 // it is the same, so that nobody learns what exists.
 func Unknown() error { return errUnknown }
 
-// Need returns the error if the visitor has less than a role for a job: that of something
+// Need returns the error if the visitor lacks some rights for a job: that of something
 // unknown if it may not know the job, and otherwise a *[AccessError].
-func (v *Visit) Need(ctx context.Context, job string, need Role) error {
+func (v *Visit) Need(ctx context.Context, job string, rights Role) error {
+	return v.NeedTo(ctx, job, Need{Rights: rights}, false)
+}
+
+// NeedTo is [Visit.Need] of an operation, for something that the visitor has started itself,
+// or has not.
+func (v *Visit) NeedTo(ctx context.Context, job string, n Need, own bool) error {
 	role := v.Role(ctx, job)
 	switch {
-	case role >= need:
+	case n.Granted(role, own):
 		return nil
 	case role == None && job != "":
 		return errUnknown
 	}
-	return &AccessError{Text: "this needs the role " + need.String() + ", and you have " + role.String()}
+	return &AccessError{Text: "this needs the right " + n.Rights.rights() + ", as the role " + n.Rights.leastName() + " has it, and you have " + role.String()}
 }
 
 // Own reports whether an execution is the visitor's own: whether it was started under its
@@ -187,17 +165,19 @@ func (v *Visit) Need(ctx context.Context, job string, need Role) error {
 func (v *Visit) Own(x *courier.Execution) bool { return x.Labels[LabelBy] == v.ID }
 
 // LabelBy is the label of executions that has the ID of the principal who has started them.
-const LabelBy = "by"
+const LabelBy = engine.LabelBy
+
+// Labels are those that make an execution the visitor's own.
+func (v *Visit) Labels() map[string]string { return map[string]string{LabelBy: v.ID} }
 
 // sees reports whether the visitor may see an execution, as far as its role goes.
 func (v *Visit) sees(ctx context.Context, x *courier.Execution) bool {
-	role := v.Role(ctx, x.Job)
-	return role >= Viewer || role == Client && v.Own(x)
+	return NeedOf("getExecution").Granted(v.Role(ctx, x.Job), v.Own(x))
 }
 
-// Execution returns an execution, if the visitor may see it and has the role for its job.
-// Ids that are none, that do not exist, and executions of others have the same error.
-func (v *Visit) Execution(ctx context.Context, id string, need Role) (courier.Execution, error) {
+// Execution returns an execution, if the visitor may see it and do with it what needs n. Ids
+// that are none, that do not exist, and executions of others have the same error.
+func (v *Visit) Execution(ctx context.Context, id string, n Need) (courier.Execution, error) {
 	if !IsID(id) {
 		return courier.Execution{}, errUnknown
 	}
@@ -210,5 +190,5 @@ func (v *Visit) Execution(ctx context.Context, id string, need Role) (courier.Ex
 	if !v.sees(ctx, &x) {
 		return courier.Execution{}, errUnknown
 	}
-	return x, v.Need(ctx, x.Job, need)
+	return x, v.NeedTo(ctx, x.Job, n, v.Own(&x))
 }

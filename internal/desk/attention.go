@@ -72,7 +72,8 @@ const (
 	Subscription Kind = "subscription" // one that was switched off
 	Stranded     Kind = "stranded"     // executions that no worker can claim
 	Refusal      Kind = "refusal"      // progress that the store does not take from this engine
-	Superseded   Kind = "superseded"   // failed executions for which a younger one has completed
+	Kept         Kind = "kept"         // files of executions that have ended for good, which may exist nowhere else
+	Superseded   Kind = "superseded"   // failed executions without only copies, for which a younger one has completed
 )
 
 // How long something lasts before it is an entry.
@@ -90,7 +91,7 @@ const (
 	samples = 5
 )
 
-// Attention returns what somebody has to look at. It reads at most 10 statements of the
+// Attention returns what somebody has to look at. It reads at most 11 statements of the
 // store, none of which depends on the length of the history.
 func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 	return d.attention(ctx, func(string) bool { return true })
@@ -99,7 +100,7 @@ func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 // Attention is [Desk.Attention] of the jobs that the visitor may see. What belongs to none
 // is left out, unless it may see all. Values are hidden if it may not see them.
 func (v *Visit) Attention(ctx context.Context) (Attention, error) {
-	a, err := v.d.attention(ctx, func(job string) bool { return v.Role(ctx, job) >= Viewer })
+	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, RightSee) })
 	for i := range a.Entries {
 		e := &a.Entries[i]
 		if v.SeesValues(ctx, e.Job) {
@@ -119,7 +120,7 @@ func (v *Visit) Attention(ctx context.Context) (Attention, error) {
 func (d *Desk) attention(ctx context.Context, sees func(job string) bool) (Attention, error) {
 	a := attention{Desk: d, ctx: ctx, sees: sees, Attention: Attention{At: time.Now().UTC(), Entries: []Entry{}}}
 	var last []Entry
-	parts := []func() error{func() (err error) { last, err = a.incidents(); return err }, a.schedules, a.monitors}
+	parts := []func() error{func() (err error) { last, err = a.incidents(); return err }, a.schedules, a.monitors, a.kept}
 	if sees("") {
 		parts = append(parts, a.stranded, a.queues, a.deliveries)
 	}
@@ -130,7 +131,7 @@ func (d *Desk) attention(ctx context.Context, sees func(job string) bool) (Atten
 	}
 	a.refusals()
 	a.Entries = append(a.Entries, last...)
-	order := []Kind{Lost, Stopping, Failed, Due, Overdue, Schedule, Monitor, Delivery, Subscription, Stranded, Refusal, Superseded}
+	order := []Kind{Lost, Stopping, Failed, Due, Overdue, Schedule, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded}
 	slices.SortStableFunc(a.Entries, func(x, y Entry) int { return slices.Index(order, x.Kind) - slices.Index(order, y.Kind) })
 	return a.Attention, nil
 }
@@ -334,7 +335,7 @@ func (a *attention) failed(list []store.Incident, more bool) (superseded []Entry
 			e.Executions = append(e.Executions, i.Execution)
 		}
 		e.Title = fmt.Sprintf("Job %q: %s failed, and a younger one with the same parameters, or the same label key, has completed.", e.Job, count(e.Count, more, "execution"))
-		e.Do, e.Call = "Give them up: cancel them all.", "Engine.Cancel"
+		e.Do, e.Call = "Give them up: cancel them all. They hold no file that exists nowhere else.", "Engine.Cancel"
 		superseded = append(superseded, e)
 	}
 	return superseded

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -46,8 +47,19 @@ type Bulk struct {
 	Key string
 	// DryRun does nothing. It counts what the filter selects, up to 10,000.
 	DryRun bool
+	// labels replace those of an execution that is started again.
+	labels map[string]string
 	// Cursor is the Next of the outcome before, empty at first.
 	Cursor string
+
+	visitor string // the ID, for the keys of reruns
+	charge  func(ctx context.Context, x *courier.Execution, o *engine.EnqueueOptions) error
+}
+
+// keyOf is the idempotency key of the rerun of an execution: nobody is answered with what
+// somebody else has started by the same key.
+func (b *Bulk) keyOf(id courier.ExecutionID) string {
+	return "bulk/" + url.PathEscape(b.visitor) + "/" + b.Key + "/" + string(id)
 }
 
 // An Outcome is what came of a [Bulk], of at most 500 executions. The first call fixes
@@ -102,21 +114,44 @@ func (d *Desk) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 	return d.bulk(ctx, b, nil)
 }
 
-// Bulk is [Desk.Bulk] of the executions of the jobs whose operator the visitor is, and
+// Bulk is [Desk.Bulk] of the executions of the jobs for which the visitor has the rights, and
 // whose conditions are about what it may see.
 func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
-	b.By = v.By(b.By.Reason)
+	b.By, b.labels, b.visitor = v.By(b.By.Reason), v.Labels(), v.ID
+	b.charge = v.chargeRerun
 	may, err := v.mayAsk(ctx, &b.Where)
 	if err != nil {
 		return Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}, err
 	}
-	if v.Role(ctx, "") < Operator {
-		may = may.and(func(x *courier.Execution) bool { return v.Role(ctx, x.Job) >= Operator })
+	need := NeedOf("bulk").Rights
+	if b.Action == Rerun {
+		need = NeedOf("rerunExecution").Rights
 	}
-	return v.d.bulk(ctx, b, may)
+	if !v.Can(ctx, "", need) {
+		may = may.and(func(x *courier.Execution) bool { return v.Can(ctx, x.Job, need) })
+	}
+	r, err := v.reach(ctx, &b.Where, Need{Rights: need}, may)
+	if err != nil {
+		return Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}, err
+	}
+	return v.d.bulk(ctx, b, r)
 }
 
-func (d *Desk) bulk(ctx context.Context, b Bulk, may permit) (Outcome, error) {
+// chargeRerun is [Visit.Charge] for the rerun of an execution, of which the id alone may be
+// known.
+func (v *Visit) chargeRerun(ctx context.Context, x *courier.Execution, o *engine.EnqueueOptions) error {
+	job := x.Job
+	if job == "" {
+		given, err := v.d.e.Executions().Get(ctx, x.ID)
+		if err != nil {
+			return err
+		}
+		job = given.Job
+	}
+	return v.Charge(ctx, job, o)
+}
+
+func (d *Desk) bulk(ctx context.Context, b Bulk, reach *reach) (Outcome, error) {
 	out := Outcome{Action: b.Action, DryRun: b.DryRun, Results: []Result{}}
 	if err := b.check(); err != nil {
 		return out, err
@@ -133,7 +168,7 @@ func (d *Desk) bulk(ctx context.Context, b Bulk, may permit) (Outcome, error) {
 		b.Where.States = actions[b.Action]
 	}
 	if b.DryRun {
-		err := d.count(ctx, &b, before, may, &out)
+		err := d.count(ctx, &b, before, reach, &out)
 		out.Next = ""
 		if len(out.Sample) > 0 {
 			out.Next = writeCursor(after(out.Sample[0]), mark)
@@ -141,13 +176,13 @@ func (d *Desk) bulk(ctx context.Context, b Bulk, may permit) (Outcome, error) {
 		out.Text = out.text()
 		return out, err
 	}
-	list, next, err := d.selected(ctx, &b, before, pageSize, may)
+	list, next, err := d.selected(ctx, &b, before, pageSize, reach)
 	if err != nil {
 		return out, fmt.Errorf("bulk %s: %w", b.Action, err)
 	}
 	out.Matched, out.More, out.Next = len(list), next != "", writeCursor(next, mark)
 	for i := range list {
-		r, err := d.do(ctx, &b, &list[i], may)
+		r, err := d.do(ctx, &b, &list[i], reach)
 		if err != nil {
 			out.More, out.Next = true, writeCursor(after(list[i].ID), mark)
 			out.Text = out.text()
@@ -219,9 +254,9 @@ func (b *Bulk) states() []string {
 
 // selected returns a page of the executions of a bulk. Of those that are given by their
 // ids it has the ids only.
-func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID, limit int, may permit) (list []courier.Execution, next courier.ExecutionID, err error) {
+func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID, limit int, reach *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
 	if len(b.IDs) == 0 {
-		return d.walk(ctx, &b.Where, before, limit, may)
+		return d.walk(ctx, &b.Where, before, limit, reach)
 	}
 	ids := slices.Clone(b.IDs)
 	slices.Sort(ids)
@@ -240,9 +275,9 @@ func (d *Desk) selected(ctx context.Context, b *Bulk, before courier.ExecutionID
 }
 
 // count counts what a bulk selects.
-func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, may permit, out *Outcome) error {
+func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, reach *reach, out *Outcome) error {
 	for out.Matched < maxCount {
-		list, next, err := d.selected(ctx, b, before, pageSize, may)
+		list, next, err := d.selected(ctx, b, before, pageSize, reach)
 		if err != nil {
 			return fmt.Errorf("bulk %s: %w", b.Action, err)
 		}
@@ -260,16 +295,16 @@ func (d *Desk) count(ctx context.Context, b *Bulk, before courier.ExecutionID, m
 
 // do carries out the action on one execution. The error is one after which the others
 // can't be treated either.
-func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, may permit) (Result, error) {
+func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, reach *reach) (Result, error) {
 	r := Result{Execution: x.ID, Result: Done}
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
-	if x.State == "" && may != nil {
+	if x.State == "" && reach != nil && reach.may != nil {
 		given, err := d.e.Executions().Get(ctx, x.ID)
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return r, err
-		} else if err != nil || !may(&given) {
+		} else if err != nil || !reach.may(&given) {
 			r.Result, r.Error = Refused, errUnknown.Error()
 			return r, nil
 		}
@@ -286,7 +321,13 @@ func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, may permit
 		_, err = d.e.Release(ctx, x.ID, b.By)
 	case Rerun:
 		var n courier.Execution
-		n, err = d.e.Rerun(ctx, x.ID, &engine.RerunOptions{By: b.By, IdempotencyKey: "bulk/" + b.Key + "/" + string(x.ID)})
+		var opt engine.EnqueueOptions
+		if b.charge != nil {
+			err = b.charge(ctx, x, &opt)
+		}
+		if err == nil {
+			n, err = d.e.Rerun(ctx, x.ID, &engine.RerunOptions{By: b.By, Labels: b.labels, IdempotencyKey: b.keyOf(x.ID), LimitKeys: opt.LimitKeys})
+		}
 		r.Started = n.ID
 	}
 	if err == nil {
@@ -294,11 +335,12 @@ func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, may permit
 	}
 	r.Result, r.Error, r.Started = Refused, err.Error(), ""
 	moved, isTransition := errors.AsType[*courier.TransitionError](err)
+	_, tooMany := errors.AsType[*TooManyError](err)
 	_, isDependency := errors.AsType[*courier.DependencyError](err)
 	switch {
 	case x.State != "" && (isTransition && moved.From != x.State || errors.Is(err, courier.ErrNotFound)):
 		r.Result = Skipped
-	case isTransition, isDependency, errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict):
+	case isTransition, isDependency, tooMany, errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid), errors.Is(err, courier.ErrConflict):
 	default:
 		return r, err
 	}

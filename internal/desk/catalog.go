@@ -53,7 +53,7 @@ func (v *Visit) Catalog(kind string) Catalog {
 		return chainCatalog(v.d.e.Chains())
 	}
 	c := jobCatalog(v.d.e.Jobs())
-	c.Shows = func(ctx context.Context, name string) bool { return v.Role(ctx, name) >= Viewer }
+	c.Shows = func(ctx context.Context, name string) bool { return v.Can(ctx, name, RightSee) }
 	return c
 }
 

@@ -43,11 +43,14 @@ func (v *Visit) ChainExecution(ctx context.Context, id string) (courier.ChainExe
 		return courier.ChainExecution{}, errUnknown
 	}
 	x, err := v.d.e.Chains().Execution(ctx, courier.ChainExecutionID(id))
-	if errors.Is(err, courier.ErrNotFound) || err == nil && v.Role(ctx, "") < Viewer && x.Labels[LabelBy] != v.ID {
+	if errors.Is(err, courier.ErrNotFound) || err == nil && !NeedOf("getChainExecution").Granted(v.Role(ctx, ""), v.OwnChain(&x)) {
 		return courier.ChainExecution{}, errUnknown
 	}
 	return x, err
 }
+
+// OwnChain reports whether an execution of a chain is the visitor's own; see [Visit.Own].
+func (v *Visit) OwnChain(x *courier.ChainExecution) bool { return x.Labels[LabelBy] == v.ID }
 
 // ChainAction is the entry in the journal of what is done with an execution of a chain.
 func ChainAction(x *courier.ChainExecution, verb, reason string) store.Action {

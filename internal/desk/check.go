@@ -82,7 +82,7 @@ func (v *Visit) HiddenJobs(ctx context.Context, d courier.Definition) (problems 
 	}
 	var present courier.Job
 	for i, on := range job.DependsOn {
-		if on.Job == "" || v.Role(ctx, on.Job) > None {
+		if on.Job == "" || v.Role(ctx, on.Job) != None {
 			continue
 		}
 		if present.Name == "" {

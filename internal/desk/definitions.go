@@ -45,10 +45,10 @@ func started(job, chain string) []string {
 	return []string{job}
 }
 
-// Has reports whether the visitor has a role for each of some jobs; see [JobsOf].
-func (v *Visit) Has(ctx context.Context, jobs []string, role Role) bool {
+// Has reports whether the visitor has some rights for each of some jobs; see [JobsOf].
+func (v *Visit) Has(ctx context.Context, jobs []string, rights Role) bool {
 	for _, job := range jobs {
-		if v.Role(ctx, job) < role {
+		if !v.Can(ctx, job, rights) {
 			return false
 		}
 	}
@@ -56,9 +56,9 @@ func (v *Visit) Has(ctx context.Context, jobs []string, role Role) bool {
 }
 
 // NeedEach is [Visit.Need] for each of some jobs.
-func (v *Visit) NeedEach(ctx context.Context, jobs []string, role Role) error {
+func (v *Visit) NeedEach(ctx context.Context, jobs []string, rights Role) error {
 	for _, job := range jobs {
-		if err := v.Need(ctx, job, role); err != nil {
+		if err := v.Need(ctx, job, rights); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (v *Visit) NeedEach(ctx context.Context, jobs []string, role Role) error {
 // definition would start or tell of, is not told apart from one that the visitor must not
 // know: the engine would suggest names of others.
 func (v *Visit) MayChange(ctx context.Context, kind string, d courier.Definition) error {
-	if v.Role(ctx, "") >= Editor {
+	if v.Can(ctx, "", RightEdit) {
 		return nil
 	}
 	starts := kind != "job" && kind != "chain"
@@ -78,7 +78,7 @@ func (v *Visit) MayChange(ctx context.Context, kind string, d courier.Definition
 		if job == "" && starts {
 			return &AccessError{Text: "a " + kind + " that names no job, or a chain, needs the role editor for all jobs"}
 		}
-		if err := v.Need(ctx, job, Editor); err != nil {
+		if err := v.Need(ctx, job, RightEdit); err != nil {
 			return err
 		}
 		if !starts {
@@ -121,8 +121,8 @@ func asSet(v any) any {
 // page: then so many were examined that the call stopped.
 func Pick[T any](after string, limit int, read func(after string, limit int) ([]T, error), name func(*T) string, sees func(*T) bool) (list []T, next string, err error) {
 	list = []T{}
-	size := min(pageSize, max(limit, 100)) // a definition may be large
 	for examined := 0; examined < maxWalk; {
+		size := min(pageSize, max(limit, min(examined, 100), 16)) // a definition may be large
 		page, err := read(after, size)
 		if err != nil {
 			return nil, "", err
@@ -153,26 +153,26 @@ func Pick[T any](after string, limit int, read func(after string, limit int) ([]
 func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([]engine.DefinedJob, string, error) {
 	return pickBeginning(beginning, after, limit, func(after string, limit int) ([]engine.DefinedJob, error) {
 		return v.d.e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
-	}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) >= Client })
+	}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) != None })
 }
 
 // Schedules returns a page of the schedules that the visitor may see.
 func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]courier.Schedule, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Schedule, error) {
 		return v.d.e.Schedules().List(ctx, store.ScheduleFilter{After: after, Limit: limit})
-	}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return v.Has(ctx, JobsOf(s), Viewer) })
+	}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return v.Has(ctx, JobsOf(s), RightSee) })
 }
 
 // Monitors returns a page of the monitors that the visitor may see.
 func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]courier.Monitor, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Monitor, error) {
 		return v.d.e.Monitors().List(ctx, store.MonitorFilter{After: after, Limit: limit})
-	}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return v.Has(ctx, JobsOf(m), Viewer) })
+	}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return v.Has(ctx, JobsOf(m), RightSee) })
 }
 
 // Subscriptions returns a page of the subscriptions that the visitor may see.
 func (v *Visit) Subscriptions(ctx context.Context, after string, limit int) ([]courier.Subscription, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Subscription, error) {
 		return v.d.e.Subscriptions().List(ctx, store.SubscriptionFilter{After: after, Limit: limit})
-	}, func(s *courier.Subscription) string { return s.Name }, func(s *courier.Subscription) bool { return v.Has(ctx, JobsOf(s), Viewer) })
+	}, func(s *courier.Subscription) string { return s.Name }, func(s *courier.Subscription) bool { return v.Has(ctx, JobsOf(s), RightSee) })
 }

@@ -24,10 +24,14 @@ type Desk struct {
 	e        *engine.Engine
 	opt      Options
 	log      *slog.Logger
-	refusals quota
+	refusals refusals
+	same     recent
 	viewers  viewers
 	watcher  watcher
 	lists    listWatcher
+	work     work
+	quotas   quotas
+	unbegun  unbegun
 }
 
 // New returns the desk of an engine, which need not be started. Nil options are the
@@ -40,7 +44,8 @@ func New(e *engine.Engine, opt *Options) *Desk {
 	if d.opt.Log != nil {
 		d.log = d.opt.Log
 	}
-	d.viewers.most, d.viewers.mostOf = cmp.Or(max(d.opt.Streams, 0), 200), 10
+	d.viewers.most, d.viewers.mostOf = cmp.Or(max(d.opt.Streams, 0), 200), cmp.Or(max(d.opt.StreamsOf, 0), 10)
+	d.work.most = cmp.Or(max(d.opt.Examined, 0), 1_000_000)
 	d.watcher.e, d.watcher.log, d.lists.d = e, d.log, d
 	return d
 }
@@ -78,13 +83,17 @@ func (v *Visit) Executions(ctx context.Context, w Where, cursor string, limit in
 	if err != nil {
 		return Page{}, err
 	}
-	if v.Role(ctx, "") < Viewer {
+	if !v.Can(ctx, "", RightSee) {
 		may = may.and(func(x *courier.Execution) bool { return v.sees(ctx, x) })
 	}
-	return v.d.executions(ctx, w, cursor, limit, may)
+	r, err := v.reach(ctx, &w, NeedOf("listExecutions"), may)
+	if err != nil {
+		return Page{}, err
+	}
+	return v.d.executions(ctx, w, cursor, limit, r)
 }
 
-func (d *Desk) executions(ctx context.Context, w Where, cursor string, limit int, may permit) (Page, error) {
+func (d *Desk) executions(ctx context.Context, w Where, cursor string, limit int, r *reach) (Page, error) {
 	mark := markOf("list", w)
 	before, err := readCursor(cursor, mark)
 	if err == nil && before == "" {
@@ -96,7 +105,7 @@ func (d *Desk) executions(ctx context.Context, w Where, cursor string, limit int
 	if limit <= 0 {
 		limit = 100
 	}
-	list, next, err := d.walk(ctx, &w, before, min(limit, 1000), may)
+	list, next, err := d.walk(ctx, &w, before, min(limit, 1000), r)
 	if err != nil {
 		return Page{}, err
 	}
@@ -124,14 +133,14 @@ func (d *Desk) known(ctx context.Context, w *Where) error {
 
 // walk returns up to limit executions that w selects with ids lower than before, and the
 // id before which the next page begins: empty if there is none.
-func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, limit int, may permit) (list []courier.Execution, next courier.ExecutionID, err error) {
+func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, limit int, r *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
 	now := time.Now()
-	f := w.filter(before)
 	chains := chainSet{d: d, name: w.Chain, of: make(map[courier.ChainExecutionID]bool)}
 	list = []courier.Execution{}
 	for examined := 0; examined < maxWalk; {
-		f.Limit = min(pageSize, maxWalk-examined)
-		page, err := d.e.Executions().List(ctx, f)
+		// As many as are wanted, then more if few of them are selected.
+		size := min(pageSize, max(limit-len(list), 2*examined), maxWalk-examined)
+		page, more, err := r.page(ctx, d, w, before, size)
 		if err != nil {
 			return nil, "", err
 		}
@@ -140,8 +149,8 @@ func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, l
 			if x.ID < w.first() {
 				return list, "", nil
 			}
-			f.Before = x.ID
-			ok := w.selects(x, now) && (may == nil || may(x))
+			before = x.ID
+			ok := w.selects(x, now) && r.selects(x)
 			if ok && w.Chain != "" {
 				ok, err = chains.has(ctx, x.Chain)
 			}
@@ -155,12 +164,12 @@ func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, l
 				return list, x.ID, nil
 			}
 		}
-		if len(page) < f.Limit {
+		if !more {
 			return list, "", nil
 		}
 		examined += len(page)
 	}
-	return list, f.Before, nil
+	return list, before, nil
 }
 
 // A chainSet has the executions of a chain, as far as they were asked for: it reads them

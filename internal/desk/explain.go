@@ -3,6 +3,7 @@ package desk
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -11,21 +12,58 @@ import (
 )
 
 // Explain says why an execution does not go on, and until when its files in the depot are
-// kept if it has failed. What the visitor may not see is hidden.
+// kept if it has failed. What the visitor may not see is hidden: who sees only that the
+// execution is its own is told a short reason, without what belongs to others.
 func (v *Visit) Explain(ctx context.Context, x *courier.Execution) (store.Explanation, error) {
 	e, err := v.d.e.Executions().Explain(ctx, x.ID)
 	if err != nil {
 		return e, err
 	}
-	if !v.SeesValues(ctx, x.Job) {
-		for i := range e.Because {
-			HideCause(&e.Because[i])
+	sees := v.Can(ctx, x.Job, RightSee)
+	if !sees && e.Status == "lost" {
+		e.Status = string(courier.Running)
+	}
+	for i := range e.Because {
+		c := &e.Because[i]
+		switch {
+		case !sees, c.Job != "" && c.Job != x.Job && !v.Can(ctx, c.Job, RightSee), c.Chain != "" && !v.Can(ctx, "", RightSee):
+			*c = shortCause(c)
+		case !v.SeesValues(ctx, x.Job):
+			HideCause(c)
 		}
+	}
+	if !sees {
+		e.Because = slices.CompactFunc(e.Because, func(a, b store.Cause) bool { return a == b })
 	}
 	if c, ok := v.d.kept(ctx, x); ok {
 		e.Because = append(e.Because, c)
 	}
 	return e, nil
+}
+
+// short has the sentences of causes for who may not see what they are about.
+var short = map[store.CauseKind]string{
+	store.CauseHeld:        "It is held until it is released.",
+	store.CausePaused:      "It is paused.",
+	store.CauseChain:       "It is paused with others.",
+	store.CauseFailed:      "It has failed.",
+	store.CauseDependency:  "It waits for something else to end.",
+	store.CauseDue:         "It is due later.",
+	store.CauseBackoff:     "A step has failed, and is tried again later.",
+	store.CauseRequest:     "It was asked for something, and has not reached it yet.",
+	store.CauseNoWorker:    "No worker can execute it now.",
+	store.CauseLimit:       "As many executions run as may at once.",
+	store.CauseQueueBehind: "Others come before it.",
+}
+
+// shortCause returns a cause without what belongs to others. That a worker is lost, or which
+// one has the files, is a matter of the service.
+func shortCause(c *store.Cause) store.Cause {
+	kind := c.Kind
+	if kind == store.CauseLost || kind == store.CauseWorkspace {
+		kind = store.CauseNoWorker
+	}
+	return store.Cause{Kind: kind, Text: short[kind], Until: c.Until, Do: "Wait, or cancel it."}
 }
 
 // kept returns what retention means for a failed execution; ok is false if it has no files.

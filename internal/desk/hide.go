@@ -11,7 +11,7 @@ import (
 // HideValues takes away the values of an execution, and what may have them in it.
 func HideValues(x *courier.Execution) {
 	x.Params, x.Result, x.Repairs, x.Labels, x.LimitKeys, x.IdempotencyKey = nil, nil, nil, nil, nil, ""
-	x.RequestReason = ""
+	x.RequestReason, x.Secrets = "", nil
 	if x.Failure != nil {
 		f := *x.Failure
 		f.Message = Hidden
@@ -23,6 +23,18 @@ func HideValues(x *courier.Execution) {
 		x.Current = &s
 	}
 	x.Waits = nil
+	if c := x.OnlyCopies; c != nil {
+		x.OnlyCopies = hiddenCopies(c)
+	}
+}
+
+// hiddenCopies returns only copies without names.
+func hiddenCopies(c *courier.OnlyCopies) *courier.OnlyCopies {
+	hidden := &courier.OnlyCopies{Count: c.Count, Bytes: c.Bytes}
+	if c.Problem != "" {
+		hidden.Problem = Hidden
+	}
+	return hidden
 }
 
 // HideStep takes away the values of a record, and what may have them in it.

@@ -92,13 +92,14 @@ func (v *Visit) Entry(ctx context.Context, number int64) (store.Action, error) {
 }
 
 // Refused writes to the journal that the visitor was not permitted something. There are at
-// most 60 such entries a minute: requests that nobody permits must not fill the store. The
-// log has the others.
+// most 60 such entries a minute of each principal, and as many of all beyond the first 1,000
+// of the minute together: requests that nobody permits must not fill the store, and those of
+// one must not keep out those of another. The log has the others.
 func (v *Visit) Refused(ctx context.Context, a store.Action) {
 	a.By, a.Via, a.Outcome = v.ID, v.d.opt.Via, refused
 	log := v.d.log.With("kind", a.Kind, "name", a.Name, "verb", a.Verb, "by", a.By)
-	if !v.d.refusals.allow(time.Now()) {
-		log.Warn("an action was refused; the journal has no entry, since there are too many")
+	if !v.d.refusals.allow(v.ID, time.Now()) {
+		log.Warn("an action was refused; the journal has no entry, since there are too many of this principal")
 		return
 	}
 	if _, err := v.d.note(ctx, a); err != nil {
@@ -140,19 +141,82 @@ const (
 	refusalWindow = time.Minute
 )
 
-// A quota permits maxRefusals in each refusalWindow.
-type quota struct {
+// maxRefused is how many principals are counted for themselves in each refusalWindow.
+const maxRefused = 1000
+
+// refusals permits maxRefusals of each principal in each refusalWindow.
+type refusals struct {
 	mu    sync.Mutex
 	begin time.Time
-	used  int
+	used  map[string]int // by principal; those that came late have the name ""
 }
 
-func (q *quota) allow(now time.Time) bool {
+func (q *refusals) allow(id string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if now.Sub(q.begin) >= refusalWindow {
-		q.begin, q.used = now, 0
+	if q.used == nil || now.Sub(q.begin) >= refusalWindow {
+		q.begin, q.used = now, make(map[string]int)
 	}
-	q.used++
-	return q.used <= maxRefusals
+	if _, known := q.used[id]; !known && len(q.used) >= maxRefused {
+		id = ""
+	}
+	q.used[id]++
+	return q.used[id] <= maxRefusals
+}
+
+// Repeated downloads of the same thing by the same principal are one entry, for so long.
+const (
+	sameWindow = 10 * time.Minute
+	maxSame    = 10_000 // that are remembered
+)
+
+// recent remembers what was noted lately.
+type recent struct {
+	mu   sync.Mutex
+	at   map[string]time.Time
+	keys []string // in the order in which they came
+}
+
+// again reports whether a key was noted within the last sameWindow, and notes it if not.
+func (r *recent) again(key string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.keys) > 0 && (len(r.keys) >= maxSame || now.Sub(r.at[r.keys[0]]) >= sameWindow) {
+		delete(r.at, r.keys[0])
+		r.keys = r.keys[1:]
+	}
+	if _, ok := r.at[key]; ok {
+		return true
+	}
+	if r.at == nil {
+		r.at = make(map[string]time.Time)
+	}
+	r.at[key] = now
+	r.keys = append(r.keys, key)
+	return false
+}
+
+// forget takes a key away: what it stands for was not noted.
+func (r *recent) forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.at[key]; ok {
+		delete(r.at, key)
+		r.keys = slices.DeleteFunc(r.keys, func(k string) bool { return k == key })
+	}
+}
+
+// DoSame is [Visit.Do] of something that changes nothing and is often repeated, such as a
+// download in parts. If the visitor has done the same to the same execution within the last
+// ten minutes, with success and through this process, it is carried out without entries.
+func (v *Visit) DoSame(ctx context.Context, a store.Action, f func(ctx context.Context) error) error {
+	key := fmt.Sprintf("%q %s %s %s %s", v.ID, a.Verb, a.Execution, a.Name, a.Now)
+	if v.d.same.again(key, time.Now()) {
+		return f(ctx)
+	}
+	err := v.Do(ctx, a, f)
+	if err != nil {
+		v.d.same.forget(key)
+	}
+	return err
 }

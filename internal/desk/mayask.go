@@ -13,39 +13,39 @@ import (
 // execution is selected by a condition only if the visitor may see what the condition is
 // about. Labels are values; who, the queue and that a worker is lost are for viewers, and
 // chains for those of all jobs. What is the visitor's own is known to it. The error is a
-// *[AccessError] if the visitor has the role that the conditions need for none of the jobs
-// that the filter names, or a role for all jobs that is less; a job that the visitor must
+// *[AccessError] if the visitor has the rights that the conditions need for none of the jobs
+// that the filter names, or knows all jobs without them; a job that the visitor must
 // not know is unknown.
 func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 	var names []string
 	need := None
-	asks := func(name string, role Role, is bool) {
+	asks := func(name string, rights Role, is bool) {
 		if is {
-			names, need = append(names, name), max(need, role)
+			names, need = append(names, name), need|rights
 		}
 	}
 	own := len(w.Labels) == 1 && w.Labels[LabelBy] == v.ID
-	asks("label", v.ValuesRole(), len(w.Labels) > 0 && !own)
-	asks("by", Viewer, w.By != "" && w.By != v.ID)
-	asks("queue", Viewer, w.Queue != "")
-	asks("state:lost", Viewer, slices.Contains(w.States, "lost"))
+	asks("label", RightSee|RightValues, len(w.Labels) > 0 && !own)
+	asks("by", RightSee, w.By != "" && w.By != v.ID)
+	asks("queue", RightSee, w.Queue != "")
+	asks("state:lost", RightSee, slices.Contains(w.States, "lost"))
 	all := v.Role(ctx, "")
-	if all < Viewer {
+	if !all.Has(RightSee) {
 		if w.Chain != "" {
-			return nil, &AccessError{Text: "the condition chain needs the role viewer for all jobs: leave it out"}
+			return nil, &AccessError{Text: "the condition chain needs the right see, as the role viewer has it, for all jobs: leave it out"}
 		}
 		if err := v.knows(ctx, w.Jobs); err != nil {
 			return nil, err
 		}
 	}
-	if all >= need {
+	if all.Has(need) {
 		return nil, nil
 	}
-	may := func(job string) bool { return v.Role(ctx, job) >= need }
+	may := func(job string) bool { return v.Can(ctx, job, need) }
 	inOne := slices.ContainsFunc(w.Jobs, func(job string) bool { return strings.HasSuffix(job, "*") || may(job) })
-	if len(w.Jobs) == 0 && all > None || len(w.Jobs) > 0 && !inOne {
-		return nil, &AccessError{Text: "the filter has conditions about what you may not see (" + strings.Join(names, ", ") + "): they need the role " +
-			need.String() + "; leave them out, or name jobs for which you have it, as job:NAME"}
+	if len(w.Jobs) == 0 && all != None || len(w.Jobs) > 0 && !inOne {
+		return nil, &AccessError{Text: "the filter has conditions about what you may not see (" + strings.Join(names, ", ") + "): they need the right " +
+			need.rights() + ", as the role " + need.leastName() + " has it; leave them out, or name jobs for which you have it, as job:NAME"}
 	}
 	return func(x *courier.Execution) bool { return may(x.Job) }, nil
 }

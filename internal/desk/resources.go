@@ -27,11 +27,11 @@ func (v *Visit) SeesLimit(ctx context.Context, scope string) bool {
 	job, ok := strings.CutPrefix(scope, "job:")
 	switch {
 	case ok:
-		return v.Role(ctx, job) >= Viewer
+		return v.Can(ctx, job, RightSee)
 	case strings.HasPrefix(scope, "key:"):
 		return v.SeesValues(ctx, "")
 	}
-	return v.Role(ctx, "") >= Viewer
+	return v.Can(ctx, "", RightSee)
 }
 
 // Deliveries returns a page of the notifications that have not been delivered and that the
@@ -46,7 +46,7 @@ func (v *Visit) Deliveries(ctx context.Context, f store.DeliveryFilter, after st
 			return nil, ErrCursor
 		}
 		return v.d.e.Subscriptions().Deliveries(ctx, f)
-	}, func(d *courier.Delivery) string { return d.ID + " " + d.Subscription }, func(d *courier.Delivery) bool { return v.seesDelivery(ctx, d, seen) })
+	}, AfterDelivery, func(d *courier.Delivery) bool { return v.seesDelivery(ctx, d, seen) })
 	for i := range list {
 		if !v.SeesValues(ctx, list[i].Job) {
 			HideDelivery(&list[i])
@@ -55,22 +55,26 @@ func (v *Visit) Deliveries(ctx context.Context, f store.DeliveryFilter, after st
 	return list, next, err
 }
 
+// AfterDelivery is after what the next page begins behind a delivery; see
+// [Visit.Deliveries].
+func AfterDelivery(d *courier.Delivery) string { return d.ID + " " + d.Subscription }
+
 // seesDelivery reports whether the visitor may see the execution that a delivery is about,
 // and its subscription; known has the answers for subscriptions.
 func (v *Visit) seesDelivery(ctx context.Context, d *courier.Delivery, known map[string]bool) bool {
-	if v.Role(ctx, "") >= Viewer {
+	if v.Can(ctx, "", RightSee) {
 		return true
 	}
 	sees, ok := known[d.Subscription]
 	if !ok {
 		s, err := v.d.e.Subscriptions().Get(ctx, d.Subscription)
-		sees = err == nil && v.Has(ctx, JobsOf(&s), Viewer)
+		sees = err == nil && v.Has(ctx, JobsOf(&s), RightSee)
 		known[d.Subscription] = sees
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			v.d.log.Warn("a subscription could not be read, so its deliveries are left out of a list", "subscription", d.Subscription, "error", err)
 		}
 	}
-	return sees && v.Role(ctx, d.Job) >= Viewer
+	return sees && v.Can(ctx, d.Job, RightSee)
 }
 
 // A StateError says that the state of something does not permit what was asked. It matches

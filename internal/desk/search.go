@@ -41,7 +41,7 @@ type SearchedFile struct {
 func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 	var s Search
 	if IsID(text) {
-		x, err := v.Execution(ctx, text, Client)
+		x, err := v.Execution(ctx, text, NeedOf("search"))
 		if err == nil {
 			s.Executions = []courier.Execution{x}
 		} else if !errors.Is(err, courier.ErrNotFound) {
@@ -49,7 +49,7 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 		}
 		return s, nil
 	}
-	sees := func(job string) bool { return v.Role(ctx, job) >= Viewer }
+	sees := func(job string) bool { return v.Can(ctx, job, RightSee) }
 	e := v.d.e
 	for _, part := range []struct {
 		role string
@@ -188,7 +188,12 @@ func (v *Visit) searchLabel(ctx context.Context, text string, s *Search) error {
 	if !ok || name == "" || value == "" {
 		return nil
 	}
-	p, err := v.d.executions(ctx, Where{Labels: map[string]string{name: value}}, "", MaxFound, func(x *courier.Execution) bool { return v.SeesValues(ctx, x.Job) })
+	w := Where{Labels: map[string]string{name: value}}
+	r, err := v.reach(ctx, &w, Need{Rights: RightSee | RightValues}, func(x *courier.Execution) bool { return v.SeesValues(ctx, x.Job) })
+	if err != nil {
+		return err
+	}
+	p, err := v.d.executions(ctx, w, "", MaxFound, r)
 	s.Executions = p.Items
 	return err
 }

@@ -145,9 +145,9 @@ func (v *viewers) enter(id string) (left func(), err error) {
 	defer v.mu.Unlock()
 	switch {
 	case v.all >= v.most:
-		return nil, &BusyError{fmt.Sprintf("this process has %d streams already, and no more: poll instead, or try again later", v.most)}
+		return nil, &BusyError{fmt.Sprintf("this process has %d streams already, and no more (Options.MaxStreams): poll instead, or try again later", v.most)}
 	case v.of[id] >= v.mostOf:
-		return nil, &BusyError{fmt.Sprintf("you have %d streams already, and no more: close one, or poll instead", v.mostOf)}
+		return nil, &BusyError{fmt.Sprintf("you have %d streams already, and no more (Options.MaxStreamsOf): close one, or poll instead", v.mostOf)}
 	}
 	if v.of == nil {
 		v.of = make(map[string]int)

@@ -13,10 +13,13 @@ import (
 // A ListWatch tells one viewer what is on the first page of a list. Its methods are for one
 // goroutine.
 type ListWatch struct {
-	d    *Desk
-	f    *listFeed
-	done func()
-	seen int
+	d     *Desk
+	f     *listFeed
+	of    Principal
+	where Where
+	limit int
+	done  func()
+	seen  int
 }
 
 // WatchExecutions begins to tell what is on the first page of the executions that a filter
@@ -28,12 +31,37 @@ func (v *Visit) WatchExecutions(ctx context.Context, w Where, limit int) (*ListW
 	if err != nil {
 		return nil, err
 	}
-	key := fmt.Sprintf("%d %s", limit, w)
-	if v.Role(ctx, "") < Viewer {
-		key = fmt.Sprintf("%q %s", v.ID, key) // what it may see is its own
-	}
-	return &ListWatch{d: v.d, f: v.d.lists.join(key, v.Principal, w, limit), done: done}, nil
+	l := &ListWatch{d: v.d, of: v.Principal, where: w, limit: limit, done: done}
+	l.f = v.d.lists.join(l.key(ctx))
+	return l, nil
 }
+
+// key identifies the list as the viewer may see it now: all of it, which is the same for all
+// who may, or what it may see, which is its own.
+func (w *ListWatch) key(ctx context.Context) listKey {
+	v := w.d.Visitor(w.of) // roles are asked for each time
+	k := listKey{where: w.where.String(), limit: w.limit}
+	if may, err := v.mayAsk(ctx, &w.where); err != nil || may != nil || !v.Can(ctx, "", RightSee) {
+		k.of = w.of
+	}
+	k.read = func(ctx context.Context) (Page, error) {
+		if k.of == (Principal{}) {
+			return w.d.Executions(ctx, w.where, "", w.limit)
+		}
+		return w.d.Visitor(w.of).Executions(ctx, w.where, "", w.limit)
+	}
+	return k
+}
+
+// A listKey says which list is read, and for whom.
+type listKey struct {
+	of    Principal // none for all who may see all of it
+	where string
+	limit int
+	read  func(ctx context.Context) (Page, error)
+}
+
+func (k *listKey) text() string { return fmt.Sprintf("%q %d %s", k.of.ID, k.limit, k.where) }
 
 // Close ends the watch. It may be called more than once.
 func (w *ListWatch) Close() {
@@ -50,6 +78,12 @@ func (w *ListWatch) Next(ctx context.Context) ([]courier.Execution, error) {
 	for {
 		s := w.f.read()
 		if s.version != w.seen {
+			if k := w.key(ctx); k.text() != w.f.key { // it may see more now, or less
+				f := w.d.lists.join(k)
+				w.d.lists.leave(w.f)
+				w.f, w.seen = f, 0
+				continue
+			}
 			w.seen = s.version
 			return s.items, s.err
 		}
@@ -101,9 +135,10 @@ func (f *listFeed) publish(items []courier.Execution, err error) {
 	f.changed = make(chan struct{})
 }
 
-func (l *listWatcher) join(key string, p Principal, w Where, limit int) *listFeed {
+func (l *listWatcher) join(k listKey) *listFeed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	key := k.text()
 	f := l.feeds[key]
 	if f == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -112,7 +147,7 @@ func (l *listWatcher) join(key string, p Principal, w Where, limit int) *listFee
 			l.feeds = make(map[string]*listFeed)
 		}
 		l.feeds[key] = f
-		go l.run(ctx, f, p, w, limit)
+		go l.run(ctx, f, k.read)
 	}
 	f.viewers++
 	return f
@@ -131,10 +166,16 @@ func (l *listWatcher) leave(f *listFeed) {
 const (
 	listPeriod = 2 * time.Second
 	listGap    = period / 2 // at least, between two reads
+	busyGap    = 10 * time.Second
 )
 
+func isBusy(err error) bool {
+	_, busy := errors.AsType[*BusyError](err)
+	return busy
+}
+
 // run reads a list until nobody watches it.
-func (l *listWatcher) run(ctx context.Context, f *listFeed, p Principal, w Where, limit int) {
+func (l *listWatcher) run(ctx context.Context, f *listFeed, read func(ctx context.Context) (Page, error)) {
 	touched := make(chan struct{}, 1)
 	stop := l.d.e.Observe(func(ev courier.Event) {
 		if ev.StepType != "" && ev.Type != courier.EventJobFailed {
@@ -149,15 +190,19 @@ func (l *listWatcher) run(ctx context.Context, f *listFeed, p Principal, w Where
 	failing := time.Time{}
 	for ctx.Err() == nil {
 		began := time.Now()
-		page, err := l.d.Visitor(p).Executions(ctx, w, "", limit) // roles are asked for each time
+		page, err := read(ctx)
 		switch {
 		case err == nil:
 			failing = time.Time{}
 			f.publish(page.Items, nil)
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid):
+		case refusedToAsk(err), errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid):
 			f.publish(nil, err)
+		case isBusy(err): // the page stays as it is until the visitor may read again
+			if !pause(ctx, busyGap) {
+				return
+			}
 		default:
 			if failing.IsZero() {
 				failing = began
@@ -176,6 +221,12 @@ func (l *listWatcher) run(ctx context.Context, f *listFeed, p Principal, w Where
 		case <-ctx.Done():
 		}
 	}
+}
+
+// refusedToAsk reports whether an error says that somebody may not ask for a list.
+func refusedToAsk(err error) bool {
+	_, no := errors.AsType[*AccessError](err)
+	return no
 }
 
 // pause waits, and reports whether ctx has not ended.

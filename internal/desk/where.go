@@ -72,12 +72,22 @@ var reasons = []courier.Reason{
 	courier.ReasonPermission, courier.ReasonQuota, courier.ReasonSpace, courier.ReasonIntegrity, courier.ReasonInvalid, courier.ReasonSecret,
 }
 
+// maxConditions is how many values a filter has at most, and maxWrong how many mistakes its
+// error lists: each takes time to look for what was meant.
+const (
+	maxConditions = 200
+	maxWrong      = 20
+)
+
 // ParseWhere reads a filter from its text; see [Grammar]. Durations are counted back from
 // now. The error is a *[FilterError].
 func ParseWhere(text string, now time.Time) (Where, error) {
 	p := parser{now: now}
 	for _, term := range p.split(text) {
 		name, value, ok := strings.Cut(term, ":")
+		if p.full() {
+			break
+		}
 		if !ok {
 			p.problem("%s is no condition; for a job write job:%s", quote(term), quote(term))
 			continue
@@ -93,6 +103,9 @@ func ParseQuery(q url.Values, now time.Time) (Where, error) {
 	p := parser{now: now}
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		for _, value := range q[name] {
+			if p.full() {
+				return p.done()
+			}
 			p.condition(name, value)
 		}
 	}
@@ -104,9 +117,13 @@ type parser struct {
 	now      time.Time
 	given    map[string]bool
 	problems []string
+	n        int // conditions
 }
 
 func (p *parser) problem(format string, args ...any) {
+	if len(p.problems) == maxWrong {
+		return
+	}
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
 }
 
@@ -153,6 +170,16 @@ func (p *parser) once(name string) {
 	p.given[name] = true
 }
 
+// full reports whether nothing more of the filter is read: it has too many conditions, or
+// mistakes.
+func (p *parser) full() bool {
+	if p.n++; p.n == maxConditions+1 {
+		p.problems = p.problems[:min(len(p.problems), maxWrong-1)]
+		p.problem("it has more than %d conditions: use the beginning of names, such as job:daily-*, or several filters", maxConditions)
+	}
+	return p.n > maxConditions || len(p.problems) == maxWrong
+}
+
 func (p *parser) condition(name, value string) {
 	if !slices.Contains(conditions, name) {
 		p.problem("%s: there is no such condition; %s", quote(name), nearest.DidYouMean(name, conditions))
@@ -166,6 +193,9 @@ func (p *parser) condition(name, value string) {
 	case "state":
 		for s := range strings.SplitSeq(value, ",") {
 			if _, ok := shown[s]; !ok {
+				if len(p.problems) == maxWrong {
+					break
+				}
 				p.problem("state: there is no state %s; %s", quote(s), nearest.DidYouMean(s, slices.Sorted(maps.Keys(shown))))
 			}
 			p.w.States = append(p.w.States, s)
@@ -173,6 +203,9 @@ func (p *parser) condition(name, value string) {
 	case "reason":
 		for s := range strings.SplitSeq(value, ",") {
 			if !slices.Contains(reasons, courier.Reason(s)) {
+				if len(p.problems) == maxWrong {
+					break
+				}
 				p.problem("reason: there is no reason %s; %s", quote(s), nearest.DidYouMean(s, asText(reasons)))
 			}
 			p.w.Reasons = append(p.w.Reasons, courier.Reason(s))

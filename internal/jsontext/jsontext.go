@@ -34,8 +34,7 @@ func Parse(raw []byte) (any, error) {
 }
 
 // Append appends the JSON text of a value to b. Unlike json.Marshal it
-// leaves <, > and & as they are, and it refuses text that is not valid UTF-8 or
-// contains NUL, which no store can keep.
+// leaves <, > and & as they are, and it refuses what [CheckStorable] does.
 func Append(b []byte, v any) ([]byte, error) {
 	start := len(b)
 	b, err := AppendAny(b, v)
@@ -94,7 +93,8 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-// DecodeStrict decodes JSON text that must have no other names than v's.
+// DecodeStrict decodes JSON text that must have no other names than v's, exactly and once. The
+// letter case of a field that has no name for JSON does not count.
 func DecodeStrict(raw []byte, v any) error {
 	d := decoders.Get().(*decoder)
 	d.in.Reset(raw)
@@ -107,7 +107,7 @@ func DecodeStrict(raw []byte, v any) error {
 	} else if len(rest) == 0 && len(raw) <= maxKept {
 		decoders.Put(d)
 	}
-	return nil
+	return checkNames(raw, v, true)
 }
 
 // Text is the form in which a value stands inside a longer string: strings as
@@ -154,13 +154,21 @@ func Depth(raw []byte) (most int) {
 // errStorable says why a value can't be stored as JSON text in every store.
 var errStorable = errors.New(`contains a NUL character or text that is not valid UTF-8, which no store can keep; encode it, for example in base64`)
 
+// MaxDepth is how many lists and objects may lie in each other in what is stored. Readers of
+// JSON elsewhere give up early: those of Go at 10,000.
+const MaxDepth = 1000
+
 // CheckStorable reports whether the output of json.Marshal has lost or would
 // lose something: invalid UTF-8 (which Marshal writes as the escape \ufffd,
 // unlike a replacement character that was there, and leaves alone in a
-// [json.RawMessage]), half characters or NUL.
+// [json.RawMessage]), half characters or NUL. It also refuses what is nested deeper than
+// MaxDepth.
 func CheckStorable(raw []byte) error {
 	if CheckText(raw) != nil {
 		return errStorable
+	}
+	if n := Depth(raw); n > MaxDepth {
+		return fmt.Errorf("has %d lists and objects in each other, more than the %d that can be kept; give it as a text, or in a file", n, MaxDepth)
 	}
 	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
 		if raw[i] != '\\' {

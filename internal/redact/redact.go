@@ -10,11 +10,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // A Redactor replaces secrets in text by "[secret NAME]". It finds a secret as
 // it is and in the forms that programs turn it into: base64, also of a longer
-// text that contains it, such as "user:secret"; hexadecimal; with the escapes
+// text that contains it, such as "user:secret"; hexadecimal; in UTF-16 of either byte
+// order, and in base64 and hexadecimal of that; with the escapes
 // of URLs, forms, JSON, HTML, Go and C, repeated ones included; and cut short by
 // three dots, with at least four bytes left. Of a URL it also finds the
 // password, the path, the query and its values, and of a text of several lines
@@ -156,9 +159,36 @@ func isRandom(part string) bool {
 	return len(part) >= minSecretLine && strings.ContainsAny(part, "0123456789") && strings.ContainsFunc(part, unicode.IsLetter)
 }
 
-// encoded returns a secret as it is, and what its encoded forms have in common
-// wherever it stands in what is encoded.
+// encoded returns the forms of a secret in UTF-8 and UTF-16.
 func encoded(name, value string) []needle {
+	list := forms(name, value)
+	for _, w := range wide(value) {
+		list = append(list, forms(name, w)...)
+	}
+	return list
+}
+
+// wide returns a text in UTF-16, once in each byte order. Of a text in ASCII both have all
+// but the last or the first byte in common, and that is returned.
+func wide(value string) []string {
+	if !utf8.ValidString(value) {
+		return nil
+	}
+	units := utf16.Encode([]rune(value))
+	little, big, narrow := make([]byte, 0, 2*len(units)), make([]byte, 0, 2*len(units)), true
+	for _, u := range units {
+		little, big = append(little, byte(u), byte(u>>8)), append(big, byte(u>>8), byte(u))
+		narrow = narrow && u < 1<<8
+	}
+	if narrow {
+		return []string{string(big[1:])}
+	}
+	return []string{string(little), string(big)}
+}
+
+// forms returns a secret as it is, and what its encoded forms have in common
+// wherever it stands in what is encoded.
+func forms(name, value string) []needle {
 	h := hex.EncodeToString([]byte(value))
 	list := []needle{
 		{name: name, text: value, sure: true},

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -71,6 +73,20 @@ var disguises = map[string]func(string) string{
 		b, _ := json.Marshal(lines(base64.StdEncoding.EncodeToString([]byte(s))))
 		return string(b)
 	},
+	"UTF-16":             func(s string) string { return strconv.Quote(utf16Of(s, binary.LittleEndian)) },
+	"UTF-16, big":        func(s string) string { return strconv.Quote(utf16Of(s, binary.BigEndian)) },
+	"hex of UTF-16":      func(s string) string { return hex.EncodeToString([]byte(utf16Of(s, binary.LittleEndian))) },
+	"HEX of UTF-16, big": func(s string) string { return fmt.Sprintf("%X", utf16Of(s, binary.BigEndian)) },
+	"base64 of UTF-16": func(s string) string {
+		return base64.StdEncoding.EncodeToString([]byte(utf16Of(s, binary.LittleEndian)))
+	},
+	"base64 of UTF-16, big": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(utf16Of(s, binary.BigEndian))) },
+	"base64 of UTF-16, user": func(s string) string {
+		return base64.StdEncoding.EncodeToString([]byte(utf16Of("us:"+s, binary.LittleEndian)))
+	},
+	"base64 of UTF-16, mark": func(s string) string {
+		return base64.StdEncoding.EncodeToString([]byte(utf16Of("\uFEFF"+s+"?", binary.BigEndian)))
+	},
 	"octal of C": func(s string) string {
 		var b strings.Builder
 		for i := range len(s) {
@@ -78,6 +94,14 @@ var disguises = map[string]func(string) string{
 		}
 		return b.String()
 	},
+}
+
+func utf16Of(s string, order binary.AppendByteOrder) string {
+	var b []byte
+	for _, u := range utf16.Encode([]rune(s)) {
+		b = order.AppendUint16(b, u)
+	}
+	return string(b)
 }
 
 func percent(s string) string {
@@ -269,6 +293,22 @@ func TestRedactorChance(t *testing.T) {
 	}
 	if got := r.Find("the qZ7w"); got != "four" {
 		t.Errorf("four bytes are found as %q", got)
+	}
+}
+
+// TestRedactorCredentials looks for a secret in base64 behind names of all lengths.
+func TestRedactorCredentials(t *testing.T) {
+	for what, secret := range marked {
+		var r Redactor
+		r.Add(what, secret)
+		for before := range 9 {
+			for _, after := range []string{"", "\n", "@h"} {
+				text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("u", before) + ":" + secret + after))
+				if got := r.Redact(text); !strings.Contains(got, "[secret "+what+"]") || len(secret) > 8 && inside(got, secret) {
+					t.Errorf("%s behind %d bytes: %.200q becomes %.200q", what, before, text, got)
+				}
+			}
+		}
 	}
 }
 

@@ -28,6 +28,27 @@ const MaxBytes = 255
 // are refused too. The error says what is wrong and doesn't contain the name.
 func Check(name string) error { return check(name, runtime.GOOS == "windows") }
 
+// Portable returns nil if name is one as [Check] has it, and may go to hosts and people
+// that are not known, such as in an archive: on no system it is the name of a device or
+// begins with that of a drive, and it has no characters that nobody sees.
+func Portable(name string) error {
+	switch {
+	case isDevice(name):
+		return errors.New("the name is one of a device on Windows")
+	case len(name) > 1 && name[1] == ':' && isASCII(name[:1]) && unicode.IsLetter(rune(name[0])):
+		return errors.New("the name begins with a drive of Windows")
+	case strings.ContainsFunc(name, invisible):
+		return errors.New("the name contains a character that nobody sees")
+	}
+	return Check(name)
+}
+
+// invisible reports whether a character neither shows nor changes another one. U+200C and
+// U+200D do, in Persian and in emojis.
+func invisible(r rune) bool {
+	return r == '\u200b' || r >= '\u2060' && r <= '\u2064' || r == '\ufeff'
+}
+
 func check(name string, windows bool) error {
 	switch {
 	case name == "":

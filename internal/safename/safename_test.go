@@ -9,6 +9,17 @@ import (
 	"unicode/utf8"
 )
 
+func TestPortable(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"a.csv": true, "console": true, "COM10": true, "2026-01-01T10:00:00.csv": true, "👨\u200d👩\u200d👧.png": true, "a\u200cb": true, "é:x": true,
+		"CON": false, "nul.txt": false, "lpt1": false, "C:x": false, "c:": false, "a\u200b.csv": false, "\ufeffa": false, "a\u2060b": false, "..": false, "a/b": false, "": false,
+	} {
+		if err := Portable(name); (err == nil) != ok {
+			t.Errorf("Portable(%q) = %v, want ok %t", name, err, ok)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	tests := map[string]struct{ unix, windows bool }{
 		"invoice.csv":                   {true, true},

@@ -111,6 +111,12 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		slices.Sort(ids)
 		ids = slices.Compact(ids)
 	}
+	for name, value := range f.Labels { // the trail has the ids
+		if f.IDs == nil {
+			ids = s.labelledIDs(name, value)
+		}
+		break
+	}
 	i := len(ids)
 	if f.Before != "" {
 		i, _ = slices.BinarySearch(ids, f.Before)
@@ -121,13 +127,31 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		if (f.Job == "" || x.Job == f.Job) && (len(f.Jobs) == 0 || slices.Contains(f.Jobs, x.Job)) && labelled(x, f.Labels) && (f.Queue == "" || x.Queue == f.Queue) &&
 			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) &&
 			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) &&
+			(!f.Kept || x.State.Final() && x.OnlyCopies != nil && x.OnlyCopies.Any()) && (f.Workspace == "" || x.Workspace == f.Workspace) &&
 			(!f.FailedItems || x.FailedItems > 0) && (f.RerunOf == "" || x.RerunOf == f.RerunOf) {
 			e := s.view(x)
-			e.Result = nil
+			e.Params, e.Result, e.Repairs = nil, nil, nil
+			if c := e.OnlyCopies; c != nil && !f.Kept {
+				e.OnlyCopies = &courier.OnlyCopies{Count: c.Count, Bytes: c.Bytes, Problem: c.Problem}
+			}
 			list = append(list, e)
 		}
 	}
 	return list, nil
+}
+
+// labelledIDs returns the ids of the executions with a label, in their order.
+func (s *Store) labelledIDs(name, value string) []courier.ExecutionID {
+	t := s.trails[name]
+	if t == nil {
+		return nil
+	}
+	ids := make([]courier.ExecutionID, len(t.entries[value]))
+	for i, e := range t.entries[value] {
+		ids[i] = e.Execution
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // labelled reports whether an execution has all of the labels.
@@ -163,11 +187,14 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 		}
 		if (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) &&
 			(len(f.States) == 0 || slices.Contains(f.States, r.State)) && (!f.Files || len(r.Files) > 0) && (!f.Events || len(r.Events) > 0) {
-			if f.Details {
-				list = append(list, *r)
-			} else {
-				list = append(list, withoutDetails(r))
+			step := *r
+			if !f.Details {
+				step = withoutDetails(r)
 			}
+			if f.Brief {
+				step.Outputs, step.Files = nil, nil
+			}
+			list = append(list, step)
 		}
 	}
 	return list, nil

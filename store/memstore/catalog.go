@@ -85,7 +85,11 @@ func (s *Store) List(ctx context.Context, f store.DefinitionFilter) ([]store.Def
 	for _, name := range slices.Sorted(maps.Keys(s.definitions[f.Kind])) {
 		if name > f.After && len(list) < limit {
 			versions := s.definitions[f.Kind][name]
-			list = append(list, versions[len(versions)-1])
+			d := versions[len(versions)-1]
+			if f.Brief {
+				d.Body = nil
+			}
+			list = append(list, d)
 		}
 	}
 	return list, nil

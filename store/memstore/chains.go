@@ -255,7 +255,9 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 		c := s.chains.all[s.chains.ids[i]]
 		if (f.Chain == "" || c.Chain == f.Chain) && (len(f.States) == 0 || slices.Contains(f.States, c.ChainProgress.State)) &&
 			(f.RerunOf == "" || c.RerunOf == f.RerunOf) {
-			list = append(list, c.view())
+			x := c.view()
+			x.Params = nil
+			list = append(list, x)
 		}
 	}
 	return list, nil

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	sorted "container/heap"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -156,7 +157,7 @@ func (s *Store) first(c *claim) func() *execution {
 	if c.only != nil {
 		return s.firstOf(c)
 	}
-	var classes []*class
+	var classes classHeap
 	for i, name := range c.Queues {
 		if slices.Contains(c.Queues[:i], name) {
 			continue
@@ -167,21 +168,40 @@ func (s *Store) first(c *claim) func() *execution {
 			}
 		}
 	}
+	sorted.Init(&classes)
+	claimed := false
 	return func() *execution {
+		if claimed { // the first of the first class is another one now
+			if classes[0].ready.top() == nil {
+				sorted.Pop(&classes)
+			} else {
+				sorted.Fix(&classes, 0)
+			}
+		}
 		// Claims only take slots, so a class without room has none later.
-		var first *execution
-		classes = slices.DeleteFunc(classes, func(cl *class) bool {
-			x := cl.ready.top()
-			if x == nil || !s.room(x) {
-				return true
-			}
-			if first == nil || claimedBefore(x, first) {
-				first = x
-			}
-			return false
-		})
-		return first
+		for len(classes) > 0 && !s.room(classes[0].ready.top()) {
+			sorted.Pop(&classes)
+		}
+		if claimed = len(classes) > 0; !claimed {
+			return nil
+		}
+		return classes[0].ready.top()
 	}
+}
+
+// A classHeap has the class at the front whose first execution is claimed first.
+type classHeap []*class
+
+func (h classHeap) Len() int           { return len(h) }
+func (h classHeap) Less(i, j int) bool { return claimedBefore(h[i].ready.top(), h[j].ready.top()) }
+func (h classHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *classHeap) Push(cl any)       { *h = append(*h, cl.(*class)) }
+
+func (h *classHeap) Pop() any {
+	last := len(*h) - 1
+	cl := (*h)[last]
+	*h = (*h)[:last]
+	return cl
 }
 
 // due returns the first of the class that is due, or nil.
@@ -267,7 +287,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 	}
 	x.log(c.now, entry{from: string(courier.Queued), to: string(courier.Running), elapsed: c.now.Sub(x.since), worker: c.Worker})
 	s.enter(x, courier.Running)
-	x.since, x.Worker = c.now, c.Worker
+	x.since, x.Worker, x.OnlyCopies = c.now, c.Worker, nil
 	s.notify(x, n, claimed.First)
 	x.token = store.Token(rand.Text())
 	x.first, x.last = x.seq(), x.seq()

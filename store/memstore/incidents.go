@@ -98,7 +98,9 @@ func (s *Store) failures(most int) []store.Incident {
 	for i, found := len(s.ids)-1, 0; i >= 0 && found < len(list); i-- {
 		x := s.executions[s.ids[i]]
 		if x.ID == list[found].Execution {
-			list[found].SupersededBy = superseding(x, completed[x.Job])
+			if !x.HoldsOnlyCopies() {
+				list[found].SupersededBy = superseding(x, completed[x.Job])
+			}
 			found++
 		}
 		if c, ok := completed[x.Job]; ok && walked[x.Job] < store.SupersedingWalk {
@@ -114,7 +116,7 @@ func (s *Store) failures(most int) []store.Incident {
 func superseding(x *execution, list []*execution) courier.ExecutionID {
 	key := x.Labels["key"]
 	for _, c := range list {
-		if bytes.Equal(c.Params, x.Params) || key != "" && c.Labels["key"] == key {
+		if len(x.Params) <= store.SupersedingParams && bytes.Equal(c.Params, x.Params) || key != "" && c.Labels["key"] == key {
 			return c.ID
 		}
 	}

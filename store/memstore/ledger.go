@@ -66,6 +66,9 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	if t.Failure != nil || t.To != courier.Running && t.To != courier.Queued {
 		x.Failure = t.Failure
 	}
+	if t.To != courier.Running {
+		x.OnlyCopies = t.OnlyCopies
+	}
 	x.Current = nil
 	if t.To == courier.Completed {
 		x.Result = t.Result
@@ -218,6 +221,9 @@ func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution
 
 // ask carries out an operator's request to x.
 func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
+	if r.OfKept() {
+		return x.keep(&r, now)
+	}
 	d, err := r.Decide(&x.Execution, x.expired(now))
 	if err != nil {
 		return err
@@ -229,6 +235,21 @@ func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
 		c.ChainProgress = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
 	}
 	s.carryOut(x, d, r, now)
+	return nil
+}
+
+// keep does what a request about kept files asks for.
+func (x *execution) keep(r *store.Request, now time.Time) error {
+	k, err := r.Kept(&x.Execution)
+	if err != nil {
+		return err
+	}
+	x.ask(k.Pending, r, now)
+	x.Workspace, x.OnlyCopies = k.Workspace, k.OnlyCopies
+	if k.Text != "" {
+		x.log(now, entry{from: string(x.State), to: string(x.State), elapsed: now.Sub(x.since), note: &note{by: k.By, err: k.Text}})
+		x.since = now
+	}
 	return nil
 }
 
@@ -261,7 +282,7 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	}
 	if r.Kind == courier.RequestRestart {
 		x.nextAttempt()
-		x.Position, x.counters, x.Workspace, x.DiskBytes = courier.Position{}, store.Counters{}, "", 0
+		x.Position, x.counters, x.Workspace, x.DiskBytes, x.OnlyCopies = courier.Position{}, store.Counters{Secrets: x.counters.Secrets}, "", 0, nil
 	}
 	if r.Change != nil {
 		x.change(r.Change, now)
@@ -271,6 +292,9 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	}
 	if f := r.Failure(); f != nil {
 		x.Failure = f
+	}
+	if to == courier.Cancelled {
+		x.OnlyCopies = store.LeftBehind(&x.Execution)
 	}
 	s.move(x, to, due, now, entry{attempt: attempt, note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
 	s.notify(x, n, false)
@@ -291,7 +315,7 @@ func (x *execution) change(c *store.Change, now time.Time) {
 		x.Repairs = store.RepairsOrNil(c.Repairs)
 	}
 	if c.Elsewhere {
-		x.Workspace, x.DiskBytes = "", 0
+		x.Workspace, x.DiskBytes, x.OnlyCopies = "", 0, nil
 	}
 	if c.Skipped != nil {
 		x.skip(c.Skipped, now)

@@ -6,6 +6,7 @@
 package memstore
 
 import (
+	"crypto/rand"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,14 +52,19 @@ type Store struct {
 	workers   workers
 	boxes     map[string]*box // of subscriptions, by name
 
+	id    string       // see StoreID
 	ahead atomic.Int64 // how far the clock is before that of the machine, in nanoseconds
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Identity = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New() *Store {
 	return &Store{
+		id:          rand.Text(),
 		definitions: make(map[store.Kind]map[string][]store.Definition),
 		settings:    make(map[string]string),
 		limits:      make(map[string]int),
@@ -113,6 +119,7 @@ func (s *Store) view(x *execution) courier.Execution {
 		e.Waits = s.waits(x)
 	}
 	e.StepAttempts, e.EarlierStarts, e.Retries = x.counters.Attempts, x.counters.Base, x.counters.Retries()
+	e.Secrets = x.counters.Secrets
 	e.UpdatedAt = x.audit[len(x.audit)-1].at
 	if x.RequestedAt.After(e.UpdatedAt) {
 		e.UpdatedAt = x.RequestedAt

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store/storetest"
@@ -44,7 +45,7 @@ func same(a, b *execution) bool {
 	if (a.Current == nil) != (b.Current == nil) || a.Current != nil && !sameCurrent(a.Current, b.Current) {
 		return false
 	}
-	return a.State == b.State && a.Attempt == b.Attempt && a.Position.Equal(b.Position) && a.counters == b.counters &&
+	return a.State == b.State && a.Attempt == b.Attempt && a.Position.Equal(b.Position) && reflect.DeepEqual(a.counters, b.counters) &&
 		a.token == b.token && a.first == b.first && a.last == b.last && a.RequestedBy == b.RequestedBy && a.Request == b.Request &&
 		a.since.Equal(b.since) && a.clock.Equal(b.clock) && a.DueAt.Equal(b.DueAt) && a.StartedAt.Equal(b.StartedAt) &&
 		a.EndedAt.Equal(b.EndedAt) && a.LeaseExpiresAt.Equal(b.LeaseExpiresAt) && a.Failure == b.Failure && a.Worker == b.Worker &&

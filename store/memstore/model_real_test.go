@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -297,7 +298,7 @@ func (r *rig) claim(n, next *node, o operation, p *prediction) error {
 		switch {
 		case c.Token == "" || c.Token == before[i] || c.Token != x.token:
 			return fmt.Errorf("the token of execution %d is %q, that before %q, the store's %q", i+1, c.Token, before[i], x.token)
-		case c.Seq != x.seq() || c.Counters != m.counters() || c.Execution.Request != modelAsks[m.request]:
+		case c.Seq != x.seq() || !reflect.DeepEqual(c.Counters, m.counters()) || c.Execution.Request != modelAsks[m.request]:
 			return fmt.Errorf("claimed was execution %d with number %d, counters %+v, request %q", i+1, c.Seq, c.Counters, c.Execution.Request)
 		case (c.Lost != nil) != (m.current != 0) || c.First == n.model.x[i].started:
 			return fmt.Errorf("claimed was execution %d, for the first time: %v, with a lost step: %v", i+1, c.First, c.Lost != nil)

@@ -96,7 +96,7 @@ func (a *applyCall) progresses() bool {
 			return false
 		}
 	}
-	if t.FailedItems != nil || t.Repairs != nil || t.Result != nil {
+	if t.FailedItems != nil || t.Repairs != nil || t.Result != nil || t.OnlyCopies != nil {
 		return false
 	}
 	return (t.To == courier.Running || t.To == courier.Completed) &&
@@ -161,7 +161,7 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		none                                  = bind.TextColumn{N: n}
 		counters, resumed, request, workspace = none, none, none, none
 		failure, reason, message, repairs     = none, none, none, none
-		result, progress                      = none, none
+		result, progress, onlyCopies          = none, none, none
 		failedItems                           = []int32{}
 		startID, startType, startTotal        = none, none, none
 
@@ -192,6 +192,9 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		request.Set(i, string(t.Request))
 		workspace.Set(i, t.Workspace)
 		result.Set(i, string(t.Result))
+		if t.To != courier.Running {
+			onlyCopies.Set(i, encodeOnlyCopies(t.OnlyCopies))
+		}
 		if t.Failure != nil {
 			failure.Set(i, encode(t.Failure))
 			reason.Set(i, string(t.Failure.Reason))
@@ -230,6 +233,6 @@ func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
 		ord, final, seq, ended.step, ended.number, endState.Arg(), endType.Arg(), endID.Arg(), ended.iteration.Arg(), endTotal.Arg(),
 		started.Arg(), ended.bytes, ended.outputs.Arg(), ended.files.Arg(), endReason.Arg(), endError.Arg(), string(locked),
 		endWorker.Arg(), failedItems, repairs.Arg(), failedLoop,
-		endStack.Arg(), ended.log.Arg(), ended.events.Arg(), result.Arg(), progress.Arg(),
+		endStack.Arg(), ended.log.Arg(), ended.events.Arg(), result.Arg(), progress.Arg(), onlyCopies.Arg(),
 	}
 }

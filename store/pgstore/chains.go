@@ -358,7 +358,7 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 	if f.Before != "" {
 		add("c.id < $%d::text::uuid", bind.ID(string(f.Before)))
 	}
-	list, err := s.readChains(ctx, s.pool, filter, args)
+	list, err := s.readChains(ctx, s.pool, s.sqlFiltered("chain/list", filter), args...)
 	if err != nil {
 		return nil, failed("list chain executions", err)
 	}
@@ -371,7 +371,7 @@ func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainE
 	for i, id := range ids {
 		texts[i] = bind.ID(string(id))
 	}
-	list, err := s.readChains(ctx, db, " and c.id = any($2::text[]::uuid[])", []any{int64(len(ids)), texts})
+	list, err := s.readChains(ctx, db, s.sql("chain/get_many"), texts)
 	if err != nil {
 		return nil, err
 	}
@@ -383,8 +383,8 @@ func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainE
 }
 
 // readChains reads chain executions with their members.
-func (s *Store) readChains(ctx context.Context, db querier, filter string, args []any) ([]courier.ChainExecution, error) {
-	rows, err := query(ctx, db, s.scanChainRow, s.sqlFiltered("chain/list", filter), args...)
+func (s *Store) readChains(ctx context.Context, db querier, sql string, args ...any) ([]courier.ChainExecution, error) {
+	rows, err := query(ctx, db, s.scanChainRow, sql, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

@@ -122,11 +122,11 @@ func (s *Store) List(ctx context.Context, f store.DefinitionFilter) ([]store.Def
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.Definition, error) {
 		d := store.Definition{Kind: f.Kind}
-		var body string
+		var body *string
 		err := rows.Scan(&d.Name, &d.Version, &body, &d.By, &d.SavedAt)
-		d.Body, d.SavedAt = json.RawMessage(body), d.SavedAt.UTC()
+		d.Body, d.SavedAt = raw(body), d.SavedAt.UTC()
 		return d, err
-	}, s.sql("definition/list"), string(f.Kind), f.After, int64(limit))
+	}, s.sql("definition/list"), string(f.Kind), f.After, int64(limit), f.Brief)
 	if err != nil {
 		return nil, failed(fmt.Sprintf("list definitions of kind %q", f.Kind), err)
 	}

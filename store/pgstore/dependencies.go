@@ -27,9 +27,7 @@ import (
 const waitingQueue = ""
 
 // waiting reports whether the execution is queued and waits for other jobs.
-func (r *row) waiting() bool {
-	return courier.State(r.state) == courier.Queued && len(r.waitsFor) > 0
-}
+func (r *row) waiting() bool { return courier.State(r.state) == courier.Queued && len(r.waitsFor) > 0 }
 
 // mayRelease reports whether waiting executions may have to be released after a
 // change to this one: it waits itself, or has ended and other jobs depend on its job.
@@ -97,13 +95,15 @@ func (s *Store) readWaits(ctx context.Context, db querier, waiting []int, result
 		ids[k] = string(results[i].Execution.ID)
 		at[ids[k]] = i
 	}
-	rows, err := query(ctx, db, scanRow, s.sqlFiltered("execution/list", " and e.id = any($2::text[]::uuid[])"), int64(len(ids)), ids)
+	rows, err := query(ctx, db, scanRow, s.sqlFiltered("execution/list", " and e.id = any($3::text[]::uuid[])"), int64(len(ids)), []string{}, ids)
 	if err != nil {
 		return err
 	}
 	list, err := s.withJobNames(ctx, db, rows)
 	for k := range list {
-		results[at[rows[k].id]].Execution = list[k]
+		x := &results[at[rows[k].id]].Execution
+		list[k].Params, list[k].Result, list[k].Repairs = x.Params, x.Result, x.Repairs // lists lack these
+		*x = list[k]
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if limit <= 0 {
 		limit = 100
 	}
-	args := []any{int64(limit)}
+	args := []any{int64(limit), []string{"files"}}
 	filter := ""
 	add := func(condition string, arg any) {
 		args = append(args, arg)
@@ -86,6 +86,13 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	}
 	if f.FailedItems {
 		filter += " and e.failed_items > 0"
+	}
+	if f.Kept {
+		args[1] = []string{}
+		filter += " and e.only_copies <> '{}' and e.state in ('completed', 'cancelled')"
+	}
+	if f.Workspace != "" {
+		add("e.workspace = $%d::text", f.Workspace)
 	}
 	if f.RerunOf != "" {
 		add("e.rerun_of = $%d::text::uuid", bind.ID(string(f.RerunOf)))
@@ -131,7 +138,7 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 // stepsQuery returns the statement that lists records by a filter, and its parameters.
 func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 	filter := ""
-	args = []any{bind.ID(string(f.Execution)), f.After, int64(f.Limit), f.Details}
+	args = []any{bind.ID(string(f.Execution)), f.After, int64(f.Limit), f.Details, !f.Brief}
 	add := func(condition string, arg any) {
 		args = append(args, arg)
 		filter += fmt.Sprintf(" and "+condition, len(args))

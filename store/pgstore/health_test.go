@@ -323,3 +323,26 @@ func TestHealthOfTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestStoreID: the stores of a schema have one id, which another schema does not have, and which
+// outlasts them.
+func TestStoreID(t *testing.T) {
+	u := pgtest.URL(t)
+	var _ store.Identity = (*pgstore.Store)(nil)
+	ids := make(map[string]int)
+	for _, schema := range []string{"", "mine", "", "mine"} {
+		s := open(t, u, &pgstore.Options{Schema: schema})
+		first, err := s.StoreID(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.StoreID(t.Context())
+		if err != nil || again != first || len(first) != 32 {
+			t.Errorf("%q, then %q, %v", first, again, err)
+		}
+		ids[first]++
+	}
+	if len(ids) != 2 {
+		t.Errorf("the ids are %v", ids)
+	}
+}

@@ -104,9 +104,7 @@ func schemaOr(schema string) string {
 // SQL returns the SQL that [Migrate] runs on a database without the schema, for other
 // migration tools. It also records the versions, so that [New] accepts the schema. An
 // empty schema means [DefaultSchema].
-func SQL(schema string) (string, error) {
-	return migrate.Script(migrationFiles, schemaOr(schema))
-}
+func SQL(schema string) (string, error) { return migrate.Script(migrationFiles, schemaOr(schema)) }
 
 // Status returns all migrations of this package, in their order, with the
 // instants when they were applied to a schema. It changes nothing. It returns an

@@ -26,7 +26,7 @@ func (s *Store) Census(ctx context.Context, most int) (c store.Census, err error
 // Incidents returns executions that somebody may have to look at, in one statement.
 func (s *Store) Incidents(ctx context.Context, most int) (in store.Incidents, err error) {
 	in.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
-	err = s.overview(ctx, &in, s.sql("overview/incidents"), int64(in.Most), int64(store.MaxMost), int64(store.SupersedingWalk), int64(store.Superseding))
+	err = s.overview(ctx, &in, s.sql("overview/incidents"), int64(in.Most), int64(store.MaxMost), int64(store.SupersedingWalk), int64(store.Superseding), int32(store.SupersedingParams))
 	return in, err
 }
 

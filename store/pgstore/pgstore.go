@@ -42,6 +42,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/migrate"
 	"github.com/courierhq/courier/store/pgstore/internal/notify"
 )
 
@@ -80,6 +81,7 @@ type Store struct {
 	log  *slog.Logger
 	lock int64 // the advisory lock of claims under limits
 
+	identity    func(context.Context) (string, error)
 	subscribed  atomic.Bool // somebody has subscribed to events, as far as this store has seen
 	definitions definitions
 	writers     writers
@@ -95,6 +97,9 @@ type Store struct {
 }
 
 var _ store.Store = (*Store)(nil)
+
+// StoreID implements [store.Identity], by when the schema was created: a restored copy has the same.
+func (s *Store) StoreID(ctx context.Context) (string, error) { return s.identity(ctx) }
 
 // New returns the store in a schema that [Migrate] has prepared. A nil opt means
 // the defaults. The caller closes the pool, after the store. New returns an error
@@ -126,7 +131,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) 
 	if err := check(ctx, pool, s.opt.Schema); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s.lock = claimLock(s.opt.Schema)
+	s.lock, s.identity = claimLock(s.opt.Schema), migrate.Identity(pool, s.opt.Schema)
 	s.q = statementsFor(s.opt.Schema)
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.claims.init()

@@ -67,6 +67,9 @@ func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless 
 	if unless != nil && unless(x.State) {
 		return requested{x: x}, nil
 	}
+	if r.OfKept() {
+		return s.keep(ctx, tx, &x, &r)
+	}
 	d, err := r.Decide(&x, expired)
 	if err != nil {
 		return requested{}, contractError{err}
@@ -92,6 +95,21 @@ func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless 
 	}
 	if after.mayRelease() {
 		got.released = append(got.released, waitingQueue)
+	}
+	return got, err
+}
+
+// keep carries out a request about kept files within a transaction that has locked the
+// execution.
+func (s *Store) keep(ctx context.Context, tx pgx.Tx, x *courier.Execution, r *store.Request) (got requested, err error) {
+	k, err := r.Kept(x)
+	if err != nil {
+		return got, contractError{err}
+	}
+	var after row
+	err = tx.QueryRow(ctx, s.sql("request/keep"), string(x.ID), string(k.Pending), r.By, r.Reason, encodeOnlyCopies(k.OnlyCopies), k.Workspace, k.Text, k.By).Scan(after.fields()...)
+	if err == nil {
+		got.x, err = s.one(ctx, tx, &after)
 	}
 	return got, err
 }
@@ -132,12 +150,17 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	restart := r.Kind == courier.RequestRestart && d.To != ""
 	resume := restart || r.Kind == courier.RequestResume && d.To != ""
 	counters, stopped := "", ""
-	if resume && !restart {
+	if resume {
 		m, err := before.readCounters()
 		if err != nil {
 			return nil, err
 		}
-		counters = encodeCounters(r.Change.Counters(m, ""))
+		if restart {
+			m = store.Counters{Secrets: m.Secrets}
+		} else {
+			m = r.Change.Counters(m, "")
+		}
+		counters = encodeCounters(m)
 	}
 	if c := x.Current; c != nil && d.To != "" {
 		stopped = encode(interrupted{
@@ -158,7 +181,7 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	changed.DropsProgress = d.To != "" && r.DropsProgress(d.To)
 	return []any{
 		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Text(),
-		encode(changed), encode(skipOf(r.Change)), r.Reason, failure,
+		encode(changed), encode(skipOf(r.Change)), r.Reason, failure, encodeOnlyCopies(store.LeftBehind(x)),
 	}, nil
 }
 

@@ -42,6 +42,7 @@ type row struct {
 	by, worker, workspace                         string
 	leaseExpires                                  *time.Time
 	disk, seq                                     int64
+	onlyCopies                                    *string
 	chain, member                                 *string
 	waitsFor                                      []string
 	hasDependents                                 *bool
@@ -59,7 +60,7 @@ func (r *row) fields() []any {
 		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.params, &r.created, &r.due, &r.started, &r.ended,
 		&r.failedItems, &r.repairs, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
-		&r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
+		&r.leaseExpires, &r.disk, &r.onlyCopies, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
 		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.progress, &r.result, &r.updated,
 	}
 }
@@ -84,6 +85,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		return x, err
 	}
 	x.StepAttempts, x.EarlierStarts, x.Retries = counters.Attempts, counters.Base, counters.Retries()
+	x.Secrets = counters.Secrets
 	if x.UpdatedAt = instant(r.updated); x.Request != "" {
 		x.RequestedAt, x.RequestedBy, x.RequestReason = instant(r.requestedAt), text(r.requestedBy), text(r.requestReason)
 		if x.RequestedAt.After(x.UpdatedAt) {
@@ -97,6 +99,9 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		return x, err
 	}
 	if err := decode(r.repairs, &x.Repairs); err != nil {
+		return x, err
+	}
+	if err := decode(r.onlyCopies, &x.OnlyCopies); err != nil {
 		return x, err
 	}
 	var o options
@@ -192,13 +197,21 @@ func (r *row) readCounters() (store.Counters, error) {
 // their own.
 func encodeCounters(m store.Counters) string {
 	m.Reclaims, m.Resumed = 0, ""
-	switch m {
-	case store.Counters{}:
+	switch {
+	case m.Interrupted || m.Retries()+m.Base+m.AcceptedItems+m.Target != 0 || len(m.Secrets) > 0:
+		return encode(m)
+	case m.Attempts == 0:
 		return ""
-	case store.Counters{Attempts: m.Attempts}:
-		return `{"attempts":` + strconv.Itoa(m.Attempts) + `}`
 	}
-	return encode(m)
+	return `{"attempts":` + strconv.Itoa(m.Attempts) + `}`
+}
+
+// encodeOnlyCopies returns only copies as they are kept, "" for unknown ones.
+func encodeOnlyCopies(c *courier.OnlyCopies) string {
+	if c == nil {
+		return ""
+	}
+	return encode(c)
 }
 
 // encodeRepairs returns repairs as they are kept, "{}" for none.

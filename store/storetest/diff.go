@@ -363,6 +363,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 		courier.Completed, courier.Failed, courier.Cancelled, courier.Created)
 	t := store.Transition{Execution: x.ID, Seq: seq, To: to, Position: x.Position, Delay: pick(d.rand, 0, 0, short, storekit.Long)}
 	t.Counters = store.Counters{Attempts: d.rand.IntN(3), Failures: d.rand.IntN(3), Interrupted: d.chance(3), Reclaims: d.rand.IntN(3)}
+	t.Counters.Secrets = pick(d.rand, nil, nil, []courier.SecretUse{{Name: "key", Step: d.rand.IntN(3), Type: "a"}})
 	if d.chance(20) {
 		t.Seq += pick(d.rand, -2, -1, 1, int64(2))
 	}
@@ -399,6 +400,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 	if d.chance(10) {
 		t.Workspace, t.DiskBytes = pick(d.rand, "here", "there"), 5
 	}
+	t.OnlyCopies = pick(d.rand, nil, nil, &courier.OnlyCopies{}, &courier.OnlyCopies{Files: []courier.File{{Path: "a ü.csv", Size: 3}}, Count: 2, Bytes: 7, Problem: "so"})
 	return t
 }
 

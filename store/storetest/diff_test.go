@@ -14,7 +14,7 @@ import (
 func open(*testing.T) store.Store { return memstore.New() }
 
 func TestDiffOfEqualStores(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) { Diff(t, open, open, seed, 300) })
 	}
 }

@@ -19,6 +19,7 @@ type roles struct {
 	store.Trail
 	store.Journal
 	store.Deadlines
+	store.Identity
 	workers
 }
 
@@ -29,7 +30,7 @@ func rolesOf(s store.Store) roles {
 	if !ok {
 		i = &intercepted{s, func(ctx context.Context, _ *Call, do func(context.Context) error) error { return do(ctx) }}
 	}
-	return roles{i, i, i, i, i, i, i}
+	return roles{i, i, i, i, i, i, i, i}
 }
 
 // interceptRole is intercept for a call of a role that the store behind may not have.

@@ -95,6 +95,9 @@ var uses = []use{
 	{"Workers", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.(store.Workers).Workers(ctx, time.Hour))
 	}},
+	{"StoreID", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Identity).StoreID(ctx))
+	}},
 	{"Stranded", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.(store.Workers).Stranded(ctx, time.Hour))
 	}},

@@ -35,3 +35,9 @@ func (i *intercepted) Overdue(ctx context.Context, limit int) (store.Overdue, er
 		return d.Overdue(ctx, limit)
 	})
 }
+
+func (i *intercepted) StoreID(ctx context.Context) (string, error) {
+	return interceptRole(ctx, i, &Call{Method: "StoreID"}, func(ctx context.Context, s store.Identity) (string, error) {
+		return s.StoreID(ctx)
+	})
+}

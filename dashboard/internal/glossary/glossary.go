@@ -1,19 +1,11 @@
-// Package glossary has what the page of help explains: keys, words, states and roles.
+// Package glossary has what the page of help explains: keys, words and states.
 package glossary
-
-import "github.com/courierhq/courier/internal/desk"
 
 // A Key does something on all pages; Instead is what does the same without it.
 type Key struct{ Key, Text, Instead string }
 
 // A Word is what the pages call a thing.
 type Word struct{ Name, Value string }
-
-// A Role is a role, with what it may do.
-type Role struct {
-	Role desk.Role
-	Text string
-}
 
 // A State is a state of executions; Next is what can be done, or what comes next.
 type State struct{ State, Text, Next string }
@@ -66,14 +58,5 @@ var Words = []Word{
 	{"workspace", "the directory of an execution for its files"},
 	{"limit", "how many executions run at once: of all jobs, of one, or with one key"},
 	{"label", "a name and a value of an execution, such as partner=acme, by which it is found"},
-	{"values", "parameters, outputs, messages and logs, which may need a higher role than the rest"},
-}
-
-// Roles say what each role may do.
-var Roles = []Role{
-	{desk.Client, "start the job, and see how your own executions stand"},
-	{desk.Viewer, "see everything of the job: executions, definitions, audit; values if they need no higher role"},
-	{desk.Operator, "act on executions: pause, resume, cancel, start again, many at once; enable and disable schedules, monitors and subscriptions"},
-	{desk.Editor, "change jobs, chains, schedules, monitors and subscriptions"},
-	{desk.Admin, "limits, the journal, everything"},
+	{"values", "parameters, outputs, messages and logs, which need a right of their own"},
 }

@@ -75,7 +75,11 @@ func Of(err error) *Error {
 	}
 	if e, ok := errors.AsType[*desk.BusyError](err); ok {
 		p.Text = format.Sentence(e.Text)
-		return set(http.StatusServiceUnavailable, "Too many pages are open", "Close some, or load the page by hand.")
+		return set(http.StatusServiceUnavailable, "That is too much at once", "Close pages, or load this one again later.")
+	}
+	if e, ok := errors.AsType[*desk.TooManyError](err); ok {
+		p.Text = format.Sentence(e.Text)
+		return set(http.StatusTooManyRequests, "You have too many of these", "Wait until some have begun, or cancel those that you do not need.")
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
 	_, state := errors.AsType[*desk.StateError](err)

@@ -60,6 +60,13 @@ func Read(f url.Values) (*engine.ResumeOptions, error) {
 		}
 		o.Version = n
 	}
+	if v := f.Get("seq"); v != "" { // a link has none
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || n < 1 {
+			problems = append(problems, "The form does not say of which state of the execution it is. Open it again.")
+		}
+		o.Seq = n
+	}
 	object := func(name, what string) map[string]any {
 		text := strings.TrimSpace(f.Get(name))
 		if text == "" {

@@ -56,12 +56,7 @@ func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt Op
 	if err != nil {
 		return former, fmt.Errorf("rerun: %w", err)
 	}
-	params := program.Object(former.Params)
-	maps.Copy(params, opt.Params)
-	if opt.Params = params; len(params) == 0 {
-		opt.Params = nil
-	}
-	opt.Labels = former.Labels
+	opt.Params, opt.Labels = program.RerunChain(&former, opt.Params, opt.Labels)
 	n, err := v.prepare(ctx, former.Chain, &opt)
 	if err != nil {
 		return courier.ChainExecution{}, fmt.Errorf("rerun chain execution %s: %w", id, err)

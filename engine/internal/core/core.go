@@ -80,9 +80,11 @@ type Stores interface {
 	Chains() (store.Chains, error)
 }
 
-// Workers are the parts of a store that record workers and executions that stand still.
+// Workers are the id of a store, and its parts that record workers and executions that stand still.
 // The errors are as those of [Stores].
 type Workers interface {
+	// StoreID returns the id of the store; empty if it has none.
+	StoreID(ctx context.Context) (string, error)
 	// Workers records the workers that claim.
 	Workers() (store.Workers, error)
 	// Deadlines keeps deadlines of executions.

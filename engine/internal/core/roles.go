@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -57,6 +58,20 @@ func (r Roles) Deadlines() (store.Deadlines, error) {
 
 // Workers returns the part that records workers.
 func (r Roles) Workers() (store.Workers, error) { return role[store.Workers](r, "workers") }
+
+// StoreID returns the id of the store; empty if it has none.
+func (r Roles) StoreID(ctx context.Context) (string, error) {
+	if _, ok := r.Behind.(store.Identity); !ok {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
+	defer cancel()
+	id, err := r.Store.(store.Identity).StoreID(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return "", nil // of the store that a wrapper is put around
+	}
+	return id, err
+}
 
 // Overview returns the part that counts and explains executions.
 func (r Roles) Overview() (store.Overview, error) {

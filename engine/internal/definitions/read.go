@@ -15,12 +15,27 @@ import (
 // Jobs returns a page of the latest versions of jobs, in byte order of their names.
 // The kind in the filter is not used.
 func (v *Service) Jobs(ctx context.Context, f store.DefinitionFilter) ([]Job, error) {
-	f.Kind = store.Job
+	f.Kind, f.Brief = store.Job, false
 	list, err := v.core.Catalog().List(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("jobs: %w", err)
 	}
 	return v.jobs(list)
+}
+
+// JobNames returns a page of the names of jobs, in byte order. The kind in the filter is not
+// used.
+func (v *Service) JobNames(ctx context.Context, f store.DefinitionFilter) ([]string, error) {
+	f.Kind, f.Brief = store.Job, true
+	list, err := v.core.Catalog().List(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("names of jobs: %w", err)
+	}
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Name
+	}
+	return names, nil
 }
 
 // JobVersions returns a page of the versions of a job, the newest first. Those that
@@ -67,7 +82,7 @@ func (v *Service) Chain(ctx context.Context, name string, version int) (courier.
 // Chains returns a page of the latest versions of chains, in byte order of their
 // names. The kind in the filter is not used.
 func (v *Service) Chains(ctx context.Context, f store.DefinitionFilter) ([]Chain, error) {
-	f.Kind = store.Chain
+	f.Kind, f.Brief = store.Chain, false
 	list, err := v.core.Catalog().List(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("chains: %w", err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
@@ -67,17 +66,10 @@ func (v *Service) Start(ctx context.Context, job string, s core.Start) error {
 	return err
 }
 
-// Rerun creates an execution of the job of a former one, with the parameters of that one
-// but for those of opt. Its priority, timeout, labels and number of retries are those of
-// the former one too.
+// Rerun creates an execution of the job of a former one, with what [program.Rerun] copies
+// from it.
 func (v *Service) Rerun(ctx context.Context, former *courier.Execution, opt program.Options) (courier.Execution, error) {
-	params := program.Object(former.Params)
-	maps.Copy(params, opt.Params)
-	if len(params) == 0 {
-		params = nil
-	}
-	opt.Params, opt.Priority, opt.Timeout = params, former.Priority, &former.Timeout
-	opt.Labels, opt.MaxRetries = former.Labels, former.MaxRetries
+	opt = program.Rerun(former, opt)
 	n, err := v.Prepare(ctx, former.Job, &opt, false)
 	if err != nil {
 		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", former.ID, err)

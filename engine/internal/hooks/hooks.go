@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"time"
+
+	"github.com/courierhq/courier"
 )
 
 // maxCall is how long Call waits.
@@ -31,6 +33,36 @@ func Call(log *slog.Logger, what string, f func()) {
 	case <-timer.C:
 		log.Error(what + " does not return")
 	}
+}
+
+// Around calls around, a function of the host that calls next, and drive once: within next,
+// with the values of the context that next was given, or if around does not call next, or
+// panics before, all the same. What around panics with is written to log, if it is not a
+// panic of drive.
+func Around(ctx context.Context, x courier.Execution, log *slog.Logger, around func(ctx context.Context, x *courier.Execution, next func(context.Context)), drive func(context.Context)) {
+	began, ended := false, false
+	defer func() {
+		p := recover()
+		switch {
+		case began && !ended && p != nil:
+			panic(p) // of the engine itself
+		case p != nil:
+			log.Error("Options.AroundExecution panicked", "panic", p, "stack", string(debug.Stack()))
+		case !began:
+			log.Error("Options.AroundExecution did not call next")
+		}
+		if !began {
+			drive(ctx)
+		}
+	}()
+	around(ctx, &x, func(values context.Context) {
+		if began {
+			return
+		}
+		began = true
+		drive(WithValues{Context: ctx, Values: values})
+		ended = true
+	})
 }
 
 // WithValues is a context that has the values of another one.

@@ -108,7 +108,14 @@ func (c *call) result(o *outcome, err error) (json.RawMessage, error) {
 	case o.Panic != "":
 		return nil, &stepcall.PanicError{What: o.Panic, Stack: o.Stack}
 	}
-	return o.Outputs, o.Error.error(context.Cause(c.ctx))
+	failed := o.Error.error(context.Cause(c.ctx))
+	if err := jsontext.CheckStorable(o.Outputs); err != nil { // the child should have refused it
+		if failed == nil {
+			failed = courier.Permanent(fmt.Errorf("the work is done, but its output can't be stored: it %w", err))
+		}
+		return nil, failed
+	}
+	return o.Outputs, failed
 }
 
 // DirPrefix begins the names of the directories in which children work, beside those of

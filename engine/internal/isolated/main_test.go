@@ -4,6 +4,7 @@ package isolated_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -196,6 +197,12 @@ func do(ctx context.Context, job *courier.Context, cfg doConfig) (doOutput, erro
 	case "output":
 		n, err := strconv.Atoi(cfg.Arg)
 		out.Text = strings.Repeat("x", n)
+		return out, err
+	case "deep":
+		n, err := strconv.Atoi(cfg.Arg)
+		if err == nil {
+			err = job.Set("also", json.RawMessage(strings.Repeat("[", n)+strings.Repeat("]", n)))
+		}
 		return out, err
 	case "write":
 		w, err := job.Create(cfg.Arg)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A frame is what one side sends: its length in four bytes, and that many bytes of JSON.
@@ -138,7 +139,7 @@ func (c *conn) receive() (*frame, error) {
 		return nil, err
 	}
 	f := new(frame)
-	if err := json.Unmarshal(body.Bytes(), f); err != nil {
+	if err := jsontext.Decode(body.Bytes(), f); err != nil {
 		return nil, fmt.Errorf("%w: %w", errFrame, err)
 	}
 	return f, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/internal/isolated"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -83,6 +84,25 @@ func send(bytes string) {
 	time.Sleep(time.Minute)
 }
 
+// outcome is a frame with an outcome.
+func outcome(json string) string {
+	text := `{"outcome":` + json + `}`
+	return string(binary.BigEndian.AppendUint32(nil, uint32(len(text)))) + text
+}
+
+// TestDeepOutputs has a step give outputs that are nested too deep.
+func TestDeepOutputs(t *testing.T) {
+	b := newBench(t, nil)
+	for depth, want := range map[int]string{
+		jsontext.MaxDepth - 1: "", jsontext.MaxDepth: "its output can't be stored: it has 1001 lists and objects in each other", 9000: `set "also": has 9000 lists and objects in each other, more than the 1000 that can be kept`,
+	} {
+		_, list, err := b.run(fmt.Sprintf(`[{"type": "test.do", "config": {"what": "deep", "arg": "%d"}}]`, depth), nil)
+		if s := list[0]; (err == nil) != (want == "") || !strings.Contains(s.Error, want) || err != nil && len(s.Outputs) > 100 {
+			t.Errorf("%d: %v, %d bytes of outputs", depth, err, len(s.Outputs))
+		}
+	}
+}
+
 // TestMisbehaving checks what becomes of an attempt whose child does not do what it should:
 // it fails soon, with a reason, and nothing is left of the child.
 func TestMisbehaving(t *testing.T) {
@@ -102,6 +122,8 @@ func TestMisbehaving(t *testing.T) {
 		{"frame:\x00\x00\x00\x05{\"a\"}", broken + "invalid character '}'", false},
 		{"frame:\x00\x00\x00\x02{}", broken + "it is none that is expected", false},
 		{"frame:\x00\x00\x00\x23{\"begin\":{\"method\":\"x\",\"type\":\"y\"}}", broken + "it is none that is expected", false},
+		{"frame:" + outcome(`{"outputs":{"a":`+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)+`}}`), "the work is done, but its output can't be stored: it has 9001 lists and objects in each other", true},
+		{"frame:" + outcome(`{"outputs":{"a":"\u0000"}}`), "the work is done, but its output can't be stored: it contains a NUL character", true},
 		{"build:fails", "build of engine.RunIsolated: no keys", false},
 		{"build:panics", "panic: no luck, at isolated/wrong_test.go", false},
 		{"build:nil", "build of engine.RunIsolated returns no registry", true},

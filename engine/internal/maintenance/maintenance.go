@@ -196,7 +196,10 @@ func (v *Service) guarded(ctx context.Context, m courier.Maintainer) *result {
 				r.text, r.stack = text.Shorten(fmt.Sprintf("it panicked: %v", p), maxText), string(debug.Stack())
 			}
 		}()
-		err := m.Maintain(ctx, courier.Maintenance{Log: v.core.Log(), Execution: v.execution})
+		id, err := v.core.StoreID(ctx)
+		if err == nil {
+			err = m.Maintain(ctx, courier.Maintenance{Log: v.core.Log(), Execution: v.execution, StoreID: id})
+		}
 		r.text = ""
 		if err != nil {
 			r.text, _ = text.OfError(err)

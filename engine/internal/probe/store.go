@@ -263,3 +263,8 @@ func (v *probed) Stranded(ctx context.Context, age time.Duration) (got []store.S
 	defer v.told.Store("Stranded", time.Now(), &err)
 	return v.Store.(store.Workers).Stranded(ctx, age)
 }
+
+func (v *probed) StoreID(ctx context.Context) (got string, err error) {
+	defer v.told.Store("StoreID", time.Now(), &err)
+	return v.Store.(store.Identity).StoreID(ctx)
+}

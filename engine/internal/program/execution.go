@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -20,10 +21,12 @@ type Options struct {
 	Priority       int16          // higher is claimed first
 	Delay          time.Duration  // until it is due
 	IdempotencyKey string         // unique per job
-	LimitKeys      []string       // in addition to the job's
-	Hold           bool           // creates it in the state created, until it is released
-	Version        int            // of the job; it is for the caller, who chooses the program
-	Timeout        *time.Duration // of the whole execution; nil means that of the job, 0 none
+	// LimitKeys are in addition to the job's. An execution has at most 16, of at most 1,000
+	// bytes each and 2 KiB together.
+	LimitKeys []string
+	Hold      bool           // creates it in the state created, until it is released
+	Version   int            // of the job; it is for the caller, who chooses the program
+	Timeout   *time.Duration // of the whole execution; nil means that of the job, 0 none
 	// Expires is the time, from now, in which the execution has to begin; 0 means any. If no
 	// worker has claimed it by then, it fails for the reason expired, also if it is held,
 	// paused or waits for other jobs. It can be resumed then.
@@ -196,9 +199,15 @@ func (p *Program) limitKeys(id courier.ExecutionID, params json.RawMessage, more
 		if err != nil {
 			return nil, fmt.Errorf("limit_keys[%d]: %w", i, err)
 		}
+		if strings.HasPrefix(key, store.UserLimitKey) { // it may come from a parameter
+			return nil, courier.Errorf(courier.ErrInvalid, "limit_keys[%d]: the key begins with %q, which names a user: such keys come from the service that starts the execution, and not from its job or parameters", i, store.UserLimitKey)
+		}
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
 	keys = slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == "" })
+	if why := flow.LimitKeysProblem(keys); why != "" {
+		return nil, courier.Errorf(courier.ErrInvalid, "limit_keys: %s", why)
+	}
 	return keys, nil
 }

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,6 +26,42 @@ var (
 	traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.{0,200})?$`)
 )
 
+// LabelBy is the label with who has started an execution through an interface with access
+// control, and so may see what it resulted in. It does not count among the 16.
+const LabelBy = "by"
+
+// Rerun returns the options of a new execution that repeats a former one: what is listed
+// here is that of the former one, all else is that of opt or the job's. The parameters of
+// opt replace single ones, and so do its labels. [LabelBy] is never copied: the new
+// execution is that of who has asked for it.
+func Rerun(former *courier.Execution, opt Options) Options {
+	opt.Params, opt.Labels = rerunParams(former.Params, opt.Params), rerunLabels(former.Labels, opt.Labels)
+	opt.Priority, opt.Timeout, opt.MaxRetries = former.Priority, &former.Timeout, former.MaxRetries
+	return opt
+}
+
+// RerunChain is [Rerun] of what chain executions have of that: parameters and labels.
+func RerunChain(former *courier.ChainExecution, params map[string]any, labels map[string]string) (map[string]any, map[string]string) {
+	return rerunParams(former.Params, params), rerunLabels(former.Labels, labels)
+}
+
+func rerunParams(former json.RawMessage, replace map[string]any) map[string]any {
+	params := Object(former)
+	maps.Copy(params, replace)
+	if len(params) == 0 {
+		return nil
+	}
+	return params
+}
+
+func rerunLabels(former, replace map[string]string) map[string]string {
+	labels := make(map[string]string)
+	maps.Copy(labels, former)
+	delete(labels, LabelBy)
+	maps.Copy(labels, replace)
+	return labels
+}
+
 // CheckLabels returns what is wrong with the labels and the trace context of an execution;
 // the errors match [courier.ErrInvalid].
 func CheckLabels(labels map[string]string, trace string) error {
@@ -35,8 +72,12 @@ func CheckLabels(labels map[string]string, trace string) error {
 // [courier.ErrInvalid].
 func checkLabels(labels map[string]string) error {
 	var wrong []string
-	if len(labels) > maxLabels {
-		wrong = append(wrong, fmt.Sprintf("labels: there are %d, more than %d", len(labels), maxLabels))
+	n := len(labels)
+	if _, ok := labels[LabelBy]; ok {
+		n--
+	}
+	if n > maxLabels {
+		wrong = append(wrong, fmt.Sprintf("labels: there are %d, more than %d", n, maxLabels))
 	}
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		value, problem := labels[name], ""

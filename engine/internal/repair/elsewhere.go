@@ -205,7 +205,7 @@ func (d *draft) needsOfItems(failed []Failure, pos courier.Position, reports []r
 			continue
 		}
 		own := lostFiles(all, func(file leftFile) bool { return flow.Compare(file.At, f.Position) < 0 && inOutermost(file.At, f) })
-		if _, ok := d.usedIn(f.Position.Step, f.Item.Loop, own); ok {
+		if _, ok := d.usedIn(f.Position, f.Item, own); ok {
 			restart = append(restart, f.Item.Loop)
 		}
 	}
@@ -214,14 +214,14 @@ func (d *draft) needsOfItems(failed []Failure, pos courier.Position, reports []r
 		if flow.Compare(f.Position, pos) >= 0 {
 			continue
 		}
-		first, depth := f.Position.Step, len(f.Item.Iteration)
+		at, depth := f.Position, len(f.Item.Iteration)
 		if slices.Contains(restart, f.Item.Loop) {
-			first = f.Item.Loop + 1
+			at = courier.Position{Step: f.Item.Loop + 1, Loops: at.Loops[:depth]}
 		}
 		outer := lostFiles(all, func(file leftFile) bool {
 			return flow.Compare(file.At, f.Position) < 0 && !(len(file.At.Loops) >= depth && file.At.Loops[depth-1].Step == f.Item.Loop)
 		})
-		if n, ok := d.usedIn(first, f.Item.Loop, outer); ok {
+		if n, ok := d.usedIn(at, f.Item, outer); ok {
 			return nil, n, true
 		}
 	}
@@ -242,10 +242,19 @@ func (d *draft) beginsAgain(pos courier.Position, restart []int) (first courier.
 	return courier.Position{}, false
 }
 
-// usedIn returns a step in a loop, from one on, that needs one of the files.
-func (d *draft) usedIn(first, loop int, files []leftFile) (need, bool) {
-	for step := first; step < d.now.Tree.End(loop); step++ {
-		if file, ok := d.uses(step).of(files, func(leftFile) bool { return true }); ok {
+// usedIn returns a step that runs if an item goes on at a position, and that needs one of the
+// files.
+func (d *draft) usedIn(pos courier.Position, item courier.ItemPath, files []leftFile) (need, bool) {
+	first := pos.Step
+	if inner := pos.Loops[min(len(item.Iteration), len(pos.Loops)):]; len(inner) > 0 {
+		first = inner[0].Step + 1 // in later iterations, all of the loop
+	}
+	for step := first; step < d.now.Tree.End(item.Loop); step++ {
+		file, ok := d.uses(step).of(files, func(f leftFile) bool {
+			again := step < pos.Step && f.Step >= first && f.Step < step // runs before the step in each later iteration
+			return !again
+		})
+		if ok {
 			return need{step, file}, true
 		}
 	}

@@ -58,7 +58,8 @@ func (o *Outcome) Judge(ctx context.Context) {
 	}
 }
 
-// Limit makes a failure of an outcome that has more bytes than may be stored.
+// Limit makes a failure of an outcome that has more bytes than may be stored, or is nested
+// deeper.
 func (o *Outcome) Limit(most int) {
 	const overhead = 32 // of a file, besides its path
 	files := 0
@@ -67,13 +68,21 @@ func (o *Outcome) Limit(most int) {
 	}
 	outputs := len(o.Outputs)
 	if outputs+files <= most {
+		if depth := jsontext.Depth(o.Outputs); depth > jsontext.MaxDepth {
+			o.Outputs, o.Files = nil, nil
+			o.fail(fmt.Errorf("the work is done, but its output has %d lists and objects in each other, more than %d; have the step give it as a text, or in a file", depth, jsontext.MaxDepth))
+		}
 		return
 	}
 	o.Outputs, o.Files = nil, nil
+	o.fail(fmt.Errorf("the work is done, but its output has %d bytes and the list of its files %d, more than the %d of engine.Options.MaxOutput; "+
+		"have the step give less, such as the path of a file with the rest, or raise the limit", outputs, files, most))
+}
+
+// fail makes a failure for good of an outcome that is none.
+func (o *Outcome) fail(err error) {
 	if o.Err == nil {
-		o.Err = courier.Permanent(fmt.Errorf("the work is done, but its output has %d bytes and the list of its files %d, more than the %d of engine.Options.MaxOutput; "+
-			"have the step give less, such as the path of a file with the rest, or raise the limit", outputs, files, most))
-		o.Reason = courier.ReasonError
+		o.Err, o.Reason = courier.Permanent(err), courier.ReasonError
 	}
 }
 

@@ -142,57 +142,93 @@ var executionDir = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12
 // which are removed when the step has ended, unless the worker was killed meanwhile.
 const ProcessPrefix = "isolated-"
 
-// SweepEvery sweeps now and at an interval, until the engine stops.
-func (w Tree) SweepEvery(interval time.Duration, l core.Lifetime, archive store.Archive, age time.Duration, log *slog.Logger) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		w.sweep(l.Ctx, archive, age, log)
-		select {
-		case <-l.Stop:
-			return
-		case <-tick.C:
-		}
-	}
+// A Janitor removes the directories of a tree that nobody needs any more.
+type Janitor struct {
+	Tree
+	ID    string // of the tree; see courier.Execution.Workspace
+	Store store.Store
+	Age   time.Duration // for how long a directory has not changed that is removed
+	// KeepOnlyCopies is for how long workspaces with only copies stay after the end of
+	// the execution; 0 means for ever.
+	KeepOnlyCopies time.Duration
+	Kept           *Kept
+	Log            *slog.Logger
 }
 
 // sweep removes the directories of executions that are over or unknown, and of processes,
-// when they have not changed for the time age. What it can't remove is written to log.
-func (w Tree) sweep(ctx context.Context, archive store.Archive, age time.Duration, log *slog.Logger) {
-	entries, err := os.ReadDir(w.Dir)
+// when they have not changed for the time Age. It leaves those that hold only copies. What
+// it can't remove is written to the log.
+func (j *Janitor) sweep(ctx context.Context) {
+	entries, err := os.ReadDir(j.Dir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("sweep workspaces", "error", err)
+			j.Log.Warn("sweep workspaces", "error", err)
 		}
 		return
 	}
 	for _, d := range entries {
 		info, err := d.Info()
-		if err != nil || !d.IsDir() || time.Since(info.ModTime()) < age {
+		if err != nil || !d.IsDir() {
 			continue
 		}
-		if strings.HasPrefix(d.Name(), ProcessPrefix) {
-			if err := os.RemoveAll(filepath.Join(w.Dir, d.Name())); err != nil {
-				log.Warn("sweep workspaces", "directory", d.Name(), "error", err)
+		old := time.Since(info.ModTime()) >= j.Age
+		if strings.HasPrefix(d.Name(), ProcessPrefix) && old {
+			if err := os.RemoveAll(filepath.Join(j.Dir, d.Name())); err != nil {
+				j.Log.Warn("sweep workspaces", "directory", d.Name(), "error", err)
 			}
 			continue
 		}
 		if !executionDir.MatchString(d.Name()) {
 			continue
 		}
-		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
-		x, err := archive.Execution(call, courier.ExecutionID(d.Name()))
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		if !errors.Is(err, courier.ErrNotFound) && (err != nil || !x.State.Final()) {
+		id := courier.ExecutionID(d.Name())
+		copies := j.OnlyCopies(id)
+		if !old && copies == nil {
 			continue
 		}
-		if err := w.Remove(courier.ExecutionID(d.Name())); err != nil {
-			log.Warn("sweep workspaces", "directory", d.Name(), "error", err)
+		if !j.sweepOne(ctx, id, info.ModTime(), old, copies) {
+			return
 		}
 	}
+}
+
+// sweepOne treats the directory of an execution. It reports false if ctx has ended.
+func (j *Janitor) sweepOne(ctx context.Context, id courier.ExecutionID, changed time.Time, old bool, copies *courier.OnlyCopies) bool {
+	call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	x, err := j.Store.Execution(call, id)
+	cancel()
+	if ctx.Err() != nil {
+		return false
+	}
+	if !errors.Is(err, courier.ErrNotFound) && (err != nil || !x.State.Final()) {
+		return true
+	}
+	if copies != nil {
+		stays, expired := j.needs(ctx, &x, changed)
+		if stays {
+			j.Kept.Note(id, copies)
+			if x.Request == "" {
+				j.Found(ctx, &x, copies, "")
+			}
+			return ctx.Err() == nil
+		}
+		old = old || expired
+	}
+	if !old {
+		return true
+	}
+	if err := j.Remove(id); err != nil {
+		j.Log.Warn("sweep workspaces", "directory", string(id), "error", err)
+		return true
+	}
+	if copies != nil {
+		j.Log.Info("a workspace with only copies was removed", "execution", string(id), "files", copies.Count, "bytes", copies.Bytes)
+		j.Kept.Note(id, nil)
+		if stays := x.State == courier.Completed && x.OnlyCopies == nil; !stays {
+			j.Found(ctx, &x, nil, fmt.Sprintf("%d kept files were removed after the time of KeepOnlyCopies, %v", copies.Count, j.KeepOnlyCopies))
+		}
+	}
+	return true
 }
 
 // Missing returns those of an execution's files, in the order given, that are not there

@@ -10,7 +10,6 @@ import (
 
 // How an upload may take its time.
 const (
-	leastRate   = 1 << 10        // bytes a second, on an average over twice the patience
 	lastsAtMost = 12 * time.Hour // files without an execution are removed after a day
 )
 
@@ -28,8 +27,11 @@ type body struct {
 	began    time.Time
 	until    time.Time // the deadline that was set
 
-	window time.Time // since when came is counted
+	least  int64     // bytes a second, over each time of the patience
+	window time.Time // since when came is counted, which is half of it
 	came   int64
+	before int64 // of the half before
+	took   time.Duration
 
 	most    int64 // bytes besides those of files
 	besides int64 // of which these have come, with those that were read ahead
@@ -39,7 +41,7 @@ type body struct {
 // begin returns the reader of the body of a request.
 func (r *Receiver) begin(w http.ResponseWriter, req *http.Request) *bufio.Reader {
 	now := time.Now()
-	r.body = &body{r: req.Body, ctx: req.Context(), ctl: http.NewResponseController(w), patience: r.Patience, began: now, window: now, most: r.MaxFields}
+	r.body = &body{r: req.Body, ctx: req.Context(), ctl: http.NewResponseController(w), patience: r.Patience, began: now, window: now, least: r.MinRate, most: r.MaxFields}
 	return bufio.NewReaderSize(r.body, ahead)
 }
 
@@ -75,13 +77,13 @@ func (b *body) slow(now time.Time) error {
 		return errorf(Invalid, "the upload has taken more than %v, and nothing was kept: send it over a faster connection, or less at once", lastsAtMost)
 	}
 	took := now.Sub(b.window)
-	if took < 2*b.patience {
+	if took < b.patience/2 {
 		return nil
 	}
-	if float64(b.came) < leastRate*took.Seconds() {
-		return errorf(Invalid, "the body comes at less than %d bytes a second, and nothing was kept: send it over a faster connection", leastRate)
+	if b.took > 0 && float64(b.came+b.before) < float64(b.least)*(took+b.took).Seconds() {
+		return errorf(Invalid, "the body comes at less than %d bytes a second, which is the limit of this service (Options.MinRate), and nothing was kept: send it over a faster connection", b.least)
 	}
-	b.window, b.came = now, 0
+	b.window, b.came, b.before, b.took = now, 0, b.came, took
 	return nil
 }
 

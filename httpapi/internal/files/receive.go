@@ -25,6 +25,8 @@ const (
 	Invalid Kind = iota // the form of the body
 	TooLarge
 	UnsafeName
+	Busy // too many uploads at once
+	Full // too many bytes at once
 )
 
 // An Error says what is wrong with what a client has sent. It contains nothing of that but
@@ -50,7 +52,9 @@ type Receiver struct {
 	MaxFiles  int
 	MaxBytes  int64         // of all files
 	MaxFields int64         // bytes that the body may have besides
+	MinRate   int64         // bytes a second
 	Patience  time.Duration // for the next bytes
+	Share     *Share        // of who sends them; nil means no limit
 
 	Files  []depot.Info // that were received
 	Fields []Field
@@ -197,6 +201,9 @@ func (r *Receiver) file(name string, from io.Reader) error {
 		if r.size += int64(n); r.size > r.MaxBytes {
 			return r.tooLarge()
 		}
+		if err := r.Share.add(int64(n)); err != nil {
+			return err
+		}
 		if _, err := p.Write(r.block[:n]); err != nil {
 			return err
 		}
@@ -226,7 +233,7 @@ func (r *Receiver) check(name string) error {
 		return errorf(TooLarge, "the request has more than %d files, which is the limit of this service (Options.MaxFiles)", r.MaxFiles)
 	}
 	pointer := fmt.Sprintf("/files/%d", i)
-	if err := safename.Check(name); err != nil {
+	if err := safename.Portable(name); err != nil {
 		return &Error{UnsafeName, pointer, "the name of the file can't be used: " + err.Error()}
 	}
 	if r.folded == nil {

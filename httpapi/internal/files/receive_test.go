@@ -34,7 +34,7 @@ const (
 func receive(t *testing.T, body []byte, slowly bool) (*Receiver, error) {
 	t.Helper()
 	d := new(couriertest.Depot)
-	r := &Receiver{Depot: d, ID: "01a214e6-39ad-734f-b254-f0e81d9efed5", MaxFiles: mostFiles, MaxBytes: mostBytes, MaxFields: mostFields, Patience: time.Hour}
+	r := &Receiver{Depot: d, ID: "01a214e6-39ad-734f-b254-f0e81d9efed5", MaxFiles: mostFiles, MaxBytes: mostBytes, MaxFields: mostFields, Patience: time.Hour, MinRate: 1}
 	var from io.Reader = bytes.NewReader(body)
 	if slowly {
 		from = iotest.OneByteReader(from)
@@ -202,4 +202,23 @@ func FuzzForm(f *testing.F) {
 			t.Errorf("%d of %d fields and %d of %d files are in the body", fields, len(r.Fields), files, len(r.Files))
 		}
 	})
+}
+
+// A body that begins fast is judged by how it goes on: by each 30 seconds, not by an average.
+func TestDrip(t *testing.T) {
+	began := time.Now()
+	for rate, most := range map[int64]time.Duration{1200: 60 * time.Second, 10_000: 0} {
+		b := &body{patience: 30 * time.Second, least: 8 << 10, began: began, window: began}
+		b.came = 8 << 20
+		var ended time.Duration
+		for at := time.Second; at < 10*time.Minute && ended == 0; at += time.Second {
+			b.came += rate
+			if b.slow(began.Add(at)) != nil {
+				ended = at
+			}
+		}
+		if ended > most || ended == 0 && most > 0 {
+			t.Errorf("%d bytes a second end after %v; want %v", rate, ended, most)
+		}
+	}
 }

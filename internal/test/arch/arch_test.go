@@ -119,6 +119,10 @@ func TestEnvironment(t *testing.T) {
 	none(t, arch.Environment(load(t), arch.Rooms))
 }
 
+func TestSecretComparisons(t *testing.T) {
+	none(t, arch.SecretComparisons(load(t)))
+}
+
 func TestLooseEnds(t *testing.T) {
 	found, err := arch.LooseEnds(os.DirFS(root))
 	if err != nil {

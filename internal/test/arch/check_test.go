@@ -318,6 +318,16 @@ func TestLooseEndsAreFound(t *testing.T) {
 	match(t, found, []string{"a.go:3: says " + word, "docs/b.md:2: says ", "sql/claim.sql:1: says "})
 }
 
+func TestSecretComparisonsAreFound(t *testing.T) {
+	code := "package p\n\nfunc f() bool {\n\treturn a.token == given || token == \"\" ||\n\t\tbytes.Equal(signature, got) || secret != nil ||\n\t\tstring(password) != b() || name == webhook.HeaderSignature ||\n\t\thmac.Equal(secret, a) || tokens(x) == n\n}\n"
+	tree, err := arch.Load(fixture(map[string]string{"httpapi/a.go": code, "webhook/a_test.go": code, "flow/a.go": code}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := arch.SecretComparisons(tree)
+	match(t, found, []string{"httpapi/a.go:4: compares a secret", "httpapi/a.go:5: compares a secret", "httpapi/a.go:6: compares a secret"})
+}
+
 func TestMeasure(t *testing.T) {
 	tree, err := arch.Load(fixture(map[string]string{
 		"a.go": "// Package courier is measured.\npackage courier\n\nfunc one() {}\n\nfunc three() {\n\n}\n\n" +
@@ -447,7 +457,7 @@ func TestPackages(t *testing.T) {
 		}, nil},
 		{"too many files", map[string]string{"a/a.go": file(1), "a/b.go": file(1), "a/c.go": file(1)}, []string{"a/a.go:1: the package has 3 files"}},
 		{"too many lines for its limit", map[string]string{"a/a.go": file(50), "a/b.go": file(51)}, []string{"a/a.go:1: the package has 101 lines"}},
-		{"too many lines", map[string]string{"b/b.go": file(arch.MaxPackageLines + 1)}, []string{"b/b.go:1: the package has 7001 lines"}},
+		{"too many lines", map[string]string{"b/b.go": file(arch.MaxPackageLines + 1)}, []string{"b/b.go:1: the package has 7201 lines"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tree, err := arch.Load(fixture(test.files))

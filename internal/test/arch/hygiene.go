@@ -186,3 +186,71 @@ func LooseEnds(fsys fs.FS) ([]Finding, error) {
 	})
 	return found, err
 }
+
+// facing are the directories whose packages compare what a client sends with what it should
+// know.
+var facing = []string{"httpapi", "dashboard", "webhook", "internal/desk", "depot"}
+
+// secretName matches the names of what only some clients know.
+var secretName = regexp.MustCompile(`(?i)(token|secret|password|passphrase|signature|hmac|cookie|bearer|nonce)$`)
+
+// comparing lists the functions that compare byte by byte, up to the first difference.
+var comparing = map[string]bool{"bytes.Equal": true, "bytes.Compare": true, "strings.Compare": true, "strings.EqualFold": true, "slices.Equal": true, "slices.Contains": true, "reflect.DeepEqual": true}
+
+// SecretComparisons returns the places where a package that faces clients compares a secret
+// in a time that says how much of it was right.
+func SecretComparisons(t *Tree) []Finding {
+	var found []Finding
+	for p, f := range t.files {
+		if f.Test || !slices.ContainsFunc(facing, func(dir string) bool { return within(p.Dir, dir) }) {
+			continue
+		}
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			var operands []ast.Expr
+			switch n := n.(type) {
+			case *ast.BinaryExpr:
+				if n.Op == token.EQL || n.Op == token.NEQ {
+					operands = []ast.Expr{n.X, n.Y}
+				}
+			case *ast.CallExpr:
+				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && comparing[lastName(sel.X)+"."+sel.Sel.Name] {
+					operands = n.Args
+				}
+			}
+			if !slices.ContainsFunc(operands, func(x ast.Expr) bool { return isFixed(x) }) && slices.ContainsFunc(operands, func(x ast.Expr) bool { return secretName.MatchString(lastName(x)) }) {
+				found = append(found, t.at(n.Pos(), "compares a secret up to the first difference: use hmac.Equal or subtle.ConstantTimeCompare, on hashes if the length is secret too"))
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// lastName is the name of a variable, a field or a called method; empty for anything else.
+func lastName(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		if strings.HasPrefix(x.Sel.Name, "Header") {
+			return "" // the name of one
+		}
+		return x.Sel.Name
+	case *ast.CallExpr:
+		if len(x.Args) == 1 && secretName.MatchString(lastName(x.Args[0])) {
+			return lastName(x.Args[0]) // a conversion
+		}
+		return lastName(x.Fun)
+	}
+	return ""
+}
+
+// isFixed reports whether an expression is a literal or nil: to look whether there is a secret
+// at all says nothing about it.
+func isFixed(x ast.Expr) bool {
+	if id, ok := x.(*ast.Ident); ok {
+		return id.Name == "nil"
+	}
+	_, ok := x.(*ast.BasicLit)
+	return ok
+}

@@ -84,6 +84,7 @@ create table courier.job_executions (
 	result             text,        -- JSON; null for most
 	workspace          text not null default '', -- the workspace that has its files; empty: none
 	disk_bytes         bigint not null default 0,
+	only_copies        text,        -- JSON: files in the workspace that may exist nowhere else; {}: none; null: not known, or completed without
 	worker             text not null default '', -- the holder of the present or last lease
 	lease_token        uuid,        -- of the present or last lease
 	lease_first_seq    bigint not null default 0, -- the first audit entry written under that lease
@@ -126,6 +127,8 @@ create index job_executions_queued on courier.job_executions
 -- jobs are in it because an index of their own would cost every statement.
 create index job_executions_state on courier.job_executions
 	(state, id) where state in ('created', 'running', 'paused', 'failed', 'cancelled') or waits_for is not null;
+-- What holds files that may exist nowhere else.
+create index job_executions_only_copies on courier.job_executions (id) where only_copies <> '{}';
 create index job_executions_failed_items on courier.job_executions (id) where failed_items > 0;
 create index job_executions_rerun_of on courier.job_executions (rerun_of, id) where rerun_of is not null;
 create index job_executions_job on courier.job_executions (definition_id, id);

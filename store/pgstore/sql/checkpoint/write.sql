@@ -27,7 +27,8 @@
 -- (empty: none), as that of a member must be when it ends; $45 worker of the ended
 -- attempt (empty: the holder of the lease), $48 its loop whose item failed, plus 1 (0:
 -- none), $49 its stack, $50 its log, $51 its events. Of transitions: $46 failed items,
--- plus 1 (0: unchanged), $47 repairs (empty: unchanged), $52 result, $53 progress. Empty text is null; an
+-- plus 1 (0: unchanged), $47 repairs (empty: unchanged), $52 result, $53 progress,
+-- $54 only copies. Empty text is null; an
 -- array in which all would be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
@@ -46,6 +47,7 @@ with u as (
 		result = nullif(($52::text[])[old.ord], ''),
 		workspace = case when ($20::text[])[old.ord] <> '' then ($20::text[])[old.ord] else e.workspace end,
 		disk_bytes = case when ($21::bigint[])[old.ord] <> 0 then ($21::bigint[])[old.ord] else e.disk_bytes end,
+		only_copies = nullif(($54::text[])[old.ord], ''),
 		lease_last_seq = case when old.state_to = 'running' then e.lease_last_seq
 			else ($4::bigint[])[old.ord] + (($15::bool[])[old.ord] and e.current_step is not null)::int end,
 		reclaims = coalesce(($10::int[])[old.ord], 0),

@@ -21,22 +21,23 @@
 	select substr(s.scope, 6, length(s.scope) - 6) as prefix, s.most from setting s where starts_with(s.scope, '.key:') and right(s.scope, 1) = '*'
 ), key_set as materialized (
 	select substr(s.scope, 6) as key, s.most from setting s where starts_with(s.scope, '.key:') and right(s.scope, 1) <> '*'
+), key_most as materialized (
+	select coalesce(jsonb_object_agg(key, most), '{}') as most from key_set
+), key_run as materialized (
+	select k.key, count(*) as n from run cross join lateral unnest(run.limit_keys) as k (key)
+	where exists (select from key_set) or exists (select from pattern) group by k.key
 ), key_free as materialized (
-	select s.key, s.most - (select count(*) from run where s.key = any(run.limit_keys)) as free from key_set s where s.most > 0
-	union all
-	select r.key, p.most - r.n
-	from (
-		select k.key, count(*) as n from run cross join lateral unnest(run.limit_keys) as k (key)
-		where exists (select from pattern) and k.key <> all(array(select key_set.key from key_set)) group by k.key
-	) r
-	cross join lateral (select p.most from pattern p where starts_with(r.key, p.prefix) order by length(p.prefix) desc limit 1) p
-	where p.most > 0
+	select r.key, m.most - r.n as free
+	from key_run r cross join lateral (select
+\ir key_limit.inc.sql
+	) m
+	where m.most > 0
 ), key_full as materialized (
 	select coalesce(jsonb_object_agg(key, 0), '{}') as keys from key_free where free <= 0
 ), room as materialized (
 	select case when rule.global = 0 then 9223372036854775807 else rule.global - (select count(*) from run) end as free from rule
 ), first_any as materialized (
-	select c.* from arg, room, job_run, job_most, key_full, level l cross join lateral (
+	select c.* from arg, room, job_run, job_most, level l cross join lateral (
 		select e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.definition_id, e.limit_keys,
 			coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) as concurrency_limit
 		from courier.job_executions e
@@ -45,7 +46,7 @@
 			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 			and (coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) < 1
 				or coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) > coalesce((job_run.n ->> e.definition_id::text)::bigint, 0))
-			and not key_full.keys ?| e.limit_keys
+			and not (select keys from key_full) ?| e.limit_keys
 		order by e.due_at, e.id limit 2 * (select most from arg) + 50
 	) c
 	where l.urgency is not null and room.free > 0
@@ -53,30 +54,37 @@
 ), first_only as materialized (
 	select e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.definition_id, e.limit_keys,
 		coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) as concurrency_limit
-	from courier.job_executions e, arg, room, job_run, job_most, key_full
+	from courier.job_executions e, arg, room, job_run, job_most
 	where (select restricted from arg) and room.free > 0 and e.id = any((select ids from arg)::uuid[]) and e.state = 'queued' and e.waits_for is null and e.queue = any((select queues from arg)::text[]) and e.due_at <= arg.now
 		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 		and (coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) < 1
 			or coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) > coalesce((job_run.n ->> e.definition_id::text)::bigint, 0))
-		and not key_full.keys ?| e.limit_keys
+		and not (select keys from key_full) ?| e.limit_keys
 	order by 3, 4, 1 limit 2 * (select most from arg) + 50
 ), first as materialized (
 	select f.*, row_number() over (order by urgency, due_at, id) as ord,
 		case when concurrency_limit > 0 then concurrency_limit - coalesce((job_run.n ->> definition_id::text)::bigint, 0) end as job_free,
 		row_number() over (partition by definition_id order by urgency, due_at, id) as job_rank
 	from (select * from first_any union all select * from first_only) f, job_run
-), key_new as materialized (
-	-- The keys under a pattern of which nothing runs.
-	select n.key, p.most as free
-	from (select distinct k.key from first f cross join lateral unnest(f.limit_keys) as k (key) where exists (select from pattern)) n
-	cross join lateral (select p.most from pattern p where starts_with(n.key, p.prefix) order by length(p.prefix) desc limit 1) p
-	where p.most > 0 and n.key <> all(array(select key_set.key from key_set)) and n.key <> all(array(select key_free.key from key_free))
+), key_first as materialized (
+	select coalesce(jsonb_object_agg(k.key, 0), '{}') as keys from first f cross join lateral unnest(f.limit_keys) as k (key)
+), key_room as materialized (
+	select (
+		select coalesce(jsonb_object_agg(r.key, m.most), '{}')
+		from jsonb_object_keys((select keys from key_first)) as r (key) cross join lateral (select
+\ir key_limit.inc.sql
+		) m
+		where m.most > 0
+	) || (
+		select coalesce(jsonb_object_agg(f.key, f.free), '{}') from key_free f where (select keys from key_first) ? f.key
+	) as free
 ), key_rank as materialized (
-	select f.id, k.key, k.free, f.ord, row_number() over (partition by k.key order by f.ord) as rank
-	from first f cross join lateral unnest(f.limit_keys) as n (key) join (select * from key_free union all select * from key_new) k on k.key = n.key
+	select f.id, n.key, ((select free from key_room) ->> n.key)::bigint as free, f.ord, row_number() over (partition by n.key order by f.ord) as rank
+	from first f cross join lateral unnest(f.limit_keys) as n (key) where (select free from key_room) ? n.key
+), key_over as materialized (
+	select coalesce(jsonb_object_agg(distinct r.id::text, 0), '{}') as ids from key_rank r where r.rank > r.free
 ), judged as materialized (
-	select f.*, coalesce(f.job_rank <= f.job_free, true) as job_ok,
-		not exists (select from key_rank r where r.id = f.id and r.rank > r.free) as keys_ok
+	select f.*, coalesce(f.job_rank <= f.job_free, true) as job_ok, not (select ids from key_over) ? f.id::text as keys_ok
 	from first f
 ), key_taken as materialized (
 	select r.id, bool_or(r.before >= r.free) as filled

@@ -1,5 +1,9 @@
--- Executions, newest first. $1 at most how many; the filter has the rest.
+-- Executions, newest first, without what may be large. $1 at most how many, $2 which fields
+-- of only copies are left out; the filter has the rest.
 \set result null::text
+\set params null::text
+\set repairs null::text
+\set only_copies (e.only_copies::jsonb-$2::text[])::text
 select
 \ir read_columns.inc.sql
 from courier.job_executions e

@@ -1,6 +1,7 @@
 -- The latest step execution of each step in the current attempt of executions: the
 -- latest with a lower number than $2. $1 ids.
 \set details false
+\set values true
 with recursive x as materialized (
 	select id, attempt from courier.job_executions where id = any($1::text[]::uuid[])
 ), l as (

@@ -1,7 +1,9 @@
 -- The step executions of an execution, in the order of the audit. $1 execution, $2 the
--- number before the first, $3 at most how many, $4 with details; the filter has the rest. The page is cut
+-- number before the first, $3 at most how many, $4 with details, $5 with outputs and
+-- files; the filter has the rest. The page is cut
 -- from the audit first. Otherwise, without statistics, all step executions would be read.
 \set details $4::bool
+\set values $5::bool
 select
 \ir step_columns.inc.sql
 from (

@@ -2,8 +2,10 @@
 -- step in an attempt of the execution, those that were not completed, or those with which
 -- an item failed. They are in the order of the audit, because the attempts of the
 -- execution are. $1 execution, $2 the
--- number before the first, $3 at most how many, $4 with details; the filter has the rest.
+-- number before the first, $3 at most how many, $4 with details, $5 with outputs and
+-- files; the filter has the rest.
 \set details $4::bool
+\set values $5::bool
 select
 \ir step_columns.inc.sql
 from courier.step_executions s

@@ -1,8 +1,9 @@
 -- Executions that somebody may have to look at, as JSON, as store.Incidents has them. $1 at
 -- most how many of each kind, $2 of how many running ones, $3 how many of the latest
 -- executions of a job are examined for completed ones that supersede failed ones, $4 how
--- many of these. Each part follows an index from its start. The literal limit of the jobs
--- lets the planner expect few.
+-- many of these, $5 how many bytes params have at most that are compared: those of more are
+-- null. Each part follows an index from its start. The literal limit of the jobs lets the
+-- planner expect few.
 with clock as materialized (
 	select clock_timestamp() as now
 ), run as materialized (
@@ -31,14 +32,15 @@ with clock as materialized (
 	) e
 	where e.state in ('created', 'queued', 'running', 'paused') order by p.passed_at, e.id, p.reason limit $1::bigint
 ), failed as materialized (
-	select e.id, e.definition_id, e.queue, e.version, e.ended_at, e.failure, coalesce(e.params, '') as params, e.options::json #>> array['labels', 'key'] as key
+	select e.id, e.definition_id, e.queue, e.version, e.ended_at, e.failure, case when octet_length(e.params) <= $5::int then e.params when e.params is null then '' end as params, e.options::json #>> array['labels', 'key'] as key,
+		case when e.only_copies is null then e.workspace <> '' else e.only_copies <> '{}' end as holds
 	from courier.job_executions e where e.state = 'failed' order by e.id desc limit $1::bigint
 ), job as materialized (
 	select f.definition_id, min(f.id::text collate "C")::uuid as id from failed f
 	group by f.definition_id order by max(f.id::text collate "C") desc limit 20
 ), completed as materialized (
 	select j.definition_id, c.id, c.params, c.key from job j cross join lateral (
-		select r.id, coalesce(r.params, '') as params, r.options::json #>> array['labels', 'key'] as key from (
+		select r.id, case when octet_length(r.params) <= $5::int then r.params when r.params is null then '' end as params, r.options::json #>> array['labels', 'key'] as key from (
 			-- With "=" the planner would take the order of the ids of all jobs, or sort.
 			select e.definition_id, e.id, e.state, e.params, e.options from courier.job_executions e
 			where (e.definition_id, e.id) > (j.definition_id, j.id) and (e.definition_id, e.id) <= (j.definition_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
@@ -47,7 +49,7 @@ with clock as materialized (
 		where r.state = 'completed' order by r.definition_id desc, r.id desc limit $4::bigint
 	) c
 ), same_params as materialized (
-	select c.definition_id, c.params, max(c.id::text collate "C")::uuid as id from completed c group by c.definition_id, c.params
+	select c.definition_id, c.params, max(c.id::text collate "C")::uuid as id from completed c where c.params is not null group by c.definition_id, c.params
 ), same_key as materialized (
 	select c.definition_id, c.key, max(c.id::text collate "C")::uuid as id from completed c where c.key is not null group by c.definition_id, c.key
 ), incident as (
@@ -61,8 +63,8 @@ with clock as materialized (
 	union all
 	select 5, 'failed', f.id, f.definition_id, f.queue, f.ended_at, '', '', '', f.failure::json ->> 'reason', f.failure, greatest(p.id, k.id), f.version, null
 	from failed f
-	left join same_params p on p.definition_id = f.definition_id and p.params = f.params and p.id > f.id
-	left join same_key k on k.definition_id = f.definition_id and k.key = f.key and k.id > f.id
+	left join same_params p on p.definition_id = f.definition_id and p.params = f.params and p.id > f.id and not f.holds
+	left join same_key k on k.definition_id = f.definition_id and k.key = f.key and k.id > f.id and not f.holds
 )
 select json_build_object('at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'list', coalesce((
 		select json_agg(json_build_object('kind', i.kind, 'execution_id', i.id, 'job', d.name, 'queue', i.queue, 'since', to_char(timezone('UTC', i.since), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'worker', i.worker,

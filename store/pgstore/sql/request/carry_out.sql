@@ -7,7 +7,8 @@
 -- execution begins, $10 the class of the reason for the audit, $11 the reason, $12 what
 -- else changes, as JSON, $13 the step that was skipped, as JSON. A field that is not in the
 -- JSON is unchanged or null. $14 the reason of a request that its worker has to carry
--- out, $15 the failure, as JSON, of an execution that fails by the request.
+-- out, $15 the failure, as JSON, of an execution that fails by the request, $16 the only
+-- copies of one that is cancelled and of which they are not known.
 with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), change as materialized (
@@ -45,6 +46,9 @@ with clock as materialized (
 		repairs = nullif(coalesce(change.repairs, e.repairs), '{}'),
 		workspace = case when change.elsewhere then '' else e.workspace end,
 		disk_bytes = case when change.elsewhere then 0 else e.disk_bytes end,
+		only_copies = case when change.elsewhere then null
+			when $2::text = 'cancelled' and e.only_copies is null and e.workspace <> '' then $16::text
+			else e.only_copies end,
 		ended_at = case when $2::text = '' then e.ended_at when $2::text in ('completed', 'failed', 'cancelled') then clock.now end,
 		lease_last_seq = case when $2::text <> '' and e.state = 'running' then e.last_audit_seq else e.lease_last_seq end,
 		lease_expires_at = case when $2::text = '' then e.lease_expires_at end,

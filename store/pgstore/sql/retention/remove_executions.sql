@@ -1,7 +1,8 @@
 -- Removes executions of a job, in the order of their ids, with their step executions,
 -- their audit and their trail. sql/retention/begin_transaction.sql precedes it in the same transaction. It skips
 -- executions that another statement has locked, members of a chain execution that has not
--- ended or can be retried, because others may read their outputs, and the latest
+-- ended or can be retried, because others may read their outputs, those that hold files that may
+-- exist nowhere else, and the latest
 -- execution of a job that other jobs depend on. Returned are how many were removed, and
 -- the last id.
 --
@@ -14,6 +15,7 @@ with clock as materialized (
 	select e.id, e.last_audit_seq from courier.job_executions e, clock
 	where e.definition_id = $1::int and e.id >= $2::text::uuid and e.id <= greatest($3::text::uuid, $5::text::uuid)
 		and (e.state in ('completed', 'cancelled') or e.state = 'failed' and $6::bool)
+		and coalesce(e.only_copies, '{}') = '{}'
 		and (e.chain_execution_id is null or not exists (
 			select from courier.chain_executions c
 			where c.id = e.chain_execution_id and c.state not in ('completed', 'cancelled') and not (c.state = 'failed' and $6::bool)

@@ -3,6 +3,7 @@
 -- entry of the audit says where its record is; the limit keeps the planner from looking for
 -- the record without it.
 \set details false
+\set values true
 select
 \ir ../execution/step_columns.inc.sql
 	, e.version, e.repairs

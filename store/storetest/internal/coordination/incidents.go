@@ -3,6 +3,7 @@ package coordination
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -76,13 +77,41 @@ var incidentCases = []testCase{
 		newer := completed(with("job", `{"day":1}`, ""))
 		keyed := completed(with("job", `{"day":9}`, "k2"))
 		completed(with("job", `{"day":3}`, "K3"))
+		large := `{"day":"` + strings.Repeat("d", store.SupersedingParams) + `"}`
+		tooLarge, largeKey := k.failed(with("job", large, ""), f), k.failed(with("job", large, "k4"), f)
+		completed(with("job", large, ""))
+		keyed4 := completed(with("job", large, "k4"))
 		cancelled := k.Add(with("job", `{"day":5}`, ""))[0]
 		k.Ask(cancelled.ID, courier.RequestCancel)
 		got := make(map[courier.ExecutionID]courier.ExecutionID)
 		for _, i := range k.incidents(0) {
 			got[i.Execution] = i.SupersededBy
 		}
-		k.Same("superseded", got, map[courier.ExecutionID]courier.ExecutionID{byParams.ID: newer, byKey.ID: keyed, none.ID: "", other.ID: "", after.ID: ""})
+		k.Same("superseded", got, map[courier.ExecutionID]courier.ExecutionID{byParams.ID: newer, byKey.ID: keyed, none.ID: "", other.ID: "", after.ID: "", tooLarge.ID: "", largeKey.ID: keyed4})
+	}},
+	{"incidents_that_hold_only_copies_are_not_superseded", func(k *kit) {
+		k.Limit("", "0")
+		f := &courier.Failure{Step: -1, Reason: courier.ReasonError, Message: "boom"}
+		fail := func(workspace string, c *courier.OnlyCopies) courier.ExecutionID {
+			h := k.Hold(k.Add(k.New())[0].ID, long)
+			t := h.To(courier.Failed)
+			t.Failure, t.Workspace, t.OnlyCopies = f, workspace, c
+			h.Must(t)
+			return h.ID()
+		}
+		want := make(map[courier.ExecutionID]courier.ExecutionID)
+		without, none := fail("", nil), fail("here", new(courier.OnlyCopies))
+		want[fail("here", nil)] = ""
+		want[fail("here", &courier.OnlyCopies{Files: []courier.File{{Path: "a"}}, Count: 1})] = ""
+		want[fail("here", &courier.OnlyCopies{Problem: "so"})] = ""
+		h := k.Hold(k.Add(k.New())[0].ID, long)
+		h.End(courier.Completed)
+		want[without], want[none] = h.ID(), h.ID()
+		got := make(map[courier.ExecutionID]courier.ExecutionID)
+		for _, i := range k.incidents(0) {
+			got[i.Execution] = i.SupersededBy
+		}
+		k.Same("superseded", got, want)
 	}},
 	{"incidents_superseded_by_one_of_the_last", func(k *kit) {
 		k.Limit("", "0")

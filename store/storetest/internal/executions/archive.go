@@ -56,6 +56,16 @@ var archiveCases = []testCase{
 		k.listed("third page", store.Filter{Limit: 3, Before: ids[5]}, ids[6])
 		k.listed("after the last", store.Filter{Limit: 3, Before: ids[6]})
 	}},
+	{"lists_have_no_large_values", func(k *kit) {
+		n := k.New()
+		n.Params, n.Labels = json.RawMessage(`{"text": "a"}`), map[string]string{"partner": "acme"}
+		x := k.Add(n)[0]
+		list, err := k.Executions(k.Ctx(), store.Filter{})
+		k.OK(err)
+		k.Same("an execution has its parameters", string(x.Params), `{"text": "a"}`)
+		x.Params = nil
+		k.Same("and in a list all but these", list, []courier.Execution{x})
+	}},
 	{"limits_of_pages", func(k *kit) {
 		k.fill(1005)
 		for limit, want := range map[int]int{0: 100, 1: 1, 150: 150, 1000: 1000, 5000: 1000} {
@@ -193,6 +203,25 @@ var archiveCases = []testCase{
 		list := k.LatestOf(h.ID())
 		k.Same("latest then", []int{len(list), list[0].Step, list[0].ExecutionAttempt}, []int{1, 0, 2})
 		k.Same("records", len(k.Records(h.ID())), 3)
+	}},
+	{"brief_records_have_no_values", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		t := h.Next(0, 1)
+		t.Ended[0].Outputs, t.Ended[0].Files = json.RawMessage(`{"a": 1}`), []courier.File{{Path: "a.csv", Size: 1}}
+		h.Must(t)
+		for _, f := range []store.StepFilter{{}, {Files: true}, {Step: new(0), Attempt: 1}} {
+			f.Execution = h.ID()
+			list, err := k.Steps(k.Ctx(), f)
+			k.OK(err)
+			k.Same("with", []any{string(list[0].Outputs), list[0].Files}, []any{`{"a": 1}`, t.Ended[0].Files})
+			want := list[0]
+			want.Outputs, want.Files = nil, nil
+			f.Brief = true
+			list, err = k.Steps(k.Ctx(), f)
+			k.OK(err)
+			k.Same("brief", list[0], want)
+		}
 	}},
 	{"details_only_where_asked_for", func(k *kit) {
 		h := k.Start()

@@ -193,6 +193,12 @@ var catalogCases = []testCase{
 			k.Same("version of "+d.Name, d.Version, 2)
 		}
 		k.Same("names in byte order", names, []string{"B", "a", "a b", "a-b", "ab", "b", "é"})
+		brief, err := k.List(k.Ctx(), store.DefinitionFilter{Kind: store.Job, Brief: true})
+		k.OK(err)
+		for i := range list {
+			list[i].Body = nil
+		}
+		k.Same("brief", brief, list)
 	}},
 	{"list_pages", func(k *kit) {
 		for _, name := range []string{"a", "b", "c", "d", "e"} {

@@ -1,6 +1,7 @@
 package executions
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -13,7 +14,7 @@ var claimCases = []testCase{
 		n := k.With(func(n *store.NewExecution) { n.Params = []byte(`{"a": 1}`) })
 		e := k.Add(n)[0]
 		c := k.MustClaim(k.ClaimRequest(1))[0]
-		if c.Token == "" || !c.First || c.Seq != 2 || c.Lost != nil || len(c.Latest) != 0 || c.Counters != (store.Counters{}) {
+		if c.Token == "" || !c.First || c.Seq != 2 || c.Lost != nil || len(c.Latest) != 0 || !reflect.DeepEqual(c.Counters, store.Counters{}) {
 			k.Errorf("claimed %s", storekit.Text(c))
 		}
 		k.Same("definition", c.Definition, k.Job("job"))

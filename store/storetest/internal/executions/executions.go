@@ -33,7 +33,7 @@ func Groups() []storekit.Group {
 		{Name: "reclaim", Cases: cases(reclaimCases)},
 		{Name: "renew", Cases: cases(renewCases, progressCases)},
 		{Name: "await", Cases: cases(awaitCases)},
-		{Name: "apply", Cases: cases(applyCases, itemCases)},
+		{Name: "apply", Cases: cases(applyCases, itemCases, secretCases, onlyCopiesCases)},
 		{Name: "guard", Cases: cases(guardCases)},
 		{Name: "request", Cases: cases(requestCases, restartCases, itemRestartCases, changeCases)},
 		{Name: "archive", Cases: cases(archiveCases, recordCases)},

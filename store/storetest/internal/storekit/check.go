@@ -62,7 +62,8 @@ func (c *auditor) add(e *courier.AuditEntry) error {
 	if e.Step != nil {
 		return c.step(e)
 	}
-	if err := c.own.follow(e, "", !courier.State(e.From).CanBecome(courier.State(e.To))); err != nil {
+	kept := e.From == e.To && courier.State(e.To).Final() // about kept files
+	if err := c.own.follow(e, "", !kept && !courier.State(e.From).CanBecome(courier.State(e.To))); err != nil {
 		return err
 	}
 	if e.From == string(courier.Running) && e.Reason != courier.ReasonWorkerLost {

@@ -1,0 +1,91 @@
+package dashboard_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// Each page and each action asks for the rights of an operation, which the table of rights
+// has: a page that is about all jobs is shown to exactly those who have them, and nobody else
+// may carry out its actions.
+func TestRights(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	fill := strings.NewReplacer("{name}", "daily", "{id}", "x")
+	operations := desk.Operations()
+	cases := 0
+	for _, p := range dashboard.Table(w.pages) {
+		for verb, op := range p.Actions {
+			if !slices.Contains(operations, op) {
+				t.Errorf("%s, %s: there is no operation %q", p.Path, verb, op)
+			}
+		}
+		if !slices.Contains(operations, p.Op) {
+			t.Errorf("%s: there is no operation %q", p.Path, p.Op)
+		} else if !p.All {
+			continue // the tests of these pages have the rest
+		}
+		for user, roles := range people {
+			w.user = user
+			role := desk.Role(roles[""])
+			cases++
+			need := desk.NeedOf(p.Op)
+			if a := w.send(get(fill.Replace(p.Path))); (a.Code == 403) == need.Granted(role, true) {
+				t.Errorf("%s as %s: %d", p.Path, user, a.Code)
+			}
+			for verb, op := range p.Actions {
+				cases++
+				a := w.post(fill.Replace(p.Path), map[string]string{"do": verb, "key": user + verb})
+				if need := desk.NeedOf(op); (a.Code == 403) == need.Granted(role, true) {
+					t.Errorf("%s, %s as %s: %d", p.Path, verb, user, a.Code)
+				}
+			}
+		}
+	}
+	t.Logf("%d cases", cases)
+}
+
+// The table of rights stands between these lines of the page.
+const (
+	rightsPage  = "../docs/dashboard.md"
+	rightsBegin = "<!-- Generated from the pages by: go test ./dashboard -run TestRightsInDocs -update -->\n"
+	rightsEnd   = "<!-- End of the generated part. -->\n"
+)
+
+// TestRightsInDocs compares the table of rights in docs/dashboard.md with the pages.
+func TestRightsInDocs(t *testing.T) {
+	text, err := os.ReadFile(rightsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, begun := strings.Cut(string(text), rightsBegin)
+	_, tail, ended := strings.Cut(rest, rightsEnd)
+	if !begun || !ended {
+		t.Fatalf("%s lacks the lines between which the table stands:\n%s%s", rightsPage, rightsBegin, rightsEnd)
+	}
+	var b strings.Builder
+	b.WriteString("\n| page | operation | rights | forms |\n|---|---|---|---|\n")
+	for _, p := range dashboard.Table(newWorld(t, memstore.New(), nil).pages) {
+		var forms []string
+		for _, verb := range slices.Sorted(maps.Keys(p.Actions)) {
+			forms = append(forms, fmt.Sprintf("%s: %s", verb, desk.NeedOf(p.Actions[verb])))
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", cmp.Or(p.Path, "."), p.Op, desk.NeedOf(p.Op), strings.Join(forms, "; "))
+	}
+	want := head + rightsBegin + b.String() + "\n" + rightsEnd + tail
+	if *update {
+		if err := os.WriteFile(rightsPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(text) != want {
+		t.Errorf("the table of rights in %s is not what the pages say; run: go test ./dashboard -run TestRightsInDocs -update", rightsPage)
+	}
+}

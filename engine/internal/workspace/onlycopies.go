@@ -1,0 +1,187 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/store"
+)
+
+// How many files a list of only copies names, and how many bytes their paths have.
+const (
+	mostNames     = 100
+	mostNameBytes = 16 << 10
+)
+
+// OnlyCopies lists the files of an execution that may be the only copies; nil if there are
+// none. What can't be read is a Problem.
+func (w Tree) OnlyCopies(id courier.ExecutionID) *courier.OnlyCopies {
+	c := new(onlyCopies)
+	if err := c.read(w.Of(id)); err != nil {
+		c.Problem = err.Error()
+	}
+	if !c.Any() {
+		return nil
+	}
+	return &c.OnlyCopies
+}
+
+// onlyCopies are only copies that are being listed.
+type onlyCopies struct {
+	courier.OnlyCopies
+	names int // bytes of the paths
+}
+
+func (c *onlyCopies) add(f courier.File) {
+	c.Count++
+	c.Bytes += f.Size
+	if len(c.Files) < mostNames && c.names+len(f.Path) <= mostNameBytes {
+		c.names += len(f.Path)
+		c.Files = append(c.Files, f)
+	}
+}
+
+func (c *onlyCopies) read(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	held, err := notefile.ReadHeld(root)
+	if err != nil || len(held) == 0 {
+		return err
+	}
+	if slices.Contains(held, ".") {
+		held = []string{"."}
+	}
+	seen := make(map[string]bool)
+	var errs []error
+	for _, p := range held {
+		errs = append(errs, fs.WalkDir(root.FS(), p, func(p string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil // it went on, or was moved
+			case err != nil:
+				return err
+			case d.IsDir() && (p == notefile.Top || seen[p]):
+				return fs.SkipDir
+			case seen[p]:
+				return nil
+			}
+			seen[p] = true
+			if d.IsDir() {
+				return nil
+			}
+			f := courier.File{Path: p}
+			if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+				f.Size = info.Size()
+			}
+			c.add(f)
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// HoldReported holds what an attempt has written to the workspace if it reports to have
+// removed the source and has held nothing itself: something outside of the workspace, or a
+// file that was held. If it reports only that it removed things, all files may have been
+// made of them.
+func (w Tree) HoldReported(id courier.ExecutionID, files []courier.File) error {
+	if !slices.ContainsFunc(files, func(f courier.File) bool { return f.Removed }) {
+		return nil
+	}
+	root, err := os.OpenRoot(w.Of(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is nothing to hold
+	}
+	if err != nil {
+		return err
+	}
+	list, err := notefile.ReadHeld(root)
+	if err = errors.Join(err, root.Close()); err != nil {
+		return err
+	}
+	held := make(map[string]bool, len(list))
+	for _, p := range list {
+		held[p] = true
+	}
+	if held["."] {
+		return nil
+	}
+	var wrote []string
+	consumed, elsewhere := false, false
+	for _, f := range files {
+		outside := f.Connection != "" || filepath.IsAbs(f.Path)
+		switch {
+		case f.Removed:
+			consumed = consumed || outside || held[f.Path]
+		case outside:
+			elsewhere = elsewhere || !f.Received
+		case !held[f.Path]:
+			wrote = append(wrote, f.Path)
+		default:
+			elsewhere = true // the step has held what it wrote
+		}
+	}
+	job := courier.NewContext(courier.ContextConfig{Workspace: w.Of(id)})
+	defer job.Close()
+	switch {
+	case !consumed:
+		return nil
+	case len(wrote) > 0:
+		return job.Hold(wrote...)
+	case elsewhere:
+		return nil
+	}
+	return job.HoldAll()
+}
+
+// LeftIn is OnlyCopies for a worker that lets the execution go: nil without a workspace, and the
+// zero value for one without such files. Used says that the execution has files in it. A name
+// that contains a secret, which clean changes, is left out.
+func (w Tree) LeftIn(id courier.ExecutionID, used bool, clean func(string) string) *courier.OnlyCopies {
+	c := w.OnlyCopies(id)
+	switch {
+	case c == nil && used:
+		return new(courier.OnlyCopies)
+	case c == nil:
+		return nil
+	}
+	all := len(c.Files)
+	c.Files = slices.DeleteFunc(c.Files, func(f courier.File) bool { return clean(f.Path) != f.Path })
+	if n := all - len(c.Files); n > 0 {
+		c.Problem = fmt.Sprintf("%d of the names contain a secret %s", n, c.Problem)
+	}
+	return c
+}
+
+// Unfinished reports whether an execution that completes leaves only copies with which its
+// steps have not done what the author of the job wanted: one was skipped, or the execution
+// went back and no step has reported them since.
+func (w Tree) Unfinished(ctx context.Context, archive store.Archive, x *courier.Execution, ended []courier.StepExecution) bool {
+	return Skipped(ctx, archive, x, ended) || w.LeftEarlier(ctx, archive, x, ended)
+}
+
+// Skipped reports whether a step of the present attempt of an execution was skipped, or
+// whether that can't be found out. Ended are records that are not in the store yet.
+func Skipped(ctx context.Context, archive store.Archive, x *courier.Execution, ended []courier.StepExecution) bool {
+	if slices.ContainsFunc(ended, func(s courier.StepExecution) bool { return s.State == courier.StepSkipped }) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	defer cancel()
+	list, err := archive.Steps(ctx, store.StepFilter{Execution: x.ID, Attempt: x.Attempt, States: []courier.StepState{courier.StepSkipped}, Limit: 1})
+	return err != nil || len(list) > 0
+}

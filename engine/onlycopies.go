@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// cancelled ends the execution on request.
+func (r *run) cancelled() bool {
+	pos := r.x.Position
+	if r.walk != nil {
+		pos = r.walk.Position()
+	}
+	t := &store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()}
+	if r.apply(t) == nil {
+		r.letGo(t.OnlyCopies)
+	}
+	return true
+}
+
+func (r *run) diskBytes() int64 {
+	if !r.used {
+		return 0
+	}
+	return r.e.work.Size(r.x.ID)
+}
+
+// holdReported keeps what an attempt has written that reports to have removed the source.
+func (r *run) holdReported(files []courier.File) {
+	if err := r.e.work.HoldReported(r.x.ID, files); err != nil {
+		r.log.Error("note down files that may be the only copies", "error", err)
+	}
+}
+
+// onlyCopies returns the files in the workspace that may exist nowhere else; nil if the
+// execution has no workspace.
+func (r *run) onlyCopies() *courier.OnlyCopies {
+	c := r.e.work.LeftIn(r.x.ID, r.used, r.secrets.Clean)
+	r.used = c != nil // also if a lost worker has not said so, or the workspace was taken for lost
+	return c
+}
+
+// letGo removes the workspace of an execution that has ended, unless it holds files that
+// may exist nowhere else.
+func (r *run) letGo(kept *courier.OnlyCopies) {
+	if !r.used && !r.reclaimed {
+		return
+	}
+	r.closeResources()
+	r.e.janitor().LetGo(&r.x, kept)
+}
+
+// DiscardKept has the files removed that an execution keeps which has ended for good; see
+// [Executions.Kept]. Files are their names, as they were shown to who decides that. If they
+// are not all that the execution names, nothing is done, and the error matches
+// [courier.ErrConflict]. Files that it does not name stay: it names some of those then. Both
+// the actor and the reason are required. An engine with that workspace removes them: this one
+// at once, others within a minute. Until then the execution has the request "discard".
+func (e *Engine) DiscardKept(ctx context.Context, id courier.ExecutionID, files []string, by courier.By) (courier.Execution, error) {
+	r := store.Request{Execution: id, Kind: store.RequestDiscard, By: by.Actor, Reason: by.Reason, Files: files}
+	x, err := e.send(ctx, &r)
+	if err != nil || x.Workspace != e.opt.WorkspaceID {
+		return x, err
+	}
+	e.janitor().Discard(ctx, &x)
+	return e.store.Execution(ctx, id)
+}

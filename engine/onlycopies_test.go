@@ -1,0 +1,419 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps/file"
+	"github.com/courierhq/courier/store"
+)
+
+// A taking has jobs that take a file from a directory into the workspace and deliver it
+// into another one, if they get so far.
+type taking struct {
+	*couriertest.Harness
+	t             *testing.T
+	work, in, out string
+	fails         bool // the delivery does
+}
+
+// take runs f with a started engine on a directory tree of its own.
+func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
+	t.Helper()
+	w := &taking{work: t.TempDir(), in: t.TempDir(), out: t.TempDir(), fails: true}
+	opt.Workspace, opt.Roots = w.work, []string{w.in, w.out}
+	couriertest.Virtual(t, &opt, func(t *testing.T, h *couriertest.Harness) {
+		w.t, w.Harness = t, h
+		file.Register(h.Registry, nil)
+		// A stranger's step, which reports what it does and holds nothing.
+		h.Stub("demo.take", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+			from, to := cfg["source_path"].(string), cfg["destination_path"].(string)
+			text, err := os.ReadFile(from)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, nil // taken by an earlier attempt
+			}
+			if err != nil {
+				return nil, err
+			}
+			dst, err := job.Create(to)
+			if err != nil {
+				return nil, err
+			}
+			defer dst.Close()
+			if _, err := dst.Write(text); err != nil {
+				return nil, err
+			}
+			return nil, errors.Join(dst.Commit(), job.Remove(from))
+		})
+		h.Stub("demo.deliver", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+			if w.fails {
+				return nil, errBoom
+			}
+			src, err := job.Open(cfg["from"].(string))
+			if err != nil {
+				return nil, err
+			}
+			text, err := io.ReadAll(src)
+			if err = errors.Join(err, src.Close()); err != nil {
+				return nil, err
+			}
+			return nil, os.WriteFile(filepath.Join(w.out, cfg["from"].(string)), text, 0o600)
+		})
+		h.Start()
+		f(t, w)
+	})
+}
+
+// job takes a file with a step of a type and delivers it under a policy, of the step or of
+// the job. With a loop, it does so in one that accepts failed items.
+func (w *taking) job(name, typ, policy string, loop bool) courier.Job {
+	whole := `"stop"`
+	if strings.Contains(policy, "retry_job") {
+		loop = false // such a job can't have one
+		policy, whole = "null", policy
+	}
+	steps := fmt.Sprintf(`{"type": %q, "config": {"source_path": %q, "destination_path": %q}},
+		{"type": "demo.deliver", "failure_policy": %s, "config": {"from": %[3]q}}`, typ, filepath.ToSlash(filepath.Join(w.in, name)), name, policy)
+	if loop {
+		steps = `{"type": "flow.foreach", "config": {"source": ["x"], "on_item_failure": "continue", "then": "complete"}},` + steps + `, {"type": "flow.end"}`
+	}
+	return w.Job(fmt.Sprintf(`{"name": "take-%s", "failure_policy": %s, "steps": [%s]}`, name, whole, steps))
+}
+
+// start puts a file into place, and lets a job take it.
+func (w *taking) start(name, typ, policy string, loop bool) courier.ExecutionID {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.in, name), []byte(name), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	id := w.Enqueue(w.job(name, typ, policy, loop), nil)
+	w.rest()
+	return id
+}
+
+func (w *taking) rest() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// places returns where a file is.
+func (w *taking) places(id courier.ExecutionID, name string) (list []string) {
+	for place, path := range map[string]string{"source": w.in, "target": w.out, "workspace": filepath.Join(w.work, string(id))} {
+		if text, err := os.ReadFile(filepath.Join(path, name)); err == nil && string(text) == name {
+			list = append(list, place)
+		}
+	}
+	return list
+}
+
+// TestOnlyCopiesStay ends executions that hold the only copy of a file in each way that is
+// no clean completion, by steps that hold it themselves, and by a stranger's that reports
+// only what it has removed.
+func TestOnlyCopiesStay(t *testing.T) {
+	const stop, skip, later = `"stop"`, `"skip_and_continue"`, `{"type": "retry_step", "backoff_base_seconds": 600, "backoff_max_seconds": 600}`
+	cancel := func(w *taking, id courier.ExecutionID) error {
+		return errOf(w.Engine.Cancel(w.t.Context(), id, courier.By{Actor: "ops"}))
+	}
+	for _, typ := range []string{"file.move", "demo.take"} {
+		for _, test := range []struct {
+			name, policy string
+			loop         bool
+			act          func(*taking, courier.ExecutionID) error
+			state        courier.State
+			stays        bool
+		}{
+			{"cancel of a failed one", stop, false, cancel, courier.Cancelled, true},
+			{"cancel in a backoff", later, false, cancel, courier.Cancelled, true},
+			{"cancel by another engine", stop, false, func(w *taking, id courier.ExecutionID) error {
+				other := w.AddEngine(&engine.Options{Workspace: w.t.TempDir(), WorkspaceID: "elsewhere"})
+				return errOf(other.Cancel(w.t.Context(), id, courier.By{Actor: "ops"}))
+			}, courier.Cancelled, true},
+			{"skipped step", skip, false, nil, courier.Completed, true},
+			{"accepted item", stop, true, nil, courier.Completed, true},
+			{"clean", stop, false, func(w *taking, id courier.ExecutionID) error {
+				w.fails = false
+				return errOf(w.Engine.Resume(w.t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))
+			}, courier.Completed, false},
+		} {
+			t.Run(typ+" "+test.name, func(t *testing.T) {
+				take(t, engine.Options{}, func(t *testing.T, w *taking) {
+					id := w.start("a.txt", typ, test.policy, test.loop)
+					if test.act != nil {
+						if err := test.act(w, id); err != nil {
+							t.Fatal(err)
+						}
+						w.rest()
+					}
+					for range 3 { // also after the janitors
+						x := w.Wait(id).RequireState(test.state)
+						if test.stays != x.HoldsOnlyCopies() || test.stays && !strings.HasSuffix(test.name, "other engine") && (x.OnlyCopies.Count != 1 || x.OnlyCopies.Bytes != 5 || x.OnlyCopies.Files[0] != courier.File{Path: "a.txt", Size: 5}) {
+							t.Errorf("only copies: %+v", x.OnlyCopies)
+						}
+						if got := w.places(id, "a.txt"); len(got) != 1 || got[0] == "target" == test.stays {
+							t.Fatalf("the file is in %q", got)
+						}
+						if exists(t, filepath.Join(w.work, string(id))) {
+							age(t, filepath.Join(w.work, string(id)), 365*24*time.Hour)
+						}
+						time.Sleep(time.Hour)
+						synctest.Wait()
+					}
+					if k := w.Engine.Health().Kept; test.stays != (k != nil) || k != nil && *k != (engine.KeptWorkspaces{Executions: 1, Files: 1, Bytes: 5}) {
+						t.Errorf("Health says %+v", k)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestKeepOnlyCopies has workspaces with only copies removed when their time has run out,
+// and not before, whatever the age of their directories.
+func TestKeepOnlyCopies(t *testing.T) {
+	take(t, engine.Options{KeepOnlyCopies: 48 * time.Hour}, func(t *testing.T, w *taking) {
+		id := w.start("a.txt", "demo.take", `"skip_and_continue"`, false)
+		work := filepath.Join(w.work, string(id))
+		age(t, work, 365*24*time.Hour)
+		time.Sleep(47 * time.Hour)
+		if synctest.Wait(); !exists(t, work) {
+			t.Fatal("the workspace is gone before its time")
+		}
+		time.Sleep(2 * time.Hour)
+		if synctest.Wait(); exists(t, work) || w.Engine.Health().Kept != nil {
+			t.Errorf("the workspace is still there, or Health still has it: %+v", w.Engine.Health().Kept)
+		}
+		if log := w.Log(); strings.Count(log, "a workspace with only copies was removed") != 1 || !strings.Contains(log, string(id)) {
+			t.Errorf("log: %s", log)
+		}
+	})
+}
+
+// TestOnlyCopiesAfterAnyActs takes files with random jobs and does random things with
+// their executions: each file stays somewhere, and it is gone from everywhere but its
+// target only where the job has completed without skipped steps.
+func TestOnlyCopiesAfterAnyActs(t *testing.T) {
+	for seed := range uint64(60) {
+		take(t, engine.Options{}, func(t *testing.T, w *taking) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			by := courier.By{Actor: "ops", Reason: "any"}
+			policy := []string{`"stop"`, `"skip_and_continue"`, `{"type": "retry_job", "max_retries": 1}`, `{"type": "retry_step", "max_retries": 1}`}[r.IntN(4)]
+			typ, loop := []string{"file.move", "demo.take"}[r.IntN(2)], r.IntN(3) == 0
+			did := []string{fmt.Sprint(typ, " ", policy, " ", loop)}
+			id := w.start("a.txt", typ, policy, loop)
+			for range 6 {
+				var act string
+				var err error
+				switch r.IntN(7) {
+				case 0:
+					act, err = "cancel", errOf(w.Engine.Cancel(t.Context(), id, by))
+				case 1:
+					act, err = "pause", errOf(w.Engine.Pause(t.Context(), id, by))
+				case 2:
+					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by}))
+				case 3:
+					act, err = "resume elsewhere", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by, Elsewhere: true}))
+				case 4:
+					act, w.fails = "mend", r.IntN(2) == 0
+				case 5:
+					act = "let the janitor come"
+					if work := filepath.Join(w.work, string(id)); exists(t, work) {
+						age(t, work, 365*24*time.Hour)
+					}
+					time.Sleep(2 * time.Hour)
+				case 6:
+					act = "wait"
+					time.Sleep(time.Duration(r.IntN(1000)) * time.Second)
+				}
+				w.rest()
+				did = append(did, fmt.Sprintf("%s (%v)", act, err))
+				if got := w.places(id, "a.txt"); len(got) == 0 {
+					t.Fatalf("seed %d: the file is nowhere after %s", seed, strings.Join(did, ", "))
+				}
+			}
+		})
+	}
+}
+
+// kept returns the only entry of the list of kept files.
+func (w *taking) kept() store.KeptFiles {
+	w.t.Helper()
+	list, err := w.Engine.Executions().Kept(w.t.Context(), store.Filter{})
+	if err != nil || len(list) != 1 {
+		w.t.Fatalf("kept files: %+v, %v", list, err)
+	}
+	return list[0]
+}
+
+// TestDiscardKept lists kept files and discards them by name, by an engine that reaches them
+// and by one that does not.
+func TestDiscardKept(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		take(t, engine.Options{WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+			id := w.start("a.txt", "file.move", `"skip_and_continue"`, false)
+			k := w.kept()
+			want := []courier.File{{Path: "a.txt", Size: 5}}
+			if k.Execution != id || k.Job != "take-a.txt" || k.State != courier.Completed || k.Workspace != "disk" || !reflect.DeepEqual(k.Files, want) || k.Count != 1 || k.Bytes != 5 ||
+				len(k.Sources) != 1 || k.Sources[0].Path != filepath.ToSlash(filepath.Join(w.in, "a.txt")) {
+				t.Errorf("kept files: %+v", k)
+			}
+			e := w.Engine
+			if elsewhere {
+				e = w.AddEngine(&engine.Options{Workspace: t.TempDir(), WorkspaceID: "elsewhere"})
+			}
+			by := courier.By{Actor: "ops", Reason: "nobody wants it"}
+			for what, test := range map[string]struct {
+				names []string
+				by    courier.By
+				want  error
+			}{
+				"no names": {nil, by, courier.ErrConflict}, "another name": {[]string{"b.txt"}, by, courier.ErrConflict},
+				"no reason": {[]string{"a.txt"}, courier.By{Actor: "ops"}, courier.ErrInvalid},
+			} {
+				if _, err := e.DiscardKept(t.Context(), id, test.names, test.by); !errors.Is(err, test.want) || len(w.places(id, "a.txt")) != 1 {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			x, err := e.DiscardKept(t.Context(), id, []string{"a.txt"}, by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if elsewhere {
+				k := w.kept()
+				if x.Request != store.RequestDiscard || k.DiscardedBy != "ops" || k.Why != by.Reason || k.DiscardedAt.IsZero() || len(w.places(id, "a.txt")) != 1 {
+					t.Errorf("pending: %+v %+v", x, k)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+			}
+			list, err := e.Executions().Kept(t.Context(), store.Filter{})
+			if err != nil || len(list) != 0 || exists(t, filepath.Join(w.work, string(id))) || w.Engine.Health().Kept != nil {
+				t.Errorf("afterwards: %+v, %v", list, err)
+			}
+			audit, err := e.Executions().Audit(t.Context(), id)
+			if n := len(audit); err != nil || n < 2 || audit[n-2].Error != "discard 1 kept files: nobody wants it" || audit[n-2].By != "ops" || audit[n-1].Error != "1 kept files were discarded: a.txt" {
+				t.Errorf("audit: %+v, %v", audit, err)
+			}
+		})
+	}
+}
+
+// TestKeptFilesThatWereNotListed has a worker lost with the only copy of a file, and the
+// execution cancelled: the janitor finds out what there is. It also notes that somebody has
+// taken the files away by hand.
+func TestKeptFilesThatWereNotListed(t *testing.T) {
+	take(t, engine.Options{WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+		id := w.start("a.txt", "demo.take", `"skip_and_continue"`, false)
+		unknown := store.Found{Workspace: "disk", OnlyCopies: courier.OnlyCopies{Problem: "not listed"}}
+		if _, err := w.Store.Request(t.Context(), store.Request{Execution: id, Kind: store.RequestFound, Found: &unknown}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Engine.DiscardKept(t.Context(), id, nil, courier.By{Actor: "ops", Reason: "why not"}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "not listed") {
+			t.Errorf("discarded without names: %v", err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if k := w.kept(); len(k.Files) != 1 || k.Problem != "" {
+			t.Errorf("after the sweep: %+v", k)
+		}
+		if err := os.RemoveAll(filepath.Join(w.work, string(id))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if list, err := w.Engine.Executions().Kept(t.Context(), store.Filter{}); err != nil || len(list) != 0 || w.Engine.Health().Kept != nil {
+			t.Errorf("taken away by hand: %+v, %v", list, err)
+		}
+	})
+}
+
+// TestOnlyCopiesOfEarlierPasses has an execution take a file and fail to deliver it. Another
+// attempt of the job, or a resume from the beginning, delivers it if the step that takes files
+// knows that it has taken it, and then nothing is kept. If it finds nothing, as a list does, the
+// execution completes, and the file stays.
+func TestOnlyCopiesOfEarlierPasses(t *testing.T) {
+	const again = `{"type": "retry_job", "max_retries": 3, "backoff_base_seconds": 60, "backoff_max_seconds": 60}`
+	for _, lists := range []bool{false, true} {
+		for _, policy := range []string{again, `"stop"`} {
+			if policy != again && !lists {
+				continue // the source is gone, and the step was told to begin anew
+			}
+			take(t, engine.Options{}, func(t *testing.T, w *taking) {
+				if err := os.WriteFile(filepath.Join(w.in, "a.txt"), []byte("a.txt"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				job := w.job("a.txt", "file.move", policy, false)
+				if lists {
+					job = w.Job(fmt.Sprintf(`{"name": "fetch", "failure_policy": %s, "steps": [
+						{"id": "look", "type": "file.list", "config": {"path": %q}}, {"type": "flow.foreach", "config": {"source": "context:look.file_list"}},
+						{"type": "file.move", "config": {"source_path": "context:loop.current_item.path", "destination_path": "a.txt"}},
+						{"type": "demo.deliver", "config": {"from": "a.txt"}}, {"type": "flow.end"}]}`, policy, w.in))
+				}
+				id := w.Enqueue(job, nil)
+				w.rest()
+				w.fails = false
+				if policy != again {
+					if _, err := w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{From: "0", Force: true, By: courier.By{Actor: "ops"}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(10 * time.Minute)
+				x := w.Wait(id).RequireState(courier.Completed)
+				if got := w.places(id, "a.txt"); x.HoldsOnlyCopies() != lists || len(got) != 1 || got[0] != map[bool]string{true: "workspace", false: "target"}[lists] {
+					t.Errorf("lists %v, %s: the file is in %q, only copies %+v", lists, policy, got, x.OnlyCopies)
+				}
+			})
+		}
+	}
+}
+
+// handOver is the job of docs/operating.md that copies kept files out of the workspaces below
+// WORK into directories below OUT.
+const handOver = `{"name": "hand-over-kept-files", "queue": "kept-files", "params": {"execution": "", "files": []}, "steps": [
+	{"type": "flow.foreach", "config": {"source": "context:params.files"}},
+	{"type": "file.copy", "config": {
+		"source_path": "WORK/${context:params.execution}/${context:loop.current_item}",
+		"destination_path": "OUT/${context:params.execution}/${context:loop.current_item}", "if_exists": "fail", "glob": false}},
+	{"type": "flow.end"}]}`
+
+// TestHandOverKept copies kept files by a job that only the engine of a queue of its own can
+// execute, whose roots have the workspaces. Other jobs do not reach them.
+func TestHandOverKept(t *testing.T) {
+	take(t, engine.Options{WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+		id := w.start("a.txt", "file.move", `"skip_and_continue"`, false)
+		clerk := w.AddEngine(&engine.Options{Workspace: t.TempDir(), WorkspaceID: "clerk", Queues: []string{"kept-files"}, Roots: []string{w.work, w.out}})
+		if err := clerk.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range w.kept().Files {
+			names = append(names, f.Path)
+		}
+		text := strings.NewReplacer("WORK", filepath.ToSlash(w.work), "OUT", filepath.ToSlash(w.out)).Replace(handOver)
+		params := map[string]any{"execution": string(id), "files": names}
+		w.Wait(w.Enqueue(w.Job(text), params)).RequireState(courier.Completed)
+		if got, err := os.ReadFile(filepath.Join(w.out, string(id), "a.txt")); err != nil || string(got) != "a.txt" || len(w.places(id, "a.txt")) != 1 {
+			t.Errorf("%q, %v, %v", got, err, w.places(id, "a.txt"))
+		}
+		// The same job in another queue, which the workers of all jobs serve.
+		elsewhere := strings.NewReplacer("hand-over", "take-over", `"queue": "kept-files", `, "").Replace(text)
+		if x := w.Wait(w.Enqueue(w.Job(elsewhere), params)); x.State != courier.Failed || !strings.Contains(x.Failure.Message, "lies outside") {
+			t.Errorf("in another queue: %s, %+v", x.State, x.Failure)
+		}
+		if _, err := w.Engine.DiscardKept(t.Context(), id, names, courier.By{Actor: "ops", Reason: "handed over"}); err != nil {
+			t.Error(err)
+		}
+	})
+}

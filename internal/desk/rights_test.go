@@ -1,0 +1,58 @@
+package desk
+
+import (
+	"slices"
+	"testing"
+)
+
+// What each role may do is a set. The first role of a line has it, and each role that
+// includes it; no other one.
+func TestRoles(t *testing.T) {
+	const own = true
+	for _, c := range []struct {
+		op  string
+		own bool
+		may []string
+	}{
+		{"getExecution", !own, []string{"viewer", "starter", "operator", "editor", "admin"}},
+		{"getExecution", own, []string{"client", "viewer", "starter", "operator", "editor", "admin"}},
+		{"explainExecution", !own, []string{"viewer", "starter", "operator", "editor", "admin"}},
+		{"explainExecution", own, []string{"client", "viewer", "starter", "operator", "editor", "admin"}},
+		{"getResults", own, []string{"client", "viewer", "starter", "operator", "editor", "admin"}},
+		{"startExecution", !own, []string{"client", "starter", "operator", "editor", "admin"}},
+		{"startChain", !own, []string{"client", "starter", "operator", "editor", "admin"}},
+		{"dryRunJob", !own, []string{"starter", "operator", "editor", "admin"}},
+		{"dryRunSentJob", !own, []string{"editor", "admin"}},
+		{"cancelExecution", !own, []string{"operator", "editor", "admin"}},
+		{"cancelExecution", own, []string{"client", "operator", "editor", "admin"}},
+		{"cancelChain", own, []string{"client", "operator", "editor", "admin"}},
+		{"pauseExecution", own, []string{"operator", "editor", "admin"}},
+		{"rerunExecution", own, []string{"operator", "editor", "admin"}},
+		{"listAudit", own, []string{"viewer", "starter", "operator", "editor", "admin"}},
+		{"getValues", own, []string{"viewer", "starter", "operator", "editor", "admin"}},
+		{"putJob", !own, []string{"editor", "admin"}},
+		{"setLimit", !own, []string{"admin"}},
+		{"listJournal", !own, []string{"admin"}},
+	} {
+		var may []string
+		for _, r := range Roles {
+			if NeedOf(c.op).Granted(r.Role, c.own) {
+				may = append(may, r.Name)
+			}
+		}
+		if !slices.Equal(may, c.may) {
+			t.Errorf("%s, own %v: %q; want %q", c.op, c.own, may, c.may)
+		}
+	}
+	if Viewer.Has(Client) || Client.Has(Viewer) {
+		t.Error("clients and viewers can be compared")
+	}
+	if r := Viewer &^ RightValues; NeedOf("getValues").Granted(r, false) || !NeedOf("listAudit").Granted(r, false) || r.String() != "see" {
+		t.Errorf("%v", r)
+	}
+	for _, op := range Operations() {
+		if n := NeedOf(op); n.Granted(None, true) != (n.Rights == 0) || !n.Granted(Admin, false) {
+			t.Errorf("%s: %v", op, n)
+		}
+	}
+}
