@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,13 +28,14 @@ type taking struct {
 	*couriertest.Harness
 	t             *testing.T
 	work, in, out string
-	fails         bool // the delivery does
+	fails         atomic.Bool // the delivery does
 }
 
 // take runs f with a started engine on a directory tree of its own.
 func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 	t.Helper()
-	w := &taking{work: t.TempDir(), in: t.TempDir(), out: t.TempDir(), fails: true}
+	w := &taking{work: t.TempDir(), in: t.TempDir(), out: t.TempDir()}
+	w.fails.Store(true)
 	opt.Workspace, opt.Roots = w.work, []string{w.in, w.out}
 	couriertest.Virtual(t, &opt, func(t *testing.T, h *couriertest.Harness) {
 		w.t, w.Harness = t, h
@@ -59,7 +61,7 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			return nil, errors.Join(dst.Commit(), job.Remove(from))
 		})
 		h.Stub("demo.deliver", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-			if w.fails {
+			if w.fails.Load() {
 				return nil, errBoom
 			}
 			src, err := job.Open(cfg["from"].(string))
@@ -144,7 +146,7 @@ func TestOnlyCopiesStay(t *testing.T) {
 			{"skipped step", skip, false, nil, courier.Completed, true},
 			{"accepted item", stop, true, nil, courier.Completed, true},
 			{"clean", stop, false, func(w *taking, id courier.ExecutionID) error {
-				w.fails = false
+				w.fails.Store(false)
 				return errOf(w.Engine.Resume(w.t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))
 			}, courier.Completed, false},
 		} {
@@ -226,7 +228,8 @@ func TestOnlyCopiesAfterAnyActs(t *testing.T) {
 				case 3:
 					act, err = "resume elsewhere", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by, Elsewhere: true}))
 				case 4:
-					act, w.fails = "mend", r.IntN(2) == 0
+					act = "mend"
+					w.fails.Store(r.IntN(2) == 0)
 				case 5:
 					act = "let the janitor come"
 					if work := filepath.Join(w.work, string(id)); exists(t, work) {
@@ -363,7 +366,7 @@ func TestOnlyCopiesOfEarlierPasses(t *testing.T) {
 				}
 				id := w.Enqueue(job, nil)
 				w.rest()
-				w.fails = false
+				w.fails.Store(false)
 				if policy != again {
 					if _, err := w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{From: "0", Force: true, By: courier.By{Actor: "ops"}}); err != nil {
 						t.Fatal(err)

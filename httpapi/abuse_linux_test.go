@@ -416,7 +416,7 @@ func TestAbuse(t *testing.T) {
 		t.Errorf("at most there were %d MiB, %d goroutines and %d open files", most.heap>>20, most.goroutines, most.files)
 	}
 	// Executions stay in the memory store, with what they were started with.
-	if kept := uint64(v.began.Load())*64<<10 + uint64(v.large.Load())*4<<20 + 64<<20; after.heap > before.heap+kept || after.goroutines > before.goroutines+20 || after.files > before.files+20 {
+	if kept := uint64(v.began.Load())*64<<10 + uint64(v.large.Load())*4<<20 + 192<<20; after.heap > before.heap+kept || after.goroutines > before.goroutines+20 || after.files > before.files+20 {
 		t.Errorf("afterwards there are %d MiB, %d goroutines and %d open files", after.heap>>20, after.goroutines, after.files)
 	}
 	var untried []string

@@ -1,9 +1,11 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,9 +127,18 @@ func TestBulkKeys(t *testing.T) {
 // A list that is watched is that of its viewer's rights. When those of the first viewer are
 // taken away, the others are told nothing of it, and it is told that all is gone.
 func TestFeedsByRights(t *testing.T) {
-	people["first"] = map[string]httpapi.Role{"": httpapi.Viewer}
+	people["first"] = map[string]httpapi.Role{}
 	t.Cleanup(func() { delete(people, "first") })
-	virtual(t, nil, func(w *world) {
+	var revoked atomic.Bool
+	a := access()
+	role := a.Role
+	a.Role = func(ctx context.Context, p httpapi.Principal, job string) httpapi.Role {
+		if p.ID == "first" && !revoked.Load() {
+			return httpapi.Viewer
+		}
+		return role(ctx, p, job)
+	}
+	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.start("report", `{"hold": true}`)
 		first := w.as("first").watch("v1/events")
 		defer first.close()
@@ -135,7 +146,7 @@ func TestFeedsByRights(t *testing.T) {
 		other := w.as("watcher").watch("v1/events")
 		defer other.close()
 		time.Sleep(3 * time.Second)
-		people["first"] = map[string]httpapi.Role{}
+		revoked.Store(true)
 		time.Sleep(10 * time.Second)
 		if n := len(other.got("removed")); n > 0 || len(other.got("execution")) != 1 {
 			t.Errorf("another viewer is told of %d removed ones: %s", n, other.body())

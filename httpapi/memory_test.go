@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -149,6 +150,7 @@ func TestListsCostTheirAnswers(t *testing.T) {
 func check(t *testing.T, what string, a *httptest.ResponseRecorder, before uint64) {
 	t.Helper()
 	took, most := allocated()-before, uint64(12*a.Body.Len()+(16<<20))
+	most *= raced.Or[uint64](2, 1) // with the detector, pools forget what they hold at random
 	if strings.Contains(what, "v1/jobs") || strings.Contains(what, "v1/search") {
 		most += 50 * (8 << 20) // definitions are read as wholes, 16 at a time, and not kept
 	}

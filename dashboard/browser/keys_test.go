@@ -53,7 +53,7 @@ func serve(t *testing.T) string {
 			t.Fatal(x.State, err)
 		}
 	}
-	pages := dashboard.New(e, nil)
+	pages := dashboard.New(e, forAnn)
 	mux := http.NewServeMux()
 	mux.Handle("/ops/", pages)
 	mux.HandleFunc("/rows", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(rows())) })

@@ -47,7 +47,7 @@ func TestReadmePicture(t *testing.T) {
 		dir, files, pause = filepath.Join("..", "..", "docs"), 12, 60*time.Millisecond
 	}
 	e, id := pictured(t, files, pause)
-	pages := dashboard.New(e, nil)
+	pages := dashboard.New(e, forAnn)
 	server := httptest.NewServer(pages)
 	defer server.Close()
 	defer pages.Close()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -89,11 +90,31 @@ func (j *Janitor) Found(ctx context.Context, x *courier.Execution, c *courier.On
 	if had == nil {
 		had = new(courier.OnlyCopies)
 	}
+	c = shown(x, had, c)
 	if x.ID == "" || !x.State.Final() || note == "" && had.Count == c.Count && had.Bytes == c.Bytes && had.Problem == c.Problem {
 		return
 	}
 	f := &store.Found{Workspace: j.ID, OnlyCopies: *c, Discarded: x.Request == store.RequestDiscard, Note: note}
 	j.report(ctx, x.ID, f)
+}
+
+// shown leaves out the names that the worker has not shown, if the execution has used secrets:
+// the janitor does not know these, and names may contain them.
+func shown(x *courier.Execution, had, c *courier.OnlyCopies) *courier.OnlyCopies {
+	if len(x.Secrets) == 0 {
+		return c
+	}
+	all := *c
+	all.Files = slices.DeleteFunc(slices.Clone(c.Files), func(f courier.File) bool {
+		return !slices.ContainsFunc(had.Files, func(known courier.File) bool { return known.Path == f.Path })
+	})
+	switch n := len(c.Files) - len(all.Files); {
+	case n > 0 && had.Problem != "":
+		all.Problem = had.Problem
+	case n > 0:
+		all.Problem = fmt.Sprintf("%d of the names are not shown, since they may contain a secret that the execution has used %s", n, c.Problem)
+	}
+	return &all
 }
 
 func (j *Janitor) report(ctx context.Context, id courier.ExecutionID, f *store.Found) {
