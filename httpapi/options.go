@@ -89,7 +89,9 @@ type Access struct {
 	// they are started; 0 means any number. What exceeds it is accepted and waits in the
 	// queue. It is the limit of the key "user:ID/JOB", which is set when it is first used and
 	// whenever Quota returns another number. Members of chains are not limited by it. Nil
-	// means any number for all.
+	// means any number for all. Quotas keep room for others only as far as those of the
+	// principals who are busy stay together below the limit "global", which is 5 unless it
+	// is set.
 	Quota func(p Principal, job string) int
 	// MaxUnbegun is how many executions a principal may have that have not begun: that are
 	// held, due later, or wait. 0 means 1,000, and less than that any number. Each process
