@@ -209,8 +209,8 @@ func idle(t *testing.T, limit string, late time.Duration) {
 		t.Fatal(err)
 	}
 	t.Logf("%d statements in %v", n, watch)
-	if n >= 12 { // one of them looks for kept files
-		t.Errorf("%d statements in %v, want fewer than 12:\n%s", n, watch, seen)
+	if n >= 10 {
+		t.Errorf("%d statements in %v, want fewer than 10:\n%s", n, watch, seen)
 	}
 	if n == 0 {
 		t.Error("no statement at all: an idle engine has to look now and then")

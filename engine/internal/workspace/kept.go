@@ -208,16 +208,19 @@ func shortened(names []string) string {
 	return text
 }
 
-// SweepEvery sweeps now and each hour, and attends to kept files each minute, until the
-// engine stops.
+// SweepEvery sweeps now and each hour, and attends to kept files then and, if there are any in
+// this tree, each minute, until the engine stops.
 func (j *Janitor) SweepEvery(l core.Lifetime) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		if n%60 == 0 {
+		hourly := n%60 == 0
+		if hourly {
 			j.sweep(l.Ctx)
 		}
-		j.Attend(l.Ctx)
+		if kept, _, _ := j.Kept.Sum(); hourly || kept > 0 { // others need not ask the store
+			j.Attend(l.Ctx)
+		}
 		select {
 		case <-l.Stop:
 			return
