@@ -53,7 +53,7 @@ func newClockwork(t *testing.T, differs time.Duration) *clockwork {
 	work := courier.StepSpec{Type: "demo.work", Config: map[string]any{"seconds": 5}}
 	long := courier.StepSpec{Type: "demo.work", Config: map[string]any{"seconds": 60}}
 	base := 10 * time.Second
-	fails := courier.StepSpec{Type: "demo.fails", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffBase: &base}}
+	fails := courier.StepSpec{Type: "demo.fails", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffBase: &base, Jitter: new(false)}}
 	for name, steps := range map[string][]courier.StepSpec{"one": {work}, "long": {long}, "fails": {fails}, "tick": {{Type: "demo.work"}}} {
 		job := courier.Job{Name: name, Steps: steps}
 		if name == "one" {
@@ -105,7 +105,7 @@ func TestClocksThatDisagree(t *testing.T) {
 					t.Errorf("a step of a minute was begun %d times", w.begun.Load())
 				}
 				between(t, "seconds of three executions under a limit of one", int(w.took("one", 3)/time.Second), 15, 18)
-				between(t, "seconds with a backoff of ten", int(w.took("fails", 1)/time.Second), 4, 14) // jitter takes up to half of it
+				between(t, "seconds with a backoff of ten", int(w.took("fails", 1)/time.Second), 9, 14)
 
 				x, err := w.b.Enqueue(t.Context(), "one", &engine.EnqueueOptions{Hold: true, Expires: time.Minute})
 				if err != nil {
