@@ -137,7 +137,7 @@ type Kept struct {
 // nothing is discarded whose name was not shown.
 func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	refused := func(format string, args ...any) (Kept, error) {
-		return Kept{}, courier.Errorf(courier.ErrConflict, "%s the kept files of execution %s: %s; nothing was changed", r.Kind, e.ID, fmt.Sprintf(format, args...))
+		return Kept{}, courier.Errorf(courier.ErrConflict, "nothing was changed of its kept files: %s", fmt.Sprintf(format, args...))
 	}
 	if !e.State.Final() {
 		return refused("it is %s, and keeps its workspace anyway; cancel it first", e.State)
@@ -145,7 +145,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	if f := r.Found; r.Kind == RequestFound {
 		switch {
 		case f == nil:
-			return Kept{}, courier.Errorf(courier.ErrInvalid, "found in execution %s: nothing is said", e.ID)
+			return Kept{}, courier.Errorf(courier.ErrInvalid, "nothing is said of its kept files")
 		case e.Workspace != "" && e.Workspace != f.Workspace:
 			return refused("they are in the workspace %q, not in %q", e.Workspace, f.Workspace)
 		case f.Discarded != (e.Request == RequestDiscard):
@@ -160,7 +160,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	c := e.OnlyCopies
 	switch {
 	case r.By == "" || r.Reason == "":
-		return Kept{}, courier.Errorf(courier.ErrInvalid, "discard the kept files of execution %s: it needs an actor and a reason", e.ID)
+		return Kept{}, courier.Errorf(courier.ErrInvalid, "nothing was changed of its kept files: to discard them takes an actor and a reason")
 	case c == nil || !c.Any():
 		return refused("it keeps none")
 	case e.Request != "":
