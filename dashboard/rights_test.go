@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/test/generated"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -62,15 +62,6 @@ const (
 
 // TestRightsInDocs compares the table of rights in docs/dashboard.md with the pages.
 func TestRightsInDocs(t *testing.T) {
-	text, err := os.ReadFile(rightsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, begun := strings.Cut(string(text), rightsBegin)
-	_, tail, ended := strings.Cut(rest, rightsEnd)
-	if !begun || !ended {
-		t.Fatalf("%s lacks the lines between which the table stands:\n%s%s", rightsPage, rightsBegin, rightsEnd)
-	}
 	var b strings.Builder
 	b.WriteString("\n| page | operation | rights | forms |\n|---|---|---|---|\n")
 	for _, p := range dashboard.Table(newWorld(t, memstore.New(), nil).pages) {
@@ -80,12 +71,5 @@ func TestRightsInDocs(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", cmp.Or(p.Path, "."), p.Op, desk.NeedOf(p.Op), strings.Join(forms, "; "))
 	}
-	want := head + rightsBegin + b.String() + "\n" + rightsEnd + tail
-	if *update {
-		if err := os.WriteFile(rightsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if string(text) != want {
-		t.Errorf("the table of rights in %s is not what the pages say; run: go test ./dashboard -run TestRightsInDocs -update", rightsPage)
-	}
+	generated.Part(t, rightsPage, rightsBegin, rightsEnd, b.String()+"\n", *update)
 }

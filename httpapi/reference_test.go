@@ -3,13 +3,13 @@ package httpapi_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/test/generated"
 )
 
 // The reference stands between these lines of the page.
@@ -22,25 +22,7 @@ const (
 // TestReference compares the reference in docs/http-api.md with the routes. It is made anew
 // with -update.
 func TestReference(t *testing.T) {
-	text, err := os.ReadFile(referencePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, begun := strings.Cut(string(text), referenceBegin)
-	_, tail, ended := strings.Cut(rest, referenceEnd)
-	if !begun || !ended {
-		t.Fatalf("%s lacks the lines between which the reference stands:\n%s%s", referencePage, referenceBegin, referenceEnd)
-	}
-	want := head + referenceBegin + reference() + referenceEnd + tail
-	if *update {
-		if err := os.WriteFile(referencePage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if string(text) != want {
-		t.Errorf("the reference in %s is not what the routes say; run: go test ./httpapi -run 'TestDocument|TestReference' -update", referencePage)
-	}
+	generated.Part(t, referencePage, referenceBegin, referenceEnd, reference(), *update)
 }
 
 // reference returns the tables of routes and of codes.

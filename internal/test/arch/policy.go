@@ -185,6 +185,7 @@ var Rooms = []Room{
 	{Dir: "internal/test/corpus", Outside: true},
 	{Dir: "internal/test/ftpdtest", Imports: []string{"internal/test/ftpserver", "internal/test/inetd"}, Outside: true},
 	{Dir: "internal/test/ftpserver", Imports: []string{"internal/test/memnet"}, Outside: true},
+	{Dir: "internal/test/generated", Outside: true},
 	{Dir: "internal/test/hostile", Outside: true},
 	{Dir: "internal/test/inetd", Outside: true},
 	{Dir: "internal/test/memnet", Outside: true},

@@ -3,11 +3,12 @@ package planted
 import (
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/courierhq/courier/internal/test/generated"
 )
 
 var update = flag.Bool("update", false, "write the table in docs/testing.md anew")
@@ -20,33 +21,7 @@ const (
 
 // TestTable compares the table of bugs in docs/testing.md with the files.
 func TestTable(t *testing.T) {
-	page := filepath.Join(module(t), "docs", "testing.md")
-	raw, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := replaceTable(string(raw), table(bugs(t)))
-	switch {
-	case err != nil:
-		t.Fatal(err)
-	case text == string(raw):
-	case *update:
-		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Error("the table in docs/testing.md is not that of the bug files; run: go test ./internal/test/planted -run ^TestTable$ -update")
-	}
-}
-
-// replaceTable puts the table between the two lines.
-func replaceTable(page, table string) (string, error) {
-	before, rest, ok := strings.Cut(page, begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !ok || !ended {
-		return "", fmt.Errorf("docs/testing.md must have these two lines:\n%s%s", begin, end)
-	}
-	return before + begin + "\n" + table + "\n" + end + after, nil
+	generated.Part(t, filepath.Join(module(t), "docs", "testing.md"), begin, end, "\n"+table(bugs(t))+"\n", *update)
 }
 
 // table writes the bugs as a table in Markdown.
@@ -86,25 +61,12 @@ func inWords(args []string) string {
 	return strings.Join(words, " ")
 }
 
-func TestReplaceTable(t *testing.T) {
+func TestTableOfBugs(t *testing.T) {
 	list := []*bug{{name: "07-x", text: "a | b", breaks: "P3", found: [][]string{
 		{".", "-run", "^TestA$|^TestB$"}, {"./flow"}, {"-C", "chaos", ".", "-run", "^TestC$", "-timeout=5m"},
 	}}}
 	want := "| | bug | breaks | found by |\n|---|---|---|---|\n| 07 | a \\| b | P3 | `courier TestA\\|TestB`<br>`flow`<br>`chaos TestC` |\n"
 	if got := table(list); got != want {
 		t.Errorf("table\n%swant\n%s", got, want)
-	}
-	page := "above\n" + begin + "old\n" + end + "below\n"
-	got, err := replaceTable(page, want)
-	if err != nil || got != "above\n"+begin+"\n"+want+"\n"+end+"below\n" {
-		t.Errorf("page %q, %v", got, err)
-	}
-	if again, err := replaceTable(got, want); err != nil || again != got {
-		t.Errorf("a second time: %q, %v", again, err)
-	}
-	for _, page := range []string{"", begin, end, end + begin} {
-		if _, err := replaceTable(page, want); err == nil {
-			t.Errorf("page %q was accepted", page)
-		}
 	}
 }
