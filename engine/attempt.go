@@ -90,11 +90,7 @@ func (a *attempt) render(ctx context.Context) ([]byte, error) {
 func (a *attempt) recall(ctx context.Context) error {
 	r := a.run
 	resolve := func(ctx context.Context, q courier.SecretRequest) error {
-		if r.e.opt.Secrets == nil { // which refuses nothing
-			return &core.SecretError{Name: q.Name, Err: errors.New("this worker has no secrets; set engine.Options.Secrets, as in the worker that has used it")}
-		}
-		_, err := core.ResolveSecret(ctx, q, r.e.opt.Secrets, r.secrets)
-		return err
+		return core.RecallSecret(ctx, q, r.e.opt.Secrets, r.secrets)
 	}
 	return r.usedSecrets.Recall(ctx, courier.SecretRequest{Execution: r.x.ID, Job: r.x.Job}, resolve, func(use courier.SecretUse, err error) {
 		a.job.Log().Warn("a secret that the execution has used is refused now; what was written of it before is not hidden any more",

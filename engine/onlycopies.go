@@ -37,7 +37,11 @@ func (r *run) holdReported(files []courier.File) {
 // onlyCopies returns the files in the workspace that may exist nowhere else; nil if the
 // execution has no workspace.
 func (r *run) onlyCopies() *courier.OnlyCopies {
-	c := r.e.work.LeftIn(r.x.ID, r.used, r.secrets.Clean)
+	clean := r.secrets.Clean
+	if !r.usedSecrets.Known() {
+		clean = nil
+	}
+	c := r.e.work.LeftIn(r.x.ID, r.used, clean)
 	r.used = c != nil // also if a lost worker has not said so, or the workspace was taken for lost
 	return c
 }

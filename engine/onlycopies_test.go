@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -419,4 +421,132 @@ func TestHandOverKept(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestNamesThatAreNotShown keeps a file whose name contains a secret, one whose name is not
+// UTF-8, and one that can be shown. Only the latter's name reaches the store, by whichever way
+// the execution ends and whoever lists the files: also one that has to ask for the secret again,
+// which can't be had for an hour.
+func TestNamesThatAreNotShown(t *testing.T) {
+	by := courier.By{Actor: "ops", Reason: "so"}
+	for how, act := range map[string]func(w *taking, id courier.ExecutionID) error{
+		"skipped": func(*taking, courier.ExecutionID) error { return nil },
+		"cancelled": func(w *taking, id courier.ExecutionID) error {
+			return errOf(w.Engine.Cancel(w.t.Context(), id, by))
+		},
+		"completed without an attempt": func(w *taking, id courier.ExecutionID) error {
+			return errOf(w.Engine.Resume(w.t.Context(), id, &engine.ResumeOptions{Skip: true, By: by}))
+		},
+		"not listed": func(w *taking, id courier.ExecutionID) error {
+			unknown := store.Found{Workspace: "disk", OnlyCopies: courier.OnlyCopies{Problem: "not listed"}}
+			return errOf(w.Store.Request(w.t.Context(), store.Request{Execution: id, Kind: store.RequestFound, Found: &unknown}))
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			var outage atomic.Bool
+			secrets := func(context.Context, courier.SecretRequest) (string, error) {
+				if outage.Load() {
+					return "", errBoom
+				}
+				return canarySecrets["plain"], nil
+			}
+			take(t, engine.Options{Secrets: secrets, WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+				w.Stub("demo.name", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+					dir := filepath.Join(w.work, string(job.Execution()))
+					errs := []error{os.MkdirAll(dir, 0o700)}
+					for _, name := range []string{cfg["key"].(string) + ".txt", "a\xff.txt", "a.txt"} {
+						errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte("a.txt"), 0o600))
+					}
+					return nil, errors.Join(append(errs, job.HoldAll())...)
+				})
+				policy := map[bool]string{true: `"skip_and_continue"`, false: `"stop"`}[how == "skipped" || how == "not listed"]
+				id := w.Enqueue(w.Job(fmt.Sprintf(`{"name": "names", "steps": [{"type": "demo.name", "config": {"key": "secret:acme/key"}},
+					{"type": "demo.deliver", "failure_policy": %s, "config": {"from": "a.txt"}}]}`, policy)), nil)
+				w.rest()
+				outage.Store(true)
+				if err := act(w, id); err != nil {
+					t.Fatal(err)
+				}
+				w.rest()
+				want := "names that are not UTF-8: 1; names with a secret in them: 1"
+				for range 3 {
+					k := w.kept()
+					text, _ := json.Marshal(w.Wait(id).Execution)
+					if all := string(text) + fmt.Sprint(k) + w.Log(); secretIn(all, canarySecrets["plain"]) != "" {
+						t.Errorf("the secret is shown in %s", all)
+					}
+					if outage.Load() && how != "skipped" && how != "cancelled" {
+						if len(k.Files) != 0 || k.Problem == "" {
+							t.Errorf("while the secret can't be had: %+v", k)
+						}
+						outage.Store(false)
+					} else if len(k.Files) != 1 || k.Files[0].Path != "a.txt" || k.Count != 3 || k.Problem != want {
+						t.Errorf("kept: %+v", k)
+					}
+					time.Sleep(time.Hour)
+					synctest.Wait()
+				}
+				outage.Store(false)
+				if _, err := w.Engine.DiscardKept(t.Context(), id, []string{"a.txt"}, by); err != nil {
+					t.Fatal(err)
+				}
+				if k := w.kept(); len(k.Files) != 0 || k.Count != 2 || k.Problem != want || len(w.places(id, "a.txt")) != 0 {
+					t.Errorf("after the discard: %+v, %q", k, w.places(id, "a.txt"))
+				}
+			})
+		})
+	}
+}
+
+// TestKeptFilesOfAnEarlierWorkspace begins an execution again elsewhere while its first workspace
+// holds the only copy of a file. When that execution is over, the engine with the first
+// workspace lists the file, and discards it.
+func TestKeptFilesOfAnEarlierWorkspace(t *testing.T) {
+	by := courier.By{Actor: "ops", Reason: "the disk is gone"}
+	for _, completes := range []bool{false, true} {
+		take(t, engine.Options{WorkspaceID: "first"}, func(t *testing.T, w *taking) {
+			id := w.start("a.txt", "demo.take", `"stop"`, false)
+			if err := w.Engine.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			elsewhere := w.AddEngine(&engine.Options{Workspace: t.TempDir(), WorkspaceID: "second", Roots: []string{w.in, w.out}})
+			if err := elsewhere.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if completes { // with another file of that name
+				w.fails = false
+				if err := os.WriteFile(filepath.Join(w.in, "a.txt"), []byte("another"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			x, err := elsewhere.Resume(t.Context(), id, &engine.ResumeOptions{Elsewhere: true, By: by})
+			if err == nil && !completes {
+				w.rest()
+				x, err = elsewhere.Cancel(t.Context(), id, by)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.rest()
+			again := w.AddEngine(&engine.Options{Workspace: w.work, WorkspaceID: "first"})
+			if err := again.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.rest()
+			if k := w.kept(); k.Workspace != "first" || len(k.Files) != 1 || k.Files[0].Path != "a.txt" || len(w.places(id, "a.txt")) != 1 {
+				t.Errorf("%s: kept %+v", x.State, k)
+			}
+			if _, err := elsewhere.DiscardKept(t.Context(), id, []string{"a.txt"}, by); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if list, err := again.Executions().Kept(t.Context(), store.Filter{}); err != nil || len(list) != 0 || exists(t, filepath.Join(w.work, string(id))) {
+				t.Errorf("after the discard: %+v, %v", list, err)
+			}
+			if strings.Contains(w.Log(), "report kept files") {
+				t.Error("a report was refused")
+			}
+		})
+	}
 }

@@ -141,6 +141,6 @@ func (e *Engine) sweep(l core.Lifetime) {
 func (e *Engine) janitor() *workspace.Janitor {
 	return &workspace.Janitor{
 		Tree: e.work, ID: e.opt.WorkspaceID, Store: e.store, Age: e.opt.Orphans,
-		KeepOnlyCopies: e.opt.KeepOnlyCopies, Kept: &e.kept, Log: e.log,
+		KeepOnlyCopies: e.opt.KeepOnlyCopies, Secrets: e.opt.Secrets, Kept: &e.kept, Log: e.log,
 	}
 }

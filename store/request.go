@@ -109,7 +109,9 @@ const (
 
 // Found is what an engine has found in the workspace of an execution that has ended for good.
 type Found struct {
-	Workspace  string // of the engine; the execution has none, or this one
+	// Workspace is that of the engine. The execution has none, or this one, or holds no files
+	// in its own: it had begun again elsewhere.
+	Workspace  string
 	OnlyCopies courier.OnlyCopies
 	// Discarded says that the engine has carried out the discard that was pending. Without
 	// it, none may be pending.
@@ -146,7 +148,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 		switch {
 		case f == nil:
 			return Kept{}, courier.Errorf(courier.ErrInvalid, "nothing is said of its kept files")
-		case e.Workspace != "" && e.Workspace != f.Workspace:
+		case e.Workspace != "" && e.Workspace != f.Workspace && e.OnlyCopies != nil && e.OnlyCopies.Any():
 			return refused("they are in the workspace %q, not in %q", e.Workspace, f.Workspace)
 		case f.Discarded != (e.Request == RequestDiscard):
 			return refused("the request is %q", e.Request)
@@ -166,7 +168,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 	case e.Request != "":
 		return refused("%s has asked for that already", e.RequestedBy)
 	case len(c.Files) == 0:
-		return refused("their names are not known (%s), so they can't have been shown; the engine with the workspace %q looks again within an hour", c.Problem, e.Workspace)
+		return refused("their names are not known (%s), so they can't have been shown; the engine with the workspace %q looks again each hour, and notes when they were removed by hand", c.Problem, e.Workspace)
 	case !named(c, r.Files):
 		return refused("they are not those that were shown; look at them again")
 	}

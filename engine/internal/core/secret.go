@@ -164,6 +164,23 @@ func (u *UsedSecrets) Recall(ctx context.Context, x courier.SecretRequest, resol
 	return nil
 }
 
+// Known reports whether none of the secrets is unknown.
+func (u *UsedSecrets) Known() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.unknown) == 0
+}
+
+// RecallSecret is [ResolveSecret] for [UsedSecrets.Recall]: a worker without secrets refuses none
+// for good.
+func RecallSecret(ctx context.Context, q courier.SecretRequest, resolve func(context.Context, courier.SecretRequest) (string, error), known *Redactor) error {
+	if resolve == nil {
+		return &SecretError{Name: q.Name, Err: errors.New("this worker has no secrets; set engine.Options.Secrets, as in the worker that has used it")}
+	}
+	_, err := ResolveSecret(ctx, q, resolve, known)
+	return err
+}
+
 // ResolveSecret resolves a secret by a function, nil if there are no secrets, and adds it
 // to known. Its error is a *[SecretError].
 func ResolveSecret(ctx context.Context, q courier.SecretRequest, resolve func(context.Context, courier.SecretRequest) (string, error), known *Redactor) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -90,31 +91,54 @@ func (j *Janitor) Found(ctx context.Context, x *courier.Execution, c *courier.On
 	if had == nil {
 		had = new(courier.OnlyCopies)
 	}
-	c = shown(x, had, c)
 	if x.ID == "" || !x.State.Final() || note == "" && had.Count == c.Count && had.Bytes == c.Bytes && had.Problem == c.Problem {
+		return
+	}
+	if x.Workspace != "" && x.Workspace != j.ID && had.Any() {
+		return // it keeps others elsewhere; these are listed when those are gone
+	}
+	if c = j.named(ctx, x, had, c); note == "" && reflect.DeepEqual(had, c) {
 		return
 	}
 	f := &store.Found{Workspace: j.ID, OnlyCopies: *c, Discarded: x.Request == store.RequestDiscard, Note: note}
 	j.report(ctx, x.ID, f)
 }
 
-// shown leaves out the names that the worker has not shown, if the execution has used secrets:
-// the janitor does not know these, and names may contain them.
-func shown(x *courier.Execution, had, c *courier.OnlyCopies) *courier.OnlyCopies {
-	if len(x.Secrets) == 0 {
+// named returns c as it may be shown: without the names that contain a secret which the
+// execution has used. If one can't be had now, the only names are those that the store had, and
+// it is had itself if there are as many files.
+func (j *Janitor) named(ctx context.Context, x *courier.Execution, had, c *courier.OnlyCopies) *courier.OnlyCopies {
+	if len(c.Files) == 0 || len(x.Secrets) == 0 {
 		return c
 	}
-	all := *c
-	all.Files = slices.DeleteFunc(slices.Clone(c.Files), func(f courier.File) bool {
-		return !slices.ContainsFunc(had.Files, func(known courier.File) bool { return known.Path == f.Path })
-	})
-	switch n := len(c.Files) - len(all.Files); {
-	case n > 0 && had.Problem != "":
-		all.Problem = had.Problem
-	case n > 0:
-		all.Problem = fmt.Sprintf("%d of the names are not shown, since they may contain a secret that the execution has used %s", n, c.Problem)
+	known := new(core.Redactor)
+	if err := j.recall(ctx, x, known); err != nil {
+		if had.Count == c.Count && had.Bytes == c.Bytes {
+			return had
+		}
+		shown := func(name string) bool {
+			return slices.ContainsFunc(had.Files, func(f courier.File) bool { return f.Path == name })
+		}
+		return hide(c, func(name string) bool { return !shown(name) }, "names left out, since secrets of the execution can't be had now: %d")
 	}
-	return &all
+	return hide(c, func(name string) bool { return known.Clean(name) != name }, withSecrets)
+}
+
+// recall asks for the secrets that the execution has used, so that known has them.
+func (j *Janitor) recall(ctx context.Context, x *courier.Execution, known *core.Redactor) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Options.Secrets panicked: %v", p)
+		}
+	}()
+	var used core.UsedSecrets
+	used.Begin(x.Secrets)
+	resolve := func(ctx context.Context, q courier.SecretRequest) error {
+		return core.RecallSecret(ctx, q, j.Secrets, known)
+	}
+	return used.Recall(ctx, courier.SecretRequest{Execution: x.ID, Job: x.Job}, resolve, func(courier.SecretUse, error) {})
 }
 
 func (j *Janitor) report(ctx context.Context, id courier.ExecutionID, f *store.Found) {
@@ -179,7 +203,8 @@ func (j *Janitor) Discard(ctx context.Context, x *courier.Execution) {
 	j.Found(ctx, x, left, fmt.Sprintf("%d kept files were discarded: %s", len(names), shortened(names)))
 }
 
-// removeNamed removes the files that the execution names, and returns their names.
+// removeNamed removes the files that the execution names, and returns the names of those that
+// were there.
 func (j *Janitor) removeNamed(x *courier.Execution) (names []string, err error) {
 	root, err := os.OpenRoot(j.Of(x.ID))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -190,11 +215,12 @@ func (j *Janitor) removeNamed(x *courier.Execution) (names []string, err error) 
 	}
 	defer root.Close()
 	for _, f := range x.OnlyCopies.Files {
-		if e := root.Remove(filepath.FromSlash(f.Path)); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		switch e := root.Remove(filepath.FromSlash(f.Path)); {
+		case e == nil:
+			names = append(names, f.Path)
+		case !errors.Is(e, fs.ErrNotExist): // it may have been removed by hand
 			err = errors.Join(err, e)
-			continue
 		}
-		names = append(names, f.Path)
 	}
 	return names, err
 }

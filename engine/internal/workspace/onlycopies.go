@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
@@ -28,6 +30,9 @@ func (w Tree) OnlyCopies(id courier.ExecutionID) *courier.OnlyCopies {
 	if err := c.read(w.Of(id)); err != nil {
 		c.Problem = err.Error()
 	}
+	if c.odd > 0 {
+		c.problem("names that are not UTF-8: %d", c.odd)
+	}
 	if !c.Any() {
 		return nil
 	}
@@ -38,11 +43,21 @@ func (w Tree) OnlyCopies(id courier.ExecutionID) *courier.OnlyCopies {
 type onlyCopies struct {
 	courier.OnlyCopies
 	names int // bytes of the paths
+	odd   int // names that can't be shown as they are
+}
+
+// problem adds one to those of c. It has no names in it, since these may contain secrets.
+func (c *onlyCopies) problem(format string, args ...any) {
+	c.Problem = strings.TrimPrefix(c.Problem+"; "+fmt.Sprintf(format, args...), "; ")
 }
 
 func (c *onlyCopies) add(f courier.File) {
 	c.Count++
 	c.Bytes += f.Size
+	if !utf8.ValidString(f.Path) {
+		c.odd++
+		return
+	}
 	if len(c.Files) < mostNames && c.names+len(f.Path) <= mostNameBytes {
 		c.names += len(f.Path)
 		c.Files = append(c.Files, f)
@@ -66,9 +81,9 @@ func (c *onlyCopies) read(dir string) error {
 		held = []string{"."}
 	}
 	seen := make(map[string]bool)
-	var errs []error
+	var first error
 	for _, p := range held {
-		errs = append(errs, fs.WalkDir(root.FS(), p, func(p string, d fs.DirEntry, err error) error {
+		err := fs.WalkDir(root.FS(), p, func(p string, d fs.DirEntry, err error) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				return nil // it went on, or was moved
@@ -89,9 +104,12 @@ func (c *onlyCopies) read(dir string) error {
 			}
 			c.add(f)
 			return nil
-		}))
+		})
+		if err != nil && first == nil {
+			first = fmt.Errorf("not all files could be listed: %w", plainPathError(err))
+		}
 	}
-	return errors.Join(errs...)
+	return first
 }
 
 // HoldReported holds what an attempt has written to the workspace if it reports to have
@@ -150,7 +168,8 @@ func (w Tree) HoldReported(id courier.ExecutionID, files []courier.File) error {
 
 // LeftIn is OnlyCopies for a worker that lets the execution go: nil without a workspace, and the
 // zero value for one without such files. Used says that the execution has files in it. A name
-// that contains a secret, which clean changes, is left out.
+// that contains a secret, which clean changes, is left out. If clean is nil, the secrets of the
+// execution are not known, and all names are.
 func (w Tree) LeftIn(id courier.ExecutionID, used bool, clean func(string) string) *courier.OnlyCopies {
 	c := w.OnlyCopies(id)
 	switch {
@@ -158,13 +177,23 @@ func (w Tree) LeftIn(id courier.ExecutionID, used bool, clean func(string) strin
 		return new(courier.OnlyCopies)
 	case c == nil:
 		return nil
+	case clean == nil:
+		return hide(c, func(string) bool { return true }, "names left out, since secrets of the execution were not asked for again: %d")
 	}
-	all := len(c.Files)
-	c.Files = slices.DeleteFunc(c.Files, func(f courier.File) bool { return clean(f.Path) != f.Path })
-	if n := all - len(c.Files); n > 0 {
-		c.Problem = fmt.Sprintf("%d of the names contain a secret %s", n, c.Problem)
+	return hide(c, func(name string) bool { return clean(name) != name }, withSecrets)
+}
+
+// withSecrets is the problem of names that contain secrets.
+const withSecrets = "names with a secret in them: %d"
+
+// hide returns c without the names that are hidden; problem says how many these are.
+func hide(c *courier.OnlyCopies, hidden func(name string) bool, problem string) *courier.OnlyCopies {
+	shown := onlyCopies{OnlyCopies: *c}
+	shown.Files = slices.DeleteFunc(slices.Clone(c.Files), func(f courier.File) bool { return hidden(f.Path) })
+	if n := len(c.Files) - len(shown.Files); n > 0 {
+		shown.problem(problem, n)
 	}
-	return c
+	return &shown.OnlyCopies
 }
 
 // Unfinished reports whether an execution that completes leaves only copies with which its

@@ -151,8 +151,10 @@ type Janitor struct {
 	// KeepOnlyCopies is for how long workspaces with only copies stay after the end of
 	// the execution; 0 means for ever.
 	KeepOnlyCopies time.Duration
-	Kept           *Kept
-	Log            *slog.Logger
+	// Secrets is that of the options of the engine, nil if there is none.
+	Secrets func(context.Context, courier.SecretRequest) (string, error)
+	Kept    *Kept
+	Log     *slog.Logger
 }
 
 // sweep removes the directories of executions that are over or unknown, and of processes,

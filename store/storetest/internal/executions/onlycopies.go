@@ -119,6 +119,11 @@ var onlyCopiesCases = []testCase{
 		x = ask("discarded", nil, done)
 		k.Same("the rest", []any{x.State, x.Request, x.RequestedBy, x.OnlyCopies}, []any{courier.Completed, courier.RequestKind(""), "", &done.Found.OnlyCopies})
 		ask("the rest has no names", courier.ErrConflict, discard)
+		done.Found = &store.Found{Workspace: "here"}
+		ask("the rest was removed by hand", nil, done)
+		elsewhere.Found.OnlyCopies = files
+		x = ask("found in an earlier workspace", nil, elsewhere)
+		k.Same("of the earlier workspace", []any{x.OnlyCopies, x.Workspace}, []any{&files, "there"})
 		audit := k.AuditOf(id)[3:]
 		for i, want := range []courier.AuditEntry{{By: "ops", Error: "discard 2 kept files: old"}, {By: "ops", Error: "2 files were removed"}} {
 			a := audit[i]
