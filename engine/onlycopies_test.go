@@ -19,6 +19,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
@@ -384,19 +385,36 @@ func TestOnlyCopiesOfEarlierPasses(t *testing.T) {
 	}
 }
 
-// handOver is the job of docs/operating.md that copies kept files out of the workspaces below
-// WORK into directories below OUT.
-const handOver = `{"name": "hand-over-kept-files", "queue": "kept-files", "params": {"execution": "", "files": []}, "steps": [
-	{"type": "flow.foreach", "config": {"source": "context:params.files"}},
-	{"type": "file.copy", "config": {
-		"source_path": "WORK/${context:params.execution}/${context:loop.current_item}",
-		"destination_path": "OUT/${context:params.execution}/${context:loop.current_item}", "if_exists": "fail", "glob": false}},
-	{"type": "flow.end"}]}`
+// handOver returns the job of docs/operating.md that hands kept files over, and the step of it
+// that uses the depot, for the directories of a test.
+func (w *taking) handOver() (job, step string) {
+	w.t.Helper()
+	page, err := os.ReadFile("../docs/operating.md")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, job, found := strings.Cut(string(page), "To hand them over")
+	_, job, _ = strings.Cut(job, "```json\n")
+	job, step, _ = strings.Cut(job, "```")
+	_, step, _ = strings.Cut(step, "```json\n")
+	step, _, _ = strings.Cut(step, "```")
+	if !found || step == "" {
+		w.t.Fatal("docs/operating.md has no job that hands kept files over")
+	}
+	at := strings.NewReplacer("/var/lib/courier/work", filepath.ToSlash(w.work), "/data/handed-over", filepath.ToSlash(w.out))
+	return at.Replace(job), at.Replace(step)
+}
 
-// TestHandOverKept copies kept files by a job that only the engine of a queue of its own can
-// execute, whose roots have the workspaces. Other jobs do not reach them.
+// TestHandOverKept copies kept files by the job of docs/operating.md, into a directory and into
+// the depot. Only the engine of a queue of its own can execute it, whose roots have the
+// workspaces. Other jobs do not reach them.
 func TestHandOverKept(t *testing.T) {
 	take(t, engine.Options{WorkspaceID: "disk"}, func(t *testing.T, w *taking) {
+		store, err := depot.Dir(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		depot.Register(w.Registry, store, nil)
 		id := w.start("a.txt", "file.move", `"skip_and_continue"`, false)
 		clerk := w.AddEngine(&engine.Options{Workspace: t.TempDir(), WorkspaceID: "clerk", Queues: []string{"kept-files"}, Roots: []string{w.work, w.out}})
 		if err := clerk.Start(t.Context()); err != nil {
@@ -406,14 +424,26 @@ func TestHandOverKept(t *testing.T) {
 		for _, f := range w.kept().Files {
 			names = append(names, f.Path)
 		}
-		text := strings.NewReplacer("WORK", filepath.ToSlash(w.work), "OUT", filepath.ToSlash(w.out)).Replace(handOver)
+		text, step := w.handOver()
 		params := map[string]any{"execution": string(id), "files": names}
 		w.Wait(w.Enqueue(w.Job(text), params)).RequireState(courier.Completed)
 		if got, err := os.ReadFile(filepath.Join(w.out, string(id), "a.txt")); err != nil || string(got) != "a.txt" || len(w.places(id, "a.txt")) != 1 {
 			t.Errorf("%q, %v, %v", got, err, w.places(id, "a.txt"))
 		}
+		var job courier.Job
+		var keep courier.StepSpec
+		if err := errors.Join(json.Unmarshal([]byte(text), &job), json.Unmarshal([]byte(step), &keep)); err != nil {
+			t.Fatal(err)
+		}
+		job.Name, job.Steps[1] = "keep-kept-files", keep
+		kept := w.Enqueue(job, params)
+		w.Wait(kept).RequireState(courier.Completed)
+		results, err := store.List(t.Context(), depot.ResultKey(kept, ""))
+		if err != nil || len(results) != 1 || results[0].Key != depot.ResultKey(kept, "a.txt/a.txt") || results[0].Size != 5 {
+			t.Errorf("results: %+v, %v", results, err)
+		}
 		// The same job in another queue, which the workers of all jobs serve.
-		elsewhere := strings.NewReplacer("hand-over", "take-over", `"queue": "kept-files", `, "").Replace(text)
+		elsewhere := strings.NewReplacer("hand-over", "take-over", `"queue": "kept-files",`, "").Replace(text)
 		if x := w.Wait(w.Enqueue(w.Job(elsewhere), params)); x.State != courier.Failed || !strings.Contains(x.Failure.Message, "lies outside") {
 			t.Errorf("in another queue: %s, %+v", x.State, x.Failure)
 		}

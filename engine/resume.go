@@ -67,7 +67,8 @@ type ResumeOptions struct {
 	// Refused are executions without such files, and those that are queued or that a
 	// worker has; the error matches [courier.ErrConflict] and says what to do. Nobody can
 	// check that the files are gone: a host that comes back removes them when they are as
-	// old as Options.Orphans and the execution has ended.
+	// old as Options.Orphans and the execution has ended, but for those that may exist
+	// nowhere else; see [Executions.Kept].
 	Elsewhere bool
 }
 

@@ -18,7 +18,7 @@ type DiscardRequest struct {
 var keptFilesRoutes = []route{
 	{
 		method: "GET", path: "v1/kept-files", id: "listKeptFiles", group: "executions", on: onVisible,
-		does:  "Lists files that exist only in the workspaces of executions that were cancelled, or completed with skipped steps or failed items, the newest execution first.",
+		does:  "Lists files that exist only in the workspaces of executions that were cancelled, or completed without having done with them what the job wanted: with skipped steps, with failed items, or after they went back. The newest execution comes first.",
 		query: []param{limitParam, cursorParam}, answers: map[int]any{http.StatusOK: page[store.KeptFiles]{}}, do: (*call).listKeptFiles,
 	},
 	{
