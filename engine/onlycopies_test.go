@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,7 +33,7 @@ type taking struct {
 	*couriertest.Harness
 	t             *testing.T
 	work, in, out string
-	fails         atomic.Bool // the delivery does
+	fails, slow   atomic.Bool // the delivery does, and takes half a minute
 }
 
 // take runs f with a started engine on a directory tree of its own.
@@ -63,7 +65,14 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			}
 			return nil, errors.Join(dst.Commit(), job.Remove(from))
 		})
-		h.Stub("demo.deliver", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+		h.Stub("demo.deliver", func(c ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+			if w.slow.Load() {
+				select {
+				case <-time.After(30 * time.Second):
+				case <-c.Done():
+					return nil, contextCause(c)
+				}
+			}
 			if w.fails.Load() {
 				return nil, errBoom
 			}
@@ -250,6 +259,131 @@ func TestOnlyCopiesAfterAnyActs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A host has a workspace of its own, and a worker that may be killed.
+type host struct {
+	id, dir string
+	engine  *engine.Engine // nil if none was started
+	dead    *atomic.Bool
+}
+
+func (h *host) start(w *taking) {
+	h.stop(w)
+	s, dead := killable(w.Store)
+	h.dead = dead
+	h.engine = engine.New(s, w.Registry, &engine.Options{Workspace: h.dir, WorkspaceID: h.id, Roots: []string{w.in, w.out}, Log: slog.New(slog.DiscardHandler)})
+	if err := h.engine.Start(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// stop ends what a kill has left, or stops the worker at once.
+func (h *host) stop(w *taking) {
+	if h.engine == nil {
+		return
+	}
+	done, cancel := context.WithCancel(w.t.Context())
+	cancel()
+	_ = h.engine.Stop(done) // it may be dead
+	h.engine = nil
+}
+
+// has reports whether the file is in the workspace that an execution has there.
+func (h *host) has(id courier.ExecutionID, name string) bool {
+	text, err := os.ReadFile(filepath.Join(h.dir, string(id), name))
+	return err == nil && string(text) == name
+}
+
+// TestOnlyCopiesOfLostWorkers takes a file on two hosts whose workers are killed and started, and
+// does random things with the execution from a third one. The file stays somewhere. When all is
+// over, and both hosts have workers, it was delivered, or it is in the list of kept files, with
+// the host that has it.
+func TestOnlyCopiesOfLostWorkers(t *testing.T) {
+	const seeds = 30
+	lost, listed := 0, 0
+	for seed := range uint64(seeds) {
+		take(t, engine.Options{WorkspaceID: "desk", Queues: []string{"none"}}, func(t *testing.T, w *taking) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			by := courier.By{Actor: "ops", Reason: "any"}
+			hosts := []*host{{id: "first", dir: t.TempDir()}, {id: "second", dir: t.TempDir()}}
+			hosts[0].start(w)
+			policy := []string{`"stop"`, `"skip_and_continue"`, `{"type": "retry_job", "max_retries": 1}`}[r.IntN(3)]
+			typ := []string{"file.move", "demo.take"}[r.IntN(2)]
+			did := []string{typ + " " + policy}
+			w.slow.Store(r.IntN(2) == 0)
+			id := w.start("a.txt", typ, policy, false)
+			somewhere := func() bool {
+				return len(w.places(id, "a.txt")) > 0 || hosts[0].has(id, "a.txt") || hosts[1].has(id, "a.txt")
+			}
+			for range 10 {
+				var act string
+				var err error
+				h := hosts[r.IntN(2)]
+				switch r.IntN(9) {
+				case 0:
+					act, err = "cancel", errOf(w.Engine.Cancel(t.Context(), id, by))
+				case 1:
+					act, err = "pause", errOf(w.Engine.Pause(t.Context(), id, by))
+				case 2:
+					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by}))
+				case 3:
+					act, err = "resume elsewhere", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by, Elsewhere: true}))
+				case 4:
+					fails, slow := r.IntN(2) == 0, r.IntN(2) == 0
+					w.fails.Store(fails)
+					w.slow.Store(slow)
+					act = fmt.Sprintf("fails %v, slow %v", fails, slow)
+				case 5, 6:
+					if act = "kill " + h.id; h.engine != nil {
+						h.dead.Store(true)
+					}
+				case 7:
+					act = "start " + h.id
+					h.start(w)
+				case 8:
+					act = "wait"
+					time.Sleep(time.Duration(r.IntN(3000)) * time.Second)
+				}
+				w.rest()
+				did = append(did, fmt.Sprintf("%s (%v)", act, err))
+				if !somewhere() {
+					t.Fatalf("seed %d: the file is nowhere after %s", seed, strings.Join(did, ", "))
+				}
+			}
+			_, _ = w.Engine.Cancel(t.Context(), id, by) // unless it is over
+			time.Sleep(2 * time.Minute)
+			if x, err := w.Store.Execution(t.Context(), id); err != nil || x.OnlyCopies != nil && strings.Contains(x.OnlyCopies.Problem, "lost") {
+				lost++
+			}
+			for _, h := range hosts {
+				h.start(w)
+			}
+			time.Sleep(time.Minute) // a worker sweeps when it starts
+			synctest.Wait()
+			list, err := w.Engine.Executions().Kept(t.Context(), store.Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := slices.ContainsFunc(hosts, func(h *host) bool {
+				return h.has(id, "a.txt") && slices.ContainsFunc(list, func(k store.KeptFiles) bool {
+					return k.Workspace == h.id && slices.ContainsFunc(k.Files, func(f courier.File) bool { return f.Path == "a.txt" })
+				})
+			})
+			if kept {
+				listed++
+			}
+			if x, err := w.Store.Execution(t.Context(), id); err != nil || !x.State.Final() || !kept && len(w.places(id, "a.txt")) == 0 {
+				t.Errorf("seed %d: it is %s, on the hosts %v, %v, kept files are %+v, after %s", seed, x.State, hosts[0].has(id, "a.txt"), hosts[1].has(id, "a.txt"), list, strings.Join(did, ", "))
+			}
+			for _, h := range hosts {
+				h.stop(w)
+			}
+		})
+	}
+	if lost == 0 || listed < seeds/2 || listed == seeds {
+		t.Errorf("of %d executions %d were cancelled after the loss of their worker, and files of %d were kept", seeds, lost, listed)
 	}
 }
 
@@ -544,7 +678,7 @@ func TestKeptFilesOfAnEarlierWorkspace(t *testing.T) {
 				t.Fatal(err)
 			}
 			if completes { // with another file of that name
-				w.fails = false
+				w.fails.Store(false)
 				if err := os.WriteFile(filepath.Join(w.in, "a.txt"), []byte("another"), 0o600); err != nil {
 					t.Fatal(err)
 				}
