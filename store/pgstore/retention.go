@@ -16,7 +16,8 @@ import (
 // A Retention says which executions are removed, with their records and their
 // audit. The zero value removes nothing. Only completed and cancelled executions
 // are ever removed, and failed ones if Failed is set; queued, running, paused and held
-// ones stay.
+// ones stay. So does what holds files that may exist nowhere else, or may do so; see
+// [courier.Execution.HoldsOnlyCopies].
 //
 // The idempotency key of a removed execution can be used again. Definitions and
 // settings stay.

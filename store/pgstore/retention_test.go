@@ -170,6 +170,39 @@ func TestRetain(t *testing.T) {
 	}
 }
 
+// TestRetainKeepsOnlyCopies has executions that hold files which may exist nowhere else, or of
+// which that is not known, and others.
+func TestRetainKeepsOnlyCopies(t *testing.T) {
+	u := pgtest.URL(t)
+	s, pool := open(t, u, nil), dial(t, u)
+	job := defined(t, s, pool, "a")
+	var want []string
+	for _, e := range []struct {
+		state, workspace string
+		copies           any // JSON; nil if they are not known
+		stays            bool
+	}{
+		{"completed", "disk", nil, false}, {"completed", "disk", "{}", false}, {"completed", "disk", `{"count":1}`, true},
+		{"cancelled", "disk", "{}", false}, {"cancelled", "disk", `{"problem":"so"}`, true},
+		{"failed", "", nil, false}, {"failed", "disk", "{}", false}, {"failed", "disk", nil, true}, {"failed", "disk", `{"count":1}`, true},
+	} {
+		id := past{job: job, state: e.state, count: 1, created: 9 * time.Hour, ended: 8 * time.Hour}.make(t, pool)[0]
+		if _, err := pool.Exec(t.Context(), "update courier.job_executions set workspace = $2, only_copies = $3 where id = $1::text::uuid", id, e.workspace, e.copies); err != nil {
+			t.Fatal(err)
+		}
+		if e.stays {
+			want = append(want, id)
+		}
+	}
+	slices.Sort(want)
+	for _, r := range []pgstore.Retention{{MaxAge: time.Hour, Failed: true}, {MaxCount: 1, Failed: true}} {
+		_, err := s.Retain(t.Context(), r)
+		if got := left(t, pool); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%+v: %q are left, want %q, %v", r, got, want, err)
+		}
+	}
+}
+
 func TestRetainRefusesBadRules(t *testing.T) {
 	s := open(t, pgtest.URL(t), nil)
 	for _, r := range []pgstore.Retention{

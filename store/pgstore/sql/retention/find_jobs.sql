@@ -27,7 +27,9 @@ select b.id, b.name, b.age, b.failed, f.id::text, b.old::text, b.many::text
 from bound b cross join lateral (
 	select e.id from courier.job_executions e
 	where e.definition_id = b.id and e.id <= greatest(b.old, b.many)
-		and (e.state in ('completed', 'cancelled') or e.state = 'failed' and b.failed) and coalesce(e.only_copies, '{}') = '{}'
+		and (e.state in ('completed', 'cancelled') or e.state = 'failed' and b.failed)
+		and
+\ir holds_none.inc.sql
 		and (e.ended_at <= b.ended and b.age > 0 or e.id <= b.many)
 	order by e.id limit 1
 ) f

@@ -15,7 +15,8 @@ with clock as materialized (
 	select e.id, e.last_audit_seq from courier.job_executions e, clock
 	where e.definition_id = $1::int and e.id >= $2::text::uuid and e.id <= greatest($3::text::uuid, $5::text::uuid)
 		and (e.state in ('completed', 'cancelled') or e.state = 'failed' and $6::bool)
-		and coalesce(e.only_copies, '{}') = '{}'
+		and
+\ir holds_none.inc.sql
 		and (e.chain_execution_id is null or not exists (
 			select from courier.chain_executions c
 			where c.id = e.chain_execution_id and c.state not in ('completed', 'cancelled') and not (c.state = 'failed' and $6::bool)
