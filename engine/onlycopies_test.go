@@ -535,7 +535,7 @@ func (w *taking) handOver() (job, step string) {
 	if !found || step == "" {
 		w.t.Fatal("docs/operating.md has no job that hands kept files over")
 	}
-	at := strings.NewReplacer("/var/lib/courier/work", filepath.ToSlash(w.work), "/data/handed-over", filepath.ToSlash(w.out))
+	at := strings.NewReplacer("/srv/courier/workspaces", filepath.ToSlash(w.work), "/srv/handed-over", filepath.ToSlash(w.out))
 	return at.Replace(job), at.Replace(step)
 }
 
