@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -82,6 +83,10 @@ func (w *world) lose(r *store.Request) {
 	}
 	if c := r.Change; c != nil {
 		w.back[r.Execution] = w.back[r.Execution] || goesBack(c.Repairs)
+		if c.Elsewhere && c.Repairs != nil && len(c.Repairs.Passes) > 0 {
+			passes := c.Repairs.Passes
+			w.losses[r.Execution] = append(w.losses[r.Execution], passes[len(passes)-1])
+		}
 		if c.Skipped != nil {
 			w.skipped[fmt.Sprint(number, c.Skipped.ID)] = true
 		}
@@ -93,6 +98,25 @@ func (w *world) wentBack(id courier.ExecutionID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.back[id]
+}
+
+// lossesOf returns the losses of an execution, with the indexes that the steps of its program
+// have.
+func (w *world) lossesOf(ctx context.Context, x *courier.Execution) ([]courier.RepairPass, error) {
+	w.mu.Lock()
+	list := slices.Clone(w.losses[x.ID])
+	w.mu.Unlock()
+	for i := range list {
+		_, shift, err := w.mendOf(ctx, x.Job, versionAt(x, list[i].FilesLost))
+		if err != nil {
+			return nil, err
+		}
+		list[i].Restart = slices.Clone(list[i].Restart)
+		for j := range list[i].Restart {
+			list[i].Restart[j] -= shift
+		}
+	}
+	return list, nil
 }
 
 // leaveWorkspace has an execution go on without its workspace, now and then, and more often
@@ -115,11 +139,8 @@ type redone struct {
 // redoneItems lists the items that were executed again from their first step: those of the
 // loops of a pass that had failed, and of which that step has a later record. An item in
 // which the execution went on where it stood has later records too, and did not begin again.
-func (g *progress) redoneItems(x *courier.Execution, records []courier.StepExecution) (list []redone) {
-	if x.Repairs == nil {
-		return nil
-	}
-	for _, p := range x.Repairs.Passes {
+func (g *progress) redoneItems(losses []courier.RepairPass, records []courier.StepExecution) (list []redone) {
+	for _, p := range losses {
 		for i := range records {
 			r := &records[i]
 			if r.FailedLoop == nil || r.Seq > p.FilesLost {

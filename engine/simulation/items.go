@@ -44,17 +44,19 @@ func taker(loops []*statement, reason courier.Reason) *statement {
 	return nil
 }
 
-// loopsAround returns the loops around an entry of the list, a marker or a step.
-func (p *program) loopsAround(index int) []*statement {
+// loopsAround returns the loops around an entry of the list: a step, or a marker, at which a
+// worker may be lost too.
+func (p *program) loopsAround(index int) (around []*statement) {
 	for _, s := range p.steps {
-		if d := slices.IndexFunc(s.loops, func(l *statement) bool { return l.index == index }); d >= 0 {
-			return s.loops[:d]
+		loops := s.loops
+		if d := slices.IndexFunc(loops, func(l *statement) bool { return index <= l.index || l.end <= index }); d >= 0 {
+			loops = loops[:d]
+		}
+		if len(loops) > len(around) {
+			around = loops
 		}
 	}
-	if s := p.steps[index]; s != nil {
-		return s.loops
-	}
-	return nil
+	return around
 }
 
 // resume resumes an execution, now and then in another way than where it stands.
@@ -127,6 +129,7 @@ func (p *program) before(index int) (ids []string) {
 // progress is what the records of the last attempt of an execution tell of its items.
 type progress struct {
 	p        *program
+	x        *courier.Execution
 	index    map[string]int // of visits, by their names
 	done     map[int]bool   // visits that are over for good
 	failures []*courier.StepExecution
@@ -139,17 +142,17 @@ func visitName(step int, iteration []int) string {
 
 // progressOf reads the records. What lies behind a place to which an operator has gone back
 // does not count if it was written before.
-func (p *program) progressOf(x *courier.Execution, records []courier.StepExecution) (*progress, error) {
-	g := &progress{p: p, index: make(map[string]int), done: make(map[int]bool)}
+func (p *program) progressOf(x *courier.Execution, losses []courier.RepairPass, records []courier.StepExecution) (*progress, error) {
+	g := &progress{p: p, x: x, index: make(map[string]int), done: make(map[int]bool)}
 	for i, v := range p.plan {
 		g.index[fmt.Sprintf("%d[%s]", v.step, v.iteration)] = i
 	}
-	g.redone = g.redoneItems(x, records)
+	g.redone = g.redoneItems(losses, records)
 	for i := range records {
 		r := &records[i]
 		at, known := g.index[visitName(r.Step, r.Iteration)]
 		switch over := r.State == courier.StepCompleted || r.State == courier.StepSkipped; {
-		case g.void(x, r), g.replaced(r):
+		case g.void(r), g.replaced(r):
 		case over && !known:
 			return nil, fmt.Errorf("record %d of step %s, which the plan does not have", r.Seq, visitName(r.Step, r.Iteration))
 		case known && g.done[at]:
@@ -167,8 +170,8 @@ func (p *program) progressOf(x *courier.Execution, records []courier.StepExecuti
 }
 
 // void reports whether an operator has gone back before a record since it was written.
-func (g *progress) void(x *courier.Execution, r *courier.StepExecution) bool {
-	return x.Repairs != nil && slices.ContainsFunc(x.Repairs.Passes, func(p courier.RepairPass) bool {
+func (g *progress) void(r *courier.StepExecution) bool {
+	return g.x.Repairs != nil && slices.ContainsFunc(g.x.Repairs.Passes, func(p courier.RepairPass) bool {
 		return p.From != nil && r.Seq <= p.Seq && slices.Compare(g.placeOf(r), placeAt(*p.From)) >= 0
 	})
 }
@@ -208,6 +211,9 @@ func (g *progress) left(r *courier.StepExecution) bool {
 		return !g.done[at]
 	}
 	loop, depth := g.loopOf(r, r.Step)
+	if loop == nil {
+		return !g.repaired(r)
+	}
 	items := make(map[int]bool)
 	for i, v := range g.p.plan {
 		if !g.done[i] && g.inside(v, r.Step, r.Iteration) {
@@ -215,6 +221,14 @@ func (g *progress) left(r *courier.StepExecution) bool {
 		}
 	}
 	return len(items) > 0 && !(loop.accepts && len(items) <= loop.most)
+}
+
+// repaired reports whether the item that a failure at a flow.end has ended was executed again
+// since, which leaves no record there.
+func (g *progress) repaired(r *courier.StepExecution) bool {
+	return g.x.Repairs != nil && slices.ContainsFunc(g.x.Repairs.Passes, func(p courier.RepairPass) bool {
+		return r.Seq <= p.Seq && (len(p.Items) == 0 || slices.ContainsFunc(p.Items, func(item courier.ItemPath) bool { return g.of(r, item) }))
+	})
 }
 
 // counted returns the items of outermost loops that have failed, and how many of them
@@ -261,7 +275,11 @@ func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program
 	if err := p.checkTaken(x); err != nil {
 		return err
 	}
-	g, err := p.progressOf(x, records)
+	losses, err := w.lossesOf(ctx, x)
+	if err != nil {
+		return err
+	}
+	g, err := p.progressOf(x, losses, records)
 	if err == nil {
 		err = g.checkChosen(x, records)
 	}

@@ -29,6 +29,7 @@ type statement struct {
 	loops   []*statement // around it, outermost first
 	inputs  []reference  // of a step
 	list    int          // iterations of a loop
+	end     int          // index of the flow.end of a loop
 	restart bool         // a resume starts the loop again
 	// continues says that a loop goes on after failed items, accepts that it completes
 	// with them, tolerates that it also goes on after those of class connection.
@@ -217,7 +218,7 @@ func (g *maker) foreach(s *statement, sc *scope) {
 	inner.loops = append(sc.loops[:len(sc.loops):len(sc.loops)], s)
 	body, visible := g.block(inner, 1+g.IntN(3))
 	s.body = body
-	g.add(courier.StepSpec{Type: "flow.end"})
+	s.end = g.add(courier.StepSpec{Type: "flow.end"})
 	if s.list > 0 && !s.continues { // a last item that failed leaves no outputs
 		sc.visible = visible
 	}

@@ -146,6 +146,9 @@ type world struct {
 	lost     map[int64]time.Duration      // when executions last lost their workspace
 	skipped  map[string]bool              // steps that operators have skipped, by execution and id
 	back     map[courier.ExecutionID]bool // of which steps run again
+	// losses are the passes of executions when they lost their workspace. Of each pass the
+	// execution keeps only the last loss.
+	losses map[courier.ExecutionID][]courier.RepairPass
 }
 
 func newWorld(seed uint64, o Options) *world {
@@ -155,6 +158,7 @@ func newWorld(seed uint64, o Options) *world {
 		index:    make(map[courier.ExecutionID]int), asked: make(map[string]courier.ExecutionID),
 		counts: make(map[string]int), acts: make(map[*act]bool), changes: make(map[courier.ExecutionID][]change), resumed: make(map[courier.ExecutionID]int), mends: make(map[string]int),
 		lost: make(map[int64]time.Duration), skipped: make(map[string]bool), back: make(map[courier.ExecutionID]bool),
+		losses: make(map[courier.ExecutionID][]courier.RepairPass),
 	}
 	w.mix = newMix(w.dice("mix"))
 	s := o.Open()
