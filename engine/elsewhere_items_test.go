@@ -34,6 +34,8 @@ func TestElsewhereWithFailedItems(t *testing.T) {
 		"of an inner loop":   {[]string{list, loop, item, each("inner", "context:list.list"), get("b", fail+`, "use": "context:a.path"`), end, end}, "d/1 fail fail fail", "from its first step"},
 		"of later inner items": {[]string{list, loop, item, `{"type": "flow.foreach", "config": {"source": "context:list.list"}}`, get("c", `"name": "c", "use": "context:a.path"`), get("b", fail), end, end},
 			"d/1 c fail c fail c fail", "from its first step"},
+		"in an iteration before the last": {[]string{list, `{"type": "flow.foreach", "config": {"source": "context:list.list"}}`, get("v", `"name": "v", "use": "v${context:loop.current_item}"`), loop,
+			get("a", `"name": "${context:v.use}/${context:loop.current_item}"`), each("inner", "context:list.list"), get("b", fail+`, "use": "context:a.path"`), end, end, end}, "v1/1 fail fail fail", "from its first step"},
 		"a file before the loop":   {[]string{list, outside, loop, item, get("b", fail+`, "use": "context:o.path"`), end}, "d/o d/1 fail d/2 fail d/3 fail", ""},
 		"both":                     {[]string{list, outside, loop, get("y", `"name": "y", "use": "context:o.path"`), item, get("b", fail+`, "use": "context:a.path"`), end}, "d/o y d/1 fail y d/2 fail y d/3 fail", ""},
 		"only before what is done": {[]string{list, outside, get("u", `"name": "u", "use": "context:o.path"`), loop, item, get("b", fail+`, "use": "context:a.path"`), end}, "d/1 fail", "from its first step"},

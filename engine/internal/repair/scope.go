@@ -141,7 +141,7 @@ func (h *History) mapped(to, list []courier.StepExecution) []courier.StepExecuti
 
 // bounds are the numbers of records before which the latest ones may be needed at a
 // position: where a version ended, where a pass began, and where the item at the
-// position failed.
+// position failed, or an item in it if it begins again as a whole.
 func (h *History) bounds(ctx context.Context, pos courier.Position) ([]int64, error) {
 	var bounds []int64
 	for _, v := range h.changes() {
@@ -158,7 +158,7 @@ func (h *History) bounds(ctx context.Context, pos courier.Position) ([]int64, er
 		return nil, err
 	}
 	for i := range all {
-		if within(pos, &all[i]) {
+		if f := &all[i]; within(pos, f) || h.restarts(f) > 0 && inOutermost(pos, f) {
 			bounds = append(bounds, all[i].Record.Seq)
 		}
 	}
