@@ -426,6 +426,16 @@ func CheckChain(ctx context.Context, s store.Store, id courier.ChainExecutionID)
 	return c.began()
 }
 
+// revived reports whether the member had come to an end when an execution was created, and
+// has none any more: what it depends on, directly or not, was resumed since, or is executed
+// anew. It waits then, and still does when the chain execution is cancelled.
+func (c *chain) revived(name string, x *shadow) bool {
+	return slices.ContainsFunc(c.member(name).dependsOn, func(d courier.Dependency) bool {
+		upstream := c.member(d.Member).x
+		return upstream != nil && (upstream.Resumed || upstream.CreatedAt.After(x.CreatedAt)) || c.revived(d.Member, x)
+	})
+}
+
 // began reports members that have begun though what they depend on has ended
 // otherwise, as far as the ends tell: what was resumed may have failed before.
 func (c *chain) began() error {
@@ -434,7 +444,7 @@ func (c *chain) began() error {
 		for _, d := range m.dependsOn {
 			upstream, _ := c.outcome(c.member(d.Member))
 			plain := !d.RunOnFailure && d.RequiredStatus != courier.RequireAny
-			if m.x != nil && (upstream == undecided || plain && upstream != completed) {
+			if m.x != nil && (upstream == undecided && !c.revived(d.Member, m.x) || plain && upstream != completed) {
 				return chainBreach(c.id, "member %q has an execution, though it depends on %q: %s", m.name, d.Member, c)
 			}
 		}

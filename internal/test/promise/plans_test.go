@@ -18,6 +18,12 @@ import (
 // start starts a chain execution: b and then c depend on a, c also if it fails.
 func (s *scene) start(id courier.ChainExecutionID, key string) {
 	s.t.Helper()
+	s.startWith(id, key, "a")
+}
+
+// startWith is start with another member on which c depends.
+func (s *scene) startWith(id courier.ChainExecutionID, key, c string) {
+	s.t.Helper()
 	member := func(name string, on ...courier.Dependency) store.NewMember {
 		return store.NewMember{Name: name, DependsOn: on, Execution: store.NewExecution{
 			ID: courier.ExecutionID(string(id) + name), Job: "job", Version: 1, StepTypes: []string{"a.b"}, Queue: "default",
@@ -25,7 +31,7 @@ func (s *scene) start(id courier.ChainExecutionID, key string) {
 	}
 	_, err := s.s.(store.Chains).StartChains(s.t.Context(), []store.NewChainExecution{{
 		ID: id, Chain: "chain", Version: 1, IdempotencyKey: key, Members: []store.NewMember{
-			member("a"), member("b", courier.Dependency{Member: "a"}), member("c", courier.Dependency{Member: "a", RunOnFailure: true}),
+			member("a"), member("b", courier.Dependency{Member: "a"}), member("c", courier.Dependency{Member: c, RunOnFailure: true}),
 		},
 	}})
 	if err != nil {
@@ -226,6 +232,44 @@ func TestCheckChain(t *testing.T) {
 			t.Errorf("of one whose state does not follow: %v", err)
 		}
 	})
+}
+
+// TestCheckChainOfRevived has a member begin because another one was skipped, whose turn comes
+// again when the chain execution is retried, and never comes when that is cancelled. Without
+// the retry it could not have begun.
+func TestCheckChainOfRevived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memstore.New()
+		for _, kind := range []store.Kind{store.Job, store.Chain} {
+			if _, err := m.Save(t.Context(), store.Definition{Kind: kind, Name: string(kind), Body: json.RawMessage("{}")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := &scene{t: t, s: m}
+		s.startWith("k", "", "b")
+		s.end(courier.Failed)
+		s.end(courier.Completed)
+		s.askChain("k", courier.RequestRetry, "", "", "")
+		a := s.claim("a")
+		s.askChain("k", courier.RequestPause)
+		s.apply(a, store.Transition{To: courier.Completed, Chain: "k"})
+		s.askChain("k", courier.RequestCancel)
+		if err := promise.CheckChain(t.Context(), m, "k"); err != nil {
+			t.Error(err)
+		}
+		if err := promise.CheckChain(t.Context(), unresumed{m}, "k"); err == nil || !strings.Contains(err.Error(), `member "c" has an execution, though it depends on "b"`) {
+			t.Errorf("of one that was not retried: %v", err)
+		}
+	})
+}
+
+// unresumed shows no execution as resumed.
+type unresumed struct{ *memstore.Store }
+
+func (u unresumed) Execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
+	x, err := u.Store.Execution(ctx, id)
+	x.Resumed = false
+	return x, err
 }
 
 // altered shows every chain execution as completed.
