@@ -163,6 +163,10 @@ func (p *program) progressOf(x *courier.Execution, losses []courier.RepairPass, 
 			if l := taker(p.loopsAround(r.Step), r.Reason); l == nil || l.index != *r.FailedLoop {
 				return nil, fmt.Errorf("record %d of step %s, which is %s, fails an item of the loop at %d, want %+v", r.Seq, visitName(r.Step, r.Iteration), r.Reason, *r.FailedLoop, l)
 			}
+			// What has failed there before was executed again, and may have failed another loop.
+			g.failures = slices.DeleteFunc(g.failures, func(f *courier.StepExecution) bool {
+				return f.Step == r.Step && slices.Equal(f.Iteration, r.Iteration)
+			})
 			g.failures = append(g.failures, r)
 		}
 	}

@@ -202,6 +202,8 @@ func TestWorldsThatBroke(t *testing.T) {
 		{40042701, "the check did not know in which loops the flow.end lies at which three workers were lost"},
 		{40079461, "an item that began again had no values from the iteration around it"},
 		{40080335, "the check did not know that a member that was skipped waits again after a retry of its chain execution"},
+		{40130441, "the check counted a failure of an item that was executed again and failed an item of a loop in it"},
+		{40134414, "an execution went on in an inner loop, of which later iterations needed a file that was gone"},
 		{10245929, "a failed item went on in a loop in it, of which later items needed a file that was gone"},
 		{10240980, "an operator skipped the step that had failed, with its outputs, and another one had failed meanwhile"},
 	} {

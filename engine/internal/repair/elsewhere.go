@@ -184,10 +184,7 @@ func (d *draft) needs(pos courier.Position, reports []report) (need, bool) {
 	before := func(at courier.Position) bool { return flow.Compare(at, pos) < 0 }
 	lost := lostFiles(left(reports, before), func(leftFile) bool { return true })
 	for i := first; i < d.now.Tree.Len(); i++ {
-		f, ok := d.uses(i).of(lost, func(f leftFile) bool {
-			again := i < pos.Step && f.Step >= first && f.Step < i // runs before i in each later iteration
-			return !again
-		})
+		f, ok := d.uses(i).of(lost, func(f leftFile) bool { return !leftAgain(pos.Step, pos.Loops, i, f.Step) })
 		if ok {
 			return need{i, f}, true
 		}
@@ -246,19 +243,32 @@ func (d *draft) beginsAgain(pos courier.Position, restart []int) (first courier.
 // files.
 func (d *draft) usedIn(pos courier.Position, item courier.ItemPath, files []leftFile) (need, bool) {
 	first := pos.Step
-	if inner := pos.Loops[min(len(item.Iteration), len(pos.Loops)):]; len(inner) > 0 {
+	inner := pos.Loops[min(len(item.Iteration), len(pos.Loops)):]
+	if len(inner) > 0 {
 		first = inner[0].Step + 1 // in later iterations, all of the loop
 	}
 	for step := first; step < d.now.Tree.End(item.Loop); step++ {
-		file, ok := d.uses(step).of(files, func(f leftFile) bool {
-			again := step < pos.Step && f.Step >= first && f.Step < step // runs before the step in each later iteration
-			return !again
-		})
+		file, ok := d.uses(step).of(files, func(f leftFile) bool { return !leftAgain(pos.Step, inner, step, f.Step) })
 		if ok {
 			return need{step, file}, true
 		}
 	}
 	return need{}, false
+}
+
+// leftAgain reports whether a step before a position, which runs in later iterations of the
+// open loops, has a file that another step leaves again before. It runs next in the innermost
+// of the loops around it.
+func leftAgain(pos int, loops []courier.LoopPosition, step, leaves int) bool {
+	if step >= pos {
+		return false
+	}
+	for _, l := range slices.Backward(loops) {
+		if l.Step < step {
+			return l.Step < leaves && leaves < step
+		}
+	}
+	return false
 }
 
 // lostFiles returns those of the files that lay in the workspace and for which want is
