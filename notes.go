@@ -2,7 +2,6 @@ package courier
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier/internal/filesync"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/notefile"
 )
@@ -276,25 +274,74 @@ func (c *Context) ExecutionAttempt() int { return max(1, c.cfg.ExecutionAttempt)
 // because the step removes the source. If the job begins again, Courier keeps them
 // although it empties the workspace. Hold is durable when it returns, so call it
 // before you remove the source. Names outside of the workspace are ignored, since
-// Courier does not remove those files.
+// Courier does not remove those files. A step that replaces files by other means than
+// [Context.Create] calls [Context.SetAside] first.
 func (c *Context) Hold(names ...string) error {
-	var lines []string
+	var paths []string
 	for _, name := range names {
 		if p, err := c.Path(name); err != nil {
 			return err
 		} else if !filepath.IsAbs(p) {
-			lines = append(lines, p)
+			paths = append(paths, p)
 		}
 	}
-	if c.cfg.Workspace == "" || len(lines) == 0 {
+	if c.cfg.Workspace == "" || len(paths) == 0 {
 		return nil
 	}
-	return c.addNotes(notefile.Held, true, lines)
+	return c.hold(paths...)
+}
+
+// SetAside is called before the file called name is replaced by the one called by.
+// [PendingFile.Commit] calls it; a step that renames files by itself does so too.
+//
+// It keeps the file if that may be the only copy of its content, and no step has delivered
+// it: the file was held (see [Context.Hold]) when the execution stopped at a step, which
+// failed, was skipped, or had not begun; that step has not completed since; and the other
+// file has other content. The step goes on as if nothing had been there, and the execution
+// keeps both: when it ends, the first one is among its kept files. Names outside of the
+// workspace are ignored.
+//
+// Without SetAside, an execution that goes on with the next file under the same name would
+// destroy the one that it could not deliver.
+func (c *Context) SetAside(name, by string) error {
+	p, err := c.Path(name)
+	if err != nil || filepath.IsAbs(p) || c.cfg.Workspace == "" {
+		return err
+	}
+	root, _, err := c.rootOf(name)
+	if err != nil {
+		return err
+	}
+	files, err := notefile.ReadUndelivered(root)
+	if err != nil || len(files[p]) == 0 {
+		return placed(root, err)
+	}
+	other, err := c.Open(by)
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	aside, err := notefile.FindAside(root, p, other)
+	if err != nil || aside == "" {
+		return placed(root, err)
+	}
+	if err := c.hold(aside); err != nil {
+		return err
+	}
+	if err := notefile.KeepAside(root, p, aside); err != nil {
+		return placed(root, err)
+	}
+	c.Log().Warn("a file that may be the only copy of its content, and that no step has delivered, was kept aside before another one of its name", "path", p, "aside", aside)
+	return nil
 }
 
 // HoldMoved is for a file called from that is about to be moved to the name to: it
-// calls [Context.Hold] for to if from lies outside of the workspace or was held.
+// calls [Context.SetAside] for what is at to, and [Context.Hold] for to if from lies
+// outside of the workspace or was held.
 func (c *Context) HoldMoved(from, to string) error {
+	if err := c.SetAside(to, from); err != nil {
+		return err
+	}
 	p, err := c.Path(from)
 	if err != nil {
 		return err
@@ -314,11 +361,20 @@ func (c *Context) HoldAll() error {
 	if c.cfg.Workspace == "" {
 		return nil
 	}
-	lines, err := c.notes(notefile.Held)
-	if err != nil || slices.Contains(lines, ".") {
+	lines, err := readNotes[notefile.HeldFile](c, notefile.Held)
+	if err != nil {
 		return err
 	}
-	return c.addNotes(notefile.Held, true, []string{"."})
+	for _, f := range slices.Backward(lines) {
+		if f.Path != "." {
+			continue
+		}
+		if f.Step == c.StepName() && slices.Equal(f.Iteration, c.cfg.Iteration) {
+			return nil
+		}
+		break
+	}
+	return c.hold(".")
 }
 
 // HoldDeleted calls [Context.HoldAll] if the file called name, which is about to be
@@ -343,8 +399,8 @@ func (c *Context) Held(name string) (bool, error) {
 	if err != nil || filepath.IsAbs(p) || c.cfg.Workspace == "" {
 		return false, err
 	}
-	lines, err := c.notes(notefile.Held)
-	return slices.Contains(lines, p) || slices.Contains(lines, "."), err
+	paths, err := c.held()
+	return slices.Contains(paths, p) || slices.Contains(paths, "."), err
 }
 
 // Produced says that the step has made the thing that subject names, such as a file
@@ -354,7 +410,7 @@ func (c *Context) Produced(subject string) error {
 	if c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
 		return nil // nobody will ask
 	}
-	return c.addNotes(c.producedName(), false, []string{subject})
+	return addNotes(c, c.producedName(), false, []string{subject})
 }
 
 // WasProduced reports whether a step in this attempt of the execution has called
@@ -368,7 +424,7 @@ func (c *Context) WasProduced(subject string) (bool, error) {
 	if c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
 		return false, nil
 	}
-	lines, err := c.notes(c.producedName())
+	lines, err := readNotes[string](c, c.producedName())
 	return slices.ContainsFunc(lines, func(line string) bool {
 		rest, ok := strings.CutPrefix(line, subject)
 		return ok && (rest == "" || os.IsPathSeparator(rest[0]))
@@ -392,37 +448,39 @@ func (c *Context) Remade(name string) (bool, error) {
 func (c *Context) producedName() string { return "produced-" + strconv.Itoa(c.ExecutionAttempt()) }
 
 // addNotes appends lines to a file below notefile.Top.
-func (c *Context) addNotes(name string, durable bool, lines []string) error {
-	root, rel, err := c.rootOf(path.Join(notefile.Top, name))
+func addNotes[T any](c *Context, name string, durable bool, lines []T) error {
+	root, _, err := c.rootOf(notefile.Top)
 	if err != nil {
 		return err
 	}
-	if err := root.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
-		return placed(root, err)
-	}
-	text, err := notefile.Lines(lines)
-	if err != nil {
-		return err
-	}
-	f, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return placed(root, err)
-	}
-	if _, err = f.Write(text); err == nil && durable {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil || !durable {
-		return err
-	}
-	return errors.Join(filesync.SyncDir(root, filepath.Dir(rel)), filesync.SyncDir(root, "."))
+	return placed(root, notefile.Append(root, name, durable, lines))
 }
 
-// notes returns the lines of a file below notefile.Top; none if it isn't there.
-func (c *Context) notes(name string) ([]string, error) {
-	root, rel, err := c.rootOf(path.Join(notefile.Top, name))
+// readNotes returns the lines of a file below notefile.Top; none if it isn't there.
+func readNotes[T any](c *Context, name string) ([]T, error) {
+	root, _, err := c.rootOf(notefile.Top)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := notefile.Read(root, rel)
+	lines, err := notefile.Read[T](root, name)
 	return lines, placed(root, err)
+}
+
+// held lists the files that were held.
+func (c *Context) held() ([]string, error) {
+	root, _, err := c.rootOf(notefile.Top)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := notefile.ReadHeld(root)
+	return paths, placed(root, err)
+}
+
+// hold notes down that the step holds files, by their paths in the workspace.
+func (c *Context) hold(paths ...string) error {
+	var lines []notefile.HeldFile
+	for _, p := range paths {
+		lines = append(lines, notefile.HeldFile{Path: p, Step: c.StepName(), Iteration: c.cfg.Iteration})
+	}
+	return addNotes(c, notefile.Held, true, lines)
 }

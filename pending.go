@@ -141,7 +141,8 @@ func (p *PendingFile) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Commit makes the content durable, renames the file to its final name,
-// replacing what was there, and reports it by [Context.Wrote].
+// replacing what was there, and reports it by [Context.Wrote]. Something there that must
+// not be lost is kept by [Context.SetAside].
 func (p *PendingFile) Commit() error {
 	if p.done {
 		return fmt.Errorf("%s: %w", p.name, os.ErrClosed)
@@ -152,6 +153,9 @@ func (p *PendingFile) Commit() error {
 	}
 	if e := p.File.Close(); err == nil {
 		err = e
+	}
+	if err == nil {
+		err = p.job.SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.side)))
 	}
 	if err == nil {
 		err = p.job.before("rename", p.name)

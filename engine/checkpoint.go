@@ -35,6 +35,9 @@ func (r *run) apply(t *store.Transition) error {
 	t.Ended = append(r.ended, t.Ended...)
 	if t.To != courier.Running && t.To != courier.Completed {
 		t.OnlyCopies = r.onlyCopies()
+		if r.walk != nil {
+			r.stopsAt(r.walk.Position().Step)
+		}
 	}
 	if r.used {
 		t.Workspace = r.e.opt.WorkspaceID

@@ -26,6 +26,7 @@ func (r *run) failItem(step int, class courier.Reason) (*int, bool) {
 	if !ok {
 		return nil, false
 	}
+	r.stopsAt(step)
 	r.walk.FailItem(loop)
 	r.marks = r.passed()
 	r.countItems()

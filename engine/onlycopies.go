@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/notefile"
 	"github.com/courierhq/courier/store"
 )
 
@@ -28,10 +32,62 @@ func (r *run) diskBytes() int64 {
 }
 
 // holdReported keeps what an attempt has written that reports to have removed the source.
-func (r *run) holdReported(files []courier.File) {
-	if err := r.e.work.HoldReported(r.x.ID, files); err != nil {
+func (r *run) holdReported(s *courier.StepExecution, files []courier.File) {
+	if err := r.e.work.HoldReported(r.x.ID, s, files); err != nil {
 		r.log.Error("note down files that may be the only copies", "error", err)
 	}
+}
+
+// stopsAt takes note of the files that nobody has delivered while the execution does not get
+// past a step: steps that are executed later, for other files of the same names, must not
+// replace them.
+func (r *run) stopsAt(step int) {
+	if !r.used || step >= r.program.Tree.Len() {
+		return
+	}
+	loops, iteration := r.iterationOf(step)
+	err := r.e.work.Stopped(r.x.ID, r.placeOf(step, iteration), func(f notefile.HeldFile) bool {
+		holder, known := r.program.Tree.Head(f.Step)
+		if !known {
+			return true
+		}
+		for i, marker := range r.program.Tree.Loops(holder) {
+			if i >= len(loops) || loops[i] != marker || i >= len(f.Iteration) {
+				break
+			}
+			if f.Iteration[i] != iteration[i] {
+				return false // an item that was over: it was delivered, or noted when it failed
+			}
+		}
+		return true
+	})
+	if err != nil {
+		r.log.Error("note down files that were not delivered", "error", err)
+	}
+}
+
+// gotPast takes note that a step was completed.
+func (r *run) gotPast(step int) {
+	if !r.used {
+		return
+	}
+	_, iteration := r.iterationOf(step)
+	if err := r.e.work.Passed(r.x.ID, r.placeOf(step, iteration)); err != nil {
+		r.log.Error("note down files that were delivered", "error", err)
+	}
+}
+
+// iterationOf returns the loops around a step at which the execution stands, or around a
+// marker, and their iterations.
+func (r *run) iterationOf(step int) (loops, iteration []int) {
+	loops, iteration = r.program.Tree.Loops(step), r.walk.Iteration()
+	n := min(len(loops), len(iteration))
+	return loops[:n], iteration[:n]
+}
+
+// placeOf names a step in an iteration.
+func (r *run) placeOf(step int, iteration []int) string {
+	return fmt.Sprintf("%s[%s]", cmp.Or(r.program.Tree.Spec(step).ID, strconv.Itoa(step)), courier.FormatIteration(iteration))
 }
 
 // onlyCopies returns the files in the workspace that may exist nowhere else; nil if the

@@ -33,7 +33,8 @@ type taking struct {
 	*couriertest.Harness
 	t             *testing.T
 	work, in, out string
-	fails, slow   atomic.Bool // the delivery does, and takes half a minute
+	fails, slow   atomic.Bool  // the delivery does, and takes half a minute
+	failing       atomic.Value // string: the content of the file whose delivery fails, besides
 }
 
 // take runs f with a started engine on a directory tree of its own.
@@ -84,7 +85,14 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			if err = errors.Join(err, src.Close()); err != nil {
 				return nil, err
 			}
-			return nil, os.WriteFile(filepath.Join(w.out, cfg["from"].(string)), text, 0o600)
+			if string(text) == w.failing.Load() {
+				return nil, errBoom
+			}
+			to := cfg["from"]
+			if cfg["to"] != nil {
+				to = cfg["to"]
+			}
+			return nil, os.WriteFile(filepath.Join(w.out, to.(string)), text, 0o600)
 		})
 		h.Start()
 		f(t, w)

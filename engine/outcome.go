@@ -19,7 +19,7 @@ import (
 // settle decides what an attempt's outcome leads to. It reports false when the
 // run is over.
 func (r *run) settle(step, n int, o stepcall.Outcome) bool {
-	r.holdReported(o.Files)
+	r.holdReported(r.current, o.Files)
 	if r.lease.Err() != nil {
 		return false // the execution belongs to another worker now
 	}
@@ -30,6 +30,7 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 		rec.State, rec.Outputs, rec.Events = courier.StepCompleted, o.Outputs, o.Events
 		r.ended = append(r.ended, rec)
 		r.vals.Set(step, o.Outputs)
+		r.gotPast(step)
 		r.walk.Advance()
 		r.marks = r.passed()
 		return true
@@ -111,6 +112,7 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 		rec.State = courier.StepSkipped
 		r.rollback(rec.Step, rec.Attempt, abandoned, false)
 		r.ended = append(r.ended, rec)
+		r.stopsAt(rec.Step)
 		r.walk.Advance()
 		r.marks = r.passed()
 		return true
@@ -180,6 +182,7 @@ func (r *run) markerFailed(err error) bool {
 	if r.program.Policy(step).Type == courier.SkipAndContinue {
 		rec.State = courier.StepSkipped
 		r.ended = append(r.ended, rec)
+		r.stopsAt(step)
 		r.walk.Advance()
 		r.marks = r.passed()
 		return true

@@ -1,5 +1,5 @@
 // Package notefile reads and writes the files of lines in which an execution keeps what
-// outlasts a new attempt of it. A line is a JSON string.
+// outlasts a new attempt of it. A line is a JSON value.
 package notefile
 
 import (
@@ -10,33 +10,62 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/courierhq/courier/internal/filesync"
 )
 
 // Top is the directory of a workspace that holds the notes. It outlasts a new
 // attempt of the execution, which otherwise begins with an empty workspace.
 const Top = ".notes"
 
-// Held is the file below Top that lists the files that outlast it too.
-const Held = "held"
+// Files and directories below Top.
+const (
+	Held        = "held"        // lists the files that outlast a new attempt too, each as a HeldFile
+	Undelivered = "undelivered" // lists files that no step may replace, as UndeliveredFile
+	Aside       = "aside"       // has those that steps wanted to replace
+)
 
-// Lines returns lines in the form to append to a file.
-func Lines(list []string) ([]byte, error) {
+// A HeldFile is a file that outlasts a new attempt of the execution, and the step that
+// has held it. The last line about a file counts.
+type HeldFile struct {
+	Path      string `json:"path"` // relative to the workspace, with slashes; "." stands for all
+	Step      string `json:"step"` // its id, or its index
+	Iteration []int  `json:"iteration,omitempty"`
+}
+
+// Append adds lines to the file called name below Top. What it writes is durable when it
+// returns, if it is to be. Each of the lines must be writable as JSON.
+func Append[T any](workspace *os.Root, name string, durable bool, lines []T) error {
 	var b bytes.Buffer
-	for _, line := range list {
+	for _, line := range lines {
 		text, err := json.Marshal(line)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.WriteByte('\n') // an earlier line may have been cut off
 		b.Write(append(text, '\n'))
 	}
-	return b.Bytes(), nil
+	rel := filepath.Join(Top, name)
+	if err := workspace.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
+		return err
+	}
+	f, err := workspace.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(b.Bytes()); err == nil && durable {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil || !durable {
+		return err
+	}
+	return errors.Join(filesync.SyncDir(workspace, filepath.Dir(rel)), filesync.SyncDir(workspace, "."))
 }
 
-// Read returns the lines of the file called rel below root; none if it isn't there.
-// Lines that were cut off are left out.
-func Read(root *os.Root, rel string) ([]string, error) {
-	f, err := root.Open(rel)
+// Read returns the lines of the file called name below Top; none if it isn't there. Lines
+// that were cut off are left out.
+func Read[T any](workspace *os.Root, name string) ([]T, error) {
+	f, err := workspace.Open(filepath.Join(Top, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -44,12 +73,12 @@ func Read(root *os.Root, rel string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var lines []string
+	var lines []T
 	for s := bufio.NewScanner(f); ; {
 		if !s.Scan() {
 			return lines, s.Err()
 		}
-		var line string
+		var line T
 		if json.Unmarshal(s.Bytes(), &line) == nil {
 			lines = append(lines, line)
 		}
@@ -59,5 +88,14 @@ func Read(root *os.Root, rel string) ([]string, error) {
 // ReadHeld lists the files of a workspace that outlast a new attempt of its
 // execution, by paths relative to it, with slashes; "." stands for all.
 func ReadHeld(workspace *os.Root) ([]string, error) {
-	return Read(workspace, filepath.Join(Top, Held))
+	lines, err := Read[HeldFile](workspace, Held)
+	var paths []string
+	seen := make(map[string]bool)
+	for _, f := range lines {
+		if !seen[f.Path] {
+			seen[f.Path] = true
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths, err
 }

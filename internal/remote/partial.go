@@ -281,6 +281,9 @@ func (p *partial) Commit() error {
 	if err := errors.Join(p.Sync(), p.File.Close()); err != nil {
 		return err
 	}
+	if err := p.job.SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.part))); err != nil {
+		return err
+	}
 	if err := p.root.Rename(p.part, p.rel); err != nil {
 		return err
 	}

@@ -307,7 +307,11 @@ func (x *extraction) merge() error {
 		}
 	}
 	for _, from := range left {
-		to := place{root: from.root, rel: filepath.Join(x.dst.rel, from.rel[len(x.side.rel):])}
+		below := from.rel[len(x.side.rel):]
+		to := place{root: from.root, rel: filepath.Join(x.dst.rel, below), name: filepath.Join(x.dst.name, below)}
+		if err := x.job.SetAside(to.name, from.name); err != nil {
+			return err
+		}
 		x.effect("merge")
 		x.job.Progress(0, -1, x.dst.name) // it is no progress, but no stall either
 		if err := from.root.Rename(from.rel, to.rel); err != nil {

@@ -1,13 +1,16 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -78,11 +81,18 @@ func (c *onlyCopies) read(dir string) error {
 		return err
 	}
 	if slices.Contains(held, ".") {
-		held = []string{"."}
+		held = []string{".", path.Join(notefile.Top, notefile.Aside)}
 	}
+	return walkFiles(root, held, c.add)
+}
+
+// walkFiles calls f for each file that is one of the paths or lies below one. It does not
+// look into the notes of steps unless a path lies there. What can't be read is an error,
+// after all the rest.
+func walkFiles(root *os.Root, paths []string, f func(courier.File)) error {
 	seen := make(map[string]bool)
 	var first error
-	for _, p := range held {
+	for _, p := range paths {
 		err := fs.WalkDir(root.FS(), p, func(p string, d fs.DirEntry, err error) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
@@ -98,11 +108,11 @@ func (c *onlyCopies) read(dir string) error {
 			if d.IsDir() {
 				return nil
 			}
-			f := courier.File{Path: p}
+			file := courier.File{Path: p}
 			if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
-				f.Size = info.Size()
+				file.Size = info.Size()
 			}
-			c.add(f)
+			f(file)
 			return nil
 		})
 		if err != nil && first == nil {
@@ -116,7 +126,7 @@ func (c *onlyCopies) read(dir string) error {
 // removed the source and has held nothing itself: something outside of the workspace, or a
 // file that was held. If it reports only that it removed things, all files may have been
 // made of them.
-func (w Tree) HoldReported(id courier.ExecutionID, files []courier.File) error {
+func (w Tree) HoldReported(id courier.ExecutionID, step *courier.StepExecution, files []courier.File) error {
 	if !slices.ContainsFunc(files, func(f courier.File) bool { return f.Removed }) {
 		return nil
 	}
@@ -127,16 +137,14 @@ func (w Tree) HoldReported(id courier.ExecutionID, files []courier.File) error {
 	if err != nil {
 		return err
 	}
-	list, err := notefile.ReadHeld(root)
+	list, err := notefile.Read[notefile.HeldFile](root, notefile.Held)
 	if err = errors.Join(err, root.Close()); err != nil {
 		return err
 	}
-	held := make(map[string]bool, len(list))
-	for _, p := range list {
-		held[p] = true
-	}
-	if held["."] {
-		return nil
+	held, own := make(map[string]bool, len(list)), make(map[string]bool)
+	name := cmp.Or(step.ID, strconv.Itoa(step.Step))
+	for _, f := range list {
+		held[f.Path], own[f.Path] = true, f.Step == name && slices.Equal(f.Iteration, step.Iteration)
 	}
 	var wrote []string
 	consumed, elsewhere := false, false
@@ -144,16 +152,16 @@ func (w Tree) HoldReported(id courier.ExecutionID, files []courier.File) error {
 		outside := f.Connection != "" || filepath.IsAbs(f.Path)
 		switch {
 		case f.Removed:
-			consumed = consumed || outside || held[f.Path]
+			consumed = consumed || outside || held[f.Path] || held["."]
 		case outside:
 			elsewhere = elsewhere || !f.Received
-		case !held[f.Path]:
+		case !own[f.Path]:
 			wrote = append(wrote, f.Path)
 		default:
 			elsewhere = true // the step has held what it wrote
 		}
 	}
-	job := courier.NewContext(courier.ContextConfig{Workspace: w.Of(id)})
+	job := courier.NewContext(courier.ContextConfig{Workspace: w.Of(id), Step: step.Step, StepName: step.ID, Iteration: step.Iteration})
 	defer job.Close()
 	switch {
 	case !consumed:
@@ -197,10 +205,10 @@ func hide(c *courier.OnlyCopies, hidden func(name string) bool, problem string) 
 }
 
 // Unfinished reports whether an execution that completes leaves only copies with which its
-// steps have not done what the author of the job wanted: one was skipped, or the execution
-// went back and no step has reported them since.
+// steps have not done what the author of the job wanted: one was kept aside, a step was
+// skipped, or the execution went back and no step has reported them since.
 func (w Tree) Unfinished(ctx context.Context, archive store.Archive, x *courier.Execution, ended []courier.StepExecution) bool {
-	return Skipped(ctx, archive, x, ended) || w.LeftEarlier(ctx, archive, x, ended)
+	return w.keptAside(x.ID) || Skipped(ctx, archive, x, ended) || w.LeftEarlier(ctx, archive, x, ended)
 }
 
 // Skipped reports whether a step of the present attempt of an execution was skipped, or

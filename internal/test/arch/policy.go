@@ -159,7 +159,7 @@ var Rooms = []Room{
 	{Dir: "internal/mount"},
 	{Dir: "internal/nearest"},
 	{Dir: "internal/note", Imports: []string{".", "internal/filesync"}},
-	{Dir: "internal/notefile"},
+	{Dir: "internal/notefile", Imports: []string{"internal/filesync"}},
 	{Dir: "internal/parallel"},
 	{Dir: "internal/pgpstream", Imports: []string{"internal/failure", "internal/inflate", "internal/readahead", "internal/transfer"}, Libraries: []string{goCrypto, compress}},
 	{Dir: "internal/redact"},
