@@ -97,6 +97,40 @@ func (s *scene) fire(ticks ...time.Time) {
 	}
 }
 
+// lateChain removes a schedule whose first tick has fired, and has one of a chain in its place,
+// by a call that was late: its first tick is the same.
+func (s *scene) lateChain() {
+	s.t.Helper()
+	a := s.s.(store.Schedules)
+	was := s.schedule("")
+	s.fire()
+	s.end(courier.Completed)
+	if err := a.RemoveSchedule(s.t.Context(), "s"); err != nil {
+		s.t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	body := json.RawMessage(`{"name": "s", "chain": "chain", "every_seconds": 1}`)
+	next := store.ScheduleState{Next: was.Next, Due: was.Next}
+	if _, err := a.PutSchedule(s.t.Context(), store.Schedule{Name: "s", Kind: store.Chain, Target: "chain", Body: body, ScheduleState: next}); err != nil {
+		s.t.Fatal(err)
+	}
+	d, err := a.DueSchedules(s.t.Context(), 1, time.Minute)
+	if err != nil || len(d.List) != 1 {
+		s.t.Fatal(d, err)
+	}
+	f := store.Firing{Schedule: "s", Revision: d.List[0].Revision, State: d.List[0].ScheduleState}
+	f.State.Next = was.Next.Add(time.Minute)
+	f.State.Due = f.State.Next
+	f.Chains = []store.NewChainExecution{{
+		ID: "c", Chain: "chain", Version: 1, IdempotencyKey: store.TickKey("s", was.Next), Members: []store.NewMember{{Name: "a", Execution: store.NewExecution{
+			ID: "ca", Job: "job", Version: 1, StepTypes: []string{"a.b"}, Queue: "default",
+		}}},
+	}}
+	if _, err := a.FireSchedules(s.t.Context(), []store.Firing{f}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // TestPlanned shows that what is broken of schedules and chains is seen.
 func TestPlanned(t *testing.T) {
 	type call = func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error
@@ -176,6 +210,7 @@ func TestPlanned(t *testing.T) {
 			play: func(s *scene) { s.fire(s.schedule("").Next.Add(-time.Minute)) }},
 		{name: "missed", want: `P6: schedule "s": it fired its tick 2000-01-01 00:00:01 +0000 UTC, which had been missed`,
 			play: func(s *scene) { s.schedule(`, "misfire": "skip"`); time.Sleep(2 * time.Minute); s.fire() }},
+		{name: "one of a chain that was late, in the place of one of a job", play: func(s *scene) { s.lateChain() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -194,6 +194,9 @@ func (w *Witness) tick(s *schedule, key string, b begun, existed bool) {
 	}
 	first, known := w.ticks[key]
 	switch {
+	case known && first != b.id && s.behind && (w.executions[courier.ExecutionID(first)] == nil) != (b.c != nil):
+		// One of that name started executions before it was removed, and this one starts chains,
+		// or the other way round.
 	case known && first != b.id:
 		w.tickBreach(s, "its tick %v has started %s, and before that %s", at, b.id, first)
 	case existed && known && s.behind:
