@@ -94,13 +94,16 @@ const (
 // Attention returns what somebody has to look at. It reads at most 11 statements of the
 // store, none of which depends on the length of the history.
 func (d *Desk) Attention(ctx context.Context) (Attention, error) {
-	return d.attention(ctx, func(string) bool { return true })
+	return d.attention(ctx, func(string) bool { return true }, nil)
 }
 
 // Attention is [Desk.Attention] of the jobs that the visitor may see. What belongs to none
 // is left out, unless it may see all. Values are hidden if it may not see them.
 func (v *Visit) Attention(ctx context.Context) (Attention, error) {
-	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, RightSee) })
+	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, RightSee) }, func() ([]string, error) {
+		jobs, _, err := v.jobsOf(ctx, nil, RightSee)
+		return jobs, err
+	})
 	for i := range a.Entries {
 		e := &a.Entries[i]
 		if v.SeesValues(ctx, e.Job) {
@@ -117,8 +120,9 @@ func (v *Visit) Attention(ctx context.Context) (Attention, error) {
 }
 
 // attention is that of some jobs; what belongs to none, or to several, is that of the job "".
-func (d *Desk) attention(ctx context.Context, sees func(job string) bool) (Attention, error) {
-	a := attention{Desk: d, ctx: ctx, sees: sees, Attention: Attention{At: time.Now().UTC(), Entries: []Entry{}}}
+// Jobs lists those that are seen; it is called if the job "" is not.
+func (d *Desk) attention(ctx context.Context, sees func(job string) bool, jobs func() ([]string, error)) (Attention, error) {
+	a := attention{Desk: d, ctx: ctx, sees: sees, jobs: jobs, Attention: Attention{At: time.Now().UTC(), Entries: []Entry{}}}
 	var last []Entry
 	parts := []func() error{func() (err error) { last, err = a.incidents(); return err }, a.schedules, a.monitors, a.kept}
 	if sees("") {
@@ -142,7 +146,8 @@ type attention struct {
 	Attention
 	ctx      context.Context
 	sees     func(job string) bool
-	unserved map[string]store.Cause // by queue: why no worker takes what is in it
+	jobs     func() ([]string, error) // that are seen, if not all are
+	unserved map[string]store.Cause   // by queue: why no worker takes what is in it
 }
 
 // has reports whether a part was read. One whose role the store lacks is left out.

@@ -69,7 +69,14 @@ func hideKept(k *store.KeptFiles) {
 
 // kept adds what executions keep that have ended for good, by job.
 func (a *attention) kept() error {
-	list, err := a.e.Executions().List(a.ctx, store.Filter{Kept: true, Limit: mostKeptFiles})
+	f := store.Filter{Kept: true, Limit: mostKeptFiles}
+	list, err := a.e.Executions().List(a.ctx, f)
+	if err == nil && len(list) == f.Limit && !a.sees("") {
+		// Those of other jobs may be newer than all that are seen.
+		if f.Jobs, err = a.jobs(); len(f.Jobs) > 0 {
+			list, err = a.e.Executions().List(a.ctx, f)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package desk_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,30 @@ func TestAttentionOfKeptFiles(t *testing.T) {
 		w.ok(err)
 		if got := w.attention(); len(got.Entries) != 0 {
 			t.Errorf("discarded: %+v", got.Entries)
+		}
+	})
+}
+
+// TestAttentionOfOwnKeptFiles has an entry of what an execution keeps whose job the visitor may
+// see, though a hundred others have kept files since.
+func TestAttentionOfOwnKeptFiles(t *testing.T) {
+	in(t, func(w *world) {
+		keep := func(job string) {
+			id := w.add(job, engine.EnqueueOptions{})
+			c := w.claim(time.Hour, id)[0]
+			files := &courier.OnlyCopies{Files: []courier.File{{Path: "a.csv", Size: 7}}, Count: 1, Bytes: 7}
+			w.ok(w.Store.Apply(w.Context(), store.Transition{Execution: id, Lease: c.Token, Seq: c.Seq + 1, To: courier.Cancelled, Workspace: "disk", OnlyCopies: files}))
+		}
+		keep("daily-a")
+		for range 100 {
+			keep("other")
+		}
+		d := desk.New(engine.New(w.Store, nil, nil), &desk.Options{Access: desk.Access{Role: func(_ context.Context, _ desk.Principal, job string) desk.Role {
+			return map[string]desk.Role{"daily-a": desk.Viewer}[job]
+		}}})
+		got, err := d.Visitor(desk.Principal{ID: "ann"}).Attention(w.Context())
+		if err != nil || len(got.Entries) != 1 || got.Entries[0].Job != "daily-a" || got.Entries[0].More {
+			t.Errorf("%+v, %v", got.Entries, err)
 		}
 	})
 }
