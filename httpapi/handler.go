@@ -59,14 +59,19 @@ func New(e *engine.Engine, opt *Options) *Handler {
 	if h.opt.MinRate == 0 {
 		h.opt.MinRate = 8 << 10
 	}
-	h.shares = &files.Shares{MaxUploads: h.opt.MaxUploads, MaxPending: h.opt.MaxPending}
+	h.shares = &files.Shares{MaxUploads: h.opt.MaxUploads, MaxPending: h.opt.MaxPending, MaxInputs: h.opt.MaxInputs, Inputs: h.inputsOf}
 	if h.shares.MaxUploads <= 0 {
 		h.shares.MaxUploads = 32
 	}
 	if h.shares.MaxPending <= 0 {
 		h.shares.MaxPending = 4 << 30
-		if d, ok := h.opt.Depot.(*depot.Directory); ok && d.InputRoom() > 0 {
+	}
+	if d, ok := h.opt.Depot.(*depot.Directory); ok && d.InputRoom() > 0 {
+		if h.opt.MaxPending <= 0 {
 			h.shares.MaxPending = min(h.shares.MaxPending, d.InputRoom()/2)
+		}
+		if h.opt.MaxInputs == 0 {
+			h.shares.MaxInputs = d.InputRoom() / 4 * 3
 		}
 	}
 	h.log = h.opt.Log

@@ -46,6 +46,13 @@ type Options struct {
 	// [depot.Directory], if that is less. Who sends more is answered with 507, and others have
 	// room.
 	MaxPending int64
+	// MaxInputs is how many bytes the files of one principal may have together in the depot as
+	// inputs of executions that have not ended, those of uploads included that it sends to this
+	// process; 0 means three quarters of what inputs may take in a [depot.Directory], and no
+	// limit in another depot; below 0 there is none. Who sends more is answered with 507, and
+	// others have room. What is there is counted every few seconds, so several processes
+	// may exceed it together for as long.
+	MaxInputs int64
 	// MinRate is at how many bytes a second the body of an upload must come, over any 30
 	// seconds; 0 means 8 KiB, and below 0 that one byte in 30 seconds is enough.
 	MinRate int64

@@ -56,7 +56,7 @@ func (c *call) upload() (*upload, error) {
 	if opt.Depot == nil {
 		return nil, errNoDepot()
 	}
-	share, err := c.h.shares.Begin(c.ID)
+	share, err := c.h.shares.Begin(c.ctx(), c.ID)
 	if err != nil {
 		return nil, uploadProblem(err)
 	}
@@ -64,6 +64,28 @@ func (c *call) upload() (*upload, error) {
 		Depot: opt.Depot, ID: courier.ExecutionID(c.h.ids.New()), MaxFiles: opt.MaxFiles, MaxBytes: opt.MaxUpload, MaxFields: opt.MaxBody,
 		MinRate: opt.MinRate, Patience: c.h.bodyTimeout, Share: share,
 	}}, nil
+}
+
+// block is what a file takes at least, and a multiple of which it takes.
+const block = 4 << 10
+
+// inputsOf returns how many bytes the inputs of a principal's executions that have not ended
+// take in the depot.
+func (h *Handler) inputsOf(ctx context.Context, id string) (n int64, err error) {
+	list, err := h.desk.Visitor(desk.Principal{ID: id}).Unended(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return 0, nil // a store without labels
+	}
+	for i := range list {
+		files, err := h.opt.Depot.List(ctx, depot.InputKey(list[i], ""))
+		if err != nil {
+			return 0, err
+		}
+		for _, f := range files {
+			n += (f.Size + block - 1) / block * block
+		}
+	}
+	return n, err
 }
 
 func errNoDepot() error {
@@ -111,7 +133,7 @@ const removeTimeout = 30 * time.Second
 
 // end removes the files, unless they belong to an execution.
 func (u *upload) end() {
-	defer u.Share.End()
+	defer func() { u.Share.End(u.kept) }()
 	if u.kept {
 		return
 	}

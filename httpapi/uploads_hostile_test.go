@@ -184,7 +184,7 @@ func TestUploadFull(t *testing.T) {
 	defer dir.Close()
 	for name, d := range map[string]depot.Depot{"directory": dir, "memory": &couriertest.Depot{Most: 100_000}} {
 		t.Run(name, func(t *testing.T) {
-			w := withFiles(t, d, &httpapi.Options{MaxPending: 1 << 20})
+			w := withFiles(t, d, &httpapi.Options{MaxPending: 1 << 20, MaxInputs: -1})
 			w.upload([]part{{"a", "a.csv", strings.Repeat("x", 60_000)}, {"a", "b.csv", strings.Repeat("x", 60_000)}}).problem(http.StatusInsufficientStorage, "full", "room")
 			w.nothing(d)
 			w.uploaded([]part{{"a", "a.csv", strings.Repeat("x", 90_000)}})
@@ -227,6 +227,27 @@ func TestUploadShares(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	w.upload([]part{{"a", "a.csv", "1"}}).problem(http.StatusServiceUnavailable, "unavailable", "MaxUploads")
 	w.as("otto").uploaded([]part{{"a", "a.csv", strings.Repeat("x", 2<<20)}})
+}
+
+// The files of executions that wait count for who has sent them, so that others have room.
+func TestUploadsThatWait(t *testing.T) {
+	dir, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	w := withFiles(t, dir, nil) // without a worker; three quarters of the 6 MiB for inputs are 4.5 MiB
+	files := func(size int) []part { return []part{{"a", "a.csv", strings.Repeat("x", size)}} }
+	id := w.uploaded(files(2 << 20))
+	w.uploaded(files(2 << 20))
+	w.upload(files(1<<20)).problem(http.StatusInsufficientStorage, "full", "MaxInputs")
+	w.as("otto").uploaded(files(1 << 20))
+	if _, err := w.engine.Cancel(t.Context(), courier.ExecutionID(id), courier.By{Actor: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	// Another process counts anew.
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: access(), Depot: dir})
+	w.as("ann").uploaded(files(512 << 10))
 }
 
 // The same key with the same files is answered as the first request, and leaves no second

@@ -206,6 +206,28 @@ func (u *unbegun) allow(ctx context.Context, v *Visit) error {
 	return nil
 }
 
+// Unended returns the ids of the visitor's own executions that have not ended and are not
+// failed.
+func (v *Visit) Unended(ctx context.Context) (ids []courier.ExecutionID, err error) {
+	f := store.Filter{
+		Labels: map[string]string{LabelBy: v.ID}, Limit: 1000,
+		States: []courier.State{courier.Created, courier.Queued, courier.Running, courier.Paused},
+	}
+	for {
+		page, err := v.d.e.Executions().List(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			ids = append(ids, page[i].ID)
+		}
+		if len(page) < f.Limit {
+			return ids, nil
+		}
+		f.Before = page[len(page)-1].ID
+	}
+}
+
 // countUnbegun counts the executions of the visitor that have not begun, up to most.
 func (v *Visit) countUnbegun(ctx context.Context, most int) (n int, err error) {
 	f := store.Filter{Labels: map[string]string{LabelBy: v.ID}, States: []courier.State{courier.Created, courier.Queued}}

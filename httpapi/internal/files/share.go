@@ -1,22 +1,37 @@
 package files
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
-// Shares limit what the uploads of each principal take together while they last. Any number
-// of goroutines may use them.
+// Shares limit what each principal takes of the depot by its uploads: while they last, and by
+// the files of its executions. Any number of goroutines may use them.
 type Shares struct {
 	MaxUploads int   // at once
 	MaxPending int64 // bytes that have come with them
+	// MaxInputs is how many bytes the uploads and the inputs of executions that have not ended
+	// may have together; below 1 it is not limited.
+	MaxInputs int64
+	// Inputs returns how many bytes the inputs of such executions of a principal have. It is
+	// called if it was not for a few seconds.
+	Inputs func(ctx context.Context, who string) (int64, error)
 
 	mu  sync.Mutex
-	all map[string]*sum // of principals with uploads
+	all map[string]*sum // of principals with uploads, or that have had any lately
 }
 
-// A sum is what the uploads of a principal take.
+// A sum is what a principal takes.
 type sum struct {
 	uploads int
-	bytes   int64
+	bytes   int64     // of the uploads
+	inputs  int64     // of executions, when they were last counted, and of uploads that are over since
+	counted time.Time // zero before the first time
 }
+
+// inputsLast is for how long a count of inputs holds.
+const inputsLast = 5 * time.Second
 
 // A Share is that of one upload. One goroutine at a time may use it.
 type Share struct {
@@ -25,8 +40,17 @@ type Share struct {
 	bytes int64
 }
 
-// Begin begins an upload, which must end by End. The error is an *[Error] of the kind Busy.
-func (s *Shares) Begin(who string) (*Share, error) {
+// Begin begins an upload, which must end by End. The error is an *[Error] of the kind Busy, or
+// that of Inputs.
+func (s *Shares) Begin(ctx context.Context, who string) (*Share, error) {
+	counted, now := int64(-1), time.Now()
+	if s.MaxInputs > 0 && s.outdated(who, now) {
+		n, err := s.Inputs(ctx, who)
+		if err != nil {
+			return nil, err
+		}
+		counted = n
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.all[who]
@@ -36,12 +60,29 @@ func (s *Shares) Begin(who string) (*Share, error) {
 	if of.uploads >= s.MaxUploads {
 		return nil, errorf(Busy, "you have %d uploads at once, which is the limit of this service (Options.MaxUploads): send this one when another has ended", of.uploads)
 	}
+	if counted >= 0 {
+		of.inputs, of.counted = counted, now
+	}
 	if s.all == nil {
 		s.all = make(map[string]*sum)
 	}
 	s.all[who] = of
 	of.uploads++
 	return &Share{of: s, who: who}, nil
+}
+
+// outdated reports whether the inputs of a principal must be counted, and forgets principals
+// without uploads of which that is so.
+func (s *Shares) outdated(who string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, of := range s.all {
+		if of.uploads == 0 && now.Sub(of.counted) >= inputsLast {
+			delete(s.all, other)
+		}
+	}
+	of := s.all[who]
+	return of == nil || now.Sub(of.counted) >= inputsLast
 }
 
 // add counts bytes that have come.
@@ -55,19 +96,25 @@ func (s *Share) add(n int64) error {
 	if of.bytes+n > s.of.MaxPending {
 		return errorf(Full, "your uploads that have not ended have more than %d bytes together, which is the limit of this service (Options.MaxPending), and nothing of this one was kept: send less at once, or this one when others have ended", s.of.MaxPending)
 	}
+	if s.of.MaxInputs > 0 && of.inputs+of.bytes+n > s.of.MaxInputs {
+		return errorf(Full, "your uploads and the files of your executions that have not ended have more than %d bytes together, which is the limit of this service (Options.MaxInputs), and nothing of this one was kept: send it when some of them have ended, or cancel some", s.of.MaxInputs)
+	}
 	of.bytes += n
 	s.bytes += n
 	return nil
 }
 
-// End gives the share back.
-func (s *Share) End() {
+// End gives the share back. Kept says that the files belong to an execution now.
+func (s *Share) End(kept bool) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	of := s.of.all[s.who]
 	of.uploads--
 	of.bytes -= s.bytes
-	if of.uploads == 0 {
+	if kept {
+		of.inputs += s.bytes
+	}
+	if of.uploads == 0 && s.of.MaxInputs <= 0 {
 		delete(s.of.all, s.who)
 	}
 }
