@@ -39,6 +39,7 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	started := time.Now()
 	s.claims.mu.Lock()
 	limited := s.claims.limited
+	c.freed = s.claims.freed
 	s.claims.mu.Unlock()
 	var err error
 	if !limited {
@@ -66,6 +67,9 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	}
 	if len(c.rows) < r.Max {
 		result.Next = s.claims.next(c)
+	}
+	if c.blocked && s.claims.freedSince(c) {
+		result.Next = time.Microsecond // nobody was woken, since it was not known that the claim is blocked
 	}
 	if c.Only == nil {
 		s.notifier.Claimed(c.queues, len(c.rows) < c.Max)
@@ -108,6 +112,7 @@ type claim struct {
 	waiting    bool          // executions wait for other jobs
 	blocked    bool          // a limit seems to keep executions from being claimed
 	took       time.Duration // the time of the longest statement
+	freed      int           // claimState.freed before the claim
 	next       time.Duration // until the next execution is due; 0: not known
 	ends       time.Duration // until the next lease ends; 0: not known
 }

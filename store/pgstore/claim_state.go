@@ -26,6 +26,8 @@ import (
 type claimState struct {
 	mu      sync.Mutex
 	limited bool // the last claim met a limit
+	blocked bool // a limit seems to have kept executions from it
+	freed   int  // how often an execution has ended here, and a slot may be free
 
 	took      time.Duration    // about the time of a claim
 	scope     string           // of the claims that the rest is about
@@ -99,6 +101,7 @@ func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 	called := c.mark != k.mark
 	k.took += (time.Since(started) - k.took) / 4
 	k.limited, k.busy, k.scanned, k.mark = c.limited, len(c.rows) >= c.Max, c.scansRunning, c.mark
+	k.blocked = c.blocked
 	if len(c.rows) > 0 && started.Add(c.Lease).Before(k.nextScan) {
 		k.nextScan = started.Add(c.Lease)
 	}
@@ -134,6 +137,13 @@ func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 	}
 	k.slow, k.probe, k.runningFrom = 0, c, bind.MaxUUID
 	return true
+}
+
+// freedSince reports whether an execution has ended here since a claim began.
+func (k *claimState) freedSince(c *claim) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.freed != c.freed
 }
 
 // slower returns the number of successive slow claims after one that began at the

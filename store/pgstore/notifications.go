@@ -34,7 +34,8 @@ func (s *Store) newNotifier() *notify.Notifier {
 // stores: an execution has ended.
 func (s *Store) slotFreed() {
 	s.claims.mu.Lock()
-	limited := s.claims.limited
+	s.claims.freed++
+	limited := s.claims.limited || s.claims.blocked
 	s.claims.mu.Unlock()
 	if limited {
 		s.notifier.Queues.WakeAll()

@@ -66,6 +66,26 @@ var awaitCases = []testCase{
 		lost := k.Lose()
 		k.Wakes(func() { k.Ask(lost.ID(), courier.RequestCancel) })
 	}},
+	{"wakes_when_a_full_job_or_key_has_room", func(k *kit) {
+		k.Limit("", "0")
+		k.Limit("key:one", "1")
+		k.Limit("key:p:*", "1")
+		for _, full := range []func(*store.NewExecution){
+			func(n *store.NewExecution) { n.JobLimit = 1 },
+			func(n *store.NewExecution) { n.LimitKeys = []string{"one"} },
+			func(n *store.NewExecution) { n.LimitKeys = []string{"p:x"} },
+		} {
+			for _, to := range []courier.State{courier.Completed, courier.Failed, courier.Paused, courier.Cancelled} {
+				h := k.Hold(k.Add(k.With(full))[0].ID, long)
+				waits := k.Add(k.With(full))[0].ID
+				for range 3 { // however often a worker has looked in vain
+					k.Claimed("claim of what is full", k.ClaimRequest(5))
+				}
+				k.Wakes(func() { h.Must(h.To(to)) })
+				k.Hold(waits, long).End(courier.Completed)
+			}
+		}
+	}},
 	{"wakes_when_a_limit_changes", func(k *kit) {
 		k.Wakes(func() { k.Limit("", "9") })
 		k.Wakes(func() { k.Limit("key:x", "1") })
