@@ -176,13 +176,11 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 	}
 }
 
-// track adds a run to those whose leases are renewed. If this engine still has an
-// earlier run of the same execution, the new one has to wait for its end: the earlier
+// track adds a run to those whose leases are renewed. If this engine still has
+// earlier runs of the same execution, the new one has to wait for their end: an earlier
 // one has not noticed yet that it lost its lease, or its step has not returned, or its
 // events are being emitted. Its watchdog ends it.
-func (e *Engine) track(r *run) {
-	e.runs.Add(r.x.ID, r, func() { r.before = e.waiters.Add(r.x.ID) })
-}
+func (e *Engine) track(r *run) { r.before = e.runs.Add(r.x.ID, r) }
 
 // untrack removes a run whose lease has ended, and wakes those that wait for it.
 func (e *Engine) untrack(r *run) {

@@ -59,7 +59,7 @@ type run struct {
 	repaired    bool                    // a pass was begun since the claim
 	earlier     map[string]int          // attempts of steps before the execution went back, by place
 	repairs     *courier.Repairs        // to be written with the next transition; nil if they have not changed
-	before      chan struct{}           // closed when an earlier run of this engine's has ended; nil if there is none
+	before      <-chan struct{}         // closed when the earlier runs of this engine have ended; nil if there are none
 	slot        *slots.Slot             // nil if it needs none
 	unready     error                   // what is wrong with the workspaces
 	res         *courier.Resources

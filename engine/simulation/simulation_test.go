@@ -204,6 +204,7 @@ func TestWorldsThatBroke(t *testing.T) {
 		{40080335, "the check did not know that a member that was skipped waits again after a retry of its chain execution"},
 		{40130441, "the check counted a failure of an item that was executed again and failed an item of a loop in it"},
 		{40134414, "an execution went on in an inner loop, of which later iterations needed a file that was gone"},
+		{50094341, "a third run of an engine did not wait for the first, whose step was at work, when the second had lost its lease"},
 		{50007126, "the check took a schedule of a chain for the one of a job that had its name before it was removed"},
 		{10245929, "a failed item went on in a loop in it, of which later items needed a file that was gone"},
 		{10240980, "an operator skipped the step that had failed, with its outputs, and another one had failed meanwhile"},

@@ -54,7 +54,15 @@ type Set[R ComparableRun] struct {
 
 	mu      sync.Mutex
 	runs    map[courier.ExecutionID]R
-	renewer *renewer // while there are runs
+	turns   map[courier.ExecutionID][]*turn[R] // of each execution the runs that are not over, and those behind one
+	renewer *renewer                           // while there are runs
+}
+
+// A turn is a run and whether it was removed. It has passed when that is so of all before it.
+type turn[R any] struct {
+	run    R
+	over   bool
+	passed chan struct{}
 }
 
 // A renewer is the goroutine that renews.
@@ -65,35 +73,48 @@ type renewer struct {
 
 // New returns a set without runs.
 func New[R ComparableRun](opt Options) *Set[R] {
-	s := &Set[R]{opt: opt, runs: make(map[courier.ExecutionID]R)}
+	s := &Set[R]{opt: opt, runs: make(map[courier.ExecutionID]R), turns: make(map[courier.ExecutionID][]*turn[R])}
 	s.healthy.Store(true)
 	return s
 }
 
-// Add adds a run, whose lease is renewed from now on. If there is another run of the
-// execution, Add calls replaces before it puts the new one in its place; replaces must not
-// call the set. The lease of the other run is not renewed any more.
-func (s *Set[R]) Add(id courier.ExecutionID, r R, replaces func()) {
+// Add adds a run, whose lease is renewed from now on, and which takes the place of another
+// one of the execution, whose lease is not renewed any more. If earlier runs of it were not
+// removed, before is closed when all of them are; otherwise it is nil.
+func (s *Set[R]) Add(id courier.ExecutionID, r R) (before <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.runs[id]; ok {
-		replaces()
-	}
 	s.runs[id] = r
+	list := s.turns[id]
+	if n := len(list); n > 0 {
+		before = list[n-1].passed
+	}
+	s.turns[id] = append(list, &turn[R]{run: r, passed: make(chan struct{})})
 	if s.renewer == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		s.renewer = &renewer{stop: stop, done: make(chan struct{})}
 		go s.loop(ctx, s.renewer.done)
 	}
+	return before
 }
 
-// Remove removes a run whose lease has ended, unless another one has replaced it. The
-// caller calls EndIdle afterwards.
+// Remove removes a run that is over. The caller calls EndIdle afterwards.
 func (s *Set[R]) Remove(id courier.ExecutionID, r R) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runs[id] == r {
 		delete(s.runs, id)
+	}
+	list := s.turns[id]
+	for _, t := range list {
+		t.over = t.over || t.run == r
+	}
+	for len(list) > 0 && list[0].over {
+		close(list[0].passed)
+		list = list[1:]
+	}
+	if s.turns[id] = list; len(list) == 0 {
+		delete(s.turns, id)
 	}
 }
 

@@ -97,7 +97,9 @@ func TestSet(t *testing.T) {
 		s := leases.New[*run](leases.Options{Store: q, Worker: "w", Lease: 15 * time.Second, Log: slog.New(slog.DiscardHandler), Changed: changed})
 		a, b, left := &run{id: "a"}, &run{id: "b"}, &run{id: "c", left: true}
 		for _, r := range []*run{a, b, left} {
-			s.Add(r.id, r, func() { t.Error("it replaces another run") })
+			if s.Add(r.id, r) != nil {
+				t.Error("it replaces another run")
+			}
 			defer s.EndIdle()
 			defer s.Remove(r.id, r)
 		}
@@ -133,18 +135,53 @@ func TestSet(t *testing.T) {
 func TestReplacedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := leases.New[*run](leases.Options{Store: new(queue), Lease: time.Second, Log: slog.New(slog.DiscardHandler), Changed: make(chan struct{}, 1)})
-		first, second, replaced := &run{id: "a"}, &run{id: "a"}, 0
-		s.Add("a", first, func() { replaced++ })
-		s.Add("a", second, func() { replaced++ })
+		first, second := &run{id: "a"}, &run{id: "a"}
+		if s.Add("a", first) != nil || s.Add("a", second) == nil {
+			t.Error("the second run does not wait for the first one")
+		}
 		s.Remove("a", first)
-		if got := s.Get("a"); got != second || replaced != 1 {
-			t.Errorf("the run is %p, want %p; replaced %d", got, second, replaced)
+		if got := s.Get("a"); got != second {
+			t.Errorf("the run is %p, want %p", got, second)
 		}
 		s.Remove("a", second)
 		s.EndIdle()
 		if got := s.Get("a"); got != nil {
 			t.Errorf("there is still a run, %p", got)
 		}
+	})
+}
+
+// TestRunsInTurn has a third run of an execution wait for the first one, whose step does not
+// return, though the second one, which waited too, has lost its lease and is over.
+func TestRunsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := leases.New[*run](leases.Options{Store: new(queue), Lease: time.Second, Log: slog.New(slog.DiscardHandler), Changed: make(chan struct{}, 1)})
+		defer s.EndIdle()
+		passed := func(c <-chan struct{}) bool {
+			select {
+			case <-c:
+				return true
+			default:
+				return false
+			}
+		}
+		runs := []*run{{id: "a"}, {id: "a"}, {id: "a"}, {id: "a"}}
+		s.Add("a", runs[0])
+		second := s.Add("a", runs[1])
+		s.Remove("a", runs[1])
+		third := s.Add("a", runs[2])
+		if third == nil || passed(second) || passed(third) {
+			t.Error("the third run does not wait for the first one")
+		}
+		s.Remove("a", runs[0])
+		if !passed(second) || !passed(third) {
+			t.Error("the third run waits, and both before it are over")
+		}
+		s.Remove("a", runs[2])
+		if s.Add("a", runs[3]) != nil {
+			t.Error("the fourth run waits for nothing")
+		}
+		s.Remove("a", runs[3])
 	})
 }
 
@@ -155,7 +192,7 @@ func TestIdleSet(t *testing.T) {
 		q := &queue{began: time.Now(), err: errors.New("away")}
 		s := leases.New[*run](leases.Options{Store: q, Lease: 15 * time.Second, Log: slog.New(slog.DiscardHandler), Changed: make(chan struct{}, 1)})
 		r := &run{id: "a"}
-		s.Add("a", r, nil)
+		s.Add("a", r)
 		time.Sleep(6 * time.Second)
 		s.Remove("a", r)
 		s.EndIdle()
