@@ -313,9 +313,16 @@ type RepairPass struct {
 	// its workspace: the files there that records up to it report are gone. 0 means that
 	// it has kept them.
 	FilesLost int64 `json:"files_lost,omitempty"`
-	// Restart lists loops: what failed in their items up to FilesLost is executed again
-	// from the first step of the item, because a step of it needs a file that is gone.
-	Restart []int `json:"restart,omitempty"`
+	// Restart are loops of which failed items are executed again from their first step,
+	// because a step of them needs a file that is gone.
+	Restart []LoopRestart `json:"restart,omitempty"`
+}
+
+// A LoopRestart is a loop of a [RepairPass]: an item of it that failed up to the audit entry
+// with the number UpTo is executed again from its first step.
+type LoopRestart struct {
+	Loop int   `json:"loop"` // the index of its flow.foreach
+	UpTo int64 `json:"up_to"`
 }
 
 // An ItemPath names an item of a loop.

@@ -153,3 +153,179 @@ func TestElsewhereWhileItemsAreRepaired(t *testing.T) {
 		})
 	}
 }
+
+// doing registers the type demo.do, whose calls are listed by name. What begins with "f" leaves a
+// file. Act is called with each name; its error is that of the step.
+func doing(h *couriertest.Harness, calls *[]string, act func(job *courier.Context, name string) error) {
+	h.Stub("demo.do", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+		name := cfg["name"].(string)
+		*calls = append(*calls, name)
+		if err := act(job, name); err != nil {
+			return nil, err
+		}
+		out := map[string]any{"path": "left-by-" + name}
+		if name[0] != 'f' {
+			return out, nil
+		}
+		w, err := job.Create("left-by-" + name)
+		if err != nil {
+			return nil, err
+		}
+		defer w.Close()
+		return out, w.Commit()
+	})
+}
+
+// do is a step of the type demo.do that uses something.
+func do(id, name, use string) string {
+	return fmt.Sprintf(`{"type": "demo.do", "id": %q, "config": {"name": %q, "use": %q}}`, id, name, use)
+}
+
+// TestFromAfterElsewhere goes back to a step of an item that would have begun again, because the
+// workspace was lost: it is refused where a step needs a file that is gone, and otherwise the
+// steps before have the values that they left.
+func TestFromAfterElsewhere(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		var calls []string
+		fails := true
+		doing(h, &calls, func(_ *courier.Context, name string) error {
+			if name == "bad" && fails {
+				return errors.New("boom")
+			}
+			return nil
+		})
+		host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: t.TempDir(), WorkspaceID: "tree of one"})
+		x := begin(t, host, h.Job(fmt.Sprintf(`{"name": "items", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["x"], "on_item_failure": "continue", "max_failures": "10%%"}}, %s, %s, %s, %s, {"type": "flow.end"}]}`,
+			do("v", "value", "x"), do("f", "file", "x"), do("p", "plain", "context:v.path"), do("b", "bad", "context:f.path"))), nil)
+		if err := host.Stop(t.Context()); err != nil || x.State != courier.Failed {
+			t.Fatalf("it is %s: %v", x.State, err)
+		}
+		fails = false
+		by := courier.By{Actor: "ops"}
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true, By: by}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Engine.Pause(t.Context(), x.ID, by); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{From: "p", By: by}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `needs left-by-file, which step 2 "f" (demo.do) left in the workspace that is gone`) {
+			t.Errorf("behind the step that left the file: %v", err)
+		}
+		calls = nil
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{From: "f", By: by}); err != nil {
+			t.Fatal(err)
+		}
+		h.Start()
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if got := strings.Join(calls, " "); got != "file plain bad" {
+			t.Errorf("called: %s", got)
+		}
+	})
+}
+
+// TestElsewhereAfterAnotherFailure loses the workspace behind an item that was executed again and
+// has failed again, at a later step, which needs a file of the item that is gone now.
+func TestElsewhereAfterAnotherFailure(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		var calls []string
+		bad := "file"
+		var host *engine.Engine
+		doing(h, &calls, func(job *courier.Context, name string) error {
+			if name != bad {
+				return nil
+			}
+			if name == "late" {
+				if _, err := host.Pause(t.Context(), job.Execution(), courier.By{Actor: "ops"}); err != nil {
+					t.Error(err)
+				}
+			}
+			return errors.New("boom")
+		})
+		host = engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: t.TempDir(), WorkspaceID: "tree of one"})
+		x := begin(t, host, h.Job(fmt.Sprintf(`{"name": "items", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["x"], "on_item_failure": "continue"}}, %s, %s, {"type": "flow.end"}]}`,
+			do("f", "file", "x"), do("l", "late", "context:f.path"))), nil)
+		bad = "late"
+		if _, err := host.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		quiet()
+		if x, _ = host.Executions().Get(t.Context(), x.ID); x.State != courier.Paused {
+			t.Fatalf("after %s it is %s", calls, x.State)
+		}
+		if err := host.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		calls, bad = nil, ""
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+			t.Fatal(err)
+		}
+		h.Start()
+		if r := h.Wait(x.ID); r.State == courier.Failed {
+			if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if got := strings.Join(calls, " "); got != "file late" {
+			t.Errorf("after the loss: %s", got)
+		}
+	})
+}
+
+// TestElsewhereTwice loses the workspace while failed items are executed again, and once more. The
+// item that is executed then goes on, and those that wait still begin with their first step.
+func TestElsewhereTwice(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		var calls []string
+		fails := true
+		doing(h, &calls, func(job *courier.Context, name string) error {
+			if name[0] == 'b' && fails {
+				return errors.New("boom")
+			}
+			if fails || name != "b1" && name != "g3" {
+				return nil
+			}
+			_, err := h.Engine.Pause(t.Context(), job.Execution(), courier.By{Actor: "ops"})
+			return err
+		})
+		dir := t.TempDir()
+		host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: dir, WorkspaceID: "tree of one"})
+		x := begin(t, host, h.Job(fmt.Sprintf(`{"name": "items", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["1", "2", "3", "4"], "on_item_failure": "continue"}}, %s, %s, %s, {"type": "flow.end"}]}`,
+			do("g", "g${context:loop.current_item}", "x"), do("f", "f${context:loop.current_item}", "context:g.path"), do("b", "b${context:loop.current_item}", "context:f.path"))), nil)
+		fails = false
+		if _, err := host.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		quiet()
+		if err := host.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lose := func(id string) {
+			t.Helper()
+			calls = nil
+			e := engine.New(h.Store, h.Registry, &engine.Options{Worker: id, Workspace: t.TempDir(), WorkspaceID: "tree of " + id})
+			if _, err := e.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			quiet()
+			if err := e.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			x, _ = e.Executions().Get(t.Context(), x.ID)
+		}
+		lose("two")
+		if got := strings.Join(calls, " "); got != "g2 f2 b2 g3" || x.State != courier.Paused {
+			t.Fatalf("after the first loss: %s, it is %s", got, x.State)
+		}
+		lose("three")
+		if got := strings.Join(calls, " "); got != "f3 b3 g4 f4 b4" || x.State != courier.Completed {
+			t.Errorf("after the second loss: %s, it is %s", got, x.State)
+		}
+	})
+}

@@ -37,8 +37,8 @@ type ResumeOptions struct {
 	Version int
 	// From is an earlier step, by id or index, at which the execution goes on: one of the
 	// same nesting, or of the same iteration of the loop. Completed steps from there
-	// on run again. It is refused if one of them took away a file that may be needed,
-	// unless Force is set.
+	// on run again. It is refused if one of them took away a file that may be needed, or
+	// needs one that was lost with a former workspace, unless Force is set.
 	From  string
 	Force bool
 	// Set changes values: parameters ("params.day") and outputs of steps before the

@@ -182,7 +182,7 @@ func (w *world) plain(ctx context.Context, x *courier.Execution, records []couri
 			}
 			p.Restart = slices.Clone(p.Restart)
 			for j := range p.Restart {
-				p.Restart[j] -= shift
+				p.Restart[j].Loop -= shift
 			}
 		}
 		x.Repairs = &r

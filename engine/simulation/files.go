@@ -113,7 +113,7 @@ func (w *world) lossesOf(ctx context.Context, x *courier.Execution) ([]courier.R
 		}
 		list[i].Restart = slices.Clone(list[i].Restart)
 		for j := range list[i].Restart {
-			list[i].Restart[j] -= shift
+			list[i].Restart[j].Loop -= shift
 		}
 	}
 	return list, nil
@@ -143,13 +143,13 @@ func (g *progress) redoneItems(losses []courier.RepairPass, records []courier.St
 	for _, p := range losses {
 		for i := range records {
 			r := &records[i]
-			if r.FailedLoop == nil || r.Seq > p.FilesLost {
+			if r.FailedLoop == nil {
 				continue
 			}
-			for _, marker := range p.Restart {
-				if l, d := g.loopOf(r, marker); l != nil && len(r.Iteration) >= d {
-					item := courier.ItemPath{Loop: marker, Iteration: r.Iteration[:d]}
-					if seq, again := g.beganAgain(records, item, p.FilesLost); again {
+			for _, restart := range p.Restart {
+				if l, d := g.loopOf(r, restart.Loop); l != nil && len(r.Iteration) >= d && r.Seq <= restart.UpTo {
+					item := courier.ItemPath{Loop: restart.Loop, Iteration: r.Iteration[:d]}
+					if seq, again := g.beganAgain(records, item, restart.UpTo); again {
 						list = append(list, redone{item, seq})
 					}
 				}

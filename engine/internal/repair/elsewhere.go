@@ -37,7 +37,7 @@ func (d *draft) elsewhere(ctx context.Context) error {
 	for !d.plan.Whole {
 		var n need
 		var ok bool
-		if n, ok = d.needs(pos, reports); !ok {
+		if n, ok = d.needs(pos, reports, nil); !ok {
 			restart, n, ok = d.needsOfItems(d.failed, pos, reports)
 		}
 		if !ok {
@@ -80,10 +80,10 @@ func (d *draft) elsewhereInPass(ctx context.Context, reports []report) error {
 	if err != nil {
 		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
 	}
-	n, whole := d.needs(last.Then, reports)
+	n, whole := d.needs(last.Then, reports, nil)
 	var restart []int
 	if !whole {
-		restart, n, whole = d.needsOfItems(d.current(), last.Then, reports)
+		restart, n, whole = d.needsOfItems(append(d.current(), d.failed...), last.Then, reports)
 	}
 	if whole {
 		d.note("%s", d.why(n))
@@ -138,8 +138,11 @@ func (d *draft) restart(loops []int, reports []report) {
 		return
 	}
 	p := &r.Passes[len(r.Passes)-1]
-	p.FilesLost, p.Restart = d.x.Seq, loops
+	p.FilesLost = d.x.Seq
+	// Those of an earlier loss stay: items that wait need what is gone since then.
+	p.Restart = slices.DeleteFunc(slices.Clone(p.Restart), func(r courier.LoopRestart) bool { return slices.Contains(loops, r.Loop) })
 	for _, loop := range loops {
+		p.Restart = append(p.Restart, courier.LoopRestart{Loop: loop, UpTo: d.x.Seq})
 		d.note("each failed item of %s from its first step, since steps of it need files that are gone", d.label(d.now, loop))
 	}
 	for _, rep := range reports {
@@ -175,14 +178,14 @@ type need struct {
 }
 
 // needs returns a step that runs if the execution goes on at a position, and that needs a
-// file which is gone.
-func (d *draft) needs(pos courier.Position, reports []report) (need, bool) {
+// file which is gone: one for which gone is true, or any if gone is nil.
+func (d *draft) needs(pos courier.Position, reports []report, gone func(leftFile) bool) (need, bool) {
 	first := pos.Step
 	if len(pos.Loops) > 0 {
 		first = pos.Loops[0].Step + 1 // in later iterations, all of the loop
 	}
 	before := func(at courier.Position) bool { return flow.Compare(at, pos) < 0 }
-	lost := lostFiles(left(reports, before), func(leftFile) bool { return true })
+	lost := lostFiles(left(reports, before), func(f leftFile) bool { return gone == nil || gone(f) })
 	for i := first; i < d.now.Tree.Len(); i++ {
 		f, ok := d.uses(i).of(lost, func(f leftFile) bool { return !leftAgain(pos.Step, pos.Loops, i, f.Step) })
 		if ok {

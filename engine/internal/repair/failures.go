@@ -213,11 +213,17 @@ func (h *History) restarted(list []Failure) (targets []Failure) {
 }
 
 // restarts returns the number of the record up to which the item of a failure is executed
-// again from its first step; 0 if it is executed again from the step that failed.
+// again from its first step; 0 if it is executed again from the step that failed, or from
+// where somebody has gone back to since.
 func (h *History) restarts(f *Failure) (seq int64) {
 	for _, p := range h.passes() {
-		if f.Record.Seq <= p.FilesLost && slices.Contains(p.Restart, f.Item.Loop) {
-			seq = p.FilesLost
+		if p.From != nil && h.covers(&p, f) {
+			seq = 0
+		}
+		for _, r := range p.Restart {
+			if r.Loop == f.Item.Loop && f.Record.Seq <= r.UpTo {
+				seq = r.UpTo
+			}
 		}
 	}
 	return seq

@@ -16,6 +16,7 @@ type leftFile struct {
 	courier.File
 	Step int // in the present version
 	At   courier.Position
+	Seq  int64 // of the record
 }
 
 // Files returns the files that completed steps of the execution's present attempt have
@@ -69,6 +70,27 @@ type report struct {
 
 // reports returns the records that name files which may be there.
 func (h *History) reports(ctx context.Context) (list []report, err error) {
+	list, err = h.allReports(ctx)
+	lost := h.lostUpTo()
+	for i := range list {
+		if r := &list[i]; h.Tree != nil && r.record.Seq <= lost {
+			r.record.Files = absolute(r.record.Files)
+		}
+	}
+	return list, err
+}
+
+// lostUpTo is the number of the last record before the execution went on without its
+// workspace; 0 if it never did.
+func (h *History) lostUpTo() (seq int64) {
+	for _, p := range h.passes() {
+		seq = max(seq, p.FilesLost)
+	}
+	return seq
+}
+
+// allReports is reports with those of files that were lost.
+func (h *History) allReports(ctx context.Context) (list []report, err error) {
 	err = h.each(ctx, store.StepFilter{Files: true}, func(s *courier.StepExecution) {
 		r := report{record: *s}
 		if h.Tree != nil {
@@ -84,9 +106,6 @@ func (h *History) reports(ctx context.Context) (list []report, err error) {
 			}
 			if p.From != nil && r.record.Seq <= p.Seq && flow.Compare(r.at, *p.From) >= 0 {
 				return
-			}
-			if r.record.Seq <= p.FilesLost {
-				r.record.Files = absolute(r.record.Files)
 			}
 		}
 		r.record.Files = local(r.record.Files)
@@ -137,7 +156,7 @@ func left(reports []report, before func(at courier.Position) bool) (files []left
 				if _, ok := live[f.Path]; !ok {
 					order = append(order, f.Path)
 				}
-				live[f.Path] = leftFile{f, r.record.Step, r.at}
+				live[f.Path] = leftFile{f, r.record.Step, r.at, r.record.Seq}
 			}
 		}
 	}

@@ -260,17 +260,41 @@ func (d *draft) from(ctx context.Context) error {
 		d.problem("From %q: %v", d.opt.From, err)
 		return nil
 	}
-	for i := range d.failed {
-		if f := &d.failed[i]; within(pos, f) && flow.Compare(f.Position, pos) < 0 {
+	left, err := d.history.left(ctx) // also in loops that accept failed items, which fail no item around them
+	if err != nil {
+		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+	}
+	for i := range left {
+		if f := &left[i]; within(pos, f) && flow.Compare(f.Position, pos) < 0 {
 			d.problem("From %q: it lies behind %s, which failed in this item; give that one, or a step before it", d.opt.From, d.label(d.now, f.Record.Step))
 			return nil
 		}
+	}
+	if err := d.checkLost(ctx, pos); err != nil {
+		return err
 	}
 	d.returned = true
 	d.consume(pos)
 	d.checkConsumed()
 	d.back(ctx, pos)
 	d.note("from %s", d.label(d.now, step))
+	return nil
+}
+
+// checkLost refuses to go back to where a step needs a file that was lost when the execution
+// went on without its workspace, and that no step has left again.
+func (d *draft) checkLost(ctx context.Context, pos courier.Position) error {
+	lost := d.history.lostUpTo()
+	if lost == 0 || d.opt.Force {
+		return nil
+	}
+	reports, err := d.history.allReports(ctx)
+	if err != nil {
+		return fmt.Errorf("read the files of execution %s: %w", d.x.ID, err)
+	}
+	if n, ok := d.needs(pos, reports, func(f leftFile) bool { return f.Seq <= lost }); ok {
+		d.problem("From %q: %s in the workspace that is gone; give that step or an earlier one, or set Force", d.opt.From, d.why(n))
+	}
 	return nil
 }
 

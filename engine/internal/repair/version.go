@@ -118,7 +118,7 @@ func tellable(passes []courier.RepairPass, steps []int) bool {
 	}
 	return !slices.ContainsFunc(passes, func(p courier.RepairPass) bool {
 		return !at(p.Then) || p.From != nil && !at(*p.From) || slices.ContainsFunc(p.Items, func(i courier.ItemPath) bool { return !known(i.Loop) }) ||
-			slices.ContainsFunc(p.Restart, func(loop int) bool { return !known(loop) })
+			slices.ContainsFunc(p.Restart, func(r courier.LoopRestart) bool { return !known(r.Loop) })
 	})
 }
 
@@ -148,7 +148,7 @@ func moveIndexes(r *courier.Repairs, steps []int) {
 		}
 		p.Restart = slices.Clone(p.Restart)
 		for j := range p.Restart {
-			p.Restart[j] = steps[p.Restart[j]]
+			p.Restart[j].Loop = steps[p.Restart[j].Loop]
 		}
 	}
 }
