@@ -206,6 +206,7 @@ func TestWorldsThatBroke(t *testing.T) {
 		{40134414, "an execution went on in an inner loop, of which later iterations needed a file that was gone"},
 		{50074821, "an operator went back in an item that would have begun again without its files"},
 		{50140062, "an operator went back to a step behind the one that failed, in a loop that accepts that"},
+		{50176494, "an operator went back to a step that needs a file of a workspace that was lost"},
 		{50154671, "an item failed again while it was repaired, and its files were lost then"},
 		{50094341, "a third run of an engine did not wait for the first, whose step was at work, when the second had lost its lease"},
 		{50007126, "the check took a schedule of a chain for the one of a job that had its name before it was removed"},
