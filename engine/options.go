@@ -51,7 +51,8 @@ type Options struct {
 	// workspace, monitors, and notifications.
 
 	// Roots are the directories outside the workspace that steps may use. Relative
-	// ones are those below the working directory when New is called.
+	// ones are those below the working directory when New is called. Start refuses one
+	// that is not there, or that this process can't read.
 	Roots []string
 	// Listers list the directories of monitors, by the names that monitors use. If
 	// the listers of two engines do not see the same directories, they need different

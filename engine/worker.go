@@ -28,12 +28,13 @@ type worker struct {
 
 // Start begins to execute queued executions in the background, and returns at once.
 // The contexts of steps have the values of ctx. When ctx ends, the engine stops as by
-// [Engine.Stop]. A started engine can't be started again before it has stopped.
+// [Engine.Stop]. A started engine can't be started again before it has stopped. Start is
+// refused if no file can be written to Options.Workspace, or one of Options.Roots can't be read.
 func (e *Engine) Start(ctx context.Context) error {
 	if e.invalid != nil {
 		return fmt.Errorf("start engine: %w", e.invalid)
 	}
-	if err := errors.Join(e.work.Ready(), e.isolated.Ready()); err != nil {
+	if err := errors.Join(e.ready(), e.isolated.Ready(), workspace.CheckRoots(e.opt.Roots)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
 	}
 	w := &worker{base: context.WithoutCancel(ctx), started: time.Now().UTC(), stop: make(chan struct{}), done: make(chan struct{})}
@@ -65,6 +66,14 @@ func (e *Engine) Start(ctx context.Context) error {
 		}
 	}()
 	return nil
+}
+
+// ready makes sure that the engine can keep workspaces.
+func (e *Engine) ready() error {
+	if err := e.work.Ready(); err != nil {
+		return err
+	}
+	return e.work.Writable()
 }
 
 // Stop claims no further executions, waits until the steps in progress have returned,
