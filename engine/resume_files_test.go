@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -369,4 +371,78 @@ func TestNoValuesOfTheFirstPass(t *testing.T) {
 			requireAudit(t, r)
 		})
 	}
+}
+
+// TestResumeOfLoopBegunAgain loses a worker in a loop that a resume has started again, behind a
+// step that had left a file of another size in place of that of the first time. The execution is
+// paused before the step runs once more. A resume does not miss the file of the first time.
+func TestResumeOfLoopBegunAgain(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		var calls []string
+		fails := true
+		mortal, dead := killable(h.Store)
+		h.Stub("demo.do", func(c ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
+			name := cfg["name"].(string)
+			calls = append(calls, name)
+			if name == "b2" && fails {
+				return nil, errors.New("boom")
+			}
+			if name[0] == 'b' {
+				return nil, nil
+			}
+			f, err := job.Create(name)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			if _, err := fmt.Fprint(f, fails); err != nil { // another size, later
+				return nil, err
+			}
+			if err := f.Commit(); err != nil || fails || dead.Load() || len(calls) > 1 {
+				return nil, err
+			}
+			dead.Store(true)
+			<-c.Done()
+			return nil, context.Cause(c)
+		})
+		options := func(worker string) *engine.Options {
+			return &engine.Options{Worker: worker, Workspace: t.TempDir(), WorkspaceID: "disk"}
+		}
+		opt := options("one")
+		one := engine.New(mortal, h.Registry, opt)
+		x := begin(t, one, h.Job(`{"name": "again", "steps": [{"type": "flow.foreach", "config": {"source": ["1", "2"], "on_resume": "restart"}},
+			{"type": "demo.do", "config": {"name": "a${context:loop.current_item}"}}, {"type": "demo.do", "config": {"name": "b${context:loop.current_item}"}}, {"type": "flow.end"}]}`), nil)
+		time.Sleep(time.Second) // each call of that store takes a moment
+		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Failed {
+			t.Fatalf("it is %s", x.State)
+		}
+		calls, fails = nil, false
+		by := courier.By{Actor: "ops"}
+		if _, err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: by}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if _, err := h.Engine.Pause(t.Context(), x.ID, by); err != nil {
+			t.Fatal(err)
+		}
+		two := engine.New(h.Store, h.Registry, &engine.Options{Worker: "two", Workspace: opt.Workspace, WorkspaceID: "disk"})
+		if err := two.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer two.Stop(t.Context())
+		time.Sleep(time.Minute)
+		if x, _ = two.Executions().Get(t.Context(), x.ID); x.State != courier.Paused {
+			t.Fatalf("after %s it is %s", calls, x.State)
+		}
+		if _, err := two.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: by}); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if got := strings.Join(calls, " "); got != "a1 a1 b1 a2 b2" {
+			t.Errorf("called: %s", got)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = one.Stop(ended)
+	})
 }

@@ -204,6 +204,7 @@ func TestWorldsThatBroke(t *testing.T) {
 		{40080335, "the check did not know that a member that was skipped waits again after a retry of its chain execution"},
 		{40130441, "the check counted a failure of an item that was executed again and failed an item of a loop in it"},
 		{40134414, "an execution went on in an inner loop, of which later iterations needed a file that was gone"},
+		{60023223, "a resume missed a file that a lost attempt had replaced, in a loop that had begun again"},
 		{50074821, "an operator went back in an item that would have begun again without its files"},
 		{50140062, "an operator went back to a step behind the one that failed, in a loop that accepts that"},
 		{50176494, "an operator went back to a step that needs a file of a workspace that was lost"},

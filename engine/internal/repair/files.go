@@ -22,9 +22,18 @@ type leftFile struct {
 // Files returns the files that completed steps of the execution's present attempt have
 // left, in order. Left out are those of steps that run again since the execution went
 // back, and those that were lost with its workspace.
+//
+// Steps at or behind the position run again too, in a loop that a resume has started again:
+// an attempt that was lost may have left something else in place of their files. While failed
+// items are executed again that is not so.
 func (h *History) Files(ctx context.Context) (files []courier.File, err error) {
 	reports, err := h.reports(ctx)
-	for _, f := range left(reports, nil) {
+	var before func(at courier.Position) bool
+	at, passes := h.Execution.Position, h.passes()
+	if n := len(passes); h.Tree != nil && (n == 0 || flow.Compare(at, passes[n-1].Then) >= 0) {
+		before = func(p courier.Position) bool { return flow.Compare(p, at) < 0 }
+	}
+	for _, f := range left(reports, before) {
 		files = append(files, f.File)
 	}
 	return files, err
@@ -51,14 +60,11 @@ func (h *History) Kept(ctx context.Context, step int, iteration []int) (paths []
 // Files returns the files that completed steps of an execution have left; see
 // [History.Files].
 func (p *Planner) Files(ctx context.Context, x *courier.Execution) ([]courier.File, error) {
-	h := &History{Archive: p.core.Archive(), Execution: x}
-	if x.Repairs != nil {
-		program, err := p.core.Programs().Load(ctx, x.Job, x.Version)
-		if err != nil {
-			return nil, err
-		}
-		h.Tree = program.Tree
+	program, err := p.core.Programs().Load(ctx, x.Job, x.Version)
+	if err != nil {
+		return nil, err
 	}
+	h := &History{Archive: p.core.Archive(), Execution: x, Tree: program.Tree}
 	return h.Files(ctx)
 }
 
