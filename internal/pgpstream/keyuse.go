@@ -89,8 +89,8 @@ func (k *Key) primaryUnfit(now time.Time) string {
 	}
 	lenient := policy()
 	lenient.RejectHashAlgorithms = map[crypto.Hash]bool{}
-	if e, err := parseEntity(k.data); err == nil {
-		if _, err := e.VerifyPrimaryKey(now, lenient); err == nil {
+	if again, err := ParseKey("", k.data); err == nil {
+		if _, err := again.entity.VerifyPrimaryKey(now, lenient); err == nil {
 			return "is held together by SHA-1 or MD5 signatures, which can be forged; its owner must sign it again (gpg does so when the expiry date is set)"
 		}
 	}
