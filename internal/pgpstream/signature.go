@@ -52,6 +52,8 @@ func reading(limit int64) *packet.Config {
 		RejectPublicKeyAlgorithms:   map[packet.PublicKeyAlgorithm]bool{},
 		RejectHashAlgorithms:        map[crypto.Hash]bool{},
 		RejectMessageHashAlgorithms: map[crypto.Hash]bool{},
+
+		InsecureAllowAllKeyFlagsWhenMissing: true, // as in policy
 	}
 }
 

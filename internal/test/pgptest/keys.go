@@ -92,6 +92,32 @@ func Past(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(-d) }
 }
 
+// Resign changes the self-signatures and the bindings of a key, and makes them again.
+func Resign(t testing.TB, e *openpgp.Entity, change func(*packet.Signature)) *openpgp.Entity {
+	t.Helper()
+	for _, id := range e.Identities {
+		sig := id.SelfCertifications[0].Packet
+		change(sig)
+		if err := sig.SignUserId(id.UserId.Id, e.PrimaryKey, e.PrivateKey, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range e.DirectSignatures {
+		change(s.Packet)
+		if err := s.Packet.SignDirectKeyBinding(e.PrimaryKey, e.PrivateKey, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range e.Subkeys {
+		sig := s.Bindings[0].Packet
+		change(sig)
+		if err := sig.SignKey(s.PublicKey, e.PrivateKey, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
 // LongLengths returns a key, which must be of RSA, with the length of each subpacket of
 // its signatures written in five octets, as Google End-to-End does. The signatures are
 // made again, because they cover the lengths.
