@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"errors"
@@ -67,6 +68,27 @@ func TestUnzip(t *testing.T) {
 			}
 			if info, err := os.Stat(s.path(c.dir) + "/empty"); err != nil || !info.IsDir() {
 				t.Errorf("the empty directory: %v, %v", info, err)
+			}
+		})
+	}
+}
+
+// TestFilesOfOtherTypes: an entry with content is a file, whatever an archive says it was
+// made of. Info-ZIP marks what comes out of a pipe as a pipe.
+func TestFilesOfOtherTypes(t *testing.T) {
+	for key, archive := range map[string][]byte{
+		"file.unzip": rawZip(raw{name: "-", mode: 0o010600, content: "content"}, raw{name: "s", mode: 0o140600, content: "content"}),
+		"file.untar": rawTar(tarEntry{Header: tar.Header{Name: "-"}, content: "content", patch: func(block []byte) { block[156] = tar.TypeCont }}, entryOf("s", "content")),
+	} {
+		t.Run(key, func(t *testing.T) {
+			s := newSite(t)
+			s.write(t, map[string]string{"B/x": string(archive)})
+			s.run(t, key, m{"archive_path": "B/x", "output_directory": "A/out"})
+			for _, name := range []string{"A/out/-", "A/out/s"} {
+				info, err := os.Lstat(s.path(name))
+				if err != nil || !info.Mode().IsRegular() || s.read(t, name) != "content" {
+					t.Errorf("%s: %v, %v", name, info, err)
+				}
 			}
 		})
 	}
