@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
@@ -49,6 +50,13 @@ func readHeader(src *messageReader) (*messageHeader, error) {
 		p, err := packets.Next()
 		if err == io.EOF {
 			return nil, messageErrorf("holds no encrypted data")
+		}
+		if unsupported, ok := errors.AsType[pgperrors.UnsupportedError](err); ok {
+			hint := "its sender must encrypt in another way"
+			if strings.Contains(string(unsupported), "chunk size") {
+				hint = "chunks of up to 4 MiB are supported; its sender must encrypt in smaller ones (gpg --chunk-size 22), or without AEAD"
+			}
+			return nil, messageErrorf("uses what is not supported: %s; %s", Printable(string(unsupported), 100), hint)
 		}
 		if err != nil {
 			return nil, messageErrorf("is not an OpenPGP message, or a damaged one")

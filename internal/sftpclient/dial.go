@@ -282,7 +282,7 @@ func (s *Conn) handshakeError(err error, user string, check *hostKeyCheck) error
 			text = fmt.Sprintf(" (it takes %s)", safename.Quote(strings.Join(s.offered, ", ")))
 		}
 		text = fmt.Sprintf("the server refuses the login of user %s; check username, password and private_key%s", safename.Quote(user), text)
-		refused := error(&worded{text, err}) // the library's words are about messages of the protocol
+		refused := error(&worded{text, err})                     // the library's words are about messages of the protocol
 		if strings.Contains(err.Error(), "disconnect, reason") { // the server's words
 			refused = fmt.Errorf("%s: %w", text, &connerr.Hostile{Err: err})
 		}

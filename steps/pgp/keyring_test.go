@@ -233,8 +233,8 @@ func TestReadKeyring(t *testing.T) {
 		path string
 		ids  map[string]string
 	}{
-		"no such file":   {filepath.Join(dir, "gone"), nil},
-		"did you mean":   {dir, map[string]string{"uss": "x"}},
+		"no such file": {filepath.Join(dir, "gone"), nil},
+		`read keyring: passphrases: there is no key "uss"; did you mean "us"?`: {dir, map[string]string{"uss": "x"}},
 		"is not locked":  {dir, map[string]string{"them": "x"}},
 		"no file in it":  {t.TempDir(), nil},
 		"not an OpenPGP": {filepath.Join(dir, "notes.txt"), nil},
