@@ -85,7 +85,12 @@ func readKeys(data []byte) ([]*Key, error) {
 		return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
 	}
 	var keys []*Key
+	var large error
 	for _, sections := range split {
+		if e := checkSize(sections); e != nil {
+			large = e
+			continue
+		}
 		var own []byte
 		if own, err = writeSections(sections, nil); err != nil {
 			return nil, err
@@ -98,6 +103,9 @@ func readKeys(data []byte) ([]*Key, error) {
 	if len(keys) > 0 {
 		return keys, nil
 	}
+	if large != nil {
+		return nil, large
+	}
 	if len(split) > 0 {
 		if c := split[0][0].head.Contents; len(c) > 0 && c[0] != 4 && c[0] != 6 {
 			return nil, fmt.Errorf("it is a key of version %d, which no standard has; versions 4 and 6 can be used, and GnuPG makes 4 unless told otherwise", c[0])
@@ -107,6 +115,27 @@ func readKeys(data []byte) ([]*Key, error) {
 		err = errors.New("no key in it")
 	}
 	return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
+}
+
+// maxKeyBits is the size up to which keys are used. The time for a signature grows with
+// the third power of the size: one of 16,384 bits takes seconds, and whoever sends a
+// message decides how many it has.
+const maxKeyBits = 8192
+
+// checkSize refuses a key if it or one of its subkeys is larger than maxKeyBits.
+func checkSize(key []section) error {
+	for _, s := range key {
+		pub := s.publicKey()
+		if pub == nil {
+			continue
+		}
+		switch bits, err := pub.BitLength(); {
+		case err != nil: // of an algorithm that the library can't use
+		case bits > maxKeyBits:
+			return fmt.Errorf("the key %s has %d bits, and %d are the most that can be used; its owner must make a smaller one", fingerprint(pub), bits, maxKeyBits)
+		}
+	}
+	return nil
 }
 
 // sections are the packets of the key.

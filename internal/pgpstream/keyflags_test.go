@@ -1,7 +1,13 @@
 package pgpstream_test
 
 import (
+	"bytes"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"math/big"
 	"testing"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
@@ -65,4 +71,27 @@ func TestKeyMayNotDecrypt(t *testing.T) {
 	b.add("us", pgptest.Resign(t, e, flags(true, false)))
 	_, _, err := b.decrypt(message, pgpstream.DecryptOptions{})
 	wantError(t, err, "no private key opens it", "("+pgptest.Fingerprint(e)+") may not decrypt it", "is not for encryption by its key flags")
+}
+
+// TestLargeKey: a key of more than 8,192 bits is refused, as a subkey too, and one of so
+// many is read.
+func TestLargeKey(t *testing.T) {
+	e := pgptest.NewEntity(t, "us", func(c *packet.Config) { c.Algorithm, c.RSABits = packet.PubKeyAlgoRSA, 2048 })
+	sized := func(bits int) []byte {
+		n := new(big.Int).Lsh(big.NewInt(1), uint(bits-1))
+		var out bytes.Buffer
+		pub := packet.NewRSAPublicKey(time.Unix(1e9, 0), &rsa.PublicKey{N: n.Add(n, big.NewInt(1)), E: 65537})
+		pub.IsSubkey = true
+		if err := errors.Join(pub.Serialize(&out), e.Subkeys[0].Bindings[0].Packet.Serialize(&out)); err != nil {
+			t.Fatal(err)
+		}
+		return append(pgptest.Public(t, e), out.Bytes()...)
+	}
+	if _, err := pgpstream.ParseKey("us", sized(8192)); err != nil {
+		t.Error(err)
+	}
+	for _, bits := range []int{8193, 16384} {
+		_, err := pgpstream.ParseKey("us", sized(bits))
+		wantError(t, err, fmt.Sprintf("has %d bits, and 8192 are the most", bits))
+	}
 }
