@@ -72,7 +72,9 @@ func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, passwo
 	src.left = -1
 	names := NewNames(limits)
 	for _, f := range zr.File {
-		e := entry{File: f, name: strings.TrimSuffix(f.Name, "/"), dir: f.Mode().IsDir()}
+		e := entry{File: f, name: entryName(f)}
+		e.dir = f.Mode().IsDir() || strings.HasSuffix(e.name, "/")
+		e.name = strings.TrimSuffix(e.name, "/")
 		err := e.check(limits, info.Size(), password != "")
 		if err == nil {
 			if err = names.Add(e.name, e.dir); err != nil {
