@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -116,6 +117,9 @@ type Property struct {
 	// of paths, and names the field of the configuration that says where; if that
 	// is not given, the file lies in the attempt's own directory. Tag file:"...".
 	File string `json:"file,omitempty"`
+	// Alias is another name that a job's definition may use for a field of a
+	// configuration. A saved definition has Name. Tag alias:"...".
+	Alias string `json:"alias,omitempty"`
 	// anyCase is set for fields without a json tag, which encoding/json
 	// matches without regard to case.
 	anyCase bool
@@ -215,7 +219,7 @@ func (s *Schema) addFields(t reflect.Type, index []int, depth int) {
 			Name: tag, Schema: schemaOf(f.Type, depth+1),
 			Required: slices.Contains(tagOptions(f), "required"),
 			Default:  f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
-			File:  f.Tag.Get("file"),
+			File: f.Tag.Get("file"), Alias: f.Tag.Get("alias"),
 			index: at, typ: f.Type,
 		}
 		if tag == "" {
@@ -375,7 +379,7 @@ func (s *Schema) checkObject(field string, v map[string]any, how schemaCheck) []
 		p, ok := s.Property(name)
 		if !ok {
 			if !s.Open {
-				all = append(all, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown field %q; %s", shorten(name, 60), nearest.DidYouMean(name, s.Names()))})
+				all = append(all, Problem{Step: -1, Field: field, Message: s.unknownField(name, v)})
 			}
 			continue
 		}
@@ -391,6 +395,50 @@ func (s *Schema) checkObject(field string, v map[string]any, how schemaCheck) []
 		}
 	}
 	return append(all, s.checkGroups(field, v, how)...)
+}
+
+// unknownField says that an object v has a field that s does not know. It proposes a
+// required field that is missing, if its name is near or ends with the same word.
+func (s *Schema) unknownField(name string, v map[string]any) string {
+	var missing []string
+	for _, p := range s.Properties {
+		if _, given := v[p.Name]; p.Required && !given {
+			missing = append(missing, p.Name)
+		}
+		if p.Alias == name {
+			return fmt.Sprintf("%q is another name of %q; give one of them", name, p.Name)
+		}
+	}
+	const typing = 3 // mistakes in fewer letters are slips of the keyboard
+	lastWord := func(name string) string { return name[strings.LastIndexByte(name, '_')+1:] }
+	meant := nearest.Name(name, missing)
+	if near := nearest.Name(name, s.Names()); meant == "" && (near == "" || nearest.Distance(name, near, typing) == typing) {
+		if i := slices.IndexFunc(missing, func(m string) bool { return lastWord(m) == lastWord(name) }); i >= 0 {
+			meant = missing[i]
+		}
+	}
+	if meant != "" {
+		return fmt.Sprintf("unknown field %q; did you mean %q?", shorten(name, 60), meant)
+	}
+	return fmt.Sprintf("unknown field %q; %s", shorten(name, 60), nearest.DidYouMean(name, s.Names()))
+}
+
+// withoutAliases returns an object in which fields have their own names. A field that
+// is given under both of its names is left as it is, for [Schema.Check] to refuse.
+func (s *Schema) withoutAliases(v map[string]any) map[string]any {
+	copied := false
+	for _, p := range s.Properties {
+		value, given := v[p.Alias]
+		if _, both := v[p.Name]; !given || both || p.Alias == "" {
+			continue
+		}
+		if !copied {
+			v, copied = maps.Clone(v), true
+		}
+		v[p.Name] = value
+		delete(v, p.Alias)
+	}
+	return v
 }
 
 // isReference reports whether a config string is replaced as a whole.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -139,6 +140,40 @@ func TestSchemaBoundsOfHugeNumbers(t *testing.T) {
 	for n, want := range map[string]bool{"10.0": true, "1e1": true, "1e-2000000": true, "1.1e1": false, "1e2000000": false, "-1e2000000": false, "-1e400": false} {
 		if got := len(typ.Check(map[string]any{"n": json.Number(n)}, true)) == 0; got != want {
 			t.Errorf("%s fits: %t", n, got)
+		}
+	}
+}
+
+type aliased struct {
+	Source string `json:"source_path" alias:"input_path" courier:"required"`
+	Output string `json:"output_path"`
+}
+
+// TestAliases: a field may be given under its alias, which a definition does not keep. A
+// name that is unknown leads to a required field that is missing rather than to another.
+func TestAliases(t *testing.T) {
+	var reg courier.Registry
+	courier.RegisterFunc(&reg, "a.b", func(context.Context, *courier.Context, aliased) (struct{}, error) { return struct{}{}, nil }, nil)
+	typ, _ := reg.Lookup("a.b")
+	for _, c := range []struct {
+		config map[string]any
+		want   string
+	}{
+		{map[string]any{"source_path": "a"}, ""},
+		{map[string]any{"input_path": "a", "output_path": "b"}, ""},
+		{map[string]any{"input_path": "a", "source_path": "b"}, `config: "input_path" is another name of "source_path"; give one of them`},
+		{map[string]any{"inpt_path": "a"}, `config: unknown field "inpt_path"; did you mean "source_path"?`},
+		{map[string]any{"outptu_path": "a"}, `config: unknown field "outptu_path"; did you mean "output_path"?`},
+		{map[string]any{"source_path": "a", "inpt_path": "a"}, `config: unknown field "inpt_path"; known are source_path, output_path`},
+		{map[string]any{"sourcepath": "a"}, `config: unknown field "sourcepath"; did you mean "source_path"?`},
+	} {
+		given := maps.Clone(c.config)
+		got := ""
+		if found := typ.Check(typ.WithoutAliases(given), true); len(found) > 0 {
+			got = found[0].Field + ": " + found[0].Message
+		}
+		if got != c.want || !maps.Equal(given, c.config) {
+			t.Errorf("%v: %q, want %q; the argument is %v", c.config, got, c.want, given)
 		}
 	}
 }

@@ -391,6 +391,13 @@ func (t *StepType) Config() *Schema { return t.config }
 // Output describes the output O. The caller must not change it.
 func (t *StepType) Output() *Schema { return t.output }
 
+// WithoutAliases returns a configuration in which each field has its own name instead of
+// its alias. A field that is given under both names is left as it is. The argument is not
+// changed.
+func (t *StepType) WithoutAliases(config map[string]any) map[string]any {
+	return t.config.withoutAliases(config)
+}
+
 // Check reports what is wrong with a configuration, as far as that can be found
 // without running anything. Its values are JSON values. References are assumed to
 // fit; if there are none, the configuration is also decoded.

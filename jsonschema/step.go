@@ -168,11 +168,19 @@ func defaultOf(p *courier.Property) any {
 // object is the schema of an object.
 func (c configs) object(s *courier.Schema) schema {
 	properties, required, open := schema{}, []string(nil), s.Open
+	groups := slices.Clone(s.Groups)
 	for i := range s.Properties {
 		p := &s.Properties[i]
 		properties[p.Name] = c.property(p)
 		if inAnyCase(s, p) {
 			open = true // under which of its names it is given can't be said
+		} else if p.Alias != "" {
+			properties[p.Alias] = described(c.property(p), "Another name of "+p.Name+".", nil)
+			kind := "at_most_one"
+			if p.Required {
+				kind = "one_of"
+			}
+			groups = append(groups, courier.Group{Kind: kind, Fields: []string{p.Name, p.Alias}})
 		} else if p.Required {
 			required = append(required, p.Name)
 		}
@@ -182,7 +190,7 @@ func (c configs) object(s *courier.Schema) schema {
 		delete(o, "additionalProperties")
 		return o
 	}
-	if rules := c.groups(s.Groups); len(rules) > 0 {
+	if rules := c.groups(groups); len(rules) > 0 {
 		o["allOf"] = rules
 	}
 	return o

@@ -180,6 +180,9 @@ func rows(t *testing.T, b *strings.Builder, where, prefix string, s *courier.Sch
 		if p.Default != "" {
 			more = append(more, "default `"+p.Default+"`")
 		}
+		if p.Alias != "" {
+			more = append(more, "also `"+p.Alias+"`")
+		}
 		more = append(more, values(p.Schema)...)
 		for _, g := range s.Groups {
 			if slices.Contains(g.Fields, p.Name) {

@@ -234,7 +234,7 @@ func checkTarType(h *tar.Header) error {
 	}
 	what := ""
 	switch h.Typeflag {
-	case tar.TypeReg, tar.TypeDir:
+	case tar.TypeReg, tar.TypeDir, tar.TypeCont: // the last is a file that lies in one piece
 		return nil
 	case tar.TypeLink:
 		what = "a hard link"

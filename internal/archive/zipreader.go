@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -71,7 +72,9 @@ func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, passwo
 	src.left = -1
 	names := NewNames(limits)
 	for _, f := range zr.File {
-		e := entry{File: f, name: strings.TrimSuffix(f.Name, "/"), dir: f.Mode().IsDir()}
+		e := entry{File: f, name: entryName(f)}
+		e.dir = f.Mode().IsDir() || strings.HasSuffix(e.name, "/")
+		e.name = strings.TrimSuffix(e.name, "/")
 		err := e.check(limits, info.Size(), password != "")
 		if err == nil {
 			if err = names.Add(e.name, e.dir); err != nil {
@@ -173,7 +176,7 @@ func (e *entry) check(limits Limits, size int64, password bool) error {
 	}
 	packed, unpacked := e.CompressedSize64, e.UncompressedSize64
 	switch {
-	case !e.dir && !e.Mode().IsRegular():
+	case !e.dir && !e.hasFileMode():
 		return fmt.Errorf("is %s; only files and directories are unpacked", localfile.Kind(e.Mode()))
 	case e.Flags&patched != 0 || method != zip.Store && method != zip.Deflate:
 		return fmt.Errorf("is packed by method %d; only 0 (none) and 8 (deflate) can be unpacked", method)
@@ -187,6 +190,14 @@ func (e *entry) check(limits Limits, size int64, password bool) error {
 		return fmt.Errorf("unpacks to %d bytes from %d, more than %d times as much; see MaxRatio in %s", unpacked, packed, limits.MaxRatio, limits.SetBy)
 	}
 	return nil
+}
+
+// hasFileMode reports whether an entry that is no directory is a file. Info-ZIP marks
+// what it has packed from a pipe as one; what has content is a file in any case but that
+// of a link, whose content is its target, and of a device.
+func (e *entry) hasFileMode() bool {
+	m := e.Mode()
+	return m.IsRegular() || e.UncompressedSize64 > 0 && m&(fs.ModeSymlink|fs.ModeDevice) == 0
 }
 
 // checkRanges refuses archives whose entries share bytes, and those whose local

@@ -52,6 +52,13 @@ func (s *Conn) statByParts(ctx context.Context, path string) (Info, error) {
 		if n.Size, err = parseSize(r.text()); err != nil {
 			return n, s.End(err)
 		}
+		// Some servers tell the size of a directory as well. A refusal to go there, also
+		// one for now, leaves a file.
+		if dir, err := s.IsDirectory(ctx, path); err != nil && !IsReply(err) {
+			return n, err
+		} else if dir {
+			return Info{IsDir: true, Size: -1}, nil
+		}
 	case !IsReply(err):
 		return n, err
 	default:

@@ -44,6 +44,7 @@ type Decrypter struct {
 	checker   *signatureChecker // nil if signatures are ignored
 	plaintext *plaintextReader  // nil if the library decrypts
 	packets   *packetLimiter    // that the library reads
+	body      *packetLimiter    // the content; nil before it is read
 	details   *openpgp.MessageDetails
 }
 
@@ -248,6 +249,7 @@ func (d *Decrypter) decrypt(ctx context.Context, w io.Writer) (Decrypted, error)
 	buffered := bufio.NewWriterSize(w, bufSize)
 	to := &limitedWriter{w: buffered, left: d.maxBytes()}
 	body := &packetLimiter{r: d.details.UnverifiedBody}
+	d.body = body
 	size, err := transfer.Copy(ctx, to, body, func(int64) {
 		if d.o.Progress != nil {
 			d.o.Progress(d.read.Load())
@@ -279,6 +281,9 @@ func (d *Decrypter) decrypt(ctx context.Context, w io.Writer) (Decrypted, error)
 	found := Signature{Status: StatusNotChecked, Problem: "signatures are not verified"}
 	if d.checker != nil {
 		found = d.checker.result(d.details)
+		if d.plaintext != nil && d.packets.signed() {
+			found = found.orUnsupported()
+		}
 	}
 	if err := d.sourceErr(); err != nil {
 		return out, err
@@ -309,6 +314,12 @@ func (d *Decrypter) contentError(ctx context.Context, err error) error {
 	}
 	if e := decryptionError(err); e.Error() != decryptionError(errIntegrity).Error() {
 		return e
+	}
+	// The library hides that the limit for compressed data in others was the reason.
+	const block = 1 << 20 // it reads less at once
+	if nested := nestedLimit(d.o.MaxBytes, d.maxBytes()); d.body != nil && d.body.read > nested-block {
+		return messageErrorf("unpacks to more than %d bytes where compressed data are in others, or holds something that is not one complete message; raise %s if so much is right",
+			nested, d.o.Settings.MaxBytes)
 	}
 	return messageErrorf("holds something that is not one complete message")
 }

@@ -62,41 +62,39 @@ func FuzzKeys(f *testing.F) {
 	for _, data := range [][]byte{pgptest.ArmoredKey, pgptest.ArmoredSHA1Key} {
 		f.Add(data)
 		f.Add(append(bytes.Clone(data), data...))
-		list, err := parseEntities(data)
+		key, err := ParseKey("", data)
 		if err != nil {
 			f.Fatal(err)
 		}
 		for _, private := range []bool{false, true} {
-			var buf bytes.Buffer
-			if err := serialize(&buf, list[0], private); err != nil {
+			text, err := key.Armor(private)
+			if err != nil {
 				f.Fatal(err)
 			}
-			f.Add(buf.Bytes())
-			f.Add(buf.Bytes()[:buf.Len()/2])
+			f.Add(text)
+			f.Add(text[:len(text)/2])
 		}
+		f.Add(key.data)
+		f.Add(key.data[:len(key.data)/2])
 	}
 	for _, s := range []string{"", "\uFEFF", "key", "12345678KBXf....", "\x99", "\xc6\x00", "-----BEGIN PGP \x1b[2J-----\n\n=abcd\n-----END PGP \x1b[2J-----"} {
 		f.Add([]byte(s))
 	}
 	print := regexp.MustCompile(`^([0-9A-F]{32}|[0-9A-F]{40}|[0-9A-F]{64})$`)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := parseEntities(data)
+		list, err := ParseKeys(data)
 		if err != nil {
 			if !isPlain(err) {
 				t.Errorf("the error is %q", err)
 			}
 			return
 		}
-		for _, e := range list {
-			fp := fingerprint(e.PrimaryKey)
+		for _, one := range list {
+			e, fp := one.entity, one.Fingerprint()
 			if !print.MatchString(fp) {
 				t.Errorf("fingerprint %q", fp)
 			}
-			var buf bytes.Buffer
-			if err := serialize(&buf, e, hasPrivate(e)); err != nil {
-				continue // of a kind that can be read but not written
-			}
-			k, err := ParseKey("", buf.Bytes())
+			k, err := ParseKey("", one.Bytes())
 			if err != nil {
 				t.Fatalf("the key %s can't be read again: %v", fp, err)
 			}
@@ -139,17 +137,11 @@ func signatures(e *openpgp.Entity) int {
 // FuzzMessageHeader reads anything as the beginning of a message. Errors are those
 // of a message, and what is said of it is bounded.
 func FuzzMessageHeader(f *testing.F) {
-	key, err := parseEntity(pgptest.ArmoredKey)
+	key, err := ParseKey("", pgptest.ArmoredKey)
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, private := range []bool{false, true} {
-		var buf bytes.Buffer
-		if err := serialize(&buf, key, private); err != nil {
-			f.Fatal(err)
-		}
-		f.Add(buf.Bytes())
-	}
+	f.Add(key.data)
 	for _, s := range []string{"", "\xc1\x03abc", "\xcb\x08b\x00\x00\x00\x00\x00hi", "\xd2\x02\x01x", "\xd4\x04\x01\x09\x02\x10", "\xc9\x01x", "\xc3\x04\x04\x09\x00\x08\xd2\x02\x01x",
 		"\xc1\x0c\x03\x01\x02\x03\x04\x05\x06\x07\x08\x01\x00\x00\xd2\x02\x01x", "\x99\x00\x01\x04", "-----BEGIN PGP MESSAGE-----\n\n0gIBeA==\n-----END PGP MESSAGE-----\n"} {
 		f.Add([]byte(s))

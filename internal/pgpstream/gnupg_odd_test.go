@@ -117,7 +117,7 @@ func oddMessages() map[string]oddMessage {
 		"textmode":             signed("--textmode"),
 		"RFC 2440 text":        signed("--textmode", "--rfc2440-text"),
 		"SHA-224":              signed("--digest-algo", "SHA224"),
-		"RIPEMD":               {args: to("--digest-algo", "RIPEMD160", "-u", "rsa", "-s"), status: pgpstream.StatusUnsigned}, // nobody checks such
+		"RIPEMD":               {args: to("--digest-algo", "RIPEMD160", "-u", "rsa", "-s"), status: pgpstream.StatusUnsafe}, // nobody checks such
 		"CAST5":                plain("--personal-cipher-preferences", "CAST5", "--cipher-algo", "CAST5"),
 		"Blowfish":             {args: to("--cipher-algo", "BLOWFISH"), want: "another cipher than AES"},
 		"IDEA":                 {args: to("--cipher-algo", "IDEA"), want: "another cipher than AES"},

@@ -93,11 +93,7 @@ func TestToGnuPG(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := ours.Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.keys["ours"] = testKey{data: data}
+	b.keys["ours"] = testKey{data: ours.Bytes()}
 	public, err := ours.Armor(false)
 	if err != nil {
 		t.Fatal(err)

@@ -20,34 +20,134 @@ import (
 type Key struct {
 	entity *openpgp.Entity // in which the library notes what it has verified and unlocked
 	name   string          // by which it was asked for
-	data   []byte          // what it was parsed from
+	data   []byte          // its packets in binary form, with the contents that came
 }
 
 // ParseKey reads the only key in data, armored or binary. Name is what errors call it;
-// empty means that they give the fingerprint alone. The key keeps data, which must not
-// change while the key is in use. Errors show nothing of data.
+// empty means that they give the fingerprint alone. Errors show nothing of data.
 func ParseKey(name string, data []byte) (*Key, error) {
-	e, err := parseEntity(data)
-	if err != nil {
+	list, err := ParseKeys(data)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(list) != 1:
+		return nil, fmt.Errorf("the data holds %d keys; it must hold one", len(list))
 	}
-	return &Key{entity: e, name: name, data: data}, nil
+	list[0].name = name
+	return list[0], nil
 }
 
 // ParseKeys reads all keys in data, armored or binary, of which there is at least one.
+// Keys that the library can't use are left out.
 func ParseKeys(data []byte) ([]*Key, error) {
-	list, err := parseEntities(data)
-	if err != nil {
-		return nil, err
+	const keybox = "KBXf" // at offset 8
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
+	switch {
+	case len(data) == 0:
+		return nil, errors.New("the key is empty")
+	case len(data) > 12 && string(data[8:12]) == keybox:
+		return nil, errors.New("this is a GnuPG keybox, not an OpenPGP key; write the keys out with gpg --export or --export-secret-keys")
+	case data[0]&0x80 != 0:
+		return readKeys(data)
 	}
-	keys := make([]*Key, len(list))
-	for i, e := range list {
-		keys[i] = &Key{entity: e}
-		if keys[i].data, err = keys[i].Serialize(); err != nil {
+	var all []*Key
+	for r := bufio.NewReader(bytes.NewReader(data)); ; {
+		block, err := armor.Decode(r)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("not a readable armored key: %w", err)
+		}
+		if block.Type != openpgp.PublicKeyType && block.Type != openpgp.PrivateKeyType {
+			return nil, fmt.Errorf("the armor is of a %s, not of a key", Printable(block.Type, 40))
+		}
+		body, err := io.ReadAll(block.Body)
+		if err != nil {
+			return nil, fmt.Errorf("not a readable armored key: %w", err)
+		}
+		list, err := readKeys(body)
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, list...)
 	}
-	return keys, nil
+	if len(all) == 0 {
+		return nil, errors.New("not an OpenPGP key: neither armored nor binary")
+	}
+	return all, nil
+}
+
+// readKeys reads all keys in binary data, which holds at least one.
+func readKeys(data []byte) ([]*Key, error) {
+	split, err := splitKeys(data)
+	if err != nil {
+		return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
+	}
+	var keys []*Key
+	var large error
+	for _, sections := range split {
+		if e := checkSize(sections); e != nil {
+			large = e
+			continue
+		}
+		var own []byte
+		if own, err = writeSections(sections, nil); err != nil {
+			return nil, err
+		}
+		var list openpgp.EntityList
+		if list, err = openpgp.ReadKeyRing(bytes.NewReader(own)); err == nil && len(list) == 1 {
+			keys = append(keys, &Key{entity: list[0], data: own})
+		}
+	}
+	if len(keys) > 0 {
+		return keys, nil
+	}
+	if large != nil {
+		return nil, large
+	}
+	if len(split) > 0 {
+		if c := split[0][0].head.Contents; len(c) > 0 && c[0] != 4 && c[0] != 6 {
+			return nil, fmt.Errorf("it is a key of version %d, which no standard has; versions 4 and 6 can be used, and GnuPG makes 4 unless told otherwise", c[0])
+		}
+	}
+	if err == nil {
+		err = errors.New("no key in it")
+	}
+	return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
+}
+
+// maxKeyBits is the size up to which keys are used. The time for a signature grows with
+// the third power of the size: one of 16,384 bits takes seconds, and whoever sends a
+// message decides how many it has.
+const maxKeyBits = 8192
+
+// checkSize refuses a key if it or one of its subkeys is larger than maxKeyBits.
+func checkSize(key []section) error {
+	for _, s := range key {
+		pub := s.publicKey()
+		if pub == nil {
+			continue
+		}
+		switch bits, err := pub.BitLength(); {
+		case err != nil: // of an algorithm that the library can't use
+		case bits > maxKeyBits:
+			return fmt.Errorf("the key %s has %d bits, and %d are the most that can be used; its owner must make a smaller one", fingerprint(pub), bits, maxKeyBits)
+		}
+	}
+	return nil
+}
+
+// sections are the packets of the key.
+func (k *Key) sections() ([]section, error) {
+	split, err := splitKeys(k.data)
+	if err == nil && len(split) != 1 {
+		err = fmt.Errorf("%d keys in the place of one", len(split))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.label(), err)
+	}
+	return split[0], nil
 }
 
 // GenerateKey makes a private key that is not locked: Ed25519 for signatures and
@@ -61,9 +161,11 @@ func GenerateKey(name, email string) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Key{entity: e}
-	k.data, err = k.Serialize()
-	return k, err
+	var buf bytes.Buffer
+	if err := e.SerializePrivateWithoutSigning(&buf, nil); err != nil {
+		return nil, err
+	}
+	return ParseKey("", buf.Bytes())
 }
 
 // Name is the name that the key was parsed with.
@@ -97,22 +199,47 @@ func (k *Key) Unlock(passphrase []byte) (*Key, error) {
 	if k.entity.DecryptPrivateKeys(passphrase) != nil {
 		return nil, ErrPassphrase
 	}
-	data, err := k.Serialize()
+	sections, err := k.sections()
+	if err != nil {
+		return nil, err
+	}
+	data, err := writeSections(sections, unlockedHead(k.entity))
 	if err != nil {
 		return nil, err
 	}
 	return &Key{entity: k.entity, name: k.name, data: data}, nil
 }
 
-// Serialize returns the key in binary form, with its private parts if there are any.
-func (k *Key) Serialize() ([]byte, error) {
-	var buf bytes.Buffer
-	err := serialize(&buf, k.entity, k.HasPrivate())
-	return buf.Bytes(), err
-}
+// Bytes is the key in binary form, with its private parts if there are any. The caller
+// must not change it.
+func (k *Key) Bytes() []byte { return k.data }
 
 // Armor returns the key as text, with its private parts if private is true.
-func (k *Key) Armor(private bool) ([]byte, error) { return armored(k.entity, private) }
+func (k *Key) Armor(private bool) ([]byte, error) {
+	data, kind := k.data, openpgp.PrivateKeyType
+	if !private {
+		kind = openpgp.PublicKeyType
+		sections, err := k.sections()
+		if err != nil {
+			return nil, err
+		}
+		if data, err = writeSections(sections, publicHead); err != nil {
+			return nil, err
+		}
+	}
+	var buf bytes.Buffer
+	w, err := armor.Encode(&buf, kind, nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
 
 // Format writes the name and fingerprint, whatever the verb.
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.label()) }
@@ -145,134 +272,6 @@ func fingerprint(k *packet.PublicKey) string { return fmt.Sprintf("%X", k.Finger
 
 // keyID writes a 64-bit key id the way people and GnuPG do.
 func keyID(id uint64) string { return fmt.Sprintf("%016X", id) }
-
-// parseEntity reads the only key that data holds. Each caller gets an entity of
-// its own: the library notes in it what it has verified and unlocked.
-func parseEntity(data []byte) (*openpgp.Entity, error) {
-	list, err := parseEntities(data)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(list) != 1:
-		return nil, fmt.Errorf("the data holds %d keys; it must hold one", len(list))
-	}
-	return list[0], nil
-}
-
-// parseEntities reads all keys in data, armored or binary. Its errors say nothing
-// about the content.
-func parseEntities(data []byte) (openpgp.EntityList, error) {
-	const keybox = "KBXf" // at offset 8
-	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
-	switch {
-	case len(data) == 0:
-		return nil, errors.New("the key is empty")
-	case len(data) > 12 && string(data[8:12]) == keybox:
-		return nil, errors.New("this is a GnuPG keybox, not an OpenPGP key; write the keys out with gpg --export or --export-secret-keys")
-	case data[0]&0x80 != 0:
-		return readKeys(data)
-	}
-	var all openpgp.EntityList
-	for r := bufio.NewReader(bytes.NewReader(data)); ; {
-		block, err := armor.Decode(r)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("not a readable armored key: %w", err)
-		}
-		if block.Type != openpgp.PublicKeyType && block.Type != openpgp.PrivateKeyType {
-			return nil, fmt.Errorf("the armor is of a %s, not of a key", Printable(block.Type, 40))
-		}
-		body, err := io.ReadAll(block.Body)
-		if err != nil {
-			return nil, fmt.Errorf("not a readable armored key: %w", err)
-		}
-		list, err := readKeys(body)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, list...)
-	}
-	if len(all) == 0 {
-		return nil, errors.New("not an OpenPGP key: neither armored nor binary")
-	}
-	return all, nil
-}
-
-// readKeys reads all keys in binary data, which holds at least one.
-func readKeys(data []byte) (openpgp.EntityList, error) {
-	list, err := openpgp.ReadKeyRing(bytes.NewReader(data))
-	if err == nil && len(list) > 0 {
-		return list, nil
-	}
-	first, e := packet.NewOpaqueReader(bytes.NewReader(data)).Next()
-	if e == nil && (first.Tag == 5 || first.Tag == 6) && len(first.Contents) > 0 && first.Contents[0] != 4 && first.Contents[0] != 6 {
-		return nil, fmt.Errorf("it is a key of version %d, which no standard has; versions 4 and 6 can be used, and GnuPG makes 4 unless told otherwise", first.Contents[0])
-	}
-	if err == nil {
-		err = errors.New("no key in it")
-	}
-	return nil, fmt.Errorf("not a readable OpenPGP key: %w", err)
-}
-
-// armored writes the public or the whole key for people.
-func armored(e *openpgp.Entity, private bool) ([]byte, error) {
-	var buf bytes.Buffer
-	kind := openpgp.PublicKeyType
-	if private {
-		kind = openpgp.PrivateKeyType
-	}
-	w, err := armor.Encode(&buf, kind, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := serialize(w, e, private); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return buf.Bytes(), nil
-}
-
-// serialize writes a key as it is. The library's own way to write a private
-// key signs it again, or fails where a part of it is elsewhere.
-func serialize(w io.Writer, e *openpgp.Entity, private bool) error {
-	if !private {
-		return e.Serialize(w)
-	}
-	var err error
-	put := func(p interface{ Serialize(io.Writer) error }) {
-		if err == nil {
-			err = p.Serialize(w)
-		}
-	}
-	sigs := func(all []*packet.VerifiableSignature) {
-		for _, s := range all {
-			put(s.Packet)
-		}
-	}
-	key := func(pub *packet.PublicKey, priv *packet.PrivateKey) {
-		if priv != nil {
-			put(priv)
-		} else {
-			put(pub)
-		}
-	}
-	key(e.PrimaryKey, e.PrivateKey)
-	sigs(e.Revocations)
-	sigs(e.DirectSignatures)
-	for _, id := range e.Identities {
-		put(id)
-	}
-	for _, sub := range e.Subkeys {
-		key(sub.PublicKey, sub.PrivateKey)
-		sigs(sub.Revocations)
-		sigs(sub.Bindings)
-	}
-	return err
-}
 
 // hasPrivate reports whether any private part is there, usable or not.
 func hasPrivate(e *openpgp.Entity) bool {

@@ -31,7 +31,7 @@ func (k *Key) Info(now time.Time) KeyInfo {
 	}
 	for _, s := range k.entity.Subkeys {
 		if sig, err := s.Verify(now, policy()); err == nil {
-			info.Subkeys = append(info.Subkeys, fmt.Sprintf("%s %s for %s, expires: %s", keyID(s.PublicKey.KeyId), algorithm(s.PublicKey), uses(sig), expires(s.PublicKey, sig)))
+			info.Subkeys = append(info.Subkeys, fmt.Sprintf("%s %s for %s, expires: %s", keyID(s.PublicKey.KeyId), algorithm(s.PublicKey), uses(s.PublicKey, sig), expires(s.PublicKey, sig)))
 		}
 	}
 	return info
@@ -74,9 +74,9 @@ func expires(k *packet.PublicKey, sig *packet.Signature) string {
 }
 
 // uses is what a subkey is for.
-func uses(sig *packet.Signature) string {
+func uses(k *packet.PublicKey, sig *packet.Signature) string {
 	var all []string
-	if sig.FlagsValid && (sig.FlagEncryptCommunications || sig.FlagEncryptStorage) {
+	if !sig.FlagsValid && k.PubKeyAlgo.CanEncrypt() || sig.FlagsValid && (sig.FlagEncryptCommunications || sig.FlagEncryptStorage) {
 		all = append(all, "encryption")
 	}
 	if sig.FlagsValid && sig.FlagSign {

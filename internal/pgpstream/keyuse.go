@@ -9,6 +9,7 @@ import (
 
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
 // weakHashes are the hash functions with which signatures can be forged.
@@ -17,13 +18,32 @@ func weakHashes() map[crypto.Hash]bool {
 }
 
 // policy is how messages are written, and what is asked of the keys of others: no
-// signature in them counts that uses SHA-1 or a weaker hash.
+// signature in them counts that uses SHA-1 or a weaker hash. A key that has no key flags,
+// such as one of an old GnuPG, serves every use that its algorithm permits; for
+// signatures see [Key.signingKey].
 func policy() *packet.Config {
 	return &packet.Config{
 		DefaultCipher:        packet.CipherAES256,
 		DefaultHash:          crypto.SHA256,
 		RejectHashAlgorithms: weakHashes(),
+
+		InsecureAllowAllKeyFlagsWhenMissing: true,
 	}
+}
+
+// signingKey returns the primary key or the subkey with the given id, or any of them if
+// it is 0, that may sign at a time. A subkey needs key flags that say so: only then does
+// the library demand that the subkey has signed that it belongs to the primary key, and
+// anybody could claim the subkey of somebody else. The primary key needs none.
+func (k *Key) signingKey(now time.Time, id uint64) (openpgp.Key, bool) {
+	flagged := policy()
+	flagged.InsecureAllowAllKeyFlagsWhenMissing = false
+	own, ok := k.entity.SigningKeyById(now, id, flagged)
+	if primary := k.entity.PrimaryKey; !ok && (id == 0 || id == primary.KeyId) {
+		own, ok = k.entity.SigningKeyById(now, primary.KeyId, policy())
+		ok = ok && own.PublicKey == primary
+	}
+	return own, ok
 }
 
 // A Use is what a key is needed for.
@@ -59,7 +79,7 @@ func (k *Key) unfit(u Use, now time.Time) string {
 		_, why := k.signerUnfit(0, now)
 		return why
 	case ForSigning:
-		own, ok := k.entity.SigningKey(now, policy())
+		own, ok := k.signingKey(now, 0)
 		switch {
 		case !ok:
 			return k.subkeysUnfit(now, "signatures", packet.PublicKeyAlgorithm.CanSign)
@@ -89,8 +109,8 @@ func (k *Key) primaryUnfit(now time.Time) string {
 	}
 	lenient := policy()
 	lenient.RejectHashAlgorithms = map[crypto.Hash]bool{}
-	if e, err := parseEntity(k.data); err == nil {
-		if _, err := e.VerifyPrimaryKey(now, lenient); err == nil {
+	if again, err := ParseKey("", k.data); err == nil {
+		if _, err := again.entity.VerifyPrimaryKey(now, lenient); err == nil {
 			return "is held together by SHA-1 or MD5 signatures, which can be forged; its owner must sign it again (gpg does so when the expiry date is set)"
 		}
 	}
@@ -103,7 +123,7 @@ func (k *Key) signerUnfit(id uint64, now time.Time) (Status, string) {
 	_, err := k.entity.VerifyPrimaryKey(now, policy())
 	why := k.primaryUnfit(now)
 	if why == "" {
-		if _, ok := k.entity.SigningKeyById(now, id, policy()); ok {
+		if _, ok := k.signingKey(now, id); ok {
 			return StatusValid, ""
 		}
 		why = k.subkeysUnfit(now, "signatures", packet.PublicKeyAlgorithm.CanSign)

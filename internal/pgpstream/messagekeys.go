@@ -1,6 +1,9 @@
 package pgpstream
 
 import (
+	"slices"
+
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 )
 
@@ -34,8 +37,19 @@ func (k *messageKeys) EntitiesById(id uint64) []*openpgp.Entity {
 	if key == nil {
 		return nil
 	}
+	key.dropUnflaggedBindings()
 	k.signers = append(k.signers, key)
 	return []*openpgp.Entity{key.entity}
+}
+
+// dropUnflaggedBindings leaves out signatures that bind subkeys without key flags. The
+// library would take such a subkey for one that signs, although the subkey need not have
+// signed that it belongs to the key, and fails on the missing signature.
+func (k *Key) dropUnflaggedBindings() {
+	for i := range k.entity.Subkeys {
+		s := &k.entity.Subkeys[i]
+		s.Bindings = slices.DeleteFunc(slices.Clone(s.Bindings), func(sig *packet.VerifiableSignature) bool { return !sig.Packet.FlagsValid })
+	}
 }
 
 // KeysById implements openpgp.KeyRing; the library doesn't use it here.

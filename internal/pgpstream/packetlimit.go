@@ -40,7 +40,18 @@ func packetsLimit(n int64) int64 {
 type packetLimiter struct {
 	r           io.Reader
 	reads, read int64
+	first       byte // that was read
 	err         error
+}
+
+// signed reports whether the packets begin with one of a signature.
+func (l *packetLimiter) signed() bool {
+	const onePass = 4
+	tag := l.first & 0x3f
+	if l.first&0x40 == 0 { // the old form of a header
+		tag >>= 2
+	}
+	return l.first&0x80 != 0 && (tag == onePass || tag == tagSignature)
 }
 
 // Read implements io.Reader.
@@ -53,6 +64,9 @@ func (l *packetLimiter) Read(p []byte) (int, error) {
 		return 0, l.err
 	}
 	n, err := l.r.Read(p)
+	if l.read == 0 && n > 0 {
+		l.first = p[0]
+	}
 	l.read += int64(n)
 	return n, err
 }

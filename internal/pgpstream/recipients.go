@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
@@ -48,6 +50,13 @@ func readHeader(src *messageReader) (*messageHeader, error) {
 		p, err := packets.Next()
 		if err == io.EOF {
 			return nil, messageErrorf("holds no encrypted data")
+		}
+		if unsupported, ok := errors.AsType[pgperrors.UnsupportedError](err); ok {
+			hint := "its sender must encrypt in another way"
+			if strings.Contains(string(unsupported), "chunk size") {
+				hint = "chunks of up to 4 MiB are supported; its sender must encrypt in smaller ones (gpg --chunk-size 22), or without AEAD"
+			}
+			return nil, messageErrorf("uses what is not supported: %s; %s", Printable(string(unsupported), 100), hint)
 		}
 		if err != nil {
 			return nil, messageErrorf("is not an OpenPGP message, or a damaged one")
@@ -97,6 +106,42 @@ func (h *messageHeader) attempts(e *openpgp.Entity) int {
 		n += h.times[s.PublicKey.KeyId] + hidden
 	}
 	return n
+}
+
+// undecrypting says why no part of a private key that the message names may decrypt, or
+// "" if one may. It is asked before the message is read further, since a key that fits
+// and may not open the message looks like a damaged message afterwards.
+func (h *messageHeader) undecrypting(k *Key) string {
+	var why []string
+	at := func(pub *packet.PublicKey, private *packet.PrivateKey) bool {
+		if h.times[0] == 0 && h.times[pub.KeyId] == 0 {
+			return false
+		}
+		may := slices.ContainsFunc(k.entity.DecryptionKeys(pub.KeyId, time.Time{}, reading(0)), func(own openpgp.Key) bool { return own.PublicKey == pub })
+		name := "its subkey "
+		if pub == k.entity.PrimaryKey {
+			name = "its primary key "
+		}
+		switch name += keyID(pub.KeyId); {
+		case !pub.PubKeyAlgo.CanEncrypt():
+			why = append(why, name+" is of an algorithm that is for signatures only ("+algorithm(pub)+")")
+		case !may:
+			why = append(why, name+" is not for encryption by its key flags, or its binding signature is missing or wrong")
+		case private == nil || private.Dummy():
+			why = append(why, "the private part of "+name+" is not there; it may be on a smart card or in another file")
+		default:
+			return true
+		}
+		return false
+	}
+	fits := at(k.entity.PrimaryKey, k.entity.PrivateKey)
+	for _, s := range k.entity.Subkeys {
+		fits = at(s.PublicKey, s.PrivateKey) || fits
+	}
+	if fits {
+		return ""
+	}
+	return "may not decrypt it: " + strings.Join(why, ", ")
 }
 
 // recipients says in an error which keys would open the message.
@@ -159,6 +204,10 @@ func (h *messageHeader) privateKeys(ctx context.Context, source KeySource, ids [
 			if key, err = source.Unlock(ctx, key); err != nil {
 				return nil, fmt.Errorf("private key: %w", err)
 			}
+		}
+		if problem := h.undecrypting(key); problem != "" {
+			why = append(why, key.label()+" "+problem)
+			continue
 		}
 		keys = append(keys, key)
 	}

@@ -52,6 +52,8 @@ func reading(limit int64) *packet.Config {
 		RejectPublicKeyAlgorithms:   map[packet.PublicKeyAlgorithm]bool{},
 		RejectHashAlgorithms:        map[crypto.Hash]bool{},
 		RejectMessageHashAlgorithms: map[crypto.Hash]bool{},
+
+		InsecureAllowAllKeyFlagsWhenMissing: true, // as in policy
 	}
 }
 
@@ -127,6 +129,15 @@ func (c *signatureChecker) result(d *openpgp.MessageDetails) Signature {
 		return Signature{Status: StatusInvalid, Problem: "its signature is not valid"}
 	}
 	return best
+}
+
+// orUnsupported is what there is to say of a message that begins with a signature: the
+// library skips signatures that it can't read, as if there were none.
+func (s Signature) orUnsupported() Signature {
+	if s.Status != StatusUnsigned {
+		return s
+	}
+	return Signature{Status: StatusUnsafe, Problem: "its signature is of a kind that can't be verified, such as one with the hash function MD5; its signer must sign with SHA-256 or better"}
 }
 
 // rank orders what is told about a message with several signatures.

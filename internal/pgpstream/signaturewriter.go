@@ -22,7 +22,7 @@ type signatureWriter struct {
 // of line ends makes no difference.
 func newSignatureWriter(key *Key, text bool) (*signatureWriter, error) {
 	conf := policy()
-	k, ok := key.entity.SigningKey(conf.Now(), conf)
+	k, ok := key.signingKey(conf.Now(), 0)
 	if !ok || k.PrivateKey == nil {
 		return nil, permanentf("%s: has no key for signatures any more", key.label())
 	}

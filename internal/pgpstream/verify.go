@@ -167,7 +167,11 @@ func (v *verifier) readAll(ctx context.Context, w io.Writer, open opener) (Signa
 	if err := buffered.Flush(); err != nil {
 		return Signature{}, 0, outputError(err)
 	}
-	return v.checker.result(details), size, nil
+	found := v.checker.result(details)
+	if v.packets != nil && v.packets.signed() {
+		found = found.orUnsupported()
+	}
+	return found, size, nil
 }
 
 // withSignature reads content by the side of its signature.

@@ -140,9 +140,9 @@ func (p *fileUpload) sameContent(ctx context.Context, s Server, path string, the
 	return s.Same(ctx, path, p.src, p.file.Size, p.meter.Compared)
 }
 
-// write writes the side file, and makes sure that the server has all of it. If
-// going on with what an earlier attempt left leads to something else, because
-// the server was still writing that, it begins anew.
+// write writes the side file, and makes sure that the server has all of it. It begins
+// anew, once, if the server refuses to go on with what an earlier attempt left, or if that
+// leads to something else, because the server was still writing it.
 func (p *fileUpload) write(ctx context.Context, s Server) error {
 	w := Storing{Path: p.side, Content: p.src, Size: p.file.Size, Limit: p.limit, Meter: p.meter}
 	if p.part == nil {
@@ -154,7 +154,8 @@ func (p *fileUpload) write(ctx context.Context, s Server) error {
 		return err
 	}
 	acked, err := p.store(ctx, s, w)
-	if w.From > 0 && errors.Is(err, ErrOtherContent) {
+	if w.From > 0 && (errors.Is(err, ErrOtherContent) || errors.Is(err, ErrNoResume)) {
+		p.Job.Log().Warn("an interrupted upload can't be resumed; all of the file is uploaded again", "connection", p.ID, "file", p.file.Final, "uploaded", w.From, "reason", err.Error())
 		if err := removeGone(ctx, s, p.side); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -19,6 +20,7 @@ type RenameConfig struct {
 	DestinationPath string `json:"destination_path" courier:"required,path" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
 	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if there is a file with the new name: overwrite, skip, which leaves both files as they are, or fail"`
 	IgnoreMissing   bool   `json:"ignore_missing,omitempty" doc:"nothing to rename is no error"`
+	MakeDirectories bool   `json:"make_directories,omitempty" doc:"make the directories of destination_path that are missing; by default a missing one is an error"`
 }
 
 func (cfg RenameConfig) check(a Account) error {
@@ -131,6 +133,11 @@ func (r *renameStep) move(ctx context.Context, s Server) error {
 	if r.note.Was.Kind == KindDirectory {
 		size = -1
 	}
+	if dir, made := r.directory(r.note.Target); made {
+		if err := makeDirectories(ctx, s, dir); err != nil {
+			return fmt.Errorf("make directory %s: %w", safename.Quote(dir), err)
+		}
+	}
 	m := renaming{account: r.Account, from: r.note.Source, to: r.note.Target, size: size, ifExists: r.cfg.IfExists, what: "the file"}
 	if r.note.Over {
 		m.ifExists = transfer.IfExistsOverwrite
@@ -138,6 +145,33 @@ func (r *renameStep) move(ctx context.Context, s Server) error {
 	err := m.run(ctx, s)
 	r.note.Skipped = m.skipped
 	return err
+}
+
+// directory is the directory that the file gets into, and whether it is made if it is
+// missing.
+func (r *renameStep) directory(target string) (dir string, made bool) {
+	dir, _ = Split(TrimSlashes(target))
+	return dir, r.cfg.MakeDirectories && dir != "." && dir != "/"
+}
+
+// checkDestination returns an error if the directory that the file gets into is not
+// there and is not to be made. Directories that may not be looked at are taken to be
+// there.
+func (r *renameStep) checkDestination(ctx context.Context, s Server, target string) error {
+	dir, made := r.directory(target)
+	if from, _ := Split(TrimSlashes(r.cfg.SourcePath)); made || dir == "." || dir == "/" || dir == from {
+		return nil
+	}
+	info, err := s.Stat(ctx, dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return courier.Permanent(fmt.Errorf("destination_path: the remote directory %s doesn't exist; have it made, set make_directories, or correct the path: %w", safename.Quote(dir), err))
+	case err == nil && !info.MayBeDir():
+		return courier.Permanent(fmt.Errorf("destination_path: %s is a file, where a directory should be", safename.Quote(dir)))
+	case err != nil && !s.Refused(err):
+		return err
+	}
+	return nil
 }
 
 // What a new attempt of the execution does about a renaming of an earlier one.
@@ -189,7 +223,9 @@ func (r *renameStep) plan(ctx context.Context, s Server, over bool) (renameNote,
 	}
 	there, err := s.Lstat(ctx, n.Target)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && cfg.IfExists == transfer.IfExistsOverwrite:
+	case errors.Is(err, fs.ErrNotExist):
+		return n, r.checkDestination(ctx, s, n.Target)
+	case errors.Is(err, fs.ErrPermission) && cfg.IfExists == transfer.IfExistsOverwrite:
 		return n, nil
 	case err != nil:
 		return n, err
@@ -244,20 +280,26 @@ func (r *renameStep) wasRenamed(ctx context.Context, s Server) (bool, error) {
 	return false, courier.Permanent(fmt.Errorf("the file is gone, and another has the new name, %q: %w", note.Target, fs.ErrNotExist))
 }
 
-// ValidateRename logs in and checks that there is something to rename.
+// ValidateRename logs in and checks that there is something to rename, and a directory
+// for it.
 func ValidateRename(ctx context.Context, a Account, cfg RenameConfig) error {
 	if err := cfg.check(a); err != nil {
 		return err
 	}
 	return a.Validate(ctx, func(s Server) error {
+		var found error
 		if a.Job.Unresolved("source_path") {
-			return nil
+			cfg.SourcePath = "file" // some name, in the place of a file to come
+		} else if _, found = s.Lstat(ctx, cfg.SourcePath); s.Missing(found) && cfg.IgnoreMissing {
+			found = nil
 		}
-		_, err := s.Lstat(ctx, cfg.SourcePath)
-		if s.Missing(err) && cfg.IgnoreMissing {
-			return nil
+		if found == nil && !a.Job.Unresolved("destination_path") {
+			var target string
+			if target, found = renameTarget(ctx, s, cfg); found == nil {
+				found = (&renameStep{Account: a, cfg: cfg}).checkDestination(ctx, s, target)
+			}
 		}
-		return s.Fault("rename", cfg.SourcePath, err)
+		return s.Fault("rename", cfg.SourcePath, found)
 	})
 }
 

@@ -96,7 +96,8 @@ type Mover interface {
 	// Store writes a remote file, and makes sure that the server has all of it, as
 	// far as it lets itself be told. Acked is how many bytes the server has
 	// confirmed, also with an error. One that matches [ErrOtherContent] says that
-	// the server has something else.
+	// the server has something else, and one that matches [ErrNoResume] that it refuses to
+	// go on at w.From and has taken nothing.
 	Store(ctx context.Context, w Storing) (acked int64, err error)
 	// ResumeAt returns how much of what an earlier attempt has stored is right.
 	ResumeAt(ctx context.Context, w Storing, acked int64) (int64, error)

@@ -281,8 +281,12 @@ func (s *Conn) handshakeError(err error, user string, check *hostKeyCheck) error
 		if len(s.offered) > 0 {
 			text = fmt.Sprintf(" (it takes %s)", safename.Quote(strings.Join(s.offered, ", ")))
 		}
-		return failure.Permanent(failure.WithClass(fmt.Errorf("the server refuses the login of user %s; check username, password and private_key%s: %w",
-			safename.Quote(user), text, &connerr.Hostile{Err: err}), failure.Login))
+		text = fmt.Sprintf("the server refuses the login of user %s; check username, password and private_key%s", safename.Quote(user), text)
+		refused := error(&worded{text, err})                     // the library's words are about messages of the protocol
+		if strings.Contains(err.Error(), "disconnect, reason") { // the server's words
+			refused = fmt.Errorf("%s: %w", text, &connerr.Hostile{Err: err})
+		}
+		return failure.Permanent(failure.WithClass(refused, failure.Login))
 	case !told && s.offered != nil && errors.Is(s.net.cause(), io.EOF):
 		return &hungUpError{&connerr.LostError{Err: io.EOF}}
 	case s.net.cause() != nil:

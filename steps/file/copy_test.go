@@ -268,6 +268,9 @@ func TestProgress(t *testing.T) {
 	}{
 		{"file.copy", m{"source_path": "A/**", "destination_path": "B/"}, size + 700},
 		{"file.move", m{"source_path": "A/**", "destination_path": "B/"}, size + 700},
+		{"file.move", m{"source_path": "A/1", "destination_path": "A/9"}, size}, // a rename
+		{"file.move", m{"source_path": "A/x/*", "destination_path": "A/y/"}, 700},
+		{"file.delete", m{"path": "A/**"}, 0},
 		{"file.zip", m{"source_path": "A/**", "output_path": "B/x.zip"}, size + 700},
 		{"file.unzip", m{"archive_path": "in.zip"}, 300<<10 + 3},
 	} {

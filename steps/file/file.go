@@ -148,7 +148,7 @@ func Register(r *courier.Registry, opt *Options) {
 	courier.Register(r, "file.move", Move{Limits: opt.Limits},
 		bytes("move", "Moves or renames a file, or moves the files that a pattern finds into a directory.", "file.rename"))
 	courier.Register(r, "file.delete", Delete{Limits: opt.Limits},
-		plain("delete", "Deletes a file, the files that a pattern finds, or a directory."))
+		plain("delete", "Deletes a file, the files that a pattern finds, or a directory. The attempt is recorded with 0 bytes."))
 	courier.Register(r, "file.list", List{Limits: opt.Limits},
 		plain("list", "Lists the files of a directory."))
 	courier.Register(r, "file.zip", Zip{Limits: opt.Limits},

@@ -108,7 +108,11 @@ func (h Hash) collect(ctx context.Context, job *courier.Context, cfg HashConfig,
 		if err != nil {
 			return nil, err
 		}
+		before := len(found)
 		found = slices.DeleteFunc(found, func(m match) bool { return m.name == dst.name })
+		if len(found) == 0 && before > 0 {
+			return nil, sameFile(source, dst, "manifest")
+		}
 		if len(found) == 0 {
 			return nil, fmt.Errorf("%q: there is no file to hash; no manifest was written", localfile.Shorten(source.String()))
 		}

@@ -124,6 +124,7 @@ func hostileArchives() []hostileArchive {
 		{"relative symlink", rawZip(good, raw{name: "l", content: "..", mode: symlink}), []string{"!is a symbolic link"}},
 		{"pipe", rawZip(good, raw{name: "p", mode: fifo}), []string{"!is a pipe"}},
 		{"device", rawZip(good, raw{name: "d", mode: char}), []string{"!is a device"}},
+		{"device with content", rawZip(good, raw{name: "d", mode: char, content: "x"}), []string{"!is a device"}},
 		{"block device", rawZip(good, raw{name: "d", mode: block}), []string{"!is a device"}},
 		{"socket", rawZip(good, raw{name: "s", mode: socket}), []string{"!is a socket"}},
 		{"twice", rawZip(good, raw{name: "good", content: "bad"}), []string{`entry "good"`, "!is there twice"}},

@@ -45,6 +45,7 @@ type MoveConfig struct {
 type MoveOutput struct {
 	MovedFile    string   `json:"moved_file,omitempty" doc:"new path of the file, the first if there are several"`
 	MovedFiles   []string `json:"moved_files" file:"destination_path" doc:"new paths of all files, in the order of their old ones, skipped ones included"`
+	Size         int64    `json:"size" doc:"of what was moved, in bytes"`
 	SkippedFiles []string `json:"skipped_files" doc:"those of moved_files that were there already; their sources are where they were"`
 	Skipped      bool     `json:"skipped" doc:"whether nothing was moved because everything was there already"`
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
@@ -64,11 +65,18 @@ func (m Move) Execute(ctx context.Context, job *courier.Context, cfg MoveConfig)
 		}
 		job.Progress(0, -1, cfg.SourcePath.String()) // a rename is no progress, but it is no stall either
 		it := &moves.items[i]
+		before := it.state
 		if err := moves.one(ctx, it); err != nil {
 			return out, err
 		}
 		if it.state == gone {
 			continue
+		}
+		if it.state == published {
+			out.Size += it.was.Size
+			if before == waiting { // what was copied is reported already and counts once
+				job.Progress(it.was.Size, it.was.Size, it.src.name)
+			}
 		}
 		out.MovedFiles = append(out.MovedFiles, it.dst.name)
 		if it.state == skipped {

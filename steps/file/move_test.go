@@ -50,9 +50,11 @@ func TestMoveReports(t *testing.T) {
 	} {
 		job := s.job()
 		defer job.Close()
-		if _, err := s.in(t.Context(), job, registry(file.Limits{}), "file.move", m{"source_path": "1/f", "destination_path": "2/g"}); err != nil {
+		out, err := s.in(t.Context(), job, registry(file.Limits{}), "file.move", m{"source_path": "1/f", "destination_path": "2/g"})
+		if err != nil {
 			t.Fatal(err)
 		}
+		equal(t, out, "size", 4)
 		if got := job.Files(); !slices.Equal(got, want) {
 			t.Errorf("attempt %d reports %+v, want %+v", n+1, got, want)
 		}

@@ -91,6 +91,9 @@ func (p packing) collect(ctx context.Context, job *courier.Context, dst place) (
 			}
 			files += n
 		}
+		if files == 0 && slices.ContainsFunc(found, func(m match) bool { return m.name == dst.name }) {
+			return nil, sameFile(source, dst, "archive")
+		}
 		if files == 0 {
 			return nil, fmt.Errorf("%q: there is no file to pack; no archive was made", localfile.Shorten(source.String()))
 		}
@@ -107,6 +110,11 @@ func (p packing) collect(ctx context.Context, job *courier.Context, dst place) (
 		}
 	}
 	return c.items, nil
+}
+
+// sameFile is the error of a source that is only the output itself, which is what.
+func sameFile(source courier.Pattern, dst place, what string) error {
+	return courier.Permanent(fmt.Errorf("%q and output_path %q are the same file, and there is no other; no %s was made. Give another output_path", localfile.Shorten(source.String()), dst.name, what))
 }
 
 // A collector gathers what goes into an archive.

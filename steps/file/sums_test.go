@@ -35,7 +35,7 @@ func TestHashPrograms(t *testing.T) {
 
 func TestHash(t *testing.T) {
 	s := newSite(t)
-	s.write(t, map[string]string{"A/in/a.csv": "a", "A/in/b.csv": "b", "A/in/x/a.csv": "c", "A/in/u.courier-tmp-1": "part", "A/y/a.csv": "d"})
+	s.write(t, map[string]string{"A/SAME": "s", "A/in/a.csv": "a", "A/in/b.csv": "b", "A/in/x/a.csv": "c", "A/in/u.courier-tmp-1": "part", "A/y/a.csv": "d"})
 	out := s.run(t, "file.hash", m{"source_path": "A/in/a.csv"})
 	equal(t, out, "hash", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb")
 	equal(t, out, "manifest_path", "3/1/SHA256SUMS")
@@ -51,6 +51,7 @@ func TestHash(t *testing.T) {
 		{m{}, []string{"!source_path and source_paths"}},
 		{m{"source_path": "A/none"}, []string{"no such file"}},
 		{m{"source_path": "A/*.none"}, []string{"there is no file to hash"}},
+		{m{"source_path": "A/SAME", "output_path": "A/SAME"}, []string{"!are the same file", "no manifest was made"}},
 		{m{"source_paths": []string{"A/in/a.csv", "A/y/a.csv"}}, []string{"!the same name in the manifest"}},
 		{m{"source_path": "A/in", "output_path": "/etc/x"}, []string{"!engine.Options.Roots"}},
 	} {

@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"errors"
@@ -69,6 +70,52 @@ func TestUnzip(t *testing.T) {
 				t.Errorf("the empty directory: %v, %v", info, err)
 			}
 		})
+	}
+}
+
+// TestFilesOfOtherTypes: an entry with content is a file, whatever an archive says it was
+// made of. Info-ZIP marks what comes out of a pipe as a pipe.
+func TestFilesOfOtherTypes(t *testing.T) {
+	for key, archive := range map[string][]byte{
+		"file.unzip": rawZip(raw{name: "-", mode: 0o010600, content: "content"}, raw{name: "s", mode: 0o140600, content: "content"}),
+		"file.untar": rawTar(tarEntry{Header: tar.Header{Name: "-"}, content: "content", patch: func(block []byte) { block[156] = tar.TypeCont }}, entryOf("s", "content")),
+	} {
+		t.Run(key, func(t *testing.T) {
+			s := newSite(t)
+			s.write(t, map[string]string{"B/x": string(archive)})
+			s.run(t, key, m{"archive_path": "B/x", "output_directory": "A/out"})
+			for _, name := range []string{"A/out/-", "A/out/s"} {
+				info, err := os.Lstat(s.path(name))
+				if err != nil || !info.Mode().IsRegular() || s.read(t, name) != "content" {
+					t.Errorf("%s: %v, %v", name, info, err)
+				}
+			}
+		})
+	}
+}
+
+// TestNamesOfDOS has names as DOS and old versions of .NET write them.
+func TestNamesOfDOS(t *testing.T) {
+	onDOS := func(b []byte) []byte { // the byte before the attributes says where it was made
+		return bytes.ReplaceAll(b, []byte("PK\x01\x02\x14\x03"), []byte("PK\x01\x02\x14\x00"))
+	}
+	s := newSite(t)
+	s.write(t, map[string]string{"B/x.zip": string(onDOS(rawZip(raw{name: `dir\`}, raw{name: `dir\a`, content: "a"}, raw{name: "gr\x81\xe1e\xff", content: "b"})))})
+	s.run(t, "file.unzip", m{"archive_path": "B/x.zip", "output_directory": "A/out"})
+	for name, want := range map[string]string{"A/out/dir/a": "a", "A/out/grüße\u00a0": "b"} {
+		if got := s.read(t, name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for want, archive := range map[string][]byte{
+		`!has the element ".."`: onDOS(rawZip(raw{name: `..\e`, content: "x"})),
+		"!is an absolute path":  onDOS(rawZip(raw{name: `\e`, content: "x"})),
+		"!has a colon":          onDOS(rawZip(raw{name: `C:\e`, content: "x"})),
+		"!is there twice":       onDOS(rawZip(raw{name: `d\e`, content: "x"}, raw{name: "d/e", content: "x"})),
+		"!has a backslash":      rawZip(raw{name: `d\e`, content: "x"}),
+	} {
+		s.write(t, map[string]string{"B/bad.zip": string(archive)})
+		s.refuse(t, "file.unzip", m{"archive_path": "B/bad.zip", "output_directory": "A/bad"}, want)
 	}
 }
 
@@ -150,6 +197,7 @@ func TestUnzipHugeDirectory(t *testing.T) {
 }
 
 func TestHostileNames(t *testing.T) {
+	const markedUTF8 = 1 << 11 // otherwise a name that is no UTF-8 is one of DOS
 	names := hostile.EntryNames()
 	if len(names) < 150 {
 		t.Errorf("only %d names", len(names))
@@ -158,8 +206,8 @@ func TestHostileNames(t *testing.T) {
 	before := s.snapshot(t)
 	for _, name := range names {
 		for i, archive := range [][]byte{
-			rawZip(raw{name: "good", content: "good"}, raw{name: name, content: "bad"}),
-			rawZip(raw{name: "good", content: "good"}, raw{name: name + "/"}),
+			rawZip(raw{name: "good", content: "good"}, raw{name: name, content: "bad", flags: markedUTF8}),
+			rawZip(raw{name: "good", content: "good"}, raw{name: name + "/", flags: markedUTF8}),
 		} {
 			if i == 1 && (name == "a//" || strings.HasSuffix(name, "/")) {
 				continue

@@ -37,16 +37,14 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 	return RenameOutput(out), err
 }
 
-// Validate logs in and checks that there is something to rename.
+// Validate logs in and checks that there is something to rename, and a directory for it.
 func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
-	a := account(job, r.Connections, cfg.ConnectionID)
-	if job.Unresolved("source_path") || job.Unresolved("destination_path") {
-		return a.Validate(ctx, nil)
+	if !job.Unresolved("source_path") {
+		if err := checkTarget("source_path", cfg.SourcePath); err != nil {
+			return err
+		}
 	}
-	if err := checkTarget("source_path", cfg.SourcePath); err != nil {
-		return err
-	}
-	return remote.ValidateRename(ctx, a, remote.RenameConfig(cfg))
+	return remote.ValidateRename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
 }
 
 // Cleanup moves back what an interrupted attempt has moved aside, unless its

@@ -240,3 +240,40 @@ func TestReadOnly(t *testing.T) {
 		wantError(t, err, true, `make directory "x"`, "read-only")
 	})
 }
+
+// TestResumeUploadRefused has a server that refuses to go on with a file: the whole file
+// is uploaded, once, and the log says so.
+func TestResumeUploadRefused(t *testing.T) {
+	const size = 2 << 20
+	bubble(t, func(t *testing.T) {
+		refused := 0
+		r := newRig(t, ftpserver.Options{Answer: func(c *ftpserver.Conn, verb, _ string) bool {
+			if verb != "APPE" {
+				return false
+			}
+			refused++
+			c.Reply("550 not on this storage")
+			return true
+		}})
+		r.putLocal("x", content(size))
+		cfg := object{"local_path": "x", "remote_path": "x", "resume": true}
+		ctx, cancel := context.WithCancel(t.Context())
+		r.onProgress = func(p courier.Progress) {
+			if p.Done > size/2 {
+				cancel()
+			}
+		}
+		if _, err := r.run(ctx, "ftp.upload", cfg); err == nil {
+			t.Fatal("an upload that was interrupted succeeded")
+		}
+		r.onProgress = nil
+		r.must(r.retry(t.Context(), "ftp.upload", cfg))
+		if r.get("x") != string(content(size)) || refused != 1 {
+			t.Errorf("the content differs, or APPE was tried %d times", refused)
+		}
+		wantTree(t, r.remote, "x")
+		if log := r.log.text.String(); strings.Count(log, "all of the file is uploaded again") != 1 {
+			t.Errorf("log: %s", log)
+		}
+	})
+}

@@ -177,12 +177,18 @@ func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err e
 	w.Meter.At(w.From)
 	if w.From < w.Size || w.From == 0 {
 		content := w.Limit.Reader(ctx, io.NewSectionReader(w.Content, w.From, w.Size-w.From))
+		taken := false
 		err := s.Conn.Store(ctx, w.Path, w.From > 0, func(to io.Writer) error {
+			taken = true
 			_, err := transfer.Copy(ctx, to, content, func(done int64) { w.Meter.At(w.From + done) })
 			return err
 		})
 		if err != nil {
-			return 0, s.explainRefusal(ctx, w.Path, err)
+			err = s.explainRefusal(ctx, w.Path, err)
+			if w.From > 0 && !taken && s.Cause() == nil && ftpclient.IsReply(err) && !courier.IsPermanent(err) {
+				err = fmt.Errorf("%w: %w", remote.ErrNoResume, err)
+			}
+			return 0, err
 		}
 	}
 	return w.Size, w.Meter.While(func() error {

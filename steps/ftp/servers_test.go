@@ -76,6 +76,21 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// TestSizesOfDirectories runs all steps against a server without MLST that answers SIZE
+// and MDTM for directories.
+func TestSizesOfDirectories(t *testing.T) {
+	r := newRig(t, ftpserver.Options{NoMLSD: true, SizesAll: true})
+	r.tour()
+	r.put("to/keep", nil)
+	r.put("f", content(10))
+	r.must(r.run(t.Context(), "ftp.rename", object{"source_path": "f", "destination_path": "to/g"}))
+	out := r.must(r.run(t.Context(), "ftp.rmdir", object{"remote_path": "to", "recursive": true}))
+	if out["existed"] != true {
+		t.Errorf("rmdir: %v", out)
+	}
+	wantTree(t, r.remote)
+}
+
 // at is the path of a file on the server.
 func (r *rig) at(name string) string {
 	if strings.HasSuffix(name, "/") {

@@ -24,7 +24,7 @@ type Encrypt struct {
 
 // EncryptConfig is the configuration of pgp.encrypt.
 type EncryptConfig struct {
-	SourcePath      string      `json:"source_path" courier:"required,path" doc:"The file to encrypt."`
+	SourcePath      string      `json:"source_path" alias:"input_path" courier:"required,path" doc:"The file to encrypt."`
 	OutputPath      string      `json:"output_path" courier:"path" doc:"The encrypted file, or with a slash at its end the directory for it. Default: the input's name with .pgp, in the attempt's own directory."`
 	RecipientKeyIDs []string    `json:"recipient_key_ids" courier:"required" doc:"The keys that can decrypt the file, one or more: names, fingerprints or key ids."`
 	SigningKeyID    string      `json:"signing_key_id" doc:"The private key that signs the file. Default: the file is not signed."`

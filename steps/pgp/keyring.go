@@ -2,6 +2,7 @@ package pgp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -23,6 +24,10 @@ type Keyring struct {
 	names  map[string]*entry   // of the host's choice
 	prints map[string]*entry   // by fingerprint
 	ids    map[string][]*entry // by key id, and by fingerprint of a subkey
+
+	// Of the files of a directory:
+	files      map[string][]*pgpstream.Key // what they hold
+	unreadable []error                     // each names a file; nobody changes it
 }
 
 // An entry is one key, whose public and private forms may have been added one
@@ -89,11 +94,7 @@ func merge(old, k Key, parsed *pgpstream.Key) (Key, *pgpstream.Key, error) {
 	if err != nil {
 		return old, nil, err
 	}
-	data, err := merged.Serialize()
-	if err != nil {
-		return old, nil, err
-	}
-	return Key{Data: data, Passphrase: passphrase}, merged, nil
+	return Key{Data: merged.Bytes(), Passphrase: passphrase}, merged, nil
 }
 
 // Key implements [Keys].
@@ -120,8 +121,16 @@ func (r *Keyring) Key(_ context.Context, id string) (Key, error) {
 	case len(n) == shortID:
 		return Key{}, courier.Permanent(courier.Errorf(courier.ErrNotFound, "key %q: ids of 8 digits are easily forged and not looked for; give the fingerprint", id))
 	}
-	return Key{}, courier.Errorf(courier.ErrNotFound, "there is no key %q; %s", pgpstream.Printable(id, 100), nearest.DidYouMean(id, r.known()))
+	hint := ""
+	if n := len(r.unreadable); n > 0 {
+		hint = fmt.Sprintf("; files that can't be read: %d, the first is %v", n, r.unreadable[0])
+	}
+	return Key{}, courier.Errorf(courier.ErrNotFound, "there is no key %q; %s%s", pgpstream.Printable(id, 100), nearest.DidYouMean(id, r.known()), hint)
 }
+
+// Unreadable says of each file of a directory that could not be read why, and names it.
+// Empty means that all files were read.
+func (r *Keyring) Unreadable() []error { return slices.Clone(r.unreadable) }
 
 // known lists what keys are called, names first.
 func (r *Keyring) known() []string {
@@ -146,29 +155,58 @@ var keyFiles = []string{".asc", ".gpg", ".pgp", ".key", ".pub", ".sec"}
 // key also gives it a name: its own without the ending. The files are read
 // once; see [OpenKeyring] for files that change.
 //
+// A file of a directory that can't be read does not keep the others from being used, if
+// there is a key in one of them: [Keyring.Unreadable] names it.
+//
 // The passphrases map ids of locked keys (names, fingerprints, key ids) to the
-// names of the secrets that unlock them; nil if no key is locked.
+// names of the secrets that unlock them; nil if no key is locked. The id of a key that
+// is not there is an error, unless a file could not be read.
 func ReadKeyring(path string, passphrases map[string]string) (*Keyring, error) {
+	return readKeyring(path, passphrases, nil)
+}
+
+// readKeyring is ReadKeyring. A file of a directory that can't be read has the keys that
+// it had in former, which may be nil.
+func readKeyring(path string, passphrases map[string]string, former *Keyring) (*Keyring, error) {
 	files := []string{path}
 	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
+	isDir := err == nil && info.IsDir()
+	if isDir {
 		files, err = filesIn(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read keyring: %w", err)
 	}
-	r := new(Keyring)
+	r := &Keyring{files: make(map[string][]*pgpstream.Key)}
 	for _, file := range files {
-		if err := r.readFile(file); err != nil {
+		keys, err := readFile(file)
+		if err != nil {
+			err = fmt.Errorf("read keyring: %s: %w", file, err)
+			if !isDir {
+				return nil, err
+			}
+			r.unreadable = append(r.unreadable, err)
+			if former != nil {
+				keys = former.files[file]
+			}
+		}
+		if err := r.addFile(file, keys); err != nil {
 			return nil, fmt.Errorf("read keyring: %s: %w", file, err)
 		}
 	}
 	if len(r.prints) == 0 {
+		if len(r.unreadable) > 0 {
+			return nil, errors.Join(r.unreadable...)
+		}
 		return nil, fmt.Errorf("read keyring: %s: no file in it ends in %s", path, strings.Join(keyFiles, ", "))
 	}
 	for _, id := range slices.Sorted(maps.Keys(passphrases)) {
-		if err := r.setPassphrase(id, passphrases[id]); err != nil {
-			return nil, fmt.Errorf("read keyring: passphrase of %w", err)
+		err := r.setPassphrase(id, passphrases[id])
+		if errors.Is(err, courier.ErrNotFound) && len(r.unreadable) > 0 {
+			continue // it may be in a file that is named
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read keyring: passphrases: %w", err)
 		}
 	}
 	return r, nil
@@ -189,28 +227,26 @@ func filesIn(dir string) ([]string, error) {
 	return files, nil
 }
 
-func (r *Keyring) readFile(file string) error {
+func readFile(file string) ([]*pgpstream.Key, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	list, err := pgpstream.ParseKeys(data)
-	if err != nil {
-		return err
-	}
+	return pgpstream.ParseKeys(data)
+}
+
+// addFile adds the keys of a file, which is the name of the only one.
+func (r *Keyring) addFile(file string, keys []*pgpstream.Key) error {
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-	if len(list) > 1 || pgpstream.NormalizeID(name) != "" {
+	if len(keys) > 1 || pgpstream.NormalizeID(name) != "" {
 		name = ""
 	}
-	for _, k := range list {
-		data, err := k.Serialize()
-		if err != nil {
-			return err
-		}
-		if err := r.Add(name, Key{Data: data}); err != nil {
+	for _, k := range keys {
+		if err := r.Add(name, Key{Data: k.Bytes()}); err != nil {
 			return err
 		}
 	}
+	r.files[file] = keys
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -231,8 +233,8 @@ func TestReadKeyring(t *testing.T) {
 		path string
 		ids  map[string]string
 	}{
-		"no such file":   {filepath.Join(dir, "gone"), nil},
-		"did you mean":   {dir, map[string]string{"uss": "x"}},
+		"no such file": {filepath.Join(dir, "gone"), nil},
+		`read keyring: passphrases: there is no key "uss"; did you mean "us"?`: {dir, map[string]string{"uss": "x"}},
 		"is not locked":  {dir, map[string]string{"them": "x"}},
 		"no file in it":  {t.TempDir(), nil},
 		"not an OpenPGP": {filepath.Join(dir, "notes.txt"), nil},
@@ -240,6 +242,136 @@ func TestReadKeyring(t *testing.T) {
 		if _, err := pgp.ReadKeyring(c.path, c.ids); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// TestLongLengths has a key with lengths of subpackets in five octets, which the library
+// writes in another form: it is read from a directory, and in two forms one after the
+// other, locked, and used.
+func TestLongLengths(t *testing.T) {
+	b := newBench(t)
+	e := pgptest.NewEntity(t, "long", func(c *packet.Config) { c.Algorithm, c.RSABits = packet.PubKeyAlgoRSA, 2048 })
+	open := pgp.Key{Data: pgptest.LongLengths(t, e)}
+	if err := e.EncryptPrivateKeys([]byte("secret"), nil); err != nil {
+		t.Fatal(err)
+	}
+	b.secrets["vault/long"] = "secret"
+	secret := pgp.Key{Data: withLocked(t, open.Data, e), Passphrase: "vault/long"}
+	public, err := secret.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"long.asc": public.Data, "long.sec": secret.Data} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, err := pgp.ReadKeyring(dir, map[string]string{"long": "vault/long"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var added pgp.Keyring
+	for _, k := range []pgp.Key{public, secret} {
+		if err := added.Add("long", k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.write("a.txt", []byte("content"))
+	for name, r := range map[string]*pgp.Keyring{"read": read, "added": &added} {
+		k, err := r.Key(t.Context(), "long")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := b.keys.Add("long", k); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := b.encrypt(map[string]any{"source_path": "a.txt", "output_path": "a.pgp", "recipient_key_ids": []string{"long"}, "signing_key_id": "long"}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		out, err := b.decrypt(map[string]any{"source_path": "a.pgp", "output_path": "b.txt", "signer_key_ids": []string{"long"}})
+		if err != nil || string(b.read("b.txt")) != "content" || out.SignerFingerprint != pgptest.Fingerprint(e) {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+	}
+}
+
+// withLocked replaces the private keys in the binary form of e by those of e.
+func withLocked(t *testing.T, data []byte, e *openpgp.Entity) []byte {
+	t.Helper()
+	private := []*packet.PrivateKey{e.PrivateKey, e.Subkeys[0].PrivateKey}
+	var out bytes.Buffer
+	for r := packet.NewOpaqueReader(bytes.NewReader(data)); ; {
+		p, err := r.Next()
+		if err == io.EOF {
+			return out.Bytes()
+		}
+		if err == nil && (p.Tag == 5 || p.Tag == 7) {
+			err = private[0].Serialize(&out)
+			private = private[1:]
+		} else if err == nil {
+			err = p.Serialize(&out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestUnreadableKeyFile has a directory in which one file is damaged: it is named, the
+// keys of the others are used, and after a change those that were read from it before.
+func TestUnreadableKeyFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	us, them, new := pgptest.NewEntity(t, "us", nil), pgptest.NewEntity(t, "them", nil), pgptest.NewEntity(t, "new", nil)
+	write("us.gpg", pgptest.Private(t, us))
+	write("bad.gpg", pgptest.Public(t, them)[:20])
+	r, err := pgp.ReadKeyring(dir, map[string]string{"them": "vault/them"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Key(t.Context(), "us"); err != nil {
+		t.Error(err)
+	}
+	if bad := r.Unreadable(); len(bad) != 1 || !strings.Contains(bad[0].Error(), "bad.gpg: not a readable OpenPGP key") {
+		t.Errorf("unreadable: %v", bad)
+	}
+	if _, err := r.Key(t.Context(), "them"); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "bad.gpg") {
+		t.Errorf("a key that may be in the file: %v", err)
+	}
+
+	var log bytes.Buffer
+	f, err := pgp.OpenKeyring(dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil || !strings.Contains(log.String(), "bad.gpg") {
+		t.Fatalf("%v; log: %s", err, &log)
+	}
+	write("bad.gpg", pgptest.Public(t, them))
+	if err := f.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	write("bad.gpg", pgptest.Public(t, them)[:20])
+	write("new.gpg", pgptest.Public(t, new))
+	if err := f.Reload(); err == nil || !strings.Contains(err.Error(), "bad.gpg") {
+		t.Errorf("reload: %v", err)
+	}
+	for name, want := range map[string]*openpgp.Entity{"us": us, "bad": them, "new": new} {
+		k, err := f.Key(t.Context(), name)
+		if got, _ := k.Fingerprint(); err != nil || got != pgptest.Fingerprint(want) {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"us.gpg", "new.gpg"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := pgp.ReadKeyring(dir, nil); err == nil || !strings.Contains(err.Error(), "bad.gpg") {
+		t.Errorf("no readable file: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package pgp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 
@@ -10,18 +11,34 @@ import (
 
 // A KeyringFile is [Keys] in a file or directory, in the form that [ReadKeyring]
 // reads. A change takes effect within a second, for executions that ask for the
-// key later. While a changed file has mistakes, the keys that were read before
-// stay in use, and a warning is logged.
+// key later. While a changed file has mistakes, the keys that were read from it before
+// stay in use, and a warning is logged. Changes of the other files of a directory take
+// effect.
 type KeyringFile struct{ source *reload.Source[*Keyring] }
 
 var _ Keys = (*KeyringFile)(nil)
 
 // OpenKeyring reads the keys in a file or directory and returns them as a
 // KeyringFile. The passphrases are those of [ReadKeyring], which also has the
-// errors. Log gets the warnings; nil means none.
+// errors. Log gets the warnings, also those of files that can't be read at once; nil
+// means none.
 func OpenKeyring(path string, passphrases map[string]string, log *slog.Logger) (*KeyringFile, error) {
 	passphrases = maps.Clone(passphrases)
-	source, err := reload.New(path, log, func(path string) (*Keyring, error) { return ReadKeyring(path, passphrases) })
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	var former *Keyring // the source reads once at a time
+	source, err := reload.New(path, log, func(path string) (*Keyring, error) {
+		r, err := readKeyring(path, passphrases, former)
+		if err != nil {
+			return nil, err
+		}
+		for _, err := range r.unreadable {
+			log.Warn("a file of a keyring can't be used; keys that were read from it before stay in use", "path", path, "error", err)
+		}
+		former = r
+		return r, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -33,6 +50,11 @@ func (f *KeyringFile) Key(ctx context.Context, id string) (Key, error) {
 	return f.source.Get().Key(ctx, id)
 }
 
-// Reload reads the files at once. After an error, which is that of
-// [ReadKeyring], the former keys stay in use.
-func (f *KeyringFile) Reload() error { return f.source.Reload() }
+// Reload reads the files at once. After an error of [ReadKeyring] the former keys stay in
+// use. An error that names files which can't be read is about these alone.
+func (f *KeyringFile) Reload() error {
+	if err := f.source.Reload(); err != nil {
+		return err
+	}
+	return errors.Join(f.source.Get().unreadable...)
+}

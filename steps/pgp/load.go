@@ -84,14 +84,10 @@ func (l *loader) Unlock(ctx context.Context, key *pgpstream.Key) (*pgpstream.Key
 		if errors.Is(err, pgpstream.ErrPassphrase) {
 			return nil, permanentf("%v: the secret %q is not its passphrase", key, reference)
 		}
-		var data []byte
-		if err == nil {
-			data, err = unlocked.Serialize()
-		}
 		if err != nil {
 			return nil, permanentf("%v: %w", key, err)
 		}
-		return &material{data: data, from: from.from}, nil
+		return &material{data: unlocked.Bytes(), from: from.from}, nil
 	})
 	if err != nil {
 		return nil, err

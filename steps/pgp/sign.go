@@ -23,7 +23,7 @@ type Sign struct {
 
 // SignConfig is the configuration of pgp.sign.
 type SignConfig struct {
-	SourcePath    string        `json:"source_path" courier:"required,path" doc:"The file to sign."`
+	SourcePath    string        `json:"source_path" alias:"input_path" courier:"required,path" doc:"The file to sign."`
 	OutputPath    string        `json:"output_path" courier:"path" doc:"The signature or the signed message, or with a slash at its end the directory for it. Default: the input's name with .sig if signature_type is detached, otherwise with .signed, in the attempt's own directory."`
 	SigningKeyID  string        `json:"signing_key_id" courier:"required" doc:"The private key that signs: its name, fingerprint or key id."`
 	SignatureType SignatureType `json:"signature_type" default:"detached" enum:"detached,inline,clearsign" doc:"detached: the output is the signature alone; inline: a message with the content in it; clearsign: the text with its signature below, for text files only."`

@@ -30,7 +30,7 @@ type Verify struct {
 
 // VerifyConfig is the configuration of pgp.verify.
 type VerifyConfig struct {
-	SourcePath            string      `json:"source_path" courier:"required,path" doc:"The signed file: the content if detached_signature_path is given, otherwise a signed message or a clearsigned text."`
+	SourcePath            string      `json:"source_path" alias:"input_path" courier:"required,path" doc:"The signed file: the content if detached_signature_path is given, otherwise a signed message or a clearsigned text."`
 	DetachedSignaturePath string      `json:"detached_signature_path" courier:"path,at_most_one=content" doc:"The file with the signature of the input, binary or armored. Default: the signature is in the input."`
 	SignerKeyIDs          []string    `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
 	Require               Requirement `json:"require" default:"nothing" enum:"nothing,valid" doc:"nothing: the outcome is only reported; valid: the step fails unless the signature is valid."`

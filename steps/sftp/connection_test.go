@@ -229,6 +229,9 @@ func TestLogin(t *testing.T) {
 					t.Error(err)
 				} else if test.texts != nil {
 					wantError(t, err, true, append(test.texts, `connection "partner" (files.example.com:22): connect`)...)
+					if strings.Contains(err.Error(), "ssh:") {
+						t.Errorf("%v: these are words of the library", err)
+					}
 				}
 			})
 		})

@@ -354,3 +354,30 @@ func TestOpenSSHManage(t *testing.T) {
 		t.Errorf("stat = %v", out)
 	}
 }
+
+// TestRenameIntoMissingDirectory: the error names the directory that is missing, in a dry
+// run too; with make_directories it is made.
+func TestRenameIntoMissingDirectory(t *testing.T) {
+	r := newRig(t, sftpserver.Options{})
+	r.put("inv.csv", content(10))
+	cfg := object{"source_path": "inv.csv", "destination_path": "out/deep/inv.csv"}
+	want := []string{`rename "inv.csv"`, `destination_path: the remote directory "out/deep" doesn't exist`, "set make_directories"}
+	wantError(t, r.validate(t.Context(), "sftp.rename", cfg), true, want...)
+	_, err := r.run(t.Context(), "sftp.rename", cfg)
+	wantError(t, err, true, want...)
+	wantError(t, r.validate(t.Context(), "sftp.rename", object{"source_path": "inv.csv", "destination_path": "out/"}), true, `the remote directory "out" doesn't exist`)
+	wantTree(t, r.remote, "inv.csv")
+
+	cfg["make_directories"] = true
+	if err := r.validate(t.Context(), "sftp.rename", cfg); err != nil {
+		t.Error(err)
+	}
+	out := r.must(r.run(t.Context(), "sftp.rename", cfg))
+	if out["renamed_file"] != "out/deep/inv.csv" {
+		t.Errorf("%v", out)
+	}
+	wantTree(t, r.remote, "out/deep/inv.csv")
+	if err := r.validate(t.Context(), "sftp.rename", object{"source_path": "out/deep/inv.csv", "destination_path": "out"}); err != nil {
+		t.Errorf("into a directory that is there: %v", err)
+	}
+}

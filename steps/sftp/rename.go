@@ -39,7 +39,7 @@ func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameCon
 	return RenameOutput(out), err
 }
 
-// Validate logs in and checks that there is something to rename.
+// Validate logs in and checks that there is something to rename, and a directory for it.
 func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
 	return remote.ValidateRename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
 }

@@ -57,6 +57,37 @@ func TestResumeUpload(t *testing.T) {
 	}
 }
 
+// TestResumeUploadRefused has a server that refuses to open a file for writing that is
+// there, as one before an object store does: the whole file is uploaded, once, and the log
+// says so.
+func TestResumeUploadRefused(t *testing.T) {
+	const size = 2 << 20
+	bubble(t, func(t *testing.T) {
+		var taken atomic.Int64
+		opened, cut := 0, false
+		r := newRig(t, sftpserver.Options{FaultAfter: moved(&taken, "write"), Fault: func(o sftpserver.Op) error {
+			switch {
+			case o.Method == "open" && o.Flag&os.O_WRONLY != 0 && o.Flag&os.O_TRUNC == 0:
+				opened++
+				return errors.New("operation unsupported")
+			case o.Method == "write" && o.Offset > size/2 && !cut:
+				cut = true
+				return sftpserver.ErrDrop
+			}
+			return nil
+		}})
+		r.putLocal("x", content(size))
+		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "x", "resume": true}))
+		if r.get("x") != string(content(size)) || !cut || opened != 1 {
+			t.Errorf("the content differs, or was not resumed: cut %v, tried %d times", cut, opened)
+		}
+		wantTree(t, r.remote, "x")
+		if log := r.log.text.String(); strings.Count(log, "all of the file is uploaded again") != 1 {
+			t.Errorf("log: %s", log)
+		}
+	})
+}
+
 // TestResumeUploadCut cuts the connection at many bytes, for two attempts.
 func TestResumeUploadCut(t *testing.T) {
 	const size = 1 << 20

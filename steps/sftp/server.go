@@ -305,6 +305,9 @@ func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err e
 		flags = sftpclient.FlagWrite
 	}
 	open, err := s.OpenWorkers(ctx, s.via, w.Path, flags, w.Size-w.From)
+	if w.From > 0 && sftpclient.IsStatus(err) { // object stores can't change what they have
+		return w.From, fmt.Errorf("%w: %w", remote.ErrNoResume, err)
+	}
 	if err != nil {
 		return w.From, cantOpen(w.Path, err)
 	}

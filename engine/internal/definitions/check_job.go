@@ -34,6 +34,11 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 	if err != nil {
 		return invalid(courier.Problem{Step: -1, Message: err.Error()})
 	}
+	for i := range plain.Steps {
+		if t, ok := v.core.Registry().Lookup(plain.Steps[i].Type); ok {
+			plain.Steps[i].Config = t.WithoutAliases(plain.Steps[i].Config)
+		}
+	}
 	full := program.WithOutputs(plain)
 	tree, err := flow.Parse(full.Steps)
 	if p, ok := errors.AsType[*flow.ParseError](err); ok {

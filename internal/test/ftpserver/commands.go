@@ -205,7 +205,7 @@ const stamp = "20060102150405"
 
 func (c *Conn) tell(verb, argument, p string) {
 	info, err := c.s.root.Stat(p)
-	if err == nil && verb != "MLST" && !info.Mode().IsRegular() {
+	if err == nil && verb != "MLST" && !info.Mode().IsRegular() && !c.s.opt.SizesAll {
 		err = fs.ErrInvalid
 	}
 	if err != nil {

@@ -46,6 +46,7 @@ type Options struct {
 	NoMLSD       bool // neither MLSD nor MLST
 	NoEPSV       bool
 	NoSize       bool // neither SIZE nor MDTM
+	SizesAll     bool // SIZE and MDTM answer for directories too
 	NoRest       bool
 	NoRenameOver bool   // RNTO onto an existing file is refused
 	PassiveHost  string // what PASV names in place of 192,0,2,1, in its form

@@ -4,8 +4,11 @@ package pgptest
 
 import (
 	"bytes"
+	"crypto/rsa"
 	_ "embed"
+	"encoding/binary"
 	"fmt"
+	"math/big"
 	"testing"
 	"time"
 
@@ -87,4 +90,86 @@ func Forgery(e *openpgp.Entity) *openpgp.Entity {
 // Past is the clock of somebody who works at another time.
 func Past(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(-d) }
+}
+
+// Resign changes the self-signatures and the bindings of a key, and makes them again.
+func Resign(t testing.TB, e *openpgp.Entity, change func(*packet.Signature)) *openpgp.Entity {
+	t.Helper()
+	for _, id := range e.Identities {
+		sig := id.SelfCertifications[0].Packet
+		change(sig)
+		if err := sig.SignUserId(id.UserId.Id, e.PrimaryKey, e.PrivateKey, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range e.DirectSignatures {
+		change(s.Packet)
+		if err := s.Packet.SignDirectKeyBinding(e.PrimaryKey, e.PrivateKey, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range e.Subkeys {
+		sig := s.Bindings[0].Packet
+		change(sig)
+		if err := sig.SignKey(s.PublicKey, e.PrivateKey, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
+// LongLengths returns a key, which must be of RSA, with the length of each subpacket of
+// its signatures written in five octets, as Google End-to-End does. The signatures are
+// made again, because they cover the lengths.
+func LongLengths(t testing.TB, e *openpgp.Entity) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	put := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	hashed := func(prefix byte, content []byte) []byte {
+		return append(binary.BigEndian.AppendUint32([]byte{prefix}, uint32(len(content))), content...)
+	}
+	body := func(k *packet.PublicKey) []byte {
+		var b bytes.Buffer
+		put(k.SerializeForHash(&b))
+		return b.Bytes()
+	}
+	sign := func(sig *packet.Signature, covered ...[]byte) {
+		var b bytes.Buffer
+		put(sig.Serialize(&b))
+		p, err := packet.NewOpaqueReader(&b).Next()
+		put(err)
+		size := int(binary.BigEndian.Uint16(p.Contents[4:]))
+		var long []byte
+		for rest := p.Contents[6 : 6+size]; len(rest) > 0; { // all are shorter than 192 bytes
+			n := int(rest[0])
+			long = append(append(long, 255, 0, 0, 0, byte(n)), rest[1:1+n]...)
+			rest = rest[1+n:]
+		}
+		start := append(bytes.Clone(p.Contents[:4]), byte(len(long)>>8), byte(len(long)))
+		start = append(start, long...)
+		h := sig.Hash.New()
+		for _, c := range append(covered, start, []byte{4, 255, 0, 0, byte(len(start) >> 8), byte(len(start))}) {
+			h.Write(c)
+		}
+		digest := h.Sum(nil)
+		made, err := rsa.SignPKCS1v15(nil, e.PrivateKey.PrivateKey.(*rsa.PrivateKey), sig.Hash, digest)
+		put(err)
+		n := new(big.Int).SetBytes(made).BitLen()
+		start = append(start, 0, 0, digest[0], digest[1], byte(n>>8), byte(n))
+		put((&packet.OpaquePacket{Tag: 2, Contents: append(start, bytes.TrimLeft(made, "\x00")...)}).Serialize(&out))
+	}
+	put(e.PrivateKey.Serialize(&out))
+	for _, id := range e.Identities {
+		put(id.UserId.Serialize(&out))
+		sign(id.SelfCertifications[0].Packet, body(e.PrimaryKey), hashed(0xB4, []byte(id.UserId.Id)))
+	}
+	for _, s := range e.Subkeys {
+		put(s.PrivateKey.Serialize(&out))
+		sign(s.Bindings[0].Packet, body(e.PrimaryKey), body(s.PublicKey))
+	}
+	return out.Bytes()
 }

@@ -52,6 +52,8 @@ type Options struct {
 	NoLimits       bool // doesn't offer limits@openssh.com, which tells clients that packets of 256 KiB are welcome
 	RenameReplaces bool // plain renames replace existing files silently, as some servers do
 
+	Home string // the directory that a login begins in and that relative paths start from; empty means "/"
+
 	// Fault is called before an operation. An error fails the operation, which
 	// then has no effect: [ErrDrop], [ErrHang] and [ErrSkip] have meanings of
 	// their own, other errors are sent to the client, with the status code that

@@ -83,10 +83,10 @@ func (s *session) close() {
 // answer does what r asks for and returns the packet that says so.
 func (s *session) answer(r Request) []byte {
 	if !r.byHandle && r.Method != "init" && r.Method != "extended" {
-		r.Path = path.Clean("/" + r.Path)
+		r.Path = s.server.opt.absolute(r.Path)
 	}
 	if r.Method == "rename" || r.Method == "posix-rename" {
-		r.Target = path.Clean("/" + r.Target)
+		r.Target = s.server.opt.absolute(r.Target)
 	}
 	var reply []byte
 	err := s.do(r.Op, func() (err error) {
@@ -103,6 +103,14 @@ func (s *session) answer(r Request) []byte {
 		return r.Status(fxOK, "")
 	}
 	return reply
+}
+
+// absolute returns the clean absolute path that a client's path stands for.
+func (o *Options) absolute(p string) string {
+	if !path.IsAbs(p) {
+		p = path.Join("/", o.Home, p)
+	}
+	return path.Clean(p)
 }
 
 // failure returns the status answer that tells err, as do returns it.
