@@ -11,10 +11,10 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 200, "how many workers TestCrashPoints and TestKills kill, each")
+	kills    = flag.Int("kills", 100, "how many workers TestCrashPoints and TestKills kill, each")
 	ends     = flag.Int("unattended", 64, "how many workers TestUnattended kills")
-	restarts = flag.Int("restarts", 30, "how many times TestServer stops the server")
-	items    = flag.Int("items", 1200, "how many items the pipeline of TestItems has")
+	restarts = flag.Int("restarts", 18, "how many times TestServer stops the server")
+	items    = flag.Int("items", 600, "how many items the pipeline of TestItems has")
 	repairs  = flag.Int("repairs", 30, "how many executions TestRepairs has repaired")
 	length   = flag.Duration("for", 0, "how long each test goes on at least")
 )

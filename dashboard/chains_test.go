@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -274,6 +275,9 @@ func TestChainsHostile(t *testing.T) {
 
 // A chain of 10,000 members is a page all the same.
 func TestChainOfMany(t *testing.T) {
+	if raced.On {
+		return // it takes long, one request after the other; the run without the race detector has it
+	}
 	w := newWorld(t, memstore.New(), nil)
 	chain := courier.Chain{Name: "many"}
 	for i := range 10_000 {

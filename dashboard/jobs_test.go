@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -98,7 +99,7 @@ func TestJobsRoles(t *testing.T) {
 func TestJobsPages(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
 	job := jobs()[0]
-	for i := range 10_000 {
+	for i := range raced.Or(1000, 10_000) {
 		job.Name = fmt.Sprintf("many-%05d", i)
 		w.define(job)
 	}
@@ -221,6 +222,9 @@ func TestJobsHostile(t *testing.T) {
 
 // Pages of a job with thousands of steps stay pages.
 func TestJobLarge(t *testing.T) {
+	if raced.On {
+		return // it takes long, one request after the other; the run without the race detector has it
+	}
 	virtual(t, nil, func(w *world) {
 		job := courier.Job{Name: "large", Params: map[string]any{}}
 		deep := 0

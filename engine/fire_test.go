@@ -210,7 +210,7 @@ func oneExecutionPerTick(t *testing.T, wrong bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		const engines, schedules = 10, 10
-		ticks := raced.Or(200, 1000) // of each schedule
+		ticks := raced.Or(60, 1000) // of each schedule
 		s := memstore.New()
 		if err := s.Set(t.Context(), store.LimitSetting(""), "0"); err != nil {
 			t.Fatal(err)

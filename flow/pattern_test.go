@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // hostile are patterns that are short and take long; the first are the slowest.
@@ -27,8 +28,10 @@ const slow = 3
 // No pattern of the permitted length takes much longer than a second on a text
 // of the permitted length: it is matched in that time, or refused.
 func TestHostilePatterns(t *testing.T) {
-	matched := 0
-	for i, p := range hostile {
+	matched, tried := 0, 0
+	for i := 0; i < len(hostile); i += raced.Or(4, 1) {
+		p := hostile[i]
+		tried++
 		for n := 64 << 10; n >= 64; n /= 8 {
 			v := values{"params.text": strings.Repeat("a", n), "params.pattern": p}
 			if i >= slow && n < 64<<10 {
@@ -48,7 +51,7 @@ func TestHostilePatterns(t *testing.T) {
 			}
 		}
 	}
-	if matched == 0 || matched == len(hostile) {
+	if matched == 0 || matched == tried {
 		t.Errorf("%d patterns were matched", matched)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/test/raced"
 )
 
 // A program is a random job as a syntax tree, with an interpreter of its own
@@ -562,10 +563,7 @@ func stored(p courier.Position) courier.Position {
 }
 
 func TestRandomPrograms(t *testing.T) {
-	programs := 800
-	if testing.Short() {
-		programs = 150
-	}
+	programs := raced.Or(100, 800)
 	var sum struct{ steps, resumes, failed, given int }
 	for seed := range uint64(programs) {
 		g := &maker{Rand: rand.New(rand.NewPCG(seed, 1)), failed: seed%2 == 1}

@@ -25,6 +25,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -421,14 +422,21 @@ func TestSecretsThatTravel(t *testing.T) {
 		}),
 		j.enqueue(j.fields(), "default", nil),
 		j.enqueue(j.define("backoff", "retry_step"), "default", fails),
-		j.enqueue(j.define("again", "retry_job"), "default", fails),
+	}
+	isolated, resumes := travels(), map[string]engine.ResumeOptions{"failed": {}, "skipped": {Skip: true}, "earlier": {From: "0"}}
+	if raced.On { // these do what the others do, which takes long
+		isolated = isolated[:5]
+		delete(resumes, "skipped")
+		delete(resumes, "earlier")
+	} else {
+		ids = append(ids, j.enqueue(j.define("again", "retry_job"), "default", fails))
 	}
 	resumed := make(map[courier.ExecutionID]*engine.ResumeOptions)
-	for some := range slices.Chunk(travels(), 20) {
+	for some := range slices.Chunk(isolated, 20) {
 		id := j.enqueue(j.define(fmt.Sprint("isolated-", len(ids)), "stop", some...), "apart", fails)
 		ids, resumed[id] = append(ids, id), &engine.ResumeOptions{By: by}
 	}
-	for name, opt := range map[string]engine.ResumeOptions{"failed": {}, "skipped": {Skip: true}, "earlier": {From: "0"}} {
+	for name, opt := range resumes {
 		opt.By = by
 		id := j.enqueue(j.define(name, "stop"), "default", fails)
 		ids, resumed[id] = append(ids, id), &opt

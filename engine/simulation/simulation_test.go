@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	seeds  = flag.Int("seeds", raced.Or(400, 1000), "how many worlds TestSimulation runs; a night takes 1000000")
+	seeds  = flag.Int("seeds", raced.Or(150, 1000), "how many worlds TestSimulation runs; a night takes 1000000")
 	from   = flag.Uint64("from", uint64(raced.Or(1_000_001, 1)), "the first seed")
 	update = flag.Bool("update", false, "choose the worlds of TestRareWorlds from -seeds worlds")
 	seed   = flag.Uint64("seed", 0, "run just this world, and tell all that happens in it")

@@ -131,6 +131,8 @@ func TestAttentionElsewhere(t *testing.T) {
 // A change of the clocks that meets a schedule is told 14 days before, and not before that.
 func TestAttentionClocks(t *testing.T) {
 	in(t, func(w *world) {
+		change := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC)
+		time.Sleep(time.Until(change.AddDate(0, 0, -17)))
 		for _, s := range []courier.Schedule{
 			{Name: "closing", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin"},
 			{Name: "early", Cron: "0 30 1 * * ?", Zone: "Europe/Berlin"},
@@ -151,7 +153,6 @@ func TestAttentionClocks(t *testing.T) {
 			return list
 		}
 		w.ok(w.Engine.Start(w.Context())) // so that they fire
-		change := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC)
 		time.Sleep(time.Until(change.AddDate(0, 0, -16)))
 		if got := clocks(); len(got) != 0 {
 			t.Errorf("16 days before: %v", got)

@@ -44,7 +44,7 @@ func hexText(n int) string {
 
 // Files that are copied in more than one piece, by the kernel and otherwise.
 var (
-	big    = sync.OnceValue(func() string { return hexText(raced.Or(2, 5) << 20) })
+	big    = sync.OnceValue(func() string { return hexText(raced.Or(1, 5) << 20) })
 	medium = sync.OnceValue(func() string { return hexText(300 << 10) })
 )
 

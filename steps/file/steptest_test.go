@@ -26,8 +26,11 @@ func TestContract(t *testing.T) {
 		map[string]string{"A/in/1": "one", "A/in/2": medium()}, nil},
 		scenario{"unzip with a password", "file.unzip", m{"archive_path": "A/x.zip", "output_directory": "B/x", "password": password}, nil, locked})
 	var keys []string
-	for _, c := range all {
+	for i, c := range all {
 		keys = append(keys, c.key)
+		if raced.On && i%3 != 0 {
+			continue // the run without the race detector has them
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			steptest.Run(t, c.contract())

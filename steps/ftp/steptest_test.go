@@ -2,8 +2,10 @@ package ftp_test
 
 import (
 	"errors"
+	"maps"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/courierhq/courier"
@@ -66,8 +68,12 @@ var stamp = regexp.MustCompile(`-\d{8}T\d{6}\.\d{6}Z`)
 // that reach the server are places at which they are disturbed.
 func TestContract(t *testing.T) {
 	var keys []string
-	for name, tr := range trials {
+	for i, name := range slices.Sorted(maps.Keys(trials)) {
+		tr := trials[name]
 		keys = append(keys, tr.key)
+		if raced.On && i%3 != 0 {
+			continue // the run without the race detector has them
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			steptest.Run(t, steptest.Case{

@@ -35,7 +35,7 @@ type cut struct {
 // The final name shows the old content until the next attempt is done, which
 // goes on where the first was.
 func TestCuts(t *testing.T) {
-	every := raced.Or[int64](8, 4) // steps; each way begins at another one, so that all are taken
+	every := raced.Or[int64](16, 4) // steps; each way begins at another one, so that all are taken
 	begin := int64(0)
 	for _, kind := range []string{"killed", "reset", "black hole", "half-close"} {
 		for _, up := range []bool{false, true} {

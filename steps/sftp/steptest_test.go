@@ -2,9 +2,11 @@ package sftp_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -66,8 +68,12 @@ func TestContract(t *testing.T) {
 	all["download tree"] = trial{key: "sftp.download", size: 1000,
 		cfg: object{"remote_path": ".", "pattern": "dir/**", "after_transfer": "move", "move_to": "gone"}}
 	var keys []string
-	for name, tr := range all {
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		tr := all[name]
 		keys = append(keys, tr.key)
+		if raced.On && i%3 != 0 {
+			continue // the run without the race detector has them
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			steptest.Run(t, steptest.Case{

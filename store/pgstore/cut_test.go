@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	cuts    = flag.String("cuts", raced.Or("60", "1600"), "how many cuts TestCuts tries; all takes an hour, so give -timeout too")
+	cuts    = flag.String("cuts", raced.Or("24", "1600"), "how many cuts TestCuts tries; all takes an hour, so give -timeout too")
 	cutSeed = flag.Uint64("cutseed", 1, "chooses the cuts that TestCuts tries")
 	onlyCut = flag.String("cut", "", "try only this cut, as TestCuts names it, or all whose names begin so")
 )

@@ -195,7 +195,10 @@ func TestMigrateBesideEngine(t *testing.T) {
 	if _, err := Migrate(t.Context(), pool, nil); err != nil {
 		t.Errorf("migrate beside engines: %v", err)
 	}
-	t.Logf("migrated in %v, %d completed", time.Since(started), completed)
+	took := time.Since(started)
+	mu.Lock()
+	t.Logf("migrated in %v, %d completed", took, completed)
+	mu.Unlock()
 	progress(20)
 	cancel()
 	workers.Wait()

@@ -41,10 +41,15 @@ import (
 // about a hundred units, a unit has to be long enough for some hundred calls of
 // the store, and Parallel is advisable. Options.Polling makes no difference.
 func Survive(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
+	survive(t, open, opt, 1)
+}
+
+// survive runs each case, or one of every few.
+func survive(t *testing.T, open func(t *testing.T) store.Store, opt *Options, every int) {
 	if opt == nil {
 		opt = &Options{}
 	}
-	s := &survival{open: open, Options: *opt}
+	s := &survival{open: open, Options: *opt, every: every}
 	switch {
 	case s.Unit == 0 && s.Virtual:
 		s.Unit = time.Second
@@ -59,7 +64,8 @@ func Survive(t *testing.T, open func(t *testing.T) store.Store, opt *Options) {
 // A survival is one call of Survive.
 type survival struct {
 	Options
-	open func(t *testing.T) store.Store
+	open  func(t *testing.T) store.Store
+	every int // of how many cases one is run
 }
 
 // A trial is what is tried in one case.
@@ -97,6 +103,7 @@ func (s *survival) all(t *testing.T, p *pipeline) {
 			t.Error("in more than a quarter of the cases the fault did not happen")
 		}
 	})
+	due := 0
 	for _, group := range []struct {
 		who   string
 		calls int
@@ -112,6 +119,9 @@ func (s *survival) all(t *testing.T, p *pipeline) {
 				hits = sum.hits.Load()
 				for _, kind := range storewrap.FaultKinds {
 					if !group.tries(kind) {
+						continue
+					}
+					if due++; due%s.every != 0 {
 						continue
 					}
 					t.Run(fmt.Sprintf("%v_%d", kind, n), func(t *testing.T) {
