@@ -50,7 +50,7 @@ func (e *Engine) addSubsystems() {
 	e.limits = limits.New(c, e.wake)
 	e.dryRuns = dryrun.New(c, e.opt.Grace)
 	e.unserved = unserved.New(c)
-	e.executions = executions.New(c, executions.Options{Workspace: e.work.Of, Members: e.chains.Values})
+	e.executions = executions.New(c, executions.Options{Workspace: e.work.Of, WorkspaceID: e.opt.WorkspaceID, Members: e.chains.Values})
 	e.repairs = repair.New(c)
 	e.deadlines = deadlines.New(c, e.opt.Poll)
 	e.maintenance = maintenance.New(c, e.opt.Worker)

@@ -20,8 +20,10 @@ type Service struct {
 
 // Options are what values in scope consist of besides what the store has. All must be set.
 type Options struct {
-	// Workspace returns the directory of an execution.
-	Workspace func(id courier.ExecutionID) string
+	// Workspace returns the directory of an execution. WorkspaceID is that of the tree in
+	// which it lies; see courier.Execution.Workspace.
+	Workspace   func(id courier.ExecutionID) string
+	WorkspaceID string
 	// Members returns the outputs of the members of the chain that a program refers to, by
 	// member; nil if there are none.
 	Members func(ctx context.Context, p *program.Program, x *courier.Execution) (map[string]any, error)

@@ -10,7 +10,9 @@ import (
 	"github.com/courierhq/courier/flow"
 )
 
-// Values returns the values that are in scope at the position of an execution, by key.
+// Values returns the values that are in scope at the position of an execution, by key. The path
+// of its workspace is among them only if that lies in the directory of this engine: on another
+// host it would name nothing.
 func (v *Service) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
 	x, err := v.core.Archive().Execution(ctx, id)
 	if err != nil {
@@ -24,7 +26,11 @@ func (v *Service) Values(ctx context.Context, id courier.ExecutionID) (map[strin
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}
-	return vals.Snapshot(), nil
+	values := vals.Snapshot()
+	if x.Workspace == "" || x.Workspace != v.opt.WorkspaceID {
+		delete(values, "job.workspace")
+	}
+	return values, nil
 }
 
 // ValuesOf returns the values that are in scope where an execution stands that no run of
