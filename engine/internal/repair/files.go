@@ -28,13 +28,13 @@ type leftFile struct {
 // items are executed again that is not so.
 func (h *History) Files(ctx context.Context) (files []courier.File, err error) {
 	reports, err := h.reports(ctx)
-	var before func(at courier.Position) bool
 	at, passes := h.Execution.Position, h.passes()
-	if n := len(passes); h.Tree != nil && (n == 0 || flow.Compare(at, passes[n-1].Then) >= 0) {
-		before = func(p courier.Position) bool { return flow.Compare(p, at) < 0 }
-	}
-	for _, f := range left(reports, before) {
-		files = append(files, f.File)
+	n := len(passes)
+	all := h.Tree == nil || n > 0 && flow.Compare(at, passes[n-1].Then) < 0
+	for _, f := range left(reports, nil) {
+		if all || flow.Compare(f.At, at) < 0 {
+			files = append(files, f.File)
+		}
 	}
 	return files, err
 }
