@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,12 +165,12 @@ func TestResultRanges(t *testing.T) {
 // A listed depot counts what is listed.
 type listed struct {
 	*couriertest.Depot
-	files int
+	files atomic.Int64
 }
 
 func (l *listed) List(ctx context.Context, prefix string) ([]depot.Info, error) {
 	list, err := l.Depot.List(ctx, prefix)
-	l.files += len(list)
+	l.files.Add(int64(len(list)))
 	return list, err
 }
 
@@ -179,14 +180,14 @@ func TestResultByKey(t *testing.T) {
 	w, id := withResults(t, d, nil)
 	path := "v1/executions/" + id + "/results/a.csv"
 	tag := w.get(path).want(http.StatusOK, nil).Header().Get("ETag")
-	d.files = 0
+	d.files.Store(0)
 	w.get(path).want(http.StatusOK, nil)
 	w.get(path, "If-None-Match", tag).want(http.StatusNotModified, nil)
 	w.get(path, "Range", "bytes=1-").want(http.StatusPartialContent, nil)
 	w.send("HEAD", path, "").want(http.StatusOK, nil)
 	w.get(path+"/none").problem(http.StatusNotFound, "not_found")
-	if d.files > 0 {
-		t.Errorf("%d files were listed to find one", d.files)
+	if n := d.files.Load(); n > 0 {
+		t.Errorf("%d files were listed to find one", n)
 	}
 }
 
