@@ -211,6 +211,7 @@ func TestWorldsThatBroke(t *testing.T) {
 		{50154671, "an item failed again while it was repaired, and its files were lost then"},
 		{50094341, "a third run of an engine did not wait for the first, whose step was at work, when the second had lost its lease"},
 		{50007126, "the check took a schedule of a chain for the one of a job that had its name before it was removed"},
+		{80039446, "the same of another chain"},
 		{10245929, "a failed item went on in a loop in it, of which later items needed a file that was gone"},
 		{10240980, "an operator skipped the step that had failed, with its outputs, and another one had failed meanwhile"},
 	} {

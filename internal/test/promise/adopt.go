@@ -32,6 +32,7 @@ type plans struct {
 	agenda    store.Schedules // nil if there are none
 	schedules map[string]*schedule
 	ticks     map[string]string // what was started, by the key of the tick
+	startedBy map[string]string // the targets of schedules, by the ids of what ticks have started
 	jobLimits map[courier.ExecutionID]int
 }
 

@@ -171,6 +171,9 @@ func (w *Witness) carriedOut(s *schedule, f *store.Firing, got *store.Fired) {
 	}
 }
 
+// target is the job or chain that it starts.
+func (s *schedule) target() string { return string(s.Kind) + " " + s.Target }
+
 // key is the idempotency key of a tick.
 func (s *schedule) key(tick time.Time) string {
 	return "schedule:" + s.Name + ":" + tick.UTC().Format(time.RFC3339Nano)
@@ -194,9 +197,8 @@ func (w *Witness) tick(s *schedule, key string, b begun, existed bool) {
 	}
 	first, known := w.ticks[key]
 	switch {
-	case known && first != b.id && s.behind && (w.executions[courier.ExecutionID(first)] == nil) != (b.c != nil):
-		// One of that name started executions before it was removed, and this one starts chains,
-		// or the other way round.
+	case known && first != b.id && s.behind && w.startedBy[first] != s.target():
+		// One of that name started another job or chain before it was removed.
 	case known && first != b.id:
 		w.tickBreach(s, "its tick %v has started %s, and before that %s", at, b.id, first)
 	case existed && known && s.behind:
@@ -209,6 +211,7 @@ func (w *Witness) tick(s *schedule, key string, b begun, existed bool) {
 		w.tickBreach(s, "it fired its tick %v before it came", at)
 	}
 	w.ticks[key] = b.id
+	w.startedBy[b.id] = s.target()
 	for i := range s.began {
 		old := &s.began[i]
 		switch {

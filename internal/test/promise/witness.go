@@ -53,7 +53,7 @@ func Watch(s store.Store) *Witness {
 		limits: map[string]int{"": store.DefaultLimit}, running: make(map[string]int),
 		attempts: newAttempts(),
 		plans: plans{
-			schedules: make(map[string]*schedule), ticks: make(map[string]string), jobLimits: make(map[courier.ExecutionID]int),
+			schedules: make(map[string]*schedule), ticks: make(map[string]string), startedBy: make(map[string]string), jobLimits: make(map[courier.ExecutionID]int),
 		},
 		chains: chains{all: make(map[courier.ChainExecutionID]*chain), keys: make(map[[2]string]courier.ChainExecutionID)},
 	}
