@@ -3,7 +3,6 @@ package workspace
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -21,11 +20,8 @@ import (
 // paths that kept returns, "." for all. It calls kept only if there is something to
 // remove.
 func (w Tree) RemoveAttempts(id courier.ExecutionID, stepDir string, attempt int, failed []courier.File, kept func() ([]string, error)) error {
-	root, err := os.OpenRoot(w.Of(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	root, err := w.open(id)
+	if root == nil {
 		return err
 	}
 	defer root.Close()

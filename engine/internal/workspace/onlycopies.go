@@ -130,11 +130,8 @@ func (w Tree) HoldReported(id courier.ExecutionID, step *courier.StepExecution, 
 	if !slices.ContainsFunc(files, func(f courier.File) bool { return f.Removed }) {
 		return nil
 	}
-	root, err := os.OpenRoot(w.Of(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there is nothing to hold
-	}
-	if err != nil {
+	root, err := w.open(id)
+	if root == nil {
 		return err
 	}
 	list, err := notefile.Read[notefile.HeldFile](root, notefile.Held)

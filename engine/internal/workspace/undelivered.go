@@ -17,11 +17,8 @@ import (
 // place, no step replaces one of them; see [courier.Context.SetAside]. Pending says whether a
 // file was held on the way to the place, and not in an item that was over before.
 func (w Tree) Stopped(id courier.ExecutionID, place string, pending func(notefile.HeldFile) bool) error {
-	root, err := os.OpenRoot(w.Of(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	root, err := w.open(id)
+	if root == nil {
 		return err
 	}
 	defer root.Close()
@@ -57,11 +54,8 @@ func (w Tree) Stopped(id courier.ExecutionID, place string, pending func(notefil
 
 // Passed takes note that a step was completed at a place.
 func (w Tree) Passed(id courier.ExecutionID, place string) error {
-	root, err := os.OpenRoot(w.Of(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	root, err := w.open(id)
+	if root == nil {
 		return err
 	}
 	defer root.Close()

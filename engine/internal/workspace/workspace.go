@@ -28,6 +28,15 @@ type Tree struct{ Dir string }
 // Of returns the directory of an execution. It need not exist.
 func (w Tree) Of(id courier.ExecutionID) string { return filepath.Join(w.Dir, string(id)) }
 
+// open opens the directory of an execution; nil if it isn't there.
+func (w Tree) open(id courier.ExecutionID) (*os.Root, error) {
+	root, err := os.OpenRoot(w.Of(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return root, err
+}
+
 // Ready creates the directory if it isn't there, and refuses one that others can
 // write to. It checks each time, since the directory may have been removed or
 // repaired.
@@ -57,11 +66,8 @@ func (w Tree) Remove(id courier.ExecutionID) error { return os.RemoveAll(w.Of(id
 // Empty removes what is in the directory of an execution but for the steps' notes
 // and the files that they hold, which may be all.
 func (w Tree) Empty(id courier.ExecutionID) error {
-	root, err := os.OpenRoot(w.Of(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	root, err := w.open(id)
+	if root == nil {
 		return err
 	}
 	defer root.Close()

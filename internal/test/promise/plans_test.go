@@ -131,6 +131,18 @@ func (s *scene) lateChain() {
 	}
 }
 
+// defined returns a store with a job and a chain, which are called so.
+func defined(t *testing.T) *memstore.Store {
+	t.Helper()
+	m := memstore.New()
+	for _, kind := range []store.Kind{store.Job, store.Chain} {
+		if _, err := m.Save(t.Context(), store.Definition{Kind: kind, Name: string(kind), Body: json.RawMessage("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
 // TestPlanned shows that what is broken of schedules and chains is seen.
 func TestPlanned(t *testing.T) {
 	type call = func(ctx context.Context, m *memstore.Store, c *storewrap.Call, do func(context.Context) error) error
@@ -214,12 +226,7 @@ func TestPlanned(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := memstore.New()
-				for _, kind := range []store.Kind{store.Job, store.Chain} {
-					if _, err := m.Save(t.Context(), store.Definition{Kind: kind, Name: string(kind), Body: json.RawMessage("{}")}); err != nil {
-						t.Fatal(err)
-					}
-				}
+				m := defined(t)
 				s := &scene{t: t, w: promise.Watch(storewrap.Intercept(m, func(ctx context.Context, call *storewrap.Call, do func(context.Context) error) error {
 					if f := c.bad[call.Method]; f != nil {
 						return f(ctx, m, call, do)
@@ -243,12 +250,7 @@ func TestPlanned(t *testing.T) {
 // TestCheckChain shows what the archive tells of a chain execution.
 func TestCheckChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := memstore.New()
-		for _, kind := range []store.Kind{store.Job, store.Chain} {
-			if _, err := m.Save(t.Context(), store.Definition{Kind: kind, Name: string(kind), Body: json.RawMessage("{}")}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		m := defined(t)
 		s := &scene{t: t, s: m}
 		s.start("k", "")
 		err := promise.CheckChain(t.Context(), m, "k")
@@ -274,12 +276,7 @@ func TestCheckChain(t *testing.T) {
 // the retry it could not have begun.
 func TestCheckChainOfRevived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := memstore.New()
-		for _, kind := range []store.Kind{store.Job, store.Chain} {
-			if _, err := m.Save(t.Context(), store.Definition{Kind: kind, Name: string(kind), Body: json.RawMessage("{}")}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		m := defined(t)
 		s := &scene{t: t, s: m}
 		s.startWith("k", "", "b")
 		s.end(courier.Failed)
