@@ -82,7 +82,7 @@ func (h *Handler) inputsOf(ctx context.Context, id string) (n int64, err error) 
 			return 0, err
 		}
 		for _, f := range files {
-			n += (f.Size + block - 1) / block * block
+			n += (max(f.Size, 1) + block - 1) / block * block
 		}
 	}
 	return n, err

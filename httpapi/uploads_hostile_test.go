@@ -250,6 +250,23 @@ func TestUploadsThatWait(t *testing.T) {
 	w.as("ann").uploaded(files(512 << 10))
 }
 
+// Empty files take room too.
+func TestEmptyUploadsThatWait(t *testing.T) {
+	dir, err := depot.Dir(t.TempDir(), &depot.DirOptions{Most: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	w := withFiles(t, dir, &httpapi.Options{MaxInputs: 100 * 4096})
+	var files []part
+	for i := range 100 {
+		files = append(files, part{"a", fmt.Sprint(i, ".csv"), ""})
+	}
+	w.uploaded(files)
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: access(), Depot: dir, MaxInputs: 100 * 4096}) // counts anew
+	w.upload(files).problem(http.StatusInsufficientStorage, "full", "MaxInputs")
+}
+
 // The same key with the same files is answered as the first request, and leaves no second
 // set of files; with others it is refused.
 func TestUploadTwice(t *testing.T) {

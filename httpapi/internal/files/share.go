@@ -40,8 +40,8 @@ type Share struct {
 	bytes int64
 }
 
-// Begin begins an upload, which must end by End. The error is an *[Error] of the kind Busy, or
-// that of Inputs.
+// Begin begins an upload, which must end by End. The error is an *[Error] of the kind Busy or
+// Full, or that of Inputs.
 func (s *Shares) Begin(ctx context.Context, who string) (*Share, error) {
 	counted, now := int64(-1), time.Now()
 	if s.MaxInputs > 0 && s.outdated(who, now) {
@@ -62,6 +62,9 @@ func (s *Shares) Begin(ctx context.Context, who string) (*Share, error) {
 	}
 	if counted >= 0 {
 		of.inputs, of.counted = counted, now
+	}
+	if s.MaxInputs > 0 && of.inputs+of.bytes >= s.MaxInputs { // the files may be empty, and no byte come
+		return nil, s.fullOfInputs()
 	}
 	if s.all == nil {
 		s.all = make(map[string]*sum)
@@ -97,11 +100,15 @@ func (s *Share) add(n int64) error {
 		return errorf(Full, "your uploads that have not ended have more than %d bytes together, which is the limit of this service (Options.MaxPending), and nothing of this one was kept: send less at once, or this one when others have ended", s.of.MaxPending)
 	}
 	if s.of.MaxInputs > 0 && of.inputs+of.bytes+n > s.of.MaxInputs {
-		return errorf(Full, "your uploads and the files of your executions that have not ended have more than %d bytes together, which is the limit of this service (Options.MaxInputs), and nothing of this one was kept: send it when some of them have ended, or cancel some", s.of.MaxInputs)
+		return s.of.fullOfInputs()
 	}
 	of.bytes += n
 	s.bytes += n
 	return nil
+}
+
+func (s *Shares) fullOfInputs() error {
+	return errorf(Full, "your uploads and the files of your executions that have not ended take more than the %d bytes that are the limit of this service (Options.MaxInputs), and nothing of this one was kept: send it when some of them have ended, or cancel some", s.MaxInputs)
 }
 
 // End gives the share back. Kept says that the files belong to an execution now.

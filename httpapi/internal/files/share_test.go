@@ -21,7 +21,7 @@ func TestSharesOfInputs(t *testing.T) {
 			t.Helper()
 			u, err := s.Begin(t.Context(), "ann")
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
 			defer u.End(kept)
 			return u.add(n)
@@ -38,6 +38,9 @@ func TestSharesOfInputs(t *testing.T) {
 		}
 		if err := send(1, true); !full(err) {
 			t.Errorf("with what has come since: %v", err)
+		}
+		if err := send(0, true); !full(err) {
+			t.Errorf("of empty files: %v", err)
 		}
 		time.Sleep(inputsLast)
 		held = 0
