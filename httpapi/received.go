@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/httpapi/internal/files"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/webhook"
 )
@@ -24,16 +27,17 @@ type Received struct {
 	Query []QueryParam `json:"query"`
 	// Headers are Content-Type, those whose names begin with "webhook-" but for the timestamp
 	// and the signature, and those of AsyncOptions.Headers: by their names in small letters,
-	// each with all values in order.
+	// each with all values in order. The Content-Type of a form is "multipart/form-data" and no
+	// more: the text between its parts is another one in each repetition.
 	Headers map[string][]string `json:"headers"`
-	// Body is a JSON value, with numbers as [json.Number], if the Content-Type says so; else a
-	// text, or base64 of what is no text in UTF-8. It is nil for an empty body.
+	// Body is a JSON value, with numbers as [json.Number], if the Content-Type says so; of a form
+	// (multipart/form-data) an object with the texts of its fields; else a text, or base64 of
+	// what is no text in UTF-8. It is nil for an empty body.
 	Body any `json:"body"`
-	// With AsyncOptions.Files it is an object with the texts of the fields of a form.
-	// BodyEncoding says which of them it is: "json", "text", "base64" or "form"; empty for
-	// none.
+	// BodyEncoding says which of them it is: "json", "form", "text" or "base64"; empty for none.
 	BodyEncoding string `json:"body_encoding,omitempty"`
-	// Files are those that came with the request, in order, with AsyncOptions.Files.
+	// Files are those that came with the request, with AsyncOptions.Files: by the names of
+	// their fields, and in order within a field.
 	Files []UploadedFile `json:"files,omitempty"`
 
 	Principal Principal     `json:"-"` // who makes the request
@@ -68,17 +72,36 @@ func (e *endpoint) receive(c *call, raw []byte, u *upload) (*Received, error) {
 		}
 		r.Headers[strings.ToLower(name)] = values
 	}
+	if c.isForm() {
+		r.Headers["content-type"] = []string{formMedia}
+	}
 	var err error
 	r.Query, err = queryOf(c.r.URL.RawQuery)
 	switch {
 	case err != nil:
 	case u != nil:
 		r.Files = u.uploaded()
-		r.Body, r.BodyEncoding, err = u.texts()
+		r.Body, r.BodyEncoding, err = formOf(u.Fields)
+	case c.isForm() && len(raw) > 0:
+		r.Body, r.BodyEncoding, err = e.form(c, raw)
 	default:
 		r.Body, r.BodyEncoding, err = bodyOf(raw, c.sendsJSON())
 	}
 	return r, err
+}
+
+// form returns the fields of a form that an endpoint without files has read. Files in it are
+// for the host alone, which finds them in Raw.
+func (e *endpoint) form(c *call, raw []byte) (body any, encoding string, err error) {
+	from := files.Receiver{MaxFields: c.h.opt.MaxBody, Patience: c.h.bodyTimeout}
+	sent := &http.Request{Header: c.r.Header, Body: io.NopCloser(bytes.NewReader(raw)), ContentLength: int64(len(raw))}
+	if err = from.Form(nil, sent); err != nil { // without a writer there is no deadline to set: the body is here
+		return nil, "", uploadProblem(err)
+	}
+	if from.Unkept > 0 && e.opt.Params == nil {
+		return nil, "", problemf(codeInvalid, "the form has a file, and this endpoint takes none (AsyncOptions.Files): send the fields alone")
+	}
+	return formOf(from.Fields)
 }
 
 // values are what was sent, without names, as JSON: none of it must be sent back.

@@ -24,9 +24,10 @@ import (
 
 // An UploadedFile is a file that came with a request, as parameters have it.
 type UploadedFile struct {
-	Name   string `json:"name"`   // as the client has given it
-	Size   int64  `json:"size"`   // in bytes
-	SHA256 string `json:"sha256"` // in 64 hexadecimal digits, in small letters
+	Name   string `json:"name"`            // as the client has given it
+	Field  string `json:"field,omitempty"` // the name of its part of the form; empty for a body that is one file
+	Size   int64  `json:"size"`            // in bytes
+	SHA256 string `json:"sha256"`          // in 64 hexadecimal digits, in small letters
 }
 
 // An upload is a request with files, which become the inputs of an execution that is
@@ -147,9 +148,9 @@ func (u *upload) end() {
 // uploaded returns the files in the form that parameters have them in.
 func (u *upload) uploaded() []UploadedFile {
 	list := make([]UploadedFile, len(u.Files))
-	for i, info := range u.Files {
-		_, name := depot.SplitKey(info.Key)
-		list[i] = UploadedFile{name, info.Size, info.SHA256}
+	for i, f := range u.Files {
+		_, name := depot.SplitKey(f.Key)
+		list[i] = UploadedFile{name, f.Field, f.Size, f.SHA256}
 	}
 	return list
 }
@@ -187,7 +188,7 @@ func (u *upload) require(names []string) error {
 	}
 	var p problem
 	for _, name := range names {
-		if !slices.ContainsFunc(u.Files, func(f depot.Info) bool { return f.Key == depot.InputKey(u.ID, name) }) {
+		if !slices.ContainsFunc(u.Files, func(f files.File) bool { return f.Key == depot.InputKey(u.ID, name) }) {
 			p.add(item{Pointer: "/files", Message: fmt.Sprintf("the file %q is missing", name)})
 		}
 	}
@@ -272,14 +273,14 @@ func fileInHeader(h http.Header) (string, error) {
 	return "", oneProblem(item{Header: "Content-Disposition", Message: `it names no file: write attachment; filename="...", or leave it out`})
 }
 
-// texts returns the fields of a form by their names, and what that is as a body.
-func (u *upload) texts() (body any, encoding string, err error) {
-	if len(u.Fields) == 0 {
+// formOf returns the fields of a form by their names, and what that is as a body.
+func formOf(fields []files.Field) (body any, encoding string, err error) {
+	if len(fields) == 0 {
 		return nil, "", nil
 	}
 	var p problem
 	texts := make(map[string]any)
-	for _, f := range u.Fields {
+	for _, f := range fields {
 		if _, seen := texts[f.Name]; seen {
 			p.add(item{Pointer: shortPointer("/" + jsontext.EscapePointer(f.Name)), Message: "it is given more than once"})
 		}

@@ -9,6 +9,8 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -47,7 +49,7 @@ func errorf(k Kind, format string, args ...any) error {
 // A Receiver puts the files of a request into a depot, as the inputs of an execution that
 // is created afterwards. One goroutine may use it, for one request.
 type Receiver struct {
-	Depot     depot.Depot
+	Depot     depot.Depot // nil means that the files of a form are not kept
 	ID        courier.ExecutionID
 	MaxFiles  int
 	MaxBytes  int64         // of all files
@@ -56,8 +58,9 @@ type Receiver struct {
 	Patience  time.Duration // for the next bytes
 	Share     *Share        // of who sends them; nil means no limit
 
-	Files  []depot.Info // that were received
+	Files  []File // that were received: of a form by their fields, in the order of the alphabet
 	Fields []Field
+	Unkept int // how many files a form had, for want of a depot
 
 	body   *body
 	folded map[string]bool // the names, in the form in which those are equal that a file system confuses
@@ -66,14 +69,21 @@ type Receiver struct {
 	begun  bool // the depot may have something of it
 }
 
+// A File is a file that was received.
+type File struct {
+	depot.Info
+	Field string // of the form; empty for a body that is one file
+}
+
 // A Field is a part of a form that is no file.
 type Field struct {
 	Name string // in UTF-8, without NUL
 	Text string // as it was sent: any bytes
 }
 
-// Form reads a body of the media type multipart/form-data. The error is an *[Error], or one
-// of the depot.
+// Form reads a body of the media type multipart/form-data. What it leaves does not depend on
+// how the form was framed: on the text between its parts, and on the order of parts with
+// different names. The error is an *[Error], or one of the depot.
 func (r *Receiver) Form(w http.ResponseWriter, req *http.Request) error {
 	_, params, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if err != nil || params["boundary"] == "" {
@@ -87,6 +97,7 @@ func (r *Receiver) Form(w http.ResponseWriter, req *http.Request) error {
 	for {
 		part, err := parts.NextPart()
 		if err == io.EOF {
+			slices.SortStableFunc(r.Files, func(a, b File) int { return strings.Compare(a.Field, b.Field) })
 			return nil
 		}
 		if err != nil {
@@ -103,7 +114,7 @@ func (r *Receiver) Whole(w http.ResponseWriter, req *http.Request, name string) 
 	if err := r.length(req); err != nil {
 		return err
 	}
-	return r.file(name, r.begin(w, req))
+	return r.file("", name, r.begin(w, req))
 }
 
 // Remove removes the files from the depot that were received.
@@ -150,7 +161,18 @@ func (r *Receiver) part(part *multipart.Part) error {
 			return nil
 		}
 	}
-	return r.file(name, part)
+	if r.Depot == nil {
+		r.Unkept++ // NextPart passes over what is in it
+		return nil
+	}
+	if !isText(params["name"]) {
+		return r.nameless()
+	}
+	return r.file(params["name"], name, part)
+}
+
+func (r *Receiver) nameless() error {
+	return errorf(Invalid, "part %d of the body has no name in UTF-8", len(r.Files)+len(r.Fields)+1)
 }
 
 // field reads a part that is no file. How long it may be is a matter of the body.
@@ -160,7 +182,7 @@ func (r *Receiver) field(name string, from io.Reader) error {
 	case err != nil:
 		return r.problem()
 	case name == "" || !isText(name):
-		return errorf(Invalid, "part %d of the body has no name in UTF-8", len(r.Files)+len(r.Fields)+1)
+		return r.nameless()
 	}
 	r.Fields = append(r.Fields, Field{name, string(raw)})
 	return nil
@@ -179,7 +201,7 @@ func isText(s string) bool {
 const blockSize = 256 << 10
 
 // file reads a file into the depot.
-func (r *Receiver) file(name string, from io.Reader) error {
+func (r *Receiver) file(field, name string, from io.Reader) error {
 	if err := r.check(name); err != nil {
 		return err
 	}
@@ -212,7 +234,7 @@ func (r *Receiver) file(name string, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	r.Files = append(r.Files, info)
+	r.Files = append(r.Files, File{info, field})
 	return nil
 }
 
