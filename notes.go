@@ -79,9 +79,10 @@ type reported struct {
 
 // Progress reports how far the step is with one item, such as a file: done of total
 // bytes; total is -1 if it is not known. Each call keeps the stall timeout from
-// firing. The bytes of all items are added up in the step's record. If an item is
-// reported again after it was complete, or with fewer bytes, it counts as started
-// again. Progress is fast enough to call it for every block.
+// firing. The bytes of all items are added up in the step's record, as those that this
+// attempt has moved. If an item is reported again after it was complete, or with fewer
+// bytes, it counts as started again; see [Context.SetProgress] for what was there before.
+// Progress is fast enough to call it for every block.
 func (c *Context) Progress(done, total int64, item string) {
 	c.mu.Lock()
 	r := c.reports()
@@ -98,6 +99,19 @@ func (c *Context) Progress(done, total int64, item string) {
 	}
 	r.last.Item, r.last.Done, r.last.Total = item, done, total
 	r.last.Bytes += done - before
+	c.showProgress()
+}
+
+// SetProgress reports how far the step is with one item, as [Context.Progress] does, and adds
+// nothing to the bytes that the attempt has moved. It is for what was there before a transfer
+// goes on, for bytes that are compared, and for items without bytes, such as deletions.
+func (c *Context) SetProgress(done, total int64, item string) {
+	c.mu.Lock()
+	r := c.reports()
+	if r.items[item] = done; done == 0 { // otherwise until Progress has finished the item
+		delete(r.items, item)
+	}
+	r.last.Item, r.last.Done, r.last.Total = item, done, total
 	c.showProgress()
 }
 
@@ -136,7 +150,7 @@ type Progress struct {
 	Item  string `json:"item,omitempty"`  // the file or the like that was reported last
 	Done  int64  `json:"done"`            // bytes of the item
 	Total int64  `json:"total"`           // bytes of the item; -1 if not known
-	Bytes int64  `json:"bytes"`           // of the attempt, all items
+	Bytes int64  `json:"bytes"`           // that the attempt has moved, all items
 	Stage string `json:"stage,omitempty"` // what the step is doing; empty if it doesn't say
 	// ChangedAt is when Item, Done or Bytes last changed, by the store's clock: since then
 	// the step moves nothing. It is set in the progress of a running step that a store
@@ -144,7 +158,7 @@ type Progress struct {
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 
-// Bytes returns the bytes that the step has reported by [Context.Progress] so far.
+// Bytes returns the bytes that the attempt has moved, as [Context.Progress] has said so far.
 func (c *Context) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,6 +21,49 @@ func TestProgressForgets(t *testing.T) {
 	}
 }
 
+// TestProgressMoved tells what an attempt has moved from what was there before it.
+func TestProgressMoved(t *testing.T) {
+	for what, c := range map[string]struct {
+		report func(job *Context)
+		want   int64
+	}{
+		"moved": {func(job *Context) {
+			job.Progress(4, 10, "a")
+			job.Progress(10, 10, "a")
+		}, 10},
+		"resumed": {func(job *Context) {
+			job.SetProgress(4, 10, "a")
+			job.Progress(10, 10, "a")
+		}, 6},
+		"resumed further back, beside another": {func(job *Context) {
+			job.Progress(7, 10, "a")
+			job.Progress(1, 1, "b")
+			job.SetProgress(4, 10, "a")
+			job.Progress(2, 2, "c")
+			job.Progress(10, 10, "a")
+		}, 7 + 1 + 2 + 6},
+		"all was there": {func(job *Context) {
+			job.SetProgress(10, 10, "a")
+			job.Progress(1, 1, "b")
+			job.Progress(10, 10, "a")
+		}, 1},
+		"from the start": {func(job *Context) {
+			job.SetProgress(4, 10, "a")
+			job.SetProgress(0, 10, "a")
+			job.Progress(10, 10, "a")
+		}, 10},
+		"files that are deleted": {func(job *Context) {
+			job.SetProgress(1, 2, "dir")
+			job.SetProgress(2, 2, "dir")
+		}, 0},
+	} {
+		job := NewContext(ContextConfig{})
+		if c.report(job); job.Bytes() != c.want {
+			t.Errorf("%s: %d bytes, want %d", what, job.Bytes(), c.want)
+		}
+	}
+}
+
 func TestCursor(t *testing.T) {
 	type place struct{ Done int }
 	var saved []string

@@ -54,10 +54,6 @@ func (s Fetch) Execute(ctx context.Context, job *courier.Context, cfg FetchConfi
 		return out, err
 	}
 	out.FetchedDirectory = dir
-	progress := &tally{job: job}
-	for _, f := range files {
-		progress.total += f.Size
-	}
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return out, context.Cause(ctx)
@@ -65,14 +61,14 @@ func (s Fetch) Execute(ctx context.Context, job *courier.Context, cfg FetchConfi
 		_, name := SplitKey(f.Key)
 		target, err := job.Path(filepath.Join(dir, name))
 		if err == nil {
-			err = s.one(ctx, job, f.Key, target, progress)
+			err = s.one(ctx, job, f.Key, target)
 		}
 		if err != nil {
 			return out, err
 		}
-		out.FetchedFiles = append(out.FetchedFiles, target)
+		out.FetchedFiles, out.Size = append(out.FetchedFiles, target), out.Size+f.Size
 	}
-	out.FileCount, out.Size = len(files), progress.done
+	out.FileCount = len(files)
 	return out, nil
 }
 
@@ -155,7 +151,7 @@ func (cfg FetchConfig) choose(all []Info) ([]Info, error) {
 }
 
 // one copies one file.
-func (s Fetch) one(ctx context.Context, job *courier.Context, key, target string, progress *tally) error {
+func (s Fetch) one(ctx context.Context, job *courier.Context, key, target string) error {
 	o, err := s.Depot.Open(ctx, key)
 	if err != nil {
 		return err
@@ -176,7 +172,7 @@ func (s Fetch) one(ctx context.Context, job *courier.Context, key, target string
 	if err := guard.Fits(info.Size, 0, root, filepath.Dir(rel)); err != nil {
 		return err
 	}
-	sum, report := sha256.New(), progress.of(target)
+	sum, report := sha256.New(), progressOf(job, target, info.Size)
 	n, err := transfer.Copy(guarded, io.MultiWriter(w, sum), io.LimitReader(o, info.Size+1), func(done int64) {
 		guard.At(done)
 		report(done)
@@ -190,7 +186,6 @@ func (s Fetch) one(ctx context.Context, job *courier.Context, key, target string
 	if err := w.Commit(); err != nil {
 		return fmt.Errorf("fetch %s to %q: %w", safename.Quote(key), target, localfile.Error(target, err))
 	}
-	progress.done += n
 	return job.ReportRemote(courier.File{Path: key, Size: n, Connection: connection, Received: true})
 }
 

@@ -73,26 +73,21 @@ func (s Keep) Execute(ctx context.Context, job *courier.Context, cfg KeepConfig)
 	if err != nil {
 		return out, permanent(err)
 	}
-	progress := &tally{job: job}
-	for _, f := range files {
-		progress.total += f.size
-	}
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return out, context.Cause(ctx)
 		}
 		key := ResultKey(job.Execution(), f.name)
-		n, err := s.one(ctx, job, f, key, there[key], progress)
+		n, err := s.one(ctx, job, f, key, there[key])
 		if err == nil {
 			err = job.ReportRemote(courier.File{Path: key, Size: n, Connection: connection})
 		}
 		if err != nil {
 			return out, fmt.Errorf("keep %q as the result %s: %w", localfile.Shorten(f.path), safename.Quote(f.name), err)
 		}
-		progress.done += n
-		out.ResultNames = append(out.ResultNames, f.name)
+		out.ResultNames, out.Size = append(out.ResultNames, f.name), out.Size+n
 	}
-	out.FileCount, out.Size = len(files), progress.done
+	out.FileCount = len(files)
 	return out, nil
 }
 
@@ -133,7 +128,7 @@ func checkTree(names []string) error {
 }
 
 // one keeps one file, unless the result is there with this content already.
-func (s Keep) one(ctx context.Context, job *courier.Context, f kept, key string, there Info, progress *tally) (int64, error) {
+func (s Keep) one(ctx context.Context, job *courier.Context, f kept, key string, there Info) (int64, error) {
 	src, err := job.Open(f.path)
 	if err != nil {
 		return 0, localfile.Error(f.path, err)
@@ -143,14 +138,15 @@ func (s Keep) one(ctx context.Context, job *courier.Context, f kept, key string,
 	if err != nil {
 		return 0, err
 	}
-	report := progress.of(f.path)
+	report := progressOf(job, f.path, info.Size())
 	if there.Key != "" && there.Size == info.Size() {
 		sum := sha256.New()
-		n, err := transfer.Copy(ctx, sum, src, report)
+		n, err := transfer.Copy(ctx, sum, src, func(done int64) { job.SetProgress(done, info.Size(), f.path) })
 		if err != nil {
 			return 0, localfile.Error(f.path, err)
 		}
 		if n == there.Size && hex.EncodeToString(sum.Sum(nil)) == there.SHA256 {
+			report(n)
 			return n, nil
 		}
 		if _, err := src.Seek(0, 0); err != nil {

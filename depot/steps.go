@@ -130,14 +130,7 @@ func permanent(err error) error {
 	return err
 }
 
-// A tally reports progress over several files.
-type tally struct {
-	job   *courier.Context
-	done  int64 // bytes of the files before
-	total int64
-}
-
-// of reports what was done of one file.
-func (t *tally) of(name string) func(done int64) {
-	return func(done int64) { t.job.Progress(t.done+done, t.total, name) }
+// progressOf returns what reports how much of a file was copied.
+func progressOf(job *courier.Context, name string, size int64) func(done int64) {
+	return func(done int64) { job.Progress(done, size, name) }
 }

@@ -68,8 +68,8 @@ func TestFetch(t *testing.T) {
 		{Path: "1/1/a.csv", Size: 2}, {Path: in("a.csv"), Size: 2, Connection: "depot", Received: true},
 		{Path: "1/1/b.csv", Size: 1}, {Path: in("b.csv"), Size: 1, Connection: "depot", Received: true},
 	}
-	if got := job.Files(); !slices.Equal(got, want) {
-		t.Errorf("reports: %+v", got)
+	if got := job.Files(); !slices.Equal(got, want) || job.Bytes() != 3 {
+		t.Errorf("reports: %+v, %d bytes", got, job.Bytes())
 	}
 	for name, c := range map[string]struct {
 		d     depot.Depot

@@ -90,7 +90,7 @@ func Delete(ctx context.Context, a Account, cfg DeleteConfig) (DeleteOutput, err
 		var done atomic.Int64
 		return parallel.Do(ctx, len(plan.Items), s.Traits().Requests, func(ctx context.Context, i int) error {
 			err := d.one(ctx, s, plan.Items[i])
-			a.Job.Progress(done.Add(1), int64(len(plan.Items)), cfg.RemotePath)
+			a.Job.SetProgress(done.Add(1), int64(len(plan.Items)), cfg.RemotePath)
 			return s.Fault("delete", plan.Items[i].Path, err)
 		})
 	})

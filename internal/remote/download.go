@@ -370,12 +370,12 @@ func (t *downloading) copyTo(ctx context.Context, s Server, f *remoteFile, befor
 	r := Retrieval{Path: f.Remote, Before: before, To: w, Limit: t.limit, At: m.At, Compared: m.Compared}
 	part, _ := w.(*partial)
 	if part != nil {
-		r.From = part.start
+		r.From = m.From(part.start)
 	}
 	err := s.Retrieve(ctx, r)
 	if errors.Is(err, ErrNoResume) && part != nil {
 		if err = part.restart(); err == nil {
-			r.From = 0
+			r.From = m.From(0)
 			err = s.Retrieve(ctx, r)
 		}
 	}

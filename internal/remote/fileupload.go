@@ -173,7 +173,7 @@ func (p *fileUpload) write(ctx context.Context, s Server) error {
 // it confirms anything before the end.
 func (p *fileUpload) store(ctx context.Context, s Server, w Storing) (acked int64, err error) {
 	at, confirms := p.part.at(), s.Traits().ComparesEnd
-	p.meter.moved.Store(w.From)
+	p.meter.From(w.From)
 	end := p.cursor.follow(w.Size, func() (cursorPart, error) {
 		now := at
 		if confirms {

@@ -26,8 +26,18 @@ func (m *Meter) At(done int64) {
 	m.moved.Store(done)
 	if done < m.Total || m.Total < 0 {
 		m.Done = done
-		m.Beat()
+		m.Job.Progress(done, m.Total, m.Item)
 	}
+}
+
+// From reports that so many bytes are there before the transfer begins, and are not moved.
+// It returns how many.
+func (m *Meter) From(done int64) int64 {
+	m.Guard.At(done)
+	m.moved.Store(done)
+	m.Done = done
+	m.Beat()
+	return done
 }
 
 // Compared reports that so many bytes were read again.
@@ -37,7 +47,7 @@ func (m *Meter) Compared(done int64) {
 }
 
 // Beat keeps the stall timeout from firing where there is nothing to count.
-func (m *Meter) Beat() { m.Job.Progress(m.Done, m.Total, m.Item) }
+func (m *Meter) Beat() { m.Job.SetProgress(m.Done, m.Total, m.Item) }
 
 // Stage says what is being done with a file that takes a while.
 func (m *Meter) Stage(name string) {

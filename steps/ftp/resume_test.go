@@ -54,8 +54,12 @@ func TestOtherSource(t *testing.T) {
 					if r.get("f") != r.getLocal("f") {
 						t.Error("the contents differ")
 					}
-					if first := r.firstReport(); (first > 0) != (name == "nothing") {
+					first := r.firstReport()
+					if (first > 0) != (name == "nothing") {
 						t.Errorf("the next attempt began at %d", first)
+					}
+					if got := r.reports[len(r.reports)-1].Bytes; got != cutSize-first && name == "nothing" {
+						t.Errorf("%d bytes are counted of %d from %d on", got, cutSize, first)
 					}
 				})
 			})

@@ -143,7 +143,6 @@ func (s server) Preserve(ctx context.Context, path string, local fs.FileInfo, ti
 // Retrieve reads what lies behind r.From, and then looks at the file again.
 func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
 	size, got := r.Before.Size, int64(0)
-	r.At(r.From)
 	if r.From < size || r.From == 0 {
 		err := s.Conn.Retrieve(ctx, r.Path, r.From, func(content io.Reader) error {
 			limited := &io.LimitedReader{R: r.Limit.Reader(ctx, content), N: min(size-r.From, math.MaxInt64-1) + 1}
@@ -174,7 +173,6 @@ func (s server) RetrieveSmall(context.Context, string, int64, func(remote.Info, 
 
 // Store sends what lies behind w.From, and compares the sizes.
 func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err error) {
-	w.Meter.At(w.From)
 	if w.From < w.Size || w.From == 0 {
 		content := w.Limit.Reader(ctx, io.NewSectionReader(w.Content, w.From, w.Size-w.From))
 		taken := false

@@ -54,13 +54,18 @@ func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *Re
 		return fmt.Errorf("output_path: %w", err)
 	}
 	item := baseName(p.cfg.OutputPath)
+	from, here := r.(*os.File)
+	say := p.meter.report
+	if here {
+		say = p.meter.at
+	}
 	report := func(done int64) {
 		if done < size || size < 0 {
-			p.meter.report(item, done, -1)
+			say(item, done, -1)
 		}
 	}
 	var n int64
-	if from, ok := r.(*os.File); ok && p.hash == "" {
+	if here && p.hash == "" {
 		n, err = copyFile(ctx, w, from, report)
 	} else if p.hash == "" {
 		n, err = transfer.Copy(ctx, w, r, report)
@@ -82,7 +87,7 @@ func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *Re
 	if err := p.meter.while(w.Commit); err != nil {
 		return err
 	}
-	p.meter.report(item, n, n)
+	say(item, n, n)
 	return nil
 }
 
@@ -267,6 +272,7 @@ func (t *part) fetch(ctx context.Context, resp *http.Response) error {
 	}
 	item := "download of " + baseName(t.p.cfg.OutputPath)
 	start, synced := t.have, t.have
+	t.p.meter.at(item, start, total)
 	var failed error
 	_, err = transfer.Copy(ctx, t.file, r, func(done int64) {
 		t.have = start + done

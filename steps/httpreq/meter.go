@@ -19,12 +19,23 @@ type meter struct {
 	done, total int64
 }
 
+// report says that so many bytes have come.
 func (m *meter) report(item string, done, total int64) {
+	m.set(item, done, total)
+	m.job.Progress(done, total, item)
+}
+
+// at says that so many bytes are here, which have not come now.
+func (m *meter) at(item string, done, total int64) {
+	m.set(item, done, total)
+	m.job.SetProgress(done, total, item)
+}
+
+func (m *meter) set(item string, done, total int64) {
 	m.mu.Lock()
 	m.item, m.done, m.total = item, done, total
 	m.mu.Unlock()
 	m.guard.At(done)
-	m.job.Progress(done, total, item)
 }
 
 // beat is a sign of life.
@@ -32,7 +43,7 @@ func (m *meter) beat() {
 	m.mu.Lock()
 	item, done, total := m.item, m.done, m.total
 	m.mu.Unlock()
-	m.job.Progress(done, total, item)
+	m.job.SetProgress(done, total, item)
 }
 
 // maxBeats bounds how long the end of a file may take.

@@ -77,6 +77,7 @@ func TestResume(t *testing.T) {
 		b := newBench(t)
 		cfg := object{"url": server(t, s.ServeHTTP).URL + "/f", "output_path": "f", "resume": true}
 		b.fails(cfg, false, "ends in the middle")
+		first := b.bytes
 		if got := b.files(); strings.Contains(strings.Join(got, " "), "f.courier-tmp") || len(got) != 2 {
 			t.Errorf("left are %v", got)
 		}
@@ -86,8 +87,8 @@ func TestResume(t *testing.T) {
 			t.Errorf("cut at %d: %+v, %v", cut, out, err)
 		}
 		s.now(func() {
-			if s.sent != size {
-				t.Errorf("cut at %d: %d bytes were sent for %d", cut, s.sent, size)
+			if s.sent != size || first <= 0 || first+b.bytes != size {
+				t.Errorf("cut at %d: %d bytes were sent for %d; the attempts count %d and %d", cut, s.sent, size, first, b.bytes)
 			}
 		})
 		if got := b.files(); len(got) != 1 {

@@ -27,6 +27,7 @@ type bench struct {
 	opt     httpreq.Options
 	dir     string
 	attempt int
+	bytes   int64 // that the last attempt has moved
 	log     bytes.Buffer
 }
 
@@ -64,6 +65,7 @@ func (b *bench) call(ctx context.Context, cfg object) (out httpreq.RequestOutput
 		}
 	}
 	raw, err := typ.Execute(ctx, job, config)
+	b.bytes = job.Bytes()
 	if err == nil {
 		if err := json.Unmarshal(raw, &out); err != nil {
 			b.t.Fatal(err)

@@ -157,6 +157,9 @@ func TestDelete(t *testing.T) {
 		if out["deleted_file"] != "one" {
 			t.Errorf("%v", out)
 		}
+		if got := r.reports[len(r.reports)-1]; got.Done != 1 || got.Bytes != 0 {
+			t.Errorf("a deletion of one file is reported as %+v", got)
+		}
 		wantTree(t, r.remote, "in/c.txt", "in/e.csv.courier-tmp-1-2-1.1", "in/sub/d.csv")
 		out = r.must(r.run(t.Context(), "sftp.delete", object{"remote_path": "none"}))
 		if out["existed"] != false || out["deleted_count"] != 0. || fmt.Sprint(out["deleted_files"]) != "[]" {

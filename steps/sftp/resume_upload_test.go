@@ -52,6 +52,10 @@ func TestResumeUpload(t *testing.T) {
 				if twice := taken.Load() - size; twice >= aChunk {
 					t.Errorf("cut at write %d: %d bytes were sent twice", cut, twice)
 				}
+				// What the server has taken and not confirmed is not counted.
+				if got := r.bytes(); got <= 0 || got >= size+aChunk || got < size && cut == 1 && !after {
+					t.Errorf("cut at write %d: %d bytes are counted", cut, got)
+				}
 			})
 		}
 	}
