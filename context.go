@@ -37,6 +37,7 @@ type ContextConfig struct {
 	EarlierStarts int
 	// ExecutionAttempt is the attempt of the execution, from 1; 0 means 1.
 	ExecutionAttempt int
+	Trace            string // see [Context.Trace]
 
 	// Workspace is the execution's directory, from which relative paths are
 	// taken. It is created when it is first needed. Empty means that nothing
@@ -176,6 +177,10 @@ func (c *Context) StartNumber() int { return max(0, c.cfg.EarlierStarts) + c.Att
 // worker that handed it over. If the step then finds that its work is done, it may
 // have done that itself. In Rollback it is true.
 func (c *Context) Repeated() bool { return c.cfg.Repeated || c.Attempt() > 1 }
+
+// Trace is the trace context of who enqueued the execution, as in the header traceparent of
+// W3C Trace Context; empty if there was none. A step sends it along to what it calls.
+func (c *Context) Trace() string { return c.cfg.Trace }
 
 // Cancelled reports, in Rollback, that the execution is being cancelled. No resume
 // follows, so nothing has to be kept for one.

@@ -192,7 +192,7 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 	cfg := courier.ContextConfig{
 		Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version,
 		Step: step, ID: spec.ID, StepName: flow.StepName(step, r.x.Repairs), Type: r.program.Types[step].Key(),
-		Attempt: n, EarlierStarts: r.marks.Base, ExecutionAttempt: r.x.Attempt,
+		Attempt: n, EarlierStarts: r.marks.Base, ExecutionAttempt: r.x.Attempt, Trace: r.x.Trace,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
 		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor, Resources: r.res,
 		OnProgress: a.progress, Unresolved: unresolved, MaxValue: r.e.opt.MaxValue,

@@ -22,6 +22,11 @@
 // is another one with a key of its own, and the server acts again. An
 // idempotency_key of the job's own, or once, prevents that.
 //
+// # Traces
+//
+// The trace context of who enqueued the execution goes along as the header traceparent (W3C
+// Trace Context), unless [Options].NoTrace is set or the job gives that header itself.
+//
 // # Failures
 //
 // No answer, 408, 425, 429 and 5xx are failures that the failure policy may

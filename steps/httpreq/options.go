@@ -29,6 +29,10 @@ type Options struct {
 	// AllowPlain allows http without TLS.
 	AllowPlain bool
 
+	// NoTrace keeps the trace context of the execution, which goes along as the header
+	// traceparent (W3C Trace Context), from the hosts that are requested.
+	NoTrace bool
+
 	// MaxBytes limits a response that is written to a file. 0 means 10 GiB.
 	MaxBytes int64
 	// MaxOutput limits a response that becomes an output. 0 means 1 MiB.

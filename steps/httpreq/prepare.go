@@ -163,6 +163,9 @@ func (p *prepared) setHeader() error {
 			p.header.Set(name, value)
 		}
 	}
+	if trace := p.job.Trace(); trace != "" && !p.opt.NoTrace && len(p.header.Values("Traceparent")) == 0 {
+		p.header.Set("Traceparent", trace)
+	}
 	key := p.cfg.IdempotencyKey
 	if key == "" && p.method != "GET" && p.method != "HEAD" && p.method != "OPTIONS" {
 		key = stepKey(p.job)

@@ -27,6 +27,7 @@ type contextConfig struct {
 	Attempt          int                 `json:"attempt,omitempty"`
 	EarlierStarts    int                 `json:"earlier_starts,omitempty"`
 	ExecutionAttempt int                 `json:"execution_attempt,omitempty"`
+	Trace            string              `json:"trace,omitempty"`
 	Workspace        string              `json:"workspace,omitempty"`
 	Roots            []string            `json:"roots,omitempty"`
 	Monitor          string              `json:"monitor,omitempty"`
@@ -42,7 +43,7 @@ type contextConfig struct {
 func sent(c *courier.ContextConfig) contextConfig {
 	return contextConfig{
 		Execution: c.Execution, Job: c.Job, Version: c.Version, Step: c.Step, ID: c.ID, StepName: c.StepName, Type: c.Type,
-		Iteration: c.Iteration, Attempt: c.Attempt, EarlierStarts: c.EarlierStarts, ExecutionAttempt: c.ExecutionAttempt,
+		Iteration: c.Iteration, Attempt: c.Attempt, EarlierStarts: c.EarlierStarts, ExecutionAttempt: c.ExecutionAttempt, Trace: c.Trace,
 		Workspace: c.Workspace, Roots: c.Roots, Monitor: c.Monitor, Cursor: c.Cursor,
 		Repeated: c.Repeated, Unresolved: c.Unresolved, MaxValue: c.MaxValue, DryRun: c.DryRun, Cancelled: c.Cancelled,
 	}
@@ -52,7 +53,7 @@ func sent(c *courier.ContextConfig) contextConfig {
 func (c *contextConfig) received() courier.ContextConfig {
 	return courier.ContextConfig{
 		Execution: c.Execution, Job: c.Job, Version: c.Version, Step: c.Step, ID: c.ID, StepName: c.StepName, Type: c.Type,
-		Iteration: c.Iteration, Attempt: c.Attempt, EarlierStarts: c.EarlierStarts, ExecutionAttempt: c.ExecutionAttempt,
+		Iteration: c.Iteration, Attempt: c.Attempt, EarlierStarts: c.EarlierStarts, ExecutionAttempt: c.ExecutionAttempt, Trace: c.Trace,
 		Workspace: c.Workspace, Roots: c.Roots, Monitor: c.Monitor, Cursor: c.Cursor,
 		Repeated: c.Repeated, Unresolved: c.Unresolved, MaxValue: c.MaxValue, DryRun: c.DryRun, Cancelled: c.Cancelled,
 	}
