@@ -42,7 +42,7 @@ var lastEventHeader = param{name: "Last-Event-ID", kind: "string", does: "The id
 var eventRoutes = []route{
 	{
 		method: "GET", path: "v1/executions/{id}/events", id: "watchExecution", group: "executions", on: onExecution,
-		does: "Streams what becomes of an execution as server-sent events: audit (viewers; an entry, with its number as the id), " +
+		does: "Streams what becomes of an execution as server-sent events: audit (viewers; an entry, with its number as the id, and with what the step has emitted whose end it is), " +
 			"state, progress (viewers) and end, after which the stream ends. The first is the state as it is. " +
 			"With Accept: application/json it returns a page of the audit.",
 		query: []param{
@@ -50,7 +50,7 @@ var eventRoutes = []route{
 			limitParam, cursorParam,
 		},
 		headers: []param{lastEventHeader},
-		answers: map[int]any{http.StatusOK: page[courier.AuditEntry]{}, http.StatusNoContent: nil}, media: eventstream.Media, do: (*call).watchExecution,
+		answers: map[int]any{http.StatusOK: page[desk.AuditEvent]{}, http.StatusNoContent: nil}, media: eventstream.Media, do: (*call).watchExecution,
 	},
 	{
 		method: "GET", path: "v1/events", id: "watchExecutions", group: "executions", on: onVisible,
@@ -187,10 +187,10 @@ func (e *executionEvents) add(change *desk.Change) (bool, error) {
 }
 
 // audit adds entries of the audit.
-func (e *executionEvents) audit(list []courier.AuditEntry) error {
+func (e *executionEvents) audit(list []desk.AuditEvent) error {
 	if !e.values {
 		list = slices.Clone(list) // others have it too
-		desk.HideAudit(list)
+		desk.HideEvents(list)
 	}
 	for i := range list {
 		if err := e.stream.Event("audit", strconv.FormatInt(list[i].Seq, 10), &list[i]); err != nil {

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -300,25 +301,77 @@ func TestStreamAsJSON(t *testing.T) {
 		id := w.as("ann").start("report", "")
 		w.ended(id)
 		path := "v1/executions/" + id + "/events"
-		json := []string{"Accept", "application/json"}
+		accept := []string{"Accept", "application/json"}
 		var all, rest struct {
 			Items []courier.AuditEntry
 			Next  string
 		}
-		w.get(path+"?limit=2", json...).want(http.StatusOK, &all)
-		w.get(path+"?after=2", json...).want(http.StatusOK, &rest)
+		w.get(path+"?limit=2", accept...).want(http.StatusOK, &all)
+		w.get(path+"?after=2", accept...).want(http.StatusOK, &rest)
 		if n := len(w.entries(id)); len(all.Items) != 2 || all.Next == "" || len(rest.Items) != n-2 || rest.Items[0].Seq != 3 {
 			t.Errorf("%d and %d of %d", len(all.Items), len(rest.Items), n)
 		}
-		w.as("ann").get(path, json...).problem(http.StatusForbidden, "forbidden")
+		w.as("ann").get(path, accept...).problem(http.StatusForbidden, "forbidden")
 		for _, bad := range []string{"x", "-1", "1.end2", ".end", "99999999999999999999"} {
 			w.get(path, "Last-Event-ID", bad).problem(http.StatusBadRequest, "invalid", "Last-Event-ID")
 		}
 		w.get(path+"?after=-1").problem(http.StatusBadRequest, "invalid", "after")
 		var page struct{ Items []httpapi.ExecutionView }
-		w.get("v1/events?job=report", json...).want(http.StatusOK, &page)
+		w.get("v1/events?job=report", accept...).want(http.StatusOK, &page)
 		if len(page.Items) != 1 {
 			t.Errorf("%+v", page)
+		}
+	})
+}
+
+// What a step has emitted stands with the entry of its end, in the stream as it happens and
+// later, and in pages, for those who see values.
+func TestStreamOfEmitted(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		id := w.start("report", `{"params": {"seconds": 5, "text": "emit counted"}}`)
+		path := "v1/executions/" + id + "/events"
+		live := w.watch(path)
+		blind := w.as("blind").watch(path)
+		w.ended(id)
+		live.over()
+		blind.over()
+		later := w.watch(path + "?after=0")
+		later.over()
+		const want = `"events":[{"name":"counted","payload":0},{"name":"counted","payload":1}]`
+		emitted := func(what string, texts ...string) {
+			t.Helper()
+			var with []string
+			for _, text := range texts {
+				if strings.Contains(text, "counted") {
+					with = append(with, text)
+				}
+			}
+			if len(with) != 1 || strings.Count(with[0], want) != 1 || !strings.Contains(with[0], `"to":"completed"`) {
+				t.Errorf("%s: the entries with events are %q", what, with)
+			}
+		}
+		texts := func(v *viewer) (list []string) {
+			for _, e := range v.got("audit") {
+				list = append(list, e.data)
+			}
+			return list
+		}
+		emitted("live", texts(live)...)
+		emitted("later", texts(later)...)
+		for _, page := range []string{path, "v1/executions/" + id + "/audit"} {
+			var got struct{ Items []json.RawMessage }
+			w.get(page, "Accept", "application/json").want(http.StatusOK, &got)
+			var list []string
+			for _, raw := range got.Items {
+				list = append(list, string(raw))
+			}
+			emitted(page, list...)
+			if body := w.as("blind").get(page, "Accept", "application/json").Body.String(); strings.Contains(body, "counted") {
+				t.Errorf("%s: who sees no values gets %s", page, body)
+			}
+		}
+		if all := strings.Join(texts(blind), " "); strings.Contains(all, "counted") || !strings.Contains(all, `"to":"completed"`) {
+			t.Errorf("who sees no values is sent %s", all)
 		}
 	})
 }

@@ -74,8 +74,8 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/audit", id: "listAudit", group: "executions", on: onExecution,
-		does: "Lists the changes of state, the oldest first.", query: []param{limitParam, cursorParam},
-		answers: map[int]any{http.StatusOK: page[courier.AuditEntry]{}}, do: (*call).listAudit,
+		does: "Lists the changes of state, the oldest first, each with what the step has emitted whose end it is.", query: []param{limitParam, cursorParam},
+		answers: map[int]any{http.StatusOK: page[desk.AuditEvent]{}}, do: (*call).listAudit,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/explain", id: "explainExecution", group: "executions", on: onExecution,
@@ -303,24 +303,18 @@ func (c *call) listAudit() error {
 	if err != nil {
 		return err
 	}
-	list, err := c.audit(after, limit)
+	list, err := c.h.desk.AuditEvents(c.ctx(), store.AuditFilter{Execution: c.execution.ID, After: after, Limit: limit})
 	if err != nil {
 		return err
+	}
+	if !c.SeesValues(c.ctx(), c.execution.Job) {
+		desk.HideEvents(list)
 	}
 	next := ""
 	if len(list) == limit {
 		next = strconv.FormatInt(list[len(list)-1].Seq, 10)
 	}
 	return answerPage(c, list, next)
-}
-
-// audit returns a page of the audit, as the visitor may see it.
-func (c *call) audit(after int64, limit int) ([]courier.AuditEntry, error) {
-	list, err := c.h.e.Executions().AuditPage(c.ctx(), store.AuditFilter{Execution: c.execution.ID, After: after, Limit: limit})
-	if !c.SeesValues(c.ctx(), c.execution.Job) {
-		desk.HideAudit(list)
-	}
-	return list, err
 }
 
 func (c *call) explain() error {

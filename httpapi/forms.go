@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/desk"
 )
 
 // A form says how the JSON of a type with MarshalJSON differs from its fields.
@@ -29,10 +30,12 @@ var forms = map[reflect.Type]form{
 	reflect.TypeFor[courier.StepExecution](): {adds: struct {
 		Index *int `json:"iteration_index"`
 	}{}},
-	reflect.TypeFor[courier.AuditEntry](): {adds: struct {
-		Index   **int   `json:"iteration_index,omitempty"` // left out, or null
-		Attempt int     `json:"execution_attempt,omitempty"`
-		Elapsed float64 `json:"elapsed_seconds"`
+	reflect.TypeFor[desk.AuditEvent](): {only: struct {
+		courier.AuditEntry
+		Index   **int               `json:"iteration_index,omitempty"` // left out, or null
+		Attempt int                 `json:"execution_attempt,omitempty"`
+		Elapsed float64             `json:"elapsed_seconds"`
+		Events  []courier.StepEvent `json:"events,omitempty"`
 	}{}},
 	reflect.TypeFor[courier.Job](): {adds: struct {
 		Timeout     float64 `json:"timeout_seconds,omitempty"`

@@ -54,6 +54,13 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 			return workOutput{}, err
 		}
 	}
+	if name, ok := strings.CutPrefix(cfg.Text, "emit "); ok {
+		for n := range 2 {
+			if err := job.Emit(name, n); err != nil {
+				return workOutput{}, err
+			}
+		}
+	}
 	return workOutput{cfg.Text, true}, nil
 }
 
@@ -90,6 +97,7 @@ var people = map[string]map[string]httpapi.Role{
 	"otto":     {"report": httpapi.Operator},
 	"edna":     {"report": httpapi.Editor},
 	"watcher":  {"": httpapi.Viewer},
+	"blind":    {"": httpapi.RightSee},
 	"operator": {"": httpapi.Operator},
 	"editor":   {"": httpapi.Editor},
 	"admin":    {"": httpapi.Admin},

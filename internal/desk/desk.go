@@ -46,7 +46,7 @@ func New(e *engine.Engine, opt *Options) *Desk {
 	}
 	d.viewers.most, d.viewers.mostOf = cmp.Or(max(d.opt.Streams, 0), 200), cmp.Or(max(d.opt.StreamsOf, 0), 10)
 	d.work.most = cmp.Or(max(d.opt.Examined, 0), 1_000_000)
-	d.watcher.e, d.watcher.log, d.lists.d = e, d.log, d
+	d.watcher.d, d.watcher.e, d.watcher.log, d.lists.d = d, e, d.log, d
 	return d
 }
 

@@ -15,8 +15,8 @@ type Change struct {
 	// Execution is the execution as it is now, and without its result.
 	Execution courier.Execution
 	// Audit are the entries that were not told yet, in their order: up to that with the
-	// number Execution.Seq.
-	Audit []courier.AuditEntry
+	// number Execution.Seq. An event is emitted once, with the entry.
+	Audit []AuditEvent
 	// Progress is that of the step in progress; nil if nothing is known of it.
 	Progress *Progress
 }
@@ -98,14 +98,14 @@ func (w *Watch) Next(ctx context.Context) (Change, error) {
 
 // entries returns the entries that the viewer lacks: from what the feed has kept, or from the
 // store.
-func (w *Watch) entries(ctx context.Context, s *snapshot) ([]courier.AuditEntry, error) {
+func (w *Watch) entries(ctx context.Context, s *snapshot) ([]AuditEvent, error) {
 	if w.after >= s.execution.Seq {
 		return nil, nil
 	}
 	list := s.entries
 	if w.after < s.base {
 		var err error
-		list, err = w.d.e.Executions().AuditPage(ctx, store.AuditFilter{Execution: s.execution.ID, After: w.after, Limit: auditPage})
+		list, err = w.d.AuditEvents(ctx, store.AuditFilter{Execution: s.execution.ID, After: w.after, Limit: auditPage})
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ type snapshot struct {
 	status    string
 	progress  *Progress
 	base      int64 // entries has those of the audit behind this number
-	entries   []courier.AuditEntry
+	entries   []AuditEvent
 	err       error
 }
 
@@ -210,7 +210,7 @@ func (f *feed) publish() {
 const mostKept = 2 * auditPage
 
 // update takes an execution that was read, and the entries since the one before.
-func (f *feed) update(x *courier.Execution, entries []courier.AuditEntry, now time.Time) {
+func (f *feed) update(x *courier.Execution, entries []AuditEvent, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failing = time.Time{}

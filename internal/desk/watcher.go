@@ -16,6 +16,7 @@ import (
 // are any, and by one statement for all of them. A second one reads the audit of each that
 // has changed.
 type watcher struct {
+	d   *Desk
 	e   *engine.Engine
 	log *slog.Logger
 
@@ -198,10 +199,10 @@ func (w *watcher) read(list []*feed) {
 // its viewers.
 func (w *watcher) update(ctx context.Context, f *feed, x *courier.Execution) {
 	was := f.read()
-	var entries []courier.AuditEntry
+	var entries []AuditEvent
 	if was.version > 0 && x.Seq > was.execution.Seq {
 		var err error
-		entries, err = w.e.Executions().AuditPage(ctx, store.AuditFilter{Execution: f.id, After: was.execution.Seq, Limit: auditPage})
+		entries, err = w.d.AuditEvents(ctx, store.AuditFilter{Execution: f.id, After: was.execution.Seq, Limit: auditPage})
 		if err != nil {
 			w.fail(map[courier.ExecutionID]*feed{f.id: f}, err)
 			return
