@@ -61,6 +61,23 @@ func CheckName(name string) error {
 	return nil
 }
 
+// tidy returns the name of an entry without the elements that add nothing, as all
+// programs read it: "./a" is "a", and "d//./a" is "d/a". The name of a directory may
+// become empty, which is the directory that the archive is unpacked to.
+func tidy(name string) string {
+	var b strings.Builder
+	for e := range strings.SplitAfterSeq(name, "/") {
+		if e != "./" && (e != "/" || b.Len() == 0 && name[0] == '/') {
+			b.WriteString(e)
+		}
+	}
+	return b.String()
+}
+
+// isTop reports whether the directory of the given name, which tidy has made name of,
+// is the one that the archive is unpacked to.
+func isTop(given, name string) bool { return name == "" && given != "" || name == "." }
+
 // checkElement refuses single names.
 func checkElement(e string) error {
 	switch {
@@ -120,6 +137,9 @@ type treeNode struct {
 	own  bool   // an entry of its own
 }
 
+// errTwice is the error of Add about a name that was added before.
+var errTwice = errors.New("is there twice")
+
 // NewNames returns an empty collection, of which MaxFiles and MaxPathBytes of limits
 // are the bounds.
 func NewNames(limits Limits) *Names { return &Names{limits: limits} }
@@ -167,7 +187,7 @@ func (t *Names) node(parent *treeNode, full string, start int, dir, own bool) (*
 	case old.dir != dir:
 		return nil, errors.New("is a file and a directory")
 	case own && old.own:
-		return nil, errors.New("is there twice")
+		return nil, errTwice
 	}
 	old.own = old.own || own
 	return old, nil

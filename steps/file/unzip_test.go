@@ -209,8 +209,8 @@ func TestHostileNames(t *testing.T) {
 			rawZip(raw{name: "good", content: "good"}, raw{name: name, content: "bad", flags: markedUTF8}),
 			rawZip(raw{name: "good", content: "good"}, raw{name: name + "/", flags: markedUTF8}),
 		} {
-			if i == 1 && (name == "a//" || strings.HasSuffix(name, "/")) {
-				continue
+			if i == 1 && (strings.HasSuffix(name, "/") || name == "." || name == "a/.") {
+				continue // means the directory itself, or a
 			}
 			if err := os.WriteFile(s.path("B/x.zip"), archive, 0o644); err != nil {
 				t.Fatal(err)
