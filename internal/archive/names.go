@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,7 +23,9 @@ const (
 )
 
 // CheckName refuses the name of an archive's entry unless it means the same file,
-// inside the directory that the archive is unpacked to, on every system. The name
+// inside the directory that the archive is unpacked to, on every system. There is one
+// exception: a colon is refused on Windows only, since files of other systems often
+// have times in their names. What begins like a drive is refused everywhere. The name
 // of a directory has no slash at its end here. The error is the rest of a sentence
 // about the name, such as "is empty".
 func CheckName(name string) error {
@@ -35,6 +38,8 @@ func CheckName(name string) error {
 		return errors.New("is not valid UTF-8")
 	case name[0] == '/':
 		return errors.New("is an absolute path")
+	case len(name) > 1 && name[1] == ':' && 'a' <= name[0]|0x20 && name[0]|0x20 <= 'z':
+		return errors.New("begins with a drive of Windows")
 	case strings.Count(name, "/") > maxEntryDepth:
 		return fmt.Errorf("lies more than %d directories deep", maxEntryDepth)
 	}
@@ -42,8 +47,8 @@ func CheckName(name string) error {
 		switch {
 		case r == '\\':
 			return errors.New("has a backslash")
-		case r == ':':
-			return errors.New("has a colon")
+		case r == ':' && runtime.GOOS == "windows":
+			return errors.New("has a colon, which no name has on Windows")
 		case unicode.IsControl(r) || r == '\u2028' || r == '\u2029':
 			return fmt.Errorf("has the control character %U", r)
 		case unicode.Is(unicode.Bidi_Control, r):

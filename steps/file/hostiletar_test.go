@@ -134,7 +134,7 @@ func hostileTars() []hostileArchive {
 		{"two slashes at the front", rawTar(good, entryOf("//e", "x")), []string{"!is an absolute path"}},
 		{"a dot at the end", rawTar(good, entryOf("a/.", "x")), []string{`!has the element "."`}},
 		{"backslash", rawTar(good, entryOf(`..\e`, "x")), []string{"!has a backslash"}},
-		{"drive letter", rawTar(good, entryOf("C:e", "x")), []string{"!has a colon"}},
+		{"drive letter", rawTar(good, entryOf("C:e", "x")), []string{"!begins with a drive"}},
 		{"control character", rawTar(good, entryOf("a\x1b[2Je", "x")), []string{"!has the control character"}},
 		{"name of a device", rawTar(good, entryOf("x/NUL.txt", "x")), []string{"!means a device on Windows"}},
 		{"no UTF-8", rawTar(good, named("a\xffb")), []string{"!is not valid UTF-8"}},

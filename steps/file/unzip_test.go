@@ -110,7 +110,7 @@ func TestNamesOfDOS(t *testing.T) {
 	for want, archive := range map[string][]byte{
 		`!has the element ".."`: onDOS(rawZip(raw{name: `..\e`, content: "x"})),
 		"!is an absolute path":  onDOS(rawZip(raw{name: `\e`, content: "x"})),
-		"!has a colon":          onDOS(rawZip(raw{name: `C:\e`, content: "x"})),
+		"!begins with a drive":  onDOS(rawZip(raw{name: `C:\e`, content: "x"})),
 		"!is there twice":       onDOS(rawZip(raw{name: `d\e`, content: "x"}, raw{name: "d/e", content: "x"})),
 		"!has a backslash":      rawZip(raw{name: `d\e`, content: "x"}),
 	} {
