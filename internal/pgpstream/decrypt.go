@@ -311,13 +311,12 @@ func (d *Decrypter) first(ctx context.Context) []byte {
 	if err != nil {
 		return nil
 	}
+	head, n := make([]byte, headBytes), 0
 	in, err := readPackets(decrypted, packetsLimit(d.maxBytes()))
-	defer in.Close()
-	if err != nil {
-		return nil
+	if err == nil {
+		n, _ = io.ReadFull(in, head)
 	}
-	head := make([]byte, headBytes)
-	n, _ := io.ReadFull(in, head)
+	in.Close()
 	return head[:n]
 }
 
