@@ -121,7 +121,10 @@ func refusedOrSafe(t *testing.T, s *site, key, archive, name string, packed []by
 	s.write("W/"+archive, string(packed))
 	out := s.path("B/out")
 	_, err := s.next(key, object{"archive_path": archive, "output_directory": "$B/out"})
-	bad := slices.ContainsFunc(strings.Split(strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/"), "/"), func(element string) bool { return safename.Check(element) != nil })
+	// Elements that add nothing are left out, as all programs do.
+	bad := strings.HasPrefix(name, "/") || slices.ContainsFunc(strings.Split(name, "/"), func(element string) bool {
+		return element != "" && element != "." && safename.Check(element) != nil
+	})
 	// U+FFFD may stand for something else in a listing; in an archive it is what it is.
 	if files := s.files("B"); err == nil && bad && len(files) > 0 && !strings.Contains(name, "\uFFFD") {
 		t.Errorf("%.50q was unpacked as %q", name, files)

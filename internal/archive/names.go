@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,7 +23,9 @@ const (
 )
 
 // CheckName refuses the name of an archive's entry unless it means the same file,
-// inside the directory that the archive is unpacked to, on every system. The name
+// inside the directory that the archive is unpacked to, on every system. There is one
+// exception: a colon is refused on Windows only, since files of other systems often
+// have times in their names. What begins like a drive is refused everywhere. The name
 // of a directory has no slash at its end here. The error is the rest of a sentence
 // about the name, such as "is empty".
 func CheckName(name string) error {
@@ -35,6 +38,8 @@ func CheckName(name string) error {
 		return errors.New("is not valid UTF-8")
 	case name[0] == '/':
 		return errors.New("is an absolute path")
+	case len(name) > 1 && name[1] == ':' && 'a' <= name[0]|0x20 && name[0]|0x20 <= 'z':
+		return errors.New("begins with a drive of Windows")
 	case strings.Count(name, "/") > maxEntryDepth:
 		return fmt.Errorf("lies more than %d directories deep", maxEntryDepth)
 	}
@@ -42,8 +47,8 @@ func CheckName(name string) error {
 		switch {
 		case r == '\\':
 			return errors.New("has a backslash")
-		case r == ':':
-			return errors.New("has a colon")
+		case r == ':' && runtime.GOOS == "windows":
+			return errors.New("has a colon, which no name has on Windows")
 		case unicode.IsControl(r) || r == '\u2028' || r == '\u2029':
 			return fmt.Errorf("has the control character %U", r)
 		case unicode.Is(unicode.Bidi_Control, r):
@@ -60,6 +65,23 @@ func CheckName(name string) error {
 	}
 	return nil
 }
+
+// tidy returns the name of an entry without the elements that add nothing, as all
+// programs read it: "./a" is "a", and "d//./a" is "d/a". The name of a directory may
+// become empty, which is the directory that the archive is unpacked to.
+func tidy(name string) string {
+	var b strings.Builder
+	for e := range strings.SplitAfterSeq(name, "/") {
+		if e != "./" && (e != "/" || b.Len() == 0 && name[0] == '/') {
+			b.WriteString(e)
+		}
+	}
+	return b.String()
+}
+
+// isTop reports whether the directory of the given name, which tidy has made name of,
+// is the one that the archive is unpacked to.
+func isTop(given, name string) bool { return name == "" && given != "" || name == "." }
 
 // checkElement refuses single names.
 func checkElement(e string) error {
@@ -120,6 +142,9 @@ type treeNode struct {
 	own  bool   // an entry of its own
 }
 
+// errTwice is the error of Add about a name that was added before.
+var errTwice = errors.New("is there twice")
+
 // NewNames returns an empty collection, of which MaxFiles and MaxPathBytes of limits
 // are the bounds.
 func NewNames(limits Limits) *Names { return &Names{limits: limits} }
@@ -167,7 +192,7 @@ func (t *Names) node(parent *treeNode, full string, start int, dir, own bool) (*
 	case old.dir != dir:
 		return nil, errors.New("is a file and a directory")
 	case own && old.own:
-		return nil, errors.New("is there twice")
+		return nil, errTwice
 	}
 	old.own = old.own || own
 	return old, nil

@@ -24,7 +24,7 @@ type Compression int
 // The values of [Compression].
 const (
 	Plain  Compression = iota // not compressed
-	Gzip                      // RFC 1952; several members are one stream
+	Gzip                      // RFC 1952; several members are one stream, and zeros may follow
 	Zstd                      // RFC 8878, with windows of 128 MiB at most
 	Detect                    // what the first bytes say; for [OpenTar] only
 )
@@ -152,7 +152,8 @@ func openStream(ctx context.Context, name string, f *os.File, format Compression
 		if err != nil {
 			return nil, s.wrong(err)
 		}
-		s.r = r
+		r.Multistream(false)
+		s.r = &gzipMembers{in, r}
 	case Zstd:
 		r, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
 		if err != nil {
@@ -166,6 +167,45 @@ func openStream(ctx context.Context, name string, f *os.File, format Compression
 		s.r = in
 	}
 	return s, nil
+}
+
+// gzipMembers reads the members of a file one after the other. Behind the last one it
+// skips zeros, with which tapes and some programs fill a block.
+type gzipMembers struct {
+	in     *bufio.Reader
+	member *gzip.Reader
+}
+
+func (g *gzipMembers) Read(p []byte) (int, error) {
+	for {
+		n, err := g.member.Read(p)
+		if err != io.EOF {
+			return n, err
+		}
+		if n > 0 {
+			return n, nil
+		}
+		if err := g.next(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// next begins the next member. It returns io.EOF at the end of the file.
+func (g *gzipMembers) next() error {
+	for padded := false; ; padded = true {
+		switch c, err := g.in.ReadByte(); {
+		case err != nil:
+			return err
+		case c != 0 && padded:
+			return gzip.ErrHeader
+		case c != 0:
+			g.in.UnreadByte()
+			err := g.member.Reset(g.in)
+			g.member.Multistream(false)
+			return err
+		}
+	}
 }
 
 // Close ends the reader. The file stays open.

@@ -66,6 +66,8 @@ func detect(head []byte) (Compression, error) {
 		{"\xfd7zXZ\x00", 0, "xz"},
 		{"\x04\x22\x4d\x18", 0, "lz4"},
 		{"\x1f\x9d", 0, "compress"},
+		{"LZIP", 0, "lzip"},
+		{"\x89LZO\x00", 0, "lzop"},
 		{"PK\x03\x04", 0, "zip"},
 		{"7z\xbc\xaf\x27\x1c", 0, "7z"},
 	} {
@@ -76,6 +78,10 @@ func detect(head []byte) (Compression, error) {
 			return 0, fmt.Errorf("is in the format of %s; only tar, tar.gz and tar.zst can be unpacked", known.name)
 		}
 		return known.format, nil
+	}
+	// A frame that is to be skipped, with which pzstd begins.
+	if len(head) >= 4 && head[0]&0xf0 == 0x50 && string(head[1:4]) == "\x2a\x4d\x18" {
+		return Zstd, nil
 	}
 	return Plain, nil
 }
@@ -112,7 +118,7 @@ func (t *tarball) precheck(ctx context.Context, u *unpacker) error {
 	tr := tar.NewReader(io.LimitReader(r, prechecked))
 	first := newTarball(t.name, t.file, t.limits)
 	for {
-		h, err := tr.Next()
+		h, err := nextEntry(tr)
 		if err != nil {
 			// Unpack comes to it again, unless it is the end of what is looked at.
 			return nil
@@ -148,7 +154,7 @@ func (t *tarball) unpack(ctx context.Context, u *unpacker) error {
 			return context.Cause(ctx)
 		}
 		end := blocks.aligned()
-		h, err := tr.Next()
+		h, err := nextEntry(tr)
 		if err == io.EOF {
 			return t.end(ctx, u, blocks, end)
 		}
@@ -161,6 +167,22 @@ func (t *tarball) unpack(ctx context.Context, u *unpacker) error {
 			return u.failed(ctx, ofEntry(h.Name), tarError(err))
 		}
 	}
+}
+
+// Types of GNU tar that archive/tar has no names for.
+const (
+	typeGNUDirectory = 'D' // of an incremental backup: its content is a list of its files
+	typeGNULabel     = 'V' // no entry, but what the archive is called
+)
+
+// nextEntry returns the header of the next entry. Its type is that of a directory for
+// whatever other programs take for one, such as an empty file whose name ends in a slash.
+func nextEntry(tr *tar.Reader) (*tar.Header, error) {
+	h, err := tr.Next()
+	if err == nil && (h.Typeflag == typeGNUDirectory || h.Typeflag == tar.TypeReg && h.Size == 0 && strings.HasSuffix(h.Name, "/")) {
+		h.Typeflag, h.Size = tar.TypeDir, 0
+	}
+	return h, err
 }
 
 // tarError marks the errors of archive/tar about a damaged archive.
@@ -197,15 +219,18 @@ func (t *tarball) admit(h *tar.Header) (string, error) {
 	if t.files++; t.files > t.limits.MaxFiles {
 		return "", refused("comes after %d others, which are allowed; see MaxFiles in %s", t.limits.MaxFiles, t.limits.SetBy)
 	}
-	if h.Typeflag == tar.TypeXGlobalHeader {
+	switch h.Typeflag {
+	case tar.TypeXGlobalHeader:
 		return "", checkGlobal(h.PAXRecords)
+	case typeGNULabel:
+		return "", nil
 	}
 	if err := checkTarType(h); err != nil {
 		return "", err
 	}
-	name := strings.TrimPrefix(h.Name, "./")
-	if h.Typeflag == tar.TypeDir {
-		if h.Name == "./" || h.Name == "." {
+	name, dir := tidy(h.Name), h.Typeflag == tar.TypeDir
+	if dir {
+		if isTop(h.Name, name) {
 			return "", nil
 		}
 		name = strings.TrimSuffix(name, "/")
@@ -213,7 +238,9 @@ func (t *tarball) admit(h *tar.Header) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", refused("the name %w", err)
 	}
-	if err := t.names.Add(name, h.Typeflag == tar.TypeDir); err != nil {
+	if err := t.names.Add(name, dir); dir && err == errTwice {
+		return "", nil
+	} else if err != nil {
 		return "", refused("the name %w", err)
 	}
 	if h.Size < 0 || h.Size > t.limits.MaxEntryBytes {
@@ -228,7 +255,7 @@ func (t *tarball) admit(h *tar.Header) (string, error) {
 // checkTarType refuses everything but files and directories.
 func checkTarType(h *tar.Header) error {
 	for key := range h.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
+		if isSparse(key) {
 			return refused("is a sparse file; have it packed without holes")
 		}
 	}
@@ -252,11 +279,19 @@ func checkTarType(h *tar.Header) error {
 	return refused("is %s; only files and directories are unpacked", what)
 }
 
+// isSparse reports whether a PAX record is one of a file with holes: those of GNU tar and
+// libarchive, and of star and Solaris.
+func isSparse(key string) bool {
+	return strings.HasPrefix(key, "GNU.sparse.") || key == "SCHILY.realsize" || key == "SUN.holesdata"
+}
+
 // checkGlobal refuses records for all entries that other programs take for
-// names and sizes.
+// names and sizes, or for those of a part of an archive. The others, such as what star
+// says of itself, change nothing that is unpacked.
 func checkGlobal(records map[string]string) error {
 	for key := range records {
-		if key != "comment" && key != "mtime" && key != "atime" && key != "ctime" {
+		part := strings.HasPrefix(key, "GNU.volume.") && key != "GNU.volume.label"
+		if part || isSparse(key) || key == "path" || key == "linkpath" || key == "size" {
 			return refused("gives %q for all entries, which is not supported", localfile.Shorten(key))
 		}
 	}

@@ -2,6 +2,8 @@ package archive
 
 import (
 	"archive/zip"
+	"encoding/binary"
+	"hash/crc32"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,13 +16,16 @@ const (
 
 // entryName is the name of an entry of a zip file, with slashes. Without the mark for
 // UTF-8 a name is in the code page 437, as the format says, unless it is valid UTF-8, as
-// many programs write it. A backslash is a separator in what was made on a system where
+// many programs write it, or there is one in UTF-8 beside it, as Info-ZIP and WinRAR
+// add it. A backslash is a separator in what was made on a system where
 // no name can have one: old versions of .NET write it so. The name is to be checked as
 // any other.
 func entryName(f *zip.File) string {
 	const markedUTF8 = 1 << 11
 	name := f.Name
-	if f.Flags&markedUTF8 == 0 && !utf8.ValidString(name) {
+	if beside := unicodePath(f); f.Flags&markedUTF8 == 0 && beside != "" {
+		name = beside
+	} else if f.Flags&markedUTF8 == 0 && !utf8.ValidString(name) {
 		var b strings.Builder
 		for _, c := range []byte(name) {
 			if c < 0x80 {
@@ -34,7 +39,26 @@ func entryName(f *zip.File) string {
 	if by := f.CreatorVersion >> 8; by != madeOnUnix && by != madeOnMacOS {
 		name = strings.ReplaceAll(name, `\`, "/")
 	}
-	return name
+	return tidy(name)
+}
+
+// unicodePath is the name in an entry's extra field "Info-ZIP Unicode Path". It is empty
+// if there is none, or if it was made for another name than the entry has.
+func unicodePath(f *zip.File) string {
+	const id, version, fixed = 0x7075, 1, 5
+	for extra := f.Extra; len(extra) >= 4; {
+		size := int(binary.LittleEndian.Uint16(extra[2:]))
+		if len(extra) < 4+size {
+			break
+		}
+		field := extra[4 : 4+size]
+		if binary.LittleEndian.Uint16(extra) == id && size > fixed && field[0] == version &&
+			binary.LittleEndian.Uint32(field[1:]) == crc32.ChecksumIEEE([]byte(f.Name)) {
+			return string(field[fixed:])
+		}
+		extra = extra[4+size:]
+	}
+	return ""
 }
 
 // codePage437 has the characters from 0x80 on.

@@ -74,10 +74,16 @@ func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, passwo
 	for _, f := range zr.File {
 		e := entry{File: f, name: entryName(f)}
 		e.dir = f.Mode().IsDir() || strings.HasSuffix(e.name, "/")
+		if e.dir && isTop(f.Name, e.name) && f.UncompressedSize64 == 0 {
+			continue
+		}
 		e.name = strings.TrimSuffix(e.name, "/")
 		err := e.check(limits, info.Size(), password != "")
 		if err == nil {
-			if err = names.Add(e.name, e.dir); err != nil {
+			if err = names.Add(e.name, e.dir); e.dir && err == errTwice {
+				continue
+			}
+			if err != nil {
 				err = fmt.Errorf("the name %w", err)
 			}
 		}

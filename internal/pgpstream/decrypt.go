@@ -281,8 +281,8 @@ func (d *Decrypter) decrypt(ctx context.Context, w io.Writer) (Decrypted, error)
 	found := Signature{Status: StatusNotChecked, Problem: "signatures are not verified"}
 	if d.checker != nil {
 		found = d.checker.result(d.details)
-		if d.plaintext != nil && d.packets.signed() {
-			found = found.orUnsupported()
+		if found.Status == StatusUnsigned {
+			found = found.orUnreadable(unreadableSignature(d.first(ctx)))
 		}
 	}
 	if err := d.sourceErr(); err != nil {
@@ -292,6 +292,32 @@ func (d *Decrypter) decrypt(ctx context.Context, w io.Writer) (Decrypted, error)
 		return out, outputError(err)
 	}
 	return Decrypted{Size: size, Signature: found, Name: harmlessName(d.details.LiteralData.FileName)}, nil
+}
+
+// first returns the beginning of the packets that were encrypted, after all of the message
+// was read and checked. Where the library has decrypted them, it reads the message again.
+func (d *Decrypter) first(ctx context.Context) []byte {
+	if d.plaintext != nil {
+		return d.packets.head
+	}
+	if d.rewind(ctx) != nil {
+		return nil
+	}
+	h, err := readHeader(d.src)
+	if err != nil {
+		return nil
+	}
+	decrypted, err := h.data.Decrypt(d.details.DecryptedWithAlgorithm, d.details.SessionKey)
+	if err != nil {
+		return nil
+	}
+	head, n := make([]byte, headBytes), 0
+	in, err := readPackets(decrypted, packetsLimit(d.maxBytes()))
+	if err == nil {
+		n, _ = io.ReadFull(in, head)
+	}
+	in.Close()
+	return head[:n]
 }
 
 // contentError tells what an error means that came up while the message was read.
@@ -336,7 +362,7 @@ func decryptionError(err error) error {
 	case errors.As(err, &malformed), errors.As(err, &structural):
 		return messageErrorf("holds something besides one complete message, or is damaged")
 	case errors.As(err, &unsupported):
-		return messageErrorf("uses what is not supported: %s", Printable(string(unsupported), 100))
+		return messageErrorf("uses what is not supported: %s", notSupported(unsupported))
 	case errors.Is(err, pgperrors.ErrKeyIncorrect):
 		return messageErrorf("is damaged, encrypted to another key with the same id, or encrypted with another cipher than AES, 3DES and CAST5: its session key can't be opened")
 	}

@@ -138,7 +138,7 @@ func TestDecryptGnuPG24(t *testing.T) {
 		"last tag, other length": {ocbPacket{chunk: 6, total: func(n int) uint64 { return uint64(n) + 1 }}, "damaged"},
 		"cut":                    {ocbPacket{chunk: 6, cut: 100_000}, "damaged"},
 		"chunks of 4 EiB":        {ocbPacket{chunk: 6, mode: 2, change: nil}, ""},
-		"unknown mode":           {ocbPacket{chunk: 6, mode: 77}, "is not an OpenPGP message, or a damaged one"},
+		"unknown mode":           {ocbPacket{chunk: 6, mode: 77}, "an AEAD mode other than EAX and OCB"},
 		"another message behind": {ocbPacket{chunk: 6, tail: pgptest.Literal("more")}, "damaged"},
 	} {
 		message := test.o.to(t, us, inside(t, partner, content))

@@ -82,7 +82,7 @@ func (k *Key) unfit(u Use, now time.Time) string {
 		own, ok := k.signingKey(now, 0)
 		switch {
 		case !ok:
-			return k.subkeysUnfit(now, "signatures", packet.PublicKeyAlgorithm.CanSign)
+			return k.subkeysUnfit(now, forSignatures, packet.PublicKeyAlgorithm.CanSign)
 		case own.PrivateKey == nil:
 			return "is a public key; signing takes the private one"
 		case own.PrivateKey.Dummy():
@@ -126,7 +126,7 @@ func (k *Key) signerUnfit(id uint64, now time.Time) (Status, string) {
 		if _, ok := k.signingKey(now, id); ok {
 			return StatusValid, ""
 		}
-		why = k.subkeysUnfit(now, "signatures", packet.PublicKeyAlgorithm.CanSign)
+		why = k.subkeysUnfit(now, forSignatures, packet.PublicKeyAlgorithm.CanSign)
 		for _, s := range k.entity.Subkeys {
 			if s.PublicKey.KeyId == id {
 				_, err = s.Verify(now, policy())
@@ -141,6 +141,9 @@ func (k *Key) signerUnfit(id uint64, now time.Time) (Status, string) {
 	}
 	return StatusUnsafe, why
 }
+
+// forSignatures is what an error calls the use of a key that signs or has signed.
+const forSignatures = "signatures"
 
 // subkeysUnfit says why none of the subkeys serves a use.
 func (k *Key) subkeysUnfit(now time.Time, use string, can func(packet.PublicKeyAlgorithm) bool) string {
@@ -164,9 +167,29 @@ func (k *Key) subkeysUnfit(now time.Time, use string, can func(packet.PublicKeyA
 		}
 	}
 	if len(why) == 0 {
-		return "has no subkey for " + use + ", or one of a kind or size that is not safe any more"
+		if kind := k.unsafeKind(now, use); kind != "" {
+			return "has a key for " + use + " of a kind or size that is not safe any more: " + kind
+		}
+		return "has no subkey for " + use
 	}
 	return "has no usable subkey for " + use + ": " + strings.Join(why, ", ")
+}
+
+// unsafeKind is the algorithm of the key that would serve a use if it were safe: DSA,
+// ElGamal, secp256k1, and RSA below 2,048 bits are not.
+func (k *Key) unsafeKind(now time.Time, use string) string {
+	lenient := policy()
+	lenient.RejectPublicKeyAlgorithms = map[packet.PublicKeyAlgorithm]bool{}
+	lenient.RejectCurves = map[packet.Curve]bool{}
+	lenient.MinRSABits = 1
+	own, ok := k.entity.EncryptionKey(now, lenient)
+	if use == forSignatures {
+		own, ok = k.entity.SigningKey(now, lenient)
+	}
+	if !ok {
+		return ""
+	}
+	return algorithm(own.PublicKey)
 }
 
 // onDate ends "expired" with the date, if the signature tells it.

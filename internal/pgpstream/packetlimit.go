@@ -1,8 +1,13 @@
 package pgpstream
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"math"
+
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
 // A packet, and each piece of one, costs about as much time as a kilobyte of
@@ -40,18 +45,24 @@ func packetsLimit(n int64) int64 {
 type packetLimiter struct {
 	r           io.Reader
 	reads, read int64
-	first       byte // that was read
+	head        []byte // of what was read, at most headBytes
 	err         error
 }
 
-// signed reports whether the packets begin with one of a signature.
-func (l *packetLimiter) signed() bool {
-	const onePass = 4
-	tag := l.first & 0x3f
-	if l.first&0x40 == 0 { // the old form of a header
-		tag >>= 2
+// headBytes are enough of a packet to tell why it can't be read.
+const headBytes = 64
+
+// unreadableSignature says why the library leaves out the signature with which packets
+// begin. It is "" if they begin with none, or with one that can be read.
+func unreadableSignature(head []byte) string {
+	p, err := packet.Read(bytes.NewReader(head))
+	switch p.(type) {
+	case *packet.OnePassSignature, *packet.Signature:
+		if unsupported, ok := errors.AsType[pgperrors.UnsupportedError](err); ok {
+			return notSupported(unsupported)
+		}
 	}
-	return l.first&0x80 != 0 && (tag == onePass || tag == tagSignature)
+	return ""
 }
 
 // Read implements io.Reader.
@@ -64,8 +75,8 @@ func (l *packetLimiter) Read(p []byte) (int, error) {
 		return 0, l.err
 	}
 	n, err := l.r.Read(p)
-	if l.read == 0 && n > 0 {
-		l.first = p[0]
+	if more := headBytes - len(l.head); more > 0 {
+		l.head = append(l.head, p[:min(n, more)]...)
 	}
 	l.read += int64(n)
 	return n, err

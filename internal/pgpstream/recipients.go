@@ -36,6 +36,8 @@ type messageHeader struct {
 	start    int64 // where the encrypted data begin in the source
 	keys     []*packet.EncryptedKey
 	seipd    *packet.SymmetricallyEncrypted // nil if the encrypted data are of another kind
+	data     packet.EncryptedDataPacket     // the encrypted data
+	skipped  string                         // why a session key can't be read, if that is so
 }
 
 // readHeader reads the packets before the encrypted data. Its error is a
@@ -47,21 +49,20 @@ func readHeader(src *messageReader) (*messageHeader, error) {
 	limit := &io.LimitedReader{R: src, N: maxEnvelope}
 	packets := packet.NewReader(limit)
 	for {
-		p, err := packets.Next()
-		if err == io.EOF {
+		p, err := packets.NextWithUnsupported()
+		switch {
+		case err == io.EOF:
 			return nil, messageErrorf("holds no encrypted data")
-		}
-		if unsupported, ok := errors.AsType[pgperrors.UnsupportedError](err); ok {
-			hint := "its sender must encrypt in another way"
-			if strings.Contains(string(unsupported), "chunk size") {
-				hint = "chunks of up to 4 MiB are supported; its sender must encrypt in smaller ones (gpg --chunk-size 22), or without AEAD"
-			}
-			return nil, messageErrorf("uses what is not supported: %s; %s", Printable(string(unsupported), 100), hint)
-		}
-		if err != nil {
+		case errors.Is(err, pgperrors.AEADError("unknown mode")):
+			return nil, messageErrorf("uses what is not supported: an AEAD mode other than EAX and OCB; its sender must encrypt in another way")
+		case err != nil:
 			return nil, messageErrorf("is not an OpenPGP message, or a damaged one")
 		}
 		switch p := p.(type) {
+		case *packet.UnsupportedPacket:
+			if err := h.skip(p); err != nil {
+				return nil, err
+			}
 		case *packet.EncryptedKey:
 			if count++; count > maxRecipients {
 				return nil, messageErrorf("names more than %d recipients", maxRecipients)
@@ -82,11 +83,11 @@ func readHeader(src *messageReader) (*messageHeader, error) {
 			if !p.IntegrityProtected {
 				return nil, messageErrorf("is not protected against changes (it has no integrity check, MDC), so it is not decrypted; its sender must encrypt with a current program")
 			}
-			h.start, h.seipd = src.n, p
+			h.start, h.seipd, h.data = src.n, p, p
 			limit.N = math.MaxInt64
 			return h, nil
 		case *packet.AEADEncrypted:
-			h.start = src.n
+			h.start, h.data = src.n, p
 			return h, nil
 		case *packet.LiteralData, *packet.Compressed, *packet.OnePassSignature, *packet.Signature:
 			return nil, messageErrorf("is not encrypted")
@@ -96,6 +97,22 @@ func readHeader(src *messageReader) (*messageHeader, error) {
 			return nil, messageErrorf("is not an OpenPGP message")
 		}
 	}
+}
+
+// skip passes over a packet that the library can't read, unless it holds the encrypted data.
+func (h *messageHeader) skip(p *packet.UnsupportedPacket) error {
+	why := notSupported(p.Error)
+	switch p.IncompletePacket.(type) {
+	case *packet.EncryptedKey, *packet.SymmetricKeyEncrypted:
+		h.skipped = why
+	case *packet.SymmetricallyEncrypted, *packet.AEADEncrypted, *packet.Compressed, *packet.LiteralData:
+		hint := "its sender must encrypt in another way"
+		if strings.Contains(why, "chunk size") {
+			hint = "chunks of up to 4 MiB are supported; its sender must encrypt in smaller ones (gpg --chunk-size 22), or without AEAD"
+		}
+		return messageErrorf("uses what is not supported: %s; %s", why, hint)
+	}
+	return nil
 }
 
 // attempts counts how often a key would be tried.
@@ -160,6 +177,9 @@ func (h *messageHeader) recipients() string {
 	}
 	if h.password {
 		parts = append(parts, "with a password, which is not supported")
+	}
+	if h.skipped != "" {
+		parts = append(parts, "in a way that is not supported ("+h.skipped+")")
 	}
 	if len(parts) == 0 {
 		return "it is encrypted to nobody"

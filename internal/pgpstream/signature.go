@@ -1,6 +1,8 @@
 package pgpstream
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"errors"
@@ -52,6 +54,7 @@ func reading(limit int64) *packet.Config {
 		RejectPublicKeyAlgorithms:   map[packet.PublicKeyAlgorithm]bool{},
 		RejectHashAlgorithms:        map[crypto.Hash]bool{},
 		RejectMessageHashAlgorithms: map[crypto.Hash]bool{},
+		CacheSessionKey:             true, // for Decrypter.first
 
 		InsecureAllowAllKeyFlagsWhenMissing: true, // as in policy
 	}
@@ -131,13 +134,47 @@ func (c *signatureChecker) result(d *openpgp.MessageDetails) Signature {
 	return best
 }
 
-// orUnsupported is what there is to say of a message that begins with a signature: the
-// library skips signatures that it can't read, as if there were none.
-func (s Signature) orUnsupported() Signature {
-	if s.Status != StatusUnsigned {
+// orUnreadable is what there is to say of a message or file with a signature that can't be
+// read for a reason: the library skips such ones, as if there were none.
+func (s Signature) orUnreadable(why string) Signature {
+	if s.Status != StatusUnsigned || why == "" {
 		return s
 	}
-	return Signature{Status: StatusUnsafe, Problem: "its signature is of a kind that can't be verified, such as one with the hash function MD5; its signer must sign with SHA-256 or better"}
+	return Signature{Status: StatusUnsafe, Problem: "its signature is of a kind that can't be verified (" + why + "); its signer must sign with a current program, and with SHA-256 or better"}
+}
+
+// unreadableSignatures says why the library leaves out all of the signature packets, or ""
+// if one of them can be read, or there is none.
+func unreadableSignatures(packets []byte) string {
+	why := ""
+	for in := packet.NewReader(bytes.NewReader(packets)); ; {
+		p, err := in.NextWithUnsupported()
+		if err != nil {
+			return why
+		}
+		switch p := p.(type) {
+		case *packet.Signature:
+			return ""
+		case *packet.UnsupportedPacket:
+			if _, ok := p.IncompletePacket.(*packet.Signature); ok {
+				why = notSupported(p.Error)
+			}
+		}
+	}
+}
+
+// notSupported is what an error of the library says, with names for what it has numbers or
+// characters for.
+func notSupported(err pgperrors.UnsupportedError) string {
+	text := string(err)
+	if id, ok := strings.CutPrefix(text, "unknown cipher: "); ok {
+		return fmt.Sprintf("the cipher %d", []rune(id)[0])
+	}
+	if id, ok := strings.CutPrefix(text, "hash function"); ok {
+		id = strings.Trim(id, ": ")
+		return "the hash function " + cmp.Or(map[string]string{"1": "MD5", "3": "RIPEMD-160"}[id], id)
+	}
+	return Printable(text, 100)
 }
 
 // rank orders what is told about a message with several signatures.
@@ -174,7 +211,10 @@ func (c *signatureChecker) candidate(s *openpgp.SignatureCandidate) Signature {
 	wrong := Signature{Status: StatusInvalid, Problem: "its signature by " + key.label() + " does not fit the content"}
 	// The library notes in the entity what held when it was signed.
 	today, err := ParseKey(key.name, key.data)
-	if err != nil || s.CorrespondingSig == nil {
+	if s.CorrespondingSig == nil { // the library has left out one of those that are announced
+		return Signature{Status: StatusUnsafe, Problem: "its signature by " + key.label() + ", or one beside it, is of a kind that can't be verified (an old version, or an unknown algorithm); its signer must sign with a current program"}
+	}
+	if err != nil {
 		return wrong
 	}
 	now := time.Now()

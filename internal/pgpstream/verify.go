@@ -87,6 +87,8 @@ type verifier struct {
 	content   *errorKeeper     // may be nil
 	plaintext *plaintextReader // may be nil
 	packets   *packetLimiter   // may be nil
+	// unreadable says why no detached signature can be read, if that is so.
+	unreadable string
 }
 
 func newVerifier(o VerifyOptions, limit int64) *verifier {
@@ -167,11 +169,11 @@ func (v *verifier) readAll(ctx context.Context, w io.Writer, open opener) (Signa
 	if err := buffered.Flush(); err != nil {
 		return Signature{}, 0, outputError(err)
 	}
-	found := v.checker.result(details)
-	if v.packets != nil && v.packets.signed() {
-		found = found.orUnsupported()
+	why := v.unreadable
+	if v.packets != nil {
+		why = unreadableSignature(v.packets.head)
 	}
-	return found, size, nil
+	return v.checker.result(details).orUnreadable(why), size, nil
 }
 
 // withSignature reads content by the side of its signature.
@@ -179,7 +181,10 @@ func (v *verifier) withSignature(content io.Reader, sig []byte) (*openpgp.Messag
 	v.content = &errorKeeper{r: content}
 	d, err := openpgp.VerifyDetachedSignatureReader(v.keys, v.content, bytes.NewReader(sig), reading(math.MaxInt64))
 	if errors.Is(err, pgperrors.ErrUnknownIssuer) {
-		return nil, messageErrorf("holds no signature, or none of a kind that can be checked")
+		if v.unreadable = unreadableSignatures(sig); v.unreadable == "" {
+			return nil, messageErrorf("holds no signature, or none of a kind that can be checked")
+		}
+		return &openpgp.MessageDetails{UnverifiedBody: v.content}, nil
 	}
 	return d, v.readError(err)
 }
@@ -238,7 +243,7 @@ func (v *verifier) readError(err error) error {
 	case errors.As(err, &malformed):
 		return messageErrorf("holds something besides one complete message, or is cut short")
 	case errors.As(err, &unsupported):
-		return messageErrorf("uses what is not supported: %s", Printable(string(unsupported), 100))
+		return messageErrorf("uses what is not supported: %s", notSupported(unsupported))
 	}
 	return messageErrorf("is damaged or cut short")
 }

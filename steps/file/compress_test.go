@@ -69,7 +69,7 @@ func TestDecompressRefuses(t *testing.T) {
 	s.write(t, map[string]string{
 		"A/f.gz": gz, "A/f.zst": zst, "A/cut.gz": gz[:len(gz)/2], "A/cut.zst": zst[:len(zst)/2], "A/nothing.gz": "", "A/nothing.zst": "",
 		"A/sum.gz": string(flip(gz, -6)), "A/sum.zst": string(flip(zst, -2)), "A/bomb.gz": gzipped(bomb), "A/bomb.zst": zstandard(bomb),
-		"A/plain.gz": "text", "A/plain.zst": "text", "A/two.gz": gz + "rubbish", "A/two.zst": zst + "rubbish", "A/noname": gz,
+		"A/plain.gz": "text", "A/plain.zst": "text", "A/two.gz": gz + "\x00rubbish", "A/two.zst": zst + "rubbish", "A/noname": gz + strings.Repeat("\x00", 1000),
 		"B/old": "old", "B/d/x": "",
 	})
 	for _, c := range []struct {

@@ -27,6 +27,7 @@ type raw struct {
 	sharesFirst bool // has the first entry's local header
 	localMethod uint16
 	localFlags  uint16
+	extra       string // in the directory
 }
 
 // rawZip writes an archive, as told and not as it should be.
@@ -74,12 +75,12 @@ func rawZip(all ...raw) []byte {
 		for _, v := range []uint32{crc + e.crc, uint32(int64(len(packed)) + e.packed), uint32(int64(len(e.content)) + e.size)} {
 			dir.Write(le.AppendUint32(nil, v))
 		}
-		for _, v := range []uint16{uint16(len(e.name)), 0, 0, 0, 0} {
+		for _, v := range []uint16{uint16(len(e.name)), uint16(len(e.extra)), 0, 0, 0} {
 			dir.Write(le.AppendUint16(nil, v))
 		}
 		dir.Write(le.AppendUint32(nil, e.mode<<16))
 		dir.Write(le.AppendUint32(nil, uint32(at)))
-		dir.WriteString(e.name)
+		dir.WriteString(e.name + e.extra)
 	}
 	at := b.Len()
 	b.Write(dir.Bytes())
@@ -128,7 +129,8 @@ func hostileArchives() []hostileArchive {
 		{"block device", rawZip(good, raw{name: "d", mode: block}), []string{"!is a device"}},
 		{"socket", rawZip(good, raw{name: "s", mode: socket}), []string{"!is a socket"}},
 		{"twice", rawZip(good, raw{name: "good", content: "bad"}), []string{`entry "good"`, "!is there twice"}},
-		{"directory twice", rawZip(good, raw{name: "d/"}, raw{name: "d/"}), []string{"!is there twice"}},
+		{"twice with ./", rawZip(good, raw{name: ".//good", content: "bad"}), []string{"!is there twice"}},
+		{"name beside another one", rawZip(good, raw{name: "e\xff", content: "x", extra: unicodePath("e\xff", "../e")}), []string{`!has the element ".."`}},
 		{"letter case", rawZip(good, raw{name: "GOOD", content: "bad"}), []string{"!differs only in letter case"}},
 		{"letter case of a directory", rawZip(raw{name: "d/good"}, raw{name: "D/bad"}), []string{"!differs only in letter case"}},
 		{"letter case, Kelvin", rawZip(raw{name: "k"}, raw{name: "\u212a"}), []string{"!differs only in letter case"}},

@@ -11,8 +11,10 @@ import (
 //
 // The same files give the same bytes: entries are in the order of their names,
 // with the files' times of modification in whole seconds, with the same
-// permissions for all, and without owners. Names that some system can't take
-// are refused, so that whatever file.tar packs, file.untar unpacks everywhere.
+// permissions for all, and without owners. Names that some system can't
+// take are refused, so that whatever file.tar packs, file.untar unpacks everywhere,
+// with one exception: a name with a colon, as in a time, is packed, and can't be
+// unpacked on Windows.
 //
 // An archive appears under its name only after all that was compressed was
 // unpacked again in memory, and the file was read again from the first to the
@@ -49,7 +51,7 @@ func (f TarFormat) compression() archive.Compression {
 
 // TarConfig is the configuration of file.tar. It names at least one source.
 type TarConfig struct {
-	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file or directory to pack, or a pattern"`
+	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file or directory to pack, or a pattern. A name that Windows takes for a device or drive, or that ends in a dot or space, is refused; one with a colon is packed and can't be unpacked on Windows"`
 	SourcePaths []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
 	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"the archive's path; by default the source's name, or archive, and a dot and the format, in the attempt's own directory, or in this directory if it exists or ends in /"`
 	Format      TarFormat         `json:"format" default:"tar" enum:"tar,tar.gz,tar.zst" doc:"tar, or tar.gz or tar.zst to compress it"`

@@ -14,8 +14,13 @@ import (
 // before the whole archive was read and found to be all right, and a hostile,
 // damaged or oversized one leaves nothing behind. Only regular files and
 // directories are unpacked; an archive with links, devices, sparse files or
-// anything else is refused, as is one that has the same name twice. Owners and
-// permissions in the archive are not used.
+// anything else is refused, as is one that has the same file twice. A directory
+// may be there twice. Owners and permissions in the archive are not used, nor are
+// labels and what PAX records of star, git and other programs add.
+//
+// An archive without an end may have been cut, and of what stands behind the end
+// some programs read more and others nothing: both are refused. One block of zeros
+// is an end, and any number of them may follow, behind gzip too.
 type Untar struct {
 	Limits Limits // all but MaxDeletes and MaxMatches
 
@@ -24,7 +29,7 @@ type Untar struct {
 
 // UntarConfig is the configuration of file.untar.
 type UntarConfig struct {
-	ArchivePath     string    `json:"archive_path" courier:"required,path" doc:"the archive to unpack"`
+	ArchivePath     string    `json:"archive_path" courier:"required,path" doc:"the archive to unpack, in the format of V7, ustar, GNU tar or PAX. Refused are links, devices, sparse files, parts of an archive, a file that is there twice (as tar -r adds a newer one), a name that is absolute or leads out of the directory, and an archive that has no end, or anything but zeros behind it"`
 	OutputDirectory string    `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
 	Format          TarFormat `json:"format,omitempty" enum:"tar,tar.gz,tar.zst" doc:"tar, tar.gz or tar.zst; by default the content decides"`
 	IfExists        IfExists  `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory exists and is not empty: overwrite the files that the archive has too and leave the others, or fail"`

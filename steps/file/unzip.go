@@ -14,7 +14,13 @@ import (
 // as a whole, beside its destination, before anything is published: a hostile,
 // damaged or oversized archive leaves nothing behind. Only regular files and
 // directories are unpacked, without the permissions in the archive but with
-// the times of modification.
+// the times of modification. What is marked as a pipe or socket is a file if it
+// has content. A name is the one that other programs read: in UTF-8, in the code
+// page 437, or in the field of Info-ZIP for it. A program may stand in front of
+// an archive; with zip64 its offsets must have been adjusted, as by zip -A.
+//
+// A file that is there twice is refused, since some programs take the first one
+// and others the last. A directory may be there twice.
 //
 // The directory is published by one rename. Into a directory that exists
 // already, the files are renamed one by one; if the process dies in between,
@@ -27,7 +33,7 @@ type Unzip struct {
 
 // UnzipConfig is the configuration of file.unzip.
 type UnzipConfig struct {
-	ArchivePath     string   `json:"archive_path" courier:"required,path" doc:"the archive to unpack"`
+	ArchivePath     string   `json:"archive_path" courier:"required,path" doc:"the archive to unpack. Its entries are stored or deflated; Deflate64, bzip2, LZMA and the like are refused, and so are links, devices, a file that is there twice, a name that is absolute or leads out of the directory, and an archive that is cut or goes on for more than 64 KiB behind its end"`
 	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
 	IfExists        IfExists `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory exists and is not empty: overwrite the files that the archive has too and leave the others, or fail"`
 	Password        string   `json:"password,omitempty" doc:"password of an archive encrypted with AES (WinZip AE-1 and AE-2), as a reference such as secret:NAME; with it, entries that are not encrypted are refused"`

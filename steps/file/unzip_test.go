@@ -110,7 +110,7 @@ func TestNamesOfDOS(t *testing.T) {
 	for want, archive := range map[string][]byte{
 		`!has the element ".."`: onDOS(rawZip(raw{name: `..\e`, content: "x"})),
 		"!is an absolute path":  onDOS(rawZip(raw{name: `\e`, content: "x"})),
-		"!has a colon":          onDOS(rawZip(raw{name: `C:\e`, content: "x"})),
+		"!begins with a drive":  onDOS(rawZip(raw{name: `C:\e`, content: "x"})),
 		"!is there twice":       onDOS(rawZip(raw{name: `d\e`, content: "x"}, raw{name: "d/e", content: "x"})),
 		"!has a backslash":      rawZip(raw{name: `d\e`, content: "x"}),
 	} {
@@ -209,8 +209,8 @@ func TestHostileNames(t *testing.T) {
 			rawZip(raw{name: "good", content: "good"}, raw{name: name, content: "bad", flags: markedUTF8}),
 			rawZip(raw{name: "good", content: "good"}, raw{name: name + "/", flags: markedUTF8}),
 		} {
-			if i == 1 && (name == "a//" || strings.HasSuffix(name, "/")) {
-				continue
+			if i == 1 && (strings.HasSuffix(name, "/") || name == "." || name == "a/.") {
+				continue // means the directory itself, or a
 			}
 			if err := os.WriteFile(s.path("B/x.zip"), archive, 0o644); err != nil {
 				t.Fatal(err)

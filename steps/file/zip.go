@@ -12,8 +12,9 @@ import (
 // The same files give the same bytes: entries are in the order of their names,
 // with the files' times of modification in UTC, cut to the two seconds of the
 // format, and with the same permissions for all. Names that some system can't
-// take are refused, so that whatever file.zip packs, file.unzip unpacks
-// everywhere.
+// take are refused, so that whatever file.zip packs, file.unzip unpacks everywhere,
+// with one exception: a name with a colon, as in a time, is packed, and can't be
+// unpacked on Windows.
 //
 // An archive appears under its name only after all its content was unpacked
 // again in memory, and the file was read again from the first to the last byte.
@@ -27,7 +28,7 @@ type Zip struct {
 
 // ZipConfig is the configuration of file.zip. It names at least one source.
 type ZipConfig struct {
-	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file or directory to pack, or a pattern"`
+	SourcePath  courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file or directory to pack, or a pattern. A name that Windows takes for a device or drive, or that ends in a dot or space, is refused; one with a colon is packed and can't be unpacked on Windows"`
 	SourcePaths []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
 	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"the archive's path; by default the source's name and .zip, or archive.zip, in the attempt's own directory, or in this directory if it exists or ends in /"`
 	Glob        *bool             `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +126,7 @@ func TestZipRefuses(t *testing.T) {
 		{m{"source_path": "B/*.zip", "output_path": "B/out.zip"}, []string{"!are the same file"}},
 		{m{"source_paths": []string{"A/in/f", "A/x/f"}, "output_path": "B/out.zip"}, []string{"!is there twice"}},
 		{m{"source_path": "A/in", "output_path": "B/out.zip"}, []string{"!differs only in letter case"}},
-		{m{"source_path": "A/d", "output_path": "B/out.zip"}, []string{"!has a colon"}},
+		{m{"source_path": "A/d/a:b", "output_path": "B/out.zip"}, []string{"!begins with a drive of Windows"}},
 		{m{"source_path": "A/e/*", "output_path": "B/out.zip"}, []string{"!means a device on Windows"}},
 		{m{"source_path": "A/x", "output_path": "B/out.zip"}, []string{"!is a symbolic link"}},
 		{m{"source_path": "A/passwd", "output_path": "B/out.zip"}, []string{"!leads out"}},
@@ -137,6 +138,24 @@ func TestZipRefuses(t *testing.T) {
 	}
 	s.refuseWith(t, registry(file.Limits{MaxFiles: 2}), "file.zip", m{"source_path": "A/in/*"}, "!more than 2 files")
 	equal(t, s.run(t, "file.zip", m{"source_paths": []string{"A/x/link", "A/x/f"}}), "entry_count", 2)
+}
+
+// TestColons: files with a time in their names are packed and unpacked, but on Windows.
+func TestColons(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		s := newSite(t)
+		s.write(t, map[string]string{"B/x": string(rawZip(raw{name: "10:30.csv", content: "x"}))})
+		s.refuse(t, "file.unzip", m{"archive_path": "B/x", "output_directory": "B/back"}, "!has a colon")
+		return
+	}
+	for pack, unpack := range map[string]string{"file.zip": "file.unzip", "file.tar": "file.untar"} {
+		s := newSite(t)
+		files := map[string]string{"A/in/report-2024-05-06T07:08:09.csv": "1", "A/in/file:stream": "2", "A/in/:": "3", "A/in/1:2/x": "4"}
+		s.write(t, files)
+		s.run(t, pack, m{"source_path": "A/in", "output_path": "B/x"})
+		equal(t, s.run(t, unpack, m{"archive_path": "B/x", "output_directory": "B/back"}), "file_count", len(files))
+		s.same(t, files, "A", "B/back")
+	}
 }
 
 // Other programs take the archives, and file.unzip theirs.

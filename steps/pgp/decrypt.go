@@ -28,11 +28,11 @@ type Decrypt struct {
 
 // DecryptConfig is the configuration of pgp.decrypt.
 type DecryptConfig struct {
-	SourcePath    string       `json:"source_path" alias:"input_path" courier:"required,path" doc:"The encrypted file."`
+	SourcePath    string       `json:"source_path" alias:"input_path" courier:"required,path" doc:"The encrypted file. Its cipher is AES, 3DES or CAST5, with an integrity check; Blowfish, IDEA, Twofish, Camellia, and messages without a check are refused."`
 	OutputPath    string       `json:"output_path" courier:"path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
-	PrivateKeyIDs []string     `json:"private_key_ids" doc:"The private keys to try. Default: those that the message names."`
+	PrivateKeyIDs []string     `json:"private_key_ids" doc:"The private keys to try, of any kind up to 8,192 bits. Default: those that the message names."`
 	Verify        Verification `json:"verify" enum:"optional,required,off" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`
-	SignerKeyIDs  []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows."`
+	SignerKeyIDs  []string     `json:"signer_key_ids" doc:"The keys whose signatures count. Default: all keys that the host knows. Signatures by DSA, secp256k1 and RSA below 2,048 bits, and those with SHA-1, MD5 or RIPEMD-160, are unsafe."`
 	MaxBytes      int64        `json:"max_bytes" min:"0" doc:"The largest size of the decrypted file. Default: 1 GiB or 100 times the size of the input, whichever is more."`
 }
 

@@ -26,8 +26,8 @@ type Encrypt struct {
 type EncryptConfig struct {
 	SourcePath      string      `json:"source_path" alias:"input_path" courier:"required,path" doc:"The file to encrypt."`
 	OutputPath      string      `json:"output_path" courier:"path" doc:"The encrypted file, or with a slash at its end the directory for it. Default: the input's name with .pgp, in the attempt's own directory."`
-	RecipientKeyIDs []string    `json:"recipient_key_ids" courier:"required" doc:"The keys that can decrypt the file, one or more: names, fingerprints or key ids."`
-	SigningKeyID    string      `json:"signing_key_id" doc:"The private key that signs the file. Default: the file is not signed."`
+	RecipientKeyIDs []string    `json:"recipient_key_ids" courier:"required" doc:"The keys that can decrypt the file, one or more: names, fingerprints or key ids. ElGamal, secp256k1, and RSA below 2,048 or above 8,192 bits are refused."`
+	SigningKeyID    string      `json:"signing_key_id" doc:"The private key that signs the file, of a kind that pgp.sign takes. Default: the file is not signed."`
 	OutputFormat    Format      `json:"output_format" default:"binary" enum:"binary,armored" doc:"binary, or armored: a text file."`
 	Compression     Compression `json:"compression" default:"none" enum:"none,zip,zlib" doc:"Compression inside the message: none, zip or zlib."`
 	AEAD            AEAD        `json:"aead" default:"auto" enum:"auto,off" doc:"auto: AES-GCM or another authenticated mode of RFC 9580, which is faster, if the keys of all recipients offer it; off: always the form that every program reads."`

@@ -139,7 +139,7 @@ func TestUnfitRecipients(t *testing.T) {
 				`key "weak" (`+pgptest.Fingerprint(weak)+`) is held together by SHA-1`,
 				`key "sign-only" (`+pgptest.Fingerprint(signOnly)+`) has no subkey for encryption`,
 				`key "sub" (`+pgptest.Fingerprint(sub)+`) has no usable subkey for encryption: its subkey `,
-				`key "small" (`+pgptest.Fingerprint(small)+`) has no subkey for encryption, or one of a kind or size that is not safe any more`,
+				`key "small" (`+pgptest.Fingerprint(small)+`) has a key for encryption of a kind or size that is not safe any more: RSA 1024 bits`,
 				`key "ahead" (`+pgptest.Fingerprint(ahead)+`) was made on `,
 				`did you mean "good"?`)
 			if strings.Contains(err.Error(), pgptest.Fingerprint(good)) || strings.Contains(err.Error(), "\n") {
