@@ -140,6 +140,8 @@ func TestJobJSONIsStrict(t *testing.T) {
 		`{"failure_policy":{"type":"stop","max_retries":-1}}`: {"max_retries: -1 is negative"},
 		`{"failure_policy":{"backoff_base_seconds":-0.5}}`:    {"backoff_base_seconds: -0.5 is negative"},
 		`{"failure_policy":{"max_retry":1}}`:                  {`did you mean "max_retries"?`},
+		`{"steps":[{"failure_policy":{}}]}`:                   {"step 0: failure_policy.type: is required"},
+		`{"steps":[{"failure_policy":""}]}`:                   {"step 0: failure_policy.type: is required"},
 		`{"steps":[{"type":"a.b","timeout_seconds":-1}]}`:     {"timeout_seconds: -1 is negative"},
 		`{"steps":[{"type":"a.b","timeout_seconds":"1"}]}`:    {"timeout_seconds: must be a number of seconds"},
 		`{"steps":[{"type":"a.b","timeout_seconds":1e300}]}`:  {"too large"},

@@ -233,7 +233,7 @@ func (s *StepSpec) read(dec *json.Decoder) error {
 		"name":                  into(&s.Name),
 		"timeout_seconds":       intoSeconds(&s.Timeout),
 		"stall_timeout_seconds": intoSeconds(&s.StallTimeout),
-		"failure_policy":        into(&s.FailurePolicy),
+		"failure_policy":        intoStepPolicy(&s.FailurePolicy),
 		"allow_parent":          into(&s.AllowParent),
 		"isolate":               into(&s.Isolate),
 		"config":                into(&s.Config),
@@ -321,6 +321,20 @@ func intoSeconds(v **time.Duration) func(*json.Decoder) error {
 		}
 		*v = (*time.Duration)(s)
 		return err
+	}
+}
+
+// intoStepPolicy reads the policy that a step has of its own: one without a type would be none.
+func intoStepPolicy(p *FailurePolicy) func(*json.Decoder) error {
+	return func(dec *json.Decoder) error {
+		var own *FailurePolicy
+		if err := plainError(dec.Decode(&own)); err != nil || own == nil {
+			return err
+		}
+		if *p = *own; p.IsZero() {
+			return policyError("type", "is required; leave the field out for the policy of the job")
+		}
+		return nil
 	}
 }
 
