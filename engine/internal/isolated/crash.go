@@ -23,9 +23,10 @@ func (c *call) crash() error {
 		return courier.WithClass(fmt.Errorf("the step's process "+format, args...), courier.ReasonCrashed)
 	}
 	switch {
-	case c.limits.CPU > 0 && signal == "killed" && cpu >= c.limits.CPU-c.limits.CPU/8: // the system counts in ticks
+	case c.limits.CPU > 0 && signal == "killed" && cpu >= c.limits.CPU-c.limits.CPU/4: // the limit counts whole ticks, and the usage what was used of them
 		return crashed("was killed after %v of processor time, the limit of engine.Isolation.CPU", c.limits.CPU)
-	case strings.Contains(lower, "out of memory") || strings.Contains(lower, "cannot allocate memory") || sanitized(text):
+	case strings.Contains(lower, "out of memory") || strings.Contains(lower, "cannot allocate memory") || sanitized(text) ||
+		c.limits.Memory > 0 && strings.HasPrefix(text, noThread):
 		if c.limits.Memory > 0 {
 			return crashed("ran out of memory: it needed more than the %d bytes of engine.Isolation.Memory", c.limits.Memory)
 		}
@@ -41,6 +42,9 @@ func (c *call) crash() error {
 	}
 	return crashed("has ended with exit code %d before the step returned; a step must not end its process%s", state.ExitCode(), lastLines(text))
 }
+
+// noThread begins what a program writes that got no memory for the stack of a thread.
+const noThread = "runtime/cgo: pthread_create failed"
 
 // sanitized reports whether the run-time support of the race detector and the like has got no
 // memory.
