@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/store"
 )
 
@@ -19,18 +20,46 @@ func (r *run) history() *repair.History {
 	return &repair.History{Archive: r.e.store, Tree: r.program.Tree, Execution: &r.x, Retry: true}
 }
 
+// An endedItem is the item of a loop that a failure has ended.
+type endedItem struct {
+	loop *int   // nil if none has ended
+	name string // in quotes, or empty
+}
+
+// mark marks the record of the failure.
+func (f endedItem) mark(rec *courier.StepExecution) {
+	if rec.FailedLoop = f.loop; f.name != "" {
+		rec.Error = "item " + f.name + ": " + rec.Error
+	}
+}
+
 // failItem ends the present item of a loop as failed, if one around a step goes on after
-// a failure of the class, and returns the loop.
-func (r *run) failItem(step int, class courier.Reason) (*int, bool) {
+// a failure of the class.
+func (r *run) failItem(step int, class courier.Reason) (endedItem, bool) {
 	loop, ok := r.program.Tree.ContinuingLoop(step, class)
 	if !ok {
-		return nil, false
+		return endedItem{}, false
 	}
 	r.stopsAt(step)
-	r.walk.FailItem(loop)
+	name := itemName(r.walk.FailItem(loop))
+	if name != "" {
+		name = safename.Quote(r.secrets.Clean(name))
+	}
 	r.marks = r.passed()
 	r.countItems()
-	return &loop, true
+	return endedItem{&loop, name}, true
+}
+
+// itemName returns by what people know an item of a loop: its path, or else its name, or the
+// item itself if it is a text. It is empty for others.
+func itemName(item any) string {
+	if fields, ok := item.(map[string]any); ok {
+		if item = fields["path"]; item == nil {
+			item = fields["name"]
+		}
+	}
+	text, _ := item.(string)
+	return text
 }
 
 // countItems takes note of items that have failed since it was last called. What fails
@@ -106,8 +135,8 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 		rec.Iteration, rec.Total = r.walk.Iteration()[:outer], r.walk.Total()[:outer]
 	}
 	at := r.walk.Position()
-	if loop, ok := r.failItem(e.Step, courier.ReasonItems); ok {
-		rec.FailedLoop = loop
+	if item, ok := r.failItem(e.Step, courier.ReasonItems); ok {
+		item.mark(&rec)
 		r.end(rec)
 		return true
 	}
@@ -200,7 +229,7 @@ func (r *run) loseItem(lost *courier.StepExecution) bool {
 	if loop, ok := r.program.Tree.ContinuingLoop(step, courier.ReasonWorkerLost); ok && r.program.Tree.End(loop) == step {
 		step = loop
 	}
-	loop, ok := r.failItem(step, courier.ReasonWorkerLost)
+	item, ok := r.failItem(step, courier.ReasonWorkerLost)
 	if !ok {
 		return false
 	}
@@ -213,7 +242,8 @@ func (r *run) loseItem(lost *courier.StepExecution) bool {
 		})
 	}
 	rec := r.ended[len(r.ended)-1]
-	rec.FailedLoop, r.ended = loop, r.ended[:len(r.ended)-1]
+	r.ended = r.ended[:len(r.ended)-1]
+	item.mark(&rec)
 	r.end(rec)
 	return true
 }

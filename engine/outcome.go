@@ -127,8 +127,8 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
 	}
 	r.rollback(rec.Step, rec.Attempt, abandoned, false)
-	loop, goesOn := r.failItem(rec.Step, err.Reason)
-	rec.FailedLoop = loop
+	item, goesOn := r.failItem(rec.Step, err.Reason)
+	item.mark(&rec)
 	r.end(rec)
 	if goesOn {
 		return true
@@ -187,8 +187,8 @@ func (r *run) markerFailed(err error) bool {
 		r.marks = r.passed()
 		return true
 	}
-	loop, goesOn := r.failItem(step, courier.ReasonConfig)
-	rec.FailedLoop = loop
+	item, goesOn := r.failItem(step, courier.ReasonConfig)
+	item.mark(&rec)
 	r.end(rec)
 	if goesOn {
 		return true
