@@ -26,7 +26,7 @@ func (c *call) crash() error {
 	case c.limits.CPU > 0 && signal == "killed" && cpu >= c.limits.CPU-c.limits.CPU/4: // the limit counts whole ticks, and the usage what was used of them
 		return crashed("was killed after %v of processor time, the limit of engine.Isolation.CPU", c.limits.CPU)
 	case strings.Contains(lower, "out of memory") || strings.Contains(lower, "cannot allocate memory") || sanitized(text) ||
-		c.limits.Memory > 0 && noThread(text):
+		c.limits.Memory > 0 && starved(text):
 		if c.limits.Memory > 0 {
 			return crashed("ran out of memory: it needed more than the %d bytes of engine.Isolation.Memory", c.limits.Memory)
 		}
@@ -43,9 +43,12 @@ func (c *call) crash() error {
 	return crashed("has ended with exit code %d before the step returned; a step must not end its process%s", state.ExitCode(), lastLines(text))
 }
 
-// noThread reports whether the program got no memory for the stack of a thread.
-func noThread(text string) bool {
-	return strings.Contains(text, "pthread_create failed") || strings.Contains(text, "failed to create new OS thread")
+// starved reports whether the runtime of Go got no memory for what it needs itself: for the
+// stack of a thread, or in a place that does not expect it, so that it has a fault on its own
+// stack, which is that of goroutine 0.
+func starved(text string) bool {
+	return strings.Contains(text, "pthread_create failed") || strings.Contains(text, "failed to create new OS thread") ||
+		strings.HasPrefix(text, "SIGSEGV") && strings.Contains(text, "\ngoroutine 0 gp=")
 }
 
 // sanitized reports whether the run-time support of the race detector and the like has got no
