@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 // An order is what a child is told through its standard input.
 type order struct {
 	URL string
-	Die bool // when it has created an execution, before it answers
+	Dir string // of the engine; the test removes it, since a child that is killed can't
+	Die bool   // when it has created an execution, before it answers
 }
 
 // child serves the API of an engine that does no work, until the standard input ends.
@@ -55,7 +56,7 @@ func child() error {
 	if err != nil {
 		return err
 	}
-	e, done, err := open(context.Background(), o.URL, o.Die)
+	e, done, err := open(context.Background(), o)
 	if err != nil {
 		return err
 	}
@@ -93,8 +94,8 @@ func (m mortal) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 }
 
 // open returns an engine on a database, which is not started, and what closes the store.
-func open(ctx context.Context, url string, die bool) (*engine.Engine, func(), error) {
-	pool, err := pgxpool.New(ctx, url)
+func open(ctx context.Context, o order) (*engine.Engine, func(), error) {
+	pool, err := pgxpool.New(ctx, o.URL)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,17 +107,13 @@ func open(ctx context.Context, url string, die bool) (*engine.Engine, func(), er
 		return nil, nil, err
 	}
 	var s store.Store = pg
-	if die {
+	if o.Die {
 		s = mortal{pg}
 	}
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "test.work", work, nil)
-	dir, err := os.MkdirTemp("", "httpapi-")
-	if err != nil {
-		return nil, nil, err
-	}
-	e := engine.New(s, &reg, &engine.Options{Workspace: dir})
-	return e, func() { pg.Close(); pool.Close(); _ = os.RemoveAll(dir) }, nil
+	e := engine.New(s, &reg, &engine.Options{Workspace: o.Dir})
+	return e, func() { pg.Close(); pool.Close() }, nil
 }
 
 // A process serves the API.
@@ -134,6 +131,7 @@ func serve(t *testing.T, o order) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Dir = t.TempDir()
 	p := &process{t: t, cmd: exec.CommandContext(t.Context(), self)}
 	p.cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = os.Stderr
@@ -201,7 +199,7 @@ func (p *process) id(method, path, key, body string, status int) string {
 func database(t *testing.T) (string, *engine.Engine) {
 	t.Helper()
 	url := pgtest.URL(t)
-	e, done, err := open(t.Context(), url, false)
+	e, done, err := open(t.Context(), order{URL: url, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +213,7 @@ func database(t *testing.T) (string, *engine.Engine) {
 func TestSpec004_CrashBeforeTheAnswerOnPostgres(t *testing.T) {
 	url, e := database(t)
 	for path, body := range map[string]string{"/v1/jobs/job/executions": `{"params": {"text": "a"}}`, "/jobs": `{"text": "a"}`} {
-		dying := serve(t, order{url, true})
+		dying := serve(t, order{URL: url, Die: true})
 		if status, got, err := dying.send("POST", path, "key "+path, body); err == nil {
 			t.Fatalf("a process that was to die has answered with %d %v", status, got)
 		}
@@ -226,7 +224,7 @@ func TestSpec004_CrashBeforeTheAnswerOnPostgres(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].State != courier.Queued {
 			t.Fatalf("%+v, %v", list, err)
 		}
-		other := serve(t, order{url, false})
+		other := serve(t, order{URL: url})
 		for range 2 {
 			if id := other.id("POST", path, "key "+path, body, http.StatusAccepted); id != string(list[0].ID) {
 				t.Errorf("%s, not %s", id, list[0].ID)
