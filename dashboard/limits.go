@@ -208,7 +208,7 @@ func (c *call) load(p *limitPage) error {
 		return cmp.Or(x.DueAt.Compare(y.DueAt), strings.Compare(x.Queue, y.Queue))
 	})
 	for i, q := range p.Census.Queues {
-		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", "state:queued "+quoted("queue", q.Queue)), More: q.Queued >= p.Census.QueueMost}
+		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", desk.Where{States: []string{"queued"}, Queue: q.Queue}.String()), More: q.Queued >= p.Census.QueueMost}
 		if q.Oldest != "" {
 			r.Oldest = c.link("executions", string(q.Oldest))
 		}
@@ -235,14 +235,6 @@ func (c *call) load(p *limitPage) error {
 		return nil // the same role
 	}
 	return err
-}
-
-// quoted returns a condition of a filter.
-func quoted(name, value string) string {
-	if strings.ContainsAny(value, " \t\"") {
-		return name + ":" + strconv.Quote(value)
-	}
-	return name + ":" + value
 }
 
 // limitForm returns the form as it was sent, or for the scope in the address.

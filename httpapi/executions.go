@@ -25,7 +25,7 @@ var (
 // whereParams are the conditions of a filter of executions.
 var whereParams = []param{
 	{name: "state", kind: "string", many: true, does: "One or several of the states and statuses, with commas between them, such as failed,lost."},
-	{name: "job", kind: "string", many: true, does: "The name of a job, or its beginning with * behind it."},
+	{name: "job", kind: "string", many: true, does: "The name of a job, or its beginning with * behind it. A name in quotes stands for itself: \"ab*\"."},
 	{name: "queue", kind: "string", does: "The queue."},
 	{name: "label", kind: "string", many: true, does: "NAME=VALUE of a label."},
 	{name: "by", kind: "string", does: "Who has enqueued it."},

@@ -101,7 +101,7 @@ func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 // is left out, unless it may see all. Values are hidden if it may not see them.
 func (v *Visit) Attention(ctx context.Context) (Attention, error) {
 	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, RightSee) }, func() ([]string, error) {
-		jobs, _, err := v.jobsOf(ctx, nil, RightSee)
+		jobs, _, err := v.jobsOf(ctx, &Where{}, RightSee)
 		return jobs, err
 	})
 	for i := range a.Entries {
