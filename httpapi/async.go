@@ -163,7 +163,6 @@ func (e *endpoint) serve(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.raw = r.values()
 	key, err := e.key(c, r)
 	if err != nil {
 		return err

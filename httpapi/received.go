@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -79,19 +78,6 @@ func (e *endpoint) receive(c *call, raw []byte, u *upload) (*Received, error) {
 		r.Body, r.BodyEncoding, err = bodyOf(raw, c.sendsJSON())
 	}
 	return r, err
-}
-
-// values are what was sent, without names, as JSON: none of it must be sent back.
-func (r *Received) values() []byte {
-	all := []any{r.Route, r.Headers, r.Body}
-	for _, q := range r.Query {
-		all = append(all, q.Values)
-	}
-	raw, err := json.Marshal(all)
-	if err != nil {
-		return nil // then the engine refuses it too
-	}
-	return raw
 }
 
 // proofs are the headers that prove who somebody is.

@@ -94,7 +94,6 @@ func errNoDepot() error {
 
 // read reads the body by one of the methods of the receiver.
 func (u *upload) read(err error) error {
-	u.c.raw = u.values()
 	_ = http.NewResponseController(u.c.w).SetWriteDeadline(time.Now().Add(time.Minute)) // of a host's server, which began with the request
 	if err == nil {
 		u.c.whole = true
@@ -152,22 +151,6 @@ func (u *upload) uploaded() []UploadedFile {
 		list[i] = UploadedFile{name, info.Size, info.SHA256}
 	}
 	return list
-}
-
-// values are the texts that were sent, as JSON: none of them must be sent back.
-func (u *upload) values() []byte {
-	var all []any
-	for _, f := range u.Fields {
-		v, err := jsontext.Parse([]byte(f.Text))
-		if all = append(all, f.Text); err == nil {
-			all = append(all, v)
-		}
-	}
-	raw, err := json.Marshal(all)
-	if err != nil {
-		return nil // then the engine refuses it too
-	}
-	return raw
 }
 
 // user returns the refusal if a field user_id names somebody else than the visitor.
