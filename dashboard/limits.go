@@ -23,7 +23,7 @@ var limitPages = []page{{
 	query: []string{"cursor", "scope", "remove"}, data: (*call).limits, live: []string{"load"}, watch: watchEvery(15 * time.Second),
 	actions: []action{
 		{verb: "set", op: "setLimit", check: (*call).mayLimit, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
-			return c.link("limits"), c.h.e.Limits().Set(ctx, c.scope(), c.running(), c.by())
+			return c.link("limits"), c.SetLimit(ctx, c.scope(), c.running(), c.by())
 		}},
 		{verb: "remove", op: "removeLimit", check: (*call).needAdmin, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
 			return c.link("limits"), c.h.e.Limits().Remove(ctx, c.scope(), c.by())
