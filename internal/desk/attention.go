@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -261,7 +262,7 @@ func (a *attention) overdue(list []store.Incident, more bool) {
 	for _, g := range grouped(list, func(i *store.Incident) key { return key{i.Job, i.Reason} }) {
 		e := g.entry(Overdue, more)
 		e.Job, e.Reason, e.Queue = g.key.job, g.key.reason, g.list[0].Queue
-		e.Title = fmt.Sprintf("Job %q: %s has passed for %s, not ended yet.", e.Job, e.Reason, count(e.Count, more, "execution"))
+		e.Title = fmt.Sprintf("Job %q: %s has passed for %s, not ended yet.", e.Job, strings.ReplaceAll(string(e.Reason), "_", " "), count(e.Count, more, "execution"))
 		e.Do, e.Call = "Look why it takes so long. Cancel it if its result is no longer needed.", "Executions.Explain"
 		if c := g.list[0].Current; c != nil {
 			e.Step, e.StepID, e.StepType = &c.Step, c.ID, c.Type
@@ -311,7 +312,7 @@ func (a *attention) failed(list []store.Incident, more bool) (superseded []Entry
 			}
 		}
 		if e.Reason != courier.ReasonError { // the message says more than that
-			where += ": " + string(e.Reason)
+			where += ": " + strings.ReplaceAll(string(e.Reason), "_", " ")
 		}
 		them := "them"
 		if e.Count == 1 && !more {
