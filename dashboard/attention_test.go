@@ -19,7 +19,7 @@ import (
 // so, and what comes next.
 func TestAttention(t *testing.T) {
 	virtual(t, options(), func(w *world) {
-		w.get("").has("Nothing needs you.").has("No execution stands failed.").has("No schedule has a next tick.")
+		w.get("").has("Nothing needs you.").has("No failed execution waits for you.").has("No schedule has a next tick.")
 		if _, err := w.engine.Schedules().Set(w.Context(), courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}

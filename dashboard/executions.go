@@ -167,7 +167,7 @@ func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 	}
 	if !c.Can(c.ctx(), x.Job, desk.RightSee) {
 		if x.Failure != nil {
-			r.Failure = string(x.Failure.Reason)
+			r.Failure = format.Words(x.Failure.Reason)
 		}
 		if r.Status == "lost" {
 			r.Status = string(courier.Running) // that another worker goes on is a matter of the service

@@ -86,6 +86,48 @@ func TestExecutionsFilter(t *testing.T) {
 	})
 }
 
+// The pages' own links select what they are about and nothing else, whatever is in its name.
+func TestLinksQuoteNames(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		const job, queue = `a"b c:d,e*`, "night shift*"
+		for _, name := range []string{job, `a"b c:d,elf`, "a"} {
+			w.define(courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "test.work", Config: map[string]any{"fail": "no"}}}})
+			w.ended(name, "ann", nil)
+			w.ended(name, "ann", nil)
+		}
+		for _, name := range []string{queue, "night shifts"} {
+			w.define(courier.Job{Name: "in " + name, Queue: name, Steps: []courier.StepSpec{{Type: "test.work"}}})
+			w.enqueue("in "+name, "ann", nil)
+		}
+		if err := w.engine.Limits().Set(w.Context(), "job:"+job, 1, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		followed := 0
+		for _, at := range []string{"", "jobs", "jobs/" + url.PathEscape(job), "limits"} {
+			for _, a := range w.get(at).tree.all("a") {
+				to, err := url.Parse(a.attrs["href"])
+				if err != nil || !strings.Contains(to.Query().Get("where"), "*") {
+					continue
+				}
+				followed++
+				rows := w.get(strings.TrimLeft(to.String(), "./")).tree.all("tr[data-row]")
+				for _, row := range rows {
+					if !strings.Contains(row.text(), job+" @") && !strings.Contains(row.text(), "in "+queue+" @") {
+						t.Errorf("%q of the page %q leads to %q", a.text(), at, row.text())
+					}
+				}
+				if running := strings.HasPrefix(to.Query().Get("where"), "state:running"); len(rows) == 0 && !running {
+					t.Errorf("%q of the page %q leads to nothing", a.text(), at)
+				}
+			}
+		}
+		if followed < 6 {
+			t.Errorf("%d links have such names", followed)
+		}
+	})
+}
+
 // Pages of the list lead to each other, and keep the filter.
 func TestExecutionsPages(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)

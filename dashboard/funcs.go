@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/store"
 )
@@ -19,6 +20,7 @@ var funcs = template.FuncMap{
 	"badge": format.Badge,
 	"chip":  format.Chip,
 	"clip":  format.Clip,
+	"words": format.Words[courier.Reason],
 	"long":  format.Long,
 	"part":  part,
 	"turns": turnsOf,

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -44,6 +45,7 @@ type jobRow struct {
 	More            string       // reference of all executions
 	Next            time.Time    // the next tick of its schedules
 	Schedule        string       // whose that is
+	Chain           string       // that the schedule starts, and which has the job; empty if it starts the job
 	Standing        int          // how many of its schedules are disabled or paused
 }
 
@@ -147,16 +149,13 @@ func (c *call) addOutcomes(rows []jobRow) error {
 
 // addTicks adds the next tick of each job's schedules, if the store has schedules: from one
 // page of those that the visitor may see, and by a read for each job if there are more, or
-// there is one job only.
+// there is one job only. A schedule of a chain counts for the jobs in it.
 func (c *call) addTicks(rows []jobRow) error {
-	var list []courier.Schedule
-	var err error
-	each := len(rows) == 1
-	if !each {
-		var next string
-		list, next, err = c.Schedules(c.ctx(), "", 1000)
-		each = next != ""
+	list, next, err := c.Schedules(c.ctx(), "", 1000)
+	if err == nil {
+		err = c.addChains(rows, list)
 	}
+	each := len(rows) == 1 || next != ""
 	for i := 0; i < len(rows) && err == nil; i++ {
 		if rows[i].Client {
 			continue
@@ -166,7 +165,7 @@ func (c *call) addTicks(rows []jobRow) error {
 		}
 		for j := range list {
 			if list[j].Job == rows[i].Name {
-				rows[i].add(&list[j])
+				rows[i].add(&list[j], "")
 			}
 		}
 	}
@@ -176,11 +175,39 @@ func (c *call) addTicks(rows []jobRow) error {
 	return err
 }
 
-func (r *jobRow) add(s *courier.Schedule) {
+// maxTickChains is how many chains are read for the ticks of their jobs.
+const maxTickChains = 100
+
+// addChains adds the next ticks of the chains that schedules start to the jobs in them.
+func (c *call) addChains(rows []jobRow, list []courier.Schedule) error {
+	read := 0
+	for i := range list {
+		s := &list[i]
+		if s.Chain == "" || read == maxTickChains {
+			continue
+		}
+		read++
+		chain, err := c.h.e.Chains().Get(c.ctx(), s.Chain, 0)
+		if errors.Is(err, courier.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		for j := range rows {
+			if !rows[j].Client && slices.ContainsFunc(chain.Members, func(m courier.ChainMember) bool { return m.Job == rows[j].Name }) {
+				rows[j].add(s, s.Chain)
+			}
+		}
+	}
+	return nil
+}
+
+// add adds a schedule of the job, or of a chain that has it.
+func (r *jobRow) add(s *courier.Schedule, chain string) {
 	switch {
 	case s.Disabled || s.Paused:
 		r.Standing++
 	case !s.NextFire.IsZero() && (r.Next.IsZero() || s.NextFire.Before(r.Next)):
-		r.Next, r.Schedule = s.NextFire, s.Name
+		r.Next, r.Schedule, r.Chain = s.NextFire, s.Name, chain
 	}
 }

@@ -53,6 +53,27 @@ func TestJobs(t *testing.T) {
 	})
 }
 
+// A job that a chain starts has the next tick of the chain's schedule, unless its own is sooner.
+func TestJobsOfChains(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defineChain(daily())
+		w.schedule(courier.Schedule{Name: "every five minutes", Chain: "daily", Every: 5 * time.Minute})
+		w.schedule(courier.Schedule{Name: "own", Job: "other", Every: time.Minute})
+		w.schedule(courier.Schedule{Name: "nowhere", Job: "flaky", Every: time.Minute, Disabled: true})
+		rows := w.get("jobs").tree.all("tr[data-row]")
+		for i, want := range map[int]string{3: "every five minutes , by the chain daily", 2: "own", 0: "– 1 disabled or paused", 1: "–"} {
+			if text := rows[i].text(); !strings.Contains(text, want) || i != 3 && strings.Contains(text, "by the chain") {
+				t.Errorf("row %d is %q, without %q", i, text, want)
+			}
+		}
+		w.get("jobs/report").has("every five minutes , by the chain daily")
+		w.user = "vera"
+		if text := w.get("jobs").tree.text(); strings.Contains(text, "by the chain") {
+			t.Errorf("who does not see all jobs sees chains: %s", text)
+		}
+	})
+}
+
 // A job whose executions are older than many of another's has as many outcomes as it.
 func TestJobsOutcomes(t *testing.T) {
 	virtual(t, nil, func(w *world) {

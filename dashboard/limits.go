@@ -23,7 +23,7 @@ var limitPages = []page{{
 	query: []string{"cursor", "scope", "remove"}, data: (*call).limits, live: []string{"load"}, watch: watchEvery(15 * time.Second),
 	actions: []action{
 		{verb: "set", op: "setLimit", check: (*call).mayLimit, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
-			return c.link("limits"), c.h.e.Limits().Set(ctx, c.scope(), c.running(), c.by())
+			return c.link("limits"), c.SetLimit(ctx, c.scope(), c.running(), c.by())
 		}},
 		{verb: "remove", op: "removeLimit", check: (*call).needAdmin, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {
 			return c.link("limits"), c.h.e.Limits().Remove(ctx, c.scope(), c.by())
@@ -208,7 +208,7 @@ func (c *call) load(p *limitPage) error {
 		return cmp.Or(x.DueAt.Compare(y.DueAt), strings.Compare(x.Queue, y.Queue))
 	})
 	for i, q := range p.Census.Queues {
-		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", "state:queued "+quoted("queue", q.Queue)), More: q.Queued >= p.Census.QueueMost}
+		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", desk.Where{States: []string{"queued"}, Queue: q.Queue}.String()), More: q.Queued >= p.Census.QueueMost}
 		if q.Oldest != "" {
 			r.Oldest = c.link("executions", string(q.Oldest))
 		}
@@ -235,14 +235,6 @@ func (c *call) load(p *limitPage) error {
 		return nil // the same role
 	}
 	return err
-}
-
-// quoted returns a condition of a filter.
-func quoted(name, value string) string {
-	if strings.ContainsAny(value, " \t\"") {
-		return name + ":" + strconv.Quote(value)
-	}
-	return name + ":" + value
 }
 
 // limitForm returns the form as it was sent, or for the scope in the address.

@@ -132,6 +132,19 @@ func TestSearchFiles(t *testing.T) {
 	})
 }
 
+// An asterisk in quotes stands for itself.
+func TestSearchQuoted(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.fileJob("ab*", map[string]any{"path": "/in/ab*", "size": 1}, map[string]any{"path": "/in/abc", "size": 1}, map[string]any{"path": "/in/*x*", "size": 1})
+		for text, files := range map[string]int{`"ab*"`: 1, "ab*": 2, `"ab"`: 0, `"*x*"`: 1, `"x"`: 0, "*x*": 1} {
+			if n := len(w.find(text).tree.all("tr[data-row]")); n != files {
+				t.Errorf("%s finds %d files, and not %d", text, n, files)
+			}
+		}
+		w.find(`"ab*"`).has("Jobs ab*")
+	})
+}
+
 // More files than fit are on further pages, each once.
 func TestSearchPages(t *testing.T) {
 	virtual(t, nil, func(w *world) {

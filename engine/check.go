@@ -48,8 +48,9 @@ func (b Bundle) Err() error { return definitions.Bundle(b).Err() }
 // Check reads definitions and checks them as a whole, without a store: whatever they
 // name must be among them. It reports all mistakes at once, those of form together
 // with those of content. Step types are those of r. Of opt, which may be nil, it uses
-// Listers and Subscribers: if one of them is nil, Check does not check the
-// directories of monitors, or the functions of subscriptions. It connects to nothing,
+// Webhooks, Queues, Listers and Subscribers: if one of the last two is nil, Check does not
+// check the directories of monitors, or the functions of subscriptions. A queue of a job
+// that is nearly one of Queues, or "default", causes a warning. It connects to nothing,
 // and checks neither the versions in a store nor whether receivers of webhooks may be
 // reached.
 func Check(files []File, r *courier.Registry, opt *Options) Bundle {
@@ -64,7 +65,8 @@ func Check(files []File, r *courier.Registry, opt *Options) Bundle {
 // Check checks definitions as the function [Check] does, with the step types and
 // options of the engine. It takes them as additions to the store, or as replacements
 // of definitions with the same names: what they name must be among them or saved. A
-// queue of a job that none of the present workers serves causes a warning, if there are any.
+// queue of a job that none of the present workers serves causes a warning; if there are
+// none, a queue that is nearly one of Options.Queues, or "default".
 // Nothing is saved. For a single definition use a [File] without a name: the result
 // has all that is wrong, by line and column, while an error of json.Unmarshal has
 // only mistakes of form, and one of Define has no places. The error is one of the
@@ -84,13 +86,13 @@ func (e *Engine) Check(ctx context.Context, files []File) (Bundle, error) {
 // catalog, looks up no names, and has of the options what checks use.
 func (o *Options) checkFiles(ctx context.Context, files []File, check definitions.Files, r *courier.Registry) (Bundle, error) {
 	e := New(check.Catalog, r, &Options{
-		Listers: o.Listers, Subscribers: o.Subscribers,
+		Listers: o.Listers, Subscribers: o.Subscribers, Queues: o.Queues,
 		Webhooks: WebhookOptions{
 			Networks: o.Webhooks.Networks, TrustedHosts: o.Webhooks.TrustedHosts, AllowPlain: o.Webhooks.AllowPlain,
 			Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, errOffline },
 		},
 	})
-	check.Checks, check.Listers, check.Subscribers = e.access(), o.Listers != nil, o.Subscribers != nil
+	check.Checks, check.Listers, check.Subscribers, check.Queues = e.access(), o.Listers != nil, o.Subscribers != nil, e.opt.Queues
 	b, err := check.Check(ctx, mapped(files, func(f File) courier.Source { return courier.Source{File: f.Name, Text: f.Data} }))
 	return Bundle(b), err
 }

@@ -64,6 +64,8 @@ func (e *Engine) addSubsystems() {
 	})
 }
 
+func (c coreAccess) Queues() []string { return c.e.opt.Queues }
+
 func (c coreAccess) Log() *slog.Logger { return c.e.log }
 
 func (c coreAccess) WakeNotifications() { c.e.notifications.Wake() }

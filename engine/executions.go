@@ -154,6 +154,7 @@ type FileFilter struct {
 	// it is the beginning. With asterisks at both ends it is a part: then the newest
 	// 100,000 entries are examined, or so. The letters A to Z and a to z count as the same.
 	Name   string
+	Exact  bool              // Name is whole, and asterisks in it stand for themselves
 	Before *store.TrailEntry // of the last one of the page before; nil for the first page
 	Limit  int               // 0 means 100, the most is 1000
 }

@@ -251,7 +251,7 @@ func TestPrivateReceiverIsRefused(t *testing.T) {
 		o.Secrets = secretOf
 		o.Webhooks.Lookup = flipping(new(sync.Map))
 	})
-	for _, u := range append(privateURLs, "http://example.com/", "ftp://example.com/", "https://", "example.com", "https://exa mple.com/") {
+	for _, u := range append(privateURLs, "http://example.org/", "ftp://example.net/", "https://", "example.com", "https://exa mple.com/") {
 		_, err := e.Subscriptions().Set(t.Context(), hook(u), courier.By{})
 		d, ok := errors.AsType[*courier.DefinitionError](err)
 		if !ok || len(d.Problems) != 1 || d.Problems[0].Field != "webhook.url" || !errors.Is(err, courier.ErrInvalid) {
@@ -396,6 +396,41 @@ func TestSlowReceiver(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// All that is wrong with the URL of a webhook is said in one round, with the options that allow
+// it: also with a name, whose address is looked up.
+func TestWebhookURLInOneRound(t *testing.T) {
+	const (
+		plain   = "http is refused, for it neither encrypts nor proves who answers; use https, or have the host application allow plain http (engine.Options.Webhooks)"
+		private = "is not public, so it is refused; if jobs may reach it, the host application has to allow its network or host (engine.Options.Webhooks)"
+		user    = "the URL contains a user name or a password"
+	)
+	var m mailbox
+	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+		o.Webhooks.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+			if host != "inside.example" {
+				return nil, errors.New("no such host")
+			}
+			return []netip.Addr{netip.MustParseAddr("10.0.0.7")}, nil
+		}
+	})
+	for url, want := range map[string][]string{
+		"http://ann:pw@10.0.0.1/hook": {plain, user, "10.0.0.1 " + private}, "http://inside.example/": {plain, "10.0.0.7 " + private},
+		"http://nowhere.example/": {plain}, "ftp://10.0.0.1/": {"the scheme", "10.0.0.1 " + private}, "https://inside.example/": {"10.0.0.7 " + private},
+	} {
+		s := courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{URL: url, Secrets: []string{"secret:one"}}}
+		_, err := e.Subscriptions().Set(t.Context(), s, courier.By{})
+		if err == nil || strings.Contains(err.Error(), "pw") || strings.Count(err.Error(), "webhook.") != 1 {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		for _, text := range want {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: no %q in %v", url, text, err)
+			}
+		}
+	}
 }
 
 func TestSubscribeListsAllProblems(t *testing.T) {

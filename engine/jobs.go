@@ -31,8 +31,7 @@ type DefineOptions struct {
 	// that in a rolling deployment the old program does not replace what the new one
 	// has defined. Leave it out to go back to an earlier definition.
 	KeepNewer bool
-	// CheckQueue also warns if workers are present, and none of them serves the queue of
-	// the job. It costs one read of the store, and is for people who edit jobs: when a
+	// CheckQueue also warns of the queue of the job as [Engine.Check] does. It costs one read of the store, and is for people who edit jobs: when a
 	// program defines its jobs, its own workers have not started yet. Chains have no queue.
 	CheckQueue bool
 }

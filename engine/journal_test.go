@@ -18,8 +18,9 @@ import (
 	"github.com/courierhq/courier/store/storewrap"
 )
 
-// TestJournal changes what is no execution, and reads who did it. Setting a schedule that
-// is the same, or disabling it again, changes nothing, and is not in the journal.
+// TestJournal changes what is no execution, and reads who did it. What is set as it is already,
+// or disabled again, changes nothing, and is not in the journal: a program that sets all its
+// definitions at each start fills no journal.
 func TestJournal(t *testing.T) {
 	h := couriertest.New(t, nil)
 	h.Stub("demo.a", nil)
@@ -33,8 +34,13 @@ func TestJournal(t *testing.T) {
 	_, err2 := e.Schedules().Set(ctx, daily, by)
 	_, err3 := e.Schedules().Disable(ctx, "daily", by)
 	_, err5 := e.Schedules().Disable(ctx, "daily", by)
-	_, err4 := e.Subscriptions().Set(ctx, courier.Subscription{Name: "hook", Kind: courier.SubscribeFunc, Func: "f", Events: []courier.EventType{courier.EventJobFailed}}, courier.By{Actor: "bob"})
-	err := errors.Join(err1, err2, err3, err4, err5, e.Limits().Set(ctx, "key:acme", 2, by), e.Subscriptions().Remove(ctx, "hook", by), e.Schedules().Remove(ctx, "daily", by))
+	hook := courier.Subscription{Name: "hook", Kind: courier.SubscribeFunc, Func: "f", Events: []courier.EventType{courier.EventJobFailed}}
+	_, err4 := e.Subscriptions().Set(ctx, hook, courier.By{Actor: "bob"})
+	_, err6 := e.Subscriptions().Set(ctx, hook, courier.By{Actor: "deploy"})
+	hook.Disabled = true
+	_, err7 := e.Subscriptions().Set(ctx, hook, by)
+	_, err8 := e.Subscriptions().Set(ctx, hook, courier.By{Actor: "deploy"})
+	err := errors.Join(err6, err7, err8, e.Limits().Set(ctx, "key:acme", 1, by), e.Limits().Set(ctx, "key:acme", 1, courier.By{Actor: "deploy"}), err1, err2, err3, err4, err5, e.Limits().Set(ctx, "key:acme", 2, by), e.Subscriptions().Remove(ctx, "hook", by), e.Schedules().Remove(ctx, "daily", by))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +53,8 @@ func TestJournal(t *testing.T) {
 		"schedule daily removed done by ann (the partner asked for it) false",
 		"subscription hook removed done by ann (the partner asked for it) false",
 		"limit key:acme set done by ann (the partner asked for it) true",
+		"limit key:acme set done by ann (the partner asked for it) true",
+		"subscription hook set done by ann (the partner asked for it) true",
 		"subscription hook set done by bob () true",
 		"schedule daily disabled done by ann (the partner asked for it) false",
 		"schedule daily set done by ann (the partner asked for it) true",

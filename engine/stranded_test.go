@@ -200,7 +200,14 @@ func TestUnservedQueueIsDoubtful(t *testing.T) {
 				t.Errorf("the warning is at column %d", b.Warnings[0].Column)
 			}
 		}
-		check("nihgt", "") // no worker is known
+		check("nihgt", "") // no worker is known, and the queue is like none of this engine
+		check("defualt", `no worker is present, and this engine does not serve the queue "defualt"; did you mean "default"?`)
+		check("default", "")
+		files := []engine.File{{Data: []byte(`{"name": "a", "queue": "nihgt", "steps": [{"type": "demo.a"}]}`)}}
+		b := engine.Check(files, h.Registry, &engine.Options{Queues: []string{"night"}})
+		if len(b.Warnings) != 1 || !strings.Contains(b.Warnings[0].Message, `"nihgt"; did you mean "night"?`) || b.Warnings[0].Line != 1 || len(b.Problems) > 0 {
+			t.Errorf("a check without a store: %+v", b)
+		}
 		worker := engine.New(h.Store, h.Registry, &engine.Options{Worker: "w", Workspace: t.TempDir(), Queues: []string{"night"}})
 		if err := worker.Start(t.Context()); err != nil {
 			t.Fatal(err)

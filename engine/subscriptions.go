@@ -99,5 +99,6 @@ type WebhookOptions struct {
 func (o *WebhookOptions) guard() safehttp.Options {
 	return safehttp.Options{
 		Networks: o.Networks, TrustedHosts: o.TrustedHosts, AllowPlain: o.AllowPlain, RootCAs: o.RootCAs, Lookup: o.Lookup,
+		Setting: "engine.Options.Webhooks",
 	}
 }

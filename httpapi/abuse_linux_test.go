@@ -77,7 +77,7 @@ func newAbuse(t *testing.T) *abuse {
 	}
 	a := access()
 	a.Quota = func(httpapi.Principal, string) int { return 4 }
-	api := httpapi.New(e, &httpapi.Options{Access: a, Depot: files, MaxUpload: 16 << 20})
+	api := httpapi.New(e, &httpapi.Options{Access: a, URL: "/api/", Depot: files, MaxUpload: 16 << 20})
 	v := &abuse{T: t, engine: e, operations: operations(t), statuses: make(map[int]int), tried: make(map[string]int)}
 	v.server = httptest.NewUnstartedServer(api)
 	v.server.Config.ReadHeaderTimeout = 2 * time.Second

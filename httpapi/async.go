@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/webhook"
 )
 
@@ -29,7 +32,9 @@ type AsyncOptions struct {
 	// Params makes the parameters of the job. An error that is one of package courier's, such
 	// as courier.Errorf(courier.ErrInvalid, ...), is answered with its text; others are in the
 	// log only. Nil means one parameter, "request", with the fields of [Received], which the
-	// job must declare if it declares any.
+	// job must declare if it declares any. With Files, a job that declares "files" has the
+	// files there, as those of uploads have; if it does not declare "request", its parameters
+	// are the fields of the form, as in uploads. So it can be started by both.
 	Params func(r *Received) (map[string]any, error)
 	// Key returns the idempotency key of a request, empty for none. Nil means the header
 	// Idempotency-Key, or else webhook-id; with Verify it is webhook-id first, since that one
@@ -50,6 +55,14 @@ type AsyncOptions struct {
 	Files bool
 	// Require names files that a request must have, besides others. It needs Files.
 	Require []string
+	// JobField names a field, of the form or of the JSON object in the body, that picks the
+	// job, such as "service". A request without it starts the job of the endpoint. Who makes
+	// the request needs the right to start both: the body is received before the job is known.
+	// With Verify, JobField must be empty.
+	JobField string
+	// Expires is the time in which an execution has to begin; 0 means any. With Files, a field
+	// expires_seconds of a form says another one, unless the job declares such a parameter.
+	Expires time.Duration
 	// Timeout limits the whole execution; 0 means none. Nil means that of the job, and 30
 	// minutes for a job that has none.
 	Timeout *time.Duration
@@ -115,14 +128,20 @@ func (e *endpoint) check() error {
 	}
 	u, err := url.Parse(e.root)
 	switch {
+	case e.h.opt.URL == "":
+		return problemf(codeInternal, `Options.URL of this service is missing, so that nobody knows where the API is that this endpoint refers to: write where it is mounted, such as "/courier/api/"`)
 	case err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || (u.Scheme == "") != (u.Host == ""):
 		return problemf(codeInternal, `Options.URL of this service is no address of an API: write a URL or a path, such as "https://ops.example.com/courier/api/"`)
 	case e.opt.Files && e.h.opt.Depot == nil:
 		return problemf(codeInternal, "AsyncOptions.Files of this endpoint needs a depot for the files: set Options.Depot")
 	case e.opt.Files && e.opt.Verify != nil:
 		return problemf(codeInternal, "AsyncOptions.Files of this endpoint excludes AsyncOptions.Verify, since the signed body is not kept: find out who makes a request by Access.Who")
+	case e.opt.JobField != "" && e.opt.Verify != nil:
+		return problemf(codeInternal, "AsyncOptions.JobField of this endpoint excludes AsyncOptions.Verify, which says nothing about who may start which job")
 	case !e.opt.Files && len(e.opt.Require) > 0:
 		return problemf(codeInternal, "AsyncOptions.Require of this endpoint needs AsyncOptions.Files")
+	case e.opt.Expires < 0:
+		return problemf(codeInternal, "AsyncOptions.Expires of this endpoint is negative: write 0 for any time")
 	case e.opt.Timeout != nil && *e.opt.Timeout < 0:
 		return problemf(codeInternal, "AsyncOptions.Timeout of this endpoint is negative: write 0 for none")
 	case utf8.RuneCountInString(e.opt.As) > 190:
@@ -163,26 +182,43 @@ func (e *endpoint) serve(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.raw = r.values()
+	job, err := e.pick(c, r)
+	if err != nil {
+		return err
+	}
 	key, err := e.key(c, r)
 	if err != nil {
 		return err
 	}
-	opt, err := e.options(c, r)
+	opt, err := e.options(c, job, r, u)
 	if err != nil {
-		return e.undefined(err)
+		return e.undefined(c, job, err)
 	}
 	opt.IdempotencyKey = key
-	enqueue := func() (courier.Execution, error) { return e.h.e.Enqueue(c.ctx(), e.job, opt) }
+	enqueue := func() (courier.Execution, error) { return e.h.e.Enqueue(c.ctx(), job, opt) }
 	if u != nil {
-		enqueue = func() (courier.Execution, error) { return u.enqueue(e.job, opt) }
+		enqueue = func() (courier.Execution, error) { return u.enqueue(job, opt) }
 	}
 	x, err := enqueue()
 	if err != nil {
-		return e.undefined(startProblem(err, key))
+		return e.undefined(c, job, startProblem(err, key))
 	}
 	c.w.Header().Set("Location", e.root+"v1/executions/"+string(x.ID))
 	return c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(&x)})
+}
+
+// pick returns the job of the request.
+func (e *endpoint) pick(c *call, r *Received) (string, error) {
+	fields, _ := r.Body.(map[string]any)
+	given, ok := fields[e.opt.JobField]
+	if e.opt.JobField == "" || !ok {
+		return e.job, nil
+	}
+	job, ok := given.(string)
+	if !ok || job == "" {
+		return "", oneProblem(item{Pointer: shortPointer("/" + jsontext.EscapePointer(e.opt.JobField)), Message: "it must be the name of a job"})
+	}
+	return job, c.NeedTo(c.ctx(), job, c.route.need, false)
 }
 
 // enter finds out who makes the request, and returns its body. An endpoint for files leaves
@@ -223,32 +259,63 @@ func (e *endpoint) key(c *call, r *Received) (key string, err error) {
 }
 
 // options are the settings of the execution but for its key.
-func (e *endpoint) options(c *call, r *Received) (*engine.EnqueueOptions, error) {
-	opt := &engine.EnqueueOptions{By: c.By(""), Labels: c.Labels(), Trace: traceOf(c.r), Timeout: e.opt.Timeout}
+func (e *endpoint) options(c *call, job string, r *Received, u *upload) (*engine.EnqueueOptions, error) {
+	opt := &engine.EnqueueOptions{By: c.By(""), Labels: c.Labels(), Trace: traceOf(c.r), Timeout: e.opt.Timeout, Expires: e.opt.Expires}
 	if id := c.r.Header.Get("X-Request-Id"); isLabel(id) {
 		opt.Labels["request_id"] = id
 	}
 	var err error
 	if opt.Timeout == nil {
-		if opt.Timeout, err = e.timeout(c.ctx()); err != nil {
+		if opt.Timeout, err = e.timeout(c.ctx(), job); err != nil {
 			return nil, err
 		}
 	}
-	if err = c.Charge(c.ctx(), e.job, opt); err != nil {
+	if err = c.Charge(c.ctx(), job, opt); err != nil {
 		return nil, err
 	}
-	if e.opt.Params == nil {
-		opt.Params = map[string]any{"request": r}
-		return opt, nil
+	opt.Params = map[string]any{requestParam: r}
+	if e.opt.Params != nil {
+		if opt.Params, err = e.opt.Params(r); err != nil {
+			return nil, err
+		}
 	}
-	opt.Params, err = e.opt.Params(r)
+	if u != nil {
+		err = e.inputs(c, job, u, opt)
+	}
 	return opt, err
+}
+
+const requestParam = "request"
+
+// inputs adds what a request with files says besides, by the rules of uploads.
+func (e *endpoint) inputs(c *call, name string, u *upload, opt *engine.EnqueueOptions) error {
+	job, err := e.h.e.Jobs().Get(c.ctx(), name, 0)
+	if err != nil {
+		return err
+	}
+	declared := flow.ReadParams(job.Params)
+	u.jobField = e.opt.JobField
+	if err := u.expires(declared, opt); err != nil || !isDeclared(declared, filesParam) {
+		return err
+	}
+	if e.opt.Params == nil && !isDeclared(declared, requestParam) {
+		opt.Params, err = u.params(declared)
+		return err
+	}
+	if _, given := opt.Params[filesParam]; !given {
+		opt.Params = maps.Clone(opt.Params)
+		if opt.Params == nil {
+			opt.Params = make(map[string]any)
+		}
+		opt.Params[filesParam] = u.uploaded()
+	}
+	return nil
 }
 
 // timeout returns the timeout of an execution for which the host has set none; nil means
 // that of the job.
-func (e *endpoint) timeout(ctx context.Context) (*time.Duration, error) {
-	job, err := e.h.e.Jobs().Get(ctx, e.job, 0)
+func (e *endpoint) timeout(ctx context.Context, name string) (*time.Duration, error) {
+	job, err := e.h.e.Jobs().Get(ctx, name, 0)
 	if err != nil || job.Timeout > 0 {
 		return nil, err
 	}
@@ -257,8 +324,11 @@ func (e *endpoint) timeout(ctx context.Context) (*time.Duration, error) {
 }
 
 // undefined returns an error, or in place of the one that there is no such job that of a
-// service with a mistake: the client has named none.
-func (e *endpoint) undefined(err error) error {
+// service with a mistake: the client has named none, unless the host lets it pick the job.
+func (e *endpoint) undefined(c *call, job string, err error) error {
+	if job != e.job {
+		return c.unknown(err)
+	}
 	if errors.Is(err, courier.ErrNotFound) {
 		e.h.log.Error("the job of an async endpoint is not defined", "job", e.job, "error", err)
 		return problemf(codeInternal, "the job of this endpoint is not defined: its operators find the name in the log")

@@ -207,27 +207,6 @@ func TestAsyncAnswer(t *testing.T) {
 	})
 }
 
-// What was sent is not sent back, not even what a parameter is refused for.
-func TestAsyncEchoesNothing(t *testing.T) {
-	virtual(t, nil, func(w *world) {
-		param := courier.Param{Type: "text", Enum: []any{"a", "b"}}
-		_, err := w.engine.Jobs().Define(w.Context(), courier.Job{
-			Name: "inbound", Params: map[string]any{"route": param, "query": param, "body": param}, Steps: []courier.StepSpec{{Type: "test.work"}},
-		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := w.on("/in/{a}", &httpapi.AsyncOptions{Params: func(r *httpapi.Received) (map[string]any, error) {
-			return map[string]any{"route": r.Route["a"], "query": r.Query[0].Values[0], "body": r.Body}, nil
-		}})
-		a := e.send("POST", "/in/"+canaryParam+"?q="+canaryParam+"1", canaryParam+"2", nil)
-		a.problem(http.StatusBadRequest, "invalid", "params.route", "params.query", "params.body")
-		if strings.Contains(a.Body.String(), canaryParam) {
-			t.Errorf("%s", a.Body)
-		}
-	})
-}
-
 // clientOf is the access of ann and ben as clients of a job, and of others as in access.
 func clientOf(job string) httpapi.Access {
 	a := access()

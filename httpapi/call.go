@@ -19,6 +19,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
 )
 
 // A call is one request, with its visitor unless the route is open.
@@ -32,9 +33,8 @@ type call struct {
 	route *route
 	query url.Values
 	wrote bool
-	whole bool   // the body was read to its end
-	cut   bool   // the body was read in part, and the rest may come slowly
-	raw   []byte // the body, if its values must not be sent back
+	whole bool // the body was read to its end
+	cut   bool // the body was read in part, and the rest may come slowly
 
 	execution courier.Execution // of routes about one
 }
@@ -54,7 +54,7 @@ func (c *call) checkQuery() error {
 		i := slices.IndexFunc(c.route.query, func(d param) bool { return d.name == name })
 		switch {
 		case i < 0:
-			p.add(item{Parameter: known(c.route.query, name), Message: "there is no such parameter here; the parameters are " + names(c.route.query)})
+			p.add(item{Parameter: name, Message: fmt.Sprintf("there is no parameter %.100q here; %s", name, nearest.DidYouMean(name, names(c.route.query)))})
 		case len(values) > 1 && !c.route.query[i].many:
 			p.add(item{Parameter: name, Message: "it is given more than once"})
 		case !isText(strings.Join(values, "")):
@@ -71,23 +71,11 @@ func (c *call) checkQuery() error {
 // isText reports whether a store can keep, or look for, a text.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// known returns a name if it is that of a parameter: what was sent is not sent back.
-func known(list []param, name string) string {
-	if slices.ContainsFunc(list, func(d param) bool { return d.name == name }) {
-		return name
-	}
-	return ""
-}
-
-func names(list []param) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	var all []string
+func names(list []param) (all []string) {
 	for _, d := range list {
 		all = append(all, d.name)
 	}
-	return strings.Join(all, ", ")
+	return all
 }
 
 // int returns a parameter of the URL that is a number within bounds; without it, def. Those
@@ -111,7 +99,6 @@ func (c *call) body(v any) error {
 	if err != nil || len(raw) == 0 {
 		return err
 	}
-	c.raw = raw
 	if err := checkJSON(raw); err != nil {
 		return err
 	}

@@ -70,6 +70,9 @@ func (c *call) putDefinition(d desk.Catalog) error {
 	a := store.Action{Verb: "define", Kind: d.Kind, Name: name, Job: c.about(), Was: json.RawMessage(strconv.Itoa(base))}
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
 		x, err = d.Define(ctx, &x, &engine.DefineOptions{By: c.By(""), Base: &base, CheckQueue: true})
+		if err == nil && *x.Version() == base {
+			err = desk.ErrUnchanged
+		}
 		return err
 	})
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {

@@ -418,6 +418,25 @@ func TestCheckQueue(t *testing.T) {
 	})
 }
 
+// The journal says of a definition that is saved again that nothing was changed.
+func TestDefineAgain(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	for kind, body := range map[string]string{"jobs": `{"steps": [{"type": "test.work"}]}`, "chains": `{"members": [{"job": "report"}]}`} {
+		at := "v1/" + kind + "/again"
+		w.put(at, body, "If-None-Match", "*").want(http.StatusCreated, nil)
+		w.put(at, body, "If-Match", `"v1"`).want(http.StatusOK, nil)
+		var journal struct{ Items []store.Action }
+		w.get("v1/journal?name=again&kind="+strings.TrimSuffix(kind, "s")).want(http.StatusOK, &journal)
+		var outcomes []string
+		for _, a := range journal.Items {
+			outcomes = append(outcomes, a.Outcome)
+		}
+		if !slices.Equal(outcomes, []string{"unchanged", "asked", "done", "asked"}) {
+			t.Errorf("%s: %q", kind, outcomes)
+		}
+	}
+}
+
 // The types of steps and the schemas are for viewers.
 func TestTypes(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)

@@ -25,7 +25,7 @@ var (
 // whereParams are the conditions of a filter of executions.
 var whereParams = []param{
 	{name: "state", kind: "string", many: true, does: "One or several of the states and statuses, with commas between them, such as failed,lost."},
-	{name: "job", kind: "string", many: true, does: "The name of a job, or its beginning with * behind it."},
+	{name: "job", kind: "string", many: true, does: "The name of a job, or its beginning with * behind it. A name in quotes stands for itself: \"ab*\"."},
 	{name: "queue", kind: "string", does: "The queue."},
 	{name: "label", kind: "string", many: true, does: "NAME=VALUE of a label."},
 	{name: "by", kind: "string", does: "Who has enqueued it."},
@@ -39,7 +39,7 @@ var whereParams = []param{
 var executionRoutes = []route{
 	{
 		method: "POST", path: "v1/jobs/{name}/executions", id: "startExecution", group: "executions", on: onJob,
-		does: "Starts an execution of a job. As multipart/form-data the body has files, which become the inputs of the execution, and parameters: the part params is an object with some, and each other part without a file name is one.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartRequest{}, optional: true, upload: true,
+		does: "Starts an execution of a job. As multipart/form-data the body has files, which become the inputs of the execution, and parameters: the part params is an object with some, expires_seconds is that of JSON, and each other part without a file name is one.", headers: []param{keyHeader, preferHeader}, sets: []string{"Location"}, body: StartRequest{}, optional: true, upload: true,
 		answers:  map[int]any{http.StatusAccepted: Started{}, http.StatusOK: ExecutionView{}},
 		problems: []*code{codeTooMany, codeDependency, codeConflict, codeKeyReused, codeUnsafeName, codeMissingFile, codeFull}, do: (*call).start,
 	},

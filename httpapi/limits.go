@@ -63,7 +63,7 @@ func (c *call) setLimit() error {
 	l := LimitView{c.r.PathValue("scope"), *b.Running}
 	a := store.Action{Verb: "set", Kind: "limit", Name: l.Scope, Now: json.RawMessage(strconv.Itoa(l.Running)), Reason: b.Reason}
 	err := c.Do(c.ctx(), a, func(ctx context.Context) error {
-		return c.h.e.Limits().Set(ctx, l.Scope, l.Running, c.By(b.Reason))
+		return c.SetLimit(ctx, l.Scope, l.Running, c.By(b.Reason))
 	})
 	if err != nil {
 		return err

@@ -23,8 +23,9 @@ import (
 type Options struct {
 	Access Access
 	// URL is how the API is reached from outside, such as
-	// "https://ops.example.com/courier/api/". Async endpoints need it for the locations that
-	// they answer with, since they lie elsewhere; empty means that they are relative to "/".
+	// "https://ops.example.com/courier/api/", or "/courier/api/" on the same host. Async
+	// endpoints need it for the locations that they answer with, since they lie elsewhere:
+	// without it they answer no request.
 	URL string
 	// MaxBody is how many bytes the body of a request may have; 0 means 1 MiB.
 	MaxBody int64

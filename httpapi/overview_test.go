@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,14 @@ func TestLimits(t *testing.T) {
 		}
 		if (l != httpapi.LimitView{Scope: "key:user:*", Running: 2}) {
 			t.Errorf("%+v", l)
+		}
+		for _, scope := range []string{"global", "key:user:*"} {
+			w.put("v1/limits/"+scope, `{"running": 2, "reason": "again"}`).want(http.StatusOK, nil)
+			var journal struct{ Items []store.Action }
+			w.get("v1/journal?kind=limit&name="+url.QueryEscape(scope)).want(http.StatusOK, &journal)
+			if len(journal.Items) == 0 || journal.Items[0].Outcome != "unchanged" || journal.Items[0].Reason != "again" {
+				t.Errorf("a limit that is set again: %+v", journal.Items)
+			}
 		}
 		w.sees("v1/limits?limit=1", "global", "job:a/b", "job:report", "key:acme", "key:user:*")
 		w.as("watcher").sees("v1/limits?limit=2", "global", "job:a/b", "job:report", "key:acme", "key:user:*")

@@ -144,7 +144,6 @@ func (c *call) fail(err error) {
 	if p.code == codeUnavailable || p.code == codeJournal {
 		c.w.Header().Set("Retry-After", "5")
 	}
-	c.scrub(&p)
 	p.Type = c.root + "v1/problems/" + p.code.name
 	p.Title, p.Status, p.Code = p.code.title, p.code.status, p.code.name
 	body, err := json.Marshal(p)

@@ -98,6 +98,77 @@ func errorTypes(t *testing.T, dir string) (list []string) {
 	return list
 }
 
+// A problem names what its request has sent with the nearest name of what there is, whole,
+// wherever it was sent: in the path, the query or the body.
+func TestProblemsNameWhatWasMeant(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	w.services()
+	const meant = `"repor"; did you mean "report"?`
+	w.get("v1/jobs/repor").problem(http.StatusNotFound, "not_found", meant)
+	w.post("v1/jobs/repor/executions", "").problem(http.StatusNotFound, "not_found", meant)
+	w.get("v1/executions?job=repor").problem(http.StatusNotFound, "not_found", meant)
+	w.post("v1/bulk", `{"action": "cancel", "where": "job:repor"}`).problem(http.StatusNotFound, "not_found", meant)
+	w.put("v1/schedules/nightly", `{"job": "repor", "cron": "0 0 3 * * ?"}`, "If-None-Match", "*").problem(http.StatusUnprocessableEntity, "definition", meant)
+	w.get("v1/executions?state=faild").problem(http.StatusBadRequest, "invalid", `faild; did you mean "failed"?`)
+	w.get("v1/executions?stat=failed").problem(http.StatusBadRequest, "invalid", `there is no parameter "stat" here; did you mean "state"?`)
+	w.post("v1/bulk", `{"action": "cancl", "ids": ["x"]}`).problem(http.StatusBadRequest, "invalid", `"cancl"; did you mean "cancel"?`, `"x" is no id`)
+	// Who must not know a name is told the same of it as of one that is not there.
+	for _, job := range []string{"hiden", "hidden"} {
+		w.as("ann").get("v1/jobs/"+job).problem(http.StatusNotFound, "not_found")
+		if a := w.as("ann").get("v1/jobs/" + job); strings.Contains(a.Body.String(), "hid") {
+			t.Errorf("%s", a.Body)
+		}
+	}
+}
+
+// What proves who somebody is, and what is given for a secret parameter, is in no problem, log
+// or journal; nor is any value that was refused in a log or journal.
+func TestCredentialsAreNotRepeated(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		const credential, value = "hunter2-credential", "refused-value"
+		_, err := w.engine.Jobs().Define(w.Context(), courier.Job{Name: "inbound", Params: map[string]any{
+			"password": courier.Param{Type: "text", Secret: true, Enum: []any{"bank"}}, "text": courier.Param{Type: "text", Enum: []any{"a"}}, "request": courier.Param{Type: "object"}, "files": courier.Param{Type: "list"},
+		}, Steps: []courier.StepSpec{{Type: "test.work"}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers := []string{"Authorization", "Bearer " + credential, "Cookie", "session=" + credential}
+		body := `{"params": {"password": "` + credential + `", "text": "` + value + `"}}`
+		form, kind := form(part{"f", "a.csv", "1"}, part{"password", "", credential}, part{"text", "", value})
+		answers := []answer{
+			w.post("v1/jobs/inbound/executions", body, headers...),
+			w.post("v1/jobs/inbound/executions", form, append(headers, "Content-Type", kind)...),
+			w.as("nobody").post("v1/jobs/inbound/executions", body, headers...),
+			w.post("v1/jobs/inbound/executions", `{"params": {"password": ["`+credential+`"], "text": "`+value+`"}}`, headers...),
+			w.post("v1/jobs/inbound/dry-run", body, headers...),
+		}
+		e := w.on("/in", &httpapi.AsyncOptions{Headers: []string{"X-Key"}, Params: func(r *httpapi.Received) (map[string]any, error) {
+			return r.Body.(map[string]any), nil
+		}})
+		answers = append(answers, e.send("POST", "/in", `{"password": "`+credential+`", "text": "`+value+`"}`, http.Header{
+			"Content-Type": {"application/json"}, "X-User": {"admin"}, "Authorization": {credential}, "Cookie": {credential},
+		}))
+		repeated := 0
+		for _, a := range answers {
+			if a.Code < 400 && !strings.Contains(a.what, "dry-run") || strings.Contains(a.Body.String(), credential) {
+				t.Errorf("%s: %d %s", a.what, a.Code, a.Body)
+			}
+			if strings.Contains(a.Body.String(), value) {
+				repeated++
+			}
+		}
+		if repeated < 5 {
+			t.Errorf("%d problems say which value is wrong", repeated)
+		}
+		journal := w.get("v1/journal?limit=1000").Body.String()
+		for _, secret := range []string{credential, value} {
+			if strings.Contains(w.log.String(), secret) || strings.Contains(journal, secret) {
+				t.Errorf("the log is %s\nthe journal %s", w.log, journal)
+			}
+		}
+	})
+}
+
 // A noJournal is a store whose journal can't be written.
 type noJournal struct{ *memstore.Store }
 

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/textproto"
@@ -102,19 +101,6 @@ func (e *endpoint) form(c *call, raw []byte) (body any, encoding string, err err
 		return nil, "", problemf(codeInvalid, "the form has a file, and this endpoint takes none (AsyncOptions.Files): send the fields alone")
 	}
 	return formOf(from.Fields)
-}
-
-// values are what was sent, without names, as JSON: none of it must be sent back.
-func (r *Received) values() []byte {
-	all := []any{r.Route, r.Headers, r.Body}
-	for _, q := range r.Query {
-		all = append(all, q.Values)
-	}
-	raw, err := json.Marshal(all)
-	if err != nil {
-		return nil // then the engine refuses it too
-	}
-	return raw
 }
 
 // proofs are the headers that prove who somebody is.

@@ -54,7 +54,7 @@ func orchestrator(t *testing.T, d depot.Depot, definition courier.Job) *world {
 	if _, err := w.engine.Jobs().Define(t.Context(), definition, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.api = httpapi.New(w.engine, &httpapi.Options{Access: clientOf("job"), Depot: d, Log: slog.New(slog.NewTextHandler(w.log, nil))})
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: clientOf("job"), URL: "/api/", Depot: d, Log: slog.New(slog.NewTextHandler(w.log, nil))})
 	return w
 }
 
@@ -165,7 +165,7 @@ func TestSpec002_Quota(t *testing.T) {
 		w := orchestrator(t, d, definition)
 		a := clientOf("job")
 		a.Quota = func(httpapi.Principal, string) int { return 2 }
-		w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, Depot: d})
+		w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, URL: "/api/", Depot: d})
 		mux := http.NewServeMux()
 		mux.Handle("POST /upload", w.api.Async("job", &httpapi.AsyncOptions{Files: true}))
 		e := &endpoint{w, mux}

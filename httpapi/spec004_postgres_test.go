@@ -65,7 +65,7 @@ func child() error {
 	if err != nil {
 		return err
 	}
-	api := httpapi.New(e, &httpapi.Options{Access: clientOf("job")})
+	api := httpapi.New(e, &httpapi.Options{Access: clientOf("job"), URL: "/"})
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	mux.Handle("POST /jobs", api.Async("job", &httpapi.AsyncOptions{RequireKey: true}))

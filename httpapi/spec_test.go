@@ -39,7 +39,7 @@ func spec(t *testing.T, opt engine.Options, job courier.Job, f func(w *world)) {
 		w.define(job)
 		a := clientOf("job")
 		a.ClientMay = func(string) []string { return []string{"max_attempts", "priority"} }
-		w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, Log: slog.New(slog.NewTextHandler(w.log, nil))})
+		w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, URL: "/api/", Log: slog.New(slog.NewTextHandler(w.log, nil))})
 		f(w)
 		w.api.Close()
 		if err := w.engine.Stop(t.Context()); err != nil {

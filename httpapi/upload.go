@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,8 @@ type upload struct {
 	*files.Receiver
 	c    *call
 	kept bool // the files belong to an execution, or may do
+
+	jobField string // the field that picks the job; empty if none does
 }
 
 const (
@@ -43,6 +46,8 @@ const (
 	paramsField = "params"  // a part with an object of parameters
 	userField   = "user_id" // a part that must be the principal
 	filesParam  = "files"   // the parameter that lists the files
+
+	expiresField = "expires_seconds" // a part that says in which time the execution has to begin
 )
 
 // isForm reports whether the body is a form.
@@ -95,7 +100,6 @@ func errNoDepot() error {
 
 // read reads the body by one of the methods of the receiver.
 func (u *upload) read(err error) error {
-	u.c.raw = u.values()
 	_ = http.NewResponseController(u.c.w).SetWriteDeadline(time.Now().Add(time.Minute)) // of a host's server, which began with the request
 	if err == nil {
 		u.c.whole = true
@@ -155,22 +159,6 @@ func (u *upload) uploaded() []UploadedFile {
 	return list
 }
 
-// values are the texts that were sent, as JSON: none of them must be sent back.
-func (u *upload) values() []byte {
-	var all []any
-	for _, f := range u.Fields {
-		v, err := jsontext.Parse([]byte(f.Text))
-		if all = append(all, f.Text); err == nil {
-			all = append(all, v)
-		}
-	}
-	raw, err := json.Marshal(all)
-	if err != nil {
-		return nil // then the engine refuses it too
-	}
-	return raw
-}
-
 // user returns the refusal if a field user_id names somebody else than the visitor.
 func (u *upload) user() error {
 	for _, f := range u.Fields {
@@ -225,7 +213,10 @@ func (c *call) startUpload() error {
 		return err
 	}
 	opt := &engine.EnqueueOptions{IdempotencyKey: key, By: c.By(""), Labels: c.Labels()}
-	if opt.Params, err = u.params(declared); err != nil {
+	if opt.Params, err = u.params(declared); err == nil {
+		err = u.expires(declared, opt)
+	}
+	if err != nil {
 		return err
 	}
 	if err := c.MayStart(c.ctx(), c.r.PathValue("name"), opt); err != nil {
@@ -322,7 +313,7 @@ func (u *upload) params(declared *flow.Params) (map[string]any, error) {
 			p.add(item{Pointer: pointer, Message: "it " + noText + "; a file needs a file name"})
 		case f.Name == filesParam:
 			p.add(item{Pointer: pointer, Message: "this part has no file name, so it is no file: send files with one"})
-		case f.Name == userField, f.Name == paramsField:
+		case f.Name == userField, f.Name == paramsField, (f.Name == expiresField || f.Name == u.jobField) && !isDeclared(declared, f.Name):
 		default:
 			if v := fieldValue(declared, &f); v != nil {
 				params[f.Name] = v
@@ -347,6 +338,29 @@ func (u *upload) params(declared *flow.Params) (map[string]any, error) {
 	}
 	params[filesParam] = u.uploaded()
 	return params, p.invalid("the form")
+}
+
+// expires sets in which time the execution has to begin, if a field says so.
+func (u *upload) expires(declared *flow.Params, opt *engine.EnqueueOptions) error {
+	for _, f := range u.Fields {
+		if f.Name != expiresField || isDeclared(declared, expiresField) {
+			continue
+		}
+		n, err := strconv.ParseFloat(f.Text, 64)
+		if err != nil {
+			n = -1
+		}
+		var p problem
+		opt.Expires = p.seconds("/"+expiresField, n)
+		return p.invalid("the form")
+	}
+	return nil
+}
+
+// isDeclared reports whether a job declares a parameter.
+func isDeclared(declared *flow.Params, name string) bool {
+	_, ok := declared.Get(name)
+	return ok
 }
 
 // paramsIn returns the parameters in the part params.

@@ -45,7 +45,7 @@ func (w *world) holds(d depot.Depot, executions, files int) {
 }
 
 // A name that is none of a file in one directory, or that another file has, is refused, and
-// no file is kept.
+// no file is kept. The answer does not repeat it: it may turn around the text beside it.
 func TestUploadNames(t *testing.T) {
 	d := new(couriertest.Depot)
 	w := withFiles(t, d, nil)
@@ -107,9 +107,6 @@ func TestUploadBodies(t *testing.T) {
 		a := w.upload(c.parts)
 		a.what += " with " + c.what
 		a.problem(c.status, c.code, c.texts...)
-		if strings.Contains(a.Body.String(), sent) {
-			t.Errorf("%s: it is sent back: %s", a.what, a.Body)
-		}
 		w.nothing(d)
 	}
 	good, kind := form(file)

@@ -153,6 +153,9 @@ func newWorld(t *testing.T, s store.Store, opt *httpapi.Options) *world {
 	if opt != nil {
 		o = *opt
 	}
+	if o.URL == "" {
+		o.URL = "/api/"
+	}
 	if o.Log == nil {
 		o.Log = w.logger()
 	}

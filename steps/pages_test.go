@@ -1,7 +1,9 @@
 package steps_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,8 +33,10 @@ func block(t *testing.T, page, mark string) []byte {
 // TestConnectionsPage: the connections in docs/connections.md can be read.
 func TestConnectionsPage(t *testing.T) {
 	file := func(mark string) string {
-		name := filepath.Join(t.TempDir(), mark+".json")
-		if err := os.WriteFile(name, block(t, "connections.md", mark), 0o600); err != nil {
+		dir := t.TempDir()
+		name, known := filepath.Join(dir, mark+".json"), filepath.Join(dir, "known_hosts")
+		text := bytes.ReplaceAll(block(t, "connections.md", mark), []byte("/etc/courier/known_hosts"), []byte(known))
+		if err := errors.Join(os.WriteFile(name, text, 0o600), os.WriteFile(known, nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		return name

@@ -128,6 +128,10 @@ const (
 	// cut returns the parts that have to be scrolled sideways to be read.
 	cut = `[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1)
 		.map(e => e.getAttribute("aria-label") + " is cut off, " + e.scrollWidth + " wide in " + e.clientWidth)`
+	// split returns the names of a length as people give them that are broken in a word, and the
+	// failures whose column has no room for words.
+	split = `[...document.querySelectorAll(".list .origin bdi")].filter(e => /^\S{1,24}$/.test(e.textContent) && e.getClientRects().length > 1).map(e => e.textContent + " is broken")
+		.concat([...document.querySelectorAll("body[data-page=executions] .list td.failure")].filter(e => e.checkVisibility() && e.offsetWidth < 288).slice(0, 1).map(e => "failures have " + e.offsetWidth + " pixels"))`
 	// unseen returns, of what a telephone has to show at once, that which lies outside.
 	unseen = `[...document.querySelectorAll(".outline .badge, body[data-page=executions] .list :is(.badge, th, time)")]
 		.filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth).slice(0, 4).map(e => e.textContent.trim() + " lies outside")`
@@ -174,6 +178,11 @@ func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 		check(a, "desktop", tiny)
 		check(a, "desktop", wider)
 		check(a, "desktop", cut)
+		if a.page == "executions" {
+			check(a, "desktop", split)
+			p.Emulate(chromium.Device{Width: 1000, Height: 800})
+			check(a, "1000 pixels", split)
+		}
 		for _, dark := range []bool{false, true} {
 			p.Emulate(chromium.Device{Dark: dark})
 			for _, c := range p.Contrast() {

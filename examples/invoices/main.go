@@ -58,7 +58,7 @@ func parseFlags(args []string) (settings, error) {
 	var s settings
 	f := flag.NewFlagSet("invoices", flag.ContinueOnError)
 	f.StringVar(&s.failAt, "fail-at", "", "make this step fail once, such as 'sftp.download[2]' for the third file; then resume, with -serve in the dashboard")
-	f.StringVar(&s.connection, "connection", "", "a JSON `file` with a connection \"partner\", to run against a real server")
+	f.StringVar(&s.connection, "connection", "", "a JSON `file` with a connection \"partner\", to run against a real server; secret:NAME in it is the content of the file NAME beside it")
 	f.StringVar(&s.key, "key", "", "with -connection: a `file` or directory with the private OpenPGP keys")
 	f.StringVar(&s.remote, "remote", defaultRemote, "with -connection: the partner's directory")
 	f.StringVar(&s.dir, "dir", "", "where the files arrive, kept afterwards; by default a temporary directory")
@@ -112,6 +112,7 @@ func process(ctx context.Context, s settings, job *courier.Job, fault *fault, di
 	var reg courier.Registry
 	steps.Register(&reg, &steps.Options{Connections: p.connections, Keys: p.keys})
 	e := engine.New(memstore.New(), &reg, &engine.Options{
+		Secrets:   s.secret,
 		Workspace: dirs.work,
 		Roots:     []string{dirs.staging, dirs.processing, dirs.quarantine, dirs.archive},
 		Observers: []func(courier.Event){v.event},

@@ -133,11 +133,13 @@ func TestRealServer(t *testing.T) {
 	}
 	n, _ := strconv.Atoi(port)
 	text, _ := json.Marshal(map[string]any{"partner": map[string]any{
-		"host": host, "port": n, "username": server.User, "private_key": string(server.ClientKey),
+		"host": host, "port": n, "username": server.User, "private_key": "secret:id_client",
 		"host_keys": []string{ssh.FingerprintSHA256(server.HostKey)},
 	}})
-	if err := os.WriteFile(connection, text, 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string][]byte{connection: text, filepath.Join(filepath.Dir(connection), "id_client"): server.ClientKey} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, more := range [][]string{nil, {"-fail-at", "pgp.decrypt[1]"}} {
 		dir := t.TempDir()

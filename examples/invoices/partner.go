@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -50,6 +51,17 @@ func newPartner(ctx context.Context, s settings, d *dirs) (*partner, error) {
 		return nil, err
 	}
 	return &partner{connections: connections, keys: keys, remote: s.remote, where: s.remote + " on " + connections["partner"].Host}, nil
+}
+
+// secret reads a secret from the file of its name beside the file of the connection.
+func (s settings) secret(_ context.Context, r courier.SecretRequest) (string, error) {
+	root, err := os.OpenRoot(filepath.Dir(s.connection))
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	text, err := root.ReadFile(r.Name)
+	return strings.TrimRight(string(text), "\r\n"), err
 }
 
 // startPartner starts a server inside this process, with files for us.

@@ -61,7 +61,7 @@ func startPartners(ctx context.Context, dir string) (*partners, error) {
 	}
 	go func() { p.served <- p.server.Serve(l) }()
 	server := map[string]any{
-		"host": "127.0.0.1", "port": l.Addr().(*net.TCPAddr).Port, "username": user, "password": password,
+		"host": "127.0.0.1", "port": l.Addr().(*net.TCPAddr).Port, "username": user, "password": "secret:partner",
 		"host_keys": []string{ssh.FingerprintSHA256(p.server.HostKey())},
 	}
 	text, err := json.Marshal(map[string]any{"acme": server, "bank": server})

@@ -46,6 +46,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, at place, opt *engine.Options
 		return nil, nil, err
 	}
 	opt.Workspace = at.Workspace
+	opt.Secrets = func(context.Context, courier.SecretRequest) (string, error) { return password, nil }
 	return engine.New(s, &reg, opt), func() { s.Close() }, nil
 }
 

@@ -44,14 +44,18 @@ func DecodeStrict(text []byte, v any) error {
 	if !utf8.Valid(text) {
 		return errUTF8
 	}
+	if err := checkNames(text, jsonNames(reflect.TypeOf(v).Elem())); err != nil {
+		return err
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(v)
 	if err == nil {
-		return checkNames(text, jsonNames(reflect.TypeOf(v).Elem()))
+		return nil
 	}
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && t.Field != "" {
-		return fmt.Errorf("%s: must be %s, not a JSON %s", strings.TrimPrefix(strings.TrimPrefix(t.Field, "plain."), "Timeouts."), jsonKind(t.Type), t.Value)
+		field := strings.TrimPrefix(strings.TrimPrefix(t.Field, "plain."), "Timeouts.")
+		return Wrong(field, "%s: must be %s, not a JSON %s", field, jsonKind(t.Type), t.Value)
 	}
 	message := strings.TrimPrefix(err.Error(), "json: ")
 	if quoted, ok := strings.CutPrefix(message, "unknown field "); ok {
@@ -65,10 +69,10 @@ func DecodeStrict(text []byte, v any) error {
 func unknownField(name string, names []string) error {
 	slices.Sort(names)
 	names = slices.Compact(names) // a struct may have names of the one around it too
-	return fmt.Errorf("unknown field %s; %s", safename.Quote(name), nearest.DidYouMean(name, names))
+	return Wrong(name, "unknown field %s; %s", safename.Quote(name), nearest.DidYouMean(name, names))
 }
 
-// checkNames returns the error of a valid JSON object with a name that is repeated, or that is
+// checkNames returns the errors of a valid JSON object with names that are repeated, or that are
 // none of some names, unless these are nil: package json takes "User" for "user".
 func checkNames(text []byte, names []string) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -76,6 +80,7 @@ func checkNames(text []byte, names []string) error {
 		return nil // null
 	}
 	seen := make(map[string]bool)
+	var errs []error
 	for dec.More() {
 		token, err := dec.Token()
 		name, ok := token.(string)
@@ -84,9 +89,9 @@ func checkNames(text []byte, names []string) error {
 		}
 		switch {
 		case names != nil && !slices.Contains(names, name):
-			return unknownField(name, names)
+			errs = append(errs, unknownField(name, names))
 		case seen[name]:
-			return fmt.Errorf("the name %s is repeated", safename.Quote(name))
+			errs = append(errs, Wrong(name, "the name %s is repeated", safename.Quote(name)))
 		}
 		seen[name] = true
 		var value json.RawMessage
@@ -94,7 +99,7 @@ func checkNames(text []byte, names []string) error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // errUTF8 is about text in which package json would replace characters, such as
@@ -151,9 +156,9 @@ func (e *unknownConnection) Error() string        { return e.text }
 func (e *unknownConnection) Is(target error) bool { return target == courier.ErrNotFound }
 
 // ReadConnections reads a JSON file that maps ids to connections. Kind is what
-// errors call them, such as "sftp". Check tells what is wrong with one of them;
-// ids are all that there are, in order.
-func ReadConnections[C any](path, kind string, check func(c C, ids []string) error) (map[string]C, error) {
+// errors call them, such as "sftp". Check completes one of them, and tells what is wrong
+// with it, by joined errors; ids are all that there are, in order.
+func ReadConnections[C any](path, kind string, check func(id string, c *C, ids []string) error) (map[string]C, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s connections: %w", kind, err)
@@ -165,13 +170,17 @@ func ReadConnections[C any](path, kind string, check func(c C, ids []string) err
 	return m, nil
 }
 
-// ParseConnections is ReadConnections for the content of such a file.
-func ParseConnections[C any](text []byte, check func(c C, ids []string) error) (map[string]C, error) {
+// ParseConnections is ReadConnections for the content of such a file. Its error has all
+// mistakes of all connections, each with its line.
+func ParseConnections[C any](text []byte, check func(id string, c *C, ids []string) error) (map[string]C, error) {
 	if !utf8.Valid(text) {
 		return nil, errUTF8
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
+		if bad, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return nil, fmt.Errorf("line %d: must be a JSON object that maps ids to connections: %w", lineAt(text, bad.Offset), err)
+		}
 		return nil, fmt.Errorf("must be a JSON object that maps ids to connections: %w", err)
 	}
 	if err := checkNames(text, nil); err != nil {
@@ -179,22 +188,87 @@ func ParseConnections[C any](text []byte, check func(c C, ids []string) error) (
 	}
 	ids := slices.Sorted(maps.Keys(raw))
 	m := make(map[string]C, len(raw))
-	var errs []error
+	var wrong []located
 	for _, id := range ids {
 		var c C
 		err := json.Unmarshal(raw[id], &c)
 		if err == nil {
-			err = check(c, ids)
+			err = check(id, &c, ids)
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("connection %q: %w", id, err))
+		for _, err := range flat(err) {
+			line := lineOf(text, id, err)
+			wrong = append(wrong, located{line, fmt.Errorf("line %d: connection %q: %w", line, id, err)})
 		}
 		m[id] = c
+	}
+	slices.SortStableFunc(wrong, func(a, b located) int { return a.line - b.line })
+	var errs []error
+	for _, w := range wrong {
+		errs = append(errs, w.err)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	return m, nil
+}
+
+// A located is an error with its line.
+type located struct {
+	line int
+	err  error
+}
+
+// flat returns the errors that were joined.
+func flat(err error) (list []error) {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			list = append(list, flat(e)...)
+		}
+		return list
+	}
+	return []error{err}
+}
+
+// lineOf returns the line of the field that an error is about, or begins with, in the last
+// object with the id of the connection; that of the id if there is no such field.
+func lineOf(text []byte, id string, err error) int {
+	field, _, _ := strings.Cut(err.Error(), ": ")
+	if e, ok := errors.AsType[*fieldError](err); ok {
+		field = e.field
+	}
+	path := append([]string{id}, strings.FieldsFunc(field, func(r rune) bool { return r == '.' || r == '[' })...)
+	at := int64(0)
+	for base := int64(0); len(path) > 0; path = path[1:] {
+		dec := json.NewDecoder(bytes.NewReader(text[base:]))
+		if first, err := dec.Token(); err != nil || first != json.Delim('{') {
+			break
+		}
+		found := int64(-1)
+		for dec.More() {
+			name, err := dec.Token()
+			end := dec.InputOffset()
+			var value json.RawMessage
+			if err != nil || dec.Decode(&value) != nil {
+				break
+			}
+			if name == path[0] {
+				found, at = base+dec.InputOffset()-int64(len(value)), base+end
+			}
+		}
+		if found < 0 {
+			break
+		}
+		base = found
+	}
+	return lineAt(text, at)
+}
+
+// lineAt returns the number of the line with an offset.
+func lineAt(text []byte, offset int64) int {
+	return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n"))
 }
 
 // Secret returns what the text of a credential stands for: the secret that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -101,7 +102,7 @@ func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 // is left out, unless it may see all. Values are hidden if it may not see them.
 func (v *Visit) Attention(ctx context.Context) (Attention, error) {
 	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, RightSee) }, func() ([]string, error) {
-		jobs, _, err := v.jobsOf(ctx, nil, RightSee)
+		jobs, _, err := v.jobsOf(ctx, &Where{}, RightSee)
 		return jobs, err
 	})
 	for i := range a.Entries {
@@ -261,7 +262,7 @@ func (a *attention) overdue(list []store.Incident, more bool) {
 	for _, g := range grouped(list, func(i *store.Incident) key { return key{i.Job, i.Reason} }) {
 		e := g.entry(Overdue, more)
 		e.Job, e.Reason, e.Queue = g.key.job, g.key.reason, g.list[0].Queue
-		e.Title = fmt.Sprintf("Job %q: %s has passed for %s, not ended yet.", e.Job, e.Reason, count(e.Count, more, "execution"))
+		e.Title = fmt.Sprintf("Job %q: %s has passed for %s, not ended yet.", e.Job, strings.ReplaceAll(string(e.Reason), "_", " "), count(e.Count, more, "execution"))
 		e.Do, e.Call = "Look why it takes so long. Cancel it if its result is no longer needed.", "Executions.Explain"
 		if c := g.list[0].Current; c != nil {
 			e.Step, e.StepID, e.StepType = &c.Step, c.ID, c.Type
@@ -311,7 +312,7 @@ func (a *attention) failed(list []store.Incident, more bool) (superseded []Entry
 			}
 		}
 		if e.Reason != courier.ReasonError { // the message says more than that
-			where += ": " + string(e.Reason)
+			where += ": " + strings.ReplaceAll(string(e.Reason), "_", " ")
 		}
 		them := "them"
 		if e.Count == 1 && !more {

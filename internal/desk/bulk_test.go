@@ -38,6 +38,57 @@ func (w *world) watch() *watched {
 	return s
 }
 
+// What is selected for a name in quotes has that name, whatever the name has in it; only an
+// asterisk outside of quotes stands for the rest of a name. That holds for who sees all jobs, and
+// for who sees some.
+func TestQuotedNamesAreLiteral(t *testing.T) {
+	in(t, func(w *world) {
+		of := make(map[string]courier.ExecutionID)
+		for _, job := range []string{"ab", "ab*", "abc", "ab*d", `a"b`, "a,b", "a:b c"} {
+			w.define(courier.Job{Name: job, Steps: []courier.StepSpec{{Type: "demo.a"}}})
+			of[job] = w.add(job, engine.EnqueueOptions{})
+		}
+		w.desk = desk.New(w.Engine, &desk.Options{Access: desk.Access{Role: func(_ context.Context, p desk.Principal, job string) desk.Role {
+			if job == "" && p.ID == "ben" {
+				return desk.None
+			}
+			return desk.Admin
+		}}})
+		all, some := w.desk.Visitor(desk.Principal{ID: "ann"}), w.desk.Visitor(desk.Principal{ID: "ben"})
+		for text, want := range map[string][]string{
+			`job:"ab*"`: {"ab*"}, "job:ab*": {"ab", "ab*", "ab*d", "abc"}, `job:"ab*"*`: {"ab*", "ab*d"}, `job:ab job:"ab*"`: {"ab", "ab*"}, "job:ab": {"ab"},
+			desk.Where{Jobs: []string{"ab*"}}.String(): {"ab*"}, desk.Where{Jobs: []string{`a"b`, "a,b"}}.String(): {`a"b`, "a,b"}, `job:"a:b c"`: {"a:b c"},
+		} {
+			var ids []courier.ExecutionID
+			for _, job := range want {
+				ids = append(ids, of[job])
+			}
+			same := func(what string, got []courier.ExecutionID) {
+				slices.Sort(got)
+				if slices.Sort(ids); !slices.Equal(got, ids) {
+					t.Errorf("%s: %s selects %d executions, and not those of %q", text, what, len(got), want)
+				}
+			}
+			for who, v := range map[string]*desk.Visit{"all": all, "some": some} {
+				p, err := v.Executions(t.Context(), w.where(text), "", 0)
+				w.ok(err)
+				var got []courier.ExecutionID
+				for i := range p.Items {
+					got = append(got, p.Items[i].ID)
+				}
+				same("a list for who sees "+who, got)
+				out, err := v.Bulk(t.Context(), desk.Bulk{Action: desk.Cancel, Where: w.where(text), DryRun: true})
+				w.ok(err)
+				same("a bulk action of who sees "+who, out.Sample)
+			}
+		}
+		out, err := all.Bulk(t.Context(), desk.Bulk{Action: desk.Cancel, Where: w.where(`job:"ab*"`)})
+		if err != nil || out.Done != 1 || w.state(of["abc"]) != courier.Queued || w.state(of["ab*"]) != courier.Cancelled {
+			t.Errorf("%+v, %v; abc is %s", out, err, w.state(of["abc"]))
+		}
+	})
+}
+
 // TestBulkOfAStorm resumes 1,500 failed executions. One changes its state meanwhile, and
 // others fail meanwhile that were created after the first page was read.
 func TestBulkOfAStorm(t *testing.T) {

@@ -116,9 +116,6 @@ func (d *Desk) executions(ctx context.Context, w Where, cursor string, limit int
 // which suggests the nearest name.
 func (d *Desk) known(ctx context.Context, w *Where) error {
 	for _, name := range w.Jobs {
-		if strings.HasSuffix(name, "*") {
-			continue
-		}
 		if _, err := d.e.Jobs().Get(ctx, name, 0); err != nil {
 			return fmt.Errorf("filter: job:%s: %w", quote(name), err)
 		}

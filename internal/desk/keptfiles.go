@@ -34,7 +34,7 @@ func (v *Visit) KeptFiles(ctx context.Context, cursor string, limit int) (KeptPa
 	}
 	f := store.Filter{Before: before, Limit: min(limit, mostKeptFiles)}
 	if !v.Can(ctx, "", RightSee) {
-		jobs, _, err := v.jobsOf(ctx, nil, RightSee)
+		jobs, _, err := v.jobsOf(ctx, &Where{}, RightSee)
 		if err != nil || len(jobs) == 0 {
 			return KeptPage{Items: []store.KeptFiles{}}, err
 		}

@@ -42,8 +42,8 @@ func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 		return nil, nil
 	}
 	may := func(job string) bool { return v.Can(ctx, job, need) }
-	inOne := slices.ContainsFunc(w.Jobs, func(job string) bool { return strings.HasSuffix(job, "*") || may(job) })
-	if len(w.Jobs) == 0 && all != None || len(w.Jobs) > 0 && !inOne {
+	inOne := len(w.JobPrefixes) > 0 || slices.ContainsFunc(w.Jobs, may)
+	if !w.namesJobs() && all != None || w.namesJobs() && !inOne {
 		return nil, &AccessError{Text: "the filter has conditions about what you may not see (" + strings.Join(names, ", ") + "): they need the right " +
 			need.rights() + ", as the role " + need.leastName() + " has it; leave them out, or name jobs for which you have it, as job:NAME"}
 	}
@@ -54,9 +54,6 @@ func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 // there, which is the same to who may not see all jobs: the engine would suggest others.
 func (v *Visit) knows(ctx context.Context, jobs []string) error {
 	for _, job := range jobs {
-		if strings.HasSuffix(job, "*") {
-			continue
-		}
 		if v.Role(ctx, job) == None {
 			return errUnknown
 		}

@@ -30,14 +30,14 @@ func (v *Visit) reach(ctx context.Context, w *Where, n Need, may permit) (*reach
 	if v.Can(ctx, "", n.Rights) {
 		return r, nil
 	}
-	jobs, all, err := v.jobsOf(ctx, w.Jobs, n.Rights)
+	jobs, all, err := v.jobsOf(ctx, w, n.Rights)
 	if err != nil || !all {
 		return r, err
 	}
 	r.parts = []Where{}
 	if len(jobs) > 0 {
 		part := *w
-		part.Jobs = jobs
+		part.Jobs, part.JobPrefixes = jobs, nil
 		r.parts = append(r.parts, part)
 	}
 	if was, given := w.Labels[LabelBy]; n.Own && (!given || was == v.ID) {
@@ -52,11 +52,11 @@ func (v *Visit) reach(ctx context.Context, w *Where, n Need, may permit) (*reach
 	return r, nil
 }
 
-// jobsOf returns the names of the jobs for which the visitor has some rights: among some, if these
-// are not empty. All says that these are all of them, and not only of the first thousands.
-func (v *Visit) jobsOf(ctx context.Context, among []string, rights Role) (jobs []string, all bool, err error) {
-	if len(among) > 0 && !slices.ContainsFunc(among, func(j string) bool { return strings.HasSuffix(j, "*") }) {
-		return slices.DeleteFunc(slices.Clone(among), func(j string) bool { return !v.Can(ctx, j, rights) }), true, nil
+// jobsOf returns the names of the jobs for which the visitor has some rights: among those of a
+// filter, if it names some. All says that these are all of them, and not only of the first thousands.
+func (v *Visit) jobsOf(ctx context.Context, w *Where, rights Role) (jobs []string, all bool, err error) {
+	if len(w.Jobs) > 0 && len(w.JobPrefixes) == 0 {
+		return slices.DeleteFunc(slices.Clone(w.Jobs), func(j string) bool { return !v.Can(ctx, j, rights) }), true, nil
 	}
 	for after, n := "", 0; n < maxWalk; {
 		page, err := v.d.e.Jobs().Names(ctx, store.DefinitionFilter{After: after, Limit: 1000})

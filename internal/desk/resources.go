@@ -3,6 +3,7 @@ package desk
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"
@@ -20,6 +21,25 @@ func (v *Visit) Limits(ctx context.Context, after string, limit int) ([]engine.L
 	return Pick(after, limit, func(after string, limit int) ([]engine.Limit, error) {
 		return v.d.e.Limits().List(ctx, engine.LimitFilter{After: after, Limit: limit})
 	}, func(l *engine.Limit) string { return l.Scope }, func(l *engine.Limit) bool { return v.SeesLimit(ctx, l.Scope) })
+}
+
+// SetLimit sets the limit of a scope. The error is [ErrUnchanged] if it is set so already.
+func (v *Visit) SetLimit(ctx context.Context, scope string, n int, by courier.By) error {
+	f := engine.LimitFilter{Limit: 2}
+	if scope != "global" && scope != "" {
+		f.After = before(scope)
+	}
+	list, err := v.d.e.Limits().List(ctx, f)
+	if err != nil {
+		return err
+	}
+	if err := v.d.e.Limits().Set(ctx, scope, n, by); err != nil {
+		return err
+	}
+	if slices.Contains(list, engine.Limit{Scope: scope, Limit: n}) {
+		return ErrUnchanged
+	}
+	return nil
 }
 
 // SeesLimit reports whether the visitor may see the limit of a scope.

@@ -37,7 +37,8 @@ type SearchedFile struct {
 // Search looks for an execution by its id, and otherwise for jobs, chains, schedules and
 // monitors by their names or the beginnings of names, for files as [engine.FileFilter]
 // says, where a name stands for what begins with it too, and for executions with a label
-// NAME=VALUE. It returns what the visitor may see, at most [MaxFound] of each kind.
+// NAME=VALUE. An asterisk in a text in quotes stands for itself. It returns what the visitor
+// may see, at most [MaxFound] of each kind.
 func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 	var s Search
 	if IsID(text) {
@@ -49,6 +50,8 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 		}
 		return s, nil
 	}
+	files := text
+	text, _ = literal(text)
 	sees := func(job string) bool { return v.Can(ctx, job, RightSee) }
 	e := v.d.e
 	for _, part := range []struct {
@@ -80,7 +83,7 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 			}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return sees(m.Job) })
 			return err
 		}},
-		{"store.Trail", func() error { return v.searchFiles(ctx, text, &s) }},
+		{"store.Trail", func() error { return v.searchFiles(ctx, files, &s) }},
 		{"store.Trail", func() error { return v.searchLabel(ctx, text, &s) }},
 	} {
 		err := part.find()
@@ -139,13 +142,14 @@ func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) (err er
 }
 
 // Files returns a page of the reports of files, as [engine.FileFilter] says, where a name
-// stands for what begins with it too: those of the executions whose values the visitor may
-// see. Before is the entry of the last one of the page before; nil for the first page. More
+// stands for what begins with it too, and a text in quotes for the name alone: those of the
+// executions whose values the visitor may see. Before is the entry of the last one of the page before; nil for the first page. More
 // says that there may be further ones. A text that is no name of a file finds none.
 func (v *Visit) Files(ctx context.Context, text string, before *store.TrailEntry, limit int) (found []SearchedFile, more bool, err error) {
-	f := engine.FileFilter{Name: text, Before: before, Limit: limit}
-	part := strings.HasPrefix(text, "*") // the store has one page of them
-	if !strings.Contains(text, "*") {
+	f := engine.FileFilter{Before: before, Limit: limit}
+	f.Name, f.Exact = literal(text)
+	part := !f.Exact && strings.HasPrefix(text, "*") // the store has one page of them
+	if !f.Exact && !strings.Contains(text, "*") {
 		f.Name += "*"
 	}
 	jobs := make(map[courier.ExecutionID]string)

@@ -22,11 +22,12 @@ type Where struct {
 	// States are the states that people see: those of courier.State, which select all
 	// executions in it, and those of [courier.Execution.Status], such as "lost".
 	States []string
-	Jobs   []string // of one of these; a name with "*" at its end is the beginning of names
-	Queue  string
-	Labels map[string]string // all of them
-	By     string            // who has enqueued it
-	Chain  string            // the name of the chain that it is a member of
+	// Jobs are names, and JobPrefixes beginnings of names: of one of any of them.
+	Jobs, JobPrefixes []string
+	Queue             string
+	Labels            map[string]string // all of them
+	By                string            // who has enqueued it
+	Chain             string            // the name of the chain that it is a member of
 	// Reasons are those of the failure.
 	Reasons []courier.Reason
 	// Since and Until are about the creation, by the clock of the process that made the
@@ -41,7 +42,7 @@ const Grammar = `A filter has conditions NAME:VALUE with spaces between them; al
 	`state:failed,paused (created, queued, scheduled, waiting, running, lost, pausing, cancelling, paused, completed, failed, cancelled); ` +
 	`job:NAME or job:BEGINNING*; queue:NAME; label:NAME=VALUE; by:WHO; chain:NAME; reason:timeout,connection; ` +
 	`since:24h, since:7d, since:2026-11-20 or since:2026-11-20T08:00:00Z, and until: alike, by the creation; ended:24h by the end, of failed and cancelled executions. ` +
-	`A value with spaces stands in quotes: job:"two words".`
+	`A value with spaces stands in quotes: job:"two words". Quoted characters stand for themselves: job:"ab*" is the job of that name.`
 
 // A FilterError has all that is wrong with a filter. It matches [courier.ErrInvalid].
 type FilterError struct{ Problems []string }
@@ -83,22 +84,23 @@ const (
 // now. The error is a *[FilterError].
 func ParseWhere(text string, now time.Time) (Where, error) {
 	p := parser{now: now}
-	for _, term := range p.split(text) {
-		name, value, ok := strings.Cut(term, ":")
+	for _, term := range p.split(text, unicode.IsSpace) {
+		name, value, ok := term.cut(':')
 		if p.full() {
 			break
 		}
 		if !ok {
-			p.problem("%s is no condition; for a job write job:%s", quote(term), quote(term))
+			p.problem("%s is no condition; for a job write job:%s", term, term)
 			continue
 		}
-		p.condition(name, value)
+		p.condition(name.text, value)
 	}
 	return p.done()
 }
 
 // ParseQuery reads a filter from the parameters of a URL, each of which is a condition:
-// "state=failed&job=daily-*". The caller removes what is no condition.
+// "state=failed&job=daily-*". A value that begins with a quote is read as in a text, in
+// which spaces need none. The caller removes what is no condition.
 func ParseQuery(q url.Values, now time.Time) (Where, error) {
 	p := parser{now: now}
 	for _, name := range slices.Sorted(maps.Keys(q)) {
@@ -106,7 +108,15 @@ func ParseQuery(q url.Values, now time.Time) (Where, error) {
 			if p.full() {
 				return p.done()
 			}
-			p.condition(name, value)
+			w := word{text: value}
+			if strings.HasPrefix(value, `"`) {
+				words := p.split(value, func(rune) bool { return false })
+				if len(words) == 0 {
+					continue // a quote is not closed
+				}
+				w = words[0]
+			}
+			p.condition(name, w)
 		}
 	}
 	return p.done()
@@ -125,38 +135,6 @@ func (p *parser) problem(format string, args ...any) {
 		return
 	}
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
-}
-
-// split returns the terms of a text without their quotes.
-func (p *parser) split(text string) (terms []string) {
-	var b strings.Builder
-	in, quoted, escaped := false, false, false
-	for _, r := range text {
-		switch {
-		case escaped:
-			b.WriteRune(r)
-			escaped = false
-		case quoted && r == '\\':
-			escaped = true
-		case r == '"':
-			quoted, in = !quoted, true
-		case !quoted && unicode.IsSpace(r):
-			if in {
-				terms = append(terms, b.String())
-			}
-			b.Reset()
-			in = false
-		default:
-			b.WriteRune(r)
-			in = true
-		}
-	}
-	if quoted {
-		p.problem("a quote is not closed")
-	} else if in {
-		terms = append(terms, b.String())
-	}
-	return terms
 }
 
 // once reports a condition that is given again and can have one value.
@@ -180,7 +158,8 @@ func (p *parser) full() bool {
 	return p.n > maxConditions || len(p.problems) == maxWrong
 }
 
-func (p *parser) condition(name, value string) {
+func (p *parser) condition(name string, w word) {
+	value := w.text
 	if !slices.Contains(conditions, name) {
 		p.problem("%s: there is no such condition; %s", quote(name), nearest.DidYouMean(name, conditions))
 		return
@@ -191,7 +170,7 @@ func (p *parser) condition(name, value string) {
 	}
 	switch name {
 	case "state":
-		for s := range strings.SplitSeq(value, ",") {
+		for _, s := range w.list() {
 			if _, ok := shown[s]; !ok {
 				if len(p.problems) == maxWrong {
 					break
@@ -201,7 +180,7 @@ func (p *parser) condition(name, value string) {
 			p.w.States = append(p.w.States, s)
 		}
 	case "reason":
-		for s := range strings.SplitSeq(value, ",") {
+		for _, s := range w.list() {
 			if !slices.Contains(reasons, courier.Reason(s)) {
 				if len(p.problems) == maxWrong {
 					break
@@ -211,12 +190,16 @@ func (p *parser) condition(name, value string) {
 			p.w.Reasons = append(p.w.Reasons, courier.Reason(s))
 		}
 	case "job":
-		if strings.Contains(strings.TrimSuffix(value, "*"), "*") {
-			p.problem("job: %s: an asterisk can stand at the end only", quote(value))
+		switch prefix, rest, ok := w.cut('*'); {
+		case !ok:
+			p.w.Jobs = append(p.w.Jobs, value)
+		case rest.text != "":
+			p.problem("job: %s: an asterisk can stand at the end only; for the job of that name write job:%s", quote(value), inQuotes(value))
+		default:
+			p.w.JobPrefixes = append(p.w.JobPrefixes, prefix.text)
 		}
-		p.w.Jobs = append(p.w.Jobs, value)
 	case "label":
-		p.label(value)
+		p.label(w)
 	case "queue":
 		p.once(name)
 		p.w.Queue = value
@@ -238,10 +221,11 @@ func (p *parser) condition(name, value string) {
 	}
 }
 
-func (p *parser) label(value string) {
-	name, v, ok := strings.Cut(value, "=")
+func (p *parser) label(w word) {
+	before, after, ok := w.cut('=')
+	name, v := before.text, after.text
 	if !ok || name == "" || v == "" {
-		p.problem("label: %s: write label:NAME=VALUE", quote(value))
+		p.problem("label: %s: write label:NAME=VALUE", w)
 		return
 	}
 	if was, given := p.w.Labels[name]; given && was != v {
@@ -282,7 +266,7 @@ func (p *parser) instant(name, value string) time.Time {
 // done returns the filter, or all that is wrong.
 func (p *parser) done() (Where, error) {
 	w := &p.w
-	for _, list := range []*[]string{&w.States, &w.Jobs} {
+	for _, list := range []*[]string{&w.States, &w.Jobs, &w.JobPrefixes} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
@@ -317,8 +301,12 @@ func (w Where) String() string {
 	for _, j := range w.Jobs {
 		add("job", j)
 	}
+	for _, j := range w.JobPrefixes {
+		terms = append(terms, "job:"+quote(j)+"*")
+	}
 	for _, n := range slices.Sorted(maps.Keys(w.Labels)) {
-		add("label", n+"="+w.Labels[n])
+		add("label", n)
+		terms[len(terms)-1] += "=" + quote(w.Labels[n])
 	}
 	for _, r := range w.Reasons {
 		add("reason", string(r))
@@ -339,16 +327,11 @@ func (w Where) String() string {
 	return strings.Join(terms, " ")
 }
 
-// quote returns a value as it stands in the text of a filter.
-func quote(value string) string {
-	if value != "" && !strings.ContainsFunc(value, func(r rune) bool { return r == '"' || unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		return value
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
-}
-
 // empty reports whether the filter selects all executions.
 func (w *Where) empty() bool { return w.String() == "" }
+
+// namesJobs reports whether the filter selects by jobs.
+func (w *Where) namesJobs() bool { return len(w.Jobs) > 0 || len(w.JobPrefixes) > 0 }
 
 // first is the lowest id that the filter can select.
 func (w *Where) first() courier.ExecutionID {
@@ -376,7 +359,7 @@ func (w *Where) filter(before courier.ExecutionID) store.Filter {
 		States: w.states(), Queue: w.Queue, Labels: w.Labels, Reasons: w.Reasons, Before: before,
 		Waiting: len(w.States) == 1 && w.States[0] == "waiting",
 	}
-	if !slices.ContainsFunc(w.Jobs, func(j string) bool { return strings.HasSuffix(j, "*") }) {
+	if len(w.JobPrefixes) == 0 {
 		f.Jobs = w.Jobs
 	}
 	if !w.Until.IsZero() {
@@ -391,12 +374,9 @@ func (w *Where) filter(before courier.ExecutionID) store.Filter {
 func (w *Where) selects(x *courier.Execution, now time.Time) bool {
 	status := x.Status(now)
 	state := func(s string) bool { return s == status || s == string(x.State) }
-	job := func(j string) bool {
-		beginning, ok := strings.CutSuffix(j, "*")
-		return j == x.Job || ok && strings.HasPrefix(x.Job, beginning)
-	}
+	begins := func(prefix string) bool { return strings.HasPrefix(x.Job, prefix) }
 	return (len(w.States) == 0 || slices.ContainsFunc(w.States, state)) &&
-		(len(w.Jobs) == 0 || slices.ContainsFunc(w.Jobs, job)) &&
+		(!w.namesJobs() || slices.Contains(w.Jobs, x.Job) || slices.ContainsFunc(w.JobPrefixes, begins)) &&
 		(w.By == "" || x.By == w.By) &&
 		(w.Ended.IsZero() || !x.EndedAt.Before(w.Ended))
 }

@@ -19,7 +19,13 @@ func TestParseWhere(t *testing.T) {
 		"  ":                                  {},
 		"state:failed":                        {States: []string{"failed"}},
 		"state:lost,paused state:lost":        {States: []string{"lost", "paused"}},
-		"job:daily-* job:a":                   {Jobs: []string{"a", "daily-*"}},
+		"job:daily-* job:a":                   {Jobs: []string{"a"}, JobPrefixes: []string{"daily-"}},
+		`job:"ab*"`:                           {Jobs: []string{"ab*"}},
+		`job:ab"*" "job":"a*b"`:               {Jobs: []string{"a*b", "ab*"}},
+		`job:"ab*"*`:                          {JobPrefixes: []string{"ab*"}},
+		"job:*":                               {JobPrefixes: []string{""}},
+		`label:"a=b"=c label:d="*,="`:         {Labels: map[string]string{"a=b": "c", "d": "*,="}},
+		`queue:"q*" by:* chain:a,b`:           {Queue: "q*", By: "*", Chain: "a,b"},
 		`job:"two words" queue:"a\"b\\c"`:     {Jobs: []string{"two words"}, Queue: `a"b\c`},
 		`queue:a\b`:                           {Queue: `a\b`},
 		"job:a:b":                             {Jobs: []string{"a:b"}},
@@ -51,7 +57,11 @@ func TestParseWhereMistakes(t *testing.T) {
 		"state:":                     {"state: give a value"},
 		"reason:timout":              {`did you mean "timeout"?`},
 		"invoices":                   {"invoices is no condition; for a job write job:invoices"},
-		"job:a*b":                    {"an asterisk can stand at the end only"},
+		"job:a*b":                    {`an asterisk can stand at the end only; for the job of that name write job:"a*b"`},
+		`"ab*"`:                      {`"ab*" is no condition; for a job write job:"ab*"`},
+		"ab*":                        {"ab* is no condition; for a job write job:ab*"},
+		`"job:a"`:                    {`"job:a" is no condition`},
+		`state:"failed,lost"`:        {`there is no state "failed,lost"`},
 		"label:partner":              {"write label:NAME=VALUE"},
 		"label:a=b label:a=c":        {"a can't be b and c at once"},
 		"queue:a queue:b":            {"queue is given twice"},
@@ -92,6 +102,16 @@ func TestParseQuery(t *testing.T) {
 	if got, err := ParseQuery(q, noon); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	// Quotes mean what they do in a text.
+	q = url.Values{"job": {"ab*", `"ab*"`, `"two words*"*`, `a"b`}, "label": {`"a=b"=c`, `d="x"`}, "queue": {`"q"`}}
+	want = Where{Jobs: []string{`a"b`, "ab*"}, JobPrefixes: []string{"ab", "two words*"}, Labels: map[string]string{"a=b": "c", "d": `"x"`}, Queue: "q"}
+	if got, err := ParseQuery(q, noon); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := ParseQuery(url.Values{"job": {`"ab`}}, noon); err == nil || !strings.Contains(err.Error(), "a quote is not closed") {
+		t.Errorf("an open quote: %v", err)
+	}
+	q = url.Values{}
 	q.Set("limit", "5")
 	if _, err := ParseQuery(q, noon); !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("with a parameter that is none: %v", err)
@@ -117,6 +137,7 @@ func FuzzParseWhere(f *testing.F) {
 	for _, text := range []string{
 		"", "state:failed,paused job:a* queue:q", `job:"a \"b\" \\c" by:x`, "label:a=b since:24h until:1m", "ended:7d", "since:2026-11-19T00:00:00+14:00",
 		`job:"`, "a:b:c", "reason:timeout,timeout", "label:=", "since:106751d", "\u00a0state:lost\u2028", `queue:a"b c"d`,
+		`job:"ab*" job:"a*"* job:* label:"a=b"=c`,
 	} {
 		f.Add(text)
 	}

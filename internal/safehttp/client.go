@@ -38,6 +38,8 @@ type Options struct {
 	// "*.example.com" for all names below. Nil means any.
 	Only       []string
 	AllowPlain bool // allow http without TLS
+	// Setting names the options of the host application that allow more, for errors.
+	Setting string
 
 	// Lookup finds the addresses of a name. Nil means the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)

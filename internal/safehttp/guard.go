@@ -79,7 +79,7 @@ func (o *Options) checkAddr(ip netip.Addr) error {
 	if o.redirected {
 		return &RefusedError{fmt.Sprintf("the address %s is not public, and no redirect of a public server is followed to such a one; if jobs may reach it, give the URL that the redirect leads to", plain)}
 	}
-	return &RefusedError{fmt.Sprintf("the address %s is not public, so it is refused; if jobs may reach it, the host application has to allow its network or host", plain)}
+	return &RefusedError{fmt.Sprintf("the address %s is not public, so it is refused; if jobs may reach it, the host application has to allow its network or host%s", plain, o.setting())}
 }
 
 // control is asked with the address that a socket is about to be connected to,
@@ -113,41 +113,73 @@ func normal(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
+// setting is the end of a message about what the host application may allow.
+func (o *Options) setting() string {
+	if o.Setting == "" {
+		return ""
+	}
+	return " (" + o.Setting + ")"
+}
+
 // CheckURL returns nil if u may be requested, as far as its text tells. The
-// error shows no more of u than its origin.
+// error has all that is wrong, and shows no more of u than its origin.
 func (o *Options) CheckURL(u *url.URL) error {
-	refuse := func(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
+	return o.check(u, func(host string) error {
+		if ip, err := netip.ParseAddr(host); err == nil && !o.trusts(host) {
+			return o.checkAddr(ip)
+		}
+		return nil
+	})
+}
+
+// check is CheckURL, where addr says what is wrong with the address of the host.
+func (o *Options) check(u *url.URL, addr func(host string) error) error {
+	var wrong []string
+	refuse := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	host, named := u.Hostname(), false
 	switch {
 	case u.Scheme == "" || u.Opaque != "":
-		return refuse("the URL has no scheme; it has to begin with https://")
+		refuse("the URL has no scheme; it has to begin with https://")
 	case u.Scheme == "http" && !o.AllowPlain:
-		return refuse("http is refused, for it neither encrypts nor proves who answers; use https, or have the host application allow plain http")
+		refuse("http is refused, for it neither encrypts nor proves who answers; use https, or have the host application allow plain http%s", o.setting())
 	case u.Scheme != "http" && u.Scheme != "https":
-		return refuse("the scheme %s is refused; use https", safename.Quote(u.Scheme))
-	case u.Hostname() == "":
-		return refuse("the URL has no host")
-	case u.User != nil:
-		return refuse("the URL contains a user name or a password; give credentials in the fields for them")
-	case strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == '@' || r == '%' }):
-		return refuse("the host %s is not the name or address of a host", safename.Quote(u.Hostname()))
-	case o.Only != nil && !matches(o.Only, u.Hostname()):
-		return refuse("the host %s is not among those that the host application allows", safename.Quote(u.Hostname()))
+		refuse("the scheme %s is refused; use https", safename.Quote(u.Scheme))
 	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !o.trusts(u.Hostname()) {
-		return o.checkAddr(ip)
+	if u.User != nil {
+		refuse("the URL contains a user name or a password; give credentials in the fields for them")
 	}
-	return nil
+	switch {
+	case host == "" && u.Scheme != "" && u.Opaque == "":
+		refuse("the URL has no host")
+	case strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == '@' || r == '%' }):
+		refuse("the host %s is not the name or address of a host", safename.Quote(host))
+	case o.Only != nil && host != "" && !matches(o.Only, host):
+		refuse("the host %s is not among those that the host application allows%s", safename.Quote(host), o.setting())
+	default:
+		named = host != ""
+	}
+	if named {
+		err := addr(host)
+		if bad, ok := errors.AsType[*RefusedError](err); ok {
+			refuse("%s", bad.Reason)
+		} else if err != nil && len(wrong) == 0 {
+			return err
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return &RefusedError{strings.Join(wrong, "; ")}
 }
 
 // Check returns nil if u may be requested as things stand: CheckURL, and one of
 // the addresses that its host has now. A name whose addresses can't be found is
 // another error than a *[RefusedError].
 func (o *Options) Check(ctx context.Context, u *url.URL) error {
-	if err := o.CheckURL(u); err != nil {
+	return o.check(u, func(host string) error {
+		_, err := o.resolve(ctx, host)
 		return err
-	}
-	_, err := o.resolve(ctx, u.Hostname())
-	return err
+	})
 }
 
 // Origin is the part of a URL that may be shown: neither its path nor its

@@ -2,6 +2,7 @@ package sftpclient
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"time"
@@ -53,10 +54,15 @@ type Config struct {
 
 // Check reports what is wrong with the algorithms and the host keys of c.
 func (c Config) Check() error {
-	if _, err := c.Algorithms.resolve(); err != nil {
-		return err
-	}
-	_, err := c.parsePins()
+	_, err := c.Algorithms.resolve()
+	_, pins := c.parsePins()
+	return errors.Join(err, pins)
+}
+
+// CheckKnownHosts reports whether the file of known hosts can't be read, or a line of it
+// that may be about the server.
+func (c Config) CheckKnownHosts() error {
+	_, _, err := c.knownKeys()
 	return err
 }
 

@@ -68,15 +68,23 @@ func (c Config) hostKeyCheck(allowed []string) (*hostKeyCheck, error) {
 		return nil, err
 	}
 	if c.KnownHosts != "" {
-		file, err := readKnownHosts(c.KnownHosts)
-		if err == nil {
-			h.known, h.alone, err = file.keys(h.addr)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("known_hosts: %w", err)
+		if h.known, h.alone, err = c.knownKeys(); err != nil {
+			return nil, err
 		}
 	}
 	return h, nil
+}
+
+// knownKeys returns the keys that the file of known hosts has for the server.
+func (c Config) knownKeys() (known, alone []hostKey, err error) {
+	file, err := readKnownHosts(c.KnownHosts)
+	if err == nil {
+		known, alone, err = file.keys(c.Addr)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("known_hosts: %w", err)
+	}
+	return known, alone, nil
 }
 
 // families are the algorithms of each type of key, the preferred first.

@@ -35,7 +35,7 @@ type HTTP struct {
 
 // options allow only the hosts of the given URLs.
 func (h *HTTP) options(only ...*url.URL) safehttp.Options {
-	opt := safehttp.Options{Networks: h.Networks, AllowPlain: h.AllowPlain, RootCAs: h.RootCAs, Lookup: h.Lookup, Dial: h.Dial}
+	opt := safehttp.Options{Networks: h.Networks, AllowPlain: h.AllowPlain, RootCAs: h.RootCAs, Lookup: h.Lookup, Dial: h.Dial, Setting: "azure.Options.HTTP"}
 	for _, u := range only {
 		opt.Only = append(opt.Only, u.Hostname())
 	}

@@ -132,7 +132,7 @@ func (c Connection) withDefaults() (Connection, error) {
 	if c.Username == "" {
 		c.Username = "anonymous"
 	}
-	if err := c.problem(); err != nil {
+	if err := c.problems(); err != nil {
 		return c, err
 	}
 	if c.Port == 0 {
@@ -153,36 +153,36 @@ func (c Connection) withDefaults() (Connection, error) {
 	return c, nil
 }
 
-// problem reports the first thing that is wrong with c.
-func (c Connection) problem() error {
+// problems reports all that is wrong with the fields of c.
+func (c Connection) problems() error {
 	encrypted := c.Security != ftpclient.SecurityNone
 	pinned := c.CertificatePolicy == ftpclient.PolicyPinned
-	switch {
-	case c.Host == "":
-		return errors.New("host is missing")
-	case strings.ContainsFunc(c.Host, func(r rune) bool { return r <= ' ' || r == '/' || r == '@' || r == 0x7f }):
-		return fmt.Errorf("host %s is not the name or address of a host", safename.Quote(c.Host))
-	case c.Port < 0 || c.Port > 65535:
-		return fmt.Errorf("port %d is out of range", c.Port)
-	case c.MaxSessions < 0 || c.MaxSessions > maxSessions:
-		return fmt.Errorf("max_sessions: %d is out of range; %d at most", c.MaxSessions, maxSessions)
-	case c.ConnectTimeout < 0 || c.OperationTimeout < 0 || c.KeepAlive != nil && *c.KeepAlive < 0:
-		return errors.New("a timeout is negative")
-	case !encrypted && (c.CertificatePolicy != ftpclient.PolicySystem || c.ClientCertificate != "" || c.ClientKey != "" || c.Authorities != ""):
-		return errors.New(`security is "none", so nothing about certificates can be demanded; correct one or the other`)
-	case pinned != (len(c.PinnedCertificates) > 0):
-		return errors.New(`certificate_policy "pinned" and pinned_certificates belong together; one of them is missing`)
-	case c.ClientKey == "" != (c.ClientCertificate == ""):
-		return errors.New("client_certificate and client_key belong together; one of them is missing")
+	var errs []error
+	wrong := func(is bool, field, format string, args ...any) {
+		if is {
+			errs = append(errs, connfile.Wrong(field, format, args...))
+		}
 	}
+	odd := strings.ContainsFunc(c.Host, func(r rune) bool { return r <= ' ' || r == '/' || r == '@' || r == 0x7f })
+	wrong(c.Host == "", "host", "host is missing")
+	wrong(odd, "host", "host %s is not the name or address of a host", safename.Quote(c.Host))
+	wrong(c.Port < 0 || c.Port > 65535, "port", "port %d is out of range", c.Port)
+	wrong(c.MaxSessions < 0 || c.MaxSessions > maxSessions, "max_sessions", "max_sessions: %d is out of range; %d at most", c.MaxSessions, maxSessions)
+	wrong(c.ConnectTimeout < 0, "connect_timeout_seconds", "connect_timeout_seconds is negative")
+	wrong(c.OperationTimeout < 0, "operation_timeout_seconds", "operation_timeout_seconds is negative")
+	wrong(c.KeepAlive != nil && *c.KeepAlive < 0, "keep_alive_seconds", "keep_alive_seconds is negative")
+	wrong(!encrypted && (c.CertificatePolicy != ftpclient.PolicySystem || c.ClientCertificate != "" || c.ClientKey != "" || c.Authorities != ""), "security",
+		`security is "none", so nothing about certificates can be demanded; correct one or the other`)
+	wrong(pinned != (len(c.PinnedCertificates) > 0), "certificate_policy", `certificate_policy "pinned" and pinned_certificates belong together; one of them is missing`)
+	wrong(c.ClientKey == "" != (c.ClientCertificate == ""), "client_certificate", "client_certificate and client_key belong together; one of them is missing")
 	if err := ftpclient.CheckArgument("username", c.Username); err != nil {
-		return err
+		errs = append(errs, connfile.Wrong("username", "%w", err))
 	}
-	return errors.Join(
+	return errors.Join(append(errs,
 		connfile.OneOf("security", c.Security, ftpclient.SecurityExplicit, ftpclient.SecurityImplicit, ftpclient.SecurityNone),
 		connfile.OneOf("certificate_policy", c.CertificatePolicy, ftpclient.PolicySystem, ftpclient.PolicyPinned, ftpclient.PolicyInsecure),
 		connfile.OneOf("min_tls", c.MinTLS, "", "1.2", "1.3"),
-		connfile.OneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))
+		connfile.OneOf("max_tls", c.MaxTLS, "", "1.2", "1.3"))...)
 }
 
 func (c Connection) defaultPort() int {

@@ -150,10 +150,45 @@ func TestBadConnections(t *testing.T) {
 	}
 }
 
+// TestReadConnectionsFindsAll has all mistakes of all connections, each with its line.
+func TestReadConnectionsFindsAll(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "connections.json")
+	text := `{
+  "plain": {"host": "h", "username": "u", "password": "hunter2",
+    "client_certificate": "x",
+    "client_key": "hunter2-key"},
+  "anonymous": {"host": "h", "password": "me@example.com"},
+  "many": {"port": -1, "max_sessions": 100,
+    "security": "tls",
+    "min_tls": "1.1"}
+}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ftp.ReadConnections(file)
+	want := []string{
+		`line 2: connection "plain": password: the credential itself stands in the file`, `line 4: connection "plain": client_key: the credential`,
+		`line 6: connection "many": host is missing`, `line 6: connection "many": port -1`, `line 6: connection "many": max_sessions`,
+		`line 7: connection "many": security: "tls" is unknown`, `line 8: connection "many": min_tls: `,
+	}
+	if err == nil || strings.Count(err.Error(), ": connection ") != len(want) || strings.Contains(err.Error(), "hunter2") {
+		t.Fatal(err)
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("no %q in\n%v", w, err)
+		}
+	}
+	m, err := ftp.ReadConnections(file, func(_ string, c *ftp.Connection) { *c = ftp.Connection{Host: "h"} })
+	if err == nil || strings.Count(err.Error(), ": connection ") != 2 {
+		t.Errorf("credentials in the file are passed: %v, %v", m, err)
+	}
+}
+
 // TestReadConnections reads all fields.
 func TestReadConnections(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "connections.json")
-	text := `{"acme": {"host": "h", "port": 2121, "username": "u", "password": "canary", "security": "implicit", "certificate_policy": "pinned",
+	text := `{"acme": {"host": "h", "port": 2121, "username": "u", "password": "secret:canary", "security": "implicit", "certificate_policy": "pinned",
 		"pinned_certificates": ["` + pin() + `"], "min_tls": "1.2", "max_tls": "1.3", "active": true, "disable_epsv": true, "disable_mlsd": true,
 		"max_sessions": 2, "connect_timeout_seconds": 1.5, "keep_alive_seconds": 0, "operation_timeout_seconds": 7}}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -164,7 +199,7 @@ func TestReadConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := m["acme"]
-	if c.Password != "canary" || c.ConnectTimeout != 1500*time.Millisecond || *c.KeepAlive != 0 || c.OperationTimeout != 7*time.Second || !c.Active || c.MaxSessions != 2 {
+	if c.Password != "secret:canary" || c.ConnectTimeout != 1500*time.Millisecond || *c.KeepAlive != 0 || c.OperationTimeout != 7*time.Second || !c.Active || c.MaxSessions != 2 {
 		t.Errorf("read: %+v", c)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {

@@ -28,10 +28,10 @@ var (
 )
 
 // OpenConnections reads the connections in a file and returns them as a
-// ConnectionFile. Log gets the warnings; nil means none. The error is that of
+// ConnectionFile. Log gets the warnings; nil means none. Set and the error are those of
 // ReadConnections.
-func OpenConnections(path string, log *slog.Logger) (*ConnectionFile, error) {
-	f, err := connfile.OpenFile(path, log, func(path string) (map[string]Connection, error) { return ReadConnections(path) })
+func OpenConnections(path string, log *slog.Logger, set ...func(id string, c *Connection)) (*ConnectionFile, error) {
+	f, err := connfile.OpenFile(path, log, func(path string) (map[string]Connection, error) { return ReadConnections(path, set...) })
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,10 @@
 package ftp
 
-import "github.com/courierhq/courier/internal/connfile"
+import (
+	"errors"
+
+	"github.com/courierhq/courier/internal/connfile"
+)
 
 // UnmarshalJSON reads the form {"host": "files.example.com", "username":
 // "acme", "password": "secret:acme", "security": "explicit"}. The names are
@@ -26,8 +30,19 @@ func (c *Connection) UnmarshalJSON(text []byte) error {
 
 // ReadConnections reads a JSON file that maps ids to connections, such as
 // {"acme": {"host": "files.example.com", ...}}; see [Connection.UnmarshalJSON].
-// All that is wrong with a connection by itself is reported here. The server is
-// not asked, and secrets are not resolved.
-func ReadConnections(path string) (Map, error) {
-	return connfile.ReadConnections(path, "ftp", func(c Connection, _ []string) error { return c.check() })
+// All that is wrong with the connections by themselves is reported here, each with its
+// line: also credentials that stand in the file, but for those of anonymous users. The server
+// is not asked, and secrets are not resolved. Before a connection is checked, each of set may
+// set what a file does not hold, such as Dial.
+func ReadConnections(path string, set ...func(id string, c *Connection)) (Map, error) {
+	return connfile.ReadConnections(path, "ftp", func(id string, c *Connection, _ []string) error {
+		err := connfile.InFile("client_key", c.ClientKey)
+		if c.Username != "" && c.Username != "anonymous" {
+			err = errors.Join(connfile.InFile("password", c.Password), err)
+		}
+		for _, f := range set {
+			f(id, c)
+		}
+		return errors.Join(err, c.check())
+	})
 }

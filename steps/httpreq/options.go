@@ -71,6 +71,7 @@ func (o *Options) client() safehttp.Options {
 	return safehttp.Options{
 		Networks: o.Networks, TrustedHosts: o.TrustedHosts, Only: o.Hosts, AllowPlain: o.AllowPlain,
 		Lookup: o.Lookup, Dial: o.Dial, RootCAs: o.RootCAs, Certificates: o.Certificates, ConnectTimeout: o.ConnectTimeout,
+		Setting: "httpreq.Options",
 	}
 }
 

@@ -154,27 +154,8 @@ func (c Connection) limits() transfer.Limits {
 
 // withDefaults checks c and fills in the defaults.
 func (c Connection) withDefaults() (Connection, error) {
-	switch {
-	case c.Host == "":
-		return c, errors.New("host is missing")
-	case strings.ContainsFunc(c.Host, func(r rune) bool { return r <= ' ' || r == '/' || r == '@' }):
-		return c, fmt.Errorf("host %s is not the name or address of a host", safename.Quote(c.Host))
-	case c.Port < 0 || c.Port > 65535:
-		return c, fmt.Errorf("port %d is out of range", c.Port)
-	case c.Username == "":
-		return c, errors.New("username is missing")
-	case c.Password == "" && c.PrivateKey == "" && c.AgentSocket == "" && c.Agent == nil && c.Challenge == nil:
-		return c, errors.New("password and private_key are both missing; one of them, or agent_socket, is needed to log in")
-	case c.Certificate != "" && c.PrivateKey == "":
-		return c, errors.New("certificate is given, but no private_key that it belongs to")
-	case c.Jump != "" && c.Dial != nil:
-		return c, errors.New("jump and Dial exclude each other")
-	case c.Passphrase != "" && c.PrivateKey == "":
-		return c, errors.New("passphrase is given, but no private_key that it belongs to")
-	case c.Channels < 0 || c.Channels > sftpclient.MaxChannels:
-		return c, fmt.Errorf("channels: %d is out of range; %d at most", c.Channels, sftpclient.MaxChannels)
-	case c.ConnectTimeout < 0 || c.OperationTimeout < 0 || c.KeepAlive != nil && *c.KeepAlive < 0:
-		return c, errors.New("a timeout is negative")
+	if err := c.problems(); err != nil {
+		return c, err
 	}
 	if c.Port == 0 {
 		c.Port = defaultPort
@@ -192,6 +173,31 @@ func (c Connection) withDefaults() (Connection, error) {
 		c.Dial = (&net.Dialer{}).DialContext
 	}
 	return c, nil
+}
+
+// problems reports all that is wrong with the fields of c by themselves.
+func (c Connection) problems() error {
+	var errs []error
+	wrong := func(is bool, field, format string, args ...any) {
+		if is {
+			errs = append(errs, connfile.Wrong(field, format, args...))
+		}
+	}
+	odd := strings.ContainsFunc(c.Host, func(r rune) bool { return r <= ' ' || r == '/' || r == '@' })
+	wrong(c.Host == "", "host", "host is missing")
+	wrong(odd, "host", "host %s is not the name or address of a host", safename.Quote(c.Host))
+	wrong(c.Port < 0 || c.Port > 65535, "port", "port %d is out of range", c.Port)
+	wrong(c.Username == "", "username", "username is missing")
+	wrong(c.Password == "" && c.PrivateKey == "" && c.AgentSocket == "" && c.Agent == nil && c.Challenge == nil, "password",
+		"password and private_key are both missing; one of them, or agent_socket, is needed to log in")
+	wrong(c.Certificate != "" && c.PrivateKey == "", "certificate", "certificate is given, but no private_key that it belongs to")
+	wrong(c.Passphrase != "" && c.PrivateKey == "", "passphrase", "passphrase is given, but no private_key that it belongs to")
+	wrong(c.Jump != "" && c.Dial != nil, "jump", "jump and Dial exclude each other")
+	wrong(c.Channels < 0 || c.Channels > sftpclient.MaxChannels, "channels", "channels: %d is out of range; %d at most", c.Channels, sftpclient.MaxChannels)
+	wrong(c.ConnectTimeout < 0, "connect_timeout_seconds", "connect_timeout_seconds is negative")
+	wrong(c.OperationTimeout < 0, "operation_timeout_seconds", "operation_timeout_seconds is negative")
+	wrong(c.KeepAlive != nil && *c.KeepAlive < 0, "keep_alive_seconds", "keep_alive_seconds is negative")
+	return errors.Join(errs...)
 }
 
 // address returns "host:port".
@@ -216,28 +222,45 @@ func (c Connection) LogValue() slog.Value { return slog.StringValue(c.String()) 
 
 // ReadConnections reads a JSON file that maps ids to connections, such as
 // {"acme": {"host": "files.example.com", ...}}; see [Connection.UnmarshalJSON].
-// All that is wrong with a connection by itself is reported here. The server is
-// not asked, and secrets are not resolved.
-func ReadConnections(path string) (Map, error) {
-	return connfile.ReadConnections(path, "sftp", Connection.checkAmong)
+// All that is wrong with the connections by themselves is reported here, each with its
+// line: also host keys that are missing, a file of known hosts that can't be read, and
+// credentials that stand in the file. The server is not asked, and secrets are not resolved.
+// Before a connection is checked, each of set may set what a file does not hold, such as
+// TrustOnFirstUse, Challenge or Dial.
+func ReadConnections(path string, set ...func(id string, c *Connection)) (Map, error) {
+	return connfile.ReadConnections(path, "sftp", func(id string, c *Connection, ids []string) error {
+		err := connfile.InFile("password", c.Password, "private_key", c.PrivateKey, "passphrase", c.Passphrase)
+		for _, f := range set {
+			f(id, c)
+		}
+		return errors.Join(err, c.checkAmong(ids))
+	})
 }
 
 // checkAmong reports what is wrong with c as one of the connections with the
 // given ids.
 func (c Connection) checkAmong(ids []string) error {
-	if err := c.check(); err != nil {
-		return err
-	}
+	err := errors.Join(c.problems(), c.client().Check())
 	if c.Jump != "" && !slices.Contains(ids, c.Jump) {
-		return fmt.Errorf("jump: no connection %s; %s", safename.Quote(c.Jump), nearest.DidYouMean(c.Jump, ids))
+		err = errors.Join(err, connfile.Wrong("jump", "jump: no connection %s; %s", safename.Quote(c.Jump), nearest.DidYouMean(c.Jump, ids)))
 	}
-	return nil
+	return errors.Join(err, c.hostKeys())
 }
 
-// check reports what is wrong with c by itself.
-func (c Connection) check() error {
-	if _, err := c.withDefaults(); err != nil {
-		return err
+// client is the part of c that can be checked by itself.
+func (c Connection) client() sftpclient.Config {
+	return sftpclient.Config{Algorithms: sftpclient.Algorithms(c.Algorithms), HostKeys: c.HostKeys, KnownHosts: c.KnownHosts, Addr: c.address()}
+}
+
+// hostKeys reports whether nothing says which server is trusted, or what does can't be read.
+func (c Connection) hostKeys() error {
+	switch {
+	case c.KnownHosts != "":
+		if err := c.client().CheckKnownHosts(); err != nil {
+			return connfile.Wrong("known_hosts", "%w", err)
+		}
+	case len(c.HostKeys) == 0 && c.TrustOnFirstUse == nil && !c.InsecureIgnoreHostKey:
+		return connfile.Wrong("host_keys", "host_keys and known_hosts are both missing, so the server can't prove who it is; ask the partner for the fingerprint, and compare it with that of ssh-keyscan")
 	}
-	return sftpclient.Config{Algorithms: sftpclient.Algorithms(c.Algorithms), HostKeys: c.HostKeys}.Check()
+	return nil
 }

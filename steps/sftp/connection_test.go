@@ -408,23 +408,86 @@ func TestTarpit(t *testing.T) {
 	}
 }
 
+// All mistakes of all connections come at once, each with its line. What Go code sets may
+// complete a connection.
+func TestReadConnectionsFindsAll(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "connections.json")
+	write(t, dir, "damaged", []byte("h ssh-ed25519 AAAA\n"))
+	write(t, dir, "connections.json", []byte(`{
+  "plain": {"host": "h", "username": "x", "host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"],
+    "password": "hunter2-one",
+    "private_key": "hunter2-two",
+    "passphrase": "$secret:hunter2"},
+  "nameless": {"host": "h", "username": "x", "password": "secret:p"},
+  "missing": {"host": "h", "username": "x", "password": "secret:p",
+
+    "known_hosts": "`+filepath.ToSlash(filepath.Join(dir, "none"))+`"},
+  "damaged": {"host": "h", "username": "x", "password": "secret:p", "known_hosts": "`+filepath.ToSlash(filepath.Join(dir, "damaged"))+`"},
+  "many": {"port": 70000, "channels": 99, "jump": "naemless",
+    "connect_timeout_seconds": -1, "algorithms": {"ciphers": ["x"]},
+    "host_keys": ["SHA256:short"]},
+  "misspelt": {"hots": "h", "usrname": "x"},
+  "insecure": {"host": "h", "username": "x", "password": "secret:p", "insecure_ignore_host_key": true},
+  "asks": {"host": "h", "username": "x", "host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"]}
+}`))
+	want := []string{
+		`line 3: connection "plain": password: the credential itself stands in the file`, `line 4: connection "plain": private_key: the credential`,
+		`line 5: connection "plain": passphrase: the credential`, `line 6: connection "nameless": host_keys and known_hosts are both missing`,
+		`line 9: connection "missing": known_hosts: `, `line 10: connection "damaged": known_hosts: `,
+		`line 11: connection "many": host is missing`, `line 11: connection "many": port 70000`, `line 11: connection "many": username is missing`,
+		`line 11: connection "many": password and private_key are both missing`, `line 11: connection "many": channels: 99`,
+		`line 12: connection "many": connect_timeout_seconds is negative`, `line 12: connection "many": algorithms.ciphers: unknown algorithm "x"`,
+		`line 13: connection "many": host_keys[0]`, `line 11: connection "many": jump: no connection "naemless"; did you mean "nameless"?`,
+		`line 14: connection "misspelt": unknown field "hots"; did you mean "host"?`, `line 14: connection "misspelt": unknown field "usrname"; did you mean "username"?`,
+		`line 16: connection "asks": password and private_key are both missing`,
+	}
+	for _, read := range []func() error{
+		func() error { _, err := sftp.ReadConnections(file); return err },
+		func() error { _, err := sftp.OpenConnections(file, nil); return err },
+	} {
+		err := read()
+		if err == nil || strings.Count(err.Error(), ": connection ") != len(want) || strings.Contains(err.Error(), "hunter2") {
+			t.Fatalf("%d mistakes, not %d: %v", strings.Count(fmt.Sprint(err), ": connection "), len(want), err)
+		}
+		for _, text := range want {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("no %q in\n%v", text, err)
+			}
+		}
+	}
+	write(t, dir, "connections.json", []byte("{\n\"a\": {\n]"))
+	if _, err := sftp.ReadConnections(file); err == nil || !strings.Contains(err.Error(), "line 3") {
+		t.Errorf("a file that is no JSON: %v", err)
+	}
+	write(t, dir, "connections.json", []byte(`{"a": {"host": "h", "username": "x"}}`))
+	m, err := sftp.ReadConnections(file, func(id string, c *sftp.Connection) {
+		c.Password, c.TrustOnFirstUse = "of "+id, &sftp.HostKeyFile{Path: filepath.Join(dir, "trusted")}
+	})
+	if err != nil || m["a"].Password != "of a" {
+		t.Errorf("with what Go code sets: %v", err)
+	}
+}
+
 func TestReadConnections(t *testing.T) {
 	dir := t.TempDir()
 	parse := func(text string) (sftp.Map, error) {
 		write(t, dir, "connections.json", []byte(text))
 		return sftp.ReadConnections(filepath.Join(dir, "connections.json"))
 	}
-	m, err := parse(`{"acme": {"host": "files.example.com", "port": 2222, "username": "ada", "password": "secret:acme", "private_key": "pem", "passphrase": "sesame",
-		"host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"], "known_hosts": "/etc/known", "insecure_ignore_host_key": true,
+	known := filepath.Join(dir, "known")
+	write(t, dir, "known", nil)
+	m, err := parse(`{"acme": {"host": "files.example.com", "port": 2222, "username": "ada", "password": "secret:acme", "private_key": "secret:pem", "passphrase": "secret:sesame",
+		"host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"], "known_hosts": "` + known + `", "insecure_ignore_host_key": true,
 		"connect_timeout_seconds": 1.5, "keep_alive_seconds": 0, "operation_timeout_seconds": 60, "algorithms": {"macs": ["hmac-sha2-256"]}},
-		"bare": {"host": "::1", "username": "x", "password": "y"},
-		"inner": {"host": "h", "username": "x", "private_key": "k", "certificate": "secret:cert", "agent_socket": "/run/agent", "jump": "bare"}}`)
+		"bare": {"host": "::1", "username": "x", "password": "secret:y", "insecure_ignore_host_key": true},
+		"inner": {"host": "h", "username": "x", "private_key": "secret:k", "host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"], "certificate": "secret:cert", "agent_socket": "/run/agent", "jump": "bare"}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := m.Connection(t.Context(), "acme")
-	if err != nil || c.Host != "files.example.com" || c.Port != 2222 || c.Username != "ada" || c.Password != "secret:acme" || c.PrivateKey != "pem" ||
-		c.Passphrase != "sesame" || len(c.HostKeys) != 1 || c.KnownHosts != "/etc/known" || !c.InsecureIgnoreHostKey || c.ConnectTimeout != 1500*time.Millisecond ||
+	if err != nil || c.Host != "files.example.com" || c.Port != 2222 || c.Username != "ada" || c.Password != "secret:acme" || c.PrivateKey != "secret:pem" ||
+		c.Passphrase != "secret:sesame" || len(c.HostKeys) != 1 || c.KnownHosts != known || !c.InsecureIgnoreHostKey || c.ConnectTimeout != 1500*time.Millisecond ||
 		c.KeepAlive == nil || *c.KeepAlive != 0 || c.OperationTimeout != time.Minute || c.Algorithms.MACs[0] != "hmac-sha2-256" {
 		t.Errorf("acme is %#v, %v", struct{ sftp.Connection }{c}, err)
 	}
@@ -460,7 +523,7 @@ func TestReadConnections(t *testing.T) {
 		}
 	}
 	_, err = parse(`{"a": {"host": ""}, "b": {"username": "x"}}`)
-	if err == nil || strings.Count(err.Error(), "connection ") != 2 {
+	if err == nil || strings.Count(err.Error(), ": connection ") != 7 {
 		t.Errorf("all that is wrong should be told at once: %v", err)
 	}
 	if _, err := sftp.ReadConnections(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {

@@ -53,7 +53,7 @@ func FuzzConnections(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var loose map[string]map[string]any
 		json.Unmarshal(text, &loose)
-		m, err := connfile.ParseConnections(text, Connection.checkAmong)
+		m, err := connfile.ParseConnections(text, func(_ string, c *Connection, ids []string) error { return c.checkAmong(ids) })
 		shown := ""
 		if err != nil {
 			if shown = err.Error(); !isPlain(shown) {

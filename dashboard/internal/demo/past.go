@@ -51,18 +51,18 @@ func (w *World) past(ctx context.Context, opt Options) error {
 	}
 	acme := map[string]string{"partner": "acme", "origin": "schedule"}
 	runs := []run{
-		{job: "invoices", by: "scheduler", labels: acme},
-		{job: "invoices", by: "scheduler", labels: acme, params: map[string]any{"files": []any{}}, as: "branch", after: time.Hour},
+		{job: "invoices", by: "schedule:statements", labels: acme},
+		{job: "invoices", by: "schedule:statements", labels: acme, params: map[string]any{"files": []any{}}, as: "branch", after: time.Hour},
 		{job: "nested", by: "ben", as: "nested", after: 2 * time.Hour},
-		{job: "reconcile", by: "scheduler", params: map[string]any{"items": items}, as: "large", after: time.Hour},
+		{job: "reconcile", by: "schedule:statements", params: map[string]any{"items": items}, as: "large", after: time.Hour},
 		{job: "loops", by: "ann", params: map[string]any{"items": items[:len(items)/50]}, as: "loops"},
 		{job: "archive", by: "ann", after: 5 * time.Hour},
-		{job: "invoices", by: "scheduler", labels: acme, params: map[string]any{"day": "2026-11-21", "answer": "permission denied (3) on /out/invoices"}, after: 7 * time.Hour},
-		{job: "invoices", by: "scheduler", labels: acme, params: map[string]any{"day": "2026-11-22", "answer": "permission denied (3) on /out/invoices"}, as: "failed"},
-		{job: "reconcile", by: "scheduler", params: map[string]any{"items": items, "bad": 800_000 + len(items)*7/10}, as: "large failed", after: time.Hour},
+		{job: "invoices", by: "schedule:statements", labels: acme, params: map[string]any{"day": "2026-11-21", "answer": "permission denied (3) on /out/invoices"}, after: 7 * time.Hour},
+		{job: "invoices", by: "schedule:statements", labels: acme, params: map[string]any{"day": "2026-11-22", "answer": "permission denied (3) on /out/invoices"}, as: "failed"},
+		{job: "reconcile", by: "schedule:statements", params: map[string]any{"items": items, "bad": 800_000 + len(items)*7/10}, as: "large failed", after: time.Hour},
 		{job: "archive", by: "ann", params: map[string]any{"fail": endless}, as: "endless", after: time.Hour},
 		{job: "invoices", by: "ben", labels: acme, params: map[string]any{"seconds": 0.08, "broken": "inv-0425.xml"}, as: "items", after: time.Hour},
-		{job: "invoices", by: "scheduler", labels: acme, params: map[string]any{"seconds": 0.05, "partner": "globex"}, as: "completed", after: 2 * time.Hour},
+		{job: "invoices", by: "schedule:statements", labels: acme, params: map[string]any{"seconds": 0.05, "partner": "globex"}, as: "completed", after: 2 * time.Hour},
 	}
 	for i, name := range Hostile {
 		r := run{job: name, by: name, params: map[string]any{"text": name}, labels: map[string]string{"partner": name}, after: time.Minute}
@@ -72,7 +72,7 @@ func (w *World) past(ctx context.Context, opt Options) error {
 		runs = append(runs, r)
 	}
 	for range 40 {
-		runs = append(runs, run{job: "archive", by: "scheduler", after: 2 * time.Minute})
+		runs = append(runs, run{job: "archive", by: "schedule:statements", after: 2 * time.Minute})
 	}
 	return w.ended(ctx, runs...)
 }

@@ -59,13 +59,16 @@ func LookOf(status string) Look {
 	return Look{"off", shapeRing}
 }
 
+// Words returns a state or reason as people write it: "items failed" for "items_failed".
+func Words[T ~string](name T) string { return strings.ReplaceAll(string(name), "_", " ") }
+
 // Badge returns the mark of a status, which is a text of any type: shape, word and colour. The
 // word is the status itself, unless another one is given.
 func Badge(status any, words ...string) template.HTML {
 	name := fmt.Sprint(status)
 	word := strings.Join(words, " ")
 	if word == "" {
-		word = strings.ReplaceAll(name, "_", " ")
+		word = Words(name)
 	}
 	return symbol(name, "", template.HTMLEscapeString(word))
 }
@@ -73,7 +76,7 @@ func Badge(status any, words ...string) template.HTML {
 // Chip returns the mark of a status without its word, which those hear who don't see it.
 func Chip(status any) template.HTML {
 	name := fmt.Sprint(status)
-	word := template.HTMLEscapeString(strings.ReplaceAll(name, "_", " "))
+	word := template.HTMLEscapeString(Words(name))
 	return symbol(name, " chip", `<span class="hidden">`+word+`</span>`)
 }
 

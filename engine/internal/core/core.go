@@ -118,6 +118,8 @@ type Secrets interface {
 type Definitions interface {
 	// Registry returns the step types of the engine.
 	Registry() *courier.Registry
+	// Queues are those that the engine serves when it is started.
+	Queues() []string
 	// Programs returns the programs of jobs in the catalog.
 	Programs() *program.Cache
 	// Chain returns a version of a chain; version 0 means the latest.

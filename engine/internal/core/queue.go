@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/nearest"
@@ -24,9 +25,14 @@ func PresentWorkers(ctx context.Context, w store.Workers) ([]store.Worker, error
 }
 
 // UnservedQueue warns if none of the workers serves the queue of a job. It is no problem: a
-// worker that does may be started later. Without workers there is no warning.
-func UnservedQueue(job *courier.Job, workers []store.Worker) (warnings []courier.Problem) {
+// worker that does may be started later. Without workers, as before the first deployment,
+// there is a warning if the queue is nearly one that this engine serves when it is started.
+func UnservedQueue(job *courier.Job, workers []store.Worker, own []string) (warnings []courier.Problem) {
 	queue := cmp.Or(job.Queue, courier.DefaultQueue)
+	known := append(slices.Clone(own), courier.DefaultQueue)
+	if near := nearest.Name(queue, known); len(workers) == 0 && near != "" && !slices.Contains(known, queue) {
+		return []courier.Problem{{Step: -1, Field: "queue", Message: fmt.Sprintf("no worker is present, and this engine does not serve the queue %q; did you mean %q?", queue, near)}}
+	}
 	for _, g := range store.FindStranded([]store.Stranded{{Queue: queue}}, workers) {
 		if len(g.Served) > 0 {
 			warnings = append(warnings, courier.Problem{

@@ -85,6 +85,8 @@ type Files struct {
 	// Workers has the present workers, for warnings of queues that none serves; nil if they
 	// are not known.
 	Workers store.Workers
+	// Queues are those that the engine serves when it is started.
+	Queues []string
 	// Listers and Subscribers say whether the directories of monitors and the functions
 	// of subscriptions are checked.
 	Listers, Subscribers bool
@@ -172,7 +174,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 				return bad.Problems, nil, nil
 			}
-			return nil, append(checked.Warnings, core.UnservedQueue(&j, c.workers)...), err
+			return nil, append(checked.Warnings, core.UnservedQueue(&j, c.workers, c.Queues)...), err
 		})
 	case "chain":
 		var x courier.Chain

@@ -75,7 +75,7 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *Options) 
 		if err != nil {
 			return Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
 		}
-		c.Warnings = append(c.Warnings, core.UnservedQueue(&c.Job, workers)...)
+		c.Warnings = append(c.Warnings, core.UnservedQueue(&c.Job, workers, v.core.Queues())...)
 	}
 	d, kept, err := v.save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
 	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // the rest of it was saved meanwhile

@@ -150,7 +150,7 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 
 // program puts the steps of a program on the list of those to validate.
 func (d *run) program(ctx context.Context, p *program.Program, given params, r *Report) {
-	r.Warnings = append(r.Warnings, core.UnservedQueue(&p.Job, d.workers)...)
+	r.Warnings = append(r.Warnings, core.UnservedQueue(&p.Job, d.workers, d.core.Queues())...)
 	merged, err := d.core.MergeParams(p.Params, given.given, true)
 	if err == nil && given.complete {
 		err = d.core.CheckExecution(ctx, p, &program.Options{Params: given.given})

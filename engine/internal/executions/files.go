@@ -10,9 +10,10 @@ import (
 )
 
 // A FileFilter says which files are searched. Name is a whole name, or with asterisks the
-// beginning or a part of one.
+// beginning or a part of one. If Exact is set, it is a whole name, with any asterisks in it.
 type FileFilter struct {
 	Name   string
+	Exact  bool
 	Before *store.TrailEntry
 	Limit  int
 }
@@ -51,10 +52,13 @@ func (v *Service) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, err
 // trail returns the filter of the store.
 func (f *FileFilter) trail() (store.TrailFilter, error) {
 	filter := store.TrailFilter{Key: store.TrailFile, Before: f.Before, Limit: f.Limit}
-	name, prefix := strings.CutSuffix(f.Name, "*")
-	part, isPart := strings.CutPrefix(name, "*")
+	part, prefix, isPart := f.Name, false, false
+	if !f.Exact {
+		part, prefix = strings.CutSuffix(part, "*")
+		part, isPart = strings.CutPrefix(part, "*")
+	}
 	switch {
-	case strings.ContainsAny(part, "*/") || part == "" || isPart && !prefix:
+	case strings.Contains(part, "/") || strings.Contains(part, "*") && !f.Exact || part == "" || isPart && !prefix:
 		return filter, courier.Errorf(courier.ErrInvalid, "%q: give a name without directories, NAME, or its beginning, NAME*, or a part of it, *NAME*", f.Name)
 	case isPart:
 		filter.Part = true

@@ -38,6 +38,13 @@ func (v *Service) Set(ctx context.Context, scope string, n int, by courier.By) e
 	if err == nil && (n < 0 || n > math.MaxInt32) {
 		err = courier.Errorf(courier.ErrInvalid, "%d is no number of executions; 0 means no limit", n)
 	}
+	var was store.Setting
+	if err == nil {
+		was, err = v.setting(ctx, setting)
+	}
+	if err == nil && was.Value == strconv.Itoa(n) {
+		return nil // and the journal has it already
+	}
 	if err == nil {
 		err = v.core.Catalog().Set(ctx, setting, strconv.Itoa(n))
 	}
@@ -55,8 +62,8 @@ func (v *Service) Remove(ctx context.Context, scope string, by courier.By) error
 	if err != nil {
 		return fmt.Errorf("remove limit %q: %w", scope, err)
 	}
-	set, err := v.core.Catalog().Settings(ctx, store.SettingFilter{Prefix: setting, Limit: 1})
-	if err == nil && (len(set) == 0 || set[0].Name != setting) {
+	was, err := v.setting(ctx, setting)
+	if err == nil && was.Name == "" {
 		err = courier.Errorf(courier.ErrNotFound, "none was set")
 	}
 	if err == nil {
@@ -67,6 +74,15 @@ func (v *Service) Remove(ctx context.Context, scope string, by courier.By) error
 	}
 	v.record(ctx, core.Change{Name: scope, Verb: "removed", By: by})
 	return nil
+}
+
+// setting returns a setting as it is; the zero value if it is not set.
+func (v *Service) setting(ctx context.Context, name string) (store.Setting, error) {
+	list, err := v.core.Catalog().Settings(ctx, store.SettingFilter{Prefix: name, Limit: 1})
+	if err != nil || len(list) == 0 || list[0].Name != name {
+		return store.Setting{}, err
+	}
+	return list[0], nil
 }
 
 // settingOf returns the setting of a scope, and what is wrong with the scope and with

@@ -46,6 +46,10 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 	if err := json.Unmarshal(body, &plain); err != nil {
 		return s, nil, courier.Errorf(courier.ErrInvalid, "subscribe %q: %w", s.Name, err)
 	}
+	kept, err := isKept(ctx, o, plain)
+	if err != nil {
+		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
+	}
 	channel := string(plain.Kind)
 	if plain.Kind == courier.SubscribeFunc {
 		channel = funcChannel(plain.Func)
@@ -57,7 +61,9 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 	if err != nil {
 		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
-	v.core.Changed(ctx, core.Change{Kind: "subscription", Name: s.Name, Verb: "set", By: by, Now: body})
+	if !kept {
+		v.core.Changed(ctx, core.Change{Kind: "subscription", Name: s.Name, Verb: "set", By: by, Now: body})
+	}
 	v.wanted.Store(true)
 	core.Signal(v.wake)
 	warnings = c.warnings()
@@ -66,6 +72,24 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 	}
 	plain.Window = new(plain.EffectiveWindow())
 	return plain, warnings, nil
+}
+
+// isKept reports whether a subscription is kept as it is given.
+func isKept(ctx context.Context, o store.Outbox, s courier.Subscription) (bool, error) {
+	for after := ""; ; {
+		list, err := o.Subscriptions(ctx, store.SubscriptionFilter{After: after})
+		if err != nil || len(list) == 0 {
+			return false, err
+		}
+		for i := range list {
+			if after = list[i].Name; after != s.Name {
+				continue
+			}
+			var was courier.Subscription
+			err := json.Unmarshal(list[i].Body, &was)
+			return err == nil && list[i].Disabled == s.Disabled && text.SameJSON(was, s), nil
+		}
+	}
 }
 
 // Remove removes a subscription and all that was kept for it.

@@ -1,0 +1,123 @@
+package desk
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A word is a part of a text without its quotes. What was quoted stands for itself.
+type word struct {
+	text   string
+	quoted []bool // of each byte; nil if none was
+}
+
+// index returns where a byte that was not quoted stands first; -1 if it does nowhere.
+func (w word) index(c byte) int {
+	for i := range len(w.text) {
+		if w.text[i] == c && (w.quoted == nil || !w.quoted[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// cut is [strings.Cut] at a byte that was not quoted.
+func (w word) cut(c byte) (before, after word, ok bool) {
+	i := w.index(c)
+	if i < 0 {
+		return w, word{}, false
+	}
+	before, after = word{text: w.text[:i]}, word{text: w.text[i+1:]}
+	if w.quoted != nil {
+		before.quoted, after.quoted = w.quoted[:i], w.quoted[i+1:]
+	}
+	return before, after, true
+}
+
+// list returns the parts between commas that were not quoted.
+func (w word) list() (parts []string) {
+	for {
+		part, rest, ok := w.cut(',')
+		if parts = append(parts, part.text); !ok {
+			return parts
+		}
+		w = rest
+	}
+}
+
+// String returns the word as it stands in the text of a filter.
+func (w word) String() string {
+	if slices.Contains(w.quoted, true) {
+		return inQuotes(w.text)
+	}
+	return w.text
+}
+
+// literal returns what a text means of which all is in quotes; ok is false for any other.
+func literal(text string) (name string, ok bool) {
+	words := new(parser).split(text, func(rune) bool { return false })
+	if len(words) != 1 || slices.Contains(words[0].quoted, false) {
+		return text, false
+	}
+	return words[0].text, true
+}
+
+// split returns the words of a text, without their quotes.
+func (p *parser) split(from string, space func(rune) bool) (words []word) {
+	var text []byte
+	var literal []bool
+	in, quoted, escaped := false, false, false
+	add := func(r rune) {
+		n := len(text)
+		text = utf8.AppendRune(text, r)
+		for range text[n:] {
+			literal = append(literal, quoted)
+		}
+		in = true
+	}
+	end := func() {
+		if in {
+			words = append(words, word{string(text), slices.Clone(literal)})
+		}
+		text, literal, in = text[:0], literal[:0], false
+	}
+	for _, r := range from {
+		switch {
+		case escaped:
+			add(r)
+			escaped = false
+		case quoted && r == '\\':
+			escaped = true
+		case r == '"':
+			quoted, in = !quoted, true
+		case !quoted && space(r):
+			end()
+		default:
+			add(r)
+		}
+	}
+	if quoted {
+		p.problem("a quote is not closed")
+	} else {
+		end()
+	}
+	return words
+}
+
+// quote returns a value as it stands in the text of a filter, in quotes if anything in it
+// would mean something else without them.
+func quote(value string) string {
+	special := func(r rune) bool {
+		return strings.ContainsRune(`"*=,`, r) || unicode.IsSpace(r) || unicode.IsControl(r)
+	}
+	if value != "" && !strings.ContainsFunc(value, special) {
+		return value
+	}
+	return inQuotes(value)
+}
+
+func inQuotes(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+}
