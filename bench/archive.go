@@ -95,8 +95,10 @@ func (h *harness) archive(ctx context.Context, who string, prepare func(*files) 
 		defer job.Close()
 		// Without what the turn before noted down: another attempt would find
 		// that the work is done.
-		if err := os.RemoveAll(filepath.Join(h.files.dir, job.StepDir())); err != nil {
-			return 0, err
+		for _, dir := range []string{job.StepDir(), job.NoteDir()} {
+			if err := os.RemoveAll(filepath.Join(h.files.dir, dir)); err != nil {
+				return 0, err
+			}
 		}
 		start = time.Now()
 		if err := own(ctx, job); err != nil {

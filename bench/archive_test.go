@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// All contestants do what is measured.
+// All contestants do what is measured, in each turn.
 func TestArchives(t *testing.T) {
 	h := &harness{quick: true, out: io.Discard, turn: time.Second, rounds: 1}
 	f, err := newFiles(true)
@@ -21,7 +21,7 @@ func TestArchives(t *testing.T) {
 		}
 	})
 	for _, b := range archives() {
-		for _, who := range append([]string{courierName}, b.peers...) {
+		for _, who := range append([]string{courierName, courierName}, b.peers...) {
 			v, err := b.turn(t.Context(), h, who)
 			if err != nil || len(v) != 1 || v[0] <= 0 {
 				t.Errorf("%s: %s: %v, %v", b.name, who, v, err)
