@@ -213,7 +213,7 @@ func (h *harness) growth(ctx context.Context, steps, part int) (early, late floa
 		return 0, 0, err
 	}
 	defer restore()
-	nd, err := newNode(ctx, db.url, 1, nil, nil)
+	nd, err := newNode(ctx, db.url, 1, nil)
 	if err != nil {
 		return 0, 0, err
 	}

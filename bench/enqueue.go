@@ -105,7 +105,7 @@ func (h *harness) produce(ctx context.Context, db *database, who string, how pla
 	defer p.close()
 	size, at, call := how(ctx, pool, p)
 	rate := 0.0
-	for n := 10 * at; ; n = max(2*n, int(rate*h.turn.Seconds()/float64(size)/2)) {
+	for n, warm := 10*at, false; ; n, warm = max(2*n, int(rate*h.turn.Seconds()/float64(size)/2)), true {
 		if err := db.settle(ctx); err != nil {
 			return 0, err
 		}
@@ -114,8 +114,9 @@ func (h *harness) produce(ctx context.Context, db *database, who string, how pla
 			return 0, err
 		}
 		spent := time.Since(start)
+		db.waiting += n * size
 		rate = float64(n*size) / spent.Seconds()
-		if spent > h.turn/4 {
+		if warm && spent > h.turn/4 {
 			return rate, nil
 		}
 	}
@@ -126,7 +127,7 @@ func (h *harness) produce(ctx context.Context, db *database, who string, how pla
 func newProducer(ctx context.Context, db *database, pool *pgxpool.Pool, who string) (producer, error) {
 	switch who {
 	case courierName:
-		nd, err := newNode(ctx, db.url, 0, nil, nil)
+		nd, err := newNode(ctx, db.url, 0, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ type harness struct {
 	rates  map[string]float64 // executions per second, as last seen
 	notes  map[string]string  // by the full name of a figure
 	past   *past              // nil before the first bench that needs it
+	filled time.Duration      // what was spent on filling it
 	files  *files             // likewise
 	pgp    *pgpWork           // likewise
 }
@@ -89,7 +90,7 @@ func (h *harness) run(ctx context.Context, p *pick) ([]result, error) {
 	if p.once {
 		rounds = 1
 	}
-	start := time.Now()
+	start, filled := time.Now(), h.filled
 	contestants := p.contestants()
 	values := make(map[string][][]float64)
 	failed := make(map[string]error)
@@ -109,7 +110,7 @@ func (h *harness) run(ctx context.Context, p *pick) ([]result, error) {
 			values[who] = append(values[who], v)
 			h.say("%s: %d/%d %s: %s", p.name, round+1, rounds, who, h.describe(p, v))
 		}
-		spent := time.Since(start)
+		spent := time.Since(start) - (h.filled - filled)
 		if spent+spent/time.Duration(round+1) > h.budget {
 			break
 		}

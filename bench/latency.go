@@ -61,7 +61,7 @@ func (h *harness) repeated(f func() ([]float64, error)) ([]float64, error) {
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func (h *harness) courierLatency(ctx context.Context, db *database) ([]float64, error) {
-	nd, err := newNode(ctx, db.url, 0, nil, nil)
+	nd, err := newNode(ctx, db.url, 0, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (h *harness) pickup(ctx context.Context, db *database, who string) ([]float
 // every step, with its number.
 func consume(ctx context.Context, db *database, who string, began func(n int)) (stop func(), err error) {
 	if who == courierName {
-		nd, err := newNode(ctx, db.url, 0, nil, nil)
+		nd, err := newNode(ctx, db.url, 0, nil)
 		if err != nil {
 			return nil, err
 		}

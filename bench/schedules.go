@@ -51,7 +51,7 @@ func (h *harness) scheduled(ctx context.Context, measure func(*node, *database) 
 		return nil, err
 	}
 	defer db.drop()
-	nd, err := newNode(ctx, db.url, 0, nil, nil)
+	nd, err := newNode(ctx, db.url, 0, nil)
 	if err != nil {
 		return nil, err
 	}

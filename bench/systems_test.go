@@ -137,7 +137,7 @@ func TestHistory(t *testing.T) {
 	h.quick = false
 	const n = 2000
 	for _, size := range []int{n / 2, n} {
-		db, err := h.filled(t.Context(), courierName, size)
+		db, err := h.withPast(t.Context(), courierName, size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,8 +157,51 @@ func TestHistory(t *testing.T) {
 	if err := sys.fill(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
+	if err := h.past.db.settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (rows int) {
+		t.Helper()
+		if _, err := h.past.db.counted(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := h.past.db.pool.QueryRow(t.Context(), "select seq_tup_read from pg_stat_user_tables where relname = 'job_executions'").Scan(&rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	sys.close()
+	before := read()
+	if sys, err = openCourier(t.Context(), h.past.db, load{steps: 2, at: 2}, nil); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := sys.run(t.Context(), 5); err != nil {
 		t.Fatal(err)
+	}
+	sys.close()
+	if scanned := read() - before; scanned > n/2 {
+		t.Errorf("while 5 executions ran beside %d finished ones, %d rows were scanned", n, scanned)
+	}
+}
+
+// A rate is that of a run which the start of the system and a single delay don't
+// decide.
+func TestRateOfShortRuns(t *testing.T) {
+	h := newHarness(nil, true, io.Discard)
+	for turn := range 3 {
+		runs := 0
+		rate, err := h.steady("key", 1, func(n int) (ran, error) {
+			runs++
+			spent := 80*time.Millisecond + time.Duration(n)*time.Millisecond
+			if runs == 1 {
+				spent += 150 * time.Millisecond
+			}
+			return ran{float64(n), spent}, nil
+		})
+		if err != nil || rate < 800 || runs > 6 {
+			t.Errorf("turn %d: %.0f executions/s after %d runs, %v, where one takes 1 ms", turn, rate, runs, err)
+		}
 	}
 }
 

@@ -113,8 +113,11 @@ func (h *harness) stream(ctx context.Context, db *database, l load, over time.Du
 	_, err = s.rate(ctx, over)
 	s.cancel(nil)
 	s.feeder.Wait()
-	if err == nil {
-		err = db.drained(ctx, stillOpen)
+	for deadline := time.Now().Add(longest); err == nil && s.done.Load() < s.made; {
+		time.Sleep(time.Millisecond)
+		if err = ctx.Err(); err == nil && time.Now().After(deadline) {
+			err = fmt.Errorf("%d of %d executions are not done after %v", s.made-s.done.Load(), s.made, longest)
+		}
 	}
 	return s.done.Load(), errors.Join(err, s.close())
 }
@@ -188,19 +191,20 @@ func (h *harness) held(ctx context.Context, name string, l load) (free, under fl
 type stream struct {
 	*node
 	done   atomic.Int64 // executions
+	made   int64        // likewise; only the feeder changes it
 	cancel context.CancelCauseFunc
 	ctx    context.Context
 	feeder sync.WaitGroup
 }
 
 func openStream(ctx context.Context, db *database, l load) (*stream, error) {
-	nd, err := newNode(ctx, db.url, l.at, nil, nil)
+	nd, err := newNode(ctx, db.url, l.at, nil)
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{node: nd}
-	count := func(int) { s.done.Add(1) }
-	nd.last.Store(&count)
+	s := &stream{node: nd, made: backlog}
+	count := func() { s.done.Add(1) }
+	nd.completed.Store(&count)
 	job, err := nd.define(ctx, l.steps, false)
 	if err == nil {
 		err = nd.fill(ctx, job, backlog)
@@ -224,16 +228,17 @@ const backlog = 3000
 
 func (s *stream) feed(job courier.Job) {
 	const batch = 1000
-	for made := int64(backlog); s.ctx.Err() == nil; {
-		if made-s.done.Load() >= backlog {
+	ctx := context.WithoutCancel(s.ctx) // so that it is known how many are made
+	for s.ctx.Err() == nil {
+		if s.made-s.done.Load() >= backlog {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		if err := s.fill(s.ctx, job, batch); err != nil {
+		if err := s.fill(ctx, job, batch); err != nil {
 			s.cancel(fmt.Errorf("enqueue: %w", err))
 			return
 		}
-		made += batch
+		s.made += batch
 	}
 }
 
