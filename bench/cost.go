@@ -40,7 +40,11 @@ func cost() []bench {
 					return []float64{early}, nil
 				}
 				var late float64
-				early, late, err = h.growth(ctx, 1000, 100)
+				steps, part := 1000, 100
+				if h.least {
+					steps, part = 60, 20
+				}
+				early, late, err = h.growth(ctx, steps, part)
 				return []float64{late}, err
 			},
 		},

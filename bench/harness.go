@@ -14,6 +14,7 @@ import (
 type harness struct {
 	srv    *server
 	quick  bool
+	least  bool          // in tests: as little work as shows that a bench works
 	out    io.Writer     // of progress
 	turn   time.Duration // about how long a contestant is measured in one turn
 	rounds int           // turns of each contestant
@@ -38,6 +39,15 @@ func newHarness(srv *server, quick bool, progress io.Writer) *harness {
 		h.quick, h.turn, h.rounds, h.budget = true, 1200*time.Millisecond, 3, 36*time.Second
 	}
 	return h
+}
+
+// scaled is how much of n is done: all, or a thousandth where as little as can be is
+// done.
+func (h *harness) scaled(n int) int {
+	if h.least {
+		return max(n/1000, 1)
+	}
+	return n
 }
 
 func (h *harness) close() error {

@@ -106,7 +106,7 @@ func (h *harness) restHeld(ctx context.Context, b *bench) (free, under []float64
 
 // stream runs a load for a time, and returns how many executions were completed.
 func (h *harness) stream(ctx context.Context, db *database, l load, over time.Duration) (int64, error) {
-	s, err := openStream(ctx, db, l)
+	s, err := openStream(ctx, db, l, max(h.scaled(backlog), l.at))
 	if err != nil {
 		return 0, err
 	}
@@ -142,6 +142,9 @@ func (db *database) hold(ctx context.Context) (release func(), err error) {
 // holding is for how long the transaction is open, and calm how long is
 // measured before.
 func (h *harness) holding() (open, calm time.Duration) {
+	if h.least {
+		return 250 * time.Millisecond, 50 * time.Millisecond
+	}
 	if h.quick {
 		return 24 * time.Second, 8 * time.Second
 	}
@@ -155,7 +158,7 @@ func (h *harness) held(ctx context.Context, name string, l load) (free, under fl
 		return 0, 0, err
 	}
 	defer db.drop()
-	s, err := openStream(ctx, db, l)
+	s, err := openStream(ctx, db, l, max(h.scaled(backlog), l.at))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -193,16 +196,18 @@ type stream struct {
 	done   atomic.Int64 // executions
 	made   int64        // likewise; only the feeder changes it
 	cancel context.CancelCauseFunc
-	ctx    context.Context
-	feeder sync.WaitGroup
+	// backlog is how many executions wait at least.
+	backlog int64
+	ctx     context.Context
+	feeder  sync.WaitGroup
 }
 
-func openStream(ctx context.Context, db *database, l load) (*stream, error) {
+func openStream(ctx context.Context, db *database, l load, backlog int) (*stream, error) {
 	nd, err := newNode(ctx, db.url, l.at, nil)
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{node: nd, made: backlog}
+	s := &stream{node: nd, made: int64(backlog), backlog: int64(backlog)}
 	count := func() { s.done.Add(1) }
 	nd.completed.Store(&count)
 	job, err := nd.define(ctx, l.steps, false)
@@ -223,18 +228,18 @@ func openStream(ctx context.Context, db *database, l load) (*stream, error) {
 	return s, nil
 }
 
-// backlog is how many executions of a stream wait at least.
+// backlog is that of streams that are measured.
 const backlog = 3000
 
 func (s *stream) feed(job courier.Job) {
-	const batch = 1000
+	batch := s.backlog / 3
 	ctx := context.WithoutCancel(s.ctx) // so that it is known how many are made
 	for s.ctx.Err() == nil {
-		if s.made-s.done.Load() >= backlog {
+		if s.made-s.done.Load() >= s.backlog {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		if err := s.fill(ctx, job, batch); err != nil {
+		if err := s.fill(ctx, job, int(batch)); err != nil {
 			s.cancel(fmt.Errorf("enqueue: %w", err))
 			return
 		}
