@@ -33,15 +33,17 @@ func measures() []measure {
 	return list
 }
 
-// work runs all that waits in a database of Courier's.
+// work runs all that producers have enqueued in a database of Courier's.
 func (db *database) work(ctx context.Context) error {
-	nd, err := newNode(ctx, db.url, 256, nil, nil)
+	nd, err := newNode(ctx, db.url, 256, nil)
 	if err != nil {
 		return err
 	}
+	count := nd.awaits(db.waiting)
 	if err = nd.engine.Start(ctx); err == nil {
-		err = db.drained(ctx, stillOpen)
+		err = count.wait(ctx)
 	}
+	db.waiting = 0
 	if err = errors.Join(err, nd.close()); err != nil {
 		return fmt.Errorf("work off what waits: %w", err)
 	}

@@ -73,7 +73,7 @@ func copyStep(ctx context.Context, job *courier.Context) error {
 // archive lets a contestant work once and returns its rate.
 func (h *harness) archive(ctx context.Context, who string, prepare func(*files) error, own func(context.Context, *courier.Context) error, args []string) (float64, error) {
 	if h.files == nil {
-		f, err := newFiles(h.quick)
+		f, err := newFiles(h)
 		if err != nil {
 			return 0, err
 		}
@@ -95,8 +95,10 @@ func (h *harness) archive(ctx context.Context, who string, prepare func(*files) 
 		defer job.Close()
 		// Without what the turn before noted down: another attempt would find
 		// that the work is done.
-		if err := os.RemoveAll(filepath.Join(h.files.dir, job.StepDir())); err != nil {
-			return 0, err
+		for _, dir := range []string{job.StepDir(), job.NoteDir()} {
+			if err := os.RemoveAll(filepath.Join(h.files.dir, dir)); err != nil {
+				return 0, err
+			}
 		}
 		start = time.Now()
 		if err := own(ctx, job); err != nil {
@@ -135,9 +137,9 @@ type files struct {
 	zip  bool   // whether in.zip is there
 }
 
-func newFiles(quick bool) (*files, error) {
-	f := &files{size: 1 << 30}
-	if quick {
+func newFiles(h *harness) (*files, error) {
+	f := &files{size: int64(h.scaled(1 << 30))}
+	if h.quick && !h.least {
 		f.size = 256 << 20
 	}
 	dir := os.Getenv("TMPDIR")

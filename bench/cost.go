@@ -40,7 +40,11 @@ func cost() []bench {
 					return []float64{early}, nil
 				}
 				var late float64
-				early, late, err = h.growth(ctx, 1000, 100)
+				steps, part := 1000, 100
+				if h.least {
+					steps, part = 60, 20
+				}
+				early, late, err = h.growth(ctx, steps, part)
 				return []float64{late}, err
 			},
 		},
@@ -213,7 +217,7 @@ func (h *harness) growth(ctx context.Context, steps, part int) (early, late floa
 		return 0, 0, err
 	}
 	defer restore()
-	nd, err := newNode(ctx, db.url, 1, nil, nil)
+	nd, err := newNode(ctx, db.url, 1, nil)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -26,10 +26,6 @@ func migrateCourier(ctx context.Context, url string) error {
 	return err
 }
 
-// stillOpen asks whether executions are waiting or running.
-const stillOpen = `select exists (select from courier.job_executions where state = 'queued')
-	or exists (select from courier.job_executions where state = 'running')`
-
 // A nothingConfig is the configuration of the step that does nothing.
 type nothingConfig struct {
 	N    int  `json:"n"`
@@ -49,13 +45,51 @@ type node struct {
 	dir    string // of workspaces
 	slots  int
 	// last is called when the last step of an execution is executed, with its
-	// number.
-	last atomic.Pointer[func(n int)]
+	// number, completed when the store has recorded that an execution is completed,
+	// and claimed with how long a claim took that returned something.
+	last      atomic.Pointer[func(n int)]
+	completed atomic.Pointer[func()]
+	claimed   atomic.Pointer[func(time.Duration)]
 }
 
-// newNode opens a node in a database. Around, if not nil, stands between the
-// engine and its store.
-func newNode(ctx context.Context, url string, slots int, t *trips, around func(store.Store) store.Store) (_ *node, err error) {
+// A toldStore is the store of a node's engine, which tells the node what it has
+// done. So nobody has to ask the database, whose answer takes the longer the more
+// rows there are.
+type toldStore struct {
+	*pgstore.Store
+	nd *node
+}
+
+// Apply writes as the store does.
+func (s toldStore) Apply(ctx context.Context, t store.Transition) error {
+	err := s.Store.Apply(ctx, t)
+	if do := s.nd.completed.Load(); err == nil && t.To == courier.Completed && do != nil {
+		(*do)()
+	}
+	return err
+}
+
+// Claim claims as the store does.
+func (s toldStore) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, error) {
+	start := time.Now()
+	got, err := s.Store.Claim(ctx, r)
+	spent := time.Since(start)
+	if do := s.nd.claimed.Load(); err == nil && len(got.List) > 0 && do != nil {
+		(*do)(spent)
+	}
+	return got, err
+}
+
+// awaits returns a countdown of executions that the node's engine completes.
+func (nd *node) awaits(n int) *countdown {
+	c := newCountdown(n)
+	tick := c.tick
+	nd.completed.Store(&tick)
+	return c
+}
+
+// newNode opens a node in a database.
+func newNode(ctx context.Context, url string, slots int, t *trips) (_ *node, err error) {
 	nd := &node{slots: slots}
 	defer func() {
 		if err != nil {
@@ -81,12 +115,8 @@ func newNode(ctx context.Context, url string, slots int, t *trips, around func(s
 		}
 		return nothingOutput{cfg.N}, nil
 	}, nil)
-	var s store.Store = nd.store
-	if around != nil {
-		s = around(s)
-	}
 	nd.reg = reg
-	nd.engine = engine.New(s, reg, &engine.Options{Workspace: nd.dir, Slots: slots})
+	nd.engine = engine.New(toldStore{nd.store, nd}, reg, &engine.Options{Workspace: nd.dir, Slots: slots})
 	return nd, nil
 }
 
@@ -158,12 +188,11 @@ func (nd *node) fill(ctx context.Context, job courier.Job, n int) error {
 // A courierSystem runs loads as executions of Courier.
 type courierSystem struct {
 	*node
-	db  *database
 	job courier.Job
 }
 
 func openCourier(ctx context.Context, db *database, l load, t *trips) (system, error) {
-	nd, err := newNode(ctx, db.url, l.at, t, nil)
+	nd, err := newNode(ctx, db.url, l.at, t)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +200,7 @@ func openCourier(ctx context.Context, db *database, l load, t *trips) (system, e
 	if err != nil {
 		return nil, errors.Join(err, nd.close())
 	}
-	return &courierSystem{node: nd, db: db, job: job}, nil
+	return &courierSystem{nd, job}, nil
 }
 
 func (s *courierSystem) close() { _ = s.node.close() }
@@ -179,17 +208,12 @@ func (s *courierSystem) close() { _ = s.node.close() }
 func (s *courierSystem) fill(ctx context.Context, n int) error { return s.node.fill(ctx, s.job, n) }
 
 func (s *courierSystem) run(ctx context.Context, n int) (ran, error) {
-	count := newCountdown(n)
-	tick := func(int) { count.tick() }
-	s.last.Store(&tick)
+	count := s.awaits(n)
 	start := time.Now()
 	if err := s.engine.Start(ctx); err != nil {
 		return ran{}, err
 	}
 	err := count.wait(ctx)
-	if err == nil {
-		err = s.db.drained(ctx, stillOpen)
-	}
 	r := since(start, n)
 	return r, errors.Join(err, s.engine.Stop(context.WithoutCancel(ctx)))
 }

@@ -60,22 +60,22 @@ type production struct {
 }
 
 // A plan returns what a producer is to do, by how many callers at once, and how
-// many executions a call enqueues.
-type plan func(ctx context.Context, pool *pgxpool.Pool, p producer) (size, at int, call func(i int) error)
+// many executions a call enqueues, which are batch where it is many.
+type plan func(ctx context.Context, pool *pgxpool.Pool, p producer, batch int) (size, at int, call func(i int) error)
 
 func productions() []production {
 	single := func(at int) plan {
-		return func(ctx context.Context, _ *pgxpool.Pool, p producer) (int, int, func(int) error) {
+		return func(ctx context.Context, _ *pgxpool.Pool, p producer, _ int) (int, int, func(int) error) {
 			return 1, at, func(int) error { return p.one(ctx) }
 		}
 	}
 	return []production{
 		{"enqueue-single", []string{"river", "dbos"}, single(1)},
 		{"enqueue-single-16", []string{"river", "dbos"}, single(16)},
-		{"enqueue-batch", []string{"river"}, func(ctx context.Context, _ *pgxpool.Pool, p producer) (int, int, func(int) error) {
+		{"enqueue-batch", []string{"river"}, func(ctx context.Context, _ *pgxpool.Pool, p producer, batch int) (int, int, func(int) error) {
 			return batch, 1, func(int) error { return p.many(ctx, batch) }
 		}},
-		{"enqueue-tx", []string{"river", "dbos"}, func(ctx context.Context, pool *pgxpool.Pool, p producer) (int, int, func(int) error) {
+		{"enqueue-tx", []string{"river", "dbos"}, func(ctx context.Context, pool *pgxpool.Pool, p producer, _ int) (int, int, func(int) error) {
 			return 1, 1, func(i int) error {
 				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 					if _, err := tx.Exec(ctx, "insert into orders (n) values ($1)", i); err != nil {
@@ -103,9 +103,13 @@ func (h *harness) produce(ctx context.Context, db *database, who string, how pla
 		return 0, err
 	}
 	defer p.close()
-	size, at, call := how(ctx, pool, p)
+	size, at, call := how(ctx, pool, p, h.scaled(batch))
 	rate := 0.0
-	for n := 10 * at; ; n = max(2*n, int(rate*h.turn.Seconds()/float64(size)/2)) {
+	few := 10 * at
+	if h.least {
+		few = at
+	}
+	for n, warm := few, false; ; n, warm = max(2*n, int(rate*h.turn.Seconds()/float64(size)/2)), true {
 		if err := db.settle(ctx); err != nil {
 			return 0, err
 		}
@@ -114,8 +118,9 @@ func (h *harness) produce(ctx context.Context, db *database, who string, how pla
 			return 0, err
 		}
 		spent := time.Since(start)
+		db.waiting += n * size
 		rate = float64(n*size) / spent.Seconds()
-		if spent > h.turn/4 {
+		if warm && spent > h.turn/4 {
 			return rate, nil
 		}
 	}
@@ -126,7 +131,7 @@ func (h *harness) produce(ctx context.Context, db *database, who string, how pla
 func newProducer(ctx context.Context, db *database, pool *pgxpool.Pool, who string) (producer, error) {
 	switch who {
 	case courierName:
-		nd, err := newNode(ctx, db.url, 0, nil, nil)
+		nd, err := newNode(ctx, db.url, 0, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -80,43 +80,39 @@ func (h *harness) throughput(ctx context.Context, who string, l load) (float64, 
 	return h.rate(ctx, db, sys, l, fmt.Sprint(who, l))
 }
 
-// rate measures the executions per second of a system that is open, after it
-// has been warmed up. Key is under which the rate is remembered.
+// rate measures the executions per second of a system that is open. Key is under
+// which the rate is remembered.
 func (h *harness) rate(ctx context.Context, db *database, sys system, l load, key string) (float64, error) {
-	once := func(n int) (float64, error) {
+	return h.steady(key, l.at, func(n int) (ran, error) {
 		if err := sys.fill(ctx, n); err != nil {
-			return 0, fmt.Errorf("fill: %w", err)
+			return ran{}, fmt.Errorf("fill: %w", err)
 		}
 		if err := db.settle(ctx); err != nil {
-			return 0, err
+			return ran{}, err
 		}
-		r, err := sys.run(ctx, n)
-		return r.rate(), err
-	}
-	known := h.rates[key]
-	for n := l.at; ; n *= 4 {
-		rate, err := once(n)
+		return sys.run(ctx, n)
+	})
+}
+
+// steady runs more and more executions, at least so many, and returns the rate of
+// the first run that counts: one of half a turn at least, after another that warms
+// the system up. The start of a run takes as long as hundreds of executions.
+func (h *harness) steady(key string, least int, run func(n int) (ran, error)) (float64, error) {
+	n := max(int(h.rates[key]*h.turn.Seconds()/8), least)
+	for warm := false; ; warm = true {
+		r, err := run(n)
 		if err != nil {
 			return 0, err
 		}
-		known = max(known, rate)
-		if float64(n)/rate > h.turn.Seconds() {
-			return rate, nil // too slow for another run
+		if warm && r.spent > h.turn/2 || r.spent > 2*h.turn { // too slow for another run
+			h.rates[key] = r.rate()
+			return r.rate(), nil
 		}
-		if float64(n)/rate > 0.2 || float64(n) > known*0.2 {
-			break
-		}
+		n = max(2*n, int(max(r.rate(), h.rates[key])*h.turn.Seconds()))
 	}
-	n := max(int(known*h.turn.Seconds()), l.at)
-	rate, err := once(n)
-	if err != nil {
-		return 0, err
-	}
-	h.rates[key] = rate
-	return rate, nil
 }
 
-// A countdown tells when the last of n steps has been executed.
+// A countdown tells when the last of n steps or executions is done.
 type countdown struct {
 	left atomic.Int64
 	done chan struct{}
@@ -125,6 +121,9 @@ type countdown struct {
 func newCountdown(n int) *countdown {
 	c := &countdown{done: make(chan struct{})}
 	c.left.Store(int64(n))
+	if n == 0 {
+		close(c.done)
+	}
 	return c
 }
 
@@ -134,16 +133,18 @@ func (c *countdown) tick() {
 	}
 }
 
-// wait waits until all have ticked, for at most a few minutes.
+// longest is how long is waited for work to be done.
+const longest = 10 * time.Minute
+
+// wait waits until all have ticked.
 func (c *countdown) wait(ctx context.Context) error {
-	const most = 10 * time.Minute
 	select {
 	case <-c.done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(most):
-		return fmt.Errorf("%d steps have not been executed after %v", c.left.Load(), most)
+	case <-time.After(longest):
+		return fmt.Errorf("%d are not done after %v", c.left.Load(), longest)
 	}
 }
 

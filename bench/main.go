@@ -51,7 +51,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) (err e
 	flags.SetOutput(progress)
 	file := flags.String("json", "", "write the results to this `file`, - for the standard output")
 	only := flags.String("only", "", "measure only what begins with a match of this `regexp`, as bench/peer")
-	quick := flags.Bool("quick", false, "take less time: any one bench in less than 50 seconds")
+	quick := flags.Bool("quick", false, "take less time: any one bench in less than 50 seconds, and once half a minute more for a history")
 	peers := flags.String("peers", "all", "none, all, or the `names` of those to measure beside Courier, with commas")
 	list := flags.Bool("list", false, "list the benches and their peers, and measure nothing")
 	profile := flags.String("cpuprofile", "", "write a profile of this process to this `file`")

@@ -99,12 +99,9 @@ func (h *harness) pgpFiles(ctx context.Context) (*pgpWork, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	p := &pgpWork{dir: dir, home: home, size: 1024}
-	if h.quick {
+	p := &pgpWork{dir: dir, home: home, size: int64(h.scaled(1024))}
+	if h.quick && !h.least {
 		p.size = 256
-	}
-	if h.turn < time.Second { // in tests
-		p.size = 2
 	}
 	for _, make := range []func() error{func() error { return p.makeKey(ctx) }, p.makeRandom, p.makeText} {
 		if err := make(); err != nil {

@@ -3,12 +3,11 @@ package main
 import (
 	"os"
 	"testing"
-	"time"
 )
 
 // TestPGP does the work of all benches with small files.
 func TestPGP(t *testing.T) {
-	h := &harness{turn: 100 * time.Millisecond}
+	h := &harness{least: true}
 	for _, b := range pgpBenches() {
 		for _, who := range []string{courierName, gnupgName} {
 			v, err := b.turn(t.Context(), h, who)

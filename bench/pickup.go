@@ -53,7 +53,7 @@ func (a *arrivals) began(n int) {
 
 func (h *harness) pickup(ctx context.Context, db *database, who string) ([]float64, error) {
 	const perSecond = 50
-	n := int(perSecond * 2.5 * h.turn.Seconds())
+	n := max(int(perSecond*2.5*h.turn.Seconds()), 5)
 	warm := n / 6
 	a := &arrivals{sent: make([]time.Time, n), count: newCountdown(n)}
 	stop, err := consume(ctx, db, who, a.began)
@@ -100,7 +100,7 @@ func (h *harness) pickup(ctx context.Context, db *database, who string) ([]float
 // every step, with its number.
 func consume(ctx context.Context, db *database, who string, began func(n int)) (stop func(), err error) {
 	if who == courierName {
-		nd, err := newNode(ctx, db.url, 0, nil, nil)
+		nd, err := newNode(ctx, db.url, 0, nil)
 		if err != nil {
 			return nil, err
 		}

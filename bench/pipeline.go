@@ -76,13 +76,13 @@ type pipelineWork struct {
 func newPipeline(ctx context.Context, h *harness, job string, files int) (*pipeline, error) {
 	p := &pipeline{job: job, files: files, bytes: 1 << 30}
 	switch {
-	case h.turn < time.Second: // in tests
+	case h.least:
 		p.bytes = 256 << 10
 	case h.quick:
 		p.bytes = 100 << 20
 	}
 	var err error
-	if p.lab, err = openSFTPLab(ctx, h.quick); err != nil {
+	if p.lab, err = openSFTPLab(ctx, h); err != nil {
 		return nil, err
 	}
 	key, err := pgp.GenerateKey("bench", "bench@example.com")

@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"testing"
-	"time"
 
 	"github.com/courierhq/courier/internal/test/raced"
 )
@@ -13,7 +12,7 @@ import (
 func TestPipeline(t *testing.T) {
 	const limit = 64
 	allowed := raced.Or(2.0, 1.0) * limit
-	h := &harness{quick: true, out: io.Discard, turn: time.Millisecond, rounds: 1}
+	h := &harness{least: true, out: io.Discard}
 	for _, b := range pipelines() {
 		v, err := b.turn(t.Context(), h, courierName)
 		if err != nil || len(v) != 2 || v[0] <= 0 || v[1] < 5 || v[1] > allowed {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/url"
 	"sync"
 	"time"
 
@@ -102,17 +101,9 @@ type rawCall struct {
 }
 
 func openRaw(ctx context.Context, db *database, l load, t *trips) (system, error) {
-	u, err := url.Parse(db.url)
-	if err != nil {
-		return nil, err
-	}
 	// A hand-written program knows that its batches are small.
-	q := u.Query()
-	q.Set("enable_hashjoin", "off")
-	q.Set("enable_mergejoin", "off")
-	q.Set("plan_cache_mode", "force_generic_plan")
-	u.RawQuery = q.Encode()
-	pool, err := newPool(ctx, u.String(), rawWriters+2, t)
+	tuned := withSettings(db.url, "enable_hashjoin=off&enable_mergejoin=off&plan_cache_mode=force_generic_plan")
+	pool, err := newPool(ctx, tuned, rawWriters+2, t)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func schedules() []bench {
 		name: "schedules-100k", figures: []figure{{unit: "s", less: true}}, once: true,
 		turn: func(ctx context.Context, h *harness, _ string) ([]float64, error) {
 			const many = 100_000
-			return h.scheduled(ctx, func(nd *node, db *database) ([]float64, error) { return fireMany(ctx, nd, db, many) })
+			return h.scheduled(ctx, func(nd *node, db *database) ([]float64, error) { return fireMany(ctx, nd, db, h.scaled(many)) })
 		},
 	}, {
 		name: "schedules-1m-idle", figures: []figure{{unit: "ms", less: true}}, peers: []string{emptyTables},
@@ -28,7 +28,7 @@ func schedules() []bench {
 		turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
 			return h.scheduled(ctx, func(nd *node, db *database) ([]float64, error) {
 				if who == courierName {
-					if err := fillSchedules(ctx, nd, db, 1_000_000, time.Hour); err != nil {
+					if err := fillSchedules(ctx, nd, db, h.scaled(1_000_000), time.Hour); err != nil {
 						return nil, err
 					}
 				}
@@ -51,7 +51,7 @@ func (h *harness) scheduled(ctx context.Context, measure func(*node, *database) 
 		return nil, err
 	}
 	defer db.drop()
-	nd, err := newNode(ctx, db.url, 0, nil, nil)
+	nd, err := newNode(ctx, db.url, 0, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -80,6 +80,8 @@ type database struct {
 	pool  *pgxpool.Pool
 	name  string
 	looks int // how often it was asked whether work is open
+	// waiting is how many executions were enqueued that nobody has worked on.
+	waiting int
 }
 
 // fresh makes a database in which a system has its tables and nothing else.
@@ -103,8 +105,10 @@ func (s *server) fresh(ctx context.Context, system string, migrate func(ctx cont
 		return nil, err
 	}
 	db := &database{url: s.to(name), srv: s, name: name}
+	// The harness looks for open work by an index, also where the planner, which knows
+	// how much was open when the run began, would read all that is done.
 	var err error
-	if db.pool, err = newPool(ctx, db.url, 2, nil); err != nil {
+	if db.pool, err = newPool(ctx, withSettings(db.url, "enable_seqscan=off"), 2, nil); err != nil {
 		return nil, errors.Join(err, db.drop())
 	}
 	return db, nil
@@ -144,6 +148,15 @@ func (s *server) to(name string) string {
 	}
 	u.Path = "/" + name
 	return u.String()
+}
+
+// withSettings adds settings of sessions, in the form of a query, to the URL of a
+// database.
+func withSettings(base, settings string) string {
+	if strings.Contains(base, "?") {
+		return base + "&" + settings
+	}
+	return base + "?" + settings
 }
 
 func (d *database) drop() error {

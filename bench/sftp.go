@@ -40,7 +40,7 @@ func sftp() []bench {
 		return bench{
 			name: name, peers: peers, figures: []figure{{unit: unit}},
 			turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
-				lab, err := openSFTPLab(ctx, h.quick)
+				lab, err := openSFTPLab(ctx, h)
 				if err != nil {
 					return nil, err
 				}
@@ -88,11 +88,17 @@ const (
 	smallBytes = 16 << 10
 )
 
-func openSFTPLab(ctx context.Context, quick bool) (l *sftpLab, err error) {
-	l = &sftpLab{bytes: 1 << 30, files: smallFiles}
-	if quick {
-		l.bytes, l.files = 256<<20, smallFiles/2
+// transferred is the size of the big file and the number of small ones.
+func (h *harness) transferred() (bytes int64, files int) {
+	if h.quick && !h.least {
+		return 256 << 20, smallFiles / 2
 	}
+	return int64(h.scaled(1 << 30)), h.scaled(smallFiles)
+}
+
+func openSFTPLab(ctx context.Context, h *harness) (l *sftpLab, err error) {
+	l = &sftpLab{}
+	l.bytes, l.files = h.transferred()
 	who, err := user.Current()
 	if err != nil {
 		return nil, err

@@ -106,15 +106,18 @@ func (h *harness) restHeld(ctx context.Context, b *bench) (free, under []float64
 
 // stream runs a load for a time, and returns how many executions were completed.
 func (h *harness) stream(ctx context.Context, db *database, l load, over time.Duration) (int64, error) {
-	s, err := openStream(ctx, db, l)
+	s, err := openStream(ctx, db, l, max(h.scaled(backlog), l.at))
 	if err != nil {
 		return 0, err
 	}
 	_, err = s.rate(ctx, over)
 	s.cancel(nil)
 	s.feeder.Wait()
-	if err == nil {
-		err = db.drained(ctx, stillOpen)
+	for deadline := time.Now().Add(longest); err == nil && s.done.Load() < s.made; {
+		time.Sleep(time.Millisecond)
+		if err = ctx.Err(); err == nil && time.Now().After(deadline) {
+			err = fmt.Errorf("%d of %d executions are not done after %v", s.made-s.done.Load(), s.made, longest)
+		}
 	}
 	return s.done.Load(), errors.Join(err, s.close())
 }
@@ -139,6 +142,9 @@ func (db *database) hold(ctx context.Context) (release func(), err error) {
 // holding is for how long the transaction is open, and calm how long is
 // measured before.
 func (h *harness) holding() (open, calm time.Duration) {
+	if h.least {
+		return 250 * time.Millisecond, 50 * time.Millisecond
+	}
 	if h.quick {
 		return 24 * time.Second, 8 * time.Second
 	}
@@ -152,7 +158,7 @@ func (h *harness) held(ctx context.Context, name string, l load) (free, under fl
 		return 0, 0, err
 	}
 	defer db.drop()
-	s, err := openStream(ctx, db, l)
+	s, err := openStream(ctx, db, l, max(h.scaled(backlog), l.at))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -188,19 +194,22 @@ func (h *harness) held(ctx context.Context, name string, l load) (free, under fl
 type stream struct {
 	*node
 	done   atomic.Int64 // executions
+	made   int64        // likewise; only the feeder changes it
 	cancel context.CancelCauseFunc
-	ctx    context.Context
-	feeder sync.WaitGroup
+	// backlog is how many executions wait at least.
+	backlog int64
+	ctx     context.Context
+	feeder  sync.WaitGroup
 }
 
-func openStream(ctx context.Context, db *database, l load) (*stream, error) {
-	nd, err := newNode(ctx, db.url, l.at, nil, nil)
+func openStream(ctx context.Context, db *database, l load, backlog int) (*stream, error) {
+	nd, err := newNode(ctx, db.url, l.at, nil)
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{node: nd}
-	count := func(int) { s.done.Add(1) }
-	nd.last.Store(&count)
+	s := &stream{node: nd, made: int64(backlog), backlog: int64(backlog)}
+	count := func() { s.done.Add(1) }
+	nd.completed.Store(&count)
 	job, err := nd.define(ctx, l.steps, false)
 	if err == nil {
 		err = nd.fill(ctx, job, backlog)
@@ -219,21 +228,22 @@ func openStream(ctx context.Context, db *database, l load) (*stream, error) {
 	return s, nil
 }
 
-// backlog is how many executions of a stream wait at least.
+// backlog is that of streams that are measured.
 const backlog = 3000
 
 func (s *stream) feed(job courier.Job) {
-	const batch = 1000
-	for made := int64(backlog); s.ctx.Err() == nil; {
-		if made-s.done.Load() >= backlog {
+	batch := s.backlog / 3
+	ctx := context.WithoutCancel(s.ctx) // so that it is known how many are made
+	for s.ctx.Err() == nil {
+		if s.made-s.done.Load() >= s.backlog {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		if err := s.fill(s.ctx, job, batch); err != nil {
+		if err := s.fill(ctx, job, int(batch)); err != nil {
 			s.cancel(fmt.Errorf("enqueue: %w", err))
 			return
 		}
-		made += batch
+		s.made += batch
 	}
 }
 
