@@ -35,8 +35,11 @@ func CodeOf(err error) (code, detail string) {
 	return p.code.name, p.Detail
 }
 
-// Document returns the OpenAPI document.
-func Document() []byte { return describe(table).text() }
+// Document returns the OpenAPI document of a service with the default access.
+func Document() []byte {
+	schemes, _ := new(Access).schemes()
+	return describe(table).secure(schemes).text()
+}
 
 // SchemaOf returns the schema of a type, with those that it refers to where the document
 // has them, and the types with MarshalJSON that have no form.

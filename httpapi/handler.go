@@ -90,6 +90,9 @@ func New(e *engine.Engine, opt *Options) *Handler {
 		h.mux.HandleFunc(t.pattern(), func(http.ResponseWriter, *http.Request) {}) // routes has what is done
 	}
 	h.openAPI = sync.OnceValue(h.document)
+	if _, err := h.opt.Access.schemes(); err != nil {
+		h.log.Error("the OpenAPI document lacks security schemes", "error", err)
+	}
 	return h
 }
 

@@ -16,7 +16,7 @@ const about = `The HTTP API of an engine of Courier.
 
 **Paths** are below the mount of the API, which is the directory above that of this document: the reference of the server is relative to it. A route of GET answers HEAD too. A path that is not here has the answer 404 with a problem document; a method that is not here has 405, and the header Allow.
 
-**Access** is decided by the service that mounts the API: it says who makes a request, and so which credentials are sent, and which rights that gives. x-courier-rights are the rights that an operation needs, all of them: start, override, dry-run, own, see, values, operate, edit, admin; "or own" means that the right own is enough for what the caller has started itself; any means that it is enough to be known, and open that nobody is asked. x-courier-scope says for what the rights are needed: a job, the job of an execution, all jobs, what is visible (the answer has what the caller may see), or the job that the body or the stored definition is about. What the caller may not see has the same answer as what is not there.
+**Access** is decided by the service that mounts the API: it says who makes a request, and so which credentials are sent (the security schemes), and which rights that gives. x-courier-rights are the rights that an operation needs, all of them: start, override, dry-run, own, see, values, operate, edit, admin; "or own" means that the right own is enough for what the caller has started itself; any means that it is enough to be known, and open that nobody is asked. x-courier-scope says for what the rights are needed: a job, the job of an execution, all jobs, what is visible (the answer has what the caller may see), or the job that the body or the stored definition is about. What the caller may not see has the same answer as what is not there.
 
 **Problems** are documents as of RFC 9457. A program can rely on the code. Each operation lists the codes of its answers; besides them the answer 500 with the code internal is a mistake of the service.
 
@@ -24,7 +24,8 @@ const about = `The HTTP API of an engine of Courier.
 
 // document makes the OpenAPI document of the table.
 func (h *Handler) document() []byte {
-	text := describe(table).text()
+	schemes, _ := h.opt.Access.schemes() // New has said what is wrong
+	text := describe(table).secure(schemes).text()
 	sum := sha256.Sum256(text)
 	h.openAPITag = `"` + hex.EncodeToString(sum[:12]) + `"`
 	return append(text, '\n')
@@ -73,7 +74,9 @@ func (d *description) operation(t *route) schema {
 	o := schema{
 		"operationId": t.id, "summary": t.does, "tags": []string{t.group}, "responses": d.answers(t), "x-courier-rights": t.rights(),
 	}
-	if !t.open {
+	if t.open {
+		o["security"] = []any{}
+	} else {
 		o["x-courier-scope"] = string(t.on)
 	}
 	if list := t.parameters(); len(list) > 0 {

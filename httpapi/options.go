@@ -110,6 +110,10 @@ type Access struct {
 	Origins []string
 	// Challenge is the header WWW-Authenticate of answers with 401. Empty means "Bearer".
 	Challenge string
+	// Schemes are the ways in which a request can prove who makes it, one of which is enough,
+	// by the names of letters and digits that the OpenAPI document gives them. They change
+	// nothing but that document. Nil means one of the type "http" with the scheme of Challenge.
+	Schemes map[string]SecurityScheme
 
 	local *local // of [Local]
 }
