@@ -17,13 +17,14 @@ var attentionPages = []page{{
 	data: (*call).attentionPage, live: []string{"entries"}, watch: watchEvery(attentionEvery),
 }}
 
-// attentionEvery is how often an open page is read again, which takes eleven statements: so what
+// attentionEvery is how often an open page is read again, which takes twelve statements: so what
 // another process has repaired is listed no longer than that.
 const attentionEvery = 15 * time.Second
 
 // An attentionPage lists what somebody has to look at.
 type attentionPage struct {
 	Entries []attentionEntry
+	PutAway []attentionEntry // folded
 	Missing []string
 	Cut     []string
 	// Of a page without entries: the schedule that fires next.
@@ -55,7 +56,11 @@ func (c *call) attentionPage() (any, error) {
 	}
 	p := &attentionPage{Missing: a.Missing, Cut: a.Cut, Tick: a.Next}
 	for _, e := range a.Entries {
-		p.Entries = append(p.Entries, c.entry(e))
+		list := &p.Entries
+		if e.Kind == desk.PutAway {
+			list = &p.PutAway
+		}
+		*list = append(*list, c.entry(e))
 	}
 	if p.Tick != nil && c.hasPage("schedules/{name}") {
 		p.TickHref = c.link("schedules", p.Tick.Name)
@@ -180,6 +185,15 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 		list("state:queued", desk.Where{Queue: e.Queue}.String())
 	case desk.Kept:
 		v.Show, v.ShowAs = c.link("kept-files"), "Show them"
+	case desk.PutAway:
+		switch {
+		case e.State != "":
+			list("state:"+string(e.State), job)
+		case e.Thing == "subscription":
+			thing("notifications", e.Name)
+		default:
+			thing(e.Thing+"s", e.Name)
+		}
 	case desk.Superseded:
 		if operator {
 			v.Buttons = append(v.Buttons, button{Label: "Give up all…", Action: "cancel", IDs: e.Executions})

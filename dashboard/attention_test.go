@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -71,6 +73,35 @@ func TestAttention(t *testing.T) {
 		}
 		w.user = "nobody"
 		w.get("").has("Nothing needs you.").lacks("nightly")
+	})
+}
+
+// What people have put away is folded, with who has done it, and needs nobody.
+func TestPutAwayIsFolded(t *testing.T) {
+	virtual(t, options(), func(w *world) {
+		by := courier.By{Actor: "ann"}
+		if _, err := w.engine.Schedules().Set(w.Context(), courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, by); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.engine.Schedules().Disable(w.Context(), "nightly", by); err != nil {
+			t.Fatal(err)
+		}
+		held, err := w.engine.Enqueue(w.Context(), "other", &engine.EnqueueOptions{Hold: true, By: by})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := w.get("").has("Nothing needs you.").has("Put away: 2")
+		fold := page.tree.one(t, "details.more")
+		if fold.attrs["open"] != "" || !strings.Contains(fold.text(), `The schedule "nightly" is disabled.`) || !strings.Contains(fold.text(), "by ann") {
+			t.Errorf("the fold has %s", fold.text())
+		}
+		var hrefs []string
+		for _, a := range fold.all("a.button") {
+			hrefs = append(hrefs, a.attrs["href"])
+		}
+		if !slices.Equal(hrefs, []string{"./schedules/nightly", "./executions/" + string(held.ID)}) {
+			t.Errorf("the fold leads to %q", hrefs)
+		}
 	})
 }
 

@@ -95,6 +95,7 @@ func TestLogOfRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Wait(running).RequireState(courier.Cancelled)
+		synctest.Wait() // for the line about the end
 		log.count(t, 3)
 		log.count(t, 1, "level=WARN", `"step failed"`, "reason=cancelled", "duration=1s")
 		log.count(t, 1, "level=INFO", `"execution cancelled"`, "duration=1s")

@@ -50,7 +50,7 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}", id: "getExecution", group: "executions", on: onExecution,
-		does: "Returns an execution. A client sees the short form of its own.", answers: map[int]any{http.StatusOK: ExecutionView{}, http.StatusNotModified: nil},
+		does: "Returns an execution; max_retries is that of the job where the request set none. A client sees the short form of its own.", answers: map[int]any{http.StatusOK: ExecutionView{}, http.StatusNotModified: nil},
 		do: (*call).getExecution,
 	},
 	{
@@ -138,6 +138,13 @@ func (c *call) listExecutions() error {
 
 func (c *call) getExecution() error {
 	v := c.view(&c.execution)
+	if x, ok := v.(ExecutionView); ok && x.MaxRetries == nil {
+		job, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
+		if err == nil { // else the record is there without it
+			x.MaxRetries = new(job.FailurePolicy.Retries())
+			v = x
+		}
+	}
 	if d := c.h.opt.Depot; d != nil && c.execution.State.Ended() {
 		at, removed, err := depot.Removed(c.ctx(), d, c.execution.ID)
 		switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store/memstore"
 )
 
 // retried is the policy of jobs whose step is repeated after 2, 4, 8 ... seconds.
@@ -348,4 +349,27 @@ func TestSpec001_LifecycleEvents(t *testing.T) {
 			t.Errorf("%s", a.Body)
 		}
 	})
+}
+
+// An execution says how often its steps are tried again, whoever has said so.
+func TestMaxRetriesAreShown(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	for name, p := range map[string]courier.FailurePolicy{
+		"stops": {}, "retries": {Type: courier.RetryStep}, "once": {Type: courier.RetryJob, MaxRetries: new(1)},
+	} {
+		job := courier.Job{Name: name, FailurePolicy: p, Steps: []courier.StepSpec{{Type: "test.work"}}}
+		if _, err := w.engine.Jobs().Define(t.Context(), job, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		job, body string
+		want      float64
+	}{{"stops", "", 0}, {"retries", "", 3}, {"once", "", 1}, {"once", `{"max_attempts": 6}`, 5}} {
+		var got map[string]any
+		w.get("v1/executions/"+w.start(c.job, c.body)).want(http.StatusOK, &got)
+		if n, ok := got["max_retries"].(float64); !ok || n != c.want {
+			t.Errorf("%s %s: max_retries %v, want %v", c.job, c.body, got["max_retries"], c.want)
+		}
+	}
 }

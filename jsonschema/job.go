@@ -90,13 +90,7 @@ func (b *builder) policy(name string, allowed []courier.Policy) schema {
 			schema{"properties": schema{"retry_on": none, "no_retry_on": none}},
 		)}
 		if name != "failure_policy" { // the figures of a step do not join those of the job
-			needs := schema{}
-			for figure := range figures["properties"].(schema) {
-				if figure != "type" {
-					needs[figure] = []string{"type"}
-				}
-			}
-			figures["dependencies"] = needs
+			figures["required"] = []string{"type"}
 		}
 		return anyOf(schema{"enum": allowed}, figures)
 	})

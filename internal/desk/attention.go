@@ -43,6 +43,9 @@ type Entry struct {
 	Reason   courier.Reason `json:"reason,omitempty"`
 	Queue    string         `json:"queue,omitempty"`
 	Name     string         `json:"name,omitempty"`    // of a schedule, monitor, subscription or worker
+	Thing    string         `json:"thing,omitempty"`   // that is put away: "schedule", "monitor" or "subscription"
+	State    courier.State  `json:"state,omitempty"`   // of executions that are put away
+	By       string         `json:"by,omitempty"`      // who has put it away; of several the one that is longest so
 	Message  string         `json:"message,omitempty"` // the newest error or problem
 	// Executions are up to 5 of them: the newest of failures, those for which it has lasted
 	// longest of all else. Of superseded ones there are all that were read.
@@ -75,6 +78,7 @@ const (
 	Refusal      Kind = "refusal"      // progress that the store does not take from this engine
 	Kept         Kind = "kept"         // files of executions that have ended for good, which may exist nowhere else
 	Superseded   Kind = "superseded"   // failed executions without only copies, for which a younger one has completed
+	PutAway      Kind = "put_away"     // what people have switched off, held or paused
 )
 
 // How long something lasts before it is an entry.
@@ -92,8 +96,9 @@ const (
 	samples = 5
 )
 
-// Attention returns what somebody has to look at. It reads at most 11 statements of the
-// store, none of which depends on the length of the history.
+// Attention returns what somebody has to look at. It reads at most 12 statements of the
+// store, and one for each of up to 40 things that people have put away. None depends on the
+// length of the history.
 func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 	return d.attention(ctx, func(string) bool { return true }, nil)
 }
@@ -134,9 +139,12 @@ func (d *Desk) attention(ctx context.Context, sees func(job string) bool, jobs f
 			return Attention{}, fmt.Errorf("attention: %w", err)
 		}
 	}
+	if err := a.putAway(); err != nil {
+		return Attention{}, fmt.Errorf("attention: %w", err)
+	}
 	a.refusals()
 	a.Entries = append(a.Entries, last...)
-	order := []Kind{Lost, Stopping, Failed, Due, Overdue, Schedule, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded}
+	order := []Kind{Lost, Stopping, Failed, Due, Overdue, Schedule, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded, PutAway}
 	slices.SortStableFunc(a.Entries, func(x, y Entry) int { return slices.Index(order, x.Kind) - slices.Index(order, y.Kind) })
 	return a.Attention, nil
 }
@@ -149,6 +157,7 @@ type attention struct {
 	sees     func(job string) bool
 	jobs     func() ([]string, error) // that are seen, if not all are
 	unserved map[string]store.Cause   // by queue: why no worker takes what is in it
+	away     []Entry                  // what people have switched off
 }
 
 // has reports whether a part was read. One whose role the store lacks is left out.

@@ -57,6 +57,9 @@ func (a *attention) schedules() error {
 	a.cut(len(list), "schedules")
 	for i := range list {
 		s := &list[i]
+		if s.Disabled && (s.At.IsZero() || s.At.After(a.At)) { // no single one that is over
+			a.setAside("schedule", s.Name, s.Job, "disabled", s.Reason)
+		}
 		if s.Disabled || !a.sees(s.Job) {
 			continue
 		}
@@ -110,6 +113,9 @@ func (a *attention) monitors() error {
 		m := &list[i]
 		e := Entry{Kind: Monitor, Name: m.Name, Job: m.Job, Count: max(1, m.Health.Failures), Since: m.Health.LastPoll, Message: m.Health.Problem}
 		switch {
+		case m.State == courier.MonitorPaused, m.State == courier.MonitorDisabled:
+			a.setAside("monitor", m.Name, m.Job, string(m.State), m.Reason)
+			continue
 		case !a.sees(m.Job):
 			continue
 		case m.State == courier.MonitorFailed:
@@ -165,7 +171,11 @@ func (a *attention) deliveries() error {
 	}
 	a.cut(len(subscriptions), "subscriptions")
 	for i := range subscriptions {
-		if s := &subscriptions[i]; s.Disabled && s.Reason != "" { // no person did it
+		s := &subscriptions[i]
+		switch {
+		case s.Disabled && s.Reason == "":
+			a.setAside("subscription", s.Name, "", "disabled", "")
+		case s.Disabled: // no person did it
 			a.add(Entry{
 				Kind: Subscription, Name: s.Name, Count: 1, Message: s.Reason, Title: fmt.Sprintf("The subscription %q was switched off.", s.Name),
 				Do: "Correct the receiver, and enable the subscription as you save it. Then deliver again what has failed.", Call: "Subscriptions.Set",

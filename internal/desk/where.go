@@ -84,7 +84,7 @@ const (
 // now. The error is a *[FilterError].
 func ParseWhere(text string, now time.Time) (Where, error) {
 	p := parser{now: now}
-	for _, term := range p.split(text, unicode.IsSpace) {
+	for term := range p.split(text, unicode.IsSpace) {
 		name, value, ok := term.cut(':')
 		if p.full() {
 			break
@@ -110,7 +110,7 @@ func ParseQuery(q url.Values, now time.Time) (Where, error) {
 			}
 			w := word{text: value}
 			if strings.HasPrefix(value, `"`) {
-				words := p.split(value, func(rune) bool { return false })
+				words := slices.Collect(p.split(value, func(rune) bool { return false }))
 				if len(words) == 0 {
 					continue // a quote is not closed
 				}

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -57,15 +58,20 @@ func (w word) String() string {
 
 // literal returns what a text means of which all is in quotes; ok is false for any other.
 func literal(text string) (name string, ok bool) {
-	words := new(parser).split(text, func(rune) bool { return false })
+	words := slices.Collect(new(parser).split(text, func(rune) bool { return false }))
 	if len(words) != 1 || slices.Contains(words[0].quoted, false) {
 		return text, false
 	}
 	return words[0].text, true
 }
 
-// split returns the words of a text, without their quotes.
-func (p *parser) split(from string, space func(rune) bool) (words []word) {
+// split returns the words of a text, without their quotes. What comes after the last word that
+// is taken is not read.
+func (p *parser) split(from string, space func(rune) bool) iter.Seq[word] {
+	return func(yield func(word) bool) { p.words(from, space, yield) }
+}
+
+func (p *parser) words(from string, space func(rune) bool, yield func(word) bool) {
 	var text []byte
 	var literal []bool
 	in, quoted, escaped := false, false, false
@@ -77,11 +83,10 @@ func (p *parser) split(from string, space func(rune) bool) (words []word) {
 		}
 		in = true
 	}
-	end := func() {
-		if in {
-			words = append(words, word{string(text), slices.Clone(literal)})
-		}
+	end := func() bool {
+		w, any := word{string(text), slices.Clone(literal)}, in
 		text, literal, in = text[:0], literal[:0], false
+		return !any || yield(w)
 	}
 	for _, r := range from {
 		switch {
@@ -93,17 +98,18 @@ func (p *parser) split(from string, space func(rune) bool) (words []word) {
 		case r == '"':
 			quoted, in = !quoted, true
 		case !quoted && space(r):
-			end()
+			if !end() {
+				return
+			}
 		default:
 			add(r)
 		}
 	}
 	if quoted {
 		p.problem("a quote is not closed")
-	} else {
-		end()
+		return
 	}
-	return words
+	end()
 }
 
 // quote returns a value as it stands in the text of a filter, in quotes if anything in it

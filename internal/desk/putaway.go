@@ -1,0 +1,126 @@
+package desk
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// mostDated is of how many things that are put away it is read who has done it.
+const mostDated = 20
+
+// setAside takes note of something that a person has switched off, if the visitor may see it.
+func (a *attention) setAside(thing, name, job, state, reason string) {
+	if !a.sees(job) {
+		return
+	}
+	a.away = append(a.away, Entry{
+		Kind: PutAway, Thing: thing, Name: name, Job: job, Count: 1, Message: reason, Title: fmt.Sprintf("The %s %q is %s.", thing, name, state),
+		Do: "Enable it again, or remove it if it is not needed any more.",
+	})
+}
+
+// putAway adds what people have put away: schedules, monitors and subscriptions that are
+// switched off, and executions that are held or paused, by job.
+func (a *attention) putAway() error {
+	for i := range a.away {
+		e := &a.away[i]
+		if i < mostDated {
+			if err := a.date(e); err != nil {
+				return err
+			}
+		}
+		a.add(*e)
+	}
+	filter := store.Filter{States: []courier.State{courier.Created, courier.Paused}, Limit: most}
+	if !a.sees("") {
+		jobs, err := a.jobs()
+		if err != nil || len(jobs) == 0 {
+			return err
+		}
+		filter.Jobs = jobs
+	}
+	list, err := a.e.Executions().List(a.ctx, filter)
+	if err != nil {
+		return err
+	}
+	more := a.cut(len(list), "held and paused executions")
+	slices.SortStableFunc(list, func(x, y courier.Execution) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
+	var entries []Entry
+	for i := range list {
+		x := &list[i]
+		at := slices.IndexFunc(entries, func(e Entry) bool { return e.Job == x.Job && e.State == x.State })
+		if at < 0 {
+			at = len(entries)
+			entries = append(entries, Entry{Kind: PutAway, Job: x.Job, State: x.State, Since: x.UpdatedAt, By: x.By, More: more})
+			if x.State == courier.Paused && at < mostDated {
+				if entries[at].By, err = a.lastBy(x); err != nil {
+					return err
+				}
+			}
+		}
+		e := &entries[at]
+		if e.Count++; len(e.Executions) < samples {
+			e.Executions = append(e.Executions, x.ID)
+		}
+	}
+	for _, e := range entries {
+		e.Title, e.Do, e.Call = fmt.Sprintf("Of the job %q, %s held.", e.Job, are(e.Count, e.More)), "Release them, or cancel them.", "Engine.Release"
+		if e.State == courier.Paused {
+			e.Title, e.Do, e.Call = fmt.Sprintf("Of the job %q, %s paused.", e.Job, are(e.Count, e.More)), "Resume them, or cancel them.", "Engine.Resume"
+		}
+		a.add(e)
+	}
+	return nil
+}
+
+// lastBy returns who has asked for the last change of an execution.
+func (a *attention) lastBy(x *courier.Execution) (string, error) {
+	list, err := a.e.Executions().AuditPage(a.ctx, store.AuditFilter{Execution: x.ID, After: x.Seq - 1, Limit: 1})
+	if err != nil || len(list) == 0 {
+		return "", err
+	}
+	return list[0].By, nil
+}
+
+// are is how many executions are something, as the middle of a sentence.
+func are(n int, more bool) string {
+	if n == 1 && !more {
+		return "1 execution is"
+	}
+	return count(n, more, "execution") + " are"
+}
+
+// date finds in the journal since when something is put away, and by whom. A store without
+// one, or an entry that is older than the last few of the thing, leaves that open.
+func (a *attention) date(e *Entry) error {
+	list, err := a.e.Journal(a.ctx, store.ActionFilter{Kind: e.Thing, Name: e.Name, Limit: 20})
+	if ok, err := a.has("store.Journal", err); !ok {
+		return err
+	}
+	for _, entry := range list {
+		switch entry.Verb {
+		case "disabled", "paused":
+		case "set":
+			var now struct {
+				Disabled bool `json:"disabled"`
+			}
+			if err := json.Unmarshal(entry.Now, &now); err != nil || !now.Disabled {
+				if e.Thing == "subscription" {
+					return nil
+				}
+				continue // the definition of others does not say whether they are switched off
+			}
+		case "enabled":
+			return nil
+		default:
+			continue
+		}
+		e.Since, e.By, e.Message = entry.At, entry.By, cmp.Or(entry.Reason, e.Message)
+	}
+	return nil
+}
