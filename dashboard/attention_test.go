@@ -91,12 +91,12 @@ func TestPutAwayIsFolded(t *testing.T) {
 			t.Fatal(err)
 		}
 		page := w.get("").has("Nothing needs you.").has("Put away: 2")
-		fold := page.tree.one(t, "details.more")
+		fold := page.tree.one(t, "main").one(t, "details")
 		if fold.attrs["open"] != "" || !strings.Contains(fold.text(), `The schedule "nightly" is disabled.`) || !strings.Contains(fold.text(), "by ann") {
 			t.Errorf("the fold has %s", fold.text())
 		}
 		var hrefs []string
-		for _, a := range fold.all("a.button") {
+		for _, a := range fold.all(".button") {
 			hrefs = append(hrefs, a.attrs["href"])
 		}
 		if !slices.Equal(hrefs, []string{"./schedules/nightly", "./executions/" + string(held.ID)}) {
