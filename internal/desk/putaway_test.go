@@ -21,7 +21,7 @@ func TestPutAway(t *testing.T) {
 		began := time.Now()
 		at := func(days int, does func() error) {
 			t.Helper()
-			time.Sleep(began.AddDate(0, 0, days).Sub(time.Now()))
+			time.Sleep(time.Until(began.AddDate(0, 0, days)))
 			w.ok(does())
 		}
 		s := courier.Schedule{Name: "nightly", Job: "daily-a", Cron: "0 0 3 * * ?"}
