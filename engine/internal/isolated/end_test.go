@@ -225,7 +225,7 @@ func TestParentGone(t *testing.T) {
 	}{{syscall.SIGKILL, time.Second}, {syscall.SIGSTOP, parentLease + time.Second}} {
 		dir := t.TempDir()
 		parent := exec.Command(os.Args[0], "-test.run=^TestIsParent$", "-test.v")
-		parent.Env = append(os.Environ(), "COURIER_TEST_PARENT="+dir)
+		parent.Env = append(os.Environ(), "COURIER_TEST_PARENT="+dir, "TMPDIR="+t.TempDir()) // it can remove nothing
 		out := new(syncedText)
 		parent.Stdout, parent.Stderr = out, out
 		if err := parent.Start(); err != nil {
