@@ -10,8 +10,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// mostDated is of how many things that are put away it is read who has done it.
-const mostDated = 20
+const (
+	mostDated = 20 // things that are put away, of which it is read who has done it
+	mostHeld  = 50 // executions that are held or paused: each is read whole, and can have a megabyte of parameters
+)
 
 // setAside takes note of something that a person has switched off, if the visitor may see it.
 func (a *attention) setAside(thing, name, job, state, reason string) {
@@ -36,7 +38,7 @@ func (a *attention) putAway() error {
 		}
 		a.add(*e)
 	}
-	filter := store.Filter{States: []courier.State{courier.Created, courier.Paused}, Limit: most}
+	filter := store.Filter{States: []courier.State{courier.Created, courier.Paused}, Limit: mostHeld}
 	if !a.sees("") {
 		jobs, err := a.jobs()
 		if err != nil || len(jobs) == 0 {
@@ -48,7 +50,10 @@ func (a *attention) putAway() error {
 	if err != nil {
 		return err
 	}
-	more := a.cut(len(list), "held and paused executions")
+	more := len(list) == mostHeld
+	if more {
+		a.Cut = append(a.Cut, fmt.Sprintf("There are %d held and paused executions or more, of which these were looked at.", mostHeld))
+	}
 	slices.SortStableFunc(list, func(x, y courier.Execution) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
 	var entries []Entry
 	for i := range list {
