@@ -223,9 +223,7 @@ func (c *call) audit(p *executionPage) error {
 	if err != nil {
 		return err
 	}
-	if !c.SeesValues(c.ctx(), p.X.Job) {
-		desk.HideAudit(list)
-	}
+	values := c.SeesValues(c.ctx(), p.X.Job)
 	next := int64(0)
 	if len(list) > auditPage {
 		list = list[:auditPage]
@@ -234,6 +232,9 @@ func (c *call) audit(p *executionPage) error {
 	t := &auditTab{pages: c.pagesOf(next)}
 	p.Audit = t
 	for _, a := range list {
+		if !values {
+			a.Error = desk.HiddenIf(a.Error)
+		}
 		what := "execution"
 		if a.Step != nil {
 			what = courier.StepLabel(*a.Step, a.ID, a.Type) + format.InItem(a.Iteration)

@@ -45,15 +45,6 @@ func HideStep(s *courier.StepExecution) {
 	}
 }
 
-// HideAudit takes away what may have values in it from entries of an audit.
-func HideAudit(list []courier.AuditEntry) {
-	for i := range list {
-		if list[i].Error != "" {
-			list[i].Error = Hidden
-		}
-	}
-}
-
 // Hidden stands in the place of a message that may have values in it.
 const Hidden = "hidden: it may contain values, which need another role"
 
