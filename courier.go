@@ -221,8 +221,12 @@ type Execution struct {
 	Timeout        time.Duration `json:"-"` // timeout_seconds in JSON: of the whole execution, from its first claim after it was created or resumed; 0 means none
 	By             string        `json:"by,omitempty"`
 
-	Worker         string    `json:"worker,omitempty"`    // the last worker that claimed it
-	Workspace      string    `json:"workspace,omitempty"` // id of the directory tree that holds its files; empty while it has none
+	Worker    string `json:"worker,omitempty"`    // the last worker that claimed it
+	Workspace string `json:"workspace,omitempty"` // id of the directory tree that holds its files; empty while it has none
+	// HeartbeatAt is when the worker of a running execution last said that it is at work:
+	// it claimed the execution or renewed its lease, which ends at LeaseExpiresAt. Both are
+	// zero in other states.
+	HeartbeatAt    time.Time `json:"heartbeat_at,omitzero"`
 	LeaseExpiresAt time.Time `json:"lease_expires_at,omitzero"`
 	// DiskBytes is the size of the workspace when it was last measured, at the
 	// end of the execution.

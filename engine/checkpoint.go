@@ -136,7 +136,7 @@ func (r *run) event(t courier.EventType) courier.Event {
 
 // lines writes to the log what is done with the execution.
 func (r *run) lines() executionlog.Log {
-	return executionlog.Log{Logger: r.log, Execution: &r.x, Lease: r.e.opt.Lease, Claimed: r.claimed}
+	return executionlog.Log{Logger: r.log, Execution: &r.x, Claimed: r.claimed}
 }
 
 // errLeft says that an execution was given back to the queue after its progress

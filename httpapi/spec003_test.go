@@ -40,7 +40,7 @@ func TestSpec003_StartAndGet(t *testing.T) {
 				t.Errorf("%s is %v, not %v", name, x[name], want)
 			}
 		}
-		if x["worker"] == nil || x["lease_expires_at"] == nil {
+		if x["worker"] == nil || x["heartbeat_at"] != "2000-01-01T00:00:00Z" || x["lease_expires_at"] == nil {
 			t.Errorf("%v", x)
 		}
 	})

@@ -291,7 +291,7 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 	s.notify(x, n, claimed.First)
 	x.token = store.Token(rand.Text())
 	x.first, x.last = x.seq(), x.seq()
-	x.LeaseExpiresAt = c.now.Add(c.Lease)
+	x.HeartbeatAt, x.LeaseExpiresAt = c.now, c.now.Add(c.Lease)
 	s.leases.push(x)
 	if claimed.First {
 		x.StartedAt = c.now

@@ -172,7 +172,7 @@ func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry
 	case courier.Running:
 		s.leases.remove(x)
 		s.running.add(x, -1)
-		x.LeaseExpiresAt, x.Current = time.Time{}, nil
+		x.HeartbeatAt, x.LeaseExpiresAt, x.Current = time.Time{}, time.Time{}, nil
 		x.ask("", nil, now)
 		s.wakeAll()
 	case courier.Queued:

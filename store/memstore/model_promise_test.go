@@ -48,7 +48,7 @@ func same(a, b *execution) bool {
 	return a.State == b.State && a.Attempt == b.Attempt && a.Position.Equal(b.Position) && reflect.DeepEqual(a.counters, b.counters) &&
 		a.token == b.token && a.first == b.first && a.last == b.last && a.RequestedBy == b.RequestedBy && a.Request == b.Request &&
 		a.since.Equal(b.since) && a.clock.Equal(b.clock) && a.DueAt.Equal(b.DueAt) && a.StartedAt.Equal(b.StartedAt) &&
-		a.EndedAt.Equal(b.EndedAt) && a.LeaseExpiresAt.Equal(b.LeaseExpiresAt) && a.Failure == b.Failure && a.Worker == b.Worker &&
+		a.EndedAt.Equal(b.EndedAt) && a.HeartbeatAt.Equal(b.HeartbeatAt) && a.LeaseExpiresAt.Equal(b.LeaseExpiresAt) && a.Failure == b.Failure && a.Worker == b.Worker &&
 		a.Resumed == b.Resumed && a.Workspace == b.Workspace && a.FailedItems == b.FailedItems && a.Repairs == b.Repairs && a.Version == b.Version && len(a.audit) == len(b.audit) && len(a.steps) == len(b.steps)
 }
 

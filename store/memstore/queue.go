@@ -224,14 +224,13 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	until := now.Add(r.For)
 	renewed := make([]store.Renewed, 0, len(r.Leases))
 	for _, l := range r.Leases {
 		x := s.executions[l.Execution]
 		if x == nil || x.State != courier.Running || x.token != l.Token {
 			continue
 		}
-		x.LeaseExpiresAt = until
+		x.HeartbeatAt, x.LeaseExpiresAt = now, now.Add(r.For)
 		s.leases.fix(x.index)
 		if l.Progress != nil {
 			x.progress = reported(l.Progress, now)

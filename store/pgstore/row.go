@@ -40,7 +40,7 @@ type row struct {
 	limitKeys                                     []string
 	timeout                                       int64
 	by, worker, workspace                         string
-	leaseExpires                                  *time.Time
+	heartbeat, leaseExpires                       *time.Time
 	disk, seq                                     int64
 	onlyCopies                                    *string
 	chain, member                                 *string
@@ -60,7 +60,7 @@ func (r *row) fields() []any {
 		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.params, &r.created, &r.due, &r.started, &r.ended,
 		&r.failedItems, &r.repairs, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
-		&r.leaseExpires, &r.disk, &r.onlyCopies, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
+		&r.heartbeat, &r.leaseExpires, &r.disk, &r.onlyCopies, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
 		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.progress, &r.result, &r.updated,
 	}
 }
@@ -73,7 +73,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		CreatedAt: r.created.UTC(), DueAt: r.due.UTC(), StartedAt: instant(r.started), EndedAt: instant(r.ended),
 		Request: courier.RequestKind(text(r.request)), Resumed: r.resumed, IdempotencyKey: text(r.key),
 		Timeout: time.Duration(r.timeout), By: r.by, Worker: r.worker, Workspace: r.workspace,
-		LeaseExpiresAt: instant(r.leaseExpires), DiskBytes: r.disk, Params: raw(r.params),
+		HeartbeatAt: instant(r.heartbeat), LeaseExpiresAt: instant(r.leaseExpires), DiskBytes: r.disk, Params: raw(r.params),
 		Chain: courier.ChainExecutionID(text(r.chain)), Member: text(r.member),
 		FailedItems: int(r.failedItems), RerunOf: courier.ExecutionID(text(r.rerunOf)), Result: raw(r.result), Seq: r.seq,
 	}

@@ -17,8 +17,7 @@ import (
 type Log struct {
 	*slog.Logger
 	Execution *courier.Execution
-	Lease     time.Duration // for which it was claimed
-	Claimed   time.Time     // when the claim was sent, by the clock of this process
+	Claimed   time.Time // when the claim was sent, by the clock of this process
 }
 
 func (r Log) logs(level slog.Level) bool { return r.Enabled(context.Background(), level) }
@@ -101,9 +100,9 @@ func Requested(log *slog.Logger, x *courier.Execution, q *store.Request) {
 }
 
 // age is the time since the execution was first claimed. The store's clock counts:
-// the lease says what it showed at the claim.
+// the heartbeat of the claim says what it showed.
 func (r Log) age() time.Duration {
-	return max(0, r.Execution.LeaseExpiresAt.Add(-r.Lease).Sub(r.Execution.StartedAt)) + time.Since(r.Claimed)
+	return max(0, r.Execution.HeartbeatAt.Sub(r.Execution.StartedAt)) + time.Since(r.Claimed)
 }
 
 // Lasted is how long an attempt that has ended has taken, or for that of a lost
@@ -111,7 +110,7 @@ func (r Log) age() time.Duration {
 func (r Log) Lasted(s, current *courier.StepExecution, took time.Duration) time.Duration {
 	switch {
 	case s.Reason == courier.ReasonWorkerLost && !s.StartedAt.IsZero():
-		return max(0, r.Execution.LeaseExpiresAt.Add(-r.Lease).Sub(s.StartedAt))
+		return max(0, r.Execution.HeartbeatAt.Sub(s.StartedAt))
 	case store.Same(current, s):
 		return took
 	}

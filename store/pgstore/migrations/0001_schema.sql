@@ -89,6 +89,7 @@ create table courier.job_executions (
 	lease_token        uuid,        -- of the present or last lease
 	lease_first_seq    bigint not null default 0, -- the first audit entry written under that lease
 	lease_last_seq     bigint not null default 0, -- the last one, when the lease has ended
+	heartbeat_at       timestamptz, -- the claim or the last renewal; null unless running
 	lease_expires_at   timestamptz,
 	reclaims           integer not null default 0, -- workers lost since a step last ended
 	request            text,        -- pause or cancel, for the worker to carry out

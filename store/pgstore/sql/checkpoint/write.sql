@@ -53,6 +53,7 @@ with u as (
 		reclaims = coalesce(($10::int[])[old.ord], 0),
 		request = case when old.state_to = 'running' then e.request end,
 		requested_by = case when old.state_to = 'running' then e.requested_by end,
+		heartbeat_at = case when old.state_to = 'running' then e.heartbeat_at end,
 		lease_expires_at = case when old.state_to = 'running' then e.lease_expires_at end,
 		progress = nullif(($53::text[])[old.ord], ''),
 		last_audit_seq = ($4::bigint[])[old.ord] + (($15::bool[])[old.ord] and e.current_step is not null)::int,

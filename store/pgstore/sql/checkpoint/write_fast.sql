@@ -25,6 +25,7 @@ with u as (
 		disk_bytes = coalesce(nullif(($12::bigint[])[old.ord], 0), e.disk_bytes),
 		lease_last_seq = case when old.ends then ($4::bigint[])[old.ord] else e.lease_last_seq end,
 		reclaims = coalesce(($10::int[])[old.ord], 0),
+		heartbeat_at = case when not old.ends then e.heartbeat_at end,
 		lease_expires_at = case when not old.ends then e.lease_expires_at end,
 		progress = null,
 		last_audit_seq = ($4::bigint[])[old.ord],

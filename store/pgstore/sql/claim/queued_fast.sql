@@ -61,6 +61,7 @@ with recursive q as materialized (
 		only_copies = null,
 		lease_token = $6::text::uuid,
 		lease_first_seq = e.last_audit_seq + 1,
+		heartbeat_at = first.now,
 		lease_expires_at = first.now + $5::bigint * interval '1 microsecond',
 		last_audit_seq = e.last_audit_seq + case when e.first_step_type is not null then 2 else 1 end
 	from first
@@ -95,7 +96,7 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	null, null, null, null, clock_timestamp(), clock_timestamp(), null, null,
 	0, null, null,
 	null, null, false, null, null, 0, '', '', '',
-	null, 0, null, 0, null, null, null, null, null, null, null, null, null, null, null,
+	null, null, 0, null, 0, null, null, null, null, null, null, null, null, null, null, null,
 	false, 0, false,
 	0,
 	0, rule.limited, false, 0, 0, false, false,

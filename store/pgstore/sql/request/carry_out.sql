@@ -51,6 +51,7 @@ with clock as materialized (
 			else e.only_copies end,
 		ended_at = case when $2::text = '' then e.ended_at when $2::text in ('completed', 'failed', 'cancelled') then clock.now end,
 		lease_last_seq = case when $2::text <> '' and e.state = 'running' then e.last_audit_seq else e.lease_last_seq end,
+		heartbeat_at = case when $2::text = '' then e.heartbeat_at end,
 		lease_expires_at = case when $2::text = '' then e.lease_expires_at end,
 		first_step_type = case when $2::text = '' then e.first_step_type end,
 		first_step_id = case when $2::text = '' then e.first_step_id end,

@@ -21,7 +21,7 @@ var claimCases = []testCase{
 		x := c.Execution
 		k.Same("as claimed and as stored", k.Get(n.ID), x)
 		k.Same("lease", x.LeaseExpiresAt.Sub(x.StartedAt), long)
-		e.State, e.Worker, e.StartedAt, e.UpdatedAt, e.LeaseExpiresAt, e.Seq = courier.Running, "worker", x.StartedAt, x.StartedAt, x.LeaseExpiresAt, c.Seq
+		e.State, e.Worker, e.StartedAt, e.UpdatedAt, e.HeartbeatAt, e.LeaseExpiresAt, e.Seq = courier.Running, "worker", x.StartedAt, x.StartedAt, x.StartedAt, x.LeaseExpiresAt, c.Seq
 		k.Same("execution", x, e)
 		k.Same("audit", storekit.Moves(k.AuditOf(n.ID)), ">queued queued>running")
 		k.Same("worker in the audit", k.AuditOf(n.ID)[1].Worker, "worker")

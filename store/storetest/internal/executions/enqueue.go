@@ -287,7 +287,7 @@ func (k *kit) story(id courier.ExecutionID) []any {
 	k.Helper()
 	plain := func(x courier.Execution) courier.Execution {
 		x.ID, x.Job = "", ""
-		x.CreatedAt, x.DueAt, x.StartedAt, x.UpdatedAt, x.LeaseExpiresAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+		x.CreatedAt, x.DueAt, x.StartedAt, x.UpdatedAt, x.HeartbeatAt, x.LeaseExpiresAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		if x.Current != nil {
 			at := *x.Current
 			at.Execution, at.StartedAt = "", time.Time{}

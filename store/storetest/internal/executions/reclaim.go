@@ -26,6 +26,7 @@ var reclaimCases = []testCase{
 		k.Same("reclaimed, and the first claim", []bool{c.Reclaimed, c.First}, []bool{true, false})
 		k.Same("what is claimed from the queue is reclaimed", h.Reclaimed, false)
 		k.Same("lease", c.Execution.LeaseExpiresAt.After(h.Execution.LeaseExpiresAt), true)
+		k.Same("lease after the heartbeat", c.Execution.LeaseExpiresAt.Sub(c.Execution.HeartbeatAt), long)
 		k.Claimed("claim again", r)
 	}},
 	{"before_queued_ones", func(k *kit) {

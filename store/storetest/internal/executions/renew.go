@@ -10,12 +10,14 @@ var renewCases = []testCase{
 	{"extends_from_now", func(k *kit) {
 		h := k.Start()
 		k.renewed("renewed", []store.Lease{{Execution: h.ID(), Token: h.Token}}, h.ID())
-		until := k.Get(h.ID()).LeaseExpiresAt
+		before := k.Get(h.ID())
 		k.Pass(k.Unit)
 		k.renewed("renewed again", []store.Lease{{Execution: h.ID(), Token: h.Token}}, h.ID())
-		if more := k.Get(h.ID()).LeaseExpiresAt.Sub(until); more < k.Unit/2 || more > long/2 {
+		x := k.Get(h.ID())
+		if more := x.LeaseExpiresAt.Sub(before.LeaseExpiresAt); more < k.Unit/2 || more > long/2 {
 			k.Errorf("extended by %v, want about %v", more, k.Unit)
 		}
+		k.Same("lease after the heartbeat", x.LeaseExpiresAt.Sub(x.HeartbeatAt), long)
 	}},
 	{"expired_but_not_taken_over", func(k *kit) {
 		h := k.Lose(0)

@@ -195,6 +195,8 @@ func checkRecords(x *courier.Execution, entries []courier.AuditEntry, records []
 		return fmt.Errorf("execution %s: its present step is %s, but the audit's is %s", x.ID, Text(x.Current), Text(running))
 	case (x.State == courier.Running) == x.LeaseExpiresAt.IsZero():
 		return fmt.Errorf("execution %s is %s and its lease ends at %v", x.ID, x.State, x.LeaseExpiresAt)
+	case (x.State == courier.Running) == x.HeartbeatAt.IsZero():
+		return fmt.Errorf("execution %s is %s and its last heartbeat was at %v", x.ID, x.State, x.HeartbeatAt)
 	case x.State.Ended() == x.EndedAt.IsZero():
 		return fmt.Errorf("execution %s is %s and ended at %v", x.ID, x.State, x.EndedAt)
 	case x.State != courier.Running && x.Request != "":
