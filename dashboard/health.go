@@ -27,6 +27,7 @@ type healthPage struct {
 	Refused  []engine.RefusedWrite
 	Stranded []strandedRow
 	Failing  []engine.FailedMaintenance
+	LowSpace *engine.LowSpace
 	Dropped  int64
 	Workers  int // that are present; -1 if the store does not keep them
 	Store    []storeFact
@@ -50,7 +51,7 @@ const maxFacts = 200
 
 func (c *call) health() (any, error) {
 	h := c.h.e.Health()
-	p := &healthPage{Refused: slices.Clone(h.Refused), Failing: h.Maintenance, Dropped: c.h.e.Dropped(), Workers: -1, HasStore: c.h.opt.Health != nil}
+	p := &healthPage{Refused: slices.Clone(h.Refused), Failing: h.Maintenance, LowSpace: h.LowSpace, Dropped: c.h.e.Dropped(), Workers: -1, HasStore: c.h.opt.Health != nil}
 	for i := range p.Refused {
 		if r := &p.Refused[i]; r.Error != "" && !c.SeesValues(c.ctx(), r.Job) {
 			r.Error = desk.Hidden
@@ -103,6 +104,8 @@ func (p *healthPage) judge() {
 		p.Status, p.Headline = "warning", "Executions wait that no worker can take."
 	case len(p.Failing) > 0:
 		p.Status, p.Headline = "warning", "The maintenance of "+format.Plural(len(p.Failing), "step type")+" fails."
+	case p.LowSpace != nil:
+		p.Status, p.Headline = "warning", "The disk of the workspaces has little space left: make room, or steps that write files will fail."
 	case p.Workers == 0:
 		p.Status, p.Headline = "warning", "No worker is present: nothing is executed until an engine is started on the store."
 	default:

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -194,6 +196,19 @@ func TestHealthOfMaintenance(t *testing.T) {
 		w.user = "watcher"
 		w.get("health").has("test.kept").has("hidden").lacks(canary)
 	})
+}
+
+func TestHealthOfSpace(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	e := engine.New(w.store, w.engine.Registry(), &engine.Options{Workspace: t.TempDir(), MinFree: 1 << 61})
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop(context.Background())
+	w.get("health").lacks("little space left").lacks("Free for workspaces")
+	w.mux = http.NewServeMux()
+	w.mux.Handle("/courier/", dashboard.New(e, &dashboard.Options{Access: access()}))
+	w.get("health").has("warning").has("The disk of the workspaces has little space left").has("Free for workspaces").has("2.3 EB")
 }
 
 // Help has all states with their marks, the keys of all pages, and the visitor's own role.

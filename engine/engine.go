@@ -176,6 +176,15 @@ type Health struct {
 	// over, because they hold files that may exist nowhere else. An engine looks for them
 	// when it starts and then each hour. Nil if it knows of none.
 	Kept *KeptWorkspaces `json:"kept,omitempty"`
+	// LowSpace says that the disk of Options.Workspace has less free than Options.MinFree.
+	// Nil if it has more, or if that is not known.
+	LowSpace *LowSpace `json:"low_space,omitempty"`
+}
+
+// LowSpace says how little of the disk of the workspaces is free, in bytes.
+type LowSpace struct {
+	Free    int64 `json:"free_bytes"`
+	MinFree int64 `json:"min_free_bytes"` // see Options.MinFree
 }
 
 // KeptWorkspaces says how much space workspaces take that are kept; see
@@ -184,6 +193,14 @@ type KeptWorkspaces struct {
 	Executions int   `json:"executions"`
 	Files      int   `json:"files"` // that may exist nowhere else
 	Bytes      int64 `json:"bytes"` // of these files
+}
+
+// lowSpace returns nil if there is enough.
+func (e *Engine) lowSpace() *LowSpace {
+	if free, ok := e.work.Free(); ok && free < e.opt.MinFree {
+		return &LowSpace{Free: free, MinFree: e.opt.MinFree}
+	}
+	return nil
 }
 
 // A FailedMaintenance is a failure of a [courier.Maintainer].
@@ -209,8 +226,8 @@ type RefusedWrite struct {
 	Error string `json:"error"` // of the last refusal, as the store returned it
 }
 
-// Health returns the present state of the engine. It does not read the store, and
-// returns at once.
+// Health returns the present state of the engine. It asks the disk of the workspaces what is
+// free. It does not read the store, and returns at once.
 func (e *Engine) Health() Health {
 	var kept *KeptWorkspaces
 	if n, files, bytes := e.kept.Sum(); n > 0 {
@@ -218,6 +235,7 @@ func (e *Engine) Health() Health {
 	}
 	return Health{
 		Kept:        kept,
+		LowSpace:    e.lowSpace(),
 		Stranded:    e.unserved.Found(),
 		Refused:     mapped(e.refusals.All(), func(r refusals.Refusal) RefusedWrite { return RefusedWrite(r) }),
 		Maintenance: mapped(e.maintenance.Failures(), func(f maintenance.Failure) FailedMaintenance { return FailedMaintenance(f) }),

@@ -86,6 +86,13 @@ type Options struct {
 	// path.
 	WorkspaceID string
 
+	// MinFree is how many bytes should be free on the disk of Workspace. An engine with
+	// less starts, since the executions that it ends make room, but it says so in its log
+	// when it starts, and in [Health] while it lasts. Steps that write files keep space free
+	// by themselves. 0 means 64 MiB, and a negative number that nobody looks. Only Linux,
+	// macOS and FreeBSD tell what is free.
+	MinFree int64
+
 	// Times.
 
 	// Lease is how long an execution stays with an engine that no longer renews its
@@ -275,6 +282,9 @@ func (o *Options) setDefaults(id string) {
 	setDefault(&o.MaxValue, o.MaxOutput)
 	setDefault(&o.MaxParams, 16<<20)
 	setDefault(&o.MaxSecrets, 256)
+	if o.MinFree == 0 {
+		o.MinFree = 64 << 20
+	}
 	if o.KeepLog == 0 {
 		o.KeepLog = 16 << 10
 	}

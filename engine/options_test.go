@@ -172,3 +172,27 @@ func TestRelativeRoot(t *testing.T) {
 		t.Errorf("the caller's list was changed to %q", roots)
 	}
 }
+
+// TestLowSpace: a nearly full disk does not keep an engine from its start, and is not silent.
+func TestLowSpace(t *testing.T) {
+	for _, c := range []struct {
+		least int64
+		low   bool
+	}{{1 << 62, true}, {1, false}, {-1, false}} {
+		log := new(logbook)
+		e := engine.New(memstore.New(), nil, &engine.Options{Workspace: t.TempDir(), MinFree: c.least, Log: log.logger()})
+		if err := e.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h := e.Health().LowSpace
+		if err := e.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(log.lines("little space for workspaces", "min_free_bytes")); c.low != (n == 1) || c.low != (h != nil) {
+			t.Errorf("with MinFree %d: %d lines in the log, and Health has %+v", c.least, n, h)
+		}
+		if h != nil && (h.Free <= 0 || h.MinFree != c.least) {
+			t.Errorf("Health has %+v", h)
+		}
+	}
+}

@@ -30,12 +30,16 @@ type worker struct {
 // The contexts of steps have the values of ctx. When ctx ends, the engine stops as by
 // [Engine.Stop]. A started engine can't be started again before it has stopped. Start is
 // refused if no file can be written to Options.Workspace, or one of Options.Roots can't be read.
+// Little space is no reason; see Options.MinFree.
 func (e *Engine) Start(ctx context.Context) error {
 	if e.invalid != nil {
 		return fmt.Errorf("start engine: %w", e.invalid)
 	}
 	if err := errors.Join(e.ready(), e.isolated.Ready(), workspace.CheckRoots(e.opt.Roots)); err != nil {
 		return fmt.Errorf("start engine: %w", err)
+	}
+	if s := e.lowSpace(); s != nil {
+		e.log.Warn("little space for workspaces: make room, or steps that write files will fail", "workspace", e.work.Dir, "free_bytes", s.Free, "min_free_bytes", s.MinFree)
 	}
 	w := &worker{base: context.WithoutCancel(ctx), started: time.Now().UTC(), stop: make(chan struct{}), done: make(chan struct{})}
 	w.ctx, w.quit = context.WithCancel(w.base)

@@ -3,7 +3,10 @@ package workspace
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
+
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // CheckRoots returns what is wrong with the directories that steps may use besides the
@@ -32,6 +35,18 @@ func checkRoot(root string) error {
 		return plainPathError(err)
 	}
 	return d.Close()
+}
+
+// Free returns how many bytes this process may still write to the disk that holds the
+// workspaces. Ok is false where that can't be told.
+func (w Tree) Free() (bytes int64, ok bool) {
+	root, err := os.OpenRoot(w.Dir)
+	if err != nil {
+		return 0, false
+	}
+	defer root.Close()
+	free, ok := transfer.Room(root, ".")
+	return int64(min(free, math.MaxInt64)), ok
 }
 
 // Writable makes sure that files can be written to the directory that holds the workspaces.
