@@ -156,14 +156,15 @@ func (e *unknownConnection) Error() string        { return e.text }
 func (e *unknownConnection) Is(target error) bool { return target == courier.ErrNotFound }
 
 // ReadConnections reads a JSON file that maps ids to connections. Kind is what
-// errors call them, such as "sftp". Check completes one of them, and tells what is wrong
-// with it, by joined errors; ids are all that there are, in order.
-func ReadConnections[C any](path, kind string, check func(id string, c *C, ids []string) error) (map[string]C, error) {
+// errors call them, such as "sftp". Complete sets what the file does not hold, and check
+// looks at one of all the connections that are complete. Both tell what is wrong by joined
+// errors.
+func ReadConnections[C any](path, kind string, complete func(id string, c *C) error, check func(id string, all map[string]C) error) (map[string]C, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s connections: %w", kind, err)
 	}
-	m, err := ParseConnections(text, check)
+	m, err := ParseConnections(text, complete, check)
 	if err != nil {
 		return nil, fmt.Errorf("%s connections: %s: %w", kind, path, err)
 	}
@@ -172,7 +173,7 @@ func ReadConnections[C any](path, kind string, check func(id string, c *C, ids [
 
 // ParseConnections is ReadConnections for the content of such a file. Its error has all
 // mistakes of all connections, each with its line.
-func ParseConnections[C any](text []byte, check func(id string, c *C, ids []string) error) (map[string]C, error) {
+func ParseConnections[C any](text []byte, complete func(id string, c *C) error, check func(id string, all map[string]C) error) (map[string]C, error) {
 	if !utf8.Valid(text) {
 		return nil, errUTF8
 	}
@@ -186,20 +187,25 @@ func ParseConnections[C any](text []byte, check func(id string, c *C, ids []stri
 	if err := checkNames(text, nil); err != nil {
 		return nil, err
 	}
-	ids := slices.Sorted(maps.Keys(raw))
 	m := make(map[string]C, len(raw))
-	var wrong []located
-	for _, id := range ids {
+	read, incomplete := make(map[string]error), make(map[string]error)
+	for id, text := range raw {
 		var c C
-		err := json.Unmarshal(raw[id], &c)
+		if read[id] = json.Unmarshal(text, &c); read[id] == nil {
+			incomplete[id] = complete(id, &c)
+		}
+		m[id] = c
+	}
+	var wrong []located
+	for _, id := range slices.Sorted(maps.Keys(raw)) {
+		err := read[id]
 		if err == nil {
-			err = check(id, &c, ids)
+			err = errors.Join(incomplete[id], check(id, m))
 		}
 		for _, err := range flat(err) {
 			line := lineOf(text, id, err)
 			wrong = append(wrong, located{line, fmt.Errorf("line %d: connection %q: %w", line, id, err)})
 		}
-		m[id] = c
 	}
 	slices.SortStableFunc(wrong, func(a, b located) int { return a.line - b.line })
 	var errs []error

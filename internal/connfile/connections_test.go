@@ -25,7 +25,7 @@ func TestNamesAreExact(t *testing.T) {
 			t.Errorf("%s: %v; want %q", text, err, want)
 		}
 	}
-	_, err := ParseConnections([]byte(`{"a": {}, "a": {}}`), func(string, *connection, []string) error { return nil })
+	_, err := ParseConnections([]byte(`{"a": {}, "a": {}}`), func(string, *connection) error { return nil }, func(string, map[string]connection) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), `"a" is repeated`) {
 		t.Errorf("a connection that is repeated: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"golang.org/x/crypto/ssh/agent"
@@ -59,11 +60,12 @@ func (c Config) Check() error {
 	return errors.Join(err, pins)
 }
 
-// CheckKnownHosts reports whether the file of known hosts can't be read, or a line of it
-// that may be about the server.
-func (c Config) CheckKnownHosts() error {
-	_, _, err := c.knownKeys()
-	return err
+// KnowsHost reports whether the file of known hosts has a key for the server, or an
+// authority. The error says that the file can't be read, or a line of it that may be about
+// the server.
+func (c Config) KnowsHost() (bool, error) {
+	known, alone, err := c.knownKeys()
+	return slices.ContainsFunc(slices.Concat(known, alone), func(k hostKey) bool { return k.mark != markRevoked }), err
 }
 
 // Algorithms restrict what may be negotiated, in the order of preference and

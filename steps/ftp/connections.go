@@ -35,7 +35,7 @@ func (c *Connection) UnmarshalJSON(text []byte) error {
 // is not asked, and secrets are not resolved. Before a connection is checked, each of set may
 // set what a file does not hold, such as Dial.
 func ReadConnections(path string, set ...func(id string, c *Connection)) (Map, error) {
-	return connfile.ReadConnections(path, "ftp", func(id string, c *Connection, _ []string) error {
+	return connfile.ReadConnections(path, "ftp", func(id string, c *Connection) error {
 		err := connfile.InFile("client_key", c.ClientKey)
 		if c.Username != "" && c.Username != "anonymous" {
 			err = errors.Join(connfile.InFile("password", c.Password), err)
@@ -43,6 +43,6 @@ func ReadConnections(path string, set ...func(id string, c *Connection)) (Map, e
 		for _, f := range set {
 			f(id, c)
 		}
-		return errors.Join(err, c.check())
-	})
+		return err
+	}, func(id string, all map[string]Connection) error { return all[id].check() })
 }

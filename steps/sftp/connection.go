@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier/internal/connfile"
-	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/sftpclient"
 
 	"golang.org/x/crypto/ssh/agent"
@@ -223,28 +221,25 @@ func (c Connection) LogValue() slog.Value { return slog.StringValue(c.String()) 
 // ReadConnections reads a JSON file that maps ids to connections, such as
 // {"acme": {"host": "files.example.com", ...}}; see [Connection.UnmarshalJSON].
 // All that is wrong with the connections by themselves is reported here, each with its
-// line: also host keys that are missing, a file of known hosts that can't be read, and
+// line: also host keys that are missing, a file of known hosts that can't be read or has no key for
+// the server, a jump that leads in a circle, and
 // credentials that stand in the file. The server is not asked, and secrets are not resolved.
 // Before a connection is checked, each of set may set what a file does not hold, such as
 // TrustOnFirstUse, Challenge or Dial.
 func ReadConnections(path string, set ...func(id string, c *Connection)) (Map, error) {
-	return connfile.ReadConnections(path, "sftp", func(id string, c *Connection, ids []string) error {
+	return connfile.ReadConnections(path, "sftp", func(id string, c *Connection) error {
 		err := connfile.InFile("password", c.Password, "private_key", c.PrivateKey, "passphrase", c.Passphrase)
 		for _, f := range set {
 			f(id, c)
 		}
-		return errors.Join(err, c.checkAmong(ids))
-	})
+		return err
+	}, checkAmong)
 }
 
-// checkAmong reports what is wrong with c as one of the connections with the
-// given ids.
-func (c Connection) checkAmong(ids []string) error {
-	err := errors.Join(c.problems(), c.client().Check())
-	if c.Jump != "" && !slices.Contains(ids, c.Jump) {
-		err = errors.Join(err, connfile.Wrong("jump", "jump: no connection %s; %s", safename.Quote(c.Jump), nearest.DidYouMean(c.Jump, ids)))
-	}
-	return errors.Join(err, c.hostKeys())
+// checkAmong reports what is wrong with a connection as one of all.
+func checkAmong(id string, all map[string]Connection) error {
+	c := all[id]
+	return errors.Join(c.problems(), c.client().Check(), checkJumps(id, all), c.hostKeys())
 }
 
 // client is the part of c that can be checked by itself.
@@ -256,8 +251,12 @@ func (c Connection) client() sftpclient.Config {
 func (c Connection) hostKeys() error {
 	switch {
 	case c.KnownHosts != "":
-		if err := c.client().CheckKnownHosts(); err != nil {
+		known, err := c.client().KnowsHost()
+		switch {
+		case err != nil:
 			return connfile.Wrong("known_hosts", "%w", err)
+		case !known && len(c.HostKeys) == 0 && c.TrustOnFirstUse == nil && !c.InsecureIgnoreHostKey:
+			return connfile.Wrong("known_hosts", "known_hosts: %s has no key for %s, so the server can't prove who it is; ask the partner for the fingerprint, compare it with that of ssh-keyscan, and add the line", safename.Quote(c.KnownHosts), c.address())
 		}
 	case len(c.HostKeys) == 0 && c.TrustOnFirstUse == nil && !c.InsecureIgnoreHostKey:
 		return connfile.Wrong("host_keys", "host_keys and known_hosts are both missing, so the server can't prove who it is; ask the partner for the fingerprint, and compare it with that of ssh-keyscan")

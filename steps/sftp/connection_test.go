@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -414,6 +415,8 @@ func TestReadConnectionsFindsAll(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "connections.json")
 	write(t, dir, "damaged", []byte("h ssh-ed25519 AAAA\n"))
+	key := string(ssh.MarshalAuthorizedKey(newSigner(t).PublicKey()))
+	write(t, dir, "others", []byte("other "+key+"@revoked [h]:2222 "+key))
 	write(t, dir, "connections.json", []byte(`{
   "plain": {"host": "h", "username": "x", "host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"],
     "password": "hunter2-one",
@@ -429,7 +432,14 @@ func TestReadConnectionsFindsAll(t *testing.T) {
     "host_keys": ["SHA256:short"]},
   "misspelt": {"hots": "h", "usrname": "x"},
   "insecure": {"host": "h", "username": "x", "password": "secret:p", "insecure_ignore_host_key": true},
-  "asks": {"host": "h", "username": "x", "host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"]}
+  "asks": {"host": "h", "username": "x", "host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"]},
+  "stranger": {"host": "h", "port": 2222, "username": "x", "password": "secret:p",
+    "known_hosts": "`+filepath.ToSlash(filepath.Join(dir, "others"))+`"},
+  "here": {"host": "h", "username": "x", "password": "secret:p", "insecure_ignore_host_key": true,
+    "jump": "there"},
+  "there": {"host": "h", "username": "x", "password": "secret:p", "insecure_ignore_host_key": true,
+    "jump": "here"},
+  "known": {"host": "other", "username": "x", "password": "secret:p", "known_hosts": "`+filepath.ToSlash(filepath.Join(dir, "others"))+`"}
 }`))
 	want := []string{
 		`line 3: connection "plain": password: the credential itself stands in the file`, `line 4: connection "plain": private_key: the credential`,
@@ -441,6 +451,8 @@ func TestReadConnectionsFindsAll(t *testing.T) {
 		`line 13: connection "many": host_keys[0]`, `line 11: connection "many": jump: no connection "naemless"; did you mean "nameless"?`,
 		`line 14: connection "misspelt": unknown field "hots"; did you mean "host"?`, `line 14: connection "misspelt": unknown field "usrname"; did you mean "username"?`,
 		`line 16: connection "asks": password and private_key are both missing`,
+		`line 18: connection "stranger": known_hosts: ` + strconv.Quote(filepath.Join(dir, "others")) + ` has no key for h:2222, so the server can't prove who it is`,
+		`line 20: connection "here": jump: the connections here, there, here lead in a circle`, `line 22: connection "there": jump: the connections there, here, there lead`,
 	}
 	for _, read := range []func() error{
 		func() error { _, err := sftp.ReadConnections(file); return err },

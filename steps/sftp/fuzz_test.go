@@ -53,7 +53,7 @@ func FuzzConnections(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var loose map[string]map[string]any
 		json.Unmarshal(text, &loose)
-		m, err := connfile.ParseConnections(text, func(_ string, c *Connection, ids []string) error { return c.checkAmong(ids) })
+		m, err := connfile.ParseConnections(text, func(string, *Connection) error { return nil }, checkAmong)
 		shown := ""
 		if err != nil {
 			if shown = err.Error(); !isPlain(shown) {

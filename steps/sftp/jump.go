@@ -3,12 +3,15 @@ package sftp
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connfile"
+	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/sftpclient"
 )
 
@@ -19,9 +22,8 @@ const maxJumps = 5
 // connection called id.
 func through(job *courier.Context, all Connections, id string, above []string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, _, addr string) (net.Conn, error) {
-		if slices.Contains(above, id) || len(above) > maxJumps {
-			return nil, courier.Permanent(fmt.Errorf("jump: the connections %s lead in a circle or over more than %d servers",
-				strings.Join(append(slices.Clone(above), id), ", "), maxJumps))
+		if err := checkJump(id, above); err != nil {
+			return nil, courier.Permanent(err)
 		}
 		c, err := connfile.Lookup(ctx, all.Connection, id)
 		if err != nil {
@@ -39,4 +41,29 @@ func through(job *courier.Context, all Connections, id string, above []string) f
 		}
 		return conn, nil
 	}
+}
+
+// checkJump returns an error unless the connections above may lead over the one called id.
+func checkJump(id string, above []string) error {
+	if !slices.Contains(above, id) && len(above) <= maxJumps {
+		return nil
+	}
+	return connfile.Wrong("jump", "jump: the connections %s lead in a circle or over more than %d servers", strings.Join(append(slices.Clone(above), id), ", "), maxJumps)
+}
+
+// checkJumps reports what is wrong with the jumps that a connection leads over.
+func checkJumps(id string, all map[string]Connection) error {
+	above := []string{id}
+	for next := all[id].Jump; next != ""; next = all[next].Jump {
+		if _, ok := all[next]; !ok && len(above) > 1 {
+			return nil // that connection says so
+		} else if !ok {
+			return connfile.Wrong("jump", "jump: no connection %s; %s", safename.Quote(next), nearest.DidYouMean(next, slices.Sorted(maps.Keys(all))))
+		}
+		if err := checkJump(next, above); err != nil {
+			return err
+		}
+		above = append(above, next)
+	}
+	return nil
 }
