@@ -170,7 +170,7 @@ var Rooms = []Room{
 	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/filesync", "internal/glob", "internal/globmatch", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
-	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{xCrypto}},
+	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/filesync", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 	{Dir: "internal/wildcard"},
