@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // Whole returns p with all of its text as a pattern, values included, if the
@@ -175,7 +176,7 @@ func (w *walker) list(d *os.File, below string, wanted bool) (dirs []string, err
 // is a link or a file by now has changed, and counts as gone.
 func (w *walker) open(below string) (*os.File, error) {
 	rel := filepath.Join(w.dir.Rel, filepath.FromSlash(below))
-	d, err := w.dir.Root.OpenFile(rel, os.O_RDONLY|openDirectory, 0)
+	d, err := w.dir.Root.OpenFile(rel, os.O_RDONLY|localfile.OpenDirectory, 0)
 	if below == "" {
 		return d, err
 	}
