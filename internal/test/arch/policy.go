@@ -53,8 +53,8 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 // directory gets its room by a decision, not by what it happens to import.
 // That a room is listed does not mean that it has been built.
 var Rooms = []Room{
-	{Dir: ".", Imports: []string{"internal/failure", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/notefile", "internal/redact", "internal/reference", "internal/wildcard"}},
-	{Dir: "flow", Imports: []string{".", "internal/jsontext", "internal/nearest", "internal/reference", "internal/wildcard"}},
+	{Dir: ".", Imports: []string{"internal/failure", "internal/glob", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/notefile", "internal/redact", "internal/reference"}},
+	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
 	{Dir: "jsonschema", Imports: []string{".", "flow", "internal/jsontext"}},
 	{Dir: "webhook"},
 	{Dir: "depot", Imports: []string{".", "internal/*"}},
@@ -150,7 +150,7 @@ var Rooms = []Room{
 	{Dir: "internal/desk", Imports: []string{".", "depot", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
-	{Dir: "internal/glob", Imports: []string{".", "internal/localfile"}},
+	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
 	{Dir: "internal/globmatch", Imports: []string{".", "internal/glob", "internal/safename"}, Libraries: []string{doublestar}},
 	{Dir: "internal/jsontext"},
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
@@ -171,7 +171,6 @@ var Rooms = []Room{
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{xCrypto}},
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
-	{Dir: "internal/wildcard"},
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
