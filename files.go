@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // A File is a report of a step about a file: that it wrote the file, which then had
@@ -153,7 +153,7 @@ func makeWorkspace(dir string) error {
 		return err
 	}
 	defer above.Close()
-	return filesync.SyncDir(above, ".")
+	return localfile.SyncDir(above, ".")
 }
 
 // UsedWorkspace reports whether the attempt has used the workspace, so that
@@ -304,7 +304,7 @@ func (c *Context) Open(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := root.OpenFile(rel, os.O_RDONLY|filesync.Nonblock, 0)
+	f, err := root.OpenFile(rel, os.O_RDONLY|localfile.Nonblock, 0)
 	if err != nil {
 		err = placed(root, err)
 		if errors.Is(err, fs.ErrNotExist) && c.cfg.Workspace != "" && !filepath.IsAbs(filepath.FromSlash(name)) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/wildcard"
+	"github.com/courierhq/courier/internal/glob"
 )
 
 func TestPattern(t *testing.T) {
@@ -19,11 +19,11 @@ func TestPattern(t *testing.T) {
 		{"", "", "", false, false},
 		{"in/*.csv", "in/*.csv", "in/*.csv", true, false},
 		{"{a,b}", "{a,b}", "{a,b}", false, true},
-		{courier.Pattern("in/" + wildcard.Literal("*")), "in/*", `in/\*`, false, false},
-		{courier.Pattern(wildcard.Literal("a[1]") + "/*"), "a[1]/*", `a\[1\]/*`, true, false},
-		{courier.Pattern(wildcard.Literal("?") + wildcard.Literal("{")), "?{", `\?\{`, false, false},
-		{courier.Pattern(wildcard.Literal("plain")), "plain", "plain", false, false},
-		{courier.Pattern(wildcard.Literal("a\x00*")), "a*", `a\*`, false, false},
+		{courier.Pattern("in/" + glob.Literal("*")), "in/*", `in/\*`, false, false},
+		{courier.Pattern(glob.Literal("a[1]") + "/*"), "a[1]/*", `a\[1\]/*`, true, false},
+		{courier.Pattern(glob.Literal("?") + glob.Literal("{")), "?{", `\?\{`, false, false},
+		{courier.Pattern(glob.Literal("plain")), "plain", "plain", false, false},
+		{courier.Pattern(glob.Literal("a\x00*")), "a*", `a\*`, false, false},
 	} {
 		if c.p.String() != c.text || fmt.Sprint(c.p) != c.text || c.p.Escaped() != c.escaped ||
 			c.p.ContainsAny("*?") != c.wildcard || c.p.ContainsAny("{[") != c.braces {

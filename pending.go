@@ -14,7 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/reference"
 )
 
@@ -51,7 +51,7 @@ const writeBehind = 8 << 20
 // wrote counts what was written.
 func (p *PendingFile) wrote(n int) {
 	if now := p.written.Add(int64(n)); now/writeBehind != (now-int64(n))/writeBehind {
-		filesync.StartWriting(p.File)
+		localfile.StartWriting(p.File)
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *PendingFile) Commit() error {
 		return err
 	}
 	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
-		if err := filesync.SyncDir(p.root, dir); err != nil {
+		if err := localfile.SyncDir(p.root, dir); err != nil {
 			return err
 		}
 		if dir == p.made || dir == "." {
@@ -265,7 +265,7 @@ func (c *Context) sweep(root *os.Root, dir string) error {
 	if swept {
 		return nil
 	}
-	d, err := root.OpenFile(dir, os.O_RDONLY|filesync.Nonblock, 0)
+	d, err := root.OpenFile(dir, os.O_RDONLY|localfile.Nonblock, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/nearest"
-	"github.com/courierhq/courier/internal/wildcard"
 )
 
 // A Schema describes the JSON form of a Go type, as far as a job's definition
@@ -65,13 +65,13 @@ type Pattern string
 
 // String returns the whole text, with that of values, and without marking which of it
 // is literal.
-func (p Pattern) String() string { return strings.ReplaceAll(string(p), wildcard.Mark, "") }
+func (p Pattern) String() string { return strings.ReplaceAll(string(p), glob.Mark, "") }
 
 // Runs returns the text in pieces, and whether each of them is literal.
 func (p Pattern) Runs() iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
 		literal := false
-		for run := range strings.SplitSeq(string(p), wildcard.Mark) {
+		for run := range strings.SplitSeq(string(p), glob.Mark) {
 			if run != "" && !yield(run, literal) {
 				return
 			}
@@ -97,7 +97,7 @@ func (p Pattern) Escaped() string {
 	var b strings.Builder
 	for run, literal := range p.Runs() {
 		for _, c := range []byte(run) {
-			if literal && strings.IndexByte(wildcard.Meta, c) >= 0 {
+			if literal && strings.IndexByte(glob.Meta, c) >= 0 {
 				b.WriteByte('\\')
 			}
 			b.WriteByte(c)

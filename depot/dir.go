@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -109,7 +109,7 @@ func (d *Directory) prepare() error {
 			return err
 		}
 	}
-	if err := filesync.SyncDir(d.root, "."); err != nil {
+	if err := localfile.SyncDir(d.root, "."); err != nil {
 		return err
 	}
 	if err := d.register(); err != nil {
@@ -157,7 +157,7 @@ func (d *Directory) Open(ctx context.Context, key string) (Object, error) {
 
 // open opens a file and reads its description.
 func (d *Directory) open(name string) (*os.File, Info, error) {
-	f, err := d.root.OpenFile(name, os.O_RDONLY|filesync.Nonblock, 0)
+	f, err := d.root.OpenFile(name, os.O_RDONLY|localfile.Nonblock, 0)
 	if err != nil {
 		return nil, Info{}, err
 	}
@@ -334,7 +334,7 @@ func (d *Directory) syncDir(dir string) error {
 	if err := d.fault("syncdir", dir); err != nil {
 		return err
 	}
-	return filesync.SyncDir(d.root, dir)
+	return localfile.SyncDir(d.root, dir)
 }
 
 // syncNames makes durable what has changed in a directory. If that is gone, another

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -121,7 +121,7 @@ func (p *pending) write(b []byte) (int, error) {
 	p.size += int64(n)
 	const behind = 8 << 20 // the kernel begins to write so much to the disk, so that the sync is short
 	if p.size/behind != (p.size-int64(n))/behind {
-		filesync.StartWriting(p.f)
+		localfile.StartWriting(p.f)
 	}
 	if err != nil {
 		return n, p.fail(err)

@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 const storesDir = "stores"
@@ -52,7 +52,7 @@ func (d *Directory) enter(id string) error {
 	if _, err := d.root.Lstat(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := d.root.OpenFile(name, os.O_CREATE|os.O_WRONLY|filesync.Nonblock, 0o600)
+	f, err := d.root.OpenFile(name, os.O_CREATE|os.O_WRONLY|localfile.Nonblock, 0o600)
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,6 @@ func (e *Engine) validity(sent time.Time) time.Duration {
 // drive executes the steps until the lease has ended.
 func (r *run) drive(c *store.Claimed) {
 	defer r.close()
-	stepcall.GrowStack()
 	if r.before != nil {
 		select {
 		case <-r.before:
@@ -187,7 +186,6 @@ func (r *run) drive(c *store.Claimed) {
 		return
 	}
 	for r.lease.Err() == nil {
-		stepcall.GrowStack()
 		step, err := r.walk.Next()
 		switch {
 		case r.boundary():

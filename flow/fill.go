@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/reference"
-	"github.com/courierhq/courier/internal/wildcard"
 
 	"github.com/courierhq/courier"
 )
@@ -199,7 +199,7 @@ func (h *hole) typed(dst []byte, s courier.Scope, at *courier.Schema, form form,
 		text := jsontext.Text(v)
 		plain.WriteString(text)
 		marked.WriteString(mark + text + mark)
-		pattern.WriteString(wildcard.Literal(text))
+		pattern.WriteString(glob.Literal(text))
 	}
 	if len(errs) > failed {
 		return dst, errs
@@ -224,7 +224,7 @@ func (f form) append(dst []byte, s *courier.Schema, v any) ([]byte, error) {
 		if err := f.check(s.Kind, mark+v+mark, v); err != nil {
 			return dst, err
 		}
-		return appendText(dst, s.Kind, wildcard.Literal(v), v)
+		return appendText(dst, s.Kind, glob.Literal(v), v)
 	case []any:
 		dst = append(dst, '[')
 		for i, x := range v {

@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/flate"
-
-	"github.com/courierhq/courier/internal/inflate"
 )
 
 // A codec packs blocks. What it gives for one block depends on nothing but the
@@ -176,20 +174,25 @@ const (
 
 // startDeflate starts packers for the deflate format.
 func startDeflate() (*packers, error) {
-	return startPackers(deflateBlock, deflateHistory, func() (codec, error) {
-		w, err := flate.NewWriter(nil, level)
-		if err != nil {
-			return nil, err
-		}
-		probe, err := flate.NewWriter(nil, flate.BestSpeed)
-		return &deflater{w: w, probe: probe}, err
-	})
+	return startPackers(deflateBlock, deflateHistory, func() (codec, error) { return newDeflater() })
 }
 
 // A deflater is the codec of the deflate format.
 type deflater struct {
 	w, probe *flate.Writer
-	r        inflate.Reader
+	r        io.Reader // unpacks src
+	src      bytes.Reader
+}
+
+func newDeflater() (*deflater, error) {
+	w, err := flate.NewWriter(nil, level)
+	if err != nil {
+		return nil, err
+	}
+	probe, err := flate.NewWriter(nil, flate.BestSpeed)
+	d := &deflater{w: w, probe: probe}
+	d.r = flate.NewReader(&d.src)
+	return d, err
 }
 
 func (d *deflater) pack(b *block) error {
@@ -253,23 +256,26 @@ func store(dst, src []byte, last bool) []byte {
 
 // compare unpacks a block and compares it with what was packed.
 func (d *deflater) compare(b *block) error {
-	d.r.ResetBytes(b.dst, b.history)
-	rest, end := b.src, io.ErrUnexpectedEOF
+	d.src.Reset(b.dst)
+	d.r.(flate.Resetter).Reset(&d.src, b.history) // never fails
+	end := io.ErrUnexpectedEOF
 	if b.last {
-		end = io.EOF
+		end = nil
 	}
-	for {
-		part, err := d.r.Next()
-		if !bytes.HasPrefix(rest, part) {
-			return errUnfaithful
-		}
-		rest = rest[len(part):]
-		switch {
-		case err == nil:
-		case err == end && len(rest) == 0:
-			return nil
-		default:
-			return errUnfaithful
-		}
+	rest := expected(b.src)
+	if _, err := io.Copy(&rest, d.r); err != end || len(rest) > 0 {
+		return errUnfaithful
 	}
+	return nil
+}
+
+// expected is what is still to be written to it. It takes nothing else.
+type expected []byte
+
+func (e *expected) Write(p []byte) (int, error) {
+	if !bytes.HasPrefix(*e, p) {
+		return 0, errUnfaithful
+	}
+	*e = (*e)[len(p):]
+	return len(p), nil
 }

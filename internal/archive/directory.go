@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/readahead"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -195,7 +195,7 @@ func (u *unpacker) content(ctx context.Context, size int64, w *os.File, r io.Rea
 		u.guard.At(before + done)
 		if u.done = before + done; done/transfer.WriteBehind != begun {
 			begun = done / transfer.WriteBehind
-			filesync.StartWriting(w)
+			localfile.StartWriting(w)
 		}
 		if u.done-u.synced >= syncEvery && syncErr == nil {
 			u.synced, syncErr = u.done, w.Sync()

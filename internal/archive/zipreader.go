@@ -15,8 +15,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/klauspost/compress/flate"
+
 	"github.com/courierhq/courier/internal/failure"
-	"github.com/courierhq/courier/internal/inflate"
 	"github.com/courierhq/courier/internal/localfile"
 )
 
@@ -105,18 +106,18 @@ func OpenZip(ctx context.Context, name string, f *os.File, limits Limits, passwo
 // An inflater unpacks one stream after the other.
 type inflater struct {
 	b *bufio.Reader
-	r *inflate.Reader
+	r io.Reader
 }
 
 // reader unpacks a stream. What it gave before ends.
 func (i *inflater) reader(packed io.Reader) io.Reader {
 	if i.r == nil {
 		i.b = bufio.NewReaderSize(packed, 64<<10)
-		i.r = inflate.NewReader(i.b)
+		i.r = flate.NewReader(i.b)
 		return i.r
 	}
 	i.b.Reset(packed)
-	i.r.Reset(i.b)
+	i.r.(flate.Resetter).Reset(i.b, nil) // never fails
 	return i.r
 }
 

@@ -1,5 +1,6 @@
 // Package glob finds the files that the patterns of definitions stand for. It is
-// the one place that says what is a pattern, and that patterns follow no links.
+// the one place that says what is a pattern, what in it is literal text, and that
+// patterns follow no links.
 package glob
 
 import (
@@ -14,14 +15,38 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/localfile"
 )
+
+// Mark stands before and after literal text in a pattern.
+const Mark = "\x00"
+
+// Meta are the characters that have a meaning in a pattern.
+const Meta = `*?[]{}\,-^!`
+
+// Literal returns text in the form in which a pattern holds what was put in, with
+// no wildcards in it. NUL characters are removed.
+func Literal(text string) string {
+	text = strings.ReplaceAll(text, Mark, "")
+	if !strings.ContainsAny(text, Meta) {
+		return text
+	}
+	return Mark + text + Mark
+}
+
+// A pattern is a [courier.Pattern], whose package imports this one.
+type pattern interface {
+	~string
+	String() string
+	ContainsAny(chars string) bool
+	Escaped() string
+}
 
 // Whole returns p with all of its text as a pattern, values included, if the
 // field glob of a configuration says so, otherwise p as it is.
-func Whole(p courier.Pattern, glob *bool) courier.Pattern {
+func Whole[P pattern](p P, glob *bool) P {
 	if glob != nil && *glob {
-		return courier.Pattern(p.String())
+		return P(p.String())
 	}
 	return p
 }
@@ -29,7 +54,7 @@ func Whole(p courier.Pattern, glob *bool) courier.Pattern {
 // Looks reports whether p is a pattern unless a file has that very name: as glob
 // says, or if it is nil whether the definition has written * or ?. Brackets and
 // braces alone are frequent in names.
-func Looks(p courier.Pattern, glob *bool) bool {
+func Looks[P pattern](p P, glob *bool) bool {
 	if glob != nil {
 		return *glob
 	}
@@ -39,18 +64,17 @@ func Looks(p courier.Pattern, glob *bool) bool {
 // Split divides a pattern into its fixed part, which is a path, and the rest in
 // the syntax of doublestar. The fixed part may lead through links, since it
 // holds no wildcard.
-func Split(p courier.Pattern) (base, rest string) {
+func Split[P pattern](p P) (base, rest string) {
 	text := string(p)
 	if runtime.GOOS == "windows" {
 		text = filepath.ToSlash(text)
 	}
-	const mark = 0 // around literal text
 	var fixed strings.Builder
 	literal, cut, length, inside := false, -1, 0, false
 scan:
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
-		case c == mark:
+		case c == Mark[0]:
 			literal = !literal
 			continue
 		case c == '/':
@@ -64,13 +88,13 @@ scan:
 		fixed.WriteByte(text[i])
 	}
 	if cut < 0 {
-		return ".", courier.Pattern(text).Escaped()
+		return ".", P(text).Escaped()
 	}
 	after := text[cut+1:]
 	if inside {
-		after = "\x00" + after
+		after = Mark + after
 	}
-	return cmp.Or(fixed.String()[:length], "/"), courier.Pattern(after).Escaped()
+	return cmp.Or(fixed.String()[:length], "/"), P(after).Escaped()
 }
 
 // Depth is the number of levels at which the rest of a pattern can match, or -1
@@ -92,18 +116,23 @@ type Dir struct {
 	Fault func(below string, err error) error
 }
 
+// Progress is told that a long walk goes on. A context of a step is one.
+type Progress interface {
+	Progress(done, total int64, item string)
+}
+
 // Walk calls visit for everything below a directory, down to depth levels, or all
 // for -1, with the path below it and what it is: a link is a link, whatever it
 // leads to, and isn't followed. The order is none, but a directory comes before what
 // is in it. What others remove meanwhile was never there.
-func Walk(ctx context.Context, job *courier.Context, dir Dir, depth int, visit func(below string, typ fs.FileMode) error) error {
+func Walk(ctx context.Context, job Progress, dir Dir, depth int, visit func(below string, typ fs.FileMode) error) error {
 	w := walker{ctx: ctx, job: job, dir: dir, visit: visit}
 	return w.in("", depth)
 }
 
 type walker struct {
 	ctx   context.Context
-	job   *courier.Context
+	job   Progress
 	dir   Dir
 	visit func(below string, typ fs.FileMode) error
 	seen  int // entries since the last report of progress
@@ -175,7 +204,7 @@ func (w *walker) list(d *os.File, below string, wanted bool) (dirs []string, err
 // is a link or a file by now has changed, and counts as gone.
 func (w *walker) open(below string) (*os.File, error) {
 	rel := filepath.Join(w.dir.Rel, filepath.FromSlash(below))
-	d, err := w.dir.Root.OpenFile(rel, os.O_RDONLY|openDirectory, 0)
+	d, err := w.dir.Root.OpenFile(rel, os.O_RDONLY|localfile.OpenDirectory, 0)
 	if below == "" {
 		return d, err
 	}

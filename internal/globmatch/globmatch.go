@@ -1,5 +1,6 @@
 // Package globmatch checks the patterns that package glob splits and walks for, and
-// compares paths with them. It is a package of its own because it needs a library.
+// compares paths with them. It is a package of its own because it needs a library, which
+// the root, flow and depot do not link.
 package globmatch
 
 import (

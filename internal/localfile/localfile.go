@@ -1,7 +1,8 @@
-// Package localfile describes files of the local file system and the errors
-// about them: what kind of file something is, which file it is, whether this
-// process may read it. Where a system can't answer, the function says what it
-// returns instead.
+// Package localfile has what package os does not have for all systems alike. It
+// describes files of the local file system and the errors about them: what kind of
+// file something is, which file it is, whether this process may read it. It opens
+// what may be a pipe, and makes files and the names in directories durable. Where a
+// system can't answer, the function says what it returns instead.
 package localfile
 
 import (

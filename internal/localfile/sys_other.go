@@ -4,8 +4,11 @@ package localfile
 
 import "io/fs"
 
-// OpenDirectory is 0: this system has no such flags.
-const OpenDirectory = 0
+// Nonblock and OpenDirectory are 0: this system has no such flags.
+const (
+	Nonblock      = 0
+	OpenDirectory = 0
+)
 
 // Inode returns 0: it is not known on this system.
 func Inode(info fs.FileInfo) uint64 { return 0 }

@@ -8,9 +8,12 @@ import (
 	"syscall"
 )
 
+// Nonblock keeps the opening of a pipe from waiting for a writer.
+const Nonblock = syscall.O_NONBLOCK
+
 // OpenDirectory are the flags for opening a directory: opening anything else, such
 // as a pipe, fails instead of waiting.
-const OpenDirectory = syscall.O_DIRECTORY | syscall.O_NONBLOCK
+const OpenDirectory = syscall.O_DIRECTORY | Nonblock
 
 // Inode returns the number that a file keeps when it is renamed; 0 if it is not
 // known.

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 
 	"github.com/courierhq/courier"
 )
@@ -99,7 +99,7 @@ func Replace(root *os.Root, rel, side string, text []byte) error {
 		return err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if err := filesync.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
+		if err := localfile.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // Top is the directory of a workspace that holds the notes. It outlasts a new
@@ -59,7 +59,7 @@ func Append[T any](workspace *os.Root, name string, durable bool, lines []T) err
 	if err = errors.Join(err, f.Close()); err != nil || !durable {
 		return err
 	}
-	return errors.Join(filesync.SyncDir(workspace, filepath.Dir(rel)), filesync.SyncDir(workspace, "."))
+	return errors.Join(localfile.SyncDir(workspace, filepath.Dir(rel)), localfile.SyncDir(workspace, "."))
 }
 
 // Read returns the lines of the file called name below Top; none if it isn't there. Lines

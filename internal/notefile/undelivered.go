@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 // An UndeliveredFile is a file that was held when the execution stopped at a place. Without a
@@ -89,7 +89,7 @@ func KeepAside(workspace *os.Root, p, aside string) error {
 		}
 	}
 	for dir := filepath.Dir(to); ; dir = filepath.Dir(dir) {
-		if err := filesync.SyncDir(workspace, dir); err != nil {
+		if err := localfile.SyncDir(workspace, dir); err != nil {
 			return err
 		}
 		if dir == "." {

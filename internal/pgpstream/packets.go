@@ -6,7 +6,8 @@ import (
 	"io"
 	"math"
 
-	"github.com/courierhq/courier/internal/inflate"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zlib"
 )
 
 // The types of the packets that this package writes itself.
@@ -214,9 +215,9 @@ func unpacked(body *packetReader) (io.Reader, error) {
 	case 0:
 		return r, nil
 	case 1:
-		return inflate.NewReader(r), nil
+		return flate.NewReader(r), nil
 	case 2:
-		return inflate.NewZlibReader(r)
+		return zlib.NewReader(r)
 	case 3:
 		return bzip2.NewReader(r), nil
 	}

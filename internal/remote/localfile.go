@@ -12,7 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -62,7 +62,7 @@ func moveLocal(ctx context.Context, job *courier.Context, from, to string, info 
 		return err
 	}
 	if a == b && a.Rename(relA, relB) == nil {
-		return errors.Join(filesync.SyncDir(b, filepath.Dir(relB)), filesync.SyncDir(a, filepath.Dir(relA)))
+		return errors.Join(localfile.SyncDir(b, filepath.Dir(relB)), localfile.SyncDir(a, filepath.Dir(relA)))
 	}
 	src, err := job.Open(from)
 	if err != nil {
@@ -142,7 +142,7 @@ func Unchanged(f *os.File, before fs.FileInfo) error {
 // in which it is.
 func SyncAbove(root *os.Root, rel string) error {
 	for dir := filepath.Dir(rel); ; dir = filepath.Dir(dir) {
-		if err := filesync.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
+		if err := localfile.SyncDir(root, dir); err != nil || dir == "." || dir == filepath.Dir(dir) {
 			return err
 		}
 	}

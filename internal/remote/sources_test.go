@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/remote"
-	"github.com/courierhq/courier/internal/wildcard"
 )
 
 // A pattern uploads no link of a partner to a file of another, neither one that is
@@ -69,8 +69,8 @@ func TestSourcesFollowNoLinks(t *testing.T) {
 
 // A star that a value has put into done_file stands for itself.
 func TestDoneFileOfValues(t *testing.T) {
-	literal := courier.Pattern(wildcard.Literal("*") + ".done")
-	both := courier.Pattern(wildcard.Literal("*") + "-*.done")
+	literal := courier.Pattern(glob.Literal("*") + ".done")
+	both := courier.Pattern(glob.Literal("*") + "-*.done")
 	for _, c := range []struct {
 		p    courier.Pattern
 		want string

@@ -10,7 +10,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/courierhq/courier/internal/filesync"
+	"github.com/courierhq/courier/internal/localfile"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 	// kernelChunk is how much the kernel copies between two looks at ctx.
 	kernelChunk = 4 << 20
 	// WriteBehind is how much is written to a file between two calls of
-	// [filesync.StartWriting].
+	// [localfile.StartWriting].
 	WriteBehind = 8 << 20
 )
 
@@ -73,7 +73,7 @@ func copyFile(ctx context.Context, dst, src *os.File, left *int64, report func(i
 		}
 		n, err := io.CopyN(dst, src, min(*left, kernelChunk))
 		if done += n; done/WriteBehind != (done-n)/WriteBehind {
-			filesync.StartWriting(dst)
+			localfile.StartWriting(dst)
 		}
 		*left -= n
 		if n > 0 {

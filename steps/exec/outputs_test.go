@@ -14,7 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/wildcard"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/steps/exec"
 )
 
@@ -52,7 +52,7 @@ func TestOutputPatterns(t *testing.T) {
 		{[]string{"out/b*.csv", "out/?.csv", "out/a.csv"}, []string{"out/b.csv", "out/*.csv", "out/a.csv"}},
 		{[]string{"out/**/d.c*"}, []string{"out/sub/d.csv"}},
 		{[]string{"**/*.csv"}, []string{"out/*.csv", "out/[1].csv", "out/a.csv", "out/b.csv", "out/sub/d.csv"}},
-		{[]string{wildcard.Literal("out/*.csv")}, []string{"out/*.csv"}},
+		{[]string{glob.Literal("out/*.csv")}, []string{"out/*.csv"}},
 		{[]string{"out/{a,c}.*"}, []string{"out/a.csv", "out/c.txt"}},
 		{[]string{filepath.Join(b.dir, "out/a*")}, []string{"out/a.csv"}},
 	} {
@@ -67,14 +67,14 @@ func TestOutputPatterns(t *testing.T) {
 		}
 	}
 	for given, want := range map[string]string{
-		"gone.csv":                             "the program has not written it",
-		"none/*.csv":                           `the program has written no file that matches "none/*.csv"`,
-		"out/z*.csv":                           `the program has written no file that matches "out/z*.csv"`,
-		wildcard.Literal("out/z*") + "*":       `the program has written no file that matches "out/z**"`,
-		"out/*/../../../x":                     "malformed",
-		"../*":                                 "leads out of the workspace",
-		"/etc/*":                               "lies outside",
-		"out/" + wildcard.Literal("*.csv.old"): "the program has not written it",
+		"gone.csv":                         "the program has not written it",
+		"none/*.csv":                       `the program has written no file that matches "none/*.csv"`,
+		"out/z*.csv":                       `the program has written no file that matches "out/z*.csv"`,
+		glob.Literal("out/z*") + "*":       `the program has written no file that matches "out/z**"`,
+		"out/*/../../../x":                 "malformed",
+		"../*":                             "leads out of the workspace",
+		"/etc/*":                           "lies outside",
+		"out/" + glob.Literal("*.csv.old"): "the program has not written it",
 	} {
 		if _, err := b.run(object{"args": []string{"env"}, "output_files": []string{given}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %v, want %q in it", given, err, want)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/archive"
-	"github.com/courierhq/courier/internal/filesync"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -195,11 +194,11 @@ func (x *extraction) fill(ctx context.Context, a archive.Archive, name string) e
 	}
 	x.note.Files, x.note.Dirs = got.Files, got.Dirs
 	for i := len(x.note.Dirs) - 1; i >= 0; i-- {
-		if err := filesync.SyncDir(root, filepath.FromSlash(x.note.Dirs[i])); err != nil {
+		if err := localfile.SyncDir(root, filepath.FromSlash(x.note.Dirs[i])); err != nil {
 			return localfile.Error(x.side.name, err)
 		}
 	}
-	if err := filesync.SyncDir(root, "."); err != nil {
+	if err := localfile.SyncDir(root, "."); err != nil {
 		return localfile.Error(x.side.name, err)
 	}
 	return make(dirSet).sync(x.side.root, x.side.dir())

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/courierhq/courier/internal/filesync"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/notefile"
@@ -176,7 +174,7 @@ func (s dirSet) sync(root *os.Root, dir string) error {
 		if s[key] {
 			return nil
 		}
-		if err := filesync.SyncDir(root, dir); err != nil {
+		if err := localfile.SyncDir(root, dir); err != nil {
 			return err
 		}
 		s[key] = true

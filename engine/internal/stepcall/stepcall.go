@@ -24,7 +24,6 @@ func (g *Goroutine) Do(f func()) {
 		g.calls = make(chan func(), 1)
 		go func(calls <-chan func()) {
 			for f := range calls {
-				GrowStack()
 				f()
 			}
 		}(g.calls)
@@ -43,24 +42,6 @@ func (g *Goroutine) End() {
 
 // Exited says that the last function has ended the goroutine by runtime.Goexit.
 func (g *Goroutine) Exited() { g.calls = nil }
-
-// stackNeeded is about the stack, in bytes, that decoding a configuration takes.
-const stackNeeded = 5 << 10
-
-// GrowStack grows the stack of the calling goroutine while there is next to nothing on
-// it. Each garbage collection halves the stack of a goroutine that waits, as between two
-// steps. To grow it deep in a decoder, where all frames have to be adjusted, took an
-// eighth of the time of an engine whose steps do nothing.
-func GrowStack() { growStack(stackNeeded - 1) }
-
-// growStack reads a place in its frame, which the compiler must not know, or there would
-// be no frame.
-//
-//go:noinline
-func growStack(at int) byte {
-	var frame [stackNeeded]byte
-	return frame[at]
-}
 
 // SafeError returns err if its methods can be called outside of the step's goroutine,
 // and a replacement if they panic, as those of a nil pointer in an error often do.

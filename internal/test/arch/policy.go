@@ -53,8 +53,8 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 // directory gets its room by a decision, not by what it happens to import.
 // That a room is listed does not mean that it has been built.
 var Rooms = []Room{
-	{Dir: ".", Imports: []string{"internal/failure", "internal/filesync", "internal/jsontext", "internal/nearest", "internal/notefile", "internal/redact", "internal/reference", "internal/wildcard"}},
-	{Dir: "flow", Imports: []string{".", "internal/jsontext", "internal/nearest", "internal/reference", "internal/wildcard"}},
+	{Dir: ".", Imports: []string{"internal/failure", "internal/glob", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/notefile", "internal/redact", "internal/reference"}},
+	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
 	{Dir: "jsonschema", Imports: []string{".", "flow", "internal/jsontext"}},
 	{Dir: "webhook"},
 	{Dir: "depot", Imports: []string{".", "internal/*"}},
@@ -121,7 +121,7 @@ var Rooms = []Room{
 	{Dir: "couriertest", Imports: []string{".", "depot", "flow", "store", "store/memstore", "engine", "internal/jsontext", "internal/reference"}, Outside: true},
 	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
 
-	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/filesync", "internal/inflate", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
+	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
 	{Dir: "internal/bandwidth"},
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
@@ -149,31 +149,28 @@ var Rooms = []Room{
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                            // streams of files, without what routes know
 	{Dir: "internal/desk", Imports: []string{".", "depot", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
-	{Dir: "internal/filesync"},
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
-	{Dir: "internal/glob", Imports: []string{"."}},
+	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
 	{Dir: "internal/globmatch", Imports: []string{".", "internal/glob", "internal/safename"}, Libraries: []string{doublestar}},
-	{Dir: "internal/inflate"},
 	{Dir: "internal/jsontext"},
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
 	{Dir: "internal/mount"},
 	{Dir: "internal/nearest"},
-	{Dir: "internal/note", Imports: []string{".", "internal/filesync"}},
-	{Dir: "internal/notefile", Imports: []string{"internal/filesync"}},
+	{Dir: "internal/note", Imports: []string{".", "internal/localfile"}},
+	{Dir: "internal/notefile", Imports: []string{"internal/localfile"}},
 	{Dir: "internal/parallel"},
-	{Dir: "internal/pgpstream", Imports: []string{"internal/failure", "internal/inflate", "internal/readahead", "internal/transfer"}, Libraries: []string{goCrypto, compress}},
+	{Dir: "internal/pgpstream", Imports: []string{"internal/failure", "internal/readahead", "internal/transfer"}, Libraries: []string{goCrypto, compress}},
 	{Dir: "internal/redact"},
 	{Dir: "internal/reference", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/reload"},
 	{Dir: "internal/procgroup"},
 	{Dir: "internal/readahead"},
-	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/filesync", "internal/glob", "internal/globmatch", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
+	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
-	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/filesync", "internal/safename"}},
+	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
-	{Dir: "internal/wildcard"},
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},

@@ -1,15 +1,12 @@
 //go:build unix
 
-package filesync
+package localfile
 
 import (
 	"errors"
 	"os"
 	"syscall"
 )
-
-// Nonblock keeps the opening of a pipe from waiting for a writer.
-const Nonblock = syscall.O_NONBLOCK
 
 // SyncDir makes the names in the directory dir below root durable.
 func SyncDir(root *os.Root, dir string) error {

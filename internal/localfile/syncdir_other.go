@@ -1,11 +1,8 @@
 //go:build !unix
 
-package filesync
+package localfile
 
 import "os"
-
-// Nonblock has no meaning here.
-const Nonblock = 0
 
 // SyncDir makes the names in the directory dir below root durable. This system
 // has no such call; its renames are durable by themselves.
