@@ -77,11 +77,13 @@ var deadlineCases = []testCase{
 	{"overdue_once", func(k *kit) {
 		k.subscribe("overdue", courier.EventJobOverdue)
 		k.Same("at first", k.overdue(0), store.Overdue{})
+		began := time.Now()
 		x := k.Add(k.expected(k.Unit, 2*k.Unit))[0]
-		got := k.overdue(0)
-		k.Same("before", got.List, nil)
-		if got.Next <= 0 || got.Next > k.Unit {
-			k.Errorf("the next deadline is in %v, want at most %v", got.Next, k.Unit)
+		if got := k.overdue(0); time.Since(began) < k.Unit { // on a busy machine both may have passed
+			k.Same("before", got.List, nil)
+			if got.Next <= 0 || got.Next > k.Unit {
+				k.Errorf("the next deadline is in %v, want at most %v", got.Next, k.Unit)
+			}
 		}
 		k.Pass(k.Unit + k.Unit/2)
 		if k.Virtual { // otherwise both may have passed
