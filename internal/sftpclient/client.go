@@ -184,7 +184,6 @@ func (c *Client) receive() {
 // type of cl. It returns when the request is written, so that the order of requests is
 // that of the calls to start.
 func (c *Client) start(ctx context.Context, cl *call, f func() (int, error)) error {
-	cl.sent, cl.done = make(chan struct{}), make(chan struct{})
 	g := c.guard
 	select {
 	case <-g.turn:
@@ -193,6 +192,7 @@ func (c *Client) start(ctx context.Context, cl *call, f func() (int, error)) err
 	case <-c.dead:
 		return c.Cause()
 	}
+	cl.sent, cl.done = make(chan struct{}), make(chan struct{})
 	g.mu.Lock()
 	g.next = cl
 	g.mu.Unlock()

@@ -237,3 +237,22 @@ func TestGuardRemove(t *testing.T) {
 		t.Errorf("the removal of a directory: %v, by the requests %v", err, asked)
 	}
 }
+
+// TestNeverBegun: a request that was given up before it was begun keeps nobody waiting.
+func TestNeverBegun(t *testing.T) {
+	client := clientOf(t, newPeer(func(typ byte, id uint32, _ []byte) []byte { return good(typ, id) }))
+	f, err := client.Open(t.Context(), "x", os.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-client.guard.turn // another request is about to be sent
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.read(ctx, make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("a request whose turn does not come: %v", err)
+	}
+	client.guard.turn <- struct{}{}
+	if f.Close(t.Context()); client.Cause() != nil {
+		t.Errorf("the connection has ended with %v", client.Cause())
+	}
+}
