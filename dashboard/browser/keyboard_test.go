@@ -134,17 +134,7 @@ func (k *keyboard) settle(key string) {
 }
 
 // loaded reports whether no document is on its way.
-func (k *keyboard) loaded() (ok bool) {
-	defer func() {
-		switch f := recover().(type) {
-		case nil:
-		case fault:
-			ok = false // the document is being replaced
-		default:
-			panic(f)
-		}
-	}()
-	k.p.WaitFor(`document.readyState == "complete"`, 0) // also if the document is replaced meanwhile
+func (k *keyboard) loaded() bool {
 	for _, r := range k.p.Resources() {
 		if r.Type == "Document" && !r.Done && r.Failed == "" {
 			return false

@@ -3,6 +3,7 @@ package browser
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -115,15 +116,16 @@ func (s *site) testMounts(t *testing.T, b *chromium.Browser) {
 const (
 	// wider returns the elements that make the page wider than its window.
 	wider = `(() => {
-		const page = document.scrollingElement;
-		if (page.scrollWidth <= innerWidth) return [];
+		const page = document.scrollingElement, width = page.clientWidth; // innerWidth grows with the page on a telephone
+		if (page.scrollWidth <= width) return [];
 		const clipped = e => { for (let up = e.parentElement; up && up != document.body; up = up.parentElement) if (getComputedStyle(up).overflowX != "visible") return true; return false };
-		return [...document.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !clipped(e))
-			.slice(0, 4).map(e => e.tagName + "." + e.className + " to " + Math.round(e.getBoundingClientRect().right) + ": " + e.textContent.trim().slice(0, 60));
+		return [...document.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > width + 1 && !clipped(e))
+			.slice(0, 4).map(e => e.tagName + "." + e.className + " to " + Math.round(e.getBoundingClientRect().right) + ": " + e.textContent.trim().slice(0, 60)).concat("the page is " + page.scrollWidth + " wide in " + width);
 	})()`
 	// broken returns what the browser has made of markup that it had to mend, and texts that
 	// nobody should see.
 	broken = `[...document.querySelectorAll("main p:empty:not([role]), main li:empty, main form form")].map(e => "an empty or misplaced " + e.tagName + " in " + e.parentElement.className)
+		.concat([...document.querySelectorAll("pre:is([aria-label], [aria-labelledby]):not([role]), [wrap]:not([wrap=hard], [wrap=soft])")].map(e => "what HTML has not: " + e.cloneNode(false).outerHTML))
 		.concat([...document.body.innerText.matchAll(/.{0,20}(ZgotmplZ|<no value>|%!|<nil>|0001-01-01|\[object Object\]).{0,20}/g)].map(m => "the text " + m[0]))`
 	// cut returns the parts that have to be scrolled sideways to be read.
 	cut = `[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1)
@@ -132,6 +134,20 @@ const (
 	// failures whose column has no room for words.
 	split = `[...document.querySelectorAll(".list .origin bdi")].filter(e => /^\S{1,24}$/.test(e.textContent) && e.getClientRects().length > 1).map(e => e.textContent + " is broken")
 		.concat([...document.querySelectorAll("body[data-page=executions] .list td.failure")].filter(e => e.checkVisibility() && e.offsetWidth < 288).slice(0, 1).map(e => "failures have " + e.offsetWidth + " pixels"))`
+	// sideways returns what a telephone has to scroll sideways, besides drawings and tables whose
+	// cells belong to several rows.
+	sideways = `[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth + 1 && !e.querySelector(".dag, .week, .files"))
+		.map(e => e.getAttribute("aria-label") + " is " + e.scrollWidth + " wide in " + e.clientWidth)`
+	// nameless returns the cells that a telephone shows without the names of their columns; states
+	// and boxes need none.
+	nameless = `[...document.querySelectorAll("table:not(.outline, .week, .files) tbody td")].filter(e => e.checkVisibility())
+		.map(e => [e.dataset.label ?? "", e.closest("table").tHead.rows[0].cells[e.cellIndex].textContent.trim()])
+		.filter(([is, column]) => !["", "Status", "State", "Outcome", "Result", "Select"].includes(column) && (is == "" || !column.toLowerCase().includes(is.toLowerCase())))
+		.map(([is, column]) => "a cell below " + column + " has the name " + is).slice(0, 3)`
+	// reasons returns why something failed or does not go on, where that is not to be seen at once.
+	reasons = `[...document.querySelectorAll("td.failure, .outline .words, .state .words, .because")]
+		.filter(e => e.textContent.trim() != "" && (!e.checkVisibility() || e.getBoundingClientRect().right > document.documentElement.clientWidth))
+		.map(e => "not to be seen: " + e.textContent.trim().slice(0, 60)).slice(0, 3)`
 	// unseen returns, of what a telephone has to show at once, that which lies outside.
 	unseen = `[...document.querySelectorAll(".outline .badge, body[data-page=executions] .list :is(.badge, th, time)")]
 		.filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth).slice(0, 4).map(e => e.textContent.trim() + " lies outside")`
@@ -197,11 +213,12 @@ func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 		}
 		p.Emulate(chromium.Device{Width: 640, Height: 400, Scale: 2})
 		check(a, "200 % zoom", wider)
-		p.Emulate(chromium.Device{Width: 360, Height: 740, Mobile: true})
-		check(a, "telephone", wider)
-		check(a, "telephone", unseen)
-		check(a, "telephone", squeezed)
-		check(a, "telephone", overlapped)
+		for _, width := range []int{390, 320} {
+			p.Emulate(chromium.Device{Width: width, Height: 740, Mobile: true})
+			for _, js := range []string{wider, sideways, nameless, reasons, unseen, squeezed, overlapped} {
+				check(a, fmt.Sprintf("telephone of %d", width), js)
+			}
+		}
 	}
 	quiet(t, p, "looks", "Failed to load resource") // of the mistaken ones
 }

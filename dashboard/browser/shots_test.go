@@ -20,7 +20,7 @@ var (
 )
 
 // narrow are the pages of which there is a picture as on a telephone.
-var narrow = []string{".", "executions", "executions/{id}"}
+var narrow = []string{".", "executions", "executions/{id}", "connections", "limits", "jobs", "chains/{name}", "chain-executions/{id}"}
 
 // TestScreenshots takes pictures of all pages, light and dark.
 func TestScreenshots(t *testing.T) {
@@ -65,7 +65,8 @@ func TestScreenshots(t *testing.T) {
 			take("-dark", chromium.Device{Dark: true})
 			for _, page := range narrow {
 				if page == a.page {
-					take("-narrow", chromium.Device{Width: 360, Height: 740, Mobile: true})
+					take("-narrow-light", chromium.Device{Width: 390, Height: 844, Mobile: true})
+					take("-narrow-dark", chromium.Device{Width: 390, Height: 844, Mobile: true, Dark: true})
 				}
 			}
 		}

@@ -209,7 +209,7 @@ func (g *progress) inItem(v visit, r *courier.StepExecution) bool {
 
 // left reports whether a failure was not repaired: its step is not over, or something in
 // the loop that was given up with it. A loop that accepts failed items is not given up any
-// more when so many are left as it accepts.
+// more when so many are left as it accepts, and what a loop in it accepts counts as over.
 func (g *progress) left(r *courier.StepExecution) bool {
 	if at, ok := g.index[visitName(r.Step, r.Iteration)]; ok {
 		return !g.done[at]
@@ -220,11 +220,31 @@ func (g *progress) left(r *courier.StepExecution) bool {
 	}
 	items := make(map[int]bool)
 	for i, v := range g.p.plan {
-		if !g.done[i] && g.inside(v, r.Step, r.Iteration) {
+		if !g.done[i] && g.inside(v, r.Step, r.Iteration) && !g.accepted(v, depth) {
 			items[v.path[depth-1]] = true
 		}
 	}
 	return len(items) > 0 && !(loop.accepts && len(items) <= loop.most)
+}
+
+// accepted reports whether a visit that is not done lies in a failed item of a loop that
+// accepts as many as have failed, and that is deeper than so many others.
+func (g *progress) accepted(v visit, depth int) bool {
+	for d, l := range g.p.steps[v.step].loops {
+		if d < depth || !l.accepts {
+			continue
+		}
+		items := make(map[int]bool)
+		for i, o := range g.p.plan {
+			if !g.done[i] && slices.Contains(g.p.steps[o.step].loops, l) && slices.Equal(o.path[:d], v.path[:d]) {
+				items[o.path[d]] = true
+			}
+		}
+		if len(items) <= l.most && slices.ContainsFunc(g.failures, func(f *courier.StepExecution) bool { return *f.FailedLoop == l.index && g.inItem(v, f) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // repaired reports whether the item that a failure at a flow.end has ended was executed again

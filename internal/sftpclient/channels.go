@@ -2,6 +2,7 @@ package sftpclient
 
 import (
 	"context"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -124,47 +125,41 @@ func (s *Conn) isOpenSSH() bool {
 	return strings.HasPrefix(version, "SSH-2.0-OpenSSH_") && !strings.Contains(version, "Windows")
 }
 
-// A File is a file that is open on a channel.
-type File struct {
-	*Client
-	Handle string
-}
-
 // Workers are the channels of one file. While the first one is at work, more may
 // join it.
 type Workers struct {
-	Files   []File
-	joining chan File // closed when no more come; nil if none do
+	Files   []*File
+	joining chan *File // closed when no more come; nil if none do
 }
 
 // OneWorker returns the workers of a file that is open on one channel.
-func OneWorker(c *Client, handle string) *Workers { return &Workers{Files: []File{{c, handle}}} }
+func OneWorker(f *File) *Workers { return &Workers{Files: []*File{f}} }
 
 // OpenWorkers opens a file on the given channel, and, if so many bytes are left
 // to be moved that it helps, on more channels, without the flags that make it
 // or cut it. A server that doesn't open it several times has its way.
-func (s *Conn) OpenWorkers(ctx context.Context, c *Client, path string, flags uint32, bytes int64) (*Workers, error) {
-	h, err := c.Open(ctx, path, flags)
+func (s *Conn) OpenWorkers(ctx context.Context, c *Client, path string, flags int, bytes int64) (*Workers, error) {
+	f, err := c.Open(ctx, path, flags)
 	if err != nil {
 		return nil, err
 	}
-	return s.addWorkers(ctx, File{c, h}, path, flags&^(FlagCreate|FlagTruncate), s.wantedChannels(bytes)), nil
+	return s.addWorkers(ctx, f, path, flags&^(os.O_CREATE|os.O_TRUNC), s.wantedChannels(bytes)), nil
 }
 
 // addWorkers has others join a file that is open on the connection's first channel,
 // so that there are so many channels in the end.
-func (s *Conn) addWorkers(ctx context.Context, first File, path string, flags uint32, want int) *Workers {
-	w := &Workers{Files: []File{first}}
+func (s *Conn) addWorkers(ctx context.Context, first *File, path string, flags int, want int) *Workers {
+	w := OneWorker(first)
 	if want <= 1 || first.Client != s.Client {
 		return w
 	}
-	w.joining = make(chan File, want)
+	w.joining = make(chan *File, want)
 	go func() {
 		defer close(w.joining)
 		more := s.upTo(ctx, want)[1:]
 		parallel.Do(ctx, len(more), len(more), func(ctx context.Context, i int) error {
-			if h, err := more[i].Open(ctx, path, flags); err == nil {
-				w.joining <- File{more[i], h}
+			if f, err := more[i].Open(ctx, path, flags); err == nil {
+				w.joining <- f
 			}
 			return nil
 		})
@@ -173,7 +168,7 @@ func (s *Conn) addWorkers(ctx context.Context, first File, path string, flags ui
 }
 
 // next returns the channel whose turn it is.
-func (w *Workers) next(turn int) File {
+func (w *Workers) next(turn int) *File {
 	select {
 	case l, more := <-w.joining:
 		if !more {
@@ -195,7 +190,7 @@ func (w *Workers) window() int64 {
 }
 
 // All waits until no more channels come, and returns them.
-func (w *Workers) All() []File {
+func (w *Workers) All() []*File {
 	if w.joining != nil {
 		for l := range w.joining {
 			w.Files = append(w.Files, l)
@@ -205,31 +200,21 @@ func (w *Workers) All() []File {
 	return w.Files
 }
 
-// Close closes handles whose content no longer matters, even if ctx has ended
-// while the connection lives on.
+// Close closes files whose content no longer matters, as [File.Close] does.
 func (w *Workers) Close(ctx context.Context) {
 	open := w.All()
-	ctx, cancel := Detached(ctx)
-	defer cancel()
-	parallel.Do(ctx, len(open), len(open), func(ctx context.Context, i int) error {
-		open[i].close(ctx, open[i].Handle)
+	parallel.Do(context.WithoutCancel(ctx), len(open), len(open), func(_ context.Context, i int) error {
+		open[i].Close(ctx)
 		return nil
 	})
 }
 
-// CloseAndStat closes handles from which was read, and then looks at the file,
+// CloseAndStat closes files from which was read, and then looks at the file,
 // in one round trip.
 func (w *Workers) CloseAndStat(ctx context.Context, path string) (Attrs, error) {
 	first, others := w.All()[0], &Workers{Files: w.Files[1:]}
 	var closing sync.WaitGroup
 	closing.Go(func() { others.Close(ctx) })
 	defer closing.Wait()
-	var b batch
-	b.add(pathPacket(fxpClose, first.Handle), nil)
-	b.add(pathPacket(fxpStat, path), nil)
-	calls, err := b.send(first.Client)
-	if err != nil {
-		return Attrs{}, err
-	}
-	return first.attrsOf(ctx, calls[1])
+	return first.closeAndStat(ctx, path)
 }

@@ -1,44 +1,36 @@
 package sftpclient
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
 
+	"github.com/pkg/sftp"
+
 	"github.com/courierhq/courier/internal/connerr"
-	"github.com/courierhq/courier/internal/safename"
 )
 
-// A Client speaks SFTP over one channel of an SSH connection. Any number of
-// requests may be under way; several goroutines may use it.
+// A Client speaks SFTP over one channel of an SSH connection, by the client of package
+// sftp behind a [guard]. Any number of requests may be under way; several goroutines may
+// use it.
 //
 // It shares its end with the other channels of the connection: after the first
 // error of one of them, or when the server breaks the protocol, every request
 // fails with that error.
 type Client struct {
 	*connState
-	ch      io.ReadWriter
-	in      *bufio.Reader
-	ext     map[string]string // extensions of the server and their versions
-	silence time.Duration     // longest time without an answer while one is due; 0 means for ever
-	lost    func(error) error // explains an error of ch
+	sftp  *sftp.Client
+	guard *guard
 
 	ReadChunk, WriteChunk int // most file data in a packet
 
-	sending chan struct{} // holds its one token while nobody is sending
 	drained chan struct{} // closed when no more answers come
 
-	mu    sync.Mutex
-	id    uint32
-	calls map[uint32]*call // requests without an answer
-	watch *time.Timer
-	rtt   time.Duration // the shortest time that a request took; 0 before the first
-	sync  time.Duration // how long the server took last to make a small file durable
+	mu   sync.Mutex
+	rtt  time.Duration // the shortest time that a request took; 0 before the first
+	sync time.Duration // how long the server took last to make a small file durable
 }
 
 // A connState is the end of a connection.
@@ -72,20 +64,6 @@ func (f *connState) Cause() error {
 	return f.err
 }
 
-// A call is a request that may still be without an answer.
-type call struct {
-	data   []byte // takes the data of the answer to a read request
-	answer chan answer
-}
-
-type answer struct {
-	typ  byte
-	body []byte // after the id; nil if the answer is in call.data
-	n    int    // bytes of call.data
-}
-
-func newCall(data []byte) *call { return &call{data: data, answer: make(chan answer, 1)} }
-
 // A protocolError says that the server sent something that makes no sense.
 type protocolError struct{ text string }
 
@@ -112,29 +90,30 @@ func NewClient(ch io.ReadWriteCloser, silence time.Duration) (*Client, error) {
 // another client of the same server, like, knows them. The caller then runs
 // receive until it returns.
 func newClient(ch io.ReadWriter, f *connState, silence time.Duration, lost func(error) error, like *Client) (*Client, error) {
-	c := prepareClient(ch, f, silence, lost)
-	if err := c.version(); err != nil {
-		return nil, err
+	c := &Client{connState: f, ReadChunk: DefaultChunk, WriteChunk: DefaultChunk, drained: make(chan struct{})}
+	c.guard = newGuard(ch, silence, func(err error) error {
+		if _, ok := errors.AsType[*protocolError](err); ok {
+			return err
+		}
+		return lost(err)
+	}, f.fail)
+	var err error
+	if c.sftp, err = sftp.NewClientPipe(c.guard, c.guard); err != nil {
+		if c.guard.err != nil {
+			return nil, c.guard.err
+		}
+		return nil, &protocolError{err.Error()}
 	}
 	if like != nil {
 		c.ReadChunk, c.WriteChunk = like.ReadChunk, like.WriteChunk
-	} else if c.ext[extLimits] == "1" {
+	} else if version, _ := c.sftp.HasExtension(extLimits); version == "1" {
 		if err := c.limits(); err != nil {
-			return nil, err
+			f.fail(err)
+			return nil, c.Cause()
 		}
 	}
-	return c, nil
-}
-
-func prepareClient(ch io.ReadWriter, f *connState, silence time.Duration, lost func(error) error) *Client {
-	c := &Client{
-		connState: f, ch: ch, in: bufio.NewReaderSize(laterError{ch}, 4<<10), ext: make(map[string]string),
-		silence: silence, lost: lost,
-		ReadChunk: DefaultChunk, WriteChunk: DefaultChunk,
-		sending: NewToken(), drained: make(chan struct{}),
-		calls: make(map[uint32]*call),
-	}
-	return c
+	// The greater of both: what is asked for at once is never more than its own.
+	return c, sftp.MaxPacketUnchecked(max(c.ReadChunk, c.WriteChunk))(c.sftp)
 }
 
 // A laterError reader puts off an error until there is no more to read. A channel
@@ -160,59 +139,29 @@ func NewToken() chan struct{} {
 	return token
 }
 
-func (c *Client) version() error {
-	init := newPacket(fxpInit, 0)
-	init.seal(version3) // the version stands where other packets have their id
-	if _, err := c.ch.Write(init); err != nil {
-		return c.lost(err)
-	}
-	typ, body, err := c.next()
-	if err != nil {
-		return err
-	}
-	s := scanner{rest: body}
-	if v := s.uint32(); typ != fxpVersion || s.bad {
-		return &protocolError{fmt.Sprintf("its first packet has type %d", typ)}
-	} else if v != version3 {
-		return &protocolError{fmt.Sprintf("it offers version %d instead of 3", v)}
-	}
-	for len(s.rest) > 0 {
-		name, version := s.string(), s.string()
-		if s.bad {
-			return &protocolError{"its list of extensions is damaged"}
-		}
-		c.ext[name] = version
-	}
-	return nil
-}
-
 // limits asks how large packets may be.
 func (c *Client) limits() error {
-	const id = 0
-	p := newPacket(fxpExtended, 32).string(extLimits)
-	p.seal(id)
 	began := time.Now()
-	if _, err := c.ch.Write(p); err != nil {
-		return c.lost(err)
-	}
-	typ, body, err := c.next()
-	c.rtt = time.Since(began)
-	s := scanner{rest: body}
-	switch got := s.uint32(); {
-	case err != nil:
+	if err := c.guard.askLimits(); err != nil {
 		return err
-	case got != id || s.bad:
-		return &protocolError{"it answers a request that was not made"}
-	case typ != fxpExtendedReply:
-		return nil // it has advertised what it doesn't do
 	}
-	s.uint64() // of a whole packet
-	read, write := s.uint64(), s.uint64()
-	if s.bad {
-		return &protocolError{"its limits are damaged"}
+	select {
+	case body := <-c.guard.limits:
+		c.rtt = time.Since(began)
+		if body == nil {
+			return nil
+		}
+		s := scanner{rest: body}
+		s.uint64() // of a whole packet
+		read, write := s.uint64(), s.uint64()
+		if s.bad {
+			return &protocolError{"its limits are damaged"}
+		}
+		c.ReadChunk, c.WriteChunk = chunkWithin(read), chunkWithin(write)
+		return nil
+	case <-c.dead:
+		return c.Cause()
 	}
-	c.ReadChunk, c.WriteChunk = chunkWithin(read), chunkWithin(write)
-	return nil
 }
 
 // chunkWithin returns how much data to put into a packet where the server sets
@@ -224,213 +173,98 @@ func chunkWithin(limit uint64) int {
 	return int(max(minChunk, min(limit, maxChunk)))
 }
 
-// next reads a whole packet and returns what comes after its type.
-func (c *Client) next() (typ byte, body []byte, err error) {
-	length, err := c.head()
-	if err != nil {
-		return 0, nil, err
-	}
-	body = make([]byte, length)
-	if _, err := io.ReadFull(c.in, body); err != nil {
-		return 0, nil, c.lost(err)
-	}
-	return body[0], body[1:], nil
-}
-
-// head reads the length of the next packet.
-func (c *Client) head() (int, error) {
-	var b [4]byte
-	if _, err := io.ReadFull(c.in, b[:]); err != nil {
-		return 0, c.lost(err)
-	}
-	n := binary.BigEndian.Uint32(b[:])
-	if n < 5 || n > maxPacket {
-		more, _ := c.in.Peek(c.in.Buffered())
-		return 0, &protocolError{fmt.Sprintf("where a packet should begin it sends %s; a start-up script of the account may print text",
-			safename.Quote(string(b[:])+string(more)))}
-	}
-	return int(n), nil
-}
-
-// receive hands answers to the requests that wait for them until the channel
-// ends or fail is called.
+// receive waits until no more answers come.
 func (c *Client) receive() {
-	defer close(c.drained)
-	for {
-		if err := c.receiveOne(); err != nil {
-			c.fail(err)
-			break
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls = nil
-	if c.watch != nil {
-		c.watch.Stop()
-	}
+	c.sftp.Wait()
+	c.guard.ended()
+	close(c.drained)
 }
 
-func (c *Client) receiveOne() error {
-	length, err := c.head()
-	if err != nil {
-		return err
-	}
-	var b [5]byte
-	if _, err := io.ReadFull(c.in, b[:]); err != nil {
-		return c.lost(err)
-	}
-	typ, id := b[0], binary.BigEndian.Uint32(b[1:])
-	cl := c.take(id)
-	if cl == nil {
-		return &protocolError{"it answers a request that was not made"}
-	}
-	a, rest := answer{typ: typ}, length-len(b)
-	if typ == fxpData && cl.data != nil {
-		a.n, err = c.readData(cl.data, rest)
-	} else {
-		a.body = make([]byte, rest)
-		_, err = io.ReadFull(c.in, a.body)
-	}
-	if err != nil {
-		return c.lost(err)
-	}
-	cl.answer <- a
-	return nil
-}
-
-// readData reads an answer of rest bytes that holds data straight to where the
-// data belongs.
-func (c *Client) readData(data []byte, rest int) (int, error) {
-	var b [4]byte
-	if rest < len(b) {
-		return 0, &protocolError{"an answer is too short"}
-	}
-	if _, err := io.ReadFull(c.in, b[:]); err != nil {
-		return 0, err
-	}
-	n := int64(binary.BigEndian.Uint32(b[:]))
-	rest -= len(b)
-	if n == 0 || n > int64(rest) || n > int64(len(data)) {
-		return 0, &protocolError{fmt.Sprintf("it sends %d bytes of data where %d were asked for", n, len(data))}
-	}
-	if _, err := io.ReadFull(c.in, data[:n]); err != nil {
-		return 0, err
-	}
-	_, err := c.in.Discard(rest - int(n))
-	return int(n), err
-}
-
-// take removes the call with the given id.
-func (c *Client) take(id uint32) *call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	cl := c.calls[id]
-	delete(c.calls, id)
-	if c.watch != nil {
-		if len(c.calls) == 0 {
-			c.watch.Stop()
-		} else {
-			c.watch.Reset(c.silence)
-		}
-	}
-	return cl
-}
-
-// send sends the request p, whose answer cl will get. When it returns, p may
-// be used again.
-func (c *Client) send(p packet, cl *call) error {
-	id, err := c.register(cl)
-	if err != nil {
-		return err
-	}
-	p.seal(id)
-	return c.write(p)
-}
-
-// write sends what is complete in itself.
-func (c *Client) write(text []byte) error {
+// start has f make one use of the library's client, which begins with a request of the
+// type of cl. It returns when the request is written, so that the order of requests is
+// that of the calls to start.
+func (c *Client) start(ctx context.Context, cl *call, f func() (int, error)) error {
+	cl.sent, cl.done = make(chan struct{}), make(chan struct{})
+	g := c.guard
 	select {
-	case <-c.sending:
+	case <-g.turn:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-c.dead:
 		return c.Cause()
 	}
-	_, err := c.ch.Write(text)
-	c.sending <- struct{}{}
-	if err != nil {
-		c.fail(c.lost(err))
+	g.mu.Lock()
+	g.next = cl
+	g.mu.Unlock()
+	go func() {
+		cl.n, cl.err = f()
+		g.mu.Lock()
+		unsent := g.next == cl
+		if unsent {
+			g.next = nil
+		}
+		g.mu.Unlock()
+		if unsent {
+			g.turn <- struct{}{}
+		}
+		close(cl.done)
+	}()
+	select {
+	case <-cl.sent:
+	case <-cl.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.dead:
 		return c.Cause()
 	}
 	return nil
 }
 
-func (c *Client) register(cl *call) (uint32, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.Cause(); err != nil {
-		return 0, err
-	}
-	for c.id++; c.calls[c.id] != nil; c.id++ {
-	}
-	c.calls[c.id] = cl
-	switch {
-	case c.silence <= 0:
-	case c.watch == nil:
-		c.watch = time.AfterFunc(c.silence, func() { c.fail(ErrSilence) })
-	case len(c.calls) == 1:
-		c.watch.Reset(c.silence)
-	}
-	return c.id, nil
-}
-
-// wait waits for the answer to a request that was sent.
-func (c *Client) wait(ctx context.Context, cl *call) (answer, error) {
+// await waits until the call has ended.
+func (c *Client) await(ctx context.Context, cl *call) error {
 	select {
-	case a := <-cl.answer:
-		return a, nil
+	case <-cl.done:
+		return nil
 	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	case <-c.dead:
 	}
 	select { // the answer may have been the last thing that came
-	case a := <-cl.answer:
-		return a, nil
+	case <-cl.done:
+		return nil
+	case <-c.drained:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-cl.done:
+		return nil
 	default:
-		return answer{}, c.Cause()
+		return c.Cause()
 	}
 }
 
-// expect waits for an answer of type want and returns what it says. The
-// refusal of the request is a [*statusError].
-func (c *Client) expect(ctx context.Context, cl *call, want byte) (*scanner, error) {
-	a, err := c.wait(ctx, cl)
-	if err != nil {
-		return nil, err
+// wait waits until the call has ended, and returns how. The refusal of a request is a
+// [*StatusError].
+func (c *Client) wait(ctx context.Context, cl *call) error {
+	if err := c.await(ctx, cl); err != nil {
+		return err
 	}
-	s := &scanner{rest: a.body}
-	switch {
-	case a.typ == fxpStatus:
-		err = a.status()
-		if err == nil && want != fxpStatus {
-			err = c.broken("it reports success without the answer")
-		}
-		return s, err
-	case a.typ != want:
-		return nil, c.broken(fmt.Sprintf("it answers with a packet of type %d instead of %d", a.typ, want))
-	}
-	return s, nil
+	return c.result(cl)
 }
 
-// status returns what a status packet says; nil stands for success.
-func (a answer) status() error {
-	s := scanner{rest: a.body}
-	code := s.uint32()
-	if s.bad {
-		return &protocolError{"a status is too short"}
-	}
-	if code == statusOK {
+// result says how a call has ended.
+func (c *Client) result(cl *call) error {
+	if cl.err == nil {
 		return nil
 	}
-	return &StatusError{code, s.string()} // old servers send no message
+	if cl.status != nil {
+		return cl.status
+	}
+	if err := c.Cause(); err != nil {
+		return err
+	}
+	return c.broken(cl.err.Error())
 }
 
 // broken ends the client because of what the server sent.
@@ -440,14 +274,13 @@ func (c *Client) broken(text string) error {
 	return err
 }
 
-// do sends a request and waits for its answer.
-func (c *Client) do(ctx context.Context, p packet, want byte) (*scanner, error) {
+// do makes a request and waits for its answer.
+func (c *Client) do(ctx context.Context, cl *call, f func() error) error {
 	begin := time.Now()
-	cl := newCall(nil)
-	if err := c.send(p, cl); err != nil {
-		return nil, err
+	err := c.start(ctx, cl, func() (int, error) { return 0, f() })
+	if err == nil {
+		err = c.wait(ctx, cl)
 	}
-	s, err := c.expect(ctx, cl, want)
 	if took := time.Since(begin); err == nil || IsStatus(err) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -455,7 +288,7 @@ func (c *Client) do(ctx context.Context, p packet, want byte) (*scanner, error) 
 			c.rtt = took
 		}
 	}
-	return s, err
+	return err
 }
 
 // distance returns how long the server takes to answer at least.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 // errDifferent ends a comparison.
@@ -12,9 +13,9 @@ var errDifferent = errors.New("the contents differ")
 
 // CompareRange compares a remote file with a local one from off to end, and
 // returns the offset of the first packet with a difference, or end.
-func CompareRange(ctx context.Context, l File, src io.ReaderAt, off, end int64, progress func(int64)) (int64, error) {
+func CompareRange(ctx context.Context, f *File, src io.ReaderAt, off, end int64, progress func(int64)) (int64, error) {
 	c := &comparer{src: src, off: off}
-	r := Reading{Workers: OneWorker(l.Client, l.Handle), Size: end, To: c, Progress: progress, Asked: off, Wrote: off, open: true}
+	r := Reading{Workers: OneWorker(f), Size: end, To: c, Progress: progress, Asked: off, Wrote: off, open: true}
 	err := r.Run(ctx)
 	switch {
 	case errors.Is(err, errDifferent), errors.Is(err, ErrShrank):
@@ -29,14 +30,14 @@ func CompareRange(ctx context.Context, l File, src io.ReaderAt, off, end int64, 
 // has size bytes. It tells progress how many bytes are compared. A file that can't
 // be opened has not.
 func (c *Client) SameContent(ctx context.Context, path string, src io.ReaderAt, size int64, progress func(int64)) (bool, error) {
-	h, err := c.Open(ctx, path, FlagRead)
+	f, err := c.Open(ctx, path, os.O_RDONLY)
 	if IsStatus(err) {
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
-	defer c.CloseHandle(ctx, h)
-	r := Reading{Workers: OneWorker(c, h), Size: size, To: &comparer{src: src}, Progress: progress}
+	defer f.Close(ctx)
+	r := Reading{Workers: OneWorker(f), Size: size, To: &comparer{src: src}, Progress: progress}
 	err = r.Run(ctx)
 	switch {
 	case err == nil:

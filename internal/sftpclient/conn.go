@@ -1,5 +1,6 @@
 // Package sftpclient is a client for SFTP servers: SSH login and version 3 of the
-// protocol, as draft-ietf-secsh-filexfer-02 and OpenSSH's PROTOCOL describe it.
+// protocol, as draft-ietf-secsh-filexfer-02 and OpenSSH's PROTOCOL describe it. Packets are
+// those of github.com/pkg/sftp; a guard below it refuses what breaks the protocol.
 //
 // A [Conn] is an SSH connection with SFTP on one channel. Its methods may be called
 // by several goroutines; any number of requests may be under way. Large files use

@@ -3,69 +3,81 @@ package sftpclient
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/courierhq/courier/internal/failure"
 )
 
-// maxEmptyParts is how many answers without an entry may come in a row. A server
-// could go on for ever.
-const maxEmptyParts = 100
-
-// List calls f with every entry of a directory, as the server sends it, and with
-// any name. It calls part with the bytes so far for each part of the listing. More
-// than limit bytes are an error.
-func (s *Client) List(ctx context.Context, dir string, limit int, f func(Entry) error, part func(bytes int)) error {
-	h, err := s.OpenDirectory(ctx, dir)
+// List calls f with every entry of a directory but "." and "..", with any name, as the
+// server has sent it. It calls part with the bytes so far for each part of the listing, from
+// another goroutine. More than limit bytes are an error; an entry counts for 128 at least.
+func (c *Client) List(ctx context.Context, dir string, limit int, f func(Entry) error, part func(bytes int)) error {
+	cl, err := c.readDir(ctx, dir, listing{limit: limit, part: part})
 	if err != nil {
 		return err
 	}
-	defer s.CloseHandle(ctx, h)
-	bytes, empty := 0, 0
-	for {
-		entries, n, err := s.readdir(ctx, h)
-		if status, ok := err.(*StatusError); ok && status.Code == statusEOF {
-			return nil
+	for i, info := range cl.infos {
+		e, noted := cl.notes[i]
+		if !noted {
+			e = Entry{Name: info.Name(), Attrs: attrsOf(info, AttrSize|AttrPermissions|AttrTimes)}
 		}
-		if err != nil {
+		if err := f(e); err != nil {
 			return err
 		}
-		part(bytes + n)
-		if bytes += n; bytes > limit {
-			return failure.Permanent(fmt.Errorf("the listing is longer than %d MiB; have the directory tidied up", limit>>20))
-		}
-		if empty++; len(entries) > 0 {
-			empty = 0
-		} else if empty > maxEmptyParts {
-			return s.broken("its listing goes on without entries")
-		}
-		for _, e := range entries {
-			if err := f(e); err != nil {
-				return err
-			}
-		}
 	}
+	return nil
 }
 
-// OpenDirectory opens a directory. Servers have many words for a file in its
-// place, so it looks.
-func (s *Client) OpenDirectory(ctx context.Context, dir string) (string, error) {
-	h, err := s.opendir(ctx, dir)
-	if IsStatus(err) {
-		if a, e := s.Stat(ctx, dir); e == nil && a.Mode&ModeType != 0 && !a.IsDir() {
-			return "", failure.Permanent(errors.New("is not a directory"))
-		}
+// Peek counts the first entries of a directory that the server tells in one answer, "." and
+// ".." included.
+func (c *Client) Peek(ctx context.Context, dir string) (int, error) {
+	cl, err := c.readDir(ctx, dir, listing{few: true})
+	if err != nil {
+		return 0, err
 	}
-	return h, err
+	return cl.names, nil
 }
 
-// CloseHandle closes a handle whose content no longer matters, even if ctx has
-// ended while the connection lives on.
-func (s *Client) CloseHandle(ctx context.Context, handle string) {
-	ctx, cancel := Detached(ctx)
+// errEnough ends the reading of a directory of which enough has come.
+var errEnough = errors.New("enough has come")
+
+// readDir reads a directory, up to the limits of the listing. The library closes it, which is
+// waited for even if ctx has ended while the connection lives on.
+func (c *Client) readDir(ctx context.Context, dir string, l listing) (*call, error) {
+	reading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	l.stop = stop
+	cl := &call{typ: fxpOpendir, path: dir, listing: l}
+	err := c.start(ctx, cl, func() (_ int, err error) {
+		cl.infos, err = c.sftp.ReadDirContext(reading, dir)
+		return 0, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-cl.done:
+	case <-reading.Done():
+	}
+	closing, cancel := Detached(ctx)
 	defer cancel()
-	s.close(ctx, handle)
+	err = c.await(closing, cl)
+	if closing.Err() != nil {
+		c.fail(errBusy)
+	}
+	if cause := context.Cause(reading); cause != nil && cause != errEnough {
+		return nil, cause
+	} else if err != nil {
+		return nil, err
+	} else if cause == nil {
+		err = c.result(cl)
+	}
+	if IsStatus(err) { // servers have many words for a file in the place of a directory
+		if a, e := c.Stat(ctx, dir); e == nil && a.Mode&ModeType != 0 && !a.IsDir() {
+			return nil, failure.Permanent(errors.New("is not a directory"))
+		}
+	}
+	return cl, err
 }
 
 // cleanupTimeout is how long tidying up may take.
@@ -75,19 +87,4 @@ const cleanupTimeout = 5 * time.Second
 // step has ended, so has its connection, and nothing waits.
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-}
-
-// Peek counts the first entries of a directory that the server tells in one
-// answer.
-func (s *Client) Peek(ctx context.Context, dir string) (int, error) {
-	h, err := s.opendir(ctx, dir)
-	if err != nil {
-		return 0, err
-	}
-	defer s.CloseHandle(ctx, h)
-	entries, _, err := s.readdir(ctx, h)
-	if status, ok := err.(*StatusError); ok && status.Code == statusEOF {
-		err = nil
-	}
-	return len(entries), err
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -143,7 +144,7 @@ func FuzzWire(f *testing.F) {
 			}
 		}
 		s := scanner{rest: append(append(packet{}, p...), "rest"...)}
-		got := s.entry()
+		got, plain := s.entry()
 		if want.Attrs.Mode&ModeType == 0 && long != "" {
 			switch long[0] {
 			case 'd':
@@ -162,9 +163,13 @@ func FuzzWire(f *testing.F) {
 		if s.entry(); !s.bad || len(s.rest) > 0 {
 			t.Errorf("cut off at %d of %d, the entry is read", cut, len(p))
 		}
-		err := answer{body: packet{}.uint32(flags).string(name)}.status()
-		if flags == statusOK && err != nil || flags != statusOK && (err == nil || !isPlain(err.Error()) || len(err.Error()) > 1000) {
-			t.Errorf("status %d is %v", flags, err)
+		if plain && (flags&(AttrSize|AttrPermissions|AttrTimes) != AttrSize|AttrPermissions|AttrTimes || path.Base(name) != name || mode&ModeType == 0) {
+			t.Errorf("%q with the flags %x and the mode %o needs no note", name, flags, mode)
+		}
+		r := &request{typ: fxpRemove, call: new(call)}
+		err := new(guard).refusal(r, fxpStatus, &scanner{rest: packet{}.uint32(flags).string(name)})
+		if refused := r.call.status; err != nil || (flags == statusOK) != (refused == nil) || refused != nil && (!isPlain(refused.Error()) || len(refused.Error()) > 1000) {
+			t.Errorf("status %d is %v, %v", flags, refused, err)
 		}
 	})
 }

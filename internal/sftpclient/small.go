@@ -4,72 +4,72 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 
 	"github.com/courierhq/courier/internal/connerr"
 )
 
-// StatAndOpen looks at a file and opens it for reading.
-func (c *Client) StatAndOpen(ctx context.Context, path string) (Attrs, string, error) {
-	var b batch
-	b.add(pathPacket(fxpStat, path), nil)
-	b.add(openPacket(path, FlagRead), nil)
-	calls, err := b.send(c)
+// StatAndOpen looks at a file and opens it for reading, in one round trip.
+func (c *Client) StatAndOpen(ctx context.Context, path string) (Attrs, *File, error) {
+	l, err := c.startLook(ctx, fxpStat, path)
 	if err != nil {
-		return Attrs{}, "", err
+		return Attrs{}, nil, err
 	}
-	a, failed := c.attrsOf(ctx, calls[0])
-	h, err := c.handleOf(ctx, calls[1])
+	f := &File{Client: c}
+	opening := &call{typ: fxpOpen, path: path}
+	if err := c.start(ctx, opening, func() (int, error) { return 0, f.open(path, os.O_RDONLY) }); err != nil {
+		return Attrs{}, nil, err
+	}
+	a, failed := l.wait(ctx, c)
+	err = c.wait(ctx, opening)
 	if err == nil && failed != nil {
-		OneWorker(c, h).Close(ctx)
+		f.Close(ctx)
 	}
 	if failed != nil {
 		err = failed
 	}
-	return a, h, err
+	return a, f, err
 }
 
 // ReadAll reads a file that has the attributes before, closes it, and makes
-// sure that it ends where it should and has not changed. It returns how many
-// bytes of data have come: the server may send fewer at once.
-func (c *Client) ReadAll(ctx context.Context, l File, path string, data []byte, before Attrs) (int, error) {
-	var b batch
-	var end [1]byte
-	if len(data) > 0 {
-		b.add(readPacket(l.Handle, 0, len(data)), data)
-	}
-	b.add(readPacket(l.Handle, int64(len(data)), len(end)), end[:])
-	b.add(pathPacket(fxpClose, l.Handle), nil)
-	b.add(pathPacket(fxpStat, path), nil)
-	calls, err := b.send(c)
-	if err != nil {
-		return 0, err
-	}
+// sure that it ends where it should and has not changed, in two round trips. After an error
+// data may still be written to.
+func (f *File) ReadAll(ctx context.Context, path string, data []byte, before Attrs) error {
 	r := Reading{Size: int64(len(data))}
-	n := 0
-	for _, cl := range calls[:len(calls)-2] {
-		p := &piece{call: cl, file: l, buf: cl.data}
-		if &cl.data[0] == &end[0] {
-			p.buf = nil
-		}
-		a, err := c.wait(ctx, cl)
-		switch {
-		case err != nil:
-		case a.typ == fxpStatus:
-			r.pieces = []*piece{p}
-			err = r.settleStatus(p, a)
-		case a.typ != fxpData:
-			err = p.unexpected(a)
-		case p.buf == nil:
-			err = ErrGrew
-		default:
-			n = a.n
-		}
-		if err != nil {
-			return 0, err
+	pieces := []*piece{{file: f, buf: data}, {file: f, off: int64(len(data))}}
+	if len(data) == 0 {
+		pieces = pieces[1:]
+	}
+	var err error
+	for i, p := range pieces {
+		if err = r.ask(ctx, p); err != nil {
+			pieces = pieces[:i]
+			break
 		}
 	}
-	after, err := c.attrsOf(ctx, calls[len(calls)-1])
-	return n, HeldStill(before, after, err)
+	for _, p := range pieces {
+		if err == nil {
+			err = r.settle(p, f.wait(ctx, p.call))
+		}
+	}
+	if err != nil {
+		f.Close(ctx)
+		return err
+	}
+	after, err := f.closeAndStat(ctx, path)
+	return HeldStill(before, after, err)
+}
+
+// closeAndStat closes a file from which was read, and then looks at it, in one round trip.
+func (f *File) closeAndStat(ctx context.Context, path string) (Attrs, error) {
+	if _, err := f.startClose(ctx); err != nil {
+		return Attrs{}, err
+	}
+	l, err := f.startLook(ctx, fxpStat, path)
+	if err != nil {
+		return Attrs{}, err
+	}
+	return l.wait(ctx, f.Client)
 }
 
 // HeldStill judges a second look at a file, which may have ended with err.

@@ -2,7 +2,6 @@ package sftpclient
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -57,10 +56,9 @@ type Reading struct {
 // end makes sure that there is nothing.
 type piece struct {
 	*call
-	file File
+	file *File
 	off  int64
 	buf  []byte // of the length that is wanted
-	n    int    // bytes that are there
 }
 
 // Run reads the file. Close of the workers is up to the caller.
@@ -81,7 +79,7 @@ func (r *Reading) loop(ctx context.Context) error {
 				r.pieces = r.pieces[:len(r.pieces)-1]
 				return err
 			}
-			if err := r.ask(p); err != nil {
+			if err := r.ask(ctx, p); err != nil {
 				r.pieces = r.pieces[:len(r.pieces)-1]
 				return err
 			}
@@ -110,22 +108,19 @@ func (r *Reading) salvage() {
 	for _, p := range r.pieces {
 		if p.file.Cause() != nil {
 			select {
-			case <-p.file.drained:
+			case <-p.done:
 			case <-limit.C:
 				return
 			}
 		}
 		select {
-		case a := <-p.answer:
-			if a.typ == fxpData {
-				p.n += a.n
-			}
+		case <-p.done:
 		default:
-		}
-		if p.n == 0 {
 			return
 		}
-		if n, err := r.To.Write(p.buf[:min(p.n, len(p.buf))]); err != nil || n < len(p.buf) {
+		if n := min(p.n, len(p.buf)); n == 0 {
+			return
+		} else if written, err := r.To.Write(p.buf[:n]); err != nil || written < n || n < len(p.buf) {
 			return
 		}
 	}
@@ -150,59 +145,61 @@ func (r *Reading) nextPiece() *piece {
 	return p
 }
 
-// ask sends the request for what p still lacks.
-func (r *Reading) ask(p *piece) error {
-	into := p.buf[p.n:]
-	if len(p.buf) == 0 {
+// ask sends the request for p.
+func (r *Reading) ask(ctx context.Context, p *piece) (err error) {
+	into := p.buf
+	if len(into) == 0 {
 		into = make([]byte, 1)
 	}
-	p.call = newCall(into)
-	return p.file.send(readPacket(p.file.Handle, p.off+int64(p.n), len(into)), p.call)
+	p.call, err = p.file.read(ctx, into, p.off)
+	return err
 }
 
-// settleFirst waits for the answer about the first piece, and writes it if
-// nothing of it is missing.
+// settleFirst waits for the first piece, and writes it.
 func (r *Reading) settleFirst(ctx context.Context) error {
 	p := r.pieces[0]
-	a, err := p.file.wait(ctx, p.call)
-	switch {
-	case err != nil:
-		return err
-	case a.typ == fxpStatus:
-		return r.settleStatus(p, a)
-	case a.typ != fxpData:
-		return p.unexpected(a)
-	case len(p.buf) == 0:
-		return ErrGrew
+	for done := false; !done; {
+		select {
+		case <-p.done:
+			done = true
+		case <-p.moved:
+			if got := p.file.gotOf(p.call); len(p.buf) > 0 && got < len(p.buf) {
+				r.Progress(r.Wrote + int64(got))
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	if p.n += a.n; p.n < len(p.buf) {
-		r.chunk = max(minChunk, min(r.chunk, a.n)) // the server doesn't send more at once
-		r.Progress(r.Wrote + int64(p.n))
-		return r.ask(p)
+	if err := r.settle(p, p.file.result(p.call)); err != nil {
+		return err
+	}
+	r.pieces = r.pieces[1:]
+	if len(p.buf) == 0 {
+		return nil
+	}
+	if p.first < len(p.buf) {
+		r.chunk = max(minChunk, min(r.chunk, p.first)) // the server doesn't send more at once
 	}
 	if _, err := r.To.Write(p.buf); err != nil {
 		r.refused = true
 		return err
 	}
 	r.Wrote += int64(len(p.buf))
-	r.pieces = r.pieces[1:]
 	r.spare = append(r.spare, p.buf)
 	r.Progress(r.Wrote)
 	return nil
 }
 
-func (p *piece) unexpected(a answer) error {
-	return p.file.broken(fmt.Sprintf("it answers a read request with a packet of type %d", a.typ))
-}
-
-// settleStatus handles what is the end of the file in the right case.
-func (r *Reading) settleStatus(p *piece, a answer) error {
-	err := a.status()
-	s, ok := err.(*StatusError)
+// settle says whether a piece, whose reading has ended with err, is as it should be: there is
+// nothing in the empty piece, which is the end of the file.
+func (r *Reading) settle(p *piece, err error) error {
+	s, refused := err.(*StatusError)
 	switch {
+	case err == nil && len(p.buf) == 0:
+		return ErrGrew
 	case err == nil:
-		return p.file.broken("it reports success for a read request without the data")
-	case !ok:
+		return nil
+	case !refused:
 		return err
 	case len(p.buf) > 0 && s.Code == statusEOF:
 		return ErrShrank
@@ -212,7 +209,6 @@ func (r *Reading) settleStatus(p *piece, a answer) error {
 		// Nothing was ever read, so it isn't clear that the file can be.
 		return err
 	}
-	r.pieces = r.pieces[1:]
 	return nil
 }
 
@@ -224,17 +220,17 @@ type Writing struct {
 	Progress func(int64) // told how many bytes the server has confirmed
 	Limit    *bandwidth.Limiter
 
-	packet packet  // built anew for each request
-	turn   int     // of the workers
-	Sent   int64   // all before is sent; begins where writing does
-	under  []*part // under way, in order
-	Acked  int64   // all before is confirmed; begins as sent
+	data  []byte  // of each request in turn
+	turn  int     // of the workers
+	Sent  int64   // all before is sent; begins where writing does
+	under []*sent // under way, in order
+	Acked int64   // all before is confirmed; begins as sent
 }
 
-// A part is a piece of the file that was sent.
-type part struct {
+// A sent is a piece of the file that was sent.
+type sent struct {
 	*call
-	file File
+	file *File
 	end  int64 // its offset
 }
 
@@ -250,14 +246,7 @@ func (w *Writing) Run(ctx context.Context) error {
 			}
 		}
 		p := w.under[0]
-		a, err := p.file.wait(ctx, p.call)
-		switch {
-		case err != nil:
-			return err
-		case a.typ != fxpStatus:
-			return p.file.broken(fmt.Sprintf("it answers a write request with a packet of type %d", a.typ))
-		}
-		if err := a.status(); err != nil {
+		if err := p.file.wait(ctx, p.call); err != nil {
 			return err
 		}
 		w.Acked, w.under = p.end, w.under[1:]
@@ -278,22 +267,22 @@ func (w *Writing) sendNext(ctx context.Context) error {
 	if err := w.Limit.Wait(ctx, n); err != nil {
 		return err
 	}
-	if w.packet == nil {
-		w.packet = newPacket(fxpWrite, len(l.Handle)+16+n)
+	if cap(w.data) < n {
+		w.data = make([]byte, n)
 	}
-	p := w.packet[:9].string(l.Handle).uint64(uint64(w.Sent)).uint32(uint32(n))
-	head := len(p)
-	p = append(p, make([]byte, n)...)
-	switch got, err := w.From.ReadAt(p[head:], w.Sent); {
+	data := w.data[:n]
+	switch got, err := w.From.ReadAt(data, w.Sent); {
 	case got == n:
 	case err == io.EOF:
 		return ErrShrank
 	default:
 		return err
 	}
-	w.packet = p
+	cl, err := l.write(ctx, data, w.Sent)
+	if err != nil {
+		return err
+	}
 	w.Sent += int64(n)
-	sent := &part{newCall(nil), l, w.Sent}
-	w.under = append(w.under, sent)
-	return l.send(p, sent.call)
+	w.under = append(w.under, &sent{cl, l, w.Sent})
+	return nil
 }

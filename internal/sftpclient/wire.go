@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -43,11 +44,6 @@ const (
 	fxpExtended      = 200
 	fxpExtendedReply = 201
 
-	FlagRead     = 0x01
-	FlagWrite    = 0x02
-	FlagCreate   = 0x08
-	FlagTruncate = 0x10
-
 	AttrSize        = 1 << 0
 	attrOwner       = 1 << 1
 	AttrPermissions = 1 << 2
@@ -61,8 +57,8 @@ const (
 
 const (
 	// maxPacket is the longest packet that is accepted, in bytes after its
-	// length. OpenSSH and others send at most 256 KiB.
-	maxPacket = 256<<10 + 1024
+	// length: that of package sftp. OpenSSH and others send no longer ones.
+	maxPacket = 256 << 10
 
 	// DefaultChunk is how much file data in a packet every server takes;
 	// maxChunk is how much OpenSSH takes.
@@ -150,24 +146,11 @@ func IsStatus(err error) bool {
 	return ok
 }
 
-// A packet is built by appending to it. It begins with room for its length,
-// its type, and room for the request's id.
-type packet []byte
-
-func newPacket(typ byte, room int) packet {
-	p := make(packet, 9, 9+room)
-	p[4] = typ
-	return p
-}
-
-func (p packet) uint32(v uint32) packet { return binary.BigEndian.AppendUint32(p, v) }
-func (p packet) uint64(v uint64) packet { return binary.BigEndian.AppendUint64(p, v) }
-func (p packet) string(s string) packet { return append(p.uint32(uint32(len(s))), s...) }
-
-// seal fills in the length and the id.
-func (p packet) seal(id uint32) {
-	binary.BigEndian.PutUint32(p, uint32(len(p)-4))
-	binary.BigEndian.PutUint32(p[5:], id)
+// limitsPacket asks for the limits of a server; its id is 0.
+func limitsPacket() []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(9+len(extLimits)))
+	b = append(b, fxpExtended, 0, 0, 0, 0)
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(extLimits))), extLimits...)
 }
 
 // A scanner takes a packet from the server apart. Once something is missing,
@@ -290,9 +273,10 @@ type Entry struct {
 }
 
 // entry reads one entry of a listing. The long form, meant for people, is used
-// for the type of servers that give no other.
-func (s *scanner) entry() Entry {
-	e := Entry{Name: s.string()}
+// for the type of servers that give no other. Plain says that the name is one, and that
+// size, type and time were sent.
+func (s *scanner) entry() (e Entry, plain bool) {
+	e.Name = s.string()
 	long := s.bytes(uint64(s.uint32()))
 	e.Attrs = s.attrs()
 	if e.Attrs.Mode&ModeType == 0 && len(long) > 0 {
@@ -302,6 +286,8 @@ func (s *scanner) entry() Entry {
 		case 'l':
 			e.Attrs.Mode |= modeLink
 		}
+		return e, false
 	}
-	return e
+	const usual = AttrSize | AttrPermissions | AttrTimes
+	return e, e.Attrs.Flags&usual == usual && e.Attrs.Mode&ModeType != 0 && path.Base(e.Name) == e.Name
 }

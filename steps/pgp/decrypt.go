@@ -28,7 +28,7 @@ type Decrypt struct {
 
 // DecryptConfig is the configuration of pgp.decrypt.
 type DecryptConfig struct {
-	SourcePath    string       `json:"source_path" alias:"input_path" courier:"required,path" doc:"The encrypted file. Its cipher is AES, 3DES or CAST5, with an integrity check; Blowfish, IDEA, Twofish, Camellia, and messages without a check are refused."`
+	SourcePath    string       `json:"source_path" alias:"input_path" courier:"required,path" doc:"The encrypted file. Its cipher is AES, 3DES or CAST5, with an integrity check; Blowfish, IDEA, Twofish, Camellia, and messages without a check are refused. Content that was sent as text (gpg --textmode) keeps the CRLF line ends of such messages, which gpg turns into those of the system."`
 	OutputPath    string       `json:"output_path" courier:"path" doc:"The decrypted file, or with a slash at its end the directory for it. Default: the input's name without .pgp, .gpg or .asc, otherwise with .dec, in the attempt's own directory."`
 	PrivateKeyIDs []string     `json:"private_key_ids" doc:"The private keys to try, of any kind up to 8,192 bits. Default: those that the message names."`
 	Verify        Verification `json:"verify" enum:"optional,required,off" doc:"What is asked of the signature: off, optional or required. Default: required if signer_key_ids is given, otherwise optional."`

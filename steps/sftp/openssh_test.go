@@ -24,16 +24,25 @@ import (
 func newOpenSSH(t testing.TB) (*rig, *sshdtest.Server) {
 	t.Helper()
 	s := sshdtest.Start(t)
-	host, port, _ := net.SplitHostPort(s.Addr)
-	r := &rig{remote: s.Dir, work: filepath.Join(t.TempDir(), "work"), attempt: 1, res: &courier.Resources{}}
+	r := newReal(t, s.Addr, s.Dir, s.HostKey)
+	r.conn.Username, r.conn.PrivateKey = s.User, string(s.ClientKey)
+	return r, s
+}
+
+// newReal returns a rig whose server is a program that runs already. Its connection
+// lacks a login.
+func newReal(t testing.TB, addr, dir string, hostKey ssh.PublicKey) *rig {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(addr)
+	r := &rig{remote: dir, work: filepath.Join(t.TempDir(), "work"), attempt: 1, res: &courier.Resources{}}
 	if t, ok := t.(*testing.T); ok {
 		r.t = t
 	}
 	t.Cleanup(func() { r.res.Close() })
-	r.conn = sftp.Connection{Host: host, Username: s.User, PrivateKey: string(s.ClientKey), HostKeys: []string{ssh.FingerprintSHA256(s.HostKey)}}
+	r.conn = sftp.Connection{Host: host, HostKeys: []string{ssh.FingerprintSHA256(hostKey)}}
 	fmt.Sscan(port, &r.conn.Port)
 	sftp.Register(&r.reg, connections(func() sftp.Connection { return r.conn }))
-	return r, s
+	return r
 }
 
 func TestOpenSSH(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 
 	"github.com/courierhq/courier"
@@ -159,20 +160,17 @@ func (s server) Lstat(ctx context.Context, path string) (remote.Info, error) {
 	return describe(a), err
 }
 
-// CheckDirectory opens the directory.
+// CheckDirectory opens the directory, and reads what comes first.
 func (s server) CheckDirectory(ctx context.Context, dir string) error {
-	h, err := s.OpenDirectory(ctx, dir)
-	if err == nil {
-		s.CloseHandle(ctx, h)
-	}
+	_, err := s.Peek(ctx, dir)
 	return s.fault("list", dir, err)
 }
 
 // CheckFile opens the file.
 func (s server) CheckFile(ctx context.Context, path string) error {
-	h, err := s.Open(ctx, path, sftpclient.FlagRead)
+	f, err := s.Open(ctx, path, os.O_RDONLY)
 	if err == nil {
-		s.CloseHandle(ctx, h)
+		f.Close(ctx)
 	}
 	return err
 }
@@ -241,7 +239,7 @@ const tailBytes = 4 << 10
 
 // Retrieve reads with many requests under way, and then looks at the file again.
 func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
-	open, err := s.OpenWorkers(ctx, s.via, r.Path, sftpclient.FlagRead, r.Before.Size)
+	open, err := s.OpenWorkers(ctx, s.via, r.Path, os.O_RDONLY, r.Before.Size)
 	if err != nil {
 		return err
 	}
@@ -264,45 +262,41 @@ func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
 	return remote.HeldStill(r.Before, describe(after), err)
 }
 
-// RetrieveSmall reads a file that fits into a packet in two round trips.
+// RetrieveSmall reads a file that fits into a packet in three round trips.
 func (s server) RetrieveSmall(ctx context.Context, path string, limit int64, use func(before remote.Info, content []byte)) (bool, error) {
-	before, handle, err := s.via.StatAndOpen(ctx, path)
+	before, file, err := s.via.StatAndOpen(ctx, path)
 	if err != nil {
 		return false, err
 	}
 	size, err := before.FileSize()
 	if err != nil || !before.IsFile() || size > min(limit, int64(s.via.ReadChunk)) {
-		s.CloseHandle(ctx, handle)
+		file.Close(ctx)
 		return false, nil
 	}
 	text := sftpclient.Texts.Get().(*[]byte)
 	data := slices.Grow((*text)[:0], int(size))[:size]
-	n, err := s.via.ReadAll(ctx, sftpclient.File{Client: s.via, Handle: handle}, path, data, before)
-	if err != nil {
+	if err := file.ReadAll(ctx, path, data, before); err != nil {
 		return false, err // an answer may still come into data
 	}
 	*text = data
 	defer sftpclient.Texts.Put(text)
-	if n < len(data) {
-		return false, nil
-	}
 	use(describe(before), data)
 	return true, nil
 }
 
 // Store writes with many requests under way, or all at once what fits into a packet.
 func (s server) Store(ctx context.Context, w remote.Storing) (acked int64, err error) {
-	flags := uint32(sftpclient.FlagWrite | sftpclient.FlagCreate | sftpclient.FlagTruncate)
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if w.From == 0 && w.Limit == nil && w.Size <= int64(s.via.WriteChunk) {
-		h, err := s.via.Open(ctx, w.Path, flags)
+		f, err := s.via.Open(ctx, w.Path, flags)
 		if err != nil {
 			return 0, cantOpen(w.Path, err)
 		}
-		open := []sftpclient.File{{Client: s.via, Handle: h}}
+		open := []*sftpclient.File{f}
 		return 0, w.Meter.While(func() error { return sftpclient.Finish(ctx, open, w.Path, w.Size, w.Content) })
 	}
 	if w.From > 0 {
-		flags = sftpclient.FlagWrite
+		flags = os.O_WRONLY
 	}
 	open, err := s.OpenWorkers(ctx, s.via, w.Path, flags, w.Size-w.From)
 	if w.From > 0 && sftpclient.IsStatus(err) { // object stores can't change what they have
@@ -348,14 +342,14 @@ func (s server) ResumeAt(ctx context.Context, w remote.Storing, acked int64) (in
 	}
 	from := max(min(acked, size), size-sftpclient.MaxChannels*sftpclient.WindowBytes)
 	from = max(0, min(from, size-tailBytes))
-	h, err := s.Open(ctx, w.Path, sftpclient.FlagRead)
+	f, err := s.Open(ctx, w.Path, os.O_RDONLY)
 	if sftpclient.IsStatus(err) {
 		return 0, nil // it may not be read, so nothing proves that it is right
 	} else if err != nil {
 		return 0, err
 	}
-	defer s.CloseHandle(ctx, h)
-	same, err := sftpclient.CompareRange(ctx, sftpclient.File{Client: s.Client, Handle: h}, w.Content, from, size, w.Meter.Compared)
+	defer f.Close(ctx)
+	same, err := sftpclient.CompareRange(ctx, f, w.Content, from, size, w.Meter.Compared)
 	switch {
 	case sftpclient.IsStatus(err):
 		return 0, nil

@@ -167,7 +167,7 @@ var Rooms = []Room{
 	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
-	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{xCrypto}},
+	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 
@@ -191,8 +191,9 @@ var Rooms = []Room{
 	{Dir: "internal/test/planted", Outside: true},
 	{Dir: "internal/test/promise", Imports: []string{".", "store", "store/storetest", "store/storewrap"}, Outside: true},
 	{Dir: "internal/test/raced", Outside: true},
+	{Dir: "internal/test/remotetour", Imports: []string{"."}, Outside: true},
 	{Dir: "internal/test/sftpserver", Imports: []string{"internal/test/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
-	{Dir: "internal/test/sshdtest", Imports: []string{"internal/test/inetd"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "internal/test/sshdtest", Imports: []string{"internal/test/ftpdtest", "internal/test/inetd"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/synced", Outside: true},
 }
 

@@ -163,6 +163,8 @@ const locate = `function (selector) {
 // else lies on top. Use it within [Page.Navigate] where a document follows.
 func (p *Page) Click(selector string, held ...string) {
 	p.t.Helper()
+	var at struct{ X, Y float64 }
+	p.look("click "+selector, func(ctx context.Context) error { return p.evaluate(ctx, apply(locate, selector), &at) })
 	p.do("click "+selector, func(ctx context.Context) error {
 		mask := 0
 		for _, name := range held {
@@ -170,10 +172,6 @@ func (p *Page) Click(selector string, held ...string) {
 				return fmt.Errorf("no modifier %q", name)
 			}
 			mask |= modifiers[name]
-		}
-		var at struct{ X, Y float64 }
-		if err := p.evaluate(ctx, apply(locate, selector), &at); err != nil {
-			return err
 		}
 		for _, e := range []object{
 			{"type": "mouseMoved"},

@@ -106,9 +106,11 @@ func (p *Page) Screenshot(path string, opt *ScreenshotOptions) {
 func (p *Page) FirstPaint() time.Duration {
 	p.t.Helper()
 	const entry = `performance.getEntriesByName("first-contentful-paint")[0]`
-	p.WaitFor(entry, 0)
 	var ms float64
-	p.Eval(entry+".startTime", &ms)
+	for ends := time.Now().Add(Timeout); ms == 0 && time.Now().Before(ends); {
+		p.WaitFor(entry, 0)
+		p.Eval(entry+"?.startTime ?? 0", &ms) // 0: another document has come
+	}
 	return time.Duration(ms * float64(time.Millisecond))
 }
 
@@ -168,7 +170,8 @@ func (v axValue) String() string {
 func (p *Page) AX() []Node {
 	p.t.Helper()
 	var r struct{ Nodes []axNode }
-	p.do("accessibility tree", func(ctx context.Context) error {
+	p.look("accessibility tree", func(ctx context.Context) error {
+		r.Nodes = nil
 		return p.call(ctx, "Accessibility.getFullAXTree", nil, &r)
 	})
 	byID := make(map[string]axNode, len(r.Nodes))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ type Page struct {
 	session string
 
 	mu        sync.Mutex
+	document  string        // id of the document
 	loader    string        // id of the last document that was loaded
 	failed    string        // what made the last navigation fail
 	loads     chan struct{} // closed when loader or failed changes
@@ -99,6 +101,53 @@ func (p *Page) do(subject string, f func(ctx context.Context) error) {
 	}
 }
 
+// isReplaced reports whether a call failed because a link, a form or a script replaces the
+// document.
+func isReplaced(err error) bool {
+	return err != nil && slices.ContainsFunc([]string{"Inspected target navigated or closed", "Execution context was destroyed",
+		"Cannot find default execution context"}, func(text string) bool { return strings.Contains(err.Error(), text) })
+}
+
+// look calls f, which changes nothing, once the document is loaded. If that is replaced
+// meanwhile, look calls f again for the next one. In all else it is as do is.
+func (p *Page) look(subject string, f func(ctx context.Context) error) {
+	p.t.Helper()
+	p.do(subject, func(ctx context.Context) error {
+		for {
+			before, err := p.settle(ctx)
+			if err != nil {
+				return err
+			}
+			if err = f(ctx); ctx.Err() != nil || !isReplaced(err) && p.current() == before {
+				return err
+			}
+		}
+	})
+}
+
+// settle waits until the document is loaded, and returns the id that it had before.
+func (p *Page) settle(ctx context.Context) (id string, err error) {
+	for {
+		var is bool
+		id = p.current()
+		if err := p.evaluate(ctx, `document.readyState == "complete"`, &is); is || err != nil && !isReplaced(err) {
+			return id, err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return "", errors.New("the document is not loaded in time")
+		}
+	}
+}
+
+// current returns the id of the document.
+func (p *Page) current() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.document
+}
+
 // Open loads a page and returns after its load event. A status such as 404 is no
 // failure: [Page.Resources] has it.
 func (p *Page) Open(url string) {
@@ -156,11 +205,19 @@ func (p *Page) loaded(ctx context.Context, is func(id string) bool) error {
 }
 
 // Eval evaluates an expression of JavaScript, awaits it if it is a promise, and puts
-// the value into v as package json does, unless v is nil. It also works where the
-// page's policy permits no script.
+// the value into v as package json does. If the document is replaced meanwhile, the value
+// is that of the next one, once it is loaded. Where v is nil the expression is an action:
+// it is evaluated once. Eval also works where the page's policy permits no script.
 func (p *Page) Eval(js string, v any) {
 	p.t.Helper()
-	p.do("evaluate "+short(js), func(ctx context.Context) error { return p.evaluate(ctx, js, v) })
+	subject := "evaluate " + short(js)
+	if v == nil {
+		p.do(subject, func(ctx context.Context) error { return p.evaluate(ctx, js, nil) })
+		return
+	}
+	var value json.RawMessage
+	p.look(subject, func(ctx context.Context) error { return p.evaluate(ctx, js, &value) })
+	p.do(subject, func(context.Context) error { return json.Unmarshal(value, v) })
 }
 
 func (p *Page) evaluate(ctx context.Context, js string, v any) error {

@@ -67,18 +67,10 @@ func (p *Page) Reports() []Report {
 	return slices.Clone(p.reports)
 }
 
-// catchUp returns when all that the browser has reported before has come. A document that is
-// replaced meanwhile does not answer, and the next one is asked.
+// catchUp returns when all that the browser has reported before has come.
 func (p *Page) catchUp() {
 	p.t.Helper()
-	p.do("evaluate 0", func(ctx context.Context) error {
-		for {
-			err := p.evaluate(ctx, "0", nil)
-			if err == nil || !strings.Contains(err.Error(), "navigated or closed") || ctx.Err() != nil {
-				return err
-			}
-		}
-	})
+	p.look("evaluate 0", func(ctx context.Context) error { return p.evaluate(ctx, "0", nil) })
 }
 
 // Resources returns what the current document has loaded, itself and what redirected
@@ -162,10 +154,11 @@ func (p *Page) takeLifecycle(params json.RawMessage) error {
 
 func (p *Page) takeNavigated(params json.RawMessage) error {
 	var e struct {
-		Frame struct{ ID, UnreachableURL string }
+		Frame struct{ ID, LoaderID, UnreachableURL string }
 	}
 	err := json.Unmarshal(params, &e)
 	if err == nil && e.Frame.ID == p.target {
+		p.document = e.Frame.LoaderID
 		if p.failed = ""; e.Frame.UnreachableURL != "" {
 			p.failed = e.Frame.UnreachableURL + " can't be reached"
 			p.signal()

@@ -1,7 +1,8 @@
 // Package ftpdtest runs FTP servers that are installed on the machine, for
-// tests against the real thing: vsftpd, ProFTPD and Pure-FTPd.
+// tests against the real thing: vsftpd, ProFTPD, Pure-FTPd, the ftpd of GNU
+// inetutils and Python's pyftpdlib.
 //
-// Debian lets only one of them be installed at a time. The others can be
+// Debian lets only one of the first four be installed at a time. The others can be
 // unpacked into a directory (apt-get download, dpkg -x) that the environment
 // variable COURIER_FTPD names; without that, /opt/ftpd is looked at.
 package ftpdtest
@@ -30,6 +31,7 @@ const (
 	Plain Security = iota
 	Explicit
 	Implicit
+	SFTP // no FTP but SFTP, which [ProFTPD] alone knows; the host key is [ftpserver.ServerKey]
 )
 
 // A Server is an FTP server on a loopback port. With TLS it presents
@@ -51,6 +53,7 @@ type Server struct {
 type kind struct {
 	program, pkg string
 	root         bool // it works only for the superuser
+	wait         bool // it accepts connections itself
 	// prepare writes the configuration into dir and sets the arguments.
 	prepare func(s *Server, dir string, how Security) error
 }
@@ -65,8 +68,16 @@ func start(t testing.TB, k kind, how Security) *Server {
 	}
 	dir := t.TempDir()
 	err := s.prepare(dir, k, how)
+	begin := inetd.Start
+	if k.wait {
+		begin = inetd.StartWait
+	}
 	if err == nil {
-		s.inetd, err = inetd.Start(t, dir, func() *exec.Cmd { return exec.Command(s.program, s.args...) })
+		s.inetd, err = begin(t, dir, func() *exec.Cmd {
+			cmd := exec.Command(s.program, s.args...)
+			cmd.Dir = s.Dir // wherever the test is, the server's user may go here
+			return cmd
+		})
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", k.program, err)
@@ -75,8 +86,8 @@ func start(t testing.TB, k kind, how Security) *Server {
 	return s
 }
 
-// base is the directory below which a server may have been unpacked.
-func base() string {
+// Base is the directory below which a server may have been unpacked.
+func Base() string {
 	if dir := os.Getenv("COURIER_FTPD"); dir != "" {
 		return dir
 	}
@@ -90,7 +101,7 @@ func (s *Server) find(k kind) error {
 	if k.root && os.Getuid() != 0 {
 		return fmt.Errorf("%s has to be started by root", k.program)
 	}
-	for _, p := range []string{k.program, "/usr/sbin/" + k.program, filepath.Join(base(), "usr/sbin", k.program)} {
+	for _, p := range []string{k.program, "/usr/sbin/" + k.program, filepath.Join(Base(), "usr/sbin", k.program)} {
 		if p, err := exec.LookPath(p); err == nil {
 			s.program = p
 			return nil

@@ -14,6 +14,7 @@ import (
 func TestStart(t *testing.T) {
 	for name, start := range map[string]func(testing.TB, ftpdtest.Security) *ftpdtest.Server{
 		"vsftpd": ftpdtest.VSFTPD, "proftpd": ftpdtest.ProFTPD, "pure-ftpd": ftpdtest.PureFTPD,
+		"pyftpdlib": ftpdtest.PyFTPDLib, "inetutils": ftpdtest.Inetutils,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, ftpdtest.Plain)

@@ -67,7 +67,7 @@ rsa_private_key_file=%s
 	return os.WriteFile(config, []byte(text), 0o600)
 }
 
-// ProFTPD starts a ProFTPD, with mod_tls where that is asked for.
+// ProFTPD starts a ProFTPD, with mod_tls or mod_sftp where that is asked for.
 func ProFTPD(t testing.TB, how Security) *Server {
 	t.Helper()
 	return start(t, kind{program: "proftpd", pkg: "proftpd-core proftpd-mod-crypto", prepare: prepareProFTPD}, how)
@@ -75,8 +75,8 @@ func ProFTPD(t testing.TB, how Security) *Server {
 
 func prepareProFTPD(s *Server, dir string, how Security) error {
 	modules := "/usr/lib/proftpd"
-	if strings.HasPrefix(s.program, base()+"/") {
-		modules = base() + modules
+	if strings.HasPrefix(s.program, Base()+"/") {
+		modules = Base() + modules
 	}
 	uid, gid := os.Getuid(), os.Getgid()
 	identity := ""
@@ -84,11 +84,15 @@ func prepareProFTPD(s *Server, dir string, how Security) error {
 		uid, gid = s.uid, s.gid
 		identity = "User " + account + "\nGroup " + account + "\n"
 	}
+	module := "mod_tls.c"
+	if how == SFTP {
+		module = "mod_sftp.c"
+	}
 	users := fmt.Sprintf("%s:$5$courier$%s:%d:%d::%s:/bin/false\n", s.User, hash, uid, gid, s.Dir)
 	text := fmt.Sprintf(`ServerType inetd
 ServerName test
 ModulePath %[1]s
-LoadModule mod_tls.c
+LoadModule %[4]s
 %[2]sUseReverseDNS off
 RequireValidShell off
 AuthOrder mod_auth_file.c
@@ -105,8 +109,8 @@ AllowOverwrite on
 AllowStoreRestart on
 AllowRetrieveRestart on
 MasqueradeAddress 198.51.100.7
-`, modules, identity, dir)
-	if how != Plain {
+`, modules, identity, dir, module)
+	if how == Explicit || how == Implicit {
 		text += fmt.Sprintf(`TLSEngine on
 TLSRequired on
 TLSLog %[1]s/log
@@ -116,6 +120,13 @@ TLSECCertificateKeyFile %[1]s/server.key
 	}
 	if how == Implicit {
 		text += "TLSOptions UseImplicitSSL\n"
+	}
+	if how == SFTP {
+		text += fmt.Sprintf(`SFTPEngine on
+SFTPLog %[1]s/log
+SFTPHostKey %[1]s/server.key
+SFTPAuthMethods password
+`, dir)
 	}
 	config := filepath.Join(dir, "proftpd.conf")
 	s.args = []string{"-c", config}
@@ -136,8 +147,8 @@ func PureFTPD(t testing.TB, how Security) *Server {
 
 func preparePureFTPD(s *Server, dir string, how Security) error {
 	tool := "/usr/bin/pure-pw"
-	if strings.HasPrefix(s.program, base()+"/") {
-		tool = base() + tool
+	if strings.HasPrefix(s.program, Base()+"/") {
+		tool = Base() + tool
 	}
 	users, database := filepath.Join(dir, "users"), filepath.Join(dir, "users.pdb")
 	entry := fmt.Sprintf("%s:$5$courier$%s:%d:%d::%s/./::::::::::::\n", s.User, hash, s.uid, s.gid, s.Dir)

@@ -1,6 +1,6 @@
 // Package inetd gives every connection to a process of its own, which ends with
-// it, as the program of that name does. For tests against real servers: there is
-// no daemon that could outlive the test.
+// it, or the listening socket to one process, as the program of that name does.
+// For tests against real servers: there is no daemon that could outlive the test.
 package inetd
 
 import (
@@ -17,24 +17,51 @@ import (
 type Server struct {
 	log      *os.File
 	command  func() *exec.Cmd
-	listener net.Listener
+	listener *net.TCPListener
+	socket   *os.File // for a program that accepts connections itself, nil otherwise
 	serving  sync.WaitGroup
 
 	mu      sync.Mutex
 	stopped bool
-	running map[*exec.Cmd]bool
+	running map[*exec.Cmd]bool // whether it is left alone
 }
 
 // Start begins to listen until the test ends. The command is made for each
 // connection, which is its standard input and output. What it says by standard
 // error goes to the file called log in dir, which is shown if the test fails.
 func Start(t testing.TB, dir string, command func() *exec.Cmd) (*Server, error) {
+	s, err := listen(t, dir, command)
+	if err != nil {
+		return nil, err
+	}
+	s.serving.Go(s.serve)
+	return s, nil
+}
+
+// StartWait is [Start] for a program that accepts connections itself. It runs once,
+// its standard input is the listening socket, and it is started again after
+// [Server.Cut]. If it ends by itself, connections are refused.
+func StartWait(t testing.TB, dir string, command func() *exec.Cmd) (*Server, error) {
+	s, err := listen(t, dir, command)
+	if err != nil {
+		return nil, err
+	}
+	if s.socket, err = s.listener.File(); err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { s.socket.Close() })
+	s.launch(s.socket)
+	return s, nil
+}
+
+// listen returns a server that listens, and accepts nothing yet.
+func listen(t testing.TB, dir string, command func() *exec.Cmd) (*Server, error) {
 	s := &Server{command: command, running: make(map[*exec.Cmd]bool)}
 	var err error
 	if s.log, err = os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return nil, err
 	}
-	if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if s.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 		s.log.Close()
 		return nil, err
 	}
@@ -46,7 +73,6 @@ func Start(t testing.TB, dir string, command func() *exec.Cmd) (*Server, error) 
 		}
 		s.log.Close()
 	})
-	s.serving.Go(s.serve)
 	return s, nil
 }
 
@@ -55,11 +81,11 @@ func (s *Server) Addr() *net.TCPAddr { return s.listener.Addr().(*net.TCPAddr) }
 
 func (s *Server) serve() {
 	for {
-		conn, err := s.listener.Accept()
+		conn, err := s.listener.AcceptTCP()
 		if err != nil {
 			return
 		}
-		file, err := conn.(*net.TCPConn).File()
+		file, err := conn.File()
 		conn.Close()
 		if err != nil {
 			fmt.Fprintf(s.log, "connection: %v\n", err)
@@ -73,6 +99,9 @@ func (s *Server) serve() {
 func (s *Server) launch(conn *os.File) {
 	cmd := s.command()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = conn, conn, s.log
+	if s.socket != nil {
+		cmd.Stdout = s.log
+	}
 	group(cmd)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,6 +118,11 @@ func (s *Server) launch(conn *os.File) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		end(cmd) // what it has left
+		if s.socket != nil && s.running[cmd] {
+			fmt.Fprintf(s.log, "%s has ended: %v\n", cmd.Path, cmd.ProcessState)
+			s.listener.Close()
+			s.socket.Close()
+		}
 		delete(s.running, cmd)
 	})
 }
@@ -106,8 +140,13 @@ func (s *Server) stop() {
 // Cut ends all connections, as if the machine were switched off.
 func (s *Server) Cut() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for cmd := range s.running {
+		s.running[cmd] = false
 		end(cmd)
+	}
+	again := s.socket != nil && !s.stopped
+	s.mu.Unlock()
+	if again {
+		s.launch(s.socket)
 	}
 }

@@ -1,10 +1,11 @@
-// Package sshdtest runs the OpenSSH server that is installed on the machine,
-// for tests against the real thing.
+// Package sshdtest runs the OpenSSH server and other SFTP servers that are
+// installed on the machine, for tests against the real thing.
 package sshdtest
 
 import (
 	"crypto/ed25519"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,8 +21,8 @@ import (
 	"github.com/courierhq/courier/internal/test/inetd"
 )
 
-// A Server is an OpenSSH server on a loopback port. It serves SFTP to the user
-// who runs the test, who logs in with ClientKey.
+// A Server is an SSH server on a loopback port. It serves SFTP with the rights of the
+// user who runs the test, who logs in with ClientKey.
 type Server struct {
 	Addr      string        // "127.0.0.1:port"
 	HostKey   ssh.PublicKey // what it presents, an Ed25519 key
@@ -94,6 +95,18 @@ func find(t testing.TB) string {
 
 // prepare writes keys and configuration into dir.
 func (s *Server) prepare(dir string) error {
+	if err := s.write(dir); err != nil {
+		return err
+	}
+	s.config = filepath.Join(dir, "sshd_config")
+	if err := os.WriteFile(s.config, []byte(configuration(dir, s.Dir)), 0o600); err != nil {
+		return err
+	}
+	return s.check()
+}
+
+// write makes keys and a login directory in dir.
+func (s *Server) write(dir string) error {
 	who, err := user.Current()
 	if err != nil {
 		return err
@@ -112,17 +125,10 @@ func (s *Server) prepare(dir string) error {
 		return err
 	}
 	s.HostKey, s.ClientKey = hostKey, clientPEM
-	s.config = filepath.Join(dir, "sshd_config")
-	for name, text := range map[string][]byte{
-		"host_key":        hostPEM,
-		"authorized_keys": ssh.MarshalAuthorizedKey(clientKey),
-		"sshd_config":     []byte(configuration(dir, s.Dir)),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			return err
-		}
-	}
-	return s.check()
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "host_key"), hostPEM, 0o600),
+		os.WriteFile(filepath.Join(dir, "authorized_keys"), ssh.MarshalAuthorizedKey(clientKey), 0o600),
+	)
 }
 
 func newKey() (ssh.PublicKey, []byte, error) {

@@ -1,0 +1,497 @@
+package sftpclient
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier/internal/failure"
+	"github.com/courierhq/courier/internal/safename"
+)
+
+// A guard lies between a channel of a connection and the client of package sftp. It
+// changes no packet. It knows which request each answer belongs to, and refuses what
+// breaks the protocol, which the client takes: success in place of data, data of no
+// length, answers to requests that were not made, packets and listings beyond the limits.
+// It notes for a [call] what the client leaves out: the words of a refusal, which
+// attributes were sent, and names as they came.
+//
+// Read is called by the client's one goroutine that receives, and Write by one goroutine
+// at a time, with the beginning of a packet or the whole of it.
+type guard struct {
+	ch      io.ReadWriter
+	in      *bufio.Reader
+	lost    func(error) error // explains an error of ch
+	fail    func(error)       // ends the connection
+	silence time.Duration     // longest time without an answer while one is due; 0 means for ever
+
+	err   error  // with which Read has ended
+	begun bool   // the version of the server is known
+	whole []byte // a packet that was read as a whole
+	ready []byte // what of it the client has not got
+	left  int    // how much of a packet with data the client has not got
+	data  int    // how much data is in that
+	of    *request
+
+	rest int    // how much of a packet the client still has to write
+	held []byte // the beginning of a packet that is written together with its rest
+
+	turn   chan struct{} // holds its one token while no call is about to send its request
+	limits chan []byte   // gets the answer to the request with the id 0, which is the guard's own
+
+	mu       sync.Mutex
+	next     *call // which is about to send its request
+	sending  *call // whose request is being written
+	requests map[uint32]*request
+	listings map[string]*call // by the handle of the directory
+	partial  map[part]*call   // which have got a part of their data, by where the next begins
+	watch    *time.Timer
+}
+
+// A request is one without an answer.
+type request struct {
+	typ    byte
+	call   *call // nil if the client has made it by itself
+	handle string
+	off    int64 // of the data, in the file
+	asked  int   // bytes of data
+}
+
+// A part says where in a file data is asked for.
+type part struct {
+	handle string
+	off    int64
+}
+
+// A call is one use of the client. It begins with one request.
+type call struct {
+	typ  byte   // of the request
+	path string // of the request, if it has one
+	off  int64  // of the data
+	want int    // bytes of data that are asked for in all
+
+	sent chan struct{} // closed when the request is written
+	done chan struct{} // closed when the client has returned
+	n    int           // what it has returned
+	err  error
+
+	// What the guard notes, before done is closed.
+	status *StatusError
+	flags  uint32        // of the attributes
+	got    int           // bytes of data that have come; guarded by guard.mu until done
+	first  int           // bytes of data in the first answer
+	moved  chan struct{} // gets a token with each part of the data
+	listing
+}
+
+// A listing is a directory that is being read.
+type listing struct {
+	limit int             // bytes that are too many
+	part  func(bytes int) // told how many have come
+	stop  func(error)     // ends the reading
+	few   bool            // one answer is enough
+	bytes int             // that have come
+	empty int             // answers in a row without an entry
+	names int             // entries that have come
+	shown int             // of them, those that the client returns
+	infos []os.FileInfo   // what the client returns
+	notes map[int]Entry   // entries that it returns otherwise than they came, by their position
+}
+
+func newGuard(ch io.ReadWriter, silence time.Duration, lost func(error) error, fail func(error)) *guard {
+	return &guard{
+		ch: ch, in: bufio.NewReaderSize(laterError{ch}, 4<<10), lost: lost, fail: fail, silence: silence,
+		turn: NewToken(), limits: make(chan []byte, 1),
+		requests: make(map[uint32]*request), listings: make(map[string]*call), partial: make(map[part]*call),
+	}
+}
+
+// heldBytes is how long a packet is at most that is written in one piece.
+const heldBytes = 36 << 10
+
+// Write writes a packet of the client, or its next part. The error of one that must not be
+// sent is for its caller alone.
+func (g *guard) Write(p []byte) (int, error) {
+	if g.rest == 0 {
+		if err := g.begin(p); err != nil {
+			return 0, err
+		}
+	}
+	g.rest -= len(p)
+	out := p
+	switch {
+	case g.rest > 0 && len(g.held)+len(p)+g.rest <= heldBytes:
+		g.held = append(g.held, p...)
+		return len(p), nil
+	case len(g.held) > 0:
+		g.held = append(g.held, p...)
+		out = g.held
+	}
+	_, err := g.ch.Write(out)
+	g.held = g.held[:0]
+	if g.rest == 0 || err != nil {
+		g.mu.Lock()
+		sent := g.sending
+		g.sending = nil
+		g.mu.Unlock()
+		if sent != nil {
+			close(sent.sent)
+			g.turn <- struct{}{}
+		}
+	}
+	if err != nil {
+		err = g.lost(err)
+		if g.begun {
+			g.fail(err)
+		}
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close does nothing: the connection ends otherwise.
+func (g *guard) Close() error { return nil }
+
+// errNotAsked refuses what the client does on its own account.
+var errNotAsked = errors.New("removes no directory in place of a file")
+
+// begin takes note of a packet that the client begins to write with p.
+func (g *guard) begin(p []byte) error {
+	s := scanner{rest: p}
+	g.rest = 4 + int(s.uint32())
+	typ := s.bytes(1)
+	if s.bad {
+		return errors.New("the beginning of a packet is too short")
+	}
+	if typ[0] == fxpInit {
+		return nil
+	}
+	id := s.uint32()
+	r := &request{typ: typ[0]}
+	first := s.string() // a path, the name of an extension, or a handle
+	switch r.typ {
+	case fxpRead:
+		r.handle, r.off, r.asked = first, int64(s.uint64()), int(s.uint32())
+	case fxpWrite:
+		r.off = int64(s.uint64())
+	case fxpClose, fxpReaddir:
+		r.handle = first
+	case fxpExtended:
+		first = s.string()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r.typ == fxpReaddir || r.typ == fxpClose && g.listings[r.handle] != nil {
+		r.call = g.listings[r.handle]
+	} else if at := (part{r.handle, r.off}); r.typ == fxpRead && g.partial[at] != nil {
+		r.call = g.partial[at]
+		delete(g.partial, at)
+	} else if n := g.next; n != nil && n.typ == r.typ && n.off == r.off && (n.path == "" || n.path == first) {
+		r.call, g.next, g.sending = n, nil, n
+	} else if r.typ == fxpRmdir {
+		g.rest = 0
+		return errNotAsked
+	}
+	if r.typ == fxpClose {
+		delete(g.listings, r.handle)
+	}
+	g.requests[id] = r
+	switch {
+	case g.silence <= 0:
+	case g.watch == nil:
+		g.watch = time.AfterFunc(g.silence, func() { g.fail(ErrSilence) })
+	case len(g.requests) == 1:
+		g.watch.Reset(g.silence)
+	}
+	return nil
+}
+
+// take returns the request with the id, which has its answer now.
+func (g *guard) take(id uint32) *request {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.requests[id]
+	delete(g.requests, id)
+	if g.watch != nil {
+		if len(g.requests) == 0 {
+			g.watch.Stop()
+		} else {
+			g.watch.Reset(g.silence)
+		}
+	}
+	return r
+}
+
+// ended stops the watch for silence.
+func (g *guard) ended() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.watch != nil {
+		g.watch.Stop()
+	}
+}
+
+// Read hands the client what the server sends.
+func (g *guard) Read(p []byte) (int, error) {
+	n, err := g.read(p)
+	if err != nil {
+		g.err = err
+		if g.begun {
+			g.fail(err)
+		}
+	}
+	return n, err
+}
+
+func (g *guard) read(p []byte) (int, error) {
+	for g.left == 0 && len(g.ready) == 0 {
+		if err := g.packet(); err != nil {
+			return 0, err
+		}
+	}
+	if len(g.ready) > 0 {
+		n := copy(p, g.ready)
+		g.ready = g.ready[n:]
+		return n, nil
+	}
+	n, err := g.in.Read(p[:min(len(p), g.left)])
+	if err != nil {
+		return n, g.lost(err)
+	}
+	if g.left -= n; g.left == 0 {
+		g.came(g.of, g.data)
+	}
+	return n, nil
+}
+
+// came notes that so many bytes of data have come.
+func (g *guard) came(r *request, n int) {
+	if r.call == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := r.call
+	if c.first == 0 {
+		c.first = n
+	}
+	if c.got += n; c.got < c.want {
+		g.partial[part{r.handle, c.off + int64(c.got)}] = c
+	}
+	select {
+	case c.moved <- struct{}{}:
+	default:
+	}
+}
+
+// packet begins with the next packet. One with data passes as it comes; any other is read
+// and checked before.
+func (g *guard) packet() error {
+	b, err := g.in.Peek(4)
+	if err != nil {
+		return g.lost(err)
+	}
+	length := binary.BigEndian.Uint32(b)
+	if length < 5 || length > maxPacket {
+		more, _ := g.in.Peek(g.in.Buffered())
+		return &protocolError{fmt.Sprintf("where a packet should begin it sends %s; a start-up script of the account may print text", safename.Quote(string(more)))}
+	}
+	if b, err = g.in.Peek(9); err != nil {
+		return g.lost(err)
+	}
+	typ, id := b[4], binary.BigEndian.Uint32(b[5:])
+	var r *request
+	if g.begun && id != 0 {
+		if r = g.take(id); r == nil {
+			return &protocolError{"it answers a request that was not made"}
+		}
+		if typ == fxpData && r.typ == fxpRead {
+			return g.pass(r, int(length))
+		}
+	}
+	if cap(g.whole) < 4+int(length) {
+		g.whole = make([]byte, 4+length)
+	}
+	g.whole = g.whole[:4+length]
+	if _, err := io.ReadFull(g.in, g.whole); err != nil {
+		return g.lost(err)
+	}
+	switch {
+	case !g.begun:
+		if err := version(typ, id); err != nil {
+			return err
+		}
+		g.begun = true
+	case r == nil:
+		return g.own(typ)
+	default:
+		if err := g.check(r, typ, g.whole[9:]); err != nil {
+			return err
+		}
+	}
+	g.ready = g.whole
+	return nil
+}
+
+// pass lets a packet with data through if it has as much as was asked for at most.
+func (g *guard) pass(r *request, length int) error {
+	b, err := g.in.Peek(13)
+	if length < 9 {
+		return &protocolError{"an answer is too short"}
+	} else if err != nil {
+		return g.lost(err)
+	}
+	n := int64(binary.BigEndian.Uint32(b[9:]))
+	if n == 0 || n > int64(length-9) || n > int64(r.asked) {
+		return &protocolError{fmt.Sprintf("it sends %d bytes of data where %d were asked for", n, r.asked)}
+	}
+	g.of, g.data, g.left = r, int(n), 4+length
+	return nil
+}
+
+// version checks the first packet, in which the version stands where others have their id.
+func version(typ byte, v uint32) error {
+	switch {
+	case typ != fxpVersion:
+		return &protocolError{fmt.Sprintf("its first packet has type %d", typ)}
+	case v != version3:
+		return &protocolError{fmt.Sprintf("it offers version %d instead of 3", v)}
+	}
+	return nil
+}
+
+// own takes the answer to the guard's own request, which the client does not know.
+func (g *guard) own(typ byte) error {
+	g.mu.Lock()
+	_, asked := g.requests[0]
+	g.mu.Unlock()
+	if !asked {
+		return &protocolError{"it answers a request that was not made"}
+	}
+	g.take(0)
+	body := append([]byte(nil), g.whole[9:]...)
+	if typ != fxpExtendedReply {
+		body = nil // it has advertised what it doesn't do
+	}
+	g.limits <- body
+	return nil
+}
+
+// askLimits asks how large packets may be. The request has an id that the client has not.
+func (g *guard) askLimits() error {
+	g.mu.Lock()
+	g.requests[0] = &request{typ: fxpExtended}
+	g.mu.Unlock()
+	if _, err := g.ch.Write(limitsPacket()); err != nil {
+		return g.lost(err)
+	}
+	return nil
+}
+
+// answers is what a request gets unless it is refused. The others get a status.
+var answers = map[byte]byte{fxpOpen: fxpHandle, fxpOpendir: fxpHandle, fxpRead: fxpData, fxpReaddir: fxpName, fxpRealpath: fxpName, fxpStat: fxpAttrs, fxpLstat: fxpAttrs, fxpFstat: fxpAttrs}
+
+// check looks at the answer to a request.
+func (g *guard) check(r *request, typ byte, body []byte) error {
+	want, ok := answers[r.typ]
+	if !ok {
+		want = fxpStatus
+	}
+	s := &scanner{rest: body}
+	switch {
+	case typ == fxpStatus:
+		return g.refusal(r, want, s)
+	case typ != want:
+		return &protocolError{fmt.Sprintf("it answers with a packet of type %d instead of %d", typ, want)}
+	case typ == fxpHandle:
+		h := s.string()
+		if s.bad || len(h) > 256 {
+			return &protocolError{"the handle of a file is damaged"}
+		}
+		if r.typ == fxpOpendir && r.call != nil {
+			g.mu.Lock()
+			g.listings[h] = r.call
+			g.mu.Unlock()
+		}
+	case r.typ == fxpRealpath:
+		if n := s.uint32(); n != 1 {
+			return &protocolError{"it answers with several names where one was asked for"}
+		}
+		if s.string() == "" {
+			return &protocolError{"it answers without the name that was asked for"}
+		}
+	case typ == fxpName && r.call != nil:
+		return r.call.entries(s)
+	case typ == fxpAttrs && r.call != nil:
+		r.call.flags = (&scanner{rest: body}).uint32()
+	}
+	return nil
+}
+
+// refusal notes a status that is no success.
+func (g *guard) refusal(r *request, want byte, s *scanner) error {
+	code := s.uint32()
+	switch {
+	case s.bad:
+		return &protocolError{"a status is too short"}
+	case code == statusOK && want != fxpStatus:
+		return &protocolError{"it reports success without the answer"}
+	case code == statusOK, r.call == nil, code == statusEOF && r.typ == fxpReaddir, r.typ == fxpClose && r.call.typ == fxpOpendir:
+	default:
+		r.call.status = &StatusError{code, s.string()} // old servers send no message
+	}
+	return nil
+}
+
+// maxEmptyParts is how many answers without an entry may come in a row. A server
+// could go on for ever.
+const maxEmptyParts = 100
+
+// entryBytes is how much of the limit of a listing an entry takes at least: what it takes
+// in memory.
+const entryBytes = 128
+
+// entries looks at a part of a listing.
+func (c *call) entries(s *scanner) error {
+	bytes := len(s.rest)
+	n := s.uint32()
+	for range n {
+		before := len(s.rest)
+		e, plain := s.entry()
+		if s.bad {
+			return &protocolError{"a listing is damaged"}
+		}
+		bytes += max(0, entryBytes-(before-len(s.rest)))
+		c.names++
+		if e.Name == "." || e.Name == ".." {
+			continue // which the client leaves out
+		}
+		if !plain {
+			if c.notes == nil {
+				c.notes = make(map[int]Entry)
+			}
+			c.notes[c.shown] = e
+		}
+		c.shown++
+	}
+	if c.bytes += bytes; c.part != nil {
+		c.part(c.bytes)
+	}
+	if c.empty++; n > 0 {
+		c.empty = 0
+	} else if c.empty > maxEmptyParts {
+		return &protocolError{"its listing goes on without entries"}
+	}
+	switch {
+	case c.few:
+		c.stop(errEnough)
+	case c.bytes > c.limit:
+		c.stop(failure.Permanent(fmt.Errorf("the listing is longer than %d MiB; have the directory tidied up", c.limit>>20)))
+	}
+	return nil
+}
