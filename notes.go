@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 )
 
 // NoteDir is the directory for notes about effects that can't be had twice, such as a
@@ -27,7 +27,7 @@ func (c *Context) NoteDir() string {
 	if c.cfg.Workspace == "" {
 		return ""
 	}
-	parts := []string{notefile.Top, c.StepName()}
+	parts := []string{note.Top, c.StepName()}
 	for _, i := range c.cfg.Iteration {
 		parts = append(parts, strconv.Itoa(i))
 	}
@@ -326,7 +326,7 @@ func (c *Context) SetAside(name, by string) error {
 	if err != nil {
 		return err
 	}
-	files, err := notefile.ReadUndelivered(root)
+	files, err := note.ReadUndelivered(root)
 	if err != nil || len(files[p]) == 0 {
 		return placed(root, err)
 	}
@@ -335,14 +335,14 @@ func (c *Context) SetAside(name, by string) error {
 		return err
 	}
 	defer other.Close()
-	aside, err := notefile.FindAside(root, p, other)
+	aside, err := note.FindAside(root, p, other)
 	if err != nil || aside == "" {
 		return placed(root, err)
 	}
 	if err := c.hold(aside); err != nil {
 		return err
 	}
-	if err := notefile.KeepAside(root, p, aside); err != nil {
+	if err := note.KeepAside(root, p, aside); err != nil {
 		return placed(root, err)
 	}
 	c.Log().Warn("a file that may be the only copy of its content, and that no step has delivered, was kept aside before another one of its name", "path", p, "aside", aside)
@@ -375,7 +375,7 @@ func (c *Context) HoldAll() error {
 	if c.cfg.Workspace == "" {
 		return nil
 	}
-	lines, err := readNotes[notefile.HeldFile](c, notefile.Held)
+	lines, err := readNotes[note.HeldFile](c, note.Held)
 	if err != nil {
 		return err
 	}
@@ -461,40 +461,40 @@ func (c *Context) Remade(name string) (bool, error) {
 
 func (c *Context) producedName() string { return "produced-" + strconv.Itoa(c.ExecutionAttempt()) }
 
-// addNotes appends lines to a file below notefile.Top.
+// addNotes appends lines to a file below note.Top.
 func addNotes[T any](c *Context, name string, durable bool, lines []T) error {
-	root, _, err := c.rootOf(notefile.Top)
+	root, _, err := c.rootOf(note.Top)
 	if err != nil {
 		return err
 	}
-	return placed(root, notefile.Append(root, name, durable, lines))
+	return placed(root, note.AppendLines(root, name, durable, lines))
 }
 
-// readNotes returns the lines of a file below notefile.Top; none if it isn't there.
+// readNotes returns the lines of a file below note.Top; none if it isn't there.
 func readNotes[T any](c *Context, name string) ([]T, error) {
-	root, _, err := c.rootOf(notefile.Top)
+	root, _, err := c.rootOf(note.Top)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := notefile.Read[T](root, name)
+	lines, err := note.ReadLines[T](root, name)
 	return lines, placed(root, err)
 }
 
 // held lists the files that were held.
 func (c *Context) held() ([]string, error) {
-	root, _, err := c.rootOf(notefile.Top)
+	root, _, err := c.rootOf(note.Top)
 	if err != nil {
 		return nil, err
 	}
-	paths, err := notefile.ReadHeld(root)
+	paths, err := note.ReadHeld(root)
 	return paths, placed(root, err)
 }
 
 // hold notes down that the step holds files, by their paths in the workspace.
 func (c *Context) hold(paths ...string) error {
-	var lines []notefile.HeldFile
+	var lines []note.HeldFile
 	for _, p := range paths {
-		lines = append(lines, notefile.HeldFile{Path: p, Step: c.StepName(), Iteration: c.cfg.Iteration})
+		lines = append(lines, note.HeldFile{Path: p, Step: c.StepName(), Iteration: c.cfg.Iteration})
 	}
-	return addNotes(c, notefile.Held, true, lines)
+	return addNotes(c, note.Held, true, lines)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/localfile"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
 )
@@ -374,5 +374,5 @@ func (f *finder) matches(ctx context.Context, given courier.Pattern) (n int, err
 
 // isNote reports whether a path is where steps note something down.
 func (f *finder) isNote(name string) bool {
-	return name == notefile.Top || strings.HasPrefix(name, notefile.Top+"/")
+	return name == note.Top || strings.HasPrefix(name, note.Top+"/")
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/store"
 )
 
@@ -46,7 +46,7 @@ func (r *run) stopsAt(step int) {
 		return
 	}
 	loops, iteration := r.iterationOf(step)
-	err := r.e.work.Stopped(r.x.ID, r.placeOf(step, iteration), func(f notefile.HeldFile) bool {
+	err := r.e.work.Stopped(r.x.ID, r.placeOf(step, iteration), func(f note.HeldFile) bool {
 		holder, known := r.program.Tree.Head(f.Step)
 		if !known {
 			return true

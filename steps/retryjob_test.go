@@ -18,7 +18,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/internal/test/sftpserver"
@@ -151,7 +151,7 @@ func (r *rerun) look(dir, as string, files map[string]string) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == notefile.Top || strings.HasSuffix(d.Name(), ".courier-tmp")):
+		case d.IsDir() && (d.Name() == note.Top || strings.HasSuffix(d.Name(), ".courier-tmp")):
 			return fs.SkipDir
 		case as == "work" && (d.IsDir() || strings.Contains(d.Name(), ".courier-tmp")):
 			return nil

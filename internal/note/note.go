@@ -1,7 +1,8 @@
-// Package note keeps what an attempt of a step has to tell later ones: a JSON
-// text under a name beside the attempts' directories, or where all attempts of the
-// execution find it. A note is on the disk when Write returns, and lasts as long
-// as the workspace.
+// Package note keeps what an attempt has to tell later ones, in the workspace and as
+// long as it lasts. A note of a step is a JSON text under a name beside the attempts'
+// directories, or where all attempts of the execution find it; it is on the disk when
+// Write returns. What the execution itself keeps about files that outlast a new attempt
+// of it is in files of lines of JSON below [Top].
 package note
 
 import (
@@ -16,8 +17,6 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/localfile"
-
-	"github.com/courierhq/courier"
 )
 
 // suffix is in the names of notes, so that patterns do not find them.
@@ -26,14 +25,28 @@ const suffix = "-note.courier-tmp"
 // ErrNoPlace is the error of a note where there is no workspace.
 var ErrNoPlace = errors.New("without a workspace nothing can be noted down for later attempts")
 
+// A Job is the context of a step, a courier.Context, whose package imports this one.
+type Job interface {
+	// Root returns the root that confines the path name, and the path below it.
+	Root(name string) (root *os.Root, rel string, err error)
+	// StepDir returns the directory that the attempts of the step share.
+	StepDir() string
+	// NoteDir returns the directory of notes that outlast a new attempt of the execution.
+	NoteDir() string
+	// Attempt returns the number of the step's attempt.
+	Attempt() int
+	// HoldAll keeps the files of the workspace in a new attempt of the execution.
+	HoldAll() error
+}
+
 // Read reads the note called name into v. It reports false if there is none,
 // or no workspace.
-func Read(job *courier.Context, name string, v any) (bool, error) {
+func Read(job Job, name string, v any) (bool, error) {
 	return ReadIn(job, job.StepDir(), name, v)
 }
 
-// ReadIn is Read for a note in the directory dir, such as [courier.Context.NoteDir].
-func ReadIn(job *courier.Context, dir, name string, v any) (bool, error) {
+// ReadIn is Read for a note in the directory dir, such as NoteDir of the job.
+func ReadIn(job Job, dir, name string, v any) (bool, error) {
 	root, rel, err := place(job, dir, name)
 	if errors.Is(err, ErrNoPlace) {
 		return false, nil
@@ -57,12 +70,12 @@ func ReadIn(job *courier.Context, dir, name string, v any) (bool, error) {
 }
 
 // Write replaces the note called name by v.
-func Write(job *courier.Context, name string, v any) error {
+func Write(job Job, name string, v any) error {
 	return WriteIn(job, job.StepDir(), name, v)
 }
 
 // WriteIn is Write for a note in the directory dir.
-func WriteIn(job *courier.Context, dir, name string, v any) error {
+func WriteIn(job Job, dir, name string, v any) error {
 	root, rel, err := place(job, dir, name)
 	if err != nil {
 		return err
@@ -106,12 +119,12 @@ func Replace(root *os.Root, rel, side string, text []byte) error {
 }
 
 // Remove removes the note called name. That there is none is no error.
-func Remove(job *courier.Context, name string) error {
+func Remove(job Job, name string) error {
 	return RemoveIn(job, job.StepDir(), name)
 }
 
 // RemoveIn is Remove for a note in the directory dir.
-func RemoveIn(job *courier.Context, dir, name string) error {
+func RemoveIn(job Job, dir, name string) error {
 	root, rel, err := place(job, dir, name)
 	if errors.Is(err, ErrNoPlace) {
 		return nil
@@ -126,7 +139,7 @@ func RemoveIn(job *courier.Context, dir, name string) error {
 }
 
 // place is where the note called name is.
-func place(job *courier.Context, dir, name string) (*os.Root, string, error) {
+func place(job Job, dir, name string) (*os.Root, string, error) {
 	if dir == "" {
 		return nil, "", ErrNoPlace
 	}
@@ -135,7 +148,7 @@ func place(job *courier.Context, dir, name string) (*os.Root, string, error) {
 
 // Each calls f with the text of each note in the directory dir whose name begins
 // with prefix.
-func Each(job *courier.Context, dir, prefix string, f func(text []byte) error) error {
+func Each(job Job, dir, prefix string, f func(text []byte) error) error {
 	if dir == "" {
 		return nil
 	}

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/failure"
 )
 
 // Once is what a step notes down that must not be executed twice in an execution,
 // also if the job is begun again: that it was begun, and then its output, which is
 // an O.
 type Once[O any] struct {
-	Job *courier.Context
+	Job Job
 }
 
 // onceNote has no output as long as the attempt that wrote it has not completed.
@@ -34,7 +34,7 @@ func (o Once[O]) Earlier() (out *O, begun bool, err error) {
 func (o Once[O]) Begin() error {
 	err := WriteIn(o.Job, o.Job.NoteDir(), onceName, onceNote[O]{})
 	if errors.Is(err, ErrNoPlace) {
-		return courier.Permanent(fmt.Errorf("once: %w", err))
+		return failure.Permanent(fmt.Errorf("once: %w", err))
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/globmatch"
 	"github.com/courierhq/courier/internal/localfile"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 )
 
 // sideMark is in the names of files that are under construction.
@@ -82,7 +82,7 @@ func (r *run) exists(name string) bool {
 
 // isOwn reports whether a path is that of the step's own notes and directories.
 func (r *run) isOwn(name string) bool {
-	for _, dir := range []string{r.job.StepDir(), notefile.Top} {
+	for _, dir := range []string{r.job.StepDir(), note.Top} {
 		if rest, ok := strings.CutPrefix(filepath.ToSlash(name), dir); ok && r.job.StepDir() != "" && strings.HasPrefix(rest, "/") {
 			return true
 		}

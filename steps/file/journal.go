@@ -12,7 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 )
 
 // A journal is what a step notes down about effects that can't be had twice,
@@ -189,7 +189,7 @@ func (s dirSet) sync(root *os.Root, dir string) error {
 // this step or, for later attempts, any step notes something down, or lies there.
 func isNotes(job *courier.Context, name string) bool {
 	own := job.StepDir()
-	return own != "" && (place{name: own}.holds(name) || place{name: notefile.Top}.holds(name))
+	return own != "" && (place{name: own}.holds(name) || place{name: note.Top}.holds(name))
 }
 
 // An identity tells a file from another that has its name at another time.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 )
 
 // startedAgain executes a completed step as part of the next attempt of the
@@ -108,12 +108,12 @@ func (w *World) empty() error {
 		return err
 	}
 	defer root.Close()
-	held, err := notefile.ReadHeld(root)
+	held, err := note.ReadHeld(root)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(held, ".") {
 		return nil
 	}
-	return removeBut(root, ".", append(held, notefile.Top))
+	return removeBut(root, ".", append(held, note.Top))
 }

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 )
 
 // cleanUp is what an engine does before each attempt but the first: it calls Cleanup, or
@@ -27,7 +27,7 @@ func (a *attempt) cleanUp(before *attempt) error {
 		return err
 	}
 	defer root.Close()
-	held, err := notefile.ReadHeld(root)
+	held, err := note.ReadHeld(root)
 	if err != nil || a.w.removed || slices.Contains(held, ".") {
 		return err // it may have removed the only copy of what lies there
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 )
 
 // A state is what a world looks like.
@@ -54,7 +54,7 @@ func (w *World) look(number int) (state, error) {
 			}
 			return nil
 		}
-		if name == "work/"+notefile.Top {
+		if name == "work/"+note.Top {
 			return filepath.SkipDir
 		}
 		if w.again > 0 {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 )
 
 // RemoveAttempts removes what earlier attempts of a step left behind: their directories,
@@ -46,7 +46,7 @@ func (w Tree) RemoveAttempts(id courier.ExecutionID, stepDir string, attempt int
 	if len(remove) == 0 {
 		return nil
 	}
-	held, err := notefile.ReadHeld(root)
+	held, err := note.ReadHeld(root)
 	if err != nil || slices.Contains(held, ".") {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/store"
 )
 
@@ -115,7 +115,7 @@ func (w Tree) holdsAny(id courier.ExecutionID, paths []string) bool {
 		return !os.IsNotExist(err)
 	}
 	defer root.Close()
-	held, err := notefile.ReadHeld(root)
+	held, err := note.ReadHeld(root)
 	if err != nil {
 		return true
 	}

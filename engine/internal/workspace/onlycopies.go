@@ -16,7 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/store"
 )
 
@@ -76,12 +76,12 @@ func (c *onlyCopies) read(dir string) error {
 		return err
 	}
 	defer root.Close()
-	held, err := notefile.ReadHeld(root)
+	held, err := note.ReadHeld(root)
 	if err != nil || len(held) == 0 {
 		return err
 	}
 	if slices.Contains(held, ".") {
-		held = []string{".", path.Join(notefile.Top, notefile.Aside)}
+		held = []string{".", path.Join(note.Top, note.Aside)}
 	}
 	return walkFiles(root, held, c.add)
 }
@@ -99,7 +99,7 @@ func walkFiles(root *os.Root, paths []string, f func(courier.File)) error {
 				return nil // it went on, or was moved
 			case err != nil:
 				return err
-			case d.IsDir() && (p == notefile.Top || seen[p]):
+			case d.IsDir() && (p == note.Top || seen[p]):
 				return fs.SkipDir
 			case seen[p]:
 				return nil
@@ -134,7 +134,7 @@ func (w Tree) HoldReported(id courier.ExecutionID, step *courier.StepExecution, 
 	if root == nil {
 		return err
 	}
-	list, err := notefile.Read[notefile.HeldFile](root, notefile.Held)
+	list, err := note.ReadLines[note.HeldFile](root, note.Held)
 	if err = errors.Join(err, root.Close()); err != nil {
 		return err
 	}

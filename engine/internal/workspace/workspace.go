@@ -18,7 +18,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/internal/notefile"
+	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/store"
 )
 
@@ -71,7 +71,7 @@ func (w Tree) Empty(id courier.ExecutionID) error {
 		return err
 	}
 	defer root.Close()
-	held, err := notefile.ReadHeld(root)
+	held, err := note.ReadHeld(root)
 	if err != nil {
 		return err // nothing is removed: it may be the only copy
 	}
@@ -90,7 +90,7 @@ func keeping(files []string) map[string]bool {
 			keep[dir] = false
 		}
 	}
-	for _, p := range append(files, notefile.Top) {
+	for _, p := range append(files, note.Top) {
 		keep[p] = true
 	}
 	return keep

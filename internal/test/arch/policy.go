@@ -53,7 +53,7 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 // directory gets its room by a decision, not by what it happens to import.
 // That a room is listed does not mean that it has been built.
 var Rooms = []Room{
-	{Dir: ".", Imports: []string{"internal/failure", "internal/glob", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/notefile", "internal/redact", "internal/reference"}},
+	{Dir: ".", Imports: []string{"internal/failure", "internal/glob", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
 	{Dir: "jsonschema", Imports: []string{".", "flow", "internal/jsontext"}},
 	{Dir: "webhook"},
@@ -156,8 +156,7 @@ var Rooms = []Room{
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
 	{Dir: "internal/mount"},
 	{Dir: "internal/nearest"},
-	{Dir: "internal/note", Imports: []string{".", "internal/localfile"}},
-	{Dir: "internal/notefile", Imports: []string{"internal/localfile"}},
+	{Dir: "internal/note", Imports: []string{"internal/failure", "internal/localfile"}},
 	{Dir: "internal/parallel"},
 	{Dir: "internal/pgpstream", Imports: []string{"internal/failure", "internal/readahead", "internal/transfer"}, Libraries: []string{goCrypto, compress}},
 	{Dir: "internal/redact"},

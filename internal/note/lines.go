@@ -1,6 +1,4 @@
-// Package notefile reads and writes the files of lines in which an execution keeps what
-// outlasts a new attempt of it. A line is a JSON value.
-package notefile
+package note
 
 import (
 	"bufio"
@@ -33,9 +31,9 @@ type HeldFile struct {
 	Iteration []int  `json:"iteration,omitempty"`
 }
 
-// Append adds lines to the file called name below Top. What it writes is durable when it
-// returns, if it is to be. Each of the lines must be writable as JSON.
-func Append[T any](workspace *os.Root, name string, durable bool, lines []T) error {
+// AppendLines adds lines to the file called name below Top. What it writes is durable when it
+// returns, if it is to be. A line is a JSON value.
+func AppendLines[T any](workspace *os.Root, name string, durable bool, lines []T) error {
 	var b bytes.Buffer
 	for _, line := range lines {
 		text, err := json.Marshal(line)
@@ -62,9 +60,9 @@ func Append[T any](workspace *os.Root, name string, durable bool, lines []T) err
 	return errors.Join(localfile.SyncDir(workspace, filepath.Dir(rel)), localfile.SyncDir(workspace, "."))
 }
 
-// Read returns the lines of the file called name below Top; none if it isn't there. Lines
+// ReadLines returns the lines of the file called name below Top; none if it isn't there. Lines
 // that were cut off are left out.
-func Read[T any](workspace *os.Root, name string) ([]T, error) {
+func ReadLines[T any](workspace *os.Root, name string) ([]T, error) {
 	f, err := workspace.Open(filepath.Join(Top, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -88,7 +86,7 @@ func Read[T any](workspace *os.Root, name string) ([]T, error) {
 // ReadHeld lists the files of a workspace that outlast a new attempt of its
 // execution, by paths relative to it, with slashes; "." stands for all.
 func ReadHeld(workspace *os.Root) ([]string, error) {
-	lines, err := Read[HeldFile](workspace, Held)
+	lines, err := ReadLines[HeldFile](workspace, Held)
 	var paths []string
 	seen := make(map[string]bool)
 	for _, f := range lines {

@@ -1,4 +1,4 @@
-package notefile
+package note
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ type UndeliveredFile struct {
 
 // ReadUndelivered returns the places at which files are undelivered, by their paths.
 func ReadUndelivered(workspace *os.Root) (map[string][]string, error) {
-	lines, err := Read[UndeliveredFile](workspace, Undelivered)
+	lines, err := ReadLines[UndeliveredFile](workspace, Undelivered)
 	if err != nil || lines == nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func KeepAside(workspace *os.Root, p, aside string) error {
 			return err
 		}
 		if dir == "." {
-			return Append(workspace, Undelivered, true, []UndeliveredFile{{Path: p}})
+			return AppendLines(workspace, Undelivered, true, []UndeliveredFile{{Path: p}})
 		}
 	}
 }

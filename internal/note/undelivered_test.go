@@ -1,4 +1,4 @@
-package notefile
+package note
 
 import (
 	"os"
@@ -47,7 +47,7 @@ func TestReadUndelivered(t *testing.T) {
 		{UndeliveredFile{"", "u[]"}, map[string][]string{"a": {"t[]"}}},
 		{UndeliveredFile{"a", ""}, map[string][]string{}},
 	} {
-		if err := Append(root, Undelivered, true, []UndeliveredFile{c.line}); err != nil {
+		if err := AppendLines(root, Undelivered, true, []UndeliveredFile{c.line}); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := ReadUndelivered(root); err != nil || !reflect.DeepEqual(got, c.want) {
@@ -62,7 +62,7 @@ func TestReadUndelivered(t *testing.T) {
 	if _, err := f.WriteString(`{"path": "c", "pl`); err != nil { // the machine went down
 		t.Fatal(err)
 	}
-	if err := Append(root, Undelivered, false, []UndeliveredFile{{"d", "s[1]"}}); err != nil {
+	if err := AppendLines(root, Undelivered, false, []UndeliveredFile{{"d", "s[1]"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ReadUndelivered(root); err != nil || !reflect.DeepEqual(got, map[string][]string{"d": {"s[1]"}}) {
