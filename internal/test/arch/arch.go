@@ -181,12 +181,3 @@ func (f *File) imports(yield func(*ast.ImportSpec, string) bool) {
 		}
 	}
 }
-
-// lines returns the number of lines in f.
-func (f *File) lines() int {
-	n := bytes.Count(f.Source, []byte("\n"))
-	if len(f.Source) > 0 && !bytes.HasSuffix(f.Source, []byte("\n")) {
-		n++
-	}
-	return n
-}

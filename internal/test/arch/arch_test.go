@@ -77,18 +77,11 @@ func TestBudgets(t *testing.T) {
 }
 
 func TestRoot(t *testing.T) {
-	none(t, arch.Root(load(t), arch.Rooms))
+	none(t, arch.Root(arch.Rooms))
 }
 
 func TestDocs(t *testing.T) {
 	none(t, arch.Docs(load(t)))
-}
-
-func TestSizes(t *testing.T) {
-	tree := load(t)
-	none(t, arch.Files(tree))
-	none(t, arch.Packages(tree, arch.Limits))
-	t.Logf("sizes\n%s", arch.Measure(tree))
 }
 
 func TestBans(t *testing.T) {
@@ -101,10 +94,6 @@ func TestNoInit(t *testing.T) {
 
 func TestPackageNames(t *testing.T) {
 	none(t, arch.Nouns(load(t), arch.Names))
-}
-
-func TestInterfaces(t *testing.T) {
-	none(t, arch.Interfaces(load(t)))
 }
 
 func TestSkips(t *testing.T) {

@@ -54,29 +54,6 @@ func Nouns(t *Tree, names []string) []Finding {
 	return found
 }
 
-// Interfaces returns the interfaces that declare more than [MaxMethods]
-// methods themselves. One that is composed of roles declares none.
-func Interfaces(t *Tree) []Finding {
-	var found []Finding
-	for _, f := range t.files {
-		ast.Inspect(f.Syntax, func(n ast.Node) bool {
-			i, ok := n.(*ast.InterfaceType)
-			if !ok {
-				return true
-			}
-			methods := 0
-			for _, m := range i.Methods.List {
-				methods += len(m.Names)
-			}
-			if methods > MaxMethods {
-				found = append(found, t.at(i.Pos(), "the interface has %d methods, %d at most: compose it of roles", methods, MaxMethods))
-			}
-			return true
-		})
-	}
-	return found
-}
-
 // Aliases returns the exported names that are made of another package's type:
 // each thing has one name, in the package where it belongs.
 func Aliases(t *Tree) []Finding {

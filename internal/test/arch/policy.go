@@ -227,32 +227,3 @@ var Bans = []Ban{
 
 // Names lists the package names that say nothing about what is inside.
 var Names = []string{"util", "utils", "common", "types", "helper", "helpers"}
-
-// A Limit bounds the files of one package that are no tests.
-type Limit struct {
-	Dir   string // in the notation of [Room]
-	Files int    // 0 means any number
-	Lines int    // of all files together; 0 means any number
-}
-
-// Limits lists the packages that have limits other than [MaxPackageLines].
-// It is a statement of policy: do not extend it to make a build pass.
-var Limits = []Limit{
-	{Dir: "engine", Files: 26, Lines: 5000}, // the execution of jobs and its public face, which grows with each call on a handle; everything else is below engine/internal
-	{Dir: "steps/*"},                        // lists of step types
-}
-
-// What fails, and what is only reported.
-const (
-	MaxPackageLines = 7200 // of the files of a package that are no tests; more fails
-
-	MaxFileLines   = 500 // of a file that is no test; more fails
-	MaxMethods     = 6   // that an interface declares itself; more fails, embedded roles are not counted
-	LongFunction   = 80  // lines; more is reported
-	MedianFunction = 12  // lines; half of the functions should have no more
-
-	// Of the root package; more fails.
-	MaxRootFiles  = 18  // that are no tests
-	MaxRootNames  = 130 // exported types, functions, variables and constants but for values
-	MaxRootValues = 102 // exported constants of a named type, which are what it can be
-)
