@@ -70,7 +70,7 @@ func TestNames(t *testing.T) {
 		"history-5m-latency-10x1-from-claim/empty", "history-5m-pickup-50-p50/empty", "history-5m-pickup-50-p99/empty",
 		"sftp-up-1g/openssh", "sftp-up-1g/openssh-sync", "sftp-up-1g/rclone", "sftp-down-1g/openssh", "sftp-down-1g/rclone",
 		"sftp-small-up/openssh", "sftp-small-up/openssh-sync", "sftp-small-up/rclone", "sftp-small-down/openssh", "sftp-small-down/rclone",
-		"sftp-20ms/openssh", "sftp-100ms/openssh",
+		"sftp-20ms/openssh", "sftp-100ms/openssh", "sftp-small-20ms/openssh", "sftp-small-100ms/openssh",
 		"ftp-down-1g/curl", "ftps-down-1g/curl", "ftp-small-down/lftp", "ftp-small-down/lftp-4",
 		"ftp-up-1g/curl", "ftps-up-1g/curl", "ftp-small-up/lftp", "ftp-small-up/lftp-4",
 		"xmin-steps-10x64/free", "xmin-executions-1x100/free",

@@ -33,8 +33,8 @@ const (
 const sftpCipher = "aes128-gcm@openssh.com"
 
 // sftp measures transfers to and from an OpenSSH server on the same machine: a
-// file of 1 GiB, 2,000 files of 16 KiB, and a file both ways over lines with
-// round trips of 20 and 100 ms.
+// file of 1 GiB, 2,000 files of 16 KiB, and a file and a tenth of the small ones both
+// ways over lines with round trips of 20 and 100 ms.
 func sftp() []bench {
 	moves := func(name, unit string, peers []string, turn func(*sftpLab, context.Context, string) (float64, error)) bench {
 		return bench{
@@ -58,16 +58,22 @@ func sftp() []bench {
 			return l.big(ctx, who, l.port, false)
 		}),
 		moves("sftp-small-up", "files/s", up, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
-			return l.small(ctx, who, true)
+			return l.small(ctx, who, l.port, true)
 		}),
 		moves("sftp-small-down", "files/s", down, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
-			return l.small(ctx, who, false)
+			return l.small(ctx, who, l.port, false)
 		}),
 		moves("sftp-20ms", "MiB/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
 			return l.far(ctx, who, l.bytes/2, 10*time.Millisecond)
 		}),
 		moves("sftp-100ms", "MiB/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
 			return l.far(ctx, who, l.bytes/2, 50*time.Millisecond)
+		}),
+		moves("sftp-small-20ms", "files/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
+			return l.farSmall(ctx, who, l.files/10, 10*time.Millisecond)
+		}),
+		moves("sftp-small-100ms", "files/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
+			return l.farSmall(ctx, who, l.files/10, 50*time.Millisecond)
 		}),
 	}
 }
@@ -220,7 +226,7 @@ func arrived(name string, size int64) error {
 }
 
 // small moves many files and returns files per second.
-func (l *sftpLab) small(ctx context.Context, who string, up bool) (float64, error) {
+func (l *sftpLab) small(ctx context.Context, who string, port int, up bool) (float64, error) {
 	from, to := l.sides(up)
 	for _, d := range []string{from, to} {
 		if err := os.MkdirAll(filepath.Join(d, "many"), 0o700); err != nil {
@@ -232,7 +238,7 @@ func (l *sftpLab) small(ctx context.Context, who string, up bool) (float64, erro
 			return 0, err
 		}
 	}
-	took, err := l.move(ctx, who, l.port, up, "many/*", "many")
+	took, err := l.move(ctx, who, port, up, "many/*", "many")
 	for i := 0; err == nil && i < l.files; i++ {
 		err = arrived(filepath.Join(to, "many", fmt.Sprint(i)), smallBytes)
 	}
@@ -242,16 +248,28 @@ func (l *sftpLab) small(ctx context.Context, who string, up bool) (float64, erro
 // far moves a file both ways over a line on which each way takes its time.
 func (l *sftpLab) far(ctx context.Context, who string, bytes int64, delay time.Duration) (float64, error) {
 	l.bytes = bytes
+	return l.bothWays(delay, func(port int, up bool) (float64, error) { return l.big(ctx, who, port, up) })
+}
+
+// farSmall moves many files both ways over a line on which each way takes its time.
+func (l *sftpLab) farSmall(ctx context.Context, who string, files int, delay time.Duration) (float64, error) {
+	l.files = files
+	return l.bothWays(delay, func(port int, up bool) (float64, error) { return l.small(ctx, who, port, up) })
+}
+
+// bothWays moves up and then down over a line with the delay, and returns what is moved
+// per second in both together.
+func (l *sftpLab) bothWays(delay time.Duration, move func(port int, up bool) (float64, error)) (float64, error) {
 	p, err := openFarLine(l.port, delay)
 	if err != nil {
 		return 0, err
 	}
 	defer p.close()
-	up, err := l.big(ctx, who, p.port, true)
+	up, err := move(p.port, true)
 	if err != nil {
 		return 0, err
 	}
-	down, err := l.big(ctx, who, p.port, false)
+	down, err := move(p.port, false)
 	if err != nil {
 		return 0, err
 	}

@@ -142,16 +142,13 @@ func NewToken() chan struct{} {
 // limits asks how large packets may be.
 func (c *Client) limits() error {
 	began := time.Now()
-	if err := c.guard.askLimits(); err != nil {
-		return err
-	}
 	select {
-	case body := <-c.guard.limits:
+	case a := <-c.guard.ask(extLimits, ""):
 		c.rtt = time.Since(began)
-		if body == nil {
-			return nil
+		if a.typ != fxpExtendedReply {
+			return nil // it has advertised what it doesn't do
 		}
-		s := scanner{rest: body}
+		s := scanner{rest: a.body}
 		s.uint64() // of a whole packet
 		read, write := s.uint64(), s.uint64()
 		if s.bad {
@@ -218,6 +215,28 @@ func (c *Client) start(ctx context.Context, cl *call, f func() (int, error)) err
 		return c.Cause()
 	}
 	return nil
+}
+
+// answered waits for the answer to a request of the guard's own.
+func (c *Client) answered(ctx context.Context, to <-chan answer) (answer, error) {
+	select {
+	case a := <-to:
+		return a, nil
+	case <-ctx.Done():
+		return answer{}, context.Cause(ctx)
+	case <-c.dead:
+	}
+	select { // it may have been the last thing that came
+	case <-c.drained:
+	case <-ctx.Done():
+		return answer{}, context.Cause(ctx)
+	}
+	select {
+	case a := <-to:
+		return a, nil
+	default:
+		return answer{}, c.Cause()
+	}
 }
 
 // await waits until the call has ended.
@@ -298,8 +317,8 @@ func (c *Client) distance() time.Duration {
 	return c.rtt
 }
 
-// synced notes down how long the server took to make a small file durable.
-func (c *Client) synced(took time.Duration) {
+// noteSync notes down how long the server took to make a small file durable.
+func (c *Client) noteSync(took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sync = took

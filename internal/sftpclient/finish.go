@@ -20,27 +20,41 @@ var Texts = sync.Pool{New: func() any { return new([]byte) }}
 func Finish(ctx context.Context, open []*File, path string, size int64, from io.ReaderAt) error {
 	first := open[0]
 	closed, err := closeOthers(ctx, open[1:])
+	var writing *call
 	if err == nil && from != nil && size > 0 {
-		err = first.writeAll(ctx, size, from)
+		writing, err = first.startAll(ctx, size, from)
 	}
-	if err == nil && first.canSync() {
-		err = first.syncNow(ctx, from != nil)
+	var syncing <-chan answer
+	if err == nil && first.canSync() { // sent behind what is written, without waiting for that
+		syncing = first.guard.ask(extFsync, first.handle)
 	}
+	if writing != nil && err == nil {
+		err = first.wait(ctx, writing)
+	}
+	began := time.Now()
 	if err != nil {
 		first.Close(ctx)
 		return err
 	}
-	cl, err := first.startClose(ctx)
+	closing, err := first.startClose(ctx)
 	if err != nil {
 		return err
 	}
 	look, failed := first.startLook(ctx, fxpStat, path)
+	if syncing != nil {
+		if err := first.synced(ctx, syncing); err != nil {
+			return err
+		}
+		if writing != nil {
+			first.noteSync(time.Since(began))
+		}
+	}
 	for i, cl := range closed {
 		if err := open[i+1].wait(ctx, cl); err != nil {
 			return err
 		}
 	}
-	if err := first.wait(ctx, cl); err != nil {
+	if err := first.wait(ctx, closing); err != nil {
 		return err
 	}
 	if failed != nil {
@@ -70,34 +84,38 @@ func closeOthers(ctx context.Context, open []*File) ([]*call, error) {
 	return calls, nil
 }
 
-// writeAll writes all of a file in one request.
-func (f *File) writeAll(ctx context.Context, size int64, from io.ReaderAt) error {
+// startAll begins to write all of a file in one request.
+func (f *File) startAll(ctx context.Context, size int64, from io.ReaderAt) (*call, error) {
 	text := Texts.Get().(*[]byte)
 	data := slices.Grow((*text)[:0], int(size))[:size]
 	*text = data
 	if got, err := from.ReadAt(data, 0); got < len(data) && err == io.EOF {
-		return ErrShrank
+		return nil, ErrShrank
 	} else if got < len(data) {
-		return err
+		return nil, err
 	}
 	cl, err := f.write(ctx, data, 0)
+	if err == nil {
+		Texts.Put(text)
+	}
+	return cl, err
+}
+
+// synced waits until what was written is durable.
+func (f *File) synced(ctx context.Context, syncing <-chan answer) error {
+	a, err := f.answered(ctx, syncing)
 	if err != nil {
 		return err
 	}
-	Texts.Put(text)
-	return f.wait(ctx, cl)
-}
-
-// syncNow makes durable what was written, and notes how long that took for a small file.
-func (f *File) syncNow(ctx context.Context, small bool) error {
-	cl := &call{typ: fxpExtended}
-	began := time.Now()
-	if err := f.start(ctx, cl, func() (int, error) { return 0, f.file.Sync() }); err != nil {
+	s := &scanner{rest: a.body}
+	switch code := s.uint32(); {
+	case a.typ != fxpStatus || s.bad:
+		err := &protocolError{"it answers without a status"}
+		f.fail(err)
 		return err
+	case code == statusOK, code == StatusUnsupported: // it has advertised what it doesn't do
+		return nil
+	default:
+		return &StatusError{code, s.string()}
 	}
-	err := unlessUnsupported(f.wait(ctx, cl))
-	if small {
-		f.synced(time.Since(began))
-	}
-	return err
 }

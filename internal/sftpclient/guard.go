@@ -19,7 +19,9 @@ import (
 // breaks the protocol, which the client takes: success in place of data, data of no
 // length, answers to requests that were not made, packets and listings beyond the limits.
 // It notes for a [call] what the client leaves out: the words of a refusal, which
-// attributes were sent, and names as they came.
+// attributes were sent, and names as they came. It makes two requests of its own: for the
+// limits of the server, which the client has no call for, and to make a file durable, since
+// the client waits for the answer to one request about a file before it sends the next.
 //
 // Read is called by the client's one goroutine that receives, and Write by one goroutine
 // at a time, with the beginning of a packet or the whole of it.
@@ -38,15 +40,26 @@ type guard struct {
 	data  int    // how much data is in that
 	of    *request
 
-	rest int    // how much of a packet the client still has to write
-	held []byte // the beginning of a packet that is written together with its rest
+	rest int  // how much of a packet the client still has to write
+	held bool // it goes to out as a whole
 
-	turn   chan struct{} // holds its one token while no call is about to send its request
-	limits chan []byte   // gets the answer to the request with the id 0, which is the guard's own
+	out struct {
+		sync.Mutex
+		text    []byte // packets that wait until those before are written
+		part    []byte // the beginning of one
+		spare   []byte
+		writing bool // something is being written
+		passing bool // it is a packet that is not held
+		written *sync.Cond
+		err     error
+	}
+
+	turn chan struct{} // holds its one token while no call is about to send its request
 
 	mu       sync.Mutex
-	next     *call // which is about to send its request
-	sending  *call // whose request is being written
+	own      uint32 // how many requests the guard has made
+	next     *call  // which is about to send its request
+	sending  *call  // whose request is being written
 	requests map[uint32]*request
 	listings map[string]*call // by the handle of the directory
 	partial  map[part]*call   // which have got a part of their data, by where the next begins
@@ -58,8 +71,15 @@ type request struct {
 	typ    byte
 	call   *call // nil if the client has made it by itself
 	handle string
-	off    int64 // of the data, in the file
-	asked  int   // bytes of data
+	off    int64       // of the data, in the file
+	asked  int         // bytes of data
+	own    chan answer // gets the answer if the guard has made it
+}
+
+// An answer is that to a request of the guard.
+type answer struct {
+	typ  byte
+	body []byte
 }
 
 // A part says where in a file data is asked for.
@@ -72,6 +92,7 @@ type part struct {
 type call struct {
 	typ  byte   // of the request
 	path string // of the request, if it has one
+	file string // the handle of a file that was opened
 	off  int64  // of the data
 	want int    // bytes of data that are asked for in all
 
@@ -104,36 +125,36 @@ type listing struct {
 }
 
 func newGuard(ch io.ReadWriter, silence time.Duration, lost func(error) error, fail func(error)) *guard {
-	return &guard{
+	g := &guard{
 		ch: ch, in: bufio.NewReaderSize(laterError{ch}, 4<<10), lost: lost, fail: fail, silence: silence,
-		turn: NewToken(), limits: make(chan []byte, 1),
+		turn:     NewToken(),
 		requests: make(map[uint32]*request), listings: make(map[string]*call), partial: make(map[part]*call),
 	}
+	g.out.written = sync.NewCond(&g.out)
+	return g
 }
 
-// heldBytes is how long a packet is at most that is written in one piece.
+// heldBytes is how long a packet is at most that is written together with others.
 const heldBytes = 36 << 10
 
 // Write writes a packet of the client, or its next part. The error of one that must not be
-// sent is for its caller alone.
+// sent is for its caller alone. Short packets are written by another goroutine: those that
+// come while it writes go out together, as each that goes alone costs a packet of SSH, and
+// the server a wake-up.
 func (g *guard) Write(p []byte) (int, error) {
 	if g.rest == 0 {
 		if err := g.begin(p); err != nil {
 			return 0, err
 		}
+		g.held = g.begun && g.rest <= heldBytes
 	}
 	g.rest -= len(p)
-	out := p
-	switch {
-	case g.rest > 0 && len(g.held)+len(p)+g.rest <= heldBytes:
-		g.held = append(g.held, p...)
-		return len(p), nil
-	case len(g.held) > 0:
-		g.held = append(g.held, p...)
-		out = g.held
+	var err error
+	if g.held {
+		err = g.hold(p)
+	} else {
+		err = g.pass(p)
 	}
-	_, err := g.ch.Write(out)
-	g.held = g.held[:0]
 	if g.rest == 0 || err != nil {
 		g.mu.Lock()
 		sent := g.sending
@@ -145,13 +166,90 @@ func (g *guard) Write(p []byte) (int, error) {
 		}
 	}
 	if err != nil {
-		err = g.lost(err)
-		if g.begun {
-			g.fail(err)
-		}
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// hold keeps p, and has the packet of which it is the end written by another goroutine.
+func (g *guard) hold(p []byte) error {
+	o := &g.out
+	o.Lock()
+	defer o.Unlock()
+	if o.part = append(o.part, p...); g.rest > 0 {
+		return o.err
+	}
+	o.text, o.part = append(o.text, o.part...), o.part[:0]
+	g.writeOn()
+	for len(o.text) > heldBytes && o.err == nil {
+		o.written.Wait()
+	}
+	return o.err
+}
+
+// pass writes p when all that is held is written. Nothing is written between the parts of a
+// packet.
+func (g *guard) pass(p []byte) error {
+	o := &g.out
+	o.Lock()
+	defer o.Unlock()
+	for o.writing && !o.passing {
+		o.written.Wait()
+	}
+	if o.err != nil {
+		return o.err
+	}
+	o.writing, o.passing = true, true
+	o.Unlock()
+	_, err := g.ch.Write(p)
+	err = g.broken(err)
+	o.Lock()
+	if o.err = err; err == nil && g.rest > 0 {
+		return nil
+	}
+	o.writing, o.passing = false, false
+	g.writeOn()
+	o.written.Broadcast()
+	return err
+}
+
+// writeOn lets a goroutine write what is held, unless something is being written. Out is
+// locked.
+func (g *guard) writeOn() {
+	if o := &g.out; !o.writing && len(o.text) > 0 && o.err == nil {
+		o.writing = true
+		go g.write()
+	}
+}
+
+// write writes what is held until there is no more.
+func (g *guard) write() {
+	o := &g.out
+	o.Lock()
+	defer o.Unlock()
+	for len(o.text) > 0 && o.err == nil {
+		text := o.text
+		o.text = o.spare[:0]
+		o.Unlock()
+		_, err := g.ch.Write(text)
+		err = g.broken(err)
+		o.Lock()
+		o.spare, o.err = text, err
+		o.written.Broadcast()
+	}
+	o.writing = false
+	o.written.Broadcast()
+}
+
+// broken explains an error of writing, and ends the connection with it.
+func (g *guard) broken(err error) error {
+	if err == nil {
+		return nil
+	}
+	if err = g.lost(err); g.begun {
+		g.fail(err)
+	}
+	return err
 }
 
 // Close does nothing: the connection ends otherwise.
@@ -200,6 +298,12 @@ func (g *guard) begin(p []byte) error {
 	if r.typ == fxpClose {
 		delete(g.listings, r.handle)
 	}
+	g.note(id, r)
+	return nil
+}
+
+// note keeps a request until its answer comes, for which it begins to wait.
+func (g *guard) note(id uint32, r *request) {
 	g.requests[id] = r
 	switch {
 	case g.silence <= 0:
@@ -208,7 +312,6 @@ func (g *guard) begin(p []byte) error {
 	case len(g.requests) == 1:
 		g.watch.Reset(g.silence)
 	}
-	return nil
 }
 
 // take returns the request with the id, which has its answer now.
@@ -306,12 +409,12 @@ func (g *guard) packet() error {
 	}
 	typ, id := b[4], binary.BigEndian.Uint32(b[5:])
 	var r *request
-	if g.begun && id != 0 {
+	if g.begun {
 		if r = g.take(id); r == nil {
 			return &protocolError{"it answers a request that was not made"}
 		}
 		if typ == fxpData && r.typ == fxpRead {
-			return g.pass(r, int(length))
+			return g.stream(r, int(length))
 		}
 	}
 	if cap(g.whole) < 4+int(length) {
@@ -327,8 +430,9 @@ func (g *guard) packet() error {
 			return err
 		}
 		g.begun = true
-	case r == nil:
-		return g.own(typ)
+	case r.own != nil:
+		r.own <- answer{typ, append([]byte(nil), g.whole[9:]...)}
+		return nil
 	default:
 		if err := g.check(r, typ, g.whole[9:]); err != nil {
 			return err
@@ -338,8 +442,8 @@ func (g *guard) packet() error {
 	return nil
 }
 
-// pass lets a packet with data through if it has as much as was asked for at most.
-func (g *guard) pass(r *request, length int) error {
+// stream lets a packet with data through if it has as much as was asked for at most.
+func (g *guard) stream(r *request, length int) error {
 	b, err := g.in.Peek(13)
 	if length < 9 {
 		return &protocolError{"an answer is too short"}
@@ -365,32 +469,27 @@ func version(typ byte, v uint32) error {
 	return nil
 }
 
-// own takes the answer to the guard's own request, which the client does not know.
-func (g *guard) own(typ byte) error {
+// ask makes a request of the guard's own, which is an extension. Its id is 0 or one of the
+// last, as those of the client begin with 1.
+func (g *guard) ask(extension, handle string) <-chan answer {
+	r := &request{typ: fxpExtended, own: make(chan answer, 1)}
 	g.mu.Lock()
-	_, asked := g.requests[0]
+	id := -g.own
+	g.own++
+	g.note(id, r)
 	g.mu.Unlock()
-	if !asked {
-		return &protocolError{"it answers a request that was not made"}
+	p := append(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 0, fxpExtended}, id), 0, 0, 0, byte(len(extension)))
+	p = append(p, extension...)
+	if handle != "" {
+		p = append(binary.BigEndian.AppendUint32(p, uint32(len(handle))), handle...)
 	}
-	g.take(0)
-	body := append([]byte(nil), g.whole[9:]...)
-	if typ != fxpExtendedReply {
-		body = nil // it has advertised what it doesn't do
-	}
-	g.limits <- body
-	return nil
-}
-
-// askLimits asks how large packets may be. The request has an id that the client has not.
-func (g *guard) askLimits() error {
-	g.mu.Lock()
-	g.requests[0] = &request{typ: fxpExtended}
-	g.mu.Unlock()
-	if _, err := g.ch.Write(limitsPacket()); err != nil {
-		return g.lost(err)
-	}
-	return nil
+	binary.BigEndian.PutUint32(p, uint32(len(p)-4))
+	o := &g.out
+	o.Lock()
+	defer o.Unlock()
+	o.text = append(o.text, p...)
+	g.writeOn()
+	return r.own
 }
 
 // answers is what a request gets unless it is refused. The others get a status.
@@ -413,10 +512,14 @@ func (g *guard) check(r *request, typ byte, body []byte) error {
 		if s.bad || len(h) > 256 {
 			return &protocolError{"the handle of a file is damaged"}
 		}
-		if r.typ == fxpOpendir && r.call != nil {
+		switch {
+		case r.call == nil:
+		case r.typ == fxpOpendir:
 			g.mu.Lock()
 			g.listings[h] = r.call
 			g.mu.Unlock()
+		default:
+			r.call.file = h
 		}
 	case r.typ == fxpRealpath:
 		if n := s.uint32(); n != 1 {

@@ -2,6 +2,7 @@ package sftpclient
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"slices"
@@ -145,7 +146,11 @@ func TestGuardOrder(t *testing.T) {
 	client.guard.ch = writes{p, func(b []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		paths = append(paths, string(b[13:]))
+		for len(b) > 0 {
+			n := 4 + binary.BigEndian.Uint32(b)
+			paths = append(paths, string(b[13:n]))
+			b = b[n:]
+		}
 	}}
 	p.answer = answer
 	var want []string
@@ -164,7 +169,41 @@ func TestGuardOrder(t *testing.T) {
 		}
 	}
 	if !slices.Equal(paths, want) {
-		t.Errorf("written in the order %q", paths)
+		t.Errorf("%d of %d are written in another order", len(paths), len(want))
+	}
+}
+
+// TestGuardTogether: requests that come while others are being written go out in one piece.
+func TestGuardTogether(t *testing.T) {
+	var mu sync.Mutex
+	var sizes []int
+	client := clientOf(t, newPeer(func(typ byte, id uint32, body []byte) []byte { return good(typ, id) }))
+	first := make(chan struct{})
+	client.guard.ch = writes{client.guard.ch.(*peer), func(b []byte) {
+		mu.Lock()
+		sizes = append(sizes, len(b))
+		n := len(sizes)
+		mu.Unlock()
+		if n == 1 {
+			<-first
+		}
+	}}
+	var looks []*look
+	for range 50 {
+		l, err := client.startLook(t.Context(), fxpStat, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		looks = append(looks, l)
+	}
+	close(first)
+	for _, l := range looks {
+		if _, err := l.wait(t.Context(), client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(sizes) > 2 {
+		t.Errorf("50 requests are written in %d pieces of %d bytes, want at most 2", len(sizes), sizes)
 	}
 }
 

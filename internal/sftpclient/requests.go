@@ -84,7 +84,8 @@ func (l *look) wait(ctx context.Context, c *Client) (Attrs, error) {
 // A File is a file that is open on a channel.
 type File struct {
 	*Client
-	file *sftp.File
+	file   *sftp.File
+	handle string
 
 	calls struct {
 		sync.Mutex
@@ -94,11 +95,11 @@ type File struct {
 
 // Open opens a file with flags of package os.
 func (c *Client) Open(ctx context.Context, path string, flags int) (*File, error) {
-	f := &File{Client: c}
-	err := c.do(ctx, &call{typ: fxpOpen, path: path}, func() error { return f.open(path, flags) })
-	if err != nil {
+	f, cl := &File{Client: c}, &call{typ: fxpOpen, path: path}
+	if err := c.do(ctx, cl, func() error { return f.open(path, flags) }); err != nil {
 		return nil, err
 	}
+	f.handle = cl.file
 	return f, nil
 }
 
@@ -240,14 +241,6 @@ func (c *Client) startRename(ctx context.Context, from, to string, replace bool)
 		cl.typ, rename = fxpExtended, c.sftp.PosixRename
 	}
 	return cl, c.start(ctx, cl, func() (int, error) { return 0, rename(from, to) })
-}
-
-// unlessUnsupported forgives a server that has advertised what it doesn't do.
-func unlessUnsupported(err error) error {
-	if s, ok := err.(*StatusError); ok && s.Code == StatusUnsupported {
-		return nil
-	}
-	return err
 }
 
 // RenameAndStat renames, and looks if the old name is gone, in one round trip. With

@@ -31,9 +31,9 @@ func (c *Client) StatAndOpen(ctx context.Context, path string) (Attrs, *File, er
 	return a, f, err
 }
 
-// ReadAll reads a file that has the attributes before, closes it, and makes
-// sure that it ends where it should and has not changed, in two round trips. After an error
-// data may still be written to.
+// ReadAll reads a file that has the attributes before, makes sure that it ends where it
+// should and has not changed, in one round trip, and begins to close it. After an error data
+// may still be written to.
 func (f *File) ReadAll(ctx context.Context, path string, data []byte, before Attrs) error {
 	r := Reading{Size: int64(len(data))}
 	pieces := []*piece{{file: f, buf: data}, {file: f, off: int64(len(data))}}
@@ -47,6 +47,10 @@ func (f *File) ReadAll(ctx context.Context, path string, data []byte, before Att
 			break
 		}
 	}
+	var l *look
+	if err == nil { // sent behind the requests for data, so that the server looks when it has read
+		l, err = f.startLook(ctx, fxpStat, path)
+	}
 	for _, p := range pieces {
 		if err == nil {
 			err = r.settle(p, f.wait(ctx, p.call))
@@ -56,7 +60,10 @@ func (f *File) ReadAll(ctx context.Context, path string, data []byte, before Att
 		f.Close(ctx)
 		return err
 	}
-	after, err := f.closeAndStat(ctx, path)
+	if _, err := f.startClose(ctx); err != nil {
+		return err
+	}
+	after, err := l.wait(ctx, f.Client)
 	return HeldStill(before, after, err)
 }
 

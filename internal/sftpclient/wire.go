@@ -146,13 +146,6 @@ func IsStatus(err error) bool {
 	return ok
 }
 
-// limitsPacket asks for the limits of a server; its id is 0.
-func limitsPacket() []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(9+len(extLimits)))
-	b = append(b, fxpExtended, 0, 0, 0, 0)
-	return append(binary.BigEndian.AppendUint32(b, uint32(len(extLimits))), extLimits...)
-}
-
 // A scanner takes a packet from the server apart. Once something is missing,
 // bad is set and everything reads as zero.
 type scanner struct {

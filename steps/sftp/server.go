@@ -262,7 +262,7 @@ func (s server) Retrieve(ctx context.Context, r remote.Retrieval) error {
 	return remote.HeldStill(r.Before, describe(after), err)
 }
 
-// RetrieveSmall reads a file that fits into a packet in three round trips.
+// RetrieveSmall reads a file that fits into a packet in two round trips.
 func (s server) RetrieveSmall(ctx context.Context, path string, limit int64, use func(before remote.Info, content []byte)) (bool, error) {
 	before, file, err := s.via.StatAndOpen(ctx, path)
 	if err != nil {
