@@ -10,32 +10,16 @@ import (
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// A DeleteConfig is the configuration of a step that deletes files, as its step
-// type describes it.
-type DeleteConfig struct {
-	ConnectionID  string
-	RemotePath    string
-	Pattern       courier.Pattern
-	Glob          *bool
-	IgnoreMissing bool
-	OnUnsafeName  string
+// CheckDelete reports what is wrong with cfg.
+func CheckDelete(a Account, cfg fileserver.DeleteConfig) error {
+	return a.checkSearch(cfg.RemotePath, deleteSearch(cfg))
 }
-
-// A DeleteOutput is the output of a step that deletes files.
-type DeleteOutput struct {
-	DeletedFile  string   `json:"deleted_file,omitempty" doc:"remote path of what was deleted, the first if there are several"`
-	DeletedFiles []string `json:"deleted_files" doc:"remote paths of all that was deleted"`
-	DeletedCount int      `json:"deleted_count" doc:"length of deleted_files"`
-	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
-}
-
-// Check reports what is wrong with cfg.
-func (cfg DeleteConfig) Check(a Account) error { return a.checkSearch(cfg.RemotePath, cfg.search()) }
 
 // search says which files are meant.
-func (cfg DeleteConfig) search() Search {
+func deleteSearch(cfg fileserver.DeleteConfig) Search {
 	return Search{Pattern: glob.Whole(cfg.Pattern, cfg.Glob).Escaped(), Unsafe: cfg.OnUnsafeName, Links: true}
 }
 
@@ -56,14 +40,14 @@ type plannedDeletion struct {
 // A deleting is one execution of the step.
 type deleting struct {
 	Account
-	cfg    DeleteConfig
+	cfg    fileserver.DeleteConfig
 	former bool // the plan is that of an earlier attempt
 }
 
 // Delete deletes the files.
-func Delete(ctx context.Context, a Account, cfg DeleteConfig) (DeleteOutput, error) {
-	out := DeleteOutput{DeletedFiles: []string{}}
-	if err := cfg.Check(a); err != nil {
+func Delete(ctx context.Context, a Account, cfg fileserver.DeleteConfig) (fileserver.DeleteOutput, error) {
+	out := fileserver.DeleteOutput{DeletedFiles: []string{}}
+	if err := CheckDelete(a, cfg); err != nil {
 		return out, err
 	}
 	notes, err := a.lastingNotes(ctx, "delete")
@@ -156,7 +140,7 @@ func (d deleting) find(ctx context.Context, s Server) ([]plannedDeletion, error)
 		}
 		return []plannedDeletion{{cfg.RemotePath, info.Identity()}}, nil
 	}
-	found, _, err := cfg.search().Find(ctx, d.Job, s, cfg.RemotePath)
+	found, _, err := deleteSearch(cfg).Find(ctx, d.Job, s, cfg.RemotePath)
 	switch {
 	case s.Missing(err) && ignores:
 		return nil, nil
@@ -199,8 +183,8 @@ func (d deleting) one(ctx context.Context, s Server, it plannedDeletion) error {
 }
 
 // ValidateDelete logs in and checks the path.
-func ValidateDelete(ctx context.Context, a Account, cfg DeleteConfig) error {
-	if err := cfg.Check(a); err != nil {
+func ValidateDelete(ctx context.Context, a Account, cfg fileserver.DeleteConfig) error {
+	if err := CheckDelete(a, cfg); err != nil {
 		return err
 	}
 	return a.Validate(ctx, func(s Server) error {

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
 // Mkdir makes a directory, and those above it that are missing.
@@ -99,31 +99,8 @@ func ValidateMkdir(ctx context.Context, a Account, dir string) error {
 	})
 }
 
-// An RmdirConfig is the configuration of a step that removes a directory, as its
-// step type describes it.
-type RmdirConfig struct {
-	ConnectionID  string
-	RemotePath    string
-	Recursive     bool
-	IgnoreMissing bool
-}
-
-// An RmdirOutput is the output of a step that removes a directory.
-type RmdirOutput struct {
-	RemovedDirectory string `json:"removed_directory" doc:"remote path of the directory that is gone"`
-	Existed          bool   `json:"existed" doc:"whether there was such a directory"`
-}
-
 // maxNesting is how deep directories that are removed may lie in each other.
 const maxNesting = 100
-
-// Check refuses to remove what can only be meant by mistake.
-func (cfg RmdirConfig) Check() error {
-	if dir := TrimSlashes(cfg.RemotePath); dir == "/" || slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return part == "." || part == ".." }) {
-		return courier.Permanent(fmt.Errorf("remote_path: %s is not removed; name one directory, with neither \".\" nor \"..\" in its path", safename.Quote(cfg.RemotePath)))
-	}
-	return nil
-}
 
 // A rmdirNote says that an attempt is about to remove the directory, or was done
 // with that.
@@ -136,15 +113,15 @@ type rmdirNote struct {
 
 // Rmdir removes a directory. If an earlier attempt may have done that, it is no
 // error that there is none, and one that has come since stays.
-func Rmdir(ctx context.Context, a Account, cfg RmdirConfig) (RmdirOutput, error) {
-	out := RmdirOutput{RemovedDirectory: TrimSlashes(cfg.RemotePath)}
+func Rmdir(ctx context.Context, a Account, cfg fileserver.RmdirConfig) (fileserver.RmdirOutput, error) {
+	out := fileserver.RmdirOutput{RemovedDirectory: TrimSlashes(cfg.RemotePath)}
 	notes, err := a.lastingNotes(ctx, "rmdir")
 	if err != nil {
-		return RmdirOutput{}, err
+		return fileserver.RmdirOutput{}, err
 	}
 	var n rmdirNote
 	if _, err := notes.read(&n); err != nil {
-		return RmdirOutput{}, err
+		return fileserver.RmdirOutput{}, err
 	}
 	if n.Directory != out.RemovedDirectory {
 		n = rmdirNote{Directory: out.RemovedDirectory}
@@ -183,7 +160,7 @@ func Rmdir(ctx context.Context, a Account, cfg RmdirConfig) (RmdirOutput, error)
 		err = notes.write(n)
 	}
 	if err != nil {
-		return RmdirOutput{}, err
+		return fileserver.RmdirOutput{}, err
 	}
 	out.Existed = n.Existed
 	return out, nil
@@ -329,7 +306,7 @@ func (c *clearing) unlessGone(ctx context.Context, p string, err error) error {
 }
 
 // ValidateRmdir logs in and checks that the path is one of a directory.
-func ValidateRmdir(ctx context.Context, a Account, cfg RmdirConfig) error {
+func ValidateRmdir(ctx context.Context, a Account, cfg fileserver.RmdirConfig) error {
 	return a.Validate(ctx, func(s Server) error {
 		if a.Job.Unresolved("remote_path") {
 			return nil

@@ -15,62 +15,14 @@ import (
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// DownloadFiles are the fields of a download's configuration that say what is
-// downloaded, and where to.
-type DownloadFiles struct {
-	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
-	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, download only files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
-	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
-	FollowLinks   bool            `json:"follow_links,omitempty" doc:"links to files in the directory count as files; by default they are left out, since who may make a link could so name files of others"`
-	LocalPath     string          `json:"local_path,omitempty" courier:"path" doc:"the file to write; an existing directory or a path that ends in / gets the file under its remote name; by default the attempt's own directory"`
-	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the local file exists: overwrite, skip or fail"`
-	ExpectedSize  *int64          `json:"expected_size,omitempty" min:"0" doc:"bytes that a single file must have, such as context:loop.current_item.size"`
-	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to download is no error"`
-}
-
-// DownloadOptions are the fields of a download's configuration that say how files are
-// downloaded and checked, and what becomes of them on the server.
-type DownloadOptions struct {
-	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to check the content: none; read_back reads the remote file again and compares; sidecar compares with the SHA-256 in the remote file of the same name and .sha256"`
-	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the remote files when all are downloaded: keep, delete, move, or archive, which is move with the time added to each name"`
-	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the remote directory into which move and archive move them, with the directories below remote_path; it is made if it is missing"`
-	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"download only files whose size and time have not changed for so many seconds"`
-	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files that have a companion of this name in their directory; * stands for the file's name, such as in *.done"`
-	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
-	MaxBytes       int64           `json:"max_bytes,omitempty" min:"0" doc:"the most bytes of a file, at most what the connection allows; 0 means that"`
-}
-
-// A DownloadConfig is the configuration of a step that downloads files. Step types
-// describe the fields that differ between protocols.
+// A DownloadConfig is the configuration of a step that downloads files. The step types
+// describe the fields that each protocol has in its own way.
 type DownloadConfig struct {
-	DownloadFiles
-	OnUnsafeName string
-	Resume       *bool
-	SkipIfSame   bool
-	Preserve     string
-	DownloadOptions
-}
-
-// Downloaded is the part of a download's output that all protocols have.
-type Downloaded struct {
-	DownloadedFile  string    `json:"downloaded_file,omitempty" file:"local_path" doc:"the file, if there is exactly one"`
-	DownloadedFiles []string  `json:"downloaded_files" file:"local_path" doc:"all files, in the order of their remote paths, those that were there already included"`
-	SkippedFiles    []string  `json:"skipped_files" doc:"those of downloaded_files that were there already and were left as they are"`
-	Skipped         bool      `json:"skipped" doc:"whether nothing was downloaded because everything was there already"`
-	Reason          string    `json:"reason,omitempty" doc:"file_exists when skipped is true"`
-	FileCount       int       `json:"file_count" doc:"how many files were downloaded"`
-	Size            int64     `json:"size" doc:"of what was downloaded, in bytes"`
-	Modified        time.Time `json:"modified,omitzero" doc:"when the file was last changed on the server, if there is exactly one"`
-}
-
-// A DownloadOutput is the output of a step that downloads files.
-type DownloadOutput struct {
-	Downloaded
-	UnsafeCount   int
-	NotReadyCount int
+	fileserver.DownloadFields
+	Preserve string
 }
 
 func (cfg DownloadConfig) search() Search {
@@ -131,8 +83,8 @@ type downloading struct {
 
 // Download downloads the files. An existing local file is replaced when its
 // successor is complete.
-func Download(ctx context.Context, a Account, cfg DownloadConfig) (DownloadOutput, error) {
-	out := DownloadOutput{Downloaded: Downloaded{DownloadedFiles: []string{}, SkippedFiles: []string{}}}
+func Download(ctx context.Context, a Account, cfg DownloadConfig) (fileserver.DownloadOutput, error) {
+	out := fileserver.DownloadOutput{DownloadedFiles: []string{}, SkippedFiles: []string{}}
 	t := &downloading{Account: a, cfg: cfg, limit: bandwidth.New(cfg.BandwidthLimit), cursor: openCursor(a.Job)}
 	if err := cfg.check(a); err != nil {
 		return out, err
@@ -156,7 +108,7 @@ func Download(ctx context.Context, a Account, cfg DownloadConfig) (DownloadOutpu
 			err = a.Job.ReportRemote(courier.File{Path: f.Remote, Size: f.Size, Connection: a.ID, Received: true})
 		}
 	}
-	return out, errors.Join(err, out.add(a.Job, t.files))
+	return out, errors.Join(err, addDownloads(&out, a.Job, t.files))
 }
 
 // all finds the files, downloads them, and notes down which, where that matters. It
@@ -177,7 +129,7 @@ func (t *downloading) all(ctx context.Context) error {
 	return t.note(ctx)
 }
 
-func (out *DownloadOutput) add(job *courier.Context, files []remoteFile) error {
+func addDownloads(out *fileserver.DownloadOutput, job *courier.Context, files []remoteFile) error {
 	for _, f := range files {
 		p, err := job.Path(f.Local)
 		if err != nil {

@@ -1,7 +1,8 @@
 // Package remote has what the steps for file servers have in common, written once
 // over one interface of a server, [Server]: list, download, upload, delete, rename,
-// make and remove directories. A step type of a protocol converts its configuration
-// and calls a function of this package with an [Account], which opens connections.
+// make and remove directories. A step type of a protocol calls a function of this
+// package with its configuration, most of which is a struct of package fileserver, and
+// with an [Account], which opens connections.
 //
 // A file is written under the name of a side file, compared with its source, and
 // renamed to its final name when it is complete. An action that must not happen twice

@@ -11,27 +11,11 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// A RenameConfig is the configuration of a step that renames a file or directory.
-type RenameConfig struct {
-	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	SourcePath      string `json:"source_path" courier:"required,path" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
-	DestinationPath string `json:"destination_path" courier:"required,path" doc:"its new remote path; an existing directory or a path that ends in / gets the file under its old name"`
-	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if there is a file with the new name: overwrite, skip, which leaves both files as they are, or fail"`
-	IgnoreMissing   bool   `json:"ignore_missing,omitempty" doc:"nothing to rename is no error"`
-	MakeDirectories bool   `json:"make_directories,omitempty" doc:"make the directories of destination_path that are missing; by default a missing one is an error"`
-}
-
-func (cfg RenameConfig) check(a Account) error {
+func checkRename(a Account, cfg fileserver.RenameConfig) error {
 	return courier.Permanent(errors.Join(a.CheckPath("source_path", cfg.SourcePath), a.CheckPath("destination_path", cfg.DestinationPath)))
-}
-
-// A RenameOutput is the output of a step that renames.
-type RenameOutput struct {
-	RenamedFile string `json:"renamed_file,omitempty" doc:"the new remote path, unless there was nothing to rename"`
-	Skipped     bool   `json:"skipped" doc:"whether nothing was renamed because there was a file with the new name"`
-	Reason      string `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
 
 // A renameNote is what is noted down before anything is renamed.
@@ -49,7 +33,7 @@ type renameNote struct {
 // A renameStep is one execution of the step.
 type renameStep struct {
 	Account
-	cfg   RenameConfig
+	cfg   fileserver.RenameConfig
 	note  renameNote
 	noted bool // by an earlier attempt
 }
@@ -58,8 +42,8 @@ type renameStep struct {
 func (r *renameStep) former() bool { return r.note.Attempt < r.Job.ExecutionAttempt() }
 
 // Rename renames.
-func Rename(ctx context.Context, a Account, cfg RenameConfig) (out RenameOutput, err error) {
-	if err := cfg.check(a); err != nil {
+func Rename(ctx context.Context, a Account, cfg fileserver.RenameConfig) (out fileserver.RenameOutput, err error) {
+	if err := checkRename(a, cfg); err != nil {
 		return out, err
 	}
 	notes, err := a.lastingNotes(ctx, "rename")
@@ -81,8 +65,8 @@ func Rename(ctx context.Context, a Account, cfg RenameConfig) (out RenameOutput,
 	return out, err
 }
 
-func (r *renameStep) run(ctx context.Context, s Server, notes *notebook) (RenameOutput, error) {
-	var out RenameOutput
+func (r *renameStep) run(ctx context.Context, s Server, notes *notebook) (fileserver.RenameOutput, error) {
+	var out fileserver.RenameOutput
 	over := false
 	if r.noted && r.former() {
 		own, err := r.again(ctx, s)
@@ -121,7 +105,7 @@ func (r *renameStep) run(ctx context.Context, s Server, notes *notebook) (Rename
 	if !done && !r.note.Skipped {
 		err = r.produced(r.note.Target)
 	}
-	return RenameOutput{RenamedFile: r.note.Target, Skipped: r.note.Skipped}, err
+	return fileserver.RenameOutput{RenamedFile: r.note.Target, Skipped: r.note.Skipped}, err
 }
 
 // move gives the file its new name.
@@ -239,7 +223,7 @@ func (r *renameStep) plan(ctx context.Context, s Server, over bool) (renameNote,
 	return n, nil
 }
 
-func renameTarget(ctx context.Context, s Server, cfg RenameConfig) (string, error) {
+func renameTarget(ctx context.Context, s Server, cfg fileserver.RenameConfig) (string, error) {
 	_, name := Split(TrimSlashes(cfg.SourcePath))
 	if strings.HasSuffix(cfg.DestinationPath, "/") {
 		return Join(cfg.DestinationPath, name), nil
@@ -282,8 +266,8 @@ func (r *renameStep) wasRenamed(ctx context.Context, s Server) (bool, error) {
 
 // ValidateRename logs in and checks that there is something to rename, and a directory
 // for it.
-func ValidateRename(ctx context.Context, a Account, cfg RenameConfig) error {
-	if err := cfg.check(a); err != nil {
+func ValidateRename(ctx context.Context, a Account, cfg fileserver.RenameConfig) error {
+	if err := checkRename(a, cfg); err != nil {
 		return err
 	}
 	return a.Validate(ctx, func(s Server) error {
@@ -305,8 +289,8 @@ func ValidateRename(ctx context.Context, a Account, cfg RenameConfig) error {
 
 // CleanupRename moves back what an interrupted attempt has moved aside, unless its
 // successor is in place.
-func CleanupRename(ctx context.Context, a Account, cfg RenameConfig) error {
-	if cfg.check(a) != nil {
+func CleanupRename(ctx context.Context, a Account, cfg fileserver.RenameConfig) error {
+	if checkRename(a, cfg) != nil {
 		return nil
 	}
 	notes, err := a.lastingNotes(ctx, "rename")

@@ -267,31 +267,6 @@ func (f *finder) complain() error {
 	return nil
 }
 
-// List lists what is wanted below a directory and has not changed for so many
-// seconds. It counts the entries that can't be used, and those that are not ready.
-func List(ctx context.Context, a Account, dir string, q Search, stableSeconds float64) (found []Entry, skipped, notReady int, err error) {
-	if err = a.checkSearch(dir, q); err == nil {
-		err = a.Use(ctx, func(s Server) error {
-			found, skipped, notReady, err = Readiness{StableSeconds: stableSeconds}.Find(ctx, a.Job, q, s, dir)
-			return err
-		})
-	}
-	return found, skipped, notReady, err
-}
-
-// ValidateList logs in and checks that a directory can be listed.
-func ValidateList(ctx context.Context, a Account, dir string, q Search) error {
-	if err := a.checkSearch(dir, q); err != nil {
-		return err
-	}
-	return a.Validate(ctx, func(s Server) error {
-		if a.Job.Unresolved("remote_path") {
-			return nil
-		}
-		return s.CheckDirectory(ctx, dir)
-	})
-}
-
 // checkSearch reports what is wrong with a search below remote_path.
 func (a Account) checkSearch(dir string, q Search) error {
 	return courier.Permanent(errors.Join(a.CheckPath("remote_path", dir), q.Check()))

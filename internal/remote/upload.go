@@ -11,44 +11,15 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/transfer"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
-// UploadOptions are the fields of an upload's configuration that say how content is
-// checked, what becomes of the local files, and what else is written.
-type UploadOptions struct {
-	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"how to make the content checkable: none; read_back reads each file back and compares it before it gets its name; sidecar writes the SHA-256 into a remote file of the same name and .sha256"`
-	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the local files when all are uploaded: keep, delete, move, or archive, which is move with the time added to each name"`
-	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"the local directory into which move and archive move them, with the directories that the pattern has found; it is made if it is missing"`
-	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"upload only files whose size and time have not changed for so many seconds"`
-	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty remote file that is written beside each file when all are uploaded; * stands for the file's name, such as in *.done"`
-	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"bytes per second of the whole step at most; 0 means no limit"`
-}
-
-// An UploadConfig is the configuration of a step that uploads files. The step types of
-// steps/sftp and steps/ftp have the same fields, and describe those that differ between
-// protocols. A field that is the same for both is in [UploadOptions] alone.
+// An UploadConfig is the configuration of a step that uploads files. The step types
+// describe the fields that each protocol has in its own way.
 type UploadConfig struct {
-	ConnectionID  string
-	LocalPath     courier.Pattern
-	RemotePath    string
-	IfExists      string
-	Glob          *bool
-	IgnoreMissing bool
-	Resume        bool
-	SkipIfSame    bool
-	Preserve      string
-	UploadOptions
-}
-
-// An UploadOutput is the output of a step that uploads files.
-type UploadOutput struct {
-	UploadedFile  string   `json:"uploaded_file,omitempty" doc:"remote path of the file, if there is exactly one"`
-	UploadedFiles []string `json:"uploaded_files" doc:"remote paths of all files, in the order of their local ones, those that were there already included"`
-	SkippedFiles  []string `json:"skipped_files" doc:"those of uploaded_files that were there already and were left as they are"`
-	Skipped       bool     `json:"skipped" doc:"whether nothing was uploaded because everything was there already"`
-	Reason        string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
-	FileCount     int      `json:"file_count" doc:"how many files were uploaded"`
-	Size          int64    `json:"size" doc:"of what was uploaded, in bytes"`
+	fileserver.UploadFields
+	Resume   bool
+	Preserve string
 }
 
 func (cfg UploadConfig) after() After {
@@ -79,8 +50,8 @@ type uploading struct {
 
 // Upload uploads the files. A file is written beside its final name and renamed when
 // it is complete.
-func Upload(ctx context.Context, a Account, cfg UploadConfig) (UploadOutput, error) {
-	out := UploadOutput{UploadedFiles: []string{}, SkippedFiles: []string{}}
+func Upload(ctx context.Context, a Account, cfg UploadConfig) (fileserver.UploadOutput, error) {
+	out := fileserver.UploadOutput{UploadedFiles: []string{}, SkippedFiles: []string{}}
 	if err := cfg.check(a); err != nil {
 		return out, err
 	}
@@ -118,7 +89,7 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (UploadOutput, err
 			err = a.Job.ReportRemote(courier.File{Path: f.Final, Size: f.Size, Connection: a.ID})
 		}
 	}
-	out.add(t.files)
+	addUploads(&out, t.files)
 	return out, err
 }
 
@@ -153,7 +124,7 @@ func (t *uploading) all(ctx context.Context) error {
 	return t.note(ctx)
 }
 
-func (out *UploadOutput) add(files []LocalFile) {
+func addUploads(out *fileserver.UploadOutput, files []LocalFile) {
 	for _, f := range files {
 		out.UploadedFiles = append(out.UploadedFiles, f.Final)
 		if f.Skipped {

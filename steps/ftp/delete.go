@@ -5,6 +5,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
 // Delete is the step "ftp.delete". It deletes a file, or those files below a
@@ -13,35 +14,21 @@ type Delete struct {
 	Connections Connections // must not be nil
 }
 
-// DeleteConfig is the configuration of [Delete].
-type DeleteConfig struct {
-	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath    string          `json:"remote_path" courier:"required,path" doc:"the file, or with pattern the directory; taken from the login directory unless it begins with a slash"`
-	Pattern       courier.Pattern `json:"pattern,omitempty" doc:"in a directory, delete the files that match, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
-	Glob          *bool           `json:"glob,omitempty" doc:"true makes all of pattern count, also what values have put into it; by default only what the definition says itself"`
-	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"nothing to delete is no error"`
-	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries of the directory that can't be used: skip or fail"`
-}
-
-// DeleteOutput is the output of [Delete].
-type DeleteOutput remote.DeleteOutput
-
 var (
-	_ courier.Step[DeleteConfig, DeleteOutput] = Delete{}
-	_ courier.Validator[DeleteConfig]          = Delete{}
+	_ courier.Step[fileserver.DeleteConfig, fileserver.DeleteOutput] = Delete{}
+	_ courier.Validator[fileserver.DeleteConfig]                     = Delete{}
 )
 
 // Execute deletes the files. What an earlier attempt has found and written down is
 // deleted, unless another file has its name by now.
-func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteConfig) (DeleteOutput, error) {
-	out, err := remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), remote.DeleteConfig(cfg))
-	return DeleteOutput(out), err
+func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg fileserver.DeleteConfig) (fileserver.DeleteOutput, error) {
+	return remote.Delete(ctx, account(job, d.Connections, cfg.ConnectionID), cfg)
 }
 
 // Validate logs in.
-func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg DeleteConfig) error {
+func (d Delete) Validate(ctx context.Context, job *courier.Context, cfg fileserver.DeleteConfig) error {
 	a := account(job, d.Connections, cfg.ConnectionID)
-	if err := remote.DeleteConfig(cfg).Check(a); err != nil {
+	if err := remote.CheckDelete(a, cfg); err != nil {
 		return err
 	}
 	return a.Validate(ctx, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/steps/fileserver"
 	"github.com/courierhq/courier/steps/ftp"
 )
 
@@ -16,4 +17,19 @@ func ExampleRegister() {
 	})
 	fmt.Println(len(reg.Keys()), reg.Keys()[0])
 	// Output: 16 ftp.delete
+}
+
+// A step type of the host builds the configuration of a download, which it passes to
+// [ftp.Download.Execute]. Defaults are those of definitions only: a value that the step
+// needs is given here.
+func ExampleDownloadConfig() {
+	cfg := ftp.DownloadConfig{
+		DownloadFields: fileserver.DownloadFields{
+			ConnectionID: "acme", RemotePath: "/out", Pattern: "*.csv",
+			IfExists: "overwrite", OnUnsafeName: "skip", Checksum: "none", AfterTransfer: "keep",
+		},
+		ParallelFiles: 2, Preserve: "times",
+	}
+	fmt.Println(cfg.ConnectionID, cfg.RemotePath, cfg.Pattern, cfg.ParallelFiles)
+	// Output: acme /out *.csv 2
 }

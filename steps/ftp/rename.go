@@ -5,6 +5,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
 // Rename is the step "ftp.rename". It renames or moves a file or directory.
@@ -16,39 +17,32 @@ type Rename struct {
 	Connections Connections // must not be nil
 }
 
-// RenameConfig is the configuration of [Rename].
-type RenameConfig remote.RenameConfig
-
-// RenameOutput is the output of [Rename].
-type RenameOutput remote.RenameOutput
-
 var (
-	_ courier.Step[RenameConfig, RenameOutput] = Rename{}
-	_ courier.Validator[RenameConfig]          = Rename{}
-	_ courier.Cleaner[RenameConfig]            = Rename{}
+	_ courier.Step[fileserver.RenameConfig, fileserver.RenameOutput] = Rename{}
+	_ courier.Validator[fileserver.RenameConfig]                     = Rename{}
+	_ courier.Cleaner[fileserver.RenameConfig]                       = Rename{}
 )
 
 // Execute renames.
-func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg RenameConfig) (RenameOutput, error) {
+func (r Rename) Execute(ctx context.Context, job *courier.Context, cfg fileserver.RenameConfig) (fileserver.RenameOutput, error) {
 	if err := checkTarget("source_path", cfg.SourcePath); err != nil {
-		return RenameOutput{}, err
+		return fileserver.RenameOutput{}, err
 	}
-	out, err := remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
-	return RenameOutput(out), err
+	return remote.Rename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }
 
 // Validate logs in and checks that there is something to rename, and a directory for it.
-func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
+func (r Rename) Validate(ctx context.Context, job *courier.Context, cfg fileserver.RenameConfig) error {
 	if !job.Unresolved("source_path") {
 		if err := checkTarget("source_path", cfg.SourcePath); err != nil {
 			return err
 		}
 	}
-	return remote.ValidateRename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
+	return remote.ValidateRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }
 
 // Cleanup moves back what an interrupted attempt has moved aside, unless its
 // successor is in place.
-func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg RenameConfig) error {
-	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RenameConfig(cfg))
+func (r Rename) Cleanup(ctx context.Context, job *courier.Context, cfg fileserver.RenameConfig) error {
+	return remote.CleanupRename(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }

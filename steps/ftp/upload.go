@@ -5,6 +5,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
 // Upload is the step "ftp.upload". It uploads one file, or all that a pattern
@@ -22,44 +23,29 @@ type Upload struct {
 	Connections Connections // must not be nil
 }
 
-// UploadConfig is the configuration of [Upload]. The method shared copies the fields that
-// [remote.UploadConfig] has too.
+// UploadConfig is the configuration of [Upload].
 type UploadConfig struct {
-	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
-	LocalPath     courier.Pattern `json:"local_path" courier:"required" doc:"the file to upload, or a pattern, such as out/*.csv, or out/** for all directories below too"`
-	RemotePath    string          `json:"remote_path,omitempty" courier:"path" doc:"its path on the server; an existing directory or a path that ends in / gets the file under its local name, with the directories that the pattern has found; by default the login directory"`
-	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the remote file exists: overwrite, skip or fail"`
-	Glob          *bool           `json:"glob,omitempty" doc:"whether local_path is a pattern; by default, if it has * or ? and no file has that name"`
-	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to upload is no error"`
-	ParallelFiles int             `json:"parallel_files" default:"4" min:"1" max:"16" doc:"how many files to upload at a time; the connection's max_sessions is the most"`
-	Resume        bool            `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then; needs a workspace"`
-	SkipIfSame    bool            `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
-	Preserve      string          `json:"preserve" default:"none" enum:"none,times" doc:"what the remote file takes over: none, or times, if the server offers that (MFMT); FTP tells no modes"`
-	remote.UploadOptions
+	fileserver.UploadFields
+	ParallelFiles int    `json:"parallel_files" default:"4" min:"1" max:"16" doc:"how many files to upload at a time; the connection's max_sessions is the most"`
+	Resume        bool   `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then; needs a workspace"`
+	Preserve      string `json:"preserve" default:"none" enum:"none,times" doc:"what the remote file takes over: none, or times, if the server offers that (MFMT); FTP tells no modes"`
 }
 
-// UploadOutput is the output of [Upload].
-type UploadOutput remote.UploadOutput
-
 var (
-	_ courier.Step[UploadConfig, UploadOutput] = Upload{}
-	_ courier.Validator[UploadConfig]          = Upload{}
-	_ courier.Cleaner[UploadConfig]            = Upload{}
-	_ courier.Rollbacker[UploadConfig]         = Upload{}
+	_ courier.Step[UploadConfig, fileserver.UploadOutput] = Upload{}
+	_ courier.Validator[UploadConfig]                     = Upload{}
+	_ courier.Cleaner[UploadConfig]                       = Upload{}
+	_ courier.Rollbacker[UploadConfig]                    = Upload{}
 )
 
 // shared is cfg without what only FTP has.
 func (cfg UploadConfig) shared() remote.UploadConfig {
-	return remote.UploadConfig{
-		ConnectionID: cfg.ConnectionID, LocalPath: cfg.LocalPath, RemotePath: cfg.RemotePath, IfExists: cfg.IfExists, Glob: cfg.Glob,
-		IgnoreMissing: cfg.IgnoreMissing, Resume: cfg.Resume, SkipIfSame: cfg.SkipIfSame, Preserve: cfg.Preserve, UploadOptions: cfg.UploadOptions,
-	}
+	return remote.UploadConfig{UploadFields: cfg.UploadFields, Resume: cfg.Resume, Preserve: cfg.Preserve}
 }
 
 // Execute uploads the files.
-func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (UploadOutput, error) {
-	out, err := remote.Upload(ctx, parallelAccount(job, u.Connections, cfg.ConnectionID, cfg.ParallelFiles), cfg.shared())
-	return UploadOutput(out), err
+func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (fileserver.UploadOutput, error) {
+	return remote.Upload(ctx, parallelAccount(job, u.Connections, cfg.ConnectionID, cfg.ParallelFiles), cfg.shared())
 }
 
 // Validate logs in and checks that the remote directory is there.

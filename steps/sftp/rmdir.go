@@ -2,10 +2,15 @@ package sftp
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
 // Rmdir is the step "sftp.rmdir". It removes an empty directory or, if
@@ -18,41 +23,34 @@ type Rmdir struct {
 	Connections Connections // must not be nil
 }
 
-// RmdirConfig is the configuration of [Rmdir].
-type RmdirConfig struct {
-	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath    string `json:"remote_path" courier:"required,path" doc:"the directory to remove; taken from the login directory unless it begins with a slash"`
-	Recursive     bool   `json:"recursive,omitempty" doc:"remove all that is in it too; otherwise it must be empty"`
-	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"that there is no such directory is no error"`
-}
-
-// RmdirOutput is the output of [Rmdir].
-type RmdirOutput remote.RmdirOutput
-
 var (
-	_ courier.Step[RmdirConfig, RmdirOutput] = Rmdir{}
-	_ courier.Validator[RmdirConfig]         = Rmdir{}
+	_ courier.Step[fileserver.RmdirConfig, fileserver.RmdirOutput] = Rmdir{}
+	_ courier.Validator[fileserver.RmdirConfig]                    = Rmdir{}
 )
 
-func (cfg RmdirConfig) check() error {
-	return connfile.Permanent(checkPath("remote_path", cfg.RemotePath), remote.RmdirConfig(cfg).Check())
+// checkDirectory refuses to remove what can only be meant by mistake.
+func checkDirectory(p string) error {
+	err := checkPath("remote_path", p)
+	if dir := remote.TrimSlashes(p); dir == "/" || slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool { return part == "." || part == ".." }) {
+		err = errors.Join(err, fmt.Errorf("remote_path: %s is not removed; name one directory, with neither \".\" nor \"..\" in its path", safename.Quote(p)))
+	}
+	return courier.Permanent(err)
 }
 
 // Execute removes the directory.
-func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg RmdirConfig) (RmdirOutput, error) {
-	if err := cfg.check(); err != nil {
-		return RmdirOutput{}, err
+func (r Rmdir) Execute(ctx context.Context, job *courier.Context, cfg fileserver.RmdirConfig) (fileserver.RmdirOutput, error) {
+	if err := checkDirectory(cfg.RemotePath); err != nil {
+		return fileserver.RmdirOutput{}, err
 	}
-	out, err := remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
-	return RmdirOutput(out), err
+	return remote.Rmdir(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }
 
 // Validate logs in and checks that the path is one of a directory.
-func (r Rmdir) Validate(ctx context.Context, job *courier.Context, cfg RmdirConfig) error {
+func (r Rmdir) Validate(ctx context.Context, job *courier.Context, cfg fileserver.RmdirConfig) error {
 	if !job.Unresolved("remote_path") {
-		if err := cfg.check(); err != nil {
+		if err := checkDirectory(cfg.RemotePath); err != nil {
 			return err
 		}
 	}
-	return remote.ValidateRmdir(ctx, account(job, r.Connections, cfg.ConnectionID), remote.RmdirConfig(cfg))
+	return remote.ValidateRmdir(ctx, account(job, r.Connections, cfg.ConnectionID), cfg)
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
 // Stat is the step "sftp.stat". It looks at one file or directory, so that a
@@ -16,32 +16,21 @@ type Stat struct {
 	Connections Connections // must not be nil
 }
 
-// StatConfig is the configuration of [Stat].
-type StatConfig struct {
-	ConnectionID  string `json:"connection_id" courier:"required" doc:"the connection to use"`
-	RemotePath    string `json:"remote_path" courier:"required,path" doc:"the file or directory; taken from the login directory unless it begins with a slash"`
-	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"that there is nothing is no error; see exists"`
-}
-
 // StatOutput is the output of [Stat].
 type StatOutput struct {
-	Exists      bool      `json:"exists" doc:"whether there is a file or directory"`
-	Name        string    `json:"name" doc:"name within its directory"`
-	Path        string    `json:"path" doc:"remote path, as configured"`
-	Size        int64     `json:"size" doc:"bytes of the file; 0 for a directory"`
-	Modified    time.Time `json:"modified,omitzero" doc:"time of the last change, if the server tells it"`
-	Mode        string    `json:"mode,omitempty" doc:"permissions in octal digits, such as 0640, if the server tells them"`
-	IsDirectory bool      `json:"is_directory" doc:"whether it is a directory"`
+	fileserver.StatOutput
+	Mode string `json:"mode,omitempty" doc:"permissions in octal digits, such as 0640, if the server tells them"`
 }
 
 var (
-	_ courier.Step[StatConfig, StatOutput] = Stat{}
-	_ courier.Validator[StatConfig]        = Stat{}
+	_ courier.Step[fileserver.StatConfig, StatOutput] = Stat{}
+	_ courier.Validator[fileserver.StatConfig]        = Stat{}
 )
 
 // Execute looks. It changes nothing.
-func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg StatConfig) (StatOutput, error) {
-	out := StatOutput{Path: cfg.RemotePath, Name: path.Base(cfg.RemotePath)}
+func (st Stat) Execute(ctx context.Context, job *courier.Context, cfg fileserver.StatConfig) (StatOutput, error) {
+	var out StatOutput
+	out.Path, out.Name = cfg.RemotePath, path.Base(cfg.RemotePath)
 	if err := checkPath("remote_path", cfg.RemotePath); err != nil {
 		return out, err
 	}
@@ -75,6 +64,6 @@ func (out *StatOutput) describe(info remote.Info) error {
 }
 
 // Validate logs in. Whether there is something is for Execute to find out.
-func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg StatConfig) error {
+func (st Stat) Validate(ctx context.Context, job *courier.Context, cfg fileserver.StatConfig) error {
 	return account(job, st.Connections, cfg.ConnectionID).ValidatePath(ctx, cfg.RemotePath)
 }

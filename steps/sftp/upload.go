@@ -5,6 +5,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/steps/fileserver"
 )
 
 // Upload is the step "sftp.upload". It uploads one file, or all that a pattern
@@ -22,36 +23,23 @@ type Upload struct {
 	Connections Connections // must not be nil
 }
 
-// UploadConfig is the configuration of [Upload]. It has the fields of
-// [remote.UploadConfig], into which it is converted: a new field is added to both, or to
-// [remote.UploadOptions].
+// UploadConfig is the configuration of [Upload].
 type UploadConfig struct {
-	ConnectionID  string          `json:"connection_id" courier:"required" doc:"the connection to use"`
-	LocalPath     courier.Pattern `json:"local_path" courier:"required" doc:"the file to upload, or a pattern"`
-	RemotePath    string          `json:"remote_path,omitempty" courier:"path" doc:"its path on the server; an existing directory or a path that ends in / gets the file under its local name; by default the login directory"`
-	IfExists      string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the remote file exists: overwrite, skip or fail"`
-	Glob          *bool           `json:"glob,omitempty" doc:"whether local_path is a pattern; by default, if it has * or ? and no file has that name"`
-	IgnoreMissing bool            `json:"ignore_missing,omitempty" doc:"nothing to upload is no error"`
-	Resume        bool            `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then and what the server has of it is right; needs a workspace"`
-	SkipIfSame    bool            `json:"skip_if_same,omitempty" doc:"a remote file that has the size and time of the local one already counts as uploaded; useful with preserve"`
-	Preserve      string          `json:"preserve" default:"none" enum:"none,times,modes,all" doc:"what the remote file takes over: none, times, modes or all"`
-	remote.UploadOptions
+	fileserver.UploadFields
+	Resume   bool   `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the local file still has the size and time it had then and what the server has of it is right; needs a workspace"`
+	Preserve string `json:"preserve" default:"none" enum:"none,times,modes,all" doc:"what the remote file takes over: none, times, modes or all"`
 }
 
-// UploadOutput is the output of [Upload].
-type UploadOutput remote.UploadOutput
-
 var (
-	_ courier.Step[UploadConfig, UploadOutput] = Upload{}
-	_ courier.Validator[UploadConfig]          = Upload{}
-	_ courier.Cleaner[UploadConfig]            = Upload{}
-	_ courier.Rollbacker[UploadConfig]         = Upload{}
+	_ courier.Step[UploadConfig, fileserver.UploadOutput] = Upload{}
+	_ courier.Validator[UploadConfig]                     = Upload{}
+	_ courier.Cleaner[UploadConfig]                       = Upload{}
+	_ courier.Rollbacker[UploadConfig]                    = Upload{}
 )
 
 // Execute uploads the files.
-func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (UploadOutput, error) {
-	out, err := remote.Upload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
-	return UploadOutput(out), err
+func (u Upload) Execute(ctx context.Context, job *courier.Context, cfg UploadConfig) (fileserver.UploadOutput, error) {
+	return remote.Upload(ctx, account(job, u.Connections, cfg.ConnectionID), remote.UploadConfig(cfg))
 }
 
 // Validate logs in and checks that the remote directory is there.

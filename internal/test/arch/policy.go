@@ -106,9 +106,10 @@ var Rooms = []Room{
 	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/test/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "depot", "steps/*", "internal/*"}},
+	{Dir: "steps/fileserver", Imports: []string{"."}}, // what users set and read of steps/sftp and steps/ftp alike; internal/remote executes it
 	{Dir: "steps/file", Imports: []string{".", "internal/*"}, Libraries: []string{compress, doublestar}},
-	{Dir: "steps/sftp", Imports: []string{".", "internal/*"}, Libraries: []string{xCrypto}},
-	{Dir: "steps/ftp", Imports: []string{".", "internal/*"}},
+	{Dir: "steps/sftp", Imports: []string{".", "steps/fileserver", "internal/*"}, Libraries: []string{xCrypto}},
+	{Dir: "steps/ftp", Imports: []string{".", "steps/fileserver", "internal/*"}},
 	{Dir: "steps/pgp", Imports: []string{".", "internal/*"}},
 	{Dir: "steps/azure", Imports: []string{".", "internal/*"}},
 	{Dir: "steps/exec", Imports: []string{".", "internal/*"}},
@@ -164,7 +165,7 @@ var Rooms = []Room{
 	{Dir: "internal/reload"},
 	{Dir: "internal/procgroup"},
 	{Dir: "internal/readahead"},
-	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer"}, Libraries: []string{doublestar}},
+	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer", "steps/fileserver"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
