@@ -108,7 +108,7 @@ func (w *world) end(at plan) bool {
 		return w.crash(at)
 	}
 	p := w.spawn(brisk)
-	w.until("it works", func() bool { return w.working(p) })
+	w.begins(p)
 	time.Sleep(rand.N(150 * time.Millisecond))
 	w.kill(p)
 	return !w.Failed()

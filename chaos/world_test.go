@@ -228,6 +228,23 @@ func (w *world) working(p *process) bool {
 	return err == nil && info.Size() > 0
 }
 
+// begins waits until a worker has begun a step. What one has written that does not is told.
+func (w *world) begins(p *process) {
+	w.Helper()
+	ended := false
+	w.until("worker "+p.name+" works", func() bool {
+		select {
+		case <-p.ended:
+			ended = true
+		default:
+		}
+		return ended || w.working(p)
+	})
+	if !w.working(p) {
+		w.Errorf("worker %s has begun no step; it has ended: %v; it has written:\n%s", p.name, ended, w.written(p))
+	}
+}
+
 // killAll ends the processes that are left.
 func (w *world) killAll() {
 	w.mu.Lock()

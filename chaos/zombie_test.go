@@ -60,7 +60,7 @@ func (w *world) freeze(at plan) {
 	if at.Point != "" {
 		w.until("it stands still", func() bool { return w.reached(p) })
 	} else {
-		w.until("it works", func() bool { return w.working(p) })
+		w.begins(p)
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 		w.signal(p, syscall.SIGSTOP)
 	}
