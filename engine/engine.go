@@ -73,7 +73,7 @@ type Engine struct {
 	kept      workspace.Kept
 	isolated  isolated.Runner
 
-	// The subsystems; see [coreAccess].
+	// The subsystems; see [access].
 	definitions   *definitions.Service
 	chains        *chains.Service
 	enqueuer      *enqueue.Service

@@ -20,12 +20,6 @@ type Roles struct {
 	Behind store.Store
 }
 
-var (
-	_ Stores  = Roles{}
-	_ Workers = Roles{}
-	_ Records = Roles{}
-)
-
 // Catalog returns the part that keeps definitions.
 func (r Roles) Catalog() store.Catalog { return r.Store }
 
