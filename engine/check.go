@@ -92,7 +92,9 @@ func (o *Options) checkFiles(ctx context.Context, files []File, check definition
 			Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, errOffline },
 		},
 	})
-	check.Checks, check.Listers, check.Subscribers, check.Queues = e.access(), o.Listers != nil, o.Subscribers != nil, e.opt.Queues
+	check.Definitions, check.CheckSchedule = e.definitions, e.schedules.Check
+	check.CheckMonitor, check.CheckSubscription = e.monitors.Check, e.notifications.Check
+	check.Listers, check.Subscribers, check.Queues = o.Listers != nil, o.Subscribers != nil, e.opt.Queues
 	b, err := check.Check(ctx, mapped(files, func(f File) courier.Source { return courier.Source{File: f.Name, Text: f.Data} }))
 	return Bundle(b), err
 }

@@ -268,9 +268,8 @@ func (m MemberReport) plain() dryrun.Member {
 	return dryrun.Member{Member: m.Member, DependsOn: m.DependsOn, Report: m.Report.plain()}
 }
 
-// Validate is [core.Validation]'s for a dry run: it calls Validate of a step as an attempt
-// calls Execute.
-func (c coreAccess) Validate(ctx context.Context, v *core.StepValidation) core.StepValidated {
+// Validate calls Validate of a step for a dry run, as an attempt calls Execute.
+func (c access) Validate(ctx context.Context, v *dryrun.StepValidation) dryrun.StepValidated {
 	r := &run{e: c.e, x: v.Execution, program: v.Program, vals: v.Values, secrets: v.Secrets}
 	r.begin(ctx)
 	defer r.goroutine.End()
@@ -282,14 +281,14 @@ func (c coreAccess) Validate(ctx context.Context, v *core.StepValidation) core.S
 	defer a.scope.Close()
 	a.job = courier.NewContext(r.validateConfig(v, a)) // for reports about the step, and its secrets
 	unresolved, o := a.callValidate(v)
-	return core.StepValidated{
+	return dryrun.StepValidated{
 		Unresolved: unresolved, Err: o.Err, TimedOut: o.Reason == courier.ReasonTimeout, Abandoned: o.Abandoned, Resources: r.res,
 	}
 }
 
 // callValidate calls the step's Validate with what is known of its configuration, and
 // returns the fields that have a value only when the step runs.
-func (a *attempt) callValidate(v *core.StepValidation) (unresolved []string, o stepcall.Outcome) {
+func (a *attempt) callValidate(v *dryrun.StepValidation) (unresolved []string, o stepcall.Outcome) {
 	r := a.run
 	ctx, cancel := context.WithCancelCause(r.steps)
 	defer cancel(nil)
@@ -326,7 +325,7 @@ func (a *attempt) validate(ctx context.Context, step int, unresolved *[]string, 
 }
 
 // validateConfig is what Validate is given.
-func (r *run) validateConfig(v *core.StepValidation, a *attempt) courier.ContextConfig {
+func (r *run) validateConfig(v *dryrun.StepValidation, a *attempt) courier.ContextConfig {
 	cfg := r.contextConfig(v.Step, 1, a, nil)
 	cfg.DryRun, cfg.OnProgress = true, nil
 	next := slog.Handler(slog.DiscardHandler)

@@ -73,7 +73,7 @@ type Engine struct {
 	kept      workspace.Kept
 	isolated  isolated.Runner
 
-	// The subsystems; see [coreAccess].
+	// The subsystems; see [access].
 	definitions   *definitions.Service
 	chains        *chains.Service
 	enqueuer      *enqueue.Service
@@ -117,13 +117,13 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	}
 	e.invalid = e.opt.check()
 	if core.IsNil(s) {
-		e.store, e.invalid = core.NoStore{}, errors.Join(core.ErrNoStore, e.invalid)
+		e.store, e.invalid = core.NoStore, errors.Join(core.ErrNoStore, e.invalid)
 	}
 	if r == nil {
 		e.reg = new(courier.Registry)
 	}
 	if err := isolated.Astray(); err != nil {
-		e.store, e.invalid = core.NoStore{}, err
+		e.store, e.invalid = core.NoStore, err
 	}
 	e.pollsRarely = e.opt.Poll <= 0
 	o := &e.opt

@@ -18,7 +18,7 @@ type Executions struct{ e *Engine }
 func (e *Engine) Executions() Executions { return Executions{e} }
 
 // StoreID tells the engine's store from all others; empty if the store has no id.
-func (h Executions) StoreID(ctx context.Context) (string, error) { return h.e.access().StoreID(ctx) }
+func (h Executions) StoreID(ctx context.Context) (string, error) { return h.e.roles.StoreID(ctx) }
 
 // Get returns an execution as it is now.
 func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {

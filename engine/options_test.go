@@ -29,6 +29,8 @@ func TestNoStore(t *testing.T) {
 		for call, err := range map[string]error{
 			"Start": e.Start(t.Context()), "Enqueue": enqueued, "Run": run, "Execution": got,
 			"SetLimit": e.Limits().Set(t.Context(), "global", 1, courier.By{}), "Cancel": errOf(e.Cancel(t.Context(), "x", courier.By{})),
+			"Schedules.Get": errOf(e.Schedules().Get(t.Context(), "s")), "Monitors.Get": errOf(e.Monitors().Get(t.Context(), "m")),
+			"Chains.DryRun": errOf(e.Chains().DryRun(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, nil)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "engine.New was given no store (nil)") || !errors.Is(err, courier.ErrInvalid) {
 				t.Errorf("%s with %s: %v", call, name, err)

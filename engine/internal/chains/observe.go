@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/store"
 )
 
 // maxObserved is of how many chain executions the last event is remembered.
@@ -43,17 +44,24 @@ func (o *observed) news(id courier.ChainExecutionID, m moment) bool {
 // MemberEnded gives observers the end of a chain execution, if the end of one of its
 // members, which this engine has written, was that.
 func (v *Service) MemberEnded(ctx context.Context, id courier.ChainExecutionID) {
-	if !v.core.Observed() {
+	if !v.cfg.Observed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
 	c, err := v.Execution(ctx, id)
 	if err != nil {
-		v.core.Log().Warn("observers are not told how the chain execution stands", "chain_execution", string(id), "error", err)
+		v.cfg.Log.Warn("observers are not told how the chain execution stands", "chain_execution", string(id), "error", err)
 		return
 	}
 	v.Moved(&c, false)
+}
+
+// Started gives observers the events of chain executions that were started.
+func (v *Service) Started(list []store.StartedChain) {
+	for i := range list {
+		v.Moved(&list[i].Execution, !list[i].Existed)
+	}
 }
 
 // Moved gives observers the event of a chain execution that this engine has started or
@@ -61,7 +69,7 @@ func (v *Service) MemberEnded(ctx context.Context, id courier.ChainExecutionID) 
 func (v *Service) Moved(c *courier.ChainExecution, started bool) {
 	ev := courier.Event{ChainExecution: c.ID, Chain: c.Chain, Version: c.Version, Step: -1}
 	switch {
-	case !v.core.Observed():
+	case !v.cfg.Observed():
 		return
 	case c.State == courier.ChainCompleted:
 		ev.Type = courier.EventChainCompleted
@@ -74,6 +82,6 @@ func (v *Service) Moved(c *courier.ChainExecution, started bool) {
 		ev.Type, ev.By = courier.EventChainStarted, c.By
 	}
 	if ev.Type != "" && v.observed.news(c.ID, moment{ev.Type, c.EndedAt}) {
-		v.core.Observe(ev)
+		v.cfg.Observe(ev)
 	}
 }

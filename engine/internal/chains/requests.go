@@ -12,7 +12,7 @@ import (
 
 // Execution returns a chain execution as it is now.
 func (v *Service) Execution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
-	chains, err := v.core.Chains()
+	chains, err := v.cfg.Roles.Chains()
 	if err != nil {
 		return courier.ChainExecution{}, err
 	}
@@ -28,7 +28,7 @@ func (v *Service) Execution(ctx context.Context, id courier.ChainExecutionID) (c
 
 // Executions returns a page of chain executions, the newest first.
 func (v *Service) Executions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
-	chains, err := v.core.Chains()
+	chains, err := v.cfg.Roles.Chains()
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (v *Service) Executions(ctx context.Context, f store.ChainFilter) ([]courie
 func (v *Service) Wait(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
 	var c courier.ChainExecution
 	var failed error
-	err := v.core.WaitUntil(ctx, courier.ExecutionID(id), func() (bool, error) {
+	err := v.cfg.WaitUntil(ctx, courier.ExecutionID(id), func() (bool, error) {
 		c, failed = v.Execution(ctx, id)
 		return c.State.Ended(), failed
 	})
@@ -64,7 +64,7 @@ func (v *Service) Wait(ctx context.Context, id courier.ChainExecutionID) (courie
 // *[courier.ChainRequestError].
 func (v *Service) Request(ctx context.Context, id courier.ChainExecutionID, kind courier.RequestKind, by courier.By) (courier.ChainExecution, error) {
 	var none courier.ChainExecution
-	chains, err := v.core.Chains()
+	chains, err := v.cfg.Roles.Chains()
 	if err != nil {
 		return none, err
 	}
@@ -78,7 +78,7 @@ func (v *Service) Request(ctx context.Context, id courier.ChainExecutionID, kind
 			return none, fmt.Errorf("%s: %w", kind, err)
 		}
 		for range c.Members {
-			r.IDs = append(r.IDs, courier.ExecutionID(v.core.NewID()))
+			r.IDs = append(r.IDs, courier.ExecutionID(v.cfg.NewID()))
 		}
 	}
 	c, requested, err := chains.RequestChain(ctx, r)
@@ -91,14 +91,14 @@ func (v *Service) Request(ctx context.Context, id courier.ChainExecutionID, kind
 		}
 		return none, fmt.Errorf("%s chain execution %s: %w", kind, id, err)
 	}
-	v.core.WakeNotifications()
+	v.cfg.WakeNotifications()
 	each := kind // the request for the executions
 	if kind == courier.RequestRetry {
 		each = courier.RequestResume
 	}
 	v.Moved(&c, kind == courier.RequestRelease)
 	for i := range requested {
-		v.core.Requested(ctx, &requested[i], &store.Request{Kind: each, By: by.Actor, Reason: by.Reason})
+		v.engine.Requested(ctx, &requested[i], &store.Request{Kind: each, By: by.Actor, Reason: by.Reason})
 	}
 	return c, nil
 }

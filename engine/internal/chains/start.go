@@ -44,7 +44,7 @@ func (v *Service) Start(ctx context.Context, chain string, opt *Options) (courie
 		return courier.ChainExecution{}, fmt.Errorf("start chain %q: %w", chain, err)
 	}
 	if opt != nil {
-		core.Explained(v.core.Log(), "chain execution", string(got[0].ID), "started", opt.By, slog.String("chain", chain))
+		core.Explained(v.cfg.Log, "chain execution", string(got[0].ID), "started", opt.By, slog.String("chain", chain))
 	}
 	return got[0], nil
 }
@@ -66,7 +66,7 @@ func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt Op
 	if err != nil {
 		return courier.ChainExecution{}, fmt.Errorf("rerun chain execution %s: %w", id, err)
 	}
-	core.Explained(v.core.Log(), "chain execution", string(got[0].ID), "started again", opt.By, slog.String("chain", former.Chain))
+	core.Explained(v.cfg.Log, "chain execution", string(got[0].ID), "started again", opt.By, slog.String("chain", former.Chain))
 	return got[0], nil
 }
 
@@ -81,7 +81,7 @@ func (v *Service) Prepare(ctx context.Context, chain string, opt *Options) (stor
 }
 
 func (v *Service) start(ctx context.Context, list []store.NewChainExecution) ([]courier.ChainExecution, error) {
-	chains, err := v.core.Chains()
+	chains, err := v.cfg.Roles.Chains()
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (v *Service) start(ctx context.Context, list []store.NewChainExecution) ([]
 	if err != nil {
 		return nil, err
 	}
-	v.core.WakeNotifications()
+	v.cfg.WakeNotifications()
 	started := make([]courier.ChainExecution, len(got))
 	for i := range got {
 		started[i] = got[i].Execution
@@ -127,7 +127,7 @@ type Chain struct {
 
 // Load returns a version of a chain; 0 means the latest.
 func (v *Service) Load(ctx context.Context, name string, version int) (*Chain, error) {
-	c, err := v.core.Chain(ctx, name, version)
+	c, err := v.cfg.Chain(ctx, name, version)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (v *Service) Load(ctx context.Context, name string, version int) (*Chain, e
 		if version == 0 {
 			version = latest[m.Job]
 		}
-		p, err := v.core.Programs().Load(ctx, m.Job, version)
+		p, err := v.cfg.Programs.Load(ctx, m.Job, version)
 		if err != nil {
 			return nil, fmt.Errorf("chain %q, member %q: %w", name, m.Name, err)
 		}
@@ -159,17 +159,17 @@ func (v *Service) New(ctx context.Context, c *Chain, opt *Options) (store.NewCha
 	}
 	trace := opt.Trace
 	if trace == "" {
-		trace = v.core.Trace(ctx)
+		trace = v.engine.Trace(ctx)
 	}
 	if err := program.CheckLabels(opt.Labels, trace); err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
-	params, err := v.core.MergeParams(c.params, opt.Params, false)
+	params, err := program.MergeParams(c.params, opt.Params, false, v.cfg.MaxParams)
 	if err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
 	n := store.NewChainExecution{
-		ID: courier.ChainExecutionID(v.core.NewID()), Chain: c.Name, Version: c.Version, Params: params,
+		ID: courier.ChainExecutionID(v.cfg.NewID()), Chain: c.Name, Version: c.Version, Params: params,
 		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By.Actor, Trace: trace,
 		Members: make([]store.NewMember, len(c.Members)),
 	}
@@ -220,5 +220,5 @@ func (v *Service) memberExecution(ctx context.Context, m *courier.ChainMember, p
 		}
 		maps.Copy(params, program.Object(raw))
 	}
-	return v.core.NewExecution(ctx, p, &program.Options{Params: params, Priority: m.Priority, By: by})
+	return v.engine.NewExecution(ctx, p, &program.Options{Params: params, Priority: m.Priority, By: by})
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Target returns the latest version of a job, or of a chain if job is empty; see
-// [core.Targets].
+// Target returns the latest version of a job, or of a chain if job is empty, to
+// start it together with a record of the store. The error of one that does not exist
+// matches [courier.ErrNotFound].
 func (v *Service) Target(ctx context.Context, job, chain string) (core.Target, error) {
 	t := &target{service: v}
 	var err error
 	if job != "" {
-		t.job, err = v.core.Programs().Load(ctx, job, 0)
+		t.job, err = v.cfg.Programs.Load(ctx, job, 0)
 		return t, err
 	}
-	if _, err := v.core.Chains(); err != nil {
+	if _, err := v.cfg.Roles.Chains(); err != nil {
 		return nil, err
 	}
 	t.chain, err = v.Load(ctx, chain, 0)
@@ -31,7 +32,7 @@ func (v *Service) TargetOf(ctx context.Context, d *store.Definition) (core.Targe
 	if d.Kind == store.Chain {
 		t.chain, err = v.Load(ctx, d.Name, d.Version)
 	} else {
-		t.job, err = v.core.Programs().Of(d)
+		t.job, err = v.cfg.Programs.Of(d)
 	}
 	return t, err
 }
@@ -62,6 +63,6 @@ func (t *target) Prepare(ctx context.Context, s core.Start) (core.Prepared, erro
 		n, err := t.service.New(ctx, t.chain, &Options{Params: s.Params, IdempotencyKey: s.IdempotencyKey, By: s.By})
 		return core.Prepared{Chain: &n}, err
 	}
-	n, err := t.service.core.NewExecution(ctx, t.job, &program.Options{Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By})
+	n, err := t.service.engine.NewExecution(ctx, t.job, &program.Options{Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By})
 	return core.Prepared{Execution: &n}, err
 }

@@ -18,7 +18,7 @@ func (v *Service) Values(ctx context.Context, p *program.Program, x *courier.Exe
 	if x.Chain == "" || len(p.Members) == 0 {
 		return nil, nil
 	}
-	chains, err := v.core.Chains()
+	chains, err := v.cfg.Roles.Chains()
 	if err != nil {
 		return nil, nil
 	}
@@ -51,15 +51,15 @@ func (v *Service) Values(ctx context.Context, p *program.Program, x *courier.Exe
 // by name. Of steps that have an output of the same name, it is that of the last one.
 // The step types need not be registered.
 func (v *Service) outputsOf(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
-	x, err := v.core.Archive().Execution(ctx, id)
+	x, err := v.cfg.Roles.Archive().Execution(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	d, err := v.core.Catalog().Load(ctx, store.Job, x.Job, x.Version)
+	d, err := v.cfg.Roles.Catalog().Load(ctx, store.Job, x.Job, x.Version)
 	if err != nil {
 		return nil, err
 	}
-	p, err := v.core.Programs().Of(&d)
+	p, err := v.cfg.Programs.Of(&d)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (v *Service) outputsOf(ctx context.Context, id courier.ExecutionID) (map[st
 		return nil, p.NotRunnable
 	}
 	vals := program.NewValues(p, &x, "")
-	if err := (&repair.History{Archive: v.core.Archive(), Tree: p.Tree, Execution: &x}).ReadAndRestore(ctx, vals, x.Position); err != nil {
+	if err := (&repair.History{Archive: v.cfg.Roles.Archive(), Tree: p.Tree, Execution: &x}).ReadAndRestore(ctx, vals, x.Position); err != nil {
 		return nil, err
 	}
 	return vals.Outputs(), nil

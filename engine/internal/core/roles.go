@@ -20,12 +20,6 @@ type Roles struct {
 	Behind store.Store
 }
 
-var (
-	_ Stores  = Roles{}
-	_ Workers = Roles{}
-	_ Records = Roles{}
-)
-
 // Catalog returns the part that keeps definitions.
 func (r Roles) Catalog() store.Catalog { return r.Store }
 
@@ -87,7 +81,7 @@ func (r Roles) Journal() (store.Journal, error) { return role[store.Journal](r, 
 // role returns a part of the store, or an error that says what the part keeps.
 func role[R any](r Roles, keeps string) (R, error) {
 	part, _ := r.Store.(R)
-	if _, none := r.Behind.(NoStore); none {
+	if r.Behind == NoStore {
 		return part, ErrNoStore
 	} else if _, ok := r.Behind.(R); !ok {
 		return part, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", r.Behind, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
 
@@ -21,11 +22,25 @@ import (
 // which is not started has enqueued, and that none has claimed, is found so late.
 const lookAgain = 5 * time.Minute
 
+// Options are what the service uses of the engine. All must be set.
+type Options struct {
+	Roles    core.Roles
+	Programs *program.Cache
+	Log      *slog.Logger
+	Poll     time.Duration // until a call to the store that failed is made again
+	// Observe gives an event that was committed to the observers, and WakeNotifications has
+	// deliveries looked for.
+	Observe           func(courier.Event)
+	WakeNotifications func()
+	// Expire fails an execution that has not begun, with a message. If it has begun or
+	// ended, the error is a *courier.TransitionError.
+	Expire func(ctx context.Context, id courier.ExecutionID, message string) error
+}
+
 // A Service finds the overdue executions of one store. Its methods may be called by
 // several goroutines.
 type Service struct {
-	core core.Core
-	poll time.Duration // until a call to the store that failed is made again
+	opt  Options
 	wake chan struct{} // next has changed
 
 	mu   sync.Mutex
@@ -33,9 +48,7 @@ type Service struct {
 }
 
 // New returns the service of an engine. It starts nothing.
-func New(c core.Core, poll time.Duration) *Service {
-	return &Service{core: c, poll: poll, wake: make(chan struct{}, 1)}
-}
+func New(opt Options) *Service { return &Service{opt: opt, wake: make(chan struct{}, 1)} }
 
 // Created is called after executions were created. The store is asked when the first of
 // their deadlines passes.
@@ -60,7 +73,7 @@ func (v *Service) Claimed(c *store.Claimed) {
 	if !c.First {
 		return
 	}
-	p, err := v.core.Programs().Of(&c.Definition)
+	p, err := v.opt.Programs.Of(&c.Definition)
 	if err != nil {
 		return
 	}
@@ -89,7 +102,7 @@ func (v *Service) lookIn(d time.Duration) {
 // Run asks the store for overdue executions until the engine stops. It does nothing where
 // the store keeps no deadlines.
 func (v *Service) Run(l core.Lifetime) {
-	d, err := v.core.Deadlines()
+	d, err := v.opt.Roles.Deadlines()
 	if err != nil {
 		return
 	}
@@ -104,8 +117,8 @@ func (v *Service) Run(l core.Lifetime) {
 		case errors.Is(err, errors.ErrUnsupported):
 			return
 		case err != nil && l.Ctx.Err() == nil:
-			v.core.Log().Error("find overdue executions", "error", err)
-			v.lookIn(v.poll)
+			v.opt.Log.Error("find overdue executions", "error", err)
+			v.lookIn(v.opt.Poll)
 		case next > 0:
 			v.lookIn(next)
 		}
@@ -147,15 +160,15 @@ func (v *Service) look(l core.Lifetime, d store.Deadlines) (time.Duration, error
 			v.expire(ctx, o)
 			continue
 		}
-		v.core.Log().LogAttrs(ctx, slog.LevelWarn, "execution is overdue",
+		v.opt.Log.LogAttrs(ctx, slog.LevelWarn, "execution is overdue",
 			slog.String("execution", string(o.Execution)), slog.String("job", o.Job), slog.Int("version", o.Version),
 			slog.String("state", string(o.State)), slog.String("reason", string(o.Reason)), slog.Time("deadline", o.Deadline))
-		v.core.Observe(courier.Event{
+		v.opt.Observe(courier.Event{
 			Type: courier.EventJobOverdue, Execution: o.Execution, Job: o.Job, Version: o.Version, Step: -1, Reason: o.Reason, Error: o.Text(),
 		})
 	}
 	if len(got.List) > 0 {
-		v.core.WakeNotifications()
+		v.opt.WakeNotifications()
 	}
 	return got.Next, nil
 }
@@ -163,8 +176,8 @@ func (v *Service) look(l core.Lifetime, d store.Deadlines) (time.Duration, error
 // expire fails an execution that has not begun in time. If it has begun meanwhile, it
 // goes on. If the store can't be reached, it returns the deadline again.
 func (v *Service) expire(ctx context.Context, o *store.OverdueExecution) {
-	err := v.core.Expire(ctx, o.Execution, fmt.Sprintf("the execution had not begun by %s, when it expired", o.Deadline.UTC().Format(time.RFC3339)))
+	err := v.opt.Expire(ctx, o.Execution, fmt.Sprintf("the execution had not begun by %s, when it expired", o.Deadline.UTC().Format(time.RFC3339)))
 	if _, begun := errors.AsType[*courier.TransitionError](err); err != nil && !begun {
-		v.core.Log().Error("expire execution", "execution", string(o.Execution), "job", o.Job, "error", err)
+		v.opt.Log.Error("expire execution", "execution", string(o.Execution), "job", o.Job, "error", err)
 	}
 }

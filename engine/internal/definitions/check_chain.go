@@ -41,7 +41,7 @@ func (v *Service) CheckChain(ctx context.Context, chain courier.Chain) (core.Che
 		d.problem("", "%v", err)
 		return d.checked(), nil
 	}
-	err = d.check(ctx, v.core.Programs())
+	err = d.check(ctx, v.programs)
 	return d.checked(), err
 }
 

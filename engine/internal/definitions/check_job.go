@@ -35,7 +35,7 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 		return invalid(courier.Problem{Step: -1, Message: err.Error()})
 	}
 	for i := range plain.Steps {
-		if t, ok := v.core.Registry().Lookup(plain.Steps[i].Type); ok {
+		if t, ok := v.registry.Lookup(plain.Steps[i].Type); ok {
 			plain.Steps[i].Config = t.WithoutAliases(plain.Steps[i].Config)
 		}
 	}
@@ -46,7 +46,7 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 	} else if err != nil {
 		return invalid(courier.Problem{Step: -1, Message: err.Error()})
 	}
-	problems, warnings := flow.Check(tree, &full, v.core.Registry())
+	problems, warnings := flow.Check(tree, &full, v.registry)
 	if tree != nil {
 		problems = append(problems, checkOutputs(&plain, tree)...)
 	}

@@ -41,7 +41,7 @@ func (d *chainDefinition) checkUses(i int) {
 func (v *Service) checkMember(ctx context.Context, job *courier.Job) (warnings []courier.Problem, err error) {
 	uses := program.MemberReferences(job.Steps)
 	for after := ""; len(uses) > 0; {
-		list, err := v.core.Catalog().List(ctx, store.DefinitionFilter{Kind: store.Chain, After: after})
+		list, err := v.roles.Catalog().List(ctx, store.DefinitionFilter{Kind: store.Chain, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("list chains: %w", err)
 		}

@@ -26,7 +26,7 @@ func (v *Service) checkDependencies(ctx context.Context, job *courier.Job) (prob
 		problem("depends_on", "there are %d; %d is the most", n, maxDependencies)
 		return problems, nil
 	}
-	g := &dependencyGraph{catalog: v.core.Catalog(), ctx: ctx, known: make(map[string][]string), there: make(map[string]bool)}
+	g := &dependencyGraph{catalog: v.roles.Catalog(), ctx: ctx, known: make(map[string][]string), there: make(map[string]bool)}
 	seen := make(map[string]bool)
 	var names []string // what is left to be looked at for cycles
 	for i, d := range job.DependsOn {

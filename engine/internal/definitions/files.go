@@ -76,8 +76,14 @@ func ReadFiles(fsys fs.FS, patterns []string) ([]courier.Source, error) {
 
 // Files says how files are checked.
 type Files struct {
-	// Checks are those of an engine that reads definitions from Catalog.
-	Checks core.Checks
+	// Definitions are those of an engine that reads definitions from Catalog, and the
+	// functions check by the rules that hold when that engine saves. They return what is
+	// wrong, and what looks doubtful. CheckMonitor calls the lister too if listers is true,
+	// and CheckSubscription compares with those in o.
+	Definitions       *Service
+	CheckSchedule     func(ctx context.Context, s *courier.Schedule) (problems, warnings []courier.Problem, err error)
+	CheckMonitor      func(ctx context.Context, m *courier.Monitor, listers bool) (problems []courier.Problem, err error)
+	CheckSubscription func(ctx context.Context, s *courier.Subscription, o store.Outbox) (problems, warnings []courier.Problem, err error)
 	// Catalog is where the jobs and chains of the files are added.
 	Catalog *Unsaved
 	// Outbox has the subscriptions beside those of the files; nil if there are none.
@@ -170,7 +176,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		c.Jobs = append(c.Jobs, j)
 		c.Catalog.add(store.Job, j.Name, j)
 		c.later(s, "job", j.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			checked, err := c.Checks.CheckJob(ctx, j)
+			checked, err := c.Definitions.CheckJob(ctx, j)
 			if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 				return bad.Problems, nil, nil
 			}
@@ -182,7 +188,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		c.Chains = append(c.Chains, x)
 		c.Catalog.add(store.Chain, x.Name, x)
 		c.later(s, "chain", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			checked, err := c.Checks.CheckChain(ctx, x)
+			checked, err := c.Definitions.CheckChain(ctx, x)
 			if c.Catalog.anyVersion {
 				checked.Warnings = append(checked.Warnings, pinned(&x)...)
 			}
@@ -193,14 +199,14 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		form := s.Read(&x)
 		c.Schedules = append(c.Schedules, x)
 		c.later(s, "schedule", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			return c.Checks.CheckSchedule(ctx, &x)
+			return c.CheckSchedule(ctx, &x)
 		})
 	case "monitor":
 		var m courier.Monitor
 		form := s.Read(&m)
 		c.Monitors = append(c.Monitors, m)
 		c.later(s, "monitor", m.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			problems, err := c.Checks.CheckMonitor(ctx, &m, c.Listers)
+			problems, err := c.CheckMonitor(ctx, &m, c.Listers)
 			return problems, nil, err
 		})
 	case "subscription":
@@ -211,7 +217,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			c.outbox.list = append(c.outbox.list, store.Subscription{Name: x.Name, Body: body})
 		}
 		c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			problems, warnings, err := c.Checks.CheckSubscription(ctx, &x, &c.outbox)
+			problems, warnings, err := c.CheckSubscription(ctx, &x, &c.outbox)
 			if !c.Subscribers {
 				warnings = nil
 			}

@@ -16,7 +16,7 @@ import (
 // The kind in the filter is not used.
 func (v *Service) Jobs(ctx context.Context, f store.DefinitionFilter) ([]Job, error) {
 	f.Kind, f.Brief = store.Job, false
-	list, err := v.core.Catalog().List(ctx, f)
+	list, err := v.roles.Catalog().List(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("jobs: %w", err)
 	}
@@ -27,7 +27,7 @@ func (v *Service) Jobs(ctx context.Context, f store.DefinitionFilter) ([]Job, er
 // used.
 func (v *Service) JobNames(ctx context.Context, f store.DefinitionFilter) ([]string, error) {
 	f.Kind, f.Brief = store.Job, true
-	list, err := v.core.Catalog().List(ctx, f)
+	list, err := v.roles.Catalog().List(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("names of jobs: %w", err)
 	}
@@ -44,7 +44,7 @@ func (v *Service) JobNames(ctx context.Context, f store.DefinitionFilter) ([]str
 func (v *Service) JobVersions(ctx context.Context, name string, f VersionFilter) ([]Job, error) {
 	list, err := v.versions(ctx, store.Job, name, f)
 	if errors.Is(err, courier.ErrNotFound) {
-		return nil, program.Unknown(ctx, v.core.Catalog(), store.Job, name, 0)
+		return nil, program.Unknown(ctx, v.roles.Catalog(), store.Job, name, 0)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("versions of job %q: %w", name, err)
@@ -57,7 +57,7 @@ func (v *Service) jobs(list []store.Definition) ([]Job, error) {
 	jobs := make([]Job, len(list))
 	for i := range list {
 		d := &list[i]
-		p, err := v.core.Programs().Of(d)
+		p, err := v.programs.Of(d)
 		if err != nil {
 			return nil, fmt.Errorf("load job %q version %d: %w", d.Name, d.Version, err)
 		}
@@ -69,9 +69,9 @@ func (v *Service) jobs(list []store.Definition) ([]Job, error) {
 // Chain returns a version of a chain; version 0 means the latest. The error of
 // a chain that isn't there matches [courier.ErrNotFound] and names the nearest.
 func (v *Service) Chain(ctx context.Context, name string, version int) (courier.Chain, error) {
-	d, err := v.core.Catalog().Load(ctx, store.Chain, name, version)
+	d, err := v.roles.Catalog().Load(ctx, store.Chain, name, version)
 	if errors.Is(err, courier.ErrNotFound) {
-		return courier.Chain{}, program.Unknown(ctx, v.core.Catalog(), store.Chain, name, version)
+		return courier.Chain{}, program.Unknown(ctx, v.roles.Catalog(), store.Chain, name, version)
 	}
 	if err != nil {
 		return courier.Chain{}, fmt.Errorf("load chain %q: %w", name, err)
@@ -83,7 +83,7 @@ func (v *Service) Chain(ctx context.Context, name string, version int) (courier.
 // names. The kind in the filter is not used.
 func (v *Service) Chains(ctx context.Context, f store.DefinitionFilter) ([]Chain, error) {
 	f.Kind, f.Brief = store.Chain, false
-	list, err := v.core.Catalog().List(ctx, f)
+	list, err := v.roles.Catalog().List(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("chains: %w", err)
 	}
@@ -95,7 +95,7 @@ func (v *Service) Chains(ctx context.Context, f store.DefinitionFilter) ([]Chain
 func (v *Service) ChainVersions(ctx context.Context, name string, f VersionFilter) ([]Chain, error) {
 	list, err := v.versions(ctx, store.Chain, name, f)
 	if errors.Is(err, courier.ErrNotFound) {
-		return nil, program.Unknown(ctx, v.core.Catalog(), store.Chain, name, 0)
+		return nil, program.Unknown(ctx, v.roles.Catalog(), store.Chain, name, 0)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("versions of chain %q: %w", name, err)

@@ -21,10 +21,26 @@ import (
 
 // A Service is the definitions of one engine. Its methods may be called by several
 // goroutines.
-type Service struct{ core core.Core }
+type Service struct {
+	roles    core.Roles
+	registry *courier.Registry
+	programs *program.Cache // of the jobs in the store
+	queues   []string       // that the engine serves when it is started
+	log      *slog.Logger
+}
 
-// New returns the service of an engine.
-func New(c core.Core) *Service { return &Service{c} }
+// New returns the service of an engine that serves queues when it is started.
+func New(roles core.Roles, r *courier.Registry, p *program.Cache, queues []string, log *slog.Logger) *Service {
+	return &Service{roles, r, p, queues, log}
+}
+
+// Unsaved returns a service that checks definitions as this one does, and reads jobs and
+// chains in place of those in the store with the same names.
+func (v *Service) Unsaved(jobs []courier.Job, chains []courier.Chain) *Service {
+	s := NewUnsaved(v.roles.Store, false)
+	s.Add(jobs, chains)
+	return New(core.Roles{Store: s, Behind: s}, v.registry, program.NewCache(s, v.registry), v.queues, v.log)
+}
 
 // Options are the settings of a definition that is saved. The zero value is the default.
 type Options struct {
@@ -70,12 +86,12 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *Options) 
 		return Job{}, err
 	}
 	if opt != nil && opt.CheckQueue {
-		w, _ := v.core.Workers() // without them no queue is doubtful
+		w, _ := v.roles.Workers() // without them no queue is doubtful
 		workers, err := core.PresentWorkers(ctx, w)
 		if err != nil {
 			return Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
 		}
-		c.Warnings = append(c.Warnings, core.UnservedQueue(&c.Job, workers, v.core.Queues())...)
+		c.Warnings = append(c.Warnings, core.UnservedQueue(&c.Job, workers, v.queues)...)
 	}
 	d, kept, err := v.save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
 	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // the rest of it was saved meanwhile
@@ -84,13 +100,13 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *Options) 
 	if err != nil {
 		return Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
-	p := program.Compile(c.Job, d.Version, c.Tree, v.core.Registry())
+	p := program.Compile(c.Job, d.Version, c.Tree, v.registry)
 	if kept {
-		if p, err = v.core.Programs().Of(&d); err != nil {
+		if p, err = v.programs.Of(&d); err != nil {
 			return Job{}, fmt.Errorf("load job %q version %d: %w", d.Name, d.Version, err)
 		}
 	}
-	v.core.Programs().KeepLatest(p)
+	v.programs.KeepLatest(p)
 	return Job{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt, Superseded: kept, Warnings: c.Warnings}, nil
 }
 
@@ -98,7 +114,7 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *Options) 
 // the latest version. The error of a chain that can't run is a
 // *[courier.DefinitionError]. A nil opt means the defaults.
 func (v *Service) DefineChain(ctx context.Context, chain courier.Chain, opt *Options) (Chain, error) {
-	if _, err := v.core.Chains(); err != nil {
+	if _, err := v.roles.Chains(); err != nil {
 		return Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}
 	d, err := v.CheckChain(ctx, chain)
@@ -135,7 +151,7 @@ func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f 
 	if f.Limit > 0 {
 		limit = min(f.Limit, most)
 	}
-	latest, err := v.core.Catalog().Load(ctx, kind, name, 0)
+	latest, err := v.roles.Catalog().Load(ctx, kind, name, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +163,7 @@ func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f 
 	for version := first; version > 0 && len(list) < limit; version-- {
 		d := latest
 		if version != latest.Version {
-			d, err = v.core.Catalog().Load(ctx, kind, name, version)
+			d, err = v.roles.Catalog().Load(ctx, kind, name, version)
 		}
 		if errors.Is(err, courier.ErrNotFound) {
 			continue
@@ -173,16 +189,16 @@ func (v *Service) save(ctx context.Context, kind store.Kind, name string, def an
 		return d, false, courier.Errorf(courier.ErrInvalid, "Base: %d is negative; 0 means that there is no version yet", *opt.Base)
 	}
 	for _, w := range warnings {
-		v.core.Log().Warn(string(kind)+" definition", string(kind), name, "warning", w.String())
+		v.log.Warn(string(kind)+" definition", string(kind), name, "warning", w.String())
 	}
 	body, err := jsontext.Append(nil, def)
 	if err != nil {
 		return d, false, err
 	}
-	d, err = v.core.Catalog().Save(ctx, store.Definition{Kind: kind, Name: name, Body: body, By: opt.By.Actor, Base: opt.Base, KeepNewer: opt.KeepNewer})
+	d, err = v.roles.Catalog().Save(ctx, store.Definition{Kind: kind, Name: name, Body: body, By: opt.By.Actor, Base: opt.Base, KeepNewer: opt.KeepNewer})
 	if err != nil {
 		return d, false, err
 	}
-	core.Explained(v.core.Log(), string(kind), name, "defined", opt.By, slog.Int("version", d.Version))
+	core.Explained(v.log, string(kind), name, "defined", opt.By, slog.Int("version", d.Version))
 	return d, !bytes.Equal(d.Body, body), nil
 }

@@ -28,7 +28,7 @@ const listPage = 1000
 // anyVersion is true, what is added stands for all versions of its name.
 func NewUnsaved(s store.Store, anyVersion bool) *Unsaved {
 	if s == nil {
-		s = emptyStore{}
+		s = emptyStore{core.NoStore}
 	}
 	return &Unsaved{Store: s, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}}, anyVersion: anyVersion}
 }
@@ -87,7 +87,7 @@ func (c *Unsaved) List(ctx context.Context, f store.DefinitionFilter) ([]store.D
 }
 
 // emptyStore is a store in which nothing is saved.
-type emptyStore struct{ core.NoStore }
+type emptyStore struct{ store.Store }
 
 func (emptyStore) Load(_ context.Context, kind store.Kind, name string, version int) (d store.Definition, err error) {
 	return d, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)

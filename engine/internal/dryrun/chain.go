@@ -21,17 +21,17 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) er
 		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: field, Message: text.Plain(err)})
 		return nil
 	}
-	checks := d.core.Unsaved(d.opt.Jobs, []courier.Chain{chain})
+	checks := d.cfg.Unsaved(d.opt.Jobs, []courier.Chain{chain})
 	def, err := checks.CheckChain(ctx, chain)
 	if err != nil {
 		return err
 	}
-	if _, err := d.core.Chains(); err != nil {
+	if _, err := d.cfg.Roles.Chains(); err != nil {
 		return bad("", err)
 	}
 	r.Problems, r.Warnings = append(r.Problems, def.Problems...), def.Warnings
 	declared := flow.ReadParams(def.Chain.Params)
-	merged, err := d.core.MergeParams(declared, d.opt.Params, d.opt.Params == nil)
+	merged, err := program.MergeParams(declared, d.opt.Params, d.opt.Params == nil, d.cfg.MaxParams)
 	if err != nil {
 		r.Problems = append(r.Problems, core.ParamProblems(err)...)
 		return nil
@@ -66,7 +66,7 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) er
 
 // member checks the job of a member, and puts its steps on the list of those to
 // validate. Its error is one of the store.
-func (d *run) member(ctx context.Context, checks core.Checks, p *program.Program, given params, r *Report) error {
+func (d *run) member(ctx context.Context, checks Checks, p *program.Program, given params, r *Report) error {
 	checked, err := checks.CheckJob(ctx, p.Definition())
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		r.Problems = append(bad.Problems, r.Problems...)
@@ -77,7 +77,7 @@ func (d *run) member(ctx context.Context, checks core.Checks, p *program.Program
 		return err
 	}
 	r.Warnings = checked.Warnings
-	d.program(ctx, program.Compile(p.Definition(), p.Version, checked.Tree, d.core.Registry()), given, r)
+	d.program(ctx, program.Compile(p.Definition(), p.Version, checked.Tree, d.cfg.Registry), given, r)
 	return nil
 }
 

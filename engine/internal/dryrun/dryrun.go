@@ -48,16 +48,6 @@ func (o *Options) withDefaults() Options {
 	return opt
 }
 
-// A Service makes dry runs for one engine. Its methods may be called by several
-// goroutines.
-type Service struct {
-	core  core.Core
-	grace time.Duration // how long Validate may take to return after its context has ended
-}
-
-// New returns the service of an engine.
-func New(c core.Core, grace time.Duration) *Service { return &Service{c, grace} }
-
 // Job makes a dry run of a job. What is wrong is in the report. The error is one of the
 // store, or ctx's if that ends first. A nil opt means the defaults.
 func (v *Service) Job(ctx context.Context, job courier.Job, opt *Options) (Report, error) {
@@ -104,7 +94,7 @@ func (v *Service) newRun(opt *Options) *run {
 
 // findWorkers reads the workers that are present, once for all jobs.
 func (d *run) findWorkers(ctx context.Context) (err error) {
-	w, _ := d.core.Workers() // without them no queue is doubtful
+	w, _ := d.cfg.Roles.Workers() // without them no queue is doubtful
 	d.workers, err = core.PresentWorkers(ctx, w)
 	return err
 }
@@ -132,7 +122,7 @@ type params struct {
 func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 	r := &Report{Job: job.Name, Version: job.Version}
 	version := job.Version
-	checked, err := d.core.CheckJob(ctx, job)
+	checked, err := d.cfg.Checks.CheckJob(ctx, job)
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		r.Problems = bad.Problems
 		r.Steps = uncheckedSteps(job.Steps, bad.Problems)
@@ -142,7 +132,7 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 		r.Problems = []courier.Problem{{Step: -1, Message: err.Error()}}
 		return r
 	}
-	p := program.Compile(checked.Job, version, checked.Tree, d.core.Registry())
+	p := program.Compile(checked.Job, version, checked.Tree, d.cfg.Registry)
 	r.Warnings, d.target = checked.Warnings, p
 	d.program(ctx, p, given, r)
 	return r
@@ -150,15 +140,15 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 
 // program puts the steps of a program on the list of those to validate.
 func (d *run) program(ctx context.Context, p *program.Program, given params, r *Report) {
-	r.Warnings = append(r.Warnings, core.UnservedQueue(&p.Job, d.workers, d.core.Queues())...)
-	merged, err := d.core.MergeParams(p.Params, given.given, true)
+	r.Warnings = append(r.Warnings, core.UnservedQueue(&p.Job, d.workers, d.cfg.Queues)...)
+	merged, err := program.MergeParams(p.Params, given.given, true, d.cfg.MaxParams)
 	if err == nil && given.complete {
-		err = d.core.CheckExecution(ctx, p, &program.Options{Params: given.given})
+		err = d.engine.CheckExecution(ctx, p, &program.Options{Params: given.given})
 	}
 	if err != nil {
 		r.Problems = append(r.Problems, core.ParamProblems(err)...)
 	}
-	x := courier.Execution{ID: courier.ExecutionID(d.core.NewID()), Job: p.Job.Name, Version: p.Version, Params: merged, Attempt: 1}
+	x := courier.Execution{ID: courier.ExecutionID(d.cfg.NewID()), Job: p.Job.Name, Version: p.Version, Params: merged, Attempt: 1}
 	vals := program.NewValues(p, &x, "")
 	vals.Unset("execution_id", "started_at", "workspace")
 	r.Unknown, r.Params = unknownParams(p.Params, given), declaredParams(p.Params, given)
@@ -254,7 +244,7 @@ func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list 
 	if ctx.Err() != nil {
 		return nil
 	}
-	upcoming, more, err := d.core.UpcomingFires(ctx, kind, name, maxSchedules, d.opt.Fires)
+	upcoming, more, err := d.cfg.UpcomingFires(ctx, kind, name, maxSchedules, d.opt.Fires)
 	if err != nil {
 		return err
 	}
@@ -265,7 +255,7 @@ func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list 
 		u := &upcoming[i]
 		s := Schedule{Schedule: u.Schedule.Name, Words: u.Words, Zone: u.Schedule.Zone, Next: u.Next, Notes: u.Notes, Reason: u.Reason, Problem: u.Problem}
 		if d.target != nil && s.Problem == "" {
-			if err := d.core.CheckExecution(ctx, d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
+			if err := d.engine.CheckExecution(ctx, d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
 				s.Problem = "it can't start this version: " + text.Plain(err)
 			}
 		}

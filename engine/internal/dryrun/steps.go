@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/text"
 )
@@ -84,7 +83,7 @@ func (d *run) validate(ctx context.Context) {
 					d.step(ctx, l, t)
 				}
 				if err := l.res.Close(); err != nil {
-					d.core.Log().Warn("close what a dry run has opened", "error", d.secrets.Clean(err.Error()))
+					d.cfg.Log.Warn("close what a dry run has opened", "error", d.secrets.Clean(err.Error()))
 				}
 			}
 		})
@@ -119,7 +118,7 @@ func (d *run) step(ctx context.Context, l *queue, t *task) {
 	}
 	started, notes := time.Now(), &notes{}
 	typ := t.program.Types[t.report.Step]
-	o := d.core.Validate(ctx, &core.StepValidation{
+	o := d.engine.Validate(ctx, &StepValidation{
 		Execution: t.x, Program: t.program, Step: t.report.Step, Values: t.vals, Timeout: d.opt.Timeout,
 		Resources: l.res, Secrets: &d.secrets,
 		Log: func(next slog.Handler) slog.Handler { return noteHandler{to: notes, next: next} },
@@ -133,7 +132,7 @@ func (d *run) step(ctx context.Context, l *queue, t *task) {
 }
 
 // judge writes the result of a step into its report.
-func (d *run) judge(ctx context.Context, t *task, o *core.StepValidated) {
+func (d *run) judge(ctx context.Context, t *task, o *StepValidated) {
 	switch {
 	case o.Err == nil:
 		if t.program.Types[t.report.Step].Validates() {
@@ -143,7 +142,7 @@ func (d *run) judge(ctx context.Context, t *task, o *core.StepValidated) {
 		t.report.State, t.report.Message = NotChecked, "the dry run ended before: "+context.Cause(ctx).Error()
 	case o.Abandoned:
 		t.report.State = Problem
-		t.report.Message = fmt.Sprintf("%v; Validate did not return within %v after that, so it was cut off", o.Err, d.grace)
+		t.report.Message = fmt.Sprintf("%v; Validate did not return within %v after that, so it was cut off", o.Err, d.cfg.Grace)
 	case o.TimedOut:
 		t.report.State = Problem
 		t.report.Message = fmt.Sprintf("%v; find out why the other side does not answer, or give it more time with DryRunOptions.Timeout", o.Err)

@@ -18,15 +18,29 @@ type Queue interface {
 	Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error)
 }
 
+// An Engine makes executions.
+type Engine interface {
+	// NewExecution returns a new execution of a program, with a new id.
+	NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error)
+	// Trace returns the trace context of a call, empty if there is none.
+	Trace(ctx context.Context) string
+	// Created is called after executions were created.
+	Created(list []store.NewExecution)
+}
+
 // A Service creates the executions of one engine. Its methods may be called by several
 // goroutines.
 type Service struct {
-	core  core.Core
-	queue Queue
+	engine   Engine
+	queue    Queue
+	programs *program.Cache
+	log      *slog.Logger
 }
 
 // New returns the service of an engine whose store is the queue.
-func New(c core.Core, q Queue) *Service { return &Service{c, q} }
+func New(e Engine, q Queue, p *program.Cache, log *slog.Logger) *Service {
+	return &Service{e, q, p, log}
+}
 
 // Enqueue creates an execution of a job. A nil opt means the defaults.
 func (v *Service) Enqueue(ctx context.Context, job string, opt *program.Options) (courier.Execution, error) {
@@ -50,12 +64,12 @@ func (v *Service) Enqueue(ctx context.Context, job string, opt *program.Options)
 		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
 	}
 	if opt != nil {
-		core.Explained(v.core.Log(), "execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
+		core.Explained(v.log, "execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
 	}
 	return got[0], nil
 }
 
-// Start creates an execution of the latest version of a job; see [core.Targets].
+// Start creates an execution of the latest version of a job.
 func (v *Service) Start(ctx context.Context, job string, s core.Start) error {
 	n, err := v.Prepare(ctx, job, &program.Options{
 		Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By,
@@ -90,21 +104,21 @@ func (v *Service) Prepare(ctx context.Context, job string, opt *program.Options,
 	}
 	if opt.Trace == "" {
 		traced := *opt
-		traced.Trace = v.core.Trace(ctx)
+		traced.Trace = v.engine.Trace(ctx)
 		opt = &traced
 	}
 	var p *program.Program
 	if known = known && opt.Version == 0; known {
-		p = v.core.Programs().Latest(job)
+		p = v.programs.Latest(job)
 		known = p != nil
 	}
 	if p == nil {
 		var err error
-		if p, err = v.core.Programs().Load(ctx, job, opt.Version); err != nil {
+		if p, err = v.programs.Load(ctx, job, opt.Version); err != nil {
 			return store.NewExecution{}, err
 		}
 	}
-	n, err := v.core.NewExecution(ctx, p, opt)
+	n, err := v.engine.NewExecution(ctx, p, opt)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
 	}
@@ -126,7 +140,7 @@ func (v *Service) Create(ctx context.Context, list []store.NewExecution) ([]cour
 	if err != nil {
 		return nil, err
 	}
-	v.core.Created(list)
+	v.engine.Created(list)
 	executions := make([]courier.Execution, len(got))
 	for i := range got {
 		executions[i] = got[i].Execution

@@ -27,7 +27,7 @@ type FoundFile struct {
 
 // FindFiles returns a page of the reports of files with a name.
 func (v *Service) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, error) {
-	t, err := v.core.Trail()
+	t, err := v.opt.Roles.Trail()
 	if err != nil {
 		return nil, fmt.Errorf("find files: %w", err)
 	}

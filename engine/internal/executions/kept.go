@@ -24,7 +24,7 @@ func (v *Service) Kept(ctx context.Context, f store.Filter) ([]store.KeptFiles, 
 	if f.Limit <= 0 || f.Limit > maxKept {
 		f.Limit = maxKept
 	}
-	list, err := v.core.Archive().Executions(ctx, f)
+	list, err := v.opt.Roles.Archive().Executions(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("list kept files: %w", err)
 	}
@@ -39,7 +39,7 @@ func (v *Service) Kept(ctx context.Context, f store.Filter) ([]store.KeptFiles, 
 		if x.Request == store.RequestDiscard {
 			k.DiscardedBy, k.DiscardedAt, k.Why = x.RequestedBy, x.RequestedAt, x.RequestReason
 		}
-		records, err := v.core.Archive().Steps(ctx, store.StepFilter{Execution: x.ID, Files: true, Limit: maxRecords})
+		records, err := v.opt.Roles.Archive().Steps(ctx, store.StepFilter{Execution: x.ID, Files: true, Limit: maxRecords})
 		if err != nil {
 			return nil, fmt.Errorf("list kept files: %w", err)
 		}

@@ -11,7 +11,7 @@ import (
 
 // Explain says why an execution does not go on, from one snapshot of the store.
 func (v *Service) Explain(ctx context.Context, id courier.ExecutionID) (store.Explanation, error) {
-	o, err := v.core.Overview()
+	o, err := v.opt.Roles.Overview()
 	if err != nil {
 		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
 	}
@@ -24,7 +24,7 @@ func (v *Service) Explain(ctx context.Context, id courier.ExecutionID) (store.Ex
 
 // Census counts the executions that have not ended, and failed ones.
 func (v *Service) Census(ctx context.Context, most int) (store.Census, error) {
-	o, err := v.core.Overview()
+	o, err := v.opt.Roles.Overview()
 	if err != nil {
 		return store.Census{}, fmt.Errorf("census: %w", err)
 	}
@@ -33,7 +33,7 @@ func (v *Service) Census(ctx context.Context, most int) (store.Census, error) {
 
 // Incidents returns executions that somebody may have to look at.
 func (v *Service) Incidents(ctx context.Context, most int) (store.Incidents, error) {
-	o, err := v.core.Overview()
+	o, err := v.opt.Roles.Overview()
 	if err != nil {
 		return store.Incidents{}, fmt.Errorf("incidents: %w", err)
 	}
@@ -43,7 +43,7 @@ func (v *Service) Incidents(ctx context.Context, most int) (store.Incidents, err
 // Stranded returns, in groups, executions that have been due or lost for
 // [core.PresentFor], and that no present worker can claim.
 func (v *Service) Stranded(ctx context.Context) ([]store.Stranded, error) {
-	w, err := v.core.Workers()
+	w, err := v.opt.Roles.Workers()
 	if err != nil {
 		return nil, fmt.Errorf("stranded executions: %w", err)
 	}
@@ -52,7 +52,7 @@ func (v *Service) Stranded(ctx context.Context) ([]store.Stranded, error) {
 
 // Workers returns the engines on the store that are present or hold a lease.
 func (v *Service) Workers(ctx context.Context) ([]store.Worker, error) {
-	w, err := v.core.Workers()
+	w, err := v.opt.Roles.Workers()
 	if err != nil {
 		return nil, fmt.Errorf("workers: %w", err)
 	}

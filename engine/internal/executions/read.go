@@ -11,7 +11,7 @@ import (
 
 // Get returns an execution as it is now.
 func (v *Service) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
-	x, err := v.core.Archive().Execution(ctx, id)
+	x, err := v.opt.Roles.Archive().Execution(ctx, id)
 	if errors.Is(err, courier.ErrNotFound) {
 		return x, courier.Errorf(courier.ErrNotFound, "there is no execution %q", id)
 	}
@@ -23,7 +23,7 @@ func (v *Service) Get(ctx context.Context, id courier.ExecutionID) (courier.Exec
 
 // List returns a page of executions, the newest first.
 func (v *Service) List(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
-	list, err := v.core.Archive().Executions(ctx, f)
+	list, err := v.opt.Roles.Archive().Executions(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("executions: %w", err)
 	}
@@ -35,8 +35,8 @@ func (v *Service) List(ctx context.Context, f store.Filter) ([]courier.Execution
 func (v *Service) WaitFor(ctx context.Context, id courier.ExecutionID, done func(*courier.Execution) bool) (courier.Execution, error) {
 	var x courier.Execution
 	var failed error
-	err := v.core.WaitUntil(ctx, id, func() (bool, error) {
-		x, failed = v.core.Archive().Execution(ctx, id)
+	err := v.opt.WaitUntil(ctx, id, func() (bool, error) {
+		x, failed = v.opt.Roles.Archive().Execution(ctx, id)
 		return failed == nil && done(&x), failed
 	})
 	switch {
@@ -55,7 +55,7 @@ func (v *Service) WaitFor(ctx context.Context, id courier.ExecutionID, done func
 func (v *Service) Steps(ctx context.Context, id courier.ExecutionID) ([]courier.StepExecution, error) {
 	var all []courier.StepExecution
 	for after := int64(0); ; {
-		page, err := v.core.Archive().Steps(ctx, store.StepFilter{Execution: id, After: after})
+		page, err := v.opt.Roles.Archive().Steps(ctx, store.StepFilter{Execution: id, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("steps of execution %q: %w", id, err)
 		}
@@ -77,7 +77,7 @@ func (v *Service) setVersions(ctx context.Context, id courier.ExecutionID, list 
 // StepsPage returns a page of the records of an execution. If there is no such execution,
 // the page is empty.
 func (v *Service) StepsPage(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
-	list, err := v.core.Archive().Steps(ctx, f)
+	list, err := v.opt.Roles.Archive().Steps(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("steps of execution %q: %w", f.Execution, err)
 	}
@@ -90,7 +90,7 @@ func (v *Service) StepsPage(ctx context.Context, f store.StepFilter) ([]courier.
 // AuditPage returns a page of the audit of an execution. If there is no such execution,
 // the page is empty.
 func (v *Service) AuditPage(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error) {
-	list, err := v.core.Archive().Audit(ctx, f)
+	list, err := v.opt.Roles.Archive().Audit(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("audit of execution %q: %w", f.Execution, err)
 	}
@@ -101,7 +101,7 @@ func (v *Service) AuditPage(ctx context.Context, f store.AuditFilter) ([]courier
 func (v *Service) Audit(ctx context.Context, id courier.ExecutionID) ([]courier.AuditEntry, error) {
 	var all []courier.AuditEntry
 	for after := int64(0); ; {
-		page, err := v.core.Archive().Audit(ctx, store.AuditFilter{Execution: id, After: after})
+		page, err := v.opt.Roles.Archive().Audit(ctx, store.AuditFilter{Execution: id, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("audit of execution %q: %w", id, err)
 		}

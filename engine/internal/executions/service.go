@@ -14,12 +14,16 @@ import (
 // A Service reads the executions in the store of one engine. Its methods may be called by
 // several goroutines.
 type Service struct {
-	core core.Core
-	opt  Options
+	opt Options
 }
 
-// Options are what values in scope consist of besides what the store has. All must be set.
+// Options are what the service uses of the engine. All must be set.
 type Options struct {
+	Roles    core.Roles
+	Programs *program.Cache
+	// WaitUntil calls look until it returns true or an error, or ctx ends: at growing
+	// intervals, and at once when this engine has ended its part of the execution.
+	WaitUntil func(ctx context.Context, id courier.ExecutionID, look func() (done bool, err error)) error
 	// Workspace returns the directory of an execution. WorkspaceID is that of the tree in
 	// which it lies; see courier.Execution.Workspace.
 	Workspace   func(id courier.ExecutionID) string
@@ -30,4 +34,4 @@ type Options struct {
 }
 
 // New returns the service of an engine.
-func New(c core.Core, opt Options) *Service { return &Service{c, opt} }
+func New(opt Options) *Service { return &Service{opt} }

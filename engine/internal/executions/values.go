@@ -14,11 +14,11 @@ import (
 // of its workspace is among them only if that lies in the directory of this engine: on another
 // host it would name nothing.
 func (v *Service) Values(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
-	x, err := v.core.Archive().Execution(ctx, id)
+	x, err := v.opt.Roles.Archive().Execution(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}
-	p, err := v.core.Programs().Load(ctx, x.Job, x.Version)
+	p, err := v.opt.Programs.Load(ctx, x.Job, x.Version)
 	if err != nil {
 		return nil, fmt.Errorf("values of execution %q: %w", id, err)
 	}
@@ -50,7 +50,7 @@ func (v *Service) ValuesOf(ctx context.Context, p *program.Program, x *courier.E
 }
 
 func (v *Service) history(p *program.Program, x *courier.Execution) *repair.History {
-	return &repair.History{Archive: v.core.Archive(), Tree: p.Tree, Execution: x}
+	return &repair.History{Archive: v.opt.Roles.Archive(), Tree: p.Tree, Execution: x}
 }
 
 // FailedItems returns the items of an execution's loops that failed and were not repaired.
@@ -59,7 +59,7 @@ func (v *Service) FailedItems(ctx context.Context, id courier.ExecutionID) ([]re
 	if err != nil {
 		return nil, err
 	}
-	p, err := v.core.Programs().Load(ctx, x.Job, x.Version)
+	p, err := v.opt.Programs.Load(ctx, x.Job, x.Version)
 	if err != nil {
 		return nil, fmt.Errorf("failed items of execution %q: %w", id, err)
 	}
@@ -87,7 +87,7 @@ func (v *Service) Outline(ctx context.Context, id courier.ExecutionID) (Outline,
 	if err != nil {
 		return Outline{}, fmt.Errorf("outline: %w", err)
 	}
-	p, err := v.core.Programs().Load(ctx, x.Job, x.Version)
+	p, err := v.opt.Programs.Load(ctx, x.Job, x.Version)
 	if err == nil && p.Tree == nil {
 		err = p.NotRunnable
 	}

@@ -24,13 +24,16 @@ const global = "global"
 // A Service is the limits in the store of one engine. Its methods may be called by several
 // goroutines.
 type Service struct {
-	core    core.Core
-	changed chan<- struct{}
+	catalog store.Catalog
+	changed func(context.Context, core.Change)
+	wake    chan<- struct{}
 }
 
-// New returns the service of an engine. It sends to changed, which has room for one value,
-// after a limit was changed: there may be something to claim.
-func New(c core.Core, changed chan<- struct{}) *Service { return &Service{c, changed} }
+// New returns the service of an engine. It calls changed after a limit was changed, and sends
+// to wake, which has room for one value: there may be something to claim.
+func New(c store.Catalog, changed func(context.Context, core.Change), wake chan<- struct{}) *Service {
+	return &Service{c, changed, wake}
+}
 
 // Set sets the limit of a scope; 0 means any number.
 func (v *Service) Set(ctx context.Context, scope string, n int, by courier.By) error {
@@ -46,7 +49,7 @@ func (v *Service) Set(ctx context.Context, scope string, n int, by courier.By) e
 		return nil // and the journal has it already
 	}
 	if err == nil {
-		err = v.core.Catalog().Set(ctx, setting, strconv.Itoa(n))
+		err = v.catalog.Set(ctx, setting, strconv.Itoa(n))
 	}
 	if err != nil {
 		return fmt.Errorf("set limit %q: %w", scope, err)
@@ -67,7 +70,7 @@ func (v *Service) Remove(ctx context.Context, scope string, by courier.By) error
 		err = courier.Errorf(courier.ErrNotFound, "none was set")
 	}
 	if err == nil {
-		err = v.core.Catalog().Set(ctx, setting, "")
+		err = v.catalog.Set(ctx, setting, "")
 	}
 	if err != nil {
 		return fmt.Errorf("remove limit %q: %w", scope, err)
@@ -78,7 +81,7 @@ func (v *Service) Remove(ctx context.Context, scope string, by courier.By) error
 
 // setting returns a setting as it is; the zero value if it is not set.
 func (v *Service) setting(ctx context.Context, name string) (store.Setting, error) {
-	list, err := v.core.Catalog().Settings(ctx, store.SettingFilter{Prefix: name, Limit: 1})
+	list, err := v.catalog.Settings(ctx, store.SettingFilter{Prefix: name, Limit: 1})
 	if err != nil || len(list) == 0 || list[0].Name != name {
 		return store.Setting{}, err
 	}
@@ -107,8 +110,8 @@ func isScope(s string) bool {
 
 func (v *Service) record(ctx context.Context, c core.Change) {
 	c.Kind = "limit"
-	v.core.Changed(ctx, c)
-	core.Signal(v.changed)
+	v.changed(ctx, c)
+	core.Signal(v.wake)
 }
 
 // A Limit is how many executions of a scope may run at once; 0 means any number.
@@ -133,7 +136,7 @@ func (v *Service) List(ctx context.Context, f Filter) ([]Limit, error) {
 	default:
 		all.After = store.LimitSetting(f.After)
 	}
-	settings, err := v.core.Catalog().Settings(ctx, all)
+	settings, err := v.catalog.Settings(ctx, all)
 	if err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -28,8 +29,10 @@ const (
 // A Service does the maintenance of the step types of one engine. Its methods may be
 // called by several goroutines.
 type Service struct {
-	core   core.Core
-	worker string // the engine's name in the store
+	roles    core.Roles
+	registry *courier.Registry
+	log      *slog.Logger
+	worker   string // the engine's name in the store
 
 	mu     sync.Mutex
 	failed map[string]Failure // by step type
@@ -43,8 +46,8 @@ type Failure struct {
 }
 
 // New returns the service of an engine. It starts nothing.
-func New(c core.Core, worker string) *Service {
-	return &Service{core: c, worker: worker, failed: make(map[string]Failure)}
+func New(roles core.Roles, r *courier.Registry, log *slog.Logger, worker string) *Service {
+	return &Service{roles: roles, registry: r, log: log, worker: worker, failed: make(map[string]Failure)}
 }
 
 // Failures returns what fails now, in the order of the step types.
@@ -64,7 +67,7 @@ func (v *Service) Run(l core.Lifetime) {
 	v.mu.Lock()
 	clear(v.failed) // of an earlier start
 	v.mu.Unlock()
-	reg := v.core.Registry()
+	reg := v.registry
 	var loops sync.WaitGroup
 	for _, key := range reg.Keys() {
 		t, ok := reg.Lookup(key)
@@ -136,7 +139,7 @@ func (v *Service) turn(l core.Lifetime, t *task) *result {
 // workers that have the step type and have claimed lately. So an engine that fails or hangs
 // does not stop the maintenance for long. If none has claimed, this one is just starting.
 func (v *Service) mine(ctx context.Context, t *task) (bool, error) {
-	workers, err := v.core.Workers()
+	workers, err := v.roles.Workers()
 	if err != nil {
 		return true, nil // the store does not record them
 	}
@@ -179,7 +182,7 @@ func (v *Service) call(l core.Lifetime, t *task) *result {
 			select {
 			case <-done:
 			case <-end.C:
-				v.core.Log().Error("maintenance does not return after the end of its context; the engine stops without it", "step_type", t.key)
+				v.log.Error("maintenance does not return after the end of its context; the engine stops without it", "step_type", t.key)
 			}
 			return nil
 		}
@@ -196,9 +199,9 @@ func (v *Service) guarded(ctx context.Context, m courier.Maintainer) *result {
 				r.text, r.stack = text.Shorten(fmt.Sprintf("it panicked: %v", p), maxText), string(debug.Stack())
 			}
 		}()
-		id, err := v.core.StoreID(ctx)
+		id, err := v.roles.StoreID(ctx)
 		if err == nil {
-			err = m.Maintain(ctx, courier.Maintenance{Log: v.core.Log(), Execution: v.execution, StoreID: id})
+			err = m.Maintain(ctx, courier.Maintenance{Log: v.log, Execution: v.execution, StoreID: id})
 		}
 		r.text = ""
 		if err != nil {
@@ -214,7 +217,7 @@ func (v *Service) guarded(ctx context.Context, m courier.Maintainer) *result {
 func (v *Service) execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
 	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
 	defer cancel()
-	return v.core.Archive().Execution(ctx, id)
+	return v.roles.Archive().Execution(ctx, id)
 }
 
 // note keeps how the last call ended, and writes each failure to the log once while it
@@ -226,7 +229,7 @@ func (v *Service) note(t *task, r result) {
 	switch {
 	case r.text == "" && failed:
 		delete(v.failed, t.key)
-		v.core.Log().Info("maintenance works again", "step_type", t.key, "failed_since", f.Since)
+		v.log.Info("maintenance works again", "step_type", t.key, "failed_since", f.Since)
 		return
 	case r.text == "" || r.text == f.Error:
 		return
@@ -239,5 +242,5 @@ func (v *Service) note(t *task, r result) {
 	if r.stack != "" {
 		attrs = append(attrs, "stack", r.stack)
 	}
-	v.core.Log().Error("maintenance failed; it is tried again in the next period", attrs...)
+	v.log.Error("maintenance failed; it is tried again in the next period", attrs...)
 }

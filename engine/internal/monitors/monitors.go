@@ -23,7 +23,7 @@ func (v *Service) Set(ctx context.Context, m courier.Monitor, by courier.By) (co
 	fail := func(err error) (courier.Monitor, error) {
 		return courier.Monitor{}, fmt.Errorf("set monitor %q: %w", m.Name, err)
 	}
-	role, err := v.core.Monitors()
+	role, err := v.opt.Roles.Monitors()
 	if err != nil {
 		return fail(err)
 	}
@@ -47,7 +47,7 @@ func (v *Service) Set(ctx context.Context, m courier.Monitor, by courier.By) (co
 		return fail(err)
 	}
 	if changed {
-		v.core.Changed(ctx, core.Change{Kind: "monitor", Name: m.Name, Verb: "set", By: by, Now: body})
+		v.opt.Changed(ctx, core.Change{Kind: "monitor", Name: m.Name, Verb: "set", By: by, Now: body})
 	}
 	return got, nil
 }
@@ -220,7 +220,7 @@ func (v *Service) checkMonitorTarget(ctx context.Context, m *courier.Monitor) ([
 	problem := func(field string, err error) []courier.Problem {
 		return []courier.Problem{{Step: -1, Field: field, Message: monitorMessage(err)}}
 	}
-	t, err := v.core.Target(ctx, m.Job, m.Chain)
+	t, err := v.opt.Targets.Target(ctx, m.Job, m.Chain)
 	if errors.Is(err, courier.ErrNotFound) {
 		return problem(field, err), nil
 	}
@@ -307,7 +307,7 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	fail := func(err error) (courier.Monitor, error) {
 		return courier.Monitor{}, fmt.Errorf("%s monitor %q: %w", verb, name, err)
 	}
-	role, err := v.core.Monitors()
+	role, err := v.opt.Roles.Monitors()
 	if err != nil {
 		return fail(err)
 	}
@@ -331,14 +331,14 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 		return fail(err)
 	}
 	if changed {
-		v.core.Changed(ctx, core.Change{Kind: "monitor", Name: name, Verb: verb + "d", By: by})
+		v.opt.Changed(ctx, core.Change{Kind: "monitor", Name: name, Verb: verb + "d", By: by})
 	}
 	return got, nil
 }
 
 // Remove removes a monitor and what it has seen.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
-	role, err := v.core.Monitors()
+	role, err := v.opt.Roles.Monitors()
 	if err == nil {
 		err = text.Check(text.By(by))
 	}
@@ -351,13 +351,13 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("remove monitor %q: %w", name, err)
 	}
-	v.core.Changed(ctx, core.Change{Kind: "monitor", Name: name, Verb: "removed", By: by})
+	v.opt.Changed(ctx, core.Change{Kind: "monitor", Name: name, Verb: "removed", By: by})
 	return nil
 }
 
 // Get returns a monitor as it stands.
 func (v *Service) Get(ctx context.Context, name string) (courier.Monitor, error) {
-	role, err := v.core.Monitors()
+	role, err := v.opt.Roles.Monitors()
 	if err != nil {
 		return courier.Monitor{}, fmt.Errorf("monitor: %w", err)
 	}
@@ -373,7 +373,7 @@ func (v *Service) Get(ctx context.Context, name string) (courier.Monitor, error)
 
 // List returns a page of monitors.
 func (v *Service) List(ctx context.Context, f store.MonitorFilter) ([]courier.Monitor, error) {
-	role, err := v.core.Monitors()
+	role, err := v.opt.Roles.Monitors()
 	if err != nil {
 		return nil, fmt.Errorf("monitors: %w", err)
 	}
@@ -390,7 +390,7 @@ func (v *Service) List(ctx context.Context, f store.MonitorFilter) ([]courier.Mo
 
 // Files returns a page of the files that a monitor has seen.
 func (v *Service) Files(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
-	role, err := v.core.Monitors()
+	role, err := v.opt.Roles.Monitors()
 	if err != nil {
 		return nil, fmt.Errorf("monitor files: %w", err)
 	}

@@ -80,7 +80,7 @@ func (v *Service) Wake() {
 // polls have ended. It does nothing where the engine has no listers, or the store
 // keeps no monitors.
 func (v *Service) Run(l core.Lifetime) {
-	role, err := v.core.Monitors()
+	role, err := v.opt.Roles.Monitors()
 	if err != nil || len(v.opt.Listers) == 0 {
 		return
 	}
@@ -104,7 +104,7 @@ func (v *Service) Run(l core.Lifetime) {
 			case errors.Is(err, errors.ErrUnsupported):
 				return
 			case err != nil && w.Ctx.Err() == nil:
-				v.core.Log().Error("look for due monitors", "error", err)
+				v.opt.Log.Error("look for due monitors", "error", err)
 				wait = v.opt.Poll
 			case d.Next > 0:
 				wait = min(wait, d.Next)
@@ -178,7 +178,7 @@ func (v *Service) poll(w *loops, role store.Monitors, m *store.Monitor, now, at 
 			_ = g.record(ctx, store.MonitorRecord{State: m.MonitorState}) // others look at once
 			return
 		}
-		v.core.Log().Error("look at a directory", "monitor", m.Name, "error", err)
+		v.opt.Log.Error("look at a directory", "monitor", m.Name, "error", err)
 		return // the store fails; the lease ends
 	}
 	began := g.instant()
@@ -275,16 +275,16 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the lister %q panicked: %v", g.m.Lister, p)
-			g.v.core.Log().Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.Message(err), "stack", g.secrets.Clean(string(debug.Stack())))
+			g.v.opt.Log.Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.Message(err), "stack", g.secrets.Clean(string(debug.Stack())))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	log := slog.New(core.RedactHandler(g.v.core.Log().Handler(), &g.secrets)).With("monitor", g.m.Name)
+	log := slog.New(core.RedactHandler(g.v.opt.Log.Handler(), &g.secrets)).With("monitor", g.m.Name)
 	job := courier.NewContext(courier.ContextConfig{
 		Monitor: g.m.Name, Log: log, Roots: g.v.opt.Roots, Redactor: &g.secrets.Redactor,
 		Secrets: func(ctx context.Context, q courier.SecretRequest) (string, error) {
-			return g.v.core.Secret(ctx, q, &g.secrets)
+			return core.ResolveSecret(ctx, q, g.v.opt.Secrets, &g.secrets)
 		},
 	})
 	defer job.Close()
@@ -387,7 +387,7 @@ func (g *polling) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 	was := healthOf(g.m)
 	h.Problem = g.secrets.Message(errors.New(h.Problem))
 	if h.Problem != "" && (h.Problem != was.Problem || r.State.Status != g.m.Status) {
-		g.v.core.Log().Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
+		g.v.opt.Log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
 	}
 	r.State.Health, _ = jsontext.Append(nil, h)
 }
@@ -407,7 +407,7 @@ func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 	})
 	switch {
 	case err != nil:
-		g.v.core.Log().Error("record a look at a directory", "monitor", g.m.Name, "error", err)
+		g.v.opt.Log.Error("record a look at a directory", "monitor", g.m.Name, "error", err)
 	case done.Done:
 		for i, x := range done.Executions {
 			r.Replace(r.Executions[i].ID, x.Execution.ID)
@@ -415,7 +415,7 @@ func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 		for i, x := range done.Chains {
 			r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(x.Execution.ID))
 		}
-		g.v.core.ChainsStarted(done.Chains)
+		g.v.opt.Targets.Started(done.Chains)
 		g.remember(done.Revision, &r)
 	}
 	return err

@@ -5,19 +5,35 @@
 package monitors
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/store"
 )
 
-// Options are the settings of an engine that concern monitors.
+// Targets are the jobs and chains that monitors start.
+type Targets interface {
+	// Target returns the latest version of a job, or of a chain if job is empty.
+	Target(ctx context.Context, job, chain string) (core.Target, error)
+	// Started is called with the chain executions that were started.
+	Started(list []store.StartedChain)
+}
+
+// Options are what the service uses of the engine, and the settings that concern monitors.
 type Options struct {
-	Listers   map[string]courier.Lister // by the names that monitors use
-	Roots     []string                  // directories that listers may use
-	MaxParams int                       // bytes of the parameters of an execution
-	Poll      time.Duration             // until a call to the store that failed is made again
+	Changed   func(context.Context, core.Change) // is called after a monitor was changed
+	Targets   Targets
+	Roles     core.Roles
+	Log       *slog.Logger
+	Secrets   func(context.Context, courier.SecretRequest) (string, error) // nil if there are none
+	Listers   map[string]courier.Lister                                    // by the names that monitors use
+	Roots     []string                                                     // directories that listers may use
+	MaxParams int                                                          // bytes of the parameters of an execution
+	Poll      time.Duration                                                // until a call to the store that failed is made again
 	// StoreWakes says that the store has [Service.Wake] called when a monitor is saved,
 	// so that an engine without monitors need not look for them often.
 	StoreWakes bool
@@ -26,8 +42,7 @@ type Options struct {
 // A Service is the monitors of one engine. Its methods may be called by several
 // goroutines.
 type Service struct {
-	core core.Core
-	opt  Options
+	opt Options
 
 	mu       sync.Mutex
 	early    map[string]bool // monitors whose directories may have changed
@@ -38,9 +53,9 @@ type Service struct {
 }
 
 // New returns the service of an engine. It starts nothing.
-func New(c core.Core, opt Options) *Service {
+func New(opt Options) *Service {
 	return &Service{
-		core: c, opt: opt, wake: make(chan struct{}, 1),
+		opt: opt, wake: make(chan struct{}, 1),
 		early: make(map[string]bool), known: make(map[string]known), watchers: make(map[string]directoryWatcher),
 	}
 }

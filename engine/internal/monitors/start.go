@@ -19,7 +19,7 @@ func (g *polling) startFor(ctx context.Context, r *store.MonitorRecord, plan *st
 	if len(plan.Ready) == 0 {
 		return "", nil
 	}
-	t, err := g.v.core.Target(ctx, g.def.Job, g.def.Chain)
+	t, err := g.v.opt.Targets.Target(ctx, g.def.Job, g.def.Chain)
 	if err != nil {
 		return "", err
 	}

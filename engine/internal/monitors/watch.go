@@ -40,7 +40,7 @@ func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, t cour
 		defer w.rest.Done()
 		err := watcher.Watch(ctx, t, func() { v.pollNow([]string{name}) })
 		if ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported) {
-			v.core.Log().Warn("watch a directory; it is still looked at", "monitor", name, "error", err)
+			v.opt.Log.Warn("watch a directory; it is still looked at", "monitor", name, "error", err)
 			<-ctx.Done() // not again, until the target changes or the engine starts anew
 		}
 	}()

@@ -46,7 +46,7 @@ func (v *Service) addResult(ctx context.Context, n *courier.Notification) error 
 	if n.Type != courier.EventJobCompleted {
 		return nil
 	}
-	p, err := v.core.Programs().Load(ctx, n.Job, n.Version)
+	p, err := v.opt.Programs.Load(ctx, n.Job, n.Version)
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
 		return nil
@@ -55,7 +55,7 @@ func (v *Service) addResult(ctx context.Context, n *courier.Notification) error 
 	case p.Job.Result == "":
 		return nil
 	}
-	x, err := v.core.Archive().Execution(ctx, n.Execution)
+	x, err := v.opt.Roles.Archive().Execution(ctx, n.Execution)
 	if err != nil && !errors.Is(err, courier.ErrNotFound) {
 		return fmt.Errorf("read the result of execution %s: %w", n.Execution, err)
 	}
@@ -76,7 +76,7 @@ func (v *Service) guarded(who string, n courier.Notification, f func() error) er
 		err := fmt.Errorf("%s called runtime.Goexit", who)
 		defer func() {
 			if p := recover(); p != nil {
-				v.core.Log().Error("delivery panicked", "subscription", n.Subscription, "event", n.ID, "panic", p, "stack", string(debug.Stack()))
+				v.opt.Log.Error("delivery panicked", "subscription", n.Subscription, "event", n.ID, "panic", p, "stack", string(debug.Stack()))
 				err = fmt.Errorf("%s panicked: %v", who, p)
 			}
 			result <- err
@@ -106,7 +106,7 @@ func (v *Service) startJob(ctx context.Context, to *courier.JobTarget, n courier
 		params = make(map[string]any, 1)
 	}
 	params[eventParam] = event
-	err = v.core.Start(ctx, to.Name, core.Start{
+	err = v.opt.Start(ctx, to.Name, core.Start{
 		Params: params, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: courier.By{Actor: "subscription " + n.Subscription},
 	})
 	switch {
@@ -134,7 +134,7 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 	if err := c.named("job.name", store.Job, to.Name); err != nil || len(c.found) > known {
 		return err
 	}
-	p, err := c.v.core.Programs().Load(c.ctx, to.Name, 0)
+	p, err := c.v.opt.Programs.Load(c.ctx, to.Name, 0)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 		given = make(map[string]any, 1)
 	}
 	given[eventParam] = map[string]any{}
-	if _, err := c.v.core.NewExecution(c.ctx, p, &program.Options{Params: given}); err != nil {
+	if _, err := c.v.opt.NewExecution(c.ctx, p, &program.Options{Params: given}); err != nil {
 		for _, x := range core.ParamProblems(err) {
 			c.problem("job."+x.Field, "%s", x.Message)
 		}

@@ -73,7 +73,7 @@ type settling struct {
 
 // Run delivers until the engine stops.
 func (v *Service) Run(w core.Lifetime) {
-	o, err := v.core.Outbox()
+	o, err := v.opt.Roles.Outbox()
 	if err != nil {
 		return // nobody can have subscribed
 	}
@@ -148,7 +148,7 @@ func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool)
 	got, err := p.o.Take(ctx, r)
 	if err != nil {
 		if p.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-			p.v.core.Log().Warn("look for deliveries; it is tried again", "error", err)
+			p.v.opt.Log.Warn("look for deliveries; it is tried again", "error", err)
 		}
 		return deliverIdle, false
 	}
@@ -218,7 +218,7 @@ func (p *dispatcher) settle(ctx context.Context) {
 		list[i] = s.Outcome
 	}
 	if err := p.o.Settle(ctx, list); err != nil {
-		p.v.core.Log().Warn("settle deliveries; it is tried again", "error", err, "count", len(list))
+		p.v.opt.Log.Warn("settle deliveries; it is tried again", "error", err, "count", len(list))
 		return
 	}
 	p.settled = nil
@@ -257,7 +257,7 @@ func (v *Service) verdict(ctx context.Context, t *store.TakenDelivery, err error
 	var none core.Redactor
 	o.Error = text.Shorten(none.Message(err), text.Max)
 	answer, _ := errors.AsType[*answerError](err)
-	log := v.core.Log().With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)
+	log := v.opt.Log.With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)
 	switch {
 	case errors.Is(context.Cause(ctx), courier.ErrStopped):
 		o.Result = store.Returned

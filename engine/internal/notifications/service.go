@@ -6,17 +6,29 @@ package notifications
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/store"
 )
 
-// Options say what an engine can deliver.
+// Options are what the service uses of the engine, and say what it can deliver.
 type Options struct {
+	Changed  func(context.Context, core.Change) // is called after a subscription was changed
+	Roles    core.Roles
+	Programs *program.Cache
+	Log      *slog.Logger
+	Secrets  func(context.Context, courier.SecretRequest) (string, error) // nil if there are none
+	// Start creates an execution of the latest version of a job. One that was created with
+	// the same key is no error, unless it has other parameters, which is
+	// [courier.ErrConflict]. NewExecution makes one that is not created.
+	Start        func(ctx context.Context, job string, s core.Start) error
+	NewExecution func(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error)
 	// Subscribers are the functions that subscriptions of kind func name.
 	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
 	// Mailer sends what subscriptions of kind email ask for; nil means nobody does.
@@ -30,15 +42,14 @@ type Options struct {
 // A Service is the notifications of one engine. Its methods may be called by several
 // goroutines.
 type Service struct {
-	core   core.Core
 	opt    Options
 	wanted atomic.Bool   // there are subscriptions, as far as this engine has seen
 	wake   chan struct{} // something may have been kept for one
 }
 
 // New returns the service of an engine. It starts nothing.
-func New(c core.Core, opt Options) *Service {
-	return &Service{core: c, opt: opt, wake: make(chan struct{}, 1)}
+func New(opt Options) *Service {
+	return &Service{opt: opt, wake: make(chan struct{}, 1)}
 }
 
 // Wake makes the dispatcher look for deliveries, after the engine has written

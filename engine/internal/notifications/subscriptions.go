@@ -23,7 +23,7 @@ import (
 
 // Set checks a subscription and saves it. Warnings are what only looks doubtful.
 func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By) (saved courier.Subscription, warnings []courier.Problem, err error) {
-	o, err := v.core.Outbox()
+	o, err := v.opt.Roles.Outbox()
 	if err != nil {
 		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
@@ -62,13 +62,13 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 		return s, nil, fmt.Errorf("subscribe %q: %w", s.Name, err)
 	}
 	if !kept {
-		v.core.Changed(ctx, core.Change{Kind: "subscription", Name: s.Name, Verb: "set", By: by, Now: body})
+		v.opt.Changed(ctx, core.Change{Kind: "subscription", Name: s.Name, Verb: "set", By: by, Now: body})
 	}
 	v.wanted.Store(true)
 	core.Signal(v.wake)
 	warnings = c.warnings()
 	for _, w := range warnings {
-		v.core.Log().Warn("subscription", "subscription", s.Name, "warning", w.String())
+		v.opt.Log.Warn("subscription", "subscription", s.Name, "warning", w.String())
 	}
 	plain.Window = new(plain.EffectiveWindow())
 	return plain, warnings, nil
@@ -94,7 +94,7 @@ func isKept(ctx context.Context, o store.Outbox, s courier.Subscription) (bool, 
 
 // Remove removes a subscription and all that was kept for it.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
-	o, err := v.core.Outbox()
+	o, err := v.opt.Roles.Outbox()
 	if err == nil {
 		err = text.Check(text.By(by))
 	}
@@ -107,7 +107,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
-	v.core.Changed(ctx, core.Change{Kind: "subscription", Name: name, Verb: "removed", By: by})
+	v.opt.Changed(ctx, core.Change{Kind: "subscription", Name: name, Verb: "removed", By: by})
 	return nil
 }
 
@@ -122,7 +122,7 @@ func (v *Service) unknownSubscription(ctx context.Context, o store.Outbox, name 
 
 // List returns a page of subscriptions, each with the window that holds.
 func (v *Service) List(ctx context.Context, f store.SubscriptionFilter) ([]courier.Subscription, error) {
-	o, err := v.core.Outbox()
+	o, err := v.opt.Roles.Outbox()
 	if err != nil {
 		return nil, fmt.Errorf("list subscriptions: %w", err)
 	}
@@ -154,7 +154,7 @@ func (v *Service) Get(ctx context.Context, name string) (courier.Subscription, e
 			}
 		}
 		if len(list) == 0 || after > name {
-			o, err := v.core.Outbox()
+			o, err := v.opt.Roles.Outbox()
 			if err == nil {
 				err = v.unknownSubscription(ctx, o, name)
 			}
@@ -165,7 +165,7 @@ func (v *Service) Get(ctx context.Context, name string) (courier.Subscription, e
 
 // Deliveries returns a page of what has not been delivered.
 func (v *Service) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
-	o, err := v.core.Outbox()
+	o, err := v.opt.Roles.Outbox()
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
@@ -178,7 +178,7 @@ func (v *Service) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]cou
 
 // Replay makes deliveries of a subscription due now, and returns how many.
 func (v *Service) Replay(ctx context.Context, name string, events []string, by courier.By) (int, error) {
-	o, err := v.core.Outbox()
+	o, err := v.opt.Roles.Outbox()
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
@@ -197,7 +197,7 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 	if err != nil {
 		return 0, fmt.Errorf("replay: %w", err)
 	}
-	v.core.Changed(ctx, core.Change{Kind: "subscription", Name: name, Verb: "replayed", By: by, More: []slog.Attr{slog.Int("deliveries", n)}})
+	v.opt.Changed(ctx, core.Change{Kind: "subscription", Name: name, Verb: "replayed", By: by, More: []slog.Attr{slog.Int("deliveries", n)}})
 	core.Signal(v.wake)
 	return n, nil
 }
@@ -324,12 +324,12 @@ func (c *subscriptionCheck) names(field string, kind store.Kind, list []string) 
 
 // named looks whether a job or a chain is there.
 func (c *subscriptionCheck) named(field string, kind store.Kind, name string) error {
-	_, err := c.v.core.Catalog().Load(c.ctx, kind, name, 0)
+	_, err := c.v.opt.Roles.Catalog().Load(c.ctx, kind, name, 0)
 	if !errors.Is(err, courier.ErrNotFound) {
 		return err
 	}
 	const most = 1000
-	list, err := c.v.core.Catalog().List(c.ctx, store.DefinitionFilter{Kind: kind, Limit: most})
+	list, err := c.v.opt.Roles.Catalog().List(c.ctx, store.DefinitionFilter{Kind: kind, Limit: most})
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (v *Service) secretOr(ctx context.Context, subscription, text string, known
 	if !ok {
 		return text, nil
 	}
-	return v.core.Secret(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, known)
+	return core.ResolveSecret(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, v.opt.Secrets, known)
 }
 
 // retryAfter reads the header of that name: seconds, or a date; 0 if it is none.
@@ -205,7 +205,7 @@ func (c *subscriptionCheck) webhook(to *courier.WebhookTarget) {
 // secret is secretOr where the engine has secrets, and otherwise "" for a
 // reference: only who delivers needs them.
 func (c *subscriptionCheck) secret(text string, known *core.Redactor) (string, error) {
-	if strings.HasPrefix(text, secretPrefix) && !c.v.core.HasSecrets() {
+	if strings.HasPrefix(text, secretPrefix) && c.v.opt.Secrets == nil {
 		return "", nil
 	}
 	return c.v.secretOr(c.ctx, c.s.Name, text, known)
@@ -229,7 +229,7 @@ func (c *subscriptionCheck) receiver(text string) error {
 	guard := c.v.opt.Webhooks
 	err = guard.Check(ctx, u)
 	if _, refused := errors.AsType[*safehttp.RefusedError](err); err != nil && !refused {
-		c.v.core.Log().Warn("the receiver of a webhook can't be looked up", "subscription", c.s.Name, "error", err)
+		c.v.opt.Log.Warn("the receiver of a webhook can't be looked up", "subscription", c.s.Name, "error", err)
 		return nil
 	}
 	return err

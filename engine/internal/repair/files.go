@@ -60,11 +60,11 @@ func (h *History) Kept(ctx context.Context, step int, iteration []int) (paths []
 // Files returns the files that completed steps of an execution have left; see
 // [History.Files].
 func (p *Planner) Files(ctx context.Context, x *courier.Execution) ([]courier.File, error) {
-	program, err := p.core.Programs().Load(ctx, x.Job, x.Version)
+	program, err := p.programs.Load(ctx, x.Job, x.Version)
 	if err != nil {
 		return nil, err
 	}
-	h := &History{Archive: p.core.Archive(), Execution: x, Tree: program.Tree}
+	h := &History{Archive: p.archive, Execution: x, Tree: program.Tree}
 	return h.Files(ctx)
 }
 

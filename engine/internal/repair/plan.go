@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
@@ -17,10 +16,16 @@ import (
 )
 
 // A Planner plans how executions that stand still go on.
-type Planner struct{ core core.Core }
+type Planner struct {
+	archive  store.Archive
+	programs *program.Cache
+	secrets  func(context.Context, courier.SecretRequest) (string, error)
+}
 
-// New returns a planner.
-func New(c core.Core) *Planner { return &Planner{c} }
+// New returns a planner. Secrets is that of the engine's options.
+func New(a store.Archive, p *program.Cache, secrets func(context.Context, courier.SecretRequest) (string, error)) *Planner {
+	return &Planner{a, p, secrets}
+}
 
 // Options say what a resume changes. The zero value changes nothing.
 type Options struct {
@@ -148,7 +153,7 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 	if o.Skip && (o.From != "" || len(o.Items) > 0) || o.From != "" && len(o.Items) > 0 {
 		d.problem("Skip, From and Items exclude each other, since each says where the execution goes on; give one of them")
 	}
-	if d.old, err = d.core.Programs().Load(ctx, d.x.Job, d.x.Version); err != nil {
+	if d.old, err = d.programs.Load(ctx, d.x.Job, d.x.Version); err != nil {
 		return err
 	}
 	if d.old.Tree == nil {
@@ -165,7 +170,7 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 
 // read reads the records that are in scope where the execution stands, and its values.
 func (d *draft) read(ctx context.Context) error {
-	d.history = History{Archive: d.core.Archive(), Tree: d.now.Tree, Execution: &d.x}
+	d.history = History{Archive: d.archive, Tree: d.now.Tree, Execution: &d.x}
 	latest, err := d.history.Archive.Latest(ctx, store.LatestFilter{Execution: d.x.ID})
 	if err != nil {
 		return fmt.Errorf("read the records of execution %s: %w", d.x.ID, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -72,9 +73,9 @@ func (d *draft) checked(ctx context.Context, name string, v any) (raw json.RawMe
 	}
 	secret, isText := v.(string)
 	if p, _ := d.now.Params.Get(name); isText && p.Secret {
-		err = d.core.AskSecret(ctx, courier.SecretRequest{
+		err = core.AskSecret(ctx, courier.SecretRequest{
 			Name: secret, Execution: d.x.ID, Job: d.x.Job, Version: d.now.Version, Step: -1, Param: name, By: d.opt.By, DryRun: d.opt.DryRun,
-		})
+		}, d.secrets)
 		if err != nil {
 			return nil, "the secret of that name may not be used: " + err.Error()
 		}

@@ -20,7 +20,7 @@ func (d *draft) version(ctx context.Context) (err error) {
 	if v == 0 || v == d.x.Version {
 		return nil
 	}
-	if d.now, err = d.core.Programs().Load(ctx, d.x.Job, v); err != nil {
+	if d.now, err = d.programs.Load(ctx, d.x.Job, v); err != nil {
 		return err
 	}
 	if d.now.Tree == nil || d.now.NotRunnable != nil {

@@ -29,7 +29,7 @@ const (
 // Run fires schedules when they are due, until the engine stops and all that was
 // started has ended. It does nothing where the store keeps no schedules.
 func (v *Service) Run(l core.Lifetime) {
-	a, err := v.core.Schedules()
+	a, err := v.opt.Roles.Schedules()
 	if err != nil {
 		return
 	}
@@ -52,8 +52,8 @@ func (v *Service) fireLoop(l core.Lifetime, a store.Schedules, marks chan<- uint
 		case errors.Is(err, errors.ErrUnsupported):
 			return
 		case err != nil && l.Ctx.Err() == nil:
-			v.core.Log().Error("fire schedules", "error", err)
-			wait = v.poll
+			v.opt.Log.Error("fire schedules", "error", err)
+			wait = v.opt.Poll
 		case err == nil:
 			if d.Next > 0 {
 				wait = min(wait, d.Next)
@@ -88,7 +88,7 @@ func (v *Service) helpLoop(l core.Lifetime, a store.Schedules, changed chan<- st
 		for full := true; full && l.Ctx.Err() == nil; {
 			d, err := v.fireDue(l, a)
 			if err != nil && l.Ctx.Err() == nil {
-				v.core.Log().Error("fire schedules", "error", err)
+				v.opt.Log.Error("fire schedules", "error", err)
 			}
 			full = err == nil && len(d.List) == dueBatch
 		}
@@ -110,13 +110,13 @@ func (v *Service) changeLoop(l core.Lifetime, a store.Schedules, marks <-chan ui
 			if l.Ctx.Err() != nil {
 				return
 			}
-			v.core.Log().Warn("await changes of schedules; polling goes on", "error", err)
+			v.opt.Log.Warn("await changes of schedules; polling goes on", "error", err)
 			continue // the next mark comes with the next look
 		}
 		core.Taken(marks) // of a look before the change, as in awaitLoop
 		core.Signal(changed)
-		v.core.WakeMonitors()
-		v.core.WakeDeadlines()
+		v.opt.WakeMonitors()
+		v.opt.WakeDeadlines()
 	}
 }
 
@@ -189,9 +189,9 @@ func (v *Service) fire(ctx context.Context, a store.Schedules, list []store.Firi
 		return err
 	})
 	if err == nil {
-		v.core.WakeNotifications()
+		v.opt.WakeNotifications()
 		for i := range fired {
-			v.core.ChainsStarted(fired[i].Chains)
+			v.opt.Targets.Started(fired[i].Chains)
 		}
 	}
 	return fired, err
@@ -228,7 +228,7 @@ func (v *Service) firing(ctx context.Context, s *store.DueSchedule, now time.Tim
 		f.State.LastExecution = id
 	}
 	if p.State.Paused {
-		v.core.Log().Warn("schedule paused", "schedule", s.Name, "reason", p.State.Reason)
+		v.opt.Log.Warn("schedule paused", "schedule", s.Name, "reason", p.State.Reason)
 	}
 	return f
 }
@@ -238,7 +238,7 @@ func (v *Service) start(ctx context.Context, f *store.Firing, s *store.DueSchedu
 	if s.Definition == nil {
 		return "", courier.Errorf(courier.ErrNotFound, "there is no %s %q; define it, or change the schedule", s.Kind, s.Target)
 	}
-	t, err := v.core.TargetOf(ctx, s.Definition)
+	t, err := v.opt.Targets.TargetOf(ctx, s.Definition)
 	var n core.Prepared
 	if err == nil {
 		n, err = t.Prepare(ctx, core.Start{
@@ -260,7 +260,7 @@ func (v *Service) unfired(s *store.DueSchedule, err error) store.Firing {
 	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState, After: afterProblem}
 	f.State.Problem = text.Plain(err)
 	if f.State.Problem != s.Problem {
-		v.core.Log().Error("schedule can't fire", "schedule", s.Name, "problem", f.State.Problem, "again", afterProblem)
+		v.opt.Log.Error("schedule can't fire", "schedule", s.Name, "problem", f.State.Problem, "again", afterProblem)
 	}
 	return f
 }
@@ -275,7 +275,7 @@ func (v *Service) refused(s *store.DueSchedule, f store.Firing, err error) store
 	f.Executions, f.Cancel = nil, nil
 	f.State.Problem = text.Plain(err)
 	if f.State.Problem != s.Problem {
-		v.core.Log().Warn("schedule has started nothing", "schedule", s.Name, "problem", f.State.Problem)
+		v.opt.Log.Warn("schedule has started nothing", "schedule", s.Name, "problem", f.State.Problem)
 	}
 	return f
 }

@@ -27,7 +27,7 @@ func (v *Service) Set(ctx context.Context, s courier.Schedule, by courier.By) (c
 	fail := func(err error) (courier.Schedule, error) {
 		return courier.Schedule{}, fmt.Errorf("set schedule %q: %w", s.Name, err)
 	}
-	a, err := v.core.Schedules()
+	a, err := v.opt.Roles.Schedules()
 	if err != nil {
 		return fail(err)
 	}
@@ -54,7 +54,7 @@ func (v *Service) Set(ctx context.Context, s courier.Schedule, by courier.By) (c
 		return fail(err)
 	}
 	if changed {
-		v.core.Changed(ctx, core.Change{Kind: "schedule", Name: s.Name, Verb: "set", By: by, Job: s.Job, Now: body})
+		v.opt.Changed(ctx, core.Change{Kind: "schedule", Name: s.Name, Verb: "set", By: by, Job: s.Job, Now: body})
 	}
 	return got, nil
 }
@@ -232,7 +232,7 @@ func (v *Service) checkTarget(ctx context.Context, s *courier.Schedule) ([]couri
 	if s.Job == "" {
 		field = "chain"
 	}
-	t, err := v.core.Target(ctx, s.Job, s.Chain)
+	t, err := v.opt.Targets.Target(ctx, s.Job, s.Chain)
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
 		return problem(field, err), nil
@@ -285,7 +285,7 @@ func (v *Service) switchSchedule(ctx context.Context, verb, name string, by cour
 	fail := func(err error) (courier.Schedule, error) {
 		return courier.Schedule{}, fmt.Errorf("%s schedule %q: %w", verb, name, err)
 	}
-	a, err := v.core.Schedules()
+	a, err := v.opt.Roles.Schedules()
 	if err != nil {
 		return fail(err)
 	}
@@ -306,14 +306,14 @@ func (v *Service) switchSchedule(ctx context.Context, verb, name string, by cour
 		return fail(err)
 	}
 	if changed {
-		v.core.Changed(ctx, core.Change{Kind: "schedule", Name: name, Verb: verb + "d", By: by})
+		v.opt.Changed(ctx, core.Change{Kind: "schedule", Name: name, Verb: verb + "d", By: by})
 	}
 	return got, nil
 }
 
 // Remove removes a schedule. What it has started goes on.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
-	a, err := v.core.Schedules()
+	a, err := v.opt.Roles.Schedules()
 	if err == nil {
 		err = text.Check(text.By(by))
 	}
@@ -326,7 +326,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fmt.Errorf("remove schedule %q: %w", name, err)
 	}
-	v.core.Changed(ctx, core.Change{Kind: "schedule", Name: name, Verb: "removed", By: by})
+	v.opt.Changed(ctx, core.Change{Kind: "schedule", Name: name, Verb: "removed", By: by})
 	return nil
 }
 
@@ -338,7 +338,7 @@ func (v *Service) Get(ctx context.Context, name string) (courier.Schedule, error
 		return courier.Schedule{}, err
 	}
 	if len(list) == 0 {
-		a, err := v.core.Schedules()
+		a, err := v.opt.Roles.Schedules()
 		if err == nil {
 			err = v.unknownSchedule(ctx, a, name)
 		}
@@ -349,7 +349,7 @@ func (v *Service) Get(ctx context.Context, name string) (courier.Schedule, error
 
 // List returns a page of schedules, in byte order of their names.
 func (v *Service) List(ctx context.Context, f store.ScheduleFilter) ([]courier.Schedule, error) {
-	a, err := v.core.Schedules()
+	a, err := v.opt.Roles.Schedules()
 	if err != nil {
 		return nil, fmt.Errorf("schedules: %w", err)
 	}

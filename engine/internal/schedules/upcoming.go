@@ -12,10 +12,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Upcoming returns the schedules that start a job or a chain, with their next n times;
-// see [core.Validation].
+// Upcoming returns schedules that start a job or a chain, with their next n times,
+// for a dry run.
 func (v *Service) Upcoming(ctx context.Context, kind store.Kind, target string, limit, n int) (list []core.UpcomingFires, more bool, err error) {
-	a, err := v.core.Schedules()
+	a, err := v.opt.Roles.Schedules()
 	if err != nil || target == "" {
 		return nil, false, nil
 	}

@@ -29,8 +29,9 @@ const (
 // A Service looks for executions that no worker takes. Its methods may be called by
 // several goroutines.
 type Service struct {
-	core   core.Core
-	search chan struct{} // it is time for a search
+	workers func() (store.Workers, error)
+	log     *slog.Logger
+	search  chan struct{} // it is time for a search
 
 	mu      sync.Mutex
 	next    time.Time            // no search before
@@ -38,8 +39,11 @@ type Service struct {
 	checked map[string]time.Time // when the workers of a queue were last looked for
 }
 
-// New returns the service of an engine.
-func New(c core.Core) *Service { return &Service{core: c, search: make(chan struct{}, 1)} }
+// New returns the service of an engine, with a function that returns the part of its store
+// that records workers.
+func New(workers func() (store.Workers, error), log *slog.Logger) *Service {
+	return &Service{workers: workers, log: log, search: make(chan struct{}, 1)}
+}
 
 // Found returns what the last search has found.
 func (v *Service) Found() []store.Stranded {
@@ -74,7 +78,7 @@ func (v *Service) Claimed(left bool) {
 // Run searches when it is time, and warns of what it finds, until the engine stops. It
 // does nothing where the store does not record workers.
 func (v *Service) Run(l core.Lifetime) {
-	workers, err := v.core.Workers()
+	workers, err := v.workers()
 	if err != nil {
 		return
 	}
@@ -89,7 +93,7 @@ func (v *Service) Run(l core.Lifetime) {
 		cancel()
 		if err != nil {
 			if l.Ctx.Err() == nil {
-				v.core.Log().Warn("look for executions that no worker takes", "error", err)
+				v.log.Warn("look for executions that no worker takes", "error", err)
 			}
 			continue
 		}
@@ -117,10 +121,10 @@ func (v *Service) warn(list []store.Stranded) {
 		if len(g.Missing) > 0 {
 			attrs = append(attrs, slog.String("missing", strings.Join(g.Missing, " ")))
 		}
-		v.core.Log().LogAttrs(context.Background(), slog.LevelWarn, what+": "+advice(g), attrs...)
+		v.log.LogAttrs(context.Background(), slog.LevelWarn, what+": "+advice(g), attrs...)
 	}
 	if more := len(list) - maxLines; more > 0 {
-		v.core.Log().Warn("executions wait that no worker takes: there are more groups of them, see Engine.Health", "groups", more)
+		v.log.Warn("executions wait that no worker takes: there are more groups of them, see Engine.Health", "groups", more)
 	}
 }
 
@@ -139,8 +143,8 @@ func advice(g *store.Stranded) string {
 // executions that have just been created. It looks for workers once a minute for each
 // queue, and not for the queues that this engine serves.
 func (v *Service) Created(ctx context.Context, served []string, created ...courier.Execution) {
-	workers, err := v.core.Workers()
-	log := v.core.Log()
+	workers, err := v.workers()
+	log := v.log
 	if err != nil || !log.Enabled(ctx, slog.LevelWarn) {
 		return
 	}

@@ -40,7 +40,7 @@ const (
 var Libraries = []string{pgx, pkgSFTP, xCrypto, goCrypto, jlaffayeFTP, compress, doublestar}
 
 // subsystem is what a package with one subject beside the execution of jobs may
-// import: none imports another one or the engine, which it reaches by core.Core.
+// import: none imports another one or the engine, of which it declares what it needs.
 var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/internal/program", "engine/internal/text", "internal/*"}
 
 // Rooms lists every package of the module with the arrows that lead out of

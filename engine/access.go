@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/chains"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/engine/internal/deadlines"
+	"github.com/courierhq/courier/engine/internal/definitions"
+	"github.com/courierhq/courier/engine/internal/dryrun"
+	"github.com/courierhq/courier/engine/internal/enqueue"
+	"github.com/courierhq/courier/engine/internal/executions"
+	"github.com/courierhq/courier/engine/internal/limits"
+	"github.com/courierhq/courier/engine/internal/maintenance"
+	"github.com/courierhq/courier/engine/internal/monitors"
+	"github.com/courierhq/courier/engine/internal/notifications"
+	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
+	"github.com/courierhq/courier/engine/internal/schedules"
+	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/store"
+)
+
+// access has the methods that packages below engine/internal need of an engine, by the
+// interfaces and functions that they declare. They may be called by any number of
+// goroutines, at any time after the engine was made.
+type access struct{ e *Engine }
+
+// addSubsystems makes the subsystems of an engine whose options are complete.
+func (e *Engine) addSubsystems() {
+	c, o, roles := access{e}, &e.opt, e.roles
+	e.programs = program.NewCache(e.store, e.reg)
+	e.definitions = definitions.New(roles, e.reg, e.programs, o.Queues, e.log)
+	e.enqueuer = enqueue.New(c, e.store, e.programs, e.log)
+	e.limits = limits.New(e.store, c.Changed, e.wake)
+	e.unserved = unserved.New(roles.Workers, e.log)
+	e.repairs = repair.New(e.store, e.programs, o.Secrets)
+	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
+	e.notifications = notifications.New(notifications.Options{
+		Changed: c.Changed, Roles: roles, Programs: e.programs, Log: e.log, Secrets: o.Secrets,
+		Start: e.enqueuer.Start, NewExecution: c.NewExecution,
+		Subscribers: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks.guard(), WebhookTimeout: o.Webhooks.Timeout,
+	})
+	e.deadlines = deadlines.New(deadlines.Options{
+		Roles: roles, Programs: e.programs, Log: e.log, Poll: o.Poll,
+		Observe: e.observers.Emit, WakeNotifications: e.notifications.Wake, Expire: c.expire,
+	})
+	e.chains = chains.New(c, chains.Config{
+		Roles: roles, Programs: e.programs, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams,
+		Observe: e.observers.Emit, Observed: e.observers.Wanted,
+		WakeNotifications: e.notifications.Wake, Chain: e.definitions.Chain, WaitUntil: e.waiters.Until,
+	})
+	e.executions = executions.New(executions.Options{
+		Roles: roles, Programs: e.programs, WaitUntil: e.waiters.Until,
+		Workspace: e.work.Of, WorkspaceID: o.WorkspaceID, Members: e.chains.Values,
+	})
+	_, wakes := roles.Behind.(store.Schedules)
+	e.monitors = monitors.New(monitors.Options{
+		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Secrets: o.Secrets,
+		Listers: o.Listers, Roots: o.Roots, MaxParams: o.MaxParams, Poll: o.Poll, StoreWakes: wakes,
+	})
+	e.schedules = schedules.New(schedules.Options{
+		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Poll: o.Poll,
+		WakeNotifications: e.notifications.Wake, WakeMonitors: e.monitors.Wake, WakeDeadlines: e.deadlines.Wake,
+	})
+	e.dryRuns = dryrun.New(c, dryrun.Config{
+		Checks: e.definitions, UpcomingFires: e.schedules.Upcoming,
+		Unsaved: func(jobs []courier.Job, chains []courier.Chain) dryrun.Checks {
+			return e.definitions.Unsaved(jobs, chains)
+		},
+		Roles: roles, Registry: e.reg, Queues: o.Queues, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams, Grace: o.Grace,
+	})
+}
+
+// Created has overdue executions looked for when a deadline of the executions passes, which
+// were created.
+func (c access) Created(list []store.NewExecution) { c.e.deadlines.Created(list) }
+
+// Changed writes a change that was made to the log, and to the journal if the store keeps
+// one.
+func (c access) Changed(ctx context.Context, h core.Change) {
+	core.Changed(c.e.log, h.Kind, h.Name, h.Verb, h.By, h.More...)
+	j, err := c.e.roles.Journal()
+	if err != nil {
+		return
+	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.StoreTimeout)
+	defer cancel()
+	_, err = j.Note(call, store.Action{
+		By: h.By.Actor, Via: cmp.Or(h.By.Via, "go"), Verb: h.Verb, Kind: h.Kind, Name: h.Name, Job: h.Job, Now: h.Now, Reason: h.By.Reason, Outcome: "done",
+	})
+	if err != nil {
+		c.e.log.Error("the change was made, and the journal does not have it", "kind", h.Kind, "name", h.Name, "change", h.Verb, "by", h.By, "error", err)
+	}
+}
+
+// Trace returns the trace context of a call, empty if there is none.
+func (c access) Trace(ctx context.Context) string {
+	if c.e.opt.Trace == nil {
+		return ""
+	}
+	return c.e.opt.Trace(ctx)
+}
+
+// NewExecution returns a new execution of a program, with a new id.
+func (c access) NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error) {
+	return c.newExecution(ctx, p, opt, false)
+}
+
+// CheckExecution returns the error that NewExecution would have, for a dry run: secrets
+// are asked for as in one.
+func (c access) CheckExecution(ctx context.Context, p *program.Program, opt *program.Options) error {
+	_, err := c.newExecution(ctx, p, opt, true)
+	return err
+}
+
+func (c access) newExecution(ctx context.Context, p *program.Program, opt *program.Options, dry bool) (store.NewExecution, error) {
+	m := program.Making{ID: courier.ExecutionID(c.e.ids.New()), MaxParams: c.e.opt.MaxParams, Now: c.now()}
+	m.Secret = func(q courier.SecretRequest) error {
+		q.DryRun = dry
+		return core.AskSecret(ctx, q, c.e.opt.Secrets)
+	}
+	return p.NewExecution(opt, &m)
+}
+
+// now returns the instant by the clock of the store, if it tells it without being
+// called over a network, and otherwise by that of this process.
+func (c access) now() time.Time {
+	if s, ok := c.e.roles.Behind.(interface{ Now() time.Time }); ok {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+// Requested acts on a request that the store has recorded for an execution, which is given
+// as it is since then: it notifies the run of the execution and the observers, and removes
+// the files of an execution that is cancelled.
+func (c access) Requested(ctx context.Context, x *courier.Execution, r *store.Request) {
+	c.e.requested(x, r)
+	if x.State == courier.Cancelled {
+		c.e.discard(ctx, x)
+	}
+}
+
+// expire fails an execution that has not begun, with a message.
+func (c access) expire(ctx context.Context, id courier.ExecutionID, message string) error {
+	_, err := c.e.request(ctx, id, courier.RequestExpire, courier.By{Reason: message})
+	return err
+}
