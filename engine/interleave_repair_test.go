@@ -122,7 +122,7 @@ func TestInterleavingsOfRepair(t *testing.T) {
 	}
 	dir, total, start := t.TempDir(), 0, time.Now()
 	for i, c := range cases {
-		if i%everyPlay > 0 {
+		if i%*everyPlay > 0 {
 			continue
 		}
 		n := explore(t, 20_000, func(t *testing.T, s *schedule) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -660,8 +661,7 @@ func someRequests(kind string, more ...string) [][]courier.RequestKind {
 	return [][]courier.RequestKind{nil, cancelOnce, pauseOnce}
 }
 
-// everyPlay says which plays are explored: with the race detector each ninth.
-var everyPlay = raced.Or(9, 1)
+var everyPlay = flag.Int("every", raced.Or(9, 1), "of how many plays one is explored")
 
 // TestInterleavings lets an engine run an execution while operators make
 // requests, in every order of the calls of the store.
@@ -673,7 +673,7 @@ func TestInterleavings(t *testing.T) {
 				if where == "a" && kind.name != "one step" && (len(list[0]) > 1 || kind.name == "retry of the job") {
 					continue // many ways, and nothing new
 				}
-				if plays++; plays%everyPlay > 0 {
+				if plays++; plays%*everyPlay > 0 {
 					continue
 				}
 				total += explore(t, 5000, func(t *testing.T, s *schedule) error {
@@ -705,7 +705,7 @@ func TestInterleavingsOfOperators(t *testing.T) {
 	const pause, resume, cancel = courier.RequestPause, courier.RequestResume, courier.RequestCancel
 	for _, kind := range []string{"one step", "failure", "retry"} {
 		for _, two := range [][2]courier.RequestKind{{cancel, cancel}, {cancel, pause}, {cancel, resume}, {pause, cancel}, {pause, pause}, {pause, resume}, {resume, pause}} {
-			if plays++; plays%everyPlay > 0 {
+			if plays++; plays%*everyPlay > 0 {
 				continue
 			}
 			total += explore(t, 5000, func(t *testing.T, s *schedule) error {
@@ -737,7 +737,7 @@ func TestInterleavingsOfStop(t *testing.T) {
 	for _, kind := range behaviours {
 		for _, list := range someRequests(kind.name, "one step", "loop", "retry", "stubborn step", "started by the claim") {
 			for _, patient := range []bool{true, false} {
-				if plays++; plays%everyPlay > 0 {
+				if plays++; plays%*everyPlay > 0 {
 					continue
 				}
 				total += explore(t, 5000, func(t *testing.T, s *schedule) error {
@@ -775,7 +775,7 @@ func TestInterleavingsOfTakeover(t *testing.T) {
 	dir, total, plays, start := t.TempDir(), 0, 0, time.Now()
 	for _, kind := range behaviours {
 		for _, list := range someRequests(kind.name, "one step") {
-			if plays++; plays%everyPlay > 0 {
+			if plays++; plays%*everyPlay > 0 {
 				continue
 			}
 			total += explore(t, 5000, func(t *testing.T, s *schedule) error {
@@ -808,7 +808,7 @@ func TestInterleavingsOfChanges(t *testing.T) {
 	dir, total, start := t.TempDir(), 0, time.Now()
 	kind := behaviour{name: "changes", policy: `"stop"`, steps: oneStep + "," + oneStep, fails: true, ends: []courier.State{courier.Failed, courier.Completed}}
 	for i, two := range [][2]courier.RequestKind{{skip, skip}, {skip, courier.RequestResume}, {skip, courier.RequestCancel}, {skip, courier.RequestPause}} {
-		if i%everyPlay > 0 {
+		if i%*everyPlay > 0 {
 			continue
 		}
 		total += explore(t, 5000, func(t *testing.T, s *schedule) error {

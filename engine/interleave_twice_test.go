@@ -92,7 +92,7 @@ func TestInterleavingsOfTwoRepairs(t *testing.T) {
 		{twiceInAnItem, [][2]courier.RequestKind{{elsewhere, resume}, {elsewhere, elsewhere}, {resume, elsewhere}, {version, elsewhere}}},
 	} {
 		for i, pair := range c.pairs {
-			if i%everyPlay > 0 {
+			if i%*everyPlay > 0 {
 				continue
 			}
 			n := explore(t, raced.Or(2_000, 20_000), func(t *testing.T, s *schedule) error {

@@ -18,7 +18,7 @@ func TestKindsOfKeys(t *testing.T) {
 		{"dsa", "dsa2048", "elg1024", "DSA 2048 bits", "ElGamal 1024 bits"},
 		{"secp", "secp256k1", "secp256k1", "ECDSA SecP256k1", "ECDH SecP256k1"},
 		{"small", "rsa1024", "rsa1024", "RSA 1024 bits", "RSA 1024 bits"},
-		{"mixed", "rsa2048", "elg1024", "", "ElGamal 1024 bits"},
+		{"mixed", "rsa2048", "rsa1024", "", "RSA 1024 bits"},
 		{"nist", "nistp256", "nistp256", "", ""},
 		{"brainpool", "brainpoolP512r1", "brainpoolP512r1", "", ""},
 		{"none", "ed25519", "", "", "none"},

@@ -21,11 +21,12 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/internal/isolated"
+	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
 )
 
 // steps is how many steps the pipeline of TestKilledAtRandom executes.
-var steps = flag.Int("steps", 240, "steps of the pipeline in which isolated steps are killed at random")
+var steps = flag.Int("steps", raced.Or(120, 240), "steps of the pipeline in which isolated steps are killed at random")
 
 // children returns the processes that this one has started as children for steps, by their
 // state.
