@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -141,12 +142,14 @@ func seenChainFailure(f *courier.ChainFailure) courier.ChainFailure {
 
 // HideCause takes away the values of a cause: keys of limits, and what people and steps
 // have said.
-func HideCause(c *store.Cause) {
+func HideCause(c *store.Cause) { *c = seenCause(c) }
+
+func seenCause(c *store.Cause) store.Cause {
 	text, scope := c.Text, c.Scope
 	if c.Reason != "" || strings.HasPrefix(scope, "key:") || c.Kind == store.CauseBackoff || c.Kind == store.CauseFailed {
 		text, scope = Hidden, ""
 	}
-	*c = store.Cause{
+	return store.Cause{
 		Kind: c.Kind, Text: text, Scope: scope, Limit: c.Limit, Running: c.Running, Until: c.Until, Since: c.Since,
 		Job: c.Job, Execution: c.Execution, Chain: c.Chain, By: c.By, Do: c.Do, Call: c.Call,
 	}
@@ -223,4 +226,47 @@ func seenNotification(n *courier.Notification) courier.Notification {
 
 func seenCoalesced(e *courier.CoalescedEvent) courier.CoalescedEvent {
 	return courier.CoalescedEvent{ID: e.ID, At: e.At, Execution: e.Execution, Error: HiddenIf(e.Error)}
+}
+
+// HideAttention takes away what may have values in it.
+func HideAttention(e *Entry) {
+	*e = Entry{
+		Kind: e.Kind, Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
+		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Thing: e.Thing, State: e.State, By: e.By,
+		Message: HiddenIf(e.Message), Executions: e.Executions, Version: e.Version, Because: each(e.Because, seenCause),
+		Do: e.Do, Call: e.Call,
+	}
+}
+
+// HideKept takes away the names, and what may have them in it.
+func HideKept(k *store.KeptFiles) {
+	*k = store.KeptFiles{
+		Execution: k.Execution, Job: k.Job, State: k.State, Since: k.Since, Workspace: k.Workspace, Worker: k.Worker,
+		Files: []courier.File{}, Count: k.Count, Bytes: k.Bytes, Problem: HiddenIf(k.Problem),
+		DiscardedBy: k.DiscardedBy, DiscardedAt: k.DiscardedAt,
+	}
+}
+
+// HideItem takes away what a step has said of an item that failed.
+func HideItem(f *engine.FailedItem) {
+	*f = engine.FailedItem{
+		ItemPath: seenPath(&f.ItemPath), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
+		Error: Hidden, FailedSeq: f.FailedSeq,
+	}
+}
+
+func seenPath(p *courier.ItemPath) courier.ItemPath {
+	return courier.ItemPath{Loop: p.Loop, Iteration: p.Iteration}
+}
+
+// HideRefused takes away what the store has said, which may repeat what it was given.
+func HideRefused(r *engine.RefusedWrite) {
+	*r = engine.RefusedWrite{
+		Execution: r.Execution, Job: r.Job, Since: r.Since, Tries: r.Tries, Lasting: r.Lasting, Left: r.Left, Error: HiddenIf(r.Error),
+	}
+}
+
+// HideMaintenance takes away what the maintenance of a step type has said.
+func HideMaintenance(f *engine.FailedMaintenance) {
+	*f = engine.FailedMaintenance{StepType: f.StepType, Since: f.Since, Error: HiddenIf(f.Error)}
 }
