@@ -53,13 +53,13 @@ func (c *call) health() (any, error) {
 	h := c.h.e.Health()
 	p := &healthPage{Refused: slices.Clone(h.Refused), Failing: h.Maintenance, LowSpace: h.LowSpace, Dropped: c.h.e.Dropped(), Workers: -1, HasStore: c.h.opt.Health != nil}
 	for i := range p.Refused {
-		if r := &p.Refused[i]; r.Error != "" && !c.SeesValues(c.ctx(), r.Job) {
-			r.Error = desk.Hidden
+		if r := &p.Refused[i]; !c.SeesValues(c.ctx(), r.Job) {
+			desk.HideRefused(r)
 		}
 	}
 	for i := range h.Maintenance {
 		if !c.SeesValues(c.ctx(), "") {
-			h.Maintenance[i].Error = desk.Hidden
+			desk.HideMaintenance(&h.Maintenance[i])
 		}
 	}
 	for _, g := range h.Stranded {

@@ -120,12 +120,11 @@ func (c *call) itemChoices(p *resumePage) error {
 	}
 	for i := range list {
 		f := &list[i]
-		value := resumeform.ItemValue(f.ItemPath)
-		choice := itemChoice{Value: value, Label: fmt.Sprintf("index %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)), Error: f.Error, Chosen: slices.Contains(c.form["item"], value)}
 		if !p.Sees {
-			choice.Error = desk.Hidden
+			desk.HideItem(f)
 		}
-		p.Items = append(p.Items, choice)
+		value := resumeform.ItemValue(f.ItemPath)
+		p.Items = append(p.Items, itemChoice{Value: value, Label: fmt.Sprintf("index %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)), Error: f.Error, Chosen: slices.Contains(c.form["item"], value)})
 	}
 	return nil
 }

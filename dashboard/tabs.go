@@ -233,7 +233,7 @@ func (c *call) audit(p *executionPage) error {
 	p.Audit = t
 	for _, a := range list {
 		if !values {
-			a.Error = desk.HiddenIf(a.Error)
+			desk.HideEntry(&a)
 		}
 		what := "execution"
 		if a.Step != nil {

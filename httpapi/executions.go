@@ -339,7 +339,7 @@ func (c *call) listFailedItems() error {
 	}
 	if !c.SeesValues(c.ctx(), c.execution.Job) {
 		for i := range list {
-			list[i].Error = desk.Hidden
+			desk.HideItem(&list[i])
 		}
 	}
 	return answerPage(c, list, "")

@@ -132,12 +132,12 @@ func (c *call) health() error {
 	h := HealthView{Engine: c.h.e.Health()}
 	for i := range h.Engine.Refused {
 		if r := &h.Engine.Refused[i]; !c.SeesValues(c.ctx(), r.Job) {
-			r.Error = desk.HiddenIf(r.Error)
+			desk.HideRefused(r)
 		}
 	}
 	for i := range h.Engine.Maintenance {
 		if m := &h.Engine.Maintenance[i]; !c.SeesValues(c.ctx(), "") {
-			m.Error = desk.HiddenIf(m.Error)
+			desk.HideMaintenance(m)
 		}
 	}
 	if f := c.h.opt.Health; f != nil {

@@ -111,15 +111,8 @@ func (v *Visit) Attention(ctx context.Context) (Attention, error) {
 		return jobs, err
 	})
 	for i := range a.Entries {
-		e := &a.Entries[i]
-		if v.SeesValues(ctx, e.Job) {
-			continue
-		}
-		if e.Message != "" {
-			e.Message = Hidden
-		}
-		for j := range e.Because {
-			HideCause(&e.Because[j])
+		if e := &a.Entries[i]; !v.SeesValues(ctx, e.Job) {
+			HideAttention(e)
 		}
 	}
 	return a, err

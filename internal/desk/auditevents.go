@@ -62,10 +62,3 @@ func (d *Desk) AuditEvents(ctx context.Context, f store.AuditFilter) ([]AuditEve
 	}
 	return list, nil
 }
-
-// HideEvents takes away what may have values in it.
-func HideEvents(list []AuditEvent) {
-	for i := range list {
-		list[i].Error, list[i].Events = HiddenIf(list[i].Error), nil
-	}
-}

@@ -25,16 +25,6 @@ func ChainStatus(x *courier.ChainExecution) string {
 	return string(x.State)
 }
 
-// HideChain takes away the values of an execution of a chain, and what may have them in it.
-func HideChain(x *courier.ChainExecution) {
-	x.Params, x.IdempotencyKey = nil, ""
-	if x.Failure != nil {
-		f := *x.Failure
-		f.Message = Hidden
-		x.Failure = &f
-	}
-}
-
 // ChainExecution returns an execution of a chain, if the visitor may see it. A chain belongs
 // to no job, and starts any: what counts is the role for all jobs, and a client sees its own.
 // Ids that are none, that do not exist, and executions of others have the same error.

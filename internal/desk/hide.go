@@ -1,60 +1,19 @@
 package desk
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
-// HideValues takes away the values of an execution, and what may have them in it.
-func HideValues(x *courier.Execution) {
-	x.Params, x.Result, x.Repairs, x.Labels, x.LimitKeys, x.IdempotencyKey = nil, nil, nil, nil, nil, ""
-	x.RequestReason, x.Secrets = "", nil
-	if x.Failure != nil {
-		f := *x.Failure
-		f.Message = Hidden
-		x.Failure = &f
-	}
-	if x.Current != nil {
-		s := *x.Current
-		HideStep(&s)
-		x.Current = &s
-	}
-	x.Waits = nil
-	if c := x.OnlyCopies; c != nil {
-		x.OnlyCopies = hiddenCopies(c)
-	}
-}
-
-// hiddenCopies returns only copies without names.
-func hiddenCopies(c *courier.OnlyCopies) *courier.OnlyCopies {
-	hidden := &courier.OnlyCopies{Count: c.Count, Bytes: c.Bytes}
-	if c.Problem != "" {
-		hidden.Problem = Hidden
-	}
-	return hidden
-}
-
-// HideStep takes away the values of a record, and what may have them in it.
-func HideStep(s *courier.StepExecution) {
-	s.Outputs, s.Files, s.Events, s.Stack, s.Log, s.Progress = nil, nil, nil, "", "", nil
-	if s.Error != "" {
-		s.Error = Hidden
-	}
-}
+// The functions of this file take away what a visitor who may not see values does not see.
+// Each type, those of its fields included, has one composite literal here, which names the
+// fields that stay. A field that is not named is hidden, also one that a type gets later.
 
 // Hidden stands in the place of a message that may have values in it.
 const Hidden = "hidden: it may contain values, which need another role"
-
-// HideCause takes away the values of a cause: keys of limits, and what people and steps
-// have said.
-func HideCause(c *store.Cause) {
-	if c.Reason != "" || strings.HasPrefix(c.Scope, "key:") || c.Kind == store.CauseBackoff || c.Kind == store.CauseFailed {
-		c.Text, c.Scope, c.Reason = Hidden, "", ""
-	}
-}
 
 // HiddenIf is what stands in the place of a text that may have values in it: [Hidden], or
 // nothing if the text is empty.
@@ -65,37 +24,7 @@ func HiddenIf(text string) string {
 	return Hidden
 }
 
-// HideSchedule takes away the values of a schedule, and what may have them in it.
-func HideSchedule(s *courier.Schedule) {
-	s.Params, s.Reason, s.Problem = nil, HiddenIf(s.Reason), HiddenIf(s.Problem)
-}
-
-// HideMonitor takes away the values of a monitor, and what may have them in it.
-func HideMonitor(m *courier.Monitor) {
-	m.Params, m.Reason, m.Health.Problem = nil, HiddenIf(m.Reason), HiddenIf(m.Health.Problem)
-}
-
-// HideSubscription takes away what may be a value or lets somebody in. References to
-// secrets stay: they are names.
-func HideSubscription(s *courier.Subscription) {
-	s.Reason = HiddenIf(s.Reason)
-	if s.Job != nil {
-		job := *s.Job
-		job.Params = nil
-		s.Job = &job
-	}
-	if s.Webhook == nil {
-		return
-	}
-	hook := *s.Webhook
-	hook.URL = hiddenUnlessSecret(hook.URL)
-	hook.Headers = make(map[string]string, len(s.Webhook.Headers))
-	for name, value := range s.Webhook.Headers {
-		hook.Headers[name] = hiddenUnlessSecret(value)
-	}
-	s.Webhook = &hook
-}
-
+// hiddenUnlessSecret leaves references to secrets, which are names.
 func hiddenUnlessSecret(value string) string {
 	if strings.HasPrefix(value, "secret:") {
 		return value
@@ -103,11 +32,241 @@ func hiddenUnlessSecret(value string) string {
 	return HiddenIf(value)
 }
 
+// ifAny returns what is seen of something, or nil for nil.
+func ifAny[T any](v *T, seen func(*T) T) *T {
+	if v == nil {
+		return nil
+	}
+	s := seen(v)
+	return &s
+}
+
+// each returns what is seen of the items of a list, as a list of its own.
+func each[T any](list []T, seen func(*T) T) []T {
+	if list == nil {
+		return nil
+	}
+	s := make([]T, len(list))
+	for i := range list {
+		s[i] = seen(&list[i])
+	}
+	return s
+}
+
+// HideValues takes away the values of an execution, and what may have them in it.
+func HideValues(x *courier.Execution) {
+	*x = courier.Execution{
+		ID: x.ID, Job: x.Job, Version: x.Version, State: x.State, Queue: x.Queue, Priority: x.Priority,
+		Attempt: x.Attempt, Position: seenPosition(&x.Position), StepAttempts: x.StepAttempts, EarlierStarts: x.EarlierStarts,
+		Retries: x.Retries, Current: ifAny(x.Current, seenStep),
+		CreatedAt: x.CreatedAt, DueAt: x.DueAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, UpdatedAt: x.UpdatedAt,
+		Failure: ifAny(x.Failure, seenFailure), Request: x.Request, RequestedAt: x.RequestedAt, RequestedBy: x.RequestedBy,
+		Resumed: x.Resumed, FailedItems: x.FailedItems, RerunOf: x.RerunOf, Chain: x.Chain, Member: x.Member,
+		MaxRetries: x.MaxRetries, Trace: x.Trace, Timeout: x.Timeout, By: x.By,
+		Worker: x.Worker, Workspace: x.Workspace, HeartbeatAt: x.HeartbeatAt, LeaseExpiresAt: x.LeaseExpiresAt,
+		DiskBytes: x.DiskBytes, OnlyCopies: ifAny(x.OnlyCopies, seenCopies), Seq: x.Seq,
+	}
+}
+
+func seenPosition(p *courier.Position) courier.Position {
+	return courier.Position{Step: p.Step, Loops: each(p.Loops, seenLoop)}
+}
+
+func seenLoop(l *courier.LoopPosition) courier.LoopPosition {
+	return courier.LoopPosition{Step: l.Step, Index: l.Index, Failed: l.Failed, ItemFailed: l.ItemFailed}
+}
+
+func seenFailure(f *courier.Failure) courier.Failure {
+	return courier.Failure{
+		Step: f.Step, ID: f.ID, Type: f.Type, Iteration: f.Iteration, Attempt: f.Attempt, Reason: f.Reason, Message: Hidden,
+	}
+}
+
+func seenCopies(c *courier.OnlyCopies) courier.OnlyCopies {
+	return courier.OnlyCopies{Count: c.Count, Bytes: c.Bytes, Problem: HiddenIf(c.Problem)}
+}
+
+// HideStep takes away the values of a record, and what may have them in it.
+func HideStep(s *courier.StepExecution) { *s = seenStep(s) }
+
+func seenStep(s *courier.StepExecution) courier.StepExecution {
+	return courier.StepExecution{
+		Execution: s.Execution, Seq: s.Seq, Step: s.Step, ID: s.ID, Type: s.Type, Iteration: s.Iteration, Total: s.Total,
+		Attempt: s.Attempt, ExecutionAttempt: s.ExecutionAttempt, Version: s.Version, State: s.State,
+		StartedAt: s.StartedAt, EndedAt: s.EndedAt, Bytes: s.Bytes, Reason: s.Reason, Error: HiddenIf(s.Error),
+		Worker: s.Worker, FailedLoop: s.FailedLoop,
+	}
+}
+
+// HideEvents takes away what may have values in it, the events included.
+func HideEvents(list []AuditEvent) {
+	for i := range list {
+		entry := list[i].AuditEntry
+		HideEntry(&entry)
+		list[i] = AuditEvent{AuditEntry: entry}
+	}
+}
+
+// HideEntry takes away what may have values in it.
+func HideEntry(a *courier.AuditEntry) {
+	*a = courier.AuditEntry{
+		Execution: a.Execution, Seq: a.Seq, At: a.At, Step: a.Step, ID: a.ID, Type: a.Type, Iteration: a.Iteration,
+		Attempt: a.Attempt, ExecutionAttempt: a.ExecutionAttempt, From: a.From, To: a.To, Elapsed: a.Elapsed,
+		Bytes: a.Bytes, Reason: a.Reason, Error: HiddenIf(a.Error), By: a.By, Worker: a.Worker,
+	}
+}
+
+// HideChain takes away the values of an execution of a chain, and what may have them in it.
+func HideChain(x *courier.ChainExecution) {
+	*x = courier.ChainExecution{
+		ID: x.ID, Chain: x.Chain, Version: x.Version, State: x.State, Request: x.Request, Members: each(x.Members, seenMember),
+		CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, Failure: ifAny(x.Failure, seenChainFailure),
+		By: x.By, RerunOf: x.RerunOf, Labels: x.Labels, Trace: x.Trace,
+	}
+}
+
+func seenMember(m *courier.MemberExecution) courier.MemberExecution {
+	return courier.MemberExecution{
+		Name: m.Name, Job: m.Job, Version: m.Version, Execution: m.Execution, State: m.State, Reason: m.Reason,
+		DependsOn: each(m.DependsOn, seenDependency),
+	}
+}
+
+func seenDependency(d *courier.Dependency) courier.Dependency {
+	return courier.Dependency{Member: d.Member, RunOnFailure: d.RunOnFailure, RequiredStatus: d.RequiredStatus}
+}
+
+func seenChainFailure(f *courier.ChainFailure) courier.ChainFailure {
+	return courier.ChainFailure{Member: f.Member, Execution: f.Execution, Message: Hidden}
+}
+
+// HideCause takes away the values of a cause: keys of limits, and what people and steps
+// have said.
+func HideCause(c *store.Cause) { *c = seenCause(c) }
+
+func seenCause(c *store.Cause) store.Cause {
+	text, scope := c.Text, c.Scope
+	if c.Reason != "" || strings.HasPrefix(scope, "key:") || c.Kind == store.CauseBackoff || c.Kind == store.CauseFailed {
+		text, scope = Hidden, ""
+	}
+	return store.Cause{
+		Kind: c.Kind, Text: text, Scope: scope, Limit: c.Limit, Running: c.Running, Until: c.Until, Since: c.Since,
+		Job: c.Job, Execution: c.Execution, Chain: c.Chain, By: c.By, Do: c.Do, Call: c.Call,
+	}
+}
+
+// HideSchedule takes away the values of a schedule, and what may have them in it.
+func HideSchedule(s *courier.Schedule) {
+	*s = courier.Schedule{
+		Name: s.Name, Job: s.Job, Chain: s.Chain, Cron: s.Cron, Zone: s.Zone, Every: s.Every, At: s.At, Starts: s.Starts, Ends: s.Ends,
+		Priority: s.Priority, Overlap: s.Overlap, Misfire: s.Misfire, Window: s.Window, Jitter: s.Jitter, PauseAfter: s.PauseAfter,
+		Disabled: s.Disabled, Paused: s.Paused, Reason: HiddenIf(s.Reason), NextFire: s.NextFire, Waiting: s.Waiting,
+		LastFire: s.LastFire, LastExecution: s.LastExecution, Failures: s.Failures, Problem: HiddenIf(s.Problem), SavedAt: s.SavedAt,
+	}
+}
+
+// HideMonitor takes away the values of a monitor, and what may have them in it.
+func HideMonitor(m *courier.Monitor) {
+	*m = courier.Monitor{
+		Name: m.Name, Description: m.Description, Lister: m.Lister, Connection: m.Connection, Path: m.Path, Patterns: m.Patterns,
+		Events: m.Events, Every: m.Every, Stable: m.Stable, DoneFile: m.DoneFile, Batch: m.Batch, Job: m.Job, Chain: m.Chain,
+		Priority: m.Priority, MaxFailures: m.MaxFailures, Disabled: m.Disabled, State: m.State, Reason: HiddenIf(m.Reason),
+		Health: seenHealth(&m.Health), NextPoll: m.NextPoll, SavedAt: m.SavedAt,
+	}
+}
+
+func seenHealth(h *courier.MonitorHealth) courier.MonitorHealth {
+	return courier.MonitorHealth{
+		LastPoll: h.LastPoll, PollSeconds: h.PollSeconds, Files: h.Files, Waiting: h.Waiting, Refused: h.Refused, Failures: h.Failures,
+		Problem: HiddenIf(h.Problem), Triggered: h.Triggered, LastTriggered: h.LastTriggered, LastExecution: h.LastExecution,
+	}
+}
+
+// HideSubscription takes away what may be a value or lets somebody in. References to
+// secrets stay: they are names.
+func HideSubscription(s *courier.Subscription) {
+	*s = courier.Subscription{
+		Name: s.Name, Kind: s.Kind, Events: s.Events, Jobs: s.Jobs, Chains: s.Chains, Func: s.Func,
+		Webhook: ifAny(s.Webhook, seenWebhook), Job: ifAny(s.Job, seenJobTarget), Email: ifAny(s.Email, seenEmail),
+		Window: s.Window, Disabled: s.Disabled, Reason: HiddenIf(s.Reason),
+	}
+}
+
+func seenWebhook(w *courier.WebhookTarget) courier.WebhookTarget {
+	headers := make(map[string]string, len(w.Headers))
+	for name, value := range w.Headers {
+		headers[name] = hiddenUnlessSecret(value)
+	}
+	return courier.WebhookTarget{URL: hiddenUnlessSecret(w.URL), Secrets: w.Secrets, Headers: headers}
+}
+
+func seenJobTarget(j *courier.JobTarget) courier.JobTarget {
+	return courier.JobTarget{Name: j.Name, Priority: j.Priority}
+}
+
+func seenEmail(e *courier.EmailTarget) courier.EmailTarget {
+	return courier.EmailTarget{To: e.To, Subject: e.Subject}
+}
+
 // HideDelivery takes away the values of a delivery, and what may have them in it.
 func HideDelivery(d *courier.Delivery) {
-	d.Error, d.LastErr, d.Result, d.Payload = HiddenIf(d.Error), HiddenIf(d.LastErr), nil, nil
-	d.Coalesced = slices.Clone(d.Coalesced)
-	for i := range d.Coalesced {
-		d.Coalesced[i].Error = HiddenIf(d.Coalesced[i].Error)
+	*d = courier.Delivery{
+		Notification: seenNotification(&d.Notification), State: d.State, Attempts: d.Attempts, DueAt: d.DueAt, LastErr: HiddenIf(d.LastErr),
 	}
+}
+
+func seenNotification(n *courier.Notification) courier.Notification {
+	return courier.Notification{
+		ID: n.ID, Subscription: n.Subscription, Type: n.Type, At: n.At, Execution: n.Execution, Seq: n.Seq, Job: n.Job, Version: n.Version,
+		ChainExecution: n.ChainExecution, Chain: n.Chain, Step: n.Step, StepID: n.StepID, StepType: n.StepType, Iteration: n.Iteration,
+		StepAttempt: n.StepAttempt, Bytes: n.Bytes, Reason: n.Reason, Error: HiddenIf(n.Error), By: n.By, Name: n.Name,
+		Count: n.Count, Coalesced: each(n.Coalesced, seenCoalesced),
+	}
+}
+
+func seenCoalesced(e *courier.CoalescedEvent) courier.CoalescedEvent {
+	return courier.CoalescedEvent{ID: e.ID, At: e.At, Execution: e.Execution, Error: HiddenIf(e.Error)}
+}
+
+// HideAttention takes away what may have values in it.
+func HideAttention(e *Entry) {
+	*e = Entry{
+		Kind: e.Kind, Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
+		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Thing: e.Thing, State: e.State, By: e.By,
+		Message: HiddenIf(e.Message), Executions: e.Executions, Version: e.Version, Because: each(e.Because, seenCause),
+		Do: e.Do, Call: e.Call,
+	}
+}
+
+// HideKept takes away the names, and what may have them in it.
+func HideKept(k *store.KeptFiles) {
+	*k = store.KeptFiles{
+		Execution: k.Execution, Job: k.Job, State: k.State, Since: k.Since, Workspace: k.Workspace, Worker: k.Worker,
+		Files: []courier.File{}, Count: k.Count, Bytes: k.Bytes, Problem: HiddenIf(k.Problem),
+		DiscardedBy: k.DiscardedBy, DiscardedAt: k.DiscardedAt,
+	}
+}
+
+// HideItem takes away what a step has said of an item that failed.
+func HideItem(f *engine.FailedItem) {
+	*f = engine.FailedItem{
+		ItemPath: seenPath(&f.ItemPath), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
+		Error: Hidden, FailedSeq: f.FailedSeq,
+	}
+}
+
+func seenPath(p *courier.ItemPath) courier.ItemPath {
+	return courier.ItemPath{Loop: p.Loop, Iteration: p.Iteration}
+}
+
+// HideRefused takes away what the store has said, which may repeat what it was given.
+func HideRefused(r *engine.RefusedWrite) {
+	*r = engine.RefusedWrite{
+		Execution: r.Execution, Job: r.Job, Since: r.Since, Tries: r.Tries, Lasting: r.Lasting, Left: r.Left, Error: HiddenIf(r.Error),
+	}
+}
+
+// HideMaintenance takes away what the maintenance of a step type has said.
+func HideMaintenance(f *engine.FailedMaintenance) {
+	*f = engine.FailedMaintenance{StepType: f.StepType, Since: f.Since, Error: HiddenIf(f.Error)}
 }

@@ -53,18 +53,10 @@ func (v *Visit) KeptFiles(ctx context.Context, cursor string, limit int) (KeptPa
 	}
 	for i := range list {
 		if !v.SeesValues(ctx, list[i].Job) {
-			hideKept(&list[i])
+			HideKept(&list[i])
 		}
 	}
 	return p, nil
-}
-
-// hideKept takes away the names, and what may have them in it.
-func hideKept(k *store.KeptFiles) {
-	k.Files, k.Sources, k.Why = []courier.File{}, nil, ""
-	if k.Problem != "" {
-		k.Problem = Hidden
-	}
 }
 
 // kept adds what executions keep that have ended for good, by job.
