@@ -70,10 +70,10 @@ func sftp() []bench {
 			return l.far(ctx, who, l.bytes/2, 50*time.Millisecond)
 		}),
 		moves("sftp-small-20ms", "files/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
-			return l.farSmall(ctx, who, l.files/10, 10*time.Millisecond)
+			return l.farSmall(ctx, who, max(l.files/10, 1), 10*time.Millisecond)
 		}),
 		moves("sftp-small-100ms", "files/s", []string{openSSH}, func(l *sftpLab, ctx context.Context, who string) (float64, error) {
-			return l.farSmall(ctx, who, l.files/10, 50*time.Millisecond)
+			return l.farSmall(ctx, who, max(l.files/10, 1), 50*time.Millisecond)
 		}),
 	}
 }
