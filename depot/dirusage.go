@@ -68,8 +68,12 @@ func (d *Directory) replace(p *pending, final string) error {
 	})
 }
 
-// release gives back n bytes of what is reserved for a pending file.
+// release gives back n bytes of what is reserved for a pending file. Without a limit nothing
+// is, and nothing is locked.
 func (d *Directory) release(l *ledger, p *pending, n int64) {
+	if n == 0 {
+		return
+	}
 	d.table.held -= n
 	p.held -= n
 	l.Held[d.table.writer] = d.table.held
