@@ -142,13 +142,14 @@ func NewToken() chan struct{} {
 // limits asks how large packets may be.
 func (c *Client) limits() error {
 	began := time.Now()
+	asked := c.guard.ask(extLimits, "")
 	select {
-	case a := <-c.guard.ask(extLimits, ""):
+	case <-asked.done:
 		c.rtt = time.Since(began)
-		if a.typ != fxpExtendedReply {
+		if asked.typ != fxpExtendedReply {
 			return nil // it has advertised what it doesn't do
 		}
-		s := scanner{rest: a.body}
+		s := scanner{rest: asked.body}
 		s.uint64() // of a whole packet
 		read, write := s.uint64(), s.uint64()
 		if s.bad {
@@ -217,46 +218,24 @@ func (c *Client) start(ctx context.Context, cl *call, f func() (int, error)) err
 	return nil
 }
 
-// answered waits for the answer to a request of the guard's own.
-func (c *Client) answered(ctx context.Context, to <-chan answer) (answer, error) {
+// await waits until an answer is there, which done tells.
+func (c *Client) await(ctx context.Context, done <-chan struct{}) error {
 	select {
-	case a := <-to:
-		return a, nil
+	case <-done:
+		return nil
 	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	case <-c.dead:
 	}
 	select { // it may have been the last thing that came
-	case <-c.drained:
-	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
-	}
-	select {
-	case a := <-to:
-		return a, nil
-	default:
-		return answer{}, c.Cause()
-	}
-}
-
-// await waits until the call has ended.
-func (c *Client) await(ctx context.Context, cl *call) error {
-	select {
-	case <-cl.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-c.dead:
-	}
-	select { // the answer may have been the last thing that came
-	case <-cl.done:
+	case <-done:
 		return nil
 	case <-c.drained:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	select {
-	case <-cl.done:
+	case <-done:
 		return nil
 	default:
 		return c.Cause()
@@ -266,7 +245,7 @@ func (c *Client) await(ctx context.Context, cl *call) error {
 // wait waits until the call has ended, and returns how. The refusal of a request is a
 // [*StatusError].
 func (c *Client) wait(ctx context.Context, cl *call) error {
-	if err := c.await(ctx, cl); err != nil {
+	if err := c.await(ctx, cl.done); err != nil {
 		return err
 	}
 	return c.result(cl)

@@ -61,7 +61,7 @@ func (c *Client) readDir(ctx context.Context, dir string, l listing) (*call, err
 	}
 	closing, cancel := Detached(ctx)
 	defer cancel()
-	err = c.await(closing, cl)
+	err = c.await(closing, cl.done)
 	if closing.Err() != nil {
 		c.fail(errBusy)
 	}

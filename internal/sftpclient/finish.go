@@ -24,7 +24,7 @@ func Finish(ctx context.Context, open []*File, path string, size int64, from io.
 	if err == nil && from != nil && size > 0 {
 		writing, err = first.startAll(ctx, size, from)
 	}
-	var syncing <-chan answer
+	var syncing *question
 	if err == nil && first.canSync() { // sent behind what is written, without waiting for that
 		syncing = first.guard.ask(extFsync, first.handle)
 	}
@@ -102,14 +102,13 @@ func (f *File) startAll(ctx context.Context, size int64, from io.ReaderAt) (*cal
 }
 
 // synced waits until what was written is durable.
-func (f *File) synced(ctx context.Context, syncing <-chan answer) error {
-	a, err := f.answered(ctx, syncing)
-	if err != nil {
+func (f *File) synced(ctx context.Context, syncing *question) error {
+	if err := f.await(ctx, syncing.done); err != nil {
 		return err
 	}
-	s := &scanner{rest: a.body}
+	s := &scanner{rest: syncing.body}
 	switch code := s.uint32(); {
-	case a.typ != fxpStatus || s.bad:
+	case syncing.typ != fxpStatus || s.bad:
 		err := &protocolError{"it answers without a status"}
 		f.fail(err)
 		return err

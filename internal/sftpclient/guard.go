@@ -2,6 +2,7 @@ package sftpclient
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -71,14 +72,15 @@ type request struct {
 	typ    byte
 	call   *call // nil if the client has made it by itself
 	handle string
-	off    int64       // of the data, in the file
-	asked  int         // bytes of data
-	own    chan answer // gets the answer if the guard has made it
+	off    int64     // of the data, in the file
+	asked  int       // bytes of data
+	own    *question // not nil if the guard has made it
 }
 
-// An answer is that to a request of the guard.
-type answer struct {
-	typ  byte
+// A question is a request of the guard's own.
+type question struct {
+	done chan struct{} // closed when the answer is there
+	typ  byte          // of the answer
 	body []byte
 }
 
@@ -431,7 +433,8 @@ func (g *guard) packet() error {
 		}
 		g.begun = true
 	case r.own != nil:
-		r.own <- answer{typ, append([]byte(nil), g.whole[9:]...)}
+		r.own.typ, r.own.body = typ, bytes.Clone(g.whole[9:])
+		close(r.own.done)
 		return nil
 	default:
 		if err := g.check(r, typ, g.whole[9:]); err != nil {
@@ -471,8 +474,8 @@ func version(typ byte, v uint32) error {
 
 // ask makes a request of the guard's own, which is an extension. Its id is 0 or one of the
 // last, as those of the client begin with 1.
-func (g *guard) ask(extension, handle string) <-chan answer {
-	r := &request{typ: fxpExtended, own: make(chan answer, 1)}
+func (g *guard) ask(extension, handle string) *question {
+	r := &request{typ: fxpExtended, own: &question{done: make(chan struct{})}}
 	g.mu.Lock()
 	id := -g.own
 	g.own++
