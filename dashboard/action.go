@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/outcome"
 	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -56,7 +57,7 @@ func (c *call) readForm() error {
 	c.form = c.r.PostForm
 	for name, values := range c.form {
 		for _, v := range values {
-			if !isText(v) {
+			if !jsontext.Storable(v) {
 				return problem.Invalid("The field %s has characters that are no text.", name)
 			}
 		}

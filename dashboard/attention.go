@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -143,14 +144,14 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 			}
 		}
 	}
-	operator := c.Can(c.ctx(), e.Job, desk.RightOperate)
+	operator := c.Can(c.ctx(), e.Job, access.RightOperate)
 	resume := func(label, query string) {
 		if operator {
 			v.Buttons = append(v.Buttons, button{Label: label, Href: c.link("executions", string(e.Executions[0]), "resume") + "?" + query})
 		}
 	}
 	edit := func(page string) {
-		if c.Can(c.ctx(), e.Job, desk.RightEdit) {
+		if c.Can(c.ctx(), e.Job, access.RightEdit) {
 			v.Buttons = append(v.Buttons, button{Label: "Edit…", Href: c.link(page, e.Name) + "?tab=edit"})
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A call is one request of a visitor.
@@ -45,9 +45,6 @@ type call struct {
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// isText reports whether a store can keep, or look for, a text.
-func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
-
 // everywhere are the parameters of all pages: what came of an action, and for [call.live].
 var everywhere = []string{"done", "kept", "live", "have"}
 
@@ -64,7 +61,7 @@ func (c *call) readQuery() error {
 			continue
 		}
 		for _, v := range values {
-			if !isText(v) {
+			if !jsontext.Storable(v) {
 				return problem.Invalid("The value of %s in the address is no text.", name)
 			}
 		}

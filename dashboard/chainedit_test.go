@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -330,7 +330,7 @@ func TestChainNew(t *testing.T) {
 
 // Chains belong to no job: the role that counts is that for all jobs, as in the API.
 func TestChainEditRoles(t *testing.T) {
-	people["chainclient"] = map[string]httpapi.Role{"": httpapi.Client}
+	people["chainclient"] = map[string]access.Role{"": access.Client}
 	t.Cleanup(func() { delete(people, "chainclient") })
 	virtual(t, options(), func(w *world) {
 		chain := daily()

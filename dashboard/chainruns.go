@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
@@ -149,7 +150,7 @@ func (c *call) chainRunPage() (any, error) {
 		return nil, err
 	}
 	c.title = "Execution of chain " + format.Clip(120, x.Chain)
-	p := &chainRunPage{Full: c.Can(c.ctx(), "", desk.RightSee), Hidden: !c.SeesValues(c.ctx(), ""), EndedAt: x.EndedAt, Request: x.Request}
+	p := &chainRunPage{Full: c.Can(c.ctx(), "", access.RightSee), Hidden: !c.SeesValues(c.ctx(), ""), EndedAt: x.EndedAt, Request: x.Request}
 	if !p.Full {
 		p.chainRunRow = chainRunRow{ID: x.ID, Chain: x.Chain, Status: desk.ChainStatus(&x), Created: x.CreatedAt}
 		p.Verbs = c.verbsOf(&x)

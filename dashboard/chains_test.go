@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -118,7 +118,7 @@ func TestChainStart(t *testing.T) {
 			t.Errorf("the drawing begins with %q and %q", words[0].text(), words[1].text())
 		}
 		time.Sleep(time.Minute)
-		other := dashboard.New(w.engine, &dashboard.Options{Access: access()}) // as another process
+		other := dashboard.New(w.engine, &dashboard.Options{Access: policy()}) // as another process
 		w.mux.Handle("/other/courier/", other)
 		for _, path := range []string{"/courier/", "/other/courier/"} {
 			r := httptest.NewRequest("POST", path+"chains/daily/run", strings.NewReader(url.Values{"do": {form["do"]}, "param.fail": {form["param.fail"]}, "reason": {form["reason"]}, "key": {"k"}}.Encode()))
@@ -199,7 +199,7 @@ func TestChainVerbs(t *testing.T) {
 
 // Who may do what with chains.
 func TestChainRoles(t *testing.T) {
-	people["chainclient"] = map[string]httpapi.Role{"": httpapi.Client}
+	people["chainclient"] = map[string]access.Role{"": access.Client}
 	t.Cleanup(func() { delete(people, "chainclient") })
 	virtual(t, options(), func(w *world) {
 		w.defineChain(daily())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
@@ -84,7 +85,7 @@ func (c *call) connections() (any, error) {
 	if after != "" {
 		first, _ = slices.BinarySearchFunc(all, after, func(x Connection, id string) int { return cmp.Or(strings.Compare(x.ID, id), -1) })
 	}
-	l := &connectionList{Tests: c.may(desk.RightOperate) && c.SeesValues(c.ctx(), "")}
+	l := &connectionList{Tests: c.may(access.RightOperate) && c.SeesValues(c.ctx(), "")}
 	list := all[first:min(first+listPage, len(all))]
 	next := ""
 	if first+len(list) < len(all) {
@@ -215,7 +216,7 @@ func (c *call) failures(rows map[string]*connectionRow, latest map[string]*couri
 // login: that shows address, certificate or host key, and credentials, and writes nothing.
 func testConnection(ctx context.Context, c *call) (string, error) {
 	if !c.SeesValues(ctx, "") {
-		return "", &desk.AccessError{Text: "what a partner answers may have values in it, which you may not see: it needs the right values"}
+		return "", &access.Error{Text: "what a partner answers may have values in it, which you may not see: it needs the right values"}
 	}
 	all, err := c.h.opt.Connections(ctx)
 	if err != nil {

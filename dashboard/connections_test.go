@@ -58,7 +58,7 @@ func (w *world) transfer(name, connection string) {
 
 // Connections have what uses them, what has failed at them, and a test.
 func TestConnections(t *testing.T) {
-	opt := &dashboard.Options{Access: access(), Connections: connections("acme", "down", "slow")}
+	opt := &dashboard.Options{Access: policy(), Connections: connections("acme", "down", "slow")}
 	virtual(t, opt, func(w *world) {
 		w.inbox()
 		w.transfer("fetch", "acme")
@@ -139,7 +139,7 @@ func TestConnectionRoles(t *testing.T) {
 	if strings.Contains(w.get("executions").tree.one(t, "nav[aria-label=Pages]").text(), "Connections") {
 		t.Error("there is a link to a page that is not there")
 	}
-	w = newWorld(t, memstore.New(), &dashboard.Options{Access: access(), Connections: func(context.Context) ([]dashboard.Connection, error) { return nil, nil }})
+	w = newWorld(t, memstore.New(), &dashboard.Options{Access: policy(), Connections: func(context.Context) ([]dashboard.Connection, error) { return nil, nil }})
 	w.get("connections").has("This service has named no connection.")
 }
 
@@ -152,7 +152,7 @@ func TestConnectionPages(t *testing.T) {
 	for _, evil := range hostile {
 		ids = append(ids, jobName(evil))
 	}
-	w := newWorld(t, memstore.New(), &dashboard.Options{Access: access(), Connections: connections(ids...)})
+	w := newWorld(t, memstore.New(), &dashboard.Options{Access: policy(), Connections: connections(ids...)})
 	page := w.get("connections").lacks("\u202e ").lacks("<img")
 	if n := len(page.tree.all("tr[data-row]")); n != 50 {
 		t.Errorf("%d rows", n)

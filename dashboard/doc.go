@@ -1,7 +1,7 @@
 // Package dashboard shows an engine to the people who operate it: as pages that a service
 // mounts below any path.
 //
-//	mux.Handle("/courier/", dashboard.New(e, &dashboard.Options{Access: httpapi.Local()}))
+//	mux.Handle("/courier/", dashboard.New(e, &dashboard.Options{Access: access.Local()}))
 //
 // The pages are rendered on the server and work without JavaScript. Without
 // [Options.Access] they let nobody in. The API of package httpapi is

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
@@ -73,7 +74,7 @@ var executionTabs = []struct{ name, label string }{
 func (c *call) executionPage() (any, error) {
 	p := &executionPage{now: now(), Can: make(map[string]bool)}
 	x := c.execution
-	p.Client = !c.Can(c.ctx(), x.Job, desk.RightSee)
+	p.Client = !c.Can(c.ctx(), x.Job, access.RightSee)
 	sees := c.SeesValues(c.ctx(), x.Job)
 	if !sees {
 		desk.HideValues(&x)
@@ -269,7 +270,7 @@ func (c *call) executionTab(p *executionPage) (err error) {
 		return err
 	}
 	if !c.SeesValues(c.ctx(), p.X.Job) {
-		return &desk.AccessError{Text: "this shows values, which you may not see: it needs the right values"}
+		return &access.Error{Text: "this shows values, which you may not see: it needs the right values"}
 	}
 	switch p.Tab {
 	case "values":

@@ -53,7 +53,7 @@ func (w *world) act(path string, fields map[string]string) answer {
 // The page of an execution says how it stands, and shows its outline: the branch that was not
 // taken with the values that decided it, and the items of the loop.
 func TestExecution(t *testing.T) {
-	virtual(t, &dashboard.Options{Access: access(), Links: func(x courier.Execution) []dashboard.Link {
+	virtual(t, &dashboard.Options{Access: policy(), Links: func(x courier.Execution) []dashboard.Link {
 		return []dashboard.Link{{Text: "Trace", URL: "https://traces.example.com/" + string(x.ID)}, {Text: "Bad", URL: "javascript:alert(1)"}}
 	}}, func(w *world) {
 		w.define(branching([]any{"", "disk full", ""}))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 )
@@ -131,7 +132,7 @@ func (c *call) list(l *executionList, w desk.Where) error {
 	at := now()
 	for i := range p.Items {
 		l.Rows = append(l.Rows, c.row(&p.Items[i], at))
-		l.Bulk = l.Bulk || c.Can(c.ctx(), p.Items[i].Job, desk.RightOperate)
+		l.Bulk = l.Bulk || c.Can(c.ctx(), p.Items[i].Job, access.RightOperate)
 	}
 	if l.Caption = "The newest first"; cursor != "" {
 		l.Caption, l.First = "Older executions, the newest first", c.with("cursor", "")
@@ -165,7 +166,7 @@ func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 	if x.State == courier.Running {
 		r.Running, r.RunningSince = true, x.StartedAt.UTC().Format(time.RFC3339)
 	}
-	if !c.Can(c.ctx(), x.Job, desk.RightSee) {
+	if !c.Can(c.ctx(), x.Job, access.RightSee) {
 		if x.Failure != nil {
 			r.Failure = format.Words(x.Failure.Reason)
 		}

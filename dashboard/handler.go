@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/outcome"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/dashboard/internal/versions"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/mount"
 	"github.com/courierhq/courier/store"
 )
@@ -56,7 +58,7 @@ func New(e *engine.Engine, opt *Options) *Handler {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.closed, h.closing = context.WithCancel(context.Background())
-	h.desk = desk.New(e, &desk.Options{Access: access(&h.opt.Access), Via: "page", Depot: h.opt.Depot, Log: h.log})
+	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access, Via: "page", Depot: h.opt.Depot, Log: h.log})
 	h.api = httpapi.New(e, &httpapi.Options{Access: h.opt.Access, URL: h.opt.URL, Depot: h.opt.Depot, Health: h.opt.Health, Log: h.log})
 	h.assets = newAssets()
 	h.templates = parseTemplates()
@@ -136,7 +138,7 @@ func (c *call) serve() error {
 		return c.redirect("api/")
 	}
 	inner := mount.At(c.r, c.path)
-	if inner == nil || !mount.IsClean(c.path) || !isText(inner.URL.Path) {
+	if inner == nil || !mount.IsClean(c.path) || !jsontext.Storable(inner.URL.Path) {
 		return problem.ErrNoPage
 	}
 	if name, ok := strings.CutPrefix(c.path, assetsPath); ok {
@@ -182,7 +184,7 @@ func (c *call) serve() error {
 // refused writes to the journal that the visitor was not permitted something, if that is
 // what an error says.
 func (c *call) refused(verb string, err error) {
-	if no, ok := errors.AsType[*desk.AccessError](err); ok && !no.Unknown {
+	if no, ok := errors.AsType[*access.Error](err); ok && !no.Unknown {
 		a := store.Action{Verb: verb, Kind: c.page.kind(), Name: c.r.PathValue("name"), Reason: no.Text}
 		if c.page.on == onJob {
 			a.Job = a.Name

@@ -12,20 +12,20 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
-	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
 )
 
 // options are those of worlds in which only admins see values.
 func options() *dashboard.Options {
-	a := access()
+	a := policy()
 	role := a.Role
-	a.Role = func(ctx context.Context, p httpapi.Principal, job string) httpapi.Role {
+	a.Role = func(ctx context.Context, p access.Principal, job string) access.Role {
 		has := role(ctx, p, job)
-		if has != httpapi.Admin {
-			has &^= httpapi.RightValues
+		if has != access.Admin {
+			has &^= access.RightValues
 		}
 		return has
 	}

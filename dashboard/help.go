@@ -1,8 +1,8 @@
 package dashboard
 
 import (
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/glossary"
-	"github.com/courierhq/courier/internal/desk"
 )
 
 var helpPages = []page{{
@@ -25,7 +25,7 @@ type roleRow struct {
 func (c *call) help() (any, error) {
 	p := &helpPage{Keys: glossary.Keys, States: glossary.States, Words: glossary.Words}
 	yours := c.Role(c.ctx(), "")
-	for _, r := range desk.Roles[1:] {
+	for _, r := range access.Roles()[1:] {
 		p.Roles = append(p.Roles, roleRow{r.Name, r.Does, r.Role == yours})
 	}
 	return p, nil

@@ -31,7 +31,7 @@ var evilText = evilName + "\x1b[31m" + strings.Repeat("unbroken", 1024)
 // TestHostileNames compares the pages of a world in which all names and texts are hostile with
 // those that were looked at. What has changed on purpose is written by -update.
 func TestHostileNames(t *testing.T) {
-	opt := &dashboard.Options{Access: access(), Connections: func(context.Context) ([]dashboard.Connection, error) {
+	opt := &dashboard.Options{Access: policy(), Connections: func(context.Context) ([]dashboard.Connection, error) {
 		return []dashboard.Connection{{ID: evilName, Type: "test", Address: evilName, Owner: evilName, Note: evilText}}, nil
 	}}
 	virtual(t, opt, func(w *world) {

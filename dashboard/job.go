@@ -2,9 +2,9 @@ package dashboard
 
 import (
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/internal/desk"
 )
 
 // A jobPage is the page of a version of a job.
@@ -56,7 +56,7 @@ func (c *call) dependencies(job *courier.Job) (list []dependsOn) {
 		if d.OnUnmet == courier.RefuseUnmet {
 			on.Text += ", or nothing is started"
 		}
-		if c.Can(c.ctx(), d.Job, desk.RightSee) {
+		if c.Can(c.ctx(), d.Job, access.RightSee) {
 			on.Href = c.link("jobs", d.Job)
 		}
 		list = append(list, on)

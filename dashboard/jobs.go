@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -61,7 +62,7 @@ const (
 )
 
 func (c *call) jobs() (any, error) {
-	l := &jobList{Q: c.query.Get("q"), New: c.Can(c.ctx(), "", desk.RightEdit)}
+	l := &jobList{Q: c.query.Get("q"), New: c.Can(c.ctx(), "", access.RightEdit)}
 	after := c.query.Get("after")
 	list, next, err := c.Jobs(c.ctx(), l.Q, after, jobsPage)
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *call) jobRow(d *engine.DefinedJob) jobRow {
 	if c.Can(c.ctx(), name, desk.NeedOf("startExecution").Rights) {
 		r.Run = c.link("jobs", name, "run")
 	}
-	if !c.Can(c.ctx(), name, desk.RightSee) {
+	if !c.Can(c.ctx(), name, access.RightSee) {
 		r.Client = true
 		return r
 	}

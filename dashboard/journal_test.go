@@ -207,7 +207,7 @@ func TestHealthOfSpace(t *testing.T) {
 	defer e.Stop(context.Background())
 	w.get("health").lacks("little space left").lacks("Free for workspaces")
 	w.mux = http.NewServeMux()
-	w.mux.Handle("/courier/", dashboard.New(e, &dashboard.Options{Access: access()}))
+	w.mux.Handle("/courier/", dashboard.New(e, &dashboard.Options{Access: policy()}))
 	w.get("health").has("warning").has("The disk of the workspaces has little space left").has("Free for workspaces").has("2.3 EB")
 }
 

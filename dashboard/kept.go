@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
@@ -142,13 +143,13 @@ func (k *kept[T, D]) pages() []page {
 // find reads the one that the path names, if the visitor may see it.
 func (k *kept[T, D]) find(c *call) ([]string, error) {
 	v, err := k.get(c, c.r.PathValue("name"))
-	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", desk.RightSee) {
+	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee) {
 		return nil, desk.Unknown() // its text may name others
 	} else if err != nil {
 		return nil, err
 	}
 	jobs := desk.JobsOf(D(&v))
-	if !c.Has(c.ctx(), jobs, desk.RightSee) {
+	if !c.Has(c.ctx(), jobs, access.RightSee) {
 		return nil, desk.Unknown()
 	}
 	c.subject = v
@@ -157,7 +158,7 @@ func (k *kept[T, D]) find(c *call) ([]string, error) {
 
 // seen returns a copy of v without the values that the visitor may not see.
 func (k *kept[T, D]) seen(c *call, v T) T {
-	if !c.Has(c.ctx(), desk.JobsOf(D(&v)), desk.RightSee|desk.RightValues) {
+	if !c.Has(c.ctx(), desk.JobsOf(D(&v)), access.RightSee|access.RightValues) {
 		k.hide(&v)
 	}
 	return v
@@ -183,7 +184,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 	c.title = strings.ToUpper(k.kind[:1]) + k.kind[1:] + " " + name
 	p := &keptPage{Kind: k.kind, Tab: c.query.Get("tab")}
 	c.still = p.Tab != ""
-	editor := c.may(desk.RightEdit)
+	editor := c.may(access.RightEdit)
 	for _, tab := range []struct{ key, label string }{{"", "Overview"}, {"edit", "Edit"}, {"text", "Edit as text"}, {"remove", "Remove"}} {
 		if tab.key == "" || editor {
 			p.Tabs = append(p.Tabs, navItem{Label: tab.label, Href: "?" + query("tab", tab.key), Current: tab.key == p.Tab})
@@ -214,8 +215,8 @@ func (k *kept[T, D]) fresh(c *call) (any, error) {
 	if err := k.suggest(c, p.Editor); err != nil {
 		return nil, err
 	}
-	if len(p.Editor.Jobs) == 0 && !c.Can(c.ctx(), "", desk.RightEdit) {
-		return nil, &desk.AccessError{Text: "a new " + k.kind + " needs the role editor for a job"}
+	if len(p.Editor.Jobs) == 0 && !c.Can(c.ctx(), "", access.RightEdit) {
+		return nil, &access.Error{Text: "a new " + k.kind + " needs the role editor for a job"}
 	}
 	p.Editor.Modes = []navItem{{Label: "Form", Href: c.with("as", ""), Current: !p.Editor.AsText}, {Label: "Text", Href: c.with("as", "text"), Current: p.Editor.AsText}}
 	return p, nil
@@ -223,7 +224,7 @@ func (k *kept[T, D]) fresh(c *call) (any, error) {
 
 // suggest adds the names of jobs to a form.
 func (k *kept[T, D]) suggest(c *call, e *editor) (err error) {
-	e.Jobs, err = c.jobsWith(desk.RightEdit)
+	e.Jobs, err = c.jobsWith(access.RightEdit)
 	return err
 }
 
@@ -274,7 +275,7 @@ func (k *kept[T, D]) text(v T) []byte {
 // keepsHidden says why a visitor can't edit a definition: it has values that the visitor may
 // not see, and would lose them.
 func (k *kept[T, D]) keepsHidden(c *call, v T) string {
-	if c.Has(c.ctx(), desk.JobsOf(D(&v)), desk.RightSee|desk.RightValues) {
+	if c.Has(c.ctx(), desk.JobsOf(D(&v)), access.RightSee|access.RightValues) {
 		return ""
 	}
 	hidden := v
@@ -294,7 +295,7 @@ func hashOf(text []byte) string {
 func (k *kept[T, D]) mayEdit(c *call) error {
 	v := c.subject.(T)
 	if text := k.keepsHidden(c, v); text != "" {
-		return &desk.AccessError{Text: text}
+		return &access.Error{Text: text}
 	}
 	was := k.text(v)
 	if c.form.Get("was") != hashOf(was) {
@@ -318,7 +319,7 @@ func (k *kept[T, D]) mayCreate(c *call) error {
 		return nil
 	case err != nil:
 		return err
-	case !c.Has(c.ctx(), desk.JobsOf(D(&there)), desk.RightSee):
+	case !c.Has(c.ctx(), desk.JobsOf(D(&there)), access.RightSee):
 		return desk.Unknown()
 	}
 	return k.wrong(*k.name(&v), []courier.Problem{{Step: -1, Field: "name", Message: "there is a " + k.kind + " of this name: choose another one, or edit that"}})
@@ -422,7 +423,7 @@ func query(name, value string) string {
 }
 
 // jobsWith returns the names of jobs for which the visitor has some rights: the first 200.
-func (c *call) jobsWith(rights desk.Role) (names []string, err error) {
+func (c *call) jobsWith(rights access.Role) (names []string, err error) {
 	_, _, err = desk.Pick("", 200, func(after string, limit int) ([]string, error) {
 		list, err := c.h.e.Jobs().List(c.ctx(), store.DefinitionFilter{After: after, Limit: limit})
 		found := make([]string, len(list))

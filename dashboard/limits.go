@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
@@ -94,7 +95,7 @@ const (
 )
 
 func (c *call) limits() (any, error) {
-	p := &limitPage{All: c.Can(c.ctx(), "", desk.RightSee), Admin: c.may(desk.RightAdmin), Removes: c.query.Get("remove")}
+	p := &limitPage{All: c.Can(c.ctx(), "", access.RightSee), Admin: c.may(access.RightAdmin), Removes: c.query.Get("remove")}
 	list, next, err := c.Limits(c.ctx(), c.query.Get("cursor"), listPage)
 	if err != nil {
 		return nil, err
@@ -279,7 +280,7 @@ func (c *call) running() int {
 }
 
 // needAdmin returns the error if the visitor is none of the admins for all jobs.
-func (c *call) needAdmin() error { return c.Need(c.ctx(), "", desk.RightAdmin) }
+func (c *call) needAdmin() error { return c.Need(c.ctx(), "", access.RightAdmin) }
 
 func (c *call) mayLimit() error {
 	if err := c.needAdmin(); err != nil {

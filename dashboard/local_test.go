@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
-	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -22,7 +22,7 @@ func TestClosed(t *testing.T) {
 	if a := w.send(r); a.Code != http.StatusForbidden {
 		t.Errorf("%d", a.Code)
 	} else {
-		a.has("httpapi.Local()")
+		a.has("access.Local()")
 	}
 }
 
@@ -30,8 +30,8 @@ func TestClosed(t *testing.T) {
 // scripts, it is not the token, and it lets in on this host only. What another site makes the
 // browser do with it is refused, and so is a name that was bound anew to this host.
 func TestLocal(t *testing.T) {
-	access := httpapi.Local()
-	w := newWorld(t, memstore.New(), &dashboard.Options{Access: access})
+	policy := access.Local()
+	w := newWorld(t, memstore.New(), &dashboard.Options{Access: policy})
 	x := w.enqueue("report", "admin", nil)
 	ask := func(method, at, body string, change func(r *http.Request)) answer {
 		r := httptest.NewRequest(method, "/courier/"+at, strings.NewReader(body))
@@ -44,7 +44,7 @@ func TestLocal(t *testing.T) {
 		}
 		return w.send(r)
 	}
-	for _, at := range []string{"", "executions", "executions?token=", "executions?token=x", "api/v1/executions", "api/v1/executions?token=" + access.Token()} {
+	for _, at := range []string{"", "executions", "executions?token=", "executions?token=x", "api/v1/executions", "api/v1/executions?token=" + policy.Token()} {
 		if a := ask("GET", at, "", nil); a.Code != http.StatusUnauthorized && !strings.HasPrefix(at, "api/v1/executions?") || len(a.Result().Cookies()) > 0 || a.Code == http.StatusOK {
 			t.Errorf("%s: %d", at, a.Code)
 		}
@@ -52,17 +52,17 @@ func TestLocal(t *testing.T) {
 	far := func(r *http.Request) { r.RemoteAddr = "192.0.2.1:1" }
 	rebound := func(r *http.Request) { r.Host = "evil.example.com:8080" }
 	for _, change := range []func(*http.Request){far, rebound, func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }} {
-		if a := ask("GET", "?token="+access.Token(), "", change); a.Code != http.StatusForbidden || len(a.Result().Cookies()) > 0 {
+		if a := ask("GET", "?token="+policy.Token(), "", change); a.Code != http.StatusForbidden || len(a.Result().Cookies()) > 0 {
 			t.Errorf("%d %v", a.Code, a.Result().Cookies())
 		}
 	}
-	in := ask("GET", "executions?where=job%3Areport&token="+access.Token(), "", nil)
+	in := ask("GET", "executions?where=job%3Areport&token="+policy.Token(), "", nil)
 	cookies := in.Result().Cookies()
-	if len(cookies) != 1 || in.Code != http.StatusOK || strings.Contains(in.Body.String(), access.Token()) || !strings.Contains(in.Body.String(), `url=./executions?where=job%3Areport"`) {
+	if len(cookies) != 1 || in.Code != http.StatusOK || strings.Contains(in.Body.String(), policy.Token()) || !strings.Contains(in.Body.String(), `url=./executions?where=job%3Areport"`) {
 		t.Fatalf("%d %v %s", in.Code, cookies, in.Body)
 	}
 	c := cookies[0]
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Value == access.Token() || c.MaxAge != 0 || !c.Expires.IsZero() {
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Value == policy.Token() || c.MaxAge != 0 || !c.Expires.IsZero() {
 		t.Errorf("%+v", c)
 	}
 	with := func(changes ...func(*http.Request)) func(*http.Request) {
@@ -95,7 +95,7 @@ func TestLocal(t *testing.T) {
 		{"a form of another port", "POST", at, cancel, with(from("same-site", "http://localhost:9090")), 403},
 		{"such a request to the API", "POST", "api/v1/" + at + "/cancel", "", with(from("same-site", "http://localhost:9090")), 403},
 		{"an old browser's", "POST", at, cancel, with(func(r *http.Request) { r.Header.Set("Origin", "http://localhost:9090") }), 403},
-		{"the token as the cookie", "GET", "executions", "", func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: access.Token()}) }, 401},
+		{"the token as the cookie", "GET", "executions", "", func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: policy.Token()}) }, 401},
 		{"the cookie as the token", "GET", "executions", "", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+c.Value) }, 401},
 		{"its own form", "POST", at, cancel, with(from("same-origin", "http://localhost:8080")), 303},
 	} {
@@ -108,10 +108,10 @@ func TestLocal(t *testing.T) {
 // TestReboundNames has a page elsewhere bind its name anew to this host, and ask for every
 // page with the token and with the cookie.
 func TestReboundNames(t *testing.T) {
-	access := httpapi.Local()
-	w := newWorld(t, memstore.New(), &dashboard.Options{Access: access})
+	policy := access.Local()
+	w := newWorld(t, memstore.New(), &dashboard.Options{Access: policy})
 	x := w.enqueue("report", "admin", nil)
-	in := httptest.NewRequest("GET", "/courier/?token="+access.Token(), nil)
+	in := httptest.NewRequest("GET", "/courier/?token="+policy.Token(), nil)
 	in.RemoteAddr, in.Host = "127.0.0.1:1", "localhost"
 	cookies := w.send(in).Result().Cookies()
 	if len(cookies) != 1 {
@@ -121,12 +121,12 @@ func TestReboundNames(t *testing.T) {
 		for _, p := range dashboard.Table(w.pages) {
 			path := strings.NewReplacer("{id}", string(x.ID), "{name}", "report", "{name...}", "report").Replace(p.Path)
 			for _, method := range []string{"GET", "POST"} {
-				for _, query := range []string{"", "?token=" + access.Token()} {
+				for _, query := range []string{"", "?token=" + policy.Token()} {
 					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // of a stream that begins
 					r := httptest.NewRequestWithContext(ctx, method, "/courier/"+path+query, nil)
 					r.RemoteAddr, r.Host = "127.0.0.1:1", host
 					r.AddCookie(&http.Cookie{Name: cookies[0].Name, Value: cookies[0].Value})
-					r.Header.Set("Authorization", "Bearer "+access.Token())
+					r.Header.Set("Authorization", "Bearer "+policy.Token())
 					r.Header.Set("Sec-Fetch-Site", "same-origin")
 					a := w.send(r)
 					cancel()

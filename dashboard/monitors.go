@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
@@ -156,7 +157,7 @@ func (c *call) monitor(m *courier.Monitor) (any, error) {
 	if len(m.Params) > 0 {
 		v.Params = format.JSON(m.Params)
 	}
-	if v.SeesFiles = c.Has(c.ctx(), c.about, desk.RightSee|desk.RightValues); v.SeesFiles {
+	if v.SeesFiles = c.Has(c.ctx(), c.about, access.RightSee|access.RightValues); v.SeesFiles {
 		err = c.seenFiles(v)
 	}
 	return v, err

@@ -3,20 +3,18 @@ package dashboard
 import (
 	"context"
 	"log/slog"
-	"net/http"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
-	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/internal/desk"
 )
 
 // Options are the settings of a Handler. The zero value is the default.
 type Options struct {
 	// Access says who may see and do what, as for the API; the zero value lets nobody in, and
-	// [httpapi.Local] the user of this host who can read the log. [httpapi.Access].Origins is for
+	// [access.Local] the user of this host who can read the log. [access.Policy].Origins is for
 	// the API alone: forms are accepted from the pages themselves only.
-	Access httpapi.Access
+	Access access.Policy
 	// Title is on every page, such as "Courier, production". Empty means "Courier".
 	Title string
 	// Depot has the files that clients upload and download over the API below the pages. Nil
@@ -54,24 +52,4 @@ type Link struct {
 	// URL is absolute, with the scheme http or https, or relative to the page of the
 	// execution. Other schemes are not shown as links.
 	URL string
-}
-
-// access returns the access in the words of package desk.
-func access(a *httpapi.Access) desk.Access {
-	d := desk.Access{ClientMay: a.ClientMay, MaxUnbegun: a.MaxUnbegun}
-	if a.Quota != nil {
-		d.Quota = func(p desk.Principal, job string) int { return a.Quota(httpapi.Principal(p), job) }
-	}
-	if a.Who != nil {
-		d.Who = func(r *http.Request) (desk.Principal, error) {
-			p, err := a.Who(r)
-			return desk.Principal(p), err
-		}
-	}
-	if a.Role != nil {
-		d.Role = func(ctx context.Context, p desk.Principal, job string) desk.Role {
-			return desk.Role(a.Role(ctx, httpapi.Principal(p), job))
-		}
-	}
-	return d
 }

@@ -131,7 +131,7 @@ func TestAttentionOnPostgres(t *testing.T) {
 			}
 			for _, visitor := range []string{"admin", "vera"} {
 				s, _, statements := openPostgres(t, url)
-				pages := dashboard.New(engine.New(s, nil, nil), &dashboard.Options{Access: access()})
+				pages := dashboard.New(engine.New(s, nil, nil), &dashboard.Options{Access: policy()})
 				defer pages.Close()
 				get := func() (string, []string, time.Duration) {
 					r := httptest.NewRequest("GET", "/", nil)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
@@ -86,7 +87,7 @@ func (c *call) mayDo(op string) bool {
 }
 
 // may reports whether the visitor has some rights for what the page is about.
-func (c *call) may(rights desk.Role) bool {
+func (c *call) may(rights access.Role) bool {
 	if c.page.on == onSubject {
 		return c.Has(c.ctx(), c.about, rights)
 	}

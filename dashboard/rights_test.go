@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/generated"
@@ -35,7 +36,7 @@ func TestRights(t *testing.T) {
 		}
 		for user, roles := range people {
 			w.user = user
-			role := desk.Role(roles[""])
+			role := access.Role(roles[""])
 			cases++
 			need := desk.NeedOf(p.Op)
 			if a := w.send(get(fill.Replace(p.Path))); (a.Code == 403) == need.Granted(role, true) {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/dashboard/internal/report"
@@ -35,7 +36,7 @@ func (c *call) run() (any, error) {
 		p.Version = *d.Version()
 	}
 	c.title = "Run " + format.Clip(80, *d.Name())
-	sees := c.may(desk.RightSee)
+	sees := c.may(access.RightSee)
 	if sees {
 		p.Back = c.link(p.Kind+"s", *d.Name())
 	}
@@ -65,7 +66,7 @@ func (c *call) toRun() (desk.Defined, error) {
 
 // runOptions returns the options that the form says.
 func (c *call) runOptions(d *desk.Defined, dry bool) (*engine.EnqueueOptions, error) {
-	o, err := runform.Read(flow.ReadParams(paramsOf(d)), c.form, c.may(desk.RightSee), dry)
+	o, err := runform.Read(flow.ReadParams(paramsOf(d)), c.form, c.may(access.RightSee), dry)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
@@ -136,10 +137,10 @@ func (c *call) pages(after string) (first, next string) {
 
 // mayCreateAny reports whether the visitor may make a schedule, a monitor or the like.
 func (c *call) mayCreateAny() (bool, error) {
-	if c.Can(c.ctx(), "", desk.RightEdit) {
+	if c.Can(c.ctx(), "", access.RightEdit) {
 		return true, nil
 	}
-	jobs, err := c.jobsWith(desk.RightEdit)
+	jobs, err := c.jobsWith(access.RightEdit)
 	return len(jobs) > 0, err
 }
 

@@ -149,7 +149,7 @@ func (c *call) openID(p *searchPage) error {
 func (c *call) moreFiles(p *searchPage) error {
 	var last store.TrailEntry
 	raw, err := base64.RawURLEncoding.DecodeString(c.query.Get("after"))
-	if err != nil || jsontext.DecodeStrict(raw, &last) != nil || !isText(last.Value) || !desk.IsID(string(last.Execution)) || last.Seq < 0 {
+	if err != nil || jsontext.DecodeStrict(raw, &last) != nil || !jsontext.Storable(last.Value) || !desk.IsID(string(last.Execution)) || last.Seq < 0 {
 		return problem.Invalid("The cursor in the address is none: begin without it.")
 	}
 	list, more, err := c.Files(c.ctx(), p.Text, &last, desk.MaxFound)

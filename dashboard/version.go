@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/diff"
 	"github.com/courierhq/courier/dashboard/internal/format"
@@ -71,7 +72,7 @@ func (c *call) saved(version int) (desk.Defined, error) {
 // unknown returns an error. That of something that is not there suggests the nearest name to
 // those alone who may know all.
 func (c *call) unknown(err error) error {
-	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", desk.RightSee) {
+	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee) {
 		return desk.Unknown()
 	}
 	return err
@@ -154,7 +155,7 @@ func (c *call) definition(first, executions string) (d desk.Defined, p *definiti
 	if c.mayDo(c.startOp()) {
 		p.Run = c.link(kind+"s", name, "run")
 	}
-	if c.may(desk.RightEdit) {
+	if c.may(access.RightEdit) {
 		p.Edit = c.link(kind+"s", name, "edit")
 	}
 	if p.Version > 1 {

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -83,34 +83,34 @@ type world struct {
 }
 
 // people are the roles of the users in these tests: by user and job, with "" for all jobs.
-var people = map[string]map[string]httpapi.Role{
+var people = map[string]map[string]access.Role{
 	"nobody":   {},
-	"ann":      {"report": httpapi.Client},
-	"ben":      {"report": httpapi.Client},
-	"vera":     {"report": httpapi.Viewer},
-	"stan":     {"report": httpapi.Starter},
-	"otto":     {"report": httpapi.Operator},
-	"vicky":    {"report": httpapi.Viewer, "inbox": httpapi.Viewer},
-	"oscar":    {"report": httpapi.Operator, "inbox": httpapi.Operator},
-	"edith":    {"report": httpapi.Editor, "inbox": httpapi.Editor},
-	"eddy":     {"report": httpapi.Editor, "hiddn": httpapi.Editor},
-	"watcher":  {"": httpapi.Viewer},
-	"operator": {"": httpapi.Operator},
-	"editor":   {"": httpapi.Editor},
-	"admin":    {"": httpapi.Admin},
+	"ann":      {"report": access.Client},
+	"ben":      {"report": access.Client},
+	"vera":     {"report": access.Viewer},
+	"stan":     {"report": access.Starter},
+	"otto":     {"report": access.Operator},
+	"vicky":    {"report": access.Viewer, "inbox": access.Viewer},
+	"oscar":    {"report": access.Operator, "inbox": access.Operator},
+	"edith":    {"report": access.Editor, "inbox": access.Editor},
+	"eddy":     {"report": access.Editor, "hiddn": access.Editor},
+	"watcher":  {"": access.Viewer},
+	"operator": {"": access.Operator},
+	"editor":   {"": access.Editor},
+	"admin":    {"": access.Admin},
 }
 
-// access is that of the header X-User.
-func access() httpapi.Access {
-	return httpapi.Access{
-		Who: func(r *http.Request) (httpapi.Principal, error) {
+// policy is that of the header X-User.
+func policy() access.Policy {
+	return access.Policy{
+		Who: func(r *http.Request) (access.Principal, error) {
 			user := r.Header.Get("X-User")
 			if people[user] == nil {
-				return httpapi.Principal{}, errors.New("no such user")
+				return access.Principal{}, errors.New("no such user")
 			}
-			return httpapi.Principal{ID: user}, nil
+			return access.Principal{ID: user}, nil
 		},
-		Role: func(_ context.Context, p httpapi.Principal, job string) httpapi.Role { return people[p.ID][job] },
+		Role: func(_ context.Context, p access.Principal, job string) access.Role { return people[p.ID][job] },
 	}
 }
 
@@ -160,7 +160,7 @@ func newWorld(t *testing.T, s store.Store, opt *dashboard.Options) *world {
 	for _, j := range jobs() {
 		w.define(j)
 	}
-	o := dashboard.Options{Access: access()}
+	o := dashboard.Options{Access: policy()}
 	if opt != nil {
 		o = *opt
 	}

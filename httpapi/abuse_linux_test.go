@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
@@ -75,8 +76,8 @@ func newAbuse(t *testing.T) *abuse {
 	if err := errors.Join(e.Limits().Set(t.Context(), "global", 0, courier.By{}), e.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	a := access()
-	a.Quota = func(httpapi.Principal, string) int { return 4 }
+	a := policy()
+	a.Quota = func(access.Principal, string) int { return 4 }
 	api := httpapi.New(e, &httpapi.Options{Access: a, URL: "/api/", Depot: files, MaxUpload: 16 << 20})
 	v := &abuse{T: t, engine: e, operations: operations(t), statuses: make(map[int]int), tried: make(map[string]int)}
 	v.server = httptest.NewUnstartedServer(api)
@@ -374,7 +375,7 @@ func (v *abuse) use() use {
 // -abuse says, while one honest client is served: memory, goroutines and open files stay within
 // bounds, and come back to what they were.
 func TestAbuse(t *testing.T) {
-	people["hope"] = map[string]httpapi.Role{"other": httpapi.Client}
+	people["hope"] = map[string]access.Role{"other": access.Client}
 	t.Cleanup(func() { delete(people, "hope") })
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // or garbage counts several times
 	v := newAbuse(t)

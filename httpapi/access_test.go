@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -59,7 +60,7 @@ func TestAccess(t *testing.T) {
 				case "job":
 					want = refusal(job, r, false)
 				case "execution":
-					if want = refusal(job, r, own); job&httpapi.RightSee == 0 && !(job&httpapi.RightOwn != 0 && own) {
+					if want = refusal(job, r, own); job&access.RightSee == 0 && !(job&access.RightOwn != 0 && own) {
 						want = http.StatusNotFound
 					}
 				case "all":
@@ -67,7 +68,7 @@ func TestAccess(t *testing.T) {
 						want = http.StatusForbidden
 					}
 				case "body": // the tests of these routes have the rest
-					if job == httpapi.None {
+					if job == access.None {
 						want = http.StatusForbidden
 					}
 				}
@@ -90,11 +91,11 @@ func TestAccess(t *testing.T) {
 }
 
 // refusal is the status of a route about a job; 0 if the rights suffice.
-func refusal(has httpapi.Role, r httpapi.Route, own bool) int {
+func refusal(has access.Role, r httpapi.Route, own bool) int {
 	switch {
-	case has&r.Rights == r.Rights, own && r.Own && has&httpapi.RightOwn != 0:
+	case has&r.Rights == r.Rights, own && r.Own && has&access.RightOwn != 0:
 		return 0
-	case has == httpapi.None:
+	case has == access.None:
 		return http.StatusNotFound
 	}
 	return http.StatusForbidden
@@ -104,7 +105,7 @@ func refusal(has httpapi.Role, r httpapi.Route, own bool) int {
 // queue, the chain and lost workers are for viewers. It is refused, or selects only what the
 // visitor sees all of. Bulk takes the same filters.
 func TestAskingForWhatIsHidden(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: a})
 	w.as("ann").start("report", `{"labels": {"partner": "acme"}, "hold": true}`)
 	w.as("ben").start("report", `{"labels": {"partner": "acme"}, "hold": true}`)
@@ -144,7 +145,7 @@ func TestAskingForWhatIsHidden(t *testing.T) {
 		t.Errorf("otto: %+v", out)
 	}
 	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "job:hiden"}`).problem(http.StatusNotFound, "not_found")
-	a = valuesFor(httpapi.Editor)
+	a = valuesFor(access.Editor)
 	w.api = httpapi.New(w.engine, &httpapi.Options{Access: a})
 	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "label:partner=acme job:report"}`).problem(http.StatusForbidden, "forbidden", "label", "values")
 	w.as("otto").post("v1/bulk", `{"action": "cancel", "where": "label:partner=acme"}`).want(http.StatusOK, &out)

@@ -87,7 +87,7 @@ type Accepted struct {
 //
 //	mux.Handle("POST /reports/{customer}", api.Async("report", nil))
 //
-// Who makes the request needs the right [RightStart] for the job, which a [Client] has. The methods GET, HEAD, OPTIONS
+// Who makes the request needs the right [access.RightStart] for the job, which a [access.Client] has. The methods GET, HEAD, OPTIONS
 // and TRACE are refused, since requests with them must change nothing. What is wrong with
 // the options is in the log, and in the answer to each request.
 func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
@@ -119,7 +120,7 @@ func canonical(t *testing.T, raw []byte) string {
 
 // The body is a value of JSON if it says so, a text if it is one, and otherwise base64.
 func TestAsyncBody(t *testing.T) {
-	virtual(t, &httpapi.Options{Access: access(), MaxBody: 100}, func(w *world) {
+	virtual(t, &httpapi.Options{Access: policy(), MaxBody: 100}, func(w *world) {
 		w.defineInbound(0)
 		e := w.on("/in", nil)
 		for _, c := range []struct{ mediaType, body, want, encoding string }{
@@ -208,12 +209,12 @@ func TestAsyncAnswer(t *testing.T) {
 }
 
 // clientOf is the access of ann and ben as clients of a job, and of others as in access.
-func clientOf(job string) httpapi.Access {
-	a := access()
+func clientOf(job string) access.Policy {
+	a := policy()
 	role := a.Role
-	a.Role = func(ctx context.Context, p httpapi.Principal, of string) httpapi.Role {
+	a.Role = func(ctx context.Context, p access.Principal, of string) access.Role {
 		if of == job && (p.ID == "ann" || p.ID == "ben") {
-			return httpapi.Client
+			return access.Client
 		}
 		return role(ctx, p, of)
 	}
@@ -359,8 +360,8 @@ func TestAsyncTimeout(t *testing.T) {
 // the same time, and follows the figure.
 func TestAsyncQuota(t *testing.T) {
 	quota := map[string]int{"admin": 2, "operator": 3, "editor": 0}
-	a := access()
-	a.Quota = func(p httpapi.Principal, _ string) int { return quota[p.ID] }
+	a := policy()
+	a.Quota = func(p access.Principal, _ string) int { return quota[p.ID] }
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.defineInbound(0)
 		if err := w.engine.Limits().Set(w.Context(), "global", 0, courier.By{}); err != nil {
@@ -422,7 +423,7 @@ func TestAsyncSettings(t *testing.T) {
 		{"ops.example.com/api", httpapi.AsyncOptions{}, "Options.URL"},
 		{"https://ops.example.com/api?x=1", httpapi.AsyncOptions{}, "Options.URL"},
 	} {
-		virtual(t, &httpapi.Options{Access: access(), URL: c.url}, func(w *world) {
+		virtual(t, &httpapi.Options{Access: policy(), URL: c.url}, func(w *world) {
 			w.defineInbound(0)
 			e := w.on("/in", &c.opt)
 			e.send("POST", "/in", "", nil).problem(http.StatusInternalServerError, "internal", c.text)

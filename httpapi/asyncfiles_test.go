@@ -18,7 +18,7 @@ import (
 func withInbound(t *testing.T, opt *httpapi.AsyncOptions) (*couriertest.Depot, *endpoint) {
 	t.Helper()
 	d := new(couriertest.Depot)
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access(), Depot: d, MaxUpload: 1000})
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy(), Depot: d, MaxUpload: 1000})
 	w.defineInbound(0)
 	opt.Files = true
 	return d, w.on("/in/{customer}", opt)
@@ -183,12 +183,12 @@ func TestOneRuleForInputs(t *testing.T) {
 func TestAsyncNeedsURL(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
 	w.defineInbound(0)
-	w.api = httpapi.New(w.engine, &httpapi.Options{Access: access(), Log: w.logger()})
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: policy(), Log: w.logger()})
 	w.on("/in", nil).send("POST", "/in", "1", nil).problem(500, "internal", "Options.URL", "/courier/api/")
 	if !strings.Contains(w.log.String(), "Options.URL") {
 		t.Errorf("the log has %s", w.log)
 	}
-	w.api = httpapi.New(w.engine, &httpapi.Options{Access: access(), URL: "/api/"})
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: policy(), URL: "/api/"})
 	e := w.on("/in", nil)
 	at := e.send("POST", "/in", "1", nil).want(http.StatusAccepted, nil).Header().Get("Location")
 	e.send("GET", at, "", nil).want(http.StatusOK, nil)
@@ -197,11 +197,11 @@ func TestAsyncNeedsURL(t *testing.T) {
 
 // Settings without a meaning are in the answer to each request, and in the log.
 func TestAsyncFilesSettings(t *testing.T) {
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access(), Depot: new(couriertest.Depot)})
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy(), Depot: new(couriertest.Depot)})
 	w.defineInbound(0)
 	w.on("/in", &httpapi.AsyncOptions{Require: []string{"a"}}).send("POST", "/in", "1", nil).problem(500, "internal", "AsyncOptions.Files")
 	verify := func(*http.Request, []byte) error { return nil }
 	w.on("/in", &httpapi.AsyncOptions{Files: true, Verify: verify}).send("POST", "/in", "1", nil).problem(500, "internal", "Verify")
-	w = newWorld(t, memstore.New(), &httpapi.Options{Access: access()})
+	w = newWorld(t, memstore.New(), &httpapi.Options{Access: policy()})
 	w.on("/in", &httpapi.AsyncOptions{Files: true}).send("POST", "/in", "1", nil).problem(500, "internal", "Options.Depot")
 }

@@ -165,7 +165,7 @@ func benchEngine(b *testing.B, s store.Store) (*engine.Engine, *httpapi.Handler)
 	if _, err := e.Jobs().Define(b.Context(), jobs()[0], nil); err != nil {
 		b.Fatal(err)
 	}
-	return e, httpapi.New(e, &httpapi.Options{Access: access()})
+	return e, httpapi.New(e, &httpapi.Options{Access: policy()})
 }
 
 // A sink is an answer of which the status alone is kept.

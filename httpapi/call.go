@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
@@ -57,7 +56,7 @@ func (c *call) checkQuery() error {
 			p.add(item{Parameter: name, Message: fmt.Sprintf("there is no parameter %.100q here; %s", name, nearest.DidYouMean(name, names(c.route.query)))})
 		case len(values) > 1 && !c.route.query[i].many:
 			p.add(item{Parameter: name, Message: "it is given more than once"})
-		case !isText(strings.Join(values, "")):
+		case !jsontext.Storable(strings.Join(values, "")):
 			p.add(item{Parameter: name, Message: "it is no UTF-8, or has a NUL character"})
 		default:
 			if wrong := c.route.query[i].wrong(values); wrong != "" {
@@ -67,9 +66,6 @@ func (c *call) checkQuery() error {
 	}
 	return p.invalid("the query of the URL")
 }
-
-// isText reports whether a store can keep, or look for, a text.
-func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 func names(list []param) (all []string) {
 	for _, d := range list {

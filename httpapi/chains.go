@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/mount"
@@ -82,7 +83,7 @@ var chainStates = words(desk.ChainStates...)
 
 // viewChain returns an execution of a chain in the form that the visitor sees.
 func (c *call) viewChain(x *courier.ChainExecution) any {
-	if !c.Can(c.ctx(), "", desk.RightSee) {
+	if !c.Can(c.ctx(), "", access.RightSee) {
 		return StartedChain{x.ID, x.Chain, desk.ChainStatus(x), x.CreatedAt, x.EndedAt}
 	}
 	v := ChainExecutionView{*x, desk.ChainStatus(x)}

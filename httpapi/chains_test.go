@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
@@ -17,19 +18,19 @@ import (
 )
 
 // people with the roles of clients and of viewers of all jobs, besides those of other tests.
-func chainAccess() httpapi.Access {
-	a := access()
+func chainAccess() access.Policy {
+	a := policy()
 	role := a.Role
-	a.Role = func(ctx context.Context, p httpapi.Principal, job string) httpapi.Role {
+	a.Role = func(ctx context.Context, p access.Principal, job string) access.Role {
 		if strings.HasPrefix(p.ID, "client") {
-			return httpapi.Client
+			return access.Client
 		}
 		return role(ctx, p, job)
 	}
 	who := a.Who
-	a.Who = func(r *http.Request) (httpapi.Principal, error) {
+	a.Who = func(r *http.Request) (access.Principal, error) {
 		if user := r.Header.Get("X-User"); strings.HasPrefix(user, "client") {
-			return httpapi.Principal{ID: user}, nil
+			return access.Principal{ID: user}, nil
 		}
 		return who(r)
 	}
@@ -292,7 +293,7 @@ func TestListChainExecutions(t *testing.T) {
 
 // Values of an execution of a chain are for those who see values.
 func TestChainValues(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.put("v1/chains/daily", daily, "If-None-Match", "*").want(http.StatusCreated, nil)
 		var got httpapi.StartedChain
@@ -315,7 +316,7 @@ func TestChainValues(t *testing.T) {
 func TestNoChains(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
 	e := engine.New(struct{ store.Store }{w.store}, nil, nil)
-	w.api = httpapi.New(e, &httpapi.Options{Access: access()})
+	w.api = httpapi.New(e, &httpapi.Options{Access: policy()})
 	w.get("v1/chain-executions").problem(http.StatusNotImplemented, "not_supported")
 	w.put("v1/chains/daily", daily, "If-None-Match", "*").problem(http.StatusNotImplemented, "not_supported")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -18,12 +19,12 @@ import (
 // A client sets only what the service names for the job, and nobody names the key of a user:
 // not in the request, and not by a parameter that a key of the job is made of.
 func TestClientSettings(t *testing.T) {
-	a := access()
+	a := policy()
 	a.ClientMay = func(job string) []string {
 		return map[string][]string{"report": {"max_attempts"}, "other": {"priority", "limit_keys", "version", "timeout_seconds", "max_attempts"}}[job]
 	}
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: a})
-	people["cleo"] = map[string]httpapi.Role{"report": httpapi.Client, "other": httpapi.Client, "missing": httpapi.Client, "keyed": httpapi.Client}
+	people["cleo"] = map[string]access.Role{"report": access.Client, "other": access.Client, "missing": access.Client, "keyed": access.Client}
 	t.Cleanup(func() { delete(people, "cleo") })
 	if _, err := w.engine.Jobs().Define(t.Context(), courier.Job{Name: "keyed", Params: map[string]any{"partner": ""}, LimitKeys: []string{"context:params.partner"}, Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {
 		t.Fatal(err)
@@ -49,8 +50,8 @@ func TestClientSettings(t *testing.T) {
 
 // The quota of a principal and a job holds on each route that starts executions.
 func TestQuotaOnAllRoutes(t *testing.T) {
-	a := access()
-	a.Quota = func(p httpapi.Principal, job string) int {
+	a := policy()
+	a.Quota = func(p access.Principal, job string) int {
 		return map[string]int{"otto report": 1, "ben report": 2}[p.ID+" "+job]
 	}
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
@@ -85,7 +86,7 @@ func TestQuotaOnAllRoutes(t *testing.T) {
 // A principal has a limited number of executions that have not begun, held ones among them;
 // others start theirs nevertheless. There is room again when some are cancelled.
 func TestUnbegun(t *testing.T) {
-	a := access()
+	a := policy()
 	a.MaxUnbegun = 5
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		ann, id := w.as("ann"), ""
@@ -127,14 +128,14 @@ func TestBulkKeys(t *testing.T) {
 // A list that is watched is that of its viewer's rights. When those of the first viewer are
 // taken away, the others are told nothing of it, and it is told that all is gone.
 func TestFeedsByRights(t *testing.T) {
-	people["first"] = map[string]httpapi.Role{}
+	people["first"] = map[string]access.Role{}
 	t.Cleanup(func() { delete(people, "first") })
 	var revoked atomic.Bool
-	a := access()
+	a := policy()
 	role := a.Role
-	a.Role = func(ctx context.Context, p httpapi.Principal, job string) httpapi.Role {
+	a.Role = func(ctx context.Context, p access.Principal, job string) access.Role {
 		if p.ID == "first" && !revoked.Load() {
-			return httpapi.Viewer
+			return access.Viewer
 		}
 		return role(ctx, p, job)
 	}
@@ -161,7 +162,7 @@ func TestFeedsByRights(t *testing.T) {
 // of all jobs, for an execution and a chain execution of its own.
 func TestClientsStartNoOldVersion(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
-	people["cleo"] = map[string]httpapi.Role{"": httpapi.Client, "report": httpapi.Client}
+	people["cleo"] = map[string]access.Role{"": access.Client, "report": access.Client}
 	t.Cleanup(func() { delete(people, "cleo") })
 	for _, def := range []string{"night", "day"} { // each a version
 		if _, err := w.engine.Jobs().Define(t.Context(), courier.Job{Name: "report", Queue: def, Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {

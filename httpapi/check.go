@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -50,7 +51,7 @@ func (c *call) check(kind string, d courier.Definition) error {
 	form := src.Read(d)
 	found := desk.Checked{Problems: form}
 	if err := c.MayChange(c.ctx(), kind, d); err != nil {
-		if len(form) == 0 || c.Need(c.ctx(), c.query.Get("job"), desk.RightEdit) != nil {
+		if len(form) == 0 || c.Need(c.ctx(), c.query.Get("job"), access.RightEdit) != nil {
 			return err
 		}
 	} else if found, err = c.CheckText(c.ctx(), kind, src); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
@@ -287,7 +288,7 @@ func TestVersions(t *testing.T) {
 
 // A dry run reports on the saved job, and for editors on another definition of it.
 func TestDryRunJob(t *testing.T) {
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(httpapi.Operator)})
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(access.Operator)})
 	var r struct {
 		engine.Report
 		OK bool `json:"ok"`
@@ -314,7 +315,7 @@ func TestDryRunJob(t *testing.T) {
 	w.as("editor").post("v1/jobs/new/dry-run", "").problem(http.StatusNotFound, "not_found")
 	w.as("vera").post(at, "").problem(http.StatusForbidden, "forbidden")
 
-	w = newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(httpapi.Editor)})
+	w = newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(access.Editor)})
 	w.as("otto").post(at, "").problem(http.StatusForbidden, "forbidden", "values")
 	list, err := w.engine.Journal(w.Context(), store.ActionFilter{})
 	if err != nil || len(list) != 1 || list[0].Outcome != "refused" {
@@ -323,13 +324,13 @@ func TestDryRunJob(t *testing.T) {
 }
 
 // valuesFor is access with values for those alone who have all rights of a role.
-func valuesFor(r httpapi.Role) httpapi.Access {
-	a := access()
+func valuesFor(r access.Role) access.Policy {
+	a := policy()
 	role := a.Role
-	a.Role = func(ctx context.Context, p httpapi.Principal, job string) httpapi.Role {
+	a.Role = func(ctx context.Context, p access.Principal, job string) access.Role {
 		has := role(ctx, p, job)
 		if has&r != r {
-			has &^= httpapi.RightValues
+			has &^= access.RightValues
 		}
 		return has
 	}

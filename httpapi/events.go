@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/eventstream"
 )
@@ -83,9 +84,9 @@ func (c *call) lastEvent() (after int64, ended bool, err error) {
 }
 
 func (c *call) watchExecution() error {
-	viewer := c.Can(c.ctx(), c.execution.Job, desk.RightSee)
+	viewer := c.Can(c.ctx(), c.execution.Job, access.RightSee)
 	if c.wantsJSON() {
-		if err := c.Need(c.ctx(), c.execution.Job, desk.RightSee); err != nil {
+		if err := c.Need(c.ctx(), c.execution.Job, access.RightSee); err != nil {
 			return err
 		}
 		return c.listAudit()
@@ -123,7 +124,7 @@ func (c *call) watchExecution() error {
 			return false, err
 		}
 		c.Renew()
-		if c.NeedTo(ctx, c.execution.Job, c.route.need, c.Own(&c.execution)) != nil || c.Can(ctx, c.execution.Job, desk.RightSee) != viewer {
+		if c.NeedTo(ctx, c.execution.Job, c.route.need, c.Own(&c.execution)) != nil || c.Can(ctx, c.execution.Job, access.RightSee) != viewer {
 			return false, nil // who connects again is answered as he now may be
 		}
 		e.values = c.SeesValues(ctx, c.execution.Job)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -144,9 +145,9 @@ func TestStreamsCostLittle(t *testing.T) {
 func streamsCostLittle(t *testing.T, seconds float64, own bool) {
 	var reads atomic.Int64
 	inner := memstore.New()
-	opt := &httpapi.Options{Access: httpapi.Access{
-		Who: func(r *http.Request) (httpapi.Principal, error) {
-			return httpapi.Principal{ID: r.Header.Get("X-User")}, nil
+	opt := &httpapi.Options{Access: access.Policy{
+		Who: func(r *http.Request) (access.Principal, error) {
+			return access.Principal{ID: r.Header.Get("X-User")}, nil
 		},
 	}, MaxStreams: 500}
 	w := newWorld(t, storewrap.Intercept(inner, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {

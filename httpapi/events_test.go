@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
@@ -92,7 +93,7 @@ func TestStreamLosesNothing(t *testing.T) {
 		for cut := range whole.got() {
 			had := whole.got()[:cut+1]
 			other := *w
-			other.api = httpapi.New(w.engine, &httpapi.Options{Access: access()})
+			other.api = httpapi.New(w.engine, &httpapi.Options{Access: policy()})
 			last := had[cut].id
 			for i := cut; last == ""; i-- {
 				last = had[i].id
@@ -241,7 +242,7 @@ func TestStreamOfProgress(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		t.Run(fmt.Sprint("own process ", own), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(httpapi.Operator)})
+				w := newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(access.Operator)})
 				var reg courier.Registry
 				courier.RegisterFunc(&reg, "test.work", func(ctx context.Context, job *courier.Context, _ workConfig) (workOutput, error) {
 					for n := range 31 {
@@ -252,7 +253,7 @@ func TestStreamOfProgress(t *testing.T) {
 				}, nil)
 				worker := engine.New(w.store, &reg, &engine.Options{Workspace: t.TempDir(), Secrets: secrets})
 				if own {
-					w.api = httpapi.New(worker, &httpapi.Options{Access: valuesFor(httpapi.Operator)})
+					w.api = httpapi.New(worker, &httpapi.Options{Access: valuesFor(access.Operator)})
 				}
 				if err := worker.Start(t.Context()); err != nil {
 					t.Fatal(err)
@@ -447,7 +448,7 @@ func TestStreamLasts(t *testing.T) {
 
 // Too many streams, in all or of one principal, are refused with what to do.
 func TestStreamsAreCounted(t *testing.T) {
-	virtual(t, &httpapi.Options{Access: access(), MaxStreams: 12}, func(w *world) {
+	virtual(t, &httpapi.Options{Access: policy(), MaxStreams: 12}, func(w *world) {
 		id := w.as("ann").start("report", `{"delay_seconds": 60}`)
 		path := "v1/executions/" + id + "/events"
 		var open []*viewer

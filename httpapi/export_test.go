@@ -4,13 +4,15 @@ import (
 	"reflect"
 	"strconv"
 	"time"
+
+	"github.com/courierhq/courier/access"
 )
 
 // A Route is what the tests see of a row of the table.
 type Route struct {
 	Method, Path, ID, Scope string
 	Open                    bool // nobody is asked
-	Rights                  Role
+	Rights                  access.Role
 	Own                     bool // RightOwn is enough for the own
 	Query                   []string
 	Body                    bool
@@ -20,7 +22,7 @@ type Route struct {
 func Table() (list []Route) {
 	for i := range table {
 		t := &table[i]
-		r := Route{Method: t.method, Path: t.path, ID: t.id, Scope: string(t.on), Open: t.open, Rights: Role(t.need.Rights), Own: t.need.Own, Body: t.body != nil}
+		r := Route{Method: t.method, Path: t.path, ID: t.id, Scope: string(t.on), Open: t.open, Rights: access.Role(t.need.Rights), Own: t.need.Own, Body: t.body != nil}
 		for _, p := range t.query {
 			r.Query = append(r.Query, p.name)
 		}
@@ -37,7 +39,7 @@ func CodeOf(err error) (code, detail string) {
 
 // Document returns the OpenAPI document of a service with the default access.
 func Document() []byte {
-	schemes, _ := new(Access).schemes()
+	schemes, _ := securitySchemes(new(access.Policy))
 	return describe(table).secure(schemes).text()
 }
 

@@ -85,7 +85,7 @@ func scriptClient(program, pkg, script string) func(t *testing.T, url, key strin
 // name.
 func TestFormClients(t *testing.T) {
 	d := new(couriertest.Depot)
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access(), Depot: d})
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy(), Depot: d})
 	w.defineInbound(0)
 	if _, err := w.engine.Jobs().Define(t.Context(), courier.Job{Name: "any", Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi/internal/files"
@@ -79,7 +80,7 @@ func New(e *engine.Engine, opt *Options) *Handler {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.closed, h.closing = context.WithCancel(context.Background())
-	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access.desk(), Via: "api", Streams: h.opt.MaxStreams, StreamsOf: h.opt.MaxStreamsOf, Examined: h.opt.MaxExamined, Depot: h.opt.Depot, Log: h.log})
+	h.desk = desk.New(e, &desk.Options{Access: h.opt.Access, Via: "api", Streams: h.opt.MaxStreams, StreamsOf: h.opt.MaxStreamsOf, Examined: h.opt.MaxExamined, Depot: h.opt.Depot, Log: h.log})
 	h.origins = newOrigins(h.opt.Access.Origins)
 	if h.origins.err != nil {
 		h.log.Error("the API answers no request", "error", h.origins.err)
@@ -90,7 +91,7 @@ func New(e *engine.Engine, opt *Options) *Handler {
 		h.mux.HandleFunc(t.pattern(), func(http.ResponseWriter, *http.Request) {}) // routes has what is done
 	}
 	h.openAPI = sync.OnceValue(h.document)
-	if _, err := h.opt.Access.schemes(); err != nil {
+	if _, err := securitySchemes(&h.opt.Access); err != nil {
 		h.log.Error("the OpenAPI document lacks security schemes", "error", err)
 	}
 	return h
@@ -175,7 +176,7 @@ func (c *call) serve() error {
 	if err = c.allow(); err == nil {
 		err = c.route.do(c)
 	}
-	if no, ok := errors.AsType[*desk.AccessError](err); ok && !no.Unknown {
+	if no, ok := errors.AsType[*access.Error](err); ok && !no.Unknown {
 		a := store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: c.r.PathValue("name") + c.r.PathValue("scope"), Reason: no.Text}
 		if x := &c.execution; x.ID != "" {
 			a.Name, a.Job, a.Execution = x.Job, x.Job, x.ID

@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
@@ -25,7 +26,7 @@ const sent = "zq81-sent"
 // What a route does not take is answered with a problem that says what to do: never by a
 // failure of the service.
 func TestBadInput(t *testing.T) {
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access(), MaxBody: 10_000, Depot: new(couriertest.Depot)})
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy(), MaxBody: 10_000, Depot: new(couriertest.Depot)})
 	w.services()
 	id := w.start("report", `{"params": {"text": "a"}}`)
 	check := func(what string, a answer, statuses ...int) {
@@ -156,7 +157,7 @@ func TestCutBody(t *testing.T) {
 // A parameter and a secret appear in no answer, log or journal of those who may not see
 // them. A secret appears nowhere.
 func TestCanaries(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	a.ClientMay = func(string) []string { return []string{"limit_keys"} }
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -73,7 +74,7 @@ func (k *kept[T, D]) listAll(c *call) error {
 
 // hidden returns v without the values that the visitor may not see.
 func (k *kept[T, D]) hidden(c *call, v *T) *T {
-	if !c.Has(c.ctx(), desk.JobsOf(D(v)), desk.RightSee|desk.RightValues) {
+	if !c.Has(c.ctx(), desk.JobsOf(D(v)), access.RightSee|access.RightValues) {
 		k.hide(v)
 	}
 	return v
@@ -84,11 +85,11 @@ func (k *kept[T, D]) hidden(c *call, v *T) *T {
 func (k *kept[T, D]) find(c *call) (T, error) {
 	v, err := k.get(c, c.r.PathValue("name"))
 	switch {
-	case errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", desk.RightSee):
+	case errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee):
 		return v, desk.Unknown() // its text may name others
 	case err != nil:
 		return v, err
-	case !c.Has(c.ctx(), desk.JobsOf(D(&v)), desk.RightSee):
+	case !c.Has(c.ctx(), desk.JobsOf(D(&v)), access.RightSee):
 		return v, desk.Unknown()
 	}
 	return v, c.NeedEach(c.ctx(), desk.JobsOf(D(&v)), c.route.need.Rights)
@@ -164,7 +165,7 @@ func (k *kept[T, D]) read(c *call) (v T, err error) {
 	} else if *name != c.r.PathValue("name") {
 		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it differs from the name in the path: send the same, or leave it out"})
 	}
-	if len(problems) > 0 && slices.Contains(desk.JobsOf(D(&v)), "") && !c.Can(c.ctx(), "", desk.RightEdit) {
+	if len(problems) > 0 && slices.Contains(desk.JobsOf(D(&v)), "") && !c.Can(c.ctx(), "", access.RightEdit) {
 		return v, k.wrong(*name, problems) // perhaps it is the job that could not be read
 	}
 	if err := c.MayChange(c.ctx(), k.kind, D(&v)); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -210,7 +211,7 @@ func (journalless) Note(context.Context, store.Action) (store.Action, error) {
 // Values in definitions are hidden from those who may not see them: in the definitions and
 // in what has gone wrong with them.
 func TestKeptHidden(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
 		err := w.store.Subscribe(t.Context(), store.Subscription{Name: "hook", Channel: "webhook", Jobs: []string{"report"}, Disabled: true, Reason: canaryParam, Body: []byte(

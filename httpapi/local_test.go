@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -34,25 +35,25 @@ func TestNobody(t *testing.T) {
 
 // A service with Local lets in who has its token, on this host, and who says so itself.
 func TestLocal(t *testing.T) {
-	access := httpapi.Local()
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access})
-	if other := httpapi.Local(); len(access.Token()) < 20 || access.Token() == other.Token() {
-		t.Errorf("%q, %q", access.Token(), other.Token())
+	policy := access.Local()
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy})
+	if other := access.Local(); len(policy.Token()) < 20 || policy.Token() == other.Token() {
+		t.Errorf("%q, %q", policy.Token(), other.Token())
 	}
-	bearer := "Bearer " + access.Token()
+	bearer := "Bearer " + policy.Token()
 	for _, c := range []struct {
 		from, host, header, authorization string
 		status                            int
 	}{
 		{"127.0.0.1:1", "localhost:8080", "", bearer, 202},
 		{"[::1]:1", "[::1]:8080", "", bearer, 202},
-		{"127.0.0.1:1", "127.0.0.1", "", "bearer " + access.Token(), 202},
+		{"127.0.0.1:1", "127.0.0.1", "", "bearer " + policy.Token(), 202},
 		{"[::ffff:127.0.0.1]:1", "localhost", "", bearer, 202},
 		{"127.0.0.1:1", "localhost", "", "", 401},
 		{"127.0.0.1:1", "localhost", "", "Bearer", 401},
 		{"127.0.0.1:1", "localhost", "", "Bearer x", 401},
 		{"127.0.0.1:1", "localhost", "", bearer + "x", 401},
-		{"127.0.0.1:1", "localhost", "", "Basic " + access.Token(), 401},
+		{"127.0.0.1:1", "localhost", "", "Basic " + policy.Token(), 401},
 		{"192.0.2.1:1", "localhost", "", bearer, 403},
 		{"127.0.0.1:1", "courier.example.com", "", bearer, 403}, // DNS that was bound anew
 		{"127.0.0.1:1", "localhost.example.com", "", bearer, 403},
@@ -72,7 +73,7 @@ func TestLocal(t *testing.T) {
 		}
 		rec := httptest.NewRecorder()
 		w.api.ServeHTTP(rec, r)
-		if rec.Code != c.status || c.status == 401 && rec.Header().Get("WWW-Authenticate") == "" || strings.Contains(rec.Body.String(), access.Token()) {
+		if rec.Code != c.status || c.status == 401 && rec.Header().Get("WWW-Authenticate") == "" || strings.Contains(rec.Body.String(), policy.Token()) {
 			t.Errorf("%+v: %d %s", c, rec.Code, rec.Body)
 		}
 	}
@@ -84,8 +85,8 @@ func TestLocal(t *testing.T) {
 // TestReboundNames has a page elsewhere bind its name anew to this host, so that for the
 // browser this service is the page's own origin, and use every route, even with the token.
 func TestReboundNames(t *testing.T) {
-	access := httpapi.Local()
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access})
+	policy := access.Local()
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy})
 	x, err := w.engine.Enqueue(t.Context(), "report", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func TestReboundNames(t *testing.T) {
 			req := httptest.NewRequestWithContext(ctx, r.Method, "http://localhost/"+fill(r.Path, string(x.ID)), strings.NewReader("{}"))
 			req.RemoteAddr, req.Host = "127.0.0.1:1", host
 			req.Header.Set("Content-Type", "application/json")
-			req.Header.Set("Authorization", "Bearer "+access.Token())
+			req.Header.Set("Authorization", "Bearer "+policy.Token())
 			req.Header.Set("Origin", "http://"+host)
 			req.Header.Set("Sec-Fetch-Site", "same-origin")
 			rec := httptest.NewRecorder()
@@ -117,8 +118,8 @@ func TestReboundNames(t *testing.T) {
 // header makes nobody an admin. There are two: that of Go, and one that speaks as nginx does
 // with proxy_pass alone.
 func TestBehindProxies(t *testing.T) {
-	access := httpapi.Local()
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access})
+	policy := access.Local()
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy})
 	var seen http.Header
 	upstream := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		seen = r.Header.Clone()
@@ -135,7 +136,7 @@ func TestBehindProxies(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { asNginx(t, rw, r, at.Host) }))
 	defer plain.Close()
 	for name, proxy := range map[string]string{"ReverseProxy": rewriting.URL, "nginx": plain.URL} {
-		for authorization, status := range map[string]int{"": http.StatusUnauthorized, "Bearer " + access.Token(): http.StatusOK} {
+		for authorization, status := range map[string]int{"": http.StatusUnauthorized, "Bearer " + policy.Token(): http.StatusOK} {
 			r, err := http.NewRequestWithContext(t.Context(), "PUT", proxy+"/v1/limits/global", strings.NewReader(`{"running": 1}`))
 			if err != nil {
 				t.Fatal(err)

@@ -101,7 +101,7 @@ func TestListsCostTheirAnswers(t *testing.T) {
 	if raced.On {
 		return // it measures memory, one request after the other, which the run without the race detector has
 	}
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access()})
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy()})
 	id := string(fillGreat(w))
 	paths := map[string]string{
 		"listExecutions": "v1/executions?limit=1", "search": "v1/search?q=by%3Dann", "listJournal": "v1/journal?limit=1000",

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -108,7 +109,7 @@ func TestOddPaths(t *testing.T) {
 
 // A web page elsewhere is served if the host has permitted it, and by no other way.
 func TestOrigins(t *testing.T) {
-	a := access()
+	a := policy()
 	a.Origins = []string{"https://ops.example.com"}
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: a})
 	pre := w.send("OPTIONS", "v1/jobs/report/executions", "", "Origin", "https://ops.example.com", "Access-Control-Request-Method", "POST").want(http.StatusNoContent, nil)
@@ -132,8 +133,8 @@ func TestOrigins(t *testing.T) {
 
 // What a panic says is in the log, and the answer has the name of the incident.
 func TestPanic(t *testing.T) {
-	a := access()
-	a.Role = func(_ context.Context, p httpapi.Principal, job string) httpapi.Role { panic(canarySecret) }
+	a := policy()
+	a.Role = func(_ context.Context, p access.Principal, job string) access.Role { panic(canarySecret) }
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: a})
 	got := w.get("v1/executions")
 	got.problem(http.StatusInternalServerError, "internal", "incident")

@@ -61,12 +61,12 @@ func (p *partner) deliver(_ context.Context, job *courier.Context, cfg struct {
 
 // fetchJob moves the file if there is one, as a job that lists a directory does, and
 // delivers it.
-func (p *partner) fetchJob(policy string, loop bool) courier.Job {
+func (p *partner) fetchJob(after string, loop bool) courier.Job {
 	steps := fmt.Sprintf(`{"id": "look", "type": "file.list", "config": {"path": %q}},
 		{"type": "flow.foreach", "config": {"source": "context:look.file_list"%s}},
 		{"type": "file.move", "config": {"source_path": "context:loop.current_item.path", "destination_path": "context:loop.current_item.name"}},
 		{"type": "test.deliver", "failure_policy": %s, "config": {"from": "context:loop.current_item.name"}},
-		{"type": "flow.end"}`, p.in, map[bool]string{true: `, "on_item_failure": "continue", "then": "complete"`}[loop], policy)
+		{"type": "flow.end"}`, p.in, map[bool]string{true: `, "on_item_failure": "continue", "then": "complete"`}[loop], after)
 	var j courier.Job
 	if err := json.Unmarshal(fmt.Appendf(nil, `{"name": "fetch", "steps": [%s]}`, steps), &j); err != nil {
 		p.Fatal(err)
@@ -89,16 +89,16 @@ func TestOnlyCopiesAfterAnyActOfTheAPI(t *testing.T) {
 			file.Register(&reg, nil)
 			courier.RegisterFunc(&reg, "test.deliver", p.deliver, nil)
 			p.engine = engine.New(p.store, &reg, &engine.Options{Workspace: p.work, Roots: []string{p.in, p.out}})
-			policy := []string{`"stop"`, `"skip_and_continue"`, `{"type": "retry_step", "max_retries": 1}`}[r.IntN(3)]
+			after := []string{`"stop"`, `"skip_and_continue"`, `{"type": "retry_step", "max_retries": 1}`}[r.IntN(3)]
 			loop := r.IntN(3) == 0
-			if _, err := p.engine.Jobs().Define(t.Context(), p.fetchJob(policy, loop), nil); err != nil {
+			if _, err := p.engine.Jobs().Define(t.Context(), p.fetchJob(after, loop), nil); err != nil {
 				t.Fatal(err)
 			}
 			if err := p.engine.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			p.api = httpapi.New(p.engine, &httpapi.Options{Access: access(), Log: p.logger()})
-			p.did = []string{policy, fmt.Sprint(loop)}
+			p.api = httpapi.New(p.engine, &httpapi.Options{Access: policy(), Log: p.logger()})
+			p.did = []string{after, fmt.Sprint(loop)}
 			for range 12 {
 				p.act(r)
 				time.Sleep(5 * time.Second)

@@ -24,7 +24,7 @@ const about = `The HTTP API of an engine of Courier.
 
 // document makes the OpenAPI document of the table.
 func (h *Handler) document() []byte {
-	schemes, _ := h.opt.Access.schemes() // New has said what is wrong
+	schemes, _ := securitySchemes(&h.opt.Access) // New has said what is wrong
 	text := describe(table).secure(schemes).text()
 	sum := sha256.Sum256(text)
 	h.openAPITag = `"` + hex.EncodeToString(sum[:12]) + `"`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -61,7 +62,7 @@ func TestLimits(t *testing.T) {
 
 // A visitor sees what needs attention of its jobs; what belongs to none is for who may see all.
 func TestAttention(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
 		for _, job := range []string{"report", "other", "hidden"} {
@@ -114,7 +115,7 @@ func TestAttention(t *testing.T) {
 
 // Queues, workers and health are for who may see all jobs.
 func TestOverview(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	health := func(context.Context) (any, error) { return map[string]int{"schema": 7}, nil }
 	virtual(t, &httpapi.Options{Access: a, Health: health}, func(w *world) {
 		w.start("report", `{"params": {"seconds": 100}, "limit_keys": ["`+canaryParam+`"]}`)
@@ -157,7 +158,7 @@ func (broken) Maintain(context.Context, courier.Maintenance) error {
 
 // The health of the engine has maintenance that fails. The text of the error may have values.
 func TestHealthOfMaintenance(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		courier.RegisterFunc(w.engine.Registry(), "test.kept", func(context.Context, *courier.Context, struct{}) (struct{}, error) {
 			return struct{}{}, nil
@@ -214,7 +215,7 @@ func TestJournal(t *testing.T) {
 
 // A search finds what the user may see, by the beginnings of names, by id and by label.
 func TestSearch(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
 		id := w.as("ann").start("report", `{"params": {"text": "a"}, "labels": {"partner": "acme"}}`)
@@ -292,7 +293,7 @@ func TestSearch(t *testing.T) {
 
 // Files are found by their names, for who may see the values of the job.
 func TestSearchFiles(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		id := courier.ExecutionID(w.start("report", `{"params": {"text": "Invoice-1.csv"}}`))
 		w.ended(string(id))
@@ -338,7 +339,7 @@ func TestNotSupported(t *testing.T) {
 
 // Deliveries that failed are listed and delivered again.
 func TestDeliveries(t *testing.T) {
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
 		for _, name := range []string{"failures", "failures-hidden"} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -159,7 +160,7 @@ func problemOf(err error) problem {
 		return *p
 	}
 	p := problem{code: codeUnavailable, Detail: err.Error()}
-	if no, ok := errors.AsType[*desk.AccessError](err); ok {
+	if no, ok := errors.AsType[*access.Error](err); ok {
 		if p.code = codeForbidden; no.Unknown {
 			p.code = codeUnknown
 		}

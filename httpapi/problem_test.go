@@ -180,7 +180,7 @@ func (noJournal) Note(context.Context, store.Action) (store.Action, error) {
 func TestJournalDown(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
 	id := w.start("report", `{"hold": true}`)
-	w.api = httpapi.New(w.over(noJournal{w.store}), &httpapi.Options{Access: access()})
+	w.api = httpapi.New(w.over(noJournal{w.store}), &httpapi.Options{Access: policy()})
 	for _, r := range httpapi.Table() {
 		if r.Method == "GET" || r.ID == "startExecution" {
 			continue
@@ -207,7 +207,7 @@ func TestJournalDown(t *testing.T) {
 // the reason under it.
 func TestStoreDown(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
-	w.api = httpapi.New(w.over(downStore{w.store}), &httpapi.Options{Access: access(), Log: w.logger()})
+	w.api = httpapi.New(w.over(downStore{w.store}), &httpapi.Options{Access: policy(), Log: w.logger()})
 	var p struct{ Incident, Detail string }
 	a := w.get("v1/executions/"+"00000000-0000-7000-8000-000000000000").want(http.StatusServiceUnavailable, &p)
 	if p.Incident == "" || !strings.Contains(w.log.String(), p.Incident) || !strings.Contains(w.log.String(), "server is gone") || strings.Contains(a.Body.String(), "gone") {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi/internal/files"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/webhook"
@@ -39,9 +40,9 @@ type Received struct {
 	// their fields, and in order within a field.
 	Files []UploadedFile `json:"files,omitempty"`
 
-	Principal Principal     `json:"-"` // who makes the request
-	Raw       []byte        `json:"-"` // the body as it came
-	Request   *http.Request `json:"-"` // whose body was read
+	Principal access.Principal `json:"-"` // who makes the request
+	Raw       []byte           `json:"-"` // the body as it came
+	Request   *http.Request    `json:"-"` // whose body was read
 }
 
 // A QueryParam is a parameter of the URL with its values, in order.
@@ -54,11 +55,11 @@ type QueryParam struct {
 func (e *endpoint) receive(c *call, raw []byte, u *upload) (*Received, error) {
 	r := &Received{
 		Method: c.r.Method, Route: make(map[string]string), Headers: make(map[string][]string),
-		Principal: Principal(c.Principal), Raw: raw, Request: c.r,
+		Principal: access.Principal(c.Principal), Raw: raw, Request: c.r,
 	}
 	for _, name := range wildcards(c.r.Pattern) {
 		r.Route[name] = c.r.PathValue(name)
-		if !isText(r.Route[name]) {
+		if !jsontext.Storable(r.Route[name]) {
 			return nil, problemf(codeInvalid, "the path: what stands for %s %s", name, noText)
 		}
 	}
@@ -66,7 +67,7 @@ func (e *endpoint) receive(c *call, raw []byte, u *upload) (*Received, error) {
 		if !e.captured(name) {
 			continue
 		}
-		if !isText(strings.Join(values, "")) {
+		if !jsontext.Storable(strings.Join(values, "")) {
 			return nil, oneProblem(item{Header: name, Message: "it " + noText})
 		}
 		r.Headers[strings.ToLower(name)] = values
@@ -161,7 +162,7 @@ func queryOf(raw string) ([]QueryParam, error) {
 		if err == nil {
 			value, err = url.QueryUnescape(value)
 		}
-		if err != nil || strings.Contains(pair, ";") || !isText(name+value) {
+		if err != nil || strings.Contains(pair, ";") || !jsontext.Storable(name+value) {
 			return nil, problemf(codeInvalid, "the query of the URL can't be read: write each parameter as name=value, in UTF-8, and escape what is special")
 		}
 		i, seen := index[name]
@@ -185,7 +186,7 @@ func bodyOf(raw []byte, isJSON bool) (v any, encoding string, err error) {
 			v, err = jsontext.Parse(raw)
 		}
 		return v, "json", err
-	case isText(string(raw)):
+	case jsontext.Storable(string(raw)):
 		return string(raw), "text", nil
 	}
 	return base64.StdEncoding.EncodeToString(raw), "base64", nil
@@ -195,7 +196,7 @@ const noText = "has a NUL character, or is no UTF-8"
 
 // isLabel reports whether a text can be the value of a label.
 func isLabel(s string) bool {
-	return s != "" && utf8.RuneCountInString(s) <= 200 && isText(s)
+	return s != "" && utf8.RuneCountInString(s) <= 200 && jsontext.Storable(s)
 }
 
 var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)

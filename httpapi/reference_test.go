@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/generated"
 )
 
@@ -50,9 +50,9 @@ func reference() string {
 		}
 	}
 	b.WriteString("\n### Roles and rights\n\n| right | of | client | viewer | starter | operator | editor | admin |\n|---|---|---|---|---|---|---|---|\n")
-	for _, right := range desk.RightNames {
+	for _, right := range access.Rights() {
 		fmt.Fprintf(&b, "| `%s` | %s |", right.Name, cell(right.Does))
-		for _, r := range desk.Roles[1:] {
+		for _, r := range access.Roles()[1:] {
 			has := ""
 			if r.Role.Has(right.Role) {
 				has = "yes"

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/httpapi"
@@ -251,7 +252,7 @@ func TestResultsAccess(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
-	a := valuesFor(httpapi.Operator)
+	a := valuesFor(access.Operator)
 	w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, Depot: new(couriertest.Depot)})
 	for _, path := range paths {
 		w.as("vera").get("v1/executions/"+id+path).problem(http.StatusForbidden, "forbidden", "values")
@@ -262,7 +263,7 @@ func TestResultsAccess(t *testing.T) {
 func TestDownloadNeedsJournal(t *testing.T) {
 	d := new(couriertest.Depot)
 	w, id := withResults(t, d, nil)
-	w.api = httpapi.New(w.over(noJournal{w.store}), &httpapi.Options{Access: access(), Depot: d})
+	w.api = httpapi.New(w.over(noJournal{w.store}), &httpapi.Options{Access: policy(), Depot: d})
 	for _, path := range []string{"/results", "/results/a.csv"} {
 		w.get("v1/executions/"+id+path).problem(http.StatusServiceUnavailable, "journal")
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/mount"
 )
 
@@ -141,7 +142,7 @@ func granted(list []route) []route {
 // that the rights depend on. Routes with the other scopes ask themselves.
 func (c *call) allow() (err error) {
 	for name := range c.route.wildcards() {
-		if !isText(c.r.PathValue(name)) {
+		if !jsontext.Storable(c.r.PathValue(name)) {
 			return desk.Unknown() // no store can be asked for it
 		}
 	}

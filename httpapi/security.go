@@ -7,27 +7,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/courierhq/courier/access"
 )
 
-// A SecurityScheme says how a request proves who makes it, as the Security Scheme Object of
-// OpenAPI 3.1 does. Generated clients and documentation read it; the service does not.
-type SecurityScheme struct {
-	// Type is "http", "apiKey", "mutualTLS" or "openIdConnect".
-	Type        string
-	Description string
-	// Scheme is that of the header Authorization, such as "bearer" or "basic", for http.
-	Scheme       string
-	BearerFormat string // such as "JWT"
-	// In and Name say where a key is, for apiKey: "header", "query" or "cookie", and the name
-	// of the header, parameter or cookie.
-	In   string
-	Name string
-	// OpenIDConnectURL is that of the discovery document, for openIdConnect.
-	OpenIDConnectURL string
-}
-
-// check returns what is wrong with a scheme; empty if nothing is.
-func (s *SecurityScheme) check() string {
+// wrongScheme returns what is wrong with a scheme; empty if nothing is.
+func wrongScheme(s *access.SecurityScheme) string {
 	switch s.Type {
 	case "http":
 		if s.Scheme == "" {
@@ -51,19 +36,19 @@ func (s *SecurityScheme) check() string {
 // componentName is the form of a name in the document.
 var componentName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// schemes returns the security schemes for the document, and what is wrong with those of the
+// securitySchemes returns the security schemes for the document, and what is wrong with those of the
 // host, which are left out.
-func (a *Access) schemes() (map[string]SecurityScheme, error) {
-	if a.Schemes == nil {
-		scheme, _, _ := strings.Cut(cmp.Or(a.Challenge, "Bearer"), " ")
+func securitySchemes(p *access.Policy) (map[string]access.SecurityScheme, error) {
+	if p.Schemes == nil {
+		scheme, _, _ := strings.Cut(cmp.Or(p.Challenge, "Bearer"), " ")
 		scheme = strings.ToLower(scheme)
-		return map[string]SecurityScheme{scheme: {Type: "http", Scheme: scheme}}, nil
+		return map[string]access.SecurityScheme{scheme: {Type: "http", Scheme: scheme}}, nil
 	}
 	var problems []string
-	good := make(map[string]SecurityScheme)
-	for _, name := range slices.Sorted(maps.Keys(a.Schemes)) {
-		s := a.Schemes[name]
-		why := s.check()
+	good := make(map[string]access.SecurityScheme)
+	for _, name := range slices.Sorted(maps.Keys(p.Schemes)) {
+		s := p.Schemes[name]
+		why := wrongScheme(&s)
 		if !componentName.MatchString(name) {
 			why = "must have a name of letters, digits, dots, dashes and underscores"
 		}
@@ -79,8 +64,8 @@ func (a *Access) schemes() (map[string]SecurityScheme, error) {
 	return good, nil
 }
 
-// object is the scheme in the document.
-func (s *SecurityScheme) object() schema {
+// schemeObject is a scheme in the document.
+func schemeObject(s *access.SecurityScheme) schema {
 	o := schema{}
 	for name, value := range map[string]string{
 		"type": s.Type, "description": s.Description, "scheme": s.Scheme, "bearerFormat": s.BearerFormat, "in": s.In, "name": s.Name, "openIdConnectUrl": s.OpenIDConnectURL,
@@ -94,11 +79,11 @@ func (s *SecurityScheme) object() schema {
 
 // secure adds security schemes to a document: one of them is enough for all operations but
 // those that are open.
-func (o schema) secure(schemes map[string]SecurityScheme) schema {
+func (o schema) secure(schemes map[string]access.SecurityScheme) schema {
 	objects, security := schema{}, []any{}
 	for _, name := range slices.Sorted(maps.Keys(schemes)) {
 		s := schemes[name]
-		objects[name] = s.object()
+		objects[name] = schemeObject(&s)
 		security = append(security, schema{name: []any{}})
 	}
 	o["components"].(schema)["securitySchemes"], o["security"] = objects, security

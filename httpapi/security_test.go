@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -17,25 +18,25 @@ func TestSecuritySchemes(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		challenge string
-		schemes   map[string]httpapi.SecurityScheme
+		schemes   map[string]access.SecurityScheme
 		want      object
 		log       []string
 	}{
 		{"default", "", nil, object{"bearer": object{"type": "http", "scheme": "bearer"}}, nil},
 		{"challenge", `Basic realm="x"`, nil, object{"basic": object{"type": "http", "scheme": "basic"}}, nil},
-		{"none", "", map[string]httpapi.SecurityScheme{}, object{}, nil},
-		{"two", "", map[string]httpapi.SecurityScheme{
+		{"none", "", map[string]access.SecurityScheme{}, object{}, nil},
+		{"two", "", map[string]access.SecurityScheme{
 			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "of the directory"}, "key": {Type: "apiKey", In: "header", Name: "X-Key"},
 		}, object{
 			"token": object{"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "of the directory"},
 			"key":   object{"type": "apiKey", "in": "header", "name": "X-Key"},
 		}, nil},
-		{"bad ones", "", map[string]httpapi.SecurityScheme{
+		{"bad ones", "", map[string]access.SecurityScheme{
 			"a b": {Type: "mutualTLS"}, "b": {Type: "htp"}, "c": {Type: "http"}, "d": {Type: "apiKey", In: "body", Name: "k"}, "e": {Type: "openIdConnect"}, "f": {Type: "mutualTLS"},
 		}, object{"f": object{"type": "mutualTLS"}}, []string{"a b", "letters", "needs Scheme", "as In", "OpenIDConnectURL", "Options.Access.Schemes"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := access()
+			a := policy()
 			a.Challenge, a.Schemes = c.challenge, c.schemes
 			w := newWorld(t, memstore.New(), &httpapi.Options{Access: a})
 			var got struct {

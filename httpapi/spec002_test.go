@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
@@ -164,7 +165,7 @@ func TestSpec002_Quota(t *testing.T) {
 		definition := courier.Job{Name: "job", Params: map[string]any{"request": nil}, Steps: []courier.StepSpec{{ID: "work", Type: "test.work", Config: map[string]any{"seconds": 10}}}}
 		w := orchestrator(t, d, definition)
 		a := clientOf("job")
-		a.Quota = func(httpapi.Principal, string) int { return 2 }
+		a.Quota = func(access.Principal, string) int { return 2 }
 		w.api = httpapi.New(w.engine, &httpapi.Options{Access: a, URL: "/api/", Depot: d})
 		mux := http.NewServeMux()
 		mux.Handle("POST /upload", w.api.Async("job", &httpapi.AsyncOptions{Files: true}))

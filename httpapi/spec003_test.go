@@ -261,7 +261,7 @@ func TestSpec003_Cancellation(t *testing.T) {
 		w := &world{T: t, log: new(strings.Builder), user: "admin"}
 		w.engine = engine.New(memstore.New(), &reg, &engine.Options{Workspace: t.TempDir(), Grace: 10 * time.Second})
 		w.define(courier.Job{Steps: []courier.StepSpec{{Type: "test.deaf"}}})
-		w.api = httpapi.New(w.engine, &httpapi.Options{Access: access()})
+		w.api = httpapi.New(w.engine, &httpapi.Options{Access: policy()})
 		w.begin()
 		id := w.start("job", "")
 		synctest.Wait()
@@ -349,7 +349,7 @@ func TestSpec003_LifecycleHooks(t *testing.T) {
 		Webhooks: engine.WebhookOptions{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowPlain: true},
 	})
 	w.define(courier.Job{})
-	w.api = httpapi.New(w.engine, &httpapi.Options{Access: access()})
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: policy()})
 	for hook, events := range map[string][]courier.EventType{
 		"onStart": {courier.EventJobStarted}, "onSuccess": {courier.EventJobCompleted}, "onFail": {courier.EventJobFailed},
 		"onEnd": {courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobCancelled},

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 )
@@ -80,7 +81,7 @@ func (c *call) start() error {
 // unknown returns an error. That of a job that is not there suggests the nearest names to
 // those alone who may know all.
 func (c *call) unknown(err error) error {
-	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", desk.RightSee) {
+	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee) {
 		return desk.Unknown()
 	}
 	return err

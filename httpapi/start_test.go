@@ -70,7 +70,7 @@ func TestIdempotencyKey(t *testing.T) {
 }
 
 func TestStartRefused(t *testing.T) {
-	virtual(t, &httpapi.Options{Access: access(), MaxBody: 1000}, func(w *world) {
+	virtual(t, &httpapi.Options{Access: policy(), MaxBody: 1000}, func(w *world) {
 		for _, c := range []struct {
 			job, body, code string
 			status          int

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/jsonschema"
 	"github.com/courierhq/courier/store"
 )
@@ -47,7 +47,7 @@ func schemaRoute(kind string, of func(*courier.Registry, *jsonschema.Options) []
 		method: "GET", path: "v1/schema/" + kind + ".json", id: "schemaOf" + kind, group: "step-types", on: onBody, query: []param{typeJob},
 		does:    "Returns the JSON Schema of the definition of a " + kind + ", for editors. It offers the names of jobs and chains that you may see.",
 		answers: map[int]any{http.StatusOK: map[string]any{}, http.StatusNotModified: nil}, media: "application/schema+json", do: func(c *call) error {
-			if err := c.Need(c.ctx(), c.query.Get("job"), desk.RightSee); err != nil {
+			if err := c.Need(c.ctx(), c.query.Get("job"), access.RightSee); err != nil {
 				return err
 			}
 			names, err := c.names()
@@ -70,7 +70,7 @@ func (c *call) names() (n jsonschema.Names, err error) {
 			return n, err
 		}
 		for _, name := range page {
-			if after = name; len(n.Jobs) < maxNames && c.Can(c.ctx(), name, desk.RightSee) {
+			if after = name; len(n.Jobs) < maxNames && c.Can(c.ctx(), name, access.RightSee) {
 				n.Jobs = append(n.Jobs, name)
 			}
 		}
@@ -78,7 +78,7 @@ func (c *call) names() (n jsonschema.Names, err error) {
 			break
 		}
 	}
-	if !c.Can(c.ctx(), "", desk.RightSee) {
+	if !c.Can(c.ctx(), "", access.RightSee) {
 		return n, nil
 	}
 	list, _, err := c.visible(c.Catalog("chain"), "", "", maxNames)
@@ -87,7 +87,7 @@ func (c *call) names() (n jsonschema.Names, err error) {
 }
 
 func (c *call) listStepTypes() error {
-	if err := c.Need(c.ctx(), c.query.Get("job"), desk.RightSee); err != nil {
+	if err := c.Need(c.ctx(), c.query.Get("job"), access.RightSee); err != nil {
 		return err
 	}
 	reg := c.h.e.Registry()

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/httpapi/internal/files"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
@@ -78,7 +78,7 @@ const block = 4 << 10
 // inputsOf returns how many bytes the inputs of a principal's executions that have not ended
 // take in the depot.
 func (h *Handler) inputsOf(ctx context.Context, id string) (n int64, err error) {
-	list, err := h.desk.Visitor(desk.Principal{ID: id}).Unended(ctx)
+	list, err := h.desk.Visitor(access.Principal{ID: id}).Unended(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return 0, nil // a store without labels
 	}
@@ -163,7 +163,7 @@ func (u *upload) uploaded() []UploadedFile {
 func (u *upload) user() error {
 	for _, f := range u.Fields {
 		if f.Name == userField && f.Text != u.c.ID {
-			return &desk.AccessError{Text: "the field user_id names somebody else than who makes the request: leave it out"}
+			return &access.Error{Text: "the field user_id names somebody else than who makes the request: leave it out"}
 		}
 	}
 	return nil
@@ -275,7 +275,7 @@ func formOf(fields []files.Field) (body any, encoding string, err error) {
 		if _, seen := texts[f.Name]; seen {
 			p.add(item{Pointer: shortPointer("/" + jsontext.EscapePointer(f.Name)), Message: "it is given more than once"})
 		}
-		if texts[f.Name] = f.Text; !isText(f.Text) {
+		if texts[f.Name] = f.Text; !jsontext.Storable(f.Text) {
 			p.add(item{Pointer: shortPointer("/" + jsontext.EscapePointer(f.Name)), Message: "it " + noText + "; a file needs a file name"})
 		}
 	}
@@ -309,7 +309,7 @@ func (u *upload) params(declared *flow.Params) (map[string]any, error) {
 		switch {
 		case seen[f.Name]:
 			p.add(item{Pointer: pointer, Message: "it is given more than once"})
-		case !isText(f.Text):
+		case !jsontext.Storable(f.Text):
 			p.add(item{Pointer: pointer, Message: "it " + noText + "; a file needs a file name"})
 		case f.Name == filesParam:
 			p.add(item{Pointer: pointer, Message: "this part has no file name, so it is no file: send files with one"})
@@ -322,7 +322,7 @@ func (u *upload) params(declared *flow.Params) (map[string]any, error) {
 		seen[f.Name] = true
 	}
 	for _, f := range u.Fields {
-		if f.Name != paramsField || !isText(f.Text) {
+		if f.Name != paramsField || !jsontext.Storable(f.Text) {
 			continue
 		}
 		more, err := paramsIn(f.Text)

@@ -163,11 +163,11 @@ func TestUploadOverhead(t *testing.T) {
 // Without a depot there are neither uploads nor results, and a job that does not declare
 // files takes none.
 func TestUploadNotTaken(t *testing.T) {
-	w := newWorld(t, memstore.New(), &httpapi.Options{Access: access()})
+	w := newWorld(t, memstore.New(), &httpapi.Options{Access: policy()})
 	w.as("ann").upload([]part{{"a", "a.csv", "1"}}).problem(http.StatusNotImplemented, "not_supported", "Options.Depot")
 	w.get("v1/executions/"+w.start("report", "")+"/results").problem(http.StatusNotImplemented, "not_supported", "Options.Depot")
 	d := new(couriertest.Depot)
-	w = newWorld(t, memstore.New(), &httpapi.Options{Access: access(), Depot: d})
+	w = newWorld(t, memstore.New(), &httpapi.Options{Access: policy(), Depot: d})
 	w.as("ann").upload([]part{{"a", "a.csv", "1"}}).problem(http.StatusBadRequest, "invalid", `"files"`)
 	w.nothing(d)
 }
@@ -243,7 +243,7 @@ func TestUploadsThatWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Another process counts anew.
-	w.api = httpapi.New(w.engine, &httpapi.Options{Access: access(), Depot: dir})
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: policy(), Depot: dir})
 	w.as("ann").uploaded(files(512 << 10))
 }
 
@@ -260,7 +260,7 @@ func TestEmptyUploadsThatWait(t *testing.T) {
 		files = append(files, part{"a", fmt.Sprint(i, ".csv"), ""})
 	}
 	w.uploaded(files)
-	w.api = httpapi.New(w.engine, &httpapi.Options{Access: access(), Depot: dir, MaxInputs: 100 * 4096}) // counts anew
+	w.api = httpapi.New(w.engine, &httpapi.Options{Access: policy(), Depot: dir, MaxInputs: 100 * 4096}) // counts anew
 	w.upload(files).problem(http.StatusInsufficientStorage, "full", "MaxInputs")
 }
 
@@ -342,7 +342,7 @@ func TestUploadOutcomeOpen(t *testing.T) {
 		s := &unreliable{Store: w.store, lose: true}
 		var reg courier.Registry
 		w.engine = engine.New(s, &reg, &engine.Options{Workspace: t.TempDir()})
-		w.api = httpapi.New(w.engine, &httpapi.Options{Access: access(), Depot: d})
+		w.api = httpapi.New(w.engine, &httpapi.Options{Access: policy(), Depot: d})
 		w.uploaded([]part{{"a", "a.csv", "1"}})
 		w.holds(d, 1, 1)
 		s.away = true

@@ -51,7 +51,7 @@ func withFiles(t *testing.T, d depot.Depot, opt *httpapi.Options) *world {
 	if opt == nil {
 		opt = &httpapi.Options{}
 	}
-	opt.Access, opt.URL, opt.Depot, opt.Log = access(), "/api/", d, slog.New(slog.NewTextHandler(w.log, nil))
+	opt.Access, opt.URL, opt.Depot, opt.Log = policy(), "/api/", d, slog.New(slog.NewTextHandler(w.log, nil))
 	w.api = httpapi.New(w.engine, opt)
 	return w
 }

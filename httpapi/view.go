@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -71,7 +72,7 @@ func (v ExecutionView) MarshalJSON() ([]byte, error) {
 
 // view returns an execution in the form that the visitor sees.
 func (c *call) view(x *courier.Execution) any {
-	if !c.Can(c.ctx(), x.Job, desk.RightSee) {
+	if !c.Can(c.ctx(), x.Job, access.RightSee) {
 		return clientExecution(x)
 	}
 	now := time.Now()

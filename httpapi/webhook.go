@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/webhook"
 )
@@ -41,11 +41,11 @@ func (e *endpoint) verify(c *call, raw []byte) error {
 	}
 	c.Visit = e.h.desk.Visitor(e.sender())
 	c.Refused(c.ctx(), store.Action{Verb: c.route.id, Kind: c.route.kind(), Name: e.job, Job: e.job, Reason: "the request does not prove who has sent it"})
-	return &desk.AccessError{Unknown: true, Text: "nobody knows who you are: this endpoint takes requests that prove who has sent them"}
+	return &access.Error{Unknown: true, Text: "nobody knows who you are: this endpoint takes requests that prove who has sent them"}
 }
 
 // sender is the principal of requests that Verify lets in.
-func (e *endpoint) sender() desk.Principal {
+func (e *endpoint) sender() access.Principal {
 	id := "webhook:" + e.opt.As
-	return desk.Principal{ID: id, Name: id}
+	return access.Principal{ID: id, Name: id}
 }

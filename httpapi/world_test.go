@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
@@ -88,33 +89,33 @@ type world struct {
 }
 
 // people are the roles of the users in these tests: by user and job, with "" for all jobs.
-var people = map[string]map[string]httpapi.Role{
+var people = map[string]map[string]access.Role{
 	"nobody":   {},
-	"ann":      {"report": httpapi.Client},
-	"ben":      {"report": httpapi.Client},
-	"vera":     {"report": httpapi.Viewer},
-	"stan":     {"report": httpapi.Starter},
-	"otto":     {"report": httpapi.Operator},
-	"edna":     {"report": httpapi.Editor},
-	"watcher":  {"": httpapi.Viewer},
-	"blind":    {"": httpapi.RightSee},
-	"operator": {"": httpapi.Operator},
-	"editor":   {"": httpapi.Editor},
-	"admin":    {"": httpapi.Admin},
-	"mona":     {"report": httpapi.Client, "inbox": httpapi.Editor},
+	"ann":      {"report": access.Client},
+	"ben":      {"report": access.Client},
+	"vera":     {"report": access.Viewer},
+	"stan":     {"report": access.Starter},
+	"otto":     {"report": access.Operator},
+	"edna":     {"report": access.Editor},
+	"watcher":  {"": access.Viewer},
+	"blind":    {"": access.RightSee},
+	"operator": {"": access.Operator},
+	"editor":   {"": access.Editor},
+	"admin":    {"": access.Admin},
+	"mona":     {"report": access.Client, "inbox": access.Editor},
 }
 
-// access is that of the header X-User.
-func access() httpapi.Access {
-	return httpapi.Access{
-		Who: func(r *http.Request) (httpapi.Principal, error) {
+// policy is that of the header X-User.
+func policy() access.Policy {
+	return access.Policy{
+		Who: func(r *http.Request) (access.Principal, error) {
 			user := r.Header.Get("X-User")
 			if people[user] == nil {
-				return httpapi.Principal{}, errors.New("no such user")
+				return access.Principal{}, errors.New("no such user")
 			}
-			return httpapi.Principal{ID: user}, nil
+			return access.Principal{ID: user}, nil
 		},
-		Role: func(_ context.Context, p httpapi.Principal, job string) httpapi.Role { return people[p.ID][job] },
+		Role: func(_ context.Context, p access.Principal, job string) access.Role { return people[p.ID][job] },
 	}
 }
 
@@ -149,7 +150,7 @@ func newWorld(t *testing.T, s store.Store, opt *httpapi.Options) *world {
 			t.Fatal(err)
 		}
 	}
-	o := httpapi.Options{Access: access(), Depot: new(couriertest.Depot)}
+	o := httpapi.Options{Access: policy(), Depot: new(couriertest.Depot)}
 	if opt != nil {
 		o = *opt
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
@@ -339,7 +340,7 @@ func (j *journey) settled(id courier.ExecutionID, is func(courier.State) bool) c
 func (j *journey) api(ids []courier.ExecutionID) {
 	j.t.Helper()
 	api := httpapi.New(j.Engine, &httpapi.Options{
-		Access: httpapi.Access{Who: func(*http.Request) (httpapi.Principal, error) { return httpapi.Principal{ID: "ann"}, nil }},
+		Access: access.Policy{Who: func(*http.Request) (access.Principal, error) { return access.Principal{ID: "ann"}, nil }},
 		Log:    slog.New(slog.NewJSONHandler(sight{j, "the log of the API"}, nil)),
 	})
 	defer api.Close()

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/dashboard/internal/demo"
-	"github.com/courierhq/courier/httpapi"
 )
 
 const (
@@ -39,8 +39,8 @@ func TestOpenPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	pages := dashboard.New(w.Engine, &dashboard.Options{Access: httpapi.Access{Who: func(r *http.Request) (httpapi.Principal, error) {
-		return httpapi.Principal{ID: r.Header.Get("X-User")}, nil
+	pages := dashboard.New(w.Engine, &dashboard.Options{Access: access.Policy{Who: func(r *http.Request) (access.Principal, error) {
+		return access.Principal{ID: r.Header.Get("X-User")}, nil
 	}}})
 	defer pages.Close()
 	server := httptest.NewServer(pages)

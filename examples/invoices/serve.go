@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/httpapi"
 )
 
 // serve shows the engine in the dashboard until ctx ends or the process is asked to
@@ -27,8 +27,8 @@ func serve(ctx context.Context, addr string, e *engine.Engine, p *partner, out i
 	if err != nil {
 		return fmt.Errorf("-addr: %w", err)
 	}
-	access := httpapi.Local()
-	pages := dashboard.New(e, &dashboard.Options{Access: access, Title: "Courier, invoices", Connections: p.list})
+	policy := access.Local()
+	pages := dashboard.New(e, &dashboard.Options{Access: policy, Title: "Courier, invoices", Connections: p.list})
 	server := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second}
 	server.RegisterOnShutdown(pages.Close) // open pages have streams
 	if err := e.Start(context.WithoutCancel(ctx)); err != nil {
@@ -36,7 +36,7 @@ func serve(ctx context.Context, addr string, e *engine.Engine, p *partner, out i
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	fmt.Fprintf(out, "\nThe dashboard is at %s until this program is interrupted\n", "http://"+l.Addr().String()+"/?token="+access.Token())
+	fmt.Fprintf(out, "\nThe dashboard is at %s until this program is interrupted\n", "http://"+l.Addr().String()+"/?token="+policy.Token())
 	select {
 	case <-ctx.Done():
 	case err = <-served:

@@ -11,8 +11,8 @@
 //	curl -H "$auth" -X POST localhost:8080/courier/api/v1/executions/ID/cancel      # or pause, resume
 //	curl localhost:8080/courier/api/v1/readyz
 //
-// It serves who can read its log, on this host only ([httpapi.Local]). Whoever exposes it
-// sets Who and Role of [httpapi.Access], for the pages too.
+// It serves who can read its log, on this host only ([access.Local]). Whoever exposes it
+// sets Who and Role of [access.Policy], for the pages too.
 //
 // Executions are kept in memory: those that are not done when the service stops
 // end with it. With a durable store they would be handed over, and another
@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
@@ -49,7 +50,7 @@ func main() {
 type service struct {
 	engine *engine.Engine
 	pages  *dashboard.Handler
-	access httpapi.Access
+	policy access.Policy
 	routes *http.ServeMux
 }
 
@@ -62,8 +63,8 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 	if err := errors.Join(err, e.Limits().Set(ctx, "global", running, courier.By{})); err != nil {
 		return nil, err
 	}
-	access := httpapi.Local()
-	s := &service{e, dashboard.New(e, &dashboard.Options{Access: access, URL: "/courier/api/", Log: log}), access, http.NewServeMux()}
+	policy := access.Local()
+	s := &service{e, dashboard.New(e, &dashboard.Options{Access: policy, URL: "/courier/api/", Log: log}), policy, http.NewServeMux()}
 	s.routes.Handle("/courier/", s.pages)
 	s.routes.Handle("POST /reports/{customer}", s.pages.API().Async("report", &httpapi.AsyncOptions{Params: params}))
 	return s, nil

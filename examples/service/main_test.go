@@ -57,7 +57,7 @@ func (c *client) do(method, path, body string, status int, v any) http.Header {
 	r.RemoteAddr, r.Host = "127.0.0.1:1000", "localhost"
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", body)
-	r.Header.Set("Authorization", "Bearer "+c.svc.access.Token())
+	r.Header.Set("Authorization", "Bearer "+c.svc.policy.Token())
 	rec := httptest.NewRecorder()
 	c.svc.routes.ServeHTTP(rec, r)
 	if rec.Code != status {
@@ -146,7 +146,7 @@ func TestPages(t *testing.T) {
 		rec := httptest.NewRecorder()
 		r := httptest.NewRequest("GET", "/courier/executions", nil)
 		r.RemoteAddr, r.Host = "127.0.0.1:1000", "localhost"
-		r.Header.Set("Authorization", "Bearer "+c.svc.access.Token())
+		r.Header.Set("Authorization", "Bearer "+c.svc.policy.Token())
 		c.svc.routes.ServeHTTP(rec, r)
 		if page := rec.Body.String(); rec.Code != http.StatusOK || !strings.Contains(page, "completed") || !strings.Contains(page, "report") {
 			t.Errorf("%d %s", rec.Code, page)

@@ -99,8 +99,8 @@ func TestPage(t *testing.T) {
 		first := ""
 		for _, l := range lines {
 			// Twice, since a value can have another variable in it.
-			text := strings.NewReplacer(append(vars, "$id", first, "TOKEN", c.svc.access.Token())...).Replace(l.text)
-			text = strings.NewReplacer(append(vars, "TOKEN", c.svc.access.Token())...).Replace(text)
+			text := strings.NewReplacer(append(vars, "$id", first, "TOKEN", c.svc.policy.Token())...).Replace(l.text)
+			text = strings.NewReplacer(append(vars, "TOKEN", c.svc.policy.Token())...).Replace(text)
 			rec := httptest.NewRecorder()
 			c.svc.routes.ServeHTTP(rec, request(t, text))
 			if got := rec.Result().Status[:3]; got != l.status && !c.lacks(text) {

@@ -33,7 +33,7 @@ func listen(addr string, s *service, log *slog.Logger) (*http.Server, <-chan err
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	url := "http://" + l.Addr().String()
-	log.Info("listening", "url", url, "pages", url+"/courier/?token="+s.access.Token())
+	log.Info("listening", "url", url, "pages", url+"/courier/?token="+s.policy.Token())
 	return server, served, nil
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/store/pgstore"
@@ -107,9 +108,9 @@ func serve(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	mux := http.NewServeMux()
-	access := httpapi.Local()
-	mux.Handle("/api/", httpapi.New(e, &httpapi.Options{Access: access, Depot: files}))
+	policy := access.Local()
+	mux.Handle("/api/", httpapi.New(e, &httpapi.Options{Access: policy, Depot: files}))
 	loopback := httptest.NewServer(mux) // a service has an http.Server
 	defer loopback.Close()
-	return client(ctx, server{loopback.URL + "/api/v1/", access.Token()}, at, out)
+	return client(ctx, server{loopback.URL + "/api/v1/", policy.Token()}, at, out)
 }

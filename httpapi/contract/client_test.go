@@ -14,6 +14,7 @@ import (
 	_ "github.com/oapi-codegen/runtime" // which the generated client needs
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
@@ -41,11 +42,11 @@ func TestGeneratedClient(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	api := httpapi.New(e, &httpapi.Options{Depot: new(couriertest.Depot), Access: httpapi.Access{Who: func(r *http.Request) (httpapi.Principal, error) {
+	api := httpapi.New(e, &httpapi.Options{Depot: new(couriertest.Depot), Access: access.Policy{Who: func(r *http.Request) (access.Principal, error) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
-			return httpapi.Principal{}, errors.New("another token")
+			return access.Principal{}, errors.New("another token")
 		}
-		return httpapi.Principal{ID: "tourist"}, nil
+		return access.Principal{ID: "tourist"}, nil
 	}}})
 	defer api.Close()
 	mux := http.NewServeMux()

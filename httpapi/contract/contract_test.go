@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
@@ -44,8 +45,8 @@ func newContract(t *testing.T) *contract {
 	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
-	who := func(*http.Request) (httpapi.Principal, error) { return httpapi.Principal{ID: "ann"}, nil }
-	c := &contract{T: t, api: httpapi.New(e, &httpapi.Options{MaxBody: maxBody, Access: httpapi.Access{Who: who}})}
+	who := func(*http.Request) (access.Principal, error) { return access.Principal{ID: "ann"}, nil }
+	c := &contract{T: t, api: httpapi.New(e, &httpapi.Options{MaxBody: maxBody, Access: access.Policy{Who: who}})}
 	c.load()
 	var started struct{ ID string }
 	c.send("POST", "/v1/jobs/report/executions", []byte("{}"), nil, &started)

@@ -9,35 +9,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 )
 
-// A Principal is who makes a request.
-type Principal struct{ ID, Name string }
-
-// Access says who may do what.
-type Access struct {
-	// Who returns who makes a request. An *[AccessError] is what the visitor is told; other
-	// errors are in the log only. Nil means that nobody is let in.
-	Who func(*http.Request) (Principal, error)
-	// Role returns what a principal may do with a job, or with all jobs and what belongs to
-	// none if job is empty. Nil means Admin.
-	Role func(ctx context.Context, p Principal, job string) Role
-	// ClientMay returns which of [Settings] may be set without [RightOverride] when the job
-	// is started. Nil means none.
-	ClientMay func(job string) []string
-	// Quota returns how many executions of a job may run at once for a principal; 0 means any
-	// number. Nil means any number for all.
-	Quota func(p Principal, job string) int
-	// MaxUnbegun is how many executions that have not begun a principal may have. 0 means
-	// 1,000, and less any number.
-	MaxUnbegun int
-}
-
 // Options are the settings of a Desk.
 type Options struct {
-	Access Access
+	Access access.Policy
 	Via    string // of entries in the journal, such as "api"
 	// Streams is how many views of changes there are at most, and StreamsOf of one visitor. 0
 	// means 200 and 10.
@@ -50,56 +29,47 @@ type Options struct {
 	Log       *slog.Logger // nil means none
 }
 
-// An AccessError says that a visitor may not do something.
-type AccessError struct {
-	Unknown bool // nobody knows who it is
-	Text    string
-}
-
-// Error returns the text.
-func (e *AccessError) Error() string { return e.Text }
-
 // A Visit is what one visitor may see and do. Its methods may be called by several
 // goroutines.
 type Visit struct {
-	Principal
+	access.Principal
 	d *Desk
 
 	mu    sync.Mutex
-	roles map[string]Role
+	roles map[string]access.Role
 }
 
-// Enter returns the visit of who makes a request. The error is a *[AccessError].
+// Enter returns the visit of who makes a request. The error is a *[access.Error].
 func (d *Desk) Enter(r *http.Request) (*Visit, error) {
 	if d.opt.Access.Who == nil {
-		return nil, &AccessError{Text: "this service says of nobody that he may use it, so everything is refused: its operators set Options.Access, such as to httpapi.Local()"}
+		return nil, &access.Error{Text: "this service says of nobody that he may use it, so everything is refused: its operators set Options.Access, such as to access.Local()"}
 	}
 	p, err := d.opt.Access.Who(r)
-	if told, ok := errors.AsType[*AccessError](err); ok {
+	if told, ok := errors.AsType[*access.Error](err); ok {
 		return nil, told
 	}
 	switch n := utf8.RuneCountInString(p.ID); {
 	case err != nil:
 		d.log.Warn("a request was not let in", "error", err)
-		return nil, &AccessError{Unknown: true, Text: "nobody knows who you are: sign in, or send the credentials that this service asks for"}
+		return nil, &access.Error{Unknown: true, Text: "nobody knows who you are: sign in, or send the credentials that this service asks for"}
 	case n == 0 || n > 200:
 		d.log.Error("Access.Who has returned a principal whose ID does not have 1 to 200 characters", "characters", n)
-		return nil, &AccessError{Unknown: true, Text: "the service has found no usable name for you; its operators find the reason in its log"}
+		return nil, &access.Error{Unknown: true, Text: "the service has found no usable name for you; its operators find the reason in its log"}
 	}
 	return d.Visitor(p), nil
 }
 
 // Visitor returns the visit of a principal that was found in another way.
-func (d *Desk) Visitor(p Principal) *Visit {
-	return &Visit{d: d, Principal: p, roles: make(map[string]Role)}
+func (d *Desk) Visitor(p access.Principal) *Visit {
+	return &Visit{d: d, Principal: p, roles: make(map[string]access.Role)}
 }
 
 // Role returns what the visitor may do with a job, or with all jobs and what belongs to
 // none if job is empty.
-func (v *Visit) Role(ctx context.Context, job string) Role {
+func (v *Visit) Role(ctx context.Context, job string) access.Role {
 	f := v.d.opt.Access.Role
 	if f == nil {
-		return Admin
+		return access.Admin
 	}
 	v.mu.Lock()
 	role, ok := v.roles[job]
@@ -125,13 +95,13 @@ func (v *Visit) Renew() {
 }
 
 // Can reports whether the visitor has all of some rights for a job.
-func (v *Visit) Can(ctx context.Context, job string, rights Role) bool {
+func (v *Visit) Can(ctx context.Context, job string, rights access.Role) bool {
 	return v.Role(ctx, job).Has(rights)
 }
 
 // SeesValues reports whether the visitor may see the parameters, outputs and logs of a job.
 func (v *Visit) SeesValues(ctx context.Context, job string) bool {
-	return v.Can(ctx, job, RightSee|RightValues)
+	return v.Can(ctx, job, access.RightSee|access.RightValues)
 }
 
 // errUnknown is the error of what is not there, and of what a visitor must not know.
@@ -142,8 +112,8 @@ var errUnknown = courier.Errorf(courier.ErrNotFound, "there is no such thing her
 func Unknown() error { return errUnknown }
 
 // Need returns the error if the visitor lacks some rights for a job: that of something
-// unknown if it may not know the job, and otherwise a *[AccessError].
-func (v *Visit) Need(ctx context.Context, job string, rights Role) error {
+// unknown if it may not know the job, and otherwise a *[access.Error].
+func (v *Visit) Need(ctx context.Context, job string, rights access.Role) error {
 	return v.NeedTo(ctx, job, Need{Rights: rights}, false)
 }
 
@@ -154,10 +124,10 @@ func (v *Visit) NeedTo(ctx context.Context, job string, n Need, own bool) error 
 	switch {
 	case n.Granted(role, own):
 		return nil
-	case role == None && job != "":
+	case role == access.None && job != "":
 		return errUnknown
 	}
-	return &AccessError{Text: "this needs the right " + n.Rights.rights() + ", as the role " + n.Rights.leastName() + " has it, and you have " + role.String()}
+	return &access.Error{Text: "this needs the right " + n.Rights.Rights() + ", as the role " + n.Rights.Least().String() + " has it, and you have " + role.String()}
 }
 
 // Own reports whether an execution is the visitor's own: whether it was started under its

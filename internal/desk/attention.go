@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/store"
 )
 
@@ -106,8 +107,8 @@ func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 // Attention is [Desk.Attention] of the jobs that the visitor may see. What belongs to none
 // is left out, unless it may see all. Values are hidden if it may not see them.
 func (v *Visit) Attention(ctx context.Context) (Attention, error) {
-	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, RightSee) }, func() ([]string, error) {
-		jobs, _, err := v.jobsOf(ctx, &Where{}, RightSee)
+	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, access.RightSee) }, func() ([]string, error) {
+		jobs, _, err := v.jobsOf(ctx, &Where{}, access.RightSee)
 		return jobs, err
 	})
 	for i := range a.Entries {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -48,13 +49,13 @@ func TestQuotedNamesAreLiteral(t *testing.T) {
 			w.define(courier.Job{Name: job, Steps: []courier.StepSpec{{Type: "demo.a"}}})
 			of[job] = w.add(job, engine.EnqueueOptions{})
 		}
-		w.desk = desk.New(w.Engine, &desk.Options{Access: desk.Access{Role: func(_ context.Context, p desk.Principal, job string) desk.Role {
+		w.desk = desk.New(w.Engine, &desk.Options{Access: access.Policy{Role: func(_ context.Context, p access.Principal, job string) access.Role {
 			if job == "" && p.ID == "ben" {
-				return desk.None
+				return access.None
 			}
-			return desk.Admin
+			return access.Admin
 		}}})
-		all, some := w.desk.Visitor(desk.Principal{ID: "ann"}), w.desk.Visitor(desk.Principal{ID: "ben"})
+		all, some := w.desk.Visitor(access.Principal{ID: "ann"}), w.desk.Visitor(access.Principal{ID: "ben"})
 		for text, want := range map[string][]string{
 			`job:"ab*"`: {"ab*"}, "job:ab*": {"ab", "ab*", "ab*d", "abc"}, `job:"ab*"*`: {"ab*", "ab*d"}, `job:ab job:"ab*"`: {"ab", "ab*"}, "job:ab": {"ab"},
 			desk.Where{Jobs: []string{"ab*"}}.String(): {"ab*"}, desk.Where{Jobs: []string{`a"b`, "a,b"}}.String(): {`a"b`, "a,b"}, `job:"a:b c"`: {"a:b c"},

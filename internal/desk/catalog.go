@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -53,7 +54,7 @@ func (v *Visit) Catalog(kind string) Catalog {
 		return chainCatalog(v.d.e.Chains())
 	}
 	c := jobCatalog(v.d.e.Jobs())
-	c.Shows = func(ctx context.Context, name string) bool { return v.Can(ctx, name, RightSee) }
+	c.Shows = func(ctx context.Context, name string) bool { return v.Can(ctx, name, access.RightSee) }
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 )
 
@@ -82,7 +83,7 @@ func (v *Visit) HiddenJobs(ctx context.Context, d courier.Definition) (problems 
 	}
 	var present courier.Job
 	for i, on := range job.DependsOn {
-		if on.Job == "" || v.Role(ctx, on.Job) != None {
+		if on.Job == "" || v.Role(ctx, on.Job) != access.None {
 			continue
 		}
 		if present.Name == "" {

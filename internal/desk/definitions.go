@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -46,7 +47,7 @@ func started(job, chain string) []string {
 }
 
 // Has reports whether the visitor has some rights for each of some jobs; see [JobsOf].
-func (v *Visit) Has(ctx context.Context, jobs []string, rights Role) bool {
+func (v *Visit) Has(ctx context.Context, jobs []string, rights access.Role) bool {
 	for _, job := range jobs {
 		if !v.Can(ctx, job, rights) {
 			return false
@@ -56,7 +57,7 @@ func (v *Visit) Has(ctx context.Context, jobs []string, rights Role) bool {
 }
 
 // NeedEach is [Visit.Need] for each of some jobs.
-func (v *Visit) NeedEach(ctx context.Context, jobs []string, rights Role) error {
+func (v *Visit) NeedEach(ctx context.Context, jobs []string, rights access.Role) error {
 	for _, job := range jobs {
 		if err := v.Need(ctx, job, rights); err != nil {
 			return err
@@ -70,15 +71,15 @@ func (v *Visit) NeedEach(ctx context.Context, jobs []string, rights Role) error 
 // definition would start or tell of, is not told apart from one that the visitor must not
 // know: the engine would suggest names of others.
 func (v *Visit) MayChange(ctx context.Context, kind string, d courier.Definition) error {
-	if v.Can(ctx, "", RightEdit) {
+	if v.Can(ctx, "", access.RightEdit) {
 		return nil
 	}
 	starts := kind != "job" && kind != "chain"
 	for _, job := range JobsOf(d) {
 		if job == "" && starts {
-			return &AccessError{Text: "a " + kind + " that names no job, or a chain, needs the role editor for all jobs"}
+			return &access.Error{Text: "a " + kind + " that names no job, or a chain, needs the role editor for all jobs"}
 		}
-		if err := v.Need(ctx, job, RightEdit); err != nil {
+		if err := v.Need(ctx, job, access.RightEdit); err != nil {
 			return err
 		}
 		if !starts {
@@ -153,26 +154,26 @@ func Pick[T any](after string, limit int, read func(after string, limit int) ([]
 func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([]engine.DefinedJob, string, error) {
 	return pickBeginning(beginning, after, limit, func(after string, limit int) ([]engine.DefinedJob, error) {
 		return v.d.e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
-	}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) != None })
+	}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) != access.None })
 }
 
 // Schedules returns a page of the schedules that the visitor may see.
 func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]courier.Schedule, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Schedule, error) {
 		return v.d.e.Schedules().List(ctx, store.ScheduleFilter{After: after, Limit: limit})
-	}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return v.Has(ctx, JobsOf(s), RightSee) })
+	}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return v.Has(ctx, JobsOf(s), access.RightSee) })
 }
 
 // Monitors returns a page of the monitors that the visitor may see.
 func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]courier.Monitor, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Monitor, error) {
 		return v.d.e.Monitors().List(ctx, store.MonitorFilter{After: after, Limit: limit})
-	}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return v.Has(ctx, JobsOf(m), RightSee) })
+	}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return v.Has(ctx, JobsOf(m), access.RightSee) })
 }
 
 // Subscriptions returns a page of the subscriptions that the visitor may see.
 func (v *Visit) Subscriptions(ctx context.Context, after string, limit int) ([]courier.Subscription, string, error) {
 	return Pick(after, limit, func(after string, limit int) ([]courier.Subscription, error) {
 		return v.d.e.Subscriptions().List(ctx, store.SubscriptionFilter{After: after, Limit: limit})
-	}, func(s *courier.Subscription) string { return s.Name }, func(s *courier.Subscription) bool { return v.Has(ctx, JobsOf(s), RightSee) })
+	}, func(s *courier.Subscription) string { return s.Name }, func(s *courier.Subscription) bool { return v.Has(ctx, JobsOf(s), access.RightSee) })
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -83,7 +84,7 @@ func (v *Visit) Executions(ctx context.Context, w Where, cursor string, limit in
 	if err != nil {
 		return Page{}, err
 	}
-	if !v.Can(ctx, "", RightSee) {
+	if !v.Can(ctx, "", access.RightSee) {
 		may = may.and(func(x *courier.Execution) bool { return v.sees(ctx, x) })
 	}
 	r, err := v.reach(ctx, &w, NeedOf("listExecutions"), may)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/store"
 )
@@ -19,14 +20,14 @@ func (v *Visit) Explain(ctx context.Context, x *courier.Execution) (store.Explan
 	if err != nil {
 		return e, err
 	}
-	sees := v.Can(ctx, x.Job, RightSee)
+	sees := v.Can(ctx, x.Job, access.RightSee)
 	if !sees && e.Status == "lost" {
 		e.Status = string(courier.Running)
 	}
 	for i := range e.Because {
 		c := &e.Because[i]
 		switch {
-		case !sees, c.Job != "" && c.Job != x.Job && !v.Can(ctx, c.Job, RightSee), c.Chain != "" && !v.Can(ctx, "", RightSee):
+		case !sees, c.Job != "" && c.Job != x.Job && !v.Can(ctx, c.Job, access.RightSee), c.Chain != "" && !v.Can(ctx, "", access.RightSee):
 			*c = shortCause(c)
 		case !v.SeesValues(ctx, x.Job):
 			HideCause(c)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/store"
 )
 
@@ -54,7 +55,7 @@ func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Co
 	}
 	err = f(ctx)
 	v.d.watcher.touch(a.Execution)
-	_, forbidden := errors.AsType[*AccessError](err)
+	_, forbidden := errors.AsType[*access.Error](err)
 	switch {
 	case err == nil:
 		a.Outcome = done

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/store"
 )
 
@@ -33,8 +34,8 @@ func (v *Visit) KeptFiles(ctx context.Context, cursor string, limit int) (KeptPa
 		return KeptPage{}, err
 	}
 	f := store.Filter{Before: before, Limit: min(limit, mostKeptFiles)}
-	if !v.Can(ctx, "", RightSee) {
-		jobs, _, err := v.jobsOf(ctx, &Where{}, RightSee)
+	if !v.Can(ctx, "", access.RightSee) {
+		jobs, _, err := v.jobsOf(ctx, &Where{}, access.RightSee)
 		if err != nil || len(jobs) == 0 {
 			return KeptPage{Items: []store.KeptFiles{}}, err
 		}

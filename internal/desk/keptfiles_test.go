@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -51,10 +52,10 @@ func TestAttentionOfOwnKeptFiles(t *testing.T) {
 		for range 100 {
 			keep("other")
 		}
-		d := desk.New(engine.New(w.Store, nil, nil), &desk.Options{Access: desk.Access{Role: func(_ context.Context, _ desk.Principal, job string) desk.Role {
-			return map[string]desk.Role{"daily-a": desk.Viewer}[job]
+		d := desk.New(engine.New(w.Store, nil, nil), &desk.Options{Access: access.Policy{Role: func(_ context.Context, _ access.Principal, job string) access.Role {
+			return map[string]access.Role{"daily-a": access.Viewer}[job]
 		}}})
-		got, err := d.Visitor(desk.Principal{ID: "ann"}).Attention(w.Context())
+		got, err := d.Visitor(access.Principal{ID: "ann"}).Attention(w.Context())
 		if err != nil || len(got.Entries) != 1 || got.Entries[0].Job != "daily-a" || got.Entries[0].More {
 			t.Errorf("%+v, %v", got.Entries, err)
 		}

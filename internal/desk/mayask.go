@@ -7,32 +7,33 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 )
 
 // mayAsk returns what keeps a filter from telling a visitor what it may not see: an
 // execution is selected by a condition only if the visitor may see what the condition is
 // about. Labels are values; who, the queue and that a worker is lost are for viewers, and
 // chains for those of all jobs. What is the visitor's own is known to it. The error is a
-// *[AccessError] if the visitor has the rights that the conditions need for none of the jobs
+// *[access.Error] if the visitor has the rights that the conditions need for none of the jobs
 // that the filter names, or knows all jobs without them; a job that the visitor must
 // not know is unknown.
 func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 	var names []string
-	need := None
-	asks := func(name string, rights Role, is bool) {
+	need := access.None
+	asks := func(name string, rights access.Role, is bool) {
 		if is {
 			names, need = append(names, name), need|rights
 		}
 	}
 	own := len(w.Labels) == 1 && w.Labels[LabelBy] == v.ID
-	asks("label", RightSee|RightValues, len(w.Labels) > 0 && !own)
-	asks("by", RightSee, w.By != "" && w.By != v.ID)
-	asks("queue", RightSee, w.Queue != "")
-	asks("state:lost", RightSee, slices.Contains(w.States, "lost"))
+	asks("label", access.RightSee|access.RightValues, len(w.Labels) > 0 && !own)
+	asks("by", access.RightSee, w.By != "" && w.By != v.ID)
+	asks("queue", access.RightSee, w.Queue != "")
+	asks("state:lost", access.RightSee, slices.Contains(w.States, "lost"))
 	all := v.Role(ctx, "")
-	if !all.Has(RightSee) {
+	if !all.Has(access.RightSee) {
 		if w.Chain != "" {
-			return nil, &AccessError{Text: "the condition chain needs the right see, as the role viewer has it, for all jobs: leave it out"}
+			return nil, &access.Error{Text: "the condition chain needs the right see, as the role viewer has it, for all jobs: leave it out"}
 		}
 		if err := v.knows(ctx, w.Jobs); err != nil {
 			return nil, err
@@ -43,9 +44,9 @@ func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 	}
 	may := func(job string) bool { return v.Can(ctx, job, need) }
 	inOne := len(w.JobPrefixes) > 0 || slices.ContainsFunc(w.Jobs, may)
-	if !w.namesJobs() && all != None || w.namesJobs() && !inOne {
-		return nil, &AccessError{Text: "the filter has conditions about what you may not see (" + strings.Join(names, ", ") + "): they need the right " +
-			need.rights() + ", as the role " + need.leastName() + " has it; leave them out, or name jobs for which you have it, as job:NAME"}
+	if !w.namesJobs() && all != access.None || w.namesJobs() && !inOne {
+		return nil, &access.Error{Text: "the filter has conditions about what you may not see (" + strings.Join(names, ", ") + "): they need the right " +
+			need.Rights() + ", as the role " + need.Least().String() + " has it; leave them out, or name jobs for which you have it, as job:NAME"}
 	}
 	return func(x *courier.Execution) bool { return may(x.Job) }, nil
 }
@@ -54,7 +55,7 @@ func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 // there, which is the same to who may not see all jobs: the engine would suggest others.
 func (v *Visit) knows(ctx context.Context, jobs []string) error {
 	for _, job := range jobs {
-		if v.Role(ctx, job) == None {
+		if v.Role(ctx, job) == access.None {
 			return errUnknown
 		}
 		if _, err := v.d.e.Jobs().Get(ctx, job, 0); errors.Is(err, courier.ErrNotFound) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 )
@@ -68,13 +69,13 @@ func TestPutAway(t *testing.T) {
 		}
 
 		// Who sees one job is told of what belongs to it.
-		d := desk.New(e, &desk.Options{Access: desk.Access{Role: func(_ context.Context, _ desk.Principal, job string) desk.Role {
+		d := desk.New(e, &desk.Options{Access: access.Policy{Role: func(_ context.Context, _ access.Principal, job string) access.Role {
 			if job == "other" {
-				return desk.Viewer
+				return access.Viewer
 			}
 			return 0
 		}}})
-		v := d.Visitor(desk.Principal{ID: "vera"})
+		v := d.Visitor(access.Principal{ID: "vera"})
 		a, err := v.Attention(ctx)
 		w.ok(err)
 		if len(a.Entries) != 1 || a.Entries[0].Job != "other" || a.Entries[0].Executions[0] != paused {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/store"
 )
 
@@ -54,7 +55,7 @@ func (v *Visit) reach(ctx context.Context, w *Where, n Need, may permit) (*reach
 
 // jobsOf returns the names of the jobs for which the visitor has some rights: among those of a
 // filter, if it names some. All says that these are all of them, and not only of the first thousands.
-func (v *Visit) jobsOf(ctx context.Context, w *Where, rights Role) (jobs []string, all bool, err error) {
+func (v *Visit) jobsOf(ctx context.Context, w *Where, rights access.Role) (jobs []string, all bool, err error) {
 	if len(w.Jobs) > 0 && len(w.JobPrefixes) == 0 {
 		return slices.DeleteFunc(slices.Clone(w.Jobs), func(j string) bool { return !v.Can(ctx, j, rights) }), true, nil
 	}

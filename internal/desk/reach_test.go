@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/store"
@@ -52,9 +53,9 @@ func TestStoreSelectsWhatOneMaySee(t *testing.T) {
 		anns = append(anns, add("mine", "ben", 1)...)
 	}
 	add("report", "ben", 500)
-	roles := map[string]Role{"ann report": Client, "ann other": Client, "ann mine": Viewer, "ben report": Client, "none report": Client}
-	d := New(e, &Options{Examined: 2000, StreamsOf: 2, Access: Access{Role: func(_ context.Context, p Principal, job string) Role { return roles[p.ID+" "+job] }}})
-	ann, none := d.Visitor(Principal{ID: "ann"}), d.Visitor(Principal{ID: "none"})
+	roles := map[string]access.Role{"ann report": access.Client, "ann other": access.Client, "ann mine": access.Viewer, "ben report": access.Client, "none report": access.Client}
+	d := New(e, &Options{Examined: 2000, StreamsOf: 2, Access: access.Policy{Role: func(_ context.Context, p access.Principal, job string) access.Role { return roles[p.ID+" "+job] }}})
+	ann, none := d.Visitor(access.Principal{ID: "ann"}), d.Visitor(access.Principal{ID: "none"})
 	for _, c := range []struct {
 		v     *Visit
 		where string
@@ -105,8 +106,8 @@ func TestStoreSelectsWhatOneMaySee(t *testing.T) {
 		t.Errorf("%d in pages; want %d", len(paged), len(anns))
 	}
 	// What has to be examined has a limit for each, and so have streams.
-	all := d.Visitor(Principal{ID: "vera"})
-	roles["vera "] = Viewer
+	all := d.Visitor(access.Principal{ID: "vera"})
+	roles["vera "] = access.Viewer
 	var err error
 	for i := 0; i < 3 && err == nil; i++ {
 		_, err = all.Executions(t.Context(), Where{By: "nobody"}, "", 1)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -47,11 +48,11 @@ func (v *Visit) SeesLimit(ctx context.Context, scope string) bool {
 	job, ok := strings.CutPrefix(scope, "job:")
 	switch {
 	case ok:
-		return v.Can(ctx, job, RightSee)
+		return v.Can(ctx, job, access.RightSee)
 	case strings.HasPrefix(scope, "key:"):
 		return v.SeesValues(ctx, "")
 	}
-	return v.Can(ctx, "", RightSee)
+	return v.Can(ctx, "", access.RightSee)
 }
 
 // Deliveries returns a page of the notifications that have not been delivered and that the
@@ -82,19 +83,19 @@ func AfterDelivery(d *courier.Delivery) string { return d.ID + " " + d.Subscript
 // seesDelivery reports whether the visitor may see the execution that a delivery is about,
 // and its subscription; known has the answers for subscriptions.
 func (v *Visit) seesDelivery(ctx context.Context, d *courier.Delivery, known map[string]bool) bool {
-	if v.Can(ctx, "", RightSee) {
+	if v.Can(ctx, "", access.RightSee) {
 		return true
 	}
 	sees, ok := known[d.Subscription]
 	if !ok {
 		s, err := v.d.e.Subscriptions().Get(ctx, d.Subscription)
-		sees = err == nil && v.Has(ctx, JobsOf(&s), RightSee)
+		sees = err == nil && v.Has(ctx, JobsOf(&s), access.RightSee)
 		known[d.Subscription] = sees
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			v.d.log.Warn("a subscription could not be read, so its deliveries are left out of a list", "subscription", d.Subscription, "error", err)
 		}
 	}
-	return sees && v.Can(ctx, d.Job, RightSee)
+	return sees && v.Can(ctx, d.Job, access.RightSee)
 }
 
 // A StateError says that the state of something does not permit what was asked. It matches

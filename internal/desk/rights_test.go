@@ -3,6 +3,8 @@ package desk
 import (
 	"slices"
 	"testing"
+
+	"github.com/courierhq/courier/access"
 )
 
 // What each role may do is a set. The first role of a line has it, and each role that
@@ -35,7 +37,7 @@ func TestRoles(t *testing.T) {
 		{"listJournal", !own, []string{"admin"}},
 	} {
 		var may []string
-		for _, r := range Roles {
+		for _, r := range access.Roles() {
 			if NeedOf(c.op).Granted(r.Role, c.own) {
 				may = append(may, r.Name)
 			}
@@ -44,14 +46,14 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s, own %v: %q; want %q", c.op, c.own, may, c.may)
 		}
 	}
-	if Viewer.Has(Client) || Client.Has(Viewer) {
+	if access.Viewer.Has(access.Client) || access.Client.Has(access.Viewer) {
 		t.Error("clients and viewers can be compared")
 	}
-	if r := Viewer &^ RightValues; NeedOf("getValues").Granted(r, false) || !NeedOf("listAudit").Granted(r, false) || r.String() != "see" {
+	if r := access.Viewer &^ access.RightValues; NeedOf("getValues").Granted(r, false) || !NeedOf("listAudit").Granted(r, false) || r.String() != "see" {
 		t.Errorf("%v", r)
 	}
 	for _, op := range Operations() {
-		if n := NeedOf(op); n.Granted(None, true) != (n.Rights == 0) || !n.Granted(Admin, false) {
+		if n := NeedOf(op); n.Granted(access.None, true) != (n.Rights == 0) || !n.Granted(access.Admin, false) {
 			t.Errorf("%s: %v", op, n)
 		}
 	}

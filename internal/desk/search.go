@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -52,7 +53,7 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 	}
 	files := text
 	text, _ = literal(text)
-	sees := func(job string) bool { return v.Can(ctx, job, RightSee) }
+	sees := func(job string) bool { return v.Can(ctx, job, access.RightSee) }
 	e := v.d.e
 	for _, part := range []struct {
 		role string
@@ -193,7 +194,7 @@ func (v *Visit) searchLabel(ctx context.Context, text string, s *Search) error {
 		return nil
 	}
 	w := Where{Labels: map[string]string{name: value}}
-	r, err := v.reach(ctx, &w, Need{Rights: RightSee | RightValues}, func(x *courier.Execution) bool { return v.SeesValues(ctx, x.Job) })
+	r, err := v.reach(ctx, &w, Need{Rights: access.RightSee | access.RightValues}, func(x *courier.Execution) bool { return v.SeesValues(ctx, x.Job) })
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -22,7 +23,7 @@ import (
 const maxUnbegun = 1000
 
 // MayStart returns the error if a visitor may not start an execution with some settings: a
-// key of a limit that names a user, a setting that needs [RightOverride], or too many
+// key of a limit that names a user, a setting that needs [access.RightOverride], or too many
 // executions of its own that have not begun. Else it adds to the settings what the service
 // itself says: the key of the quota of the visitor and the job.
 func (v *Visit) MayStart(ctx context.Context, job string, o *engine.EnqueueOptions) error {
@@ -40,16 +41,16 @@ func (v *Visit) MayStart(ctx context.Context, job string, o *engine.EnqueueOptio
 
 // maySet returns the error if the visitor sets what it may not.
 func (v *Visit) maySet(ctx context.Context, job string, set map[string]bool) error {
-	if v.Can(ctx, job, RightOverride) {
+	if v.Can(ctx, job, access.RightOverride) {
 		return nil
 	}
 	var may []string
 	if f := v.d.opt.Access.ClientMay; f != nil {
 		may = f(job)
 	}
-	for _, name := range Settings {
+	for _, name := range access.Settings() {
 		if set[name] && !slices.Contains(may, name) {
-			return &AccessError{Text: "to set " + name + " needs the right override, as the role starter has it, and Access.ClientMay of this service does not name it for the job: leave it out"}
+			return &access.Error{Text: "to set " + name + " needs the right override, as the role starter has it, and Access.ClientMay of this service does not name it for the job: leave it out"}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -14,7 +15,7 @@ import (
 func TestQuotasAreBounded(t *testing.T) {
 	in(t, func(w *world) {
 		figure := 3
-		d := desk.New(w.Engine, &desk.Options{MaxQuotas: 2, Via: "api", Access: desk.Access{Quota: func(desk.Principal, string) int { return figure }}})
+		d := desk.New(w.Engine, &desk.Options{MaxQuotas: 2, Via: "api", Access: access.Policy{Quota: func(access.Principal, string) int { return figure }}})
 		users := []string{"ann", "ben", "cleo"}
 		for i := range 20 {
 			if i == 10 {
@@ -22,7 +23,7 @@ func TestQuotasAreBounded(t *testing.T) {
 			}
 			for _, user := range users {
 				var o engine.EnqueueOptions
-				w.ok(d.Visitor(desk.Principal{ID: user}).Charge(context.Background(), "other", &o))
+				w.ok(d.Visitor(access.Principal{ID: user}).Charge(context.Background(), "other", &o))
 				if len(o.LimitKeys) != 1 || o.LimitKeys[0] != store.UserLimitKey+user+"/other" {
 					t.Fatalf("%q", o.LimitKeys)
 				}

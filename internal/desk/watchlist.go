@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 )
 
 // A ListWatch tells one viewer what is on the first page of a list. Its methods are for one
@@ -15,7 +16,7 @@ import (
 type ListWatch struct {
 	d     *Desk
 	f     *listFeed
-	of    Principal
+	of    access.Principal
 	where Where
 	limit int
 	done  func()
@@ -41,11 +42,11 @@ func (v *Visit) WatchExecutions(ctx context.Context, w Where, limit int) (*ListW
 func (w *ListWatch) key(ctx context.Context) listKey {
 	v := w.d.Visitor(w.of) // roles are asked for each time
 	k := listKey{where: w.where.String(), limit: w.limit}
-	if may, err := v.mayAsk(ctx, &w.where); err != nil || may != nil || !v.Can(ctx, "", RightSee) {
+	if may, err := v.mayAsk(ctx, &w.where); err != nil || may != nil || !v.Can(ctx, "", access.RightSee) {
 		k.of = w.of
 	}
 	k.read = func(ctx context.Context) (Page, error) {
-		if k.of == (Principal{}) {
+		if k.of == (access.Principal{}) {
 			return w.d.Executions(ctx, w.where, "", w.limit)
 		}
 		return w.d.Visitor(w.of).Executions(ctx, w.where, "", w.limit)
@@ -55,7 +56,7 @@ func (w *ListWatch) key(ctx context.Context) listKey {
 
 // A listKey says which list is read, and for whom.
 type listKey struct {
-	of    Principal // none for all who may see all of it
+	of    access.Principal // none for all who may see all of it
 	where string
 	limit int
 	read  func(ctx context.Context) (Page, error)
@@ -225,7 +226,7 @@ func (l *listWatcher) run(ctx context.Context, f *listFeed, read func(ctx contex
 
 // refusedToAsk reports whether an error says that somebody may not ask for a list.
 func refusedToAsk(err error) bool {
-	_, no := errors.AsType[*AccessError](err)
+	_, no := errors.AsType[*access.Error](err)
 	return no
 }
 

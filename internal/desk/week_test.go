@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/access"
 )
 
 // A week has the ticks of each day in the zone that was asked for, and counts many.
 func TestWeek(t *testing.T) {
 	in(t, func(w *world) {
-		v := w.desk.Visitor(desk.Principal{ID: "ann"})
+		v := w.desk.Visitor(access.Principal{ID: "ann"})
 		for _, s := range []courier.Schedule{
 			{Name: "night", Cron: "0 30 2 ? * *", Zone: "Europe/Berlin"},
 			{Name: "seconds", Every: time.Second, Ends: time.Date(2027, 3, 28, 0, 0, 9, 0, time.UTC)},
@@ -56,7 +56,7 @@ func TestWeekBounded(t *testing.T) {
 			_, err := w.Engine.Schedules().Set(w.Context(), courier.Schedule{Name: fmt.Sprint("s", i), Job: "other", Cron: "* * * ? * *"}, courier.By{})
 			w.ok(err)
 		}
-		week, err := w.desk.Visitor(desk.Principal{ID: "ann"}).Week(w.Context(), time.Now(), 7, time.UTC)
+		week, err := w.desk.Visitor(access.Principal{ID: "ann"}).Week(w.Context(), time.Now(), 7, time.UTC)
 		w.ok(err)
 		ticks := 0
 		for _, d := range week.Days {

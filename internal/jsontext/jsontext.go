@@ -9,10 +9,15 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// Storable reports whether every store can keep, and look for, a text: it is valid UTF-8
+// without NUL characters, which PostgreSQL refuses.
+func Storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // Parse decodes JSON text into a JSON value, with the digits of numbers
 // kept as [json.Number]. Text that is not valid UTF-8 is refused, and so are

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -49,8 +49,8 @@ func Open(ctx context.Context, dir string, opt Options) (*World, error) {
 	w.Engine = engine.New(w.Store, registry(), w.options(dir, "worker-1", opt.Log))
 	w.other = engine.New(w.Store, registry(), w.options(dir, "web-1", opt.Log))
 	w.Pages = dashboard.New(w.other, &dashboard.Options{
-		Access: httpapi.Access{Who: func(*http.Request) (httpapi.Principal, error) {
-			return httpapi.Principal{ID: "ann", Name: "Ann Meyer"}, nil
+		Access: access.Policy{Who: func(*http.Request) (access.Principal, error) {
+			return access.Principal{ID: "ann", Name: "Ann Meyer"}, nil
 		}},
 		Title: "Courier, demo", Connections: connections, Log: opt.Log,
 		Links: func(x courier.Execution) []dashboard.Link {

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/steps/httpreq"
 	"github.com/courierhq/courier/store/memstore"
@@ -66,8 +66,8 @@ func Open(ctx context.Context, dir string, opt Options) (w *World, err error) {
 	w.Engine = engine.New(w.Store, w.registry(), w.options("worker-1"))
 	pages := engine.New(w.Store, w.registry(), w.options("web-1"))
 	w.Pages = dashboard.New(pages, &dashboard.Options{
-		Access: httpapi.Access{Who: func(*http.Request) (httpapi.Principal, error) {
-			return httpapi.Principal{ID: "ann", Name: "Ann Meyer"}, nil
+		Access: access.Policy{Who: func(*http.Request) (access.Principal, error) {
+			return access.Principal{ID: "ann", Name: "Ann Meyer"}, nil
 		}},
 		Title: "Courier, demo", Connections: w.connections, Log: opt.Log,
 	})

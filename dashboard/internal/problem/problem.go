@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 )
@@ -59,7 +60,7 @@ func Of(err error) *Error {
 		p.Status, p.Title, p.Do = status, title, do
 		return p
 	}
-	if no, ok := errors.AsType[*desk.AccessError](err); ok {
+	if no, ok := errors.AsType[*access.Error](err); ok {
 		if no.Unknown {
 			return set(http.StatusUnauthorized, "You are not signed in", "Sign in to this service, and open the page again.")
 		}

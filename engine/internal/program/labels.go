@@ -7,11 +7,11 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -88,7 +88,7 @@ func checkLabels(labels map[string]string) error {
 			problem = "the name must begin with a small letter, and have up to 63 small letters, digits, \"_\" and \"-\""
 		case value == "":
 			problem = "the value is empty; leave the label out"
-		case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
+		case !jsontext.Storable(value):
 			problem = "the value contains a NUL character or text that is not valid UTF-8"
 		case utf8.RuneCountInString(value) > maxLabelValue:
 			problem = fmt.Sprintf("the value has %d characters, more than %d", utf8.RuneCountInString(value), maxLabelValue)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -33,7 +32,7 @@ func Check(fields map[string]string) error {
 		switch s := fields[name]; {
 		case len(s) > Max:
 			return courier.Errorf(courier.ErrInvalid, "%s: has %d bytes, more than %d", name, len(s), Max)
-		case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
+		case !jsontext.Storable(s):
 			return courier.Errorf(courier.ErrInvalid, "%s: %q contains a NUL character or text that is not valid UTF-8", name, s)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -165,7 +165,7 @@ func (r *Receiver) part(part *multipart.Part) error {
 		r.Unkept++ // NextPart passes over what is in it
 		return nil
 	}
-	if !isText(params["name"]) {
+	if !jsontext.Storable(params["name"]) {
 		return r.nameless()
 	}
 	return r.file(params["name"], name, part)
@@ -181,20 +181,11 @@ func (r *Receiver) field(name string, from io.Reader) error {
 	switch {
 	case err != nil:
 		return r.problem()
-	case name == "" || !isText(name):
+	case name == "" || !jsontext.Storable(name):
 		return r.nameless()
 	}
 	r.Fields = append(r.Fields, Field{name, string(raw)})
 	return nil
-}
-
-func isText(s string) bool {
-	for i := range len(s) {
-		if s[i] == 0 {
-			return false
-		}
-	}
-	return utf8.ValidString(s)
 }
 
 // blockSize is how many bytes of a file are moved at once.

@@ -129,8 +129,9 @@ var Rooms = []Room{
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
-	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
-	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "access"},
+	{Dir: "httpapi", Imports: []string{".", "access", "depot", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
+	{Dir: "dashboard", Imports: []string{".", "access", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format"}},
 	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext"}},
@@ -141,14 +142,14 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
-	{Dir: "dashboard/internal/problem", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
+	{Dir: "dashboard/internal/problem", Imports: []string{".", "access", "dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/report", Imports: []string{".", "engine"}},
 	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
 	{Dir: "dashboard/internal/values", Imports: []string{".", "dashboard/internal/format", "flow"}},
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
-	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                            // streams of files, without what routes know
-	{Dir: "internal/desk", Imports: []string{".", "depot", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
+	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}},                 // streams of files, without what routes know
+	{Dir: "internal/desk", Imports: []string{".", "access", "depot", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
 	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
@@ -174,8 +175,8 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
-	{Dir: "dashboard/internal/failures", Imports: []string{".", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "access", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "dashboard/internal/failures", Imports: []string{".", "access", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},

@@ -1,4 +1,4 @@
-package httpapi
+package access
 
 import (
 	"crypto/hmac"
@@ -11,11 +11,9 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-
-	"github.com/courierhq/courier/internal/desk"
 )
 
-// Local returns the access of a service that is used on its own host alone, such as while it
+// Local returns the policy of a service that is used on its own host alone, such as while it
 // is developed. It makes a random token, and logs one line with it by [slog.Default]: who
 // can read the log of the process is let in, as "local" and an admin. Pages are opened with
 // the token in the address, as "?token=TOKEN", and exchange it for a cookie that
@@ -27,18 +25,18 @@ import (
 // "localhost", and without a header by which proxies show that they have passed it on. That
 // alone would not do: a proxy on this host need not add such a header, and then everybody
 // elsewhere looks like a program on this host.
-func Local() Access {
+func Local() Policy {
 	l := &local{token: strings.ToLower(rand.Text())}
 	sum := sha256.Sum256([]byte("name " + l.token))
 	l.name = "courier_" + hex.EncodeToString(sum[:4]) // cookies of a host are those of all its ports
 	l.cookie = l.sign("cookie")
-	slog.Default().Info("this service is for this host alone (httpapi.Local): open its pages with ?"+tokenParam+"=TOKEN at the end of the address, or send the header Authorization: Bearer TOKEN", "token", l.token)
-	return Access{Who: l.who, local: l, MaxUnbegun: -1, Challenge: `Bearer realm="the token in the log of the service"`}
+	slog.Default().Info("this service is for this host alone (access.Local): open its pages with ?"+tokenParam+"=TOKEN at the end of the address, or send the header Authorization: Bearer TOKEN", "token", l.token)
+	return Policy{Who: l.who, local: l, MaxUnbegun: -1, Challenge: `Bearer realm="the token in the log of the service"`}
 }
 
 const tokenParam = "token"
 
-// local is the access of [Local].
+// local is what the policy of [Local] knows.
 type local struct {
 	token, name, cookie string
 }
@@ -66,7 +64,7 @@ func (l *local) who(r *http.Request) (Principal, error) {
 		known = known || same(c.Value, l.cookie)
 	}
 	if !known {
-		return Principal{}, &desk.AccessError{Unknown: true, Text: "this service is for who can read its log: open its pages with the token that stands there, as ?" + tokenParam + "=TOKEN, or send it in the header Authorization: Bearer TOKEN"}
+		return Principal{}, &Error{Unknown: true, Text: "this service is for who can read its log: open its pages with the token that stands there, as ?" + tokenParam + "=TOKEN, or send it in the header Authorization: Bearer TOKEN"}
 	}
 	return Principal{ID: "local", Name: "local"}, nil
 }
@@ -74,8 +72,8 @@ func (l *local) who(r *http.Request) (Principal, error) {
 // SignIn answers a request for a page that has the token of [Local] in its address, and
 // reports whether it did: with the cookie, and a page that leads to the same address without
 // the token. Package dashboard calls it; so does a service for pages of its own.
-func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
-	l, q := a.local, r.URL.Query()
+func (p *Policy) SignIn(w http.ResponseWriter, r *http.Request) bool {
+	l, q := p.local, r.URL.Query()
 	if l == nil || r.Method != http.MethodGet || loopback(r) != nil || !same(q.Get(tokenParam), l.token) {
 		return false
 	}
@@ -97,26 +95,26 @@ func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // Token returns the token of [Local], for the address of pages, as "?token=TOKEN", and for
-// clients within the process; empty for other access. Whoever has it is an admin.
-func (a *Access) Token() string {
-	if a.local == nil {
+// clients within the process; empty for other policies. Whoever has it is an admin.
+func (p *Policy) Token() string {
+	if p.local == nil {
 		return ""
 	}
-	return a.local.token
+	return p.local.token
 }
 
 // loopback returns the refusal of a request that may come from another host. A proxy on this
 // host that adds such a header shows that it has passed on what others have sent.
 func loopback(r *http.Request) error {
-	const only = "this service is for programs on its own host (httpapi.Local), "
+	const only = "this service is for programs on its own host (access.Local), "
 	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
 		if len(r.Header[h]) > 0 {
-			return &desk.AccessError{Text: only + "and this request has come through a proxy: set Access.Who"}
+			return &Error{Text: only + "and this request has come through a proxy: set Who of the policy"}
 		}
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !from.Addr().Unmap().IsLoopback() {
-		return &desk.AccessError{Text: only + "and this request comes from elsewhere: set Access.Who"}
+		return &Error{Text: only + "and this request comes from elsewhere: set Who of the policy"}
 	}
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -124,7 +122,7 @@ func loopback(r *http.Request) error {
 	}
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 	if host != "localhost" && (err != nil || !addr.Unmap().IsLoopback()) {
-		return &desk.AccessError{Text: only + "and this request is for another host name than localhost: set Access.Who"}
+		return &Error{Text: only + "and this request is for another host name than localhost: set Who of the policy"}
 	}
 	return nil
 }

@@ -1,0 +1,212 @@
+// Package access says who may use a service, and what for: the API of package httpapi and
+// the pages of package dashboard.
+//
+// A service knows its users; Courier does not. The service has a [Policy] whose Who finds the
+// [Principal] that makes a request, and whose Role says what that principal may do with a job:
+//
+//	policy := access.Policy{
+//		Who: func(r *http.Request) (access.Principal, error) {
+//			user, err := sessions.User(r)
+//			return access.Principal{ID: user.ID, Name: user.Name}, err
+//		},
+//		Role: func(ctx context.Context, p access.Principal, job string) access.Role {
+//			return access.Viewer
+//		},
+//	}
+//
+// A policy without Who lets nobody in. [Local] returns the policy of a service that is used on
+// its own host alone.
+package access
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A Policy says who may do what. Its functions may be called by several goroutines. The zero
+// Policy lets nobody in.
+type Policy struct {
+	// Who returns who makes a request. If it returns an error, the request is answered with
+	// 401, and the error is in the log only, but for an [*Error]: its text is what the visitor
+	// is told. Nil means that every request is refused, but for those of routes that ask
+	// nobody, such as livez. One that relies on more than what the request proves, such as on
+	// the address of the client, must check r.Host first: a web page elsewhere can bind its
+	// name to the address of the service (DNS rebinding).
+	Who func(r *http.Request) (Principal, error)
+	// Role returns what a principal may do with a job; with all jobs, and with what belongs
+	// to none, if job is empty. What counts for a job is what both have. It is called for
+	// each request, again and again while a stream lasts, and must be fast. Nil means Admin.
+	Role func(ctx context.Context, p Principal, job string) Role
+	// ClientMay returns which of [Settings] may be set without [RightOverride] when the job
+	// is started. Nil means none: a client runs the latest version as its definition says. A
+	// key of a limit that begins with "user:" comes from the service alone, whatever
+	// ClientMay returns.
+	ClientMay func(job string) []string
+	// Quota returns how many executions of a job may run at once for a principal, however
+	// they are started; 0 means any number. What exceeds it is accepted and waits in the
+	// queue. It is the limit of the key "user:ID/JOB", which is set when it is first used and
+	// whenever Quota returns another number. Members of chains are not limited by it. Nil
+	// means any number for all. Quotas keep room for others only as far as those of the
+	// principals who are busy stay together below the limit "global", which is 5 unless it
+	// is set.
+	Quota func(p Principal, job string) int
+	// MaxUnbegun is how many executions a principal may have that have not begun: that are
+	// held, due later, or wait. 0 means 1,000, and less than that any number. Each process
+	// counts what it starts, and the store once a minute.
+	MaxUnbegun int
+	// Origins are the web pages elsewhere that may call the API from a browser, each as
+	// scheme, host and port, such as "https://ops.example.com". The pages of package dashboard
+	// accept forms from themselves only.
+	Origins []string
+	// Challenge is the header WWW-Authenticate of answers with 401. Empty means "Bearer".
+	Challenge string
+	// Schemes are the ways in which a request can prove who makes it, one of which is enough,
+	// by the names of letters and digits that the OpenAPI document gives them. They change
+	// nothing but that document. Nil means one of the type "http" with the scheme of Challenge.
+	Schemes map[string]SecurityScheme
+
+	local *local // of [Local]
+}
+
+// A Principal is who makes a request.
+type Principal struct {
+	// ID is the name in the audit, in the journal and as the label "by" of what it starts.
+	// It has 1 to 200 characters, and never changes.
+	ID   string
+	Name string // for people; empty means ID
+}
+
+// An Error says that a visitor may not do something. Who may return one.
+type Error struct {
+	Unknown bool   // nobody knows who it is: the answer is 401, and otherwise 403
+	Text    string // what the visitor is told
+}
+
+// Error returns the text.
+func (e *Error) Error() string { return e.Text }
+
+// A SecurityScheme says how a request proves who makes it, as the Security Scheme Object of
+// OpenAPI 3.1 does. Generated clients and documentation read it; the service does not.
+type SecurityScheme struct {
+	// Type is "http", "apiKey", "mutualTLS" or "openIdConnect".
+	Type        string
+	Description string
+	// Scheme is that of the header Authorization, such as "bearer" or "basic", for http.
+	Scheme       string
+	BearerFormat string // such as "JWT"
+	// In and Name say where a key is, for apiKey: "header", "query" or "cookie", and the name
+	// of the header, parameter or cookie.
+	In   string
+	Name string
+	// OpenIDConnectURL is that of the discovery document, for openIdConnect.
+	OpenIDConnectURL string
+}
+
+// A Role is a set of rights. Roles are not ordered: a [Client] may do what a [Viewer] may
+// not, and the other way round. A service may combine them by |, such as Client|Viewer, and
+// take rights away by &^, such as Viewer&^RightValues.
+type Role uint16
+
+// The rights, each as the role that has it alone. The reference of routes in
+// docs/http-api.md says which ones each route needs.
+const (
+	RightStart    Role = 1 << iota // start executions
+	RightOverride                  // set what the job otherwise says of an execution that is started: see [Settings]
+	RightDryRun                    // dry runs, with real connections
+	RightOwn                       // see how the own executions stand, what they resulted in and why they wait, and cancel them
+	RightSee                       // see everything but values
+	RightValues                    // with RightSee: see parameters, outputs, messages of errors and logs
+	RightOperate                   // pause, resume, cancel, release, rerun, bulk; enable and disable
+	RightEdit                      // change jobs, chains, schedules, monitors and subscriptions
+	RightAdmin                     // set limits, read the journal
+)
+
+// The roles.
+const (
+	None     Role = 0 // nothing; the job is not there for it
+	Client        = RightStart | RightOwn
+	Viewer        = RightSee | RightValues
+	Starter       = Viewer | RightStart | RightOverride | RightDryRun
+	Operator      = Starter | RightOperate
+	Editor        = Operator | RightEdit
+	Admin         = Editor | RightAdmin
+)
+
+// Has reports whether the role has all of some rights.
+func (r Role) Has(rights Role) bool { return r&rights == rights }
+
+// String returns the name of the role, such as "viewer", and of another set of rights their
+// names, such as "see and operate".
+func (r Role) String() string {
+	for _, n := range roles {
+		if n.Role == r {
+			return n.Name
+		}
+	}
+	return r.Rights()
+}
+
+// Rights returns the names of the rights that the role has, such as "see and values".
+func (r Role) Rights() string {
+	var names []string
+	for _, n := range rights {
+		if r.Has(n.Role) {
+			names = append(names, n.Name)
+		}
+	}
+	return strings.Join(names, " and ")
+}
+
+// Least returns the first of [Roles] that has all rights of r.
+func (r Role) Least() Role {
+	for _, n := range roles {
+		if n.Role.Has(r) {
+			return n.Role
+		}
+	}
+	return Admin
+}
+
+// A Named is a role or a right, with its name, and what it is for.
+type Named struct {
+	Role Role
+	Name string
+	Does string // such as "see everything of the job"
+}
+
+// Roles returns the roles, from [None] to [Admin].
+func Roles() []Named { return slices.Clone(roles) }
+
+// Rights returns the rights, from [RightStart] to [RightAdmin].
+func Rights() []Named { return slices.Clone(rights) }
+
+var roles = []Named{
+	{None, "none", "nothing: the job is not there for it"},
+	{Client, "client", "start the job, and see, explain and cancel its own executions"},
+	{Viewer, "viewer", "see everything of the job"},
+	{Starter, "starter", "what a viewer may, and start the job and try it by a dry run"},
+	{Operator, "operator", "what a starter may, and act on executions: pause, resume, cancel, release, start again, many at once; enable and disable schedules, monitors and subscriptions"},
+	{Editor, "editor", "what an operator may, and change jobs, chains, schedules, monitors and subscriptions"},
+	{Admin, "admin", "what an editor may, set limits, and read the journal"},
+}
+
+var rights = []Named{
+	{RightStart, "start", "start executions"},
+	{RightOverride, "override", "set what the job otherwise says of an execution that is started: " + strings.Join(settings, ", ")},
+	{RightDryRun, "dry-run", "try a job or a chain, with real connections"},
+	{RightOwn, "own", "see how the executions stand that it has started, and what they resulted in, ask why they wait, and cancel them"},
+	{RightSee, "see", "see everything but values"},
+	{RightValues, "values", "see parameters, outputs, messages of errors and logs"},
+	{RightOperate, "operate", "act on executions, and enable and disable what starts them"},
+	{RightEdit, "edit", "change definitions"},
+	{RightAdmin, "admin", "set limits, and read the journal"},
+}
+
+// Settings returns what a job says of its executions, and what may be set when one is
+// started: by who has [RightOverride], and by a client where [Policy].ClientMay names it. They
+// are the names of fields of the request that starts an execution.
+func Settings() []string { return slices.Clone(settings) }
+
+var settings = []string{"priority", "limit_keys", "version", "timeout_seconds", "max_attempts"}
