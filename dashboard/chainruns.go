@@ -156,9 +156,9 @@ func (c *call) chainRunPage() (any, error) {
 		p.Verbs = c.verbsOf(&x)
 		return p, nil
 	}
+	p.Verbs = c.verbsOf(&x)
 	if p.Hidden {
 		desk.HideChain(&x)
-		x.Labels = nil
 	}
 	p.chainRunRow = c.chainRun(&x)
 	p.Started, p.Key, p.RerunOf = x.StartedAt, x.IdempotencyKey, x.RerunOf
@@ -172,7 +172,6 @@ func (c *call) chainRunPage() (any, error) {
 	if len(x.Params) > len("{}") {
 		p.Params = format.IndentJSON(x.Params)
 	}
-	p.Verbs = c.verbsOf(&x)
 	rows := c.members(&x)
 	for i := range rows {
 		if x.Failure != nil && rows[i].Name == x.Failure.Member {

@@ -135,6 +135,13 @@ func TestStartChain(t *testing.T) {
 			t.Errorf("%s", a.Body)
 		}
 		client.get(at, "If-None-Match", a.Header().Get("ETag")).want(http.StatusNotModified, nil)
+		// Labels are values.
+		if a := w.as("operator").get(at).want(http.StatusOK, nil); !strings.Contains(a.Body.String(), `"labels"`) {
+			t.Errorf("who sees values sees no labels: %s", a.Body)
+		}
+		if a := w.as("blind").get(at).want(http.StatusOK, nil); strings.Contains(a.Body.String(), `"labels"`) {
+			t.Errorf("who may not see values sees labels: %s", a.Body)
+		}
 		// What the members have done is the client's own as well; a rerun is of who asks for it.
 		members, err := w.engine.Executions().List(w.Context(), store.Filter{Labels: map[string]string{"by": "client"}})
 		if err != nil || len(members) == 0 {

@@ -116,12 +116,13 @@ func HideEntry(a *courier.AuditEntry) {
 	}
 }
 
-// HideChain takes away the values of an execution of a chain, and what may have them in it.
+// HideChain takes away the values of an execution of a chain, and what may have them in it,
+// with its labels, as those of an execution. So [Visit.OwnChain] has to be asked before.
 func HideChain(x *courier.ChainExecution) {
 	*x = courier.ChainExecution{
 		ID: x.ID, Chain: x.Chain, Version: x.Version, State: x.State, Request: x.Request, Members: each(x.Members, seenMember),
 		CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, Failure: ifAny(x.Failure, seenChainFailure),
-		By: x.By, RerunOf: x.RerunOf, Labels: x.Labels, Trace: x.Trace,
+		By: x.By, RerunOf: x.RerunOf, Trace: x.Trace,
 	}
 }
 
