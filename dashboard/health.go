@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
@@ -26,7 +27,7 @@ type healthPage struct {
 	Headline string
 	Refused  []engine.RefusedWrite
 	Stranded []strandedRow
-	Failing  []engine.FailedMaintenance
+	Failing  []courier.FailedMaintenance
 	LowSpace *engine.LowSpace
 	Dropped  int64
 	Workers  int // that are present; -1 if the store does not keep them

@@ -10,10 +10,8 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
-	"github.com/courierhq/courier/engine/internal/dryrun"
+	"github.com/courierhq/courier/engine/internal/dryruns"
 	"github.com/courierhq/courier/engine/internal/enqueue"
-	"github.com/courierhq/courier/engine/internal/executions"
-	"github.com/courierhq/courier/engine/internal/limits"
 	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
@@ -35,7 +33,6 @@ func (e *Engine) addSubsystems() {
 	e.programs = program.NewCache(e.store, e.reg)
 	e.definitions = definitions.New(roles, e.reg, e.programs, o.Queues, e.log)
 	e.enqueuer = enqueue.New(c, e.store, e.programs, e.log)
-	e.limits = limits.New(e.store, c.Changed, e.wake)
 	e.unserved = unserved.New(roles.Workers, e.log)
 	e.repairs = repair.New(e.store, e.programs, o.Secrets)
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
@@ -53,10 +50,6 @@ func (e *Engine) addSubsystems() {
 		Observe: e.observers.Emit, Observed: e.observers.Wanted,
 		WakeNotifications: e.notifications.Wake, Chain: e.definitions.Chain, WaitUntil: e.waiters.Until,
 	})
-	e.executions = executions.New(executions.Options{
-		Roles: roles, Programs: e.programs, WaitUntil: e.waiters.Until,
-		Workspace: e.work.Of, WorkspaceID: o.WorkspaceID, Members: e.chains.Values,
-	})
 	_, wakes := roles.Behind.(store.Schedules)
 	e.monitors = monitors.New(monitors.Options{
 		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Secrets: o.Secrets,
@@ -66,9 +59,9 @@ func (e *Engine) addSubsystems() {
 		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Poll: o.Poll,
 		WakeNotifications: e.notifications.Wake, WakeMonitors: e.monitors.Wake, WakeDeadlines: e.deadlines.Wake,
 	})
-	e.dryRuns = dryrun.New(c, dryrun.Config{
+	e.dryRuns = dryruns.New(c, dryruns.Config{
 		Checks: e.definitions, UpcomingFires: e.schedules.Upcoming,
-		Unsaved: func(jobs []courier.Job, chains []courier.Chain) dryrun.Checks {
+		Unsaved: func(jobs []courier.Job, chains []courier.Chain) dryruns.Checks {
 			return e.definitions.Unsaved(jobs, chains)
 		},
 		Roles: roles, Registry: e.reg, Queues: o.Queues, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams, Grace: o.Grace,
@@ -106,18 +99,18 @@ func (c access) Trace(ctx context.Context) string {
 }
 
 // NewExecution returns a new execution of a program, with a new id.
-func (c access) NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error) {
+func (c access) NewExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) (store.NewExecution, error) {
 	return c.newExecution(ctx, p, opt, false)
 }
 
 // CheckExecution returns the error that NewExecution would have, for a dry run: secrets
 // are asked for as in one.
-func (c access) CheckExecution(ctx context.Context, p *program.Program, opt *program.Options) error {
+func (c access) CheckExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) error {
 	_, err := c.newExecution(ctx, p, opt, true)
 	return err
 }
 
-func (c access) newExecution(ctx context.Context, p *program.Program, opt *program.Options, dry bool) (store.NewExecution, error) {
+func (c access) newExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions, dry bool) (store.NewExecution, error) {
 	m := program.Making{ID: courier.ExecutionID(c.e.ids.New()), MaxParams: c.e.opt.MaxParams, Now: c.now()}
 	m.Secret = func(q courier.SecretRequest) error {
 		q.DryRun = dry

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -289,7 +289,7 @@ func TestVersions(t *testing.T) {
 func TestDryRunJob(t *testing.T) {
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(httpapi.Operator)})
 	var r struct {
-		engine.Report
+		dryrun.Report
 		OK bool `json:"ok"`
 	}
 	at := "v1/jobs/report/dry-run"

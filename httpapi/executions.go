@@ -88,7 +88,7 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/failed-items", id: "listFailedItems", group: "executions", on: onExecution,
-		does: "Lists the items of loops that have failed and were not repaired.", answers: map[int]any{http.StatusOK: page[engine.FailedItem]{}}, do: (*call).listFailedItems,
+		does: "Lists the items of loops that have failed and were not repaired.", answers: map[int]any{http.StatusOK: page[courier.FailedItem]{}}, do: (*call).listFailedItems,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/values", id: "getValues", group: "executions", on: onExecution,

@@ -248,8 +248,8 @@ func HideKept(k *store.KeptFiles) {
 }
 
 // HideItem takes away what a step has said of an item that failed.
-func HideItem(f *engine.FailedItem) {
-	*f = engine.FailedItem{
+func HideItem(f *courier.FailedItem) {
+	*f = courier.FailedItem{
 		ItemPath: seenPath(&f.ItemPath), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
 		Error: Hidden, FailedSeq: f.FailedSeq,
 	}
@@ -267,6 +267,6 @@ func HideRefused(r *engine.RefusedWrite) {
 }
 
 // HideMaintenance takes away what the maintenance of a step type has said.
-func HideMaintenance(f *engine.FailedMaintenance) {
-	*f = engine.FailedMaintenance{StepType: f.StepType, Since: f.Since, Error: HiddenIf(f.Error)}
+func HideMaintenance(f *courier.FailedMaintenance) {
+	*f = courier.FailedMaintenance{StepType: f.StepType, Since: f.Since, Error: HiddenIf(f.Error)}
 }

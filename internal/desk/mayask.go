@@ -24,7 +24,7 @@ func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 			names, need = append(names, name), need|rights
 		}
 	}
-	own := len(w.Labels) == 1 && w.Labels[LabelBy] == v.ID
+	own := len(w.Labels) == 1 && w.Labels[courier.LabelBy] == v.ID
 	asks("label", RightSee|RightValues, len(w.Labels) > 0 && !own)
 	asks("by", RightSee, w.By != "" && w.By != v.ID)
 	asks("queue", RightSee, w.Queue != "")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -21,7 +21,7 @@ func TestQuotasAreBounded(t *testing.T) {
 				figure = 4
 			}
 			for _, user := range users {
-				var o engine.EnqueueOptions
+				var o courier.EnqueueOptions
 				w.ok(d.Visitor(desk.Principal{ID: user}).Charge(context.Background(), "other", &o))
 				if len(o.LimitKeys) != 1 || o.LimitKeys[0] != store.UserLimitKey+user+"/other" {
 					t.Fatalf("%q", o.LimitKeys)

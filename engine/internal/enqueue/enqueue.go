@@ -21,7 +21,7 @@ type Queue interface {
 // An Engine makes executions.
 type Engine interface {
 	// NewExecution returns a new execution of a program, with a new id.
-	NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error)
+	NewExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) (store.NewExecution, error)
 	// Trace returns the trace context of a call, empty if there is none.
 	Trace(ctx context.Context) string
 	// Created is called after executions were created.
@@ -43,7 +43,7 @@ func New(e Engine, q Queue, p *program.Cache, log *slog.Logger) *Service {
 }
 
 // Enqueue creates an execution of a job. A nil opt means the defaults.
-func (v *Service) Enqueue(ctx context.Context, job string, opt *program.Options) (courier.Execution, error) {
+func (v *Service) Enqueue(ctx context.Context, job string, opt *courier.EnqueueOptions) (courier.Execution, error) {
 	n, err := v.Prepare(ctx, job, opt, true)
 	if err != nil {
 		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
@@ -71,7 +71,7 @@ func (v *Service) Enqueue(ctx context.Context, job string, opt *program.Options)
 
 // Start creates an execution of the latest version of a job.
 func (v *Service) Start(ctx context.Context, job string, s core.Start) error {
-	n, err := v.Prepare(ctx, job, &program.Options{
+	n, err := v.Prepare(ctx, job, &courier.EnqueueOptions{
 		Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By,
 	}, false)
 	if err == nil {
@@ -82,7 +82,7 @@ func (v *Service) Start(ctx context.Context, job string, s core.Start) error {
 
 // Rerun creates an execution of the job of a former one, with what [program.Rerun] copies
 // from it.
-func (v *Service) Rerun(ctx context.Context, former *courier.Execution, opt program.Options) (courier.Execution, error) {
+func (v *Service) Rerun(ctx context.Context, former *courier.Execution, opt courier.EnqueueOptions) (courier.Execution, error) {
 	opt = program.Rerun(former, opt)
 	n, err := v.Prepare(ctx, former.Job, &opt, false)
 	if err != nil {
@@ -98,9 +98,9 @@ func (v *Service) Rerun(ctx context.Context, former *courier.Execution, opt prog
 
 // Prepare makes an execution. Known says that the latest version that is known here will
 // do, if it still is the latest when the execution is created.
-func (v *Service) Prepare(ctx context.Context, job string, opt *program.Options, known bool) (store.NewExecution, error) {
+func (v *Service) Prepare(ctx context.Context, job string, opt *courier.EnqueueOptions, known bool) (store.NewExecution, error) {
 	if opt == nil {
-		opt = &program.Options{}
+		opt = &courier.EnqueueOptions{}
 	}
 	if opt.Trace == "" {
 		traced := *opt
