@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
@@ -90,7 +91,7 @@ func TestElsewhere(t *testing.T) {
 			if state == courier.Running {
 				time.Sleep(time.Minute)
 				x, _ = operator.Executions().Get(t.Context(), x.ID)
-				if text := x.StatusText(time.Now()); !strings.HasPrefix(text, "lost: ") || !strings.Contains(text, `workspace "tree of one"`) || !strings.Contains(text, "Elsewhere") {
+				if text := advice.Status(&x, time.Now()); !strings.HasPrefix(text, "lost: ") || !strings.Contains(text, `workspace "tree of one"`) || !strings.Contains(text, "Elsewhere") {
 					t.Errorf("the status in words: %s", text)
 				}
 				if _, err := operator.Resume(t.Context(), x.ID, elsewhere); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
@@ -13,16 +14,16 @@ import (
 // cause with what an operator can do. The store must have the role store.Overview;
 // otherwise the error matches [errors.ErrUnsupported]. If there is no such execution,
 // it matches [courier.ErrNotFound].
-func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (store.Explanation, error) {
+func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (advice.Explanation, error) {
 	o, err := h.e.roles.Overview()
 	if err != nil {
-		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
+		return advice.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
 	}
 	c, err := o.Circumstances(ctx, id, core.PresentFor)
 	if err != nil {
-		return store.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
+		return advice.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
 	}
-	return c.Explain(), nil
+	return advice.Explain(&c), nil
 }
 
 // Census counts the executions that have not ended, and failed ones: by queue, by job,

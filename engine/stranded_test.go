@@ -46,7 +46,7 @@ func TestStrandedExecutionsAreToldOf(t *testing.T) {
 		time.Sleep(85 * time.Second)
 		for i, log := range logs {
 			log.count(t, 2, "level=WARN", "lack=queue", "queue=night", "executions=1", "oldest="+string(night), "Options.Queues", "since=")
-			log.count(t, 2, "level=WARN", "lack=step_types", "missing=demo.b", "oldest="+string(typed), "register them")
+			log.count(t, 2, "level=WARN", "lack=step_types", "missing=demo.b", "oldest="+string(typed), "Register them")
 			log.count(t, 1, "level=WARN", "state=lost", "queue=gone", "oldest="+string(lost), "tree of host 3")
 			if got := engines[i].Health().Stranded; len(got) != 3 {
 				t.Errorf("health shows %+v", got)

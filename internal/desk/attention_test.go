@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/pgtest"
@@ -116,7 +117,7 @@ func TestAttention(t *testing.T) {
 		if f.Title != `Job "daily-a": 2 executions failed at step 0 "get" (demo.a): timeout.` || f.Call != "Engine.Resume" {
 			t.Errorf("%q, %q", f.Title, f.Call)
 		}
-		if d := of[want[4]]; len(d.Because) != 1 || d.Because[0].Kind != store.CauseNoWorker || d.Do != d.Because[0].Do || !strings.Contains(d.Because[0].Text, `did you mean "night"`) && !strings.Contains(d.Because[0].Text, `Did you mean "night"`) {
+		if d := of[want[4]]; len(d.Because) != 1 || d.Because[0].Kind != advice.NoWorker || d.Do != d.Because[0].Do || !strings.Contains(d.Because[0].Text, `did you mean "night"`) && !strings.Contains(d.Because[0].Text, `Did you mean "night"`) {
 			t.Errorf("due: %+v", d)
 		}
 		if m := of[want[7]]; m.Message != "no such directory" {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -142,14 +143,14 @@ func seenChainFailure(f *courier.ChainFailure) courier.ChainFailure {
 
 // HideCause takes away the values of a cause: keys of limits, and what people and steps
 // have said.
-func HideCause(c *store.Cause) { *c = seenCause(c) }
+func HideCause(c *advice.Cause) { *c = seenCause(c) }
 
-func seenCause(c *store.Cause) store.Cause {
+func seenCause(c *advice.Cause) advice.Cause {
 	text, scope := c.Text, c.Scope
-	if c.Reason != "" || strings.HasPrefix(scope, "key:") || c.Kind == store.CauseBackoff || c.Kind == store.CauseFailed {
+	if c.Reason != "" || strings.HasPrefix(scope, "key:") || c.Kind == advice.Backoff || c.Kind == advice.Failed {
 		text, scope = Hidden, ""
 	}
-	return store.Cause{
+	return advice.Cause{
 		Kind: c.Kind, Text: text, Scope: scope, Limit: c.Limit, Running: c.Running, Until: c.Until, Since: c.Since,
 		Job: c.Job, Execution: c.Execution, Chain: c.Chain, By: c.By, Do: c.Do, Call: c.Call,
 	}

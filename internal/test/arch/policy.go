@@ -60,7 +60,7 @@ var Rooms = []Room{
 	{Dir: "depot", Imports: []string{".", "internal/*"}},
 	{Dir: "depot/depottest", Imports: []string{".", "depot"}, Outside: true},
 
-	{Dir: "store", Imports: []string{".", "flow", "internal/nearest"}},
+	{Dir: "store", Imports: []string{".", "flow"}},
 	{Dir: "store/memstore", Imports: []string{".", "store", "internal/*"}},
 	{Dir: "store/pgstore", Imports: []string{".", "store", "store/pgstore/internal/*", "internal/*"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
@@ -71,9 +71,10 @@ var Rooms = []Room{
 	{Dir: "store/storetest", Imports: []string{".", "store", "store/storewrap", "store/storetest/internal/*", "engine", "internal/*"}, Outside: true},
 	{Dir: "store/storetest/internal/storekit", Imports: []string{".", "store", "internal/uuid7"}, Outside: true},
 	{Dir: "store/storetest/internal/executions", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
-	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
+	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
 
-	{Dir: "engine", Imports: []string{".", "flow", "store", "engine/dryrun", "engine/internal/*", "internal/*"}},
+	{Dir: "advice", Imports: []string{".", "store", "internal/nearest"}}, // why an execution does not go on, in words
+	{Dir: "engine", Imports: []string{".", "flow", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*"}},
 	{Dir: "engine/dryrun", Imports: []string{".", "flow", "engine/internal/text", "internal/jsontext"}}, // what a dry run reports, without how it is made
 	{Dir: "engine/internal/text", Imports: []string{".", "internal/*"}},
 	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "engine/internal/text", "internal/*"}},
@@ -98,7 +99,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/slots", Imports: subsystem},
 	{Dir: "engine/internal/stepcall", Imports: []string{".", "internal/*"}},
 	{Dir: "engine/internal/steplog"},
-	{Dir: "engine/internal/unserved", Imports: subsystem},
+	{Dir: "engine/internal/unserved", Imports: append([]string{"advice"}, subsystem...)},
 	{Dir: "engine/internal/waiters", Imports: []string{"."}},
 	{Dir: "engine/internal/workspace", Imports: subsystem},
 	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/test/promise"}, Outside: true},
@@ -127,8 +128,8 @@ var Rooms = []Room{
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
-	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
-	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "httpapi", Imports: []string{".", "advice", "depot", "flow", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
+	{Dir: "dashboard", Imports: []string{".", "advice", "depot", "flow", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format"}},
 	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext"}},
@@ -146,7 +147,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/values", Imports: []string{".", "dashboard/internal/format", "flow"}},
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                                             // streams of files, without what routes know
-	{Dir: "internal/desk", Imports: []string{".", "depot", "store", "engine", "engine/dryrun", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
+	{Dir: "internal/desk", Imports: []string{".", "advice", "depot", "store", "engine", "engine/dryrun", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
 	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
