@@ -11,7 +11,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryruns"
-	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
@@ -32,13 +31,12 @@ func (e *Engine) addSubsystems() {
 	c, o, roles := access{e}, &e.opt, e.roles
 	e.programs = program.NewCache(e.store, e.reg)
 	e.definitions = definitions.New(roles, e.reg, e.programs, o.Queues, e.log)
-	e.enqueuer = enqueue.New(c, e.store, e.programs, e.log)
 	e.unserved = unserved.New(roles.Workers, e.log)
 	e.repairs = repair.New(e.store, e.programs, o.Secrets)
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
 	e.notifications = notifications.New(notifications.Options{
 		Changed: c.Changed, Roles: roles, Programs: e.programs, Log: e.log, Secrets: o.Secrets,
-		Start: e.enqueuer.Start, NewExecution: c.NewExecution,
+		Start: c.Start, NewExecution: c.NewExecution,
 		Subscribers: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks.guard(), WebhookTimeout: o.Webhooks.Timeout,
 	})
 	e.deadlines = deadlines.New(deadlines.Options{
@@ -67,10 +65,6 @@ func (e *Engine) addSubsystems() {
 		Roles: roles, Registry: e.reg, Queues: o.Queues, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams, Grace: o.Grace,
 	})
 }
-
-// Created has overdue executions looked for when a deadline of the executions passes, which
-// were created.
-func (c access) Created(list []store.NewExecution) { c.e.deadlines.Created(list) }
 
 // Changed writes a change that was made to the log, and to the journal if the store keeps
 // one.
@@ -101,6 +95,17 @@ func (c access) Trace(ctx context.Context) string {
 // NewExecution returns a new execution of a program, with a new id.
 func (c access) NewExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) (store.NewExecution, error) {
 	return c.newExecution(ctx, p, opt, false)
+}
+
+// Start creates an execution of the latest version of a job.
+func (c access) Start(ctx context.Context, job string, s core.Start) error {
+	n, err := c.e.prepare(ctx, job, &courier.EnqueueOptions{
+		Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By,
+	}, false)
+	if err == nil {
+		_, err = c.e.create(ctx, []store.NewExecution{n})
+	}
+	return err
 }
 
 // CheckExecution returns the error that NewExecution would have, for a dry run: secrets

@@ -24,7 +24,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryruns"
-	"github.com/courierhq/courier/engine/internal/enqueue"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/leases"
@@ -73,7 +72,6 @@ type Engine struct {
 	// The subsystems; see [access].
 	definitions   *definitions.Service
 	chains        *chains.Service
-	enqueuer      *enqueue.Service
 	schedules     *schedules.Service
 	monitors      *monitors.Service
 	notifications *notifications.Service

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/store"
 )
@@ -160,10 +161,17 @@ func (e *Engine) Rerun(ctx context.Context, id courier.ExecutionID, opt *RerunOp
 	if err != nil {
 		return x, fmt.Errorf("rerun: %w", err)
 	}
-	n, err := e.enqueuer.Rerun(ctx, &x, courier.EnqueueOptions{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By, LimitKeys: opt.LimitKeys})
-	if err == nil {
-		e.unserved.Created(ctx, e.served(), n)
-		core.Explained(e.log, "execution", string(n.ID), "started again", opt.By, slog.String("job", n.Job))
+	o := program.Rerun(&x, courier.EnqueueOptions{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By, LimitKeys: opt.LimitKeys})
+	n, err := e.prepare(ctx, x.Job, &o, false)
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", id, err)
 	}
-	return n, err
+	n.RerunOf = id
+	got, err := e.create(ctx, []store.NewExecution{n})
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("rerun execution %s: %w", id, err)
+	}
+	e.unserved.Created(ctx, e.served(), got...)
+	core.Explained(e.log, "execution", string(got[0].ID), "started again", opt.By, slog.String("job", x.Job))
+	return got[0], nil
 }

@@ -30,7 +30,7 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *courier.EnqueueO
 		o = *opt
 	}
 	o.Version = defined.Job.Version
-	x, err := e.enqueuer.Enqueue(ctx, job.Name, &o)
+	x, err := e.enqueue(ctx, job.Name, &o)
 	if err != nil {
 		return courier.Execution{}, err
 	}

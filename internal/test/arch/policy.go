@@ -83,7 +83,6 @@ var Rooms = []Room{
 	{Dir: "engine/internal/deadlines", Imports: subsystem},
 	{Dir: "engine/internal/definitions", Imports: subsystem},
 	{Dir: "engine/internal/dryruns", Imports: append([]string{"engine/dryrun"}, subsystem...)},
-	{Dir: "engine/internal/enqueue", Imports: subsystem},
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
@@ -146,7 +145,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
 	{Dir: "dashboard/internal/values", Imports: []string{".", "dashboard/internal/format", "flow"}},
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
-	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                                             // streams of files, without what routes know
+	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                                                       // streams of files, without what routes know
 	{Dir: "internal/desk", Imports: []string{".", "advice", "depot", "store", "engine", "engine/dryrun", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
