@@ -100,6 +100,19 @@ const (
 	MemberSkipped MemberState = "skipped" // what it depends on came to something else
 )
 
+// ChainOptions are the settings of a new chain execution. The zero value is the default.
+type ChainOptions struct {
+	Params         map[string]any // the values params.*; any that encoding/json can handle
+	Version        int            // of the chain; 0 means the latest
+	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
+	Hold           bool           // creates it in the state pending, until somebody releases it
+	By             By             // who requests it; the actor alone is stored
+	// Labels and Trace are those of the chain execution and of all executions of its
+	// members, as those of [EnqueueOptions]. A retry keeps them, and a rerun the labels.
+	Labels map[string]string
+	Trace  string
+}
+
 // A ChainExecution is one run of one version of a chain.
 type ChainExecution struct {
 	ID      ChainExecutionID `json:"id"`

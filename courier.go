@@ -21,7 +21,6 @@ package courier
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -259,24 +258,6 @@ func (e *Execution) Status(now time.Time) string {
 		return "pausing"
 	}
 	return string(e.State)
-}
-
-// StatusText is the status in words. If the execution does not go on, it says what
-// the execution waits for, and what to do about it. Otherwise it is the status.
-func (e *Execution) StatusText(now time.Time) string {
-	status := e.Status(now)
-	switch {
-	case status == "lost" && e.Workspace != "":
-		return fmt.Sprintf("lost: the lease of worker %q ended at %s, and its files are in the workspace %q; an engine with that WorkspaceID, the step types and the queue %q goes on with it; if the files are gone for good, Resume it with Elsewhere",
-			e.Worker, e.LeaseExpiresAt.Format(time.RFC3339), e.Workspace, e.Queue)
-	case status == "lost":
-		return fmt.Sprintf("lost: the lease of worker %q ended at %s; any engine with its step types and the queue %q goes on with it", e.Worker, e.LeaseExpiresAt.Format(time.RFC3339), e.Queue)
-	case status == "queued" && e.Workspace != "":
-		return fmt.Sprintf("queued: its files are in the workspace %q; an engine with that WorkspaceID, the step types and the queue %q goes on with it; if the files are gone for good, Pause it, and Resume it with Elsewhere", e.Workspace, e.Queue)
-	case status == "queued":
-		return fmt.Sprintf("queued: it waits for an engine with its step types that serves the queue %q, or for room under a limit", e.Queue)
-	}
-	return status
 }
 
 // MarshalJSON writes the timeout in seconds.

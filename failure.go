@@ -43,7 +43,7 @@ const (
 	ReasonOperator   Reason = "operator"          // an operator skipped the step
 	ReasonElsewhere  Reason = "elsewhere"         // an operator had the execution go on without its files
 	ReasonItems      Reason = "items_failed"      // items of a loop failed; all that could run has run
-	ReasonExpired    Reason = "expired"           // the execution was not begun in time; see engine.EnqueueOptions
+	ReasonExpired    Reason = "expired"           // the execution was not begun in time; see courier.EnqueueOptions
 	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
 )
 

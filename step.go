@@ -131,6 +131,13 @@ type Maintenance struct {
 	StoreID string
 }
 
+// A FailedMaintenance is a failure of a [Maintainer].
+type FailedMaintenance struct {
+	StepType string    `json:"step_type"`
+	Since    time.Time `json:"since"` // the first failure, by the clock of this process
+	Error    string    `json:"error"` // of the last one
+}
+
 // defaultTimeout is the timeout of an attempt where neither the step nor its
 // type says otherwise.
 const defaultTimeout = 5 * time.Minute

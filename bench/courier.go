@@ -162,7 +162,7 @@ func (nd *node) prepare(ctx context.Context, job courier.Job, n int) ([]store.Ne
 	list := make([]store.NewExecution, n)
 	for i := range list {
 		var err error
-		if list[i], err = nd.engine.Prepare(ctx, job.Name, &engine.EnqueueOptions{Version: job.Version}); err != nil {
+		if list[i], err = nd.engine.Prepare(ctx, job.Name, &courier.EnqueueOptions{Version: job.Version}); err != nil {
 			return nil, err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -166,7 +165,7 @@ func (p *courierProducer) one(ctx context.Context) error { return p.numbered(ctx
 
 // numbered enqueues an execution whose step is told a number.
 func (p *courierProducer) numbered(ctx context.Context, n int) error {
-	_, err := p.engine.Enqueue(ctx, p.job.Name, &engine.EnqueueOptions{Params: map[string]any{"n": n}})
+	_, err := p.engine.Enqueue(ctx, p.job.Name, &courier.EnqueueOptions{Params: map[string]any{"n": n}})
 	return err
 }
 
@@ -174,7 +173,7 @@ func (p *courierProducer) many(ctx context.Context, n int) error {
 	list := make([]store.NewExecution, n)
 	for i := range list {
 		var err error
-		if list[i], err = p.engine.Prepare(ctx, p.job.Name, &engine.EnqueueOptions{Version: p.job.Version}); err != nil {
+		if list[i], err = p.engine.Prepare(ctx, p.job.Name, &courier.EnqueueOptions{Version: p.job.Version}); err != nil {
 			return err
 		}
 	}
@@ -183,7 +182,7 @@ func (p *courierProducer) many(ctx context.Context, n int) error {
 }
 
 func (p *courierProducer) within(ctx context.Context, tx pgx.Tx) error {
-	n, err := p.engine.Prepare(ctx, p.job.Name, &engine.EnqueueOptions{Version: p.job.Version})
+	n, err := p.engine.Prepare(ctx, p.job.Name, &courier.EnqueueOptions{Version: p.job.Version})
 	if err == nil {
 		_, err = p.store.EnqueueTx(ctx, tx, []store.NewExecution{n})
 	}

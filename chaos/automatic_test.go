@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -167,7 +166,7 @@ func subscribers(e *ear) map[string]func(context.Context, courier.Notification) 
 // acknowledged. Somebody else makes sure of them afterwards.
 func (w *worker) startChains(ctx context.Context) {
 	for i := 0; i < 100; {
-		if _, err := w.engine.Chains().Start(ctx, startedByWorkers, &engine.ChainOptions{IdempotencyKey: keyOf(w.Name, i)}); err == nil {
+		if _, err := w.engine.Chains().Start(ctx, startedByWorkers, &courier.ChainOptions{IdempotencyKey: keyOf(w.Name, i)}); err == nil {
 			i++
 		} else {
 			pause(ctx, 20*time.Millisecond)

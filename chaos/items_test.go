@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/store"
@@ -45,7 +44,7 @@ func TestItems(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	id := w.enqueue("items", engine.EnqueueOptions{})
+	id := w.enqueue("items", courier.EnqueueOptions{})
 	stop := w.killWorkersOf(id)
 	x := w.ended(id)
 	if x.State != courier.Failed || x.Failure.Reason != courier.ReasonItems || x.FailedItems != *items/100 {
@@ -147,7 +146,7 @@ func (w *world) ended(id courier.ExecutionID) (x courier.Execution) {
 // resume took effect, so that it may have ended again.
 func (w *world) resumeOnce(id courier.ExecutionID) {
 	w.Helper()
-	_, err := w.people.Resume(w.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "people", Reason: "the cause is gone"}})
+	_, err := w.people.Resume(w.Context(), id, &courier.ResumeOptions{By: courier.By{Actor: "people", Reason: "the cause is gone"}})
 	if _, late := errors.AsType[*courier.TransitionError](err); err != nil && !late {
 		w.Fatal(err)
 	}

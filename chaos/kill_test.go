@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
@@ -98,7 +98,7 @@ func (w *world) crash(at plan) bool {
 		for i := range at.N + 1 {
 			switch at.Point {
 			case "enqueue":
-				w.enqueue("plain", engine.EnqueueOptions{IdempotencyKey: keyOf(p.name, i)})
+				w.enqueue("plain", courier.EnqueueOptions{IdempotencyKey: keyOf(p.name, i)})
 			case "start chain":
 				w.startChain(startedByWorkers, keyOf(p.name, i))
 			}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/promise"
@@ -65,7 +64,7 @@ func TestRepairs(t *testing.T) {
 	left.Go(func() {
 		for range *repairs {
 			lanes <- struct{}{}
-			id := w.enqueue("mendable", engine.EnqueueOptions{})
+			id := w.enqueue("mendable", courier.EnqueueOptions{})
 			left.Go(func() {
 				defer func() { <-lanes }()
 				w.mend(id)
@@ -122,7 +121,7 @@ func (w *world) mend(id courier.ExecutionID) {
 		case x.State == courier.Failed, x.State == courier.Paused:
 			opt := w.repair(&x)
 			if _, err := w.people.Resume(w.Context(), id, opt); errors.Is(err, courier.ErrInvalid) { // what was chosen does not fit
-				_, _ = w.people.Resume(w.Context(), id, &engine.ResumeOptions{By: opt.By})
+				_, _ = w.people.Resume(w.Context(), id, &courier.ResumeOptions{By: opt.By})
 			}
 		case rand.IntN(10) == 0:
 			_, _ = w.people.Pause(w.Context(), id, courier.By{Actor: "operator"})
@@ -132,8 +131,8 @@ func (w *world) mend(id courier.ExecutionID) {
 }
 
 // repair chooses how an execution is repaired.
-func (w *world) repair(x *courier.Execution) *engine.ResumeOptions {
-	opt := &engine.ResumeOptions{By: courier.By{Actor: "operator", Reason: "it was looked at"}}
+func (w *world) repair(x *courier.Execution) *courier.ResumeOptions {
+	opt := &courier.ResumeOptions{By: courier.By{Actor: "operator", Reason: "it was looked at"}}
 	if rand.IntN(2) == 0 {
 		opt.Version = 1 + rand.IntN(4)
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
 )
 
@@ -21,7 +20,7 @@ func TestTakeover(t *testing.T) {
 		w := newWorld(t, pgtest.URL(t), nil)
 		workers := []*process{w.spawn(orders{}), w.spawn(orders{})}
 		time.Sleep(time.Second) // both have looked for work and found none
-		id := w.enqueue("long", engine.EnqueueOptions{})
+		id := w.enqueue("long", courier.EnqueueOptions{})
 		var victim *process
 		w.until("one of them works", func() bool {
 			for _, p := range workers {

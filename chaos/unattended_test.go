@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/store"
 )
@@ -152,7 +151,7 @@ func (w *world) automate() {
 func (w *world) startChain(chain, key string) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); w.Context().Err() == nil; {
-		c, err := w.people.Chains().Start(w.Context(), chain, &engine.ChainOptions{IdempotencyKey: key})
+		c, err := w.people.Chains().Start(w.Context(), chain, &courier.ChainOptions{IdempotencyKey: key})
 		if err == nil {
 			w.auto.mu.Lock()
 			w.auto.started = append(w.auto.started, c.ID)

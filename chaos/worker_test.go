@@ -320,7 +320,7 @@ func (w *worker) around(ctx context.Context, job *courier.Context, next func(con
 	case "ask resume":
 		ask(w.engine.Pause)
 		ask(func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-			return w.engine.Resume(ctx, id, &engine.ResumeOptions{By: by})
+			return w.engine.Resume(ctx, id, &courier.ResumeOptions{By: by})
 		})
 	case "cancellation", "ask cancel":
 		ask(w.engine.Cancel)
@@ -339,7 +339,7 @@ func (w *worker) around(ctx context.Context, job *courier.Context, next func(con
 // of them afterwards.
 func (w *worker) enqueue(ctx context.Context) {
 	for i := range 100 {
-		_, err := w.engine.Enqueue(ctx, "plain", &engine.EnqueueOptions{IdempotencyKey: keyOf(w.Name, i)})
+		_, err := w.engine.Enqueue(ctx, "plain", &courier.EnqueueOptions{IdempotencyKey: keyOf(w.Name, i)})
 		if err != nil {
 			return
 		}

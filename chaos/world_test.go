@@ -317,7 +317,7 @@ func (w *world) written(p *process) []byte {
 
 // enqueue creates an execution, and repeats that until it is acknowledged or the
 // test is over.
-func (w *world) enqueue(job string, opt engine.EnqueueOptions) courier.ExecutionID {
+func (w *world) enqueue(job string, opt courier.EnqueueOptions) courier.ExecutionID {
 	w.Helper()
 	if opt.IdempotencyKey == "" {
 		opt.IdempotencyKey = fmt.Sprintf("people-%d", rand.Uint64())
@@ -345,7 +345,7 @@ func (w *world) enqueue(job string, opt engine.EnqueueOptions) courier.Execution
 // enqueueAny creates an execution of any pipeline.
 func (w *world) enqueueAny() {
 	w.Helper()
-	var opt engine.EnqueueOptions
+	var opt courier.EnqueueOptions
 	if rand.IntN(2) == 0 {
 		opt.LimitKeys = []string{fmt.Sprintf("k%d", rand.IntN(3))}
 	}
@@ -402,7 +402,7 @@ func (w *world) bother(x *courier.Execution) {
 	case n < 8:
 		_, _ = w.people.Pause(w.Context(), x.ID, courier.By{Actor: by})
 	case n < 10:
-		_, _ = w.people.Resume(w.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: by}})
+		_, _ = w.people.Resume(w.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: by}})
 	case n < 14:
 		_, _ = w.people.Executions().Get(w.Context(), x.ID)
 	}
@@ -419,7 +419,7 @@ func (w *world) resume() {
 		if at, ok := w.later.Load(id); ok && time.Now().Before(at.(time.Time)) {
 			continue
 		}
-		_, err := w.people.Resume(w.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "somebody"}})
+		_, err := w.people.Resume(w.Context(), id, &courier.ResumeOptions{By: courier.By{Actor: "somebody"}})
 		if _, refused := errors.AsType[*courier.TransitionError](err); err != nil && !refused {
 			w.later.Store(id, time.Now().Add(500*time.Millisecond))
 		}

@@ -126,7 +126,7 @@ func (h *Harness) Enqueue(job courier.Job, params map[string]any) courier.Execut
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	x, err := h.Engine.Enqueue(h.t.Context(), job.Name, &engine.EnqueueOptions{Params: params, Version: saved.Job.Version})
+	x, err := h.Engine.Enqueue(h.t.Context(), job.Name, &courier.EnqueueOptions{Params: params, Version: saved.Job.Version})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -243,11 +243,11 @@ func (h *Harness) Job(text string) courier.Job {
 // result's assertions.
 func (h *Harness) Run(job courier.Job, params map[string]any) *Result {
 	h.t.Helper()
-	return h.RunWith(job, &engine.EnqueueOptions{Params: params})
+	return h.RunWith(job, &courier.EnqueueOptions{Params: params})
 }
 
 // RunWith is [Harness.Run] with all options of an execution.
-func (h *Harness) RunWith(job courier.Job, opt *engine.EnqueueOptions) *Result {
+func (h *Harness) RunWith(job courier.Job, opt *courier.EnqueueOptions) *Result {
 	h.t.Helper()
 	x, err := h.Engine.Run(h.t.Context(), job, opt)
 	if x.ID == "" {

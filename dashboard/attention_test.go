@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -86,7 +85,7 @@ func TestPutAwayIsFolded(t *testing.T) {
 		if _, err := w.engine.Schedules().Disable(w.Context(), "nightly", by); err != nil {
 			t.Fatal(err)
 		}
-		held, err := w.engine.Enqueue(w.Context(), "other", &engine.EnqueueOptions{Hold: true, By: by})
+		held, err := w.engine.Enqueue(w.Context(), "other", &courier.EnqueueOptions{Hold: true, By: by})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
 )
@@ -31,16 +30,16 @@ type call struct {
 	title string // the heading; empty for that of the page
 	key   string // of the forms; empty for a new one
 
-	execution courier.Execution    // of pages about one
-	report    *engine.ResumeReport // of a resume that was tried
-	failed    error                // of the action whose form the page shows again
-	found     any                  // what a dry action has found out
-	still     bool                 // nothing on the page is kept up to date, though it has a watch
-	placed    bool                 // the page has the problems of failed where they belong
-	kept      any                  // what an action leaves for the page that says what came of it
-	subject   any                  // of pages with the scope onSubject
-	about     []string             // the jobs of the subject
-	edited    any                  // the definition in the form that was sent
+	execution courier.Execution     // of pages about one
+	report    *courier.ResumeReport // of a resume that was tried
+	failed    error                 // of the action whose form the page shows again
+	found     any                   // what a dry action has found out
+	still     bool                  // nothing on the page is kept up to date, though it has a watch
+	placed    bool                  // the page has the problems of failed where they belong
+	kept      any                   // what an action leaves for the page that says what came of it
+	subject   any                   // of pages with the scope onSubject
+	about     []string              // the jobs of the subject
+	edited    any                   // the definition in the form that was sent
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -395,7 +394,7 @@ func TestChainEditHostile(t *testing.T) {
 			job.Name = fmt.Sprintf("%02d", i) + jobName(evil)
 			w.define(job)
 			chain := courier.Chain{Name: fmt.Sprint("evil-", i), Description: evil, Params: map[string]any{"p" + jobName(evil): map[string]any{"type": "text", "default": def, "doc": evil}}, Members: []courier.ChainMember{{Name: "a", Job: job.Name}}}
-			if _, err := w.engine.Chains().Define(w.Context(), chain, &engine.DefineOptions{By: courier.By{Actor: evil[:min(len(evil), 900)]}}); err != nil {
+			if _, err := w.engine.Chains().Define(w.Context(), chain, &courier.DefineOptions{By: courier.By{Actor: evil[:min(len(evil), 900)]}}); err != nil {
 				t.Fatal(err)
 			}
 			at := "chains/" + chain.Name

@@ -13,7 +13,6 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -36,14 +35,14 @@ func daily() courier.Chain {
 
 func (w *world) defineChain(chain courier.Chain) {
 	w.Helper()
-	if _, err := w.engine.Chains().Define(w.Context(), chain, &engine.DefineOptions{By: courier.By{Actor: "editor"}}); err != nil {
+	if _, err := w.engine.Chains().Define(w.Context(), chain, &courier.DefineOptions{By: courier.By{Actor: "editor"}}); err != nil {
 		w.Fatal(err)
 	}
 }
 
 func (w *world) startChain(by string, params map[string]any) courier.ChainExecution {
 	w.Helper()
-	x, err := w.engine.Chains().Start(w.Context(), "daily", &engine.ChainOptions{Params: params, By: courier.By{Actor: by}, Labels: map[string]string{"by": by}})
+	x, err := w.engine.Chains().Start(w.Context(), "daily", &courier.ChainOptions{Params: params, By: courier.By{Actor: by}, Labels: map[string]string{"by": by}})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -149,7 +148,7 @@ func TestChainStart(t *testing.T) {
 func TestChainVerbs(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.defineChain(daily())
-		held, err := w.engine.Chains().Start(w.Context(), "daily", &engine.ChainOptions{Hold: true, Params: map[string]any{"seconds": 5, "fail": "broken"}})
+		held, err := w.engine.Chains().Start(w.Context(), "daily", &courier.ChainOptions{Hold: true, Params: map[string]any{"seconds": 5, "fail": "broken"}})
 		if err != nil {
 			t.Fatal(err)
 		}

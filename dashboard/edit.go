@@ -16,7 +16,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/dashboard/internal/report"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
@@ -223,7 +223,7 @@ func (c *call) dryRun(d *desk.Defined, params map[string]any) (*report.View, err
 	ctx, cancel := context.WithTimeout(c.ctx(), maxDryRun)
 	defer cancel()
 	defer context.AfterFunc(c.h.closed, cancel)()
-	r, err := c.catalog().DryRun(ctx, d, &engine.DryRunOptions{Params: params})
+	r, err := c.catalog().DryRun(ctx, d, &dryrun.Options{Params: params})
 	if err != nil && ctx.Err() != nil && c.ctx().Err() == nil {
 		return nil, &problem.Error{
 			Status: http.StatusServiceUnavailable, Title: "The dry run was stopped", Text: fmt.Sprintf("It took longer than %v, or the service is stopping.", maxDryRun),
@@ -247,7 +247,7 @@ func saveText(ctx context.Context, c *call) (string, error) {
 	if len(k.Problems) > 0 {
 		return "", all.Failed(name, k.Problems)
 	}
-	saved, err := all.Define(ctx, &k.defined, &engine.DefineOptions{By: c.by(), Base: &base, CheckQueue: true})
+	saved, err := all.Define(ctx, &k.defined, &courier.DefineOptions{By: c.by(), Base: &base, CheckQueue: true})
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		src.Locate(bad.Problems)
 	}

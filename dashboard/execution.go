@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
@@ -30,7 +31,7 @@ type executionPage struct {
 	Headline string // what it does, or why it does not go on
 	Detail   string // more of that, such as the message of a failure
 	Running  *runningStep
-	Because  []store.Cause
+	Because  []advice.Cause
 	Again    string // reference of the execution that this one repeats
 	Job      string // reference of the job, if there is a page of it
 	Chain    string // reference of the chain execution, likewise
@@ -142,7 +143,7 @@ func (c *call) explain(p *executionPage) error {
 	p.Because = e.Because
 	for i := range p.Because {
 		cause := &p.Because[i]
-		if cause.Kind == store.CauseFailed {
+		if cause.Kind == advice.Failed {
 			cause.Text = "" // the failure stands above it in its own words
 		}
 	}
@@ -188,7 +189,7 @@ func (p *executionPage) headline(sees bool) {
 		p.Headline = "Is in the queue " + x.Queue + "."
 	}
 	if p.Status == "lost" && sees {
-		p.Headline = format.Sentence(x.StatusText(p.now))
+		p.Headline = format.Sentence(advice.Status(x, p.now))
 	}
 }
 
@@ -227,7 +228,7 @@ func (c *call) offer(p *executionPage) error {
 	}
 	p.Resume = c.link("executions", string(p.X.ID), "resume")
 	p.Rerun = c.link("executions", string(p.X.ID), "rerun")
-	p.Gone = p.Status == "lost" && slices.ContainsFunc(p.Because, func(b store.Cause) bool { return b.Kind == store.CauseWorkspace })
+	p.Gone = p.Status == "lost" && slices.ContainsFunc(p.Because, func(b advice.Cause) bool { return b.Kind == advice.Workspace })
 	if s != courier.Failed {
 		return nil
 	}

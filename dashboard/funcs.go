@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/store"
 )
 
 // funcs are the functions of templates. What they return as HTML has nothing in it that came
@@ -37,15 +37,15 @@ type causeInstant struct {
 
 // instantOf returns a cause in other words if its own have an instant in them, or what the page
 // shows besides. Others have no text.
-func instantOf(c store.Cause) causeInstant {
+func instantOf(c advice.Cause) causeInstant {
 	switch {
-	case c.Kind == store.CauseBackoff:
+	case c.Kind == advice.Backoff:
 		return causeInstant{"The next attempt begins at", c.Until}
-	case c.Kind == store.CauseDue:
+	case c.Kind == advice.Due:
 		return causeInstant{"It is due at", c.Until}
-	case c.Kind == store.CauseFiles && c.Until.IsZero():
+	case c.Kind == advice.Files && c.Until.IsZero():
 		return causeInstant{"Its files in the depot were removed, when their time was over, at", c.Since}
-	case c.Kind == store.CauseFiles:
+	case c.Kind == advice.Files:
 		return causeInstant{"Its files in the depot are kept until", c.Until}
 	}
 	return causeInstant{}

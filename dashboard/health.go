@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
@@ -26,7 +28,7 @@ type healthPage struct {
 	Headline string
 	Refused  []engine.RefusedWrite
 	Stranded []strandedRow
-	Failing  []engine.FailedMaintenance
+	Failing  []courier.FailedMaintenance
 	LowSpace *engine.LowSpace
 	Dropped  int64
 	Workers  int // that are present; -1 if the store does not keep them
@@ -114,16 +116,7 @@ func (p *healthPage) judge() {
 }
 
 func (c *call) strandedRow(g store.Stranded) strandedRow {
-	r := strandedRow{Stranded: g, Href: c.link("executions", string(g.Oldest))}
-	switch g.Lack {
-	case store.LackWorkspace:
-		r.Text, r.Do = "no worker has the workspace with their files", "Start an engine with that WorkspaceID on that directory."
-	case store.LackStepTypes:
-		r.Text, r.Do = "no worker has all of their step types", "Register them in an engine that serves the queue."
-	default:
-		r.Text, r.Do = "no worker serves the queue", "Start an engine that has it in Options.Queues."
-	}
-	return r
+	return strandedRow{Stranded: g, Href: c.link("executions", string(g.Oldest)), Text: advice.Lack(&g), Do: advice.Stranded(&g).Do}
 }
 
 // storeFacts returns the values in what Options.Health has returned, each with the names

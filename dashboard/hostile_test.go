@@ -16,7 +16,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard"
-	"github.com/courierhq/courier/engine"
 )
 
 var update = flag.Bool("update", false, "write the trees of pages in testdata/hostile anew")
@@ -91,7 +90,7 @@ func (w *world) evil() map[string]string {
 	run := func(job courier.Job, params map[string]any) string {
 		w.Helper()
 		w.define(job)
-		x, err := w.engine.Enqueue(w.Context(), job.Name, &engine.EnqueueOptions{Params: params, By: by, Labels: map[string]string{"partner": evilName}})
+		x, err := w.engine.Enqueue(w.Context(), job.Name, &courier.EnqueueOptions{Params: params, By: by, Labels: map[string]string{"partner": evilName}})
 		must(err)
 		_, _ = w.engine.Wait(w.Context(), x.ID) // some fail
 		return "executions/" + string(x.ID)
@@ -118,7 +117,7 @@ func (w *world) evil() map[string]string {
 		{Name: "one", Job: evilName + " lists"}, {Name: "two", Job: evilName, DependsOn: []courier.Dependency{{Member: "one"}}},
 	}}
 	w.defineChain(chain)
-	x, err := w.engine.Chains().Start(w.Context(), evilName, &engine.ChainOptions{By: by, Labels: map[string]string{"partner": evilName}})
+	x, err := w.engine.Chains().Start(w.Context(), evilName, &courier.ChainOptions{By: by, Labels: map[string]string{"partner": evilName}})
 	must(err)
 	time.Sleep(10 * time.Second)
 	w.define(courier.Job{Name: "waits", Queue: evilName, LimitKeys: []string{evilName}, Steps: []courier.StepSpec{work("")}})

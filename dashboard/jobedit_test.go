@@ -9,14 +9,13 @@ import (
 	"testing/synctest"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
 // defined defines a job as somebody, and returns its version.
 func (w *world) defined(job courier.Job, by string) int {
 	w.Helper()
-	d, err := w.engine.Jobs().Define(w.Context(), job, &engine.DefineOptions{By: courier.By{Actor: by}})
+	d, err := w.engine.Jobs().Define(w.Context(), job, &courier.DefineOptions{By: courier.By{Actor: by}})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -280,7 +279,7 @@ func TestJobRunHostile(t *testing.T) {
 				}
 			}
 		})
-		x, err := w.engine.Enqueue(w.Context(), "evil", &engine.EnqueueOptions{})
+		x, err := w.engine.Enqueue(w.Context(), "evil", &courier.EnqueueOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -89,7 +88,7 @@ func (c *call) jobs() (any, error) {
 	return l, c.addTicks(l.Rows)
 }
 
-func (c *call) jobRow(d *engine.DefinedJob) jobRow {
+func (c *call) jobRow(d *courier.DefinedJob) jobRow {
 	name := d.Job.Name
 	r := jobRow{Name: name, More: c.executionsOf(name)}
 	if c.Can(c.ctx(), name, desk.NeedOf("startExecution").Rights) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -198,7 +197,7 @@ func TestJobVersions(t *testing.T) {
 		job := nested()
 		for i := range 120 {
 			job.Limit = i + 1
-			if _, err := w.engine.Jobs().Define(w.Context(), job, &engine.DefineOptions{By: courier.By{Actor: fmt.Sprint("editor-", i)}}); err != nil {
+			if _, err := w.engine.Jobs().Define(w.Context(), job, &courier.DefineOptions{By: courier.By{Actor: fmt.Sprint("editor-", i)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -225,7 +224,7 @@ func TestJobsHostile(t *testing.T) {
 		for _, evil := range hostile {
 			job := courier.Job{Name: jobName(evil), Params: map[string]any{jobName(evil): evil}, Queue: jobName(evil), Result: "$${" + evil,
 				Steps: []courier.StepSpec{{Type: "test.work", Name: jobName(evil), Config: map[string]any{"text": evil}}}}
-			if _, err := w.engine.Jobs().Define(w.Context(), job, &engine.DefineOptions{By: courier.By{Actor: jobName(evil)}}); err != nil {
+			if _, err := w.engine.Jobs().Define(w.Context(), job, &courier.DefineOptions{By: courier.By{Actor: jobName(evil)}}); err != nil {
 				t.Logf("%q: %v", jobName(evil), err)
 				job.Result = ""
 				w.define(job)

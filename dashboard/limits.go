@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
@@ -43,7 +44,7 @@ type limitPage struct {
 	All     bool   // the visitor sees what belongs to no job
 	Census  store.Census
 	Queues  []queueRow
-	Strand  []store.Stranded
+	Strand  []strandedRow
 	Workers []store.Worker
 	Missing []string // roles that the store lacks
 	Sampled int      // running executions among which the holders were looked for; 0 if these are all
@@ -82,7 +83,7 @@ type queueRow struct {
 	Href    string // of its executions
 	Oldest  string
 	More    bool
-	Because []store.Cause
+	Because []advice.Cause
 	Asked   bool
 }
 
@@ -227,9 +228,12 @@ func (c *call) load(p *limitPage) error {
 		}
 		p.Queues = append(p.Queues, r)
 	}
-	var err error
-	if p.Strand, err = c.h.e.Executions().Stranded(c.ctx()); p.lacks("store.Workers", &err) {
+	stranded, err := c.h.e.Executions().Stranded(c.ctx())
+	if p.lacks("store.Workers", &err) {
 		return err
+	}
+	for _, g := range stranded {
+		p.Strand = append(p.Strand, c.strandedRow(g))
 	}
 	p.Workers, err = c.h.e.Workers(c.ctx())
 	if errors.Is(err, errors.ErrUnsupported) {

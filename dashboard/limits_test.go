@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -28,7 +27,7 @@ func TestLimits(t *testing.T) {
 			w.enqueue("report", "ann", map[string]any{"seconds": 9000})
 		}
 		for range 2 {
-			if _, err := w.engine.Enqueue(w.Context(), "other", &engine.EnqueueOptions{Params: map[string]any{"seconds": 9000}, LimitKeys: []string{"acme", "user:1"}}); err != nil {
+			if _, err := w.engine.Enqueue(w.Context(), "other", &courier.EnqueueOptions{Params: map[string]any{"seconds": 9000}, LimitKeys: []string{"acme", "user:1"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -101,7 +100,7 @@ func TestLimitRoles(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if _, err := w.engine.Enqueue(w.Context(), "report", &engine.EnqueueOptions{Params: map[string]any{"seconds": 9000}, LimitKeys: []string{canary}}); err != nil {
+			if _, err := w.engine.Enqueue(w.Context(), "report", &courier.EnqueueOptions{Params: map[string]any{"seconds": 9000}, LimitKeys: []string{canary}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/dashboard/internal/report"
 	"github.com/courierhq/courier/dashboard/internal/runform"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 )
@@ -65,12 +64,12 @@ func (c *call) toRun() (desk.Defined, error) {
 }
 
 // runOptions returns the options that the form says.
-func (c *call) runOptions(d *desk.Defined, dry bool) (*engine.EnqueueOptions, error) {
+func (c *call) runOptions(d *desk.Defined, dry bool) (*courier.EnqueueOptions, error) {
 	o, err := runform.Read(flow.ReadParams(paramsOf(d)), c.form, c.may(access.RightSee), dry)
 	if err != nil {
 		return nil, err
 	}
-	o.By, o.Labels[desk.LabelBy] = c.by(), c.ID
+	o.By, o.Labels[courier.LabelBy] = c.by(), c.ID
 	if c.query.Get("version") != "" {
 		o.Version = *d.Version()
 	}
@@ -94,7 +93,7 @@ func start(ctx context.Context, c *call) (string, error) {
 		if err := c.MaySetVersion(ctx, o.Version); err != nil {
 			return "", err
 		}
-		x, err := c.h.e.Chains().Start(ctx, *d.Name(), &engine.ChainOptions{
+		x, err := c.h.e.Chains().Start(ctx, *d.Name(), &courier.ChainOptions{
 			Params: o.Params, Version: o.Version, IdempotencyKey: o.IdempotencyKey, Hold: o.Hold, By: o.By, Labels: o.Labels,
 		})
 		return c.link("chain-executions", string(x.ID)), err

@@ -12,11 +12,13 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/dashboard/internal/resumeform"
+	"github.com/courierhq/courier/dashboard/internal/runform"
 	"github.com/courierhq/courier/dashboard/internal/values"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/store"
 )
 
 // A resumePage resumes an execution with changes: what is wanted, then what that would do,
@@ -25,7 +27,7 @@ type resumePage struct {
 	X        courier.Execution
 	Status   string
 	Back     string // reference of the page of the execution
-	Steps    []stepChoice
+	Steps    []runform.Option
 	Versions []int // besides that of the execution
 	Items    []itemChoice
 	Cut      string // of which items not all are listed
@@ -34,18 +36,13 @@ type resumePage struct {
 	Sees     bool // the visitor may see values
 }
 
-type stepChoice struct {
-	Value, Label string
-	Chosen       bool
-}
-
 type itemChoice struct {
-	Value, Label, Error string
-	Chosen              bool
+	runform.Option
+	Error string
 }
 
 // resumeBy returns the options of a plain resume.
-func resumeBy(by courier.By) *engine.ResumeOptions { return &engine.ResumeOptions{By: by} }
+func resumeBy(by courier.By) *courier.ResumeOptions { return &courier.ResumeOptions{By: by} }
 
 // maxChoices is how many failed items can be chosen from.
 const maxChoices = 200
@@ -75,7 +72,7 @@ func (c *call) resumePage() (any, error) {
 			label += ", where it stands"
 		}
 		value := values.Head(tree, i)
-		p.Steps = append(p.Steps, stepChoice{value, label, c.form.Get("from") == value && value != ""})
+		p.Steps = append(p.Steps, runform.Option{Value: value, Label: label, Chosen: c.form.Get("from") == value && value != ""})
 	}
 	slices.Reverse(p.Steps)
 	if p.Versions, err = c.versionsBut(x.Job, x.Version); err != nil {
@@ -100,7 +97,7 @@ const maxVersionChoices = 20
 
 // versionsBut returns the newest versions of a job, without one of them.
 func (c *call) versionsBut(job string, but int) (list []int, err error) {
-	versions, err := c.h.e.Jobs().Versions(c.ctx(), job, engine.VersionFilter{Limit: maxVersionChoices})
+	versions, err := c.h.e.Jobs().Versions(c.ctx(), job, store.VersionFilter{Limit: maxVersionChoices})
 	for i := range versions {
 		if v := versions[i].Job.Version; v != but {
 			list = append(list, v)
@@ -124,13 +121,16 @@ func (c *call) itemChoices(p *resumePage) error {
 			desk.HideItem(f)
 		}
 		value := resumeform.ItemValue(f.ItemPath)
-		p.Items = append(p.Items, itemChoice{Value: value, Label: fmt.Sprintf("index %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)), Error: f.Error, Chosen: slices.Contains(c.form["item"], value)})
+		p.Items = append(p.Items, itemChoice{runform.Option{
+			Value: value, Chosen: slices.Contains(c.form["item"], value),
+			Label: fmt.Sprintf("index %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)),
+		}, f.Error})
 	}
 	return nil
 }
 
 // resumeOptions returns the options that the form says.
-func (c *call) resumeOptions() (*engine.ResumeOptions, error) {
+func (c *call) resumeOptions() (*courier.ResumeOptions, error) {
 	o, err := resumeform.Read(c.form)
 	if err == nil {
 		o.By = c.by()
@@ -210,7 +210,7 @@ func rerun(ctx context.Context, c *call) (string, error) {
 			return "", problem.Invalid("The parameters must be a JSON object: %v", err)
 		}
 	}
-	start := &engine.EnqueueOptions{Version: o.Version}
+	start := &courier.EnqueueOptions{Version: o.Version}
 	if err := c.MayStart(ctx, c.execution.Job, start); err != nil {
 		return "", err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/diff"
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -209,7 +208,7 @@ func (c *call) versions(parts int) (*versionList, error) {
 		return nil, err
 	}
 	most := atMost(versionsPage, parts)
-	list, err := c.catalog().Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: before, Limit: most})
+	list, err := c.catalog().Versions(c.ctx(), c.r.PathValue("name"), store.VersionFilter{Before: before, Limit: most})
 	if err != nil {
 		return nil, err
 	}

@@ -182,7 +182,7 @@ func (w *world) define(j courier.Job) {
 // enqueue starts a job as somebody.
 func (w *world) enqueue(job, by string, params map[string]any) courier.Execution {
 	w.Helper()
-	x, err := w.engine.Enqueue(w.Context(), job, &engine.EnqueueOptions{Params: params, By: courier.By{Actor: by}, Labels: map[string]string{"by": by}})
+	x, err := w.engine.Enqueue(w.Context(), job, &courier.EnqueueOptions{Params: params, By: courier.By{Actor: by}, Labels: map[string]string{"by": by}})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (h *house) stop() { must(h, h.e.Stop(context.WithoutCancel(h.Context()))) }
 // upload puts a file into the depot for an execution that is held.
 func (h *house) upload(enqueue bool) string {
 	h.Helper()
-	n, err := h.e.Prepare(h.Context(), "fetch", &engine.EnqueueOptions{Hold: true})
+	n, err := h.e.Prepare(h.Context(), "fetch", &courier.EnqueueOptions{Hold: true})
 	must(h, err)
 	key := depot.InputKey(n.ID, "a")
 	p, err := h.files.Create(h.Context(), key)

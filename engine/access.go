@@ -10,10 +10,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
-	"github.com/courierhq/courier/engine/internal/dryrun"
-	"github.com/courierhq/courier/engine/internal/enqueue"
-	"github.com/courierhq/courier/engine/internal/executions"
-	"github.com/courierhq/courier/engine/internal/limits"
+	"github.com/courierhq/courier/engine/internal/dryruns"
 	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
@@ -34,14 +31,12 @@ func (e *Engine) addSubsystems() {
 	c, o, roles := access{e}, &e.opt, e.roles
 	e.programs = program.NewCache(e.store, e.reg)
 	e.definitions = definitions.New(roles, e.reg, e.programs, o.Queues, e.log)
-	e.enqueuer = enqueue.New(c, e.store, e.programs, e.log)
-	e.limits = limits.New(e.store, c.Changed, e.wake)
 	e.unserved = unserved.New(roles.Workers, e.log)
 	e.repairs = repair.New(e.store, e.programs, o.Secrets)
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
 	e.notifications = notifications.New(notifications.Options{
 		Changed: c.Changed, Roles: roles, Programs: e.programs, Log: e.log, Secrets: o.Secrets,
-		Start: e.enqueuer.Start, NewExecution: c.NewExecution,
+		Start: c.Start, NewExecution: c.NewExecution,
 		Subscribers: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks.guard(), WebhookTimeout: o.Webhooks.Timeout,
 	})
 	e.deadlines = deadlines.New(deadlines.Options{
@@ -53,10 +48,6 @@ func (e *Engine) addSubsystems() {
 		Observe: e.observers.Emit, Observed: e.observers.Wanted,
 		WakeNotifications: e.notifications.Wake, Chain: e.definitions.Chain, WaitUntil: e.waiters.Until,
 	})
-	e.executions = executions.New(executions.Options{
-		Roles: roles, Programs: e.programs, WaitUntil: e.waiters.Until,
-		Workspace: e.work.Of, WorkspaceID: o.WorkspaceID, Members: e.chains.Values,
-	})
 	_, wakes := roles.Behind.(store.Schedules)
 	e.monitors = monitors.New(monitors.Options{
 		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Secrets: o.Secrets,
@@ -66,18 +57,14 @@ func (e *Engine) addSubsystems() {
 		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Poll: o.Poll,
 		WakeNotifications: e.notifications.Wake, WakeMonitors: e.monitors.Wake, WakeDeadlines: e.deadlines.Wake,
 	})
-	e.dryRuns = dryrun.New(c, dryrun.Config{
+	e.dryRuns = dryruns.New(c, dryruns.Config{
 		Checks: e.definitions, UpcomingFires: e.schedules.Upcoming,
-		Unsaved: func(jobs []courier.Job, chains []courier.Chain) dryrun.Checks {
+		Unsaved: func(jobs []courier.Job, chains []courier.Chain) dryruns.Checks {
 			return e.definitions.Unsaved(jobs, chains)
 		},
 		Roles: roles, Registry: e.reg, Queues: o.Queues, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams, Grace: o.Grace,
 	})
 }
-
-// Created has overdue executions looked for when a deadline of the executions passes, which
-// were created.
-func (c access) Created(list []store.NewExecution) { c.e.deadlines.Created(list) }
 
 // Changed writes a change that was made to the log, and to the journal if the store keeps
 // one.
@@ -106,18 +93,29 @@ func (c access) Trace(ctx context.Context) string {
 }
 
 // NewExecution returns a new execution of a program, with a new id.
-func (c access) NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error) {
+func (c access) NewExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) (store.NewExecution, error) {
 	return c.newExecution(ctx, p, opt, false)
+}
+
+// Start creates an execution of the latest version of a job.
+func (c access) Start(ctx context.Context, job string, s core.Start) error {
+	n, err := c.e.prepare(ctx, job, &courier.EnqueueOptions{
+		Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By,
+	}, false)
+	if err == nil {
+		_, err = c.e.create(ctx, []store.NewExecution{n})
+	}
+	return err
 }
 
 // CheckExecution returns the error that NewExecution would have, for a dry run: secrets
 // are asked for as in one.
-func (c access) CheckExecution(ctx context.Context, p *program.Program, opt *program.Options) error {
+func (c access) CheckExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) error {
 	_, err := c.newExecution(ctx, p, opt, true)
 	return err
 }
 
-func (c access) newExecution(ctx context.Context, p *program.Program, opt *program.Options, dry bool) (store.NewExecution, error) {
+func (c access) newExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions, dry bool) (store.NewExecution, error) {
 	m := program.Making{ID: courier.ExecutionID(c.e.ids.New()), MaxParams: c.e.opt.MaxParams, Now: c.now()}
 	m.Secret = func(q courier.SecretRequest) error {
 		q.DryRun = dry

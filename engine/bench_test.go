@@ -115,7 +115,7 @@ func perStep(b *testing.B, e *engine.Engine, job courier.Job, steps int, params 
 	done := 0
 	start := time.Now()
 	for done < b.N {
-		x, err := e.Enqueue(b.Context(), job.Name, &engine.EnqueueOptions{Params: params})
+		x, err := e.Enqueue(b.Context(), job.Name, &courier.EnqueueOptions{Params: params})
 		if err == nil {
 			x, err = e.Wait(b.Context(), x.ID)
 		}

@@ -47,7 +47,7 @@ func placeStep(c ctx, _ *courier.Context, cfg map[string]any) (map[string]any, e
 }
 
 // enqueuePlace enqueues placeJob, with a worker at hand or not.
-func enqueuePlace(t *testing.T, h *couriertest.Harness, start bool, mode string, opt engine.EnqueueOptions) courier.ExecutionID {
+func enqueuePlace(t *testing.T, h *couriertest.Harness, start bool, mode string, opt courier.EnqueueOptions) courier.ExecutionID {
 	t.Helper()
 	if start {
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -65,37 +65,37 @@ func enqueuePlace(t *testing.T, h *couriertest.Harness, start bool, mode string,
 
 var places = []place{
 	{"created", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID {
-		return enqueuePlace(t, h, true, "waits", engine.EnqueueOptions{Hold: true})
+		return enqueuePlace(t, h, true, "waits", courier.EnqueueOptions{Hold: true})
 	}, 0, false},
 	{"queued", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID {
-		return enqueuePlace(t, h, false, "waits", engine.EnqueueOptions{})
+		return enqueuePlace(t, h, false, "waits", courier.EnqueueOptions{})
 	}, 0, true},
 	{"scheduled", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID {
-		return enqueuePlace(t, h, true, "waits", engine.EnqueueOptions{Delay: time.Hour})
+		return enqueuePlace(t, h, true, "waits", courier.EnqueueOptions{Delay: time.Hour})
 	}, 0, true},
 	{"scheduled", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID { // backing off
-		return enqueuePlace(t, h, true, "fails", engine.EnqueueOptions{})
+		return enqueuePlace(t, h, true, "fails", courier.EnqueueOptions{})
 	}, 0, true},
 	{"running", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID {
-		return enqueuePlace(t, h, true, "waits", engine.EnqueueOptions{})
+		return enqueuePlace(t, h, true, "waits", courier.EnqueueOptions{})
 	}, 5 * time.Second, true},
 	{"running", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID { // in a later iteration
-		id := enqueuePlace(t, h, true, "waits", engine.EnqueueOptions{})
+		id := enqueuePlace(t, h, true, "waits", courier.EnqueueOptions{})
 		time.Sleep(time.Minute)
 		return id
 	}, 5 * time.Second, true},
 	{"paused", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID {
-		id := enqueuePlace(t, h, false, "waits", engine.EnqueueOptions{})
+		id := enqueuePlace(t, h, false, "waits", courier.EnqueueOptions{})
 		if _, err := h.Engine.Pause(t.Context(), id, courier.By{Actor: "ops"}); err != nil {
 			t.Fatal(err)
 		}
 		return id
 	}, 0, false},
 	{"failed", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID {
-		return enqueuePlace(t, h, true, "fails for good", engine.EnqueueOptions{})
+		return enqueuePlace(t, h, true, "fails for good", courier.EnqueueOptions{})
 	}, 0, false},
 	{"lost", func(t *testing.T, h *couriertest.Harness) courier.ExecutionID {
-		id := enqueuePlace(t, h, false, "waits", engine.EnqueueOptions{})
+		id := enqueuePlace(t, h, false, "waits", courier.EnqueueOptions{})
 		claimDead(t, h, id)
 		time.Sleep(16 * time.Second)
 		return id

@@ -105,7 +105,7 @@ func (w *chainWorld) define(text string) {
 }
 
 // chain defines a chain and starts it.
-func (w *chainWorld) chain(members string, opt *engine.ChainOptions) courier.ChainExecutionID {
+func (w *chainWorld) chain(members string, opt *courier.ChainOptions) courier.ChainExecutionID {
 	w.t.Helper()
 	c := readChain(w.t, `{"name": "chain", "members": `+members+`}`)
 	if _, err := w.Chains().Define(w.t.Context(), c, nil); err != nil {
@@ -187,7 +187,7 @@ func TestChainInARow(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
 		w.define(`{"name": "take", "steps": [
 			{"id": "take", "type": "demo.take", "config": {"text": "<${context:chain.a.text}>", "list": ["context:chain.a"]}}]}`)
-		id := w.chain(`[{"job": "a"}, {"name": "second", "job": "take", "depends_on": ["a"]}]`, &engine.ChainOptions{By: courier.By{Actor: "ann"}})
+		id := w.chain(`[{"job": "a"}, {"name": "second", "job": "take", "depends_on": ["a"]}]`, &courier.ChainOptions{By: courier.By{Actor: "ann"}})
 		x := w.ends(id, "completed: a=completed second=completed")
 		second, err := w.Executions().Get(w.t.Context(), x.Member("second").Execution)
 		if err != nil || second.Chain != id || second.Member != "second" || second.By != "ann" {
@@ -271,7 +271,7 @@ func TestChainParams(t *testing.T) {
 		if _, err := w.Chains().Define(w.t.Context(), c, nil); err != nil {
 			w.t.Fatal(err)
 		}
-		x, err := w.Chains().Start(w.t.Context(), "p", &engine.ChainOptions{Params: m{"day": "friday"}})
+		x, err := w.Chains().Start(w.t.Context(), "p", &courier.ChainOptions{Params: m{"day": "friday"}})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestChainParams(t *testing.T) {
 				w.t.Errorf("params of %s: %s, %v; want %s", x.Members[i].Name, e.Params, err, want)
 			}
 		}
-		_, err = w.Chains().Start(w.t.Context(), "p", &engine.ChainOptions{Params: m{"dya": 1}})
+		_, err = w.Chains().Start(w.t.Context(), "p", &courier.ChainOptions{Params: m{"dya": 1}})
 		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `unknown parameter "dya"; did you mean "day"?`) {
 			w.t.Errorf("error %v", err)
 		}
@@ -291,12 +291,12 @@ func TestChainParams(t *testing.T) {
 
 func TestChainIdempotencyKey(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
-		opt := &engine.ChainOptions{IdempotencyKey: "today", Params: m{"n": 1}}
+		opt := &courier.ChainOptions{IdempotencyKey: "today", Params: m{"n": 1}}
 		id := w.chain(`[{"job": "a"}]`, opt)
 		if again := w.chain(`[{"job": "a"}]`, opt); again != id {
 			w.t.Errorf("the same key started %s and %s", id, again)
 		}
-		if _, err := w.Chains().Start(w.t.Context(), "chain", &engine.ChainOptions{IdempotencyKey: "today"}); !errors.Is(err, courier.ErrConflict) {
+		if _, err := w.Chains().Start(w.t.Context(), "chain", &courier.ChainOptions{IdempotencyKey: "today"}); !errors.Is(err, courier.ErrConflict) {
 			w.t.Errorf("other params: %v", err)
 		}
 		if _, err := w.Chains().Start(w.t.Context(), "chian", nil); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "chain"?`) {
@@ -368,7 +368,7 @@ func TestChainRetry(t *testing.T) {
 
 func TestChainHold(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
-		id := w.chain(`[{"job": "a"}]`, &engine.ChainOptions{Hold: true})
+		id := w.chain(`[{"job": "a"}]`, &courier.ChainOptions{Hold: true})
 		w.stands(id, "pending: a=pending")
 		if _, err := w.Chains().Pause(w.t.Context(), id, courier.By{Actor: "ann"}); !errors.Is(err, courier.ErrConflict) {
 			w.t.Errorf("pause: %v", err)
@@ -548,7 +548,7 @@ func survives(t *testing.T, f storewrap.Fault) bool {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	x, err := first.Chains().Start(ctx, "chain", &engine.ChainOptions{IdempotencyKey: "once"})
+	x, err := first.Chains().Start(ctx, "chain", &courier.ChainOptions{IdempotencyKey: "once"})
 	cancel()
 	if err == nil {
 		time.Sleep(5 * time.Second)
@@ -557,7 +557,7 @@ func survives(t *testing.T, f storewrap.Fault) bool {
 		t.Fatal(err)
 	}
 	if err != nil { // whoever wanted it starts it again
-		if x, err = w.Chains().Start(t.Context(), "chain", &engine.ChainOptions{IdempotencyKey: "once"}); err != nil {
+		if x, err = w.Chains().Start(t.Context(), "chain", &courier.ChainOptions{IdempotencyKey: "once"}); err != nil {
 			t.Fatalf("%v: %v", f, err)
 		}
 	}
@@ -594,7 +594,7 @@ func TestChainLabels(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		labels := map[string]string{"partner": "acme"}
-		id := w.chain(threeMembers, &engine.ChainOptions{Labels: labels, Trace: trace})
+		id := w.chain(threeMembers, &courier.ChainOptions{Labels: labels, Trace: trace})
 		labels["partner"] = "changed by the caller"
 		w.ends(id, "completed: a=completed b=completed c=completed")
 		again, err := w.Chains().Rerun(w.t.Context(), id, nil)
@@ -612,7 +612,7 @@ func TestChainLabels(t *testing.T) {
 		if err != nil || len(list) != 6 || traced != 3 {
 			w.t.Errorf("%d executions have the label, %d the trace; %v", len(list), traced, err)
 		}
-		_, err = w.Chains().Start(w.t.Context(), again.Chain, &engine.ChainOptions{Labels: map[string]string{"A b": "x"}, Trace: "x"})
+		_, err = w.Chains().Start(w.t.Context(), again.Chain, &courier.ChainOptions{Labels: map[string]string{"A b": "x"}, Trace: "x"})
 		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `label "A b"`) || !strings.Contains(err.Error(), "traceparent") {
 			w.t.Errorf("wrong ones: %v", err)
 		}

@@ -2,11 +2,8 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/chains"
-	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/store"
 )
 
@@ -17,40 +14,14 @@ type Chains struct{ e *Engine }
 // Chains returns the chains in the engine's store.
 func (e *Engine) Chains() Chains { return Chains{e} }
 
-// A DefinedChain is a version of a chain in the store. Its fields mean
-// what those of [DefinedJob] mean.
-type DefinedChain struct {
-	Chain      courier.Chain
-	SavedBy    string
-	SavedAt    time.Time
-	Superseded bool
-	Warnings   []courier.Problem
-}
-
-// ChainOptions are the settings of a new chain execution. The zero value is the
-// default.
-type ChainOptions struct {
-	Params         map[string]any // the values params.*; any that encoding/json can handle
-	Version        int            // of the chain; 0 means the latest
-	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
-	Hold           bool           // creates it in the state pending, until [Chains.Release]
-	By             courier.By     // who requests it; [Chains.Prepare] keeps the actor alone
-	// Labels and Trace are those of the chain execution and of all executions of its
-	// members, as those of [EnqueueOptions]. A retry keeps them, and [Chains.Rerun] the
-	// labels.
-	Labels map[string]string
-	Trace  string
-}
-
 // Define checks a chain and saves it as a new version of its name. If it equals the
 // latest version, that one is returned and nothing is saved. Its jobs must have been
 // defined; if a member names no version, its job is checked in the latest one. Their
 // step types need not be registered here. If the chain can't run, the error is a
 // *[courier.DefinitionError], which lists everything that is wrong. A nil opt means
 // the defaults.
-func (h Chains) Define(ctx context.Context, chain courier.Chain, opt *DefineOptions) (DefinedChain, error) {
-	d, err := h.e.definitions.DefineChain(ctx, chain, (*definitions.Options)(opt))
-	return DefinedChain(d), err
+func (h Chains) Define(ctx context.Context, chain courier.Chain, opt *courier.DefineOptions) (courier.DefinedChain, error) {
+	return h.e.definitions.DefineChain(ctx, chain, opt)
 }
 
 // Get returns a version of a chain; version 0 means the latest. If there is no such
@@ -61,16 +32,14 @@ func (h Chains) Get(ctx context.Context, name string, version int) (courier.Chai
 
 // List returns a page of the latest versions of chains, in byte order of their
 // names. The kind in the filter does not count.
-func (h Chains) List(ctx context.Context, f store.DefinitionFilter) ([]DefinedChain, error) {
-	list, err := h.e.definitions.Chains(ctx, f)
-	return mapped(list, definedChain), err
+func (h Chains) List(ctx context.Context, f store.DefinitionFilter) ([]courier.DefinedChain, error) {
+	return h.e.definitions.Chains(ctx, f)
 }
 
 // Versions returns a page of the versions of a chain, the newest first. The error
 // of a chain that isn't there matches [courier.ErrNotFound].
-func (h Chains) Versions(ctx context.Context, name string, f VersionFilter) ([]DefinedChain, error) {
-	list, err := h.e.definitions.ChainVersions(ctx, name, definitions.VersionFilter(f))
-	return mapped(list, definedChain), err
+func (h Chains) Versions(ctx context.Context, name string, f store.VersionFilter) ([]courier.DefinedChain, error) {
+	return h.e.definitions.ChainVersions(ctx, name, f)
 }
 
 // Start creates an execution of the named chain, and releases the members that depend
@@ -79,14 +48,14 @@ func (h Chains) Versions(ctx context.Context, name string, f VersionFilter) ([]D
 // the idempotency key was used before, Start returns that chain execution, whatever
 // its state, or courier.ErrConflict if it has other parameters. A nil opt means the
 // defaults.
-func (h Chains) Start(ctx context.Context, chain string, opt *ChainOptions) (courier.ChainExecution, error) {
-	return h.e.chains.Start(ctx, chain, (*chains.Options)(opt))
+func (h Chains) Start(ctx context.Context, chain string, opt *courier.ChainOptions) (courier.ChainExecution, error) {
+	return h.e.chains.Start(ctx, chain, opt)
 }
 
 // Prepare returns what [Chains.Start] would create, and creates
 // nothing. A nil opt means the defaults.
-func (h Chains) Prepare(ctx context.Context, chain string, opt *ChainOptions) (store.NewChainExecution, error) {
-	return h.e.chains.Prepare(ctx, chain, (*chains.Options)(opt))
+func (h Chains) Prepare(ctx context.Context, chain string, opt *courier.ChainOptions) (store.NewChainExecution, error) {
+	return h.e.chains.Prepare(ctx, chain, opt)
 }
 
 // Execution returns a chain execution as it is now.
@@ -143,12 +112,10 @@ func (h Chains) Retry(ctx context.Context, id courier.ChainExecutionID, by couri
 }
 
 // Rerun starts the chain of an earlier execution again, with the parameters of that
-// execution and its labels but for [LabelBy], whatever its state; see [Engine.Rerun].
+// execution and its labels but for [courier.LabelBy], whatever its state; see [Engine.Rerun].
 func (h Chains) Rerun(ctx context.Context, id courier.ChainExecutionID, opt *RerunOptions) (courier.ChainExecution, error) {
 	if opt == nil {
 		opt = &RerunOptions{}
 	}
-	return h.e.chains.Rerun(ctx, id, chains.Options{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
+	return h.e.chains.Rerun(ctx, id, courier.ChainOptions{Params: opt.Params, Labels: opt.Labels, Version: opt.Version, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
 }
-
-func definedChain(d definitions.Chain) DefinedChain { return DefinedChain(d) }

@@ -56,24 +56,24 @@ func mendSteps(h *couriertest.Harness, broken *bool, sent *[]string) {
 func TestResumeWithChanges(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		opt    engine.ResumeOptions
+		opt    courier.ResumeOptions
 		broken bool // send goes on failing
 		want   string
 		note   string // in the audit
 	}{
-		{"nothing", engine.ResumeOptions{}, false, "send(change(read(<nil>monday))monday) #2, end(send(change(read(<nil>monday))monday)) #1", ""},
-		{"from the step before", engine.ResumeOptions{From: "change"}, false,
+		{"nothing", courier.ResumeOptions{}, false, "send(change(read(<nil>monday))monday) #2, end(send(change(read(<nil>monday))monday)) #1", ""},
+		{"from the step before", courier.ResumeOptions{From: "change"}, false,
 			"change(read(<nil>monday)) #2, send(change(read(<nil>monday))monday) #2, end(send(change(read(<nil>monday))monday)) #1", `from step 1 "change"`},
-		{"from the first step, by index", engine.ResumeOptions{From: "0"}, false,
+		{"from the first step, by index", courier.ResumeOptions{From: "0"}, false,
 			"read(<nil>monday) #2, change(read(<nil>monday)) #2, send(change(read(<nil>monday))monday) #2, end(send(change(read(<nil>monday))monday)) #1", `from step 0 "read"`},
-		{"another parameter", engine.ResumeOptions{Set: m{"params.day": "friday"}}, false,
+		{"another parameter", courier.ResumeOptions{Set: m{"params.day": "friday"}}, false,
 			"send(change(read(<nil>monday))friday) #2, end(send(change(read(<nil>monday))friday)) #1", `params.day from "monday" to "friday"`},
-		{"another output", engine.ResumeOptions{Set: m{"change.text": "X"}}, false, "send(Xmonday) #2, end(send(Xmonday)) #1", `change.text from "change(read(<nil>monday))" to "X"`},
-		{"another output, which is made anew", engine.ResumeOptions{Set: m{"read.text": "X"}, From: "change"}, false,
+		{"another output", courier.ResumeOptions{Set: m{"change.text": "X"}}, false, "send(Xmonday) #2, end(send(Xmonday)) #1", `change.text from "change(read(<nil>monday))" to "X"`},
+		{"another output, which is made anew", courier.ResumeOptions{Set: m{"read.text": "X"}, From: "change"}, false,
 			"change(X) #2, send(change(X)monday) #2, end(send(change(X)monday)) #1", "read.text from"},
-		{"skip", engine.ResumeOptions{Skip: true, By: courier.By{Actor: "ann", Reason: "sent by hand"}}, true, "end(<nil>) #1", `sent by hand (step 2 "send" (demo.send) was skipped)`},
-		{"skip with outputs", engine.ResumeOptions{Skip: true, Outputs: m{"text": "by hand"}, By: courier.By{Reason: "sent by hand"}}, true, "end(by hand) #1", "was skipped"},
-		{"another version", engine.ResumeOptions{Version: 2}, false,
+		{"skip", courier.ResumeOptions{Skip: true, By: courier.By{Actor: "ann", Reason: "sent by hand"}}, true, "end(<nil>) #1", `sent by hand (step 2 "send" (demo.send) was skipped)`},
+		{"skip with outputs", courier.ResumeOptions{Skip: true, Outputs: m{"text": "by hand"}, By: courier.By{Reason: "sent by hand"}}, true, "end(by hand) #1", "was skipped"},
+		{"another version", courier.ResumeOptions{Version: 2}, false,
 			"end(X) #2", "version 2 in place of 1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -133,18 +133,18 @@ func TestResumeRefusesChanges(t *testing.T) {
 		mendSteps(h, &broken, &sent)
 		r := h.Run(h.Job(mendJob), nil).RequireState(courier.Failed)
 		for _, test := range []struct {
-			opt  engine.ResumeOptions
+			opt  courier.ResumeOptions
 			want []string
 		}{
-			{engine.ResumeOptions{Set: m{"params.dey": 1, "params.partner": "x", "rad.text": 1, "read.txt": "a", "read.text": 7, "end.text": "x", "params.day": "secret:x", "x": 1}}, []string{
+			{courier.ResumeOptions{Set: m{"params.dey": 1, "params.partner": "x", "rad.text": 1, "read.txt": "a", "read.text": 7, "end.text": "x", "params.day": "secret:x", "x": 1}}, []string{
 				`declares no parameter "dey"; did you mean "day"?`, `limit key`, `there is no step "rad"`, `has no output "txt"; did you mean "text"?`,
 				`Set "read.text": text`, `Set "end.text"`, "a secret can't be set", `Set "x": a key is`}},
-			{engine.ResumeOptions{From: "end"}, []string{`From "end"`}},
-			{engine.ResumeOptions{From: "nobody"}, []string{`there is no step "nobody"`}},
-			{engine.ResumeOptions{Skip: true}, []string{"By.Reason is required"}},
-			{engine.ResumeOptions{Skip: true, From: "read"}, []string{"exclude each other"}},
-			{engine.ResumeOptions{Outputs: m{"a": 1}}, []string{"set Skip too"}},
-			{engine.ResumeOptions{Skip: true, Outputs: m{"text": 1}, By: courier.By{Reason: "x"}}, []string{"text"}},
+			{courier.ResumeOptions{From: "end"}, []string{`From "end"`}},
+			{courier.ResumeOptions{From: "nobody"}, []string{`there is no step "nobody"`}},
+			{courier.ResumeOptions{Skip: true}, []string{"By.Reason is required"}},
+			{courier.ResumeOptions{Skip: true, From: "read"}, []string{"exclude each other"}},
+			{courier.ResumeOptions{Outputs: m{"a": 1}}, []string{"set Skip too"}},
+			{courier.ResumeOptions{Skip: true, Outputs: m{"text": 1}, By: courier.By{Reason: "x"}}, []string{"text"}},
 		} {
 			_, err := h.Engine.Resume(t.Context(), r.ID, &test.opt)
 			for _, part := range test.want {
@@ -156,7 +156,7 @@ func TestResumeRefusesChanges(t *testing.T) {
 				t.Fatalf("%+v: the execution is %s", test.opt, x.State)
 			}
 		}
-		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Version: 7}); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `job "mend" has no version 7; the latest is 1`) {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{Version: 7}); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `job "mend" has no version 7; the latest is 1`) {
 			t.Errorf("an unknown version: %v", err)
 		}
 	})
@@ -172,7 +172,7 @@ func TestResumeOfWhatWasSeen(t *testing.T) {
 		}
 		r := h.Run(h.Job(`{"name": "two", "steps": [{"id": "pull", "type": "demo.pull"}, {"id": "push", "type": "demo.push"}]}`), nil).RequireState(courier.Failed)
 		h.Start()
-		skip := &engine.ResumeOptions{Seq: r.Seq, Skip: true, Outputs: m{"text": "by hand"}, By: courier.By{Actor: "ann", Reason: "pulled by hand"}}
+		skip := &courier.ResumeOptions{Seq: r.Seq, Skip: true, Outputs: m{"text": "by hand"}, By: courier.By{Actor: "ann", Reason: "pulled by hand"}}
 		if _, err := h.Engine.Resume(t.Context(), r.ID, skip); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestResumeOfWhatWasSeen(t *testing.T) {
 		skip.By.Actor = "ben"
 		_, dry := h.Engine.DryRunResume(t.Context(), r.ID, skip)
 		_, err := h.Engine.Resume(t.Context(), r.ID, skip)
-		_, plain := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Seq: r.Seq})
+		_, plain := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{Seq: r.Seq})
 		for what, err := range map[string]error{"a dry run": dry, "a skip": err, "a plain one": plain} {
 			if !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "it has changed since it was looked at: it is failed") {
 				t.Errorf("%s of what was seen before: %v", what, err)

@@ -1,31 +1,50 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/definitions"
+	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/store"
 )
-
-// A File is a text with definitions for [Check]: a JSON object that is one, or a
-// list of such objects. What an object defines follows from its fields: a job has
-// "steps", a chain "members", a subscription "kind", a monitor "path", and a
-// schedule "cron", "every_seconds" or "at".
-type File struct {
-	Name string // for problems
-	Data []byte
-}
 
 // ReadFiles reads the files whose paths match one of the patterns, as [fs.Glob]
 // understands them, in the order of their names and each once. A pattern that
 // matches nothing is an error.
-func ReadFiles(fsys fs.FS, patterns ...string) ([]File, error) {
-	sources, err := definitions.ReadFiles(fsys, patterns)
-	return mapped(sources, func(s courier.Source) File { return File{s.File, s.Text} }), err
+func ReadFiles(fsys fs.FS, patterns ...string) ([]courier.Source, error) {
+	var names []string
+	for _, p := range patterns {
+		found, err := fs.Glob(fsys, p)
+		if err == nil && len(found) == 0 {
+			err = fs.ErrNotExist
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read files %q: %w", p, err)
+		}
+		names = append(names, found...)
+	}
+	slices.Sort(names)
+	var files []courier.Source
+	for _, name := range slices.Compact(names) {
+		data, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return nil, fmt.Errorf("read files: %w", err)
+		}
+		files = append(files, courier.Source{File: name, Text: data})
+	}
+	return files, nil
 }
 
 // A Bundle is what [Check] has read and found. The definitions are in the order of
@@ -43,22 +62,41 @@ type Bundle struct {
 
 // Err returns nil if there are no problems. Otherwise the error lists at most 100 of
 // them, one a line, and matches [courier.ErrInvalid].
-func (b Bundle) Err() error { return definitions.Bundle(b).Err() }
+func (b Bundle) Err() error {
+	const most = 100
+	var lines []string
+	for i, p := range b.Problems {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("and %d more", len(b.Problems)-i))
+			break
+		}
+		lines = append(lines, p.String())
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return courier.Errorf(courier.ErrInvalid, "%s in the definitions:\n  %s", text.Count(len(b.Problems), "problem"), text.Lines(lines))
+}
 
 // Check reads definitions and checks them as a whole, without a store: whatever they
-// name must be among them. It reports all mistakes at once, those of form together
-// with those of content. Step types are those of r. Of opt, which may be nil, it uses
-// Webhooks, Queues, Listers and Subscribers: if one of the last two is nil, Check does not
-// check the directories of monitors, or the functions of subscriptions. A queue of a job
-// that is nearly one of Queues, or "default", causes a warning. It connects to nothing,
-// and checks neither the versions in a store nor whether receivers of webhooks may be
-// reached.
-func Check(files []File, r *courier.Registry, opt *Options) Bundle {
-	var o Options
-	if opt != nil {
-		o = *opt
+// name must be among them. Each file is a JSON object that is a definition, or a list of
+// such objects. What an object defines follows from its fields: a job has "steps", a chain
+// "members", a subscription "kind", a monitor "path", and a schedule "cron",
+// "every_seconds" or "at". The name of a file is for problems, and may be empty.
+//
+// Check reports all mistakes at once, those of form together with those of content. Step
+// types are those of r. Of opt, which may be nil, it uses Webhooks, Queues, Listers and
+// Subscribers: if one of the last two is nil, Check does not check the directories of
+// monitors, or the functions of subscriptions. A queue of a job that is nearly one of
+// Queues, or "default", causes a warning. It connects to nothing, and checks neither the
+// versions in a store nor whether receivers of webhooks may be reached.
+func Check(files []courier.Source, r *courier.Registry, opt *Options) Bundle {
+	if opt == nil {
+		opt = &Options{}
 	}
-	b, _ := o.checkFiles(context.Background(), files, definitions.Files{Catalog: definitions.NewUnsaved(nil, true)}, r) // no store can fail
+	c := opt.bundleCheck(definitions.NewUnsaved(nil, true), r)
+	c.alone = true
+	b, _ := c.check(context.Background(), files) // no store can fail
 	return b
 }
 
@@ -67,37 +105,232 @@ func Check(files []File, r *courier.Registry, opt *Options) Bundle {
 // of definitions with the same names: what they name must be among them or saved. A
 // queue of a job that none of the present workers serves causes a warning; if there are
 // none, a queue that is nearly one of Options.Queues, or "default".
-// Nothing is saved. For a single definition use a [File] without a name: the result
-// has all that is wrong, by line and column, while an error of json.Unmarshal has
+// Nothing is saved. For a single definition use a [courier.Source] without a file: the
+// result has all that is wrong, by line and column, while an error of json.Unmarshal has
 // only mistakes of form, and one of Define has no places. The error is one of the
 // store or of ctx; mistakes in the definitions are in the Bundle.
-func (e *Engine) Check(ctx context.Context, files []File) (Bundle, error) {
-	check := definitions.Files{Catalog: definitions.NewUnsaved(e.store, false)}
-	check.Outbox, _ = e.roles.Outbox()   // without one there are no subscriptions
-	check.Workers, _ = e.roles.Workers() // without them no queue is doubtful
-	b, err := e.opt.checkFiles(ctx, files, check, e.reg)
+func (e *Engine) Check(ctx context.Context, files []courier.Source) (Bundle, error) {
+	c := e.opt.bundleCheck(definitions.NewUnsaved(e.store, false), e.reg)
+	c.outbox.Outbox, _ = e.roles.Outbox() // without one there are no subscriptions
+	w, _ := e.roles.Workers()             // without them no queue is doubtful
+	var b Bundle
+	workers, err := core.PresentWorkers(ctx, w)
+	if err == nil {
+		c.workers = workers
+		b, err = c.check(ctx, files)
+	}
 	if err != nil {
 		return Bundle{}, fmt.Errorf("check definitions: %w", err)
 	}
 	return b, nil
 }
 
-// checkFiles completes check and checks files. Its engine reads definitions from the
-// catalog, looks up no names, and has of the options what checks use.
-func (o *Options) checkFiles(ctx context.Context, files []File, check definitions.Files, r *courier.Registry) (Bundle, error) {
-	e := New(check.Catalog, r, &Options{
+// A bundleCheck is a check of files in progress.
+type bundleCheck struct {
+	Bundle
+	e       *Engine              // by whose rules it checks; its store is the catalog
+	catalog *definitions.Unsaved // the jobs and chains of the files, before those that are saved
+	outbox  definitions.UnsavedSubscriptions
+	workers []store.Worker // that are present
+	// alone says that nothing is saved: what the files have stands for all versions.
+	alone bool
+	// listers and subscribers say whether the directories of monitors and the functions of
+	// subscriptions are checked.
+	listers, subscribers bool
+	seen                 map[string]courier.Problem // where the definitions are, by kind and name
+	list                 []func()                   // the checks, which begin when all is read
+	failed               error                      // of the store
+}
+
+// bundleCheck returns a check with the options that checks use. Its engine looks up no names.
+func (o *Options) bundleCheck(catalog *definitions.Unsaved, r *courier.Registry) *bundleCheck {
+	e := New(catalog, r, &Options{
 		Listers: o.Listers, Subscribers: o.Subscribers, Queues: o.Queues,
 		Webhooks: WebhookOptions{
 			Networks: o.Webhooks.Networks, TrustedHosts: o.Webhooks.TrustedHosts, AllowPlain: o.Webhooks.AllowPlain,
 			Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, errOffline },
 		},
 	})
-	check.Definitions, check.CheckSchedule = e.definitions, e.schedules.Check
-	check.CheckMonitor, check.CheckSubscription = e.monitors.Check, e.notifications.Check
-	check.Listers, check.Subscribers, check.Queues = o.Listers != nil, o.Subscribers != nil, e.opt.Queues
-	b, err := check.Check(ctx, mapped(files, func(f File) courier.Source { return courier.Source{File: f.Name, Text: f.Data} }))
-	return Bundle(b), err
+	return &bundleCheck{
+		e: e, catalog: catalog, listers: o.Listers != nil, subscribers: o.Subscribers != nil, seen: make(map[string]courier.Problem),
+	}
 }
 
 // errOffline is the error of looking up a name during a check.
 var errOffline = errors.New("names are not looked up")
+
+// check reads the definitions in files and checks them as a whole. Its error is one of the
+// store or of ctx.
+func (c *bundleCheck) check(ctx context.Context, files []courier.Source) (Bundle, error) {
+	for _, f := range files {
+		sources, problems := f.Split()
+		c.Problems = append(c.Problems, problems...)
+		for _, s := range sources {
+			c.read(ctx, s)
+		}
+	}
+	for _, check := range c.list {
+		check()
+	}
+	for _, list := range []*[]courier.Problem{&c.Problems, &c.Warnings} {
+		slices.SortStableFunc(*list, func(a, b courier.Problem) int {
+			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
+	}
+	if c.failed != nil {
+		return Bundle{}, c.failed
+	}
+	return c.Bundle, nil
+}
+
+// kinds are how definitions are told from each other: by a field that no other
+// kind has.
+var kinds = []struct{ field, kind string }{
+	{"steps", "job"}, {"members", "chain"}, {"kind", "subscription"}, {"path", "monitor"},
+	{"cron", "schedule"}, {"every_seconds", "schedule"}, {"at", "schedule"},
+}
+
+// kindOf returns what a text defines.
+func (c *bundleCheck) kindOf(s *courier.Source) string {
+	var object map[string]json.RawMessage
+	_ = json.Unmarshal(s.Text, &object)
+	var fields []string
+	for _, k := range kinds {
+		if _, ok := object[k.field]; ok {
+			return k.kind
+		}
+		fields = append(fields, k.field)
+	}
+	message := `it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", and a schedule "cron", "every_seconds" or "at"`
+	for name := range object {
+		if near := nearest.Name(name, fields); near != "" {
+			message += fmt.Sprintf("; for %q, did you mean %q?", name, near)
+			break
+		}
+	}
+	c.found(s, nil, []courier.Problem{{Step: -1, Message: message}}, nil)
+	return ""
+}
+
+// read reads a definition, and puts it on the list of those to check.
+func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
+	switch c.kindOf(s) {
+	case "job":
+		var j courier.Job
+		form := s.Read(&j)
+		c.Jobs = append(c.Jobs, j)
+		c.catalog.Put(store.Job, j.Name, j)
+		c.later(s, "job", j.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+			checked, err := c.e.definitions.CheckJob(ctx, j)
+			if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
+				return bad.Problems, nil, nil
+			}
+			return nil, append(checked.Warnings, core.UnservedQueue(&j, c.workers, c.e.opt.Queues)...), err
+		})
+	case "chain":
+		var x courier.Chain
+		form := s.Read(&x)
+		c.Chains = append(c.Chains, x)
+		c.catalog.Put(store.Chain, x.Name, x)
+		c.later(s, "chain", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+			checked, err := c.e.definitions.CheckChain(ctx, x)
+			if c.alone {
+				checked.Warnings = append(checked.Warnings, pinned(&x)...)
+			}
+			return checked.Problems, checked.Warnings, err
+		})
+	case "schedule":
+		var x courier.Schedule
+		form := s.Read(&x)
+		c.Schedules = append(c.Schedules, x)
+		c.later(s, "schedule", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+			return c.e.schedules.Check(ctx, &x)
+		})
+	case "monitor":
+		var m courier.Monitor
+		form := s.Read(&m)
+		c.Monitors = append(c.Monitors, m)
+		c.later(s, "monitor", m.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+			problems, err := c.e.monitors.Check(ctx, &m, c.listers)
+			return problems, nil, err
+		})
+	case "subscription":
+		var x courier.Subscription
+		form := s.Read(&x)
+		c.Subscriptions = append(c.Subscriptions, x)
+		if body, err := jsontext.Append(nil, x); err == nil {
+			c.outbox.List = append(c.outbox.List, store.Subscription{Name: x.Name, Body: body})
+		}
+		c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+			problems, warnings, err := c.e.notifications.Check(ctx, &x, &c.outbox)
+			if !c.subscribers {
+				warnings = nil
+			}
+			return problems, warnings, err
+		})
+	}
+}
+
+// later puts a definition on the list of those to check. Form is what was wrong
+// when it was read.
+func (c *bundleCheck) later(s *courier.Source, kind, name string, form []courier.Problem, check func() (problems, warnings []courier.Problem, err error)) {
+	again := courier.Problem{Step: -1, Field: "name"}
+	if first, ok := c.seen[kind+" "+name]; ok && name != "" {
+		again.Message = fmt.Sprintf("there is another %s %q, in %s, line %d; leave one of them out", kind, name, cmp.Or(first.File, "the same text"), first.Line)
+	} else {
+		place := []courier.Problem{{Step: -1, Field: "name"}}
+		s.Locate(place)
+		c.seen[kind+" "+name] = place[0]
+	}
+	c.list = append(c.list, func() {
+		problems, warnings, err := check()
+		if err != nil && !c.alone && !errors.Is(err, courier.ErrInvalid) {
+			c.failed = cmp.Or(c.failed, err)
+			return
+		}
+		if err != nil { // of a definition that could not be read, which is reported there
+			problems = append(problems, courier.Problem{Step: -1, Message: text.Plain(err)})
+		}
+		if again.Message != "" {
+			problems = append([]courier.Problem{again}, problems...)
+		}
+		c.found(s, form, problems, warnings)
+	})
+}
+
+// found notes what is wrong with a definition, but not what follows from its form.
+func (c *bundleCheck) found(s *courier.Source, form, problems, warnings []courier.Problem) {
+	problems = slices.DeleteFunc(problems, func(p courier.Problem) bool {
+		return slices.ContainsFunc(form, func(f courier.Problem) bool { return follows(p, f) })
+	})
+	s.Locate(problems)
+	s.Locate(warnings)
+	c.Problems = append(append(c.Problems, form...), problems...)
+	c.Warnings = append(c.Warnings, warnings...)
+}
+
+// follows reports whether a problem is there since another one kept a field from
+// being read.
+func follows(p, form courier.Problem) bool {
+	if p.Step != form.Step {
+		return false
+	}
+	if near := fmt.Sprintf("did you mean %q?", p.Field[strings.LastIndexByte(p.Field, '.')+1:]); strings.HasSuffix(form.Message, near) {
+		return true // it is missing, since its name was misspelled
+	}
+	rest, ok := strings.CutPrefix(p.Field, form.Field)
+	return ok && form.Field != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// pinned warns of members with a version, since a bundle has none.
+func pinned(c *courier.Chain) (warnings []courier.Problem) {
+	for i, m := range c.Members {
+		if m.Version > 0 {
+			warnings = append(warnings, courier.Problem{
+				Step: -1, Field: fmt.Sprintf("members[%d].version", i),
+				Message: fmt.Sprintf("version %d of job %q is not known here; what there is of the job was checked in its place", m.Version, m.Job),
+			})
+		}
+	}
+	return warnings
+}

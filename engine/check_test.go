@@ -96,7 +96,7 @@ func TestCheckBundle(t *testing.T) {
 
 // TestCheckSoundBundle finds nothing in a bundle whose parts refer to each other.
 func TestCheckSoundBundle(t *testing.T) {
-	b := engine.Check([]engine.File{{Name: "all.json", Data: []byte(`[
+	b := engine.Check([]courier.Source{{File: "all.json", Text: []byte(`[
 		{"name": "ops", "kind": "job", "job": {"name": "tell"}, "events": ["JobFailed"], "chains": ["daily"]},
 		{"name": "in", "path": "/in", "chain": "daily"},
 		{"name": "nightly", "chain": "daily", "cron": "0 0 3 ? * TUE"},
@@ -154,7 +154,7 @@ func TestDefineInARollingDeployment(t *testing.T) {
 	job := func(text string) courier.Job {
 		return courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "demo.show", Config: m{"text": text}}}}
 	}
-	define := func(text string, opt *engine.DefineOptions) engine.DefinedJob {
+	define := func(text string, opt *courier.DefineOptions) courier.DefinedJob {
 		t.Helper()
 		d, err := e.Jobs().Define(t.Context(), job(text), opt)
 		if err != nil {
@@ -162,7 +162,7 @@ func TestDefineInARollingDeployment(t *testing.T) {
 		}
 		return d
 	}
-	keep := &engine.DefineOptions{By: courier.By{Actor: "deploy"}, KeepNewer: true}
+	keep := &courier.DefineOptions{By: courier.By{Actor: "deploy"}, KeepNewer: true}
 	if d := define("old", keep); d.Job.Version != 1 || d.SavedBy != "deploy" || d.SavedAt.IsZero() || d.Superseded {
 		t.Errorf("the first is %+v", d)
 	}
@@ -175,20 +175,20 @@ func TestDefineInARollingDeployment(t *testing.T) {
 		}
 	}
 	for _, base := range []int{0, 1, 3} {
-		if _, err := e.Jobs().Define(t.Context(), job("edited"), &engine.DefineOptions{Base: &base}); !errors.Is(err, courier.ErrConflict) || strings.Contains(err.Error(), "courier: ") {
+		if _, err := e.Jobs().Define(t.Context(), job("edited"), &courier.DefineOptions{Base: &base}); !errors.Is(err, courier.ErrConflict) || strings.Contains(err.Error(), "courier: ") {
 			t.Errorf("base %d of 2: %v", base, err)
 		}
 	}
-	if _, err := e.Jobs().Define(t.Context(), job("edited"), &engine.DefineOptions{Base: new(-1)}); !errors.Is(err, courier.ErrInvalid) {
+	if _, err := e.Jobs().Define(t.Context(), job("edited"), &courier.DefineOptions{Base: new(-1)}); !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("base -1: %v", err)
 	}
-	if d := define("edited", &engine.DefineOptions{Base: new(2), By: courier.By{Actor: "ann"}}); d.Job.Version != 3 || d.SavedBy != "ann" {
+	if d := define("edited", &courier.DefineOptions{Base: new(2), By: courier.By{Actor: "ann"}}); d.Job.Version != 3 || d.SavedBy != "ann" {
 		t.Errorf("the edited one is %+v", d)
 	}
 	if d := define("old", nil); d.Job.Version != 4 {
 		t.Errorf("a rollback is %+v", d)
 	}
-	c, err := e.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, &engine.DefineOptions{By: courier.By{Actor: "ann"}, Base: new(int)})
+	c, err := e.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, &courier.DefineOptions{By: courier.By{Actor: "ann"}, Base: new(int)})
 	if err != nil || c.SavedBy != "ann" || c.Chain.Version != 1 {
 		t.Errorf("the chain is %+v, %v", c, err)
 	}
@@ -230,7 +230,7 @@ func TestReadingNeedsNoStepTypes(t *testing.T) {
 		if err != nil || len(old.Steps) != 1 {
 			t.Errorf("%s: Job: %+v, %v", steps, old, err)
 		}
-		x, err := h.Engine.Enqueue(t.Context(), "old", &engine.EnqueueOptions{Hold: true})
+		x, err := h.Engine.Enqueue(t.Context(), "old", &courier.EnqueueOptions{Hold: true})
 		if err != nil {
 			t.Errorf("%s: Enqueue: %v", steps, err)
 		}
@@ -283,7 +283,7 @@ func TestEngineCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := "{\"name\": \"new\", \"failure_policy\": null, \"depends_on\": [\"before\", \"befor\"],\n \"steps\": [\n  {\"tpye\": \"demo.show\"},\n  {\"type\": \"demo.show\", \"config\": {\"txet\": \"a\"}, \"timeout_seconds\": \"5\"}]}"
-	b, err := e.Check(ctx, []engine.File{{Data: []byte(text)}})
+	b, err := e.Check(ctx, []courier.Source{{Text: []byte(text)}})
 	if err != nil || !errors.Is(b.Err(), courier.ErrInvalid) {
 		t.Fatal(err, b.Err())
 	}
@@ -306,25 +306,25 @@ func TestEngineCheck(t *testing.T) {
 			t.Errorf("problem %d is\n  %s, want\n  %s", i, got[i], want[i])
 		}
 	}
-	b, err = e.Check(ctx, []engine.File{{Data: []byte("{\n \"name\": \"a\" \"steps\": []}")}})
+	b, err = e.Check(ctx, []courier.Source{{Text: []byte("{\n \"name\": \"a\" \"steps\": []}")}})
 	if err != nil || len(b.Problems) != 1 || b.Problems[0].Line != 2 || !errors.Is(b.Err(), courier.ErrInvalid) {
 		t.Errorf("%v, %v", b.Err(), err)
 	}
 	text = strings.NewReplacer(", \"befor\"", "", "{\"tpye\": \"demo.show\"},", "", "txet", "text", "\"5\"", "5").Replace(text)
-	b, err = e.Check(ctx, []engine.File{{Data: []byte(text)}, {Data: []byte(`{"name": "daily", "members": [{"job": "before", "version": 1}, {"job": "new"}, {"job": "before", "version": 2}]}`)}})
+	b, err = e.Check(ctx, []courier.Source{{Text: []byte(text)}, {Text: []byte(`{"name": "daily", "members": [{"job": "before", "version": 1}, {"job": "new"}, {"job": "before", "version": 2}]}`)}})
 	if err != nil || len(b.Problems) == 0 || !strings.Contains(b.Err().Error(), "version 2") || strings.Contains(b.Err().Error(), "version 1") || len(b.Jobs) != 1 {
 		t.Errorf("a version that is saved, one of the bundle and one that is not: %v, %v", b.Err(), err)
 	}
 	if d, err := e.Jobs().Define(ctx, b.Jobs[0], nil); err != nil || d.Job.Version != 1 {
 		t.Errorf("what was checked is defined as %v, %v", d, err)
 	}
-	b, err = e.Check(ctx, []engine.File{{Data: []byte(`{"name": "again", "kind": "job", "job": {"name": "before"}, "events": ["JobFailed"], "jobs": ["loop"]}`)}})
+	b, err = e.Check(ctx, []courier.Source{{Text: []byte(`{"name": "again", "kind": "job", "job": {"name": "before"}, "events": ["JobFailed"], "jobs": ["loop"]}`)}})
 	if err != nil || len(b.Problems) != 1 || !strings.Contains(b.Err().Error(), "start each other for ever") {
 		t.Errorf("a circle with a subscription that is saved: %v, %v", b.Err(), err)
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	if b, err := e.Check(gone, []engine.File{{Data: []byte(text)}}); !errors.Is(err, context.Canceled) || len(b.Jobs) != 0 {
+	if b, err := e.Check(gone, []courier.Source{{Text: []byte(text)}}); !errors.Is(err, context.Canceled) || len(b.Jobs) != 0 {
 		t.Errorf("%v, %v", b, err)
 	}
 }

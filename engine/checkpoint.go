@@ -10,7 +10,6 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/executionlog"
-	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/engine/internal/reports"
 	"github.com/courierhq/courier/store"
 )
@@ -146,7 +145,7 @@ var errLeft = errors.New("the store has refused progress for long; the execution
 // write writes a transition, and tries as long as the lease lasts. It may change
 // the transition, to one that gives the execution back.
 func (r *run) write(t *store.Transition) error {
-	r.writing, r.stopping = r.e.refusals.Begin(&r.x, t.Seq, r.log), time.Time{}
+	r.writing, r.stopping = r.e.refusals.begin(&r.x, t.Seq, r.log), time.Time{}
 	defer r.endWrite()
 	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
 		err := r.e.store.Apply(ctx, *t)
@@ -156,7 +155,7 @@ func (r *run) write(t *store.Transition) error {
 		if err != nil && !core.Promised(err) && r.lease.Err() == nil {
 			r.giveUp()
 			text := r.secrets.Message(err)
-			if r.writing.Refused(text, courier.IsPermanent(err)) && !r.left.Load() {
+			if r.writing.refused(text, courier.IsPermanent(err)) && !r.left.Load() {
 				r.leave(t, text)
 			}
 		}
@@ -168,7 +167,7 @@ func (r *run) write(t *store.Transition) error {
 // soon as the store takes it, give the execution back to the queue.
 func (r *run) leave(t *store.Transition, text string) {
 	r.left.Store(true)
-	r.writing.Left(text)
+	r.writing.leave(text)
 	if t.To != courier.Running {
 		return // it ends the lease anyway
 	}
@@ -177,13 +176,13 @@ func (r *run) leave(t *store.Transition, text string) {
 		t.Counters.Secrets = r.usedSecrets.List()
 	}
 	t.To, t.Failure = courier.Queued, &courier.Failure{
-		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", refusals.LeaveAfter, text),
+		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", leaveAfter, text),
 	}
 }
 
 // endWrite wakes the claim loop after a write that was refused, for it may claim again.
 func (r *run) endWrite() {
-	if r.writing.End() {
+	if r.writing.end() {
 		core.Signal(r.e.freed)
 		core.Signal(r.e.wake)
 	}

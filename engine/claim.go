@@ -196,7 +196,7 @@ func (e *Engine) untrack(r *run) {
 // canClaim reports whether the engine may claim: not while it can't renew leases, or
 // write progress.
 func (e *Engine) canClaim(ctx context.Context) bool {
-	return !e.refusals.Blocked() && e.runs.Healthy(ctx)
+	return !e.refusals.blocked() && e.runs.Healthy(ctx)
 }
 
 var _ leases.Run = (*run)(nil)

@@ -107,7 +107,7 @@ func TestClocksThatDisagree(t *testing.T) {
 				between(t, "seconds of three executions under a limit of one", int(w.took("one", 3)/time.Second), 15, 18)
 				between(t, "seconds with a backoff of ten", int(w.took("fails", 1)/time.Second), 9, 14)
 
-				x, err := w.b.Enqueue(t.Context(), "one", &engine.EnqueueOptions{Hold: true, Expires: time.Minute})
+				x, err := w.b.Enqueue(t.Context(), "one", &courier.EnqueueOptions{Hold: true, Expires: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -38,7 +38,7 @@ func TestJobTimeout(t *testing.T) {
 			t.Errorf("after %v: %+v", time.Since(start), f)
 		}
 		for _, timeout := range []time.Duration{0, 2 * time.Hour} {
-			h.RunWith(job, &engine.EnqueueOptions{Timeout: &timeout}).RequireState(courier.Completed)
+			h.RunWith(job, &courier.EnqueueOptions{Timeout: &timeout}).RequireState(courier.Completed)
 		}
 		if _, err := h.Engine.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Job: "slow", Every: time.Hour}, courier.By{}); err != nil {
 			t.Fatal(err)
@@ -191,7 +191,7 @@ func TestOverdueWithoutWorker(t *testing.T) {
 		client := engine.New(s, reg, nil) // is never started
 		courier.RegisterFunc(reg, "test.nowhere", func(context.Context, *courier.Context, struct{}) (struct{}, error) { return struct{}{}, nil }, nil)
 		defineJob(t, client, courier.Job{Name: "stranded", MaxDuration: 10 * time.Minute, Steps: []courier.StepSpec{{Type: "test.nowhere"}}})
-		if _, err := client.Enqueue(t.Context(), "stranded", &engine.EnqueueOptions{Delay: time.Minute}); err != nil {
+		if _, err := client.Enqueue(t.Context(), "stranded", &courier.EnqueueOptions{Delay: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		lost, err := client.Enqueue(t.Context(), "stranded", nil)
@@ -271,7 +271,7 @@ func TestDeadlineProblems(t *testing.T) {
 		"23:59 Asia/Kolkata":  "",
 	} {
 		text := fmt.Sprintf("{\"name\": \"j\",\n  \"expected_by\": %q, \"steps\": [{\"type\": \"demo.step\"}]}", expected)
-		c, err := h.Engine.Check(t.Context(), []engine.File{{Name: "j.json", Data: []byte(text)}})
+		c, err := h.Engine.Check(t.Context(), []courier.Source{{File: "j.json", Text: []byte(text)}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -207,22 +207,22 @@ func TestOptionsErrorsAreClear(t *testing.T) {
 	if _, err := h.Engine.Jobs().Define(t.Context(), courier.Job{Name: "a", Steps: nopStepsOf("demo.get", 1)}, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Version: 7})
+	_, err := h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{Version: 7})
 	if !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "the latest is 1") {
 		t.Errorf("an unknown version: %v", err)
 	}
-	_, err = h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Delay: -1})
+	_, err = h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{Delay: -1})
 	if !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("a negative delay: %v", err)
 	}
-	_, err = h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Params: m{"f": func() {}}})
+	_, err = h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{Params: m{"f": func() {}}})
 	if !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("a function as parameter: %v", err)
 	}
 	for _, f := range []func() error{
 		func() error { return errOf(h.Engine.Pause(t.Context(), "nobody", courier.By{Actor: "me"})) },
 		func() error {
-			return errOf(h.Engine.Resume(t.Context(), "nobody", &engine.ResumeOptions{By: courier.By{Actor: "me"}}))
+			return errOf(h.Engine.Resume(t.Context(), "nobody", &courier.ResumeOptions{By: courier.By{Actor: "me"}}))
 		},
 		func() error { return errOf(h.Engine.Cancel(t.Context(), "nobody", courier.By{Actor: "me"})) },
 		func() error { return errOf(h.Engine.Release(t.Context(), "nobody", courier.By{Actor: "me"})) },

@@ -135,7 +135,7 @@ func testDiskFullAndReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Wait(good.ID).RequireState(courier.Completed)
-		if err := errors.Join(trouble.ended(), errOf(h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
+		if err := errors.Join(trouble.ended(), errOf(h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.write failed", "0 demo.write#2 completed", "1 demo.write completed")

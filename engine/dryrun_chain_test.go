@@ -7,7 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/store"
 )
 
@@ -39,7 +39,7 @@ func TestDryRunOfAChain(t *testing.T) {
 		h, p := probing(t, nil)
 		defineMembers(t, h)
 		chain := readChain(t, goldenChain)
-		r, err := h.Engine.Chains().DryRun(t.Context(), chain, &engine.DryRunOptions{Parallel: 1})
+		r, err := h.Engine.Chains().DryRun(t.Context(), chain, &dryrun.Options{Parallel: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestDryRunOfAChain(t *testing.T) {
 		requireGolden(t, "dryrun-chain", &r)
 
 		p.seen = nil
-		r, err = h.Engine.Chains().DryRun(t.Context(), chain, &engine.DryRunOptions{Params: m{"partner": "initech", "day": "monday"}, Parallel: 1})
+		r, err = h.Engine.Chains().DryRun(t.Context(), chain, &dryrun.Options{Params: m{"partner": "initech", "day": "monday"}, Parallel: 1})
 		if err != nil || r.Unknown != nil {
 			t.Errorf("%v\n%s", err, &r)
 		}
@@ -103,7 +103,7 @@ func TestDryRunOfABadChain(t *testing.T) {
 			want: []string{`did you mean "download"?`, "a -> b -> a"}},
 		"params": {chain: `"params": {"day": null}, "members": [{"job": "tidy"}]`, params: m{"dya": 1}, want: []string{`unknown parameter "dya"; did you mean "day"?`}},
 	} {
-		r, err := h.Engine.Chains().DryRun(t.Context(), readChain(t, `{"name": "c", `+c.chain+`}`), &engine.DryRunOptions{Params: c.params})
+		r, err := h.Engine.Chains().DryRun(t.Context(), readChain(t, `{"name": "c", `+c.chain+`}`), &dryrun.Options{Params: c.params})
 		if err != nil || r.OK() || p.calls > 0 {
 			t.Errorf("%s: %v, %d calls\n%s", name, err, p.calls, &r)
 			continue

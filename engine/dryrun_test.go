@@ -19,6 +19,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/store"
 )
 
@@ -114,7 +115,7 @@ func probing(t *testing.T, opt *engine.Options) (*couriertest.Harness, *probe) {
 }
 
 // step is the report of a step, by its index.
-func stepAt(t *testing.T, r *engine.Report, index int) engine.StepReport {
+func stepAt(t *testing.T, r *dryrun.Report, index int) dryrun.StepReport {
 	t.Helper()
 	for _, s := range r.Steps {
 		if s.Step == index {
@@ -122,7 +123,7 @@ func stepAt(t *testing.T, r *engine.Report, index int) engine.StepReport {
 		}
 	}
 	t.Fatalf("no step %d in\n%s", index, r)
-	return engine.StepReport{}
+	return dryrun.StepReport{}
 }
 
 func TestDryRun(t *testing.T) {
@@ -136,7 +137,7 @@ func TestDryRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps  string
 		params m
-		want   map[int]engine.StepReport // Message is a part of it
+		want   map[int]dryrun.StepReport // Message is a part of it
 	}{
 		"both branches, and in a loop": {steps: `{"type": "demo.probe", "config": {"path": "good"}},
 			{"type": "flow.foreach", "config": {"source": "context:0.file_list"}},
@@ -145,47 +146,47 @@ func TestDryRun(t *testing.T) {
 			{"type": "flow.else"},
 			{"id": "other", "type": "demo.probe", "config": {"path": "${context:params.dir}/x", "size": "context:loop.current_item.size"}},
 			{"type": "flow.end"},
-			{"type": "flow.end"}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckOK},
-			3: {Path: "1.2.then.3", State: engine.CheckProblem, Message: "bad: no such directory; create it"},
-			5: {Path: "1.2.else.5", State: engine.CheckOK, Unresolved: []string{"size"}},
+			{"type": "flow.end"}`, want: map[int]dryrun.StepReport{
+			0: {Path: "0", State: dryrun.OK},
+			3: {Path: "1.2.then.3", State: dryrun.Problem, Message: "bad: no such directory; create it"},
+			5: {Path: "1.2.else.5", State: dryrun.OK, Unresolved: []string{"size"}},
 		}},
 		"params that are null and not given": {steps: `{"type": "demo.probe", "config": {"path": "${context:params.day}.csv"}}`,
-			want: map[int]engine.StepReport{0: {Path: "0", State: engine.CheckOK, Unresolved: []string{"path"}}}},
+			want: map[int]dryrun.StepReport{0: {Path: "0", State: dryrun.OK, Unresolved: []string{"path"}}}},
 		"params that are given": {steps: `{"type": "demo.probe", "config": {"path": "${context:params.day}"}}`, params: m{"day": "bad"},
-			want: map[int]engine.StepReport{0: {Path: "0", State: engine.CheckProblem, Message: "bad: "}}},
+			want: map[int]dryrun.StepReport{0: {Path: "0", State: dryrun.Problem, Message: "bad: "}}},
 		"what only an execution has": {steps: `{"type": "demo.probe", "config": {"path": "${context:job.execution_id}/${context:job.workspace}/${context:job.started_at}"}},
-			{"type": "demo.probe", "config": {"path": "${context:job.name}/${context:job.attempt}"}}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckOK, Unresolved: []string{"path"}}, 1: {Path: "1", State: engine.CheckOK}}},
-		"a param of the wrong type": {steps: `{"type": "demo.plain", "config": {"n": "context:params.dir"}}, {"type": "demo.plain"}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckProblem, Message: "n: "}, 1: {Path: "1", State: engine.NotChecked, Message: "has no Validate"}}},
+			{"type": "demo.probe", "config": {"path": "${context:job.name}/${context:job.attempt}"}}`, want: map[int]dryrun.StepReport{
+			0: {Path: "0", State: dryrun.OK, Unresolved: []string{"path"}}, 1: {Path: "1", State: dryrun.OK}}},
+		"a param of the wrong type": {steps: `{"type": "demo.plain", "config": {"n": "context:params.dir"}}, {"type": "demo.plain"}`, want: map[int]dryrun.StepReport{
+			0: {Path: "0", State: dryrun.Problem, Message: "n: "}, 1: {Path: "1", State: dryrun.NotChecked, Message: "has no Validate"}}},
 		"secrets": {steps: `{"type": "demo.probe", "config": {"path": "leak", "password": "secret:password"}},
 			{"type": "demo.probe", "config": {"path": "told", "password": "secret:password"}},
 			{"type": "demo.probe", "config": {"path": "good", "password": "secret:none"}},
-			{"type": "demo.probe", "config": {"path": "echo"}}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckProblem, Message: "login with [secret password] refused"},
-			1: {Path: "1", State: engine.CheckOK, Notes: []string{"logged in, password [secret password]", "warn: old, server.version 1"}},
-			2: {Path: "2", State: engine.CheckProblem, Message: `config.password: secret "none": no such secret`},
-			3: {Path: "3", State: engine.CheckProblem, Message: "says [secret password] to everybody"},
+			{"type": "demo.probe", "config": {"path": "echo"}}`, want: map[int]dryrun.StepReport{
+			0: {Path: "0", State: dryrun.Problem, Message: "login with [secret password] refused"},
+			1: {Path: "1", State: dryrun.OK, Notes: []string{"logged in, password [secret password]", "warn: old, server.version 1"}},
+			2: {Path: "2", State: dryrun.Problem, Message: `config.password: secret "none": no such secret`},
+			3: {Path: "3", State: dryrun.Problem, Message: "says [secret password] to everybody"},
 		}},
-		"panics": {steps: `{"type": "demo.probe", "config": {"path": "panic"}}, {"type": "demo.probe", "config": {"path": "good"}}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckProblem, Message: "panic: probe"}, 1: {Path: "1", State: engine.CheckOK}}},
-		"times out": {steps: `{"type": "demo.probe", "config": {"path": "slow"}}, {"type": "demo.probe", "config": {"path": "good"}}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckProblem, Message: "timed out after 30s; find out why the other side does not answer, or give it more time with DryRunOptions.Timeout"},
-			1: {Path: "1", State: engine.CheckOK}}},
+		"panics": {steps: `{"type": "demo.probe", "config": {"path": "panic"}}, {"type": "demo.probe", "config": {"path": "good"}}`, want: map[int]dryrun.StepReport{
+			0: {Path: "0", State: dryrun.Problem, Message: "panic: probe"}, 1: {Path: "1", State: dryrun.OK}}},
+		"times out": {steps: `{"type": "demo.probe", "config": {"path": "slow"}}, {"type": "demo.probe", "config": {"path": "good"}}`, want: map[int]dryrun.StepReport{
+			0: {Path: "0", State: dryrun.Problem, Message: "timed out after 30s; find out why the other side does not answer, or give it more time with dryrun.Options.Timeout"},
+			1: {Path: "1", State: dryrun.OK}}},
 		"files that a step before can make": {steps: `{"type": "demo.probe", "config": {"path": "early"}}, {"type": "demo.probe", "config": {"path": "early"}},
-			{"type": "demo.probe", "config": {"path": "/nowhere/file", "connection_id": "partner"}}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckProblem, Message: "made/earlier"},
-			1: {Path: "1", State: engine.NotChecked, Message: "that is no mistake if a step before it makes it"},
-			2: {Path: "2", State: engine.CheckProblem, Message: "/nowhere/file"}}},
-		"writes": {steps: `{"type": "demo.probe", "config": {"path": "write"}}`, want: map[int]engine.StepReport{
-			0: {Path: "0", State: engine.CheckProblem, Message: `create "made": refused, since a dry run writes nothing`}}},
+			{"type": "demo.probe", "config": {"path": "/nowhere/file", "connection_id": "partner"}}`, want: map[int]dryrun.StepReport{
+			0: {Path: "0", State: dryrun.Problem, Message: "made/earlier"},
+			1: {Path: "1", State: dryrun.NotChecked, Message: "that is no mistake if a step before it makes it"},
+			2: {Path: "2", State: dryrun.Problem, Message: "/nowhere/file"}}},
+		"writes": {steps: `{"type": "demo.probe", "config": {"path": "write"}}`, want: map[int]dryrun.StepReport{
+			0: {Path: "0", State: dryrun.Problem, Message: `create "made": refused, since a dry run writes nothing`}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				workspace := filepath.Join(t.TempDir(), "none")
 				h, _ := probing(t, &engine.Options{Secrets: secrets, Workspace: workspace})
-				r, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "d", `+given+` "steps": [`+c.steps+`]}`), &engine.DryRunOptions{Params: c.params})
+				r, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "d", `+given+` "steps": [`+c.steps+`]}`), &dryrun.Options{Params: c.params})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -199,7 +200,7 @@ func TestDryRun(t *testing.T) {
 						!slices.Equal(s.Unresolved, want.Unresolved) || !slices.Equal(s.Notes, want.Notes) {
 						t.Errorf("step %d: %+v\nwant %+v", i, s, want)
 					}
-					if want.State == engine.CheckProblem {
+					if want.State == dryrun.Problem {
 						problems++
 					}
 				}
@@ -244,7 +245,7 @@ func TestDryRunReportsABadDefinition(t *testing.T) {
 		"empty":  {job: `"steps": []`, want: []string{"there are none; a job needs at least one"}},
 	} {
 		p.calls = 0
-		r, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "d", `+c.job+`}`), &engine.DryRunOptions{Params: c.params})
+		r, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "d", `+c.job+`}`), &dryrun.Options{Params: c.params})
 		if err != nil || r.OK() || len(r.Problems) == 0 {
 			t.Errorf("%s: %v\n%s", name, err, &r)
 		}
@@ -257,7 +258,7 @@ func TestDryRunReportsABadDefinition(t *testing.T) {
 				t.Errorf("%s: the text has not %q:\n%s", name, want, &r)
 			}
 		}
-		if name == "steps" && (len(r.Steps) != 4 || r.Steps[2].State != engine.NotChecked || p.calls > 0) {
+		if name == "steps" && (len(r.Steps) != 4 || r.Steps[2].State != dryrun.NotChecked || p.calls > 0) {
 			t.Errorf("%d calls\n%s", p.calls, &r)
 		}
 	}
@@ -277,7 +278,7 @@ func TestDryRunSharesConnections(t *testing.T) {
 		for most, parallel := range map[int]int{5: 0, 2: 2, 1: 1} {
 			p.most, p.calls = 0, 0
 			begun := time.Now()
-			r, err := h.Engine.Jobs().DryRun(t.Context(), job, &engine.DryRunOptions{Parallel: parallel})
+			r, err := h.Engine.Jobs().DryRun(t.Context(), job, &dryrun.Options{Parallel: parallel})
 			if err != nil || !r.OK() || p.calls != 100 || p.shared || p.most != most {
 				t.Errorf("%d at a time, want %d; %d calls; one connection used twice at a time: %v; %v", p.most, most, p.calls, p.shared, err)
 			}
@@ -299,7 +300,7 @@ func TestDryRunEndsWithItsContext(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the operator has left") || time.Since(begun) != time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
-		if s := r.Steps; s[0].State != engine.CheckOK || s[1].State != engine.NotChecked || s[2].State != engine.NotChecked || !strings.Contains(s[2].Message, "has left") {
+		if s := r.Steps; s[0].State != dryrun.OK || s[1].State != dryrun.NotChecked || s[2].State != dryrun.NotChecked || !strings.Contains(s[2].Message, "has left") {
 			t.Errorf("the report:\n%s", &r)
 		}
 	})
@@ -368,7 +369,7 @@ func TestDryRunGolden(t *testing.T) {
 			}
 		}
 		job.Job.Params = m{"partnr": "acme", "day": nil} // which the last schedule does not fit any more
-		r, err := h.Engine.Jobs().DryRun(t.Context(), job.Job, &engine.DryRunOptions{Fires: 2, Parallel: 1})
+		r, err := h.Engine.Jobs().DryRun(t.Context(), job.Job, &dryrun.Options{Fires: 2, Parallel: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ func TestRestartedLoopUsesNoDirectoryTwice(t *testing.T) {
 	h.Stub("demo.c", f)
 	r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x", "y", "z"], "on_resume": "restart"}},
 		{"type": "demo.a"}, {"type": "demo.b"}, {"type": "flow.end"}, {"type": "demo.c"}]}`), nil).RequireState(courier.Failed)
-	if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {
@@ -147,7 +147,7 @@ func TestPauseMeetsRetryOfTheJob(t *testing.T) {
 		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Paused || x.StepAttempts != 1 {
 			t.Fatalf("%s with %d attempts of the step", x.State, x.StepAttempts)
 		}
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.rec failed", "0 demo.rec#2 completed")
@@ -240,7 +240,7 @@ func TestTextThatNoStoreCanKeepIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"a\x00b", "caf\xe9", strings.Repeat("x", 2000)} {
-		for _, opt := range []engine.EnqueueOptions{{By: courier.By{Actor: bad}}, {IdempotencyKey: bad}, {LimitKeys: []string{bad}}} {
+		for _, opt := range []courier.EnqueueOptions{{By: courier.By{Actor: bad}}, {IdempotencyKey: bad}, {LimitKeys: []string{bad}}} {
 			if _, err := h.Engine.Enqueue(t.Context(), "a", &opt); !errors.Is(err, courier.ErrInvalid) {
 				t.Errorf("Enqueue with %.20q: %v", bad, err)
 			}
@@ -257,7 +257,7 @@ func TestLimitKeysAreKnownBeforeTheStart(t *testing.T) {
 	if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
-	x, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{LimitKeys: []string{"more", "more"}})
+	x, err := h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{LimitKeys: []string{"more", "more"}})
 	if err != nil || !slices.Equal(x.LimitKeys, []string{"acme-a", "more"}) {
 		t.Errorf("limit keys %v, %v", x.LimitKeys, err)
 	}
@@ -338,7 +338,7 @@ func TestWithdrawnPauseDoesNotPause(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(6 * time.Second) // a renewal
-		if _, err := operator.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := operator.Resume(t.Context(), id, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		close(open)

@@ -55,7 +55,7 @@ func TestElsewhereWithFailedItems(t *testing.T) {
 					t.Fatalf("it is %s, %d items failed", x.State, x.FailedItems)
 				}
 				calls = nil
-				opt := &engine.ResumeOptions{Elsewhere: true}
+				opt := &courier.ResumeOptions{Elsewhere: true}
 				report, err := h.Engine.DryRunResume(t.Context(), x.ID, opt)
 				if err != nil || !strings.Contains(report.Note, c.note) {
 					t.Errorf("the dry run says %q, want %q: %v", report.Note, c.note, err)
@@ -139,7 +139,7 @@ func TestElsewhereWhileItemsAreRepaired(t *testing.T) {
 					t.Fatal(err)
 				}
 				calls = nil
-				if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+				if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{Elsewhere: true}); err != nil {
 					t.Fatal(err)
 				}
 				h.Start()
@@ -203,17 +203,17 @@ func TestFromAfterElsewhere(t *testing.T) {
 		}
 		fails = false
 		by := courier.By{Actor: "ops"}
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true, By: by}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{Elsewhere: true, By: by}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.Engine.Pause(t.Context(), x.ID, by); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{From: "p", By: by}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `needs left-by-file, which step 2 "f" (demo.do) left in the workspace that is gone`) {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{From: "p", By: by}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `needs left-by-file, which step 2 "f" (demo.do) left in the workspace that is gone`) {
 			t.Errorf("behind the step that left the file: %v", err)
 		}
 		calls = nil
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{From: "f", By: by}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{From: "f", By: by}); err != nil {
 			t.Fatal(err)
 		}
 		h.Start()
@@ -258,7 +258,7 @@ func TestElsewhereAfterAnotherFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		calls, bad = nil, ""
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{Elsewhere: true}); err != nil {
 			t.Fatal(err)
 		}
 		h.Start()
@@ -307,7 +307,7 @@ func TestElsewhereTwice(t *testing.T) {
 			t.Helper()
 			calls = nil
 			e := engine.New(h.Store, h.Registry, &engine.Options{Worker: id, Workspace: t.TempDir(), WorkspaceID: "tree of " + id})
-			if _, err := e.Resume(t.Context(), x.ID, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+			if _, err := e.Resume(t.Context(), x.ID, &courier.ResumeOptions{Elsewhere: true}); err != nil {
 				t.Fatal(err)
 			}
 			if err := e.Start(t.Context()); err != nil {

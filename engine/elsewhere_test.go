@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
@@ -80,7 +81,7 @@ func TestElsewhere(t *testing.T) {
 				t.Fatalf("%s in %q, want %s in the tree of one", x.State, x.Workspace, state)
 			}
 			u.off.Store(true)
-			elsewhere := &engine.ResumeOptions{By: courier.By{Actor: "ops", Reason: "host one burnt down"}, Elsewhere: true}
+			elsewhere := &courier.ResumeOptions{By: courier.By{Actor: "ops", Reason: "host one burnt down"}, Elsewhere: true}
 			if _, err := operator.Resume(t.Context(), x.ID, elsewhere); state == courier.Running && (!errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), `worker "one" holds its lease`)) {
 				t.Fatalf("while its worker has it: %v", err)
 			}
@@ -90,7 +91,7 @@ func TestElsewhere(t *testing.T) {
 			if state == courier.Running {
 				time.Sleep(time.Minute)
 				x, _ = operator.Executions().Get(t.Context(), x.ID)
-				if text := x.StatusText(time.Now()); !strings.HasPrefix(text, "lost: ") || !strings.Contains(text, `workspace "tree of one"`) || !strings.Contains(text, "Elsewhere") {
+				if text := advice.Status(&x, time.Now()); !strings.HasPrefix(text, "lost: ") || !strings.Contains(text, `workspace "tree of one"`) || !strings.Contains(text, "Elsewhere") {
 					t.Errorf("the status in words: %s", text)
 				}
 				if _, err := operator.Resume(t.Context(), x.ID, elsewhere); err != nil {
@@ -129,7 +130,7 @@ func TestElsewhereIsRefused(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", couriertest.Fails(errors.New("boom")))
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil).RequireState(courier.Failed)
-		elsewhere := &engine.ResumeOptions{By: courier.By{Actor: "ops"}, Elsewhere: true}
+		elsewhere := &courier.ResumeOptions{By: courier.By{Actor: "ops"}, Elsewhere: true}
 		if _, err := h.Engine.Resume(t.Context(), r.ID, elsewhere); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "resume it without Elsewhere") {
 			t.Errorf("of one without files: %v", err)
 		}
@@ -192,29 +193,29 @@ func TestElsewhereGoesOn(t *testing.T) {
 	if1 := `{"type": "flow.if", "config": {"left": 1, "operator": "equals", "right": 1}}`
 	for name, c := range map[string]struct {
 		steps []string
-		opt   engine.ResumeOptions
+		opt   courier.ResumeOptions
 		want  string // the calls after the resume
 		note  string
 	}{
-		"nothing is needed":      {[]string{a, get("b", fail)}, engine.ResumeOptions{}, "fail", ""},
-		"by reference":           {[]string{list, a, get("b", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail", `step 2 "b" (demo.get) needs d/a, which step 1 "a" (demo.get) left`},
-		"by a path":              {[]string{list, a, get("b", fail+`, "use": "./d/a"`)}, engine.ResumeOptions{}, "d/a fail", ""},
-		"by a directory":         {[]string{list, a, get("b", fail+`, "use": {"in": ["d"]}`)}, engine.ResumeOptions{}, "d/a fail", ""},
-		"by a pattern":           {[]string{list, a, get("b", fail+`, "use": "d/*.csv"`)}, engine.ResumeOptions{}, "d/a fail", ""},
-		"by another pattern":     {[]string{list, a, get("b", fail+`, "use": "e/*.csv"`)}, engine.ResumeOptions{}, "fail", ""},
-		"by a step behind":       {[]string{list, a, get("b", fail), get("c", `"name": "c", "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail c", ""},
-		"by a value":             {[]string{list, a, get("b", `"name": "b", "use": "./d/a"`), get("c", fail+`, "use": "context:b.use"`)}, engine.ResumeOptions{}, "d/a b fail", ""},
-		"by the workspace":       {[]string{list, a, get("b", fail+`, "use": "${context:job.workspace}/x"`)}, engine.ResumeOptions{}, "d/a fail", ""},
-		"taken away by a step":   {[]string{list, a, get("b", `"name": "e/b", "take": "d/a"`), get("c", fail+`, "use": "context:b.path"`)}, engine.ResumeOptions{}, "d/a e/b fail", ""},
-		"in an iteration":        {[]string{list, each, item, get("b", fail+`, "use": "context:a.path"`), end}, engine.ResumeOptions{}, "d/1 fail d/2 fail d/3 fail", ""},
-		"from outside the loop":  {[]string{list, a, each, get("b", fail+`, "use": "context:a.path"`), end}, engine.ResumeOptions{}, "d/a fail fail fail", ""},
-		"of a loop that is over": {[]string{list, each, item, end, get("b", fail+`, "use": "d"`)}, engine.ResumeOptions{}, "d/1 d/2 d/3 fail", ""},
-		"in a branch":            {[]string{list, if1, a, end, get("b", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail", ""},
-		"from the first step":    {[]string{a, get("b", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{}, "d/a fail", "from the beginning"},
-		"From":                   {[]string{list, a, get("b", fail)}, engine.ResumeOptions{From: "a"}, "d/a fail", ""},
-		"From, too late":         {[]string{list, a, get("b", `"name": "b"`), get("c", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{From: "b"}, "", "leave From out"},
-		"From, by force":         {[]string{list, a, get("b", `"name": "b"`), get("c", fail+`, "use": "context:a.path"`)}, engine.ResumeOptions{From: "b", Force: true}, "b fail", ""},
-		"with another change":    {[]string{a, get("b", fail)}, engine.ResumeOptions{Set: map[string]any{"a.path": "x"}}, "", "no other change"},
+		"nothing is needed":      {[]string{a, get("b", fail)}, courier.ResumeOptions{}, "fail", ""},
+		"by reference":           {[]string{list, a, get("b", fail+`, "use": "context:a.path"`)}, courier.ResumeOptions{}, "d/a fail", `step 2 "b" (demo.get) needs d/a, which step 1 "a" (demo.get) left`},
+		"by a path":              {[]string{list, a, get("b", fail+`, "use": "./d/a"`)}, courier.ResumeOptions{}, "d/a fail", ""},
+		"by a directory":         {[]string{list, a, get("b", fail+`, "use": {"in": ["d"]}`)}, courier.ResumeOptions{}, "d/a fail", ""},
+		"by a pattern":           {[]string{list, a, get("b", fail+`, "use": "d/*.csv"`)}, courier.ResumeOptions{}, "d/a fail", ""},
+		"by another pattern":     {[]string{list, a, get("b", fail+`, "use": "e/*.csv"`)}, courier.ResumeOptions{}, "fail", ""},
+		"by a step behind":       {[]string{list, a, get("b", fail), get("c", `"name": "c", "use": "context:a.path"`)}, courier.ResumeOptions{}, "d/a fail c", ""},
+		"by a value":             {[]string{list, a, get("b", `"name": "b", "use": "./d/a"`), get("c", fail+`, "use": "context:b.use"`)}, courier.ResumeOptions{}, "d/a b fail", ""},
+		"by the workspace":       {[]string{list, a, get("b", fail+`, "use": "${context:job.workspace}/x"`)}, courier.ResumeOptions{}, "d/a fail", ""},
+		"taken away by a step":   {[]string{list, a, get("b", `"name": "e/b", "take": "d/a"`), get("c", fail+`, "use": "context:b.path"`)}, courier.ResumeOptions{}, "d/a e/b fail", ""},
+		"in an iteration":        {[]string{list, each, item, get("b", fail+`, "use": "context:a.path"`), end}, courier.ResumeOptions{}, "d/1 fail d/2 fail d/3 fail", ""},
+		"from outside the loop":  {[]string{list, a, each, get("b", fail+`, "use": "context:a.path"`), end}, courier.ResumeOptions{}, "d/a fail fail fail", ""},
+		"of a loop that is over": {[]string{list, each, item, end, get("b", fail+`, "use": "d"`)}, courier.ResumeOptions{}, "d/1 d/2 d/3 fail", ""},
+		"in a branch":            {[]string{list, if1, a, end, get("b", fail+`, "use": "context:a.path"`)}, courier.ResumeOptions{}, "d/a fail", ""},
+		"from the first step":    {[]string{a, get("b", fail+`, "use": "context:a.path"`)}, courier.ResumeOptions{}, "d/a fail", "from the beginning"},
+		"From":                   {[]string{list, a, get("b", fail)}, courier.ResumeOptions{From: "a"}, "d/a fail", ""},
+		"From, too late":         {[]string{list, a, get("b", `"name": "b"`), get("c", fail+`, "use": "context:a.path"`)}, courier.ResumeOptions{From: "b"}, "", "leave From out"},
+		"From, by force":         {[]string{list, a, get("b", `"name": "b"`), get("c", fail+`, "use": "context:a.path"`)}, courier.ResumeOptions{From: "b", Force: true}, "b fail", ""},
+		"with another change":    {[]string{a, get("b", fail)}, courier.ResumeOptions{Set: map[string]any{"a.path": "x"}}, "", "no other change"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
@@ -272,7 +273,7 @@ func TestFromMakesFilesAgain(t *testing.T) {
 			t.Errorf("where it stands: %v", err)
 		}
 		h.Start()
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{From: "a"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{From: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -324,7 +325,7 @@ func TestElsewhereInAFailedItem(t *testing.T) {
 			t.Fatalf("it is %s after %s: %v", x.State, got, x.Failure)
 		}
 		calls = nil
-		opt := &engine.ResumeOptions{Elsewhere: true, By: courier.By{Actor: "ops"}}
+		opt := &courier.ResumeOptions{Elsewhere: true, By: courier.By{Actor: "ops"}}
 		if _, err := h.Engine.Resume(t.Context(), x.ID, opt); err != nil {
 			t.Fatal(err)
 		}

@@ -15,27 +15,23 @@ package engine
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/chains"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
-	"github.com/courierhq/courier/engine/internal/dryrun"
-	"github.com/courierhq/courier/engine/internal/enqueue"
-	"github.com/courierhq/courier/engine/internal/executions"
+	"github.com/courierhq/courier/engine/internal/dryruns"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/leases"
-	"github.com/courierhq/courier/engine/internal/limits"
 	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/probe"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/engine/internal/slots"
@@ -76,13 +72,10 @@ type Engine struct {
 	// The subsystems; see [access].
 	definitions   *definitions.Service
 	chains        *chains.Service
-	enqueuer      *enqueue.Service
-	executions    *executions.Service
-	limits        *limits.Service
 	schedules     *schedules.Service
 	monitors      *monitors.Service
 	notifications *notifications.Service
-	dryRuns       *dryrun.Service
+	dryRuns       *dryruns.Service
 	repairs       *repair.Planner
 	unserved      *unserved.Service
 	deadlines     *deadlines.Service
@@ -93,7 +86,7 @@ type Engine struct {
 	wake     chan struct{} // there may be something to claim
 	freed    chan struct{} // a slot became free
 	slots    *slots.Pool
-	refusals refusals.List // what the store does not take now
+	refusals refusedWrites // what the store does not take now
 
 	mu     sync.Mutex
 	worker *worker // set between Start and the end of Stop
@@ -137,7 +130,7 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.roles = core.Roles{Store: e.store, Behind: probe.Behind(e.store)}
 	e.observers = hooks.NewObservers(o.Observers, e.log)
 	e.work.Dir = o.Workspace
-	e.isolated = isolated.Runner{Registry: e.reg, Types: isolated.All(o.Isolate), Grace: o.Grace, MaxOutput: o.MaxOutput, Lease: o.Lease}
+	e.isolated = isolated.Runner{Registry: e.reg, Types: maps.Clone(o.Isolate), Grace: o.Grace, MaxOutput: o.MaxOutput, Lease: o.Lease}
 	e.invalid = errors.Join(e.invalid, e.isolated.Check())
 	e.slots = slots.New(o.Slots, e.freed)
 	e.runs = leases.New[*run](leases.Options{Store: e.store, Worker: o.Worker, Lease: o.Lease, Log: e.log, Changed: e.freed})
@@ -171,7 +164,7 @@ type Health struct {
 	// Maintenance is what fails of the maintenance of step types, such as the retention of
 	// a depot: the last call by this engine, or one that has not returned for 10 minutes.
 	// Nil if nothing fails.
-	Maintenance []FailedMaintenance `json:"maintenance,omitempty"`
+	Maintenance []courier.FailedMaintenance `json:"maintenance,omitempty"`
 	// Kept are the workspaces in Options.Workspace that stay although their executions are
 	// over, because they hold files that may exist nowhere else. An engine looks for them
 	// when it starts and then each hour. Nil if it knows of none.
@@ -203,29 +196,6 @@ func (e *Engine) lowSpace() *LowSpace {
 	return nil
 }
 
-// A FailedMaintenance is a failure of a [courier.Maintainer].
-type FailedMaintenance struct {
-	StepType string    `json:"step_type"`
-	Since    time.Time `json:"since"` // the first failure, by the clock of this process
-	Error    string    `json:"error"` // of the last one
-}
-
-// A RefusedWrite is progress of an execution that the store has refused at least
-// once, and has not accepted since. The engine repeats the write.
-type RefusedWrite struct {
-	Execution courier.ExecutionID `json:"execution_id"`
-	Job       string              `json:"job"`
-	Since     time.Time           `json:"since"` // the first refusal, by the clock of this process
-	Tries     int                 `json:"tries"`
-	// Lasting says that no repetition succeeds until the cause is removed, such as a
-	// missing right. Until then the engine claims nothing.
-	Lasting bool `json:"lasting,omitempty"`
-	// Left says that the lease is no longer renewed, so that another worker may
-	// take the execution over.
-	Left  bool   `json:"left,omitempty"`
-	Error string `json:"error"` // of the last refusal, as the store returned it
-}
-
 // Health returns the present state of the engine. It asks the disk of the workspaces what is
 // free. It does not read the store, and returns at once.
 func (e *Engine) Health() Health {
@@ -237,7 +207,7 @@ func (e *Engine) Health() Health {
 		Kept:        kept,
 		LowSpace:    e.lowSpace(),
 		Stranded:    e.unserved.Found(),
-		Refused:     mapped(e.refusals.All(), func(r refusals.Refusal) RefusedWrite { return RefusedWrite(r) }),
-		Maintenance: mapped(e.maintenance.Failures(), func(f maintenance.Failure) FailedMaintenance { return FailedMaintenance(f) }),
+		Refused:     e.refusals.all(),
+		Maintenance: e.maintenance.Failures(),
 	}
 }

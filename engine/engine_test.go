@@ -135,7 +135,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 		r.RequireTrace(append(append([]string(nil), loopTrace[:n]...), failed+" failed")...)
 		// Another engine on the same store goes on.
 		other := engine.New(h.Store, h.Registry, &engine.Options{Workspace: t.TempDir()})
-		if _, err := other.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := other.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Start(t.Context()); err != nil {
@@ -256,7 +256,7 @@ func TestExecutionTimeout(t *testing.T) {
 		})
 		limit := 90 * time.Second
 		start := time.Now()
-		r := h.RunWith(h.Job(`{"name": "t", "failure_policy": {"type": "retry_step", "max_retries": 100}, "steps": [{"type": "demo.step"}]}`), &engine.EnqueueOptions{Timeout: &limit})
+		r := h.RunWith(h.Job(`{"name": "t", "failure_policy": {"type": "retry_step", "max_retries": 100}, "steps": [{"type": "demo.step"}]}`), &courier.EnqueueOptions{Timeout: &limit})
 		r.RequireState(courier.Failed).RequireError("longer than its timeout of 1m30s")
 		if d := time.Since(start); d < limit || d > limit+20*time.Second || r.Failure.Reason != courier.ReasonExecution {
 			t.Errorf("took %v, reason %s", d, r.Failure.Reason)
@@ -296,12 +296,12 @@ func TestHoldAndRelease(t *testing.T) {
 		if err := h.Engine.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		x, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Hold: true})
+		x, err := h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{Hold: true})
 		if err != nil || x.State != courier.Created {
 			t.Fatal(x.State, err)
 		}
 		time.Sleep(time.Hour)
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) {
 			t.Errorf("Resume of a held execution: %v", err)
 		}
 		if len(s.Calls()) != 0 {
@@ -342,7 +342,7 @@ func startThree(t *testing.T, h *couriertest.Harness) (courier.ExecutionID, chan
 	if err := h.Engine.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x, err := h.Engine.Enqueue(t.Context(), "three", &engine.EnqueueOptions{By: courier.By{Actor: "me"}})
+	x, err := h.Engine.Enqueue(t.Context(), "three", &courier.EnqueueOptions{By: courier.By{Actor: "me"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func TestPauseTakesEffectBeforeTheNextStep(t *testing.T) {
 			t.Fatalf("after the step: %s at %v", x.State, x.Position)
 		}
 		time.Sleep(time.Hour)
-		if _, err := h.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(id).RequireState(courier.Completed)
@@ -528,11 +528,11 @@ func TestWorkspaceIsKeptWhileNeeded(t *testing.T) {
 		t.Errorf("disk use %d, files %v", r.DiskBytes, r.Steps[0].Files)
 	}
 	os.Rename(path, path+".away")
-	if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "0/1/out.txt") {
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "0/1/out.txt") {
 		t.Errorf("resume without the file: %v", err)
 	}
 	os.Rename(path+".away", path)
-	if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {
@@ -605,15 +605,15 @@ func TestIdempotencyKey(t *testing.T) {
 	h := couriertest.New(t, nil)
 	h.Stub("demo.a", nil)
 	job := h.Job(`{"name": "a", "params": {"day": 1}, "steps": [{"type": "demo.a"}]}`)
-	first := h.RunWith(job, &engine.EnqueueOptions{IdempotencyKey: "k"})
-	if again := h.RunWith(job, &engine.EnqueueOptions{IdempotencyKey: "k"}); again.ID != first.ID {
+	first := h.RunWith(job, &courier.EnqueueOptions{IdempotencyKey: "k"})
+	if again := h.RunWith(job, &courier.EnqueueOptions{IdempotencyKey: "k"}); again.ID != first.ID {
 		t.Errorf("a second execution %s", again.ID)
 	}
-	_, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: "k", Params: m{"day": 2}})
+	_, err := h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{IdempotencyKey: "k", Params: m{"day": 2}})
 	if !errors.Is(err, courier.ErrConflict) {
 		t.Errorf("other params: %v", err)
 	}
-	_, err = h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Params: m{"dya": 2}})
+	_, err = h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{Params: m{"dya": 2}})
 	if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `did you mean "day"?`) {
 		t.Errorf("an undeclared parameter: %v", err)
 	}

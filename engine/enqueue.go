@@ -2,43 +2,15 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"log/slog"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
-
-// EnqueueOptions are the settings of a new execution. The zero value is the
-// default.
-type EnqueueOptions struct {
-	Params         map[string]any // the values params.*; any that encoding/json can handle
-	Priority       int16          // higher is claimed first
-	Delay          time.Duration  // until it is due
-	IdempotencyKey string         // unique per job; a used one returns the execution that used it
-	// LimitKeys are in addition to the job's; these alone may begin with store.UserLimitKey. An
-	// execution has at most 16, of at most 1,000 bytes each and 2 KiB together.
-	LimitKeys []string
-	Hold      bool           // creates it in the state created, until Release
-	Version   int            // of the job; 0 means the latest
-	Timeout   *time.Duration // of the whole execution, in place of the job's; nil means that, 0 none
-	// Expires is the time, from now, in which the execution has to begin; 0 means any. If no
-	// worker has claimed it by then, it fails for the reason expired, also if it is held,
-	// paused or waits for other jobs. It can be resumed then.
-	Expires time.Duration
-	// Labels are names and values by which people find the execution: at most 16 besides [LabelBy]. A name
-	// begins with a small letter, and has up to 63 small letters, digits, "_" and "-"; it is
-	// not "file". A value has 1 to 200 characters.
-	Labels map[string]string
-	// MaxRetries replaces the number of retries of all failure policies of the job that
-	// repeat; nil leaves them, and 0 allows none.
-	MaxRetries *int
-	// Trace is the trace context in which the execution is enqueued, in the form of the
-	// header traceparent (W3C Trace Context). Empty means that of Options.Trace.
-	Trace string
-	By    courier.By // who requests it; [Engine.Prepare] keeps the actor alone
-}
 
 // Enqueue creates an execution of the named job for some engine to run, and returns
 // it. When Enqueue has returned nil, the execution is durable in the store. If the
@@ -48,22 +20,39 @@ type EnqueueOptions struct {
 // *[courier.DependencyError]. A nil opt means the defaults. If the store has lately
 // seen no worker that serves the queue, Enqueue logs a warning in Options.Log, once a
 // minute for each queue.
-func (e *Engine) Enqueue(ctx context.Context, job string, opt *EnqueueOptions) (courier.Execution, error) {
-	x, err := e.enqueuer.Enqueue(ctx, job, (*program.Options)(opt))
+func (e *Engine) Enqueue(ctx context.Context, job string, opt *courier.EnqueueOptions) (courier.Execution, error) {
+	x, err := e.enqueue(ctx, job, opt)
 	if err == nil {
 		e.unserved.Created(ctx, e.served(), x)
 	}
 	return x, err
 }
 
-// served returns the queues that this engine serves, none if it is not started.
-func (e *Engine) served() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.worker == nil {
-		return nil
+// enqueue is Enqueue without the warning.
+func (e *Engine) enqueue(ctx context.Context, job string, opt *courier.EnqueueOptions) (courier.Execution, error) {
+	n, err := e.prepare(ctx, job, opt, true)
+	if err != nil {
+		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
 	}
-	return e.opt.Queues
+	got, err := e.create(ctx, []store.NewExecution{n})
+	if errors.Is(err, store.ErrOutdated) {
+		id := n.ID // it may have been created, by a call whose answer was lost
+		if n, err = e.prepare(ctx, job, opt, false); err != nil {
+			return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+		}
+		n.ID = id
+		got, err = e.create(ctx, []store.NewExecution{n})
+	}
+	switch {
+	case errors.Is(err, courier.ErrConflict), errors.Is(err, courier.ErrNotFound): // which name the job
+		return courier.Execution{}, fmt.Errorf("enqueue: %w", err)
+	case err != nil:
+		return courier.Execution{}, fmt.Errorf("enqueue: job %q: %w", job, err)
+	}
+	if opt != nil {
+		core.Explained(e.log, "execution", string(got[0].ID), "enqueued", opt.By, slog.String("job", job))
+	}
+	return got[0], nil
 }
 
 // EnqueueAll creates executions that [Engine.Prepare] has made, of any jobs: all of
@@ -74,7 +63,7 @@ func (e *Engine) served() []string {
 // whether the list is in the store, enqueue the same list again: no execution is
 // created twice.
 func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
-	got, err := e.enqueuer.Create(ctx, list)
+	got, err := e.create(ctx, list)
 	if err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)
 	}
@@ -87,10 +76,72 @@ func (e *Engine) EnqueueAll(ctx context.Context, list []store.NewExecution) ([]c
 // transaction of the caller, such as EnqueueTx of package pgstore. Prepare checks the
 // job and the options as Enqueue does. Version 0 is the version that is the latest
 // now; any other version is read from the store once. A nil opt means the defaults.
-func (e *Engine) Prepare(ctx context.Context, job string, opt *EnqueueOptions) (store.NewExecution, error) {
-	n, err := e.enqueuer.Prepare(ctx, job, (*program.Options)(opt), false)
+func (e *Engine) Prepare(ctx context.Context, job string, opt *courier.EnqueueOptions) (store.NewExecution, error) {
+	n, err := e.prepare(ctx, job, opt, false)
 	if err != nil {
 		return store.NewExecution{}, fmt.Errorf("prepare: %w", err)
 	}
 	return n, nil
+}
+
+// prepare makes an execution. Known says that the latest version that is known here will
+// do, if it still is the latest when the execution is created.
+func (e *Engine) prepare(ctx context.Context, job string, opt *courier.EnqueueOptions, known bool) (store.NewExecution, error) {
+	if opt == nil {
+		opt = &courier.EnqueueOptions{}
+	}
+	if opt.Trace == "" {
+		traced := *opt
+		traced.Trace = access{e}.Trace(ctx)
+		opt = &traced
+	}
+	var p *program.Program
+	if known = known && opt.Version == 0; known {
+		p = e.programs.Latest(job)
+		known = p != nil
+	}
+	if p == nil {
+		var err error
+		if p, err = e.programs.Load(ctx, job, opt.Version); err != nil {
+			return store.NewExecution{}, err
+		}
+	}
+	n, err := access{e}.NewExecution(ctx, p, opt)
+	if err != nil {
+		return store.NewExecution{}, fmt.Errorf("job %q: %w", job, err)
+	}
+	n.Latest = known
+	return n, nil
+}
+
+// create creates executions, all or none.
+func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
+	var got []store.Enqueued
+	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	defer cancel()
+	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	defer calls.End()
+	err := core.Retry(&calls, func(ctx context.Context) (err error) {
+		got, err = e.store.Enqueue(ctx, list) // their ids make it safe to repeat
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.deadlines.Created(list) // of which some may have a deadline
+	executions := make([]courier.Execution, len(got))
+	for i := range got {
+		executions[i] = got[i].Execution
+	}
+	return executions, nil
+}
+
+// served returns the queues that this engine serves, none if it is not started.
+func (e *Engine) served() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.worker == nil {
+		return nil
+	}
+	return e.opt.Queues
 }

@@ -31,7 +31,7 @@ func define(t *testing.T, h *couriertest.Harness) {
 	}
 }
 
-func prepare(t *testing.T, e *engine.Engine, opt *engine.EnqueueOptions) store.NewExecution {
+func prepare(t *testing.T, e *engine.Engine, opt *courier.EnqueueOptions) store.NewExecution {
 	t.Helper()
 	n, err := e.Prepare(t.Context(), "a", opt)
 	if err != nil {
@@ -45,8 +45,8 @@ func TestPrepareIsWhatEnqueueCreates(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		define(t, h)
 		timeout := time.Minute
-		all := &engine.EnqueueOptions{Params: m{"day": 2}, Priority: 3, Delay: time.Hour, LimitKeys: []string{"x"}, Hold: true, Version: 1, Timeout: &timeout, By: courier.By{Actor: "ann"}}
-		for opt, want := range map[*engine.EnqueueOptions]store.NewExecution{
+		all := &courier.EnqueueOptions{Params: m{"day": 2}, Priority: 3, Delay: time.Hour, LimitKeys: []string{"x"}, Hold: true, Version: 1, Timeout: &timeout, By: courier.By{Actor: "ann"}}
+		for opt, want := range map[*courier.EnqueueOptions]store.NewExecution{
 			nil: {Params: json.RawMessage(`{"day":1}`), LimitKeys: []string{"1"}},
 			all: {
 				Params: json.RawMessage(`{"day":2}`), LimitKeys: []string{"2", "x"}, Priority: 3, Delay: time.Hour, Hold: true,
@@ -83,19 +83,19 @@ func TestPrepareRefusesWhatEnqueueRefuses(t *testing.T) {
 	define(t, h)
 	for _, c := range []struct {
 		job  string
-		opt  engine.EnqueueOptions
+		opt  courier.EnqueueOptions
 		is   error
 		text string
 	}{
-		{"b", engine.EnqueueOptions{}, courier.ErrNotFound, `there is no job "b"`},
-		{"a", engine.EnqueueOptions{Version: 2}, courier.ErrNotFound, "the latest is 1"},
-		{"a", engine.EnqueueOptions{Delay: -1}, courier.ErrInvalid, `job "a": delay: -1ns is negative`},
-		{"a", engine.EnqueueOptions{Timeout: new(time.Duration(-1))}, courier.ErrInvalid, `job "a": timeout: -1ns is negative; 0 means none`},
-		{"a", engine.EnqueueOptions{By: courier.By{Actor: "\xff"}}, courier.ErrInvalid, `job "a": By`},
-		{"a", engine.EnqueueOptions{Params: m{"dya": 2}}, courier.ErrInvalid, `did you mean "day"?`},
-		{"a", engine.EnqueueOptions{LimitKeys: []string{"\x00"}}, courier.ErrInvalid, `job "a": limit key`},
-		{"a", engine.EnqueueOptions{LimitKeys: numbered(16)}, courier.ErrInvalid, `job "a": limit_keys: there are 17; 16 is the most`},
-		{"a", engine.EnqueueOptions{LimitKeys: []string{strings.Repeat("x", 900), strings.Repeat("y", 900), strings.Repeat("z", 900)}}, courier.ErrInvalid, `job "a": limit_keys: they have 2701 bytes together; 2048 is the most`},
+		{"b", courier.EnqueueOptions{}, courier.ErrNotFound, `there is no job "b"`},
+		{"a", courier.EnqueueOptions{Version: 2}, courier.ErrNotFound, "the latest is 1"},
+		{"a", courier.EnqueueOptions{Delay: -1}, courier.ErrInvalid, `job "a": delay: -1ns is negative`},
+		{"a", courier.EnqueueOptions{Timeout: new(time.Duration(-1))}, courier.ErrInvalid, `job "a": timeout: -1ns is negative; 0 means none`},
+		{"a", courier.EnqueueOptions{By: courier.By{Actor: "\xff"}}, courier.ErrInvalid, `job "a": By`},
+		{"a", courier.EnqueueOptions{Params: m{"dya": 2}}, courier.ErrInvalid, `did you mean "day"?`},
+		{"a", courier.EnqueueOptions{LimitKeys: []string{"\x00"}}, courier.ErrInvalid, `job "a": limit key`},
+		{"a", courier.EnqueueOptions{LimitKeys: numbered(16)}, courier.ErrInvalid, `job "a": limit_keys: there are 17; 16 is the most`},
+		{"a", courier.EnqueueOptions{LimitKeys: []string{strings.Repeat("x", 900), strings.Repeat("y", 900), strings.Repeat("z", 900)}}, courier.ErrInvalid, `job "a": limit_keys: they have 2701 bytes together; 2048 is the most`},
 	} {
 		_, err := h.Engine.Prepare(t.Context(), c.job, &c.opt)
 		_, same := h.Engine.Enqueue(t.Context(), c.job, &c.opt)
@@ -119,7 +119,7 @@ func numbered(n int) (keys []string) {
 func TestMostLimitKeys(t *testing.T) {
 	h := couriertest.New(t, nil)
 	define(t, h)
-	x, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{LimitKeys: append(numbered(15), numbered(15)...)})
+	x, err := h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{LimitKeys: append(numbered(15), numbered(15)...)})
 	if err != nil || len(x.LimitKeys) != 16 {
 		t.Fatalf("limit keys %q, %v; want 15 and that of the job", x.LimitKeys, err)
 	}
@@ -128,13 +128,13 @@ func TestMostLimitKeys(t *testing.T) {
 func TestEnqueueAllIsAllOrNone(t *testing.T) {
 	h := couriertest.New(t, nil)
 	define(t, h)
-	old, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: "k"})
+	old, err := h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{IdempotencyKey: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fresh := prepare(t, h.Engine, nil)
-	used := prepare(t, h.Engine, &engine.EnqueueOptions{IdempotencyKey: "k"})
-	other := prepare(t, h.Engine, &engine.EnqueueOptions{IdempotencyKey: "k", Params: m{"day": 2}})
+	used := prepare(t, h.Engine, &courier.EnqueueOptions{IdempotencyKey: "k"})
+	other := prepare(t, h.Engine, &courier.EnqueueOptions{IdempotencyKey: "k", Params: m{"day": 2}})
 	if _, err := h.Engine.EnqueueAll(t.Context(), []store.NewExecution{fresh, other}); !errors.Is(err, courier.ErrConflict) {
 		t.Errorf("other parameters: %v", err)
 	}
@@ -196,7 +196,7 @@ func ExampleEngine_EnqueueAll() {
 	}
 	var list []store.NewExecution
 	for _, name := range []string{"Ada", "Grace"} {
-		n, err := e.Prepare(ctx, "greetings", &engine.EnqueueOptions{Params: map[string]any{"names": []string{name}}})
+		n, err := e.Prepare(ctx, "greetings", &courier.EnqueueOptions{Params: map[string]any{"names": []string{name}}})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestPrepareAsksOnceForAVersion(t *testing.T) {
 		return do(ctx)
 	}), h.Registry, &engine.Options{Workspace: t.TempDir()})
 	for range 3 {
-		prepare(t, other, &engine.EnqueueOptions{Version: 1})
+		prepare(t, other, &courier.EnqueueOptions{Version: 1})
 	}
 	if loads != 1 {
 		t.Errorf("the store was asked %d times for version 1", loads)
@@ -252,7 +252,7 @@ func TestEnqueueUsesTheLatest(t *testing.T) {
 		enqueue := func(key, params string, version int, want ...string) {
 			t.Helper()
 			calls = nil
-			x, err := other.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: key})
+			x, err := other.Enqueue(t.Context(), "a", &courier.EnqueueOptions{IdempotencyKey: key})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,13 +265,13 @@ func TestEnqueueUsesTheLatest(t *testing.T) {
 		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(`{"name": "a", "params": {"day": 2}, "steps": [{"type": "demo.a"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Engine.Enqueue(t.Context(), "a", &engine.EnqueueOptions{IdempotencyKey: "x"}); err != nil {
+		if _, err := h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{IdempotencyKey: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		enqueue("x", `{"day":2}`, 2, "Enqueue", "Load", "Enqueue") // what exists is that of the new version
 		enqueue("", `{"day":2}`, 2, "Enqueue")
 		calls = nil
-		if _, err := other.Enqueue(t.Context(), "a", &engine.EnqueueOptions{Version: 1}); err != nil || !slices.Equal(calls, []string{"Enqueue"}) {
+		if _, err := other.Enqueue(t.Context(), "a", &courier.EnqueueOptions{Version: 1}); err != nil || !slices.Equal(calls, []string{"Enqueue"}) {
 			t.Errorf("a version that was asked for: %q, %v", calls, err)
 		}
 	})

@@ -164,7 +164,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 			}
 		}
 		enqueue := func(name string, hold bool) courier.ExecutionID {
-			x, err := h.Engine.Enqueue(t.Context(), name, &engine.EnqueueOptions{Hold: hold, By: courier.By{Actor: "me"}})
+			x, err := h.Engine.Enqueue(t.Context(), name, &courier.EnqueueOptions{Hold: hold, By: courier.By{Actor: "me"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,16 +188,16 @@ func TestEventsAreTheAudit(t *testing.T) {
 		do(errOf(h.Engine.Release(t.Context(), held, courier.By{Actor: "ops"})))
 		do(errOf(h.Engine.Cancel(t.Context(), waiting, courier.By{Actor: "ops"})))
 		time.Sleep(10 * time.Second)
-		do(errOf(h.Engine.Resume(t.Context(), retried, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})))
+		do(errOf(h.Engine.Resume(t.Context(), retried, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})))
 		do(errOf(h.Engine.Pause(t.Context(), skipped, courier.By{Actor: "ops"})))
-		do(errOf(h.Engine.Resume(t.Context(), skipped, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))) // withdrawn
+		do(errOf(h.Engine.Resume(t.Context(), skipped, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))) // withdrawn
 		time.Sleep(7 * time.Second)
 		stop(h.Engine) // in the middle of steps
 		start(b)
 		time.Sleep(5 * time.Second)
 		do(errOf(b.Cancel(t.Context(), held, courier.By{Actor: "ops"})))
 		time.Sleep(time.Minute)
-		do(errOf(b.Resume(t.Context(), plain, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))) // it has failed
+		do(errOf(b.Resume(t.Context(), plain, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))) // it has failed
 		dead := enqueue("skip", true)
 		stop(b)
 		do(errOf(b.Release(t.Context(), dead, courier.By{Actor: "ops"})))

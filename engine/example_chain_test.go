@@ -6,7 +6,6 @@ import (
 	"log"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 )
 
 // A chain is a group of jobs that depend on each other. A member sees the outputs
@@ -32,7 +31,7 @@ func ExampleChains_Start() {
 		log.Fatal(err)
 	}
 	defer e.Stop(ctx)
-	x, err := e.Chains().Start(ctx, "nightly", &engine.ChainOptions{Params: map[string]any{"name": "Ada"}})
+	x, err := e.Chains().Start(ctx, "nightly", &courier.ChainOptions{Params: map[string]any{"name": "Ada"}})
 	if err != nil {
 		log.Fatal(err)
 	}

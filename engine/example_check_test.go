@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -39,7 +40,7 @@ func ExampleChains_DryRun() {
 		{Type: "demo.show", Config: map[string]any{"text": "context:params.day"}},
 	}}
 	chain := courier.Chain{Name: "daily", Members: []courier.ChainMember{{Job: "tell", Params: map[string]any{"dya": "today"}}}}
-	r, err := e.Chains().DryRun(context.Background(), chain, &engine.DryRunOptions{Jobs: []courier.Job{job}})
+	r, err := e.Chains().DryRun(context.Background(), chain, &dryrun.Options{Jobs: []courier.Job{job}})
 	fmt.Println(r.Problems, err)
 	// Output:
 	// [members[0] "tell": params.dya: job "tell" declares no such param; did you mean "day"?] <nil>
@@ -53,7 +54,7 @@ func ExampleJobs_Define_deployment() {
 	older, newer := greetings, greetings
 	newer.Queue = "night"
 	for _, job := range []courier.Job{older, newer, older} {
-		d, err := e.Jobs().Define(ctx, job, &engine.DefineOptions{By: courier.By{Actor: "deploy"}, KeepNewer: true})
+		d, err := e.Jobs().Define(ctx, job, &courier.DefineOptions{By: courier.By{Actor: "deploy"}, KeepNewer: true})
 		fmt.Println(d.Job.Version, d.Job.Queue, d.Superseded, err)
 	}
 	// Output:

@@ -27,7 +27,7 @@ func ExampleEngine_Run_control() {
 		{"type": "flow.end"}]}`)); err != nil {
 		log.Fatal(err)
 	}
-	x, err := newExample().Run(context.Background(), job, &engine.EnqueueOptions{
+	x, err := newExample().Run(context.Background(), job, &courier.EnqueueOptions{
 		Params: map[string]any{"names": []string{"Ada", "Grace"}},
 	})
 	fmt.Println(x.State, err)

@@ -6,7 +6,6 @@ import (
 	"log"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 )
 
 // Limits hold for all engines on a store together: for all executions, for a job,
@@ -22,7 +21,7 @@ func ExampleLimits_Set() {
 	if _, err := e.Jobs().Define(ctx, greetings, nil); err != nil {
 		log.Fatal(err)
 	}
-	x, err := e.Enqueue(ctx, "greetings", &engine.EnqueueOptions{
+	x, err := e.Enqueue(ctx, "greetings", &courier.EnqueueOptions{
 		Params: map[string]any{"names": []string{"Ada"}}, LimitKeys: []string{"partner:acme"},
 	})
 	if err != nil {

@@ -32,7 +32,7 @@ func ExampleEngine_Resume() {
 	}}, nil)
 	fmt.Println(err)
 	full = false // somebody has mended it
-	if _, err := e.Resume(ctx, x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ann", Reason: "the partner made room"}}); err != nil {
+	if _, err := e.Resume(ctx, x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ann", Reason: "the partner made room"}}); err != nil {
 		log.Fatal(err)
 	}
 	if err := e.Start(ctx); err != nil {
@@ -58,7 +58,7 @@ func ExampleEngine_Pause() {
 	if _, err := e.Jobs().Define(ctx, greetings, nil); err != nil {
 		log.Fatal(err)
 	}
-	x, err := e.Enqueue(ctx, "greetings", &engine.EnqueueOptions{Params: map[string]any{"names": []string{"Ada"}}, By: courier.By{Actor: "client"}})
+	x, err := e.Enqueue(ctx, "greetings", &courier.EnqueueOptions{Params: map[string]any{"names": []string{"Ada"}}, By: courier.By{Actor: "client"}})
 	if err != nil {
 		log.Fatal(err)
 	}

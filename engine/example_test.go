@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -51,7 +52,7 @@ func newExample() *engine.Engine {
 // Run defines and executes a job in the calling goroutine.
 func ExampleEngine_Run() {
 	e := newExample()
-	x, err := e.Run(context.Background(), greetings, &engine.EnqueueOptions{
+	x, err := e.Run(context.Background(), greetings, &courier.EnqueueOptions{
 		Params: map[string]any{"names": []string{"Ada", "Grace"}},
 	})
 	fmt.Println(x.State, err)
@@ -71,7 +72,7 @@ func ExampleEngine_Start() {
 	if err := e.Start(ctx); err != nil {
 		log.Fatal(err)
 	}
-	x, err := e.Enqueue(ctx, "greetings", &engine.EnqueueOptions{
+	x, err := e.Enqueue(ctx, "greetings", &courier.EnqueueOptions{
 		Params:         map[string]any{"names": []string{"Ada"}},
 		IdempotencyKey: "2026-11-21", // a second Enqueue with it returns the same execution
 		By:             courier.By{Actor: "scheduler"},
@@ -110,7 +111,7 @@ func ExampleJobs_Define() {
 // A dry run asks every step whether it could do its work. Its report prints
 // itself for people; programs look at its fields, or take it as JSON.
 func ExampleJobs_DryRun() {
-	report, err := newExample().Jobs().DryRun(context.Background(), greetings, &engine.DryRunOptions{
+	report, err := newExample().Jobs().DryRun(context.Background(), greetings, &dryrun.Options{
 		Params: map[string]any{"names": []string{"Ada"}},
 	})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/engine"
 )
 
 // TestExpires enqueues for a queue that no worker serves. The execution fails when its
@@ -28,8 +27,8 @@ func TestExpires(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		served, err1 := h.Engine.Enqueue(t.Context(), "job", &engine.EnqueueOptions{Expires: time.Hour})
-		x, err2 := h.Engine.Enqueue(t.Context(), "jobnobody", &engine.EnqueueOptions{Expires: time.Hour})
+		served, err1 := h.Engine.Enqueue(t.Context(), "job", &courier.EnqueueOptions{Expires: time.Hour})
+		x, err2 := h.Engine.Enqueue(t.Context(), "jobnobody", &courier.EnqueueOptions{Expires: time.Hour})
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +48,7 @@ func TestExpires(t *testing.T) {
 		if x, err = h.Engine.Resume(t.Context(), x.ID, nil); err != nil || x.State != courier.Queued || x.Failure != nil {
 			t.Errorf("resumed: %s, %v, %v", x.State, x.Failure, err)
 		}
-		for _, opt := range []*engine.EnqueueOptions{{Expires: -1}, {Expires: time.Minute, Delay: time.Hour}} {
+		for _, opt := range []*courier.EnqueueOptions{{Expires: -1}, {Expires: time.Minute, Delay: time.Hour}} {
 			if _, err := h.Engine.Enqueue(t.Context(), "job", opt); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "expires") {
 				t.Errorf("%+v: %v", opt, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
@@ -36,7 +37,7 @@ func TestExplainOfMisspelledQueue(t *testing.T) {
 			typed:   `No worker that serves the queue "night" has the step types demo.b.`,
 		} {
 			got, err := front.Executions().Explain(t.Context(), id)
-			if err != nil || got.Status != "queued" || len(got.Because) != 1 || got.Because[0].Text != want || got.Because[0].Kind != store.CauseNoWorker {
+			if err != nil || got.Status != "queued" || len(got.Because) != 1 || got.Because[0].Text != want || got.Because[0].Kind != advice.NoWorker {
 				t.Errorf("explained %+v, %v, want %s", got, err, want)
 			}
 		}

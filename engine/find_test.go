@@ -97,7 +97,7 @@ func TestLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	labels := map[string]string{"partner": "acme", "day": "2026-11-24"}
-	x, err := h.Engine.Enqueue(t.Context(), "job", &engine.EnqueueOptions{Labels: labels})
+	x, err := h.Engine.Enqueue(t.Context(), "job", &courier.EnqueueOptions{Labels: labels})
 	if err != nil || x.Labels["partner"] != "acme" {
 		t.Fatalf("%v, %v", x.Labels, err)
 	}
@@ -109,7 +109,7 @@ func TestLabels(t *testing.T) {
 	if err != nil || len(list) != 2 {
 		t.Errorf("%d, %v", len(list), err)
 	}
-	_, err = h.Engine.Enqueue(t.Context(), "job", &engine.EnqueueOptions{Labels: map[string]string{"file": "x", "Big": "x", "empty": "", "long": strings.Repeat("ü", 201), "nul": "a\x00"}})
+	_, err = h.Engine.Enqueue(t.Context(), "job", &courier.EnqueueOptions{Labels: map[string]string{"file": "x", "Big": "x", "empty": "", "long": strings.Repeat("ü", 201), "nul": "a\x00"}})
 	if !errors.Is(err, courier.ErrInvalid) {
 		t.Fatalf("bad labels: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestLabels(t *testing.T) {
 	for i := range 17 {
 		many[fmt.Sprint("l", i)] = "x"
 	}
-	if _, err := h.Engine.Enqueue(t.Context(), "job", &engine.EnqueueOptions{Labels: many}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "17, more than 16") {
+	if _, err := h.Engine.Enqueue(t.Context(), "job", &courier.EnqueueOptions{Labels: many}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "17, more than 16") {
 		t.Errorf("too many: %v", err)
 	}
 }
@@ -139,7 +139,7 @@ func TestMaxRetriesOfAnExecution(t *testing.T) {
 						tries++
 						return nil, errors.New("bad")
 					})
-					opt, want := &engine.EnqueueOptions{MaxRetries: &n}, n+1
+					opt, want := &courier.EnqueueOptions{MaxRetries: &n}, n+1
 					if n < 0 {
 						opt, want = nil, 3
 					}
@@ -159,7 +159,7 @@ func TestMaxRetriesOfAnExecution(t *testing.T) {
 	h := couriertest.New(t, nil)
 	h.Stub("demo.a", nil)
 	n := -1
-	if _, err := h.Engine.Run(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.a"}}}, &engine.EnqueueOptions{MaxRetries: &n}); !errors.Is(err, courier.ErrInvalid) {
+	if _, err := h.Engine.Run(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.a"}}}, &courier.EnqueueOptions{MaxRetries: &n}); !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("negative: %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func TestTrace(t *testing.T) {
 	}
 	h := couriertest.New(t, nil)
 	h.Stub("demo.a", nil)
-	if _, err := h.Engine.Run(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.a"}}}, &engine.EnqueueOptions{Trace: "x"}); !errors.Is(err, courier.ErrInvalid) {
+	if _, err := h.Engine.Run(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.a"}}}, &courier.EnqueueOptions{Trace: "x"}); !errors.Is(err, courier.ErrInvalid) {
 		t.Errorf("no trace: %v", err)
 	}
 }

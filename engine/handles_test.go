@@ -35,7 +35,7 @@ func TestListsOfDefinitions(t *testing.T) {
 	define := func(name, text string) {
 		t.Helper()
 		job := courier.Job{Name: name, Queue: text, Steps: []courier.StepSpec{{Type: "demo.a"}}}
-		if _, err := h.Engine.Jobs().Define(t.Context(), job, &engine.DefineOptions{By: courier.By{Actor: "ann"}}); err != nil {
+		if _, err := h.Engine.Jobs().Define(t.Context(), job, &courier.DefineOptions{By: courier.By{Actor: "ann"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestListsOfDefinitions(t *testing.T) {
 	}
 	var got []string
 	for before := 0; ; {
-		page, err := h.Engine.Jobs().Versions(t.Context(), "b", engine.VersionFilter{Before: before, Limit: 2})
+		page, err := h.Engine.Jobs().Versions(t.Context(), "b", store.VersionFilter{Before: before, Limit: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,10 +81,10 @@ func TestListsOfDefinitions(t *testing.T) {
 	if chains, err := h.Engine.Chains().List(t.Context(), store.DefinitionFilter{}); err != nil || len(chains) != 1 || len(chains[0].Chain.Members) != 2 {
 		t.Errorf("chains %+v, %v", chains, err)
 	}
-	if chains, err := h.Engine.Chains().Versions(t.Context(), "c", engine.VersionFilter{}); err != nil || len(chains) != 2 || chains[1].Chain.Version != 1 {
+	if chains, err := h.Engine.Chains().Versions(t.Context(), "c", store.VersionFilter{}); err != nil || len(chains) != 2 || chains[1].Chain.Version != 1 {
 		t.Errorf("versions of the chain %+v, %v", chains, err)
 	}
-	if _, err := h.Engine.Jobs().Versions(t.Context(), "bb", engine.VersionFilter{}); err == nil || !strings.Contains(err.Error(), `did you mean "b"?`) {
+	if _, err := h.Engine.Jobs().Versions(t.Context(), "bb", store.VersionFilter{}); err == nil || !strings.Contains(err.Error(), `did you mean "b"?`) {
 		t.Errorf("versions of no job: %v", err)
 	}
 }
@@ -252,15 +252,15 @@ func TestReasonsAreLogged(t *testing.T) {
 		}
 		log.Reset()
 	}
-	_, err := e.Jobs().Define(t.Context(), courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.a"}}}, &engine.DefineOptions{By: by})
+	_, err := e.Jobs().Define(t.Context(), courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.a"}}}, &courier.DefineOptions{By: by})
 	check(err, "job defined")
-	_, err = e.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "a"}}}, &engine.DefineOptions{By: by})
+	_, err = e.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "a"}}}, &courier.DefineOptions{By: by})
 	check(err, "chain defined")
-	_, err = e.Enqueue(t.Context(), "a", &engine.EnqueueOptions{By: by})
+	_, err = e.Enqueue(t.Context(), "a", &courier.EnqueueOptions{By: by})
 	check(err, "execution enqueued")
-	_, err = e.Chains().Start(t.Context(), "c", &engine.ChainOptions{By: by})
+	_, err = e.Chains().Start(t.Context(), "c", &courier.ChainOptions{By: by})
 	check(err, "chain execution started")
-	if _, err = e.Enqueue(t.Context(), "a", &engine.EnqueueOptions{By: courier.By{Actor: "ann"}}); err != nil || strings.Contains(log.String(), "enqueued") {
+	if _, err = e.Enqueue(t.Context(), "a", &courier.EnqueueOptions{By: courier.By{Actor: "ann"}}); err != nil || strings.Contains(log.String(), "enqueued") {
 		t.Errorf("%v; without a reason: %q", err, log.String())
 	}
 }

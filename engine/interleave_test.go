@@ -309,7 +309,7 @@ func (p *play) ask(e *engine.Engine, by string, kinds ...courier.RequestKind) {
 const skip courier.RequestKind = "skip"
 
 // changes are resumes with a change, by the words that stand for them.
-var changes = map[courier.RequestKind]engine.ResumeOptions{
+var changes = map[courier.RequestKind]courier.ResumeOptions{
 	skip:        {Skip: true},
 	"from":      {From: "0"},
 	"back":      {From: "s0"},

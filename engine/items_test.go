@@ -163,7 +163,7 @@ func TestRepairItems(t *testing.T) {
 				for _, i := range test.items {
 					items = append(items, courier.ItemPath{Loop: 0, Iteration: []int{i}})
 				}
-				if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}, Items: items}); err != nil {
+				if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}, Items: items}); err != nil {
 					t.Fatal(err)
 				}
 				r = h.Wait(r.ID)
@@ -188,7 +188,7 @@ func TestUnknownItems(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		files(h, map[string]bool{"b decrypt error": true})
 		r := h.Run(h.Job(strings.ReplaceAll(decryptJob, "MORE", "")), nil)
-		_, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{Items: []courier.ItemPath{{Loop: 0, Iteration: []int{2}}}})
+		_, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{Items: []courier.ItemPath{{Loop: 0, Iteration: []int{2}}}})
 		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "item [2] of the loop of step 0 has not failed; failed are [1]") {
 			t.Errorf("error %v", err)
 		}
@@ -217,7 +217,7 @@ func TestFailedItemAfterReturn(t *testing.T) {
 		}
 		h.Start()
 		classes["x"], classes["y"] = "", courier.ReasonError
-		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{From: "s"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{From: "s"}); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Failed)
@@ -247,7 +247,7 @@ func TestSetListOfFailedItems(t *testing.T) {
 			{"type": "flow.foreach", "config": {"source": "context:list.names", "on_item_failure": "continue"}},
 			{"type": "demo.send", "config": {"name": "context:loop.current_item"}}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
 		set := func(names ...string) error {
-			_, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Set: map[string]any{"list.names": names}})
+			_, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{Set: map[string]any{"list.names": names}})
 			return err
 		}
 		if err := set("a", "b"); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "has executed 3 items, and the changed list has 2") {
@@ -431,7 +431,7 @@ func TestPauseInRepair(t *testing.T) {
 		if err != nil || len(list) != 3 || now.FailedItems != 3 || list[0].Iteration[0] != 1 {
 			t.Errorf("%d failed items, %+v, %v", now.FailedItems, list, err)
 		}
-		for _, opt := range []engine.ResumeOptions{{From: "send"}, {Items: []courier.ItemPath{{Iteration: []int{3}}}}} {
+		for _, opt := range []courier.ResumeOptions{{From: "send"}, {Items: []courier.ItemPath{{Iteration: []int{3}}}}} {
 			if _, err := h.Engine.Resume(t.Context(), x.ID, &opt); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "3 of their failures are left") {
 				t.Errorf("%+v: %v", opt, err)
 			}
@@ -524,7 +524,7 @@ func TestDryRunOfRepair(t *testing.T) {
 			x := h.Run(h.Job(fmt.Sprintf(`{"name": "dry", "steps": [
 				{"type": "flow.foreach", "config": {"source": ["a", "b"], "on_item_failure": "continue"%s}},
 				{"type": "demo.get"}, {"type": "demo.send"}, {"type": "flow.end"}, {"type": "demo.end"}]}`, rerun)), nil).RequireState(courier.Failed)
-			for _, opt := range []*engine.ResumeOptions{nil, {Items: []courier.ItemPath{{Iteration: []int{1}}}}} {
+			for _, opt := range []*courier.ResumeOptions{nil, {Items: []courier.ItemPath{{Iteration: []int{1}}}}} {
 				report, err := h.Engine.DryRunResume(t.Context(), x.ID, opt)
 				var steps []string
 				for _, s := range report.Steps {

@@ -64,7 +64,7 @@ func TestCleanupAndRollback(t *testing.T) {
 			t.Errorf("calls %v, want %v", rec.calls, want)
 		}
 		rec.calls, rec.fail = nil, 1
-		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -166,7 +166,7 @@ func TestResumeRestartsTheLoopIfTheMarkerSaysSo(t *testing.T) {
 		})
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x", "y"], "on_resume": "`+mode+`"}}, {"type": "demo.a"}, {"type": "flow.end"}]}`), nil)
 		r.RequireState(courier.Failed)
-		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -215,7 +215,7 @@ func TestSkippedStepsInLoopsAndBranches(t *testing.T) {
 func TestPauseIsWithdrawnByResume(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, open := startThree(t, h)
-		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), id, courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
+		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), id, courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		close(open)
@@ -247,7 +247,7 @@ func TestPauseDuringBackoff(t *testing.T) {
 		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Paused {
 			t.Fatalf("paused during backoff, but %s", x.State)
 		}
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		requireAudit(t, h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.a failed", "0 demo.a#2 completed"))
@@ -276,7 +276,7 @@ func TestThreeLostWorkersFailTheExecution(t *testing.T) {
 			t.Errorf("reason %s, calls %v", r.Failure.Reason, a.Calls())
 		}
 		requireAudit(t, r)
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -346,7 +346,7 @@ func TestResumeSeesNoValuesOfEarlierIterations(t *testing.T) {
 		{"type": "flow.if", "config": {"left": "context:loop.index", "operator": "equals", "right": 1}},
 		{"type": "demo.stale"}, {"type": "flow.end"}, {"type": "flow.end"},
 		{"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
-	if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Engine.Start(t.Context()); err != nil {
@@ -386,7 +386,7 @@ func TestExecutionTimeoutUnderThePolicyStop(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		rec := &recorder{fail: 1, block: func(c ctx) { <-c.Done() }}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
-		r := h.RunWith(h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), &engine.EnqueueOptions{Timeout: new(time.Second)})
+		r := h.RunWith(h.Job(`{"name": "r", "steps": [{"type": "demo.rec"}]}`), &courier.EnqueueOptions{Timeout: new(time.Second)})
 		r.RequireState(courier.Failed).RequireError("timeout of 1s")
 		if r.Failure.Reason != courier.ReasonExecution || !slices.Contains(rec.calls, "rollback") {
 			t.Errorf("reason %s, calls %v", r.Failure.Reason, rec.calls)

@@ -187,7 +187,7 @@ func TestSizeLimits(t *testing.T) {
 		fits := map[string]any{"x": strings.Repeat("x", 200-frame)}
 		h.Run(job, fits).RequireState(courier.Completed)
 		fits["x"] = fits["x"].(string) + "x"
-		_, err := h.Engine.Enqueue(t.Context(), "p", &engine.EnqueueOptions{Params: fits})
+		_, err := h.Engine.Enqueue(t.Context(), "p", &courier.EnqueueOptions{Params: fits})
 		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "they have 201 bytes, more than the 200 of engine.Options.MaxParams") {
 			t.Errorf("enqueue: %v", err)
 		}

@@ -63,7 +63,7 @@ func TestMemoryDoesNotGrowWithIterations(t *testing.T) {
 		{Type: "flow.foreach", Config: m{"source": "context:params.items"}},
 		{Type: "demo.a"},
 		{Type: "flow.end"},
-	}}, &engine.EnqueueOptions{Params: m{"items": make([]int, iterations)}})
+	}}, &courier.EnqueueOptions{Params: m{"items": make([]int, iterations)}})
 	if err != nil || x.State != courier.Completed || before == 0 {
 		t.Fatal(x.State, err)
 	}

@@ -167,7 +167,7 @@ func TestOnlyCopiesStay(t *testing.T) {
 			{"accepted item", stop, true, nil, courier.Completed, true},
 			{"clean", stop, false, func(w *taking, id courier.ExecutionID) error {
 				w.fails.Store(false)
-				return errOf(w.Engine.Resume(w.t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))
+				return errOf(w.Engine.Resume(w.t.Context(), id, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))
 			}, courier.Completed, false},
 		} {
 			t.Run(typ+" "+test.name, func(t *testing.T) {
@@ -244,9 +244,9 @@ func TestOnlyCopiesAfterAnyActs(t *testing.T) {
 				case 1:
 					act, err = "pause", errOf(w.Engine.Pause(t.Context(), id, by))
 				case 2:
-					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by}))
+					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by}))
 				case 3:
-					act, err = "resume elsewhere", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by, Elsewhere: true}))
+					act, err = "resume elsewhere", errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by, Elsewhere: true}))
 				case 4:
 					act = "mend"
 					w.fails.Store(r.IntN(2) == 0)
@@ -335,9 +335,9 @@ func TestOnlyCopiesOfLostWorkers(t *testing.T) {
 				case 1:
 					act, err = "pause", errOf(w.Engine.Pause(t.Context(), id, by))
 				case 2:
-					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by}))
+					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by}))
 				case 3:
-					act, err = "resume elsewhere", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by, Elsewhere: true}))
+					act, err = "resume elsewhere", errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by, Elsewhere: true}))
 				case 4:
 					fails, slow := r.IntN(2) == 0, r.IntN(2) == 0
 					w.fails.Store(fails)
@@ -513,7 +513,7 @@ func TestOnlyCopiesOfEarlierPasses(t *testing.T) {
 				w.rest()
 				w.fails.Store(false)
 				if policy != again {
-					if _, err := w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{From: "0", Force: true, By: courier.By{Actor: "ops"}}); err != nil {
+					if _, err := w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{From: "0", Force: true, By: courier.By{Actor: "ops"}}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -607,7 +607,7 @@ func TestNamesThatAreNotShown(t *testing.T) {
 			return errOf(w.Engine.Cancel(w.t.Context(), id, by))
 		},
 		"completed without an attempt": func(w *taking, id courier.ExecutionID) error {
-			return errOf(w.Engine.Resume(w.t.Context(), id, &engine.ResumeOptions{Skip: true, By: by}))
+			return errOf(w.Engine.Resume(w.t.Context(), id, &courier.ResumeOptions{Skip: true, By: by}))
 		},
 		"not listed": func(w *taking, id courier.ExecutionID) error {
 			unknown := store.Found{Workspace: "disk", OnlyCopies: courier.OnlyCopies{Problem: "not listed"}}
@@ -691,7 +691,7 @@ func TestKeptFilesOfAnEarlierWorkspace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			x, err := elsewhere.Resume(t.Context(), id, &engine.ResumeOptions{Elsewhere: true, By: by})
+			x, err := elsewhere.Resume(t.Context(), id, &courier.ResumeOptions{Elsewhere: true, By: by})
 			if err == nil && !completes {
 				w.rest()
 				x, err = elsewhere.Cancel(t.Context(), id, by)

@@ -73,7 +73,7 @@ type Options struct {
 	// the key of a type, by "family.*" or by "*" for all, and what is most precise counts.
 	// A step of which it says nothing runs so without limits if its definition has
 	// isolate. It needs [RunIsolated]. None means that only definitions say so.
-	Isolate map[string]Isolation
+	Isolate map[string]courier.Isolation
 
 	// Names, if several engines or directories would have the same.
 
@@ -171,27 +171,6 @@ type Options struct {
 	// OnStuckStep is called when a step did not return within Grace after its
 	// context ended. Nil means that it is only logged.
 	OnStuckStep func(StuckStep)
-}
-
-// An Isolation has the limits of the processes in which the steps of a type run, one for
-// each call. The zero value has none.
-type Isolation struct {
-	// Memory is how many bytes of data such a process, and each that it starts, may have
-	// besides what the program takes itself. At least 16 MiB; 0 means no limit. Linux only.
-	// Data is what a process has for itself, its heap first of all (RLIMIT_DATA). Shared
-	// mappings, mapped files, files on a tmpfs and the cache of the kernel do not count: a
-	// process with 64 MiB can map 1 GiB that is shared. A limit of all memory of the worker,
-	// with these and its processes, is a control group, which is the host's to set.
-	Memory int64
-	// CPU is how much processor time such a process, and each that it starts, may use, in
-	// whole seconds. 0 means no limit. Linux only.
-	CPU time.Duration
-	// Grace is how long a step may take to return after its context has ended. Then its
-	// process is killed, with all that it has started. 0 means Options.Grace.
-	Grace time.Duration
-	// Env names variables of the environment that the process gets. It always gets those
-	// for languages, time zones and the places of programs and certificates, and no others.
-	Env []string
 }
 
 // RunIsolated is the first statement of main in a program whose engine runs steps in

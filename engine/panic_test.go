@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 )
 
 // bangs are the ways in which the host's code ends without returning, and what
@@ -149,9 +150,9 @@ func TestDryRunContainsValidate(t *testing.T) {
 			courier.Register(h.Registry, "demo.good", &bomb{}, nil)
 			job := h.Job(`{"name": "d", "steps": [{"type": "demo.bomb", "config": {"secret": "secret:s"}}, {"type": "demo.good"}]}`)
 			report, err := h.Engine.Jobs().DryRun(t.Context(), job, nil)
-			if err != nil || len(report.Steps) != 2 || report.Steps[0].State != engine.CheckProblem || !strings.Contains(report.Steps[0].Message, want) {
+			if err != nil || len(report.Steps) != 2 || report.Steps[0].State != dryrun.Problem || !strings.Contains(report.Steps[0].Message, want) {
 				t.Errorf("%s in %s: %v\n%s", want, in, err, &report)
-			} else if s := report.Steps[1]; s.State != engine.CheckOK {
+			} else if s := report.Steps[1]; s.State != dryrun.OK {
 				t.Errorf("%s in %s: the next step: %+v", want, in, s)
 			}
 			b.in = ""
@@ -188,8 +189,8 @@ func TestDryRunSurvivesAValidateThatDoesNotReturn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := report.Steps; s[0].State != engine.CheckOK || s[1].State != engine.CheckProblem ||
-			!strings.Contains(s[1].Message, "timed out after 30s; Validate did not return within 10s") || s[2].State != engine.CheckOK {
+		if s := report.Steps; s[0].State != dryrun.OK || s[1].State != dryrun.Problem ||
+			!strings.Contains(s[1].Message, "timed out after 30s; Validate did not return within 10s") || s[2].State != dryrun.OK {
 			t.Errorf("report:\n%s", &report)
 		}
 		synctest.Wait()

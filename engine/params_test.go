@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
@@ -65,7 +66,7 @@ func TestTypedParams(t *testing.T) {
 			`params.custmer: unknown parameter "custmer"; did you mean "customer"?`, `params.customer: "acmee" is none of the possible values; did you mean "acme"?`,
 			`params.day: is required, and was not given`, `params.file: must be the absolute path`, `params.n: must be a whole number, not "4"`,
 		}
-		opt := &engine.EnqueueOptions{Params: bad}
+		opt := &courier.EnqueueOptions{Params: bad}
 		_, err := e.Enqueue(ctx, "typed", opt)
 		requireProblems(t, "enqueue", err, want...)
 		_, err = e.Prepare(ctx, "typed", opt)
@@ -145,13 +146,13 @@ func TestParamsOfVersions(t *testing.T) {
 		}
 		// The execution keeps the declarations of its version, until it gets another one.
 		for _, c := range []struct {
-			opt  engine.ResumeOptions
+			opt  courier.ResumeOptions
 			want []string
 		}{
-			{engine.ResumeOptions{Set: m{"params.n": "x"}}, []string{`Set "params.n": must be a whole number, not "x"`}},
-			{engine.ResumeOptions{Version: 2}, []string{`version 2: its parameter "n": must be at most 10, not 20; give it with Set`, `its parameter "q": is required`}},
-			{engine.ResumeOptions{Version: 2, Set: m{"params.n": 11, "params.q": nil}}, []string{`Set "params.n": must be at most 10, not 11`, `parameter "q": is required`}},
-			{engine.ResumeOptions{Version: 2, Set: m{"params.n": 9}}, []string{`its parameter "q": is required`}},
+			{courier.ResumeOptions{Set: m{"params.n": "x"}}, []string{`Set "params.n": must be a whole number, not "x"`}},
+			{courier.ResumeOptions{Version: 2}, []string{`version 2: its parameter "n": must be at most 10, not 20; give it with Set`, `its parameter "q": is required`}},
+			{courier.ResumeOptions{Version: 2, Set: m{"params.n": 11, "params.q": nil}}, []string{`Set "params.n": must be at most 10, not 11`, `parameter "q": is required`}},
+			{courier.ResumeOptions{Version: 2, Set: m{"params.n": 9}}, []string{`its parameter "q": is required`}},
 		} {
 			_, err := e.Resume(ctx, r.ID, &c.opt)
 			for _, want := range c.want {
@@ -161,11 +162,11 @@ func TestParamsOfVersions(t *testing.T) {
 			}
 		}
 		broken = false
-		report, err := e.DryRunResume(ctx, r.ID, &engine.ResumeOptions{Version: 2, Set: m{"params.n": 9, "params.q": "x"}})
+		report, err := e.DryRunResume(ctx, r.ID, &courier.ResumeOptions{Version: 2, Set: m{"params.n": 9, "params.q": "x"}})
 		if err != nil || fmt.Sprintln(report.Values["params.n"], report.Values["params.q"], report.Values["params.r"], report.Values["params.p"]) != "9 x 5 a\n" {
 			t.Errorf("a resume with all would have %v, %v", report.Values, err)
 		}
-		if _, err := e.Resume(ctx, r.ID, &engine.ResumeOptions{Set: m{"params.n": 21}}); err != nil {
+		if _, err := e.Resume(ctx, r.ID, &courier.ResumeOptions{Set: m{"params.n": 21}}); err != nil {
 			t.Error(err)
 		}
 		h.Wait(r.ID).RequireState(courier.Completed)
@@ -223,11 +224,11 @@ func TestParamsOfChains(t *testing.T) {
 		{"job": "a"}, {"job": "b", "params": {"flag": "context:params.on", "list": ["context:params.n"]}}, {"name": "d", "job": "a", "params": {"n": "context:params.n"}}]}`); err != nil {
 		t.Fatal(err)
 	}
-	_, err = e.Chains().Start(ctx, "c", &engine.ChainOptions{Params: m{"on": 1, "nn": 2}})
+	_, err = e.Chains().Start(ctx, "c", &courier.ChainOptions{Params: m{"on": 1, "nn": 2}})
 	requireProblems(t, "start", err, `params.day: is required`, `params.nn: unknown parameter "nn"; did you mean "n"?`, `params.on: must be true or false, not 1`)
-	_, err = e.Chains().Start(ctx, "c", &engine.ChainOptions{Params: m{"day": "2026-11-23", "n": 7}})
+	_, err = e.Chains().Start(ctx, "c", &courier.ChainOptions{Params: m{"day": "2026-11-23", "n": 7}})
 	requireProblems(t, "start", err, `member "a": params.n: must be at most 5, not 7`, `member "d": params.n: must be at most 5, not 7`)
-	x, err := e.Chains().Start(ctx, "c", &engine.ChainOptions{Params: m{"day": "2026-11-23"}})
+	x, err := e.Chains().Start(ctx, "c", &courier.ChainOptions{Params: m{"day": "2026-11-23"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +284,7 @@ func TestSecretParams(t *testing.T) {
 		job := h.Job(`{"name": "login", "params": {"pw": {"type": "text", "secret": true, "required": true}, "n": {"type": "integer"}},
 			"steps": [{"type": "demo.login", "config": {"text": "context:params.pw"}}]}`)
 		e, ctx := h.Engine, t.Context()
-		r := h.RunWith(job, &engine.EnqueueOptions{Params: m{"pw": "partner/acme"}, By: courier.By{Actor: "ann"}}).RequireState(courier.Failed)
+		r := h.RunWith(job, &courier.EnqueueOptions{Params: m{"pw": "partner/acme"}, By: courier.By{Actor: "ann"}}).RequireState(courier.Failed)
 		if given != "canary-QzPlain7" {
 			t.Errorf("the step was given %q", given)
 		}
@@ -294,7 +295,7 @@ func TestSecretParams(t *testing.T) {
 			t.Errorf("the step asked for %+v", q)
 		}
 		fail = false
-		resumed, err := e.DryRunResume(ctx, r.ID, &engine.ResumeOptions{Set: m{"params.pw": "partner/acme"}})
+		resumed, err := e.DryRunResume(ctx, r.ID, &courier.ResumeOptions{Set: m{"params.pw": "partner/acme"}})
 		if err != nil || string(resumed.Config) != `{"text":"secret:partner/acme"}` || resumed.Note != "params.pw to another secret" {
 			t.Errorf("a resume would have %s, %q, %v", resumed.Config, resumed.Note, err)
 		}
@@ -303,7 +304,7 @@ func TestSecretParams(t *testing.T) {
 			t.Errorf("the dry run of a resume asked for %+v", q)
 		}
 		mu.Unlock()
-		dry, err := e.Jobs().DryRun(ctx, job, &engine.DryRunOptions{Params: m{"pw": "partner/acme"}})
+		dry, err := e.Jobs().DryRun(ctx, job, &dryrun.Options{Params: m{"pw": "partner/acme"}})
 		if err != nil || !dry.OK() {
 			t.Errorf("dry run %v, %v", dry, err)
 		}
@@ -329,11 +330,11 @@ func TestSecretParams(t *testing.T) {
 
 		// What is given in place of a name may be the secret itself.
 		for _, value := range []any{"canary-QzPlain7", "secret:canary-QzPlain7", m{"x": "canary-QzPlain7"}} {
-			_, err := e.Enqueue(ctx, "login", &engine.EnqueueOptions{Params: m{"pw": value, "n": "x"}})
+			_, err := e.Enqueue(ctx, "login", &courier.EnqueueOptions{Params: m{"pw": value, "n": "x"}})
 			requireProblems(t, "enqueue", err, "params.n: must be a whole number", "params.pw: ")
 			fail = true
-			_, err2 := e.Resume(ctx, h.Run(job, m{"pw": "partner/acme"}).ID, &engine.ResumeOptions{Set: m{"params.pw": value}})
-			dry, _ := e.Jobs().DryRun(ctx, job, &engine.DryRunOptions{Params: m{"pw": value}})
+			_, err2 := e.Resume(ctx, h.Run(job, m{"pw": "partner/acme"}).ID, &courier.ResumeOptions{Set: m{"params.pw": value}})
+			dry, _ := e.Jobs().DryRun(ctx, job, &dryrun.Options{Params: m{"pw": value}})
 			if !errors.Is(err2, courier.ErrInvalid) || !strings.Contains(err2.Error(), `Set "params.pw": `) {
 				t.Errorf("resume: %v", err2)
 			}
@@ -341,7 +342,7 @@ func TestSecretParams(t *testing.T) {
 				t.Errorf("it is echoed: %s", text)
 			}
 		}
-		_, err = e.Enqueue(ctx, "login", &engine.EnqueueOptions{Params: m{"pw": "later"}})
+		_, err = e.Enqueue(ctx, "login", &courier.EnqueueOptions{Params: m{"pw": "later"}})
 		if err == nil || errors.Is(err, courier.ErrInvalid) || strings.Contains(err.Error(), "later") || !strings.Contains(err.Error(), "the safe is closed") {
 			t.Errorf("where it is not known: %v", err)
 		}
@@ -367,10 +368,10 @@ func TestSecretParamsWithoutSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Start()
-		_, err := front.Enqueue(t.Context(), "j", &engine.EnqueueOptions{Params: m{"pw": strings.Repeat("x", 21), "n": 1.5}})
+		_, err := front.Enqueue(t.Context(), "j", &courier.EnqueueOptions{Params: m{"pw": strings.Repeat("x", 21), "n": 1.5}})
 		requireProblems(t, "enqueue", err, "params.n: must be a whole number in digits alone, not 1.5", "params.pw: must be the name of a secret")
 		for _, name := range []string{"partner/acme", "other"} {
-			x, err := front.Enqueue(t.Context(), "j", &engine.EnqueueOptions{Params: m{"pw": name, "n": 3}})
+			x, err := front.Enqueue(t.Context(), "j", &courier.EnqueueOptions{Params: m{"pw": name, "n": 3}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -398,7 +399,7 @@ func TestParamsInDryRun(t *testing.T) {
 			t.Errorf("got %v, %v, want %s", report, err, want)
 		}
 	}
-	report, err = h.Engine.Jobs().DryRun(t.Context(), h.Job(typedJob), &engine.DryRunOptions{Params: m{"n": 4}})
+	report, err = h.Engine.Jobs().DryRun(t.Context(), h.Job(typedJob), &dryrun.Options{Params: m{"n": 4}})
 	if err != nil || report.OK() || !strings.Contains(report.String(), "problem: params.day: is required") || !strings.Contains(report.String(), "param n (integer): given") {
 		t.Errorf("got %v, %v", report, err)
 	}

@@ -161,7 +161,7 @@ func TestCursorOutlastsAttempts(t *testing.T) {
 		<-c.Done()
 		return contextCause(c)
 	}
-	resume := func(opt *engine.ResumeOptions) func(t *testing.T, h *couriertest.Harness, id courier.ExecutionID) {
+	resume := func(opt *courier.ResumeOptions) func(t *testing.T, h *couriertest.Harness, id courier.ExecutionID) {
 		return func(t *testing.T, h *couriertest.Harness, id courier.ExecutionID) {
 			h.Wait(id).RequireState(courier.Failed)
 			if _, err := h.Engine.Resume(t.Context(), id, opt); err != nil {
@@ -186,7 +186,7 @@ func TestCursorOutlastsAttempts(t *testing.T) {
 				return errBoom
 			}
 			return nil
-		}, then: resume(&engine.ResumeOptions{From: "0"}), want: []string{
+		}, then: resume(&courier.ResumeOptions{From: "0"}), want: []string{
 			"0[]#1.1 none", "1[]#1.1 none", "0[]#1.2 none", "1[]#1.2 none",
 		}},
 		{name: "pause", policy: `{"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 60}`, do: failsUpTo(1), then: func(t *testing.T, h *couriertest.Harness, id courier.ExecutionID) {
@@ -195,7 +195,7 @@ func TestCursorOutlastsAttempts(t *testing.T) {
 				for _, request := range []func(context.Context, courier.ExecutionID, courier.By) (courier.Execution, error){
 					h.Engine.Pause,
 					func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-						return h.Engine.Resume(c, id, &engine.ResumeOptions{By: by})
+						return h.Engine.Resume(c, id, &courier.ResumeOptions{By: by})
 					},
 				} {
 					if _, err := request(t.Context(), id, courier.By{}); err != nil {

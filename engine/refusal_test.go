@@ -282,7 +282,7 @@ func TestRefusedContentEndsTheExecution(t *testing.T) {
 						t.Error(err)
 					}
 					s.Refuse(nil)
-					if _, err := e.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+					if _, err := e.Resume(t.Context(), id, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 						t.Fatal(err)
 					}
 					h.Wait(id).RequireState(courier.Completed)

@@ -41,7 +41,7 @@ func TestRepeatedInRestartedLoop(t *testing.T) {
 		{"type": "demo.a"}, {"type": "demo.b"}, {"type": "flow.end"},
 		{"type": "flow.foreach", "config": {"source": ["x"]}}, {"type": "demo.c"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
 	for i := range fails {
-		if _, err := h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
@@ -79,7 +79,7 @@ func TestRestartedLoopCountsAlikeEverywhere(t *testing.T) {
 		})
 		r := h.Run(h.Job(`{"name": "a", "failure_policy": {"type": "retry_step", "max_retries": 1}, "steps": [
 			{"type": "flow.foreach", "config": {"source": ["x"], "on_resume": "restart"}}, {"type": "demo.a"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
-		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Failed)
@@ -125,7 +125,7 @@ func TestCancelInRestartedLoopRollsBackTheAttempt(t *testing.T) {
 		courier.Register(h.Registry, "demo.placed", s, nil)
 		r := h.Run(h.Job(`{"name": "a", "steps": [
 			{"type": "flow.foreach", "config": {"source": ["x"], "on_resume": "restart"}}, {"type": "demo.placed"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
-		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(r.ID).RequireState(courier.Failed)

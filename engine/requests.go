@@ -136,7 +136,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		}
 		return
 	}
-	vals, err := e.executions.ValuesOf(ctx, p, x)
+	vals, err := e.Executions().valuesOf(ctx, p, x)
 	if err != nil {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return

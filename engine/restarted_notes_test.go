@@ -63,7 +63,7 @@ func TestNotesOfTheLastPass(t *testing.T) {
 			t.Errorf("the first pass has taken %d times", taken)
 		}
 		write("second")
-		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Completed)

@@ -58,7 +58,7 @@ func quiet() {
 func about(got, want time.Duration) bool { return (got - want).Abs() < 5*time.Millisecond }
 
 // begin defines a job, enqueues it, and lets e run it until nothing moves.
-func begin(t *testing.T, e *engine.Engine, job courier.Job, opt *engine.EnqueueOptions) courier.Execution {
+func begin(t *testing.T, e *engine.Engine, job courier.Job, opt *courier.EnqueueOptions) courier.Execution {
 	t.Helper()
 	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := operator.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+			if _, err := operator.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 				t.Fatal(err)
 			}
 			quiet()
@@ -125,11 +125,11 @@ func TestWorkerPutsBackWhatLacksFiles(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(tree, "a"), []byte("longer than it was"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := worker.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "a (has 18 bytes, was left with 12)") {
+			if _, err := worker.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "a (has 18 bytes, was left with 12)") {
 				t.Errorf("resume where the workspace is at hand: %v", err)
 			}
 			os.Rename(filepath.Join(tree, "a.away"), filepath.Join(tree, "a"))
-			if _, err := worker.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+			if _, err := worker.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 				t.Fatal(err)
 			}
 			r := h.Wait(x.ID).RequireState(courier.Completed)
@@ -171,7 +171,7 @@ func TestResumeIsStored(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		path := filepath.Join(dir, string(x.ID), "a")
-		if _, err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := one.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		claim()
@@ -187,7 +187,7 @@ func TestResumeIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Rename(path+".away", path)
-		if _, err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := one.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		claim()
@@ -265,7 +265,7 @@ func TestRestartKeepsTheFilesOfARetriedJob(t *testing.T) {
 		if r.Attempt != 2 {
 			t.Fatalf("attempt %d", r.Attempt)
 		}
-		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Completed)
@@ -291,7 +291,7 @@ func TestPutBackForgetsNothing(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, string(x.ID), "a")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := operator.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := operator.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		quiet()
@@ -315,7 +315,7 @@ func TestRestartedMarkerCountsItsFailures(t *testing.T) {
 		h.Stub("demo.a", nil)
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "flow.foreach", "config": {"source": ["x"], "on_resume": "restart"}}, {"type": "demo.a"},
 			{"type": "flow.if", "config": {"left": "context:1.none", "operator": "equals", "right": 1}}, {"type": "flow.end"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
-		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Failed)
@@ -357,7 +357,7 @@ func TestNoValuesOfTheFirstPass(t *testing.T) {
 				{"type": "flow.end"},
 				{"type": "demo.look"}]}`), nil)
 			pass = 2
-			if _, err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+			if _, err := one.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 				t.Fatal(err)
 			}
 			quiet()
@@ -418,7 +418,7 @@ func TestResumeOfLoopBegunAgain(t *testing.T) {
 		}
 		calls, fails = nil, false
 		by := courier.By{Actor: "ops"}
-		if _, err := one.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: by}); err != nil {
+		if _, err := one.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: by}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -434,7 +434,7 @@ func TestResumeOfLoopBegunAgain(t *testing.T) {
 		if x, _ = two.Executions().Get(t.Context(), x.ID); x.State != courier.Paused {
 			t.Fatalf("after %s it is %s", calls, x.State)
 		}
-		if _, err := two.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: by}); err != nil {
+		if _, err := two.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: by}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)

@@ -154,7 +154,7 @@ func (s *scene) play(job courier.Job, st store.Store, meanwhile func(id courier.
 	if _, err := one.Jobs().Define(s.t.Context(), job, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	x, err := one.Enqueue(s.t.Context(), job.Name, &engine.EnqueueOptions{Hold: true})
+	x, err := one.Enqueue(s.t.Context(), job.Name, &courier.EnqueueOptions{Hold: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func (s *scene) play(job courier.Job, st store.Store, meanwhile func(id courier.
 		if meanwhile != nil {
 			meanwhile(x.ID, x.State)
 		}
-		if err := errors.Join(errOf(two.Resume(s.t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), two.Start(s.t.Context())); err != nil {
+		if err := errors.Join(errOf(two.Resume(s.t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), two.Start(s.t.Context())); err != nil {
 			s.t.Fatal(err)
 		}
 	}

@@ -92,7 +92,7 @@ func TestNotesOfARestartedLoop(t *testing.T) {
 			{"type": "file.move", "config": {"source_path": "`+a+`", "destination_path": "`+out+`"}},
 			{"type": "demo.fails"}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
 		write("second")
-		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), h.Engine.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r = h.Wait(r.ID).RequireState(courier.Completed)

@@ -233,7 +233,7 @@ func TestCleanupAfterAnInterruption(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.execute = nil
-		if err := errors.Join(errOf(two.Pause(t.Context(), x.ID, courier.By{Actor: "ops"})), errOf(two.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), two.Start(t.Context())); err != nil {
+		if err := errors.Join(errOf(two.Pause(t.Context(), x.ID, courier.By{Actor: "ops"})), errOf(two.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), two.Start(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.a completed", "1 demo.tidy completed")
@@ -254,7 +254,7 @@ func TestNoCleanupWithoutAnAttempt(t *testing.T) {
 		if x.State != courier.Paused || x.StepAttempts != 0 {
 			t.Fatalf("%s after %d attempts", x.State, x.StepAttempts)
 		}
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -330,7 +330,7 @@ func TestPauseDuringBackoffGivesAFreshBudget(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		resumed := time.Now()
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(x.ID).RequireState(courier.Failed)
@@ -400,7 +400,7 @@ func TestRetryJob(t *testing.T) {
 			t.Errorf("a failed execution keeps its files: %v", err)
 		}
 		fails = 1
-		if _, err := e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := e.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		// The budget is fresh: one more failure starts the job over once more.
@@ -422,7 +422,7 @@ func TestPauseBetweenAttemptsOfTheJob(t *testing.T) {
 		h.Stub("demo.a", couriertest.Returns(m{"x": 1}))
 		h.Stub("demo.b", couriertest.Fails(errBoom))
 		x := begin(t, h.Engine, h.Job(`{"name": "a", "failure_policy": {"type": "retry_job", "backoff_base_seconds": 60}, "steps": [{"type": "demo.a"}, {"type": "demo.b"}]}`), nil)
-		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), x.ID, courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
+		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), x.ID, courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		quiet()

@@ -13,7 +13,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/refusals"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
@@ -40,13 +39,13 @@ type run struct {
 	stored  standing                // what is in the store
 	// unstarted are the marks before those of the attempt that a write starts.
 	unstarted store.Counters
-	scrubbed  int            // see scrubbedOutputs
-	left      atomic.Bool    // the lease is not renewed, and lasts until another worker takes the execution over
-	over      bool           // a write has ended the lease
-	writing   refusals.Write // the present write
-	stopping  time.Time      // when the present write first saw that the engine stops
-	claimed   time.Time      // when
-	began     time.Time      // of the last attempt
+	scrubbed  int           // see scrubbedOutputs
+	left      atomic.Bool   // the lease is not renewed, and lasts until another worker takes the execution over
+	over      bool          // a write has ended the lease
+	writing   progressWrite // the present write
+	stopping  time.Time     // when the present write first saw that the engine stops
+	claimed   time.Time     // when
+	began     time.Time     // of the last attempt
 	took      time.Duration
 	// reclaimed says that the worker before was lost: it may have left files that
 	// it has not reported.

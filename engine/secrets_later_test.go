@@ -105,7 +105,7 @@ func TestLaterAttemptsHideSecrets(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	resume := func(opt *engine.ResumeOptions) func(*testing.T, *couriertest.Harness, courier.ExecutionID) {
+	resume := func(opt *courier.ResumeOptions) func(*testing.T, *couriertest.Harness, courier.ExecutionID) {
 		return func(t *testing.T, h *couriertest.Harness, id courier.ExecutionID) {
 			settled(t, h.Engine, id)
 			opt.By = courier.By{Actor: "ann", Reason: "go on"}
@@ -123,10 +123,10 @@ func TestLaterAttemptsHideSecrets(t *testing.T) {
 	}{
 		"backoff":          {`{"type": "retry_step", "backoff_base_seconds": 0.01}`, fail, nil, false},
 		"retry of the job": {`{"type": "retry_job", "backoff_base_seconds": 0.01}`, fail, nil, false},
-		"pause":            {`"stop"`, func(h *couriertest.Harness, id courier.ExecutionID) error { pause(h, id); return nil }, resume(&engine.ResumeOptions{}), false},
-		"failure":          {`"stop"`, fail, resume(&engine.ResumeOptions{}), false},
-		"skipped":          {`"stop"`, fail, resume(&engine.ResumeOptions{Skip: true}), false},
-		"from the first":   {`"stop"`, fail, resume(&engine.ResumeOptions{From: "0"}), false},
+		"pause":            {`"stop"`, func(h *couriertest.Harness, id courier.ExecutionID) error { pause(h, id); return nil }, resume(&courier.ResumeOptions{}), false},
+		"failure":          {`"stop"`, fail, resume(&courier.ResumeOptions{}), false},
+		"skipped":          {`"stop"`, fail, resume(&courier.ResumeOptions{Skip: true}), false},
+		"from the first":   {`"stop"`, fail, resume(&courier.ResumeOptions{From: "0"}), false},
 		"a worker that is stopped": {`"stop"`, func(h *couriertest.Harness, id courier.ExecutionID) error {
 			go h.Engine.Stop(context.Background())
 			time.Sleep(time.Second)
@@ -215,7 +215,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 				l.mu.Lock()
 				l.deny = deny
 				l.mu.Unlock()
-				if _, err := h.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: courier.By{Actor: "ann"}}); err != nil {
+				if _, err := h.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: courier.By{Actor: "ann"}}); err != nil {
 					t.Fatal(err)
 				}
 				return h.Wait(id)

@@ -46,7 +46,7 @@ func (w *taking) put(names ...string) {
 // workspace. If b is not delivered before, it stays, and is among the kept files.
 func TestFilesOfOneName(t *testing.T) {
 	by := courier.By{Actor: "ops", Reason: "so"}
-	resume := func(opt engine.ResumeOptions) func(*taking, courier.ExecutionID) error {
+	resume := func(opt courier.ResumeOptions) func(*taking, courier.ExecutionID) error {
 		return func(w *taking, id courier.ExecutionID) error {
 			opt.By = by
 			return errOf(w.Engine.Resume(w.t.Context(), id, &opt))
@@ -59,12 +59,12 @@ func TestFilesOfOneName(t *testing.T) {
 		act          func(*taking, courier.ExecutionID) error
 		stays        bool
 	}{
-		"goes on":           {`"stop"`, "", false, resume(engine.ResumeOptions{}), false},
+		"goes on":           {`"stop"`, "", false, resume(courier.ResumeOptions{}), false},
 		"another try":       {`{"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 60}`, "", false, wait, false},
 		"another attempt":   {`{"type": "retry_job", "max_retries": 1, "backoff_base_seconds": 60}`, "", true, wait, true},
-		"from the list":     {`"stop"`, "", true, resume(engine.ResumeOptions{From: "0", Force: true}), true},
+		"from the list":     {`"stop"`, "", true, resume(courier.ResumeOptions{From: "0", Force: true}), true},
 		"skipped":           {`"skip_and_continue"`, "", false, wait, true},
-		"skipped by a hand": {`"stop"`, "", false, resume(engine.ResumeOptions{Skip: true}), true},
+		"skipped by a hand": {`"stop"`, "", false, resume(courier.ResumeOptions{Skip: true}), true},
 		"an item given up":  {`"stop"`, `, "on_item_failure": "continue", "then": "complete"`, false, wait, true},
 	} {
 		for _, typ := range []string{"file.move", "demo.take"} {
@@ -138,11 +138,11 @@ func TestFilesOfOneNameAfterAnyActs(t *testing.T) {
 				case 0:
 					act, err = "pause", errOf(w.Engine.Pause(t.Context(), id, by))
 				case 1:
-					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by}))
+					act, err = "resume", errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by}))
 				case 2:
-					act, err = "resume from the list", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by, From: "0", Force: true}))
+					act, err = "resume from the list", errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by, From: "0", Force: true}))
 				case 3:
-					act, err = "skip", errOf(w.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by, Skip: true}))
+					act, err = "skip", errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by, Skip: true}))
 				case 4:
 					fails, slow := r.IntN(2) == 0, r.IntN(4) == 0
 					w.fails.Store(fails)

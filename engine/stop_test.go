@@ -339,7 +339,7 @@ func TestStopMeetsRequests(t *testing.T) {
 				return
 			}
 			s.execute = nil
-			if err := errors.Join(errOf(e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}})), e.Start(t.Context())); err != nil {
+			if err := errors.Join(errOf(e.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})), e.Start(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			requireAudit(t, h.Wait(x.ID).RequireState(courier.Completed).RequireTrace("0 demo.a completed", "1 demo.tidy completed"))
@@ -527,7 +527,7 @@ func TestRunTakesUpWhatTheWorkerHandsOver(t *testing.T) {
 			return nil, nil
 		})
 		job := h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)
-		opt := &engine.EnqueueOptions{IdempotencyKey: "k"}
+		opt := &courier.EnqueueOptions{IdempotencyKey: "k"}
 		x := begin(t, e, job, opt)
 		var wg sync.WaitGroup
 		wg.Go(func() {

@@ -46,7 +46,7 @@ func TestStrandedExecutionsAreToldOf(t *testing.T) {
 		time.Sleep(85 * time.Second)
 		for i, log := range logs {
 			log.count(t, 2, "level=WARN", "lack=queue", "queue=night", "executions=1", "oldest="+string(night), "Options.Queues", "since=")
-			log.count(t, 2, "level=WARN", "lack=step_types", "missing=demo.b", "oldest="+string(typed), "register them")
+			log.count(t, 2, "level=WARN", "lack=step_types", "missing=demo.b", "oldest="+string(typed), "Register them")
 			log.count(t, 1, "level=WARN", "state=lost", "queue=gone", "oldest="+string(lost), "tree of host 3")
 			if got := engines[i].Health().Stranded; len(got) != 3 {
 				t.Errorf("health shows %+v", got)
@@ -68,7 +68,7 @@ func TestStrandedExecutionsAreToldOf(t *testing.T) {
 				t.Errorf("health shows %+v", got)
 			}
 		}
-		if _, err := more.Resume(t.Context(), lost, &engine.ResumeOptions{Elsewhere: true}); err != nil {
+		if _, err := more.Resume(t.Context(), lost, &courier.ResumeOptions{Elsewhere: true}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(65 * time.Second)
@@ -162,7 +162,7 @@ func TestUnservedQueueIsDoubtful(t *testing.T) {
 		check := func(queue, want string) {
 			t.Helper()
 			text := `{"name": "a", "queue": "` + queue + `", "steps": [{"type": "demo.a"}]}`
-			b, err := client.Check(t.Context(), []engine.File{{Data: []byte(text)}})
+			b, err := client.Check(t.Context(), []courier.Source{{Text: []byte(text)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +170,7 @@ func TestUnservedQueueIsDoubtful(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			asked, err := client.Jobs().Define(t.Context(), h.Job(text), &engine.DefineOptions{CheckQueue: true})
+			asked, err := client.Jobs().Define(t.Context(), h.Job(text), &courier.DefineOptions{CheckQueue: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +203,7 @@ func TestUnservedQueueIsDoubtful(t *testing.T) {
 		check("nihgt", "") // no worker is known, and the queue is like none of this engine
 		check("defualt", `no worker is present, and this engine does not serve the queue "defualt"; did you mean "default"?`)
 		check("default", "")
-		files := []engine.File{{Data: []byte(`{"name": "a", "queue": "nihgt", "steps": [{"type": "demo.a"}]}`)}}
+		files := []courier.Source{{Text: []byte(`{"name": "a", "queue": "nihgt", "steps": [{"type": "demo.a"}]}`)}}
 		b := engine.Check(files, h.Registry, &engine.Options{Queues: []string{"night"}})
 		if len(b.Warnings) != 1 || !strings.Contains(b.Warnings[0].Message, `"nihgt"; did you mean "night"?`) || b.Warnings[0].Line != 1 || len(b.Problems) > 0 {
 			t.Errorf("a check without a store: %+v", b)

@@ -278,7 +278,7 @@ func TestWhatNoWorkerCanTakeStandsVisibly(t *testing.T) {
 		time.Sleep(time.Minute)
 		// The second had asked for a pause; its worker is lost, so a resume by the
 		// operator puts it into the queue.
-		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), ids[1], courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), ids[1], &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
+		if err := errors.Join(errOf(h.Engine.Pause(t.Context(), ids[1], courier.By{Actor: "ops"})), errOf(h.Engine.Resume(t.Context(), ids[1], &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -331,7 +331,7 @@ func TestTakeoverFromItselfWaitsForTheStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		timeout := 10 * time.Second
-		x, err := e.Enqueue(t.Context(), "r", &engine.EnqueueOptions{Timeout: &timeout})
+		x, err := e.Enqueue(t.Context(), "r", &courier.EnqueueOptions{Timeout: &timeout})
 		if err != nil {
 			t.Fatal(err)
 		}

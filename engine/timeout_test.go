@@ -289,7 +289,7 @@ func timed(t *testing.T, h *couriertest.Harness, e *engine.Engine, s *tidy, poli
 	courier.Register(h.Registry, "demo.tidy", s, &courier.TypeOptions{Timeout: new(time.Duration(0))})
 	job := h.Job(tidyJob(policy))
 	job.Steps[1].Timeout = nil
-	return begin(t, e, job, &engine.EnqueueOptions{Timeout: new(time.Minute), Delay: delay})
+	return begin(t, e, job, &courier.EnqueueOptions{Timeout: new(time.Minute), Delay: delay})
 }
 
 func sleepOrEnd(c ctx, d time.Duration) error {
@@ -335,7 +335,7 @@ func TestExecutionTimeoutDuringBackoff(t *testing.T) {
 		r.RequireTrace("0 demo.a completed", "1 demo.tidy failed")
 		s.require(t, "execute 1", "rollback 1")
 		// A resume begins a new minute, and goes on from the step that failed.
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)
@@ -352,13 +352,13 @@ func TestExecutionTimeoutAndPauses(t *testing.T) {
 			return nil, errors.Join(errOf(h.Engine.Pause(t.Context(), job.Execution(), courier.By{Actor: "ops"})), sleepOrEnd(c, 50*time.Second))
 		})
 		courier.Register(h.Registry, "demo.tidy", s, &courier.TypeOptions{Timeout: new(time.Duration(0))})
-		x := begin(t, h.Engine, h.Job(`{"name": "a", "steps": [{"type": "demo.pauses"}, {"type": "demo.tidy"}]}`), &engine.EnqueueOptions{Timeout: new(time.Minute)})
+		x := begin(t, h.Engine, h.Job(`{"name": "a", "steps": [{"type": "demo.pauses"}, {"type": "demo.tidy"}]}`), &courier.EnqueueOptions{Timeout: new(time.Minute)})
 		time.Sleep(time.Hour)
 		if x, _ = h.Engine.Executions().Get(t.Context(), x.ID); x.State != courier.Paused {
 			t.Fatalf("the execution is %s", x.State)
 		}
 		resumed := time.Now()
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		requireTimedOut(t, h.Wait(x.ID), resumed, time.Minute)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/engine"
 )
 
 // A namedAttempt is an attempt of a step with the names of files that it was given.
@@ -70,7 +69,7 @@ func TestVersionsShareNoNames(t *testing.T) {
 			}
 			clear(fail)
 			maps.Copy(fail, map[string]bool{next.fails: true})
-			if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Version: d.Job.Version}); err != nil {
+			if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{Version: d.Job.Version}); err != nil {
 				t.Fatal(err)
 			}
 			if r := h.Wait(x.ID).RequireState(next.then); r.Version != next.wantVersion {
@@ -114,7 +113,7 @@ func TestAddedStepIsNotRepeated(t *testing.T) {
 		}
 		h.Start()
 		clear(fail)
-		if _, err := h.Engine.Resume(t.Context(), x.ID, &engine.ResumeOptions{Version: d.Job.Version, From: "b"}); err != nil {
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{Version: d.Job.Version, From: "b"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)

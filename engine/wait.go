@@ -7,7 +7,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
 
@@ -18,7 +17,7 @@ import (
 // step failed, or courier.ErrCancelled. Run waits through retries and pauses, and,
 // with Options.Hold, for the release. If ctx ends first, the step in progress is
 // interrupted, and the execution stays in the queue for other engines.
-func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) (courier.Execution, error) {
+func (e *Engine) Run(ctx context.Context, job courier.Job, opt *courier.EnqueueOptions) (courier.Execution, error) {
 	if e.invalid != nil {
 		return courier.Execution{}, fmt.Errorf("run job %q: %w", job.Name, e.invalid)
 	}
@@ -26,12 +25,12 @@ func (e *Engine) Run(ctx context.Context, job courier.Job, opt *EnqueueOptions) 
 	if err != nil {
 		return courier.Execution{}, err
 	}
-	var o EnqueueOptions
+	var o courier.EnqueueOptions
 	if opt != nil {
 		o = *opt
 	}
 	o.Version = defined.Job.Version
-	x, err := e.enqueuer.Enqueue(ctx, job.Name, (*program.Options)(&o))
+	x, err := e.enqueue(ctx, job.Name, &o)
 	if err != nil {
 		return courier.Execution{}, err
 	}
@@ -140,14 +139,4 @@ func outcomeError(x *courier.Execution, last *courier.StepError) error {
 // If ctx ends first, Wait returns the error of ctx and the execution as it is.
 func (e *Engine) Wait(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
 	return e.Executions().WaitFor(ctx, id, func(x *courier.Execution) bool { return x.State.Ended() })
-}
-
-// WaitFor returns the execution as soon as done reports true for it, as [Engine.Wait]
-// does when it has ended: such as when it is paused, or when it has passed a step. It
-// calls done with the execution as it is, at once and then at growing intervals of up to
-// a second. When an execution that this engine runs ends its part, it calls done at once.
-// WaitFor may miss a condition that held only between two calls. If ctx ends first, it
-// returns the error of ctx and the execution as it is.
-func (h Executions) WaitFor(ctx context.Context, id courier.ExecutionID, done func(*courier.Execution) bool) (courier.Execution, error) {
-	return h.e.executions.WaitFor(ctx, id, done)
 }

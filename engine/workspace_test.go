@@ -103,7 +103,7 @@ func TestWorkspaceByState(t *testing.T) {
 				if err := h.Engine.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				x, err := h.Engine.Enqueue(t.Context(), "w", &engine.EnqueueOptions{Params: m{"then": test.then}})
+				x, err := h.Engine.Enqueue(t.Context(), "w", &courier.EnqueueOptions{Params: m{"then": test.then}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -154,7 +154,7 @@ func TestSweep(t *testing.T) {
 		h.Stub("demo.write", writer)
 		e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
 		run := func(then string) courier.ExecutionID {
-			x, _ := e.Run(t.Context(), h.Job(strings.Replace(writerJob, "%s", `"stop"`, 1)), &engine.EnqueueOptions{Params: m{"then": then}})
+			x, _ := e.Run(t.Context(), h.Job(strings.Replace(writerJob, "%s", `"stop"`, 1)), &courier.EnqueueOptions{Params: m{"then": then}})
 			return x.ID
 		}
 		const day = 24 * time.Hour
@@ -359,7 +359,7 @@ func TestWorkspaceCanBeRepaired(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Failed).RequireError("0700")
-		if err := errors.Join(os.Chmod(dir, 0o700), errOf(e.Resume(t.Context(), x.ID, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
+		if err := errors.Join(os.Chmod(dir, 0o700), errOf(e.Resume(t.Context(), x.ID, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Completed)

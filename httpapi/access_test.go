@@ -7,8 +7,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -204,9 +204,9 @@ func TestClientAndViewer(t *testing.T) {
 	own := w.as("ann").start("report", "")
 	other := w.as("ben").start("report", "")
 	ann := w.as("ann")
-	var e store.Explanation
+	var e advice.Explanation
 	ann.get("v1/executions/"+own+"/explain").want(http.StatusOK, &e)
-	if len(e.Because) != 1 || e.Because[0] != (store.Cause{Kind: store.CauseNoWorker, Text: "No worker can execute it now.", Do: "Wait, or cancel it."}) {
+	if len(e.Because) != 1 || e.Because[0] != (advice.Cause{Kind: advice.NoWorker, Text: "No worker can execute it now.", Do: "Wait, or cancel it."}) {
 		t.Errorf("%+v", e)
 	}
 	ann.get("v1/executions/"+other+"/explain").problem(http.StatusNotFound, "not_found")

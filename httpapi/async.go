@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -259,8 +258,8 @@ func (e *endpoint) key(c *call, r *Received) (key string, err error) {
 }
 
 // options are the settings of the execution but for its key.
-func (e *endpoint) options(c *call, job string, r *Received, u *upload) (*engine.EnqueueOptions, error) {
-	opt := &engine.EnqueueOptions{By: c.By(""), Labels: c.Labels(), Trace: traceOf(c.r), Timeout: e.opt.Timeout, Expires: e.opt.Expires}
+func (e *endpoint) options(c *call, job string, r *Received, u *upload) (*courier.EnqueueOptions, error) {
+	opt := &courier.EnqueueOptions{By: c.By(""), Labels: c.Labels(), Trace: traceOf(c.r), Timeout: e.opt.Timeout, Expires: e.opt.Expires}
 	if id := c.r.Header.Get("X-Request-Id"); isLabel(id) {
 		opt.Labels["request_id"] = id
 	}
@@ -288,7 +287,7 @@ func (e *endpoint) options(c *call, job string, r *Received, u *upload) (*engine
 const requestParam = "request"
 
 // inputs adds what a request with files says besides, by the rules of uploads.
-func (e *endpoint) inputs(c *call, name string, u *upload, opt *engine.EnqueueOptions) error {
+func (e *endpoint) inputs(c *call, name string, u *upload, opt *courier.EnqueueOptions) error {
 	job, err := e.h.e.Jobs().Get(c.ctx(), name, 0)
 	if err != nil {
 		return err

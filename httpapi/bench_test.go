@@ -74,13 +74,13 @@ func BenchmarkPost(b *testing.B) {
 
 	var n atomic.Int64
 	direct := func() error {
-		_, err := e.Enqueue(b.Context(), "report", &engine.EnqueueOptions{
+		_, err := e.Enqueue(b.Context(), "report", &courier.EnqueueOptions{
 			Params: map[string]any{"text": "hello"}, IdempotencyKey: fmt.Sprint("api/admin/", n.Add(1)), By: courier.By{Actor: "admin"}, Labels: map[string]string{"by": "admin"},
 		})
 		return err
 	}
 	plain := func() error {
-		_, err := e.Enqueue(b.Context(), "report", &engine.EnqueueOptions{Params: map[string]any{"text": "hello"}})
+		_, err := e.Enqueue(b.Context(), "report", &courier.EnqueueOptions{Params: map[string]any{"text": "hello"}})
 		return err
 	}
 	handler := func() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/mount"
 	"github.com/courierhq/courier/store"
@@ -42,7 +43,7 @@ type ChainExecutionView struct {
 }
 
 var (
-	chainRoutes = definitionRoutes("chain", onAll, onAll, courier.Chain{}, engine.ChainReport{})
+	chainRoutes = definitionRoutes("chain", onAll, onAll, courier.Chain{}, dryrun.ChainReport{})
 
 	// A chain belongs to no job, and starts any: what counts is the role for all jobs.
 	chainExecutionRoutes = []route{
@@ -109,7 +110,7 @@ func (c *call) startChain() error {
 	if err != nil {
 		return err
 	}
-	opt := &engine.ChainOptions{
+	opt := &courier.ChainOptions{
 		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: c.Labels(),
 	}
 	if err := c.MaySetVersion(c.ctx(), b.Version); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -95,7 +96,7 @@ func TestChainDefinitions(t *testing.T) {
 			w.as("client").get(path).problem(http.StatusForbidden, "forbidden")
 		}
 
-		var r engine.ChainReport
+		var r dryrun.ChainReport
 		w.as("operator").post("v1/chains/daily/dry-run", `{"params": {"text": "x"}}`).want(http.StatusOK, &r)
 		if r.Chain != "daily" || r.Version != 2 || len(r.Members) != 2 || r.Err() != nil {
 			t.Errorf("%+v", r)
@@ -152,7 +153,7 @@ func TestStartChain(t *testing.T) {
 		var rerun httpapi.StartedChain
 		w.as("operator").post(at+"/rerun", "").want(http.StatusAccepted, &rerun)
 		client.get("v1/chain-executions/"+string(rerun.ID)).problem(http.StatusNotFound, "not_found")
-		byGo, err := w.engine.Chains().Start(w.Context(), "daily", &engine.ChainOptions{By: courier.By{Actor: "client"}})
+		byGo, err := w.engine.Chains().Start(w.Context(), "daily", &courier.ChainOptions{By: courier.By{Actor: "client"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -69,7 +69,7 @@ func (c *call) putDefinition(d desk.Catalog) error {
 	}
 	a := store.Action{Verb: "define", Kind: d.Kind, Name: name, Job: c.about(), Was: json.RawMessage(strconv.Itoa(base))}
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-		x, err = d.Define(ctx, &x, &engine.DefineOptions{By: c.By(""), Base: &base, CheckQueue: true})
+		x, err = d.Define(ctx, &x, &courier.DefineOptions{By: c.By(""), Base: &base, CheckQueue: true})
 		if err == nil && *x.Version() == base {
 			err = desk.ErrUnchanged
 		}
@@ -128,7 +128,7 @@ func (c *call) dryRun(d desk.Catalog) error {
 	}
 	ctx, cancel := c.lasting(maxDryRun)
 	defer cancel()
-	report, err := d.DryRun(ctx, &x, &engine.DryRunOptions{Params: b.Params})
+	report, err := d.DryRun(ctx, &x, &dryrun.Options{Params: b.Params})
 	if err != nil && ctx.Err() != nil && c.ctx().Err() == nil {
 		return problemf(codeUnavailable, "the dry run was stopped, because it took longer than %v or the service is stopping; connections that do not answer take long", maxDryRun)
 	} else if err != nil {

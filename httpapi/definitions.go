@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -61,7 +61,7 @@ func entryOf(d *desk.Defined) DefinitionEntry {
 
 var versionParam = param{name: "version", kind: "integer", does: "The version; the latest if it is not given."}
 
-var jobRoutes = definitionRoutes("job", onJob, onVisible, courier.Job{}, engine.Report{})
+var jobRoutes = definitionRoutes("job", onJob, onVisible, courier.Job{}, dryrun.Report{})
 
 // definitionRoutes are the routes of jobs, or of chains, which belong to no job.
 func definitionRoutes(kind string, one, list scope, body, report any) []route {
@@ -151,7 +151,7 @@ func (c *call) listDefinitions(d desk.Catalog) error {
 // none.
 func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []DefinitionEntry, next string, err error) {
 	if after == "" && q != "" {
-		first, err := d.Versions(c.ctx(), q, engine.VersionFilter{Limit: 1}) // the list begins behind a name
+		first, err := d.Versions(c.ctx(), q, store.VersionFilter{Limit: 1}) // the list begins behind a name
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return nil, "", err
 		}
@@ -259,7 +259,7 @@ func (c *call) listVersions(d desk.Catalog) error {
 		return 0 // there is none behind it
 	}
 	items, next, err := inParts(limit, partSize, int(before), func(before, limit int) ([]desk.Defined, int, error) {
-		list, err := d.Versions(c.ctx(), c.r.PathValue("name"), engine.VersionFilter{Before: before, Limit: limit})
+		list, err := d.Versions(c.ctx(), c.r.PathValue("name"), store.VersionFilter{Before: before, Limit: limit})
 		list, next := fullPage(list, limit, version)
 		return list, next, err
 	}, version, func(d *desk.Defined) any { return entryOf(d) })

@@ -12,7 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
@@ -290,7 +290,7 @@ func TestVersions(t *testing.T) {
 func TestDryRunJob(t *testing.T) {
 	w := newWorld(t, memstore.New(), &httpapi.Options{Access: valuesFor(access.Operator)})
 	var r struct {
-		engine.Report
+		dryrun.Report
 		OK bool `json:"ok"`
 	}
 	at := "v1/jobs/report/dry-run"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
@@ -79,7 +80,7 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/explain", id: "explainExecution", group: "executions", on: onExecution,
-		does: "Says why the execution does not go on, and what can be done. Who may not see all of it is told a short reason for its own.", answers: map[int]any{http.StatusOK: store.Explanation{}}, do: (*call).explain,
+		does: "Says why the execution does not go on, and what can be done. Who may not see all of it is told a short reason for its own.", answers: map[int]any{http.StatusOK: advice.Explanation{}}, do: (*call).explain,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/files", id: "listFiles", group: "executions", on: onExecution,
@@ -88,7 +89,7 @@ var executionRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/failed-items", id: "listFailedItems", group: "executions", on: onExecution,
-		does: "Lists the items of loops that have failed and were not repaired.", answers: map[int]any{http.StatusOK: page[engine.FailedItem]{}}, do: (*call).listFailedItems,
+		does: "Lists the items of loops that have failed and were not repaired.", answers: map[int]any{http.StatusOK: page[courier.FailedItem]{}}, do: (*call).listFailedItems,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/values", id: "getValues", group: "executions", on: onExecution,

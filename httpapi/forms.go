@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -73,15 +73,15 @@ var forms = map[reflect.Type]form{
 		Index **int `json:"iteration_index,omitempty"` // left out, or null
 	}{}},
 	reflect.TypeFor[courier.Delivery](): {}, // the fields of the notification and its own
-	reflect.TypeFor[engine.Report](): {adds: struct {
+	reflect.TypeFor[dryrun.Report](): {adds: struct {
 		OK       bool    `json:"ok"`
 		Duration float64 `json:"duration_seconds,omitempty"`
 	}{}},
-	reflect.TypeFor[engine.ChainReport](): {adds: struct {
+	reflect.TypeFor[dryrun.ChainReport](): {adds: struct {
 		OK       bool    `json:"ok"`
 		Duration float64 `json:"duration_seconds,omitempty"`
 	}{}},
-	reflect.TypeFor[engine.StepReport](): {adds: struct {
+	reflect.TypeFor[dryrun.StepReport](): {adds: struct {
 		Duration float64 `json:"duration_seconds,omitempty"`
 	}{}},
 }
@@ -103,7 +103,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[courier.Misfire]():       words(courier.MisfireOnce, courier.MisfireAll, courier.MisfireSkip),
 	reflect.TypeFor[courier.MonitorStatus](): words(courier.MonitorActive, courier.MonitorDegraded, courier.MonitorPaused, courier.MonitorDisabled, courier.MonitorFailed),
 	reflect.TypeFor[courier.DeliveryState](): words(courier.DeliveryPending, courier.DeliveryFailed),
-	reflect.TypeFor[engine.CheckState]():     words(engine.CheckOK, engine.CheckProblem, engine.NotChecked),
+	reflect.TypeFor[dryrun.State]():          words(dryrun.OK, dryrun.Problem, dryrun.NotChecked),
 }
 
 func words[T ~string](list ...T) []string {

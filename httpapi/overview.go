@@ -30,13 +30,10 @@ type HealthView struct {
 
 // A Found is what a search has found: of each kind at most 20.
 type Found struct {
-	Executions []any       `json:"executions"` // with that id or label; an ExecutionView or a ClientExecution
-	Jobs       []string    `json:"jobs"`       // names that begin with the text
-	Chains     []string    `json:"chains"`
-	Schedules  []string    `json:"schedules"`
-	Monitors   []string    `json:"monitors"`
-	Files      []FoundFile `json:"files"`
-	Missing    []string    `json:"missing,omitempty"` // roles that the store lacks, such as "store.Trail"
+	Executions []any `json:"executions"` // with that id or label; an ExecutionView or a ClientExecution
+	desk.FoundNames
+	Files   []FoundFile `json:"files"`
+	Missing []string    `json:"missing,omitempty"` // roles that the store lacks, such as "store.Trail"
 }
 
 // A FoundFile is the record of a step that reports a file.
@@ -159,7 +156,7 @@ func (c *call) search() error {
 		return err
 	}
 	f := Found{
-		Executions: []any{}, Jobs: listOf(s.Jobs), Chains: listOf(s.Chains), Schedules: listOf(s.Schedules), Monitors: listOf(s.Monitors),
+		Executions: []any{}, FoundNames: desk.FoundNames{Jobs: listOf(s.Jobs), Chains: listOf(s.Chains), Schedules: listOf(s.Schedules), Monitors: listOf(s.Monitors)},
 		Files: []FoundFile{}, Missing: s.Missing,
 	}
 	for i := range s.Executions {

@@ -18,18 +18,10 @@ type ReasonRequest struct {
 }
 
 // A ResumeRequest is the body that resumes an execution. Without changes it goes on where
-// it stands; see [engine.ResumeOptions] for each field.
+// it stands; see [courier.ResumeOptions] for each field.
 type ResumeRequest struct {
-	Reason    string             `json:"reason,omitempty"`
-	Seq       int64              `json:"seq,omitempty"`
-	Version   int                `json:"version,omitempty"`
-	From      string             `json:"from,omitempty"`
-	Force     bool               `json:"force,omitempty"`
-	Set       map[string]any     `json:"set,omitempty"`
-	Skip      bool               `json:"skip,omitempty"`
-	Outputs   map[string]any     `json:"outputs,omitempty"`
-	Items     []courier.ItemPath `json:"items,omitempty"`
-	Elsewhere bool               `json:"elsewhere,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	courier.ResumeOptions
 }
 
 // A RerunRequest is the body that starts an execution again as a new one.
@@ -64,7 +56,7 @@ var requestRoutes = []route{
 	{
 		method: "POST", path: "v1/executions/{id}/resume/dry-run", id: "dryRunResume", group: "executions", on: onExecution,
 		does: "Says what a resume would do, and does nothing. It shows values, and needs the role that sees them.", body: ResumeRequest{}, optional: true,
-		answers: map[int]any{http.StatusOK: engine.ResumeReport{}}, problems: []*code{codeTransition, codeConflict}, do: (*call).dryRunResume,
+		answers: map[int]any{http.StatusOK: courier.ResumeReport{}}, problems: []*code{codeTransition, codeConflict}, do: (*call).dryRunResume,
 	},
 	{
 		method: "POST", path: "v1/executions/{id}/rerun", id: "rerunExecution", group: "executions", on: onExecution,
@@ -137,31 +129,20 @@ func (c *call) action(verb, reason string) store.Action {
 	return store.Action{Verb: verb, Kind: "execution", Name: c.execution.Job, Job: c.execution.Job, Execution: c.execution.ID, Reason: reason}
 }
 
-// options are the settings of the engine that the body says.
-func (b *ResumeRequest) options(by courier.By) *engine.ResumeOptions {
-	return &engine.ResumeOptions{
-		By: by, Seq: b.Seq, Version: b.Version, From: b.From, Force: b.Force, Set: b.Set, Skip: b.Skip, Outputs: b.Outputs, Items: b.Items, Elsewhere: b.Elsewhere,
-	}
-}
-
-// plain reports whether the body changes nothing.
-func (b *ResumeRequest) plain() bool {
-	return b.Version == 0 && b.From == "" && len(b.Set) == 0 && !b.Skip && len(b.Items) == 0 && !b.Elsewhere
-}
-
 func (c *call) resume() error {
 	var b ResumeRequest
 	if err := c.body(&b); err != nil {
 		return err
 	}
 	verb := "resume"
-	if !b.plain() {
+	if b.Changes() {
 		verb = "resume with changes" // a repetition may not pass for one that was carried out
 	}
 	f := func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-		return c.h.e.Resume(ctx, id, b.options(by))
+		b.By = by
+		return c.h.e.Resume(ctx, id, &b.ResumeOptions)
 	}
-	if b.plain() {
+	if !b.Changes() {
 		return c.request(verb, b.Reason, f)
 	}
 	err := c.Do(c.ctx(), c.action(verb, b.Reason), func(ctx context.Context) (err error) {
@@ -179,7 +160,8 @@ func (c *call) dryRunResume() error {
 	if err := c.body(&b); err != nil {
 		return err
 	}
-	r, err := c.h.e.DryRunResume(c.ctx(), c.execution.ID, b.options(c.By(b.Reason)))
+	b.By = c.By(b.Reason)
+	r, err := c.h.e.DryRunResume(c.ctx(), c.execution.ID, &b.ResumeOptions)
 	if err != nil {
 		return err
 	}
@@ -197,7 +179,7 @@ func (c *call) rerun() error {
 	}
 	var x courier.Execution
 	err = c.Do(c.ctx(), c.action("rerun", b.Reason), func(ctx context.Context) error {
-		opt := &engine.EnqueueOptions{Version: b.Version}
+		opt := &courier.EnqueueOptions{Version: b.Version}
 		if err := c.MayStart(ctx, c.execution.Job, opt); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
@@ -208,8 +209,8 @@ func TestSpec002_Quota(t *testing.T) {
 			}
 			for _, x := range queued {
 				why, err := w.engine.Executions().Explain(t.Context(), x.ID)
-				explained = explained || err == nil && slices.ContainsFunc(why.Because, func(c store.Cause) bool {
-					return c.Kind == store.CauseLimit && c.Scope == "key:user:"+x.By+"/job" && c.Limit == 2
+				explained = explained || err == nil && slices.ContainsFunc(why.Because, func(c advice.Cause) bool {
+					return c.Kind == advice.Limit && c.Scope == "key:user:"+x.By+"/job" && c.Limit == 2
 				})
 			}
 		}
@@ -299,11 +300,11 @@ func TestSpec002_FilesOfFailed(t *testing.T) {
 		w.begin()
 		failed := w.submit(part{"files", "a.txt", "1"})
 		ended := w.ended(failed).EndedAt
-		files := func() (list []store.Cause) {
-			var e store.Explanation
+		files := func() (list []advice.Cause) {
+			var e advice.Explanation
 			w.as("admin").get("v1/executions/"+failed+"/explain").want(http.StatusOK, &e)
 			for _, c := range e.Because {
-				if c.Kind == store.CauseFiles {
+				if c.Kind == advice.Files {
 					list = append(list, c)
 				}
 			}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -130,9 +129,9 @@ func (c *call) lasting(most time.Duration) (context.Context, context.CancelFunc)
 }
 
 // options are the settings of the engine that the body says, or all that is wrong with it.
-func (b *StartRequest) options() (*engine.EnqueueOptions, error) {
+func (b *StartRequest) options() (*courier.EnqueueOptions, error) {
 	var p problem
-	opt := &engine.EnqueueOptions{
+	opt := &courier.EnqueueOptions{
 		Params: b.Params, Priority: b.Priority, Hold: b.Hold, Version: b.Version, LimitKeys: b.LimitKeys,
 		Delay: p.seconds("/delay_seconds", b.DelaySeconds), Expires: p.seconds("/expires_seconds", b.ExpiresSeconds),
 	}
@@ -169,8 +168,8 @@ func (p *problem) seconds(pointer string, n float64) time.Duration {
 func (c *call) labels(given map[string]string) (map[string]string, error) {
 	labels := c.Labels()
 	for name, value := range given {
-		if name == desk.LabelBy {
-			return nil, oneProblem(item{Pointer: "/labels/" + desk.LabelBy, Message: "the service itself sets this label to who has started the execution: leave it out"})
+		if name == courier.LabelBy {
+			return nil, oneProblem(item{Pointer: "/labels/" + courier.LabelBy, Message: "the service itself sets this label to who has started the execution: leave it out"})
 		}
 		labels[name] = value
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/courierhq/courier/internal/jsontext"
 )
@@ -96,8 +97,10 @@ func bodyProblem(err error) error {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		value, _, _ := strings.Cut(t.Value, " ") // behind it is the number that was sent
 		pointer := ""
-		if t.Field != "" {
-			pointer = "/" + strings.ReplaceAll(t.Field, ".", "/")
+		for name := range strings.SplitSeq(t.Field, ".") {
+			if name != "" && !unicode.IsUpper(rune(name[0])) { // structs that are embedded have a capital letter, and are not in the body
+				pointer += "/" + name
+			}
 		}
 		return oneProblem(item{Pointer: shortPointer(pointer), Message: fmt.Sprintf("it must be %s, and is %s", jsonName(t.Type), kindName(value))})
 	}

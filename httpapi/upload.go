@@ -16,7 +16,6 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/httpapi/internal/files"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -212,7 +211,7 @@ func (c *call) startUpload() error {
 	if err != nil {
 		return err
 	}
-	opt := &engine.EnqueueOptions{IdempotencyKey: key, By: c.By(""), Labels: c.Labels()}
+	opt := &courier.EnqueueOptions{IdempotencyKey: key, By: c.By(""), Labels: c.Labels()}
 	if opt.Params, err = u.params(declared); err == nil {
 		err = u.expires(declared, opt)
 	}
@@ -341,7 +340,7 @@ func (u *upload) params(declared *flow.Params) (map[string]any, error) {
 }
 
 // expires sets in which time the execution has to begin, if a field says so.
-func (u *upload) expires(declared *flow.Params, opt *engine.EnqueueOptions) error {
+func (u *upload) expires(declared *flow.Params, opt *courier.EnqueueOptions) error {
 	for _, f := range u.Fields {
 		if f.Name != expiresField || isDeclared(declared, expiresField) {
 			continue
@@ -400,7 +399,7 @@ func fieldValue(declared *flow.Params, f *files.Field) any {
 
 // enqueue creates the execution that the files are the inputs of. It returns another one
 // that has the same idempotency key, if that one had the same files.
-func (u *upload) enqueue(job string, opt *engine.EnqueueOptions) (courier.Execution, error) {
+func (u *upload) enqueue(job string, opt *courier.EnqueueOptions) (courier.Execution, error) {
 	n, err := u.c.h.e.Prepare(u.c.ctx(), job, opt)
 	if err != nil {
 		return courier.Execution{}, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -76,7 +77,7 @@ func (c *call) view(x *courier.Execution) any {
 		return clientExecution(x)
 	}
 	now := time.Now()
-	v := ExecutionView{Execution: *x, Status: x.Status(now), StatusText: x.StatusText(now)}
+	v := ExecutionView{Execution: *x, Status: x.Status(now), StatusText: advice.Status(x, now)}
 	if x.State != courier.Running {
 		v.Worker = "" // that of the last claim, which is in the audit
 	}

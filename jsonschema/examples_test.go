@@ -14,7 +14,7 @@ import (
 	"github.com/courierhq/courier/jsonschema"
 )
 
-// kinds are the fields by which a definition is told from others, as engine.File says.
+// kinds are the fields by which a definition is told from others, as engine.Check says.
 var kinds = []struct{ field, kind string }{
 	{"steps", "job"}, {"members", "chain"}, {"kind", "subscription"}, {"path", "monitor"},
 	{"cron", "schedule"}, {"every_seconds", "schedule"}, {"at", "schedule"},

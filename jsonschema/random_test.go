@@ -277,7 +277,7 @@ func (c *comparison) compare(definition any) {
 
 // problems returns what Check finds in a definition.
 func (c *comparison) problems(text []byte) (list []string) {
-	b := engine.Check([]engine.File{{Name: "this", Data: text}, {Name: "others", Data: []byte(others)}}, c.r, nil)
+	b := engine.Check([]courier.Source{{File: "this", Text: text}, {File: "others", Text: []byte(others)}}, c.r, nil)
 	for _, p := range b.Problems {
 		if p.File == "this" {
 			list = append(list, p.Field+": "+p.Message)

@@ -275,7 +275,7 @@ func (j *journey) enqueue(job courier.Job, queue string, halt func(id courier.Ex
 		j.t.Fatal(err)
 	}
 	j.see("dry runs", report)
-	x, err := j.Engine.Enqueue(j.t.Context(), job.Name, &engine.EnqueueOptions{Hold: true, By: courier.By{Actor: "ann"}})
+	x, err := j.Engine.Enqueue(j.t.Context(), job.Name, &courier.EnqueueOptions{Hold: true, By: courier.By{Actor: "ann"}})
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -296,9 +296,9 @@ func (j *journey) engine(worker string, s store.Store, isolated bool, queues ...
 	opt := j.options(worker)
 	opt.Queues = queues
 	if isolated {
-		opt.Isolate = map[string]engine.Isolation{"demo.show": {Env: []string{routeIs}}}
+		opt.Isolate = map[string]courier.Isolation{"demo.show": {Env: []string{routeIs}}}
 		for _, family := range []string{"file", "depot", "exec", "http", "azure_function", "job", "pgp", "sftp", "ftp"} {
-			opt.Isolate[family+".*"] = engine.Isolation{Env: []string{routeIs}}
+			opt.Isolate[family+".*"] = courier.Isolation{Env: []string{routeIs}}
 		}
 	}
 	opt.Roots = append(opt.Roots, j.Dir)
@@ -424,7 +424,7 @@ func TestSecretsThatTravel(t *testing.T) {
 		j.enqueue(j.fields(), "default", nil),
 		j.enqueue(j.define("backoff", "retry_step"), "default", fails),
 	}
-	isolated, resumes := travels(), map[string]engine.ResumeOptions{"failed": {}, "skipped": {Skip: true}, "earlier": {From: "0"}}
+	isolated, resumes := travels(), map[string]courier.ResumeOptions{"failed": {}, "skipped": {Skip: true}, "earlier": {From: "0"}}
 	if raced.On { // these do what the others do, which takes long
 		isolated = isolated[:5]
 		delete(resumes, "skipped")
@@ -432,10 +432,10 @@ func TestSecretsThatTravel(t *testing.T) {
 	} else {
 		ids = append(ids, j.enqueue(j.define("again", "retry_job"), "default", fails))
 	}
-	resumed := make(map[courier.ExecutionID]*engine.ResumeOptions)
+	resumed := make(map[courier.ExecutionID]*courier.ResumeOptions)
 	for some := range slices.Chunk(isolated, 20) {
 		id := j.enqueue(j.define(fmt.Sprint("isolated-", len(ids)), "stop", some...), "apart", fails)
-		ids, resumed[id] = append(ids, id), &engine.ResumeOptions{By: by}
+		ids, resumed[id] = append(ids, id), &courier.ResumeOptions{By: by}
 	}
 	for name, opt := range resumes {
 		opt.By = by
@@ -446,7 +446,7 @@ func TestSecretsThatTravel(t *testing.T) {
 		_, err := j.Engine.Pause(t.Context(), id, by)
 		return err
 	})
-	ids, resumed[paused] = append(ids, paused), &engine.ResumeOptions{By: by}
+	ids, resumed[paused] = append(ids, paused), &courier.ResumeOptions{By: by}
 	<-killed
 	<-stopped
 	j.engine("heir", j.Store, false, "lost", "stopped")
@@ -467,7 +467,7 @@ func TestSecretsThatTravel(t *testing.T) {
 			continue
 		} else if x.FailedItems == 0 {
 			t.Errorf("%s is %s, %v, without an item that has failed", x.Job, x.State, x.Err())
-		} else if _, err := j.Engine.Resume(t.Context(), id, &engine.ResumeOptions{By: by}); err != nil {
+		} else if _, err := j.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/steps"
@@ -110,9 +111,9 @@ func TestDryRunWithRealServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ok, problem, unsure = engine.CheckOK, engine.CheckProblem, engine.NotChecked
+	const ok, problem, unsure = dryrun.OK, dryrun.Problem, dryrun.NotChecked
 	for i, want := range []struct {
-		state engine.CheckState
+		state dryrun.State
 		says  string
 	}{
 		{ok, "the connection works"}, {ok, ""}, {ok, ""}, {ok, ""}, {problem, "/not there"}, {ok, ""}, {ok, ""}, {unsure, "/made"}, // sftp

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/engine"
 )
 
 // A violation is a configuration with values that a type's schema does not permit.
@@ -207,7 +207,7 @@ func checkRendered(t *testing.T, h *couriertest.Harness, typ *courier.StepType, 
 	if v.field != "config" {
 		want = append(want, strings.TrimPrefix(strings.TrimSpace(v.field), "config.")+": ")
 	}
-	report, err := h.Engine.Jobs().DryRun(t.Context(), job, &engine.DryRunOptions{Params: params})
+	report, err := h.Engine.Jobs().DryRun(t.Context(), job, &dryrun.Options{Params: params})
 	if err != nil || report.OK() || !says(report.String(), want[1:]) {
 		t.Errorf("a dry run says %v, %v; want %q", report, err, want)
 	}

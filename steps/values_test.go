@@ -12,7 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/steps"
 )
@@ -183,7 +183,7 @@ func TestAllowParent(t *testing.T) {
 			t.Fatal(err)
 		}
 		params := map[string]any{"name": "../b/prices.csv"}
-		dry, err := h.Engine.Jobs().DryRun(t.Context(), read, &engine.DryRunOptions{Params: params})
+		dry, err := h.Engine.Jobs().DryRun(t.Context(), read, &dryrun.Options{Params: params})
 		if err != nil || strings.Contains(dry.String(), "allow_parent") == allowed {
 			t.Errorf("allowed %t: a dry run says %v, %v", allowed, dry, err)
 		}

@@ -10,6 +10,12 @@ type DefinitionFilter struct {
 	Brief bool   // leaves the bodies out, which a store does not read then
 }
 
+// A VersionFilter selects versions of one definition.
+type VersionFilter struct {
+	Before int // only those before this version; 0 means all
+	Limit  int // 0 means 100, the most is 1000
+}
+
 // A SettingFilter selects settings. Zero fields select all.
 type SettingFilter struct {
 	Prefix string // those whose names begin with it

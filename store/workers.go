@@ -101,6 +101,18 @@ func FindStranded(groups []Stranded, workers []Worker) []Stranded {
 	return list[:min(len(list), MaxStranded)]
 }
 
+// Stranded returns the execution as a group of its own, if no present worker can claim it;
+// otherwise, or if the store does not record workers, stranded is false.
+func (c *Circumstances) Stranded() (g Stranded, stranded bool) {
+	if c.WorkersUnknown {
+		return g, false
+	}
+	x := &c.Execution
+	g = Stranded{Queue: x.Queue, Workspace: x.Workspace, StepTypes: c.StepTypes, Lost: x.State == courier.Running, Served: served(c.Workers)}
+	g.Lack, g.Missing = g.lacks(c.Workers)
+	return g, g.Lack != ""
+}
+
 // served returns the queues that workers serve and do not leave.
 func served(workers []Worker) (queues []string) {
 	for i := range workers {

@@ -45,7 +45,7 @@ func serve(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		x, err := e.Enqueue(t.Context(), "report", &engine.EnqueueOptions{Params: map[string]any{"fail": i%2 == 1}})
+		x, err := e.Enqueue(t.Context(), "report", &courier.EnqueueOptions{Params: map[string]any{"fail": i%2 == 1}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/demo"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/chromium"
 )
 
@@ -81,7 +80,7 @@ func (s *site) enlarge(t *testing.T) []string {
 	for i := range items {
 		items[i] = i
 	}
-	failed, err := s.Engine.Enqueue(ctx, "reconcile", &engine.EnqueueOptions{Params: map[string]any{"items": items, "bad": nil}, By: by})
+	failed, err := s.Engine.Enqueue(ctx, "reconcile", &courier.EnqueueOptions{Params: map[string]any{"items": items, "bad": nil}, By: by})
 	must(err)
 	chain := courier.Chain{Name: "wide", Members: make([]courier.ChainMember, many)}
 	for i := range chain.Members {
@@ -91,11 +90,11 @@ func (s *site) enlarge(t *testing.T) []string {
 		}
 	}
 	for range 2 {
-		_, err = s.Engine.Chains().Define(ctx, chain, &engine.DefineOptions{By: by})
+		_, err = s.Engine.Chains().Define(ctx, chain, &courier.DefineOptions{By: by})
 		must(err)
 		chain.Description = "Its members wait for each other."
 	}
-	run, err := s.Engine.Chains().Start(ctx, "wide", &engine.ChainOptions{By: by})
+	run, err := s.Engine.Chains().Start(ctx, "wide", &courier.ChainOptions{By: by})
 	must(err)
 	for i := range many {
 		must(s.Engine.Limits().Set(ctx, fmt.Sprintf("key:k%d", i), 1+i%7, by))

@@ -8,7 +8,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/demo"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/chromium"
 )
 
@@ -19,7 +18,7 @@ func TestLive(t *testing.T) {
 	s := open(t, demo.Options{Small: true})
 	base := s.mounts(t)[3].base // through the proxy, which must not hold streams back
 	start := func(job string, params map[string]any) courier.Execution {
-		x, err := s.Engine.Enqueue(t.Context(), job, &engine.EnqueueOptions{Params: params, By: courier.By{Actor: "ben"}})
+		x, err := s.Engine.Enqueue(t.Context(), job, &courier.EnqueueOptions{Params: params, By: courier.By{Actor: "ben"}})
 		if err != nil {
 			t.Fatal(err)
 		}

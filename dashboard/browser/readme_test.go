@@ -110,7 +110,7 @@ func pictured(t *testing.T, files int, pause time.Duration) (*engine.Engine, cou
 			t.Fatal(err)
 		}
 	}
-	x, err := e.Run(t.Context(), job, &engine.EnqueueOptions{By: courier.By{Actor: "ann"}, Params: params})
+	x, err := e.Run(t.Context(), job, &courier.EnqueueOptions{By: courier.By{Actor: "ann"}, Params: params})
 	if x.FailedItems != 1 {
 		t.Fatalf("the pipeline: %d items failed: %v", x.FailedItems, err)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -121,7 +120,7 @@ func (w *world) lossesOf(ctx context.Context, x *courier.Execution) ([]courier.R
 
 // leaveWorkspace has an execution go on without its workspace, now and then, and more often
 // if items have failed.
-func (w *world) leaveWorkspace(x *courier.Execution, opt *engine.ResumeOptions) bool {
+func (w *world) leaveWorkspace(x *courier.Execution, opt *courier.ResumeOptions) bool {
 	if x.Workspace == "" || !w.programFor(x).items {
 		return false
 	}

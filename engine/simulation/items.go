@@ -61,7 +61,7 @@ func (p *program) loopsAround(index int) (around []*statement) {
 
 // resume resumes an execution, now and then in another way than where it stands.
 func (w *world) resume(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
-	opt := &engine.ResumeOptions{By: courier.By{Actor: "operator", Reason: "it was looked at"}}
+	opt := &courier.ResumeOptions{By: courier.By{Actor: "operator", Reason: "it was looked at"}}
 	r := w.dice("resume", int(w.numberOf(id)), fmt.Sprint(time.Since(w.start)))
 	if x, err := e.Executions().Get(ctx, id); err == nil && (x.State == courier.Failed || x.State == courier.Paused) {
 		opt.Seq = x.Seq
@@ -76,14 +76,14 @@ func (w *world) resume(ctx context.Context, e *engine.Engine, id courier.Executi
 		w.mu.Unlock()
 	}
 	if errors.Is(err, courier.ErrInvalid) { // what was chosen at random does not fit
-		_, err = e.Resume(ctx, id, &engine.ResumeOptions{By: opt.By})
+		_, err = e.Resume(ctx, id, &courier.ResumeOptions{By: opt.By})
 	}
 	return err
 }
 
 // vary chooses what a resume changes: nothing, the items, the step that failed, or where
 // the execution goes on.
-func (w *world) vary(ctx context.Context, e *engine.Engine, x *courier.Execution, r *rand.Rand, opt *engine.ResumeOptions) {
+func (w *world) vary(ctx context.Context, e *engine.Engine, x *courier.Execution, r *rand.Rand, opt *courier.ResumeOptions) {
 	p := w.programFor(x)
 	_, shift, err := w.mendOf(ctx, x.Job, x.Version)
 	if err != nil {

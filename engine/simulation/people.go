@@ -75,7 +75,7 @@ func (w *world) enqueue(r *rand.Rand) {
 		if !w.wait(spread(r, w.mix.trouble/time.Duration(2*w.mix.executions)) + time.Millisecond) {
 			return
 		}
-		opt := engine.EnqueueOptions{
+		opt := courier.EnqueueOptions{
 			By: courier.By{Actor: "client"}, IdempotencyKey: fmt.Sprint("key-", i), Priority: int16(r.IntN(3)),
 			Params: map[string]any{"partner": []string{"a", "b"}[r.IntN(2)]},
 			Hold:   r.Float64() < w.mix.holds,
@@ -98,7 +98,7 @@ func (w *world) enqueue(r *rand.Rand) {
 
 // insist enqueues until it is acknowledged. Who uses the same key gets the same
 // execution.
-func (w *world) insist(r *rand.Rand, job string, opt engine.EnqueueOptions) {
+func (w *world) insist(r *rand.Rand, job string, opt courier.EnqueueOptions) {
 	for try := 0; try < 50; try++ {
 		if !w.wait(spread(r, 2*time.Second) + time.Millisecond) {
 			return

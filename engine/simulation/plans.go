@@ -91,7 +91,7 @@ func (w *world) plan(r *rand.Rand) {
 		if !w.wait(spread(r, w.mix.trouble/time.Duration(3*m.starts)) + time.Millisecond) {
 			return
 		}
-		opt := engine.ChainOptions{
+		opt := courier.ChainOptions{
 			By: courier.By{Actor: "client"}, IdempotencyKey: fmt.Sprint("key-", i), Hold: r.Float64() < m.holds,
 			Params: map[string]any{"partner": []string{"a", "b"}[r.IntN(2)]},
 		}
@@ -122,7 +122,7 @@ func (w *world) tries(r *rand.Rand, f func(ctx context.Context, e *engine.Engine
 
 // insistChain starts a chain until it is acknowledged. Who uses the same key gets
 // the same chain execution.
-func (w *world) insistChain(r *rand.Rand, name string, opt engine.ChainOptions) {
+func (w *world) insistChain(r *rand.Rand, name string, opt courier.ChainOptions) {
 	var c courier.ChainExecution
 	err := w.tries(r, func(ctx context.Context, e *engine.Engine) (err error) {
 		c, err = e.Chains().Start(ctx, name, &opt)

@@ -88,7 +88,7 @@ func main() {
 	var reg courier.Registry
 	register(&reg)
 	e := engine.New(memstore.New(), &reg, &engine.Options{Roots: []string{dir}, Workspace: dir + "/work"})
-	if _, err := e.Run(context.Background(), pipeline(), &engine.EnqueueOptions{Params: map[string]any{"path": path}}); err != nil {
+	if _, err := e.Run(context.Background(), pipeline(), &courier.EnqueueOptions{Params: map[string]any{"path": path}}); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -137,7 +138,7 @@ func (o *office) once(ctx context.Context) error {
 	if err := o.partner.put(ctx, time.Now().Format(time.DateOnly), keyNow); err != nil {
 		return err
 	}
-	report, err := o.engine.Chains().DryRun(ctx, o.chain, &engine.DryRunOptions{Fires: 3})
+	report, err := o.engine.Chains().DryRun(ctx, o.chain, &dryrun.Options{Fires: 3})
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (o *office) once(ctx context.Context) error {
 	}
 	defer o.engine.Stop(context.WithoutCancel(ctx))
 	fmt.Fprintf(o.out, "\nStarting it now\n")
-	x, err := o.engine.Chains().Start(ctx, o.chain.Name, &engine.ChainOptions{By: courier.By{Actor: "example"}})
+	x, err := o.engine.Chains().Start(ctx, o.chain.Name, &courier.ChainOptions{By: courier.By{Actor: "example"}})
 	if err != nil {
 		return err
 	}

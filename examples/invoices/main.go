@@ -119,7 +119,7 @@ func process(ctx context.Context, s settings, job *courier.Job, fault *fault, di
 		Around:    fault.around,
 	})
 	fmt.Fprintf(out, "Running %s for the files in %s\n", job.Name, p.where)
-	x, err := e.Run(ctx, *job, &engine.EnqueueOptions{By: courier.By{Actor: "example"}, Params: map[string]any{
+	x, err := e.Run(ctx, *job, &courier.EnqueueOptions{By: courier.By{Actor: "example"}, Params: map[string]any{
 		"remote_dir": p.remote, "staging": dirs.staging, "processing": dirs.processing,
 		"quarantine": dirs.quarantine, "archive": dirs.archive, "day": time.Now().Format(time.DateOnly),
 	}})
@@ -157,7 +157,7 @@ func resume(ctx context.Context, out io.Writer, e *engine.Engine, v *view, x cou
 		return x, err
 	}
 	fmt.Fprintf(out, "\nResuming it, as an operator would\n")
-	if x, err = e.Resume(ctx, x.ID, &engine.ResumeOptions{By: courier.By{Actor: "operator"}}); err != nil {
+	if x, err = e.Resume(ctx, x.ID, &courier.ResumeOptions{By: courier.By{Actor: "operator"}}); err != nil {
 		return x, err
 	}
 	if err := e.Start(ctx); err != nil {

@@ -152,7 +152,7 @@ func fillOutgoing(ctx context.Context, outgoing, work string, keys pgp.Keys) err
 			"source_path": "context:loop.current_item", "output_path": "${context:params.outgoing}/", "recipient_key_ids": []string{"us"},
 		}},
 		{Type: "flow.end"},
-	}}, &engine.EnqueueOptions{Params: map[string]any{"archives": archives, "outgoing": outgoing}})
+	}}, &courier.EnqueueOptions{Params: map[string]any{"archives": archives, "outgoing": outgoing}})
 	if err != nil {
 		return err
 	}

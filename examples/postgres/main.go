@@ -117,7 +117,7 @@ func demonstrate(ctx context.Context, url string, out io.Writer) (err error) {
 		defer p.end()
 		workers[name] = p
 	}
-	x, err := e.Enqueue(ctx, "invoice", &engine.EnqueueOptions{By: courier.By{Actor: "client"}})
+	x, err := e.Enqueue(ctx, "invoice", &courier.EnqueueOptions{By: courier.By{Actor: "client"}})
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		<-ctx.Done()
 		return e.Stop(context.WithoutCancel(ctx))
 	case "enqueue":
-		x, err := e.Enqueue(ctx, "invoices", &engine.EnqueueOptions{Params: params()})
+		x, err := e.Enqueue(ctx, "invoices", &courier.EnqueueOptions{Params: params()})
 		fmt.Fprintln(out, "execution", x.ID)
 		return err
 	case "show":

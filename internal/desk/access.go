@@ -11,7 +11,6 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
-	"github.com/courierhq/courier/engine"
 )
 
 // Options are the settings of a Desk.
@@ -132,13 +131,10 @@ func (v *Visit) NeedTo(ctx context.Context, job string, n Need, own bool) error 
 
 // Own reports whether an execution is the visitor's own: whether it was started under its
 // name through a desk.
-func (v *Visit) Own(x *courier.Execution) bool { return x.Labels[LabelBy] == v.ID }
-
-// LabelBy is the label of executions that has the ID of the principal who has started them.
-const LabelBy = engine.LabelBy
+func (v *Visit) Own(x *courier.Execution) bool { return x.Labels[courier.LabelBy] == v.ID }
 
 // Labels are those that make an execution the visitor's own.
-func (v *Visit) Labels() map[string]string { return map[string]string{LabelBy: v.ID} }
+func (v *Visit) Labels() map[string]string { return map[string]string{courier.LabelBy: v.ID} }
 
 // sees reports whether the visitor may see an execution, as far as its role goes.
 func (v *Visit) sees(ctx context.Context, x *courier.Execution) bool {

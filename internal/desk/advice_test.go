@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -44,7 +43,7 @@ func begin(c store.Claimed) store.Transition {
 // resume does not take.
 func TestAttentionNewerVersion(t *testing.T) {
 	in(t, func(w *world) {
-		first := w.add("other", engine.EnqueueOptions{})
+		first := w.add("other", courier.EnqueueOptions{})
 		w.end(courier.Failed, courier.ReasonSecret, first)
 		if e := w.entry(desk.Failed, "other"); e.Version != 0 || strings.Contains(e.Do, "version") {
 			t.Errorf("without a newer version: %+v", e)
@@ -56,7 +55,7 @@ func TestAttentionNewerVersion(t *testing.T) {
 		}
 		w.says(e.Do, "has a version 2, and it has version 1", "resume it with that")
 		time.Sleep(time.Second)
-		w.end(courier.Failed, courier.ReasonSecret, w.add("other", engine.EnqueueOptions{}))
+		w.end(courier.Failed, courier.ReasonSecret, w.add("other", courier.EnqueueOptions{}))
 		if e := w.entry(desk.Failed, "other"); e.Version != 0 || e.Count != 2 {
 			t.Errorf("where one has the newest version: %+v", e)
 		}
@@ -67,7 +66,7 @@ func TestAttentionNewerVersion(t *testing.T) {
 func TestAttentionStuckStep(t *testing.T) {
 	in(t, func(w *world) {
 		w.define(courier.Job{Name: "slow", MaxDuration: time.Minute, Steps: []courier.StepSpec{{ID: "weigh", Type: "demo.a"}}})
-		x := w.add("slow", engine.EnqueueOptions{})
+		x := w.add("slow", courier.EnqueueOptions{})
 		w.ok(w.Store.Apply(w.Context(), begin(w.claim(time.Hour, x)[0])))
 		begun := time.Now().UTC()
 		time.Sleep(2 * time.Minute)
@@ -88,9 +87,9 @@ func TestAttentionStuckStep(t *testing.T) {
 func TestAttentionMisspelt(t *testing.T) {
 	in(t, func(w *world) {
 		w.define(courier.Job{Name: "odd", Queue: "nihgt", Steps: []courier.StepSpec{{Type: "demo.a"}}})
-		w.add("other", engine.EnqueueOptions{})
+		w.add("other", courier.EnqueueOptions{})
 		time.Sleep(time.Second)
-		w.add("odd", engine.EnqueueOptions{})
+		w.add("odd", courier.EnqueueOptions{})
 		time.Sleep(10 * time.Minute)
 		_, err := w.Store.Claim(w.Context(), store.ClaimRequest{Worker: "w", StepTypes: []string{"demo.b"}, Queues: []string{"night", "default"}, Max: 1, Lease: time.Hour})
 		w.ok(err)
@@ -112,7 +111,7 @@ func TestAttentionMisspelt(t *testing.T) {
 // A lost execution whose workspace is gone says at once how it goes on without it.
 func TestAttentionElsewhere(t *testing.T) {
 	in(t, func(w *world) {
-		x := w.add("other", engine.EnqueueOptions{})
+		x := w.add("other", courier.EnqueueOptions{})
 		c := w.claim(time.Second, x)[0]
 		begun := begin(c)
 		begun.Workspace, begun.DiskBytes = "disk of dead", 7

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/store"
 )
 
@@ -55,8 +56,8 @@ type Entry struct {
 	// if there is none.
 	Version int `json:"version,omitempty"`
 	// Because says why the first of Executions does not go on, if that was asked for.
-	Because []store.Cause `json:"because,omitempty"`
-	// Do is what an operator can do, and Call the engine's call for it, as in [store.Cause].
+	Because []advice.Cause `json:"because,omitempty"`
+	// Do is what an operator can do, and Call the engine's call for it, as in [advice.Cause].
 	Do   string `json:"do"`
 	Call string `json:"call,omitempty"`
 }
@@ -150,7 +151,7 @@ type attention struct {
 	ctx      context.Context
 	sees     func(job string) bool
 	jobs     func() ([]string, error) // that are seen, if not all are
-	unserved map[string]store.Cause   // by queue: why no worker takes what is in it
+	unserved map[string]advice.Cause  // by queue: why no worker takes what is in it
 	away     []Entry                  // what people have switched off
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/pgtest"
@@ -44,16 +45,16 @@ func TestAttention(t *testing.T) {
 		if got := w.attention(); len(got.Entries) != 0 || len(got.Missing) != 0 || got.At.IsZero() {
 			t.Errorf("of nothing: %+v", got)
 		}
-		params := func(day string) engine.EnqueueOptions {
-			return engine.EnqueueOptions{Params: map[string]any{"day": day}}
+		params := func(day string) courier.EnqueueOptions {
+			return courier.EnqueueOptions{Params: map[string]any{"day": day}}
 		}
 		w.define(courier.Job{Name: "slow", MaxDuration: time.Minute, Steps: []courier.StepSpec{{Type: "demo.a"}}})
 		w.define(courier.Job{Name: "odd", Queue: "nigth", Steps: []courier.StepSpec{{Type: "demo.a"}}})
-		slow := w.add("slow", engine.EnqueueOptions{Hold: true})
-		odd := w.add("odd", engine.EnqueueOptions{})
-		lost := w.add("other", engine.EnqueueOptions{})
+		slow := w.add("slow", courier.EnqueueOptions{Hold: true})
+		odd := w.add("odd", courier.EnqueueOptions{})
+		lost := w.add("other", courier.EnqueueOptions{})
 		w.claim(time.Second, lost)
-		stuck := w.add("other", engine.EnqueueOptions{})
+		stuck := w.add("other", courier.EnqueueOptions{})
 		w.claim(time.Hour, stuck)
 		_, err := w.Engine.Cancel(w.Context(), stuck, courier.By{Actor: "ann", Reason: "wrong day"})
 		w.ok(err)
@@ -116,7 +117,7 @@ func TestAttention(t *testing.T) {
 		if f.Title != `Job "daily-a": 2 executions failed at step 0 "get" (demo.a): timeout.` || f.Call != "Engine.Resume" {
 			t.Errorf("%q, %q", f.Title, f.Call)
 		}
-		if d := of[want[4]]; len(d.Because) != 1 || d.Because[0].Kind != store.CauseNoWorker || d.Do != d.Because[0].Do || !strings.Contains(d.Because[0].Text, `did you mean "night"`) && !strings.Contains(d.Because[0].Text, `Did you mean "night"`) {
+		if d := of[want[4]]; len(d.Because) != 1 || d.Because[0].Kind != advice.NoWorker || d.Do != d.Because[0].Do || !strings.Contains(d.Because[0].Text, `did you mean "night"`) && !strings.Contains(d.Because[0].Text, `Did you mean "night"`) {
 			t.Errorf("due: %+v", d)
 		}
 		if m := of[want[7]]; m.Message != "no such directory" {
@@ -139,9 +140,9 @@ func TestAttention(t *testing.T) {
 // TestAttentionOfNotYet shows nothing of what has not lasted long enough.
 func TestAttentionOfNotYet(t *testing.T) {
 	in(t, func(w *world) {
-		w.add("other", engine.EnqueueOptions{})
-		w.claim(time.Second, w.add("other", engine.EnqueueOptions{}))
-		stuck := w.add("other", engine.EnqueueOptions{})
+		w.add("other", courier.EnqueueOptions{})
+		w.claim(time.Second, w.add("other", courier.EnqueueOptions{}))
+		stuck := w.add("other", courier.EnqueueOptions{})
 		w.claim(time.Hour, stuck)
 		_, err := w.Engine.Pause(w.Context(), stuck, courier.By{})
 		w.ok(err)
@@ -163,7 +164,7 @@ func TestAttentionOfNotYet(t *testing.T) {
 // TestAttentionSaysWhatItCuts has more failed executions than it reads.
 func TestAttentionSaysWhatItCuts(t *testing.T) {
 	in(t, func(w *world) {
-		w.end(courier.Failed, courier.ReasonError, w.many(1200, "other", engine.EnqueueOptions{})...)
+		w.end(courier.Failed, courier.ReasonError, w.many(1200, "other", courier.EnqueueOptions{})...)
 		got := w.attention()
 		if e := got.Entries[0]; e.Count != 1000 || !e.More || !strings.Contains(e.Title, "1000 executions or more") || len(e.Executions) != 5 || len(got.Cut) != 1 {
 			t.Errorf("%+v, %v", e, got.Cut)
@@ -248,11 +249,11 @@ func TestAttentionReadsLittle(t *testing.T) {
 		for i := range 100 {
 			name := fmt.Sprintf("job-%d", i)
 			w.define(courier.Job{Name: name, Queue: "q" + name, Steps: []courier.StepSpec{{Type: "demo.a"}}})
-			w.add(name, engine.EnqueueOptions{})
+			w.add(name, courier.EnqueueOptions{})
 			_, err := w.Engine.Schedules().Set(w.Context(), courier.Schedule{Name: name, Job: name, Every: time.Minute}, courier.By{})
 			w.ok(err)
 		}
-		w.end(courier.Failed, courier.ReasonError, w.many(100, "other", engine.EnqueueOptions{})...)
+		w.end(courier.Failed, courier.ReasonError, w.many(100, "other", courier.EnqueueOptions{})...)
 		time.Sleep(10 * time.Minute)
 		_, err := w.Store.Claim(w.Context(), store.ClaimRequest{Worker: "other", StepTypes: []string{"demo.b"}, Queues: []string{"qjob-0"}, Max: 1, Lease: time.Hour})
 		w.ok(err)
@@ -272,7 +273,7 @@ func TestAttentionReadsLittle(t *testing.T) {
 // TestAttentionWithoutRoles leaves out what the store can't tell, and names the roles.
 func TestAttentionWithoutRoles(t *testing.T) {
 	in(t, func(w *world) {
-		w.end(courier.Failed, courier.ReasonError, w.add("other", engine.EnqueueOptions{}))
+		w.end(courier.Failed, courier.ReasonError, w.add("other", courier.EnqueueOptions{}))
 		w.desk = desk.New(engine.New(struct{ store.Store }{w.Store}, nil, nil), nil)
 		got := w.attention()
 		if want := []string{"store.Overview", "store.Schedules", "store.Monitors", "store.Workers", "store.Outbox"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {

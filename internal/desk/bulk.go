@@ -53,7 +53,7 @@ type Bulk struct {
 	Cursor string
 
 	visitor string // the ID, for the keys of reruns
-	charge  func(ctx context.Context, x *courier.Execution, o *engine.EnqueueOptions) error
+	charge  func(ctx context.Context, x *courier.Execution, o *courier.EnqueueOptions) error
 }
 
 // keyOf is the idempotency key of the rerun of an execution: nobody is answered with what
@@ -139,7 +139,7 @@ func (v *Visit) Bulk(ctx context.Context, b Bulk) (Outcome, error) {
 
 // chargeRerun is [Visit.Charge] for the rerun of an execution, of which the id alone may be
 // known.
-func (v *Visit) chargeRerun(ctx context.Context, x *courier.Execution, o *engine.EnqueueOptions) error {
+func (v *Visit) chargeRerun(ctx context.Context, x *courier.Execution, o *courier.EnqueueOptions) error {
 	job := x.Job
 	if job == "" {
 		given, err := v.d.e.Executions().Get(ctx, x.ID)
@@ -312,7 +312,7 @@ func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, reach *rea
 	var err error
 	switch b.Action {
 	case Resume:
-		_, err = d.e.Resume(ctx, x.ID, &engine.ResumeOptions{By: b.By})
+		_, err = d.e.Resume(ctx, x.ID, &courier.ResumeOptions{By: b.By})
 	case Cancel:
 		_, err = d.e.Cancel(ctx, x.ID, b.By)
 	case Pause:
@@ -321,7 +321,7 @@ func (d *Desk) do(ctx context.Context, b *Bulk, x *courier.Execution, reach *rea
 		_, err = d.e.Release(ctx, x.ID, b.By)
 	case Rerun:
 		var n courier.Execution
-		var opt engine.EnqueueOptions
+		var opt courier.EnqueueOptions
 		if b.charge != nil {
 			err = b.charge(ctx, x, &opt)
 		}

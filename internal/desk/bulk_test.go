@@ -47,7 +47,7 @@ func TestQuotedNamesAreLiteral(t *testing.T) {
 		of := make(map[string]courier.ExecutionID)
 		for _, job := range []string{"ab", "ab*", "abc", "ab*d", `a"b`, "a,b", "a:b c"} {
 			w.define(courier.Job{Name: job, Steps: []courier.StepSpec{{Type: "demo.a"}}})
-			of[job] = w.add(job, engine.EnqueueOptions{})
+			of[job] = w.add(job, courier.EnqueueOptions{})
 		}
 		w.desk = desk.New(w.Engine, &desk.Options{Access: access.Policy{Role: func(_ context.Context, p access.Principal, job string) access.Role {
 			if job == "" && p.ID == "ben" {
@@ -94,9 +94,9 @@ func TestQuotedNamesAreLiteral(t *testing.T) {
 // others fail meanwhile that were created after the first page was read.
 func TestBulkOfAStorm(t *testing.T) {
 	in(t, func(w *world) {
-		storm := w.many(1500, "other", engine.EnqueueOptions{})
+		storm := w.many(1500, "other", courier.EnqueueOptions{})
 		w.end(courier.Failed, courier.ReasonConnection, storm...)
-		paused := w.add("other", engine.EnqueueOptions{})
+		paused := w.add("other", courier.EnqueueOptions{})
 		_, err := w.Engine.Pause(w.Context(), paused, courier.By{})
 		w.ok(err)
 		b := desk.Bulk{Action: desk.Resume, Where: w.where("state:failed job:other"), By: courier.By{Actor: "ann", Reason: "the server is back"}}
@@ -107,14 +107,14 @@ func TestBulkOfAStorm(t *testing.T) {
 		if dry.Matched != 1500 || dry.More || len(dry.Sample) != 10 || len(dry.Results) != 0 || dry.Next == "" || w.state(storm[0]) != courier.Failed {
 			t.Errorf("dry run: %+v", dry)
 		}
-		late := w.add("other", engine.EnqueueOptions{})
+		late := w.add("other", courier.EnqueueOptions{})
 		w.end(courier.Failed, courier.ReasonConnection, late)
 
 		s := w.watch()
 		var later []courier.ExecutionID
 		s.before = func(r store.Request) error {
 			if r.Execution == storm[1499] { // the first of the first page
-				later = w.many(3, "other", engine.EnqueueOptions{})
+				later = w.many(3, "other", courier.EnqueueOptions{})
 				w.end(courier.Failed, courier.ReasonConnection, later...)
 				_, err := w.Engine.Cancel(w.Context(), storm[1400], courier.By{})
 				w.ok(err)
@@ -168,7 +168,7 @@ func TestBulkOfAStorm(t *testing.T) {
 // cursor goes on with the one that was not treated.
 func TestBulkStops(t *testing.T) {
 	in(t, func(w *world) {
-		ids := w.many(10, "other", engine.EnqueueOptions{Hold: true})
+		ids := w.many(10, "other", courier.EnqueueOptions{Hold: true})
 		s := w.watch()
 		ctx, cancel := context.WithCancel(w.Context())
 		s.before = func(r store.Request) error {
@@ -209,9 +209,9 @@ func TestBulkStops(t *testing.T) {
 // TestBulkRerun starts executions again, once however often it is repeated.
 func TestBulkRerun(t *testing.T) {
 	in(t, func(w *world) {
-		ids := w.many(3, "other", engine.EnqueueOptions{Params: map[string]any{"day": "1"}})
+		ids := w.many(3, "other", courier.EnqueueOptions{Params: map[string]any{"day": "1"}})
 		w.end(courier.Completed, "", ids...)
-		w.add("other", engine.EnqueueOptions{})
+		w.add("other", courier.EnqueueOptions{})
 		b := desk.Bulk{Action: desk.Rerun, Where: w.where("job:other"), By: courier.By{Actor: "ann", Reason: "the partner has lost them"}, Key: "k"}
 		first, err := desk.New(w.Engine, nil).Bulk(w.Context(), b)
 		w.ok(err)
@@ -242,7 +242,7 @@ func TestBulkRerun(t *testing.T) {
 func TestBulkByIDs(t *testing.T) {
 	in(t, func(w *world) {
 		const nobody = courier.ExecutionID("00000000-0000-7000-8000-000000000000")
-		queued, completed := w.add("other", engine.EnqueueOptions{}), w.add("other", engine.EnqueueOptions{})
+		queued, completed := w.add("other", courier.EnqueueOptions{}), w.add("other", courier.EnqueueOptions{})
 		w.end(courier.Completed, "", completed)
 		for _, dry := range []bool{true, false} {
 			out, err := w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Cancel, IDs: []courier.ExecutionID{nobody, queued, completed, queued}, DryRun: dry})
@@ -272,7 +272,7 @@ func TestBulkTakesWhatItCan(t *testing.T) {
 	in(t, func(w *world) {
 		states := make(map[string]courier.ExecutionID)
 		for _, name := range []string{"created", "queued", "running", "paused", "failed", "completed", "cancelled"} {
-			id := w.add("other", engine.EnqueueOptions{Hold: name == "created"})
+			id := w.add("other", courier.EnqueueOptions{Hold: name == "created"})
 			states[name] = id
 			switch name {
 			case "running":
@@ -311,7 +311,7 @@ func TestBulkTakesWhatItCan(t *testing.T) {
 // TestBulkMistakes has bulk actions refused that can't be meant, with all that is wrong.
 func TestBulkMistakes(t *testing.T) {
 	in(t, func(w *world) {
-		id := w.add("other", engine.EnqueueOptions{})
+		id := w.add("other", courier.EnqueueOptions{})
 		ids := []courier.ExecutionID{id}
 		for want, b := range map[string]desk.Bulk{
 			`there is no action "resum"; did you mean "resume"?`: {Action: "resum", IDs: ids},

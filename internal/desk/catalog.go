@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/store"
 )
 
@@ -40,12 +41,12 @@ type Catalog struct {
 	None     func() Defined
 	Get      func(ctx context.Context, name string, version int) (Defined, error) // without what the store knows
 	Page     func(ctx context.Context, f store.DefinitionFilter) ([]Defined, error)
-	Versions func(ctx context.Context, name string, f engine.VersionFilter) ([]Defined, error)
-	Define   func(ctx context.Context, d *Defined, opt *engine.DefineOptions) (Defined, error)
-	DryRun   func(ctx context.Context, d *Defined, opt *engine.DryRunOptions) (any, error) // an engine.Report or an engine.ChainReport
-	Unread   func(name string, problems []courier.Problem) any                             // the report of a definition that can't be read
-	Shows    func(ctx context.Context, name string) bool                                   // whether the visitor may see one; that it may see any is known
-	Failed   func(name string, problems []courier.Problem) error                           // the *courier.DefinitionError of one that was not saved
+	Versions func(ctx context.Context, name string, f store.VersionFilter) ([]Defined, error)
+	Define   func(ctx context.Context, d *Defined, opt *courier.DefineOptions) (Defined, error)
+	DryRun   func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) // a dryrun.Report or a dryrun.ChainReport
+	Unread   func(name string, problems []courier.Problem) any                       // the report of a definition that can't be read
+	Shows    func(ctx context.Context, name string) bool                             // whether the visitor may see one; that it may see any is known
+	Failed   func(name string, problems []courier.Problem) error                     // the *courier.DefinitionError of one that was not saved
 }
 
 // Catalog returns the definitions of a kind, "job" or "chain".
@@ -60,7 +61,7 @@ func (v *Visit) Catalog(kind string) Catalog {
 
 // Saved returns a version of a definition, the latest for version 0.
 func (c Catalog) Saved(ctx context.Context, name string, version int) (Defined, error) {
-	f := engine.VersionFilter{Limit: 1}
+	f := store.VersionFilter{Limit: 1}
 	if version != 0 {
 		f.Before = version + 1
 	}
@@ -72,7 +73,7 @@ func (c Catalog) Saved(ctx context.Context, name string, version int) (Defined, 
 }
 
 func jobCatalog(h engine.Jobs) Catalog {
-	of := func(j engine.DefinedJob) Defined { return Defined{&j.Job, j.SavedBy, j.SavedAt, j.Warnings} }
+	of := func(j courier.DefinedJob) Defined { return Defined{&j.Job, j.SavedBy, j.SavedAt, j.Warnings} }
 	job := func(d *Defined) courier.Job { return *d.Definition.(*courier.Job) }
 	return Catalog{
 		Kind: "job",
@@ -85,18 +86,18 @@ func jobCatalog(h engine.Jobs) Catalog {
 			list, err := h.List(ctx, f)
 			return mapped(list, of), err
 		},
-		Versions: func(ctx context.Context, name string, f engine.VersionFilter) ([]Defined, error) {
+		Versions: func(ctx context.Context, name string, f store.VersionFilter) ([]Defined, error) {
 			list, err := h.Versions(ctx, name, f)
 			return mapped(list, of), err
 		},
-		Define: func(ctx context.Context, d *Defined, opt *engine.DefineOptions) (Defined, error) {
+		Define: func(ctx context.Context, d *Defined, opt *courier.DefineOptions) (Defined, error) {
 			j, err := h.Define(ctx, job(d), opt)
 			return of(j), err
 		},
-		DryRun: func(ctx context.Context, d *Defined, opt *engine.DryRunOptions) (any, error) {
+		DryRun: func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) {
 			return h.DryRun(ctx, job(d), opt)
 		},
-		Unread: func(name string, problems []courier.Problem) any { return engine.Report{Job: name, Problems: problems} },
+		Unread: func(name string, problems []courier.Problem) any { return dryrun.Report{Job: name, Problems: problems} },
 		Failed: func(name string, problems []courier.Problem) error {
 			return &courier.DefinitionError{Job: name, Problems: problems}
 		},
@@ -104,7 +105,7 @@ func jobCatalog(h engine.Jobs) Catalog {
 }
 
 func chainCatalog(h engine.Chains) Catalog {
-	of := func(x engine.DefinedChain) Defined { return Defined{&x.Chain, x.SavedBy, x.SavedAt, x.Warnings} }
+	of := func(x courier.DefinedChain) Defined { return Defined{&x.Chain, x.SavedBy, x.SavedAt, x.Warnings} }
 	chain := func(d *Defined) courier.Chain { return *d.Definition.(*courier.Chain) }
 	return Catalog{
 		Kind: "chain",
@@ -117,19 +118,19 @@ func chainCatalog(h engine.Chains) Catalog {
 			list, err := h.List(ctx, f)
 			return mapped(list, of), err
 		},
-		Versions: func(ctx context.Context, name string, f engine.VersionFilter) ([]Defined, error) {
+		Versions: func(ctx context.Context, name string, f store.VersionFilter) ([]Defined, error) {
 			list, err := h.Versions(ctx, name, f)
 			return mapped(list, of), err
 		},
-		Define: func(ctx context.Context, d *Defined, opt *engine.DefineOptions) (Defined, error) {
+		Define: func(ctx context.Context, d *Defined, opt *courier.DefineOptions) (Defined, error) {
 			x, err := h.Define(ctx, chain(d), opt)
 			return of(x), err
 		},
-		DryRun: func(ctx context.Context, d *Defined, opt *engine.DryRunOptions) (any, error) {
+		DryRun: func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) {
 			return h.DryRun(ctx, chain(d), opt)
 		},
 		Unread: func(name string, problems []courier.Problem) any {
-			return engine.ChainReport{Chain: name, Problems: problems}
+			return dryrun.ChainReport{Chain: name, Problems: problems}
 		},
 		Shows: func(context.Context, string) bool { return true },
 		Failed: func(name string, problems []courier.Problem) error {

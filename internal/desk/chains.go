@@ -40,7 +40,7 @@ func (v *Visit) ChainExecution(ctx context.Context, id string) (courier.ChainExe
 }
 
 // OwnChain reports whether an execution of a chain is the visitor's own; see [Visit.Own].
-func (v *Visit) OwnChain(x *courier.ChainExecution) bool { return x.Labels[LabelBy] == v.ID }
+func (v *Visit) OwnChain(x *courier.ChainExecution) bool { return x.Labels[courier.LabelBy] == v.ID }
 
 // ChainAction is the entry in the journal of what is done with an execution of a chain.
 func ChainAction(x *courier.ChainExecution, verb, reason string) store.Action {

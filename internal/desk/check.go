@@ -9,7 +9,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
 )
 
 // A Checked is what was found in a text that is to be one definition.
@@ -21,7 +20,7 @@ type Checked struct {
 
 // CheckText checks a text that is to be one definition of a kind, such as "job".
 func (v *Visit) CheckText(ctx context.Context, kind string, src *courier.Source) (Checked, error) {
-	b, err := v.d.e.Check(ctx, []engine.File{{Data: src.Text}})
+	b, err := v.d.e.Check(ctx, []courier.Source{{Text: src.Text}})
 	counts := map[string]int{
 		"job": len(b.Jobs), "chain": len(b.Chains), "schedule": len(b.Schedules), "monitor": len(b.Monitors), "subscription": len(b.Subscriptions),
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -151,10 +150,10 @@ func Pick[T any](after string, limit int, read func(after string, limit int) ([]
 // Jobs returns a page of the jobs that the visitor knows, in their latest versions: those
 // whose names begin with a text, and for which it has a role. A client may start them, and
 // see nothing of their definitions.
-func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([]engine.DefinedJob, string, error) {
-	return pickBeginning(beginning, after, limit, func(after string, limit int) ([]engine.DefinedJob, error) {
+func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([]courier.DefinedJob, string, error) {
+	return pickBeginning(beginning, after, limit, func(after string, limit int) ([]courier.DefinedJob, error) {
 		return v.d.e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
-	}, func(j *engine.DefinedJob) string { return j.Job.Name }, func(j *engine.DefinedJob) bool { return v.Role(ctx, j.Job.Name) != access.None })
+	}, func(j *courier.DefinedJob) string { return j.Job.Name }, func(j *courier.DefinedJob) bool { return v.Role(ctx, j.Job.Name) != access.None })
 }
 
 // Schedules returns a page of the schedules that the visitor may see.

@@ -49,7 +49,7 @@ func (w *world) define(job courier.Job) {
 	w.ok(err)
 }
 
-func (w *world) add(job string, opt engine.EnqueueOptions) courier.ExecutionID {
+func (w *world) add(job string, opt courier.EnqueueOptions) courier.ExecutionID {
 	w.Helper()
 	x, err := w.Engine.Enqueue(w.Context(), job, &opt)
 	w.ok(err)
@@ -57,7 +57,7 @@ func (w *world) add(job string, opt engine.EnqueueOptions) courier.ExecutionID {
 }
 
 // many adds n executions in one call.
-func (w *world) many(n int, job string, opt engine.EnqueueOptions) (ids []courier.ExecutionID) {
+func (w *world) many(n int, job string, opt courier.EnqueueOptions) (ids []courier.ExecutionID) {
 	w.Helper()
 	var list []store.NewExecution
 	for range n {
@@ -117,19 +117,19 @@ func (w *world) where(text string) desk.Where {
 func TestExecutions(t *testing.T) {
 	in(t, func(w *world) {
 		ids := make(map[string]courier.ExecutionID)
-		add := func(name, job string, opt engine.EnqueueOptions) courier.ExecutionID {
+		add := func(name, job string, opt courier.EnqueueOptions) courier.ExecutionID {
 			ids[name] = w.add(job, opt)
 			time.Sleep(time.Minute)
 			return ids[name]
 		}
-		w.end(courier.Failed, courier.ReasonTimeout, add("old", "daily-a", engine.EnqueueOptions{}))
+		w.end(courier.Failed, courier.ReasonTimeout, add("old", "daily-a", courier.EnqueueOptions{}))
 		time.Sleep(48 * time.Hour)
-		w.end(courier.Failed, courier.ReasonTimeout, add("failed", "daily-b", engine.EnqueueOptions{By: courier.By{Actor: "ann"}}))
-		add("queued", "other", engine.EnqueueOptions{Labels: map[string]string{"partner": "acme"}})
-		add("scheduled", "other", engine.EnqueueOptions{Delay: 1000 * time.Hour})
-		add("created", "other", engine.EnqueueOptions{Hold: true})
-		w.claim(time.Second, add("lost", "other", engine.EnqueueOptions{}))
-		w.claim(time.Hour, add("running", "other", engine.EnqueueOptions{}), add("pausing", "other", engine.EnqueueOptions{}))
+		w.end(courier.Failed, courier.ReasonTimeout, add("failed", "daily-b", courier.EnqueueOptions{By: courier.By{Actor: "ann"}}))
+		add("queued", "other", courier.EnqueueOptions{Labels: map[string]string{"partner": "acme"}})
+		add("scheduled", "other", courier.EnqueueOptions{Delay: 1000 * time.Hour})
+		add("created", "other", courier.EnqueueOptions{Hold: true})
+		w.claim(time.Second, add("lost", "other", courier.EnqueueOptions{}))
+		w.claim(time.Hour, add("running", "other", courier.EnqueueOptions{}), add("pausing", "other", courier.EnqueueOptions{}))
 		_, err := w.Engine.Pause(w.Context(), ids["pausing"], courier.By{})
 		w.ok(err)
 		for filter, want := range map[string]string{
@@ -179,8 +179,8 @@ func TestExecutions(t *testing.T) {
 // TestExecutionsRefuses checks unknown names and cursors of something else.
 func TestExecutionsRefuses(t *testing.T) {
 	in(t, func(w *world) {
-		w.add("other", engine.EnqueueOptions{})
-		w.add("other", engine.EnqueueOptions{})
+		w.add("other", courier.EnqueueOptions{})
+		w.add("other", courier.EnqueueOptions{})
 		page, err := w.desk.Executions(w.Context(), w.where("job:other since:1h"), "", 1)
 		w.ok(err)
 		time.Sleep(time.Minute)
@@ -214,7 +214,7 @@ func TestExecutionsOfChain(t *testing.T) {
 				want = append(want, c.Members[0].Execution)
 			}
 		}
-		w.add("other", engine.EnqueueOptions{})
+		w.add("other", courier.EnqueueOptions{})
 		page, err := w.desk.Executions(w.Context(), w.where("chain:one"), "", 0)
 		w.ok(err)
 		if len(page.Items) != 2 || page.Items[0].ID != want[1] || page.Items[1].ID != want[0] {

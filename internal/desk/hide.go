@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -143,14 +144,14 @@ func seenChainFailure(f *courier.ChainFailure) courier.ChainFailure {
 
 // HideCause takes away the values of a cause: keys of limits, and what people and steps
 // have said.
-func HideCause(c *store.Cause) { *c = seenCause(c) }
+func HideCause(c *advice.Cause) { *c = seenCause(c) }
 
-func seenCause(c *store.Cause) store.Cause {
+func seenCause(c *advice.Cause) advice.Cause {
 	text, scope := c.Text, c.Scope
-	if c.Reason != "" || strings.HasPrefix(scope, "key:") || c.Kind == store.CauseBackoff || c.Kind == store.CauseFailed {
+	if c.Reason != "" || strings.HasPrefix(scope, "key:") || c.Kind == advice.Backoff || c.Kind == advice.Failed {
 		text, scope = Hidden, ""
 	}
-	return store.Cause{
+	return advice.Cause{
 		Kind: c.Kind, Text: text, Scope: scope, Limit: c.Limit, Running: c.Running, Until: c.Until, Since: c.Since,
 		Job: c.Job, Execution: c.Execution, Chain: c.Chain, By: c.By, Do: c.Do, Call: c.Call,
 	}
@@ -249,8 +250,8 @@ func HideKept(k *store.KeptFiles) {
 }
 
 // HideItem takes away what a step has said of an item that failed.
-func HideItem(f *engine.FailedItem) {
-	*f = engine.FailedItem{
+func HideItem(f *courier.FailedItem) {
+	*f = courier.FailedItem{
 		ItemPath: seenPath(&f.ItemPath), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
 		Error: Hidden, FailedSeq: f.FailedSeq,
 	}
@@ -268,6 +269,6 @@ func HideRefused(r *engine.RefusedWrite) {
 }
 
 // HideMaintenance takes away what the maintenance of a step type has said.
-func HideMaintenance(f *engine.FailedMaintenance) {
-	*f = engine.FailedMaintenance{StepType: f.StepType, Since: f.Since, Error: HiddenIf(f.Error)}
+func HideMaintenance(f *courier.FailedMaintenance) {
+	*f = courier.FailedMaintenance{StepType: f.StepType, Since: f.Since, Error: HiddenIf(f.Error)}
 }

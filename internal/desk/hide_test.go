@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/store"
 )
 
 // TestNewFieldsAreHidden fills values of all types whose values are hidden, with something
@@ -233,7 +233,7 @@ func text(t *testing.T, v reflect.Value) string {
 
 // A cause that tells nothing of a person, a step or a key of a limit stays as it is.
 func TestCausesThatStay(t *testing.T) {
-	c := store.Cause{Kind: store.CauseLimit, Text: `The limit of "job:a" is full.`, Scope: "job:a", Limit: 1, Running: 1, Do: "Wait."}
+	c := advice.Cause{Kind: advice.Limit, Text: `The limit of "job:a" is full.`, Scope: "job:a", Limit: 1, Running: 1, Do: "Wait."}
 	was := c
 	if desk.HideCause(&c); c != was {
 		t.Errorf("got %+v, want %+v", c, was)

@@ -17,7 +17,7 @@ import (
 // after their end, and none of what is being discarded.
 func TestAttentionOfKeptFiles(t *testing.T) {
 	in(t, func(w *world) {
-		id := w.add("other", engine.EnqueueOptions{})
+		id := w.add("other", courier.EnqueueOptions{})
 		c := w.claim(time.Hour, id)[0]
 		files := &courier.OnlyCopies{Files: []courier.File{{Path: "in/a.csv", Size: 7}}, Count: 3, Bytes: 12, Problem: "two are odd"}
 		w.ok(w.Store.Apply(w.Context(), store.Transition{Execution: id, Lease: c.Token, Seq: c.Seq + 1, To: courier.Cancelled, Workspace: "disk of w", OnlyCopies: files}))
@@ -43,7 +43,7 @@ func TestAttentionOfKeptFiles(t *testing.T) {
 func TestAttentionOfOwnKeptFiles(t *testing.T) {
 	in(t, func(w *world) {
 		keep := func(job string) {
-			id := w.add(job, engine.EnqueueOptions{})
+			id := w.add(job, courier.EnqueueOptions{})
 			c := w.claim(time.Hour, id)[0]
 			files := &courier.OnlyCopies{Files: []courier.File{{Path: "a.csv", Size: 7}}, Count: 1, Bytes: 7}
 			w.ok(w.Store.Apply(w.Context(), store.Transition{Execution: id, Lease: c.Token, Seq: c.Seq + 1, To: courier.Cancelled, Workspace: "disk", OnlyCopies: files}))

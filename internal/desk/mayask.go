@@ -25,7 +25,7 @@ func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 			names, need = append(names, name), need|rights
 		}
 	}
-	own := len(w.Labels) == 1 && w.Labels[LabelBy] == v.ID
+	own := len(w.Labels) == 1 && w.Labels[courier.LabelBy] == v.ID
 	asks("label", access.RightSee|access.RightValues, len(w.Labels) > 0 && !own)
 	asks("by", access.RightSee, w.By != "" && w.By != v.ID)
 	asks("queue", access.RightSee, w.Queue != "")

@@ -10,7 +10,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 )
 
@@ -44,11 +43,11 @@ func TestPutAway(t *testing.T) {
 		var held []courier.ExecutionID
 		for range 2 {
 			at(4, func() error {
-				held = append(held, w.add("daily-b", engine.EnqueueOptions{Hold: true, By: by("dora")}))
+				held = append(held, w.add("daily-b", courier.EnqueueOptions{Hold: true, By: by("dora")}))
 				return nil
 			})
 		}
-		paused := w.add("other", engine.EnqueueOptions{})
+		paused := w.add("other", courier.EnqueueOptions{})
 		at(5, func() error { _, err := e.Pause(ctx, paused, by("emil")); return err })
 		at(6, func() error { _, err := e.Schedules().Get(ctx, "over"); return err })
 

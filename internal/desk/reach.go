@@ -41,13 +41,13 @@ func (v *Visit) reach(ctx context.Context, w *Where, n Need, may permit) (*reach
 		part.Jobs, part.JobPrefixes = jobs, nil
 		r.parts = append(r.parts, part)
 	}
-	if was, given := w.Labels[LabelBy]; n.Own && (!given || was == v.ID) {
+	if was, given := w.Labels[courier.LabelBy]; n.Own && (!given || was == v.ID) {
 		part := *w
 		part.Labels = maps.Clone(w.Labels)
 		if part.Labels == nil {
 			part.Labels = make(map[string]string)
 		}
-		part.Labels[LabelBy] = v.ID
+		part.Labels[courier.LabelBy] = v.ID
 		r.parts = append(r.parts, part)
 	}
 	return r, nil

@@ -37,7 +37,7 @@ func TestStoreSelectsWhatOneMaySee(t *testing.T) {
 	var ids uuid7.Source
 	add := func(job, by string, n int) (added []courier.ExecutionID) {
 		for range n {
-			x := store.NewExecution{ID: courier.ExecutionID(ids.New()), Job: job, Version: 1, Queue: "q", Labels: map[string]string{LabelBy: by}}
+			x := store.NewExecution{ID: courier.ExecutionID(ids.New()), Job: job, Version: 1, Queue: "q", Labels: map[string]string{courier.LabelBy: by}}
 			if _, err := s.Enqueue(t.Context(), []store.NewExecution{x}); err != nil {
 				t.Fatal(err)
 			}

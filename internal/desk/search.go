@@ -20,13 +20,18 @@ const MaxFound = 20
 // A Search is what was found for a text.
 type Search struct {
 	Executions []courier.Execution // with that id, or that label
-	Jobs       []string            // whose names are, or begin with, the text
-	Chains     []string
-	Schedules  []string
-	Monitors   []string
-	Files      []SearchedFile
-	MoreFiles  bool     // there may be further ones: see [Visit.Files]
-	Missing    []string // roles that the store lacks, such as "store.Trail"
+	FoundNames
+	Files     []SearchedFile
+	MoreFiles bool     // there may be further ones: see [Visit.Files]
+	Missing   []string // roles that the store lacks, such as "store.Trail"
+}
+
+// FoundNames are the names of definitions that are, or begin with, a text.
+type FoundNames struct {
+	Jobs      []string `json:"jobs"`
+	Chains    []string `json:"chains"`
+	Schedules []string `json:"schedules"`
+	Monitors  []string `json:"monitors"`
 }
 
 // A SearchedFile is a file that a step has reported.
@@ -67,9 +72,9 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 			return err
 		}},
 		{"store.Catalog", func() (err error) {
-			s.Chains, err = begin(text, func(after string, limit int) ([]engine.DefinedChain, error) {
+			s.Chains, err = begin(text, func(after string, limit int) ([]courier.DefinedChain, error) {
 				return e.Chains().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
-			}, func(c *engine.DefinedChain) string { return c.Chain.Name }, func(*engine.DefinedChain) bool { return sees("") })
+			}, func(c *courier.DefinedChain) string { return c.Chain.Name }, func(*courier.DefinedChain) bool { return sees("") })
 			return err
 		}},
 		{"store.Schedules", func() (err error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
@@ -32,7 +33,7 @@ func (a *attention) queues() error {
 		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due, and does not begin.", q.Queue, count(e.Count, e.More, "execution"))
 		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
 		if c, ok := a.unserved[q.Queue]; ok {
-			e.Because, e.Do, e.Call = []store.Cause{c}, c.Do, c.Call
+			e.Because, e.Do, e.Call = []advice.Cause{c}, c.Do, c.Call
 		} else if !asked {
 			asked = true
 			why, err := a.e.Executions().Explain(a.ctx, q.Oldest)
@@ -192,22 +193,19 @@ func (a *attention) stranded() error {
 	if ok, err := a.has("store.Workers", err); !ok {
 		return err
 	}
-	a.unserved = make(map[string]store.Cause)
+	a.unserved = make(map[string]advice.Cause)
 	for _, g := range list {
-		c := g.Cause()
+		c := advice.Stranded(&g)
 		e := Entry{Kind: Stranded, Queue: g.Queue, Count: g.Count, More: g.Count >= store.MaxSampled, Since: g.Since, Executions: []courier.ExecutionID{g.Oldest}, Do: c.Do, Call: c.Call}
-		lack := fmt.Sprintf("no worker serves the queue %q", g.Queue)
 		switch g.Lack {
 		case store.LackQueue:
 			_, e.Message, _ = strings.Cut(c.Text, ". ")
 			a.unserved[g.Queue] = c
 		case store.LackWorkspace:
-			lack, e.Name = fmt.Sprintf("no worker of the queue %q has the workspace %q", g.Queue, g.Workspace), g.Workspace
+			e.Name = g.Workspace
 			a.elsewhere(&e)
-		case store.LackStepTypes:
-			lack = fmt.Sprintf("no worker of the queue %q has the step types %s", g.Queue, strings.Join(g.Missing, ", "))
 		}
-		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), lack)
+		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), advice.Lack(&g))
 		a.add(e)
 	}
 	return nil

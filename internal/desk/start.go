@@ -26,7 +26,7 @@ const maxUnbegun = 1000
 // key of a limit that names a user, a setting that needs [access.RightOverride], or too many
 // executions of its own that have not begun. Else it adds to the settings what the service
 // itself says: the key of the quota of the visitor and the job.
-func (v *Visit) MayStart(ctx context.Context, job string, o *engine.EnqueueOptions) error {
+func (v *Visit) MayStart(ctx context.Context, job string, o *courier.EnqueueOptions) error {
 	if slices.ContainsFunc(o.LimitKeys, func(key string) bool { return strings.HasPrefix(key, store.UserLimitKey) }) {
 		return courier.Errorf(courier.ErrInvalid, "limit_keys: a key that begins with %q names a user, and comes from the service alone (Access.Quota): leave it out", store.UserLimitKey)
 	}
@@ -65,7 +65,7 @@ func (v *Visit) MaySetVersion(ctx context.Context, version int) error {
 }
 
 // Charge is [Visit.MayStart] for settings that the service itself makes.
-func (v *Visit) Charge(ctx context.Context, job string, o *engine.EnqueueOptions) error {
+func (v *Visit) Charge(ctx context.Context, job string, o *courier.EnqueueOptions) error {
 	if err := v.d.unbegun.allow(ctx, v); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (u *unbegun) allow(ctx context.Context, v *Visit) error {
 // failed.
 func (v *Visit) Unended(ctx context.Context) (ids []courier.ExecutionID, err error) {
 	f := store.Filter{
-		Labels: map[string]string{LabelBy: v.ID}, Limit: 1000,
+		Labels: map[string]string{courier.LabelBy: v.ID}, Limit: 1000,
 		States: []courier.State{courier.Created, courier.Queued, courier.Running, courier.Paused},
 	}
 	for {
@@ -231,7 +231,7 @@ func (v *Visit) Unended(ctx context.Context) (ids []courier.ExecutionID, err err
 
 // countUnbegun counts the executions of the visitor that have not begun, up to most.
 func (v *Visit) countUnbegun(ctx context.Context, most int) (n int, err error) {
-	f := store.Filter{Labels: map[string]string{LabelBy: v.ID}, States: []courier.State{courier.Created, courier.Queued}}
+	f := store.Filter{Labels: map[string]string{courier.LabelBy: v.ID}, States: []courier.State{courier.Created, courier.Queued}}
 	for n < most {
 		f.Limit = min(most-n, 100)
 		page, err := v.d.e.Executions().List(ctx, f)

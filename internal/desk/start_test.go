@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -22,7 +22,7 @@ func TestQuotasAreBounded(t *testing.T) {
 				figure = 4
 			}
 			for _, user := range users {
-				var o engine.EnqueueOptions
+				var o courier.EnqueueOptions
 				w.ok(d.Visitor(access.Principal{ID: user}).Charge(context.Background(), "other", &o))
 				if len(o.LimitKeys) != 1 || o.LimitKeys[0] != store.UserLimitKey+user+"/other" {
 					t.Fatalf("%q", o.LimitKeys)

@@ -69,7 +69,8 @@ func (c Config) KnowsHost() (bool, error) {
 }
 
 // Algorithms restrict what may be negotiated, in the order of preference and
-// by the names of SSH. An empty list means all that are considered secure.
+// by the names of SSH. An empty list means all that are considered secure. Package steps/sftp
+// has a type of its own for users, with the keys of a connection.
 type Algorithms struct {
 	KeyExchanges []string
 	Ciphers      []string

@@ -13,7 +13,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/steps/exec"
 )
@@ -143,7 +142,7 @@ func TestFailedRunIsRecorded(t *testing.T) {
 		{"type": "flow.if", "config": {"left": "context:run.exit_code", "operator": "exists"}},
 		{"type": "demo.saw"},
 		{"type": "flow.end"},
-		{"id": "again", "type": "exec.run", "config": {"program": "self", "args": ["exit", "4"]}, "failure_policy": {"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 0}}]}`), &engine.EnqueueOptions{})
+		{"id": "again", "type": "exec.run", "config": {"program": "self", "args": ["exit", "4"]}, "failure_policy": {"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 0}}]}`), &courier.EnqueueOptions{})
 	r.RequireState(courier.Failed)
 	var got []string
 	for _, s := range r.Steps {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/steps/httpreq"
 )
 
@@ -36,7 +35,7 @@ func TestTraceparent(t *testing.T) {
 			h := couriertest.New(t, nil)
 			httpreq.Register(h.Registry, &httpreq.Options{AllowPlain: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, NoTrace: c.off})
 			job := h.Job(fmt.Sprintf(`{"name": "a", "steps": [{"type": "http.request", "config": {"url": "%s/", "headers": %s}}]}`, s.URL, c.headers))
-			h.RunWith(job, &engine.EnqueueOptions{Trace: c.trace}).RequireState(courier.Completed)
+			h.RunWith(job, &courier.EnqueueOptions{Trace: c.trace}).RequireState(courier.Completed)
 			if !slices.Equal(seen, c.want) {
 				t.Errorf("the server got %q, want %q", seen, c.want)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 )
 
 // chain runs a chain of four members of the job, of which two can run at once.
@@ -27,7 +26,7 @@ func (tr *trial) chain() {
 	})
 	x := &tr.chained
 	tr.ask("start chain", func(ctx context.Context) (err error) {
-		*x, err = tr.first.Chains().Start(ctx, tr.job, &engine.ChainOptions{IdempotencyKey: "once"})
+		*x, err = tr.first.Chains().Start(ctx, tr.job, &courier.ChainOptions{IdempotencyKey: "once"})
 		return err
 	})
 	id := x.ID

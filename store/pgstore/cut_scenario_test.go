@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -60,7 +59,7 @@ func policy(p courier.Policy, list ...courier.StepSpec) courier.Job {
 }
 
 // runs returns what clients do who create n executions and wait for their ends.
-func runs(n int, opt *engine.EnqueueOptions) func(*trial) {
+func runs(n int, opt *courier.EnqueueOptions) func(*trial) {
 	return func(tr *trial) {
 		tr.start(tr.first)
 		tr.define()
@@ -220,7 +219,7 @@ var scenarios = []scenario{
 		act: func(tr *trial) {
 			tr.start(tr.first)
 			tr.define()
-			tr.enqueue(&engine.EnqueueOptions{Hold: true, Delay: 30 * time.Millisecond})
+			tr.enqueue(&courier.EnqueueOptions{Hold: true, Delay: 30 * time.Millisecond})
 			tr.request("release", tr.first.Release)
 			tr.wait()
 		},
@@ -236,7 +235,7 @@ var scenarios = []scenario{
 				_, err := tr.store.Save(ctx, store.Definition{Kind: store.Chain, Name: tr.job, Body: json.RawMessage("{}")})
 				return err
 			})
-			opt := &engine.EnqueueOptions{IdempotencyKey: "key", Params: map[string]any{"day": 1}}
+			opt := &courier.EnqueueOptions{IdempotencyKey: "key", Params: map[string]any{"day": 1}}
 			first, second := tr.enqueue(opt), tr.enqueue(opt)
 			if tr.ids = tr.ids[:1]; first != second {
 				tr.fatal("one key has made %s and %s", first, second)
@@ -351,7 +350,7 @@ var scenarios = []scenario{
 			tr.start(tr.first)
 			tr.define()
 			for _, partner := range []string{"a", "a", "b"} {
-				tr.enqueue(&engine.EnqueueOptions{Params: map[string]any{"partner": partner}})
+				tr.enqueue(&courier.EnqueueOptions{Params: map[string]any{"partner": partner}})
 			}
 			tr.wait()
 		},
@@ -382,7 +381,7 @@ var largeOutput = func() string {
 // order writes an order of the host's and creates an execution for it, both or
 // neither. The client does it again when it can't know.
 func (tr *trial) order(ctx context.Context) error {
-	n, err := tr.first.Prepare(ctx, tr.job, &engine.EnqueueOptions{IdempotencyKey: tr.job})
+	n, err := tr.first.Prepare(ctx, tr.job, &courier.EnqueueOptions{IdempotencyKey: tr.job})
 	if err != nil {
 		return err
 	}

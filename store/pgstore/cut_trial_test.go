@@ -385,7 +385,7 @@ func (tr *trial) define() {
 }
 
 // enqueue creates an execution.
-func (tr *trial) enqueue(opt *engine.EnqueueOptions) courier.ExecutionID {
+func (tr *trial) enqueue(opt *courier.EnqueueOptions) courier.ExecutionID {
 	var x courier.Execution
 	tr.ask("enqueue", func(ctx context.Context) (err error) {
 		x, err = tr.first.Enqueue(ctx, tr.job, opt)
@@ -439,5 +439,5 @@ func (tr *trial) wait() {
 
 // resume is Resume of the first engine in the form of the other requests.
 func (tr *trial) resume(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-	return tr.first.Resume(ctx, id, &engine.ResumeOptions{By: by})
+	return tr.first.Resume(ctx, id, &courier.ResumeOptions{By: by})
 }

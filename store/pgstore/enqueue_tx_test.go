@@ -395,7 +395,7 @@ func ExampleStore_EnqueueTx() {
 		e    *engine.Engine
 	)
 	// Prepare may take a connection of the pool, so it comes before the transaction.
-	n, err := e.Prepare(ctx, "invoice", &engine.EnqueueOptions{Params: map[string]any{"order": 4711}})
+	n, err := e.Prepare(ctx, "invoice", &courier.EnqueueOptions{Params: map[string]any{"order": 4711}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestFullLimits(t *testing.T) {
 		keys []string
 	}{"job": {"limited", nil}, "key": {"free", []string{"one"}}, "prefix": {"free", []string{"p:x"}}} {
 		for range 5 {
-			if _, err := e.Enqueue(t.Context(), opt.job, &engine.EnqueueOptions{LimitKeys: opt.keys}); err != nil {
+			if _, err := e.Enqueue(t.Context(), opt.job, &courier.EnqueueOptions{LimitKeys: opt.keys}); err != nil {
 				t.Fatal(err)
 			}
 		}

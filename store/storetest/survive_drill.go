@@ -104,7 +104,7 @@ func (d *drill) enqueue(ctx context.Context, e *engine.Engine) error {
 		d.id = list[0].ID
 		return nil
 	}
-	x, err := e.Enqueue(ctx, d.p.name, &engine.EnqueueOptions{Hold: d.p.hold, By: courier.By{Actor: "ops"}})
+	x, err := e.Enqueue(ctx, d.p.name, &courier.EnqueueOptions{Hold: d.p.hold, By: courier.By{Actor: "ops"}})
 	d.id = x.ID
 	return err
 }
@@ -216,7 +216,7 @@ func (d *drill) ask(kind courier.RequestKind) {
 		case courier.RequestPause:
 			return errOf(e.Pause(ctx, d.id, courier.By{Actor: "ops"}))
 		case courier.RequestResume:
-			return errOf(e.Resume(ctx, d.id, &engine.ResumeOptions{By: courier.By{Actor: "ops"}}))
+			return errOf(e.Resume(ctx, d.id, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))
 		case courier.RequestCancel:
 			return errOf(e.Cancel(ctx, d.id, courier.By{Actor: "ops"}))
 		}

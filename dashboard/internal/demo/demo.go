@@ -93,7 +93,7 @@ func connections(context.Context) ([]dashboard.Connection, error) {
 // fill runs the day.
 func (w *World) fill(ctx context.Context, dir string, opt Options) error {
 	for _, j := range jobs() {
-		if _, err := w.Engine.Jobs().Define(ctx, j, &engine.DefineOptions{By: courier.By{Actor: "ann", Reason: "demo"}}); err != nil {
+		if _, err := w.Engine.Jobs().Define(ctx, j, &courier.DefineOptions{By: courier.By{Actor: "ann", Reason: "demo"}}); err != nil {
 			return fmt.Errorf("job %q: %w", j.Name, err)
 		}
 	}

@@ -29,7 +29,7 @@ func (w *World) lost(ctx context.Context, dir string, opt Options) error {
 	if err := e.Start(ctx); err != nil {
 		return err
 	}
-	x, err := e.Enqueue(ctx, "notes", &engine.EnqueueOptions{By: courier.By{Actor: "ben"}})
+	x, err := e.Enqueue(ctx, "notes", &courier.EnqueueOptions{By: courier.By{Actor: "ben"}})
 	if err == nil {
 		limited, cancel := context.WithTimeout(ctx, time.Minute)
 		err = w.inStep(limited, x.ID, "print")

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 )
 
@@ -23,7 +22,7 @@ type run struct {
 func (w *World) ended(ctx context.Context, runs ...run) error {
 	for _, r := range runs {
 		w.Store.Advance(r.after)
-		x, err := w.Engine.Enqueue(ctx, r.job, &engine.EnqueueOptions{Params: r.params, Labels: r.labels, By: courier.By{Actor: r.by}})
+		x, err := w.Engine.Enqueue(ctx, r.job, &courier.EnqueueOptions{Params: r.params, Labels: r.labels, By: courier.By{Actor: r.by}})
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.job, err)
 		}
@@ -102,7 +101,7 @@ func (w *World) chains(ctx context.Context, _ Options) error {
 	first := daily
 	first.Members = daily.Members[:4]
 	for _, c := range []courier.Chain{first, daily, odd} {
-		if _, err := w.Engine.Chains().Define(ctx, c, &engine.DefineOptions{By: courier.By{Actor: "ben"}}); err != nil {
+		if _, err := w.Engine.Chains().Define(ctx, c, &courier.DefineOptions{By: courier.By{Actor: "ben"}}); err != nil {
 			return fmt.Errorf("chain %q: %w", c.Name, err)
 		}
 	}
@@ -112,7 +111,7 @@ func (w *World) chains(ctx context.Context, _ Options) error {
 		if fail != "" {
 			params["fail"] = fail
 		}
-		x, err := w.Engine.Chains().Start(ctx, "daily", &engine.ChainOptions{Params: params, By: courier.By{Actor: "scheduler"}})
+		x, err := w.Engine.Chains().Start(ctx, "daily", &courier.ChainOptions{Params: params, By: courier.By{Actor: "scheduler"}})
 		if err != nil {
 			return fmt.Errorf("chain daily: %w", err)
 		}
@@ -136,19 +135,19 @@ func (w *World) present(ctx context.Context, opt Options) error {
 	}
 	for _, r := range []struct {
 		as, job string
-		opt     engine.EnqueueOptions
+		opt     courier.EnqueueOptions
 	}{
-		{"running", "backup", engine.EnqueueOptions{}},
-		{"loop", "invoices", engine.EnqueueOptions{Params: map[string]any{"seconds": 600, "partner": "initech", "password": "acme/password"}}},
-		{"limit", "archive", engine.EnqueueOptions{Params: map[string]any{"seconds": 900}}},
-		{"queued", "archive", engine.EnqueueOptions{}},
-		{"waiting", "settlement", engine.EnqueueOptions{}},
-		{"night", "statements", engine.EnqueueOptions{}},
-		{"due", "invoices", engine.EnqueueOptions{Delay: 5 * time.Hour}},
-		{"held", "archive", engine.EnqueueOptions{Hold: true}},
-		{"retrying", "knock", engine.EnqueueOptions{}},
-		{"pausing", "invoices", engine.EnqueueOptions{Params: map[string]any{"seconds": 601}}},
-		{"paused", "nested", engine.EnqueueOptions{Hold: true}},
+		{"running", "backup", courier.EnqueueOptions{}},
+		{"loop", "invoices", courier.EnqueueOptions{Params: map[string]any{"seconds": 600, "partner": "initech", "password": "acme/password"}}},
+		{"limit", "archive", courier.EnqueueOptions{Params: map[string]any{"seconds": 900}}},
+		{"queued", "archive", courier.EnqueueOptions{}},
+		{"waiting", "settlement", courier.EnqueueOptions{}},
+		{"night", "statements", courier.EnqueueOptions{}},
+		{"due", "invoices", courier.EnqueueOptions{Delay: 5 * time.Hour}},
+		{"held", "archive", courier.EnqueueOptions{Hold: true}},
+		{"retrying", "knock", courier.EnqueueOptions{}},
+		{"pausing", "invoices", courier.EnqueueOptions{Params: map[string]any{"seconds": 601}}},
+		{"paused", "nested", courier.EnqueueOptions{Hold: true}},
 	} {
 		r.opt.By = by
 		x, err := w.Engine.Enqueue(ctx, r.job, &r.opt)
@@ -158,7 +157,7 @@ func (w *World) present(ctx context.Context, opt Options) error {
 		w.By[r.as] = x.ID
 		time.Sleep(2 * time.Millisecond)
 	}
-	if _, err := w.Engine.Chains().Start(ctx, "daily", &engine.ChainOptions{Params: map[string]any{"seconds": 602}, By: by}); err != nil {
+	if _, err := w.Engine.Chains().Start(ctx, "daily", &courier.ChainOptions{Params: map[string]any{"seconds": 602}, By: by}); err != nil {
 		return fmt.Errorf("chain daily: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
@@ -191,7 +190,7 @@ func (w *World) inStep(ctx context.Context, id courier.ExecutionID, step string)
 
 // now is the instant of the store.
 func (w *World) now(ctx context.Context) (time.Time, error) {
-	x, err := w.Engine.Enqueue(ctx, "nested", &engine.EnqueueOptions{Hold: true})
+	x, err := w.Engine.Enqueue(ctx, "nested", &courier.EnqueueOptions{Hold: true})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -208,7 +207,7 @@ func (w *World) many(ctx context.Context, opt Options) error {
 	}
 	list := make([]store.NewExecution, 0, 1000)
 	for i := range n {
-		x, err := w.Engine.Prepare(ctx, "statements", &engine.EnqueueOptions{By: courier.By{Actor: "import"}, Delay: time.Duration(i) * time.Millisecond})
+		x, err := w.Engine.Prepare(ctx, "statements", &courier.EnqueueOptions{By: courier.By{Actor: "import"}, Delay: time.Duration(i) * time.Millisecond})
 		if err != nil {
 			return err
 		}

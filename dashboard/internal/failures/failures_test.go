@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 )
 
 // A world has ten things that are wrong, none of which is repaired, and nothing else.
@@ -35,7 +36,7 @@ func TestOpen(t *testing.T) {
 		if x.Failure != nil {
 			reason, message = x.Failure.Reason, x.Failure.Message
 		}
-		t.Logf("%s: %s %s", failure, x.StatusText(time.Now()), message)
+		t.Logf("%s: %s %s", failure, advice.Status(&x, time.Now()), message)
 		if got := x.Status(time.Now()); got != want.status || reason != want.reason {
 			t.Errorf("%s is %s for %q, and not %s for %q", failure, got, reason, want.status, want.reason)
 		}

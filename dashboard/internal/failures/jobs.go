@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 )
 
 // machines are what the steps of this house work with. The scale hangs when it is used for the
@@ -126,7 +125,7 @@ func (w *World) jobs() []courier.Job {
 func (w *World) define(ctx context.Context) error {
 	by := courier.By{Actor: "ben", Reason: "set up"}
 	for _, j := range w.jobs() {
-		if _, err := w.Engine.Jobs().Define(ctx, j, &engine.DefineOptions{By: by}); err != nil {
+		if _, err := w.Engine.Jobs().Define(ctx, j, &courier.DefineOptions{By: by}); err != nil {
 			return err
 		}
 	}

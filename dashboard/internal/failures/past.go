@@ -16,7 +16,7 @@ var errUnplugged = errors.New("the network is unplugged")
 
 // enqueue starts an execution that stands for a failure; none if that is empty.
 func (w *World) enqueue(ctx context.Context, failure, job string) (courier.ExecutionID, error) {
-	x, err := w.Engine.Enqueue(ctx, job, &engine.EnqueueOptions{By: courier.By{Actor: "ben"}})
+	x, err := w.Engine.Enqueue(ctx, job, &courier.EnqueueOptions{By: courier.By{Actor: "ben"}})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", job, err)
 	}

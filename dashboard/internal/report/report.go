@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
 )
 
 // A View is the report of a dry run. The template "report" shows it.
@@ -21,7 +21,7 @@ type View struct {
 	Unknown                        string // the parameters without a value
 	Steps                          []Step
 	Cut                            int // how many steps are left out
-	Schedules                      []engine.ScheduleReport
+	Schedules                      []dryrun.ScheduleReport
 }
 
 // A Step is what was found of a step.
@@ -36,16 +36,16 @@ type Step struct {
 // if there are more.
 const maxSteps = 500
 
-// Of returns the report of a dry run for a page: r is an [engine.Report] or an
-// [engine.ChainReport].
+// Of returns the report of a dry run for a page: r is a [dryrun.Report] or an
+// [dryrun.ChainReport].
 func Of(r any) *View {
 	v := &View{}
 	switch r := r.(type) {
-	case engine.Report:
+	case dryrun.Report:
 		v.OK, v.Took, v.Schedules = r.OK(), r.Duration, r.Schedules
 		v.Problems, v.Warnings, v.Unknown = r.Problems, r.Warnings, strings.Join(r.Unknown, ", ")
 		v.add("", r.Steps)
-	case engine.ChainReport:
+	case dryrun.ChainReport:
 		v.OK, v.Took, v.Schedules = r.OK(), r.Duration, r.Schedules
 		v.Problems, v.Warnings, v.Unknown = r.Problems, r.Warnings, strings.Join(r.Unknown, ", ")
 		for i := range r.Members {
@@ -64,7 +64,7 @@ func Of(r any) *View {
 }
 
 // add adds steps, whose labels begin with a prefix.
-func (v *View) add(prefix string, steps []engine.StepReport) {
+func (v *View) add(prefix string, steps []dryrun.StepReport) {
 	for i := range steps {
 		s := &steps[i]
 		v.Steps = append(v.Steps, Step{
@@ -81,7 +81,7 @@ func (v *View) limit() {
 		return
 	}
 	slices.SortStableFunc(v.Steps, func(a, b Step) int {
-		switch bad := string(engine.CheckProblem); {
+		switch bad := string(dryrun.Problem); {
 		case a.State == b.State || a.State != bad && b.State != bad:
 			return 0
 		case a.State == bad:

@@ -12,14 +12,13 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
 // A Report says what a resume would do.
 type Report struct {
-	engine.ResumeReport
+	courier.ResumeReport
 	At    string   // where it goes on
 	Again []string // completed steps that run again
 	Runs  string   // how many steps may run, and how often
@@ -50,8 +49,8 @@ func itemOf(value string) (i courier.ItemPath, err error) {
 
 // Read reads a form that was sent. What is wrong with it is a [*problem.Error] that lists all.
 // By is left to the caller.
-func Read(f url.Values) (*engine.ResumeOptions, error) {
-	o := &engine.ResumeOptions{From: f.Get("from"), Force: f.Has("force"), Skip: f.Has("skip"), Elsewhere: f.Has("elsewhere")}
+func Read(f url.Values) (*courier.ResumeOptions, error) {
+	o := &courier.ResumeOptions{From: f.Get("from"), Force: f.Has("force"), Skip: f.Has("skip"), Elsewhere: f.Has("elsewhere")}
 	var problems []string
 	if v := f.Get("version"); v != "" {
 		n, err := strconv.Atoi(v)
@@ -97,7 +96,7 @@ func Read(f url.Values) (*engine.ResumeOptions, error) {
 }
 
 // runs says how many steps may run. Those of loops may do so many times.
-func runs(report *engine.ResumeReport, tree *flow.Tree) string {
+func runs(report *courier.ResumeReport, tree *flow.Tree) string {
 	text := fmt.Sprintf("%d steps", len(report.Steps))
 	if len(report.Steps) == 1 {
 		text = "1 step"
@@ -123,7 +122,7 @@ func runs(report *engine.ResumeReport, tree *flow.Tree) string {
 }
 
 // ReportOf returns the report of a dry run as a visitor may see it, who sees values or not.
-func ReportOf(report *engine.ResumeReport, tree *flow.Tree, sees bool) *Report {
+func ReportOf(report *courier.ResumeReport, tree *flow.Tree, sees bool) *Report {
 	r := &Report{ResumeReport: *report, Runs: runs(report, tree)}
 	if !sees {
 		r.Note, r.Config, r.ResumeReport.Values = "", nil, nil

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
 )
 
@@ -29,9 +28,9 @@ func TestRuns(t *testing.T) {
 		{in, []int{2, 3, 5}, "3 steps, of which 2 for each item of a loop that is left; the loop goes on with item 2"},
 		{in, []int{3}, "1 step, for each item of a loop that is left; the loop goes on with item 2"},
 	} {
-		r := &engine.ResumeReport{Position: c.at}
+		r := &courier.ResumeReport{Position: c.at}
 		for _, s := range c.steps {
-			r.Steps = append(r.Steps, engine.ResumedStep{Step: s})
+			r.Steps = append(r.Steps, courier.ResumedStep{Step: s})
 		}
 		if got := runs(r, tree); got != c.want {
 			t.Errorf("at %v: %q, want %q", c.at, got, c.want)

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/flow"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
@@ -19,12 +17,12 @@ import (
 // problems name the fields. Filled says that the form had the defaults of parameters. For a dry
 // run no parameter is missing. Version, By and IdempotencyKey are left to the caller, and so is
 // the label of who starts the execution; Labels is never nil.
-func Read(params *flow.Params, sent url.Values, filled, dry bool) (*engine.EnqueueOptions, error) {
+func Read(params *flow.Params, sent url.Values, filled, dry bool) (*courier.EnqueueOptions, error) {
 	var problems []courier.Problem
 	bad := func(field, format string, args ...any) {
 		problems = append(problems, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	o := &engine.EnqueueOptions{Hold: sent.Has("hold"), Labels: make(map[string]string)}
+	o := &courier.EnqueueOptions{Hold: sent.Has("hold"), Labels: make(map[string]string)}
 	if text := strings.TrimSpace(sent.Get("priority")); text != "" {
 		n, err := strconv.ParseInt(text, 10, 16)
 		if o.Priority = int16(n); err != nil {
@@ -45,8 +43,8 @@ func Read(params *flow.Params, sent url.Values, filled, dry bool) (*engine.Enque
 		switch name, value = strings.TrimSpace(name), strings.TrimSpace(value); {
 		case !ok || name == "" || value == "":
 			bad("labels", "each line must have the form name=value")
-		case name == desk.LabelBy:
-			bad("labels", "the service itself sets the label %s to who has started the execution: leave it out", desk.LabelBy)
+		case name == courier.LabelBy:
+			bad("labels", "the service itself sets the label %s to who has started the execution: leave it out", courier.LabelBy)
 		default:
 			o.Labels[name] = value
 		}

@@ -19,7 +19,7 @@ type Engine interface {
 	// Trace returns the trace context of a call, empty if there is none.
 	Trace(ctx context.Context) string
 	// NewExecution returns a new execution of a program, with a new id.
-	NewExecution(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error)
+	NewExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) (store.NewExecution, error)
 	// Requested acts on a request that the store has recorded for an execution, which is
 	// given as it is since then.
 	Requested(ctx context.Context, x *courier.Execution, r *store.Request)

@@ -15,18 +15,6 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Options are the settings of a new chain execution. The zero value is the
-// default.
-type Options struct {
-	Params         map[string]any // the values params.*; any that encoding/json can handle
-	Version        int            // of the chain; 0 means the latest
-	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
-	Hold           bool           // creates it in the state pending, until it is released
-	By             courier.By     // who requests it; the actor alone is stored
-	Labels         map[string]string
-	Trace          string // empty means that of the call
-}
-
 // Start creates an execution of the named chain and releases the members
 // that depend on no other, for some engine to run. The versions of all members'
 // jobs are those of this moment, whatever is saved later. Once Start
@@ -34,7 +22,7 @@ type Options struct {
 // key that was used before, it returns that chain execution, whatever its state,
 // or [courier.ErrConflict] if it has other parameters. A nil opt means the
 // defaults.
-func (v *Service) Start(ctx context.Context, chain string, opt *Options) (courier.ChainExecution, error) {
+func (v *Service) Start(ctx context.Context, chain string, opt *courier.ChainOptions) (courier.ChainExecution, error) {
 	n, err := v.prepare(ctx, chain, opt)
 	if err != nil {
 		return courier.ChainExecution{}, fmt.Errorf("start chain: %w", err)
@@ -51,7 +39,7 @@ func (v *Service) Start(ctx context.Context, chain string, opt *Options) (courie
 
 // Rerun starts a chain again with the parameters of a former execution of it, in place of
 // which those of the options count.
-func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt Options) (courier.ChainExecution, error) {
+func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt courier.ChainOptions) (courier.ChainExecution, error) {
 	former, err := v.Execution(ctx, id)
 	if err != nil {
 		return former, fmt.Errorf("rerun: %w", err)
@@ -72,7 +60,7 @@ func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt Op
 
 // Prepare returns what [Service.Start] would create, and creates
 // nothing. A nil opt means the defaults.
-func (v *Service) Prepare(ctx context.Context, chain string, opt *Options) (store.NewChainExecution, error) {
+func (v *Service) Prepare(ctx context.Context, chain string, opt *courier.ChainOptions) (store.NewChainExecution, error) {
 	n, err := v.prepare(ctx, chain, opt)
 	if err != nil {
 		return store.NewChainExecution{}, fmt.Errorf("prepare chain: %w", err)
@@ -106,9 +94,9 @@ func (v *Service) start(ctx context.Context, list []store.NewChainExecution) ([]
 	return started, nil
 }
 
-func (v *Service) prepare(ctx context.Context, name string, opt *Options) (store.NewChainExecution, error) {
+func (v *Service) prepare(ctx context.Context, name string, opt *courier.ChainOptions) (store.NewChainExecution, error) {
 	if opt == nil {
-		opt = &Options{}
+		opt = &courier.ChainOptions{}
 	}
 	c, err := v.Load(ctx, name, opt.Version)
 	if err != nil {
@@ -152,7 +140,7 @@ func (v *Service) Load(ctx context.Context, name string, version int) (*Chain, e
 }
 
 // New returns a new execution of a chain. It does not use the version of the options.
-func (v *Service) New(ctx context.Context, c *Chain, opt *Options) (store.NewChainExecution, error) {
+func (v *Service) New(ctx context.Context, c *Chain, opt *courier.ChainOptions) (store.NewChainExecution, error) {
 	var none store.NewChainExecution
 	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
@@ -220,5 +208,5 @@ func (v *Service) memberExecution(ctx context.Context, m *courier.ChainMember, p
 		}
 		maps.Copy(params, program.Object(raw))
 	}
-	return v.engine.NewExecution(ctx, p, &program.Options{Params: params, Priority: m.Priority, By: by})
+	return v.engine.NewExecution(ctx, p, &courier.EnqueueOptions{Params: params, Priority: m.Priority, By: by})
 }

@@ -3,6 +3,7 @@ package chains
 import (
 	"context"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
@@ -60,9 +61,9 @@ func (t *target) Job() (name string, version int) {
 
 func (t *target) Prepare(ctx context.Context, s core.Start) (core.Prepared, error) {
 	if t.chain != nil {
-		n, err := t.service.New(ctx, t.chain, &Options{Params: s.Params, IdempotencyKey: s.IdempotencyKey, By: s.By})
+		n, err := t.service.New(ctx, t.chain, &courier.ChainOptions{Params: s.Params, IdempotencyKey: s.IdempotencyKey, By: s.By})
 		return core.Prepared{Chain: &n}, err
 	}
-	n, err := t.service.engine.NewExecution(ctx, t.job, &program.Options{Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By})
+	n, err := t.service.engine.NewExecution(ctx, t.job, &courier.EnqueueOptions{Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By})
 	return core.Prepared{Execution: &n}, err
 }

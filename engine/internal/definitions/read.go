@@ -14,7 +14,7 @@ import (
 
 // Jobs returns a page of the latest versions of jobs, in byte order of their names.
 // The kind in the filter is not used.
-func (v *Service) Jobs(ctx context.Context, f store.DefinitionFilter) ([]Job, error) {
+func (v *Service) Jobs(ctx context.Context, f store.DefinitionFilter) ([]courier.DefinedJob, error) {
 	f.Kind, f.Brief = store.Job, false
 	list, err := v.roles.Catalog().List(ctx, f)
 	if err != nil {
@@ -41,7 +41,7 @@ func (v *Service) JobNames(ctx context.Context, f store.DefinitionFilter) ([]str
 // JobVersions returns a page of the versions of a job, the newest first. Those that
 // retention has removed are left out. The error of a job that isn't there matches
 // [courier.ErrNotFound].
-func (v *Service) JobVersions(ctx context.Context, name string, f VersionFilter) ([]Job, error) {
+func (v *Service) JobVersions(ctx context.Context, name string, f store.VersionFilter) ([]courier.DefinedJob, error) {
 	list, err := v.versions(ctx, store.Job, name, f)
 	if errors.Is(err, courier.ErrNotFound) {
 		return nil, program.Unknown(ctx, v.roles.Catalog(), store.Job, name, 0)
@@ -53,15 +53,15 @@ func (v *Service) JobVersions(ctx context.Context, name string, f VersionFilter)
 }
 
 // jobs returns definitions of jobs as users see them.
-func (v *Service) jobs(list []store.Definition) ([]Job, error) {
-	jobs := make([]Job, len(list))
+func (v *Service) jobs(list []store.Definition) ([]courier.DefinedJob, error) {
+	jobs := make([]courier.DefinedJob, len(list))
 	for i := range list {
 		d := &list[i]
 		p, err := v.programs.Of(d)
 		if err != nil {
 			return nil, fmt.Errorf("load job %q version %d: %w", d.Name, d.Version, err)
 		}
-		jobs[i] = Job{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt}
+		jobs[i] = courier.DefinedJob{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt}
 	}
 	return jobs, nil
 }
@@ -81,7 +81,7 @@ func (v *Service) Chain(ctx context.Context, name string, version int) (courier.
 
 // Chains returns a page of the latest versions of chains, in byte order of their
 // names. The kind in the filter is not used.
-func (v *Service) Chains(ctx context.Context, f store.DefinitionFilter) ([]Chain, error) {
+func (v *Service) Chains(ctx context.Context, f store.DefinitionFilter) ([]courier.DefinedChain, error) {
 	f.Kind, f.Brief = store.Chain, false
 	list, err := v.roles.Catalog().List(ctx, f)
 	if err != nil {
@@ -92,7 +92,7 @@ func (v *Service) Chains(ctx context.Context, f store.DefinitionFilter) ([]Chain
 
 // ChainVersions returns a page of the versions of a chain, the newest first. The error
 // of a chain that isn't there matches [courier.ErrNotFound].
-func (v *Service) ChainVersions(ctx context.Context, name string, f VersionFilter) ([]Chain, error) {
+func (v *Service) ChainVersions(ctx context.Context, name string, f store.VersionFilter) ([]courier.DefinedChain, error) {
 	list, err := v.versions(ctx, store.Chain, name, f)
 	if errors.Is(err, courier.ErrNotFound) {
 		return nil, program.Unknown(ctx, v.roles.Catalog(), store.Chain, name, 0)
@@ -104,15 +104,15 @@ func (v *Service) ChainVersions(ctx context.Context, name string, f VersionFilte
 }
 
 // chainsOf returns definitions of chains as users see them.
-func chainsOf(list []store.Definition) ([]Chain, error) {
-	chains := make([]Chain, len(list))
+func chainsOf(list []store.Definition) ([]courier.DefinedChain, error) {
+	chains := make([]courier.DefinedChain, len(list))
 	for i := range list {
 		d := &list[i]
 		c, err := readChain(d)
 		if err != nil {
 			return nil, err
 		}
-		chains[i] = Chain{Chain: c, SavedBy: d.By, SavedAt: d.SavedAt}
+		chains[i] = courier.DefinedChain{Chain: c, SavedBy: d.By, SavedAt: d.SavedAt}
 	}
 	return chains, nil
 }

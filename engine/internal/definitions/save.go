@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
@@ -42,110 +41,69 @@ func (v *Service) Unsaved(jobs []courier.Job, chains []courier.Chain) *Service {
 	return New(core.Roles{Store: s, Behind: s}, v.registry, program.NewCache(s, v.registry), v.queues, v.log)
 }
 
-// Options are the settings of a definition that is saved. The zero value is the default.
-type Options struct {
-	By courier.By // who defines it, and why
-	// Base, if not nil, is the version that the definition was made from, 0 for
-	// none. If the latest version is another, nothing is saved, and the error is
-	// [courier.ErrConflict].
-	Base *int
-	// KeepNewer says that a definition which equals an earlier version is not saved
-	// again; the result is the latest version, with Superseded set.
-	KeepNewer bool
-	// CheckQueue warns of a queue of a job that no present worker serves. It costs a read of
-	// the store.
-	CheckQueue bool
-}
-
-// A Job is a version of a job in the store. Superseded and Warnings are set by
-// [Service.DefineJob] alone.
-type Job struct {
-	Job        courier.Job // with its version
-	SavedBy    string
-	SavedAt    time.Time // by the store's clock
-	Superseded bool      // see [Options]
-	Warnings   []courier.Problem
-}
-
-// A Chain is a version of a chain in the store. Its fields mean what those of [Job]
-// mean.
-type Chain struct {
-	Chain      courier.Chain
-	SavedBy    string
-	SavedAt    time.Time
-	Superseded bool
-	Warnings   []courier.Problem
-}
-
 // DefineJob checks a job and saves it as a new version of its name, unless it equals
 // the latest version. The error of a job that can't run is a *[courier.DefinitionError].
 // A nil opt means the defaults.
-func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *Options) (Job, error) {
+func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *courier.DefineOptions) (courier.DefinedJob, error) {
 	c, err := v.CheckJob(ctx, job)
 	if err != nil {
-		return Job{}, err
+		return courier.DefinedJob{}, err
 	}
 	if opt != nil && opt.CheckQueue {
 		w, _ := v.roles.Workers() // without them no queue is doubtful
 		workers, err := core.PresentWorkers(ctx, w)
 		if err != nil {
-			return Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
+			return courier.DefinedJob{}, fmt.Errorf("define job %q: %w", job.Name, err)
 		}
 		c.Warnings = append(c.Warnings, core.UnservedQueue(&c.Job, workers, v.queues)...)
 	}
 	d, kept, err := v.save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
 	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // the rest of it was saved meanwhile
-		return Job{}, &courier.DefinitionError{Job: job.Name, Problems: []courier.Problem{{Step: -1, Field: "depends_on", Message: cycle.Error()}}}
+		return courier.DefinedJob{}, &courier.DefinitionError{Job: job.Name, Problems: []courier.Problem{{Step: -1, Field: "depends_on", Message: cycle.Error()}}}
 	}
 	if err != nil {
-		return Job{}, fmt.Errorf("define job %q: %w", job.Name, err)
+		return courier.DefinedJob{}, fmt.Errorf("define job %q: %w", job.Name, err)
 	}
 	p := program.Compile(c.Job, d.Version, c.Tree, v.registry)
 	if kept {
 		if p, err = v.programs.Of(&d); err != nil {
-			return Job{}, fmt.Errorf("load job %q version %d: %w", d.Name, d.Version, err)
+			return courier.DefinedJob{}, fmt.Errorf("load job %q version %d: %w", d.Name, d.Version, err)
 		}
 	}
 	v.programs.KeepLatest(p)
-	return Job{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt, Superseded: kept, Warnings: c.Warnings}, nil
+	return courier.DefinedJob{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt, Superseded: kept, Warnings: c.Warnings}, nil
 }
 
 // DefineChain checks a chain and saves it as a new version of its name, unless it equals
 // the latest version. The error of a chain that can't run is a
 // *[courier.DefinitionError]. A nil opt means the defaults.
-func (v *Service) DefineChain(ctx context.Context, chain courier.Chain, opt *Options) (Chain, error) {
+func (v *Service) DefineChain(ctx context.Context, chain courier.Chain, opt *courier.DefineOptions) (courier.DefinedChain, error) {
 	if _, err := v.roles.Chains(); err != nil {
-		return Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+		return courier.DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}
 	d, err := v.CheckChain(ctx, chain)
 	if err != nil {
-		return Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+		return courier.DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}
 	if len(d.Problems) > 0 {
-		return Chain{}, &courier.DefinitionError{Chain: chain.Name, Problems: d.Problems}
+		return courier.DefinedChain{}, &courier.DefinitionError{Chain: chain.Name, Problems: d.Problems}
 	}
 	saved, kept, err := v.save(ctx, store.Chain, chain.Name, d.Chain, d.Warnings, opt)
 	if err != nil {
-		return Chain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
+		return courier.DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
 	}
 	c := d.Chain
 	if kept {
 		if c, err = readChain(&saved); err != nil {
-			return Chain{}, err
+			return courier.DefinedChain{}, err
 		}
 	}
 	c.Version = saved.Version
-	return Chain{Chain: c, SavedBy: saved.By, SavedAt: saved.SavedAt, Superseded: kept, Warnings: d.Warnings}, nil
-}
-
-// A VersionFilter selects versions of a definition.
-type VersionFilter struct {
-	Before int // only those before this version; 0 means all
-	Limit  int // 0 means 100, the most is 1000
+	return courier.DefinedChain{Chain: c, SavedBy: saved.By, SavedAt: saved.SavedAt, Superseded: kept, Warnings: d.Warnings}, nil
 }
 
 // versions returns versions of a definition, the newest first.
-func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f VersionFilter) ([]store.Definition, error) {
+func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f store.VersionFilter) ([]store.Definition, error) {
 	const usual, most = 100, 1000
 	limit := usual
 	if f.Limit > 0 {
@@ -178,9 +136,9 @@ func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f 
 
 // save saves a definition that was checked. Kept says that a newer version was
 // left alone, which is what it returns.
-func (v *Service) save(ctx context.Context, kind store.Kind, name string, def any, warnings []courier.Problem, opt *Options) (d store.Definition, kept bool, err error) {
+func (v *Service) save(ctx context.Context, kind store.Kind, name string, def any, warnings []courier.Problem, opt *courier.DefineOptions) (d store.Definition, kept bool, err error) {
 	if opt == nil {
-		opt = &Options{}
+		opt = &courier.DefineOptions{}
 	}
 	if err := text.Check(text.By(opt.By)); err != nil {
 		return d, false, err

@@ -38,15 +38,16 @@ func NewUnsaved(s store.Store, anyVersion bool) *Unsaved {
 func (c *Unsaved) Add(jobs []courier.Job, chains []courier.Chain) {
 	for _, j := range jobs {
 		j.Version = 0
-		c.add(store.Job, j.Name, j)
+		c.Put(store.Job, j.Name, j)
 	}
 	for _, x := range chains {
 		x.Version = 0
-		c.add(store.Chain, x.Name, x)
+		c.Put(store.Chain, x.Name, x)
 	}
 }
 
-func (c *Unsaved) add(kind store.Kind, name string, v any) {
+// Put adds a definition of a kind, unless it can't be stored or another one has its name.
+func (c *Unsaved) Put(kind store.Kind, name string, v any) {
 	if _, taken := c.definitions[kind][name]; taken {
 		return
 	}
@@ -95,4 +96,40 @@ func (emptyStore) Load(_ context.Context, kind store.Kind, name string, version 
 
 func (emptyStore) List(context.Context, store.DefinitionFilter) ([]store.Definition, error) {
 	return nil, nil
+}
+
+// UnsavedSubscriptions are subscriptions in place of those with the same names in an Outbox,
+// nil for none, for checks.
+type UnsavedSubscriptions struct {
+	store.Outbox
+	List []store.Subscription
+}
+
+// Subscriptions returns a page of the subscriptions that were added and of the others
+// that are saved.
+func (s *UnsavedSubscriptions) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
+	var saved []store.Subscription
+	if s.Outbox != nil {
+		var err error
+		if saved, err = s.Outbox.Subscriptions(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	full := "" // the last name of a page after which there may be more
+	if n := len(saved); n > 0 && n >= cmp.Or(f.Limit, listPage) {
+		full = saved[n-1].Name
+	}
+	var all []store.Subscription
+	for _, x := range s.List {
+		if x.Name > f.After && (full == "" || x.Name <= full) {
+			all = append(all, x)
+		}
+	}
+	for _, x := range saved {
+		if !slices.ContainsFunc(s.List, func(y store.Subscription) bool { return y.Name == x.Name }) {
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Subscription) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
 }

@@ -27,7 +27,7 @@ type call struct {
 	ctx      context.Context
 	job      *courier.Context
 	cfg      courier.ContextConfig // of job
-	limits   Limits
+	limits   courier.Isolation
 	maxFrame int
 
 	cmd    *exec.Cmd

@@ -58,7 +58,7 @@ func TestContract(t *testing.T) {
 				},
 				Remote: func(typ *courier.StepType) *courier.StepType {
 					r := isolated.Runner{MaxOutput: 1 << 20}
-					return r.Remote(typ, isolated.Limits{Grace: 5 * time.Second, Memory: 512 << 20, Env: []string{partnerIs}})
+					return r.Remote(typ, courier.Isolation{Grace: 5 * time.Second, Memory: 512 << 20, Env: []string{partnerIs}})
 				},
 			})
 		})

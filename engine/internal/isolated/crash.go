@@ -24,11 +24,11 @@ func (c *call) crash() error {
 	}
 	switch {
 	case c.limits.CPU > 0 && signal == "killed" && cpu >= c.limits.CPU-c.limits.CPU/4: // the limit counts whole ticks, and the usage what was used of them
-		return crashed("was killed after %v of processor time, the limit of engine.Isolation.CPU", c.limits.CPU)
+		return crashed("was killed after %v of processor time, the limit of courier.Isolation.CPU", c.limits.CPU)
 	case strings.Contains(lower, "out of memory") || strings.Contains(lower, "cannot allocate memory") || sanitized(text) ||
 		c.limits.Memory > 0 && starved(text):
 		if c.limits.Memory > 0 {
-			return crashed("ran out of memory: it needed more than the %d bytes of engine.Isolation.Memory", c.limits.Memory)
+			return crashed("ran out of memory: it needed more than the %d bytes of courier.Isolation.Memory", c.limits.Memory)
 		}
 		return crashed("ran out of memory%s", lastLines(text))
 	case strings.HasPrefix(first, "panic: "):

@@ -28,7 +28,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("COURIER_TEST_PASSED", "passed")
 	t.Setenv("TZ", "Europe/Berlin")
 	b := newBench(t, func(o *engine.Options) {
-		o.Isolate = map[string]engine.Isolation{"test.do": {Env: []string{"COURIER_TEST_PASSED"}}}
+		o.Isolate = map[string]courier.Isolation{"test.do": {Env: []string{"COURIER_TEST_PASSED"}}}
 	})
 	_, list, err := b.run(`[{"type": "test.do", "config": {"what": "environment", "secret": "secret:other"}}, {"type": "test.do", "config": {"what": "proc", "secret": "secret:other"}}]`, nil)
 	if err != nil {
@@ -59,12 +59,12 @@ func TestEnvironment(t *testing.T) {
 // TestLimits checks that a child that uses too much fails alone, with the reason.
 func TestLimits(t *testing.T) {
 	b := newBench(t, func(o *engine.Options) {
-		o.Isolate = map[string]engine.Isolation{"test.do": {Memory: 48 << 20}, "test.*": {CPU: time.Second}}
+		o.Isolate = map[string]courier.Isolation{"test.do": {Memory: 48 << 20}, "test.*": {CPU: time.Second}}
 	})
 	for _, c := range []struct{ typ, config, want string }{
-		{"test.do", `{"what": "eat"}`, "the step's process ran out of memory: it needed more than the 50331648 bytes of engine.Isolation.Memory"},
+		{"test.do", `{"what": "eat"}`, "the step's process ran out of memory: it needed more than the 50331648 bytes of courier.Isolation.Memory"},
 		{"test.do", `{"what": "output", "arg": "1000000"}`, ""},
-		{"test.tidy", `{"what": "burn"}`, "the step's process was killed after 1s of processor time, the limit of engine.Isolation.CPU"},
+		{"test.tidy", `{"what": "burn"}`, "the step's process was killed after 1s of processor time, the limit of courier.Isolation.CPU"},
 	} {
 		_, list, _ := b.run(`[{"type": "`+c.typ+`", "config": `+c.config+`}]`, nil)
 		if s := list[0]; s.Error != c.want || (c.want != "") != (s.Reason == courier.ReasonCrashed) {
@@ -127,7 +127,7 @@ func TestCancel(t *testing.T) {
 		{"hang", "cancelled: the step's process did not stop within 500ms and was killed", 500 * time.Millisecond},
 	} {
 		b := newBench(t, func(o *engine.Options) {
-			o.Isolate = map[string]engine.Isolation{"test.*": {Grace: 500 * time.Millisecond}}
+			o.Isolate = map[string]courier.Isolation{"test.*": {Grace: 500 * time.Millisecond}}
 		})
 		rolled := filepath.Join(b.dir, "rolled-back")
 		id := b.enqueued(`[{"type": "test.tidy", "config": {"what": "` + c.what + `", "arg": "` + rolled + `"}}]`)
@@ -295,7 +295,7 @@ func TestValidate(t *testing.T) {
 
 // TestAsked checks which steps run in processes of their own: a definition can only add.
 func TestAsked(t *testing.T) {
-	b := newBench(t, func(o *engine.Options) { o.Isolate = map[string]engine.Isolation{"test.tidy": {}} })
+	b := newBench(t, func(o *engine.Options) { o.Isolate = map[string]courier.Isolation{"test.tidy": {}} })
 	_, list, err := b.run(`[{"type": "test.do"}, {"type": "test.do", "isolate": true}, {"type": "test.tidy", "isolate": false}]`, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func TestAsked(t *testing.T) {
 // TestBadOptions checks what an engine with options that have no meaning says.
 func TestBadOptions(t *testing.T) {
 	b := newBench(t, func(o *engine.Options) {
-		o.Isolate = map[string]engine.Isolation{"test.do": {Memory: 1 << 20, CPU: time.Millisecond, Grace: -1, Env: []string{"A=b"}}, "test.dont": {}, "fiel.*": {}, "*": {}}
+		o.Isolate = map[string]courier.Isolation{"test.do": {Memory: 1 << 20, CPU: time.Millisecond, Grace: -1, Env: []string{"A=b"}}, "test.dont": {}, "fiel.*": {}, "*": {}}
 	})
 	err := b.e.Start(t.Context())
 	for _, want := range []string{`Isolate["test.do"]: Memory: 1048576 bytes is less than`, `Isolate["test.do"]: CPU: 1ms is less than a second`, `Isolate["test.do"]: Grace: -1ns is negative`, `Env: "A=b" is no name`} {
@@ -324,7 +324,7 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 	b = newBench(t, func(o *engine.Options) {
-		o.Isolate = map[string]engine.Isolation{"test.dont": {}, "fiel.*": {}, "file.*": {}, "*": {}}
+		o.Isolate = map[string]courier.Isolation{"test.dont": {}, "fiel.*": {}, "file.*": {}, "*": {}}
 	})
 	err = b.e.Start(t.Context())
 	for _, want := range []string{`no step type is called "test.dont"; did you mean "test.do"?`, `no step type is called "fiel.*"`} {

@@ -25,30 +25,6 @@ import (
 	"github.com/courierhq/courier/internal/procgroup"
 )
 
-// Limits are those of a process; see engine.Isolation.
-type Limits struct {
-	Memory int64
-	CPU    time.Duration
-	Grace  time.Duration
-	Env    []string
-}
-
-// All returns limits that are of another type of the same form.
-func All[L interface {
-	~struct {
-		Memory int64
-		CPU    time.Duration
-		Grace  time.Duration
-		Env    []string
-	}
-}](all map[string]L) map[string]Limits {
-	types := make(map[string]Limits, len(all))
-	for key, l := range all {
-		types[key] = Limits(l)
-	}
-	return types
-}
-
 // Supported reports whether this system can have isolated steps.
 const Supported = procgroup.Supported
 
@@ -61,11 +37,11 @@ var ErrNotCalled = errors.New("engine.RunIsolated was not called, so no step can
 
 // A Runner runs the steps of an engine that are isolated.
 type Runner struct {
-	Types     map[string]Limits // by key, "family.*" or "*"
-	Registry  *courier.Registry // of the engine
-	Grace     time.Duration     // where the limits have none
-	MaxOutput int               // bytes of outputs
-	Lease     time.Duration     // of the engine: so long a child may hear nothing of it; at least a second
+	Types     map[string]courier.Isolation // by key, "family.*" or "*"
+	Registry  *courier.Registry            // of the engine
+	Grace     time.Duration                // where the limits have none
+	MaxOutput int                          // bytes of outputs
+	Lease     time.Duration                // of the engine: so long a child may hear nothing of it; at least a second
 }
 
 // minMemory is the least limit of memory: the program itself needs some to make any call.
@@ -129,7 +105,7 @@ func (r *Runner) isFamily(key string) bool {
 
 // limits returns what the engine says about a type: under its key or an alias, its family,
 // or all.
-func (r *Runner) limits(typ *courier.StepType) (l Limits, isolated bool) {
+func (r *Runner) limits(typ *courier.StepType) (l courier.Isolation, isolated bool) {
 	if l, isolated = r.Types[typ.Key()]; isolated {
 		return l, true
 	}
@@ -169,7 +145,7 @@ func (r *Runner) Of(typ *courier.StepType, asked bool) (*courier.StepType, time.
 }
 
 // Remote returns a type that is called in a process with limits.
-func (r *Runner) Remote(typ *courier.StepType, l Limits) *courier.StepType {
+func (r *Runner) Remote(typ *courier.StepType, l courier.Isolation) *courier.StepType {
 	return typ.Remote(func(ctx context.Context, job *courier.Context, method string, config []byte) (json.RawMessage, error) {
 		c := call{ctx: ctx, job: job, cfg: job.Config(), limits: l, maxFrame: max(minFrame, r.MaxOutput+1<<20), done: make(chan *outcome, 1), broken: make(chan error, 1)}
 		return c.run(&begin{Method: method, Type: typ.Key(), Config: config, MaxOutput: r.MaxOutput, Silence: max(minSilence, r.Lease)})

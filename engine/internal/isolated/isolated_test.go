@@ -58,7 +58,7 @@ func newBench(t *testing.T, change func(*engine.Options)) *bench {
 	}
 	opt := &engine.Options{
 		Workspace: filepath.Join(dir, "work"), Roots: []string{dir}, Log: slog.New(slog.NewTextHandler(b.log, nil)), Grace: time.Second,
-		Isolate: map[string]engine.Isolation{"test.*": {}},
+		Isolate: map[string]courier.Isolation{"test.*": {}},
 		Secrets: func(_ context.Context, r courier.SecretRequest) (string, error) {
 			v, ok := secrets[r.Name]
 			if !ok {
@@ -75,7 +75,7 @@ func newBench(t *testing.T, change func(*engine.Options)) *bench {
 }
 
 // run executes a job of steps in JSON and returns the execution with its records.
-func (b *bench) run(steps string, opt *engine.EnqueueOptions) (courier.Execution, []courier.StepExecution, error) {
+func (b *bench) run(steps string, opt *courier.EnqueueOptions) (courier.Execution, []courier.StepExecution, error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()

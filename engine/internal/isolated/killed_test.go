@@ -71,7 +71,7 @@ func open(t *testing.T) (files, goroutines int) {
 // nothing is left: no process, no open file, no goroutine, no directory.
 func TestKilledAtRandom(t *testing.T) {
 	b := newBench(t, func(o *engine.Options) {
-		o.Isolate = map[string]engine.Isolation{"test.*": {}, "file.copy": {Memory: 256 << 20}}
+		o.Isolate = map[string]courier.Isolation{"test.*": {}, "file.copy": {Memory: 256 << 20}}
 	})
 	if _, _, err := b.run(`[{"type": "test.do"}, {"type": "test.do", "isolate": true}]`, nil); err != nil {
 		t.Fatal(err) // what is opened once is open now
@@ -113,7 +113,7 @@ func TestKilledAtRandom(t *testing.T) {
 		}
 		killer <- kills
 	}()
-	x, err := b.e.Run(t.Context(), job, &engine.EnqueueOptions{Params: map[string]any{"items": items}})
+	x, err := b.e.Run(t.Context(), job, &courier.EnqueueOptions{Params: map[string]any{"items": items}})
 	stop()
 	kills := <-killer
 	if err != nil {
@@ -193,7 +193,7 @@ func BenchmarkCall(b *testing.B) {
 			typ, _ := reg.Lookup("test.do")
 			if own {
 				r := isolated.Runner{Registry: reg, Grace: time.Second, MaxOutput: 1 << 20}
-				typ = r.Remote(typ, isolated.Limits{})
+				typ = r.Remote(typ, courier.Isolation{})
 			}
 			var most [3]int
 			dir := b.TempDir()
@@ -233,7 +233,7 @@ func TestKilledInTime(t *testing.T) {
 	}
 	r := isolated.Runner{Registry: reg, MaxOutput: 1 << 20}
 	typ, _ := reg.Lookup("test.do")
-	typ = r.Remote(typ, isolated.Limits{Grace: grace})
+	typ = r.Remote(typ, courier.Isolation{Grace: grace})
 	least := time.Hour
 	for range 5 {
 		ctx, cancel := context.WithCancel(t.Context())

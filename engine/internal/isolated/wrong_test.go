@@ -139,7 +139,7 @@ func TestMisbehaving(t *testing.T) {
 			}
 			t.Setenv(misbehaving, how+":"+arg)
 			b := newBench(t, func(o *engine.Options) {
-				o.Isolate = map[string]engine.Isolation{"*": {Env: []string{misbehaving}}}
+				o.Isolate = map[string]courier.Isolation{"*": {Env: []string{misbehaving}}}
 			})
 			began := time.Now()
 			_, list, err := b.run(`[{"type": "test.do", "config": {"what": "nothing"}}]`, nil)

@@ -35,30 +35,23 @@ type Service struct {
 	worker   string // the engine's name in the store
 
 	mu     sync.Mutex
-	failed map[string]Failure // by step type
-}
-
-// A Failure is maintenance that has failed at its last call.
-type Failure struct {
-	StepType string
-	Since    time.Time // of the first failure, by the clock of this process
-	Error    string
+	failed map[string]courier.FailedMaintenance // by step type
 }
 
 // New returns the service of an engine. It starts nothing.
 func New(roles core.Roles, r *courier.Registry, log *slog.Logger, worker string) *Service {
-	return &Service{roles: roles, registry: r, log: log, worker: worker, failed: make(map[string]Failure)}
+	return &Service{roles: roles, registry: r, log: log, worker: worker, failed: make(map[string]courier.FailedMaintenance)}
 }
 
 // Failures returns what fails now, in the order of the step types.
-func (v *Service) Failures() []Failure {
+func (v *Service) Failures() []courier.FailedMaintenance {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var list []Failure
+	var list []courier.FailedMaintenance
 	for _, f := range v.failed {
 		list = append(list, f)
 	}
-	slices.SortFunc(list, func(a, b Failure) int { return strings.Compare(a.StepType, b.StepType) })
+	slices.SortFunc(list, func(a, b courier.FailedMaintenance) int { return strings.Compare(a.StepType, b.StepType) })
 	return list
 }
 
@@ -234,7 +227,7 @@ func (v *Service) note(t *task, r result) {
 	case r.text == "" || r.text == f.Error:
 		return
 	case !failed:
-		f = Failure{StepType: t.key, Since: time.Now().UTC()}
+		f = courier.FailedMaintenance{StepType: t.key, Since: time.Now().UTC()}
 	}
 	f.Error = r.text
 	v.failed[t.key] = f

@@ -13,7 +13,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
 
@@ -143,7 +142,7 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 		given = make(map[string]any, 1)
 	}
 	given[eventParam] = map[string]any{}
-	if _, err := c.v.opt.NewExecution(c.ctx, p, &program.Options{Params: given}); err != nil {
+	if _, err := c.v.opt.NewExecution(c.ctx, p, &courier.EnqueueOptions{Params: given}); err != nil {
 		for _, x := range core.ParamProblems(err) {
 			c.problem("job."+x.Field, "%s", x.Message)
 		}

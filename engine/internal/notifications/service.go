@@ -28,7 +28,7 @@ type Options struct {
 	// the same key is no error, unless it has other parameters, which is
 	// [courier.ErrConflict]. NewExecution makes one that is not created.
 	Start        func(ctx context.Context, job string, s core.Start) error
-	NewExecution func(ctx context.Context, p *program.Program, opt *program.Options) (store.NewExecution, error)
+	NewExecution func(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) (store.NewExecution, error)
 	// Subscribers are the functions that subscriptions of kind func name.
 	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
 	// Mailer sends what subscriptions of kind email ask for; nil means nobody does.

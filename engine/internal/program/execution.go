@@ -15,35 +15,6 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Options are the settings of a new execution. The zero value is the default.
-type Options struct {
-	Params         map[string]any // the values params.*; any that encoding/json can handle
-	Priority       int16          // higher is claimed first
-	Delay          time.Duration  // until it is due
-	IdempotencyKey string         // unique per job
-	// LimitKeys are in addition to the job's. An execution has at most 16, of at most 1,000
-	// bytes each and 2 KiB together.
-	LimitKeys []string
-	Hold      bool           // creates it in the state created, until it is released
-	Version   int            // of the job; it is for the caller, who chooses the program
-	Timeout   *time.Duration // of the whole execution; nil means that of the job, 0 none
-	// Expires is the time, from now, in which the execution has to begin; 0 means any. If no
-	// worker has claimed it by then, it fails for the reason expired, also if it is held,
-	// paused or waits for other jobs. It can be resumed then.
-	Expires time.Duration
-	// Labels are names and values by which people find the execution: at most 16. A name
-	// begins with a small letter, and has up to 63 small letters, digits, "_" and "-"; it is
-	// not "file". A value has 1 to 200 characters.
-	Labels map[string]string
-	// MaxRetries replaces the number of retries of all failure policies of the job that
-	// repeat; nil leaves them, and 0 allows none.
-	MaxRetries *int
-	// Trace is the trace context in which the execution is enqueued, in the form of the
-	// header traceparent (W3C Trace Context).
-	Trace string
-	By    courier.By // who requests it; the actor alone is stored
-}
-
 // Making is what an engine adds to the options of a new execution.
 type Making struct {
 	ID        courier.ExecutionID
@@ -56,7 +27,7 @@ type Making struct {
 
 // NewExecution returns a new execution of a program. Errors that concern the options
 // match [courier.ErrInvalid]; one of parameters is a *[courier.ParamsError].
-func (p *Program) NewExecution(opt *Options, m *Making) (store.NewExecution, error) {
+func (p *Program) NewExecution(opt *courier.EnqueueOptions, m *Making) (store.NewExecution, error) {
 	if opt.Delay < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "delay: %v is negative", opt.Delay)
 	}

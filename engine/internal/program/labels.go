@@ -26,15 +26,11 @@ var (
 	traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.{0,200})?$`)
 )
 
-// LabelBy is the label with who has started an execution through an interface with access
-// control, and so may see what it resulted in. It does not count among the 16.
-const LabelBy = "by"
-
 // Rerun returns the options of a new execution that repeats a former one: what is listed
 // here is that of the former one, all else is that of opt or the job's. The parameters of
-// opt replace single ones, and so do its labels. [LabelBy] is never copied: the new
+// opt replace single ones, and so do its labels. [courier.LabelBy] is never copied: the new
 // execution is that of who has asked for it.
-func Rerun(former *courier.Execution, opt Options) Options {
+func Rerun(former *courier.Execution, opt courier.EnqueueOptions) courier.EnqueueOptions {
 	opt.Params, opt.Labels = rerunParams(former.Params, opt.Params), rerunLabels(former.Labels, opt.Labels)
 	opt.Priority, opt.Timeout, opt.MaxRetries = former.Priority, &former.Timeout, former.MaxRetries
 	return opt
@@ -57,7 +53,7 @@ func rerunParams(former json.RawMessage, replace map[string]any) map[string]any 
 func rerunLabels(former, replace map[string]string) map[string]string {
 	labels := make(map[string]string)
 	maps.Copy(labels, former)
-	delete(labels, LabelBy)
+	delete(labels, courier.LabelBy)
 	maps.Copy(labels, replace)
 	return labels
 }
@@ -73,7 +69,7 @@ func CheckLabels(labels map[string]string, trace string) error {
 func checkLabels(labels map[string]string) error {
 	var wrong []string
 	n := len(labels)
-	if _, ok := labels[LabelBy]; ok {
+	if _, ok := labels[courier.LabelBy]; ok {
 		n--
 	}
 	if n > maxLabels {

@@ -50,7 +50,7 @@ func (d *draft) elsewhere(ctx context.Context) error {
 		}
 		why := d.why(n)
 		if d.opt.From != "" {
-			if !d.opt.Force {
+			if !d.force() {
 				d.problem("From %q: %s in the workspace that is gone; leave From out, or set Force", d.opt.From, why)
 			}
 			break
@@ -149,7 +149,7 @@ func (d *draft) restart(loops []int, reports []report) {
 		again := slices.ContainsFunc(d.failed, func(f Failure) bool { return slices.Contains(loops, f.Item.Loop) && inOutermost(rep.at, &f) })
 		for _, f := range rep.record.Files {
 			if again && f.Removed && !inWorkspace(f.Path) {
-				d.plan.Consumed = append(d.plan.Consumed, Consumed{rep.record.Step, f.Path})
+				d.plan.Consumed = append(d.plan.Consumed, courier.ConsumedFile{Step: rep.record.Step, Path: f.Path})
 			}
 		}
 	}

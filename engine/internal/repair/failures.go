@@ -111,25 +111,13 @@ func perItem(tree *flow.Tree, list []Failure, at courier.Position) (items []Fail
 	return items
 }
 
-// A FailedItem is an outermost item that has failed, with the record of its first failure.
-type FailedItem struct {
-	courier.ItemPath
-	Step      int
-	ID        string
-	Type      string
-	Attempt   int
-	Reason    courier.Reason
-	Error     string
-	FailedSeq int64
-}
-
 // FailedItems returns the outermost items that have failed at a position, each with its
 // first failure and the id that the step has in the tree. The failures are in order.
-func FailedItems(tree *flow.Tree, left []Failure, at courier.Position) []FailedItem {
-	var list []FailedItem
+func FailedItems(tree *flow.Tree, left []Failure, at courier.Position) []courier.FailedItem {
+	var list []courier.FailedItem
 	for _, f := range perItem(tree, left, at) {
 		r := &f.Record
-		list = append(list, FailedItem{
+		list = append(list, courier.FailedItem{
 			ItemPath: f.Item, Step: r.Step, ID: tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
 		})
 	}

@@ -27,45 +27,16 @@ func New(a store.Archive, p *program.Cache, secrets func(context.Context, courie
 	return &Planner{a, p, secrets}
 }
 
-// Options say what a resume changes. The zero value changes nothing.
-type Options struct {
-	Version int                // another version of the job
-	From    string             // an earlier step, by id or index
-	Force   bool               // allows From before a step that consumed its source
-	Set     map[string]any     // values by key, such as "params.day" or "list.file_list"
-	Skip    bool               // skips the step that failed
-	Outputs map[string]any     // of the skipped step; nil means that all read null
-	Items   []courier.ItemPath // the failed items that are executed again
-	Reason  string             // of the operator
-	By      string             // who it is
-
-	Elsewhere bool // the files of the workspace are gone
-	DryRun    bool // the plan is only shown
-}
-
-// Changes reports whether the options need a plan.
-func (o *Options) Changes() bool {
-	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || o.Elsewhere
-}
-
 // A Plan is what a resume will do.
 type Plan struct {
 	Change   store.Change
-	Program  *program.Program // in the version with which the execution goes on
-	Position courier.Position // where it goes on
-	Values   *program.Values  // there
-	Consumed []Consumed       // why going back may not find what steps need
-	Steps    []Step           // that may run
-	Failed   []Failure        // of the items that are executed again
-	Whole    bool             // it begins again as the next attempt, and Change does not count
-}
-
-// A Step is a step that may run after a resume.
-type Step struct {
-	Step  int
-	ID    string
-	Type  string
-	Again bool // it has a completed record at the position where the execution stood
+	Program  *program.Program       // in the version with which the execution goes on
+	Position courier.Position       // where it goes on
+	Values   *program.Values        // there
+	Consumed []courier.ConsumedFile // why going back may not find what steps need
+	Steps    []courier.ResumedStep  // that may run
+	Failed   []Failure              // of the items that are executed again
+	Whole    bool                   // it begins again as the next attempt, and Change does not count
 }
 
 // Config returns the configuration of the step at the position, without secrets; nil if
@@ -86,17 +57,11 @@ func (p *Plan) Config() json.RawMessage {
 	return raw
 }
 
-// A Consumed is a completed step that took a file away which a step that will run again
-// may need.
-type Consumed struct {
-	Step int
-	Path string
-}
-
 // A draft is a plan in the making.
 type draft struct {
 	*Planner
-	opt      *Options
+	opt      *courier.ResumeOptions
+	dry      bool              // the plan is only shown
 	x        courier.Execution // as it will be
 	old, now *program.Program
 	history  History
@@ -122,14 +87,15 @@ func (d *draft) note(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
 }
 
-// Plan plans how an execution goes on. The error of options that don't fit the
+// Plan plans how an execution goes on. Dry says that the plan is only shown: it may go back
+// before a step that took a file away, as with Force. The error of options that don't fit the
 // execution matches [courier.ErrInvalid] and has all problems; one whose state does not
 // allow it matches [courier.ErrConflict].
-func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *Options) (*Plan, error) {
+func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *courier.ResumeOptions, dry bool) (*Plan, error) {
 	if x.State != courier.Paused && x.State != courier.Failed {
 		return nil, &courier.TransitionError{Execution: x.ID, From: x.State, To: courier.Queued}
 	}
-	d := &draft{Planner: p, opt: opt, x: *x}
+	d := &draft{Planner: p, opt: opt, dry: dry, x: *x}
 	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -143,6 +109,10 @@ func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *Options) 
 	}
 	return d.finish(ctx)
 }
+
+// force reports whether it may go back before a step that took a file away, or needs one that
+// was lost.
+func (d *draft) force() bool { return d.opt.Force || d.dry }
 
 // prepare reads the execution's program, records and values.
 func (d *draft) prepare(ctx context.Context) (err error) {
@@ -290,7 +260,7 @@ func (d *draft) from(ctx context.Context) error {
 // went on without its workspace, and that no step has left again.
 func (d *draft) checkLost(ctx context.Context, pos courier.Position) error {
 	lost := d.history.lostUpTo()
-	if lost == 0 || d.opt.Force {
+	if lost == 0 || d.force() {
 		return nil
 	}
 	reports, err := d.history.allReports(ctx)
@@ -310,9 +280,9 @@ func (d *draft) consume(pos courier.Position) {
 			switch {
 			case r.Step < pos.Step || !f.Removed:
 			case f.Connection != "":
-				d.plan.Consumed = append(d.plan.Consumed, Consumed{r.Step, f.Connection + ":" + f.Path})
+				d.plan.Consumed = append(d.plan.Consumed, courier.ConsumedFile{Step: r.Step, Path: f.Connection + ":" + f.Path})
 			case !(d.opt.Elsewhere && inWorkspace(f.Path)):
-				d.plan.Consumed = append(d.plan.Consumed, Consumed{r.Step, f.Path})
+				d.plan.Consumed = append(d.plan.Consumed, courier.ConsumedFile{Step: r.Step, Path: f.Path})
 			}
 		}
 	}
@@ -344,7 +314,7 @@ func (d *draft) back(ctx context.Context, pos courier.Position) {
 
 // checkConsumed refuses to go back before a step that took something away.
 func (d *draft) checkConsumed() {
-	if d.opt.Force || len(d.plan.Consumed) == 0 {
+	if d.force() || len(d.plan.Consumed) == 0 {
 		return
 	}
 	var names []string
@@ -379,7 +349,7 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 	}
 	for i := first; i < d.now.Tree.Len(); i++ {
 		if s := d.now.Tree.Spec(i); d.now.Tree.Works(i) && (d.pass == nil || d.pass.Executes(i)) {
-			d.plan.Steps = append(d.plan.Steps, Step{i, s.ID, s.Type, slices.Contains(d.done, i)})
+			d.plan.Steps = append(d.plan.Steps, courier.ResumedStep{Step: i, ID: s.ID, Type: s.Type, Again: slices.Contains(d.done, i)})
 		}
 	}
 	return &d.plan, ctx.Err()

@@ -74,7 +74,7 @@ func (d *draft) checked(ctx context.Context, name string, v any) (raw json.RawMe
 	secret, isText := v.(string)
 	if p, _ := d.now.Params.Get(name); isText && p.Secret {
 		err = core.AskSecret(ctx, courier.SecretRequest{
-			Name: secret, Execution: d.x.ID, Job: d.x.Job, Version: d.now.Version, Step: -1, Param: name, By: d.opt.By, DryRun: d.opt.DryRun,
+			Name: secret, Execution: d.x.ID, Job: d.x.Job, Version: d.now.Version, Step: -1, Param: name, By: d.opt.By.Actor, DryRun: d.dry,
 		}, d.secrets)
 		if err != nil {
 			return nil, "the secret of that name may not be used: " + err.Error()
@@ -177,7 +177,7 @@ func (d *draft) skip(context.Context) error {
 	case d.x.StepAttempts == 0:
 		d.problem("Skip: %s has not failed; only a step that was attempted can be skipped", d.label(d.now, pos.Step))
 		return nil
-	case strings.TrimSpace(d.opt.Reason) == "":
+	case strings.TrimSpace(d.opt.By.Reason) == "":
 		d.problem("Skip: By.Reason is required, since the audit says why a step was skipped")
 		return nil
 	}
@@ -215,7 +215,7 @@ func (d *draft) skipAt(walk *flow.Walk, outputs json.RawMessage) {
 	c := &d.plan.Change
 	c.Skipped = &courier.StepExecution{
 		Step: pos.Step, ID: spec.ID, Type: typ, Iteration: walk.Iteration(), Total: walk.Total(),
-		Attempt: d.x.StepAttempts, State: courier.StepSkipped, Reason: courier.ReasonOperator, Error: d.opt.Reason, Outputs: outputs,
+		Attempt: d.x.StepAttempts, State: courier.StepSkipped, Reason: courier.ReasonOperator, Error: d.opt.By.Reason, Outputs: outputs,
 	}
 	walk.Advance()
 	d.move(walk.Position(), 0, d.x.EarlierStarts)

@@ -4,7 +4,6 @@ package unserved
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
@@ -107,12 +107,13 @@ func (v *Service) Run(l core.Lifetime) {
 func (v *Service) warn(list []store.Stranded) {
 	for i := range list[:min(len(list), maxLines)] {
 		g := &list[i]
+		c := advice.Stranded(g)
 		what, state := "executions wait that no worker takes", "queued"
 		if g.Lost {
 			what, state = "executions are lost, and no worker takes them over", "lost"
 		}
 		attrs := []slog.Attr{
-			slog.String("lack", string(g.Lack)), slog.String("state", state), slog.String("queue", g.Queue),
+			slog.String("why", c.Text), slog.String("do", c.Do), slog.String("lack", string(g.Lack)), slog.String("state", state), slog.String("queue", g.Queue),
 			slog.Int("executions", g.Count), slog.Time("since", g.Since), slog.String("oldest", string(g.Oldest)),
 		}
 		if g.Workspace != "" {
@@ -121,22 +122,11 @@ func (v *Service) warn(list []store.Stranded) {
 		if len(g.Missing) > 0 {
 			attrs = append(attrs, slog.String("missing", strings.Join(g.Missing, " ")))
 		}
-		v.log.LogAttrs(context.Background(), slog.LevelWarn, what+": "+advice(g), attrs...)
+		v.log.LogAttrs(context.Background(), slog.LevelWarn, what, attrs...)
 	}
 	if more := len(list) - maxLines; more > 0 {
 		v.log.Warn("executions wait that no worker takes: there are more groups of them, see Engine.Health", "groups", more)
 	}
-}
-
-// advice says what is lacking, and what to do.
-func advice(g *store.Stranded) string {
-	switch g.Lack {
-	case store.LackQueue:
-		return fmt.Sprintf("none serves the queue %q; start an engine that has it in Options.Queues", g.Queue)
-	case store.LackWorkspace:
-		return fmt.Sprintf("their files are in the workspace %q, which none has; start an engine with that WorkspaceID on that directory, or, if it is gone for good, Resume them with Elsewhere", g.Workspace)
-	}
-	return fmt.Sprintf("none that serves the queue has the step types %s; register them with an engine that does", strings.Join(g.Missing, ", "))
 }
 
 // Created warns if no worker that was seen lately serves the queue of one of the

@@ -17,7 +17,8 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 )
 
-// A Migration is a step from one version of the schema to the next.
+// A Migration is a step from one version of the schema to the next. Package pgstore has a type
+// of its own for users, since a type of this package would have no page in its documentation.
 type Migration struct {
 	Version   int
 	Name      string

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -147,11 +148,11 @@ var overviewCases = []testCase{
 	{"explains_what_stands_still", func(k *kit) {
 		k.Limit("", "0")
 		k.Job("other")
-		why := func(what string, id courier.ExecutionID, want ...store.CauseKind) store.Explanation {
+		why := func(what string, id courier.ExecutionID, want ...advice.Kind) advice.Explanation {
 			k.Helper()
 			c := k.circumstances(id)
-			e := c.Explain()
-			var kinds []store.CauseKind
+			e := advice.Explain(&c)
+			var kinds []advice.Kind
 			for _, b := range e.Because {
 				kinds = append(kinds, b.Kind)
 			}
@@ -159,24 +160,24 @@ var overviewCases = []testCase{
 			return e
 		}
 		k.MustClaim(k.ClaimRequest(1)) // a worker is present
-		why("held", k.Add(k.With(func(n *store.NewExecution) { n.Hold = true }))[0].ID, store.CauseHeld)
-		why("due", k.Add(k.With(func(n *store.NewExecution) { n.Delay = long }))[0].ID, store.CauseDue)
-		why("queue", k.Add(k.With(func(n *store.NewExecution) { n.Queue = "nights" }))[0].ID, store.CauseNoWorker)
-		why("types", k.Add(k.With(func(n *store.NewExecution) { n.StepTypes = []string{"x"} }))[0].ID, store.CauseNoWorker)
+		why("held", k.Add(k.With(func(n *store.NewExecution) { n.Hold = true }))[0].ID, advice.Held)
+		why("due", k.Add(k.With(func(n *store.NewExecution) { n.Delay = long }))[0].ID, advice.Due)
+		why("queue", k.Add(k.With(func(n *store.NewExecution) { n.Queue = "nights" }))[0].ID, advice.NoWorker)
+		why("types", k.Add(k.With(func(n *store.NewExecution) { n.StepTypes = []string{"x"} }))[0].ID, advice.NoWorker)
 		why("next", k.Add(k.With(func(n *store.NewExecution) { n.Priority = 9 }))[0].ID)
-		why("dependency", k.Add(k.of("waiting", "other"))[0].ID, store.CauseDependency)
+		why("dependency", k.Add(k.of("waiting", "other"))[0].ID, advice.Dependency)
 		h := k.Start()
 		why("running", h.ID())
 		_, err := k.Request(k.Ctx(), store.Request{Execution: h.ID(), Kind: courier.RequestPause, By: "ann", Reason: "the disk is full"})
 		k.OK(err)
-		e := why("request", h.ID(), store.CauseRequest)
+		e := why("request", h.ID(), advice.Request)
 		k.Same("who and why", []string{e.Because[0].By, e.Because[0].Reason, e.Status}, []string{"ann", "the disk is full", "pausing"})
 		h.Must(h.To(courier.Paused))
-		e = why("paused", h.ID(), store.CausePaused)
+		e = why("paused", h.ID(), advice.Paused)
 		k.Same("who and why", []string{e.Because[0].By, e.Because[0].Reason, e.Status}, []string{"ann", "the disk is full", "paused"})
 		failed := k.Start()
 		failed.End(courier.Failed)
-		why("failed", failed.ID(), store.CauseFailed)
+		why("failed", failed.ID(), advice.Failed)
 		ended := k.Start()
 		ended.End(courier.Completed)
 		why("completed", ended.ID())
@@ -184,11 +185,11 @@ var overviewCases = []testCase{
 		t := back.To(courier.Queued)
 		t.Delay, t.Failure = long, &courier.Failure{Step: 0, Reason: courier.ReasonConnection, Message: "reset"}
 		back.Must(t)
-		why("backoff", back.ID(), store.CauseBackoff)
+		why("backoff", back.ID(), advice.Backoff)
 		lost := k.Lose()
-		why("lost", lost.ID(), store.CauseLost)
+		why("lost", lost.ID(), advice.Lost)
 		k.Limit("", "1")
-		why("limit", k.Add(k.New())[0].ID, store.CauseLimit)
+		why("limit", k.Add(k.New())[0].ID, advice.Limit)
 	}},
 	{"explains_a_pause_of_the_chain", func(k *kit) {
 		c := k.chainOf("a b<a")

@@ -1,4 +1,4 @@
-package dryrun
+package dryruns
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/text"
 )
 
 // A task is a step that is to be validated.
 type task struct {
-	report  *Step
+	report  *dryrun.StepReport
 	x       courier.Execution // made up
 	program *program.Program
 	vals    *program.Values // not to be changed
@@ -101,7 +102,7 @@ func (d *run) validate(ctx context.Context) {
 }
 
 // clean removes secrets from a report, also those that another step has used.
-func (d *run) clean(s *Step) {
+func (d *run) clean(s *dryrun.StepReport) {
 	for i := range s.Notes {
 		s.Notes[i] = d.secrets.Message(errors.New(s.Notes[i]))
 	}
@@ -113,7 +114,7 @@ func (d *run) clean(s *Step) {
 // step validates one step.
 func (d *run) step(ctx context.Context, l *queue, t *task) {
 	if ctx.Err() != nil {
-		t.report.State, t.report.Message = NotChecked, "the dry run ended before: "+context.Cause(ctx).Error()
+		t.report.State, t.report.Message = dryrun.NotChecked, "the dry run ended before: "+context.Cause(ctx).Error()
 		return
 	}
 	started, notes := time.Now(), &notes{}
@@ -136,22 +137,22 @@ func (d *run) judge(ctx context.Context, t *task, o *StepValidated) {
 	switch {
 	case o.Err == nil:
 		if t.program.Types[t.report.Step].Validates() {
-			t.report.State = OK
+			t.report.State = dryrun.OK
 		}
 	case ctx.Err() != nil:
-		t.report.State, t.report.Message = NotChecked, "the dry run ended before: "+context.Cause(ctx).Error()
+		t.report.State, t.report.Message = dryrun.NotChecked, "the dry run ended before: "+context.Cause(ctx).Error()
 	case o.Abandoned:
-		t.report.State = Problem
+		t.report.State = dryrun.Problem
 		t.report.Message = fmt.Sprintf("%v; Validate did not return within %v after that, so it was cut off", o.Err, d.cfg.Grace)
 	case o.TimedOut:
-		t.report.State = Problem
-		t.report.Message = fmt.Sprintf("%v; find out why the other side does not answer, or give it more time with DryRunOptions.Timeout", o.Err)
+		t.report.State = dryrun.Problem
+		t.report.Message = fmt.Sprintf("%v; find out why the other side does not answer, or give it more time with dryrun.Options.Timeout", o.Err)
 	case t.mayCome && errors.Is(o.Err, fs.ErrNotExist):
-		t.report.State = NotChecked
+		t.report.State = dryrun.NotChecked
 		t.report.Message = fmt.Sprintf("%v; that is no mistake if a step before it makes it", o.Err)
 	default:
 		message, _ := text.OfError(o.Err)
-		t.report.State, t.report.Message = Problem, message
+		t.report.State, t.report.Message = dryrun.Problem, message
 	}
 }
 

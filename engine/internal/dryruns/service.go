@@ -1,4 +1,4 @@
-package dryrun
+package dryruns
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 type Engine interface {
 	// CheckExecution returns the error that a new execution would have. Secrets are asked
 	// for as in a dry run.
-	CheckExecution(ctx context.Context, p *program.Program, opt *program.Options) error
+	CheckExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) error
 	// Validate calls Validate of a step as an attempt would call Execute: in a goroutine
 	// of its own, within a timeout, and cut off if it does not return. It returns what
 	// came of it.

@@ -1,4 +1,4 @@
-package executions
+package engine
 
 import (
 	"context"
@@ -9,25 +9,30 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A FileFilter says which files are searched. Name is a whole name, or with asterisks the
-// beginning or a part of one. If Exact is set, it is a whole name, with any asterisks in it.
+// A FileFilter says which files are searched.
 type FileFilter struct {
+	// Name is the whole name of the file, without directories. With an asterisk at its end
+	// it is the beginning. With asterisks at both ends it is a part: then the newest
+	// 100,000 entries are examined, or so. The letters A to Z and a to z count as the same.
 	Name   string
-	Exact  bool
-	Before *store.TrailEntry
-	Limit  int
+	Exact  bool              // Name is whole, and asterisks in it stand for themselves
+	Before *store.TrailEntry // of the last one of the page before; nil for the first page
+	Limit  int               // 0 means 100, the most is 1000
 }
 
 // A FoundFile is a file that a step has reported.
 type FoundFile struct {
-	Entry store.TrailEntry
-	Step  courier.StepExecution
-	Files []courier.File // those of the record that have the name
+	Entry store.TrailEntry      // for Before of the next page
+	Step  courier.StepExecution // the record: when it was, where, and whether it succeeded
+	Files []courier.File        // those of the record that have the name
 }
 
-// FindFiles returns a page of the reports of files with a name.
-func (v *Service) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, error) {
-	t, err := v.opt.Roles.Trail()
+// FindFiles returns a page of the reports of files with a name: by which step of which
+// execution it was written, received, sent or removed. Those of one name come newest
+// first, and names in falling order. The store must have the role store.Trail; otherwise
+// the error matches [errors.ErrUnsupported].
+func (h Executions) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, error) {
+	t, err := h.e.roles.Trail()
 	if err != nil {
 		return nil, fmt.Errorf("find files: %w", err)
 	}
@@ -46,7 +51,7 @@ func (v *Service) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, err
 	if err != nil {
 		return nil, fmt.Errorf("find files: %w", err)
 	}
-	return found(entries, steps), nil
+	return foundFiles(entries, steps), nil
 }
 
 // trail returns the filter of the store.
@@ -69,9 +74,9 @@ func (f *FileFilter) trail() (store.TrailFilter, error) {
 	return filter, nil
 }
 
-// found returns the files of entries. Steps are their records, in the same order; those
+// foundFiles returns the files of entries. Steps are their records, in the same order; those
 // of executions that were removed meanwhile are missing.
-func found(entries []store.TrailEntry, steps []courier.StepExecution) []FoundFile {
+func foundFiles(entries []store.TrailEntry, steps []courier.StepExecution) []FoundFile {
 	list := make([]FoundFile, 0, len(steps))
 	for _, e := range entries {
 		if len(steps) == 0 || steps[0].Execution != e.Execution || steps[0].Seq != e.Seq {

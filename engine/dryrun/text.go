@@ -2,6 +2,7 @@ package dryrun
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,31 +16,7 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// stepPaths returns the paths of all entries that do work, and of markers, by
-// index.
-func stepPaths(t *flow.Tree) map[int]string {
-	paths := make(map[int]string, t.Len())
-	addPaths(paths, t.Root(), "")
-	return paths
-}
-
-func addPaths(paths map[int]string, list *flow.List, above string) {
-	for _, n := range list.Nodes {
-		own := above + strconv.Itoa(n.Index())
-		paths[n.Index()] = own
-		switch n := n.(type) {
-		case *flow.ForEach:
-			addPaths(paths, n.Body, own+".")
-		case *flow.If:
-			addPaths(paths, n.Then, own+".then.")
-			if n.Else != nil {
-				addPaths(paths, n.Else, own+".else.")
-			}
-		}
-	}
-}
-
-// String is the report for people, in lines that end with one that sums it up.
+// String returns the report for people. Its last line is a summary.
 func (r Report) String() string {
 	var p printer
 	p.line(0, "dry run of job %s", named(r.Job, r.Version))
@@ -51,7 +28,10 @@ func (r Report) String() string {
 	return p.b.String()
 }
 
-// String is the report for people, in lines that end with one that sums it up.
+// WriteTo writes what String returns.
+func (r Report) WriteTo(w io.Writer) (int64, error) { return strings.NewReader(r.String()).WriteTo(w) }
+
+// String returns the report for people. Its last line is a summary.
 func (r ChainReport) String() string {
 	var p printer
 	p.line(0, "dry run of chain %s", named(r.Chain, r.Version))
@@ -66,6 +46,11 @@ func (r ChainReport) String() string {
 	p.schedules(r.Schedules)
 	p.summary(&c, len(scheduleErrors(r.Schedules)), "chain", r.Duration)
 	return p.b.String()
+}
+
+// WriteTo writes what String returns.
+func (r ChainReport) WriteTo(w io.Writer) (int64, error) {
+	return strings.NewReader(r.String()).WriteTo(w)
 }
 
 // named is a job or chain with its version.
@@ -174,7 +159,7 @@ func (p *printer) job(r *Report, indent int) {
 	beside := make(map[int][]courier.Problem) // warnings of steps
 	var other []courier.Problem
 	for _, w := range r.Warnings {
-		if slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Step == w.Step }) {
+		if slices.ContainsFunc(r.Steps, func(s StepReport) bool { return s.Step == w.Step }) {
 			beside[w.Step] = append(beside[w.Step], w)
 		} else {
 			other = append(other, w)
@@ -196,7 +181,8 @@ func (p *printer) job(r *Report, indent int) {
 			p.line(indent+4, "%s", s.Message)
 		}
 		for _, w := range beside[s.Step] {
-			p.line(indent+4, "warning: %s", inField(w))
+			w.Step = -1 // it stands beside the step
+			p.line(indent+4, "warning: %s", w)
 		}
 		if len(s.Unresolved) > 0 {
 			p.line(indent+4, "known only when it runs: %s", strings.Join(s.Unresolved, ", "))
@@ -208,7 +194,7 @@ func (p *printer) job(r *Report, indent int) {
 }
 
 // label is a step's id and type.
-func (s *Step) label() string {
+func (s *StepReport) label() string {
 	if s.ID == "" {
 		return s.Type
 	}
@@ -229,7 +215,7 @@ func shortly(d time.Duration) string {
 	return d.String()
 }
 
-func (p *printer) schedules(list []Schedule) {
+func (p *printer) schedules(list []ScheduleReport) {
 	for i := range list {
 		s := &list[i]
 		text := fmt.Sprintf("schedule %q", s.Schedule)

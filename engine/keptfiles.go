@@ -1,4 +1,4 @@
-package executions
+package engine
 
 import (
 	"context"
@@ -17,14 +17,15 @@ const (
 	maxSources = 100
 )
 
-// Kept returns a page of the executions that have ended for good and keep files, the newest
-// first.
-func (v *Service) Kept(ctx context.Context, f store.Filter) ([]store.KeptFiles, error) {
+// Kept returns a page of the executions that have ended for good, cancelled or completed, and
+// keep files that may exist nowhere else, the newest first, with the names of the files. F
+// selects some of them. A page has at most 100. See [Engine.DiscardKept].
+func (h Executions) Kept(ctx context.Context, f store.Filter) ([]store.KeptFiles, error) {
 	f.Kept = true
 	if f.Limit <= 0 || f.Limit > maxKept {
 		f.Limit = maxKept
 	}
-	list, err := v.opt.Roles.Archive().Executions(ctx, f)
+	list, err := h.e.roles.Archive().Executions(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("list kept files: %w", err)
 	}
@@ -39,19 +40,19 @@ func (v *Service) Kept(ctx context.Context, f store.Filter) ([]store.KeptFiles, 
 		if x.Request == store.RequestDiscard {
 			k.DiscardedBy, k.DiscardedAt, k.Why = x.RequestedBy, x.RequestedAt, x.RequestReason
 		}
-		records, err := v.opt.Roles.Archive().Steps(ctx, store.StepFilter{Execution: x.ID, Files: true, Limit: maxRecords})
+		records, err := h.e.roles.Archive().Steps(ctx, store.StepFilter{Execution: x.ID, Files: true, Limit: maxRecords})
 		if err != nil {
 			return nil, fmt.Errorf("list kept files: %w", err)
 		}
-		k.Sources = removed(records)
+		k.Sources = removedFiles(records)
 		kept[i] = k
 	}
 	return kept, nil
 }
 
-// removed returns the files that records report as removed from somewhere else than the
+// removedFiles returns the files that records report as removed from somewhere else than the
 // workspace.
-func removed(records []courier.StepExecution) (list []courier.File) {
+func removedFiles(records []courier.StepExecution) (list []courier.File) {
 	for i := range records {
 		for _, f := range records[i].Files {
 			if f.Removed && (f.Connection != "" || path.IsAbs(f.Path) || len(f.Path) > 1 && f.Path[1] == ':') && len(list) < maxSources {

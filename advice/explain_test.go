@@ -1,4 +1,4 @@
-package store_test
+package advice_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/store"
 )
 
@@ -96,7 +97,7 @@ func TestExplain(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			e := test.c.Explain()
+			e := advice.Explain(test.c)
 			var got []string
 			for _, b := range e.Because {
 				got = append(got, fmt.Sprintf("%s: %s", b.Kind, b.Text))

@@ -1,4 +1,8 @@
-package store
+// Package advice says in words why an execution does not go on, and what somebody can do
+// about it. A store has the facts: [store.Circumstances] of one execution, [store.Stranded] of
+// a group that no worker can claim. [Explain] and [Stranded] make sentences of them for logs,
+// the HTTP API and pages, so that all of these say the same.
+package advice
 
 import (
 	"fmt"
@@ -7,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/store"
 )
 
 // An Explanation says why an execution does not go on.
@@ -22,8 +27,8 @@ type Explanation struct {
 
 // A Cause is a reason why an execution does not go on.
 type Cause struct {
-	Kind CauseKind `json:"kind"`
-	Text string    `json:"text"` // a sentence, such as `The limit of "key:acme" is full: 2 of 2 run.`
+	Kind Kind   `json:"kind"`
+	Text string `json:"text"` // a sentence, such as `The limit of "key:acme" is full: 2 of 2 run.`
 	// Scope, Limit and Running are of a limit.
 	Scope   string `json:"scope,omitempty"`
 	Limit   int    `json:"limit,omitempty"`
@@ -45,76 +50,75 @@ type Cause struct {
 	Call string `json:"call,omitempty"`
 }
 
-// A CauseKind is a kind of [Cause].
-type CauseKind string
+// A Kind is a kind of [Cause].
+type Kind string
 
 // The kinds of causes.
 const (
-	CauseHeld        CauseKind = "held"         // created with Hold, and not released
-	CausePaused      CauseKind = "paused"       // an operator has paused it
-	CauseChain       CauseKind = "chain"        // its chain execution has paused it
-	CauseFailed      CauseKind = "failed"       // it has failed
-	CauseDependency  CauseKind = "dependency"   // it waits for another job
-	CauseDue         CauseKind = "due"          // its delay has not passed
-	CauseBackoff     CauseKind = "backoff"      // it waits for the next retry
-	CauseRequest     CauseKind = "request"      // its worker has not carried out a request yet
-	CauseLost        CauseKind = "lost"         // the lease of its worker has ended
-	CauseNoWorker    CauseKind = "no_worker"    // no worker has its queue, or its step types
-	CauseWorkspace   CauseKind = "workspace"    // no worker has its workspace
-	CauseLimit       CauseKind = "limit"        // a limit is full
-	CauseQueueBehind CauseKind = "queue_behind" // others come before it
-	CauseFiles       CauseKind = "files"        // retention removes its files in a depot; no store says it, but what serves the depot
+	Held        Kind = "held"         // created with Hold, and not released
+	Paused      Kind = "paused"       // an operator has paused it
+	Chain       Kind = "chain"        // its chain execution has paused it
+	Failed      Kind = "failed"       // it has failed
+	Dependency  Kind = "dependency"   // it waits for another job
+	Due         Kind = "due"          // its delay has not passed
+	Backoff     Kind = "backoff"      // it waits for the next retry
+	Request     Kind = "request"      // its worker has not carried out a request yet
+	Lost        Kind = "lost"         // the lease of its worker has ended
+	NoWorker    Kind = "no_worker"    // no worker has its queue, or its step types
+	Workspace   Kind = "workspace"    // no worker has its workspace
+	Limit       Kind = "limit"        // a limit is full
+	QueueBehind Kind = "queue_behind" // others come before it
+	Files       Kind = "files"        // retention removes its files in a depot; no store says it, but what serves the depot
 )
 
-// Explain says why the execution does not go on. It is a pure function: the same
+// Explain says why an execution does not go on. It is a pure function: the same
 // circumstances give the same explanation.
-func (c *Circumstances) Explain() Explanation {
+func Explain(c *store.Circumstances) Explanation {
 	x := &c.Execution
 	e := Explanation{Execution: x.ID, At: c.At, Seq: x.Seq, Status: x.Status(c.At), Because: []Cause{}}
 	add := func(list ...Cause) { e.Because = append(e.Because, list...) }
 	switch x.State {
 	case courier.Created:
-		add(c.held())
+		add(held(c))
 	case courier.Paused:
-		add(c.paused())
+		add(paused(c))
 	case courier.Failed:
-		add(c.failed())
+		add(failed(c))
 	case courier.Running:
 		if x.Request != "" {
-			add(c.requested())
+			add(requested(c))
 		}
 		if e.Status == "lost" {
-			add(c.lost())
-			add(c.lacks()...)
+			add(lost(c))
+			add(lacks(c)...)
 		}
 	case courier.Queued:
-		add(c.dependencies()...)
-		delayed := x.DueAt.After(c.At)
-		if delayed {
-			add(c.delayed())
+		add(dependencies(c)...)
+		if x.DueAt.After(c.At) {
+			add(delayed(c))
 		}
-		add(c.lacks()...)
-		add(c.limits()...)
+		add(lacks(c)...)
+		add(limits(c)...)
 		if len(e.Because) == 0 && c.Ahead > 0 {
-			add(c.behind())
+			add(behind(c))
 		}
 	}
 	return e
 }
 
-func (c *Circumstances) held() Cause {
+func held(c *store.Circumstances) Cause {
 	return Cause{
-		Kind: CauseHeld, Text: "It is held until somebody releases it.", Since: c.Execution.CreatedAt, By: c.Execution.By,
+		Kind: Held, Text: "It is held until somebody releases it.", Since: c.Execution.CreatedAt, By: c.Execution.By,
 		Do: "Release it.", Call: "Engine.Release",
 	}
 }
 
-func (c *Circumstances) paused() Cause {
+func paused(c *store.Circumstances) Cause {
 	x, a := &c.Execution, &c.Entry
-	cause := Cause{Kind: CausePaused, Text: "It is paused.", Do: "Resume it.", Call: "Engine.Resume"}
+	cause := Cause{Kind: Paused, Text: "It is paused.", Do: "Resume it.", Call: "Engine.Resume"}
 	if c.ChainPaused {
 		cause = Cause{
-			Kind: CauseChain, Text: "Its chain execution is paused.", Chain: x.Chain,
+			Kind: Chain, Text: "Its chain execution is paused.", Chain: x.Chain,
 			Do: "Resume the chain execution.", Call: "Chains.Resume",
 		}
 	}
@@ -124,10 +128,10 @@ func (c *Circumstances) paused() Cause {
 	return cause
 }
 
-func (c *Circumstances) failed() Cause {
+func failed(c *store.Circumstances) Cause {
 	x := &c.Execution
 	cause := Cause{
-		Kind: CauseFailed, Text: "It has failed.", Since: x.EndedAt,
+		Kind: Failed, Text: "It has failed.", Since: x.EndedAt,
 		Call: "Engine.Resume",
 	}
 	var reason courier.Reason
@@ -150,7 +154,7 @@ func resumeRuns(reason courier.Reason) string {
 	return "completed steps are not run again"
 }
 
-func (c *Circumstances) requested() Cause {
+func requested(c *store.Circumstances) Cause {
 	x := &c.Execution
 	what, do := "stops before the next step", "Wait until the present step has ended, or cancel the execution, which interrupts the step."
 	call := "Engine.Cancel"
@@ -164,21 +168,21 @@ func (c *Circumstances) requested() Cause {
 		}
 	}
 	return Cause{
-		Kind: CauseRequest, Text: fmt.Sprintf("A %s was requested. Its worker %q %s.", x.Request, x.Worker, what),
+		Kind: Request, Text: fmt.Sprintf("A %s was requested. Its worker %q %s.", x.Request, x.Worker, what),
 		Since: x.RequestedAt, By: x.RequestedBy, Reason: x.RequestReason, Do: do, Call: call,
 	}
 }
 
-func (c *Circumstances) lost() Cause {
+func lost(c *store.Circumstances) Cause {
 	x := &c.Execution
 	return Cause{
-		Kind: CauseLost, Text: fmt.Sprintf("The lease of its worker %q has ended. Another worker takes it over.", x.Worker), Since: x.LeaseExpiresAt,
+		Kind: Lost, Text: fmt.Sprintf("The lease of its worker %q has ended. Another worker takes it over.", x.Worker), Since: x.LeaseExpiresAt,
 		Do: "Wait for a takeover. If the lease ended more than a minute ago, look whether workers run, and whether they reach the store.",
 	}
 }
 
 // dependencies are the causes of an execution that waits for other jobs.
-func (c *Circumstances) dependencies() []Cause {
+func dependencies(c *store.Circumstances) []Cause {
 	var list []Cause
 	for _, w := range c.Execution.Waits {
 		do, call := fmt.Sprintf("Start the job %q.", w.Job), "Engine.Enqueue"
@@ -186,7 +190,7 @@ func (c *Circumstances) dependencies() []Cause {
 			do, call = "Let that execution go on; its own explanation says what it waits for.", "Executions.Explain"
 		}
 		list = append(list, Cause{
-			Kind: CauseDependency, Text: fmt.Sprintf("It waits for the job %q: %s.", w.Job, w.Reason), Job: w.Job, Execution: w.Execution,
+			Kind: Dependency, Text: fmt.Sprintf("It waits for the job %q: %s.", w.Job, w.Reason), Job: w.Job, Execution: w.Execution,
 			Since: c.Execution.CreatedAt, Do: do, Call: call,
 		})
 	}
@@ -194,17 +198,17 @@ func (c *Circumstances) dependencies() []Cause {
 }
 
 // delayed is the cause of an execution that is not due yet.
-func (c *Circumstances) delayed() Cause {
+func delayed(c *store.Circumstances) Cause {
 	x := &c.Execution
 	if f := x.Failure; f != nil {
 		return Cause{
-			Kind: CauseBackoff, Until: x.DueAt, Reason: string(f.Reason),
+			Kind: Backoff, Until: x.DueAt, Reason: string(f.Reason),
 			Text: fmt.Sprintf("An attempt has failed, and the next one begins at %s: %s", instant(x.DueAt), f.Message),
 			Do:   "Wait, or pause it and resume it, which begins at once.", Call: "Engine.Pause",
 		}
 	}
 	return Cause{
-		Kind: CauseDue, Until: x.DueAt, Text: fmt.Sprintf("It is due at %s.", instant(x.DueAt)),
+		Kind: Due, Until: x.DueAt, Text: fmt.Sprintf("It is due at %s.", instant(x.DueAt)),
 		Do: "Wait, or pause it and resume it, which makes it due at once.", Call: "Engine.Pause",
 	}
 }
@@ -212,43 +216,51 @@ func (c *Circumstances) delayed() Cause {
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // lacks is the cause of an execution that no present worker can claim.
-func (c *Circumstances) lacks() []Cause {
-	if c.WorkersUnknown {
+func lacks(c *store.Circumstances) []Cause {
+	g, stranded := c.Stranded()
+	if !stranded {
 		return nil
 	}
-	x := &c.Execution
-	g := Stranded{Queue: x.Queue, Workspace: x.Workspace, StepTypes: c.StepTypes, Lost: x.State == courier.Running, Served: served(c.Workers)}
-	if g.Lack, g.Missing = g.lacks(c.Workers); g.Lack == "" {
-		return nil
-	}
-	return []Cause{g.Cause()}
+	return []Cause{Stranded(&g)}
 }
 
-// Cause is why no worker can claim the group, as an [Explanation] of one of its executions
-// has it.
-func (s *Stranded) Cause() Cause {
-	cause := Cause{Kind: CauseNoWorker}
+// Stranded says why no worker can claim a group of executions, as an [Explanation] of one of
+// them does.
+func Stranded(s *store.Stranded) Cause {
+	cause := Cause{Kind: NoWorker, Text: sentence(Lack(s))}
 	switch s.Lack {
-	case LackQueue:
-		cause.Text = "No worker is present."
+	case store.LackQueue:
 		cause.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", s.Queue)
-		if len(s.Served) > 0 {
-			cause.Text = fmt.Sprintf("No worker serves the queue %q. %s", s.Queue, sentence(nearest.DidYouMean(s.Queue, s.Served)))
+		if len(s.Served) == 0 {
+			cause.Text = "No worker is present."
+		} else {
+			cause.Text += " " + sentence(nearest.DidYouMean(s.Queue, s.Served))
 			cause.Do += " If the name is a mistake, correct the queue of the job, cancel the execution, and start it again: it keeps the queue that it has."
 		}
-	case LackWorkspace:
-		cause.Kind = CauseWorkspace
+	case store.LackWorkspace:
+		cause.Kind = Workspace
 		cause.Text = fmt.Sprintf("Its files are in the workspace %q, which no worker of the queue %q has.", s.Workspace, s.Queue)
 		cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, pause the execution and resume it with Elsewhere."
 		if s.Lost {
 			cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, resume the execution with Elsewhere."
 		}
 		cause.Call = "Engine.Resume"
-	case LackStepTypes:
-		cause.Text = fmt.Sprintf("No worker that serves the queue %q has the step types %s.", s.Queue, strings.Join(s.Missing, ", "))
+	case store.LackStepTypes:
 		cause.Do = "Register them in an engine that serves the queue. Or change the job, and resume the execution with the new version."
 	}
 	return cause
+}
+
+// Lack says in a clause what no worker has for a group of executions, such as `no worker
+// serves the queue "night"`.
+func Lack(s *store.Stranded) string {
+	switch s.Lack {
+	case store.LackWorkspace:
+		return fmt.Sprintf("no worker of the queue %q has the workspace %q", s.Queue, s.Workspace)
+	case store.LackStepTypes:
+		return fmt.Sprintf("no worker that serves the queue %q has the step types %s", s.Queue, strings.Join(s.Missing, ", "))
+	}
+	return fmt.Sprintf("no worker serves the queue %q", s.Queue)
 }
 
 // sentence returns the text with a capital letter and a full stop.
@@ -263,7 +275,7 @@ func sentence(text string) string {
 }
 
 // limits are the limits that are full.
-func (c *Circumstances) limits() []Cause {
+func limits(c *store.Circumstances) []Cause {
 	var list []Cause
 	for _, l := range c.Limits {
 		if l.Running < l.Limit {
@@ -274,7 +286,7 @@ func (c *Circumstances) limits() []Cause {
 			what = "The limit of all executions"
 		}
 		list = append(list, Cause{
-			Kind: CauseLimit, Text: fmt.Sprintf("%s is full: %d of %d run.", what, l.Running, l.Limit),
+			Kind: Limit, Text: fmt.Sprintf("%s is full: %d of %d run.", what, l.Running, l.Limit),
 			Scope: l.Scope, Limit: l.Limit, Running: l.Running, Job: l.Job, Execution: l.Holder,
 			Do: "Wait until one of them has ended, end one, or raise the limit.", Call: "Limits.Set",
 		})
@@ -282,16 +294,16 @@ func (c *Circumstances) limits() []Cause {
 	return list
 }
 
-func (c *Circumstances) behind() Cause {
+func behind(c *store.Circumstances) Cause {
 	n := fmt.Sprintf("%d executions come", c.Ahead)
 	switch {
 	case c.Ahead == 1:
 		n = "1 execution comes"
-	case c.Ahead >= DefaultMost:
+	case c.Ahead >= store.DefaultMost:
 		n = fmt.Sprintf("%d or more executions come", c.Ahead)
 	}
 	return Cause{
-		Kind: CauseQueueBehind, Text: fmt.Sprintf("In the queue %q, %s before it.", c.Execution.Queue, n), Since: c.Execution.DueAt,
+		Kind: QueueBehind, Text: fmt.Sprintf("In the queue %q, %s before it.", c.Execution.Queue, n), Since: c.Execution.DueAt,
 		Do: "Wait, or start more workers for the queue, or give them more slots.",
 	}
 }

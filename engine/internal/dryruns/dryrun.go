@@ -1,8 +1,8 @@
-// Package dryrun finds out whether a job or a chain could run, as far as that can be
+// Package dryruns finds out whether a job or a chain could run, as far as that can be
 // told without running it: it checks definitions and params, calls Validate of every
 // step, and reports when schedules will start what was checked. It executes and writes
 // nothing.
-package dryrun
+package dryruns
 
 import (
 	"cmp"
@@ -11,10 +11,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/text"
@@ -22,17 +24,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Options are the settings of a dry run; see DryRunOptions of package engine.
-type Options struct {
-	Params   map[string]any
-	Timeout  time.Duration // for one step; 0 means 30 seconds
-	Parallel int           // steps at a time; 0 means 8
-	Jobs     []courier.Job // in place of those in the store
-	Fires    int           // times of each schedule; 0 means 5
-}
-
-func (o *Options) withDefaults() Options {
-	var opt Options
+// withDefaults returns the options, of which nil means the defaults.
+func withDefaults(o *dryrun.Options) dryrun.Options {
+	var opt dryrun.Options
 	if o != nil {
 		opt = *o
 	}
@@ -50,7 +44,7 @@ func (o *Options) withDefaults() Options {
 
 // Job makes a dry run of a job. What is wrong is in the report. The error is one of the
 // store, or ctx's if that ends first. A nil opt means the defaults.
-func (v *Service) Job(ctx context.Context, job courier.Job, opt *Options) (Report, error) {
+func (v *Service) Job(ctx context.Context, job courier.Job, opt *dryrun.Options) (dryrun.Report, error) {
 	d := v.newRun(opt)
 	found := d.findWorkers(ctx)
 	r := d.job(ctx, job, params{given: d.opt.Params, complete: d.opt.Params != nil})
@@ -61,9 +55,9 @@ func (v *Service) Job(ctx context.Context, job courier.Job, opt *Options) (Repor
 }
 
 // Chain makes a dry run of a chain, as [Service.Job] does of a job.
-func (v *Service) Chain(ctx context.Context, chain courier.Chain, opt *Options) (ChainReport, error) {
+func (v *Service) Chain(ctx context.Context, chain courier.Chain, opt *dryrun.Options) (dryrun.ChainReport, error) {
 	d := v.newRun(opt)
-	r := &ChainReport{Chain: chain.Name, Version: chain.Version}
+	r := &dryrun.ChainReport{Chain: chain.Name, Version: chain.Version}
 	err := d.findWorkers(ctx)
 	if err == nil {
 		err = d.chain(ctx, chain, r)
@@ -79,7 +73,7 @@ func (v *Service) Chain(ctx context.Context, chain courier.Chain, opt *Options) 
 // A run is a dry run in progress.
 type run struct {
 	*Service
-	opt     Options
+	opt     dryrun.Options
 	started time.Time
 	secrets core.Redactor // of all steps, since one may repeat what another has said
 	queues  []*queue      // in the order of their first steps
@@ -88,8 +82,8 @@ type run struct {
 	workers []store.Worker   // that are present
 }
 
-func (v *Service) newRun(opt *Options) *run {
-	return &run{Service: v, opt: opt.withDefaults(), started: time.Now(), byKey: make(map[string]*queue)}
+func (v *Service) newRun(opt *dryrun.Options) *run {
+	return &run{Service: v, opt: withDefaults(opt), started: time.Now(), byKey: make(map[string]*queue)}
 }
 
 // findWorkers reads the workers that are present, once for all jobs.
@@ -119,8 +113,8 @@ type params struct {
 }
 
 // job checks a job and puts its steps on the list of those to validate.
-func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
-	r := &Report{Job: job.Name, Version: job.Version}
+func (d *run) job(ctx context.Context, job courier.Job, given params) *dryrun.Report {
+	r := &dryrun.Report{Job: job.Name, Version: job.Version}
 	version := job.Version
 	checked, err := d.cfg.Checks.CheckJob(ctx, job)
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
@@ -139,11 +133,11 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *Report {
 }
 
 // program puts the steps of a program on the list of those to validate.
-func (d *run) program(ctx context.Context, p *program.Program, given params, r *Report) {
+func (d *run) program(ctx context.Context, p *program.Program, given params, r *dryrun.Report) {
 	r.Warnings = append(r.Warnings, core.UnservedQueue(&p.Job, d.workers, d.cfg.Queues)...)
 	merged, err := program.MergeParams(p.Params, given.given, true, d.cfg.MaxParams)
 	if err == nil && given.complete {
-		err = d.engine.CheckExecution(ctx, p, &program.Options{Params: given.given})
+		err = d.engine.CheckExecution(ctx, p, &courier.EnqueueOptions{Params: given.given})
 	}
 	if err != nil {
 		r.Problems = append(r.Problems, core.ParamProblems(err)...)
@@ -159,14 +153,14 @@ func (d *run) program(ctx context.Context, p *program.Program, given params, r *
 	for _, x := range r.Problems { // which would be told of steps too
 		delete(known, strings.TrimPrefix(x.Field, "params."))
 	}
-	r.Steps = make([]Step, 0, len(p.Types))
+	r.Steps = make([]dryrun.StepReport, 0, len(p.Types))
 	paths := stepPaths(p.Tree)
 	for i, t := range p.Types {
 		if t == nil {
 			continue
 		}
 		spec := p.Tree.Spec(i)
-		s := Step{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: t.Key(), State: NotChecked}
+		s := dryrun.StepReport{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: t.Key(), State: dryrun.NotChecked}
 		if !t.Validates() {
 			s.Message = "the step type has no Validate, so only its configuration was checked"
 		}
@@ -202,26 +196,27 @@ func declaredParams(declared *flow.Params, given params) []flow.DeclaredParam {
 }
 
 // uncheckedSteps lists the steps of a job that can't run.
-func uncheckedSteps(steps []courier.StepSpec, problems []courier.Problem) []Step {
-	list := make([]Step, 0, len(steps))
+func uncheckedSteps(steps []courier.StepSpec, problems []courier.Problem) []dryrun.StepReport {
+	list := make([]dryrun.StepReport, 0, len(steps))
 	tree, err := flow.Parse(steps)
 	var paths map[int]string
 	if err == nil {
 		paths = stepPaths(tree)
 	}
 	for i, spec := range steps {
-		s := Step{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: spec.Type, State: NotChecked, Message: "the definition has problems; mend them first"}
+		s := dryrun.StepReport{Step: i, Path: paths[i], ID: spec.ID, Name: spec.Name, Type: spec.Type, State: dryrun.NotChecked, Message: "the definition has problems; mend them first"}
 		if s.Path == "" {
 			s.Path = fmt.Sprint(i)
 		}
 		var found []string
 		for _, p := range problems {
 			if p.Step == i {
-				found = append(found, inField(p))
+				p.Step = -1 // it stands beside the step
+				found = append(found, p.String())
 			}
 		}
 		if len(found) > 0 {
-			s.State, s.Message = Problem, text.Lines(found)
+			s.State, s.Message = dryrun.Problem, text.Lines(found)
 		}
 		if !program.IsMarker(spec.Type) || len(found) > 0 {
 			list = append(list, s)
@@ -230,17 +225,11 @@ func uncheckedSteps(steps []courier.StepSpec, problems []courier.Problem) []Step
 	return list
 }
 
-// inField is a problem of a step without the step.
-func inField(p courier.Problem) string {
-	p.Step = -1
-	return p.String()
-}
-
 // maxSchedules is how many schedules of a job or chain a report has.
 const maxSchedules = 100
 
 // schedules reports those that start a job or chain.
-func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list *[]Schedule, warnings *[]courier.Problem) error {
+func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list *[]dryrun.ScheduleReport, warnings *[]courier.Problem) error {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -253,13 +242,37 @@ func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list 
 	}
 	for i := range upcoming {
 		u := &upcoming[i]
-		s := Schedule{Schedule: u.Schedule.Name, Words: u.Words, Zone: u.Schedule.Zone, Next: u.Next, Notes: u.Notes, Reason: u.Reason, Problem: u.Problem}
+		s := dryrun.ScheduleReport{Schedule: u.Schedule.Name, Words: u.Words, Zone: u.Schedule.Zone, Next: u.Next, Notes: u.Notes, Reason: u.Reason, Problem: u.Problem}
 		if d.target != nil && s.Problem == "" {
-			if err := d.engine.CheckExecution(ctx, d.target, &program.Options{Params: u.Schedule.Params}); err != nil {
+			if err := d.engine.CheckExecution(ctx, d.target, &courier.EnqueueOptions{Params: u.Schedule.Params}); err != nil {
 				s.Problem = "it can't start this version: " + text.Plain(err)
 			}
 		}
 		*list = append(*list, s)
 	}
 	return nil
+}
+
+// stepPaths returns the paths of all entries that do work, and of markers, by
+// index.
+func stepPaths(t *flow.Tree) map[int]string {
+	paths := make(map[int]string, t.Len())
+	addPaths(paths, t.Root(), "")
+	return paths
+}
+
+func addPaths(paths map[int]string, list *flow.List, above string) {
+	for _, n := range list.Nodes {
+		own := above + strconv.Itoa(n.Index())
+		paths[n.Index()] = own
+		switch n := n.(type) {
+		case *flow.ForEach:
+			addPaths(paths, n.Body, own+".")
+		case *flow.If:
+			addPaths(paths, n.Then, own+".then.")
+			if n.Else != nil {
+				addPaths(paths, n.Else, own+".else.")
+			}
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package dryrun
+package dryruns
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/text"
@@ -16,7 +17,7 @@ import (
 
 // chain checks a chain and puts the steps of its members on the list of those to
 // validate. Its error is one of the store, or of a job that can't run here.
-func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) error {
+func (d *run) chain(ctx context.Context, chain courier.Chain, r *dryrun.ChainReport) error {
 	bad := func(field string, err error) error {
 		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: field, Message: text.Plain(err)})
 		return nil
@@ -46,12 +47,12 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) er
 		delete(known, name)
 	}
 	order := startOrder(def.DependsOn)
-	r.Members = make([]Member, len(order))
+	r.Members = make([]dryrun.MemberReport, len(order))
 	for n, i := range order {
 		m, p := &def.Chain.Members[i], def.Programs[i]
 		out := &r.Members[n]
 		out.Member, out.DependsOn = m.Name, m.DependsOn
-		out.Report = Report{Job: p.Job.Name, Version: p.Version}
+		out.Report = dryrun.Report{Job: p.Job.Name, Version: p.Version}
 		given, err := memberParams(m, p, known, r.Unknown)
 		if err != nil {
 			out.Report.Problems = []courier.Problem{{Step: -1, Field: "params", Message: text.Plain(err)}}
@@ -66,7 +67,7 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *ChainReport) er
 
 // member checks the job of a member, and puts its steps on the list of those to
 // validate. Its error is one of the store.
-func (d *run) member(ctx context.Context, checks Checks, p *program.Program, given params, r *Report) error {
+func (d *run) member(ctx context.Context, checks Checks, p *program.Program, given params, r *dryrun.Report) error {
 	checked, err := checks.CheckJob(ctx, p.Definition())
 	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		r.Problems = append(bad.Problems, r.Problems...)

@@ -1,0 +1,23 @@
+package advice
+
+import (
+	"fmt"
+	"time"
+)
+
+// FilesRemoved says that retention has removed the files of a failed execution from a depot at
+// an instant.
+func FilesRemoved(at time.Time) Cause {
+	return Cause{
+		Kind: Files, Since: at, Text: fmt.Sprintf("Its files in the depot were removed at %s, when their time was over.", at.Format(time.RFC3339)),
+		Do: "Start a new execution with the files. This one can be resumed if none of its remaining steps needs them.",
+	}
+}
+
+// FilesKept says until when retention keeps the files of a failed execution in a depot.
+func FilesKept(until time.Time) Cause {
+	return Cause{
+		Kind: Files, Until: until, Text: fmt.Sprintf("Its files in the depot are kept until %s.", until.Format(time.RFC3339)),
+		Do: "Resume it before, or download what is there.", Call: "Engine.Resume",
+	}
+}

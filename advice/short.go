@@ -1,0 +1,27 @@
+package advice
+
+// short has the sentences of causes for who may not see what they are about.
+var short = map[Kind]string{
+	Held:        "It is held until it is released.",
+	Paused:      "It is paused.",
+	Chain:       "It is paused with others.",
+	Failed:      "It has failed.",
+	Dependency:  "It waits for something else to end.",
+	Due:         "It is due later.",
+	Backoff:     "A step has failed, and is tried again later.",
+	Request:     "It was asked for something, and has not reached it yet.",
+	NoWorker:    "No worker can execute it now.",
+	Limit:       "As many executions run as may at once.",
+	QueueBehind: "Others come before it.",
+}
+
+// Short returns a cause without what belongs to others, for who may know that the execution
+// is its own, and nothing else. That a worker is lost, or which one has the files, is a matter
+// of the service.
+func Short(c *Cause) Cause {
+	kind := c.Kind
+	if kind == Lost || kind == Workspace {
+		kind = NoWorker
+	}
+	return Cause{Kind: kind, Text: short[kind], Until: c.Until, Do: "Wait, or cancel it."}
+}

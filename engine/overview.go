@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/advice"
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/store"
+)
+
+// Explain says why an execution does not go on, from one snapshot of the store: each
+// cause with what an operator can do. The store must have the role store.Overview;
+// otherwise the error matches [errors.ErrUnsupported]. If there is no such execution,
+// it matches [courier.ErrNotFound].
+func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (advice.Explanation, error) {
+	o, err := h.e.roles.Overview()
+	if err != nil {
+		return advice.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
+	}
+	c, err := o.Circumstances(ctx, id, core.PresentFor)
+	if err != nil {
+		return advice.Explanation{}, fmt.Errorf("explain execution %q: %w", id, err)
+	}
+	return advice.Explain(&c), nil
+}
+
+// Census counts the executions that have not ended, and failed ones: by queue, by job,
+// by limit key and by state. No count goes beyond most, so that the cost does not depend
+// on how many there are. 0 means [store.DefaultMost]. The store must have the role
+// store.Overview, as for [Executions.Explain].
+func (h Executions) Census(ctx context.Context, most int) (store.Census, error) {
+	o, err := h.e.roles.Overview()
+	if err != nil {
+		return store.Census{}, fmt.Errorf("census: %w", err)
+	}
+	return o.Census(ctx, most)
+}
+
+// Incidents returns executions that somebody may have to look at: lost, pausing or
+// cancelling, overdue and failed ones, at most so many of each kind. 0 means
+// [store.DefaultMost]. The store must have the role store.Overview.
+func (h Executions) Incidents(ctx context.Context, most int) (store.Incidents, error) {
+	o, err := h.e.roles.Overview()
+	if err != nil {
+		return store.Incidents{}, fmt.Errorf("incidents: %w", err)
+	}
+	return o.Incidents(ctx, most)
+}
+
+// Stranded returns, in groups, executions that have been due or lost for 90 seconds and
+// that no present worker can claim, as the store says at this moment; see also
+// [Health].Stranded. The store must have the role store.Workers.
+func (h Executions) Stranded(ctx context.Context) ([]store.Stranded, error) {
+	w, err := h.e.roles.Workers()
+	if err != nil {
+		return nil, fmt.Errorf("stranded executions: %w", err)
+	}
+	return w.Stranded(ctx, core.PresentFor)
+}
+
+// Workers returns the engines on the store that have claimed within the last 90 seconds,
+// or that hold a lease, in byte order of their names, at most [store.MaxWorkers]. The
+// store must have the role store.Workers; otherwise the error matches
+// [errors.ErrUnsupported].
+func (e *Engine) Workers(ctx context.Context) ([]store.Worker, error) {
+	w, err := e.roles.Workers()
+	if err != nil {
+		return nil, fmt.Errorf("workers: %w", err)
+	}
+	return w.Workers(ctx, core.PresentFor)
+}
+
+// Journal returns a page of who did what with schedules, monitors, subscriptions and
+// limits, the newest first; what was done with executions is in their audit, and who
+// saved a version with the version. The store must have the role store.Journal; otherwise
+// the error matches [errors.ErrUnsupported]. If the journal can't be written after a
+// change was made, the log has the change, with an error.
+func (e *Engine) Journal(ctx context.Context, f store.ActionFilter) ([]store.Action, error) {
+	j, err := e.roles.Journal()
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return j.Actions(ctx, f)
+}
+
+// Note adds an entry to the journal, for what a program wants on record besides what the
+// engine writes, and returns it with its ID and At. The store must have the role
+// store.Journal.
+func (e *Engine) Note(ctx context.Context, a store.Action) (store.Action, error) {
+	j, err := e.roles.Journal()
+	if err != nil {
+		return a, fmt.Errorf("journal: %w", err)
+	}
+	return j.Note(ctx, a)
+}
