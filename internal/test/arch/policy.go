@@ -53,7 +53,7 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 // directory gets its room by a decision, not by what it happens to import.
 // That a room is listed does not mean that it has been built.
 var Rooms = []Room{
-	{Dir: ".", Imports: []string{"internal/failure", "internal/glob", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference"}},
+	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/strictjson"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
 	{Dir: "jsonschema", Imports: []string{".", "flow", "internal/jsontext"}},
 	{Dir: "webhook"},
@@ -127,6 +127,7 @@ var Rooms = []Room{
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
+	{Dir: "internal/errtext"},
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
@@ -169,6 +170,7 @@ var Rooms = []Room{
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
+	{Dir: "internal/strictjson", Imports: []string{"internal/errtext", "internal/nearest"}},
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 
