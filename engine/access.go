@@ -21,6 +21,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -87,7 +88,7 @@ func (c access) Changed(ctx context.Context, h core.Change) {
 	if err != nil {
 		return
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.StoreTimeout)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storecall.Timeout)
 	defer cancel()
 	_, err = j.Note(call, store.Action{
 		By: h.By.Actor, Via: cmp.Or(h.By.Via, "go"), Verb: h.Verb, Kind: h.Kind, Name: h.Name, Job: h.Job, Now: h.Now, Reason: h.By.Reason, Outcome: "done",

@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -83,7 +84,7 @@ type run struct {
 	// cause.
 	lease       context.Context
 	lost        context.CancelCauseFunc
-	callTimeout core.CallTimeout
+	callTimeout storecall.Calls
 	steps       context.Context
 	interrupt   context.CancelCauseFunc
 	watchdog    *time.Timer

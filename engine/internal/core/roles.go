@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -58,7 +59,7 @@ func (r Roles) StoreID(ctx context.Context) (string, error) {
 	if _, ok := r.Behind.(store.Identity); !ok {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	id, err := r.Store.(store.Identity).StoreID(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {

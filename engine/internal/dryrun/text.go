@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/text"
 )
 
 // stepPaths returns the paths of all entries that do work, and of markers, by

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -129,11 +130,11 @@ func (v *Service) Prepare(ctx context.Context, job string, opt *program.Options,
 // Create creates executions, all or none.
 func (v *Service) Create(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
 	var got []store.Enqueued
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
-	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	calls := storecall.Calls{Parent: ctx, Awaited: true}
 	defer calls.End()
-	err := core.Retry(&calls, func(ctx context.Context) (err error) {
+	err := storecall.Retry(&calls, func(ctx context.Context) (err error) {
 		got, err = v.queue.Enqueue(ctx, list) // their ids make it safe to repeat
 		return err
 	})

@@ -14,7 +14,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -111,7 +112,7 @@ func isScope(s string) bool {
 func (v *Service) record(ctx context.Context, c core.Change) {
 	c.Kind = "limit"
 	v.changed(ctx, c)
-	core.Signal(v.wake)
+	wakeup.Send(v.wake)
 }
 
 // A Limit is how many executions of a scope may run at once; 0 means any number.

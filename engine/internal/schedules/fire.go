@@ -11,7 +11,9 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -59,7 +61,7 @@ func (v *Service) fireLoop(l core.Lifetime, a store.Schedules, marks chan<- uint
 				wait = min(wait, d.Next)
 			}
 			if len(d.List) == dueBatch {
-				core.Signal(more)
+				wakeup.Send(more)
 			}
 			select {
 			case marks <- d.Mark:
@@ -92,7 +94,7 @@ func (v *Service) helpLoop(l core.Lifetime, a store.Schedules, changed chan<- st
 			}
 			full = err == nil && len(d.List) == dueBatch
 		}
-		core.Signal(changed)
+		wakeup.Send(changed)
 	}
 }
 
@@ -113,8 +115,8 @@ func (v *Service) changeLoop(l core.Lifetime, a store.Schedules, marks <-chan ui
 			v.opt.Log.Warn("await changes of schedules; polling goes on", "error", err)
 			continue // the next mark comes with the next look
 		}
-		core.Taken(marks) // of a look before the change, as in awaitLoop
-		core.Signal(changed)
+		wakeup.Taken(marks) // of a look before the change, as in awaitLoop
+		wakeup.Send(changed)
 		v.opt.WakeMonitors()
 		v.opt.WakeDeadlines()
 	}
@@ -123,7 +125,7 @@ func (v *Service) changeLoop(l core.Lifetime, a store.Schedules, marks <-chan ui
 // fireDue fires what is due. A stop waits for it, since what is leased is not
 // fired by others for a while.
 func (v *Service) fireDue(l core.Lifetime, a store.Schedules) (d store.DueSchedules, err error) {
-	ctx, cancel := context.WithTimeout(l.Base, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(l.Base, storecall.Timeout)
 	defer cancel()
 	d, err = a.DueSchedules(ctx, dueBatch, dueLease)
 	if err != nil || len(d.List) == 0 {
@@ -182,9 +184,9 @@ func sooner(a, b time.Duration) time.Duration {
 // fire carries out firings. They may be sent again: those that were carried out
 // are not twice.
 func (v *Service) fire(ctx context.Context, a store.Schedules, list []store.Firing) (fired []store.Fired, err error) {
-	calls := core.CallTimeout{Parent: ctx}
+	calls := storecall.Calls{Parent: ctx}
 	defer calls.End()
-	err = core.Retry(&calls, func(ctx context.Context) (err error) {
+	err = storecall.Retry(&calls, func(ctx context.Context) (err error) {
 		fired, err = a.FireSchedules(ctx, list)
 		return err
 	})
@@ -216,7 +218,7 @@ func (v *Service) firing(ctx context.Context, s *store.DueSchedule, now time.Tim
 	}
 	for _, tick := range p.Ticks {
 		id, err := v.start(ctx, &f, s, &def, tick)
-		if err != nil && s.Kind == store.Chain && !core.Promised(err) {
+		if err != nil && s.Kind == store.Chain && !storecall.Promised(err) {
 			f = v.unfired(s, err)
 			f.After = dueLease // the store could not be read for what the chain needs
 			return f

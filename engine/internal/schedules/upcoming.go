@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -19,7 +20,7 @@ func (v *Service) Upcoming(ctx context.Context, kind store.Kind, target string, 
 	if err != nil || target == "" {
 		return nil, false, nil
 	}
-	call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	call, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	t, err := a.Schedules(call, store.ScheduleFilter{Kind: kind, Target: target, Limit: limit + 1})
 	if err != nil {

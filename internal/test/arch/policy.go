@@ -41,7 +41,7 @@ var Libraries = []string{pgx, pkgSFTP, xCrypto, goCrypto, jlaffayeFTP, compress,
 
 // subsystem is what a package with one subject beside the execution of jobs may
 // import: none imports another one or the engine, of which it declares what it needs.
-var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/internal/program", "engine/internal/text", "internal/*"}
+var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/internal/program", "internal/*"}
 
 // Rooms lists every package of the module with the arrows that lead out of
 // it, all of them downward: flow decides what comes next, engine does it,
@@ -74,9 +74,8 @@ var Rooms = []Room{
 	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
 
 	{Dir: "engine", Imports: []string{".", "flow", "store", "engine/internal/*", "internal/*"}},
-	{Dir: "engine/internal/text", Imports: []string{".", "internal/*"}},
-	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "engine/internal/text", "internal/*"}},
-	{Dir: "engine/internal/core", Imports: []string{".", "flow", "store", "engine/internal/program", "engine/internal/text", "internal/*"}},
+	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "internal/*"}},
+	{Dir: "engine/internal/core", Imports: []string{".", "flow", "store", "engine/internal/program", "internal/*"}},
 	{Dir: "engine/internal/chains", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/deadlines", Imports: subsystem},
 	{Dir: "engine/internal/definitions", Imports: subsystem},
@@ -170,9 +169,12 @@ var Rooms = []Room{
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
+	{Dir: "internal/storecall", Imports: []string{"."}}, // how the engine calls a store
 	{Dir: "internal/strictjson", Imports: []string{"internal/errtext", "internal/nearest"}},
+	{Dir: "internal/text", Imports: []string{".", "internal/jsontext"}}, // rules for text that is stored and shown
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
+	{Dir: "internal/wakeup"},
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
