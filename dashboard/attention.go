@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 )
 
 var attentionPages = []page{{
@@ -28,7 +29,7 @@ type attentionPage struct {
 	Missing []string
 	Cut     []string
 	// Of a page without entries: the schedule that fires next.
-	Tick     *courier.Schedule
+	Tick     *schedule.Schedule
 	TickHref string
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/definitions"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A File is a text with definitions for [Check]: a JSON object that is one, or a
@@ -33,7 +34,7 @@ func ReadFiles(fsys fs.FS, patterns ...string) ([]File, error) {
 type Bundle struct {
 	Jobs          []courier.Job
 	Chains        []courier.Chain
-	Schedules     []courier.Schedule
+	Schedules     []schedule.Schedule
 	Monitors      []courier.Monitor
 	Subscriptions []courier.Subscription
 	// Problems are what is wrong, and Warnings what looks doubtful, each with file,

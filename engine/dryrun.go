@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/dryrun"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/schedule"
 )
 
 // DryRunOptions are the settings of a dry run. The zero value is the default.
@@ -90,8 +91,8 @@ type Report struct {
 	// order of the list; markers have none, unless something is wrong with them.
 	Steps []StepReport `json:"steps"`
 	// Schedules are those that start the job, in the order of their names.
-	Schedules []ScheduleReport `json:"schedules,omitempty"`
-	Duration  time.Duration    `json:"-"` // of the whole dry run; "duration_seconds" in JSON
+	Schedules []schedule.Report `json:"schedules,omitempty"`
+	Duration  time.Duration     `json:"-"` // of the whole dry run; "duration_seconds" in JSON
 }
 
 // A StepReport is what a dry run found out about a step.
@@ -115,19 +116,6 @@ type StepReport struct {
 	Duration time.Duration `json:"-"` // of its Validate; "duration_seconds" in JSON
 }
 
-// A ScheduleReport says when a schedule will fire.
-type ScheduleReport struct {
-	Schedule string `json:"schedule"`
-	Words    string `json:"words,omitempty"`     // such as "At 05:30:00, Monday to Friday"
-	Zone     string `json:"time_zone,omitempty"` // an IANA name; empty means UTC
-	// Next are the next times by the store's clock, in the schedule's zone,
-	// without jitter; none if Reason or Problem says why.
-	Next    []time.Time `json:"next"`
-	Notes   []string    `json:"notes,omitempty"`   // what happens when the clocks change within the next 400 days, and such
-	Reason  string      `json:"reason,omitempty"`  // why it does not fire: disabled, paused, or over
-	Problem string      `json:"problem,omitempty"` // why it can't
-}
-
 // A ChainReport is the result of a dry run of a chain, as [Report] is that of a job.
 type ChainReport struct {
 	Chain   string `json:"chain"`
@@ -140,9 +128,9 @@ type ChainReport struct {
 	Unknown  []string             `json:"unknown_params,omitempty"` // the chain's params without a value, in order
 	// Members are in an order in which they can begin: each after those that it
 	// depends on, otherwise as in the definition.
-	Members   []MemberReport   `json:"members"`
-	Schedules []ScheduleReport `json:"schedules,omitempty"` // those that start the chain
-	Duration  time.Duration    `json:"-"`                   // "duration_seconds" in JSON
+	Members   []MemberReport    `json:"members"`
+	Schedules []schedule.Report `json:"schedules,omitempty"` // those that start the chain
+	Duration  time.Duration     `json:"-"`                   // "duration_seconds" in JSON
 }
 
 // A MemberReport is the result for a member of a chain. Its report has no
@@ -220,28 +208,28 @@ func (s *StepReport) UnmarshalJSON(data []byte) error {
 func reportOf(p dryrun.Report) Report {
 	return Report{
 		Job: p.Job, Version: p.Version, Problems: p.Problems, Warnings: p.Warnings, Params: p.Params, Unknown: p.Unknown,
-		Steps: mapped(p.Steps, stepReportOf), Schedules: mapped(p.Schedules, scheduleReportOf), Duration: p.Duration,
+		Steps: mapped(p.Steps, stepReportOf), Schedules: p.Schedules, Duration: p.Duration,
 	}
 }
 
 func (r Report) plain() dryrun.Report {
 	return dryrun.Report{
 		Job: r.Job, Version: r.Version, Problems: r.Problems, Warnings: r.Warnings, Params: r.Params, Unknown: r.Unknown,
-		Steps: mapped(r.Steps, StepReport.plain), Schedules: mapped(r.Schedules, ScheduleReport.plain), Duration: r.Duration,
+		Steps: mapped(r.Steps, StepReport.plain), Schedules: r.Schedules, Duration: r.Duration,
 	}
 }
 
 func chainReportOf(p dryrun.ChainReport) ChainReport {
 	return ChainReport{
 		Chain: p.Chain, Version: p.Version, Problems: p.Problems, Warnings: p.Warnings, Params: p.Params, Unknown: p.Unknown,
-		Members: mapped(p.Members, memberReportOf), Schedules: mapped(p.Schedules, scheduleReportOf), Duration: p.Duration,
+		Members: mapped(p.Members, memberReportOf), Schedules: p.Schedules, Duration: p.Duration,
 	}
 }
 
 func (r ChainReport) plain() dryrun.ChainReport {
 	return dryrun.ChainReport{
 		Chain: r.Chain, Version: r.Version, Problems: r.Problems, Warnings: r.Warnings, Params: r.Params, Unknown: r.Unknown,
-		Members: mapped(r.Members, MemberReport.plain), Schedules: mapped(r.Schedules, ScheduleReport.plain), Duration: r.Duration,
+		Members: mapped(r.Members, MemberReport.plain), Schedules: r.Schedules, Duration: r.Duration,
 	}
 }
 
@@ -255,10 +243,6 @@ func (s StepReport) plain() dryrun.Step {
 		Message: s.Message, Unresolved: s.Unresolved, Notes: s.Notes, Duration: s.Duration,
 	}
 }
-
-func scheduleReportOf(p dryrun.Schedule) ScheduleReport { return ScheduleReport(p) }
-
-func (s ScheduleReport) plain() dryrun.Schedule { return dryrun.Schedule(s) }
 
 func memberReportOf(p dryrun.Member) MemberReport {
 	return MemberReport{p.Member, p.DependsOn, reportOf(p.Report)}

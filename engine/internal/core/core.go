@@ -2,7 +2,7 @@
 // values that one subsystem hands to another, and the rules for secrets.
 //
 // A subsystem is a package below engine/internal with one subject beside the execution
-// of jobs, such as package schedules. It imports this package and no other subsystem, and
+// of jobs, such as package monitors. It imports this package and no other subsystem, and
 // declares beside its constructor what it needs of the engine. Package engine imports all
 // of them.
 package core
@@ -84,16 +84,6 @@ type CheckedChain struct {
 	Problems, Warnings []courier.Problem
 	Programs           []*program.Program // of each member; nil if its job does not exist
 	DependsOn          [][]int            // of each member, the indexes of those that it depends on
-}
-
-// UpcomingFires says when a schedule will fire.
-type UpcomingFires struct {
-	Schedule courier.Schedule
-	Words    string      // what it is, such as "At 05:30:00, Monday to Friday"
-	Next     []time.Time // in the schedule's zone; none if Reason or Problem says why
-	Notes    []string    // such as what happens when the clocks change
-	Reason   string      // why it does not fire: disabled, paused, or over
-	Problem  string      // why it can't
 }
 
 // A Lifetime is how long the loops of a subsystem run: from the start to the stop of

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -22,7 +23,7 @@ import (
 type Bundle struct {
 	Jobs          []courier.Job
 	Chains        []courier.Chain
-	Schedules     []courier.Schedule
+	Schedules     []schedule.Schedule
 	Monitors      []courier.Monitor
 	Subscriptions []courier.Subscription
 	// Problems and Warnings have file, line and column, and are in that order.
@@ -81,7 +82,7 @@ type Files struct {
 	// wrong, and what looks doubtful. CheckMonitor calls the lister too if listers is true,
 	// and CheckSubscription compares with those in o.
 	Definitions       *Service
-	CheckSchedule     func(ctx context.Context, s *courier.Schedule) (problems, warnings []courier.Problem, err error)
+	CheckSchedule     func(ctx context.Context, s schedule.Schedule) (problems, warnings []courier.Problem, err error)
 	CheckMonitor      func(ctx context.Context, m *courier.Monitor, listers bool) (problems []courier.Problem, err error)
 	CheckSubscription func(ctx context.Context, s *courier.Subscription, o store.Outbox) (problems, warnings []courier.Problem, err error)
 	// Catalog is where the jobs and chains of the files are added.
@@ -195,11 +196,11 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			return checked.Problems, checked.Warnings, err
 		})
 	case "schedule":
-		var x courier.Schedule
+		var x schedule.Schedule
 		form := s.Read(&x)
 		c.Schedules = append(c.Schedules, x)
 		c.later(s, "schedule", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			return c.CheckSchedule(ctx, &x)
+			return c.CheckSchedule(ctx, x)
 		})
 	case "monitor":
 		var m courier.Monitor

@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A State is what a dry run can say of a step.
@@ -30,7 +31,7 @@ type Report struct {
 	Params    []flow.DeclaredParam `json:"params,omitempty"`
 	Unknown   []string             `json:"unknown_params,omitempty"`
 	Steps     []Step               `json:"steps"`
-	Schedules []Schedule           `json:"schedules,omitempty"`
+	Schedules []schedule.Report    `json:"schedules,omitempty"`
 	Duration  time.Duration        `json:"-"` // "duration_seconds" in JSON
 }
 
@@ -48,17 +49,6 @@ type Step struct {
 	Duration   time.Duration `json:"-"` // "duration_seconds" in JSON
 }
 
-// A Schedule says when a schedule will fire.
-type Schedule struct {
-	Schedule string      `json:"schedule"`
-	Words    string      `json:"words,omitempty"`
-	Zone     string      `json:"time_zone,omitempty"`
-	Next     []time.Time `json:"next"`
-	Notes    []string    `json:"notes,omitempty"`
-	Reason   string      `json:"reason,omitempty"`
-	Problem  string      `json:"problem,omitempty"`
-}
-
 // A ChainReport is the result of a dry run of a chain.
 type ChainReport struct {
 	Chain     string               `json:"chain"`
@@ -68,7 +58,7 @@ type ChainReport struct {
 	Params    []flow.DeclaredParam `json:"params,omitempty"`
 	Unknown   []string             `json:"unknown_params,omitempty"`
 	Members   []Member             `json:"members"`
-	Schedules []Schedule           `json:"schedules,omitempty"`
+	Schedules []schedule.Report    `json:"schedules,omitempty"`
 	Duration  time.Duration        `json:"-"` // "duration_seconds" in JSON
 }
 
@@ -111,7 +101,7 @@ func (r ChainReport) Err() error {
 	return errors.Join(append(errs, scheduleErrors(r.Schedules)...)...)
 }
 
-func scheduleErrors(list []Schedule) (errs []error) {
+func scheduleErrors(list []schedule.Report) (errs []error) {
 	for i := range list {
 		if s := &list[i]; s.Problem != "" {
 			errs = append(errs, fmt.Errorf("schedule %q: %s", s.Schedule, s.Problem))

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/schedule"
 )
 
 // stepPaths returns the paths of all entries that do work, and of markers, by
@@ -229,7 +230,7 @@ func shortly(d time.Duration) string {
 	return d.String()
 }
 
-func (p *printer) schedules(list []Schedule) {
+func (p *printer) schedules(list []schedule.Report) {
 	for i := range list {
 		s := &list[i]
 		text := fmt.Sprintf("schedule %q", s.Schedule)

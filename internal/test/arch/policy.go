@@ -47,7 +47,9 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 // it, all of them downward: flow decides what comes next, engine does it,
 // store remembers it, steps know none of the three, and the root package is
 // the language in which they speak. It imports only internal packages that import
-// nothing of the module.
+// nothing of the module. A subject beside the execution of jobs, such as schedule, lies
+// above store and below what implements and uses it: a package has its vocabulary, its
+// rules, the role that it asks of a store, and its service.
 //
 // It is a statement of policy: do not extend it to make a build pass. A new
 // directory gets its room by a decision, not by what it happens to import.
@@ -55,31 +57,32 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 var Rooms = []Room{
 	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/strictjson"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
-	{Dir: "jsonschema", Imports: []string{".", "flow", "internal/jsontext"}},
+	{Dir: "jsonschema", Imports: []string{".", "flow", "schedule", "internal/jsontext"}},
 	{Dir: "webhook"},
 	{Dir: "depot", Imports: []string{".", "internal/*"}},
 	{Dir: "depot/depottest", Imports: []string{".", "depot"}, Outside: true},
 
 	{Dir: "store", Imports: []string{".", "flow", "internal/nearest"}},
-	{Dir: "store/memstore", Imports: []string{".", "store", "internal/*"}},
-	{Dir: "store/pgstore", Imports: []string{".", "store", "store/pgstore/internal/*", "internal/*"}, Libraries: []string{pgx}},
+	{Dir: "schedule", Imports: []string{".", "store", "internal/*"}}, // a subject: its vocabulary, rules, role of a store, and service
+	{Dir: "store/memstore", Imports: []string{".", "schedule", "store", "internal/*"}},
+	{Dir: "store/pgstore", Imports: []string{".", "schedule", "store", "store/pgstore/internal/*", "internal/*"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/notify", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},
-	{Dir: "store/storewrap", Imports: []string{".", "store"}, Outside: true},
+	{Dir: "store/storewrap", Imports: []string{".", "schedule", "store"}, Outside: true},
 	{Dir: "store/storetest", Imports: []string{".", "store", "store/storewrap", "store/storetest/internal/*", "engine", "internal/*"}, Outside: true},
 	{Dir: "store/storetest/internal/storekit", Imports: []string{".", "store", "internal/uuid7"}, Outside: true},
 	{Dir: "store/storetest/internal/executions", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
-	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
+	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "schedule", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
 
-	{Dir: "engine", Imports: []string{".", "flow", "store", "engine/internal/*", "internal/*"}},
+	{Dir: "engine", Imports: []string{".", "flow", "schedule", "store", "engine/internal/*", "internal/*"}},
 	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "internal/*"}},
-	{Dir: "engine/internal/core", Imports: []string{".", "flow", "store", "engine/internal/program", "internal/*"}},
+	{Dir: "engine/internal/core", Imports: []string{".", "flow", "schedule", "store", "engine/internal/program", "internal/*"}},
 	{Dir: "engine/internal/chains", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/deadlines", Imports: subsystem},
-	{Dir: "engine/internal/definitions", Imports: subsystem},
-	{Dir: "engine/internal/dryrun", Imports: subsystem},
+	{Dir: "engine/internal/definitions", Imports: append([]string{"schedule"}, subsystem...)},
+	{Dir: "engine/internal/dryrun", Imports: append([]string{"schedule"}, subsystem...)},
 	{Dir: "engine/internal/enqueue", Imports: subsystem},
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
 	{Dir: "engine/internal/executions", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
@@ -91,18 +94,17 @@ var Rooms = []Room{
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
-	{Dir: "engine/internal/probe", Imports: subsystem},
+	{Dir: "engine/internal/probe", Imports: append([]string{"schedule"}, subsystem...)},
 	{Dir: "engine/internal/refusals", Imports: []string{"."}},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
-	{Dir: "engine/internal/schedules", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},
 	{Dir: "engine/internal/stepcall", Imports: []string{".", "internal/*"}},
 	{Dir: "engine/internal/steplog"},
 	{Dir: "engine/internal/unserved", Imports: subsystem},
 	{Dir: "engine/internal/waiters", Imports: []string{"."}},
 	{Dir: "engine/internal/workspace", Imports: subsystem},
-	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/test/promise"}, Outside: true},
+	{Dir: "engine/simulation", Imports: []string{".", "schedule", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/test/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "depot", "steps/*", "internal/*"}},
 	{Dir: "steps/fileserver", Imports: []string{"."}}, // what users set and read of steps/sftp and steps/ftp alike; internal/remote executes it
@@ -129,8 +131,8 @@ var Rooms = []Room{
 	{Dir: "internal/errtext"},
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
-	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
-	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "store", "engine", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "httpapi", Imports: []string{".", "depot", "flow", "schedule", "store", "engine", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
+	{Dir: "dashboard", Imports: []string{".", "depot", "flow", "schedule", "store", "engine", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format"}},
 	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext"}},
@@ -141,14 +143,14 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
-	{Dir: "dashboard/internal/problem", Imports: []string{".", "dashboard/internal/format", "internal/desk"}},
-	{Dir: "dashboard/internal/report", Imports: []string{".", "engine"}},
+	{Dir: "dashboard/internal/problem", Imports: []string{".", "dashboard/internal/format", "internal/desk", "schedule"}},
+	{Dir: "dashboard/internal/report", Imports: []string{".", "engine", "schedule"}},
 	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
 	{Dir: "dashboard/internal/values", Imports: []string{".", "dashboard/internal/format", "flow"}},
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
-	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                            // streams of files, without what routes know
-	{Dir: "internal/desk", Imports: []string{".", "depot", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
+	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/safename"}},                                        // streams of files, without what routes know
+	{Dir: "internal/desk", Imports: []string{".", "depot", "schedule", "store", "engine", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
 	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
@@ -178,8 +180,8 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{".", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
-	{Dir: "dashboard/internal/failures", Imports: []string{".", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "dashboard/internal/failures", Imports: []string{".", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},
@@ -194,7 +196,7 @@ var Rooms = []Room{
 	{Dir: "internal/test/pgptest", Libraries: []string{goCrypto}, Outside: true},
 	{Dir: "internal/test/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/planted", Outside: true},
-	{Dir: "internal/test/promise", Imports: []string{".", "store", "store/storetest", "store/storewrap"}, Outside: true},
+	{Dir: "internal/test/promise", Imports: []string{".", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
 	{Dir: "internal/test/raced", Outside: true},
 	{Dir: "internal/test/remotetour", Imports: []string{"."}, Outside: true},
 	{Dir: "internal/test/sftpserver", Imports: []string{"internal/test/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
@@ -212,7 +214,7 @@ type Budget struct {
 // Budgets lists what a user pays for a part of Courier.
 // It is a statement of policy: do not extend it to make a build pass.
 var Budgets = []Budget{
-	{Dirs: []string{".", "flow", "store", "couriertest"}},
+	{Dirs: []string{".", "flow", "schedule", "store", "couriertest"}},
 	{Dirs: []string{"engine", "store/memstore", "httpapi", "dashboard", "jsonschema", "depot"}},
 	{Dirs: []string{"engine", "store/memstore", "steps/file"}, Modules: []string{compress, doublestar}},
 }

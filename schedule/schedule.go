@@ -1,4 +1,17 @@
-package courier
+// Package schedule starts executions of jobs and chains at given times.
+//
+// A [Schedule] is the definition: what is started, and when. The instants at which it
+// fires are its ticks. They follow from the definition alone. A [Service] checks
+// schedules, saves them in a store that has the role [Store], and fires those that are due.
+// [PlanTicks] decides which ticks fire. Each tick starts at most one execution, however
+// many engines use the store.
+//
+// Programs get the service from their engine, which fires schedules while it is started:
+//
+//	_, err := e.Schedules().Set(ctx, schedule.Schedule{
+//		Name: "invoices-daily", Job: "invoices", Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin",
+//	}, courier.By{})
+package schedule
 
 import (
 	"cmp"
@@ -7,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
@@ -83,8 +97,8 @@ type Schedule struct {
 	Waiting bool `json:"waiting,omitempty"`
 	// LastFire is the last tick that led to an execution, and LastExecution that
 	// execution.
-	LastFire      time.Time   `json:"last_fire,omitzero"`
-	LastExecution ExecutionID `json:"last_execution,omitempty"`
+	LastFire      time.Time           `json:"last_fire,omitzero"`
+	LastExecution courier.ExecutionID `json:"last_execution,omitempty"`
 	// Failures is how many executions in a row have failed, as of the last tick.
 	Failures int `json:"failures,omitempty"`
 	// Problem says why the schedule could not fire when an engine last tried. Engines
@@ -120,8 +134,8 @@ const (
 
 var misfires = []Misfire{MisfireOnce, MisfireAll, MisfireSkip}
 
-// defaultWindow is the window of fire_all where none is given.
-const defaultWindow = 24 * time.Hour
+// DefaultWindow is the window of fire_all if none is given.
+const DefaultWindow = 24 * time.Hour
 
 // WithDefaults returns the schedule with a value in every field that has a
 // default.
@@ -131,7 +145,7 @@ func (s Schedule) WithDefaults() Schedule {
 	}
 	s.Overlap, s.Misfire = cmp.Or(s.Overlap, OverlapAllow), cmp.Or(s.Misfire, MisfireOnce)
 	if s.Misfire == MisfireAll {
-		s.Window = cmp.Or(s.Window, defaultWindow)
+		s.Window = cmp.Or(s.Window, DefaultWindow)
 	}
 	return s
 }
@@ -152,11 +166,11 @@ func (s *Schedule) SameTicks(t *Schedule) bool {
 }
 
 // Check returns what is wrong with the schedule itself. It does not check the cron
-// expression, the zone, the job and the parameters; an engine does.
-func (s *Schedule) Check() []Problem {
-	var found []Problem
+// expression, the zone, the job and the parameters; [Service.Check] does.
+func (s *Schedule) Check() []courier.Problem {
+	var found []courier.Problem
 	add := func(field, format string, args ...any) {
-		found = append(found, Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
+		found = append(found, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if problem := errtext.Name(s.Name); problem != "" {
 		add("name", "%s", problem)
@@ -246,9 +260,9 @@ func (s Schedule) MarshalJSON() ([]byte, error) {
 	}{plain(s), strictjson.Seconds(s.Every), strictjson.Seconds(s.Window), strictjson.Seconds(s.Jitter)})
 }
 
-// UnmarshalJSON reads a schedule strictly, as [Job.UnmarshalJSON] a job.
+// UnmarshalJSON reads a schedule strictly, with [courier.ReadDefinition].
 func (s *Schedule) UnmarshalJSON(data []byte) error {
-	return ReadDefinition("schedule", data, s, (*Schedule).fields)
+	return courier.ReadDefinition("schedule", data, s, (*Schedule).fields)
 }
 
 func (s *Schedule) fields() map[string]func(*json.Decoder) error {
@@ -264,17 +278,17 @@ func (s *Schedule) fields() map[string]func(*json.Decoder) error {
 	}
 }
 
-// A ScheduleError lists everything that is wrong with a schedule. It matches
-// [ErrInvalid].
-type ScheduleError struct {
-	Schedule string
-	Problems []Problem
+// An Error lists everything that is wrong with a schedule. It matches
+// [courier.ErrInvalid].
+type Error struct {
+	Schedule string // its name
+	Problems []courier.Problem
 }
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
-func (e *ScheduleError) Error() string {
+func (e *Error) Error() string {
 	return errtext.Refused("set schedule", e.Schedule, errtext.NothingSaved, e.Problems)
 }
 
-// Is reports whether target is [ErrInvalid].
-func (e *ScheduleError) Is(target error) bool { return target == ErrInvalid }
+// Is reports whether target is [courier.ErrInvalid].
+func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }
