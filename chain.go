@@ -2,14 +2,14 @@ package courier
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Chain is a named, versioned group of jobs that depend on each other. It is
@@ -216,15 +216,17 @@ func (e *ChainRequestError) Error() string {
 func (e *ChainRequestError) Is(target error) bool { return target == ErrConflict }
 
 // UnmarshalJSON reads a chain strictly, as [Job.UnmarshalJSON] a job.
-func (c *Chain) UnmarshalJSON(data []byte) error { return readDefinition(c, data) }
+func (c *Chain) UnmarshalJSON(data []byte) error {
+	return ReadDefinition("chain", data, c, (*Chain).fields)
+}
 
-func (c *Chain) readers() (string, fields) {
-	return "chain", fields{
-		"name":        into(&c.Name),
-		"version":     into(&c.Version),
-		"description": into(&c.Description),
-		"params":      into(&c.Params),
-		"members":     listOf("member", &c.Members, (*ChainMember).read),
+func (c *Chain) fields() map[string]func(*json.Decoder) error {
+	return strictjson.Fields{
+		"name":        strictjson.Into(&c.Name),
+		"version":     strictjson.Into(&c.Version),
+		"description": strictjson.Into(&c.Description),
+		"params":      strictjson.Into(&c.Params),
+		"members":     strictjson.IntoList("member", &c.Members, (*ChainMember).read),
 	}
 }
 
@@ -234,13 +236,13 @@ func (m *ChainMember) UnmarshalJSON(data []byte) error {
 }
 
 func (m *ChainMember) read(dec *json.Decoder) error {
-	return readObject(dec, fields{
-		"name":       into(&m.Name),
-		"job":        into(&m.Job),
-		"version":    into(&m.Version),
-		"params":     into(&m.Params),
-		"priority":   into(&m.Priority),
-		"depends_on": listOf("dependency", &m.DependsOn, (*Dependency).read),
+	return strictjson.ReadObject(dec, strictjson.Fields{
+		"name":       strictjson.Into(&m.Name),
+		"job":        strictjson.Into(&m.Job),
+		"version":    strictjson.Into(&m.Version),
+		"params":     strictjson.Into(&m.Params),
+		"priority":   strictjson.Into(&m.Priority),
+		"depends_on": strictjson.IntoList("dependency", &m.DependsOn, (*Dependency).read),
 	})
 }
 
@@ -255,39 +257,11 @@ func (d *Dependency) read(dec *json.Decoder) error {
 	if raw[0] == '"' {
 		return json.Unmarshal(raw, &d.Member)
 	}
-	return readObject(newReader(raw), fields{
-		"member":          into(&d.Member),
-		"run_on_failure":  into(&d.RunOnFailure),
-		"required_status": into(&d.RequiredStatus),
+	return strictjson.ReadObject(strictjson.NewDecoder(raw), strictjson.Fields{
+		"member":          strictjson.Into(&d.Member),
+		"run_on_failure":  strictjson.Into(&d.RunOnFailure),
+		"required_status": strictjson.Into(&d.RequiredStatus),
 	})
-}
-
-// listOf reads a list whose items are read by a function that reports all that
-// is wrong with one; an item is called by the given word in messages.
-func listOf[T any](what string, list *[]T, read func(*T, *json.Decoder) error) func(*json.Decoder) error {
-	return func(dec *json.Decoder) error {
-		tok, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		if tok == nil {
-			return nil
-		}
-		if tok != json.Delim('[') {
-			return errors.Join(errors.New("must be a list"), skip(dec, tok))
-		}
-		*list = []T{}
-		var errs []error
-		for i := 0; dec.More(); i++ {
-			var v T
-			if err := read(&v, dec); err != nil && len(errs) < maxListed {
-				errs = append(errs, &fieldError{strconv.Itoa(i), fmt.Sprintf("%s %d", what, i), err})
-			}
-			*list = append(*list, v)
-		}
-		_, err = dec.Token()
-		return errors.Join(append(errs, err)...)
-	}
 }
 
 // A JobDependency says how another job must have ended before an execution begins of
@@ -406,7 +380,7 @@ func (e *CycleError) Is(target error) bool { return target == ErrInvalid }
 // UnmarshalJSON reads a job's name, or an object, strictly.
 func (d *JobDependency) UnmarshalJSON(data []byte) error {
 	var n JobDependency
-	err := n.read(newReader(data))
+	err := n.read(strictjson.NewDecoder(data))
 	if err == nil {
 		*d = n
 	}
@@ -421,11 +395,11 @@ func (d *JobDependency) read(dec *json.Decoder) error {
 	if raw[0] == '"' {
 		return json.Unmarshal(raw, &d.Job)
 	}
-	return readObject(newReader(raw), fields{
-		"job":             into(&d.Job),
-		"run_on_failure":  into(&d.RunOnFailure),
-		"required_status": into(&d.RequiredStatus),
-		"on_unmet":        into(&d.OnUnmet),
+	return strictjson.ReadObject(strictjson.NewDecoder(raw), strictjson.Fields{
+		"job":             strictjson.Into(&d.Job),
+		"run_on_failure":  strictjson.Into(&d.RunOnFailure),
+		"required_status": strictjson.Into(&d.RequiredStatus),
+		"on_unmet":        strictjson.Into(&d.OnUnmet),
 	})
 }
 
@@ -433,7 +407,7 @@ func (d *JobDependency) read(dec *json.Decoder) error {
 // name of the field and a description.
 func (d JobDependency) Check() (problems []Problem) {
 	bad := func(field, what, value string, values []string) {
-		problems = append(problems, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown %s %q; %s", what, shorten(value, 60), nearest.DidYouMean(value, values))})
+		problems = append(problems, Problem{Step: -1, Field: field, Message: fmt.Sprintf("unknown %s %q; %s", what, errtext.Shorten(value, 60), nearest.DidYouMean(value, values))})
 	}
 	if statuses := []string{string(RequireCompleted), string(RequireAny)}; d.RequiredStatus != "" && !slices.Contains(statuses, string(d.RequiredStatus)) {
 		bad("required_status", "status", string(d.RequiredStatus), statuses)

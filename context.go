@@ -15,9 +15,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/redact"
 	"github.com/courierhq/courier/internal/reference"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A ContextConfig has what a step can see of its execution. The zero value is an
@@ -320,7 +322,7 @@ type SecretUse struct {
 // the value is larger than the engine allows, the error is permanent.
 func (c *Context) Set(name string, v any) error {
 	if n, rest := reference.CutName(name); n == "" || rest != "" {
-		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", shorten(name, 60))
+		return fmt.Errorf("set %q: a name has no dots, brackets, quotes or spaces", errtext.Shorten(name, 60))
 	}
 	raw, err := jsontext.Append(nil, v)
 	if err != nil {
@@ -384,7 +386,7 @@ func Get[T any](c *Context, key string) (T, error) {
 	}
 	raw, err := jsontext.AppendAny(nil, x)
 	if err == nil {
-		err = plainError(newReader(raw).Decode(&v))
+		err = strictjson.Plain(strictjson.NewDecoder(raw).Decode(&v))
 	}
 	if err != nil {
 		return v, fmt.Errorf("value %q: %w", key, err)
@@ -452,7 +454,7 @@ func (c *Context) outputs(out any) (json.RawMessage, error) {
 		raw = nil
 	}
 	if raw != nil && raw[0] != '{' {
-		return nil, Permanent(fmt.Errorf("output: must be an object in JSON, not %s", shorten(string(raw), 40)))
+		return nil, Permanent(fmt.Errorf("output: must be an object in JSON, not %s", errtext.Shorten(string(raw), 40)))
 	}
 	if len(c.set) == 0 {
 		return raw, nil

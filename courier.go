@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // An ExecutionID identifies one execution of a job. It is a UUIDv7 in its
@@ -265,8 +266,8 @@ func (e Execution) MarshalJSON() ([]byte, error) {
 	type plain Execution // without methods
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Timeout seconds `json:"timeout_seconds,omitempty"`
-	}{plain(e), seconds(e.Timeout)})
+		Timeout strictjson.Seconds `json:"timeout_seconds,omitempty"`
+	}{plain(e), strictjson.Seconds(e.Timeout)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -274,7 +275,7 @@ func (e *Execution) UnmarshalJSON(data []byte) error {
 	type plain Execution
 	v := struct {
 		*plain
-		Timeout seconds `json:"timeout_seconds"`
+		Timeout strictjson.Seconds `json:"timeout_seconds"`
 	}{plain: (*plain)(e)}
 	err := json.Unmarshal(data, &v)
 	e.Timeout = time.Duration(v.Timeout)
@@ -418,10 +419,10 @@ func (a AuditEntry) MarshalJSON() ([]byte, error) {
 	}
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Index   json.RawMessage `json:"iteration_index,omitempty"`
-		Attempt int             `json:"execution_attempt,omitempty"`
-		Elapsed seconds         `json:"elapsed_seconds"`
-	}{plain(a), indexInJSON(a.Step, a.Iteration), attempt, seconds(a.Elapsed)})
+		Index   json.RawMessage    `json:"iteration_index,omitempty"`
+		Attempt int                `json:"execution_attempt,omitempty"`
+		Elapsed strictjson.Seconds `json:"elapsed_seconds"`
+	}{plain(a), indexInJSON(a.Step, a.Iteration), attempt, strictjson.Seconds(a.Elapsed)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -429,8 +430,8 @@ func (a *AuditEntry) UnmarshalJSON(data []byte) error {
 	type plain AuditEntry
 	v := struct {
 		*plain
-		Attempt int     `json:"execution_attempt"`
-		Elapsed seconds `json:"elapsed_seconds"`
+		Attempt int                `json:"execution_attempt"`
+		Elapsed strictjson.Seconds `json:"elapsed_seconds"`
 	}{plain: (*plain)(a)}
 	err := json.Unmarshal(data, &v)
 	a.ExecutionAttempt, a.Elapsed = max(1, v.Attempt), time.Duration(v.Elapsed)

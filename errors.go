@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/reference"
 )
 
@@ -172,30 +173,22 @@ type DefinitionError struct {
 	Subscription string // if it is a subscription's
 	Problems     []Problem
 
-	form bool   // it was found when it was read
-	what string // is defined, in words
+	read    string // the kind of definition whose text could not be read; otherwise empty
+	partial any    // a pointer to what could be read of that; nil if there is none
 }
-
-// maxListed bounds the problems that Error spells out, so that a list of
-// 100,000 bad steps makes a message that people can read.
-const maxListed = 20
-
-// reading begins the name of an operation that would save nothing anyway.
-const reading = "read "
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
 func (e *DefinitionError) Error() string {
+	operation, note := "define job", errtext.NothingSaved
 	switch {
-	case e.form && e.Job+e.Chain+e.Subscription == "":
-		return problems(reading+e.what, "", e.Problems)
-	case e.form:
-		return problems(reading+e.what, e.Job+e.Chain+e.Subscription, e.Problems)
+	case e.read != "":
+		operation, note = "read "+e.read, "" // which saves nothing anyway
 	case e.Chain != "":
-		return problems("define chain", e.Chain, e.Problems)
+		operation = "define chain"
 	case e.Subscription != "":
-		return problems("subscribe", e.Subscription, e.Problems)
+		operation = "subscribe"
 	}
-	return problems("define job", e.Job, e.Problems)
+	return errtext.Refused(operation, e.Job+e.Chain+e.Subscription, note, e.Problems)
 }
 
 // Is reports whether target is [ErrInvalid].
@@ -207,54 +200,7 @@ func (e *DefinitionError) Is(target error) bool { return target == ErrInvalid }
 type ParamsError struct{ Problems []Problem }
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
-func (e *ParamsError) Error() string {
-	lines := make([]string, 0, maxListed+1)
-	for i, p := range e.Problems {
-		if i == maxListed {
-			lines = append(lines, fmt.Sprintf("and %d more", len(e.Problems)-i))
-			break
-		}
-		lines = append(lines, p.String())
-	}
-	return strings.Join(lines, "\n  ")
-}
+func (e *ParamsError) Error() string { return errtext.Lines(e.Problems) }
 
 // Is reports whether target is [ErrInvalid].
 func (e *ParamsError) Is(target error) bool { return target == ErrInvalid }
-
-// problems is the message about an operation that was refused.
-func problems(operation, name string, list []Problem) string {
-	var b strings.Builder
-	saves := !strings.HasPrefix(operation, reading)
-	b.WriteString(operation)
-	if name != "" {
-		fmt.Fprintf(&b, " %q", shorten(name, 200))
-	}
-	b.WriteString(": ")
-	if len(list) > 1 {
-		fmt.Fprintf(&b, "%d problems", len(list))
-		if saves {
-			b.WriteString(" (nothing was saved)")
-		}
-		b.WriteString(":\n  ")
-	}
-	for i, p := range list {
-		if i > 0 {
-			b.WriteString("\n  ")
-		}
-		if i == maxListed {
-			fmt.Fprintf(&b, "and %d more", len(list)-i)
-			break
-		}
-		b.WriteString(p.String())
-	}
-	return b.String()
-}
-
-// shorten cuts s to at most n bytes for a message.
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "..."
-}

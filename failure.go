@@ -8,8 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Failure is the stored form of a [StepError].
@@ -204,14 +206,14 @@ func (p *FailurePolicy) UnmarshalJSON(data []byte) error {
 		if err := json.Unmarshal(data, &n.Type); err != nil {
 			return err
 		}
-	} else if err := readObject(newReader(data), fields{
-		"type":                 into(&n.Type),
-		"max_retries":          into(&n.MaxRetries),
-		"backoff_base_seconds": intoSeconds(&n.BackoffBase),
-		"backoff_max_seconds":  intoSeconds(&n.BackoffMax),
-		"jitter":               into(&n.Jitter),
-		"retry_on":             into(&n.RetryOn),
-		"no_retry_on":          into(&n.NoRetryOn),
+	} else if err := strictjson.ReadObject(strictjson.NewDecoder(data), strictjson.Fields{
+		"type":                 strictjson.Into(&n.Type),
+		"max_retries":          strictjson.Into(&n.MaxRetries),
+		"backoff_base_seconds": strictjson.IntoSeconds(&n.BackoffBase),
+		"backoff_max_seconds":  strictjson.IntoSeconds(&n.BackoffMax),
+		"jitter":               strictjson.Into(&n.Jitter),
+		"retry_on":             strictjson.Into(&n.RetryOn),
+		"no_retry_on":          strictjson.Into(&n.NoRetryOn),
 	}); err != nil {
 		return err
 	}
@@ -233,20 +235,20 @@ func (p FailurePolicy) MarshalJSON() ([]byte, error) {
 		return json.Marshal(name)
 	}
 	return json.Marshal(struct {
-		Type       Policy   `json:"type"`
-		MaxRetries *int     `json:"max_retries,omitempty"`
-		Base       *seconds `json:"backoff_base_seconds,omitempty"`
-		Max        *seconds `json:"backoff_max_seconds,omitempty"`
-		Jitter     *bool    `json:"jitter,omitempty"`
-		RetryOn    []Reason `json:"retry_on,omitempty"`
-		NoRetryOn  []Reason `json:"no_retry_on,omitempty"`
-	}{name, p.MaxRetries, (*seconds)(p.BackoffBase), (*seconds)(p.BackoffMax), p.Jitter, p.RetryOn, p.NoRetryOn})
+		Type       Policy              `json:"type"`
+		MaxRetries *int                `json:"max_retries,omitempty"`
+		Base       *strictjson.Seconds `json:"backoff_base_seconds,omitempty"`
+		Max        *strictjson.Seconds `json:"backoff_max_seconds,omitempty"`
+		Jitter     *bool               `json:"jitter,omitempty"`
+		RetryOn    []Reason            `json:"retry_on,omitempty"`
+		NoRetryOn  []Reason            `json:"no_retry_on,omitempty"`
+	}{name, p.MaxRetries, (*strictjson.Seconds)(p.BackoffBase), (*strictjson.Seconds)(p.BackoffMax), p.Jitter, p.RetryOn, p.NoRetryOn})
 }
 
 func (p FailurePolicy) check() error {
 	switch {
 	case p.Type != "" && !slices.Contains(policies, p.Type):
-		return policyError("type", "unknown policy %q; %s", shorten(string(p.Type), 60), nearest.DidYouMean(string(p.Type), policies))
+		return policyError("type", "unknown policy %q; %s", errtext.Shorten(string(p.Type), 60), nearest.DidYouMean(string(p.Type), policies))
 	case p.MaxRetries != nil && *p.MaxRetries < 0:
 		return policyError("max_retries", "%d is negative", *p.MaxRetries)
 	case p.BackoffBase != nil && *p.BackoffBase < 0:
@@ -257,7 +259,7 @@ func (p FailurePolicy) check() error {
 	for field, list := range map[string][]Reason{"retry_on": p.RetryOn, "no_retry_on": p.NoRetryOn} {
 		for _, class := range list {
 			if !slices.Contains(classes, class) {
-				return policyError(field, "unknown error class %q; %s", shorten(string(class), 60), nearest.DidYouMean(string(class), classes))
+				return policyError(field, "unknown error class %q; %s", errtext.Shorten(string(class), 60), nearest.DidYouMean(string(class), classes))
 			}
 		}
 	}
@@ -265,7 +267,7 @@ func (p FailurePolicy) check() error {
 }
 
 func policyError(field, format string, args ...any) error {
-	return &fieldError{field, field, fmt.Errorf(format, args...)}
+	return &strictjson.FieldError{Key: field, Label: field, Err: fmt.Errorf(format, args...)}
 }
 
 // Repairs are what operators have changed for an execution that stood still. The

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/localfile"
 )
 
@@ -94,7 +95,7 @@ func (c *Context) Root(name string) (root *os.Root, rel string, err error) {
 // before announces an operation on the file called name.
 func (c *Context) before(operation, name string) error {
 	if c.cfg.DryRun && operation != "root" && operation != "stat" && operation != "open" {
-		return Permanent(fmt.Errorf("%s %q: refused, since a dry run writes nothing; do it in Execute", operation, shorten(name, 200)))
+		return Permanent(fmt.Errorf("%s %q: refused, since a dry run writes nothing; do it in Execute", operation, errtext.Shorten(name, 200)))
 	}
 	if c.cfg.OnFile == nil {
 		return nil
@@ -170,7 +171,7 @@ func (c *Context) locate(name string) (dir, rel string, err error) {
 	case name == "":
 		return "", "", Permanent(errors.New("the path is empty"))
 	case strings.ContainsRune(name, 0):
-		return "", "", Permanent(fmt.Errorf("path %q: contains a NUL character", shorten(name, 200)))
+		return "", "", Permanent(fmt.Errorf("path %q: contains a NUL character", errtext.Shorten(name, 200)))
 	}
 	if runtime.GOOS == "windows" {
 		if err := checkWindows(name); err != nil {
@@ -183,7 +184,7 @@ func (c *Context) locate(name string) (dir, rel string, err error) {
 	}
 	if !filepath.IsAbs(local) {
 		if !filepath.IsLocal(local) {
-			return "", "", Permanent(fmt.Errorf("path %q: leads out of the workspace, from which relative paths are taken", shorten(name, 200)))
+			return "", "", Permanent(fmt.Errorf("path %q: leads out of the workspace, from which relative paths are taken", errtext.Shorten(name, 200)))
 		}
 		return c.cfg.Workspace, local, nil
 	}
@@ -198,7 +199,7 @@ func (c *Context) locate(name string) (dir, rel string, err error) {
 		if len(c.cfg.Roots) > 0 {
 			allowed = "allowed are " + strings.Join(c.cfg.Roots, ", ")
 		}
-		return "", "", Permanent(fmt.Errorf("path %q: lies outside the workspace and the allowed directories (%s); allow its directory in engine.Options.Roots", shorten(name, 200), allowed))
+		return "", "", Permanent(fmt.Errorf("path %q: lies outside the workspace and the allowed directories (%s); allow its directory in engine.Options.Roots", errtext.Shorten(name, 200), allowed))
 	}
 	return dir, rel, nil
 }
@@ -223,7 +224,7 @@ func checkWindows(name string) error {
 			why = "names a device"
 		}
 		if why != "" {
-			return Permanent(fmt.Errorf("path %q: %q %s; choose another name on Windows", shorten(name, 200), shorten(element, 80), why))
+			return Permanent(fmt.Errorf("path %q: %q %s; choose another name on Windows", errtext.Shorten(name, 200), errtext.Shorten(element, 80), why))
 		}
 	}
 	return nil
@@ -314,7 +315,7 @@ func (c *Context) Open(name string) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = Permanent(fmt.Errorf("path %q: is %s, not a regular file", shorten(name, 200), kindOf(info.Mode())))
+		err = Permanent(fmt.Errorf("path %q: is %s, not a regular file", errtext.Shorten(name, 200), kindOf(info.Mode())))
 	}
 	if err != nil {
 		f.Close()
@@ -423,7 +424,7 @@ func (c *Context) report(name string, f File) error {
 		return err
 	}
 	if !utf8.ValidString(p) {
-		return Permanent(fmt.Errorf("path %q: is not valid UTF-8, which no store can keep; rename the file", shorten(p, 200)))
+		return Permanent(fmt.Errorf("path %q: is not valid UTF-8, which no store can keep; rename the file", errtext.Shorten(p, 200)))
 	}
 	f.Path = p
 	if !f.Removed && filepath.IsAbs(p) {

@@ -1,19 +1,16 @@
 package courier
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Job is a named, versioned pipeline of steps. It is a plain value: engines
@@ -128,7 +125,7 @@ type JobOutput struct {
 }
 
 func (o *JobOutput) read(dec *json.Decoder) error {
-	return readObject(dec, fields{"from": into(&o.From), "to": into(&o.To)})
+	return strictjson.ReadObject(dec, strictjson.Fields{"from": strictjson.Into(&o.From), "to": strictjson.Into(&o.To)})
 }
 
 // DefaultQueue is the queue of jobs that name none.
@@ -164,26 +161,26 @@ type StepSpec struct {
 	Config map[string]any `json:"config,omitempty"`
 }
 
-// UnmarshalJSON reads a job strictly. The error is a *[DefinitionError] with
-// everything that is wrong with its form, in lines and columns counted from the
-// beginning of data.
-func (j *Job) UnmarshalJSON(data []byte) error { return readDefinition(j, data) }
+// UnmarshalJSON reads a job strictly, with [ReadDefinition].
+func (j *Job) UnmarshalJSON(data []byte) error {
+	return ReadDefinition("job", data, j, (*Job).fields)
+}
 
-func (j *Job) readers() (string, fields) {
-	return "job", fields{
-		"name":                 into(&j.Name),
-		"version":              into(&j.Version),
-		"failure_policy":       into(&j.FailurePolicy),
-		"params":               into(&j.Params),
-		"queue":                into(&j.Queue),
-		"limit":                into(&j.Limit),
-		"limit_keys":           into(&j.LimitKeys),
-		"result":               into(&j.Result),
-		"depends_on":           listOf("dependency", &j.DependsOn, (*JobDependency).read),
-		"timeout_seconds":      intoDuration(&j.Timeout),
-		"max_duration_seconds": intoDuration(&j.MaxDuration),
-		"expected_by":          into(&j.ExpectedBy),
-		"outputs":              listOf("output", &j.Outputs, (*JobOutput).read),
+func (j *Job) fields() map[string]func(*json.Decoder) error {
+	return strictjson.Fields{
+		"name":                 strictjson.Into(&j.Name),
+		"version":              strictjson.Into(&j.Version),
+		"failure_policy":       strictjson.Into(&j.FailurePolicy),
+		"params":               strictjson.Into(&j.Params),
+		"queue":                strictjson.Into(&j.Queue),
+		"limit":                strictjson.Into(&j.Limit),
+		"limit_keys":           strictjson.Into(&j.LimitKeys),
+		"result":               strictjson.Into(&j.Result),
+		"depends_on":           strictjson.IntoList("dependency", &j.DependsOn, (*JobDependency).read),
+		"timeout_seconds":      strictjson.IntoDuration(&j.Timeout),
+		"max_duration_seconds": strictjson.IntoDuration(&j.MaxDuration),
+		"expected_by":          strictjson.Into(&j.ExpectedBy),
+		"outputs":              strictjson.IntoList("output", &j.Outputs, (*JobOutput).read),
 		"steps":                func(dec *json.Decoder) error { return readSteps(dec, &j.Steps) },
 	}
 }
@@ -193,10 +190,10 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	type plain Job // without methods
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Timeout     seconds    `json:"timeout_seconds,omitempty"`
-		MaxDuration seconds    `json:"max_duration_seconds,omitempty"`
-		Steps       []StepSpec `json:"steps"` // last
-	}{plain(j), seconds(j.Timeout), seconds(j.MaxDuration), j.Steps})
+		Timeout     strictjson.Seconds `json:"timeout_seconds,omitempty"`
+		MaxDuration strictjson.Seconds `json:"max_duration_seconds,omitempty"`
+		Steps       []StepSpec         `json:"steps"` // last
+	}{plain(j), strictjson.Seconds(j.Timeout), strictjson.Seconds(j.MaxDuration), j.Steps})
 }
 
 func readSteps(dec *json.Decoder, steps *[]StepSpec) error {
@@ -208,14 +205,14 @@ func readSteps(dec *json.Decoder, steps *[]StepSpec) error {
 		return nil
 	}
 	if tok != json.Delim('[') {
-		return errors.Join(errors.New("must be a list of steps, each an object"), skip(dec, tok))
+		return errors.Join(errors.New("must be a list of steps, each an object"), strictjson.Skip(dec, tok))
 	}
 	*steps = []StepSpec{}
 	var errs []error
 	for i := 0; dec.More(); i++ {
 		var s StepSpec
-		if err := s.read(dec); err != nil && len(errs) < maxListed {
-			errs = append(errs, &fieldError{strconv.Itoa(i), fmt.Sprintf("step %d", i), err})
+		if err := s.read(dec); err != nil && len(errs) < errtext.MaxListed {
+			errs = append(errs, &strictjson.FieldError{Key: strconv.Itoa(i), Label: fmt.Sprintf("step %d", i), Err: err})
 		}
 		*steps = append(*steps, s)
 	}
@@ -227,16 +224,16 @@ func readSteps(dec *json.Decoder, steps *[]StepSpec) error {
 func (s *StepSpec) UnmarshalJSON(data []byte) error { return strictly(s, data, (*StepSpec).read) }
 
 func (s *StepSpec) read(dec *json.Decoder) error {
-	return readObject(dec, fields{
-		"id":                    into(&s.ID),
-		"type":                  into(&s.Type),
-		"name":                  into(&s.Name),
-		"timeout_seconds":       intoSeconds(&s.Timeout),
-		"stall_timeout_seconds": intoSeconds(&s.StallTimeout),
+	return strictjson.ReadObject(dec, strictjson.Fields{
+		"id":                    strictjson.Into(&s.ID),
+		"type":                  strictjson.Into(&s.Type),
+		"name":                  strictjson.Into(&s.Name),
+		"timeout_seconds":       strictjson.IntoSeconds(&s.Timeout),
+		"stall_timeout_seconds": strictjson.IntoSeconds(&s.StallTimeout),
 		"failure_policy":        intoStepPolicy(&s.FailurePolicy),
-		"allow_parent":          into(&s.AllowParent),
-		"isolate":               into(&s.Isolate),
-		"config":                into(&s.Config),
+		"allow_parent":          strictjson.Into(&s.AllowParent),
+		"isolate":               strictjson.Into(&s.Isolate),
+		"config":                strictjson.Into(&s.Config),
 	})
 }
 
@@ -245,90 +242,27 @@ func (s StepSpec) MarshalJSON() ([]byte, error) {
 	type plain StepSpec // without methods
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Timeout *seconds       `json:"timeout_seconds,omitempty"`
-		Stall   *seconds       `json:"stall_timeout_seconds,omitempty"`
-		Config  map[string]any `json:"config,omitempty"`
-	}{plain(s), (*seconds)(s.Timeout), (*seconds)(s.StallTimeout), s.Config})
-}
-
-// seconds is a duration that JSON writes as a number of seconds.
-type seconds time.Duration
-
-func (s seconds) MarshalJSON() ([]byte, error) {
-	sign, n := "", uint64(s)
-	if s < 0 {
-		sign, n = "-", -n
-	}
-	b := fmt.Appendf(nil, "%s%d.%09d", sign, n/uint64(time.Second), n%uint64(time.Second))
-	return bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte(".")), nil
-}
-
-func (s *seconds) UnmarshalJSON(data []byte) error {
-	text := string(data)
-	if text == "null" {
-		return nil
-	}
-	// A float can't hold the nanoseconds of times longer than some weeks.
-	if d, err := time.ParseDuration(text + "s"); err == nil && d.Abs() > 1e6*time.Second {
-		*s = seconds(d)
-		return nil
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	switch {
-	case err != nil || math.IsNaN(f):
-		return fmt.Errorf("must be a number of seconds, not %s", shorten(text, 60))
-	case f != 0 && math.Abs(f) < 1e-9:
-		return fmt.Errorf("%s is less than a nanosecond; 0 means none", shorten(text, 60))
-	case math.Abs(f) > float64(math.MaxInt64/time.Second):
-		return fmt.Errorf("%s is too large", shorten(text, 60))
-	}
-	*s = seconds(math.Round(f * float64(time.Second)))
-	return nil
-}
-
-// newReader returns a decoder that keeps the digits of numbers.
-func newReader(data []byte) *json.Decoder {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	return dec
+		Timeout *strictjson.Seconds `json:"timeout_seconds,omitempty"`
+		Stall   *strictjson.Seconds `json:"stall_timeout_seconds,omitempty"`
+		Config  map[string]any      `json:"config,omitempty"`
+	}{plain(s), (*strictjson.Seconds)(s.Timeout), (*strictjson.Seconds)(s.StallTimeout), s.Config})
 }
 
 // strictly sets v to what read makes of data, unless that is an error.
 func strictly[T any](v *T, data []byte, read func(*T, *json.Decoder) error) error {
 	var n T
-	err := read(&n, newReader(data))
+	err := read(&n, strictjson.NewDecoder(data))
 	if err == nil {
 		*v = n
 	}
 	return err
 }
 
-// fields says how to read the value of each name of an object. Each function
-// reads exactly one value.
-type fields map[string]func(*json.Decoder) error
-
-func into(v any) func(*json.Decoder) error {
-	return func(dec *json.Decoder) error { return plainError(dec.Decode(v)) }
-}
-
-func intoSeconds(v **time.Duration) func(*json.Decoder) error {
-	return func(dec *json.Decoder) error {
-		var s *seconds
-		err := plainError(dec.Decode(&s))
-		if err == nil && s != nil && *s < 0 {
-			text, _ := s.MarshalJSON()
-			err = fmt.Errorf("%s is negative", text)
-		}
-		*v = (*time.Duration)(s)
-		return err
-	}
-}
-
 // intoStepPolicy reads the policy that a step has of its own: one without a type would be none.
 func intoStepPolicy(p *FailurePolicy) func(*json.Decoder) error {
 	return func(dec *json.Decoder) error {
 		var own *FailurePolicy
-		if err := plainError(dec.Decode(&own)); err != nil || own == nil {
+		if err := strictjson.Plain(dec.Decode(&own)); err != nil || own == nil {
 			return err
 		}
 		if *p = *own; p.IsZero() {
@@ -336,82 +270,6 @@ func intoStepPolicy(p *FailurePolicy) func(*json.Decoder) error {
 		}
 		return nil
 	}
-}
-
-// readObject reads a JSON object whose names are those of fields. All unknown
-// and repeated names and all fields' errors are reported together.
-func readObject(dec *json.Decoder, known fields) error {
-	tok, err := dec.Token()
-	if err != nil {
-		return fmt.Errorf("not JSON: %w", err)
-	}
-	if tok != json.Delim('{') {
-		return errors.Join(errors.New("must be an object"), skip(dec, tok))
-	}
-	seen := make(map[string]bool, len(known))
-	var errs []error
-	for dec.More() {
-		tok, err := dec.Token()
-		if err != nil {
-			return fmt.Errorf("not JSON: %w", err)
-		}
-		name, _ := tok.(string)
-		read, ok := known[name]
-		switch {
-		case !ok:
-			names := slices.Sorted(maps.Keys(known))
-			errs = append(errs, &fieldError{key: name, err: fmt.Errorf("unknown field %q; %s", shorten(name, 60), nearest.DidYouMean(name, names))})
-		case seen[name]:
-			errs = append(errs, &fieldError{name, name, errors.New("given twice")})
-			ok = false
-		}
-		seen[name] = true
-		if !ok {
-			err = dec.Decode(new(json.RawMessage))
-		} else if err = read(dec); err != nil {
-			err = &fieldError{name, name, err}
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-		if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
-			return errors.Join(errs...) // there is no going on
-		}
-	}
-	_, err = dec.Token()
-	return errors.Join(append(errs[:min(len(errs), maxListed)], err)...)
-}
-
-// skip reads the rest of the value that began with tok.
-func skip(dec *json.Decoder, tok json.Token) error {
-	depth := 0
-	for {
-		switch tok {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
-		if depth == 0 {
-			return nil
-		}
-		var err error
-		if tok, err = dec.Token(); err != nil {
-			return err
-		}
-	}
-}
-
-// plainError makes an error of package json one for people.
-func plainError(err error) error {
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		where := ""
-		if e.Field != "" {
-			where = e.Field + ": "
-		}
-		return fmt.Errorf("%smust be %s, not a JSON %s", where, kindName(e.Type), shorten(e.Value, 60))
-	}
-	return err
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -2,16 +2,18 @@ package courier
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Monitor watches a directory, of the machine or of a server, and starts executions
@@ -195,10 +197,9 @@ func matchName(pattern, name string) bool {
 
 // The most that a monitor may ask for.
 const (
-	maxMonitorName = 200
-	maxPatterns    = 100
-	maxPattern     = 255 // bytes, also of a done file's ending
-	maxPollTime    = 24 * time.Hour
+	maxPatterns = 100
+	maxPattern  = 255 // bytes, also of a done file's ending
+	maxPollTime = 24 * time.Hour
 )
 
 // Check returns what is wrong with the monitor itself. It does not check the lister,
@@ -208,13 +209,8 @@ func (m *Monitor) Check() []Problem {
 	add := func(field, format string, args ...any) {
 		found = append(found, Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	switch {
-	case m.Name == "":
-		add("name", "it is missing")
-	case !utf8.ValidString(m.Name) || strings.ContainsFunc(m.Name, unicode.IsControl):
-		add("name", "%q has control characters, or is not valid UTF-8", shorten(m.Name, maxMonitorName))
-	case utf8.RuneCountInString(m.Name) > maxMonitorName:
-		add("name", "it has %d characters, more than %d", utf8.RuneCountInString(m.Name), maxMonitorName)
+	if problem := errtext.Name(m.Name); problem != "" {
+		add("name", "%s", problem)
 	}
 	switch {
 	case m.Job == "" && m.Chain == "":
@@ -258,21 +254,21 @@ func (m *Monitor) checkFiles(add func(field, format string, args ...any)) {
 		case p == "":
 			add(field, "it is empty; leave patterns out to select all files")
 		case strings.ContainsAny(p, "/\\"):
-			add(field, "%q has a path separator, but is compared with names; put the directory into path", shorten(p, maxPattern))
+			add(field, "%q has a path separator, but is compared with names; put the directory into path", errtext.Shorten(p, maxPattern))
 		case len(p) > maxPattern || !utf8.ValidString(p):
-			add(field, "%q is longer than %d bytes, or is not valid UTF-8", shorten(p, 60), maxPattern)
+			add(field, "%q is longer than %d bytes, or is not valid UTF-8", errtext.Shorten(p, 60), maxPattern)
 		}
 	}
 	for i, e := range m.Events {
 		field := fmt.Sprintf("events[%d]", i)
 		if !slices.Contains(monitorEvents, e) {
-			add(field, "unknown event %q; %s", shorten(string(e), 60), nearest.DidYouMean(string(e), monitorEvents))
+			add(field, "unknown event %q; %s", errtext.Shorten(string(e), 60), nearest.DidYouMean(string(e), monitorEvents))
 		} else if slices.Contains(m.Events[:i], e) {
 			add(field, "%q is there twice", e)
 		}
 	}
 	if d := m.DoneFile; strings.ContainsAny(d, "/\\*?") || len(d) > maxPattern || !utf8.ValidString(d) {
-		add("done_file", "%q is no ending of a name; give one such as \".done\"", shorten(d, 60))
+		add("done_file", "%q is no ending of a name; give one such as \".done\"", errtext.Shorten(d, 60))
 	}
 }
 
@@ -281,23 +277,25 @@ func (m Monitor) MarshalJSON() ([]byte, error) {
 	type plain Monitor // without methods
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Every  seconds `json:"every_seconds,omitempty"`
-		Stable seconds `json:"stable_seconds,omitempty"`
-	}{plain(m), seconds(m.Every), seconds(m.Stable)})
+		Every  strictjson.Seconds `json:"every_seconds,omitempty"`
+		Stable strictjson.Seconds `json:"stable_seconds,omitempty"`
+	}{plain(m), strictjson.Seconds(m.Every), strictjson.Seconds(m.Stable)})
 }
 
 // UnmarshalJSON reads a monitor strictly, as [Job.UnmarshalJSON] reads a job. It
 // accepts and keeps the fields that report the state.
-func (m *Monitor) UnmarshalJSON(data []byte) error { return readDefinition(m, data) }
+func (m *Monitor) UnmarshalJSON(data []byte) error {
+	return ReadDefinition("monitor", data, m, (*Monitor).fields)
+}
 
-func (m *Monitor) readers() (string, fields) {
-	return "monitor", fields{
-		"name": into(&m.Name), "description": into(&m.Description), "lister": into(&m.Lister), "connection_id": into(&m.Connection),
-		"path": into(&m.Path), "patterns": into(&m.Patterns), "events": into(&m.Events), "every_seconds": intoDuration(&m.Every),
-		"stable_seconds": intoDuration(&m.Stable), "done_file": into(&m.DoneFile), "batch": into(&m.Batch), "job": into(&m.Job),
-		"chain": into(&m.Chain), "params": into(&m.Params), "priority": into(&m.Priority), "max_failures": into(&m.MaxFailures),
-		"disabled": into(&m.Disabled), "state": into(&m.State), "reason": into(&m.Reason), "health": into(&m.Health),
-		"next_poll": intoTime(&m.NextPoll), "saved_at": intoTime(&m.SavedAt),
+func (m *Monitor) fields() map[string]func(*json.Decoder) error {
+	return strictjson.Fields{
+		"name": strictjson.Into(&m.Name), "description": strictjson.Into(&m.Description), "lister": strictjson.Into(&m.Lister), "connection_id": strictjson.Into(&m.Connection),
+		"path": strictjson.Into(&m.Path), "patterns": strictjson.Into(&m.Patterns), "events": strictjson.Into(&m.Events), "every_seconds": strictjson.IntoDuration(&m.Every),
+		"stable_seconds": strictjson.IntoDuration(&m.Stable), "done_file": strictjson.Into(&m.DoneFile), "batch": strictjson.Into(&m.Batch), "job": strictjson.Into(&m.Job),
+		"chain": strictjson.Into(&m.Chain), "params": strictjson.Into(&m.Params), "priority": strictjson.Into(&m.Priority), "max_failures": strictjson.Into(&m.MaxFailures),
+		"disabled": strictjson.Into(&m.Disabled), "state": strictjson.Into(&m.State), "reason": strictjson.Into(&m.Reason), "health": strictjson.Into(&m.Health),
+		"next_poll": strictjson.IntoTime(&m.NextPoll), "saved_at": strictjson.IntoTime(&m.SavedAt),
 	}
 }
 
@@ -309,7 +307,9 @@ type MonitorError struct {
 }
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
-func (e *MonitorError) Error() string { return problems("set monitor", e.Monitor, e.Problems) }
+func (e *MonitorError) Error() string {
+	return errtext.Refused("set monitor", e.Monitor, errtext.NothingSaved, e.Problems)
+}
 
 // Is reports whether target is [ErrInvalid].
 func (e *MonitorError) Is(target error) bool { return target == ErrInvalid }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // NoteDir is the directory for notes about effects that can't be had twice, such as a
@@ -221,7 +222,7 @@ func (c *Context) Cursor(v any) bool {
 	}
 	to := reflect.ValueOf(v).Elem()
 	got := reflect.New(to.Type())
-	if newReader(raw).Decode(got.Interface()) != nil {
+	if strictjson.NewDecoder(raw).Decode(got.Interface()) != nil {
 		return false
 	}
 	to.Set(got.Elem())

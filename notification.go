@@ -8,7 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // An EventType names a change in the life of an execution, or of a chain execution.
@@ -99,7 +101,7 @@ var eventName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,49}$`)
 // for others is permanent.
 func (c *Context) Emit(name string, payload any) error {
 	if !eventName.MatchString(name) {
-		return Permanent(fmt.Errorf(`emit %q: a name is a small letter, then small letters, digits, "_" and "-", at most 50 in all`, shorten(name, 60)))
+		return Permanent(fmt.Errorf(`emit %q: a name is a small letter, then small letters, digits, "_" and "-", at most 50 in all`, errtext.Shorten(name, 60)))
 	}
 	raw, err := jsontext.Append(nil, payload)
 	if err != nil {
@@ -217,13 +219,15 @@ func (s *Subscription) EffectiveWindow() time.Duration {
 }
 
 // UnmarshalJSON reads a subscription strictly, as [Job.UnmarshalJSON] a job.
-func (s *Subscription) UnmarshalJSON(data []byte) error { return readDefinition(s, data) }
+func (s *Subscription) UnmarshalJSON(data []byte) error {
+	return ReadDefinition("subscription", data, s, (*Subscription).fields)
+}
 
-func (s *Subscription) readers() (string, fields) {
-	return "subscription", fields{
-		"name": into(&s.Name), "kind": into(&s.Kind), "events": into(&s.Events), "jobs": into(&s.Jobs), "chains": into(&s.Chains),
-		"func": into(&s.Func), "webhook": intoOwn(&s.Webhook), "job": intoOwn(&s.Job), "email": intoOwn(&s.Email),
-		"window_seconds": intoSeconds(&s.Window), "disabled": into(&s.Disabled), "reason": into(&s.Reason),
+func (s *Subscription) fields() map[string]func(*json.Decoder) error {
+	return strictjson.Fields{
+		"name": strictjson.Into(&s.Name), "kind": strictjson.Into(&s.Kind), "events": strictjson.Into(&s.Events), "jobs": strictjson.Into(&s.Jobs), "chains": strictjson.Into(&s.Chains),
+		"func": strictjson.Into(&s.Func), "webhook": intoOwn(&s.Webhook), "job": intoOwn(&s.Job), "email": intoOwn(&s.Email),
+		"window_seconds": strictjson.IntoSeconds(&s.Window), "disabled": strictjson.Into(&s.Disabled), "reason": strictjson.Into(&s.Reason),
 	}
 }
 
@@ -232,24 +236,24 @@ func (s Subscription) MarshalJSON() ([]byte, error) {
 	type plain Subscription // without methods
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Window *seconds `json:"window_seconds,omitempty"`
-	}{plain(s), (*seconds)(s.Window)})
+		Window *strictjson.Seconds `json:"window_seconds,omitempty"`
+	}{plain(s), (*strictjson.Seconds)(s.Window)})
 }
 
 // UnmarshalJSON reads a target strictly.
 func (w *WebhookTarget) UnmarshalJSON(data []byte) error {
-	return readObject(newReader(data), fields{"url": into(&w.URL), "secrets": into(&w.Secrets), "headers": into(&w.Headers)})
+	return strictjson.ReadObject(strictjson.NewDecoder(data), strictjson.Fields{"url": strictjson.Into(&w.URL), "secrets": strictjson.Into(&w.Secrets), "headers": strictjson.Into(&w.Headers)})
 }
 
 // UnmarshalJSON reads a target strictly; numbers in its parameters keep their
 // digits.
 func (j *JobTarget) UnmarshalJSON(data []byte) error {
-	return readObject(newReader(data), fields{"name": into(&j.Name), "params": into(&j.Params), "priority": into(&j.Priority)})
+	return strictjson.ReadObject(strictjson.NewDecoder(data), strictjson.Fields{"name": strictjson.Into(&j.Name), "params": strictjson.Into(&j.Params), "priority": strictjson.Into(&j.Priority)})
 }
 
 // UnmarshalJSON reads a target strictly.
 func (m *EmailTarget) UnmarshalJSON(data []byte) error {
-	return readObject(newReader(data), fields{"to": into(&m.To), "subject": into(&m.Subject)})
+	return strictjson.ReadObject(strictjson.NewDecoder(data), strictjson.Fields{"to": strictjson.Into(&m.To), "subject": strictjson.Into(&m.Subject)})
 }
 
 // intoOwn reads a value that has its own strict UnmarshalJSON, or null.
@@ -257,14 +261,14 @@ func intoOwn[T any](v **T) func(*json.Decoder) error {
 	return func(dec *json.Decoder) error {
 		var raw json.RawMessage
 		if err := dec.Decode(&raw); err != nil {
-			return plainError(err)
+			return strictjson.Plain(err)
 		}
 		if string(raw) == "null" {
 			return nil
 		}
 		n := new(T)
 		if err := json.Unmarshal(raw, n); err != nil {
-			return plainError(err)
+			return strictjson.Plain(err)
 		}
 		*v = n
 		return nil

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/reference"
 )
@@ -67,7 +68,7 @@ func (c *Context) Create(name string) (*PendingFile, error) {
 		return nil, err
 	}
 	if rel == "." || strings.HasSuffix(name, "/") {
-		return nil, fmt.Errorf("path %q: is a directory, not a file name", shorten(name, 200))
+		return nil, fmt.Errorf("path %q: is a directory, not a file name", errtext.Shorten(name, 200))
 	}
 	made, err := c.mkdirAll(root, filepath.Dir(rel))
 	if err != nil {

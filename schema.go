@@ -1,7 +1,6 @@
 package courier
 
 import (
-	"encoding"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -9,10 +8,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Schema describes the JSON form of a Go type, as far as a job's definition
@@ -147,16 +147,6 @@ func (s *Schema) Names() []string {
 	return names
 }
 
-var (
-	unmarshalerType     = reflect.TypeFor[json.Unmarshaler]()
-	marshalerType       = reflect.TypeFor[json.Marshaler]()
-	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
-	textMarshalerType   = reflect.TypeFor[encoding.TextMarshaler]()
-	numberType          = reflect.TypeFor[json.Number]()
-	timeType            = reflect.TypeFor[time.Time]()
-	patternType         = reflect.TypeFor[Pattern]()
-)
-
 // maxSchemaDepth ends the description of recursive types.
 const maxSchemaDepth = 8
 
@@ -164,44 +154,21 @@ func schemaOf(t reflect.Type, depth int) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	pt := reflect.PointerTo(t)
+	if depth > maxSchemaDepth {
+		return &Schema{}
+	}
+	s := &Schema{Type: strictjson.TypeOf(t)}
 	switch {
-	case depth > maxSchemaDepth:
-		return &Schema{}
-	case t == numberType:
-		return &Schema{Type: "number"}
-	case t == timeType:
-		return &Schema{Type: "string"}
-	case t == patternType:
-		return &Schema{Type: "string", Kind: kindPattern}
-	case pt.Implements(unmarshalerType) || pt.Implements(marshalerType):
-		return &Schema{}
-	case pt.Implements(textUnmarshalerType) || pt.Implements(textMarshalerType):
-		return &Schema{Type: "string"}
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return &Schema{Type: "string"}
-	case reflect.Bool:
-		return &Schema{Type: "boolean"}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return &Schema{Type: "integer"}
-	case reflect.Float32, reflect.Float64:
-		return &Schema{Type: "number"}
-	case reflect.Slice, reflect.Array:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return &Schema{Type: "string"} // base64
-		}
-		return &Schema{Type: "array", Items: schemaOf(t.Elem(), depth+1)}
-	case reflect.Map:
-		return &Schema{Type: "object", Open: true}
-	case reflect.Struct:
-		s := &Schema{Type: "object"}
+	case t == reflect.TypeFor[Pattern]():
+		s.Kind = kindPattern
+	case s.Type == "array":
+		s.Items = schemaOf(t.Elem(), depth+1)
+	case s.Type == "object" && t.Kind() == reflect.Map:
+		s.Open = true
+	case s.Type == "object":
 		s.addFields(t, nil, depth)
-		return s
 	}
-	return &Schema{}
+	return s
 }
 
 func (s *Schema) addFields(t reflect.Type, index []int, depth int) {
@@ -274,7 +241,7 @@ func ofKind(s *Schema, kind string) *Schema {
 
 // notJSON returns a type in t that encoding/json refuses, or nil.
 func notJSON(t reflect.Type, depth int) reflect.Type {
-	if depth > maxSchemaDepth || reflect.PointerTo(t).Implements(marshalerType) {
+	if depth > maxSchemaDepth || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
 		return nil
 	}
 	switch t.Kind() {
@@ -355,11 +322,11 @@ func (s *Schema) check(field string, v any, how schemaCheck) []Problem {
 	if s.Type == "" || v == nil || s.Type == jsonType(v) || s.Type == "number" && jsonType(v) == "integer" {
 		return s.checkValue(field, v, how)
 	}
-	given := typeNames[jsonType(v)]
+	given := strictjson.TypeNames[jsonType(v)]
 	if n, ok := v.(json.Number); ok {
-		given = shorten(n.String(), 40)
+		given = errtext.Shorten(n.String(), 40)
 	}
-	return []Problem{{Step: -1, Field: field, Message: fmt.Sprintf("must be %s, not %s", typeNames[s.Type], given)}}
+	return []Problem{{Step: -1, Field: field, Message: fmt.Sprintf("must be %s, not %s", strictjson.TypeNames[s.Type], given)}}
 }
 
 // checkItem is check for an item of a list, for which empty text stands for no
@@ -418,9 +385,9 @@ func (s *Schema) unknownField(name string, v map[string]any) string {
 		}
 	}
 	if meant != "" {
-		return fmt.Sprintf("unknown field %q; did you mean %q?", shorten(name, 60), meant)
+		return fmt.Sprintf("unknown field %q; did you mean %q?", errtext.Shorten(name, 60), meant)
 	}
-	return fmt.Sprintf("unknown field %q; %s", shorten(name, 60), nearest.DidYouMean(name, s.Names()))
+	return fmt.Sprintf("unknown field %q; %s", errtext.Shorten(name, 60), nearest.DidYouMean(name, s.Names()))
 }
 
 // withoutAliases returns an object in which fields have their own names. A field that
@@ -446,12 +413,6 @@ func isReference(s string) bool {
 	return strings.HasPrefix(s, "context:") || strings.HasPrefix(s, "secret:")
 }
 
-// typeNames is how messages name the types of a [Schema].
-var typeNames = map[string]string{
-	"string": "a string", "boolean": "true or false", "integer": "a whole number", "number": "a number",
-	"array": "a list", "object": "an object", "": "null",
-}
-
 func jsonType(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -469,11 +430,4 @@ func jsonType(v any) string {
 		return "object"
 	}
 	return ""
-}
-
-func kindName(t reflect.Type) string {
-	if name := typeNames[schemaOf(t, maxSchemaDepth-1).Type]; name != "" && name != "null" {
-		return name
-	}
-	return t.String()
 }

@@ -20,7 +20,7 @@ func malformedTag(t reflect.Type, depth int) string {
 	}
 	switch t.Kind() {
 	case reflect.Map:
-		if t.Key() == patternType || t.Elem() == patternType {
+		if t.Key() == reflect.TypeFor[Pattern]() || t.Elem() == reflect.TypeFor[Pattern]() {
 			return fmt.Sprintf("%v: a Pattern can't be in a map; make it a field or a list", t)
 		}
 		return malformedTag(t.Elem(), depth+1)

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Group says how many of the fields that share its name an object has. A field
@@ -73,7 +75,7 @@ func (s *Schema) checkValue(field string, v any, how schemaCheck) []Problem {
 	switch v := v.(type) {
 	case string:
 		if len(s.Enum) > 0 && v != "" && (how.rendered || !strings.Contains(v, "${")) && !slices.Contains(s.Enum, v) {
-			message = fmt.Sprintf("%q is none of the possible values; %s", shorten(v, 60), nearest.DidYouMean(v, s.Enum))
+			message = fmt.Sprintf("%q is none of the possible values; %s", errtext.Shorten(v, 60), nearest.DidYouMean(v, s.Enum))
 		}
 	case json.Number:
 		if len(v.String()) > 400 {
@@ -81,9 +83,9 @@ func (s *Schema) checkValue(field string, v any, how schemaCheck) []Problem {
 		}
 		switch {
 		case s.Min != "" && compareNumbers(v, s.Min) < 0:
-			message = fmt.Sprintf("must be at least %s, not %s", s.Min, shorten(v.String(), 40))
+			message = fmt.Sprintf("must be at least %s, not %s", s.Min, errtext.Shorten(v.String(), 40))
 		case s.Max != "" && compareNumbers(v, s.Max) > 0:
-			message = fmt.Sprintf("must be at most %s, not %s", s.Max, shorten(v.String(), 40))
+			message = fmt.Sprintf("must be at most %s, not %s", s.Max, errtext.Shorten(v.String(), 40))
 		}
 	}
 	if message == "" {
@@ -169,8 +171,8 @@ func requiredWithin(s *Schema) bool {
 func (s *Schema) checkRendered(config []byte, job *Context) error {
 	object := map[string]any{}
 	if len(config) > 0 {
-		if err := newReader(config).Decode(&object); err != nil {
-			return plainError(err)
+		if err := strictjson.NewDecoder(config).Decode(&object); err != nil {
+			return strictjson.Plain(err)
 		}
 	}
 	how := schemaCheck{rendered: true}
@@ -188,7 +190,7 @@ func (s *Schema) checkRendered(config []byte, job *Context) error {
 			lines[i] = field + ": " + p.Message
 		}
 	}
-	return errors.New(strings.Join(lines[:min(len(lines), maxListed)], "; "))
+	return errors.New(strings.Join(lines[:min(len(lines), errtext.MaxListed)], "; "))
 }
 
 // fillDefaults gives the fields of v with an enumeration and a default that one
@@ -220,7 +222,7 @@ func setDefaults(key string, v reflect.Value, s *Schema) {
 		if f.Kind() == reflect.String {
 			f.SetString(p.Default)
 		} else if err := json.Unmarshal([]byte(p.Default), f.Addr().Interface()); err != nil {
-			panic(fmt.Sprintf("courier: register %q: default of %s: %q must be %s: %v", key, p.Name, p.Default, kindName(f.Type()), err))
+			panic(fmt.Sprintf("courier: register %q: default of %s: %q must be %s: %v", key, p.Name, p.Default, strictjson.KindName(f.Type()), err))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/reference"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Source is the JSON text of a definition. Problems that are found in it have their
@@ -33,22 +35,61 @@ type place struct {
 	items  []*place          // of a list
 }
 
-// A Definition is what a Source can be read into: a *[Job], a *[Chain], a
-// *[Schedule], a *[Monitor] or a *[Subscription].
-type Definition interface {
-	json.Unmarshaler
-	readers() (what string, known fields)
-}
+// A Definition is what a Source can be read into, such as a *[Job] or a *[Chain]. Its
+// UnmarshalJSON calls [ReadDefinition].
+type Definition interface{ json.Unmarshaler }
 
 // Read reads the text into v, as far as possible, and returns everything that is
 // wrong with its form, with its place and in the order of the text. Fields that could
-// not be read keep their values.
+// not be read are zero.
 func (s *Source) Read(v Definition) []Problem {
-	if err := syntaxError(s.Text); err != nil {
-		return []Problem{s.syntax(err)}
+	err := v.UnmarshalJSON(s.Text)
+	if err == nil {
+		return nil
 	}
-	_, known := v.readers()
-	return s.problems(readObject(newReader(s.Text), known))
+	e, ok := errors.AsType[*DefinitionError](err)
+	if !ok {
+		e = &DefinitionError{Problems: []Problem{{Step: -1, Message: err.Error(), Line: 1, Column: 1}}}
+	}
+	if e.partial != nil {
+		reflect.ValueOf(v).Elem().Set(reflect.ValueOf(e.partial).Elem())
+	}
+	for i := range e.Problems { // whose places are those in the text alone
+		p := &e.Problems[i]
+		if p.File = s.File; p.Line == 1 {
+			p.Column += max(s.Column, 1) - 1
+		}
+		p.Line += max(s.Line, 1) - 1
+	}
+	return e.Problems
+}
+
+// ReadDefinition sets *v to the JSON object in text, which defines something of a kind,
+// such as "job". Each function that fields returns for a new value reads the value of one
+// name. Other names are wrong, and so is a name that is given twice. The error is a
+// *[DefinitionError] with everything that is wrong with the form of the text, in lines
+// and columns counted from its beginning; *v is unchanged then.
+func ReadDefinition[T any](kind string, text []byte, v *T, fields func(*T) map[string]func(*json.Decoder) error) error {
+	s, n := Source{Text: text}, new(T)
+	e := &DefinitionError{read: kind}
+	if err := syntaxError(text); err != nil {
+		e.Problems = []Problem{s.syntax(err)}
+	} else {
+		e.Problems, e.partial = s.problems(strictjson.ReadObject(strictjson.NewDecoder(text), fields(n))), n
+	}
+	if len(e.Problems) == 0 {
+		*v = *n
+		return nil
+	}
+	switch d := any(n).(type) {
+	case *Job:
+		e.Job = d.Name
+	case *Chain:
+		e.Chain = d.Name
+	case *Subscription:
+		e.Subscription = d.Name
+	}
+	return e
 }
 
 // Split returns the definitions in the text of a file, each as a Source: one JSON
@@ -57,7 +98,7 @@ func (s *Source) Split() (list []*Source, problems []Problem) {
 	if err := syntaxError(s.Text); err != nil {
 		return nil, []Problem{s.syntax(err)}
 	}
-	dec := newReader(s.Text)
+	dec := strictjson.NewDecoder(s.Text)
 	if tok, _ := dec.Token(); tok == json.Delim('[') {
 		for i := 0; dec.More(); i++ {
 			var item json.RawMessage
@@ -122,12 +163,12 @@ func (s *Source) Locate(list []Problem) {
 
 // problems returns the problems of a read, in the order of the text.
 func (s *Source) problems(err error) []Problem {
-	found := formErrors(nil, nil, err)
+	found := strictjson.Errors(err)
 	list := make([]Problem, len(found))
 	for i, f := range found {
-		path := f.path
-		list[i] = Problem{Step: -1, Message: f.err.Error()}
-		if f.unnamed {
+		path := f.Path
+		list[i] = Problem{Step: -1, Message: f.Err.Error()}
+		if f.Unnamed {
 			path = path[:len(path)-1]
 		}
 		if len(path) > 1 && path[0] == "steps" {
@@ -135,7 +176,7 @@ func (s *Source) problems(err error) []Problem {
 			path = path[2:]
 		}
 		list[i].Field = fieldName(path)
-		s.place(&list[i], s.offset(f.path))
+		s.place(&list[i], s.offset(f.Path))
 	}
 	slices.SortStableFunc(list, func(a, b Problem) int {
 		if a.Line != b.Line {
@@ -182,7 +223,7 @@ func (m mark) after(text []byte) mark {
 // that there is.
 func (s *Source) offset(path []string) int {
 	if s.root == nil {
-		s.root = s.index(newReader(s.Text))
+		s.root = s.index(strictjson.NewDecoder(s.Text))
 	}
 	at := s.root
 	for _, name := range path {
@@ -243,74 +284,4 @@ func fieldName(path []string) string {
 		}
 	}
 	return b.String()
-}
-
-// A fieldError is what is wrong with a field of an object, or an item of a list.
-type fieldError struct {
-	key   string // name or index
-	label string // how the text begins; empty if the error says it itself
-	err   error
-}
-
-func (e *fieldError) Error() string {
-	if e.label == "" {
-		return e.err.Error()
-	}
-	return e.label + ": " + e.err.Error()
-}
-
-func (e *fieldError) Unwrap() error { return e.err }
-
-// A formError is an error with the path to what it is about.
-type formError struct {
-	path    []string
-	unnamed bool // the error itself names the last element of the path
-	err     error
-}
-
-// formErrors appends the errors that err consists of to list.
-func formErrors(list []formError, path []string, err error) []formError {
-	switch e := err.(type) { //nolint:errorlint // the tree is walked
-	case nil:
-		return list
-	case *fieldError:
-		inner := append(slices.Clip(path), e.key)
-		if e.label == "" {
-			return append(list, formError{inner, true, e.err})
-		}
-		return formErrors(list, inner, e.err)
-	case interface{ Unwrap() []error }:
-		for _, x := range e.Unwrap() {
-			list = formErrors(list, path, x)
-		}
-		return list
-	}
-	return append(list, formError{path: path, err: err})
-}
-
-// readDefinition sets *v to the definition that data holds. The error is a
-// *DefinitionError with everything that is wrong with its form.
-func readDefinition[T any, D interface {
-	*T
-	Definition
-}](v *T, data []byte) error {
-	var n T
-	s := Source{Text: data}
-	list := s.Read(D(&n))
-	if len(list) == 0 {
-		*v = n
-		return nil
-	}
-	e := &DefinitionError{form: true, Problems: list}
-	switch d := any(&n).(type) {
-	case *Job:
-		e.Job = d.Name
-	case *Chain:
-		e.Chain = d.Name
-	case *Subscription:
-		e.Subscription = d.Name
-	}
-	what, _ := D(&n).readers()
-	e.what = what
-	return e
 }

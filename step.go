@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Step does one kind of work. C is its configuration and O its output; both
@@ -252,7 +253,7 @@ func newStepType[C, O any](key string, s Step[C, O], opt TypeOptions) *StepType 
 			panic(fmt.Sprintf("courier: register %q: %s", key, bad))
 		}
 		if form := schemaOf(typ, 0).Type; form != "" && form != "object" {
-			panic(fmt.Sprintf("courier: register %q: %v is %s in JSON; a configuration and an output are objects, so use a struct", key, typ, typeNames[form]))
+			panic(fmt.Sprintf("courier: register %q: %v is %s in JSON; a configuration and an output are objects, so use a struct", key, typ, strictjson.TypeNames[form]))
 		}
 		if bad := schemaOf(typ, 0).badGroup(); bad != "" {
 			panic(fmt.Sprintf("courier: register %q: %v: %s", key, typ, bad))
@@ -314,7 +315,7 @@ func configDecoder[C any](key string, s *Schema) func(config []byte, job *Contex
 				if named := s.checkRendered(config, job); named != nil {
 					err = named // an UnmarshalText does not know for which field it is called
 				}
-				return cfg, &ConfigError{Err: plainError(err)}
+				return cfg, &ConfigError{Err: strictjson.Plain(err)}
 			}
 		}
 		v := reflect.ValueOf(&cfg).Elem()

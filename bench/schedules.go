@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -65,7 +66,7 @@ func (h *harness) scheduled(ctx context.Context, measure func(*node, *database) 
 // fillSchedules makes n hourly schedules whose next tick comes after d: one by
 // the engine, the others as its copies.
 func fillSchedules(ctx context.Context, nd *node, db *database, n int, d time.Duration) error {
-	_, err := nd.engine.Schedules().Set(ctx, courier.Schedule{Name: "s0", Job: "nothing-1", Every: time.Hour}, courier.By{})
+	_, err := nd.engine.Schedules().Set(ctx, schedule.Schedule{Name: "s0", Job: "nothing-1", Every: time.Hour}, courier.By{})
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ type firings struct {
 }
 
 // FireSchedules counts what the store's Fire has created.
-func (f *firings) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+func (f *firings) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	fired, err := f.Store.FireSchedules(ctx, list)
 	for i := range fired {
 		for range fired[i].Executions {
@@ -145,7 +146,7 @@ func lookOnce(ctx context.Context, nd *node) ([]float64, error) {
 func ticksLate(ctx context.Context, nd *node, d time.Duration) ([]float64, error) {
 	const many, jitter = 20, 900 * time.Millisecond
 	for i := range many {
-		s := courier.Schedule{Name: fmt.Sprint("s", i), Job: "nothing-1", Every: time.Second, Jitter: jitter}
+		s := schedule.Schedule{Name: fmt.Sprint("s", i), Job: "nothing-1", Every: time.Second, Jitter: jitter}
 		if _, err := nd.engine.Schedules().Set(ctx, s, courier.By{}); err != nil {
 			return nil, err
 		}
@@ -168,7 +169,7 @@ func ticksLate(ctx context.Context, nd *node, d time.Duration) ([]float64, error
 		if err != nil {
 			return nil, err
 		}
-		late = append(late, milliseconds(x.CreatedAt.Sub(store.TickAt(parts[1], tick, jitter))))
+		late = append(late, milliseconds(x.CreatedAt.Sub(schedule.TickAt(parts[1], tick, jitter))))
 	}
 	if len(late) < many {
 		return nil, fmt.Errorf("only %d ticks have fired", len(late))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -84,32 +85,32 @@ type timetable struct {
 func after1970(late time.Duration) time.Time { return time.Unix(0, 0).Add(late).UTC() }
 
 var someSchedules = []struct {
-	courier.Schedule
+	schedule.Schedule
 	timetable
 }{
 	{
-		courier.Schedule{Name: "every", Job: "tick", Every: time.Second, Misfire: courier.MisfireAll, Window: time.Hour},
+		schedule.Schedule{Name: "every", Job: "tick", Every: time.Second, Misfire: schedule.MisfireAll, Window: time.Hour},
 		timetable{every: time.Second},
 	},
 	{
-		courier.Schedule{
+		schedule.Schedule{
 			Name: "cron", Job: "retried", Cron: "0/2 * * * * ?", Zone: "Europe/Berlin", Jitter: time.Second / 2,
-			Misfire: courier.MisfireAll, Window: time.Hour,
+			Misfire: schedule.MisfireAll, Window: time.Hour,
 		},
 		timetable{every: 2 * time.Second},
 	},
 	{
-		courier.Schedule{Name: "skips", Job: "long", Every: time.Second, Starts: after1970(time.Second / 4), Overlap: courier.OverlapSkip},
+		schedule.Schedule{Name: "skips", Job: "long", Every: time.Second, Starts: after1970(time.Second / 4), Overlap: schedule.OverlapSkip},
 		timetable{every: time.Second, late: time.Second / 4, skips: true},
 	},
 	{
-		courier.Schedule{Name: "nightly", Chain: "night", Every: time.Second, Starts: after1970(time.Second / 2), Misfire: courier.MisfireAll},
+		schedule.Schedule{Name: "nightly", Chain: "night", Every: time.Second, Starts: after1970(time.Second / 2), Misfire: schedule.MisfireAll},
 		timetable{every: time.Second, late: time.Second / 2, chain: true},
 	},
 	{
-		courier.Schedule{
+		schedule.Schedule{
 			Name: "nightly, one at a time", Chain: "ladder", Every: time.Second, Starts: after1970(3 * time.Second / 4),
-			Overlap: courier.OverlapSkip,
+			Overlap: schedule.OverlapSkip,
 		},
 		timetable{every: time.Second, late: 3 * time.Second / 4, chain: true, skips: true},
 	},
@@ -119,7 +120,7 @@ var someSchedules = []struct {
 // lease executions, so that others soon have what a killed one had.
 type impatient struct{ *pgstore.Store }
 
-func (s impatient) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+func (s impatient) DueSchedules(ctx context.Context, most int, lease time.Duration) (schedule.DueList, error) {
 	return s.Store.DueSchedules(ctx, most, min(lease, brisk.Lease))
 }
 
@@ -176,7 +177,7 @@ func (w *worker) startChains(ctx context.Context) {
 
 // nameFiring is the point that the firing of schedules is; empty if that starts
 // nothing.
-func nameFiring(list []store.Firing) string {
+func nameFiring(list []schedule.Firing) string {
 	name := ""
 	for i := range list {
 		if len(list[i].Chains) > 0 {

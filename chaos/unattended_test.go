@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -232,7 +233,7 @@ func (w *world) botherChains(open []courier.ChainExecution) {
 // once sets a schedule that fires once, soon.
 func (w *world) once(name string) {
 	at := time.Now().Add(1500 * time.Millisecond).UTC().Truncate(time.Microsecond)
-	_, err := w.people.Schedules().Set(w.Context(), courier.Schedule{Name: name, Job: "tick", At: at}, courier.By{})
+	_, err := w.people.Schedules().Set(w.Context(), schedule.Schedule{Name: name, Job: "tick", At: at}, courier.By{})
 	w.auto.mu.Lock()
 	defer w.auto.mu.Unlock()
 	w.auto.schedules[name] = &timetable{at: at, perhaps: err != nil}
@@ -243,7 +244,7 @@ func (w *world) once(name string) {
 func (w *world) miss(name string, by time.Duration) {
 	w.Helper()
 	for range 100 {
-		list, err := w.store.Schedules(w.Context(), store.ScheduleFilter{Name: name})
+		list, err := w.store.Schedules(w.Context(), schedule.Filter{Name: name})
 		if err != nil || len(list.List) != 1 {
 			w.Fatalf("schedule %q: %v, %v", name, list, err)
 		}
@@ -272,8 +273,8 @@ const overdue = 30 * time.Second
 func (w *world) rest() {
 	w.Helper()
 	w.within(overdue, "the schedules have fired all that is due", func() bool {
-		all, err := w.store.Schedules(w.Context(), store.ScheduleFilter{})
-		return err == nil && !slices.ContainsFunc(all.List, func(s store.Schedule) bool {
+		all, err := w.store.Schedules(w.Context(), schedule.Filter{})
+		return err == nil && !slices.ContainsFunc(all.List, func(s schedule.Record) bool {
 			return !s.Next.IsZero() && (all.Now.Sub(s.Next) > time.Second || w.auto.schedules[s.Name].every == 0)
 		})
 	})

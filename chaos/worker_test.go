@@ -20,6 +20,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -190,7 +191,7 @@ func nothing(result any) bool {
 	switch got := result.(type) {
 	case store.Claims:
 		return len(got.List) == 0
-	case store.DueSchedules:
+	case schedule.DueList:
 		return len(got.List) == 0
 	case store.Taken:
 		return len(got.List) == 0
@@ -262,7 +263,7 @@ func name(c *storewrap.Call) string {
 		return "due"
 	}
 	switch q := c.Request.(type) {
-	case []store.Firing:
+	case []schedule.Firing:
 		return nameFiring(q)
 	case store.TakeRequest:
 		return "take"

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 )
 
 var attentionPages = []page{{
@@ -29,7 +30,7 @@ type attentionPage struct {
 	Missing []string
 	Cut     []string
 	// Of a page without entries: the schedule that fires next.
-	Tick     *courier.Schedule
+	Tick     *schedule.Schedule
 	TickHref string
 }
 

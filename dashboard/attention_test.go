@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -21,7 +22,7 @@ import (
 func TestAttention(t *testing.T) {
 	virtual(t, options(), func(w *world) {
 		w.get("").has("Nothing needs you.").has("No failed execution waits for you.").has("No schedule has a next tick.")
-		if _, err := w.engine.Schedules().Set(w.Context(), courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
+		if _, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		w.get("").has("The next tick: nightly , 2000-01-01 03:00:00 UTC")
@@ -79,7 +80,7 @@ func TestAttention(t *testing.T) {
 func TestPutAwayIsFolded(t *testing.T) {
 	virtual(t, options(), func(w *world) {
 		by := courier.By{Actor: "ann"}
-		if _, err := w.engine.Schedules().Set(w.Context(), courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, by); err != nil {
+		if _, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"}, by); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.engine.Schedules().Disable(w.Context(), "nightly", by); err != nil {

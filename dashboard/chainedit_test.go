@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -208,7 +209,7 @@ func TestChainEdit(t *testing.T) {
 			t.Errorf("the text is %s", got)
 		}
 		w.get("chains/daily?tab=schedules").has("No schedule starts this chain.")
-		if _, err := w.engine.Schedules().Set(w.Context(), courier.Schedule{Name: "nightly", Chain: "daily", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
+		if _, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "nightly", Chain: "daily", Cron: "0 0 3 * * ?"}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		w.get("chains/daily?tab=schedules").has("The schedules that start this chain").has("nightly")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/schedule"
 )
 
 var update = flag.Bool("update", false, "write the trees of pages in testdata/hostile anew")
@@ -109,7 +110,7 @@ func (w *world) evil() map[string]string {
 		{ID: "long", Type: "test.file", Config: map[string]any{"path": "/out/" + evilText[:900], "size": 7}},
 	}}, nil)
 	run(courier.Job{Name: evilName + " lists", Steps: []courier.StepSpec{{ID: "list", Name: evilName, Type: "test.list", Config: map[string]any{"connection_id": evilName}}, work(evilText)}}, nil)
-	_, err := w.engine.Schedules().Set(w.Context(), courier.Schedule{Name: evilName, Job: evilName, Every: time.Hour}, by)
+	_, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: evilName, Job: evilName, Every: time.Hour}, by)
 	must(err)
 	_, err = w.engine.Monitors().Set(w.Context(), courier.Monitor{Name: evilName, Description: evilName, Lister: "shelf", Connection: evilName, Path: "/" + evilName, Every: time.Second, MaxFailures: 1, Job: evilName}, by)
 	must(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -161,7 +162,7 @@ func (c *call) addTicks(rows []jobRow) error {
 			continue
 		}
 		if each {
-			list, err = c.h.e.Schedules().List(c.ctx(), store.ScheduleFilter{Kind: store.Job, Target: rows[i].Name, Limit: 100})
+			list, err = c.h.e.Schedules().List(c.ctx(), schedule.Filter{Kind: store.Job, Target: rows[i].Name, Limit: 100})
 		}
 		for j := range list {
 			if list[j].Job == rows[i].Name {
@@ -179,7 +180,7 @@ func (c *call) addTicks(rows []jobRow) error {
 const maxTickChains = 100
 
 // addChains adds the next ticks of the chains that schedules start to the jobs in them.
-func (c *call) addChains(rows []jobRow, list []courier.Schedule) error {
+func (c *call) addChains(rows []jobRow, list []schedule.Schedule) error {
 	read := 0
 	for i := range list {
 		s := &list[i]
@@ -203,7 +204,7 @@ func (c *call) addChains(rows []jobRow, list []courier.Schedule) error {
 }
 
 // add adds a schedule of the job, or of a chain that has it.
-func (r *jobRow) add(s *courier.Schedule, chain string) {
+func (r *jobRow) add(s *schedule.Schedule, chain string) {
 	switch {
 	case s.Disabled || s.Paused:
 		r.Standing++

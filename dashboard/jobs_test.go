@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -20,7 +21,7 @@ func TestJobs(t *testing.T) {
 		w.ended("report", "ann", nil)
 		w.ended("report", "ann", map[string]any{"fail": "no"})
 		at := time.Now().Add(time.Hour).Truncate(time.Second)
-		for _, s := range []courier.Schedule{{Name: "later", Job: "report", At: at.Add(time.Hour)}, {Name: "sooner", Job: "report", At: at}, {Name: "off", Job: "report", At: at, Disabled: true}} {
+		for _, s := range []schedule.Schedule{{Name: "later", Job: "report", At: at.Add(time.Hour)}, {Name: "sooner", Job: "report", At: at}, {Name: "off", Job: "report", At: at, Disabled: true}} {
 			if _, err := w.engine.Schedules().Set(w.Context(), s, courier.By{Actor: "eve"}); err != nil {
 				t.Fatal(err)
 			}
@@ -56,9 +57,9 @@ func TestJobs(t *testing.T) {
 func TestJobsOfChains(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.defineChain(daily())
-		w.schedule(courier.Schedule{Name: "every five minutes", Chain: "daily", Every: 5 * time.Minute})
-		w.schedule(courier.Schedule{Name: "own", Job: "other", Every: time.Minute})
-		w.schedule(courier.Schedule{Name: "nowhere", Job: "flaky", Every: time.Minute, Disabled: true})
+		w.schedule(schedule.Schedule{Name: "every five minutes", Chain: "daily", Every: 5 * time.Minute})
+		w.schedule(schedule.Schedule{Name: "own", Job: "other", Every: time.Minute})
+		w.schedule(schedule.Schedule{Name: "nowhere", Job: "flaky", Every: time.Minute, Disabled: true})
 		rows := w.get("jobs").tree.all("tr[data-row]")
 		for i, want := range map[int]string{3: "every five minutes , by the chain daily", 2: "own", 0: "– 1 disabled or paused", 1: "–"} {
 			if text := rows[i].text(); !strings.Contains(text, want) || i != 3 && strings.Contains(text, "by the chain") {
@@ -347,7 +348,7 @@ func TestJobsMany(t *testing.T) {
 			if i == 1099 {
 				job = "other"
 			}
-			s := courier.Schedule{Name: fmt.Sprintf("s-%04d", i), Job: job, At: time.Now().Add(time.Hour)}
+			s := schedule.Schedule{Name: fmt.Sprintf("s-%04d", i), Job: job, At: time.Now().Add(time.Hour)}
 			if _, err := w.engine.Schedules().Set(w.Context(), s, courier.By{}); err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -46,7 +47,7 @@ var (
 )
 
 // schedule sets a schedule.
-func (w *world) schedule(s courier.Schedule) {
+func (w *world) schedule(s schedule.Schedule) {
 	w.Helper()
 	if _, err := w.engine.Schedules().Set(w.Context(), s, courier.By{Actor: "admin"}); err != nil {
 		w.Fatal(err)
@@ -139,10 +140,10 @@ func (a answer) fields(verb string) map[string]string {
 func TestScheduleWeek(t *testing.T) {
 	virtual(t, nil, func(w *world) { // it is 2000-01-01, a Saturday
 		w.get("schedules").has("There is no schedule that you may see.").has("New schedule")
-		w.schedule(courier.Schedule{Name: "nightly", Job: "report", Cron: "0 30 2 ? * *", Zone: "Europe/Berlin"})
-		w.schedule(courier.Schedule{Name: "ping", Job: "other", Every: 5 * time.Minute})
-		w.schedule(courier.Schedule{Name: "each second", Job: "other", Cron: "* * * ? * *"})
-		w.schedule(courier.Schedule{Name: "off", Job: "other", Every: time.Hour, Disabled: true})
+		w.schedule(schedule.Schedule{Name: "nightly", Job: "report", Cron: "0 30 2 ? * *", Zone: "Europe/Berlin"})
+		w.schedule(schedule.Schedule{Name: "ping", Job: "other", Every: 5 * time.Minute})
+		w.schedule(schedule.Schedule{Name: "each second", Job: "other", Cron: "* * * ? * *"})
+		w.schedule(schedule.Schedule{Name: "off", Job: "other", Every: time.Hour, Disabled: true})
 
 		page := w.get("schedules")
 		table := page.tree.one(t, "table")
@@ -167,9 +168,9 @@ func TestScheduleWeek(t *testing.T) {
 // The list has the next ticks, the last outcome, and what is wrong.
 func TestScheduleList(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		w.schedule(courier.Schedule{Name: "bad", Job: "report", Every: time.Minute, Params: map[string]any{"fail": "no such partner"}, PauseAfter: 2})
-		w.schedule(courier.Schedule{Name: "off", Job: "other", Every: time.Minute, Disabled: true})
-		w.schedule(courier.Schedule{Name: "good", Job: "other", Cron: "0 0 3 ? * *", Zone: "Europe/Berlin"})
+		w.schedule(schedule.Schedule{Name: "bad", Job: "report", Every: time.Minute, Params: map[string]any{"fail": "no such partner"}, PauseAfter: 2})
+		w.schedule(schedule.Schedule{Name: "off", Job: "other", Every: time.Minute, Disabled: true})
+		w.schedule(schedule.Schedule{Name: "good", Job: "other", Cron: "0 0 3 ? * *", Zone: "Europe/Berlin"})
 		time.Sleep(4 * time.Minute)
 		rows := w.get("schedules?tab=list").tree.all("tr[data-row]")
 		if len(rows) != 3 {
@@ -331,7 +332,7 @@ func (a answer) with(pairs ...string) map[string]string {
 func TestScheduleHostile(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
 	for _, evil := range hostile {
-		w.schedule(courier.Schedule{Name: jobName(evil), Job: "report", Every: time.Hour, Params: map[string]any{"text": evil}})
+		w.schedule(schedule.Schedule{Name: jobName(evil), Job: "report", Every: time.Hour, Params: map[string]any{"text": evil}})
 	}
 	week := w.get("schedules").lacks("\u202e").lacks("<img")
 	if n := len(week.tree.all("table")); n != 1 {

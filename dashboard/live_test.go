@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -154,7 +155,7 @@ func TestLiveList(t *testing.T) {
 // The page of a schedule is kept up to date; its forms stand still.
 func TestLiveSchedule(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		w.schedule(courier.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"})
+		w.schedule(schedule.Schedule{Name: "nightly", Job: "report", Cron: "0 0 3 * * ?"})
 		at := "schedules/nightly"
 		s, stop := w.stream(w.get(at).liveURL(at))
 		defer stop()

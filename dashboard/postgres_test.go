@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/pgstore"
 )
 
@@ -125,7 +126,7 @@ func TestAttentionOnPostgres(t *testing.T) {
 			}
 			for i := range history.schedules {
 				name := "s" + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
-				if _, err := e.Schedules().Set(t.Context(), courier.Schedule{Name: name, Job: "other", Every: time.Hour}, courier.By{}); err != nil {
+				if _, err := e.Schedules().Set(t.Context(), schedule.Schedule{Name: name, Job: "other", Every: time.Hour}, courier.By{}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -20,26 +20,26 @@ var schedulePages = slices.Concat([]page{{
 	query: []string{"tab", "from", "days", "zone", "cursor"}, data: (*call).schedules, live: []string{"week", "list"}, watch: watchEvery(30 * time.Second),
 }}, schedules.pages())
 
-var schedules = &kept[courier.Schedule, *courier.Schedule]{
+var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 	kind: "schedule", list: "schedules", scripts: []string{"zone"}, first: `{"time_zone": "UTC"}`,
-	name:  func(s *courier.Schedule) *string { return &s.Name },
-	plain: courier.Schedule.Definition, hide: desk.HideSchedule,
-	get: func(c *call, name string) (courier.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
-	set: func(ctx context.Context, c *call, s courier.Schedule) (courier.Schedule, error) {
+	name:  func(s *schedule.Schedule) *string { return &s.Name },
+	plain: schedule.Schedule.Definition, hide: desk.HideSchedule,
+	get: func(c *call, name string) (schedule.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
+	set: func(ctx context.Context, c *call, s schedule.Schedule) (schedule.Schedule, error) {
 		return c.h.e.Schedules().Set(ctx, s, c.by())
 	},
 	remove: func(ctx context.Context, c *call, name string) error {
 		return c.h.e.Schedules().Remove(ctx, name, c.by())
 	},
 	wrong: func(name string, list []courier.Problem) error {
-		return &courier.ScheduleError{Schedule: name, Problems: list}
+		return &schedule.Error{Schedule: name, Problems: list}
 	},
 	data: (*call).schedule, tried: (*call).ticks, try: "Say when it would fire",
-	turns: []turn[courier.Schedule]{
-		{"enable", func(ctx context.Context, c *call, name string, by courier.By) (courier.Schedule, error) {
+	turns: []turn[schedule.Schedule]{
+		{"enable", func(ctx context.Context, c *call, name string, by courier.By) (schedule.Schedule, error) {
 			return c.h.e.Schedules().Enable(ctx, name, by)
 		}},
-		{"disable", func(ctx context.Context, c *call, name string, by courier.By) (courier.Schedule, error) {
+		{"disable", func(ctx context.Context, c *call, name string, by courier.By) (schedule.Schedule, error) {
 			return c.h.e.Schedules().Disable(ctx, name, by)
 		}},
 	},
@@ -77,7 +77,7 @@ type scheduleList struct {
 
 // A scheduleRow is a schedule as the visitor may see it.
 type scheduleRow struct {
-	courier.Schedule
+	schedule.Schedule
 	Href, Status string
 	Target       target
 	When         string    // in words
@@ -145,7 +145,7 @@ func (c *call) mayCreateAny() (bool, error) {
 }
 
 // scheduleRows returns schedules as they are listed.
-func (c *call) scheduleRows(list []courier.Schedule) ([]scheduleRow, error) {
+func (c *call) scheduleRows(list []schedule.Schedule) ([]scheduleRow, error) {
 	var ids []courier.ExecutionID
 	for i := range list {
 		if s := &list[i]; s.Job != "" && s.LastExecution != "" {
@@ -177,7 +177,7 @@ func (c *call) statuses(ids []courier.ExecutionID) (map[courier.ExecutionID]stri
 	return found, err
 }
 
-func (c *call) scheduleRow(s courier.Schedule) scheduleRow {
+func (c *call) scheduleRow(s schedule.Schedule) scheduleRow {
 	r := scheduleRow{Schedule: s, Href: c.link("schedules", s.Name), Target: c.target(s.Job, s.Chain), Status: scheduleStatus(&s, now()), When: whenOf(&s)}
 	if !s.NextFire.IsZero() && s.Zone != "" && s.Zone != "UTC" {
 		r.Local = inZone(s.NextFire, s.Zone)
@@ -192,7 +192,7 @@ func (c *call) scheduleRow(s courier.Schedule) scheduleRow {
 }
 
 // scheduleStatus is the word for the state of a schedule.
-func scheduleStatus(s *courier.Schedule, at time.Time) string {
+func scheduleStatus(s *schedule.Schedule, at time.Time) string {
 	switch {
 	case s.Disabled:
 		return "disabled"
@@ -209,14 +209,14 @@ func scheduleStatus(s *courier.Schedule, at time.Time) string {
 }
 
 // whenOf says in words when a schedule fires.
-func whenOf(s *courier.Schedule) string {
+func whenOf(s *schedule.Schedule) string {
 	switch {
 	case s.Every > 0:
 		return "Every " + format.Span(s.Every)
 	case !s.At.IsZero():
 		return "Once, at " + s.At.UTC().Format("2006-01-02 15:04:05") + " UTC"
 	}
-	x, err := engine.ExplainCron(s.Cron, s.Zone, time.Time{}, 1)
+	x, err := schedule.ExplainCron(s.Cron, s.Zone, time.Time{}, 1)
 	if err != nil {
 		return s.Cron
 	}
@@ -256,7 +256,7 @@ type fire struct {
 
 const nextTicks = 10
 
-func (c *call) schedule(s *courier.Schedule) (any, error) {
+func (c *call) schedule(s *schedule.Schedule) (any, error) {
 	outcomes, err := c.statuses(idsOf(s.LastExecution, s.Job))
 	if err != nil {
 		return nil, err
@@ -270,7 +270,7 @@ func (c *call) schedule(s *courier.Schedule) (any, error) {
 }
 
 // ticks returns when a schedule fires, whether it is saved or not.
-func (c *call) ticks(s *courier.Schedule) any {
+func (c *call) ticks(s *schedule.Schedule) any {
 	v := ticks{Idle: s.Disabled || s.Paused}
 	if s.Zone != "" && s.Zone != "UTC" {
 		v.ZoneName = s.Zone
@@ -287,7 +287,7 @@ func (c *call) ticks(s *courier.Schedule) any {
 		v.Next, after = append(v.Next, fire{inZone(at, v.ZoneName), at}), at
 	}
 	if s.Cron != "" {
-		if x, err := engine.ExplainCron(s.Cron, s.Zone, time.Time{}, 1); err == nil {
+		if x, err := schedule.ExplainCron(s.Cron, s.Zone, time.Time{}, 1); err == nil {
 			v.Notes = x.Notes
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -153,7 +154,7 @@ func TestKeptRoles(t *testing.T) {
 	virtual(t, options(), func(w *world) {
 		w.inbox()
 		for suffix, job := range map[string]string{"": "report", " hidden": "hidden"} {
-			w.schedule(courier.Schedule{Name: "nightly" + suffix, Job: job, Cron: "0 30 2 ? * *", Params: map[string]any{"text": canary}})
+			w.schedule(schedule.Schedule{Name: "nightly" + suffix, Job: job, Cron: "0 30 2 ? * *", Params: map[string]any{"text": canary}})
 			w.subscribe(courier.Subscription{Name: "alarm" + suffix, Kind: courier.SubscribeFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{job}})
 		}
 		for suffix, job := range map[string]string{"": "inbox", " hidden": "hidden inbox"} {
@@ -247,7 +248,7 @@ func (w *world) refuses(path, verb string) {
 func TestKeptPages(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
 	for i := range 10_000 {
-		w.schedule(courier.Schedule{Name: fmt.Sprintf("s%05d", i), Job: "report", Cron: "0 30 2 ? * *"})
+		w.schedule(schedule.Schedule{Name: fmt.Sprintf("s%05d", i), Job: "report", Cron: "0 30 2 ? * *"})
 	}
 	page := w.get("schedules?tab=list")
 	if n := len(page.tree.all("tr[data-row]")); n != 50 {

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/diff"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -236,7 +237,7 @@ func (c *call) schedulesOf(name string) (facts []scheduleFact, err error) {
 	if c.page.kind() == "chain" {
 		kind = store.Chain
 	}
-	list, err := c.h.e.Schedules().List(c.ctx(), store.ScheduleFilter{Kind: kind, Target: name, Limit: 100})
+	list, err := c.h.e.Schedules().List(c.ctx(), schedule.Filter{Kind: kind, Target: name, Limit: 100})
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, nil
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -16,8 +17,10 @@ import (
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
-	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -48,23 +51,73 @@ func (e *Engine) addSubsystems() {
 		Observe: e.observers.Emit, Observed: e.observers.Wanted,
 		WakeNotifications: e.notifications.Wake, Chain: e.definitions.Chain, WaitUntil: e.waiters.Until,
 	})
-	_, wakes := roles.Behind.(store.Schedules)
+	_, wakes := roles.Behind.(schedule.Store)
 	e.monitors = monitors.New(monitors.Options{
 		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Secrets: o.Secrets,
 		Listers: o.Listers, Roots: o.Roots, MaxParams: o.MaxParams, Poll: o.Poll, StoreWakes: wakes,
 	})
-	e.schedules = schedules.New(schedules.Options{
-		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Poll: o.Poll,
-		WakeNotifications: e.notifications.Wake, WakeMonitors: e.monitors.Wake, WakeDeadlines: e.deadlines.Wake,
+	e.schedules = schedule.New(schedule.Options{
+		Store: roles.Schedules, Targets: c, Log: e.log, Poll: o.Poll,
+		Changed: func(ctx context.Context, by courier.By, a store.Action) {
+			c.Changed(ctx, core.Change{Kind: a.Kind, Name: a.Name, Verb: a.Verb, By: by, Job: a.Job, Now: a.Now})
+		},
+		Fired: func(list []schedule.Fired) {
+			e.notifications.Wake()
+			for i := range list {
+				e.chains.Started(list[i].Chains)
+			}
+		},
+		Awaited: func() {
+			e.monitors.Wake()
+			e.deadlines.Wake()
+		},
 	})
 	e.dryRuns = dryruns.New(c, dryruns.Config{
-		Checks: e.definitions, UpcomingFires: e.schedules.Upcoming,
+		Checks: e.definitions, Schedules: e.schedules.Reports,
 		Unsaved: func(jobs []courier.Job, chains []courier.Chain) dryruns.Checks {
 			return e.definitions.Unsaved(jobs, chains)
 		},
 		Roles: roles, Registry: e.reg, Queues: o.Queues, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams, Grace: o.Grace,
 	})
 }
+
+// CheckStart returns what is wrong with starting the latest version of a job, or of a
+// chain if job is empty.
+func (c access) CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error) {
+	t, err := c.e.chains.Target(ctx, job, chain)
+	switch {
+	case errors.Is(err, courier.ErrNotFound):
+		field := "job"
+		if job == "" {
+			field = "chain"
+		}
+		return []courier.Problem{{Step: -1, Field: field, Message: text.Plain(err)}}, nil
+	case err != nil:
+		return nil, err
+	}
+	if _, err := t.Prepare(ctx, core.Start{Params: params}); err != nil {
+		return core.ParamProblems(err), nil
+	}
+	return nil, nil
+}
+
+// Prepare adds a new execution of the job or chain of a definition to a firing.
+func (c access) Prepare(ctx context.Context, f *schedule.Firing, d *store.Definition, s *schedule.Schedule, key string) (courier.ExecutionID, error) {
+	t, err := c.e.chains.TargetOf(ctx, d)
+	if err != nil {
+		return "", err
+	}
+	n, err := t.Prepare(ctx, core.Start{Params: s.Params, Priority: s.Priority, IdempotencyKey: key, By: courier.By{Actor: f.By}})
+	if err != nil {
+		return "", err
+	}
+	n.Add(&f.Executions, &f.Chains)
+	return n.ID(), nil
+}
+
+// Created has overdue executions looked for when a deadline of the executions passes, which
+// were created.
+func (c access) Created(list []store.NewExecution) { c.e.deadlines.Created(list) }
 
 // Changed writes a change that was made to the log, and to the journal if the store keeps
 // one.
@@ -74,7 +127,7 @@ func (c access) Changed(ctx context.Context, h core.Change) {
 	if err != nil {
 		return
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.StoreTimeout)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storecall.Timeout)
 	defer cancel()
 	_, err = j.Note(call, store.Action{
 		By: h.By.Actor, Via: cmp.Or(h.By.Via, "go"), Verb: h.Verb, Kind: h.Kind, Name: h.Name, Job: h.Job, Now: h.Now, Reason: h.By.Reason, Outcome: "done",

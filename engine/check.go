@@ -14,9 +14,10 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/definitions"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -52,7 +53,7 @@ func ReadFiles(fsys fs.FS, patterns ...string) ([]courier.Source, error) {
 type Bundle struct {
 	Jobs          []courier.Job
 	Chains        []courier.Chain
-	Schedules     []courier.Schedule
+	Schedules     []schedule.Schedule
 	Monitors      []courier.Monitor
 	Subscriptions []courier.Subscription
 	// Problems are what is wrong, and Warnings what looks doubtful, each with file,
@@ -240,11 +241,11 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			return checked.Problems, checked.Warnings, err
 		})
 	case "schedule":
-		var x courier.Schedule
+		var x schedule.Schedule
 		form := s.Read(&x)
 		c.Schedules = append(c.Schedules, x)
 		c.later(s, "schedule", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			return c.e.schedules.Check(ctx, &x)
+			return c.e.schedules.Check(ctx, x)
 		})
 	case "monitor":
 		var m courier.Monitor

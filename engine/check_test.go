@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -210,7 +211,7 @@ func TestReadingNeedsNoStepTypes(t *testing.T) {
 	if err != nil || v["s.loud"] != "HI" {
 		t.Errorf("Values: %v, %v", v, err)
 	}
-	if _, err := bare.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Job: "j", Every: time.Hour}, courier.By{}); err != nil {
+	if _, err := bare.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Job: "j", Every: time.Hour}, courier.By{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := bare.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, nil); err != nil {

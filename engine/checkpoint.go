@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/executionlog"
 	"github.com/courierhq/courier/engine/internal/reports"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -147,12 +148,12 @@ var errLeft = errors.New("the store has refused progress for long; the execution
 func (r *run) write(t *store.Transition) error {
 	r.writing, r.stopping = r.e.refusals.begin(&r.x, t.Seq, r.log), time.Time{}
 	defer r.endWrite()
-	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
+	return storecall.Retry(&r.callTimeout, func(ctx context.Context) error {
 		err := r.e.store.Apply(ctx, *t)
 		if r.scrubbed == scrubbedAll && errors.Is(err, courier.ErrInvalid) {
 			err = courier.Permanent(errors.New(r.secrets.Message(err))) // there is nothing left to leave out
 		}
-		if err != nil && !core.Promised(err) && r.lease.Err() == nil {
+		if err != nil && !storecall.Promised(err) && r.lease.Err() == nil {
 			r.giveUp()
 			text := r.secrets.Message(err)
 			if r.writing.refused(text, courier.IsPermanent(err)) && !r.left.Load() {
@@ -183,8 +184,8 @@ func (r *run) leave(t *store.Transition, text string) {
 // endWrite wakes the claim loop after a write that was refused, for it may claim again.
 func (r *run) endWrite() {
 	if r.writing.end() {
-		core.Signal(r.e.freed)
-		core.Signal(r.e.wake)
+		wakeup.Send(r.e.freed)
+		wakeup.Send(r.e.wake)
 	}
 }
 
@@ -194,7 +195,7 @@ func (r *run) regain() {
 	if !r.left.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.lease, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(r.lease, storecall.Timeout)
 	defer cancel()
 	sent := time.Now()
 	got, err := r.e.store.Renew(ctx, store.RenewRequest{

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/leases"
 	"github.com/courierhq/courier/engine/internal/slots"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -69,24 +70,24 @@ func (e *Engine) pause(w *worker, poll *time.Timer, gather time.Duration) bool {
 	if gather == 0 {
 		freed = nil
 	}
-	if !core.Taken(e.wake) {
+	if !wakeup.Taken(e.wake) {
 		select {
 		case <-w.stop:
 		case <-poll.C:
 		case <-e.wake:
 		case <-freed:
 			e.slots.Gather(w.stop, poll, gather)
-			core.Taken(e.wake)
+			wakeup.Taken(e.wake)
 		}
 	}
-	core.Taken(e.freed)
+	wakeup.Taken(e.freed)
 	return w.ctx.Err() == nil
 }
 
 // claim runs what the store hands over; [store.ClaimRequest] says what may run.
 func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 	// A stop waits for a claim under way: what it claims is handed over at once.
-	ctx, cancel := context.WithTimeout(w.base, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(w.base, storecall.Timeout)
 	defer cancel()
 	sent := time.Now()
 	r := e.claimRequest(free)
@@ -171,8 +172,8 @@ func (e *Engine) awaitLoop(w *worker, marks <-chan uint64) {
 		}
 		// The claim that follows has a mark. A mark of a claim before the change would
 		// only cause one more claim.
-		core.Taken(marks)
-		core.Signal(e.wake)
+		wakeup.Taken(marks)
+		wakeup.Send(e.wake)
 	}
 }
 
@@ -190,7 +191,7 @@ func (e *Engine) untrack(r *run) {
 		e.waiters.Wake(courier.ExecutionID(r.x.Chain))
 	}
 	e.runs.EndIdle()
-	core.Signal(e.freed)
+	wakeup.Send(e.freed)
 }
 
 // canClaim reports whether the engine may claim: not while it can't renew leases, or

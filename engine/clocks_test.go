@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -116,7 +117,7 @@ func TestClocksThatDisagree(t *testing.T) {
 					t.Errorf("it is %s after %v, %v", x.State, time.Since(began), err)
 				}
 
-				if _, err := w.b.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Job: "tick", Every: time.Minute}, courier.By{}); err != nil {
+				if _, err := w.b.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Job: "tick", Every: time.Minute}, courier.By{}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(10*time.Minute + 30*time.Second)
@@ -159,7 +160,7 @@ func TestClockOfTheStoreJumps(t *testing.T) {
 		w := newClockwork(t, 0)
 		w.start(w.a)
 		w.start(w.b)
-		if _, err := w.b.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Job: "tick", Every: time.Minute}, courier.By{}); err != nil {
+		if _, err := w.b.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Job: "tick", Every: time.Minute}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		var ids []courier.ExecutionID

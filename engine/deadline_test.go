@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storetest"
@@ -40,7 +41,7 @@ func TestJobTimeout(t *testing.T) {
 		for _, timeout := range []time.Duration{0, 2 * time.Hour} {
 			h.RunWith(job, &courier.EnqueueOptions{Timeout: &timeout}).RequireState(courier.Completed)
 		}
-		if _, err := h.Engine.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Job: "slow", Every: time.Hour}, courier.By{}); err != nil {
+		if _, err := h.Engine.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Job: "slow", Every: time.Hour}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		chain := courier.Chain{Name: "c", Members: []courier.ChainMember{{Name: "m", Job: "slow"}}}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -152,7 +153,7 @@ func TestScheduleThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newChains(t)
 		w.on("b", `[{"job": "a", "on_unmet": "refuse"}]`)
-		if _, err := w.Schedules().Set(t.Context(), courier.Schedule{Name: "hourly", Job: "b", Every: time.Hour}, courier.By{}); err != nil {
+		if _, err := w.Schedules().Set(t.Context(), schedule.Schedule{Name: "hourly", Job: "b", Every: time.Hour}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		look := func(problem string, started int) {

@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine/dryrun"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -73,7 +74,7 @@ func TestDryRunOfASavedChainTellsItsSchedules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []courier.Schedule{
+		for _, s := range []schedule.Schedule{
 			{Name: "a", Chain: "daily", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin"},
 			{Name: "b", Job: "tidy", Cron: "0 30 2 * * ?"},
 		} {

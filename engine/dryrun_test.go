@@ -20,6 +20,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -358,7 +359,7 @@ func TestDryRunGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []courier.Schedule{
+		for _, s := range []schedule.Schedule{
 			{Name: "daily", Job: "invoices", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin", Params: m{"day": "today"}, Jitter: time.Minute},
 			{Name: "off", Job: "invoices", Every: time.Hour, Disabled: true},
 			{Name: "often", Job: "invoices", Every: 6 * time.Hour},

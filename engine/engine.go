@@ -33,12 +33,12 @@ import (
 	"github.com/courierhq/courier/engine/internal/probe"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
-	"github.com/courierhq/courier/engine/internal/schedules"
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/unserved"
 	"github.com/courierhq/courier/engine/internal/waiters"
 	"github.com/courierhq/courier/engine/internal/workspace"
 	"github.com/courierhq/courier/internal/uuid7"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -72,7 +72,7 @@ type Engine struct {
 	// The subsystems; see [access].
 	definitions   *definitions.Service
 	chains        *chains.Service
-	schedules     *schedules.Service
+	schedules     *schedule.Service
 	monitors      *monitors.Service
 	notifications *notifications.Service
 	dryRuns       *dryruns.Service
@@ -94,6 +94,10 @@ type Engine struct {
 	pollsRarely bool  // as rarely as the store allows
 	invalid     error // what is wrong with the arguments of New
 }
+
+// Schedules returns the service of the schedules in the engine's store, which must have
+// the role [schedule.Store]. Started engines fire them.
+func (e *Engine) Schedules() *schedule.Service { return e.schedules }
 
 // New returns an engine that keeps executions in s and takes step types from
 // r; nil means none. A nil opt means the defaults. New starts nothing and can't

@@ -13,11 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/courierhq/courier/internal/jsontext"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storetest"
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -117,11 +118,11 @@ func (e *Engine) prepare(ctx context.Context, job string, opt *courier.EnqueueOp
 // create creates executions, all or none.
 func (e *Engine) create(ctx context.Context, list []store.NewExecution) ([]courier.Execution, error) {
 	var got []store.Enqueued
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
-	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	calls := storecall.Calls{Parent: ctx, Awaited: true}
 	defer calls.End()
-	err := core.Retry(&calls, func(ctx context.Context) (err error) {
+	err := storecall.Retry(&calls, func(ctx context.Context) (err error) {
 		got, err = e.store.Enqueue(ctx, list) // their ids make it safe to repeat
 		return err
 	})

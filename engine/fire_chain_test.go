@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -48,18 +49,18 @@ func (f *fleet) chainOf(d time.Duration) func() []courier.ChainExecution {
 // execution for each tick, all of whose members are executed, and the overlap
 // policy takes the chain as a whole.
 func TestFiresChains(t *testing.T) {
-	for overlap, want := range map[courier.Overlap]struct {
+	for overlap, want := range map[schedule.Overlap]struct {
 		ticks     int
 		cancelled int
 	}{
-		courier.OverlapAllow: {6, 0}, courier.OverlapSkip: {3, 0}, courier.OverlapCancel: {6, 5},
+		schedule.OverlapAllow: {6, 0}, schedule.OverlapSkip: {3, 0}, schedule.OverlapCancel: {6, 5},
 	} {
 		t.Run(string(overlap), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, memstore.New(), 10)
 				list := f.chainOf(4 * time.Minute) // 8 for both members
 				start := time.Now()
-				f.set(courier.Schedule{Name: "s", Chain: "chain", Every: 5 * time.Minute, Overlap: overlap, Ends: start.Add(31 * time.Minute)})
+				f.set(schedule.Schedule{Name: "s", Chain: "chain", Every: 5 * time.Minute, Overlap: overlap, Ends: start.Add(31 * time.Minute)})
 				for i := range f.engines {
 					f.start(i)
 				}
@@ -98,7 +99,7 @@ func TestChainScheduleProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, memstore.New(), 1)
 		f.chainOf(0)
-		for _, s := range []courier.Schedule{
+		for _, s := range []schedule.Schedule{
 			{Name: "s", Chain: "chian", Every: time.Hour},
 			{Name: "s", Chain: "chain", Job: "job", Every: time.Hour},
 		} {
@@ -107,7 +108,7 @@ func TestChainScheduleProblems(t *testing.T) {
 				t.Errorf("schedule of %q: %v", s.Chain, err)
 			}
 		}
-		if list, err := f.engines[0].Schedules().List(t.Context(), store.ScheduleFilter{}); err != nil || len(list) > 0 {
+		if list, err := f.engines[0].Schedules().List(t.Context(), schedule.Filter{}); err != nil || len(list) > 0 {
 			t.Errorf("%d schedules were saved, error %v", len(list), err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -86,7 +87,7 @@ func (f *fleet) run(d time.Duration) {
 	f.stop(0)
 }
 
-func (f *fleet) set(s courier.Schedule) courier.Schedule {
+func (f *fleet) set(s schedule.Schedule) schedule.Schedule {
 	f.t.Helper()
 	if s.Job == "" && s.Chain == "" {
 		s.Job = "job"
@@ -98,7 +99,7 @@ func (f *fleet) set(s courier.Schedule) courier.Schedule {
 	return got
 }
 
-func (f *fleet) schedule(name string) courier.Schedule {
+func (f *fleet) schedule(name string) schedule.Schedule {
 	f.t.Helper()
 	s, err := f.engines[0].Schedules().Get(f.t.Context(), name)
 	if err != nil {
@@ -181,7 +182,7 @@ func (u *unreliable) lost() bool {
 	return u.random.IntN(10) == 0
 }
 
-func (u *unreliable) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+func (u *unreliable) DueSchedules(ctx context.Context, most int, lease time.Duration) (schedule.DueList, error) {
 	lost := u.lost()
 	d, err := u.Store.DueSchedules(ctx, most, lease)
 	if d.Now = d.Now.Add(u.wrong); err == nil && lost {
@@ -190,7 +191,7 @@ func (u *unreliable) DueSchedules(ctx context.Context, most int, lease time.Dura
 	return d, err
 }
 
-func (u *unreliable) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+func (u *unreliable) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	lost := u.lost()
 	fired, err := u.Store.FireSchedules(ctx, list)
 	if err == nil && lost {
@@ -218,10 +219,10 @@ func oneExecutionPerTick(t *testing.T, wrong bool) {
 		f := newFleet(t, s, engines)
 		start := time.Now().UTC()
 		for i := range schedules {
-			f.set(courier.Schedule{
+			f.set(schedule.Schedule{
 				Name: fmt.Sprint("s", i), Every: 10 * time.Second, Jitter: time.Duration(i) * time.Second,
 				Starts: start.Add(time.Second), Ends: start.Add(time.Duration(ticks) * 10 * time.Second),
-				Misfire: courier.MisfireAll, // a clock that is put forward makes ticks late
+				Misfire: schedule.MisfireAll, // a clock that is put forward makes ticks late
 			})
 		}
 		done := make(chan struct{})
@@ -280,7 +281,7 @@ func tickSurvives(t *testing.T, fault storewrap.Fault) {
 	t.Helper()
 	f := newFleet(t, memstore.New(), 2)
 	start := time.Now().UTC()
-	f.set(courier.Schedule{Name: "s", Every: 10 * time.Second, Starts: start.Add(10 * time.Second), Ends: start.Add(time.Minute)})
+	f.set(schedule.Schedule{Name: "s", Every: 10 * time.Second, Starts: start.Add(10 * time.Second), Ends: start.Add(time.Minute)})
 	faulty := storewrap.NewFaulty(f.store, fault)
 	f.engines[0] = engine.New(faulty, f.reg, &engine.Options{Worker: "faulty", Workspace: f.dir})
 	f.start(0)
@@ -307,8 +308,8 @@ func TestNoTickTwice(t *testing.T) {
 		s := memstore.New()
 		f := newFleet(t, s, 1)
 		start := time.Now().UTC()
-		f.set(courier.Schedule{Name: "s", Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(3 * time.Minute)})
-		before, err := s.Schedules(t.Context(), store.ScheduleFilter{})
+		f.set(schedule.Schedule{Name: "s", Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(3 * time.Minute)})
+		before, err := s.Schedules(t.Context(), schedule.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,8 +322,8 @@ func TestNoTickTwice(t *testing.T) {
 		if _, err := s.PutSchedule(t.Context(), back); err != nil {
 			t.Fatal(err)
 		}
-		f.set(courier.Schedule{
-			Name: "s", Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(3 * time.Minute), Misfire: courier.MisfireAll,
+		f.set(schedule.Schedule{
+			Name: "s", Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(3 * time.Minute), Misfire: schedule.MisfireAll,
 		})
 		f.run(time.Minute)
 		f.want("s", start, 60, 120, 180)
@@ -342,8 +343,8 @@ func TestTheStoresClock(t *testing.T) {
 		s := memstore.New()
 		f := newFleet(t, s, 1)
 		start := time.Now().UTC()
-		f.set(courier.Schedule{Name: "s", Every: 10 * time.Minute, Starts: start.Add(10 * time.Minute), Ends: start.Add(time.Hour), Misfire: courier.MisfireAll})
-		got, err := s.Schedules(t.Context(), store.ScheduleFilter{})
+		f.set(schedule.Schedule{Name: "s", Every: 10 * time.Minute, Starts: start.Add(10 * time.Minute), Ends: start.Add(time.Hour), Misfire: schedule.MisfireAll})
+		got, err := s.Schedules(t.Context(), schedule.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +372,7 @@ func TestManyAtOnce(t *testing.T) {
 		f := newFleet(t, memstore.New(), 1)
 		start := time.Now().UTC()
 		for i := range many {
-			f.set(courier.Schedule{Name: fmt.Sprint("s", i), Every: time.Second, Starts: start.Add(time.Second), Ends: start.Add(ticks * time.Second)})
+			f.set(schedule.Schedule{Name: fmt.Sprint("s", i), Every: time.Second, Starts: start.Add(time.Second), Ends: start.Add(ticks * time.Second)})
 		}
 		f.engines[0] = engine.New(f.store, f.reg, &engine.Options{Workspace: f.dir, Queues: []string{"nobody's"}})
 		f.run(5 * time.Second)
@@ -393,7 +394,7 @@ type looking struct {
 	looks atomic.Int64
 }
 
-func (l *looking) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+func (l *looking) DueSchedules(ctx context.Context, most int, lease time.Duration) (schedule.DueList, error) {
 	l.looks.Add(1)
 	return l.Store.DueSchedules(ctx, most, lease)
 }
@@ -407,7 +408,7 @@ func TestOneLookForChange(t *testing.T) {
 		f.start(0)
 		time.Sleep(100 * time.Second)
 		before := l.looks.Load()
-		f.set(courier.Schedule{Name: "hourly", Every: time.Hour})
+		f.set(schedule.Schedule{Name: "hourly", Every: time.Hour})
 		time.Sleep(time.Second)
 		if got := l.looks.Load() - before; got != 1 {
 			t.Errorf("%d looks, want one", got)

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -144,27 +145,6 @@ func TestRemoveLimit(t *testing.T) {
 	}
 }
 
-// TestNextTick goes by the definition of a schedule alone.
-func TestNextTick(t *testing.T) {
-	h := couriertest.New(t, nil)
-	after := time.Date(2027, 3, 28, 0, 0, 0, 0, time.UTC)
-	for want, s := range map[string]courier.Schedule{
-		"2027-03-28T01:30:00Z": {Cron: "0 30 2 ? * *", Zone: "Europe/Berlin", Disabled: true},
-		"2027-03-28T06:00:00Z": {Every: 6 * time.Hour},
-		"2027-04-01T00:00:00Z": {At: time.Date(2027, 4, 1, 0, 0, 0, 0, time.UTC)},
-		"0001-01-01T00:00:00Z": {Every: time.Hour, Ends: after},
-	} {
-		if got, err := h.Engine.Schedules().Next(s, after); err != nil || got.Format(time.RFC3339) != want {
-			t.Errorf("%s, %v; want %s", got, err, want)
-		}
-	}
-	for _, s := range []courier.Schedule{{}, {Cron: "0 0 25 ? * *"}, {Cron: "0 0 2 ? * *", Zone: "Berlin"}} {
-		if _, err := h.Engine.Schedules().Next(s, after); !errors.As(err, new(*courier.ScheduleError)) {
-			t.Errorf("%+v: %v", s, err)
-		}
-	}
-}
-
 // TestGetSubscription finds one among more than a page of them.
 func TestGetSubscription(t *testing.T) {
 	h := couriertest.New(t, nil)
@@ -226,7 +206,7 @@ func TestWhoAndWhy(t *testing.T) {
 		t.Errorf("Pause returned a chain execution that is %s, %v", c.State, err)
 	}
 	asked(c.Members[0].Execution)
-	s := courier.Schedule{Name: "s", Job: "a", Every: time.Hour}
+	s := schedule.Schedule{Name: "s", Job: "a", Every: time.Hour}
 	if _, err := h.Engine.Schedules().Set(t.Context(), s, by); err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/jsontext"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/webhook"

@@ -36,7 +36,7 @@ func (p *play) failFirst(t *testing.T) error {
 }
 
 // setOpen says whether actors pass the gates without waiting.
-func (s *schedule) setOpen(open bool) {
+func (s *interleaving) setOpen(open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = open
@@ -125,7 +125,7 @@ func TestInterleavingsOfRepair(t *testing.T) {
 		if i%*everyPlay > 0 {
 			continue
 		}
-		n := explore(t, 20_000, func(t *testing.T, s *schedule) error {
+		n := explore(t, 20_000, func(t *testing.T, s *interleaving) error {
 			return perform(t, s, dir, c.kind, func(p *play) error { return c.begin(t, p) })
 		})
 		if total += n; t.Failed() {
@@ -141,7 +141,7 @@ func TestInterleavingsOfRepair(t *testing.T) {
 func TestInterleavingsOfRerun(t *testing.T) {
 	dir, total, start := t.TempDir(), 0, time.Now()
 	for _, kind := range []courier.RequestKind{courier.RequestResume, courier.RequestCancel} {
-		total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+		total += explore(t, 5000, func(t *testing.T, s *interleaving) error {
 			return perform(t, s, dir, ofSteps, func(p *play) error {
 				if err := p.failFirst(t); err != nil {
 					return err

@@ -26,7 +26,7 @@ import (
 
 // A play is one way in which actors meet over one execution.
 type play struct {
-	*schedule
+	*interleaving
 	dir   string
 	store store.Store
 	reg   *courier.Registry
@@ -90,9 +90,9 @@ func behaviourOf(name string) behaviour {
 }
 
 // newPlay enqueues an execution.
-func newPlay(t *testing.T, s *schedule, dir string, kind behaviour) (*play, error) {
+func newPlay(t *testing.T, s *interleaving, dir string, kind behaviour) (*play, error) {
 	p := &play{
-		schedule: s, dir: dir, store: memstore.New(), reg: new(courier.Registry), kind: kind,
+		interleaving: s, dir: dir, store: memstore.New(), reg: new(courier.Registry), kind: kind,
 		claimed: make(map[string]bool), entered: make(map[string]int), names: make(map[string]string), fell: make(map[string]bool),
 	}
 	if kind.eager {
@@ -388,7 +388,7 @@ func (p *play) end() error {
 
 // perform enqueues an execution, sets the actors going, and checks how it ended.
 // A goroutine that is left fails the test when the bubble ends.
-func perform(t *testing.T, s *schedule, dir string, kind behaviour, actors func(p *play) error) (err error) {
+func perform(t *testing.T, s *interleaving, dir string, kind behaviour, actors func(p *play) error) (err error) {
 	p, err := newPlay(t, s, dir, kind)
 	if err != nil {
 		return err
@@ -676,7 +676,7 @@ func TestInterleavings(t *testing.T) {
 				if plays++; plays%*everyPlay > 0 {
 					continue
 				}
-				total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+				total += explore(t, 5000, func(t *testing.T, s *interleaving) error {
 					return perform(t, s, dir, kind, func(p *play) error {
 						a := p.engine("a")
 						op := a
@@ -708,7 +708,7 @@ func TestInterleavingsOfOperators(t *testing.T) {
 			if plays++; plays%*everyPlay > 0 {
 				continue
 			}
-			total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+			total += explore(t, 5000, func(t *testing.T, s *interleaving) error {
 				return perform(t, s, dir, behaviourOf(kind), func(p *play) error {
 					a, o := p.engine("a"), p.engine("o")
 					p.crowd = true
@@ -740,7 +740,7 @@ func TestInterleavingsOfStop(t *testing.T) {
 				if plays++; plays%*everyPlay > 0 {
 					continue
 				}
-				total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+				total += explore(t, 5000, func(t *testing.T, s *interleaving) error {
 					return perform(t, s, dir, kind, func(p *play) error {
 						a, next := p.engine("a"), p.engine("b")
 						p.ask(p.engine("o"), "operator", list...)
@@ -778,7 +778,7 @@ func TestInterleavingsOfTakeover(t *testing.T) {
 			if plays++; plays%*everyPlay > 0 {
 				continue
 			}
-			total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+			total += explore(t, 5000, func(t *testing.T, s *interleaving) error {
 				return perform(t, s, dir, kind, func(p *play) error {
 					p.deaf = true
 					a, b := p.engine("a"), p.engine("b")
@@ -811,7 +811,7 @@ func TestInterleavingsOfChanges(t *testing.T) {
 		if i%*everyPlay > 0 {
 			continue
 		}
-		total += explore(t, 5000, func(t *testing.T, s *schedule) error {
+		total += explore(t, 5000, func(t *testing.T, s *interleaving) error {
 			return perform(t, s, dir, kind, func(p *play) error {
 				a, o := p.engine("a"), p.engine("o")
 				p.crowd = true

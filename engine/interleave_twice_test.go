@@ -95,7 +95,7 @@ func TestInterleavingsOfTwoRepairs(t *testing.T) {
 			if i%*everyPlay > 0 {
 				continue
 			}
-			n := explore(t, raced.Or(2_000, 20_000), func(t *testing.T, s *schedule) error {
+			n := explore(t, raced.Or(2_000, 20_000), func(t *testing.T, s *interleaving) error {
 				return perform(t, s, dir, c.kind, func(p *play) error { return p.repairTwice(t, pair[0], pair[1]) })
 			})
 			total += n

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -285,7 +285,7 @@ func (r *run) loadMembers() error {
 	if r.x.Chain == "" || len(r.program.Members) == 0 {
 		return nil
 	}
-	return core.Retry(&r.callTimeout, func(ctx context.Context) error {
+	return storecall.Retry(&r.callTimeout, func(ctx context.Context) error {
 		members, err := r.e.chains.Values(ctx, r.program, &r.x)
 		r.vals.SetMembers(members)
 		return err

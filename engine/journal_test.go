@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -29,7 +30,7 @@ func TestJournal(t *testing.T) {
 	if _, err := e.Jobs().Define(ctx, courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.a"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	daily := courier.Schedule{Name: "daily", Job: "job", Every: time.Hour}
+	daily := schedule.Schedule{Name: "daily", Job: "job", Every: time.Hour}
 	_, err1 := e.Schedules().Set(ctx, daily, by)
 	_, err2 := e.Schedules().Set(ctx, daily, by)
 	_, err3 := e.Schedules().Disable(ctx, "daily", by)

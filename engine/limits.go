@@ -12,7 +12,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -108,7 +109,7 @@ func isLimitScope(s string) bool {
 func (h Limits) record(ctx context.Context, c core.Change) {
 	c.Kind = "limit"
 	access{h.e}.Changed(ctx, c)
-	core.Signal(h.e.wake) // there may be something to claim
+	wakeup.Send(h.e.wake) // there may be something to claim
 }
 
 // A Limit is how many executions of a scope may run at once.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -68,7 +69,7 @@ func TestChainEventOfSchedule(t *testing.T) {
 		}
 		subscribe(t, e, func(s *courier.Subscription) { s.Events = []courier.EventType{courier.EventChainStarted} })
 		tick := time.Now().Add(10*time.Minute + 3*time.Second)
-		if _, err := e.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Chain: "chain", At: tick}, courier.By{}); err != nil {
+		if _, err := e.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Chain: "chain", At: tick}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(15 * time.Minute)

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/engine/dryrun"
-	"github.com/courierhq/courier/internal/jsontext"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/engine/dryrun"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/schedule"
 )
 
 // typedJob declares parameters of several types.
@@ -80,8 +80,8 @@ func TestTypedParams(t *testing.T) {
 			t.Errorf("rerun has %s, %v, want %s", again.Params, err, want)
 		}
 
-		_, err = e.Schedules().Set(ctx, courier.Schedule{Name: "s", Job: "typed", Every: time.Hour, Params: bad}, courier.By{})
-		if s, ok := errors.AsType[*courier.ScheduleError](err); !ok || len(s.Problems) != len(want) || s.Problems[2].Field != "params.day" {
+		_, err = e.Schedules().Set(ctx, schedule.Schedule{Name: "s", Job: "typed", Every: time.Hour, Params: bad}, courier.By{})
+		if s, ok := errors.AsType[*schedule.Error](err); !ok || len(s.Problems) != len(want) || s.Problems[2].Field != "params.day" {
 			t.Errorf("schedule: %v", err)
 		}
 		_, err = e.Monitors().Set(ctx, courier.Monitor{Name: "m", Path: h.Dir, Job: "typed", Params: bad}, courier.By{})
@@ -130,7 +130,7 @@ func TestParamsOfVersions(t *testing.T) {
 			return h.Job(`{"name": "job", "params": ` + params + `, "steps": [{"type": "demo.fail", "config": {"number": "context:params.n"}}]}`)
 		}
 		r := h.Run(version(`{"n": {"type": "integer"}, "p": null}`), m{"n": 20, "p": "a"}).RequireState(courier.Failed)
-		if _, err := e.Schedules().Set(ctx, courier.Schedule{Name: "s", Job: "job", Every: time.Hour, Params: m{"n": 20}}, courier.By{}); err != nil {
+		if _, err := e.Schedules().Set(ctx, schedule.Schedule{Name: "s", Job: "job", Every: time.Hour, Params: m{"n": 20}}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		h.Start()

@@ -8,7 +8,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/executionlog"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
 

@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -82,7 +83,7 @@ type run struct {
 	// cause.
 	lease       context.Context
 	lost        context.CancelCauseFunc
-	callTimeout core.CallTimeout
+	callTimeout storecall.Calls
 	steps       context.Context
 	interrupt   context.CancelCauseFunc
 	watchdog    *time.Timer

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -26,163 +26,36 @@ func inFleet(t *testing.T, run func(f *fleet, start time.Time)) {
 	})
 }
 
-// TestBadSchedules shows what is said about schedules that can't be saved, and
-// that none of them is.
-func TestBadSchedules(t *testing.T) {
+func second(_ schedule.Schedule, err error) error { return err }
+
+// TestBadTargets shows what is said about schedules that start what there is not, or what
+// their parameters do not fit.
+func TestBadTargets(t *testing.T) {
 	inFleet(t, func(f *fleet, start time.Time) {
 		f.define("invoices", `{"day": null}`)
-		f.set(courier.Schedule{Name: "there", Every: time.Hour})
 		for _, tt := range []struct {
-			s    courier.Schedule
-			want []string
+			s    schedule.Schedule
+			want string
 		}{
-			{courier.Schedule{Name: "x"}, []string{"job: there is neither a job nor a chain", "cron: there is none of cron, every_seconds and at"}},
-			{courier.Schedule{Job: "job", Every: time.Hour}, []string{"name: it is missing"}},
-			{courier.Schedule{Name: "a\nb", Job: "job", Every: time.Hour}, []string{"name: ", "control characters"}},
-			{courier.Schedule{Name: strings.Repeat("x", 201), Job: "job", Every: time.Hour}, []string{"201 characters, more than 200"}},
-			{courier.Schedule{Name: "x", Job: "invoice", Every: time.Hour}, []string{`there is no job "invoice"; did you mean "invoices"?`}},
-			{courier.Schedule{Name: "x", Job: "job", Chain: "c", Every: time.Hour}, []string{"chain: there is a job too"}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Cron: "0 0 3 * * ?"}, []string{"more than one of cron, every_seconds and at"}},
-			{courier.Schedule{Name: "x", Job: "job", Cron: "0 3 * * *"}, []string{"cron: ", "column", "0 0 3 * * ?"}},
-			{courier.Schedule{Name: "x", Job: "job", Cron: "0 0 25 * * ?", Zone: "Europe/Berln"}, []string{"cron: ", "column 5", "time_zone: ", `"Europe/Berlin"`}},
-			{courier.Schedule{Name: "x", Job: "job", Cron: "0 0 0 30 2 ?"}, []string{"cron: it never fires"}},
-			{courier.Schedule{Name: "x", Job: "job", Cron: "0 0 0 1 1 ? 1999"}, []string{"cron: it never fires"}},
-			{courier.Schedule{Name: "x", Job: "job", At: start.Add(-time.Second)}, []string{"at: ", "is in the past", "by the store's clock"}},
-			{courier.Schedule{Name: "x", Job: "job", At: start}, []string{"is in the past"}},
-			{courier.Schedule{Name: "x", Job: "job", At: start.Add(time.Hour), Ends: start.Add(time.Minute), Zone: "UTC"}, []string{"time_zone: ", "at: starts_at and ends_at"}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Ends: start.Add(-time.Hour)}, []string{"ends_at: there is no time to fire until"}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Ends: start, Starts: start.Add(time.Hour)}, []string{"ends_at: ", "is before starts_at"}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Millisecond}, []string{"every_seconds: 1ms is not at least 1s"}},
-			{courier.Schedule{Name: "x", Job: "job", Every: -time.Hour}, []string{"every_seconds: "}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Minute, Jitter: time.Minute}, []string{"jitter_seconds: 1m0s is not less than every_seconds"}},
-			{courier.Schedule{Name: "x", Job: "job", Cron: "0 0 3 * * ?", Jitter: -1}, []string{"jitter_seconds: "}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Overlap: "skipp", Misfire: "once"}, []string{`unknown policy "skipp"; did you mean "skip"?`, `misfire: unknown policy "once"; known are fire_once`}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Window: time.Hour}, []string{`window_seconds: it is for misfire "fire_all" only`}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, PauseAfter: -1}, []string{"pause_after: -1 is negative"}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Params: m{"dy": 1}}, []string{`params.dy: unknown parameter "dy"; did you mean "day"?`}},
-			{courier.Schedule{Name: "x", Job: "job", Every: time.Hour, Params: m{"day": "\xff"}}, []string{"params: "}},
-			{courier.Schedule{Name: "x", Job: "job", At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"at: ", "between the years 1970 and 2200"}},
+			{schedule.Schedule{Name: "x", Job: "invoice", Every: time.Hour}, `job: there is no job "invoice"; did you mean "invoices"?`},
+			{schedule.Schedule{Name: "x", Job: "job", Every: time.Hour, Params: m{"dy": 1}}, `params.dy: unknown parameter "dy"; did you mean "day"?`},
+			{schedule.Schedule{Name: "x", Job: "job", Every: time.Hour, Params: m{"day": "\xff"}}, "params: "},
 		} {
 			_, err := f.engines[0].Schedules().Set(f.t.Context(), tt.s, courier.By{})
-			problems, ok := errors.AsType[*courier.ScheduleError](err)
-			if !ok || !errors.Is(err, courier.ErrInvalid) || len(problems.Problems) == 0 {
-				t.Errorf("%+v: %v", tt.s, err)
-				continue
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q lacks %q", err, want)
-				}
-			}
-		}
-		if list, err := f.engines[0].Schedules().List(f.t.Context(), store.ScheduleFilter{}); err != nil || len(list) != 1 {
-			t.Errorf("saved: %v, %v", list, err)
-		}
-	})
-}
-
-// TestScheduleJSON writes a schedule and reads it back.
-func TestScheduleJSON(t *testing.T) {
-	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := courier.Schedule{
-		Name: "s", Job: "j", Chain: "c", Cron: "0 0 3 * * ?", Zone: "UTC", Every: 1500 * time.Millisecond, At: at, Starts: at, Ends: at,
-		Params: map[string]any{"a": "b"}, Priority: -3, Overlap: courier.OverlapQueue, Misfire: courier.MisfireAll, Window: time.Hour,
-		Jitter: time.Minute, PauseAfter: 4, Disabled: true, Paused: true, Reason: "r", NextFire: at, Waiting: true, LastFire: at,
-		LastExecution: "x", Failures: 2, Problem: "p", SavedAt: at,
-	}
-	v := reflect.ValueOf(s)
-	for i := range v.NumField() {
-		if v.Field(i).IsZero() {
-			t.Errorf("%s is not tried", v.Type().Field(i).Name)
-		}
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back courier.Schedule
-	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, s) {
-		t.Errorf("%s\nread as %+v, %v", text, back, err)
-	}
-	if d := s.Definition(); d.Problem != "" || d.Disabled || !d.NextFire.IsZero() || d.Cron == "" || d.PauseAfter == 0 {
-		t.Errorf("definition %+v", d)
-	}
-	for text, want := range map[string]string{
-		`{"name": "s", "crn": ""}`:           `unknown field "crn"; did you mean "cron"?`,
-		`{"name": "s", "every_seconds": -1}`: "negative",
-		`{"name": "s", "at": "tomorrow"}`:    `must be an instant such as "2030-01-31T08:00:00Z", not "tomorrow"`,
-		`[]`:                                 "must be an object",
-	} {
-		if err := json.Unmarshal([]byte(text), &back); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
-}
-
-// TestSetAgain sets schedules that are there: what is the same stays as it is,
-// and a change keeps what it can.
-func TestSetAgain(t *testing.T) {
-	inFleet(t, func(f *fleet, start time.Time) {
-		e, ctx := f.engines[0], f.t.Context()
-		s := courier.Schedule{Name: "s", Job: "job", Every: time.Hour, Params: m{"day": "monday"}}
-		first := f.set(s)
-		if !first.NextFire.Equal(start.Truncate(time.Hour).Add(time.Hour)) || first.SavedAt.IsZero() {
-			t.Errorf("set: %+v", first)
-		}
-		time.Sleep(time.Minute)
-		if again := f.set(s); !reflect.DeepEqual(again, first) {
-			t.Errorf("set again: %+v, was %+v", again, first)
-		}
-		if off, err := e.Schedules().Disable(ctx, "s", courier.By{Actor: "ada"}); err != nil || !off.Disabled || off.Reason != "it was disabled by ada" || !off.NextFire.IsZero() {
-			t.Errorf("disabled: %+v, %v", off, err)
-		}
-		if again := f.set(s); !again.Disabled {
-			t.Error("setting it again has enabled it")
-		}
-		s.Params = m{"day": "tuesday"}
-		if again := f.set(s); !again.Disabled || !again.NextFire.IsZero() {
-			t.Errorf("changing it has enabled it: %+v", again)
-		}
-		if on, err := e.Schedules().Enable(ctx, "s", courier.By{Actor: "bob"}); err != nil || on.Disabled || on.Reason != "" || !on.NextFire.Equal(first.NextFire) {
-			t.Errorf("enabled: %+v, %v", on, err)
-		}
-		s.Params = m{"day": "sunday"}
-		if again := f.set(s); !again.NextFire.Equal(first.NextFire) || again.Params["day"] != "sunday" {
-			t.Errorf("with other params: %+v", again)
-		}
-		s.Every = 10 * time.Minute
-		if again := f.set(s); !again.NextFire.Equal(start.Truncate(time.Hour).Add(10 * time.Minute)) {
-			t.Errorf("with other ticks: %+v", again)
-		}
-		s.Disabled = true
-		if again := f.set(s); !again.Disabled || again.Reason == "" || !again.NextFire.IsZero() {
-			t.Errorf("set disabled: %+v", again)
-		}
-		if got := f.schedule("s"); !got.Disabled {
-			t.Errorf("it is %+v", got)
-		}
-		if err := e.Schedules().Remove(ctx, "s", courier.By{}); err != nil {
-			t.Error(err)
-		}
-		for _, err := range []error{
-			e.Schedules().Remove(ctx, "s", courier.By{}), second(e.Schedules().Get(ctx, "s")), second(e.Schedules().Enable(ctx, "s", courier.By{})), second(e.Schedules().Disable(ctx, "s", courier.By{})),
-		} {
-			if !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `there is no schedule "s"`) {
-				t.Errorf("of one that is not there: %v", err)
+			if _, ok := errors.AsType[*schedule.Error](err); !ok || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%+v: %v, want %s", tt.s, err, tt.want)
 			}
 		}
 	})
 }
-
-func second(_ courier.Schedule, err error) error { return err }
 
 // TestFires fires schedules of all kinds.
 func TestFires(t *testing.T) {
 	inFleet(t, func(f *fleet, start time.Time) {
-		f.set(courier.Schedule{Name: "every", Every: time.Minute, Starts: start.Add(90 * time.Second), Ends: start.Add(210 * time.Second)})
-		f.set(courier.Schedule{Name: "cron", Cron: "0/40 * * * * ?", Zone: "Asia/Kolkata", Ends: start.Add(2 * time.Minute)})
-		f.set(courier.Schedule{Name: "at", At: start.Add(100 * time.Second), Params: m{"day": "friday"}, Priority: 7})
-		f.set(courier.Schedule{Name: "off", Every: time.Minute, Disabled: true})
+		f.set(schedule.Schedule{Name: "every", Every: time.Minute, Starts: start.Add(90 * time.Second), Ends: start.Add(210 * time.Second)})
+		f.set(schedule.Schedule{Name: "cron", Cron: "0/40 * * * * ?", Zone: "Asia/Kolkata", Ends: start.Add(2 * time.Minute)})
+		f.set(schedule.Schedule{Name: "at", At: start.Add(100 * time.Second), Params: m{"day": "friday"}, Priority: 7})
+		f.set(schedule.Schedule{Name: "off", Every: time.Minute, Disabled: true})
 		if at := f.schedule("at"); at.NextFire.IsZero() || at.Disabled {
 			t.Errorf("before: %+v", at)
 		}
@@ -214,8 +87,8 @@ func TestFires(t *testing.T) {
 			t.Errorf("one that has ended: %+v", every)
 		}
 		// The same one-shot is no other one, and another one is.
-		f.set(courier.Schedule{Name: "at", At: start.Add(100 * time.Second), Params: m{"day": "friday"}, Priority: 7})
-		f.set(courier.Schedule{Name: "at", At: start.Add(11 * time.Minute)})
+		f.set(schedule.Schedule{Name: "at", At: start.Add(100 * time.Second), Params: m{"day": "friday"}, Priority: 7})
+		f.set(schedule.Schedule{Name: "at", At: start.Add(11 * time.Minute)})
 		f.run(10 * time.Minute)
 		f.want("at", start, 100, 660)
 		if _, err := f.engines[0].Schedules().Enable(f.t.Context(), "at", courier.By{Actor: "ada"}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "in the past") {
@@ -241,7 +114,7 @@ func TestFiresAtOnce(t *testing.T) {
 	inFleet(t, func(f *fleet, start time.Time) {
 		f.start(0)
 		time.Sleep(time.Second)
-		f.set(courier.Schedule{Name: "s", At: start.Add(2 * time.Second)})
+		f.set(schedule.Schedule{Name: "s", At: start.Add(2 * time.Second)})
 		time.Sleep(1500 * time.Millisecond)
 		f.want("s", start, 2)
 		f.stop(0)
@@ -252,15 +125,15 @@ func TestFiresAtOnce(t *testing.T) {
 func TestMissedTicks(t *testing.T) {
 	inFleet(t, func(f *fleet, _ time.Time) {
 		start := time.Now().UTC()
-		for name, s := range map[string]courier.Schedule{
-			"once": {}, "skip": {Misfire: courier.MisfireSkip}, "all": {Misfire: courier.MisfireAll},
-			"some": {Misfire: courier.MisfireAll, Window: 100 * time.Minute},
+		for name, s := range map[string]schedule.Schedule{
+			"once": {}, "skip": {Misfire: schedule.MisfireSkip}, "all": {Misfire: schedule.MisfireAll},
+			"some": {Misfire: schedule.MisfireAll, Window: 100 * time.Minute},
 		} {
 			s.Name, s.Every, s.Starts = name, time.Hour, start.Add(time.Minute)
 			f.set(s)
 		}
-		f.set(courier.Schedule{Name: "at", At: start.Add(time.Minute)})
-		f.set(courier.Schedule{Name: "never", At: start.Add(time.Minute), Misfire: courier.MisfireSkip})
+		f.set(schedule.Schedule{Name: "at", At: start.Add(time.Minute)})
+		f.set(schedule.Schedule{Name: "never", At: start.Add(time.Minute), Misfire: schedule.MisfireSkip})
 		time.Sleep(3 * time.Hour)
 		f.run(90 * time.Minute)
 		minutes := func(list ...float64) []float64 {
@@ -296,8 +169,8 @@ func TestOverlappingTicks(t *testing.T) {
 		if err := f.store.Set(t.Context(), store.LimitSetting(""), "0"); err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range []courier.Overlap{courier.OverlapAllow, courier.OverlapSkip, courier.OverlapQueue, courier.OverlapCancel} {
-			f.set(courier.Schedule{Name: string(o), Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(5 * time.Minute), Overlap: o})
+		for _, o := range []schedule.Overlap{schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel} {
+			f.set(schedule.Schedule{Name: string(o), Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(5 * time.Minute), Overlap: o})
 		}
 		f.run(20 * time.Minute)
 		f.want("allow", start, 60, 120, 180, 240, 300)
@@ -322,7 +195,7 @@ func TestOverlappingTicks(t *testing.T) {
 			t.Errorf("states %v, want %v", states, want)
 		}
 		for i := 2; i+1 < len(began); i += 2 {
-			if wait := began[i].Sub(began[i-1]); wait < 0 || wait > store.WaitAgain+time.Second {
+			if wait := began[i].Sub(began[i-1]); wait < 0 || wait > schedule.WaitAgain+time.Second {
 				t.Errorf("execution %d began %v after the one before it ended", i/2, wait)
 			}
 		}
@@ -343,7 +216,7 @@ func TestPausesAfterFailures(t *testing.T) {
 			}
 			return nil
 		}
-		f.set(courier.Schedule{Name: "s", Every: time.Minute, Starts: start.Add(time.Minute), PauseAfter: 3})
+		f.set(schedule.Schedule{Name: "s", Every: time.Minute, Starts: start.Add(time.Minute), PauseAfter: 3})
 		f.run(10*time.Minute + time.Second)
 		f.want("s", start, 60, 120, 180)
 		s := f.schedule("s")
@@ -370,7 +243,7 @@ func TestPausesAfterFailures(t *testing.T) {
 func TestProblemsStayAlone(t *testing.T) {
 	inFleet(t, func(f *fleet, _ time.Time) {
 		start := time.Now().UTC()
-		a, ok := f.store.(store.Schedules)
+		a, ok := f.store.(schedule.Store)
 		if !ok {
 			t.Fatal("the store keeps no schedules")
 		}
@@ -386,14 +259,14 @@ func TestProblemsStayAlone(t *testing.T) {
 			if name == "gone" {
 				target = name
 			}
-			s := store.Schedule{Name: name, Kind: store.Job, Target: target, Body: json.RawMessage(body)}
+			s := schedule.Record{Name: name, Kind: store.Job, Target: target, Body: json.RawMessage(body)}
 			s.Next = start.Add(time.Minute)
 			s.Due = s.Next
 			if _, err := a.PutSchedule(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 		}
-		f.set(courier.Schedule{Name: "good", Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(5 * time.Minute)})
+		f.set(schedule.Schedule{Name: "good", Every: time.Minute, Starts: start.Add(time.Minute), Ends: start.Add(5 * time.Minute)})
 		f.run(150 * time.Second)
 		for name, want := range map[string]string{
 			"gone": `there is no job "gone"`, "cron": "hour", "zone": "Mars/Base", "json": "can't be read", "params": `unknown parameter "unknown"`,
@@ -417,7 +290,7 @@ func TestProblemsStayAlone(t *testing.T) {
 func TestNoAgenda(t *testing.T) {
 	type bare struct{ store.Store }
 	e := engine.New(bare{memstore.New()}, new(courier.Registry), &engine.Options{Workspace: t.TempDir()})
-	_, err := e.Schedules().Set(t.Context(), courier.Schedule{Name: "s", Job: "j", Every: time.Hour}, courier.By{})
+	_, err := e.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Job: "j", Every: time.Hour}, courier.By{})
 	for _, err := range []error{err, e.Schedules().Remove(t.Context(), "s", courier.By{}), second(e.Schedules().Get(t.Context(), "s")), second(e.Schedules().Enable(t.Context(), "s", courier.By{}))} {
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "keeps no schedules") {
 			t.Errorf("error %v", err)
@@ -428,28 +301,5 @@ func TestNoAgenda(t *testing.T) {
 	}
 	if err := e.Stop(context.WithoutCancel(t.Context())); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestExplainCron(t *testing.T) {
-	x, err := engine.ExplainCron("0 30 2 * * ?", "Europe/Berlin", time.Date(2027, 3, 26, 12, 0, 0, 0, time.UTC), 3)
-	if err != nil || len(x.Next) != 3 || len(x.Notes) == 0 || x.Words == "" {
-		t.Fatalf("%+v, %v", x, err)
-	}
-	if got := fmt.Sprint(x.Next[1]); got != "2027-03-28 03:30:00 +0200 CEST" {
-		t.Errorf("in the gap it fires at %s", got)
-	}
-	for _, want := range []string{x.Words, "next: Sat 2027-03-27 02:30:00 CET\n", "note: " + x.Notes[0]} {
-		if !strings.Contains(x.String(), want) {
-			t.Errorf("%q lacks %q", x, want)
-		}
-	}
-	if x, err := engine.ExplainCron("0 0 0 30 2 ?", "", time.Time{}, 0); err != nil || len(x.Next) != 0 || !strings.Contains(x.String(), "never fires") {
-		t.Errorf("%+v, %v", x, err)
-	}
-	for _, bad := range [][2]string{{"0 3 * * *", ""}, {"0 0 3 * * ?", "Berlin/Europe"}} {
-		if _, err := engine.ExplainCron(bad[0], bad[1], time.Time{}, 0); !errors.Is(err, courier.ErrInvalid) {
-			t.Errorf("%v: %v", bad, err)
-		}
 	}
 }

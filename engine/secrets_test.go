@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/jsontext"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store/memstore"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -52,7 +52,7 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		var err error
 		if e.canClaim(ctx) {
 			var claims store.Claims
-			claim, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+			claim, cancel := context.WithTimeout(ctx, storecall.Timeout)
 			claims, err = e.store.Claim(claim, req)
 			cancel()
 			got = &claims
@@ -76,9 +76,9 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 
 // reload returns an execution as it is, and tries until it can or ctx ends.
 func (e *Engine) reload(ctx context.Context, id courier.ExecutionID) (x courier.Execution, err error) {
-	p := core.CallTimeout{Parent: ctx}
+	p := storecall.Calls{Parent: ctx}
 	defer p.End()
-	err = core.Retry(&p, func(ctx context.Context) (err error) {
+	err = storecall.Retry(&p, func(ctx context.Context) (err error) {
 		x, err = e.store.Execution(ctx, id)
 		return err
 	})
@@ -114,7 +114,7 @@ func (e *Engine) idle(ctx context.Context, queues []string, got *store.Claims, e
 
 // unfinished is what Run returns when its context ended.
 func (e *Engine) unfinished(ctx context.Context, x courier.Execution) (courier.Execution, error) {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.StoreTimeout)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), storecall.Timeout)
 	defer cancel()
 	if now, err := e.store.Execution(after, x.ID); err == nil {
 		x = now

@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A form says how the JSON of a type with MarshalJSON differs from its fields.
@@ -57,7 +58,7 @@ var forms = map[reflect.Type]form{
 			NoRetryOn  []courier.Reason `json:"no_retry_on,omitempty"`
 		}{},
 	},
-	reflect.TypeFor[courier.Schedule](): {adds: struct {
+	reflect.TypeFor[schedule.Schedule](): {adds: struct {
 		Every  float64 `json:"every_seconds,omitempty"`
 		Window float64 `json:"window_seconds,omitempty"`
 		Jitter float64 `json:"jitter_seconds,omitempty"`
@@ -99,8 +100,8 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[courier.StepState]():     words(courier.StepPending, courier.StepRunning, courier.StepCompleted, courier.StepFailed, courier.StepSkipped),
 	reflect.TypeFor[courier.ChainState]():    words(courier.ChainPending, courier.ChainRunning, courier.ChainCompleted, courier.ChainFailed, courier.ChainPaused, courier.ChainCancelled),
 	reflect.TypeFor[courier.Policy]():        words(courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue),
-	reflect.TypeFor[courier.Overlap]():       words(courier.OverlapAllow, courier.OverlapSkip, courier.OverlapQueue, courier.OverlapCancel),
-	reflect.TypeFor[courier.Misfire]():       words(courier.MisfireOnce, courier.MisfireAll, courier.MisfireSkip),
+	reflect.TypeFor[schedule.Overlap]():      words(schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
+	reflect.TypeFor[schedule.Misfire]():      words(schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),
 	reflect.TypeFor[courier.MonitorStatus](): words(courier.MonitorActive, courier.MonitorDegraded, courier.MonitorPaused, courier.MonitorDisabled, courier.MonitorFailed),
 	reflect.TypeFor[courier.DeliveryState](): words(courier.DeliveryPending, courier.DeliveryFailed),
 	reflect.TypeFor[dryrun.State]():          words(dryrun.OK, dryrun.Problem, dryrun.NotChecked),

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -42,7 +43,7 @@ func (w *world) services() {
 	w.Helper()
 	ctx, by := w.Context(), courier.By{Actor: "admin", Reason: canaryParam}
 	for suffix, job := range map[string]string{"": "report", "-hidden": "hidden"} {
-		_, err := w.engine.Schedules().Set(ctx, courier.Schedule{Name: "nightly" + suffix, Job: job, Cron: "0 30 2 ? * *", Zone: "Europe/Berlin", Params: map[string]any{"text": canaryParam}}, by)
+		_, err := w.engine.Schedules().Set(ctx, schedule.Schedule{Name: "nightly" + suffix, Job: job, Cron: "0 30 2 ? * *", Zone: "Europe/Berlin", Params: map[string]any{"text": canaryParam}}, by)
 		if err == nil {
 			_, err = w.store.PutMonitor(ctx, store.MonitorPut{Monitor: store.Monitor{
 				Name: "incoming" + suffix, Lister: "shelf", Kind: store.Job, Target: job,

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -73,9 +74,9 @@ func TestAttention(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, job := range []string{"report", "hidden"} {
-			_, err := w.store.PutSchedule(t.Context(), store.Schedule{
+			_, err := w.store.PutSchedule(t.Context(), schedule.Record{
 				Name: "s-" + job, Kind: store.Job, Target: job, Body: []byte(`{"name": "s-` + job + `", "job": "` + job + `", "every_seconds": 60}`),
-				ScheduleState: store.ScheduleState{Problem: canaryParam},
+				State: schedule.State{Problem: canaryParam},
 			})
 			if err == nil {
 				_, err = w.store.PutMonitor(t.Context(), store.MonitorPut{After: -1, Monitor: store.Monitor{
@@ -313,8 +314,8 @@ func TestSearchFiles(t *testing.T) {
 func TestNotSupported(t *testing.T) {
 	w := newWorld(t, struct{ store.Store }{memstore.New()}, nil)
 	for path, role := range map[string]string{
-		"GET v1/schedules": "store.Schedules", "GET v1/schedules/x": "store.Schedules", "GET v1/calendar": "store.Schedules",
-		"POST v1/schedules/x/enable": "store.Schedules", "DELETE v1/schedules/x": "store.Schedules",
+		"GET v1/schedules": "schedule.Store", "GET v1/schedules/x": "schedule.Store", "GET v1/calendar": "schedule.Store",
+		"POST v1/schedules/x/enable": "schedule.Store", "DELETE v1/schedules/x": "schedule.Store",
 		"GET v1/monitors": "store.Monitors", "GET v1/monitors/x/files": "store.Monitors",
 		"GET v1/subscriptions": "store.Outbox", "GET v1/subscriptions/x": "store.Outbox", "GET v1/deliveries": "store.Outbox", "POST v1/subscriptions/x/replay": "store.Outbox",
 		"GET v1/queues": "store.Overview", "GET v1/workers": "store.Workers", "GET v1/journal": "store.Journal",
@@ -322,12 +323,12 @@ func TestNotSupported(t *testing.T) {
 		method, at, _ := strings.Cut(path, " ")
 		w.send(method, at, "").problem(http.StatusNotImplemented, "not_supported", role)
 	}
-	w.put("v1/schedules/x", `{"job": "report", "every_seconds": 60}`).problem(http.StatusNotImplemented, "not_supported", "store.Schedules")
+	w.put("v1/schedules/x", `{"job": "report", "every_seconds": 60}`).problem(http.StatusNotImplemented, "not_supported", "schedule.Store")
 	w.put("v1/limits/global", `{"running": 3}`).want(http.StatusOK, nil)
 	w.sees("v1/limits?limit=1", "global")
 	var f httpapi.Found
 	w.get("v1/search?q=rep").want(http.StatusOK, &f)
-	if want := []string{"store.Schedules", "store.Monitors", "store.Trail"}; !slices.Equal(f.Missing, want) || !slices.Equal(f.Jobs, []string{"report"}) {
+	if want := []string{"schedule.Store", "store.Monitors", "store.Trail"}; !slices.Equal(f.Missing, want) || !slices.Equal(f.Jobs, []string{"report"}) {
 		t.Errorf("%+v", f)
 	}
 	var a desk.Attention

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A code is what a program can rely on in a problem document.
@@ -218,7 +219,7 @@ func problemsOf(err error) ([]courier.Problem, bool) {
 	if e, ok := errors.AsType[*courier.ParamsError](err); ok {
 		return e.Problems, true
 	}
-	if e, ok := errors.AsType[*courier.ScheduleError](err); ok {
+	if e, ok := errors.AsType[*schedule.Error](err); ok {
 		return e.Problems, true
 	}
 	if e, ok := errors.AsType[*courier.MonitorError](err); ok {

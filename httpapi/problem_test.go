@@ -16,44 +16,45 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// Each type of error in the root has a code, or a reason why no call of the API returns it.
+// Each type of error in the root and in the packages of subjects has a code, or a reason why no call of the API returns it.
 func TestErrorTypes(t *testing.T) {
 	problem := courier.Problem{Step: 2, Field: "config.remote_path", Message: "wrong"}
 	known := map[string]struct {
 		err  error
 		code string
 	}{
-		"DefinitionError":   {&courier.DefinitionError{Job: "a", Problems: []courier.Problem{problem}}, "definition"},
-		"ParamsError":       {&courier.ParamsError{Problems: []courier.Problem{{Step: -1, Field: "params.a", Message: "wrong"}}}, "invalid"},
-		"ScheduleError":     {&courier.ScheduleError{Schedule: "a", Problems: []courier.Problem{{Step: -1, Field: "cron", Message: "wrong"}}}, "definition"},
-		"MonitorError":      {&courier.MonitorError{Monitor: "a", Problems: []courier.Problem{{Step: -1, Field: "path", Message: "wrong"}}}, "definition"},
-		"TransitionError":   {&courier.TransitionError{From: courier.Completed, To: courier.Paused}, "transition"},
-		"ChainRequestError": {&courier.ChainRequestError{State: courier.ChainCompleted, Kind: courier.RequestPause}, "transition"},
-		"DependencyError":   {&courier.DependencyError{Job: "a", Waits: []courier.UnmetDependency{{Job: "b", Reason: "it has not run"}}}, "dependency_unmet"},
+		"courier.DefinitionError":   {&courier.DefinitionError{Job: "a", Problems: []courier.Problem{problem}}, "definition"},
+		"courier.ParamsError":       {&courier.ParamsError{Problems: []courier.Problem{{Step: -1, Field: "params.a", Message: "wrong"}}}, "invalid"},
+		"schedule.Error":            {&schedule.Error{Schedule: "a", Problems: []courier.Problem{{Step: -1, Field: "cron", Message: "wrong"}}}, "definition"},
+		"courier.MonitorError":      {&courier.MonitorError{Monitor: "a", Problems: []courier.Problem{{Step: -1, Field: "path", Message: "wrong"}}}, "definition"},
+		"courier.TransitionError":   {&courier.TransitionError{From: courier.Completed, To: courier.Paused}, "transition"},
+		"courier.ChainRequestError": {&courier.ChainRequestError{State: courier.ChainCompleted, Kind: courier.RequestPause}, "transition"},
+		"courier.DependencyError":   {&courier.DependencyError{Job: "a", Waits: []courier.UnmetDependency{{Job: "b", Reason: "it has not run"}}}, "dependency_unmet"},
 		// Those that only steps, executions that have ended, and definitions as a whole have.
-		"StepError":   {},
-		"ConfigError": {},
-		"CycleError":  {}, // in the problems of a DefinitionError
+		"courier.StepError":   {},
+		"courier.ConfigError": {},
+		"courier.CycleError":  {}, // in the problems of a DefinitionError
 	}
-	for _, name := range errorTypes(t, "..") {
+	for _, name := range append(errorTypes(t, ".."), errorTypes(t, "../schedule")...) {
 		k, ok := known[name]
 		if !ok {
-			t.Errorf("courier.%s has no row here: give it a code in problemOf, and a row", name)
+			t.Errorf("%s has no row here: give it a code in problemOf, and a row", name)
 		}
 		delete(known, name)
 		if k.err == nil {
 			continue
 		}
 		if code, detail := httpapi.CodeOf(fmt.Errorf("asked: %w", k.err)); code != k.code || detail == "" {
-			t.Errorf("courier.%s has the code %s (%s), not %s", name, code, detail, k.code)
+			t.Errorf("%s has the code %s (%s), not %s", name, code, detail, k.code)
 		}
 	}
 	if len(known) > 0 {
-		t.Errorf("the root has no such errors: %v", slices.Collect(maps.Keys(known)))
+		t.Errorf("there are no such errors: %v", slices.Collect(maps.Keys(known)))
 	}
 	for err, want := range map[error]string{
 		courier.ErrNotFound: "not_found", courier.ErrConflict: "conflict", courier.ErrInvalid: "invalid", errors.ErrUnsupported: "not_supported",
@@ -66,7 +67,7 @@ func TestErrorTypes(t *testing.T) {
 	}
 }
 
-// errorTypes are the exported types of a package with a method Error.
+// errorTypes are the exported types of a package with a method Error, with its name.
 func errorTypes(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -91,7 +92,7 @@ func errorTypes(t *testing.T, dir string) (list []string) {
 				typ = p.X
 			}
 			if id := typ.(*ast.Ident); id.IsExported() {
-				list = append(list, id.Name)
+				list = append(list, f.Name.Name+"."+id.Name)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A CronRequest is the body that asks what a cron expression means.
@@ -19,30 +19,30 @@ type CronRequest struct {
 	Count int       `json:"count,omitempty"` // how many times: 1 to 100, 5 if it is not given
 }
 
-var schedules = &kept[courier.Schedule, *courier.Schedule]{
-	kind: "schedule", name: func(s *courier.Schedule) *string { return &s.Name },
+var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
+	kind: "schedule", name: func(s *schedule.Schedule) *string { return &s.Name },
 	hide: desk.HideSchedule,
-	list: func(c *call, after string, limit int) ([]courier.Schedule, string, error) {
+	list: func(c *call, after string, limit int) ([]schedule.Schedule, string, error) {
 		return c.Schedules(c.ctx(), after, limit)
 	},
-	get: func(c *call, name string) (courier.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
-	set: func(c *call, s courier.Schedule) (courier.Schedule, []courier.Problem, error) {
+	get: func(c *call, name string) (schedule.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
+	set: func(c *call, s schedule.Schedule) (schedule.Schedule, []courier.Problem, error) {
 		saved, err := c.h.e.Schedules().Set(c.ctx(), s, c.By(""))
 		return saved, nil, err
 	},
 	remove: func(c *call, name string) error { return c.h.e.Schedules().Remove(c.ctx(), name, c.By("")) },
 	wrong: func(name string, list []courier.Problem) error {
-		return &courier.ScheduleError{Schedule: name, Problems: list}
+		return &schedule.Error{Schedule: name, Problems: list}
 	},
 }
 
 var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 	schedules.turnRoute("enable", "Lets a schedule that was disabled or paused fire again, from the next tick on.",
-		func(c *call, ctx context.Context, name string, by courier.By) (courier.Schedule, error) {
+		func(c *call, ctx context.Context, name string, by courier.By) (schedule.Schedule, error) {
 			return c.h.e.Schedules().Enable(ctx, name, by)
 		}),
 	schedules.turnRoute("disable", "Keeps a schedule from firing until it is enabled.",
-		func(c *call, ctx context.Context, name string, by courier.By) (courier.Schedule, error) {
+		func(c *call, ctx context.Context, name string, by courier.By) (schedule.Schedule, error) {
 			return c.h.e.Schedules().Disable(ctx, name, by)
 		}),
 	{
@@ -57,7 +57,7 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 	{
 		method: "POST", path: "v1/cron/explain", id: "explainCron", group: "schedules", on: onVisible,
 		does: "Says what a cron expression means, and when it fires next.", body: CronRequest{},
-		answers: map[int]any{http.StatusOK: engine.CronExplanation{}}, do: (*call).explainCron,
+		answers: map[int]any{http.StatusOK: schedule.CronExplanation{}}, do: (*call).explainCron,
 	},
 })
 
@@ -113,7 +113,7 @@ func (c *call) explainCron() error {
 	if err := p.invalid("the body"); err != nil {
 		return err
 	}
-	x, err := engine.ExplainCron(b.Cron, b.Zone, b.After, b.Count)
+	x, err := schedule.ExplainCron(b.Cron, b.Zone, b.After, b.Count)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 )
 
 // The calendar has the ticks of the enabled schedules that the user may see, in order, with
@@ -94,7 +95,7 @@ func TestSchedules(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		edna, otto := w.as("edna"), w.as("otto")
 		body := `{"job": "report", "every_seconds": 3600, "params": {"text": "a"}}`
-		var s courier.Schedule
+		var s schedule.Schedule
 		edna.put("v1/schedules/hourly", body).want(http.StatusCreated, &s)
 		if s.Name != "hourly" || s.Every != time.Hour || s.NextFire.IsZero() || s.Params["text"] != "a" {
 			t.Errorf("%+v", s)

@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/webhook"
@@ -296,10 +297,10 @@ func TestSpec003_Events(t *testing.T) {
 
 // A schedule starts the job by cron, and catches up with what it has missed if it is to.
 func TestSpec003_Scheduling(t *testing.T) {
-	for misfire, missed := range map[courier.Misfire]int{courier.MisfireAll: 5, courier.MisfireOnce: 1, courier.MisfireSkip: 0} {
+	for misfire, missed := range map[schedule.Misfire]int{schedule.MisfireAll: 5, schedule.MisfireOnce: 1, schedule.MisfireSkip: 0} {
 		t.Run(string(misfire), func(t *testing.T) {
 			spec(t, engine.Options{}, courier.Job{}, func(w *world) {
-				_, err := w.engine.Schedules().Set(w.Context(), courier.Schedule{
+				_, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{
 					Name: "hourly", Job: "job", Cron: "0 30 * * * ?", Zone: "Europe/Berlin", Misfire: misfire, Params: map[string]any{"text": "x"}, Priority: 3,
 				}, courier.By{Actor: "admin"})
 				if err != nil {

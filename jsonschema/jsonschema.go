@@ -47,7 +47,7 @@ func Job(r *courier.Registry, o *Options) []byte { return newBuilder(o).job(r) }
 // Chain returns the schema of a [courier.Chain].
 func Chain(o *Options) []byte { return newBuilder(o).chain() }
 
-// Schedule returns the schema of a [courier.Schedule].
+// Schedule returns the schema of a [schedule.Schedule].
 func Schedule(o *Options) []byte { return newBuilder(o).schedule() }
 
 // Monitor returns the schema of a [courier.Monitor].

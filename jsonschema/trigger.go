@@ -1,6 +1,9 @@
 package jsonschema
 
-import "github.com/courierhq/courier"
+import (
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
+)
 
 // day is the longest time between two looks, and the most by which a tick may be late.
 const day = 24 * 60 * 60
@@ -22,8 +25,8 @@ func (b *builder) schedule() []byte {
 		"ends_at":        instant("No tick is after it."),
 		"params":         schema{"type": "object", "description": "The parameters of the executions."},
 		"priority":       priority(),
-		"overlap":        enum("What happens to a tick while an execution that the schedule has started has not ended.", courier.OverlapAllow, courier.OverlapAllow, courier.OverlapSkip, courier.OverlapQueue, courier.OverlapCancel),
-		"misfire":        enum("What happens to ticks that were missed.", courier.MisfireOnce, courier.MisfireOnce, courier.MisfireAll, courier.MisfireSkip),
+		"overlap":        enum("What happens to a tick while an execution that the schedule has started has not ended.", schedule.OverlapAllow, schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
+		"misfire":        enum("What happens to ticks that were missed.", schedule.MisfireOnce, schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),
 		"window_seconds": described(seconds("How long ago a tick may be for fire_all."), "", day),
 		"jitter_seconds": jitter,
 		"pause_after":    whole("Pauses the schedule when so many executions in a row have failed; 0 is never.", 0, nil),
@@ -34,7 +37,7 @@ func (b *builder) schedule() []byte {
 	}, "name")
 	s["allOf"] = []schema{
 		exactlyOne("job", "chain"), exactlyOne("cron", "every_seconds", "at"),
-		unless(has("misfire", courier.MisfireAll), forbidden("window_seconds")),
+		unless(has("misfire", schedule.MisfireAll), forbidden("window_seconds")),
 	}
 	s["dependencies"] = schema{"time_zone": []string{"cron"}, "at": forbidden("starts_at", "ends_at")}
 	return b.document("Courier schedule", s)

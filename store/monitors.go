@@ -23,8 +23,8 @@ type Monitors interface {
 	// PutMonitor creates a monitor, if its Revision is 0, or replaces the monitor
 	// with that revision. It returns the saved monitor, whose lease ends. If the
 	// monitor has another revision, or exists although it is to be created, the error
-	// is ErrConflict. In a store that also has the role [Schedules],
-	// [Schedules.AwaitSchedules] returns, so that engines lease due monitors.
+	// is ErrConflict. In a store that also has the role Store of package
+	// schedule, its AwaitSchedules returns, so that engines lease due monitors.
 	PutMonitor(ctx context.Context, p MonitorPut) (Monitor, error)
 	// RemoveMonitor removes a monitor and its files, or returns ErrNotFound.
 	// Executions that it has started continue.

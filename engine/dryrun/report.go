@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/schedule"
 )
 
 // Options are the settings of a dry run. The zero value is the default.
@@ -60,8 +61,8 @@ type Report struct {
 	// order of the list; markers have none, unless something is wrong with them.
 	Steps []StepReport `json:"steps"`
 	// Schedules are those that start the job, in the order of their names.
-	Schedules []ScheduleReport `json:"schedules,omitempty"`
-	Duration  time.Duration    `json:"-"` // of the whole dry run; "duration_seconds" in JSON
+	Schedules []schedule.Report `json:"schedules,omitempty"`
+	Duration  time.Duration     `json:"-"` // of the whole dry run; "duration_seconds" in JSON
 }
 
 // A StepReport is what a dry run found out about a step.
@@ -85,19 +86,6 @@ type StepReport struct {
 	Duration time.Duration `json:"-"` // of its Validate; "duration_seconds" in JSON
 }
 
-// A ScheduleReport says when a schedule will fire.
-type ScheduleReport struct {
-	Schedule string `json:"schedule"`
-	Words    string `json:"words,omitempty"`     // such as "At 05:30:00, Monday to Friday"
-	Zone     string `json:"time_zone,omitempty"` // an IANA name; empty means UTC
-	// Next are the next times by the store's clock, in the schedule's zone,
-	// without jitter; none if Reason or Problem says why.
-	Next    []time.Time `json:"next"`
-	Notes   []string    `json:"notes,omitempty"`   // what happens when the clocks change within the next 400 days, and such
-	Reason  string      `json:"reason,omitempty"`  // why it does not fire: disabled, paused, or over
-	Problem string      `json:"problem,omitempty"` // why it can't
-}
-
 // A ChainReport is the result of a dry run of a chain, as [Report] is that of a job.
 type ChainReport struct {
 	Chain   string `json:"chain"`
@@ -110,9 +98,9 @@ type ChainReport struct {
 	Unknown  []string             `json:"unknown_params,omitempty"` // the chain's params without a value, in order
 	// Members are in an order in which they can begin: each after those that it
 	// depends on, otherwise as in the definition.
-	Members   []MemberReport   `json:"members"`
-	Schedules []ScheduleReport `json:"schedules,omitempty"` // those that start the chain
-	Duration  time.Duration    `json:"-"`                   // "duration_seconds" in JSON
+	Members   []MemberReport    `json:"members"`
+	Schedules []schedule.Report `json:"schedules,omitempty"` // those that start the chain
+	Duration  time.Duration     `json:"-"`                   // "duration_seconds" in JSON
 }
 
 // A MemberReport is the result for a member of a chain. Its report has no
@@ -161,7 +149,7 @@ func (r ChainReport) Err() error {
 	return errors.Join(append(errs, scheduleErrors(r.Schedules)...)...)
 }
 
-func scheduleErrors(list []ScheduleReport) (errs []error) {
+func scheduleErrors(list []schedule.Report) (errs []error) {
 	for i := range list {
 		if s := &list[i]; s.Problem != "" {
 			errs = append(errs, fmt.Errorf("schedule %q: %s", s.Schedule, s.Problem))

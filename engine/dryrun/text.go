@@ -11,9 +11,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/schedule"
 )
 
 // String returns the report for people. Its last line is a summary.
@@ -215,7 +216,7 @@ func shortly(d time.Duration) string {
 	return d.String()
 }
 
-func (p *printer) schedules(list []ScheduleReport) {
+func (p *printer) schedules(list []schedule.Report) {
 	for i := range list {
 		s := &list[i]
 		text := fmt.Sprintf("schedule %q", s.Schedule)

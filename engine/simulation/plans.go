@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/promise"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -28,7 +29,7 @@ type plans struct {
 // A planned schedule is one that is set in a world.
 type planned struct {
 	name string
-	def  courier.Schedule
+	def  schedule.Schedule
 	// kept says that nobody changes it, and that all its ticks must fire.
 	kept, set bool
 }
@@ -112,7 +113,7 @@ func (w *world) tries(r *rand.Rand, f func(ctx context.Context, e *engine.Engine
 			return err
 		}
 		err = w.through(w.client.process.Load(), f)
-		_, wrong := errors.AsType[*courier.ScheduleError](err)
+		_, wrong := errors.AsType[*schedule.Error](err)
 		if err == nil || wrong || errors.Is(err, courier.ErrInvalid) || errors.Is(err, courier.ErrConflict) {
 			return err
 		}
@@ -198,7 +199,7 @@ func (w *world) requestChain(p *process, id courier.ChainExecutionID, kind couri
 // settlePlans does what somebody has to do once calm has come. It returns how
 // much has not ended.
 func (w *world) settlePlans(ctx context.Context, r *rand.Rand, retried map[courier.ChainExecutionID]bool) (left int, err error) {
-	t, err := w.store.(store.Schedules).Schedules(ctx, store.ScheduleFilter{})
+	t, err := w.store.(schedule.Store).Schedules(ctx, schedule.Filter{})
 	if err != nil {
 		return 0, err
 	}
@@ -270,12 +271,12 @@ func (w *world) planEffect(request, result any) {
 		}
 	case store.ChainRequest:
 		w.note(string(r.Kind), "ask chain", w.chainNumber(r.Chain))
-	case store.Schedule:
+	case schedule.Record:
 		w.note(r.Name, "put")
 	case string:
 		w.note(r, "remove")
-	case []store.Firing:
-		for i, f := range result.([]store.Fired) {
+	case []schedule.Firing:
+		for i, f := range result.([]schedule.Fired) {
 			what := "fire"
 			if !f.Done {
 				what = "fire in vain"

@@ -34,6 +34,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/promise"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -164,7 +165,7 @@ func newWorld(seed uint64, o Options) *world {
 	s := o.Open()
 	w.witness = promise.Watch(s)
 	w.witness.OnEffect = w.effect
-	_, agenda := s.(store.Schedules)
+	_, agenda := s.(schedule.Store)
 	_, chains := s.(store.Chains)
 	if agenda && chains {
 		w.plans = newPlans(w.dice("plans"))

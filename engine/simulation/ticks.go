@@ -12,22 +12,23 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
 // newSchedule makes a definition of a schedule, about to begin.
-func (w *world) newSchedule(r *rand.Rand, name string) courier.Schedule {
+func (w *world) newSchedule(r *rand.Rand, name string) schedule.Schedule {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	s := courier.Schedule{
+	s := schedule.Schedule{
 		Name: name, Job: fmt.Sprintf("job-%d", r.IntN(w.mix.jobs)), Priority: int16(r.IntN(3)),
 		Params:  map[string]any{"partner": []string{"a", "b"}[r.IntN(2)]},
-		Overlap: []courier.Overlap{"", courier.OverlapAllow, courier.OverlapSkip, courier.OverlapQueue, courier.OverlapCancel}[r.IntN(5)],
-		Misfire: []courier.Misfire{"", courier.MisfireOnce, courier.MisfireAll, courier.MisfireSkip}[r.IntN(4)],
+		Overlap: []schedule.Overlap{"", schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel}[r.IntN(5)],
+		Misfire: []schedule.Misfire{"", schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip}[r.IntN(4)],
 	}
 	if n := w.plans.mix.chains; n > 0 && r.IntN(2) == 0 {
 		s.Job, s.Chain = "", fmt.Sprintf("chain-%d", r.IntN(n))
 	}
-	if s.Misfire == courier.MisfireAll && r.IntN(2) == 0 {
+	if s.Misfire == schedule.MisfireAll && r.IntN(2) == 0 {
 		s.Window = time.Minute + spread(r, time.Minute).Truncate(time.Millisecond)
 	}
 	if r.IntN(4) == 0 {
@@ -71,7 +72,7 @@ func (w *world) begin(r *rand.Rand, p *planned) {
 	}
 	s := w.newSchedule(r, p.name)
 	if p.kept {
-		s.Overlap, s.Misfire, s.Window, s.PauseAfter = courier.OverlapAllow, courier.MisfireAll, 0, 0
+		s.Overlap, s.Misfire, s.Window, s.PauseAfter = schedule.OverlapAllow, schedule.MisfireAll, 0, 0
 		if s.At.IsZero() && s.Ends.IsZero() {
 			s.Ends = time.Now().UTC().Truncate(time.Second).Add(40 * time.Second)
 		}
@@ -95,7 +96,7 @@ func (w *world) edit(r *rand.Rand, p *process, name string) {
 		case 2:
 			s, got := e.Schedules().Get(ctx, name)
 			if err = got; err == nil {
-				s.Overlap = courier.OverlapSkip // with the same ticks
+				s.Overlap = schedule.OverlapSkip // with the same ticks
 				_, err = e.Schedules().Set(ctx, s, courier.By{})
 			}
 		case 3:
@@ -110,21 +111,21 @@ func (w *world) edit(r *rand.Rand, p *process, name string) {
 }
 
 // endless reports whether a schedule never ends by itself.
-func (w *world) endless(s *store.Schedule) bool {
-	var def courier.Schedule
+func (w *world) endless(s *schedule.Record) bool {
+	var def schedule.Schedule
 	err := json.Unmarshal(s.Body, &def)
 	return err != nil || def.Ends.IsZero() && def.At.IsZero()
 }
 
 // tick checks that a tick which has fired is one of the schedule's.
-func (w *world) tick(s *courier.Schedule, at time.Time) {
+func (w *world) tick(s *schedule.Schedule, at time.Time) {
 	if !isTick(s, at) {
 		w.wrong("P6: schedule %q (cron %q, every %v, at %v, from %v to %v) has no tick %v", s.Name, s.Cron, s.Every, s.At, s.Starts, s.Ends, at)
 	}
 }
 
 // isTick works out, without package cron, whether a schedule has a tick.
-func isTick(s *courier.Schedule, at time.Time) bool {
+func isTick(s *schedule.Schedule, at time.Time) bool {
 	if !s.Starts.IsZero() && at.Before(s.Starts) || !s.Ends.IsZero() && at.After(s.Ends) {
 		return false
 	}
@@ -163,7 +164,7 @@ func (w *world) checkTicks(ctx context.Context) error {
 	for i := range chains {
 		keys[chains[i].IdempotencyKey] = true
 	}
-	t, err := w.store.(store.Schedules).Schedules(ctx, store.ScheduleFilter{})
+	t, err := w.store.(schedule.Store).Schedules(ctx, schedule.Filter{})
 	if err != nil {
 		return err
 	}
@@ -189,8 +190,8 @@ func (w *world) checkTicks(ctx context.Context) error {
 }
 
 // missing reports ticks of a schedule that have started nothing.
-func (w *world) missing(s *store.Schedule, keys map[string]bool) {
-	var def courier.Schedule
+func (w *world) missing(s *schedule.Record, keys map[string]bool) {
+	var def schedule.Schedule
 	if err := json.Unmarshal(s.Body, &def); err != nil {
 		w.wrong("P6: schedule %q can't be read: %v", s.Name, err)
 		return

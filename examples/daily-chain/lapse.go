@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -23,7 +23,7 @@ var weekBegins = time.Date(2027, 3, 23, 11, 0, 0, 0, time.UTC)
 // other program.
 func (o *office) week(ctx context.Context) error {
 	begun := time.Now()
-	x, err := engine.ExplainCron(o.sched.Cron, o.sched.Zone, o.store.Now(), 7)
+	x, err := schedule.ExplainCron(o.sched.Cron, o.sched.Zone, o.store.Now(), 7)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (o *office) say(format string, args ...any) {
 func (o *office) fired(ctx context.Context, tick time.Time, want courier.ChainState) (*courier.ChainExecution, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	var s courier.Schedule
+	var s schedule.Schedule
 	for !s.LastFire.Equal(tick) {
 		select {
 		case <-time.After(5 * time.Millisecond):

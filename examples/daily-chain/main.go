@@ -29,6 +29,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -78,16 +79,16 @@ type office struct {
 	partner *partner
 	dirs    dirs
 	chain   courier.Chain
-	sched   courier.Schedule
+	sched   schedule.Schedule
 	zone    *time.Location
 }
 
 // newOffice does what a service does when it starts.
 func newOffice(ctx context.Context, s *memstore.Store, out io.Writer) (o *office, err error) {
 	var data struct {
-		Jobs     []courier.Job    `json:"jobs"`
-		Chain    courier.Chain    `json:"chain"`
-		Schedule courier.Schedule `json:"schedule"`
+		Jobs     []courier.Job     `json:"jobs"`
+		Chain    courier.Chain     `json:"chain"`
+		Schedule schedule.Schedule `json:"schedule"`
 	}
 	if err := json.Unmarshal(pipelines, &data); err != nil {
 		return nil, err

@@ -8,15 +8,16 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 )
 
 // automate saves a schedule that starts the job every 10 seconds, and a
 // subscription to its end.
 func automate(ctx context.Context, e *engine.Engine) error {
-	_, err := e.Schedules().Set(ctx, courier.Schedule{
+	_, err := e.Schedules().Set(ctx, schedule.Schedule{
 		Name: "invoices", Job: "invoices", Params: params(),
 		Every:   10 * time.Second, // or Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin"
-		Overlap: courier.OverlapSkip,
+		Overlap: schedule.OverlapSkip,
 	}, courier.By{})
 	if err != nil {
 		return err

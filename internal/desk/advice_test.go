@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -132,7 +133,7 @@ func TestAttentionClocks(t *testing.T) {
 	in(t, func(w *world) {
 		change := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC)
 		time.Sleep(time.Until(change.AddDate(0, 0, -17)))
-		for _, s := range []courier.Schedule{
+		for _, s := range []schedule.Schedule{
 			{Name: "closing", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin"},
 			{Name: "early", Cron: "0 30 1 * * ?", Zone: "Europe/Berlin"},
 			{Name: "utc", Cron: "0 30 2 * * ?"},

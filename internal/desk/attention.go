@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/advice"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -24,7 +25,7 @@ type Attention struct {
 	// Cut are the parts of which there is more than was read, each as a sentence.
 	Cut []string `json:"cut,omitempty"`
 	// Next is the schedule that fires next, of those that were read; nil if none fires.
-	Next *courier.Schedule `json:"-"`
+	Next *schedule.Schedule `json:"-"`
 }
 
 // An Entry is one thing that somebody has to look at. Fields that have no meaning for its

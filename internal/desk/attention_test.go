@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -69,7 +70,7 @@ func TestAttention(t *testing.T) {
 		gone := w.add("daily-b", params("9"))
 		w.end(courier.Failed, courier.ReasonLogin, gone)
 		w.end(courier.Completed, "", w.add("daily-b", params("9")))
-		_, err = w.Engine.Schedules().Set(w.Context(), courier.Schedule{Name: "late", Job: "other", Every: 6 * time.Minute}, courier.By{})
+		_, err = w.Engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "late", Job: "other", Every: 6 * time.Minute}, courier.By{})
 		w.ok(err)
 		w.ok(w.Store.Subscribe(w.Context(), store.Subscription{
 			Name: "s", Channel: "webhook", Events: []courier.EventType{courier.EventJobFailed}, Disabled: true, Reason: "the receiver answered 410",
@@ -172,11 +173,14 @@ func TestAttentionSaysWhatItCuts(t *testing.T) {
 	})
 }
 
+// schedules embeds the role under a name that is not that of another field.
+type schedules = schedule.Store
+
 // A counted store has the roles of a memory store, and counts the calls that read.
 type counted struct {
 	store.Store
 	store.Overview
-	store.Schedules
+	schedules
 	store.Monitors
 	store.Outbox
 	store.Workers
@@ -217,9 +221,9 @@ func (s *counted) Stranded(ctx context.Context, age time.Duration) ([]store.Stra
 
 type counter struct{ *counted }
 
-func (s counter) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
+func (s counter) Schedules(ctx context.Context, f schedule.Filter) (schedule.List, error) {
 	s.note("Schedules")
-	return s.counted.Schedules.Schedules(ctx, f)
+	return s.counted.schedules.Schedules(ctx, f)
 }
 
 func (s counter) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Monitor, error) {
@@ -250,14 +254,14 @@ func TestAttentionReadsLittle(t *testing.T) {
 			name := fmt.Sprintf("job-%d", i)
 			w.define(courier.Job{Name: name, Queue: "q" + name, Steps: []courier.StepSpec{{Type: "demo.a"}}})
 			w.add(name, courier.EnqueueOptions{})
-			_, err := w.Engine.Schedules().Set(w.Context(), courier.Schedule{Name: name, Job: name, Every: time.Minute}, courier.By{})
+			_, err := w.Engine.Schedules().Set(w.Context(), schedule.Schedule{Name: name, Job: name, Every: time.Minute}, courier.By{})
 			w.ok(err)
 		}
 		w.end(courier.Failed, courier.ReasonError, w.many(100, "other", courier.EnqueueOptions{})...)
 		time.Sleep(10 * time.Minute)
 		_, err := w.Store.Claim(w.Context(), store.ClaimRequest{Worker: "other", StepTypes: []string{"demo.b"}, Queues: []string{"qjob-0"}, Max: 1, Lease: time.Hour})
 		w.ok(err)
-		s := &counted{Store: w.Store, Overview: w.Store, Schedules: w.Store, Monitors: w.Store, Outbox: w.Store, Workers: w.Store}
+		s := &counted{Store: w.Store, Overview: w.Store, schedules: w.Store, Monitors: w.Store, Outbox: w.Store, Workers: w.Store}
 		w.desk = desk.New(engine.New(counter{s}, nil, nil), nil)
 		got := w.attention()
 		if len(got.Entries) != 301 || len(got.Missing) != 0 {
@@ -276,7 +280,7 @@ func TestAttentionWithoutRoles(t *testing.T) {
 		w.end(courier.Failed, courier.ReasonError, w.add("other", courier.EnqueueOptions{}))
 		w.desk = desk.New(engine.New(struct{ store.Store }{w.Store}, nil, nil), nil)
 		got := w.attention()
-		if want := []string{"store.Overview", "store.Schedules", "store.Monitors", "store.Workers", "store.Outbox"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
+		if want := []string{"store.Overview", "schedule.Store", "store.Monitors", "store.Workers", "store.Outbox"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
 			t.Errorf("%+v", got)
 		}
 		w.desk = desk.New(engine.New(struct {

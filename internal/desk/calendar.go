@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 )
 
 // Bounds of [Visit.Calendar].
@@ -83,7 +82,7 @@ func (v *Visit) Calendar(ctx context.Context, from, to time.Time) (Calendar, err
 
 // tickAfter returns the next tick of a schedule; zero if there is none, or none can be
 // found out: [Desk.Attention] has those that can't fire.
-func (d *Desk) tickAfter(s *courier.Schedule, after time.Time) time.Time {
+func (d *Desk) tickAfter(s *schedule.Schedule, after time.Time) time.Time {
 	at, err := d.e.Schedules().Next(*s, after)
 	if err != nil {
 		return time.Time{}
@@ -93,13 +92,13 @@ func (d *Desk) tickAfter(s *courier.Schedule, after time.Time) time.Time {
 
 // A ticking is a schedule with its next tick.
 type ticking struct {
-	*courier.Schedule
+	*schedule.Schedule
 	at    time.Time
 	zone  *time.Location
 	notes map[string]string // by the day, as in 2027-03-28
 }
 
-func newTicking(s *courier.Schedule, from, to time.Time) *ticking {
+func newTicking(s *schedule.Schedule, from, to time.Time) *ticking {
 	t := &ticking{Schedule: s, zone: time.UTC}
 	if zone, err := time.LoadLocation(s.Zone); err == nil {
 		t.zone = zone
@@ -107,7 +106,7 @@ func newTicking(s *courier.Schedule, from, to time.Time) *ticking {
 	if s.Cron == "" || !changes(t.zone, from, to) {
 		return t
 	}
-	x, err := engine.ExplainCron(s.Cron, s.Zone, from, 1)
+	x, err := schedule.ExplainCron(s.Cron, s.Zone, from, 1)
 	if err != nil {
 		return t
 	}
@@ -153,7 +152,7 @@ func newClocks(at time.Time) *clocks {
 
 // next returns what the first change of the clocks means for a schedule, if ticks are moved,
 // left out or repeated by it; otherwise "".
-func (c *clocks) next(s *courier.Schedule) string {
+func (c *clocks) next(s *schedule.Schedule) string {
 	if s.Cron == "" || s.Zone == "" {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -19,7 +20,7 @@ func JobsOf(d courier.Definition) []string {
 	switch d := d.(type) {
 	case *courier.Job:
 		return []string{d.Name}
-	case *courier.Schedule:
+	case *schedule.Schedule:
 		return started(d.Job, d.Chain)
 	case *courier.Monitor:
 		return started(d.Job, d.Chain)
@@ -107,7 +108,7 @@ func Changed[T any](was, now T) error {
 // asSet is the part of something that people set.
 func asSet(v any) any {
 	switch v := v.(type) {
-	case courier.Schedule:
+	case schedule.Schedule:
 		return []any{v.Definition(), v.Disabled, v.Paused, v.Reason}
 	case courier.Monitor:
 		return []any{v.Definition(), v.State, v.Reason}
@@ -157,10 +158,10 @@ func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([
 }
 
 // Schedules returns a page of the schedules that the visitor may see.
-func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]courier.Schedule, string, error) {
-	return Pick(after, limit, func(after string, limit int) ([]courier.Schedule, error) {
-		return v.d.e.Schedules().List(ctx, store.ScheduleFilter{After: after, Limit: limit})
-	}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return v.Has(ctx, JobsOf(s), access.RightSee) })
+func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]schedule.Schedule, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]schedule.Schedule, error) {
+		return v.d.e.Schedules().List(ctx, schedule.Filter{After: after, Limit: limit})
+	}, func(s *schedule.Schedule) string { return s.Name }, func(s *schedule.Schedule) bool { return v.Has(ctx, JobsOf(s), access.RightSee) })
 }
 
 // Monitors returns a page of the monitors that the visitor may see.

@@ -6,6 +6,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -158,8 +159,8 @@ func seenCause(c *advice.Cause) advice.Cause {
 }
 
 // HideSchedule takes away the values of a schedule, and what may have them in it.
-func HideSchedule(s *courier.Schedule) {
-	*s = courier.Schedule{
+func HideSchedule(s *schedule.Schedule) {
+	*s = schedule.Schedule{
 		Name: s.Name, Job: s.Job, Chain: s.Chain, Cron: s.Cron, Zone: s.Zone, Every: s.Every, At: s.At, Starts: s.Starts, Ends: s.Ends,
 		Priority: s.Priority, Overlap: s.Overlap, Misfire: s.Misfire, Window: s.Window, Jitter: s.Jitter, PauseAfter: s.PauseAfter,
 		Disabled: s.Disabled, Paused: s.Paused, Reason: HiddenIf(s.Reason), NextFire: s.NextFire, Waiting: s.Waiting,

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 )
 
 // What people have put away stands behind everything else, with since when and by whom.
@@ -24,7 +25,7 @@ func TestPutAway(t *testing.T) {
 			time.Sleep(time.Until(began.AddDate(0, 0, days)))
 			w.ok(does())
 		}
-		s := courier.Schedule{Name: "nightly", Job: "daily-a", Cron: "0 0 3 * * ?"}
+		s := schedule.Schedule{Name: "nightly", Job: "daily-a", Cron: "0 0 3 * * ?"}
 		at(0, func() error { _, err := e.Schedules().Set(ctx, s, by("ops")); return err })
 		at(1, func() error {
 			_, err := e.Schedules().Disable(ctx, "nightly", courier.By{Actor: "ann", Reason: "holidays"})
@@ -33,7 +34,7 @@ func TestPutAway(t *testing.T) {
 		s.Cron, s.Disabled = "0 0 4 * * ?", true // still switched off, by somebody else
 		at(2, func() error { _, err := e.Schedules().Set(ctx, s, by("bob")); return err })
 		at(2, func() error {
-			_, err := e.Schedules().Set(ctx, courier.Schedule{Name: "over", Job: "daily-a", At: time.Now().Add(time.Hour)}, by("ops"))
+			_, err := e.Schedules().Set(ctx, schedule.Schedule{Name: "over", Job: "daily-a", At: time.Now().Add(time.Hour)}, by("ops"))
 			return err
 		})
 		sub := courier.Subscription{Name: "desk", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"daily-a"}, Job: &courier.JobTarget{Name: "other"}}

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -77,10 +78,10 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 			}, func(c *courier.DefinedChain) string { return c.Chain.Name }, func(*courier.DefinedChain) bool { return sees("") })
 			return err
 		}},
-		{"store.Schedules", func() (err error) {
-			s.Schedules, err = begin(text, func(after string, limit int) ([]courier.Schedule, error) {
-				return e.Schedules().List(ctx, store.ScheduleFilter{After: after, Limit: limit})
-			}, func(s *courier.Schedule) string { return s.Name }, func(s *courier.Schedule) bool { return sees(s.Job) })
+		{"schedule.Store", func() (err error) {
+			s.Schedules, err = begin(text, func(after string, limit int) ([]schedule.Schedule, error) {
+				return e.Schedules().List(ctx, schedule.Filter{After: after, Limit: limit})
+			}, func(s *schedule.Schedule) string { return s.Name }, func(s *schedule.Schedule) bool { return sees(s.Job) })
 			return err
 		}},
 		{"store.Monitors", func() (err error) {

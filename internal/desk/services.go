@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -51,8 +52,8 @@ func (a *attention) queues() error {
 
 func (a *attention) schedules() error {
 	clocks := newClocks(a.At)
-	list, err := a.e.Schedules().List(a.ctx, store.ScheduleFilter{Limit: most})
-	if ok, err := a.has("store.Schedules", err); !ok {
+	list, err := a.e.Schedules().List(a.ctx, schedule.Filter{Limit: most})
+	if ok, err := a.has("schedule.Store", err); !ok {
 		return err
 	}
 	a.cut(len(list), "schedules")
@@ -94,7 +95,7 @@ func (a *attention) schedules() error {
 }
 
 // IsLate reports whether a schedule should have fired for long: no engine fires it.
-func IsLate(s *courier.Schedule, at time.Time) bool {
+func IsLate(s *schedule.Schedule, at time.Time) bool {
 	return !s.NextFire.IsZero() && !s.Waiting && at.Sub(s.NextFire) > s.Jitter+lateFor
 }
 

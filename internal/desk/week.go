@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A Week has what schedules do on some days, of which each begins at midnight in Zone.
@@ -130,7 +130,7 @@ func (d *Desk) day(t *ticking, from, to time.Time, most int) DayTicks {
 }
 
 // rest adds the ticks of an interval up to the end of the day.
-func (ticks DayTicks) rest(s *courier.Schedule, to time.Time) DayTicks {
+func (ticks DayTicks) rest(s *schedule.Schedule, to time.Time) DayTicks {
 	to = to.Add(-1)
 	if !s.Ends.IsZero() && s.Ends.Before(to) {
 		to = s.Ends

@@ -7,13 +7,14 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A week has the ticks of each day in the zone that was asked for, and counts many.
 func TestWeek(t *testing.T) {
 	in(t, func(w *world) {
 		v := w.desk.Visitor(access.Principal{ID: "ann"})
-		for _, s := range []courier.Schedule{
+		for _, s := range []schedule.Schedule{
 			{Name: "night", Cron: "0 30 2 ? * *", Zone: "Europe/Berlin"},
 			{Name: "seconds", Every: time.Second, Ends: time.Date(2027, 3, 28, 0, 0, 9, 0, time.UTC)},
 			{Name: "uneven", Cron: "0 0 1,2,4,8,9 ? * *"},
@@ -53,7 +54,7 @@ func TestWeek(t *testing.T) {
 func TestWeekBounded(t *testing.T) {
 	in(t, func(w *world) {
 		for i := range 300 {
-			_, err := w.Engine.Schedules().Set(w.Context(), courier.Schedule{Name: fmt.Sprint("s", i), Job: "other", Cron: "* * * ? * *"}, courier.By{})
+			_, err := w.Engine.Schedules().Set(w.Context(), schedule.Schedule{Name: fmt.Sprint("s", i), Job: "other", Cron: "* * * ? * *"}, courier.By{})
 			w.ok(err)
 		}
 		week, err := w.desk.Visitor(access.Principal{ID: "ann"}).Week(w.Context(), time.Now(), 7, time.UTC)

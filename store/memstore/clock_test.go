@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -18,9 +19,9 @@ func TestAdvance(t *testing.T) {
 		if time.Sleep(time.Minute); !s.Now().Equal(start.Add(time.Minute)) {
 			t.Errorf("after a minute it is %v", s.Now())
 		}
-		put, err := s.PutSchedule(t.Context(), store.Schedule{
+		put, err := s.PutSchedule(t.Context(), schedule.Record{
 			Name: "s", Kind: store.Job, Target: "job", Body: json.RawMessage(`{}`),
-			ScheduleState: store.ScheduleState{Due: start.Add(24 * time.Hour), Next: start.Add(24 * time.Hour)},
+			State: schedule.State{Due: start.Add(24 * time.Hour), Next: start.Add(24 * time.Hour)},
 		})
 		if err != nil || !put.SavedAt.Equal(s.Now()) {
 			t.Fatalf("saved at %v: %v", put.SavedAt, err)

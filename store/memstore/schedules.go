@@ -8,29 +8,30 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
-var _ store.Schedules = (*Store)(nil)
+var _ schedule.Store = (*Store)(nil)
 
 // schedules are the schedules of a store.
 type schedules struct {
-	byName   map[string]*schedule
+	byName   map[string]*record
 	due      dueHeap // the schedules that will be due
 	revision int64   // the last that was given to a schedule
 	changes  uint64
 	changed  chan struct{} // closed with the next change
 }
 
-// A schedule is a schedule with its place in the heap. While it is leased, its Due is
+// A record is a schedule with its place in the heap. While it is leased, its Due is
 // the end of the lease.
-type schedule struct {
-	store.Schedule
+type record struct {
+	schedule.Record
 	index int // in the heap; -1 if it is not there
 }
 
 // A dueHeap has the schedule on top that is due first.
-type dueHeap []*schedule
+type dueHeap []*record
 
 func (h dueHeap) Len() int { return len(h) }
 func (h dueHeap) Less(i, j int) bool {
@@ -44,7 +45,7 @@ func (h dueHeap) Swap(i, j int) {
 	h[i].index, h[j].index = i, j
 }
 func (h *dueHeap) Push(x any) {
-	s, _ := x.(*schedule)
+	s, _ := x.(*record)
 	s.index = len(*h)
 	*h = append(*h, s)
 }
@@ -57,7 +58,7 @@ func (h *dueHeap) Pop() any {
 }
 
 // move puts a schedule where its Due belongs.
-func (a *schedules) move(s *schedule, due time.Time) {
+func (a *schedules) move(s *record, due time.Time) {
 	s.Due = due
 	switch {
 	case due.IsZero() && s.index >= 0:
@@ -86,9 +87,9 @@ func (a *schedules) notifyChanged() {
 }
 
 // PutSchedule creates a schedule or replaces one.
-func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Schedule, error) {
+func (s *Store) PutSchedule(ctx context.Context, put schedule.Record) (schedule.Record, error) {
 	if err := ctx.Err(); err != nil {
-		return store.Schedule{}, err
+		return schedule.Record{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,29 +97,29 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 	old := a.byName[put.Name]
 	switch {
 	case old == nil && put.Revision != 0:
-		return store.Schedule{}, courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)
+		return schedule.Record{}, courier.Errorf(courier.ErrConflict, "schedule %q: it is not there any more", put.Name)
 	case old != nil && put.Revision != old.Revision:
-		return store.Schedule{}, courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)
+		return schedule.Record{}, courier.Errorf(courier.ErrConflict, "schedule %q: somebody else has changed it", put.Name)
 	case old == nil:
-		old = &schedule{index: -1}
+		old = &record{index: -1}
 		if a.byName == nil {
-			a.byName = make(map[string]*schedule)
+			a.byName = make(map[string]*record)
 		}
 		a.byName[put.Name] = old
 	}
 	due := put.Due
 	put.Due = old.Due // until it is moved
-	old.Schedule = put
+	old.Record = put
 	old.SavedAt = s.clock()
 	old.Revision = a.revise()
-	cut(&old.ScheduleState)
+	cut(&old.State)
 	a.move(old, instant(due))
 	a.notifyChanged()
-	return old.Schedule, nil
+	return old.Record, nil
 }
 
 // cut makes instants what the store keeps of them.
-func cut(st *store.ScheduleState) { st.Next, st.Last = instant(st.Next), instant(st.Last) }
+func cut(st *schedule.State) { st.Next, st.Last = instant(st.Next), instant(st.Last) }
 
 func instant(t time.Time) time.Time {
 	if t.IsZero() {
@@ -144,40 +145,40 @@ func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
 }
 
 // Schedules returns schedules in the order of their names.
-func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
+func (s *Store) Schedules(ctx context.Context, f schedule.Filter) (schedule.List, error) {
 	if err := ctx.Err(); err != nil {
-		return store.ScheduleList{}, err
+		return schedule.List{}, err
 	}
 	if f.Limit <= 0 {
 		f.Limit = page
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := store.ScheduleList{Now: s.clock()}
+	t := schedule.List{Now: s.clock()}
 	if f.Name != "" {
-		if got := s.schedules.byName[f.Name]; got != nil && f.Match(&got.Schedule) {
-			t.List = append(t.List, got.Schedule)
+		if got := s.schedules.byName[f.Name]; got != nil && f.Match(&got.Record) {
+			t.List = append(t.List, got.Record)
 		}
 		return t, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.schedules.byName)) {
-		if got := s.schedules.byName[name]; len(t.List) < f.Limit && f.Match(&got.Schedule) {
-			t.List = append(t.List, got.Schedule)
+		if got := s.schedules.byName[name]; len(t.List) < f.Limit && f.Match(&got.Record) {
+			t.List = append(t.List, got.Record)
 		}
 	}
 	return t, nil
 }
 
 // DueSchedules leases schedules that are due to be looked at.
-func (s *Store) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+func (s *Store) DueSchedules(ctx context.Context, most int, lease time.Duration) (schedule.DueList, error) {
 	if err := ctx.Err(); err != nil {
-		return store.DueSchedules{}, err
+		return schedule.DueList{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &s.schedules
-	d := store.DueSchedules{Now: s.clock(), Mark: a.changes}
-	var taken []*schedule
+	d := schedule.DueList{Now: s.clock(), Mark: a.changes}
+	var taken []*record
 	for len(a.due) > 0 && len(taken) < most && !a.due[0].Due.After(d.Now) {
 		got := a.due[0]
 		d.List = append(d.List, s.dueSchedule(got))
@@ -194,8 +195,8 @@ func (s *Store) DueSchedules(ctx context.Context, most int, lease time.Duration)
 }
 
 // dueSchedule returns a schedule with what its engine needs.
-func (s *Store) dueSchedule(got *schedule) store.DueSchedule {
-	due := store.DueSchedule{Schedule: got.Schedule, Outcomes: make(map[courier.ExecutionID]courier.State)}
+func (s *Store) dueSchedule(got *record) schedule.Due {
+	due := schedule.Due{Record: got.Record, Outcomes: make(map[courier.ExecutionID]courier.State)}
 	if d := s.definition(got.Kind, got.Target, len(s.definitions[got.Kind][got.Target])); d != nil {
 		copied := *d
 		due.Definition = &copied
@@ -212,14 +213,14 @@ func (s *Store) dueSchedule(got *schedule) store.DueSchedule {
 }
 
 // FireSchedules carries firings out.
-func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+func (s *Store) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	results := make([]store.Fired, len(list))
+	results := make([]schedule.Fired, len(list))
 	for i := range list {
 		f := &list[i]
 		got := s.schedules.byName[f.Schedule]
@@ -232,20 +233,20 @@ func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store
 }
 
 // fire carries out a firing of a schedule that has not changed.
-func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired {
-	var fired store.Fired
+func (s *Store) fire(got *record, f *schedule.Firing, now time.Time) schedule.Fired {
+	var fired schedule.Fired
 	for i := range f.Executions {
 		_, there, err := s.find(&f.Executions[i])
 		if err == nil && !there {
 			err = s.refused(&f.Executions[i], f.Executions)
 		}
 		if err != nil {
-			return store.Fired{Err: err}
+			return schedule.Fired{Err: err}
 		}
 	}
 	var err error
 	if fired.Chains, err = s.fireChains(f.Chains, now); err != nil {
-		return store.Fired{Err: err}
+		return schedule.Fired{Err: err}
 	}
 	state := f.State
 	state.Open = slices.Clone(state.Open)
@@ -277,9 +278,9 @@ func (s *Store) fire(got *schedule, f *store.Firing, now time.Time) store.Fired 
 		due = now.Add(f.After.Truncate(time.Microsecond))
 	}
 	state.Due = got.Due
-	got.ScheduleState = state
+	got.State = state
 	got.Revision = s.schedules.revise()
-	cut(&got.ScheduleState)
+	cut(&got.State)
 	s.schedules.move(got, due)
 	fired.Done = true
 	return fired

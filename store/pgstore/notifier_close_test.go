@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -144,7 +145,7 @@ var tellingCalls = []struct {
 		return err
 	}},
 	{"put_schedule", nil, func(ctx context.Context, s *pgstore.Store, _ *pgxpool.Pool, id courier.ExecutionID) error {
-		_, err := s.PutSchedule(ctx, store.Schedule{Name: string(id), Kind: store.Job, Target: "j", Body: json.RawMessage(`{}`)})
+		_, err := s.PutSchedule(ctx, schedule.Record{Name: string(id), Kind: store.Job, Target: "j", Body: json.RawMessage(`{}`)})
 		return err
 	}},
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-var _ store.Schedules = (*Store)(nil)
+var _ schedule.Store = (*Store)(nil)
 
 // A scheduleRow is a schedule as the statements select it: all is null where
 // there is none.
@@ -39,10 +40,10 @@ func (r *scheduleRow) fields() []any {
 }
 
 // schedule returns the schedule of a row that has one.
-func (r *scheduleRow) schedule() store.Schedule {
-	s := store.Schedule{
+func (r *scheduleRow) schedule() schedule.Record {
+	s := schedule.Record{
 		Name: *r.name, Kind: store.Kind(*r.kind), Target: *r.target, Body: json.RawMessage(*r.body), SavedAt: r.saved.UTC(), Revision: *r.revision,
-		ScheduleState: store.ScheduleState{
+		State: schedule.State{
 			Disabled: *r.disabled, Paused: *r.paused, Waiting: *r.waiting, Failures: int(*r.failures), Reason: *r.reason, Problem: *r.problem,
 			Next: instant(r.next), Due: instant(r.due), Last: instant(r.last), LastExecution: courier.ExecutionID(*r.ran),
 		},
@@ -71,9 +72,9 @@ func idList(ids []courier.ExecutionID) string {
 }
 
 // PutSchedule creates a schedule or replaces one.
-func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Schedule, error) {
+func (s *Store) PutSchedule(ctx context.Context, put schedule.Record) (schedule.Record, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.Schedule{}, err
+		return schedule.Record{}, err
 	}
 	sql := s.sql("schedule/put_job")
 	if put.Kind == store.Chain {
@@ -94,10 +95,10 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 		})
 	})
 	if a, ok := errors.AsType[contractError](err); ok {
-		return store.Schedule{}, a.error
+		return schedule.Record{}, a.error
 	}
 	if err != nil {
-		return store.Schedule{}, failed(fmt.Sprintf("put schedule %q", put.Name), err)
+		return schedule.Record{}, failed(fmt.Sprintf("put schedule %q", put.Name), err)
 	}
 	got.SavedAt = got.SavedAt.UTC()
 	for _, t := range []*time.Time{&got.Next, &got.Due, &got.Last} {
@@ -112,7 +113,7 @@ func (s *Store) PutSchedule(ctx context.Context, put store.Schedule) (store.Sche
 
 // replaces locks the name of a schedule and checks that it has the expected revision,
 // or does not exist. It removes a schedule of the other kind.
-func (s *Store) replaces(ctx context.Context, tx pgx.Tx, put *store.Schedule) error {
+func (s *Store) replaces(ctx context.Context, tx pgx.Tx, put *schedule.Record) error {
 	if _, err := tx.Exec(ctx, s.sql("schedule/lock_name"), lockNumber("courier schedule "+s.opt.Schema+" "+put.Name)); err != nil {
 		return err
 	}
@@ -170,9 +171,9 @@ func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
 }
 
 // Schedules returns schedules in the order of their names.
-func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
+func (s *Store) Schedules(ctx context.Context, f schedule.Filter) (schedule.List, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.ScheduleList{}, err
+		return schedule.List{}, err
 	}
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
@@ -181,12 +182,12 @@ func (s *Store) Schedules(ctx context.Context, f store.ScheduleFilter) (store.Sc
 	if f.Name != "" {
 		sql, args = s.sql("schedule/get"), []any{f.Name}
 	}
-	var t store.ScheduleList
+	var t schedule.List
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r scheduleRow, err error) {
 		return r, rows.Scan(append([]any{&t.Now}, r.fields()...)...)
 	}, sql, args...)
 	if err != nil {
-		return store.ScheduleList{}, failed("read schedules", err)
+		return schedule.List{}, failed("read schedules", err)
 	}
 	t.Now = t.Now.UTC()
 	for i := range rows {

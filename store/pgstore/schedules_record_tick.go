@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
@@ -28,30 +29,30 @@ type dueRow struct {
 const maxDue = 1000
 
 // DueSchedules leases due schedules.
-func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration) (store.DueSchedules, error) {
+func (s *Store) DueSchedules(ctx context.Context, limit int, lease time.Duration) (schedule.DueList, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.DueSchedules{}, err
+		return schedule.DueList{}, err
 	}
-	d := store.DueSchedules{Mark: s.notifier.Schedules.Mark()}
+	d := schedule.DueList{Mark: s.notifier.Schedules.Mark()}
 	var wait int64
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r dueRow, err error) {
 		fields := append([]any{&d.Now, &wait}, r.fields()...)
 		return r, rows.Scan(append(fields, &r.definition, &r.latest, &r.outcomes)...)
 	}, s.sql("schedule/lease_due"), int64(min(limit, maxDue)), micros(lease))
 	if err != nil {
-		return store.DueSchedules{}, failed("lease due schedules", err)
+		return schedule.DueList{}, failed("lease due schedules", err)
 	}
 	d.Now, d.Next = d.Now.UTC(), time.Duration(wait)*time.Microsecond
 	definitions, err := s.latestOf(ctx, rows)
 	if err != nil {
-		return store.DueSchedules{}, err
+		return schedule.DueList{}, err
 	}
 	for i := range rows {
 		r := &rows[i]
 		if r.name == nil {
 			continue
 		}
-		due := store.DueSchedule{Schedule: r.schedule(), Outcomes: make(map[courier.ExecutionID]courier.State, len(r.outcomes))}
+		due := schedule.Due{Record: r.schedule(), Outcomes: make(map[courier.ExecutionID]courier.State, len(r.outcomes))}
 		if def, ok := definitions[versionOf{r.definition, r.latest}]; ok {
 			due.Definition = &def
 		}
@@ -111,7 +112,7 @@ func (s *Store) latestOf(ctx context.Context, rows []dueRow) (map[versionOf]stor
 }
 
 // FireSchedules carries firings out, in one transaction.
-func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+func (s *Store) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (s *Store) FireSchedules(ctx context.Context, list []store.Firing) ([]store
 			return nil, failed("fire schedules", err)
 		}
 		for i, err := range refused {
-			f.results[i] = store.Fired{Err: err}
+			f.results[i] = schedule.Fired{Err: err}
 		}
 		waits := false
 		for i := range f.results {
@@ -154,9 +155,9 @@ var errRefused = errors.New("some firings can't be carried out")
 // firings are the firings of one call.
 type firings struct {
 	s       *Store
-	list    []store.Firing
+	list    []schedule.Firing
 	refused map[int]error // those of the list that can't be carried out
-	results []store.Fired
+	results []schedule.Fired
 	freed   bool // a slot is free
 	// The queues of members of chains that were released by a cancel.
 	released []string
@@ -164,7 +165,7 @@ type firings struct {
 
 // fire carries out the firings whose schedules have not changed.
 func (f *firings) fire(ctx context.Context, tx pgx.Tx) error {
-	f.results, f.freed, f.released = make([]store.Fired, len(f.list)), false, nil
+	f.results, f.freed, f.released = make([]schedule.Fired, len(f.list)), false, nil
 	names := make([]string, len(f.list))
 	for i := range f.list {
 		names[i] = f.list[i].Schedule

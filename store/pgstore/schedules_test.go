@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -84,8 +85,8 @@ func TestOneExecutionPerTick(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range schedules {
-		got, err := first.Schedules().Set(t.Context(), courier.Schedule{
-			Name: fmt.Sprint("s", i), Job: "j", Every: time.Second, Misfire: courier.MisfireAll, Ends: time.Now().Add(time.Hour),
+		got, err := first.Schedules().Set(t.Context(), schedule.Schedule{
+			Name: fmt.Sprint("s", i), Job: "j", Every: time.Second, Misfire: schedule.MisfireAll, Ends: time.Now().Add(time.Hour),
 		}, courier.By{})
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -36,7 +37,7 @@ func TestSchemaNames(t *testing.T) {
 				if _, err := s.ChainExecutions(t.Context(), store.ChainFilter{Chain: "none"}); err != nil {
 					t.Error(err)
 				}
-				put, err := s.PutSchedule(t.Context(), store.Schedule{Name: "s", Kind: store.Chain, Target: "c", Body: []byte(`{}`)})
+				put, err := s.PutSchedule(t.Context(), schedule.Record{Name: "s", Kind: store.Chain, Target: "c", Body: []byte(`{}`)})
 				if err != nil || put.Kind != store.Chain {
 					t.Errorf("%v, %v", put.Kind, err)
 				}

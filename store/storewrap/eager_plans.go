@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
 var (
-	_ store.Schedules = (*eager)(nil)
-	_ store.Chains    = (*eager)(nil)
+	_ schedule.Store = (*eager)(nil)
+	_ store.Chains   = (*eager)(nil)
 )
 
 // StartChains creates chain executions, and keeps the first steps of their
@@ -51,10 +52,10 @@ func (e *eager) RequestChain(ctx context.Context, r store.ChainRequest) (courier
 }
 
 // PutSchedule is that of the store behind, as are the following methods.
-func (e *eager) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+func (e *eager) PutSchedule(ctx context.Context, s schedule.Record) (schedule.Record, error) {
 	a, err := schedulesOf(e.Store)
 	if err != nil {
-		return store.Schedule{}, err
+		return schedule.Record{}, err
 	}
 	return a.PutSchedule(ctx, s)
 }
@@ -67,24 +68,24 @@ func (e *eager) RemoveSchedule(ctx context.Context, name string) error {
 	return a.RemoveSchedule(ctx, name)
 }
 
-func (e *eager) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
+func (e *eager) Schedules(ctx context.Context, f schedule.Filter) (schedule.List, error) {
 	a, err := schedulesOf(e.Store)
 	if err != nil {
-		return store.ScheduleList{}, err
+		return schedule.List{}, err
 	}
 	return a.Schedules(ctx, f)
 }
 
-func (e *eager) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+func (e *eager) DueSchedules(ctx context.Context, most int, lease time.Duration) (schedule.DueList, error) {
 	a, err := schedulesOf(e.Store)
 	if err != nil {
-		return store.DueSchedules{}, err
+		return schedule.DueList{}, err
 	}
 	return a.DueSchedules(ctx, most, lease)
 }
 
 // FireSchedules carries firings out, and keeps the first steps of what they start.
-func (e *eager) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+func (e *eager) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	a, err := schedulesOf(e.Store)
 	if err != nil {
 		return nil, err

@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
 var (
-	_ store.Schedules = (*intercepted)(nil)
-	_ store.Schedules = (*Faulty)(nil)
+	_ schedule.Store = (*intercepted)(nil)
+	_ schedule.Store = (*Faulty)(nil)
 )
 
 // schedulesOf returns the role of a store. One that has not got it refuses all.
-func schedulesOf(s store.Store) (store.Schedules, error) {
-	a, ok := s.(store.Schedules)
+func schedulesOf(s store.Store) (schedule.Store, error) {
+	a, ok := s.(schedule.Store)
 	switch behind := s.(type) {
 	case *intercepted:
 		if _, err := schedulesOf(behind.s); err != nil {
@@ -39,7 +40,7 @@ func schedulesOf(s store.Store) (store.Schedules, error) {
 
 // interceptSchedules is intercept for a call of a role that the store behind may not
 // have.
-func interceptSchedules[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Schedules) (T, error)) (T, error) {
+func interceptSchedules[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, schedule.Store) (T, error)) (T, error) {
 	a, err := schedulesOf(i.s)
 	if err != nil {
 		var none T
@@ -49,51 +50,53 @@ func interceptSchedules[T any](ctx context.Context, i *intercepted, c *Call, cal
 }
 
 // PutSchedule is that of the store behind, as are the following methods.
-func (i *intercepted) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+func (i *intercepted) PutSchedule(ctx context.Context, s schedule.Record) (schedule.Record, error) {
 	c := &Call{Method: "PutSchedule", Request: s}
-	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.Schedule, error) { return a.PutSchedule(ctx, s) })
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a schedule.Store) (schedule.Record, error) { return a.PutSchedule(ctx, s) })
 }
 
 func (i *intercepted) RemoveSchedule(ctx context.Context, name string) error {
-	_, err := interceptSchedules(ctx, i, &Call{Method: "RemoveSchedule", Request: name}, func(ctx context.Context, a store.Schedules) (struct{}, error) {
+	_, err := interceptSchedules(ctx, i, &Call{Method: "RemoveSchedule", Request: name}, func(ctx context.Context, a schedule.Store) (struct{}, error) {
 		return struct{}{}, a.RemoveSchedule(ctx, name)
 	})
 	return err
 }
 
-func (i *intercepted) Schedules(ctx context.Context, f store.ScheduleFilter) (store.ScheduleList, error) {
+func (i *intercepted) Schedules(ctx context.Context, f schedule.Filter) (schedule.List, error) {
 	c := &Call{Method: "Schedules", Request: f}
-	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.ScheduleList, error) { return a.Schedules(ctx, f) })
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a schedule.Store) (schedule.List, error) { return a.Schedules(ctx, f) })
 }
 
-func (i *intercepted) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+func (i *intercepted) DueSchedules(ctx context.Context, most int, lease time.Duration) (schedule.DueList, error) {
 	c := &Call{Method: "DueSchedules"}
-	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) (store.DueSchedules, error) {
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a schedule.Store) (schedule.DueList, error) {
 		return a.DueSchedules(ctx, most, lease)
 	})
 }
 
-func (i *intercepted) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+func (i *intercepted) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	c := &Call{Method: "FireSchedules", Request: list}
-	return interceptSchedules(ctx, i, c, func(ctx context.Context, a store.Schedules) ([]store.Fired, error) { return a.FireSchedules(ctx, list) })
+	return interceptSchedules(ctx, i, c, func(ctx context.Context, a schedule.Store) ([]schedule.Fired, error) {
+		return a.FireSchedules(ctx, list)
+	})
 }
 
 func (i *intercepted) AwaitSchedules(ctx context.Context, since uint64) error {
-	_, err := interceptSchedules(ctx, i, &Call{Method: "AwaitSchedules", Request: since}, func(ctx context.Context, a store.Schedules) (struct{}, error) {
+	_, err := interceptSchedules(ctx, i, &Call{Method: "AwaitSchedules", Request: since}, func(ctx context.Context, a schedule.Store) (struct{}, error) {
 		return struct{}{}, a.AwaitSchedules(ctx, since)
 	})
 	return err
 }
 
 // schedules returns the role of the store that fails.
-func (f *Faulty) schedules() (a store.Schedules, err error) { return schedulesOf(f.Store) }
+func (f *Faulty) schedules() (a schedule.Store, err error) { return schedulesOf(f.Store) }
 
 // PutSchedule is that of the store behind, as are the following methods, but for
 // the fault.
-func (f *Faulty) PutSchedule(ctx context.Context, s store.Schedule) (store.Schedule, error) {
+func (f *Faulty) PutSchedule(ctx context.Context, s schedule.Record) (schedule.Record, error) {
 	a, err := f.schedules()
 	if err != nil {
-		return store.Schedule{}, err
+		return schedule.Record{}, err
 	}
 	return a.PutSchedule(ctx, s)
 }
@@ -108,25 +111,25 @@ func (f *Faulty) RemoveSchedule(ctx context.Context, name string) error {
 }
 
 // Schedules returns schedules.
-func (f *Faulty) Schedules(ctx context.Context, filter store.ScheduleFilter) (store.ScheduleList, error) {
+func (f *Faulty) Schedules(ctx context.Context, filter schedule.Filter) (schedule.List, error) {
 	a, err := f.schedules()
 	if err != nil {
-		return store.ScheduleList{}, err
+		return schedule.List{}, err
 	}
 	return a.Schedules(ctx, filter)
 }
 
 // DueSchedules leases schedules that are due.
-func (f *Faulty) DueSchedules(ctx context.Context, most int, lease time.Duration) (store.DueSchedules, error) {
+func (f *Faulty) DueSchedules(ctx context.Context, most int, lease time.Duration) (schedule.DueList, error) {
 	a, err := f.schedules()
 	if err != nil {
-		return store.DueSchedules{}, err
+		return schedule.DueList{}, err
 	}
 	return a.DueSchedules(ctx, most, lease)
 }
 
 // FireSchedules carries firings out.
-func (f *Faulty) FireSchedules(ctx context.Context, list []store.Firing) ([]store.Fired, error) {
+func (f *Faulty) FireSchedules(ctx context.Context, list []schedule.Firing) ([]schedule.Fired, error) {
 	a, err := f.schedules()
 	if err != nil {
 		return nil, err

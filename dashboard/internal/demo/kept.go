@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A shelf is a server that has files in one directory, and refuses all others.
@@ -32,8 +33,8 @@ func (shelf) List(_ context.Context, _ *courier.Context, t courier.MonitorTarget
 // kept sets schedules, monitors and subscriptions.
 func (w *World) kept(ctx context.Context, _ Options) error {
 	by := courier.By{Actor: "ann", Reason: "demo"}
-	for _, s := range []courier.Schedule{
-		{Name: "daily", Chain: "daily", Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin", Overlap: courier.OverlapSkip},
+	for _, s := range []schedule.Schedule{
+		{Name: "daily", Chain: "daily", Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin", Overlap: schedule.OverlapSkip},
 		{Name: "invoices-acme", Job: "invoices", Every: 5 * time.Minute, Starts: time.Now().Add(time.Hour), Params: map[string]any{"partner": "acme"}},
 		{Name: "night", Job: "statements", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin", PauseAfter: 3},
 		{Name: "tokyo", Job: "nested", Cron: "0 0 9 ? * TUE,THU", Zone: "Asia/Tokyo", Jitter: time.Minute},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 )
 
 // machines are what the steps of this house work with. The scale hangs when it is used for the
@@ -135,7 +136,7 @@ func (w *World) define(ctx context.Context) error {
 	if err := w.Engine.Limits().Set(ctx, "key:warehouse", 1, by); err != nil {
 		return err
 	}
-	if _, err := w.Engine.Schedules().Set(ctx, courier.Schedule{Name: "closing", Job: "closing", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin"}, by); err != nil {
+	if _, err := w.Engine.Schedules().Set(ctx, schedule.Schedule{Name: "closing", Job: "closing", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin"}, by); err != nil {
 		return err
 	}
 	_, err := w.Engine.Subscriptions().Set(ctx, courier.Subscription{

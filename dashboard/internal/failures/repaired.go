@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -83,7 +83,7 @@ func (w *World) fires(ctx context.Context) (bool, string) {
 	if s.Disabled || s.Paused || s.Cron == "" || s.Zone != "Europe/Berlin" || s.Job != "closing" {
 		return false, "The schedule does not start the closing by the clock of Berlin."
 	}
-	x, err := engine.ExplainCron(s.Cron, s.Zone, time.Time{}, 400)
+	x, err := schedule.ExplainCron(s.Cron, s.Zone, time.Time{}, 400)
 	if err != nil {
 		return false, err.Error()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/schedule"
 )
 
 // ErrPanic is the error of a page whose code has panicked.
@@ -125,7 +126,7 @@ func List(err error) []courier.Problem {
 		return e.Problems
 	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
 		return e.Problems
-	} else if e, ok := errors.AsType[*courier.ScheduleError](err); ok {
+	} else if e, ok := errors.AsType[*schedule.Error](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*courier.MonitorError](err); ok {
 		return e.Problems

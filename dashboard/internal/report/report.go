@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/dryrun"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A View is the report of a dry run. The template "report" shows it.
@@ -21,7 +22,7 @@ type View struct {
 	Unknown                        string // the parameters without a value
 	Steps                          []Step
 	Cut                            int // how many steps are left out
-	Schedules                      []dryrun.ScheduleReport
+	Schedules                      []schedule.Report
 }
 
 // A Step is what was found of a step.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -47,7 +47,7 @@ func (v *Service) MemberEnded(ctx context.Context, id courier.ChainExecutionID) 
 	if !v.cfg.Observed() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	c, err := v.Execution(ctx, id)
 	if err != nil {

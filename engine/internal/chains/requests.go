@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
 

@@ -10,8 +10,9 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
 
@@ -74,11 +75,11 @@ func (v *Service) start(ctx context.Context, list []store.NewChainExecution) ([]
 		return nil, err
 	}
 	var got []store.StartedChain
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
-	calls := core.CallTimeout{Parent: ctx, Awaited: true}
+	calls := storecall.Calls{Parent: ctx, Awaited: true}
 	defer calls.End()
-	err = core.Retry(&calls, func(ctx context.Context) (err error) {
+	err = storecall.Retry(&calls, func(ctx context.Context) (err error) {
 		got, err = chains.StartChains(ctx, list) // their ids make it safe to repeat
 		return err
 	})

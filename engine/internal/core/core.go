@@ -1,9 +1,8 @@
 // Package core has what several subsystems of the engine share: the parts of a store, the
-// values that one subsystem hands to another, and the rules for secrets and for calls to
-// the store.
+// values that one subsystem hands to another, and the rules for secrets.
 //
 // A subsystem is a package below engine/internal with one subject beside the execution
-// of jobs, such as package schedules. It imports this package and no other subsystem, and
+// of jobs, such as package monitors. It imports this package and no other subsystem, and
 // declares beside its constructor what it needs of the engine. Package engine imports all
 // of them.
 package core
@@ -16,8 +15,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
 
@@ -87,16 +86,6 @@ type CheckedChain struct {
 	DependsOn          [][]int            // of each member, the indexes of those that it depends on
 }
 
-// UpcomingFires says when a schedule will fire.
-type UpcomingFires struct {
-	Schedule courier.Schedule
-	Words    string      // what it is, such as "At 05:30:00, Monday to Friday"
-	Next     []time.Time // in the schedule's zone; none if Reason or Problem says why
-	Notes    []string    // such as what happens when the clocks change
-	Reason   string      // why it does not fire: disabled, paused, or over
-	Problem  string      // why it can't
-}
-
 // A Lifetime is how long the loops of a subsystem run: from the start to the stop of
 // the engine.
 type Lifetime struct {
@@ -105,28 +94,7 @@ type Lifetime struct {
 	Stop <-chan struct{} // is closed when the stop begins
 }
 
-// StoreTimeout bounds the calls to the store that no lease bounds.
-const StoreTimeout = 10 * time.Second
-
 // PresentFor is how long ago a worker may have claimed to count as present, and how long
 // an execution has to be due, or lost, before it is reported that no worker takes it. So a
 // restart of all workers is no reason for a warning.
 const PresentFor = 90 * time.Second
-
-// Signal sends to c, which has room for one value, unless a value is there already.
-func Signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// Taken receives a value that is there, and reports whether there was one.
-func Taken[T any](c <-chan T) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/text"
 )
 
 // A Redactor removes secrets from text. All text that leaves a step, a lister or a

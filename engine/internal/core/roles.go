@@ -7,6 +7,8 @@ import (
 	"reflect"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -40,7 +42,7 @@ func (r Roles) Outbox() (store.Outbox, error) {
 func (r Roles) Monitors() (store.Monitors, error) { return role[store.Monitors](r, "monitors") }
 
 // Schedules returns the part that keeps schedules.
-func (r Roles) Schedules() (store.Schedules, error) { return role[store.Schedules](r, "schedules") }
+func (r Roles) Schedules() (schedule.Store, error) { return role[schedule.Store](r, "schedules") }
 
 // Chains returns the part that keeps chain executions.
 func (r Roles) Chains() (store.Chains, error) { return role[store.Chains](r, "chain executions") }
@@ -58,7 +60,7 @@ func (r Roles) StoreID(ctx context.Context) (string, error) {
 	if _, ok := r.Behind.(store.Identity); !ok {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	id, err := r.Store.(store.Identity).StoreID(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {

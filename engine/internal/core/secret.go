@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/storecall"
 )
 
 // A SecretError is the error of a secret that could not be resolved.
@@ -47,7 +48,7 @@ func AskSecret(ctx context.Context, q courier.SecretRequest, resolve func(contex
 	if resolve == nil {
 		return nil // the worker that resolves it asks
 	}
-	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -95,7 +97,7 @@ func (v *Service) lookIn(d time.Duration) {
 	defer v.mu.Unlock()
 	if at := time.Now().Add(d); at.Before(v.next) {
 		v.next = at
-		core.Signal(v.wake)
+		wakeup.Send(v.wake)
 	}
 }
 
@@ -148,7 +150,7 @@ func (v *Service) wait(l core.Lifetime, timer *time.Timer) bool {
 // look asks the store once. It returns the time until the next deadline passes, 0 if
 // there is none.
 func (v *Service) look(l core.Lifetime, d store.Deadlines) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(l.Ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(l.Ctx, storecall.Timeout)
 	defer cancel()
 	got, err := d.Overdue(ctx, 0)
 	if err != nil {

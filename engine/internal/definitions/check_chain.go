@@ -15,10 +15,10 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/text"
 )
 
 // What a chain may have at most.

@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/text"
 )
 
 // chain checks a chain and puts the steps of its members on the list of those to

@@ -19,8 +19,9 @@ import (
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -229,26 +230,26 @@ func uncheckedSteps(steps []courier.StepSpec, problems []courier.Problem) []dryr
 const maxSchedules = 100
 
 // schedules reports those that start a job or chain.
-func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list *[]dryrun.ScheduleReport, warnings *[]courier.Problem) error {
+func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list *[]schedule.Report, warnings *[]courier.Problem) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	upcoming, more, err := d.cfg.UpcomingFires(ctx, kind, name, maxSchedules, d.opt.Fires)
+	var check func(params map[string]any) error
+	if d.target != nil {
+		check = func(params map[string]any) error {
+			if err := d.engine.CheckExecution(ctx, d.target, &courier.EnqueueOptions{Params: params}); err != nil {
+				return fmt.Errorf("it can't start this version: %w", err)
+			}
+			return nil
+		}
+	}
+	reports, more, err := d.cfg.Schedules(ctx, kind, name, maxSchedules, d.opt.Fires, check)
 	if err != nil {
 		return err
 	}
+	*list = reports
 	if more {
 		*warnings = append(*warnings, courier.Problem{Step: -1, Field: "schedules", Message: fmt.Sprintf("there are more than %d; only the first are reported, by their names", maxSchedules)})
-	}
-	for i := range upcoming {
-		u := &upcoming[i]
-		s := dryrun.ScheduleReport{Schedule: u.Schedule.Name, Words: u.Words, Zone: u.Schedule.Zone, Next: u.Next, Notes: u.Notes, Reason: u.Reason, Problem: u.Problem}
-		if d.target != nil && s.Problem == "" {
-			if err := d.engine.CheckExecution(ctx, d.target, &courier.EnqueueOptions{Params: u.Schedule.Params}); err != nil {
-				s.Problem = "it can't start this version: " + text.Plain(err)
-			}
-		}
-		*list = append(*list, s)
 	}
 	return nil
 }

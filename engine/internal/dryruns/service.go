@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -38,17 +39,15 @@ type Config struct {
 	// Unsaved returns checks that read jobs and chains in place of those in the store
 	// with the same names.
 	Unsaved func(jobs []courier.Job, chains []courier.Chain) Checks
-	// UpcomingFires returns schedules that start a job or a chain, with their next n times:
-	// at most limit schedules, in the order of their names, and whether there are more. It
-	// returns nothing if the store keeps no schedules.
-	UpcomingFires func(ctx context.Context, kind store.Kind, target string, limit, n int) (list []core.UpcomingFires, more bool, err error)
-	Roles         core.Roles
-	Registry      *courier.Registry
-	Queues        []string // that the engine serves when it is started
-	Log           *slog.Logger
-	NewID         func() string // for an execution
-	MaxParams     int           // bytes of the parameters of an execution
-	Grace         time.Duration // how long Validate may take to return after its context has ended
+	// Schedules is the method Reports of a [schedule.Service].
+	Schedules func(ctx context.Context, kind store.Kind, target string, limit, n int, check func(params map[string]any) error) (list []schedule.Report, more bool, err error)
+	Roles     core.Roles
+	Registry  *courier.Registry
+	Queues    []string // that the engine serves when it is started
+	Log       *slog.Logger
+	NewID     func() string // for an execution
+	MaxParams int           // bytes of the parameters of an execution
+	Grace     time.Duration // how long Validate may take to return after its context has ended
 }
 
 // A Service makes dry runs for one engine. Its methods may be called by several

@@ -14,7 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/text"
 )
 
 // A task is a step that is to be validated.

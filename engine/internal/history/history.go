@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -16,7 +16,7 @@ import (
 // ended. Its error is one of the store, or of ctx.
 func Each(ctx context.Context, archive store.Archive, id courier.ExecutionID, f func(*courier.StepExecution)) error {
 	for after := int64(0); ; {
-		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+		call, cancel := context.WithTimeout(ctx, storecall.Timeout)
 		page, err := archive.Steps(call, store.StepFilter{Execution: id, After: after})
 		cancel()
 		if err != nil || len(page) == 0 {

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -161,7 +162,7 @@ func (s *Set[R]) Healthy(ctx context.Context) bool {
 	if renews {
 		return false // its next renewal decides
 	}
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	if _, err := s.opt.Store.Renew(ctx, s.request()); err != nil {
 		return false
@@ -195,7 +196,7 @@ func (s *Set[R]) loop(ctx context.Context, done chan<- struct{}) {
 			if err != nil {
 				s.opt.Log.Error("renew leases; nothing is claimed until it succeeds", "error", err)
 			}
-			core.Signal(s.opt.Changed)
+			wakeup.Send(s.opt.Changed)
 		}
 		if err != nil {
 			wait.Reset(interval / 10)

@@ -15,7 +15,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
 
@@ -136,7 +137,7 @@ func (v *Service) mine(ctx context.Context, t *task) (bool, error) {
 	if err != nil {
 		return true, nil // the store does not record them
 	}
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	period := uint64(time.Now().UnixNano()) / uint64(t.every) // also right for a clock before 1970
 	list, err := workers.Workers(ctx, core.PresentFor)
@@ -170,7 +171,7 @@ func (v *Service) call(l core.Lifetime, t *task) *result {
 		case <-long.C:
 			v.note(t, result{text: fmt.Sprintf("the call has not returned for %v, and no other one is made before it returns", longCall)})
 		case <-l.Stop:
-			end := time.NewTimer(core.StoreTimeout)
+			end := time.NewTimer(storecall.Timeout)
 			defer end.Stop()
 			select {
 			case <-done:
@@ -208,7 +209,7 @@ func (v *Service) guarded(ctx context.Context, m courier.Maintainer) *result {
 
 // execution returns an execution of the store.
 func (v *Service) execution(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	return v.roles.Archive().Execution(ctx, id)
 }

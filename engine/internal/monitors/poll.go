@@ -14,10 +14,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
-
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -56,7 +57,7 @@ func (v *Service) pollNow(names []string) {
 		v.early[name] = true
 	}
 	v.mu.Unlock()
-	core.Signal(v.wake)
+	wakeup.Send(v.wake)
 }
 
 func (v *Service) setNone(none bool) {
@@ -72,7 +73,7 @@ func (v *Service) Wake() {
 	none := v.none
 	v.mu.Unlock()
 	if none {
-		core.Signal(v.wake)
+		wakeup.Send(v.wake)
 	}
 }
 
@@ -118,7 +119,7 @@ func (v *Service) Run(l core.Lifetime) {
 				w.rest.Add(1)
 				go func() {
 					defer w.rest.Done()
-					defer func() { <-slots; core.Signal(v.wake) }()
+					defer func() { <-slots; wakeup.Send(v.wake) }()
 					v.poll(w, role, &d.List[i], d.Now, began)
 				}()
 			}
@@ -138,7 +139,7 @@ func (v *Service) dueMonitors(w *loops, role store.Monitors, listers []string, m
 	early := slices.Sorted(maps.Keys(v.early))
 	clear(v.early)
 	v.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.Base, core.StoreTimeout) // a stop waits, for what is leased is not looked at by others
+	ctx, cancel := context.WithTimeout(w.Base, storecall.Timeout) // a stop waits, for what is leased is not looked at by others
 	defer cancel()
 	return role.DueMonitors(ctx, store.DueRequest{Listers: listers, Max: most, Lease: pollLease, Early: early})
 }
@@ -249,11 +250,11 @@ func (g *polling) seen(ctx context.Context) (map[string]store.SeenFile, error) {
 	}
 	const page = 5000
 	files := make(map[string]store.SeenFile)
-	calls := core.CallTimeout{Parent: ctx}
+	calls := storecall.Calls{Parent: ctx}
 	defer calls.End()
 	for after := ""; ; {
 		var list []store.SeenFile
-		err := core.Retry(&calls, func(ctx context.Context) (err error) {
+		err := storecall.Retry(&calls, func(ctx context.Context) (err error) {
 			list, err = g.role.Seen(ctx, store.SeenFilter{Monitor: g.m.Name, After: after, Limit: page})
 			return err
 		})
@@ -396,12 +397,12 @@ func (g *polling) state(r *store.MonitorRecord, h courier.MonitorHealth) {
 // written is not twice.
 func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 	r.Monitor, r.Revision = g.m.Name, g.m.Revision
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
-	calls := core.CallTimeout{Parent: ctx}
+	calls := storecall.Calls{Parent: ctx}
 	defer calls.End()
 	var done store.Recorded
-	err := core.Retry(&calls, func(ctx context.Context) (err error) {
+	err := storecall.Retry(&calls, func(ctx context.Context) (err error) {
 		done, err = g.role.Record(ctx, r)
 		return err
 	})

@@ -9,8 +9,10 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -122,7 +124,7 @@ func (p *dispatcher) gather(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-timer.C:
-			core.Taken(p.v.wake)
+			wakeup.Taken(p.v.wake)
 			return
 		}
 	}
@@ -136,7 +138,7 @@ func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool)
 	if most <= 0 {
 		return deliverIdle, true // the next that ends wakes us
 	}
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	r := store.TakeRequest{Channels: p.v.channels(), Max: most, Each: maxOfEach, Lease: deliverLease}
 	for name, n := range p.busy {
@@ -211,7 +213,7 @@ func (p *dispatcher) settle(ctx context.Context) {
 	if len(p.settled) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	list := make([]store.Outcome, len(p.settled))
 	for i, s := range p.settled {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/text"
 )
 
 // mail sends a notification as a message.

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -56,14 +57,14 @@ func New(opt Options) *Service {
 // something that may be an event.
 func (v *Service) Wake() {
 	if v.wanted.Load() {
-		core.Signal(v.wake)
+		wakeup.Send(v.wake)
 	}
 }
 
 // Learn notes whether there were subscriptions in the store at the time of a claim.
 func (v *Service) Learn(subscribed bool) {
 	if subscribed && !v.wanted.Swap(true) {
-		core.Signal(v.wake)
+		wakeup.Send(v.wake)
 	}
 }
 

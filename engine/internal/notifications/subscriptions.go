@@ -15,9 +15,10 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -65,7 +66,7 @@ func (v *Service) Set(ctx context.Context, s courier.Subscription, by courier.By
 		v.opt.Changed(ctx, core.Change{Kind: "subscription", Name: s.Name, Verb: "set", By: by, Now: body})
 	}
 	v.wanted.Store(true)
-	core.Signal(v.wake)
+	wakeup.Send(v.wake)
 	warnings = c.warnings()
 	for _, w := range warnings {
 		v.opt.Log.Warn("subscription", "subscription", s.Name, "warning", w.String())
@@ -198,7 +199,7 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 		return 0, fmt.Errorf("replay: %w", err)
 	}
 	v.opt.Changed(ctx, core.Change{Kind: "subscription", Name: name, Verb: "replayed", By: by, More: []slog.Attr{slog.Int("deliveries", n)}})
-	core.Signal(v.wake)
+	wakeup.Send(v.wake)
 	return n, nil
 }
 

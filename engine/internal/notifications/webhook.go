@@ -17,9 +17,10 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/webhook"
 )
 
@@ -224,7 +225,7 @@ func (c *subscriptionCheck) receiver(text string) error {
 	if isNumeric(u) {
 		return errors.New("the host is a number, which programs take for different addresses; write an IPv4 address as four decimal numbers")
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, storecall.Timeout)
 	defer cancel()
 	guard := c.v.opt.Webhooks
 	err = guard.Check(ctx, u)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
@@ -209,34 +210,34 @@ func (v *probed) Incidents(ctx context.Context, most int) (got store.Incidents, 
 	return v.Store.(store.Overview).Incidents(ctx, most)
 }
 
-func (v *probed) PutSchedule(ctx context.Context, s store.Schedule) (got store.Schedule, err error) {
+func (v *probed) PutSchedule(ctx context.Context, s schedule.Record) (got schedule.Record, err error) {
 	defer v.told.Store("PutSchedule", time.Now(), &err)
-	return v.Store.(store.Schedules).PutSchedule(ctx, s)
+	return v.Store.(schedule.Store).PutSchedule(ctx, s)
 }
 
 func (v *probed) RemoveSchedule(ctx context.Context, name string) (err error) {
 	defer v.told.Store("RemoveSchedule", time.Now(), &err)
-	return v.Store.(store.Schedules).RemoveSchedule(ctx, name)
+	return v.Store.(schedule.Store).RemoveSchedule(ctx, name)
 }
 
-func (v *probed) Schedules(ctx context.Context, f store.ScheduleFilter) (got store.ScheduleList, err error) {
+func (v *probed) Schedules(ctx context.Context, f schedule.Filter) (got schedule.List, err error) {
 	defer v.told.Store("Schedules", time.Now(), &err)
-	return v.Store.(store.Schedules).Schedules(ctx, f)
+	return v.Store.(schedule.Store).Schedules(ctx, f)
 }
 
-func (v *probed) DueSchedules(ctx context.Context, most int, lease time.Duration) (got store.DueSchedules, err error) {
+func (v *probed) DueSchedules(ctx context.Context, most int, lease time.Duration) (got schedule.DueList, err error) {
 	defer v.told.Store("DueSchedules", time.Now(), &err)
-	return v.Store.(store.Schedules).DueSchedules(ctx, most, lease)
+	return v.Store.(schedule.Store).DueSchedules(ctx, most, lease)
 }
 
-func (v *probed) FireSchedules(ctx context.Context, list []store.Firing) (got []store.Fired, err error) {
+func (v *probed) FireSchedules(ctx context.Context, list []schedule.Firing) (got []schedule.Fired, err error) {
 	defer v.told.Store("FireSchedules", time.Now(), &err)
-	return v.Store.(store.Schedules).FireSchedules(ctx, list)
+	return v.Store.(schedule.Store).FireSchedules(ctx, list)
 }
 
 func (v *probed) AwaitSchedules(ctx context.Context, since uint64) (err error) {
 	defer v.told.Store("AwaitSchedules", time.Now(), &err)
-	return v.Store.(store.Schedules).AwaitSchedules(ctx, since)
+	return v.Store.(schedule.Store).AwaitSchedules(ctx, since)
 }
 
 func (v *probed) Find(ctx context.Context, f store.TrailFilter) (got []store.TrailEntry, err error) {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
 

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/text"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
 

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -47,9 +47,9 @@ func (h *History) read(ctx context.Context, f func(context.Context) ([]courier.S
 	if !h.Retry {
 		return f(ctx)
 	}
-	calls := core.CallTimeout{Parent: ctx}
+	calls := storecall.Calls{Parent: ctx}
 	defer calls.End()
-	err = core.Retry(&calls, func(ctx context.Context) (err error) {
+	err = storecall.Retry(&calls, func(ctx context.Context) (err error) {
 		list, err = f(ctx)
 		return err
 	})

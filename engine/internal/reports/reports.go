@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
 

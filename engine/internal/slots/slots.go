@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/wakeup"
 )
 
 // A Pool has a number of slots, one for each execution whose steps may run. Its methods
@@ -91,7 +91,7 @@ func (p *Pool) Returned(id courier.ExecutionID) {
 	if p.stuck[id]--; p.stuck[id] == 0 {
 		delete(p.stuck, id)
 	}
-	core.Signal(p.freed)
+	wakeup.Send(p.freed)
 }
 
 // IsStuck reports whether an attempt of an execution was cut off and has not returned.
@@ -141,7 +141,7 @@ func (s *Slot) SetEnding(ending bool) {
 	s.ending = ending
 	if ending {
 		s.pool.held, s.pool.ending = s.pool.held-1, s.pool.ending+1
-		core.Signal(s.pool.freed)
+		wakeup.Send(s.pool.freed)
 	} else {
 		s.pool.held, s.pool.ending = s.pool.held+1, s.pool.ending-1
 	}

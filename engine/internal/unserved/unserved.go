@@ -13,6 +13,8 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -57,7 +59,7 @@ func (v *Service) Started() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.next = time.Now().Add(core.PresentFor)
-	core.Taken(v.search)
+	wakeup.Taken(v.search)
 }
 
 // Claimed is called after each claim, with whether it has left executions that this
@@ -71,7 +73,7 @@ func (v *Service) Claimed(left bool) {
 	}
 	if now := time.Now(); !now.Before(v.next) {
 		v.next = now.Add(searchInterval)
-		core.Signal(v.search)
+		wakeup.Send(v.search)
 	}
 }
 
@@ -88,7 +90,7 @@ func (v *Service) Run(l core.Lifetime) {
 			return
 		case <-v.search:
 		}
-		ctx, cancel := context.WithTimeout(l.Ctx, core.StoreTimeout)
+		ctx, cancel := context.WithTimeout(l.Ctx, storecall.Timeout)
 		list, err := workers.Stranded(ctx, core.PresentFor)
 		cancel()
 		if err != nil {
@@ -143,7 +145,7 @@ func (v *Service) Created(ctx context.Context, served []string, created ...couri
 		if x.State != courier.Queued || slices.Contains(served, x.Queue) || !v.check(x.Queue) {
 			continue
 		}
-		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+		call, cancel := context.WithTimeout(ctx, storecall.Timeout)
 		list, err := workers.Workers(call, core.PresentFor)
 		cancel()
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -30,7 +30,7 @@ func (w Tree) LeftEarlier(ctx context.Context, archive store.Archive, x *courier
 	}
 	p := passes{files: make(map[string]report), places: make(map[string]*span)}
 	for after, n := int64(0), 0; ; {
-		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+		call, cancel := context.WithTimeout(ctx, storecall.Timeout)
 		page, err := archive.Steps(call, store.StepFilter{Execution: x.ID, After: after})
 		cancel()
 		if n += len(page); err != nil || n > maxRecords {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -126,7 +127,7 @@ func (j *Janitor) named(ctx context.Context, x *courier.Execution, had, c *couri
 
 // recall asks for the secrets that the execution has used, so that known has them.
 func (j *Janitor) recall(ctx context.Context, x *courier.Execution, known *core.Redactor) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -142,7 +143,7 @@ func (j *Janitor) recall(ctx context.Context, x *courier.Execution, known *core.
 }
 
 func (j *Janitor) report(ctx context.Context, id courier.ExecutionID, f *store.Found) {
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	_, err := j.Store.Request(ctx, store.Request{Execution: id, Kind: store.RequestFound, Found: f})
 	if err != nil && ctx.Err() == nil {
@@ -158,7 +159,7 @@ const mostAtOnce = 100
 func (j *Janitor) Attend(ctx context.Context) {
 	f := store.Filter{Kept: true, Workspace: j.ID, Limit: mostAtOnce}
 	for {
-		call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+		call, cancel := context.WithTimeout(ctx, storecall.Timeout)
 		list, err := j.Store.Executions(call, f)
 		cancel()
 		if err != nil {

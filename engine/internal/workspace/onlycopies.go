@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -214,7 +214,7 @@ func Skipped(ctx context.Context, archive store.Archive, x *courier.Execution, e
 	if slices.ContainsFunc(ended, func(s courier.StepExecution) bool { return s.State == courier.StepSkipped }) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	list, err := archive.Steps(ctx, store.StepFilter{Execution: x.ID, Attempt: x.Attempt, States: []courier.StepState{courier.StepSkipped}, Limit: 1})
 	return err != nil || len(list) > 0

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
 
@@ -202,7 +202,7 @@ func (j *Janitor) sweep(ctx context.Context) {
 
 // sweepOne treats the directory of an execution. It reports false if ctx has ended.
 func (j *Janitor) sweepOne(ctx context.Context, id courier.ExecutionID, changed time.Time, old bool, copies *courier.OnlyCopies) bool {
-	call, cancel := context.WithTimeout(ctx, core.StoreTimeout)
+	call, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	x, err := j.Store.Execution(call, id)
 	cancel()
 	if ctx.Err() != nil {

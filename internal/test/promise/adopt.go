@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -16,8 +17,8 @@ import (
 // and of members of chains, are watched like all others; after every write to a
 // chain the witness works out how it must stand, by rules of its own.
 func (w *Witness) Planned() store.Store {
-	w.agenda, w.chains.s = w.s.(store.Schedules), w.s.(store.Chains)
-	type schedules = store.Schedules // the field must not hide the method Schedules
+	w.agenda, w.chains.s = w.s.(schedule.Store), w.s.(store.Chains)
+	type schedules = schedule.Store // the field must not hide the method Schedules
 	type planned struct {
 		store.Store
 		schedules
@@ -29,8 +30,8 @@ func (w *Witness) Planned() store.Store {
 // plans is what the witness knows of schedules and of what the store creates by
 // itself.
 type plans struct {
-	agenda    store.Schedules // nil if there are none
-	schedules map[string]*schedule
+	agenda    schedule.Store // nil if there are none
+	schedules map[string]*watched
 	ticks     map[string]string // what was started, by the key of the tick
 	startedBy map[string]string // the targets of schedules, by the ids of what ticks have started
 	jobLimits map[courier.ExecutionID]int
@@ -51,14 +52,14 @@ func (w *Witness) plan(c *storewrap.Call) {
 		w.chains.check(w, c.Method)
 	case store.ChainRequest:
 		w.chainAsked(r)
-	case store.Schedule:
-		w.put(&r, c.Result.(store.Schedule))
+	case schedule.Record:
+		w.put(&r, c.Result.(schedule.Record))
 	case string:
 		delete(w.schedules, r)
-	case []store.Firing:
-		w.fired(r, c.Result.([]store.Fired))
+	case []schedule.Firing:
+		w.fired(r, c.Result.([]schedule.Fired))
 	case nil:
-		if d, ok := c.Result.(store.DueSchedules); ok {
+		if d, ok := c.Result.(schedule.DueList); ok {
 			w.due(&d)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/promise"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -56,12 +57,12 @@ func (s *scene) end(to courier.State) {
 
 // schedule sets a schedule that is due every second, with a policy, and returns
 // it.
-func (s *scene) schedule(policy string) store.Schedule {
+func (s *scene) schedule(policy string) schedule.Record {
 	s.t.Helper()
 	next := time.Now().UTC().Add(time.Second)
-	got, err := s.s.(store.Schedules).PutSchedule(s.t.Context(), store.Schedule{
+	got, err := s.s.(schedule.Store).PutSchedule(s.t.Context(), schedule.Record{
 		Name: "s", Kind: store.Job, Target: "job", Body: json.RawMessage(`{"name": "s", "job": "job", "every_seconds": 1` + policy + `}`),
-		ScheduleState: store.ScheduleState{Next: next, Due: next},
+		State: schedule.State{Next: next, Due: next},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -72,7 +73,7 @@ func (s *scene) schedule(policy string) store.Schedule {
 // fire fires the schedule at its next tick, or others in its place.
 func (s *scene) fire(ticks ...time.Time) {
 	s.t.Helper()
-	a := s.s.(store.Schedules)
+	a := s.s.(schedule.Store)
 	time.Sleep(time.Second)
 	d, err := a.DueSchedules(s.t.Context(), 1, time.Minute)
 	if err != nil || len(d.List) != 1 {
@@ -82,17 +83,17 @@ func (s *scene) fire(ticks ...time.Time) {
 	if len(ticks) == 0 {
 		ticks = []time.Time{got.Next}
 	}
-	f := store.Firing{Schedule: "s", Revision: got.Revision, State: got.ScheduleState}
+	f := schedule.Firing{Schedule: "s", Revision: got.Revision, State: got.State}
 	f.State.Next = got.Next.Add(time.Second)
 	f.State.Due = f.State.Next
 	for _, tick := range ticks {
 		s.n++
 		f.Executions = append(f.Executions, store.NewExecution{
 			ID: courier.ExecutionID(strings.Repeat("t", s.n)), Job: "job", Version: 1, StepTypes: []string{"a.b"}, Queue: "default",
-			IdempotencyKey: store.TickKey("s", tick),
+			IdempotencyKey: schedule.TickKey("s", tick),
 		})
 	}
-	if _, err := a.FireSchedules(s.t.Context(), []store.Firing{f}); err != nil {
+	if _, err := a.FireSchedules(s.t.Context(), []schedule.Firing{f}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -101,7 +102,7 @@ func (s *scene) fire(ticks ...time.Time) {
 // by a call that was late: its first tick is the same.
 func (s *scene) lateChain() {
 	s.t.Helper()
-	a := s.s.(store.Schedules)
+	a := s.s.(schedule.Store)
 	was := s.schedule("")
 	s.fire()
 	s.end(courier.Completed)
@@ -110,23 +111,23 @@ func (s *scene) lateChain() {
 	}
 	time.Sleep(time.Second)
 	body := json.RawMessage(`{"name": "s", "chain": "chain", "every_seconds": 1}`)
-	next := store.ScheduleState{Next: was.Next, Due: was.Next}
-	if _, err := a.PutSchedule(s.t.Context(), store.Schedule{Name: "s", Kind: store.Chain, Target: "chain", Body: body, ScheduleState: next}); err != nil {
+	next := schedule.State{Next: was.Next, Due: was.Next}
+	if _, err := a.PutSchedule(s.t.Context(), schedule.Record{Name: "s", Kind: store.Chain, Target: "chain", Body: body, State: next}); err != nil {
 		s.t.Fatal(err)
 	}
 	d, err := a.DueSchedules(s.t.Context(), 1, time.Minute)
 	if err != nil || len(d.List) != 1 {
 		s.t.Fatal(d, err)
 	}
-	f := store.Firing{Schedule: "s", Revision: d.List[0].Revision, State: d.List[0].ScheduleState}
+	f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: d.List[0].State}
 	f.State.Next = was.Next.Add(time.Minute)
 	f.State.Due = f.State.Next
 	f.Chains = []store.NewChainExecution{{
-		ID: "c", Chain: "chain", Version: 1, IdempotencyKey: store.TickKey("s", was.Next), Members: []store.NewMember{{Name: "a", Execution: store.NewExecution{
+		ID: "c", Chain: "chain", Version: 1, IdempotencyKey: schedule.TickKey("s", was.Next), Members: []store.NewMember{{Name: "a", Execution: store.NewExecution{
 			ID: "ca", Job: "job", Version: 1, StepTypes: []string{"a.b"}, Queue: "default",
 		}}},
 	}}
-	if _, err := a.FireSchedules(s.t.Context(), []store.Firing{f}); err != nil {
+	if _, err := a.FireSchedules(s.t.Context(), []schedule.Firing{f}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -207,7 +208,7 @@ func TestPlanned(t *testing.T) {
 			bad: breaking{"RemoveSchedule": nothing},
 			play: func(s *scene) {
 				s.schedule("")
-				s.s.(store.Schedules).RemoveSchedule(s.t.Context(), "s")
+				s.s.(schedule.Store).RemoveSchedule(s.t.Context(), "s")
 				s.fire()
 			}},
 		{name: "skip does not", want: `P6: schedule "s": its overlap is skip, and it started tt while t had not ended`,

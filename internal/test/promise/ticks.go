@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
 
-// A schedule is what must be true of one.
-type schedule struct {
-	store.Schedule
-	def   courier.Schedule
+// A watched is a schedule, and what must be true of it.
+type watched struct {
+	schedule.Record
+	def   schedule.Schedule
 	began []begun
 	// looked is when somebody first looked at the present revision, by the
 	// store's clock.
@@ -50,14 +51,14 @@ func (b *begun) cancelled() bool {
 // late is how late a tick may be without having been missed.
 const late = time.Minute
 
-func (w *Witness) tickBreach(s *schedule, format string, args ...any) {
+func (w *Witness) tickBreach(s *watched, format string, args ...any) {
 	w.report(fmt.Errorf("P6: schedule %q: "+format, append([]any{s.Name}, args...)...))
 }
 
 // put notes that a schedule was set.
-func (w *Witness) put(r *store.Schedule, got store.Schedule) {
+func (w *Witness) put(r *schedule.Record, got schedule.Record) {
 	old := w.schedules[got.Name]
-	s := &schedule{Schedule: got, looked: make(map[int64]time.Time)}
+	s := &watched{Record: got, looked: make(map[int64]time.Time)}
 	if old != nil && old.Kind == got.Kind && old.Target == got.Target {
 		s.began = old.began
 	}
@@ -77,7 +78,7 @@ func (w *Witness) put(r *store.Schedule, got store.Schedule) {
 }
 
 // due notes who looks at which schedules.
-func (w *Witness) due(d *store.DueSchedules) {
+func (w *Witness) due(d *schedule.DueList) {
 	for i := range d.List {
 		got := &d.List[i]
 		s := w.schedules[got.Name]
@@ -92,7 +93,7 @@ func (w *Witness) due(d *store.DueSchedules) {
 }
 
 // fired notes what schedules have started and cancelled.
-func (w *Witness) fired(list []store.Firing, got []store.Fired) {
+func (w *Witness) fired(list []schedule.Firing, got []schedule.Fired) {
 	for i := range list {
 		f, s := &list[i], w.schedules[list[i].Schedule]
 		switch {
@@ -123,7 +124,7 @@ func (w *Witness) fired(list []store.Firing, got []store.Fired) {
 }
 
 // cancelledBy notes what a firing asked to be cancelled.
-func (w *Witness) cancelledBy(f *store.Firing) {
+func (w *Witness) cancelledBy(f *schedule.Firing) {
 	for _, id := range f.Cancel {
 		if x := w.executions[id]; x != nil && !x.State.Ended() {
 			x.cancelled = true
@@ -140,7 +141,7 @@ func (w *Witness) cancelledBy(f *store.Firing) {
 }
 
 // carriedOut checks the ticks of a firing, and notes how the schedule stands.
-func (w *Witness) carriedOut(s *schedule, f *store.Firing, got *store.Fired) {
+func (w *Witness) carriedOut(s *watched, f *schedule.Firing, got *schedule.Fired) {
 	looked := s.looked[f.Revision]
 	if looked.IsZero() {
 		w.tickBreach(s, "it was fired, and nobody was told that it is due")
@@ -156,14 +157,14 @@ func (w *Witness) carriedOut(s *schedule, f *store.Firing, got *store.Fired) {
 		w.tick(s, f.Chains[k].IdempotencyKey, begun{id: string(x.Execution.ID), c: w.chains.all[x.Execution.ID]}, x.Existed)
 		w.inTime(s, f.Chains[k].IdempotencyKey, looked, k == n-1)
 	}
-	t, err := w.agenda.Schedules(context.Background(), store.ScheduleFilter{Name: s.Name})
+	t, err := w.agenda.Schedules(context.Background(), schedule.Filter{Name: s.Name})
 	if err != nil || len(t.List) != 1 {
 		w.tickBreach(s, "it was fired, and is gone: %v", err)
 		return
 	}
-	was := s.Schedule
-	s.Schedule = t.List[0]
-	if w.ticks[s.key(was.Next)] == "" && was.Waiting && s.def.Overlap == courier.OverlapQueue && !s.Next.Equal(was.Next) && !s.Paused {
+	was := s.Record
+	s.Record = t.List[0]
+	if w.ticks[s.key(was.Next)] == "" && was.Waiting && s.def.Overlap == schedule.OverlapQueue && !s.Next.Equal(was.Next) && !s.Paused {
 		w.tickBreach(s, "its tick %v waited, and neither fired nor waits any more", was.Next)
 	}
 	if s.Revision == f.Revision {
@@ -172,15 +173,15 @@ func (w *Witness) carriedOut(s *schedule, f *store.Firing, got *store.Fired) {
 }
 
 // target is the job or chain that it starts.
-func (s *schedule) target() string { return string(s.Kind) + " " + s.Target }
+func (s *watched) target() string { return string(s.Kind) + " " + s.Target }
 
 // key is the idempotency key of a tick.
-func (s *schedule) key(tick time.Time) string {
+func (s *watched) key(tick time.Time) string {
 	return "schedule:" + s.Name + ":" + tick.UTC().Format(time.RFC3339Nano)
 }
 
 // instant is the tick that a key names.
-func (s *schedule) instant(key string) (time.Time, error) {
+func (s *watched) instant(key string) (time.Time, error) {
 	text, ok := strings.CutPrefix(key, "schedule:"+s.Name+":")
 	if !ok {
 		return time.Time{}, fmt.Errorf("the key %q is none of its ticks'", key)
@@ -189,7 +190,7 @@ func (s *schedule) instant(key string) (time.Time, error) {
 }
 
 // tick checks what a tick has started.
-func (w *Witness) tick(s *schedule, key string, b begun, existed bool) {
+func (w *Witness) tick(s *watched, key string, b begun, existed bool) {
 	at, err := s.instant(key)
 	if err != nil {
 		w.tickBreach(s, "%v", err)
@@ -216,9 +217,9 @@ func (w *Witness) tick(s *schedule, key string, b begun, existed bool) {
 		old := &s.began[i]
 		switch {
 		case !old.open():
-		case s.def.Overlap == courier.OverlapSkip || s.def.Overlap == courier.OverlapQueue:
+		case s.def.Overlap == schedule.OverlapSkip || s.def.Overlap == schedule.OverlapQueue:
 			w.tickBreach(s, "its overlap is %s, and it started %s while %s had not ended", s.def.Overlap, b.id, old.id)
-		case s.def.Overlap == courier.OverlapCancel && !old.cancelled():
+		case s.def.Overlap == schedule.OverlapCancel && !old.cancelled():
 			w.tickBreach(s, "its overlap is %s, and it started %s, and did not cancel %s", s.def.Overlap, b.id, old.id)
 		}
 	}
@@ -230,14 +231,14 @@ func (w *Witness) tick(s *schedule, key string, b begun, existed bool) {
 
 // inTime checks that a tick fires which has not been missed, or which the misfire
 // policy makes up for. Looked is when it was decided, at the earliest.
-func (w *Witness) inTime(s *schedule, key string, looked time.Time, last bool) {
+func (w *Witness) inTime(s *watched, key string, looked time.Time, last bool) {
 	at, err := s.instant(key)
 	missed := at.Add(s.def.Jitter + late).Before(looked)
 	switch {
-	case err != nil || !missed || s.def.Overlap == courier.OverlapQueue: // which waits, however late
-	case s.def.Misfire == courier.MisfireSkip:
+	case err != nil || !missed || s.def.Overlap == schedule.OverlapQueue: // which waits, however late
+	case s.def.Misfire == schedule.MisfireSkip:
 		w.tickBreach(s, "it fired its tick %v, which had been missed at %v", at, looked)
-	case s.def.Misfire != courier.MisfireAll && !last:
+	case s.def.Misfire != schedule.MisfireAll && !last:
 		w.tickBreach(s, "it fired its tick %v and later ones, though it had been missed at %v", at, looked)
 	}
 }

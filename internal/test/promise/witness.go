@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -37,7 +38,7 @@ type Witness struct {
 	OnCreated func(x *courier.Execution)
 	// OnTick, if not nil, is called with every tick that has started something,
 	// and the schedule as it was then. It must not call the store.
-	OnTick func(s *courier.Schedule, tick time.Time)
+	OnTick func(s *schedule.Schedule, tick time.Time)
 
 	plans
 	chains chains
@@ -53,7 +54,7 @@ func Watch(s store.Store) *Witness {
 		limits: map[string]int{"": store.DefaultLimit}, running: make(map[string]int),
 		attempts: newAttempts(),
 		plans: plans{
-			schedules: make(map[string]*schedule), ticks: make(map[string]string), startedBy: make(map[string]string), jobLimits: make(map[courier.ExecutionID]int),
+			schedules: make(map[string]*watched), ticks: make(map[string]string), startedBy: make(map[string]string), jobLimits: make(map[courier.ExecutionID]int),
 		},
 		chains: chains{all: make(map[courier.ChainExecutionID]*chain), keys: make(map[[2]string]courier.ChainExecutionID)},
 	}

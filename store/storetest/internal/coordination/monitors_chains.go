@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -13,7 +14,7 @@ import (
 // monitorChainCases are about monitors in stores that have other roles too.
 var monitorChainCases = []testCase{
 	{"put_wakes", withMonitors(func(l *monitorKit) {
-		a, ok := l.Store.(store.Schedules)
+		a, ok := l.Store.(schedule.Store)
 		if !ok {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -20,12 +21,12 @@ type scheduleKit struct {
 }
 
 // schedules embeds the role under a name that does not hide its method Schedules.
-type schedules = store.Schedules
+type schedules = schedule.Store
 
 // withSchedules returns a case that does nothing for stores without schedules.
 func withSchedules(run func(*scheduleKit)) func(*kit) {
 	return func(k *kit) {
-		if a, ok := k.Store.(store.Schedules); ok {
+		if a, ok := k.Store.(schedule.Store); ok {
 			run(&scheduleKit{k, a})
 		} else {
 			k.Logf("%T keeps no schedules", k.Store)
@@ -34,12 +35,12 @@ func withSchedules(run func(*scheduleKit)) func(*kit) {
 }
 
 // daily is a schedule of the job "job" that can be put.
-func daily(name string) store.Schedule {
-	return store.Schedule{Name: name, Kind: store.Job, Target: "job", Body: json.RawMessage(`{"name": "` + name + `"}`)}
+func daily(name string) schedule.Record {
+	return schedule.Record{Name: name, Kind: store.Job, Target: "job", Body: json.RawMessage(`{"name": "` + name + `"}`)}
 }
 
 // put puts a schedule that is due after d; negative means never.
-func (p *scheduleKit) put(s store.Schedule, d time.Duration) store.Schedule {
+func (p *scheduleKit) put(s schedule.Record, d time.Duration) schedule.Record {
 	p.Helper()
 	if s.Due = (time.Time{}); d >= 0 {
 		s.Due = p.now().Add(d)
@@ -53,12 +54,12 @@ func (p *scheduleKit) put(s store.Schedule, d time.Duration) store.Schedule {
 // now is the instant by the store's clock.
 func (p *scheduleKit) now() time.Time {
 	p.Helper()
-	t, err := p.Schedules(p.Ctx(), store.ScheduleFilter{Limit: 1})
+	t, err := p.Schedules(p.Ctx(), schedule.Filter{Limit: 1})
 	p.OK(err)
 	return t.Now
 }
 
-func (p *scheduleKit) list(f store.ScheduleFilter) []store.Schedule {
+func (p *scheduleKit) list(f schedule.Filter) []schedule.Record {
 	p.Helper()
 	t, err := p.Schedules(p.Ctx(), f)
 	p.OK(err)
@@ -66,16 +67,16 @@ func (p *scheduleKit) list(f store.ScheduleFilter) []store.Schedule {
 }
 
 // one returns a schedule that is there.
-func (p *scheduleKit) one(name string) store.Schedule {
+func (p *scheduleKit) one(name string) schedule.Record {
 	p.Helper()
-	list := p.list(store.ScheduleFilter{Name: name})
+	list := p.list(schedule.Filter{Name: name})
 	if len(list) != 1 {
 		p.Fatalf("%d schedules %q", len(list), name)
 	}
 	return list[0]
 }
 
-func (p *scheduleKit) due(most int, lease time.Duration) store.DueSchedules {
+func (p *scheduleKit) due(most int, lease time.Duration) schedule.DueList {
 	p.Helper()
 	d, err := p.DueSchedules(p.Ctx(), most, lease)
 	p.OK(err)
@@ -83,7 +84,7 @@ func (p *scheduleKit) due(most int, lease time.Duration) store.DueSchedules {
 }
 
 // names reports when what is due has other names than the wanted ones.
-func (p *scheduleKit) names(what string, d store.DueSchedules, want ...string) {
+func (p *scheduleKit) names(what string, d schedule.DueList, want ...string) {
 	p.Helper()
 	got := make([]string, len(d.List))
 	for i := range d.List {
@@ -93,7 +94,7 @@ func (p *scheduleKit) names(what string, d store.DueSchedules, want ...string) {
 }
 
 // fire carries out firings.
-func (p *scheduleKit) fire(list ...store.Firing) []store.Fired {
+func (p *scheduleKit) fire(list ...schedule.Firing) []schedule.Fired {
 	p.Helper()
 	got, err := p.FireSchedules(p.Ctx(), list)
 	p.OK(err)
@@ -104,10 +105,10 @@ func (p *scheduleKit) fire(list ...store.Firing) []store.Fired {
 }
 
 // tick is a firing that starts an execution at a schedule's next tick.
-func (p *scheduleKit) tick(s store.Schedule) store.Firing {
+func (p *scheduleKit) tick(s schedule.Record) schedule.Firing {
 	p.Helper()
-	n := p.With(func(n *store.NewExecution) { n.IdempotencyKey = store.TickKey(s.Name, s.Next) })
-	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState}
+	n := p.With(func(n *store.NewExecution) { n.IdempotencyKey = schedule.TickKey(s.Name, s.Next) })
+	f := schedule.Firing{Schedule: s.Name, Revision: s.Revision, State: s.State}
 	f.Executions = []store.NewExecution{n}
 	f.State.Last, f.State.LastExecution, f.State.Open = s.Next, n.ID, []courier.ExecutionID{n.ID}
 	f.State.Next, f.State.Due = s.Next.Add(long), s.Next.Add(long)
@@ -128,7 +129,7 @@ var scheduleCases = []testCase{
 	{"put_keeps_every_field", withSchedules(func(p *scheduleKit) {
 		s := daily("s")
 		s.Body = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`)
-		s.ScheduleState = store.ScheduleState{
+		s.State = schedule.State{
 			Disabled: true, Paused: true, Waiting: true, Reason: "r\n", Failures: 3, Problem: "'p'",
 			Next: time.Date(2031, 1, 2, 3, 4, 5, 678901234, time.FixedZone("", 3600)), Due: time.Date(2031, 1, 2, 3, 4, 6, 0, time.UTC),
 			Last: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), LastExecution: p.New().ID, Open: []courier.ExecutionID{p.New().ID, p.New().ID},
@@ -166,19 +167,19 @@ var scheduleCases = []testCase{
 		again.Name, again.Revision = "t", s.Revision
 		_, err = p.PutSchedule(p.Ctx(), again)
 		p.Is("put in place of one that is not there", err, courier.ErrConflict)
-		p.Same("afterwards", p.list(store.ScheduleFilter{}), []store.Schedule{s})
+		p.Same("afterwards", p.list(schedule.Filter{}), []schedule.Record{s})
 	})},
 	{"put_changes_the_kind", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		s.Kind, s.Target = store.Chain, "chain"
 		s = p.put(s, 0)
-		p.Same("the only one", p.list(store.ScheduleFilter{}), []store.Schedule{s})
+		p.Same("the only one", p.list(schedule.Filter{}), []schedule.Record{s})
 		d := p.due(10, long)
 		p.names("due", d, "s")
 		if d.List[0].Kind != store.Chain || d.List[0].Definition != nil {
 			p.Errorf("kind %q, definition %v", d.List[0].Kind, d.List[0].Definition)
 		}
-		fired := p.fire(store.Firing{Schedule: "s", Revision: d.List[0].Revision, State: store.ScheduleState{Problem: "x"}})
+		fired := p.fire(schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: schedule.State{Problem: "x"}})
 		if !fired[0].Done || p.one("s").Problem != "x" {
 			p.Errorf("fired: %s, then %s", storekit.Text(fired), storekit.Text(p.one("s")))
 		}
@@ -200,7 +201,7 @@ var scheduleCases = []testCase{
 		p.Is("remove what is not there", p.RemoveSchedule(p.Ctx(), "s"), courier.ErrNotFound)
 		s := p.put(daily("s"), 0)
 		p.OK(p.RemoveSchedule(p.Ctx(), "s"))
-		p.Same("afterwards", p.list(store.ScheduleFilter{}), nil)
+		p.Same("afterwards", p.list(schedule.Filter{}), nil)
 		p.names("due", p.due(10, long))
 		if again := p.put(daily("s"), 0); again.Revision == s.Revision {
 			p.Error("the next of its name has the same revision")
@@ -216,7 +217,7 @@ var scheduleCases = []testCase{
 		}
 		var got []string
 		for after := ""; ; {
-			page := p.list(store.ScheduleFilter{After: after, Limit: 2})
+			page := p.list(schedule.Filter{After: after, Limit: 2})
 			if len(page) == 0 {
 				break
 			}
@@ -226,21 +227,21 @@ var scheduleCases = []testCase{
 			after = got[len(got)-1]
 		}
 		p.Same("names", got, []string{"%", "' or 1=1", "B", "a", "a b", "b", "É"})
-		p.Same("one that is not there", p.list(store.ScheduleFilter{Name: "c"}), nil)
-		names := func(f store.ScheduleFilter) (names []string) {
+		p.Same("one that is not there", p.list(schedule.Filter{Name: "c"}), nil)
+		names := func(f schedule.Filter) (names []string) {
 			for _, s := range p.list(f) {
 				names = append(names, s.Name)
 			}
 			return names
 		}
-		p.Same("of chains", names(store.ScheduleFilter{Kind: store.Chain}), []string{"B"})
-		p.Same("of jobs, the next two", names(store.ScheduleFilter{Kind: store.Job, After: "a", Limit: 2}), []string{"a b", "b"})
+		p.Same("of chains", names(schedule.Filter{Kind: store.Chain}), []string{"B"})
+		p.Same("of jobs, the next two", names(schedule.Filter{Kind: store.Job, After: "a", Limit: 2}), []string{"a b", "b"})
 		other := daily("c")
 		other.Target = "another"
 		p.put(other, -1)
-		p.Same("of one job", names(store.ScheduleFilter{Kind: store.Job, Target: "another"}), []string{"c"})
-		p.Same("of a chain of that name", names(store.ScheduleFilter{Kind: store.Chain, Target: "another"}), []string(nil))
-		p.Same("that one, of another target", names(store.ScheduleFilter{Name: "c", Target: "job"}), []string(nil))
+		p.Same("of one job", names(schedule.Filter{Kind: store.Job, Target: "another"}), []string{"c"})
+		p.Same("of a chain of that name", names(schedule.Filter{Kind: store.Chain, Target: "another"}), []string(nil))
+		p.Same("that one, of another target", names(schedule.Filter{Name: "c", Target: "job"}), []string(nil))
 		if s := p.one("É"); s.Name != "É" {
 			p.Errorf("got %q", s.Name)
 		}
@@ -254,7 +255,7 @@ var scheduleCases = []testCase{
 		s := daily("s")
 		s.Open, s.LastExecution = []courier.ExecutionID{x[0].ID, x[1].ID, courier.ExecutionID(p.IDs.New())}, x[2].ID
 		s = p.put(s, 0)
-		p.put(store.Schedule{Name: "t", Kind: store.Job, Target: "gone", Body: json.RawMessage(`{}`)}, 0)
+		p.put(schedule.Record{Name: "t", Kind: store.Job, Target: "gone", Body: json.RawMessage(`{}`)}, 0)
 		d := p.due(10, long)
 		p.names("due", d, "s", "t")
 		if def := d.List[0].Definition; def == nil || def.Version != 2 || string(def.Body) != `{"v":2}` || def.Name != "job" || def.SavedAt.IsZero() {
@@ -263,7 +264,7 @@ var scheduleCases = []testCase{
 		p.Same("outcomes", d.List[0].Outcomes, map[courier.ExecutionID]courier.State{
 			x[0].ID: courier.Cancelled, x[1].ID: courier.Queued, x[2].ID: courier.Queued,
 		})
-		got := d.List[0].Schedule
+		got := d.List[0].Record
 		got.Due = s.Due // the end of its lease
 		p.Same("as it is", got, s)
 		if def := d.List[1].Definition; def != nil {
@@ -296,7 +297,7 @@ var scheduleCases = []testCase{
 			p.Errorf("%d of 3, next after %v", len(d.List), d.Next)
 		}
 		d.List = append(d.List, p.due(2, long).List...)
-		slices.SortFunc(d.List, func(a, b store.DueSchedule) int { return a.Next.Compare(b.Next) })
+		slices.SortFunc(d.List, func(a, b schedule.Due) int { return a.Next.Compare(b.Next) })
 		p.names("all", d, "c", "a", "b")
 	})},
 	{"due_is_leased", withSchedules(func(p *scheduleKit) {
@@ -318,7 +319,7 @@ var scheduleCases = []testCase{
 	})},
 	{"fire_starts_and_goes_on", withSchedules(func(p *scheduleKit) {
 		p.put(daily("s"), 0)
-		s := p.due(1, long).List[0].Schedule
+		s := p.due(1, long).List[0].Record
 		f := p.tick(s)
 		fired := p.fire(f)[0]
 		if !fired.Done || fired.Err != nil || len(fired.Executions) != 1 || fired.Executions[0].Existed {
@@ -331,7 +332,7 @@ var scheduleCases = []testCase{
 		if got.Revision <= s.Revision {
 			p.Error("the revision is the same")
 		}
-		p.Same("state", got.ScheduleState, f.State)
+		p.Same("state", got.State, f.State)
 		p.Claimed("claimed", p.ClaimRequest(2), x.ID)
 	})},
 	{"fire_compares_the_revision", withSchedules(func(p *scheduleKit) {
@@ -379,7 +380,7 @@ var scheduleCases = []testCase{
 		p.started(1)
 	})},
 	{"fire_each_alone", withSchedules(func(p *scheduleKit) {
-		var list []store.Firing
+		var list []schedule.Firing
 		for i := range 4 {
 			list = append(list, p.tick(p.put(daily(fmt.Sprint("s", i)), 0)))
 		}
@@ -421,7 +422,7 @@ var scheduleCases = []testCase{
 	})},
 	{"fire_later", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
-		f := store.Firing{Schedule: "s", Revision: s.Revision, State: s.ScheduleState, After: long}
+		f := schedule.Firing{Schedule: "s", Revision: s.Revision, State: s.State, After: long}
 		f.State.Problem = "later"
 		p.fire(f)
 		d := p.due(1, long)
@@ -453,12 +454,12 @@ var scheduleCases = []testCase{
 		var done atomic.Int64
 		p.At(8, func(int) {
 			for range 3 * ticks {
-				list, err := p.Schedules(p.Ctx(), store.ScheduleFilter{})
+				list, err := p.Schedules(p.Ctx(), schedule.Filter{})
 				if err != nil {
 					p.Errorf("schedules: %v", err)
 					return
 				}
-				var firings []store.Firing
+				var firings []schedule.Firing
 				for _, s := range list.List {
 					if s.Failures == ticks {
 						continue

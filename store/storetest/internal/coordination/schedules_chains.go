@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -23,7 +24,7 @@ var scheduleChainCases = []testCase{
 		if def := d.List[0].Definition; def == nil || def.Kind != store.Chain || def.Name != "chain" {
 			p.Errorf("definition %+v", def)
 		}
-		f := store.Firing{Schedule: "s", Revision: d.List[0].Revision, State: s.ScheduleState, Chains: []store.NewChainExecution{n}}
+		f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: s.State, Chains: []store.NewChainExecution{n}}
 		f.State.Open, f.State.LastExecution = []courier.ExecutionID{courier.ExecutionID(n.ID)}, courier.ExecutionID(n.ID)
 		fired := p.fire(f)[0]
 		if !fired.Done || len(fired.Chains) != 1 || fired.Chains[0].Existed || fired.Chains[0].Execution.State != courier.ChainRunning {
@@ -67,7 +68,7 @@ var scheduleChainCases = []testCase{
 		id := p.startChain(n).ID
 		p.end(id, "a", courier.Failed)
 		s = p.one("s")
-		f := store.Firing{Schedule: "s", Revision: s.Revision, State: s.ScheduleState, Cancel: []courier.ExecutionID{courier.ExecutionID(id)}, By: "schedule:s"}
+		f := schedule.Firing{Schedule: "s", Revision: s.Revision, State: s.State, Cancel: []courier.ExecutionID{courier.ExecutionID(id)}, By: "schedule:s"}
 		if fired := p.fire(f)[0]; !fired.Done {
 			p.Fatalf("fired: %s", storekit.Text(fired))
 		}

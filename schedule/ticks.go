@@ -1,6 +1,7 @@
-package store
+package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -13,27 +14,15 @@ import (
 // A Calendar returns the first tick after an instant, zero if there is none.
 type Calendar func(after time.Time) time.Time
 
-// A TickRule is what [PlanTicks] needs of a schedule's definition.
-type TickRule struct {
-	Overlap    courier.Overlap
-	Misfire    courier.Misfire
-	Window     time.Duration // for fire_all
-	Jitter     time.Duration
-	PauseAfter int
-	Once       bool // the calendar has one tick, after which the schedule is disabled
-}
-
 // Limits and intervals of [PlanTicks].
 const (
 	// MisfireAfter is how late a tick may fire without counting as missed.
 	MisfireAfter = time.Minute
-	// DefaultWindow is the window of fire_all if none is given.
-	DefaultWindow = 24 * time.Hour
 	// WaitAgain is the time after which a schedule is due again whose tick waits for
 	// an execution to end.
 	WaitAgain = 5 * time.Second
 	maxTicks  = 100 // ticks of one plan; the schedule is due again at once for the others
-	maxOpen   = 100 // executions in ScheduleState.Open
+	maxOpen   = 100 // executions in State.Open
 )
 
 // A TickPlan is the decision on a due schedule.
@@ -42,12 +31,13 @@ type TickPlan struct {
 	Cancel []courier.ExecutionID // the executions that are cancelled to make room
 	// State is the state of the schedule afterwards, without the executions of Ticks:
 	// the caller adds them to Open, and the last of them is LastExecution.
-	State ScheduleState
+	State State
 	After time.Duration // see [Firing]
 }
 
 // PlanTicks decides which ticks of a schedule fire at an instant, which is by the
-// store's clock. The calendar has the ticks; the rule decides about them:
+// store's clock. The calendar has the ticks of the definition, and the policies of the
+// definition decide about them. It has no clock of its own and does no I/O.
 //
 // A tick that is up to a minute late fires. If the first one is later than that, the
 // misfire policy decides which ticks fire: the last one (fire_once), all within
@@ -63,8 +53,8 @@ type TickPlan struct {
 // An execution that has failed adds to the count of failures; one that has completed
 // resets it. A schedule whose count has reached PauseAfter is paused before anything
 // fires.
-func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
-	p := TickPlan{State: s.ScheduleState}
+func PlanTicks(s *Due, def *Schedule, c Calendar, now time.Time) TickPlan {
+	p := TickPlan{State: s.State}
 	st := &p.State
 	st.Problem = ""
 	st.Open, st.Failures = settleOpen(s)
@@ -72,7 +62,7 @@ func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
 		st.Due = time.Time{}
 		return p
 	}
-	if r.PauseAfter > 0 && st.Failures >= r.PauseAfter {
+	if def.PauseAfter > 0 && st.Failures >= def.PauseAfter {
 		st.Paused, st.Waiting, st.Next, st.Due = true, false, time.Time{}, time.Time{}
 		st.Reason = fmt.Sprintf("%d executions in a row have failed", st.Failures)
 		if st.Failures == 1 {
@@ -84,14 +74,14 @@ func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
 	if last := s.Outcomes[st.LastExecution]; last != "" && !last.Ended() && !slices.Contains(busy, st.LastExecution) {
 		busy = append(busy, st.LastExecution) // it was resumed
 	}
-	t := ticker{name: s.Name, rule: r, next: c, now: now}
+	t := ticker{name: s.Name, def: def, next: c, now: now}
 	var next time.Time
 	if st.Waiting { // ticks that were due meanwhile do not fire
 		p.Ticks, next = []time.Time{st.Next}, t.next(t.last(st.Next))
 	} else {
 		p.Ticks, next = t.due(st.Next)
 	}
-	if wait := p.overlap(r.Overlap, busy); !wait.IsZero() {
+	if wait := p.overlap(def.Overlap, busy); !wait.IsZero() {
 		st.Waiting, st.Next, p.After = true, wait, WaitAgain
 		return p
 	}
@@ -99,9 +89,9 @@ func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
 	switch {
 	case !next.IsZero():
 		st.Due = t.at(next)
-	case r.Once && len(p.Ticks) > 0:
+	case !def.At.IsZero() && len(p.Ticks) > 0:
 		st.Disabled, st.Reason = true, "it has fired"
-	case r.Once:
+	case !def.At.IsZero():
 		st.Disabled, st.Reason = true, "its time has passed, and it did not fire"
 	}
 	if n := len(p.Ticks); n > 0 {
@@ -112,19 +102,19 @@ func PlanTicks(s *DueSchedule, r TickRule, c Calendar, now time.Time) TickPlan {
 
 // overlap drops the ticks that the overlap policy does not let fire. It returns the
 // tick that waits, if any.
-func (p *TickPlan) overlap(policy courier.Overlap, busy []courier.ExecutionID) (wait time.Time) {
+func (p *TickPlan) overlap(policy Overlap, busy []courier.ExecutionID) (wait time.Time) {
 	n := len(p.Ticks)
 	switch {
 	case n == 0:
-	case policy == courier.OverlapSkip && len(busy) > 0:
+	case policy == OverlapSkip && len(busy) > 0:
 		p.Ticks = nil
-	case policy == courier.OverlapSkip:
+	case policy == OverlapSkip:
 		p.Ticks = p.Ticks[n-1:]
-	case policy == courier.OverlapCancel:
+	case policy == OverlapCancel:
 		p.Ticks, p.Cancel = p.Ticks[n-1:], busy
-	case policy == courier.OverlapQueue && len(busy) > 0:
+	case policy == OverlapQueue && len(busy) > 0:
 		wait, p.Ticks = p.Ticks[0], nil
-	case policy == courier.OverlapQueue && n > 1:
+	case policy == OverlapQueue && n > 1:
 		wait, p.Ticks = p.Ticks[1], p.Ticks[:1]
 		p.State.Last = p.Ticks[0]
 	}
@@ -133,7 +123,7 @@ func (p *TickPlan) overlap(policy courier.Overlap, busy []courier.ExecutionID) (
 
 // settleOpen returns the open executions that have not ended, and the number of
 // successive failures.
-func settleOpen(s *DueSchedule) (open []courier.ExecutionID, failures int) {
+func settleOpen(s *Due) (open []courier.ExecutionID, failures int) {
 	failures = s.Failures
 	for _, id := range s.Open {
 		switch state := s.Outcomes[id]; {
@@ -151,13 +141,13 @@ func settleOpen(s *DueSchedule) (open []courier.ExecutionID, failures int) {
 // A ticker walks over the ticks of a schedule.
 type ticker struct {
 	name string
-	rule TickRule
+	def  *Schedule
 	next Calendar
 	now  time.Time
 }
 
 // at returns the instant at which a tick fires: the tick and the schedule's jitter.
-func (t *ticker) at(tick time.Time) time.Time { return TickAt(t.name, tick, t.rule.Jitter) }
+func (t *ticker) at(tick time.Time) time.Time { return TickAt(t.name, tick, t.def.Jitter) }
 
 // TickAt returns the instant at which a tick of a schedule fires: the tick plus a
 // delay of at most jitter. The delay is the same in all engines.
@@ -187,19 +177,15 @@ func (t *ticker) due(first time.Time) (ticks []time.Time, next time.Time) {
 	if t.now.Sub(t.at(first)) <= MisfireAfter {
 		return t.from(first)
 	}
-	if t.rule.Misfire == courier.MisfireAll {
-		window := t.rule.Window
-		if window <= 0 {
-			window = DefaultWindow
-		}
-		if begin := t.now.Add(-window); first.Before(begin) {
+	if t.def.Misfire == MisfireAll {
+		if begin := t.now.Add(-cmp.Or(t.def.Window, DefaultWindow)); first.Before(begin) {
 			first = t.next(begin.Add(-time.Nanosecond))
 		}
 		return t.from(first)
 	}
 	last := t.last(first)
 	next = t.next(last)
-	if t.rule.Misfire == courier.MisfireSkip && t.now.Sub(t.at(last)) > MisfireAfter {
+	if t.def.Misfire == MisfireSkip && t.now.Sub(t.at(last)) > MisfireAfter {
 		return nil, next
 	}
 	return []time.Time{last}, next
@@ -217,7 +203,7 @@ func (t *ticker) from(tick time.Time) (ticks []time.Time, next time.Time) {
 // few of them.
 func (t *ticker) last(tick time.Time) time.Time {
 	// All ticks up to the end are due. After that the jitter of each decides.
-	for end := t.now.Add(-t.rule.Jitter); ; {
+	for end := t.now.Add(-t.def.Jitter); ; {
 		next := t.next(tick)
 		if next.IsZero() || next.After(end) {
 			break

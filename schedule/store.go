@@ -1,4 +1,4 @@
-package store
+package schedule
 
 import (
 	"context"
@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
 )
 
-// Schedules keeps schedules and fires them. It is an optional role of a [Store]; an
-// engine finds it by a type assertion.
+// A Store keeps schedules and fires them. It is an optional role of a [store.Store]; an
+// engine finds it by a type assertion. The rules that package store states for all
+// methods hold here too.
 //
 // There is no leader: every engine leases due schedules, decides with [PlanTicks],
 // and fires. Two rules ensure that each tick starts one execution, even if several
@@ -21,48 +23,48 @@ import (
 // The instants of ticks are the one exception to the rule that callers pass
 // durations, because a tick is an instant and a key. The store's clock decides which
 // schedules are due.
-type Schedules interface {
-	// PutSchedule creates a schedule, if s.Revision is 0, or replaces the schedule
+type Store interface {
+	// PutSchedule creates a schedule, if r.Revision is 0, or replaces the schedule
 	// with that revision. It returns the saved schedule. If the schedule has another
-	// revision, or exists although it is to be created, the error is ErrConflict. A
+	// revision, or exists although it is to be created, the error is [courier.ErrConflict]. A
 	// name is unique over both kinds; a schedule can be replaced by one of the other
 	// kind.
-	PutSchedule(ctx context.Context, s Schedule) (Schedule, error)
-	// RemoveSchedule removes a schedule, or returns ErrNotFound. Executions that it
+	PutSchedule(ctx context.Context, r Record) (Record, error)
+	// RemoveSchedule removes a schedule, or returns [courier.ErrNotFound]. Executions that it
 	// has started continue.
 	RemoveSchedule(ctx context.Context, name string) error
 	// Schedules returns a page of schedules, in byte order of their names.
-	Schedules(ctx context.Context, f ScheduleFilter) (ScheduleList, error)
+	Schedules(ctx context.Context, f Filter) (List, error)
 	// DueSchedules leases due schedules, the earliest first and at most most of them;
 	// a store may stop at 1000. A leased schedule is not due again before the lease
 	// ends or the schedule is fired.
-	DueSchedules(ctx context.Context, most int, lease time.Duration) (DueSchedules, error)
+	DueSchedules(ctx context.Context, most int, lease time.Duration) (DueList, error)
 	// FireSchedules carries out firings in one transaction, each of them as a whole
 	// or not at all, and returns one result for each, in order. The list has at most
 	// one firing of each schedule.
 	FireSchedules(ctx context.Context, list []Firing) ([]Fired, error)
 	// AwaitSchedules returns nil when a schedule may have been put since the call of
 	// DueSchedules that returned the mark. If that has happened already, it returns
-	// at once. If ctx ends first, it returns the error of ctx. Like [Queue.Await] it
+	// at once. If ctx ends first, it returns the error of ctx. Like [store.Queue.Await] it
 	// may return nil without a reason, or just wait for ctx.
 	AwaitSchedules(ctx context.Context, since uint64) error
 }
 
-// A Schedule is a schedule as a store keeps it.
-type Schedule struct {
+// A Record is a schedule as a store keeps it.
+type Record struct {
 	Name    string
-	Kind    Kind            // what it starts, Job or Chain
+	Kind    store.Kind      // what it starts, Job or Chain
 	Target  string          // its name
 	Body    json.RawMessage // the definition, valid JSON
 	SavedAt time.Time       // when it was last put; set by the store
 	// Revision is raised by the store with every put and every firing.
 	Revision int64
-	ScheduleState
+	State
 }
 
-// A ScheduleState is the part of a schedule that changes when it fires. Only the
+// A State is the part of a schedule that changes when it fires. Only the
 // engine interprets it, except for Due and the ids.
-type ScheduleState struct {
+type State struct {
 	Disabled, Paused bool
 	Reason           string    // of either
 	Next             time.Time // the next tick; zero if there is none
@@ -79,7 +81,7 @@ type ScheduleState struct {
 
 // Replace puts another execution in the place of one, in Open and
 // LastExecution. Open must be the caller's own.
-func (s *ScheduleState) Replace(id, by courier.ExecutionID) {
+func (s *State) Replace(id, by courier.ExecutionID) {
 	for i := range s.Open {
 		if s.Open[i] == id {
 			s.Open[i] = by
@@ -90,40 +92,40 @@ func (s *ScheduleState) Replace(id, by courier.ExecutionID) {
 	}
 }
 
-// A ScheduleFilter selects schedules. Zero fields select all.
-type ScheduleFilter struct {
-	Name   string // just this one
-	Kind   Kind   // those that start a job, or a chain
-	Target string // those that start the job or chain of that name
-	After  string // those whose names come after it
-	Limit  int    // 0 means 1000
+// A Filter selects schedules. Zero fields select all.
+type Filter struct {
+	Name   string     // just this one
+	Kind   store.Kind // those that start a job, or a chain
+	Target string     // those that start the job or chain of that name
+	After  string     // those whose names come after it
+	Limit  int        // 0 means 1000
 }
 
 // Match reports whether the filter selects a schedule.
-func (f *ScheduleFilter) Match(s *Schedule) bool {
-	return (f.Name == "" || s.Name == f.Name) && (f.Kind == "" || s.Kind == f.Kind) && (f.Target == "" || s.Target == f.Target) && s.Name > f.After
+func (f *Filter) Match(r *Record) bool {
+	return (f.Name == "" || r.Name == f.Name) && (f.Kind == "" || r.Kind == f.Kind) && (f.Target == "" || r.Target == f.Target) && r.Name > f.After
 }
 
-// A ScheduleList is a list of schedules.
-type ScheduleList struct {
+// A List is a list of schedules.
+type List struct {
 	Now  time.Time // by the store's clock
-	List []Schedule
+	List []Record
 }
 
-// DueSchedules is what [Schedules.DueSchedules] returns.
-type DueSchedules struct {
+// DueList is what [Store.DueSchedules] returns.
+type DueList struct {
 	Now  time.Time // by the store's clock
-	List []DueSchedule
+	List []Due
 	// Next is the time until another schedule is due; 0 if none is. Where more
 	// may be due already, it is a microsecond.
 	Next time.Duration
-	Mark uint64 // for [Schedules.AwaitSchedules]
+	Mark uint64 // for [Store.AwaitSchedules]
 }
 
-// A DueSchedule is a schedule with everything that the engine needs to decide.
-type DueSchedule struct {
-	Schedule
-	Definition *Definition // the latest of its target; nil if there is none
+// A Due is a schedule with everything that the engine needs to decide.
+type Due struct {
+	Record
+	Definition *store.Definition // the latest of its target; nil if there is none
 	// Outcomes are the states of the executions in Open and LastExecution that are
 	// still in the store. Those of chain executions are of [courier.ChainState].
 	Outcomes map[courier.ExecutionID]courier.State
@@ -133,17 +135,17 @@ type DueSchedule struct {
 type Firing struct {
 	Schedule string
 	Revision int64 // as it was read; the firing is not carried out if it has changed
-	State    ScheduleState
+	State    State
 	// After, if not 0, is the time from now until the schedule is due again, in place
 	// of State.Due.
 	After time.Duration
 	// Executions are created. If the idempotency key of one is used, the execution
 	// that has used it takes its place in State; it is no conflict, whatever its
 	// parameters.
-	Executions []NewExecution
+	Executions []store.NewExecution
 	// Chains are chain executions, created in the same way, for a schedule of a
 	// chain; so are the ids in its State and in Cancel those of chain executions.
-	Chains []NewChainExecution
+	Chains []store.NewChainExecution
 	// Cancel are executions whose cancel is requested, by By. Those that have ended
 	// or do not exist are skipped.
 	Cancel []courier.ExecutionID
@@ -154,10 +156,10 @@ type Firing struct {
 type Fired struct {
 	Done bool // it was carried out; otherwise the schedule had changed
 	// Executions are the results for the executions of the firing, in order.
-	Executions []Enqueued
-	Chains     []StartedChain // the same for chain executions
-	// Err, if not nil, is why it could not be carried out: ErrNotFound if the
-	// version of an execution's job is unknown, ErrConflict if its id is used for
+	Executions []store.Enqueued
+	Chains     []store.StartedChain // the same for chain executions
+	// Err, if not nil, is why it could not be carried out: [courier.ErrNotFound] if the
+	// version of an execution's job is unknown, [courier.ErrConflict] if its id is used for
 	// another job.
 	Err error
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/courierhq/courier/store/storewrap"
 )
 
-// A schedule decides who goes on. Whoever comes to a gate waits there; pick
+// An interleaving decides who goes on. Whoever comes to a gate waits there; pick
 // lets one go once all are blocked. It belongs in a bubble of synctest.
-type schedule struct {
+type interleaving struct {
 	mu      sync.Mutex
 	waiting []*arrival
 	open    bool // nobody waits any more
@@ -39,7 +39,7 @@ type branch struct {
 
 // arrive makes the caller one of those that wait; it may go on when the channel
 // is closed.
-func (s *schedule) arrive(label string, sleep time.Duration) *arrival {
+func (s *interleaving) arrive(label string, sleep time.Duration) *arrival {
 	a := &arrival{label, sleep, make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,20 +52,20 @@ func (s *schedule) arrive(label string, sleep time.Duration) *arrival {
 }
 
 // leave takes back an arrival, if it still waits.
-func (s *schedule) leave(a *arrival) {
+func (s *interleaving) leave(a *arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(w *arrival) bool { return w == a })
 }
 
 // pass waits at a gate.
-func (s *schedule) pass(label string) { <-s.arrive(label, 0).free }
+func (s *interleaving) pass(label string) { <-s.arrive(label, 0).free }
 
 // sleep waits at a gate; when it may go on, d passes first.
-func (s *schedule) sleep(label string, d time.Duration) { <-s.arrive(label, d).free }
+func (s *interleaving) sleep(label string, d time.Duration) { <-s.arrive(label, d).free }
 
 // options are those who wait, in an order that does not depend on chance.
-func (s *schedule) options() []*arrival {
+func (s *interleaving) options() []*arrival {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *schedule) options() []*arrival {
 }
 
 // pick chooses one of several, as planned or the first.
-func (s *schedule) pick(options []string) int {
+func (s *interleaving) pick(options []string) int {
 	b := branch{options: options}
 	if d := len(s.taken); d < len(s.plan) && s.strayed == "" {
 		if p := s.plan[d]; slices.Equal(p.options, options) {
@@ -88,7 +88,7 @@ func (s *schedule) pick(options []string) int {
 }
 
 // release lets a go on.
-func (s *schedule) release(a *arrival) {
+func (s *interleaving) release(a *arrival) {
 	if a.sleep > 0 {
 		time.Sleep(a.sleep)
 	}
@@ -97,7 +97,7 @@ func (s *schedule) release(a *arrival) {
 }
 
 // openAll ends all waiting.
-func (s *schedule) openAll() {
+func (s *interleaving) openAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = true
@@ -108,7 +108,7 @@ func (s *schedule) openAll() {
 }
 
 // way is what was chosen, in order.
-func (s *schedule) way() string {
+func (s *interleaving) way() string {
 	var b strings.Builder
 	for _, t := range s.taken {
 		fmt.Fprintf(&b, "\n  %s", t.options[t.picked])
@@ -125,7 +125,7 @@ func (s *schedule) way() string {
 // ends gets its error at once, and its call is carried out all the same when its
 // turn comes, like a write that is still in the network. After is told of the
 // answer.
-func (s *schedule) gated(label func(*storewrap.Call) string, after func(*storewrap.Call, error)) storewrap.Interceptor {
+func (s *interleaving) gated(label func(*storewrap.Call) string, after func(*storewrap.Call, error)) storewrap.Interceptor {
 	return func(c context.Context, call *storewrap.Call, do func(context.Context) error) error {
 		name := label(call)
 		if name == "" {
@@ -153,11 +153,11 @@ func (s *schedule) gated(label func(*storewrap.Call) string, after func(*storewr
 // explore runs f, each time in a bubble of its own, with every sequence of
 // choices there is, and at most so many. F returns what is wrong with how it
 // went. It returns the number of runs.
-func explore(t *testing.T, most int, f func(t *testing.T, s *schedule) error) int {
+func explore(t *testing.T, most int, f func(t *testing.T, s *interleaving) error) int {
 	t.Helper()
 	var plan []branch
 	for n := 1; ; n++ {
-		s := &schedule{plan: plan}
+		s := &interleaving{plan: plan}
 		var err error
 		synctest.Test(t, func(t *testing.T) { err = f(t, s) })
 		if s.strayed != "" {

@@ -1,4 +1,4 @@
-package schedules
+package schedule
 
 import (
 	"sync"
@@ -6,24 +6,25 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/cron"
-	"github.com/courierhq/courier/store"
 )
 
-// Next returns the first tick of a schedule after an instant; zero if there is none.
-func (v *Service) Next(s *courier.Schedule, after time.Time) (time.Time, error) {
-	c, problems := v.newCalendar(s)
+// Next returns the first tick of a schedule after an instant; zero if there is none. It
+// goes by the definition alone, whether the schedule is saved, enabled or due. If no ticks
+// follow from the definition, the error is an *[Error].
+func (v *Service) Next(s Schedule, after time.Time) (time.Time, error) {
+	c, problems := v.newCalendar(&s)
 	if c == nil && len(problems) == 0 {
 		problems = s.Check()
 	}
 	if len(problems) > 0 {
-		return time.Time{}, &courier.ScheduleError{Schedule: s.Name, Problems: problems}
+		return time.Time{}, &Error{Schedule: s.Name, Problems: problems}
 	}
 	return c(after), nil
 }
 
 // newCalendar returns the ticks of a schedule, or what is wrong with it.
-func (v *Service) newCalendar(s *courier.Schedule) (store.Calendar, []courier.Problem) {
-	var next store.Calendar
+func (v *Service) newCalendar(s *Schedule) (Calendar, []courier.Problem) {
+	var next Calendar
 	switch {
 	case !s.At.IsZero():
 		next = func(after time.Time) time.Time {
@@ -41,7 +42,7 @@ func (v *Service) newCalendar(s *courier.Schedule) (store.Calendar, []courier.Pr
 }
 
 // cronCalendar is the calendar of a schedule with a cron expression.
-func (v *Service) cronCalendar(s *courier.Schedule) (store.Calendar, []courier.Problem) {
+func (v *Service) cronCalendar(s *Schedule) (Calendar, []courier.Problem) {
 	var found []courier.Problem
 	zone, err := v.zones.load(s.Zone)
 	if err != nil {
@@ -78,7 +79,7 @@ func nextInterval(start time.Time, every time.Duration, after time.Time) time.Ti
 }
 
 // bounded keeps a calendar within the schedule's Starts and Ends.
-func bounded(s *courier.Schedule, next store.Calendar) store.Calendar {
+func bounded(s *Schedule, next Calendar) Calendar {
 	return func(after time.Time) time.Time {
 		if !s.Starts.IsZero() && after.Before(s.Starts) {
 			after = s.Starts.Add(-time.Nanosecond)

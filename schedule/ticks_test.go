@@ -1,4 +1,4 @@
-package store_test
+package schedule_test
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/schedule"
 )
 
 var noon = time.Date(2030, 5, 6, 12, 0, 0, 0, time.UTC)
 
 // every is a calendar with a tick at noon and then every so often.
-func every(d time.Duration) store.Calendar {
+func every(d time.Duration) schedule.Calendar {
 	return func(after time.Time) time.Time {
 		if after.Before(noon) {
 			return noon
@@ -31,7 +31,7 @@ func once(after time.Time) time.Time {
 }
 
 // minutes are the ticks of a plan, in minutes after noon.
-func minutes(p store.TickPlan) string {
+func minutes(p schedule.TickPlan) string {
 	var list []float64
 	for _, t := range p.Ticks {
 		list = append(list, t.Sub(noon).Minutes())
@@ -40,8 +40,8 @@ func minutes(p store.TickPlan) string {
 }
 
 // due is a schedule whose next tick is at noon.
-func due(change func(*store.DueSchedule)) *store.DueSchedule {
-	s := &store.DueSchedule{Outcomes: make(map[courier.ExecutionID]courier.State)}
+func due(change func(*schedule.Due)) *schedule.Due {
+	s := &schedule.Due{Outcomes: make(map[courier.ExecutionID]courier.State)}
 	s.Name, s.Next, s.Due = "s", noon, noon
 	if change != nil {
 		change(s)
@@ -51,12 +51,12 @@ func due(change func(*store.DueSchedule)) *store.DueSchedule {
 
 func TestPlanMisfires(t *testing.T) {
 	const (
-		once = courier.MisfireOnce
-		all  = courier.MisfireAll
-		skip = courier.MisfireSkip
+		once = schedule.MisfireOnce
+		all  = schedule.MisfireAll
+		skip = schedule.MisfireSkip
 	)
 	for _, tt := range []struct {
-		policy courier.Misfire
+		policy schedule.Misfire
 		late   time.Duration
 		every  time.Duration
 		window time.Duration
@@ -81,7 +81,7 @@ func TestPlanMisfires(t *testing.T) {
 		{once, 90 * time.Second, 15 * time.Second, 0, "[1.5]", 1.75},
 		{once, 20 * 365 * 24 * time.Hour, time.Second, 0, "[1.0512e+07]", 10512000 + 1.0/60},
 	} {
-		p := store.PlanTicks(due(nil), store.TickRule{Misfire: tt.policy, Window: tt.window}, every(tt.every), noon.Add(tt.late))
+		p := schedule.PlanTicks(due(nil), &schedule.Schedule{Misfire: tt.policy, Window: tt.window}, every(tt.every), noon.Add(tt.late))
 		next := p.State.Next.Sub(noon).Minutes()
 		if got := minutes(p); got != tt.ticks || next < tt.next-1e-9 || next > tt.next+1e-9 {
 			t.Errorf("%q, %v late, every %v, window %v: ticks %s, next %v; want %s, %v", tt.policy, tt.late, tt.every, tt.window, got, next, tt.ticks, tt.next)
@@ -94,13 +94,13 @@ func TestPlanMisfires(t *testing.T) {
 
 func TestPlanOverlaps(t *testing.T) {
 	const (
-		allow  = courier.OverlapAllow
-		skip   = courier.OverlapSkip
-		queue  = courier.OverlapQueue
-		cancel = courier.OverlapCancel
+		allow  = schedule.OverlapAllow
+		skip   = schedule.OverlapSkip
+		queue  = schedule.OverlapQueue
+		cancel = schedule.OverlapCancel
 	)
 	for _, tt := range []struct {
-		policy  courier.Overlap
+		policy  schedule.Overlap
 		state   courier.State // of the execution before
 		late    time.Duration // the ticks are 20 s apart
 		ticks   string
@@ -123,10 +123,10 @@ func TestPlanOverlaps(t *testing.T) {
 		{cancel, courier.Completed, 0, "[0]", 0, -1},
 		{cancel, courier.Running, 30 * time.Second, "[0.3333333333333333]", 1, -1},
 	} {
-		s := due(func(s *store.DueSchedule) {
+		s := due(func(s *schedule.Due) {
 			s.Open, s.LastExecution, s.Outcomes["x"] = []courier.ExecutionID{"x"}, "x", tt.state
 		})
-		p := store.PlanTicks(s, store.TickRule{Overlap: tt.policy}, every(20*time.Second), noon.Add(tt.late))
+		p := schedule.PlanTicks(s, &schedule.Schedule{Overlap: tt.policy}, every(20*time.Second), noon.Add(tt.late))
 		waits := -1.0
 		if p.State.Waiting {
 			waits = p.State.Next.Sub(noon).Minutes()
@@ -141,16 +141,16 @@ func TestPlanOverlaps(t *testing.T) {
 // TestPlanWaits shows that what waits fires when there is room, however late,
 // and that what came meanwhile is left out.
 func TestPlanWaits(t *testing.T) {
-	s := due(func(s *store.DueSchedule) {
+	s := due(func(s *schedule.Due) {
 		s.Waiting, s.Open, s.Outcomes["x"] = true, []courier.ExecutionID{"x"}, courier.Running
 	})
-	rule := store.TickRule{Overlap: courier.OverlapQueue, Misfire: courier.MisfireSkip}
-	p := store.PlanTicks(s, rule, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
+	rule := &schedule.Schedule{Overlap: schedule.OverlapQueue, Misfire: schedule.MisfireSkip}
+	p := schedule.PlanTicks(s, rule, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
 	if len(p.Ticks) != 0 || !p.State.Waiting || !p.State.Next.Equal(noon) {
 		t.Errorf("while it runs: %+v", p)
 	}
 	s.Outcomes["x"] = courier.Completed
-	p = store.PlanTicks(s, rule, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
+	p = schedule.PlanTicks(s, rule, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
 	if minutes(p) != "[0]" || p.State.Waiting || !p.State.Next.Equal(noon.Add(11*time.Minute)) || !p.State.Last.Equal(noon) {
 		t.Errorf("when it has ended: %+v", p)
 	}
@@ -159,8 +159,8 @@ func TestPlanWaits(t *testing.T) {
 // TestPlanCountsResumed has the last execution resumed after it was seen to have
 // failed.
 func TestPlanCountsResumed(t *testing.T) {
-	s := due(func(s *store.DueSchedule) { s.LastExecution, s.Outcomes["x"] = "x", courier.Running })
-	if p := store.PlanTicks(s, store.TickRule{Overlap: courier.OverlapSkip}, every(time.Hour), noon); len(p.Ticks) != 0 {
+	s := due(func(s *schedule.Due) { s.LastExecution, s.Outcomes["x"] = "x", courier.Running })
+	if p := schedule.PlanTicks(s, &schedule.Schedule{Overlap: schedule.OverlapSkip}, every(time.Hour), noon); len(p.Ticks) != 0 {
 		t.Errorf("it fired %v beside one that was resumed", p.Ticks)
 	}
 }
@@ -185,8 +185,8 @@ func TestPlanPauses(t *testing.T) {
 		{2, nil, 2, 2, true},
 		{0, []courier.ExecutionID{"f1"}, 1, 1, true},
 	} {
-		s := due(func(s *store.DueSchedule) { s.Failures, s.Open, s.Outcomes = tt.before, tt.open, outcomes })
-		p := store.PlanTicks(s, store.TickRule{PauseAfter: tt.after}, every(time.Hour), noon)
+		s := due(func(s *schedule.Due) { s.Failures, s.Open, s.Outcomes = tt.before, tt.open, outcomes })
+		p := schedule.PlanTicks(s, &schedule.Schedule{PauseAfter: tt.after}, every(time.Hour), noon)
 		if p.State.Failures != tt.failures || p.State.Paused != tt.pauses || (len(p.Ticks) == 0) != tt.pauses || (p.State.Reason != "") != tt.pauses {
 			t.Errorf("%d failures, then %v: %+v", tt.before, tt.open, p)
 		}
@@ -200,15 +200,15 @@ func TestPlanPauses(t *testing.T) {
 }
 
 func TestPlanOnce(t *testing.T) {
-	p := store.PlanTicks(due(nil), store.TickRule{Once: true}, once, noon.Add(time.Hour))
+	p := schedule.PlanTicks(due(nil), &schedule.Schedule{At: noon}, once, noon.Add(time.Hour))
 	if minutes(p) != "[0]" || !p.State.Disabled || p.State.Reason != "it has fired" || !p.State.Due.IsZero() {
 		t.Errorf("one that fires late: %+v", p)
 	}
-	p = store.PlanTicks(due(nil), store.TickRule{Once: true, Misfire: courier.MisfireSkip}, once, noon.Add(time.Hour))
+	p = schedule.PlanTicks(due(nil), &schedule.Schedule{At: noon, Misfire: schedule.MisfireSkip}, once, noon.Add(time.Hour))
 	if len(p.Ticks) != 0 || !p.State.Disabled || p.State.Reason == "" || !p.State.Last.IsZero() {
 		t.Errorf("one that is left out: %+v", p)
 	}
-	p = store.PlanTicks(due(func(s *store.DueSchedule) { s.Disabled = true }), store.TickRule{}, once, noon)
+	p = schedule.PlanTicks(due(func(s *schedule.Due) { s.Disabled = true }), &schedule.Schedule{}, once, noon)
 	if len(p.Ticks) != 0 || !p.State.Due.IsZero() {
 		t.Errorf("a disabled one: %+v", p)
 	}
@@ -219,7 +219,7 @@ func TestPlanManyTicks(t *testing.T) {
 	s, n := due(nil), 0
 	now := noon.Add(999 * time.Minute)
 	for range 20 {
-		p := store.PlanTicks(s, store.TickRule{Misfire: courier.MisfireAll, Window: 30 * time.Hour}, every(time.Minute), now)
+		p := schedule.PlanTicks(s, &schedule.Schedule{Misfire: schedule.MisfireAll, Window: 30 * time.Hour}, every(time.Minute), now)
 		for i, tick := range p.Ticks {
 			if want := noon.Add(time.Duration(n+i) * time.Minute); !tick.Equal(want) {
 				t.Fatalf("tick %v, want %v", tick, want)
@@ -228,7 +228,7 @@ func TestPlanManyTicks(t *testing.T) {
 		if n += len(p.Ticks); len(p.Ticks) > 100 {
 			t.Errorf("%d at once", len(p.Ticks))
 		}
-		s.ScheduleState = p.State
+		s.State = p.State
 	}
 	if n != 1000 {
 		t.Errorf("%d ticks, want 1000", n)
@@ -239,31 +239,31 @@ func TestPlanManyTicks(t *testing.T) {
 // fires once, in order, and none before its time.
 func TestPlanJitter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	rule := store.TickRule{Jitter: 50 * time.Second, Misfire: courier.MisfireAll, Window: 1000 * time.Hour}
+	rule := &schedule.Schedule{Jitter: 50 * time.Second, Misfire: schedule.MisfireAll, Window: 1000 * time.Hour}
 	s, now, want := due(nil), noon, noon
 	spread := make(map[time.Duration]bool)
 	for range 3000 {
 		now = now.Add(time.Duration(random.Int64N(int64(2 * time.Minute))))
-		p := store.PlanTicks(s, rule, every(time.Minute), now)
+		p := schedule.PlanTicks(s, rule, every(time.Minute), now)
 		for _, tick := range p.Ticks {
-			at := store.TickAt("s", tick, rule.Jitter)
+			at := schedule.TickAt("s", tick, rule.Jitter)
 			if !tick.Equal(want) || at.After(now) || at.Before(tick) || at.Sub(tick) >= rule.Jitter {
 				t.Fatalf("tick %v at %v, due at %v; want tick %v", tick, now, at, want)
 			}
 			spread[at.Sub(tick)/(10*time.Second)] = true
 			want = want.Add(time.Minute)
 		}
-		if s.ScheduleState = p.State; !s.Due.After(now) {
+		if s.State = p.State; !s.Due.After(now) {
 			t.Fatalf("due %v is not after %v", s.Due, now)
 		}
 	}
 	if len(spread) != 5 {
 		t.Errorf("the jitter is spread over %d of 5 parts", len(spread))
 	}
-	if store.TickAt("s", noon, time.Hour).Equal(store.TickAt("t", noon, time.Hour)) {
+	if schedule.TickAt("s", noon, time.Hour).Equal(schedule.TickAt("t", noon, time.Hour)) {
 		t.Error("two schedules have the same jitter")
 	}
-	late := store.PlanTicks(due(nil), store.TickRule{Jitter: 50 * time.Second}, every(time.Minute), noon.Add(1000*time.Hour))
+	late := schedule.PlanTicks(due(nil), &schedule.Schedule{Jitter: 50 * time.Second}, every(time.Minute), noon.Add(1000*time.Hour))
 	if n := len(late.Ticks); n != 1 || now.Before(noon) || noon.Add(1000*time.Hour).Sub(late.Ticks[0]) > 2*time.Minute {
 		t.Errorf("after a long time it fires %v", late.Ticks)
 	}
@@ -271,7 +271,7 @@ func TestPlanJitter(t *testing.T) {
 
 func TestTickKey(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
-	if got := store.TickKey("a:b", at); got != "schedule:a:b:2030-01-02T02:04:05Z" {
+	if got := schedule.TickKey("a:b", at); got != "schedule:a:b:2030-01-02T02:04:05Z" {
 		t.Errorf("key %q", got)
 	}
 }

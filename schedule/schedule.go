@@ -1,17 +1,30 @@
-package courier
+// Package schedule starts executions of jobs and chains at given times.
+//
+// A [Schedule] is the definition: what is started, and when. The instants at which it
+// fires are its ticks. They follow from the definition alone. A [Service] checks
+// schedules, saves them in a store that has the role [Store], and fires those that are due.
+// [PlanTicks] decides which ticks fire. Each tick starts at most one execution, however
+// many engines use the store.
+//
+// Programs get the service from their engine, which fires schedules while it is started:
+//
+//	_, err := e.Schedules().Set(ctx, schedule.Schedule{
+//		Name: "invoices-daily", Job: "invoices", Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin",
+//	}, courier.By{})
+package schedule
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/strictjson"
 )
 
 // A Schedule says when executions of a job, or of a chain, are started. The instants
@@ -84,8 +97,8 @@ type Schedule struct {
 	Waiting bool `json:"waiting,omitempty"`
 	// LastFire is the last tick that led to an execution, and LastExecution that
 	// execution.
-	LastFire      time.Time   `json:"last_fire,omitzero"`
-	LastExecution ExecutionID `json:"last_execution,omitempty"`
+	LastFire      time.Time           `json:"last_fire,omitzero"`
+	LastExecution courier.ExecutionID `json:"last_execution,omitempty"`
 	// Failures is how many executions in a row have failed, as of the last tick.
 	Failures int `json:"failures,omitempty"`
 	// Problem says why the schedule could not fire when an engine last tried. Engines
@@ -121,8 +134,8 @@ const (
 
 var misfires = []Misfire{MisfireOnce, MisfireAll, MisfireSkip}
 
-// defaultWindow is the window of fire_all where none is given.
-const defaultWindow = 24 * time.Hour
+// DefaultWindow is the window of fire_all if none is given.
+const DefaultWindow = 24 * time.Hour
 
 // WithDefaults returns the schedule with a value in every field that has a
 // default.
@@ -132,7 +145,7 @@ func (s Schedule) WithDefaults() Schedule {
 	}
 	s.Overlap, s.Misfire = cmp.Or(s.Overlap, OverlapAllow), cmp.Or(s.Misfire, MisfireOnce)
 	if s.Misfire == MisfireAll {
-		s.Window = cmp.Or(s.Window, defaultWindow)
+		s.Window = cmp.Or(s.Window, DefaultWindow)
 	}
 	return s
 }
@@ -153,13 +166,13 @@ func (s *Schedule) SameTicks(t *Schedule) bool {
 }
 
 // Check returns what is wrong with the schedule itself. It does not check the cron
-// expression, the zone, the job and the parameters; an engine does.
-func (s *Schedule) Check() []Problem {
-	var found []Problem
+// expression, the zone, the job and the parameters; [Service.Check] does.
+func (s *Schedule) Check() []courier.Problem {
+	var found []courier.Problem
 	add := func(field, format string, args ...any) {
-		found = append(found, Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
+		found = append(found, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	if problem := nameProblem(s.Name); problem != "" {
+	if problem := errtext.Name(s.Name); problem != "" {
 		add("name", "%s", problem)
 	}
 	switch {
@@ -170,10 +183,10 @@ func (s *Schedule) Check() []Problem {
 	}
 	s.checkTicks(add)
 	if s.Overlap != "" && !slices.Contains(overlaps, s.Overlap) {
-		add("overlap", "unknown policy %q; %s", shorten(string(s.Overlap), 60), nearest.DidYouMean(string(s.Overlap), overlaps))
+		add("overlap", "unknown policy %q; %s", errtext.Shorten(string(s.Overlap), 60), nearest.DidYouMean(string(s.Overlap), overlaps))
 	}
 	if s.Misfire != "" && !slices.Contains(misfires, s.Misfire) {
-		add("misfire", "unknown policy %q; %s", shorten(string(s.Misfire), 60), nearest.DidYouMean(string(s.Misfire), misfires))
+		add("misfire", "unknown policy %q; %s", errtext.Shorten(string(s.Misfire), 60), nearest.DidYouMean(string(s.Misfire), misfires))
 	}
 	switch {
 	case s.Window < 0:
@@ -185,20 +198,6 @@ func (s *Schedule) Check() []Problem {
 		add("pause_after", "%d is negative; 0 means never", s.PauseAfter)
 	}
 	return found
-}
-
-// nameProblem says what is wrong with a name; empty if nothing is.
-func nameProblem(name string) string {
-	const most = 200
-	switch {
-	case name == "":
-		return "it is missing"
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Sprintf("%q has control characters, or is not valid UTF-8", shorten(name, most))
-	case utf8.RuneCountInString(name) > most:
-		return fmt.Sprintf("it has %d characters, more than %d", utf8.RuneCountInString(name), most)
-	}
-	return ""
 }
 
 // The least time between two ticks, and the most by which one may be late.
@@ -255,68 +254,41 @@ func (s Schedule) MarshalJSON() ([]byte, error) {
 	type plain Schedule // without methods
 	return jsontext.AppendAny(nil, struct {
 		plain
-		Every  seconds `json:"every_seconds,omitempty"`
-		Window seconds `json:"window_seconds,omitempty"`
-		Jitter seconds `json:"jitter_seconds,omitempty"`
-	}{plain(s), seconds(s.Every), seconds(s.Window), seconds(s.Jitter)})
+		Every  strictjson.Seconds `json:"every_seconds,omitempty"`
+		Window strictjson.Seconds `json:"window_seconds,omitempty"`
+		Jitter strictjson.Seconds `json:"jitter_seconds,omitempty"`
+	}{plain(s), strictjson.Seconds(s.Every), strictjson.Seconds(s.Window), strictjson.Seconds(s.Jitter)})
 }
 
-// UnmarshalJSON reads a schedule strictly, as [Job.UnmarshalJSON] a job.
-func (s *Schedule) UnmarshalJSON(data []byte) error { return readDefinition(s, data) }
+// UnmarshalJSON reads a schedule strictly, with [courier.ReadDefinition].
+func (s *Schedule) UnmarshalJSON(data []byte) error {
+	return courier.ReadDefinition("schedule", data, s, (*Schedule).fields)
+}
 
-func (s *Schedule) readers() (string, fields) {
-	return "schedule", fields{
-		"name": into(&s.Name), "job": into(&s.Job), "chain": into(&s.Chain),
-		"cron": into(&s.Cron), "time_zone": into(&s.Zone), "every_seconds": intoDuration(&s.Every), "at": intoTime(&s.At),
-		"starts_at": intoTime(&s.Starts), "ends_at": intoTime(&s.Ends), "params": into(&s.Params), "priority": into(&s.Priority),
-		"overlap": into(&s.Overlap), "misfire": into(&s.Misfire), "window_seconds": intoDuration(&s.Window),
-		"jitter_seconds": intoDuration(&s.Jitter), "pause_after": into(&s.PauseAfter), "disabled": into(&s.Disabled),
-		"paused": into(&s.Paused), "reason": into(&s.Reason), "next_fire": intoTime(&s.NextFire), "waiting": into(&s.Waiting),
-		"last_fire": intoTime(&s.LastFire), "last_execution": into(&s.LastExecution), "failures": into(&s.Failures),
-		"problem": into(&s.Problem), "saved_at": intoTime(&s.SavedAt),
+func (s *Schedule) fields() map[string]func(*json.Decoder) error {
+	return strictjson.Fields{
+		"name": strictjson.Into(&s.Name), "job": strictjson.Into(&s.Job), "chain": strictjson.Into(&s.Chain),
+		"cron": strictjson.Into(&s.Cron), "time_zone": strictjson.Into(&s.Zone), "every_seconds": strictjson.IntoDuration(&s.Every), "at": strictjson.IntoTime(&s.At),
+		"starts_at": strictjson.IntoTime(&s.Starts), "ends_at": strictjson.IntoTime(&s.Ends), "params": strictjson.Into(&s.Params), "priority": strictjson.Into(&s.Priority),
+		"overlap": strictjson.Into(&s.Overlap), "misfire": strictjson.Into(&s.Misfire), "window_seconds": strictjson.IntoDuration(&s.Window),
+		"jitter_seconds": strictjson.IntoDuration(&s.Jitter), "pause_after": strictjson.Into(&s.PauseAfter), "disabled": strictjson.Into(&s.Disabled),
+		"paused": strictjson.Into(&s.Paused), "reason": strictjson.Into(&s.Reason), "next_fire": strictjson.IntoTime(&s.NextFire), "waiting": strictjson.Into(&s.Waiting),
+		"last_fire": strictjson.IntoTime(&s.LastFire), "last_execution": strictjson.Into(&s.LastExecution), "failures": strictjson.Into(&s.Failures),
+		"problem": strictjson.Into(&s.Problem), "saved_at": strictjson.IntoTime(&s.SavedAt),
 	}
 }
 
-// intoDuration reads a number of seconds; null leaves it alone.
-func intoDuration(d *time.Duration) func(*json.Decoder) error {
-	return func(dec *json.Decoder) error {
-		var v *time.Duration
-		err := intoSeconds(&v)(dec)
-		if v != nil {
-			*d = *v
-		}
-		return err
-	}
-}
-
-// intoTime reads an instant; null leaves it alone.
-func intoTime(t *time.Time) func(*json.Decoder) error {
-	return func(dec *json.Decoder) error {
-		var text *string
-		if err := dec.Decode(&text); err != nil {
-			return plainError(err)
-		}
-		if text == nil {
-			return nil
-		}
-		at, err := time.Parse(time.RFC3339, *text)
-		if err != nil {
-			return fmt.Errorf("must be an instant such as \"2030-01-31T08:00:00Z\", not %q", shorten(*text, 60))
-		}
-		*t = at
-		return nil
-	}
-}
-
-// A ScheduleError lists everything that is wrong with a schedule. It matches
-// [ErrInvalid].
-type ScheduleError struct {
-	Schedule string
-	Problems []Problem
+// An Error lists everything that is wrong with a schedule. It matches
+// [courier.ErrInvalid].
+type Error struct {
+	Schedule string // its name
+	Problems []courier.Problem
 }
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
-func (e *ScheduleError) Error() string { return problems("set schedule", e.Schedule, e.Problems) }
+func (e *Error) Error() string {
+	return errtext.Refused("set schedule", e.Schedule, errtext.NothingSaved, e.Problems)
+}
 
-// Is reports whether target is [ErrInvalid].
-func (e *ScheduleError) Is(target error) bool { return target == ErrInvalid }
+// Is reports whether target is [courier.ErrInvalid].
+func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }

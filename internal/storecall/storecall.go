@@ -1,4 +1,7 @@
-package core
+// Package storecall calls a store for the subsystems of an engine: it bounds how long a
+// call takes, and makes calls again that have failed for a reason that the store's contract
+// does not name.
+package storecall
 
 import (
 	"context"
@@ -9,11 +12,14 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A CallTimeout bounds calls to the store, one at a time, to StoreTimeout each. It
+// Timeout bounds the calls to the store that no lease bounds.
+const Timeout = 10 * time.Second
+
+// Calls bounds calls to the store, one at a time, to [Timeout] each. It
 // has one context and one timer for all of them until a call takes too long:
 // those of each call would cost as much as the calls to some stores do. The
-// zero value with a parent is ready to use, by one goroutine; [CallTimeout.End] ends it.
-type CallTimeout struct {
+// zero value with a parent is ready to use, by one goroutine; [Calls.End] ends it.
+type Calls struct {
 	Parent context.Context
 	// Awaited says that a caller waits for the result, so that an error marked as
 	// permanent ends the calls. A worker's progress is written again as long as the lease
@@ -31,14 +37,14 @@ type bound struct {
 	timer  *time.Timer
 }
 
-// call calls f with a context that ends after StoreTimeout.
-func (p *CallTimeout) call(f func(context.Context) error) error {
+// call calls f with a context that ends after Timeout.
+func (p *Calls) call(f func(context.Context) error) error {
 	if p.bound == nil || p.ctx.Err() != nil {
 		p.End()
 		p.bound = &bound{start: time.Now()}
 		p.ctx, p.cancel = context.WithCancel(p.Parent)
 		p.timer = time.AfterFunc(1<<62, p.look)
-		p.timer.Reset(StoreTimeout)
+		p.timer.Reset(Timeout)
 	}
 	p.began.Store(int64(max(1, time.Since(p.start))))
 	defer p.began.Store(0)
@@ -48,7 +54,7 @@ func (p *CallTimeout) call(f func(context.Context) error) error {
 // look ends the context if the call under way has taken too long, and looks
 // again when it, or one that begins now, may have.
 func (b *bound) look() {
-	wait := StoreTimeout
+	wait := Timeout
 	if began := b.began.Load(); began != 0 {
 		wait -= time.Since(b.start) - time.Duration(began)
 	}
@@ -60,7 +66,7 @@ func (b *bound) look() {
 }
 
 // End ends the context of the calls. A call after it begins another one.
-func (p *CallTimeout) End() {
+func (p *Calls) End() {
 	if p.bound != nil {
 		p.cancel()
 		p.timer.Stop()
@@ -70,9 +76,9 @@ func (p *CallTimeout) End() {
 
 // Retry calls f until it succeeds or p's parent ends, or until it fails for a reason
 // that the contract names, or, if Awaited is set, for one that
-// repeating can't cure. A call that has not returned after [StoreTimeout] is given up
+// repeating can't cure. A call that has not returned after [Timeout] is given up
 // and made again. Once p's parent has ended, no call is made; the error is its cause.
-func Retry(p *CallTimeout, f func(context.Context) error) error {
+func Retry(p *Calls, f func(context.Context) error) error {
 	const first, most = 10 * time.Millisecond, time.Second
 	for delay := first; ; delay = min(2*delay, most) {
 		if p.Parent.Err() != nil {

@@ -1,4 +1,4 @@
-package engine_test
+package schedule_test
 
 import (
 	"context"
@@ -8,17 +8,23 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 )
 
 // A schedule starts a job by cron, by an interval or once. Any number of engines
 // fire it, and each tick starts one execution. Here the clock of the memory store
 // is put forward.
-func ExampleSchedules_Set() {
+func ExampleService_Set() {
 	ctx := context.Background()
 	s := memstore.NewAt(time.Date(2030, 1, 4, 18, 0, 0, 0, time.UTC)) // a Friday
 	reg := new(courier.Registry)
-	courier.RegisterFunc(reg, "demo.show", show, nil)
+	courier.RegisterFunc(reg, "demo.show", func(_ context.Context, _ *courier.Context, cfg struct {
+		Text string `json:"text"`
+	}) (struct{}, error) {
+		fmt.Println(cfg.Text)
+		return struct{}{}, nil
+	}, nil)
 	started := make(chan courier.Event, 8)
 	e := engine.New(s, reg, &engine.Options{Observers: []func(courier.Event){func(ev courier.Event) {
 		if ev.Type == courier.EventJobCompleted {
@@ -34,21 +40,21 @@ func ExampleSchedules_Set() {
 		log.Fatal(err)
 	}
 	defer e.Stop(ctx)
-	schedule, err := e.Schedules().Set(ctx, courier.Schedule{
+	saved, err := e.Schedules().Set(ctx, schedule.Schedule{
 		Name: "weekdays", Job: "report", Params: map[string]any{"text": "the report"},
 		Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin", // seconds first
-		Overlap: courier.OverlapSkip,
+		Overlap: schedule.OverlapSkip,
 	}, courier.By{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("next:", schedule.NextFire.UTC())
+	fmt.Println("next:", saved.NextFire.UTC())
 	s.Advance(3 * 24 * time.Hour)
 	<-started
-	if schedule, err = e.Schedules().Get(ctx, "weekdays"); err != nil {
+	if saved, err = e.Schedules().Get(ctx, "weekdays"); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("next:", schedule.NextFire.UTC())
+	fmt.Println("next:", saved.NextFire.UTC())
 	// Output:
 	// next: 2030-01-07 04:30:00 +0000 UTC
 	// the report
@@ -57,7 +63,7 @@ func ExampleSchedules_Set() {
 
 // What a cron expression means, in words.
 func ExampleExplainCron() {
-	x, err := engine.ExplainCron("0 30 2 * * ?", "Europe/Berlin", time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC), 3)
+	x, err := schedule.ExplainCron("0 30 2 * * ?", "Europe/Berlin", time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC), 3)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package schedules
+package schedule
 
 import (
 	"context"
@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/text"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
@@ -26,32 +27,33 @@ const (
 	afterProblem = time.Minute
 )
 
-// Run fires schedules when they are due, until the engine stops and all that was
-// started has ended. It does nothing where the store keeps no schedules.
-func (v *Service) Run(l core.Lifetime) {
-	a, err := v.opt.Roles.Schedules()
+// Run fires schedules when they are due, until ctx ends. Then it returns when the calls
+// that it has begun have ended. It returns at once if the store keeps no schedules. An
+// engine calls it while it is started; several may do so for one store.
+func (v *Service) Run(ctx context.Context) {
+	a, err := v.opt.Store()
 	if err != nil {
 		return
 	}
 	marks, changed, more := make(chan uint64, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 	var loops sync.WaitGroup
-	loops.Go(func() { v.fireLoop(l, a, marks, changed, more) })
-	loops.Go(func() { v.changeLoop(l, a, marks, changed) })
-	loops.Go(func() { v.helpLoop(l, a, changed, more) })
+	loops.Go(func() { v.fireLoop(ctx, a, marks, changed, more) })
+	loops.Go(func() { v.changeLoop(ctx, a, marks, changed) })
+	loops.Go(func() { v.helpLoop(ctx, a, changed, more) })
 	loops.Wait()
 }
 
 // fireLoop fires schedules when they are due.
-func (v *Service) fireLoop(l core.Lifetime, a store.Schedules, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
+func (v *Service) fireLoop(ctx context.Context, a Store, marks chan<- uint64, changed <-chan struct{}, more chan<- struct{}) {
 	timer := time.NewTimer(lookAgain)
 	defer timer.Stop()
-	for l.Ctx.Err() == nil {
+	for ctx.Err() == nil {
 		wait := lookAgain
-		d, err := v.fireDue(l, a) // whose Next is counted from when it returns
+		d, err := v.fireDue(ctx, a) // whose Next is counted from when it returns
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return
-		case err != nil && l.Ctx.Err() == nil:
+		case err != nil && ctx.Err() == nil:
 			v.opt.Log.Error("fire schedules", "error", err)
 			wait = v.opt.Poll
 		case err == nil:
@@ -59,7 +61,7 @@ func (v *Service) fireLoop(l core.Lifetime, a store.Schedules, marks chan<- uint
 				wait = min(wait, d.Next)
 			}
 			if len(d.List) == dueBatch {
-				core.Signal(more)
+				wakeup.Send(more)
 			}
 			select {
 			case marks <- d.Mark:
@@ -68,7 +70,7 @@ func (v *Service) fireLoop(l core.Lifetime, a store.Schedules, marks chan<- uint
 		}
 		timer.Reset(wait)
 		select {
-		case <-l.Stop:
+		case <-ctx.Done():
 		case <-timer.C:
 		case <-changed:
 		}
@@ -78,52 +80,51 @@ func (v *Service) fireLoop(l core.Lifetime, a store.Schedules, marks chan<- uint
 // helpLoop fires schedules too while very many are due: so this engine decides on
 // some of them while the store fires others. Then the other loop looks again, since it
 // has not read when these are due next.
-func (v *Service) helpLoop(l core.Lifetime, a store.Schedules, changed chan<- struct{}, more <-chan struct{}) {
+func (v *Service) helpLoop(ctx context.Context, a Store, changed chan<- struct{}, more <-chan struct{}) {
 	for {
 		select {
-		case <-l.Stop:
+		case <-ctx.Done():
 			return
 		case <-more:
 		}
-		for full := true; full && l.Ctx.Err() == nil; {
-			d, err := v.fireDue(l, a)
-			if err != nil && l.Ctx.Err() == nil {
+		for full := true; full && ctx.Err() == nil; {
+			d, err := v.fireDue(ctx, a)
+			if err != nil && ctx.Err() == nil {
 				v.opt.Log.Error("fire schedules", "error", err)
 			}
 			full = err == nil && len(d.List) == dueBatch
 		}
-		core.Signal(changed)
+		wakeup.Send(changed)
 	}
 }
 
 // changeLoop waits in the store for schedules that change, and wakes the loop
 // that fires.
-func (v *Service) changeLoop(l core.Lifetime, a store.Schedules, marks <-chan uint64, changed chan<- struct{}) {
+func (v *Service) changeLoop(ctx context.Context, a Store, marks <-chan uint64, changed chan<- struct{}) {
 	for {
 		var mark uint64
 		select {
-		case <-l.Stop:
+		case <-ctx.Done():
 			return
 		case mark = <-marks:
 		}
-		if err := a.AwaitSchedules(l.Ctx, mark); err != nil {
-			if l.Ctx.Err() != nil {
+		if err := a.AwaitSchedules(ctx, mark); err != nil {
+			if ctx.Err() != nil {
 				return
 			}
 			v.opt.Log.Warn("await changes of schedules; polling goes on", "error", err)
 			continue // the next mark comes with the next look
 		}
-		core.Taken(marks) // of a look before the change, as in awaitLoop
-		core.Signal(changed)
-		v.opt.WakeMonitors()
-		v.opt.WakeDeadlines()
+		wakeup.Taken(marks) // of a look before the change
+		wakeup.Send(changed)
+		v.opt.Awaited()
 	}
 }
 
 // fireDue fires what is due. A stop waits for it, since what is leased is not
 // fired by others for a while.
-func (v *Service) fireDue(l core.Lifetime, a store.Schedules) (d store.DueSchedules, err error) {
-	ctx, cancel := context.WithTimeout(l.Base, core.StoreTimeout)
+func (v *Service) fireDue(ctx context.Context, a Store) (d DueList, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storecall.Timeout)
 	defer cancel()
 	d, err = a.DueSchedules(ctx, dueBatch, dueLease)
 	if err != nil || len(d.List) == 0 {
@@ -135,7 +136,7 @@ func (v *Service) fireDue(l core.Lifetime, a store.Schedules) (d store.DueSchedu
 			d.Next = max(d.Next-time.Since(answered), time.Microsecond)
 		}
 	}()
-	list := make([]store.Firing, len(d.List))
+	list := make([]Firing, len(d.List))
 	for i := range d.List {
 		list[i] = v.firing(ctx, &d.List[i], d.Now)
 		d.Next = sooner(d.Next, untilDue(&list[i], d.Now))
@@ -144,7 +145,7 @@ func (v *Service) fireDue(l core.Lifetime, a store.Schedules) (d store.DueSchedu
 	if err != nil {
 		return d, err
 	}
-	var wrong []store.Firing
+	var wrong []Firing
 	for i := range fired {
 		err := fired[i].Err
 		if _, ok := errors.AsType[*courier.DependencyError](err); ok {
@@ -161,7 +162,7 @@ func (v *Service) fireDue(l core.Lifetime, a store.Schedules) (d store.DueSchedu
 
 // untilDue is the time until a schedule is due again that is fired now; 0 if it
 // never is.
-func untilDue(f *store.Firing, now time.Time) time.Duration {
+func untilDue(f *Firing, now time.Time) time.Duration {
 	switch {
 	case f.After > 0:
 		return f.After
@@ -181,42 +182,36 @@ func sooner(a, b time.Duration) time.Duration {
 
 // fire carries out firings. They may be sent again: those that were carried out
 // are not twice.
-func (v *Service) fire(ctx context.Context, a store.Schedules, list []store.Firing) (fired []store.Fired, err error) {
-	calls := core.CallTimeout{Parent: ctx}
+func (v *Service) fire(ctx context.Context, a Store, list []Firing) (fired []Fired, err error) {
+	calls := storecall.Calls{Parent: ctx}
 	defer calls.End()
-	err = core.Retry(&calls, func(ctx context.Context) (err error) {
+	err = storecall.Retry(&calls, func(ctx context.Context) (err error) {
 		fired, err = a.FireSchedules(ctx, list)
 		return err
 	})
 	if err == nil {
-		v.opt.WakeNotifications()
-		for i := range fired {
-			v.opt.Targets.Started(fired[i].Chains)
-		}
+		v.opt.Fired(fired)
 	}
 	return fired, err
 }
 
 // firing decides what a schedule does.
-func (v *Service) firing(ctx context.Context, s *store.DueSchedule, now time.Time) store.Firing {
-	var def courier.Schedule
+func (v *Service) firing(ctx context.Context, s *Due, now time.Time) Firing {
+	var def Schedule
 	if err := json.Unmarshal(s.Body, &def); err != nil {
 		return v.unfired(s, fmt.Errorf("its definition can't be read: %w", err))
 	}
 	c, problems := v.newCalendar(&def)
 	if len(problems) > 0 {
-		return v.unfired(s, &courier.ScheduleError{Schedule: s.Name, Problems: problems})
+		return v.unfired(s, &Error{Schedule: s.Name, Problems: problems})
 	}
-	p := store.PlanTicks(s, store.TickRule{
-		Overlap: def.Overlap, Misfire: def.Misfire, Window: def.Window, Jitter: def.Jitter,
-		PauseAfter: def.PauseAfter, Once: !def.At.IsZero(),
-	}, c, now)
-	f := store.Firing{
+	p := PlanTicks(s, &def, c, now)
+	f := Firing{
 		Schedule: s.Name, Revision: s.Revision, State: p.State, After: p.After, Cancel: p.Cancel, By: "schedule:" + s.Name,
 	}
 	for _, tick := range p.Ticks {
 		id, err := v.start(ctx, &f, s, &def, tick)
-		if err != nil && s.Kind == store.Chain && !core.Promised(err) {
+		if err != nil && s.Kind == store.Chain && !storecall.Promised(err) {
 			f = v.unfired(s, err)
 			f.After = dueLease // the store could not be read for what the chain needs
 			return f
@@ -234,30 +229,20 @@ func (v *Service) firing(ctx context.Context, s *store.DueSchedule, now time.Tim
 }
 
 // start adds to a firing what a schedule starts at a tick, and returns its id.
-func (v *Service) start(ctx context.Context, f *store.Firing, s *store.DueSchedule, def *courier.Schedule, tick time.Time) (courier.ExecutionID, error) {
+func (v *Service) start(ctx context.Context, f *Firing, s *Due, def *Schedule, tick time.Time) (courier.ExecutionID, error) {
 	if s.Definition == nil {
 		return "", courier.Errorf(courier.ErrNotFound, "there is no %s %q; define it, or change the schedule", s.Kind, s.Target)
 	}
-	t, err := v.opt.Targets.TargetOf(ctx, s.Definition)
-	var n core.Prepared
-	if err == nil {
-		n, err = t.Prepare(ctx, core.Start{
-			Params: def.Params, Priority: def.Priority, IdempotencyKey: store.TickKey(s.Name, tick), By: courier.By{Actor: f.By},
-		})
-	}
+	id, err := v.opt.Targets.Prepare(ctx, f, s.Definition, def, TickKey(s.Name, tick))
 	if err != nil && s.Kind == store.Job {
 		err = fmt.Errorf("job %q version %d: %w", s.Target, s.Definition.Version, err)
 	}
-	if err != nil {
-		return "", err
-	}
-	n.Add(&f.Executions, &f.Chains)
-	return n.ID(), nil
+	return id, err
 }
 
 // unfired leaves a schedule that can't be fired as it is, but for the problem.
-func (v *Service) unfired(s *store.DueSchedule, err error) store.Firing {
-	f := store.Firing{Schedule: s.Name, Revision: s.Revision, State: s.ScheduleState, After: afterProblem}
+func (v *Service) unfired(s *Due, err error) Firing {
+	f := Firing{Schedule: s.Name, Revision: s.Revision, State: s.State, After: afterProblem}
 	f.State.Problem = text.Plain(err)
 	if f.State.Problem != s.Problem {
 		v.opt.Log.Error("schedule can't fire", "schedule", s.Name, "problem", f.State.Problem, "again", afterProblem)
@@ -267,7 +252,7 @@ func (v *Service) unfired(s *store.DueSchedule, err error) store.Firing {
 
 // refused returns a firing that starts nothing at its ticks, in place of one that a
 // dependency of the job has refused.
-func (v *Service) refused(s *store.DueSchedule, f store.Firing, err error) store.Firing {
+func (v *Service) refused(s *Due, f Firing, err error) Firing {
 	f.State.Open = slices.DeleteFunc(slices.Clone(f.State.Open), func(id courier.ExecutionID) bool {
 		return slices.ContainsFunc(f.Executions, func(n store.NewExecution) bool { return n.ID == id })
 	})

@@ -1,0 +1,60 @@
+package schedule
+
+import (
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/cron"
+)
+
+// A CronExplanation says what a cron expression means.
+type CronExplanation struct {
+	Words string      `json:"words"`           // such as "At 03:00:00 on Tuesday"
+	Next  []time.Time `json:"next"`            // when it fires, in its zone; empty if it never does again
+	Notes []string    `json:"notes,omitempty"` // what happens when the clocks change within the next 400 days
+}
+
+// String returns the explanation as lines of text.
+func (x CronExplanation) String() string {
+	var b strings.Builder
+	b.WriteString(x.Words + "\n")
+	for _, t := range x.Next {
+		b.WriteString("next: " + t.Format("Mon 2006-01-02 15:04:05 MST") + "\n")
+	}
+	if len(x.Next) == 0 {
+		b.WriteString("It never fires.\n")
+	}
+	for _, n := range x.Notes {
+		b.WriteString("note: " + n + "\n")
+	}
+	return b.String()
+}
+
+// ExplainCron says what a cron expression of a [Schedule] means in a time zone, with the
+// first n times at which it fires after an instant, at most 1000. An empty zone means
+// UTC, a zero instant now, and 0 times 5. If the expression or the zone is wrong, the
+// error matches [courier.ErrInvalid], points at the character, and suggests a correction.
+func ExplainCron(expression, zone string, after time.Time, n int) (CronExplanation, error) {
+	const most = 1000
+	z, err := cron.LoadZone(zone)
+	if err != nil {
+		return CronExplanation{}, courier.Errorf(courier.ErrInvalid, "explain cron: %w", err)
+	}
+	x, err := cron.Parse(expression)
+	if err != nil {
+		return CronExplanation{}, courier.Errorf(courier.ErrInvalid, "explain cron: %w", err)
+	}
+	if after.IsZero() {
+		after = time.Now()
+	}
+	if n <= 0 {
+		n = 5
+	}
+	got := x.Explain(after, z, min(n, most))
+	explained := CronExplanation{Words: got.Words, Next: got.Next}
+	for _, note := range got.Notes {
+		explained.Notes = append(explained.Notes, note.Text)
+	}
+	return explained, nil
+}

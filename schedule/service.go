@@ -1,0 +1,390 @@
+package schedule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/store"
+)
+
+// Targets are the jobs and chains that schedules start.
+type Targets interface {
+	// CheckStart returns what is wrong with an execution of the latest version of a
+	// job, or of a chain if job is empty, with these parameters. The fields of the
+	// problems are job, chain, params or the name of a parameter, such as params.day.
+	// The error is one of the store.
+	CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error)
+	// Prepare adds a new execution of the job or chain of d to a firing, and returns its
+	// id. The execution has the parameters and the priority of s, the idempotency key,
+	// and is requested by f.By.
+	Prepare(ctx context.Context, f *Firing, d *store.Definition, s *Schedule, key string) (courier.ExecutionID, error)
+}
+
+// Options are what a [Service] uses of the engine that makes it. All must be set.
+type Options struct {
+	// Store returns the part of the store that keeps schedules. If the store has none,
+	// the error says so, and matches [errors.ErrUnsupported].
+	Store   func() (Store, error)
+	Targets Targets
+	// Changed is called after somebody has changed a schedule, with an entry for the
+	// journal that lacks who it was.
+	Changed func(ctx context.Context, by courier.By, a store.Action)
+	// Fired is called after firings were carried out.
+	Fired func([]Fired)
+	// Awaited is called when [Store.AwaitSchedules] has returned: stores announce
+	// changes of monitors and deadlines by it too.
+	Awaited func()
+	Log     *slog.Logger  // of [Service.Run]
+	Poll    time.Duration // until Run makes a call to the store again that failed
+}
+
+// A Service is the schedules of one store. Its methods may be called by several
+// goroutines. If the store keeps no schedules, the errors of methods that need it match
+// [errors.ErrUnsupported].
+type Service struct {
+	opt   Options
+	zones zones
+}
+
+// New returns the service of an engine. It starts nothing.
+func New(opt Options) *Service { return &Service{opt: opt} }
+
+// Set checks a schedule and saves it under its name, so that started engines on the same
+// store fire it. If it equals the saved schedule, that one is returned and nothing is
+// saved: a program may set its schedules whenever it starts. Otherwise it replaces the
+// saved schedule and keeps the state of that one; if the ticks change, the next tick is
+// the first after now. If the schedule can't be saved, the error is an *[Error], which
+// lists everything that is wrong.
+func (v *Service) Set(ctx context.Context, s Schedule, by courier.By) (Schedule, error) {
+	s.At, s.Starts, s.Ends = plainTime(s.At), plainTime(s.Starts), plainTime(s.Ends)
+	fail := func(err error) (Schedule, error) {
+		return Schedule{}, fmt.Errorf("set schedule %q: %w", s.Name, err)
+	}
+	a, err := v.opt.Store()
+	if err != nil {
+		return fail(err)
+	}
+	body, c, problems, err := v.checkSchedule(ctx, &s)
+	if err != nil {
+		return fail(err)
+	}
+	if len(problems) > 0 {
+		return Schedule{}, &Error{Schedule: s.Name, Problems: problems}
+	}
+	if err := text.Check(text.By(by)); err != nil {
+		return fail(err)
+	}
+	changed := false
+	got, err := v.changeSchedule(ctx, a, s.Name, func(old *Record, now time.Time) (Record, error) {
+		put, err := setSchedule(old, &s, body, c, now, by)
+		changed = err == nil
+		return put, err
+	})
+	if problems, ok := errors.AsType[*Error](err); ok {
+		return Schedule{}, problems
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if changed {
+		v.opt.Changed(ctx, by, store.Action{Kind: "schedule", Name: s.Name, Verb: "set", Job: s.Job, Now: body})
+	}
+	return got, nil
+}
+
+// checkSchedule finds what is wrong with a schedule, and returns what is kept of
+// it. Its error is one of the store.
+func (v *Service) checkSchedule(ctx context.Context, s *Schedule) (body json.RawMessage, c Calendar, problems []courier.Problem, err error) {
+	problems = s.Check()
+	c, more := v.newCalendar(s)
+	problems = append(problems, more...)
+	if s.Job != "" || s.Chain != "" { // otherwise there is a problem already
+		target, err := v.opt.Targets.CheckStart(ctx, s.Job, s.Chain, s.Params)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		problems = append(problems, target...)
+	}
+	body, err = jsontext.Append(nil, s.Definition())
+	if err != nil {
+		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
+	}
+	return body, c, problems, nil
+}
+
+// Check returns what is wrong with a schedule that is to be set, by the clock of this
+// process, and what looks doubtful. It saves nothing. The error is one of the store.
+func (v *Service) Check(ctx context.Context, s Schedule) (problems, warnings []courier.Problem, err error) {
+	_, calendar, problems, err := v.checkSchedule(ctx, &s)
+	if err != nil || len(problems) > 0 {
+		return problems, nil, err
+	}
+	never := begin(new(Record), &s, calendar, time.Now())
+	if bad, ok := errors.AsType[*Error](never); ok {
+		if !s.At.IsZero() || !s.Ends.IsZero() { // it may have fired
+			return nil, bad.Problems, nil
+		}
+		return bad.Problems, nil, nil
+	}
+	return nil, nil, never
+}
+
+// plainTime is t as the store keeps it.
+func plainTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// errUnchanged says that there is nothing to save.
+var errUnchanged = errors.New("unchanged")
+
+// setSchedule returns what is to be saved in place of old, which may be nil.
+func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now time.Time, by courier.By) (Record, error) {
+	kind, target := targetOf(s)
+	put := Record{Name: s.Name}
+	var was Schedule
+	same := false // the ticks are
+	if old != nil {
+		put = *old
+		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
+		if text.SameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled) {
+			return put, errUnchanged
+		}
+	}
+	if put.Kind != kind || put.Target != target {
+		put.Open, put.LastExecution, put.Failures = nil, "", 0
+	}
+	put.Kind, put.Target, put.Body, put.Problem = kind, target, body, ""
+	if fired := !was.At.IsZero() && put.Reason != "" && put.Last.Equal(was.At); !same && fired {
+		put.Disabled, put.Reason = false, "" // another one shot
+	}
+	if s.Disabled && !put.Disabled {
+		put.Disabled, put.Reason = true, "it was disabled"+by.String()
+	}
+	if same && !put.Next.IsZero() && !put.Disabled {
+		put.Due = TickAt(s.Name, put.Next, s.Jitter) // an engine that is firing it now is refused
+		return put, nil
+	}
+	return put, begin(&put, s, c, now)
+}
+
+// begin lets a schedule go on with the first tick after now, unless it is
+// disabled or paused.
+func begin(put *Record, s *Schedule, c Calendar, now time.Time) error {
+	put.Waiting, put.Next, put.Due = false, time.Time{}, time.Time{}
+	next := c(now)
+	if next.IsZero() {
+		p := courier.Problem{Step: -1, Field: "cron", Message: "it never fires: no day matches all fields"}
+		switch {
+		case !s.At.IsZero():
+			p.Field, p.Message = "at", fmt.Sprintf("%s is in the past; by the store's clock it is %s", s.At.Format(time.RFC3339), now.Format(time.RFC3339))
+		case !s.Ends.IsZero():
+			p.Field, p.Message = "ends_at", fmt.Sprintf("there is no time to fire until %s; by the store's clock it is %s", s.Ends.Format(time.RFC3339), now.Format(time.RFC3339))
+		}
+		return &Error{Schedule: s.Name, Problems: []courier.Problem{p}}
+	}
+	if !put.Disabled && !put.Paused {
+		put.Next, put.Due = next, TickAt(s.Name, next, s.Jitter)
+	}
+	return nil
+}
+
+// maxChanges is how often a change is tried again when there was another one meanwhile.
+const maxChanges = 20
+
+// changeSchedule saves what change makes of a schedule, which is nil if there is
+// none, again if it was changed meanwhile.
+func (v *Service) changeSchedule(ctx context.Context, a Store, name string, change func(old *Record, now time.Time) (Record, error)) (Schedule, error) {
+	for n := 1; ; n++ {
+		t, err := a.Schedules(ctx, Filter{Name: name})
+		if err != nil {
+			return Schedule{}, err
+		}
+		var old *Record
+		if len(t.List) > 0 {
+			old = &t.List[0]
+		}
+		put, err := change(old, t.Now)
+		if errors.Is(err, errUnchanged) {
+			return publicSchedule(&put), nil
+		}
+		if err != nil {
+			return Schedule{}, err
+		}
+		put, err = a.PutSchedule(ctx, put)
+		if errors.Is(err, courier.ErrConflict) && n < maxChanges {
+			continue
+		}
+		if err != nil {
+			return Schedule{}, err
+		}
+		return publicSchedule(&put), nil
+	}
+}
+
+// publicSchedule is what a store keeps of a schedule, as users see it: with the
+// values that hold where none was given.
+func publicSchedule(s *Record) Schedule {
+	var p Schedule
+	if err := json.Unmarshal(s.Body, &p); err != nil {
+		p = Schedule{Problem: fmt.Sprintf("it can't be read: %v", err)}
+		if p.Name = s.Name; s.Kind == store.Job {
+			p.Job = s.Target
+		} else {
+			p.Chain = s.Target
+		}
+	}
+	p = p.WithDefaults()
+	p.Disabled, p.Paused, p.Reason, p.Waiting = s.Disabled, s.Paused, s.Reason, s.Waiting
+	p.NextFire, p.LastFire, p.LastExecution = s.Next, s.Last, s.LastExecution
+	p.Failures, p.SavedAt = s.Failures, s.SavedAt
+	if s.Problem != "" {
+		p.Problem = s.Problem
+	}
+	return p
+}
+
+// targetOf returns what a schedule starts.
+func targetOf(s *Schedule) (store.Kind, string) {
+	if s.Chain != "" {
+		return store.Chain, s.Chain
+	}
+	return store.Job, s.Job
+}
+
+// Enable lets a schedule that was disabled or paused fire again, from the first tick
+// after now on, with no failures counted. It changes nothing for any other schedule.
+// If the schedule has no further tick, the error is an *[Error].
+func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Schedule, error) {
+	return v.switchSchedule(ctx, "enable", name, by, func(s *Record, now time.Time) error {
+		if !s.Disabled && !s.Paused {
+			return errUnchanged
+		}
+		var def Schedule
+		if err := json.Unmarshal(s.Body, &def); err != nil {
+			return err
+		}
+		c, problems := v.newCalendar(&def)
+		if len(problems) > 0 {
+			return &Error{Schedule: name, Problems: problems}
+		}
+		s.Disabled, s.Paused, s.Reason, s.Failures, s.Problem = false, false, "", 0, ""
+		return begin(s, &def, c, now)
+	})
+}
+
+// Disable keeps a schedule from firing until it is enabled. Ticks that come in the
+// meantime do not fire later.
+func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Schedule, error) {
+	return v.switchSchedule(ctx, "disable", name, by, func(s *Record, _ time.Time) error {
+		if s.Disabled {
+			return errUnchanged
+		}
+		s.Disabled, s.Waiting, s.Next, s.Due = true, false, time.Time{}, time.Time{}
+		s.Reason = "it was disabled" + by.String()
+		return nil
+	})
+}
+
+// switchSchedule changes a schedule that must be there.
+func (v *Service) switchSchedule(ctx context.Context, verb, name string, by courier.By, change func(*Record, time.Time) error) (Schedule, error) {
+	fail := func(err error) (Schedule, error) {
+		return Schedule{}, fmt.Errorf("%s schedule %q: %w", verb, name, err)
+	}
+	a, err := v.opt.Store()
+	if err != nil {
+		return fail(err)
+	}
+	if err := text.Check(text.By(by)); err != nil {
+		return fail(err)
+	}
+	changed := false
+	got, err := v.changeSchedule(ctx, a, name, func(old *Record, now time.Time) (Record, error) {
+		if old == nil {
+			return Record{}, v.unknownSchedule(ctx, a, name)
+		}
+		put := *old
+		err := change(&put, now)
+		changed = err == nil
+		return put, err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	if changed {
+		v.opt.Changed(ctx, by, store.Action{Kind: "schedule", Name: name, Verb: verb + "d"})
+	}
+	return got, nil
+}
+
+// Remove removes a schedule. Executions that it has started go on.
+func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
+	a, err := v.opt.Store()
+	if err == nil {
+		err = text.Check(text.By(by))
+	}
+	if err == nil {
+		err = a.RemoveSchedule(ctx, name)
+	}
+	if errors.Is(err, courier.ErrNotFound) {
+		err = v.unknownSchedule(ctx, a, name)
+	}
+	if err != nil {
+		return fmt.Errorf("remove schedule %q: %w", name, err)
+	}
+	v.opt.Changed(ctx, by, store.Action{Kind: "schedule", Name: name, Verb: "removed"})
+	return nil
+}
+
+// Get returns a schedule in its present state. Every field that has a default is set.
+// If there is no such schedule, the error matches [courier.ErrNotFound].
+func (v *Service) Get(ctx context.Context, name string) (Schedule, error) {
+	list, err := v.List(ctx, Filter{Name: name})
+	if err != nil {
+		return Schedule{}, err
+	}
+	if len(list) == 0 {
+		a, err := v.opt.Store()
+		if err == nil {
+			err = v.unknownSchedule(ctx, a, name)
+		}
+		return Schedule{}, fmt.Errorf("schedule: %w", err)
+	}
+	return list[0], nil
+}
+
+// List returns a page of schedules, in byte order of their names.
+func (v *Service) List(ctx context.Context, f Filter) ([]Schedule, error) {
+	a, err := v.opt.Store()
+	if err != nil {
+		return nil, fmt.Errorf("schedules: %w", err)
+	}
+	t, err := a.Schedules(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("schedules: %w", err)
+	}
+	list := make([]Schedule, len(t.List))
+	for i := range t.List {
+		list[i] = publicSchedule(&t.List[i])
+	}
+	return list, nil
+}
+
+func (v *Service) unknownSchedule(ctx context.Context, a Store, name string) error {
+	var names []string
+	t, _ := a.Schedules(ctx, Filter{})
+	for i := range t.List {
+		names = append(names, t.List[i].Name)
+	}
+	return courier.Errorf(courier.ErrNotFound, "there is no schedule %q; %s", name, nearest.DidYouMean(name, names))
+}
