@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/courierhq/courier/internal/jsontext"
@@ -33,7 +32,8 @@ type ContextConfig struct {
 	Iteration []int // of the loops around the step, outermost first
 	Attempt   int   // see [Context.Attempt]; 0 means 1
 	// EarlierStarts is the highest number of a start before the loop around the
-	// step was started again; 0 if it was not. See [Context.StartNumber].
+	// step was started again; 0 if it was not. The next start has the number
+	// after it in the names of the step's files.
 	EarlierStarts int
 	// ExecutionAttempt is the attempt of the execution, from 1; 0 means 1.
 	ExecutionAttempt int
@@ -78,14 +78,6 @@ type ContextConfig struct {
 	// workspace: it is taken to be empty if it isn't there.
 	DryRun    bool
 	Cancelled bool // see [Context.Cancelled]
-	// OnReport is called with each report of the step but progress, before the method by
-	// which the step makes it returns; nil means nobody. It must not call the Context. It
-	// is for a step in another process than its engine; see [Context.Take]. The error is
-	// that of [Context.SaveCursor]; other methods ignore it.
-	OnReport func(ContextReport) error
-	// Clean removes secrets that the Redactor does not have from the texts of
-	// [Context.Redact]; nil means that there are none.
-	Clean func(text string) string
 }
 
 // A Context is what a running step sees of its execution: values, files, a log
@@ -111,6 +103,10 @@ type Context struct {
 	swept         map[string]bool // directories without side files of earlier attempts
 	own           *Resources
 	redactor      Redactor // if there is none in cfg
+
+	// Of a step that is called in another process; see inside.Forward.
+	forward func(contextReport) error
+	clean   func(text string) string
 }
 
 // NewContext returns a context. The caller closes it when the attempt is over.
@@ -119,16 +115,6 @@ func NewContext(cfg ContextConfig) *Context {
 		cfg.Workspace = filepath.Clean(cfg.Workspace)
 	}
 	return &Context{cfg: cfg}
-}
-
-// Config returns what the context was made with, and the present cursor. The caller must
-// not change what it points to. With it a step can be called in another process.
-func (c *Context) Config() ContextConfig {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	cfg := c.cfg
-	cfg.Redactor = c.redact()
-	return cfg
 }
 
 // Execution is the id of the execution.
@@ -166,11 +152,9 @@ func (c *Context) Iteration() []int { return c.cfg.Iteration }
 // at 1. [Context.Repeated] reports whether the step was started before.
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
 
-// StartNumber is a number of this start for use in the names of files: no other start
-// of the step in this iteration and attempt of the execution has it. It is the
-// attempt; in a loop that was started again, the attempt is added to the highest
-// number of an earlier start.
-func (c *Context) StartNumber() int { return max(0, c.cfg.EarlierStarts) + c.Attempt() }
+// ExecutionAttempt is the attempt of the execution, from 1: the policy retry_job
+// begins the job again with the next one.
+func (c *Context) ExecutionAttempt() int { return max(1, c.cfg.ExecutionAttempt) }
 
 // Repeated reports that the step was started before in this iteration: by an earlier
 // attempt, before the loop or the job was started again, or in the same attempt on a
@@ -227,7 +211,7 @@ func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 // the execution, it is unknown until a step adds it again.
 func (c *Context) AddSecret(name, value string) {
 	c.redact().Add(name, value)
-	_ = c.tell(ContextReport{Secret: name, Value: []byte(value)})
+	_ = c.tell(contextReport{Secret: name, Value: []byte(value)})
 }
 
 // Redact returns text without the secrets that the execution has used, in any encoded
@@ -236,8 +220,8 @@ func (c *Context) AddSecret(name, value string) {
 // without writing three dots for the rest.
 func (c *Context) Redact(text string) string {
 	text = c.redact().Redact(text)
-	if c.cfg.Clean != nil {
-		text = c.cfg.Clean(text)
+	if c.clean != nil {
+		text = c.clean(text)
 	}
 	return text
 }
@@ -417,20 +401,6 @@ func holdsNull[T any]() bool {
 		return true
 	}
 	return false
-}
-
-// Snapshot returns all values in scope by key. The caller must not change
-// the values.
-func (c *Context) Snapshot() map[string]any {
-	s := c.scope()
-	all := make(map[string]any)
-	for _, key := range s.Keys() {
-		head, name, _ := strings.Cut(key, ".")
-		if v, ok := s.Value(head, name); ok {
-			all[key] = v
-		}
-	}
-	return all
 }
 
 func (c *Context) scope() Scope {

@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -46,8 +45,7 @@ func (c *Context) Dir() string {
 
 // StepDir is the directory that has the directories of the step's attempts in this
 // iteration, in the form of [Context.Dir]. Use it for notes with which a later
-// attempt goes on. In a new attempt of the execution it is empty; use
-// [Context.NoteDir] for notes that have to last longer. Without a workspace there is
+// attempt goes on. In a new attempt of the execution it is empty. Without a workspace there is
 // no such directory, and StepDir returns "".
 func (c *Context) StepDir() string {
 	if c.cfg.Workspace == "" {
@@ -117,7 +115,7 @@ func (c *Context) rootOf(name string) (root *os.Root, rel string, err error) {
 	}
 	if dir == c.cfg.Workspace && dir != "" {
 		if !c.usedWork {
-			_ = c.tell(ContextReport{Workspace: true})
+			_ = c.tell(contextReport{Workspace: true})
 		}
 		c.usedWork = true
 		if c.cfg.DryRun {
@@ -154,14 +152,6 @@ func makeWorkspace(dir string) error {
 	}
 	defer above.Close()
 	return localfile.SyncDir(above, ".")
-}
-
-// UsedWorkspace reports whether the attempt has used the workspace, so that
-// the execution may have files in it.
-func (c *Context) UsedWorkspace() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.usedWork
 }
 
 // locate finds the directory that confines name.
@@ -368,7 +358,7 @@ func (c *Context) Remove(name string) error {
 	if err := root.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return placed(root, err)
 	}
-	return c.Removed(name)
+	return c.inside().Removed(name)
 }
 
 // Wrote reports that the step wrote the file called name, with its present size. The
@@ -382,15 +372,6 @@ func (c *Context) Wrote(name string) error {
 		return err
 	}
 	return c.report(name, File{Size: info.Size()})
-}
-
-// Removed reports that the step has removed the file called name, so that a resume
-// does not expect it.
-func (c *Context) Removed(name string) error {
-	if err := c.before("report", name); err != nil {
-		return err
-	}
-	return c.report(name, File{Removed: true})
 }
 
 // maxRemoteReports is how many files on servers an attempt reports. A tree of a million
@@ -427,7 +408,7 @@ func (c *Context) report(name string, f File) error {
 	}
 	f.Path = p
 	if !f.Removed && filepath.IsAbs(p) {
-		if err := c.Produced(p); err != nil {
+		if err := c.inside().Produced(p); err != nil {
 			return err
 		}
 	}
@@ -453,15 +434,8 @@ func (c *Context) addFile(f File) {
 
 // tellFile passes a report of a file on.
 func (c *Context) tellFile(f File) {
-	if c.cfg.OnReport != nil {
+	if c.forward != nil {
 		report := f // is on the heap only here
-		_ = c.tell(ContextReport{File: &report})
+		_ = c.tell(contextReport{File: &report})
 	}
-}
-
-// Files returns what the step reported, the last report on each path.
-func (c *Context) Files() []File {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.files) // a later report may replace one
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // attempt returns the context of one attempt of step 3.
@@ -112,11 +113,11 @@ func TestRemoveSideFiles(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		job := attempt(t, dir, n)
 		for _, base := range []string{"a", "b", long} {
-			left = append(left, job.SideName(base))
+			left = append(left, stepcontext.Of(job).SideName(base))
 		}
 	}
 	other := courier.NewContext(courier.ContextConfig{Execution: "other", Step: 3, Iteration: []int{2, 0}})
-	keep := []string{"a", "b.courier-tmp", "c.courier-tmp-1", other.SideName("a")}
+	keep := []string{"a", "b.courier-tmp", "c.courier-tmp-1", stepcontext.Of(other).SideName("a")}
 	for _, name := range slices.Concat(left, keep) {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -127,7 +128,7 @@ func TestRemoveSideFiles(t *testing.T) {
 	if err := job.RemoveSideFiles("a"); err != nil {
 		t.Fatal(err)
 	}
-	want := append(slices.Clone(keep), job.SideName("b"), job.SideName(long))
+	want := append(slices.Clone(keep), stepcontext.Of(job).SideName("b"), stepcontext.Of(job).SideName(long))
 	slices.Sort(want)
 	if got := names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("after RemoveSideFiles: %q, want %q", got, want)

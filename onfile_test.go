@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // fileWork uses every operation that OnFile announces, and returns the first
@@ -58,7 +59,7 @@ func fileWork(job *courier.Context) error {
 		func() error { _, _, err := job.Root("."); return err },
 		func() error { return job.RemoveSideFiles("c") },
 		func() error { return job.Remove("in/a") },
-		func() error { return job.Removed("in/a") },
+		func() error { return stepcontext.Of(job).Removed("in/a") },
 		func() error { return job.Wrote("c") },
 	} {
 		if err := f(); err != nil {

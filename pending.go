@@ -1,8 +1,6 @@
 package courier
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"github.com/courierhq/courier/internal/localfile"
-	"github.com/courierhq/courier/internal/reference"
 )
 
 // A PendingFile is a file under construction. It has its own name beside the final
@@ -76,7 +73,7 @@ func (c *Context) Create(name string) (*PendingFile, error) {
 	if err := c.removeSideFiles(name); err != nil {
 		return nil, err
 	}
-	side := filepath.Join(filepath.Dir(rel), c.SideName(filepath.Base(rel)))
+	side := filepath.Join(filepath.Dir(rel), c.inside().SideName(filepath.Base(rel)))
 	mode := fs.FileMode(0o666)
 	if c.dirMode(root) == 0o700 {
 		mode = 0o600
@@ -141,8 +138,8 @@ func (p *PendingFile) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Commit makes the content durable, renames the file to its final name,
-// replacing what was there, and reports it by [Context.Wrote]. Something there that must
-// not be lost is kept by [Context.SetAside].
+// replacing what was there, and reports it by [Context.Wrote]. If that may be the only copy of
+// something that no step has delivered, the execution keeps it.
 func (p *PendingFile) Commit() error {
 	if p.done {
 		return fmt.Errorf("%s: %w", p.name, os.ErrClosed)
@@ -155,7 +152,7 @@ func (p *PendingFile) Commit() error {
 		err = e
 	}
 	if err == nil {
-		err = p.job.SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.side)))
+		err = p.job.inside().SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.side)))
 	}
 	if err == nil {
 		err = p.job.before("rename", p.name)
@@ -196,39 +193,6 @@ const sideMark = ".courier-tmp"
 // maxName is the longest file name that common file systems take, in bytes.
 const maxName = 255
 
-// SideName is the name that a file called base has while this attempt writes
-// it: base, ".courier-tmp", and a suffix unique to execution, step, iteration
-// and start, which ends with [Context.StartNumber]. Names that would be too long are shortened and hashed.
-func (c *Context) SideName(base string) string {
-	return c.sidePrefix(base) + strconv.Itoa(c.StartNumber())
-}
-
-// sidePrefix is what the side files of all attempts of this step begin with.
-func (c *Context) sidePrefix(base string) string {
-	id := string(c.cfg.Execution)
-	if id == "" {
-		id = "0"
-	}
-	suffix := fmt.Sprintf("%s-%s-%s", sideMark, id, c.StepName())
-	if it := FormatIteration(c.cfg.Iteration); it != "" {
-		suffix += "-" + it
-	}
-	suffix += "-" + strconv.Itoa(max(1, c.cfg.ExecutionAttempt)) + "."
-	const attemptDigits = 10
-	if most := maxName - len(suffix) - attemptDigits; len(base) > most {
-		sum := sha256.Sum256([]byte(base))
-		base = strings.ToValidUTF8(base[:most-17], "") + "-" + hex.EncodeToString(sum[:8])
-	}
-	return base + suffix
-}
-
-// IsSideName reports whether the file called base is a side file of an attempt of
-// this step for the final name final; this attempt counts too.
-func (c *Context) IsSideName(final, base string) bool {
-	n, ok := strings.CutPrefix(base, c.sidePrefix(final))
-	return ok && reference.ParseIndex(n) > 0
-}
-
 // RemoveSideFiles removes the side files for name that attempts of this step have
 // left, this attempt included. A step's Cleanup calls it for its targets. It looks
 // only into the directory of name. A target in [Context.Dir] is in another directory
@@ -241,7 +205,7 @@ func (c *Context) RemoveSideFiles(name string) error {
 }
 
 func (c *Context) removeSideFiles(name string) error {
-	if c.StartNumber() == 1 && c.cfg.Workspace != "" && c.cfg.Execution != "" && !c.cfg.Cancelled {
+	if c.inside().StartNumber() == 1 && c.cfg.Workspace != "" && c.cfg.Execution != "" && !c.cfg.Cancelled {
 		return c.removeOwnSide(name)
 	}
 	root, rel, err := c.rootOf(name)
@@ -273,11 +237,11 @@ func (c *Context) sweep(root *os.Root, dir string) error {
 		return err
 	}
 	defer d.Close()
-	own := c.sidePrefix("") + strconv.Itoa(c.StartNumber())
+	own := c.inside().sidePrefix("") + strconv.Itoa(c.inside().StartNumber())
 	entries, err := d.ReadDir(-1)
 	for _, e := range entries {
 		name := e.Name()
-		if i := strings.LastIndex(name, sideMark); i > 0 && c.IsSideName(name[:i], name) && !strings.HasSuffix(name, own) && !e.IsDir() {
+		if i := strings.LastIndex(name, sideMark); i > 0 && c.inside().IsSideName(name[:i], name) && !strings.HasSuffix(name, own) && !e.IsDir() {
 			err = errors.Join(err, ignoreNotExist(root.Remove(filepath.Join(dir, name))))
 		}
 	}
@@ -300,7 +264,7 @@ func (c *Context) removeOwnSide(name string) error {
 	if err != nil {
 		return err
 	}
-	return ignoreNotExist(root.Remove(filepath.Join(filepath.Dir(rel), c.SideName(filepath.Base(rel)))))
+	return ignoreNotExist(root.Remove(filepath.Join(filepath.Dir(rel), c.inside().SideName(filepath.Base(rel)))))
 }
 
 func ignoreNotExist(err error) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A pipeline is a job, and the steps that each completed execution of it has
@@ -190,7 +191,7 @@ func noted[C any](s *steps, f func(context.Context, *courier.Context, C) (result
 		of, _ := courier.TryGet[int](job, "job.attempt")
 		n := note{
 			Execution: job.Execution(), Of: of, Step: job.Step(), Iteration: courier.FormatIteration(job.Iteration()),
-			ID: job.ID(), Attempt: job.Attempt(), Start: job.StartNumber(), What: began,
+			ID: job.ID(), Attempt: job.Attempt(), Start: stepcontext.Of(job).StartNumber(), What: began,
 		}
 		if n.ID != "" {
 			n.Dir = job.Dir()

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // put writes a file through job and reports it.
@@ -75,10 +76,10 @@ func TestEarlierAttemptsAreRemoved(t *testing.T) {
 				for _, name := range []string{"own.txt", "held.txt"} {
 					put(t, job, path.Join(job.Dir(), name))
 				}
-				if err := job.Hold(path.Join(job.Dir(), "held.txt")); err != nil {
+				if err := stepcontext.Of(job).Hold(path.Join(job.Dir(), "held.txt")); err != nil {
 					return err
 				}
-				for _, name := range []string{"input.txt", "fixed.txt", "fixed/dir/x.txt", "2/notes.txt", job.NoteDir() + "/n.txt", filepath.Join(outside, "out.txt")} {
+				for _, name := range []string{"input.txt", "fixed.txt", "fixed/dir/x.txt", "2/notes.txt", stepcontext.Of(job).NoteDir() + "/n.txt", filepath.Join(outside, "out.txt")} {
 					put(t, job, name)
 				}
 				if err := os.WriteFile(filepath.Join(work, job.Dir(), "left-with-os.txt"), nil, 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -165,7 +166,7 @@ func elsewhereSteps(h *couriertest.Harness, calls *[]string) {
 			return output{}, errors.New("boom")
 		}
 		if cfg.Take != "" {
-			if err := errors.Join(job.Remove(cfg.Take), job.Removed(cfg.Take)); err != nil {
+			if err := errors.Join(job.Remove(cfg.Take), stepcontext.Of(job).Removed(cfg.Take)); err != nil {
 				return output{}, err
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // recorder is a step that notes which of its abilities were called, and fails
@@ -367,7 +368,7 @@ func TestAbandonedStepCannotAnswerForTheNext(t *testing.T) {
 			if _, err := job.Create("late.txt"); !errors.Is(err, os.ErrClosed) {
 				t.Errorf("the abandoned step could still write: %v", err)
 			}
-			if s := job.Snapshot(); len(s) != 0 {
+			if s := stepcontext.Of(job).Snapshot(); len(s) != 0 {
 				t.Errorf("the abandoned step still sees values: %v", s)
 			}
 			return m{"from": "stuck"}, nil

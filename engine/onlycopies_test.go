@@ -23,6 +23,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
 )
@@ -629,7 +630,7 @@ func TestNamesThatAreNotShown(t *testing.T) {
 					for _, name := range []string{cfg["key"].(string) + ".txt", "a\xff.txt", "a.txt"} {
 						errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte("a.txt"), 0o600))
 					}
-					return nil, errors.Join(append(errs, job.HoldAll())...)
+					return nil, errors.Join(append(errs, stepcontext.Of(job).HoldAll())...)
 				})
 				policy := map[bool]string{true: `"skip_and_continue"`, false: `"stop"`}[how == "skipped" || how == "not listed"]
 				id := w.Enqueue(w.Job(fmt.Sprintf(`{"name": "names", "steps": [{"type": "demo.name", "config": {"key": "secret:acme/key"}},

@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -41,7 +42,7 @@ func fileStubs(h *couriertest.Harness, next couriertest.StubFunc) {
 		return nil, nil
 	})
 	h.Stub("demo.remove", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-		return nil, errors.Join(job.Remove(cfg["name"].(string)), job.Removed(cfg["name"].(string)))
+		return nil, errors.Join(job.Remove(cfg["name"].(string)), stepcontext.Of(job).Removed(cfg["name"].(string)))
 	})
 	h.Stub("demo.next", next)
 	h.Stub("demo.last", nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 var errBoom = errors.New("boom")
@@ -367,8 +368,8 @@ func TestRetryJob(t *testing.T) {
 		fails := 2
 		var dirs []string
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-			if _, err := job.Stat("left"); !errors.Is(err, os.ErrNotExist) || len(job.Snapshot()) != 5 {
-				t.Errorf("the attempt begins with %v, and a file: %v", job.Snapshot(), err)
+			if _, err := job.Stat("left"); !errors.Is(err, os.ErrNotExist) || len(stepcontext.Of(job).Snapshot()) != 5 {
+				t.Errorf("the attempt begins with %v, and a file: %v", stepcontext.Of(job).Snapshot(), err)
 			}
 			w, err := job.Create("left")
 			if err == nil {

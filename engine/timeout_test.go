@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // closer notes that it was closed.
@@ -84,7 +85,7 @@ func TestStuckStepIsFenced(t *testing.T) {
 			}
 			job.Set("late", true)
 			job.Wrote("late")
-			job.Removed(name)
+			stepcontext.Of(job).Removed(name)
 			job.Progress(1000, 1000, "item")
 			return m{"from": 1}, nil
 		})

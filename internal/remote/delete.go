@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
@@ -67,7 +68,7 @@ func Delete(ctx context.Context, a Account, cfg fileserver.DeleteConfig) (filese
 				return s.Fault("delete", cfg.RemotePath, err)
 			}
 			plan.Attempt = a.Job.ExecutionAttempt()
-			if err := errors.Join(a.Job.HoldAll(), notes.write(plan)); err != nil {
+			if err := errors.Join(stepcontext.Of(a.Job).HoldAll(), notes.write(plan)); err != nil {
 				return err
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 	"github.com/courierhq/courier/steps/fileserver"
 )
@@ -417,7 +418,7 @@ func (t *downloading) preserve(f *remoteFile, before Info, w Destination) {
 	if err != nil {
 		return
 	}
-	side := filepath.Join(filepath.Dir(rel), t.Job.SideName(filepath.Base(rel)))
+	side := filepath.Join(filepath.Dir(rel), stepcontext.Of(t.Job).SideName(filepath.Base(rel)))
 	if p, ok := w.(*partial); ok {
 		side = p.part
 	}

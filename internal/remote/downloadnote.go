@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A downloadNote is what sftp.download notes down when all is downloaded, so
@@ -44,7 +45,7 @@ func (t *downloading) note(ctx context.Context) error {
 				local = append(local, f.Local)
 			}
 		}
-		err = t.Job.Hold(local...)
+		err = stepcontext.Of(t.Job).Hold(local...)
 	}
 	if err != nil {
 		return err

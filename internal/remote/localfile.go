@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -77,7 +78,7 @@ func moveLocal(ctx context.Context, job *courier.Context, from, to string, info 
 	if _, err := transfer.Copy(ctx, w, src, func(done int64) { job.Progress(done, info.Size(), to) }); err != nil {
 		return err
 	}
-	side := filepath.Join(filepath.Dir(relB), job.SideName(filepath.Base(relB)))
+	side := filepath.Join(filepath.Dir(relB), stepcontext.Of(job).SideName(filepath.Base(relB)))
 	if err := errors.Join(w.Chmod(info.Mode().Perm()), b.Chtimes(side, info.ModTime(), info.ModTime())); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -105,5 +106,5 @@ func (t Target) Commit(ctx context.Context, w interface {
 // notes opens the notes about the target.
 func (t Target) notes(ctx context.Context) (*notebook, error) {
 	sum := sha256.Sum256([]byte(t.Local))
-	return openNotes(ctx, t.Job, t.Job.NoteDir(), t.Family+"-target-"+hex.EncodeToString(sum[:8]))
+	return openNotes(ctx, t.Job, stepcontext.Of(t.Job).NoteDir(), t.Family+"-target-"+hex.EncodeToString(sum[:8]))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -53,7 +54,7 @@ const (
 // partName is the name of the part of a file called base that attempts of this
 // step hand on to each other.
 func partName(job *courier.Context, base string) string {
-	side := job.SideName(base)
+	side := stepcontext.Of(job).SideName(base)
 	return side[:strings.LastIndexByte(side, '-')] + partSuffix
 }
 
@@ -281,7 +282,7 @@ func (p *partial) Commit() error {
 	if err := errors.Join(p.Sync(), p.File.Close()); err != nil {
 		return err
 	}
-	if err := p.job.SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.part))); err != nil {
+	if err := stepcontext.Of(p.job).SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.part))); err != nil {
 		return err
 	}
 	if err := p.root.Rename(p.part, p.rel); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/bandwidth"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 	"github.com/courierhq/courier/steps/fileserver"
 )
@@ -71,11 +72,11 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (fileserver.Upload
 			}
 		}
 	}
-	if err == nil && a.Job.StartNumber() > 1 {
+	if err == nil && stepcontext.Of(a.Job).StartNumber() > 1 {
 		// Cleanup has done this, but the server may only now have come to the
 		// last requests of an attempt whose connection was lost.
 		err = a.Use(ctx, func(s Server) error {
-			return a.removeLeftovers(ctx, s, t.written(), a.Job.StartNumber()-1)
+			return a.removeLeftovers(ctx, s, t.written(), stepcontext.Of(a.Job).StartNumber()-1)
 		})
 	}
 	if err == nil && cfg.AfterTransfer != AfterKeep {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 func (t *uploading) remembers() bool {
@@ -99,7 +100,7 @@ func (n UploadNote) Done(ctx context.Context, job *courier.Context, q Sources) (
 		if Identify(info) == was[f.Local] {
 			continue
 		}
-		if remade, err := job.Remade(f.Local); remade || err != nil {
+		if remade, err := stepcontext.Of(job).Remade(f.Local); remade || err != nil {
 			return false, err
 		}
 	}

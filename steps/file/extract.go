@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/archive"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -89,7 +90,7 @@ func (x *extraction) acceptable(a archive.Archive) error {
 		return localfile.Error(x.dst.name, err)
 	}
 	for _, name := range names {
-		if _, base := sideOf(x.dst); x.dst.rel != "." || !x.job.IsSideName(base, name) {
+		if _, base := sideOf(x.dst); x.dst.rel != "." || !stepcontext.Of(x.job).IsSideName(base, name) {
 			return courier.Permanent(fmt.Errorf("output directory %q exists and is not empty; name another one, or set if_exists to overwrite", x.dst.name))
 		}
 	}
@@ -308,7 +309,7 @@ func (x *extraction) merge() error {
 	for _, from := range left {
 		below := from.rel[len(x.side.rel):]
 		to := place{root: from.root, rel: filepath.Join(x.dst.rel, below), name: filepath.Join(x.dst.name, below)}
-		if err := x.job.SetAside(to.name, from.name); err != nil {
+		if err := stepcontext.Of(x.job).SetAside(to.name, from.name); err != nil {
 			return err
 		}
 		x.effect("merge")

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/archive"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // An unzipNote is the first line of the journal: everything is
@@ -144,7 +145,7 @@ func (x *extraction) renew(ctx context.Context) error {
 	} else if there == nil && (ours || x.published) {
 		// A later step may have taken the files away, unless it was the workspace
 		// that was emptied.
-		kept, err := x.job.Held(x.note.Directory)
+		kept, err := stepcontext.Of(x.job).Held(x.note.Directory)
 		if kept = kept || ours || filepath.IsAbs(x.dst.name); err != nil || kept {
 			x.published = true
 			return err
@@ -172,7 +173,7 @@ func (x *extraction) locate() (err error) {
 		return err
 	}
 	dir, base := sideOf(x.dst)
-	x.side, err = at(x.job, filepath.Join(dir, x.job.SideName(base)))
+	x.side, err = at(x.job, filepath.Join(dir, stepcontext.Of(x.job).SideName(base)))
 	return err
 }
 
@@ -321,8 +322,9 @@ func (x *extraction) sweep(keep string) error {
 	if err := removeEarlier(x.job, keep); err != nil {
 		return err
 	}
+	own := stepcontext.Of(x.job)
 	dir, base := sideOf(x.dst)
-	return removeMarked(x.job, dir, func(name string) bool { return name != keep && x.job.IsSideName(base, name) })
+	return removeMarked(x.job, dir, func(name string) bool { return name != keep && own.IsSideName(base, name) })
 }
 
 // removeEarlier removes from the directories of earlier attempts what they

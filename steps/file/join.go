@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -203,8 +204,9 @@ func (j Join) Cleanup(ctx context.Context, job *courier.Context, cfg JoinConfig)
 // sweepSides removes what attempts of this step left unfinished in dir, under
 // whatever names.
 func sweepSides(job *courier.Context, dir string) error {
+	own := stepcontext.Of(job)
 	return removeMarked(job, dir, func(name string) bool {
 		i := strings.LastIndex(name, sideMark)
-		return i > 0 && job.IsSideName(name[:i], name)
+		return i > 0 && own.IsSideName(name[:i], name)
 	})
 }

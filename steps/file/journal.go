@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A journal is what a step notes down about effects that can't be had twice,
@@ -35,7 +36,7 @@ func (*keptJournal) Close() error { return nil }
 // openJournal opens the journal of the step, if there is none an empty one.
 // The caller closes it.
 func openJournal(ctx context.Context, job *courier.Context, verb string) (*journal, error) {
-	dir := job.NoteDir()
+	dir := stepcontext.Of(job).NoteDir()
 	if dir == "" {
 		key := fmt.Sprintf("file.%s-%s-%s", verb, job.StepName(), courier.FormatIteration(job.Iteration()))
 		kept, err := courier.Keep(ctx, job, key, func(context.Context) (*keptJournal, error) { return &keptJournal{}, nil })

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -190,7 +191,7 @@ func (m *mover) one(ctx context.Context, it *move) error {
 			return err
 		}
 	}
-	if err := m.job.HoldMoved(it.src.name, it.dst.name); err != nil {
+	if err := stepcontext.Of(m.job).HoldMoved(it.src.name, it.dst.name); err != nil {
 		return err
 	}
 	if it.src.root == it.dst.root {
@@ -310,7 +311,7 @@ func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error
 		return localfile.Error(it.dst.name, err)
 	}
 	it.was, it.copied = identify(from), identify(info)
-	if it.side, err = it.dst.beside(m.job, m.job.SideName(it.dst.base())); err != nil {
+	if it.side, err = it.dst.beside(m.job, stepcontext.Of(m.job).SideName(it.dst.base())); err != nil {
 		return err
 	}
 	m.effect("mark copied")
@@ -339,7 +340,7 @@ func (m *mover) complete(it *move, src fs.FileInfo) error {
 		m.effect("removed")
 		m.dirs = append(m.dirs, it.src)
 	}
-	if err := m.job.Removed(it.src.name); err != nil {
+	if err := stepcontext.Of(m.job).Removed(it.src.name); err != nil {
 		return err
 	}
 	// Whoever the file was moved for may have taken it already.

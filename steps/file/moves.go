@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A movePlan is the first line of the journal of file.move.
@@ -173,7 +174,7 @@ func (m *mover) renew(ctx context.Context, log *moveLog) (*moveLog, error) {
 		if planned && log.was(i) == again.Was {
 			continue // it was not moved, or goes on being copied
 		}
-		if remade, err := m.job.Remade(p.src.name); err != nil {
+		if remade, err := stepcontext.Of(m.job).Remade(p.src.name); err != nil {
 			return nil, err
 		} else if !remade {
 			m.job.Log().Warn("a file has come since an earlier attempt of the execution has moved what was to be moved; it stays", "path", p.src.name)

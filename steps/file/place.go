@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A place is a path that a step may use, seen from the directory that confines
@@ -137,4 +138,4 @@ func (p place) replaceable() (fs.FileInfo, error) {
 }
 
 // produced notes down that the step has made the directory at p.
-func produced(job *courier.Context, p place) error { return job.Produced(p.name) }
+func produced(job *courier.Context, p place) error { return stepcontext.Of(job).Produced(p.name) }

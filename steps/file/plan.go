@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/stepcontext"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
@@ -284,6 +285,6 @@ func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.Pending
 
 // setModified gives the unfinished output the source's time of modification.
 func (p pair) setModified(job *courier.Context, t time.Time) error {
-	side := filepath.Join(p.dst.dir(), job.SideName(p.dst.base()))
+	side := filepath.Join(p.dst.dir(), stepcontext.Of(job).SideName(p.dst.base()))
 	return localfile.Error(p.dst.name, p.dst.root.Chtimes(side, time.Time{}, t))
 }

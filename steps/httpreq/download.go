@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -150,7 +151,7 @@ func (p *prepared) openPart(ctx context.Context) (*part, error) {
 	sum := sha256.Sum256([]byte(p.method + " " + p.url.String()))
 	id := hex.EncodeToString(sum[:])
 	var old partNote
-	found, err := note.Read(p.job, partName, &old)
+	found, err := note.Read(stepcontext.Of(p.job), partName, &old)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +298,7 @@ func (t *part) fetch(ctx context.Context, resp *http.Response) error {
 // begin starts the part of a content anew, in a file of its own.
 func (t *part) begin(tag string) error {
 	t.close()
-	if err := note.Remove(t.p.job, partName); err != nil { // it is about another content
+	if err := note.Remove(stepcontext.Of(t.p.job), partName); err != nil { // it is about another content
 		return err
 	}
 	if err := t.root.Remove(t.rel); err != nil && !os.IsNotExist(err) {
@@ -320,14 +321,14 @@ func (t *part) save() error {
 		return err
 	}
 	t.note.Size = t.have
-	return note.Write(t.p.job, partName, t.note)
+	return note.Write(stepcontext.Of(t.p.job), partName, t.note)
 }
 
 // forget removes the part.
 func (t *part) forget() error {
 	t.close()
 	t.have = 0
-	if err := note.Remove(t.p.job, partName); err != nil {
+	if err := note.Remove(stepcontext.Of(t.p.job), partName); err != nil {
 		return err
 	}
 	if err := t.root.Remove(t.rel); err != nil && !os.IsNotExist(err) {

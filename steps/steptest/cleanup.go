@@ -57,7 +57,7 @@ func (a *attempt) failedFiles(next *attempt) (names []string) {
 	if a == nil || a.number == next.number || !a.failed() {
 		return nil
 	}
-	for _, f := range a.job.Files() {
+	for _, f := range a.job.Reports().Files {
 		info, err := os.Lstat(a.w.Path(f.Path))
 		if err == nil && !info.IsDir() && !filepath.IsAbs(f.Path) && !strings.HasPrefix(f.Path, a.job.StepDir()+"/") {
 			names = append(names, f.Path)

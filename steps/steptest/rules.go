@@ -23,13 +23,13 @@ var (
 	ruleOutcome = rule{"the outcome differs from that of an undisturbed run",
 		"Execute must be safe to repeat: write files by job.Create and Commit, and note what can't be had twice in job.StepDir() before doing it"}
 	ruleJobAgain = rule{"a new attempt of the job fails or has another outcome than an undisturbed run",
-		"note down in job.NoteDir() what is taken away, before it goes, and call job.Hold for the only copy of something; in a new attempt of the execution complete with the same outputs"}
+		"in a new attempt of the execution complete with the same outputs, although what the step has taken away is not there again"}
 	ruleOutputs = rule{"the outputs differ from those of an undisturbed run",
 		"return the same whether this attempt or an earlier one did the work, for the steps that follow build on it"}
 	ruleReports = rule{"the reports of files are not those of an undisturbed run",
-		"report every file by job.Wrote or job.Removed even if an earlier attempt made or removed it, for that attempt's reports are lost"}
+		"report every file by job.Wrote or job.Remove even if an earlier attempt made or removed it, for that attempt's reports are lost"}
 	ruleTrue = rule{"a report of a file is not true",
-		"call job.Wrote when the file has its final name and size, and job.Removed when it is gone; a resume refuses to go on without a reported file"}
+		"call job.Wrote when the file has its final name and size, and job.Remove when it is gone; a resume refuses to go on without a reported file"}
 	ruleHalf = rule{"a final name shows what is neither its old content nor the complete new one",
 		"write under another name and rename: job.Create and Commit do that; or exempt the name by Case.Partial"}
 	ruleLeft = rule{"something of an earlier attempt is left over",

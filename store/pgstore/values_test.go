@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
@@ -62,7 +63,7 @@ func TestOddValues(t *testing.T) {
 		if err == nil {
 			err = f.Close()
 		}
-		return struct{}{}, errors.Join(err, job.Removed(name), job.Wrote(name))
+		return struct{}{}, errors.Join(err, stepcontext.Of(job).Removed(name), job.Wrote(name))
 	}, nil)
 	e := engine.New(s, reg, &engine.Options{Workspace: t.TempDir(), MaxOutput: 256 << 20})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -53,7 +53,7 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 // directory gets its room by a decision, not by what it happens to import.
 // That a room is listed does not mean that it has been built.
 var Rooms = []Room{
-	{Dir: ".", Imports: []string{"internal/failure", "internal/glob", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference"}},
+	{Dir: ".", Imports: []string{"internal/failure", "internal/glob", "internal/inside", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
 	{Dir: "jsonschema", Imports: []string{".", "flow", "internal/jsontext"}},
 	{Dir: "webhook"},
@@ -86,7 +86,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/executions", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
-	{Dir: "engine/internal/isolated", Imports: []string{".", "engine/internal/stepcall", "internal/jsontext", "internal/nearest", "internal/procgroup"}},
+	{Dir: "engine/internal/isolated", Imports: []string{".", "engine/internal/stepcall", "internal/jsontext", "internal/nearest", "internal/procgroup", "internal/stepcontext"}},
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/limits", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
@@ -103,7 +103,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/unserved", Imports: subsystem},
 	{Dir: "engine/internal/waiters", Imports: []string{"."}},
 	{Dir: "engine/internal/workspace", Imports: subsystem},
-	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/test/promise"}, Outside: true},
+	{Dir: "engine/simulation", Imports: []string{".", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/stepcontext", "internal/test/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "depot", "steps/*", "internal/*"}},
 	{Dir: "steps/fileserver", Imports: []string{"."}}, // what users set and read of steps/sftp and steps/ftp alike; internal/remote executes it
@@ -153,11 +153,12 @@ var Rooms = []Room{
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
 	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
 	{Dir: "internal/globmatch", Imports: []string{".", "internal/glob", "internal/safename"}, Libraries: []string{doublestar}},
+	{Dir: "internal/inside"},
 	{Dir: "internal/jsontext"},
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
 	{Dir: "internal/mount"},
 	{Dir: "internal/nearest"},
-	{Dir: "internal/note", Imports: []string{"internal/failure", "internal/localfile"}},
+	{Dir: "internal/note", Imports: []string{"internal/failure", "internal/inside", "internal/localfile"}},
 	{Dir: "internal/parallel"},
 	{Dir: "internal/pgpstream", Imports: []string{"internal/failure", "internal/readahead", "internal/transfer"}, Libraries: []string{goCrypto, compress}},
 	{Dir: "internal/redact"},
@@ -165,10 +166,11 @@ var Rooms = []Room{
 	{Dir: "internal/reload"},
 	{Dir: "internal/procgroup"},
 	{Dir: "internal/readahead"},
-	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/transfer", "steps/fileserver"}, Libraries: []string{doublestar}},
+	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/stepcontext", "internal/transfer", "steps/fileserver"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
+	{Dir: "internal/stepcontext", Imports: []string{".", "internal/inside"}},
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 
@@ -190,7 +192,7 @@ var Rooms = []Room{
 	{Dir: "internal/test/pgptest", Libraries: []string{goCrypto}, Outside: true},
 	{Dir: "internal/test/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/planted", Outside: true},
-	{Dir: "internal/test/promise", Imports: []string{".", "store", "store/storetest", "store/storewrap"}, Outside: true},
+	{Dir: "internal/test/promise", Imports: []string{".", "internal/stepcontext", "store", "store/storetest", "store/storewrap"}, Outside: true},
 	{Dir: "internal/test/raced", Outside: true},
 	{Dir: "internal/test/remotetour", Imports: []string{"."}, Outside: true},
 	{Dir: "internal/test/sftpserver", Imports: []string{"internal/test/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
