@@ -80,9 +80,23 @@ type ContextConfig struct {
 	Cancelled bool // see [Context.Cancelled]
 }
 
-// A Context is what a running step sees of its execution: values, files, a log
-// and the means to report. It is not a [context.Context]; cancellation reaches
-// a step separately. It may be used by several goroutines.
+// A Context is what a running step sees of its execution. It is not a [context.Context];
+// cancellation reaches a step separately. It may be used by several goroutines.
+//
+//   - Which step it is: [Context.Execution], [Context.Job], [Context.Step], [Context.StepName],
+//     [Context.ID], [Context.Type], [Context.Iteration], [Context.Attempt],
+//     [Context.ExecutionAttempt], [Context.Repeated] and [Context.Trace].
+//   - Files: [Context.Files].
+//   - Values: [Get] and [TryGet] read those of earlier steps; [Context.Set] adds one.
+//   - Secrets: [Context.Secret], [Context.AddSecret] and [Context.Redact].
+//   - What people see: [Context.Log], [Context.Progress], [Context.SetProgress],
+//     [Context.Stage] and [Context.Emit].
+//   - For the next attempt: [Context.SaveCursor] and [Context.Cursor].
+//   - Connections: [Keep] and [Context.Drop].
+//   - In Validate: [Context.DryRun] and [Context.Unresolved]. In Rollback: [Context.Cancelled].
+//
+// [NewContext], [Context.Reports] and [Context.Close] are for the caller of a step, such as a
+// test.
 //
 // The zero Context is ready to use, which suits unit tests; see
 // [ContextConfig].

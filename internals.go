@@ -52,7 +52,7 @@ func (c internals) Take(r contextReport) error {
 		c.reports().last = *r.Progress
 		c.showProgress()
 	case r.File != nil && r.File.Connection != "":
-		return c.ReportRemote(*r.File)
+		return c.Files().ReportRemote(*r.File)
 	case r.File != nil:
 		c.addFile(*r.File)
 	case r.Event != nil:
@@ -70,6 +70,10 @@ func (c internals) Take(r contextReport) error {
 	}
 	return nil
 }
+
+func (c internals) Root(name string) (*os.Root, string, error) { return c.Files().Root(name) }
+
+func (c internals) StepDir() string { return c.Files().StepDir() }
 
 func (c internals) StartNumber() int { return max(0, c.cfg.EarlierStarts) + c.Attempt() }
 
@@ -143,7 +147,7 @@ func (c internals) lastRestart(dir string) string {
 func (c internals) Hold(names ...string) error {
 	var paths []string
 	for _, name := range names {
-		if p, err := c.Path(name); err != nil {
+		if p, err := c.Files().Path(name); err != nil {
 			return err
 		} else if !filepath.IsAbs(p) {
 			paths = append(paths, p)
@@ -156,7 +160,7 @@ func (c internals) Hold(names ...string) error {
 }
 
 func (c internals) SetAside(name, by string) error {
-	p, err := c.Path(name)
+	p, err := c.Files().Path(name)
 	if err != nil || filepath.IsAbs(p) || c.cfg.Workspace == "" {
 		return err
 	}
@@ -168,7 +172,7 @@ func (c internals) SetAside(name, by string) error {
 	if err != nil || len(files[p]) == 0 {
 		return placed(root, err)
 	}
-	other, err := c.Open(by)
+	other, err := c.Files().Open(by)
 	if err != nil {
 		return err
 	}
@@ -191,7 +195,7 @@ func (c internals) HoldMoved(from, to string) error {
 	if err := c.SetAside(to, from); err != nil {
 		return err
 	}
-	p, err := c.Path(from)
+	p, err := c.Files().Path(from)
 	if err != nil {
 		return err
 	}
@@ -224,7 +228,7 @@ func (c internals) HoldAll() error {
 }
 
 func (c internals) HoldDeleted(name string) error {
-	p, err := c.Path(name)
+	p, err := c.Files().Path(name)
 	if err != nil {
 		return err
 	}
@@ -237,7 +241,7 @@ func (c internals) HoldDeleted(name string) error {
 }
 
 func (c internals) Held(name string) (bool, error) {
-	p, err := c.Path(name)
+	p, err := c.Files().Path(name)
 	if err != nil || filepath.IsAbs(p) || c.cfg.Workspace == "" {
 		return false, err
 	}
@@ -264,7 +268,7 @@ func (c internals) WasProduced(subject string) (bool, error) {
 }
 
 func (c internals) Remade(name string) (bool, error) {
-	p, err := c.Path(name)
+	p, err := c.Files().Path(name)
 	if err != nil || c.cfg.Workspace == "" || c.ExecutionAttempt() == 1 {
 		return false, err
 	}

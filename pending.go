@@ -18,7 +18,7 @@ import (
 // A PendingFile is a file under construction. It has its own name beside the final
 // one until Commit, so that nobody ever sees half a file under the final name.
 //
-//	w, err := job.Create(cfg.Target)
+//	w, err := job.Files().Create(cfg.Target)
 //	if err != nil {
 //		return out, err
 //	}
@@ -55,34 +55,34 @@ func (p *PendingFile) wrote(n int) {
 // Create starts a file that Commit will publish as name, and makes the directories
 // above it. It removes files that earlier attempts of the same step have left in the
 // same directory for name.
-func (c *Context) Create(name string) (*PendingFile, error) {
-	if err := c.before("create", name); err != nil {
+func (files Files) Create(name string) (*PendingFile, error) {
+	if err := files.job.before("create", name); err != nil {
 		return nil, err
 	}
-	root, rel, err := c.rootOf(name)
+	root, rel, err := files.job.rootOf(name)
 	if err != nil {
 		return nil, err
 	}
 	if rel == "." || strings.HasSuffix(name, "/") {
 		return nil, fmt.Errorf("path %q: is a directory, not a file name", shorten(name, 200))
 	}
-	made, err := c.mkdirAll(root, filepath.Dir(rel))
+	made, err := files.job.mkdirAll(root, filepath.Dir(rel))
 	if err != nil {
 		return nil, err
 	}
-	if err := c.removeSideFiles(name); err != nil {
+	if err := files.job.removeSideFiles(name); err != nil {
 		return nil, err
 	}
-	side := filepath.Join(filepath.Dir(rel), c.inside().SideName(filepath.Base(rel)))
+	side := filepath.Join(filepath.Dir(rel), files.job.inside().SideName(filepath.Base(rel)))
 	mode := fs.FileMode(0o666)
-	if c.dirMode(root) == 0o700 {
+	if files.job.dirMode(root) == 0o700 {
 		mode = 0o600
 	}
 	f, err := root.OpenFile(side, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return nil, placed(root, err)
 	}
-	return &PendingFile{File: f, job: c, root: root, name: name, rel: rel, side: side, made: made}, nil
+	return &PendingFile{File: f, job: files.job, root: root, name: name, rel: rel, side: side, made: made}, nil
 }
 
 // mkdirAll creates the directory dir below root and those above it, and
@@ -138,7 +138,7 @@ func (p *PendingFile) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Commit makes the content durable, renames the file to its final name,
-// replacing what was there, and reports it by [Context.Wrote]. If that may be the only copy of
+// replacing what was there, and reports it by [Files.Wrote]. If that may be the only copy of
 // something that no step has delivered, the execution keeps it.
 func (p *PendingFile) Commit() error {
 	if p.done {
@@ -172,7 +172,7 @@ func (p *PendingFile) Commit() error {
 			return err
 		}
 		if dir == p.made || dir == "." {
-			return p.job.Wrote(p.name)
+			return p.job.Files().Wrote(p.name)
 		}
 	}
 }
@@ -195,13 +195,13 @@ const maxName = 255
 
 // RemoveSideFiles removes the side files for name that attempts of this step have
 // left, this attempt included. A step's Cleanup calls it for its targets. It looks
-// only into the directory of name. A target in [Context.Dir] is in another directory
+// only into the directory of name. A target in [Files.Dir] is in another directory
 // in each attempt.
-func (c *Context) RemoveSideFiles(name string) error {
-	if err := c.before("sweep", name); err != nil {
+func (files Files) RemoveSideFiles(name string) error {
+	if err := files.job.before("sweep", name); err != nil {
 		return err
 	}
-	return c.removeSideFiles(name)
+	return files.job.removeSideFiles(name)
 }
 
 func (c *Context) removeSideFiles(name string) error {

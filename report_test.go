@@ -45,7 +45,7 @@ func TestTake(t *testing.T) {
 		t.Error("the workspace counts as used before it was")
 	}
 	for _, name := range []string{"a", "b", "a"} {
-		w, err := child.Create(name)
+		w, err := child.Files().Create(name)
 		if err == nil {
 			_, err = w.WriteString("text " + name)
 		}
@@ -60,7 +60,7 @@ func TestTake(t *testing.T) {
 	child.Progress(5, 5, "a")
 	child.Progress(2, -1, "b")
 	child.AddSecret("token", "hunter2secret")
-	err := errors.Join(child.Remove("b"), child.Emit("done", 1), child.SaveCursor(7), child.ReportRemote(courier.File{Path: "/x", Connection: "c"}))
+	err := errors.Join(child.Files().Remove("b"), child.Emit("done", 1), child.SaveCursor(7), child.Files().ReportRemote(courier.File{Path: "/x", Connection: "c"}))
 	if err != nil {
 		t.Fatal(err)
 	}

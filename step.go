@@ -59,8 +59,8 @@ type Validator[C any] interface {
 
 // A Cleaner removes what an earlier attempt of the step left behind. It runs
 // before every attempt but the first, and on resume. For a step that does not implement
-// it, the engine removes the directories of earlier attempts (see [Context.Dir]) and the
-// files in the workspace that the failed attempt has reported by [Context.Wrote], unless
+// it, the engine removes the directories of earlier attempts (see [Files.Dir]) and the
+// files in the workspace that the failed attempt has reported by [Files.Wrote], unless
 // an attempt has reported a file that it removed. It keeps files of completed steps, and
 // those that may be the only copies of their content.
 type Cleaner[C any] interface {

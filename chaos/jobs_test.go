@@ -194,7 +194,7 @@ func noted[C any](s *steps, f func(context.Context, *courier.Context, C) (result
 			ID: job.ID(), Attempt: job.Attempt(), Start: stepcontext.Of(job).StartNumber(), What: began,
 		}
 		if n.ID != "" {
-			n.Dir = job.Dir()
+			n.Dir = job.Files().Dir()
 		}
 		s.note(&n)
 		n.Dir = ""
@@ -262,7 +262,7 @@ func add(ctx context.Context, job *courier.Context, cfg addition) (result, error
 }
 
 func write(_ context.Context, job *courier.Context, f file) (result, error) {
-	w, err := job.Create(f.Name)
+	w, err := job.Files().Create(f.Name)
 	if err != nil {
 		return result{}, err
 	}
@@ -274,7 +274,7 @@ func write(_ context.Context, job *courier.Context, f file) (result, error) {
 }
 
 func read(_ context.Context, job *courier.Context, f file) (result, error) {
-	r, err := job.Open(f.Name)
+	r, err := job.Files().Open(f.Name)
 	if err != nil {
 		return result{}, err
 	}

@@ -120,7 +120,7 @@ func TestFetchVerifies(t *testing.T) {
 		if err == nil || courier.ClassOf(err) != courier.ReasonIntegrity {
 			t.Errorf("%q is taken: %v", content, err)
 		}
-		root, rel, err := job.Root("in/a")
+		root, rel, err := job.Files().Root("in/a")
 		must(t, err)
 		if got, err := root.ReadFile(rel); string(got) != "old" {
 			t.Errorf("%q: the file is %q, %v", content, got, err)
@@ -339,13 +339,13 @@ type joinConfig struct {
 
 // join writes the files one after the other.
 func join(_ context.Context, job *courier.Context, cfg joinConfig) (struct{}, error) {
-	w, err := job.Create("out/joined.txt")
+	w, err := job.Files().Create("out/joined.txt")
 	if err != nil {
 		return struct{}{}, err
 	}
 	defer w.Close()
 	for _, name := range cfg.Files {
-		f, err := job.Open(name)
+		f, err := job.Files().Open(name)
 		if err != nil {
 			return struct{}{}, err
 		}

@@ -60,7 +60,7 @@ func (r *run) removeAttempts(job *courier.Context) {
 	if s := history.Failed(r.latest, job.Step(), job.Iteration()); s != nil {
 		files = s.Files
 	}
-	err := r.e.work.RemoveAttempts(r.x.ID, job.StepDir(), job.Attempt(), files, func() ([]string, error) {
+	err := r.e.work.RemoveAttempts(r.x.ID, job.Files().StepDir(), job.Attempt(), files, func() ([]string, error) {
 		ctx, cancel := context.WithTimeout(r.lease, maxReading)
 		defer cancel()
 		return r.history().Kept(ctx, job.Step(), job.Iteration())

@@ -138,7 +138,7 @@ func (p *play) execute(c ctx, job *courier.Context, cfg playConfig) (struct{}, e
 	p.mu.Lock()
 	p.entered[place]++
 	own := fmt.Sprint(place, " in attempt ", job.ExecutionAttempt(), ", start ", stepcontext.Of(job).StartNumber())
-	for _, name := range []string{job.Dir(), stepcontext.Of(job).SideName("")} {
+	for _, name := range []string{job.Files().Dir(), stepcontext.Of(job).SideName("")} {
 		if other := p.names[name]; other != "" && other != own {
 			p.wrong = append(p.wrong, fmt.Errorf("%s is the name of step %s and of step %s", name, other, own))
 		}
@@ -170,7 +170,7 @@ func (p *play) execute(c ctx, job *courier.Context, cfg playConfig) (struct{}, e
 	if cfg.Write == "" {
 		return struct{}{}, nil
 	}
-	f, err := job.Create(cfg.Write)
+	f, err := job.Files().Create(cfg.Write)
 	if err != nil {
 		return struct{}{}, err
 	}

@@ -57,7 +57,7 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			if err != nil {
 				return nil, err
 			}
-			dst, err := job.Create(to)
+			dst, err := job.Files().Create(to)
 			if err != nil {
 				return nil, err
 			}
@@ -65,7 +65,7 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			if _, err := dst.Write(text); err != nil {
 				return nil, err
 			}
-			return nil, errors.Join(dst.Commit(), job.Remove(from))
+			return nil, errors.Join(dst.Commit(), job.Files().Remove(from))
 		})
 		h.Stub("demo.deliver", func(c ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
 			if w.slow.Load() {
@@ -78,7 +78,7 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			if w.fails.Load() {
 				return nil, errBoom
 			}
-			src, err := job.Open(cfg["from"].(string))
+			src, err := job.Files().Open(cfg["from"].(string))
 			if err != nil {
 				return nil, err
 			}

@@ -143,7 +143,9 @@ func TestCancelInRestartedLoopRollsBackTheAttempt(t *testing.T) {
 // A placed step fails, and notes where its attempts write.
 type placed struct{ executed, rolledBack []string }
 
-func at(job *courier.Context) string { return path.Join(job.Dir(), stepcontext.Of(job).SideName("a")) }
+func at(job *courier.Context) string {
+	return path.Join(job.Files().Dir(), stepcontext.Of(job).SideName("a"))
+}
 
 func (s *placed) Execute(_ ctx, job *courier.Context, _ m) (m, error) {
 	s.executed = append(s.executed, at(job))

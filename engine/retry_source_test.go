@@ -39,7 +39,7 @@ func TestRetryJobAfterMove(t *testing.T) {
 		})
 		var held string
 		h.Stub("demo.looks", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			f, err := job.Open("taken/b")
+			f, err := job.Files().Open("taken/b")
 			if err != nil {
 				return nil, err
 			}

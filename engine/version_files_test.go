@@ -28,7 +28,7 @@ type namedAttempt struct {
 func placedSteps(h *couriertest.Harness, fail map[string]bool) *[]namedAttempt {
 	list := new([]namedAttempt)
 	courier.RegisterFunc(h.Registry, "demo.place", func(_ context.Context, job *courier.Context, _ struct{}) (struct{}, error) {
-		*list = append(*list, namedAttempt{job.ID(), job.Attempt(), job.Repeated(), job.Dir(), stepcontext.Of(job).NoteDir(), stepcontext.Of(job).SideName("a")})
+		*list = append(*list, namedAttempt{job.ID(), job.Attempt(), job.Repeated(), job.Files().Dir(), stepcontext.Of(job).NoteDir(), stepcontext.Of(job).SideName("a")})
 		if fail[job.ID()] {
 			return struct{}{}, errors.New("the partner refuses")
 		}

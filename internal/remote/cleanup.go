@@ -45,7 +45,7 @@ func (cfg DownloadConfig) clean(job *courier.Context) error {
 	if IsLocalDirectory(job, cfg.LocalPath) {
 		return cleanDirectory(job, cfg.LocalPath)
 	}
-	return job.RemoveSideFiles(cfg.LocalPath)
+	return job.Files().RemoveSideFiles(cfg.LocalPath)
 }
 
 // RollbackDownload is CleanupDownload. If the execution is cancelled, it removes what
@@ -67,7 +67,7 @@ func RollbackDownload(ctx context.Context, a Account, cfg DownloadConfig) error 
 
 // attemptDirs lists the directories of all attempts so far, the latest first.
 func attemptDirs(job *courier.Context) []string {
-	dir := job.Dir()
+	dir := job.Files().Dir()
 	if dir == "." {
 		return []string{dir}
 	}
@@ -230,7 +230,7 @@ func RollbackUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 	for _, p := range openCursor(a.Job).parts { // of a worker with another workspace
 		kept = append(kept, p.Part)
 	}
-	e := note.Each(stepcontext.Of(a.Job), a.Job.StepDir(), a.Family+"-"+partNotes, func(text []byte) error {
+	e := note.Each(stepcontext.Of(a.Job), a.Job.Files().StepDir(), a.Family+"-"+partNotes, func(text []byte) error {
 		var n uploadPartNote
 		if err := json.Unmarshal(text, &n); err != nil {
 			return err

@@ -84,7 +84,7 @@ func Delete(ctx context.Context, a Account, cfg fileserver.DeleteConfig) (filese
 	}
 	for _, it := range plan.Items {
 		out.DeletedFiles = append(out.DeletedFiles, it.Path)
-		if err := a.Job.ReportRemote(courier.File{Path: it.Path, Removed: true, Connection: a.ID}); err != nil {
+		if err := a.Job.Files().ReportRemote(courier.File{Path: it.Path, Removed: true, Connection: a.ID}); err != nil {
 			return out, err
 		}
 	}

@@ -46,7 +46,7 @@ func (p *fileUpload) run(ctx context.Context, s Server) error {
 	if done, err := p.consult(ctx, s, before); done || err != nil {
 		return s.Fault("upload", p.file.Final, err)
 	}
-	if p.cfg.Resume && p.Job.StepDir() != "" {
+	if p.cfg.Resume && p.Job.Files().StepDir() != "" {
 		if p.part, err = p.openPart(ctx, s); err != nil {
 			return s.Fault("upload", p.file.Final, err)
 		}

@@ -47,7 +47,7 @@ func (t Target) Skips(ctx context.Context) (bool, error) {
 // look is Skips. It also returns the identity of the file at the target, if an
 // attempt of this step has written it.
 func (t Target) look(ctx context.Context) (skips bool, own []LocalIdentity, err error) {
-	root, rel, err := t.Job.Root(t.Local)
+	root, rel, err := t.Job.Files().Root(t.Local)
 	if err != nil {
 		return false, nil, err
 	}

@@ -31,7 +31,7 @@ func (*keptNotes) Close() error { return nil }
 
 // notes opens the notebook called name for this attempt of the execution.
 func (a Account) notes(ctx context.Context, name string) (*notebook, error) {
-	return openNotes(ctx, a.Job, a.Job.StepDir(), a.Family+"-"+name)
+	return openNotes(ctx, a.Job, a.Job.Files().StepDir(), a.Family+"-"+name)
 }
 
 // lastingNotes opens the notebook called name that all attempts of the execution

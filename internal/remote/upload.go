@@ -87,7 +87,7 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (fileserver.Upload
 	}
 	for _, f := range t.files {
 		if err == nil && !f.Skipped {
-			err = a.Job.ReportRemote(courier.File{Path: f.Final, Size: f.Size, Connection: a.ID})
+			err = a.Job.Files().ReportRemote(courier.File{Path: f.Final, Size: f.Size, Connection: a.ID})
 		}
 	}
 	addUploads(&out, t.files)
@@ -150,12 +150,12 @@ func ValidateUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 	}
 	job := a.Job
 	if !job.Unresolved("local_path") {
-		if _, err := job.Path(cfg.LocalPath.String()); err != nil {
+		if _, err := job.Files().Path(cfg.LocalPath.String()); err != nil {
 			return fmt.Errorf("local_path: %w", err)
 		}
 	}
 	if cfg.MoveTo != "" && !job.Unresolved("move_to") {
-		if _, err := job.Path(cfg.MoveTo); err != nil {
+		if _, err := job.Files().Path(cfg.MoveTo); err != nil {
 			return fmt.Errorf("move_to: %w", err)
 		}
 	}

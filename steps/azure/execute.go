@@ -123,7 +123,7 @@ func (c *call) beat() { c.job.Progress(0, -1, c.cfg.FunctionName) }
 
 // save notes down what is known. Without a workspace there is nobody to tell.
 func (c *call) save() error {
-	if c.job.StepDir() == "" {
+	if c.job.Files().StepDir() == "" {
 		return nil
 	}
 	return note.Write(stepcontext.Of(c.job), noteName, c.record)

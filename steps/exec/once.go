@@ -55,7 +55,7 @@ func (r *run) reportFiles(out *RunOutput) error {
 		if name == "" {
 			continue
 		}
-		if err := r.job.Wrote(name); err != nil {
+		if err := r.job.Files().Wrote(name); err != nil {
 			return fmt.Errorf("the outcome of the completed run: %w", err)
 		}
 	}

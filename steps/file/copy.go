@@ -88,7 +88,7 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 		return skipped, err
 	}
 	if made != nil && made.Attempt == job.ExecutionAttempt() {
-		return false, localfile.Error(p.dst.name, job.Wrote(p.dst.name))
+		return false, localfile.Error(p.dst.name, job.Files().Wrote(p.dst.name))
 	}
 	if err := p.itself(); err != nil {
 		return false, err

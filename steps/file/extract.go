@@ -149,7 +149,7 @@ func (x *extraction) room(name string, dir bool) (bool, error) {
 
 // makeSide makes the side directory, empty.
 func (x *extraction) makeSide() error {
-	if err := x.job.MkdirAll(filepath.Dir(x.side.name)); err != nil {
+	if err := x.job.Files().MkdirAll(filepath.Dir(x.side.name)); err != nil {
 		return localfile.Error(x.dst.name, err)
 	}
 	return localfile.Error(x.side.name, x.side.root.Mkdir(x.side.rel, x.perm(0o777)))
@@ -166,7 +166,7 @@ func (x *extraction) fits(a archive.Archive, name string) error {
 // perm keeps what lies in the workspace from other users of the machine.
 // Elsewhere the process's mask decides, as for every new file.
 func (x *extraction) perm(mode fs.FileMode) fs.FileMode {
-	if x.job.StepDir() != "" && !filepath.IsAbs(x.dst.name) {
+	if x.job.Files().StepDir() != "" && !filepath.IsAbs(x.dst.name) {
 		return mode & 0o700
 	}
 	return mode

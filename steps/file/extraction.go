@@ -167,7 +167,7 @@ func (x *extraction) locate() (err error) {
 	x.note = unzipNote{}
 	name := x.output
 	if name == "" {
-		name = path.Join(x.job.Dir(), "unzipped")
+		name = path.Join(x.job.Files().Dir(), "unzipped")
 	}
 	if x.dst, err = at(x.job, name); err != nil {
 		return err
@@ -280,7 +280,7 @@ func (x *extraction) result() (UnzipOutput, error) {
 			return out, err
 		}
 		if info, err := p.look(); err == nil && info != nil && info.Size() == f.Size {
-			if err := x.job.Wrote(p.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := x.job.Files().Wrote(p.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return out, localfile.Error(p.name, err)
 			}
 		}
@@ -330,11 +330,11 @@ func (x *extraction) sweep(keep string) error {
 // removeEarlier removes from the directories of earlier attempts what they
 // left unfinished, but for what is called keep. What they finished stays.
 func removeEarlier(job *courier.Context, keep string) error {
-	if job.StepDir() == "" {
+	if job.Files().StepDir() == "" {
 		return nil
 	}
 	for n := 1; n < job.Attempt(); n++ {
-		dir := path.Join(job.StepDir(), strconv.Itoa(n))
+		dir := path.Join(job.Files().StepDir(), strconv.Itoa(n))
 		err := removeMarked(job, dir, func(name string) bool { return name != keep && strings.Contains(name, sideMark) })
 		if err != nil {
 			return err

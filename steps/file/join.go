@@ -56,7 +56,7 @@ func (j Join) Execute(ctx context.Context, job *courier.Context, cfg JoinConfig)
 	if dst.name == manifest.name {
 		return out, courier.Permanent(fmt.Errorf("%q is the manifest itself; name another output_path", dst.name))
 	}
-	w, err := job.Create(dst.name)
+	w, err := job.Files().Create(dst.name)
 	if err != nil {
 		return out, localfile.Error(dst.name, err)
 	}
@@ -110,7 +110,7 @@ func (j Join) manifest(ctx context.Context, job *courier.Context, cfg JoinConfig
 // place finds the place of the file that the manifest calls name.
 func (cfg JoinConfig) place(job *courier.Context, name string) (place, error) {
 	if cfg.OutputPath == "" {
-		return at(job, path.Join(job.Dir(), name))
+		return at(job, path.Join(job.Files().Dir(), name))
 	}
 	return target(job, cfg.OutputPath, name)
 }
@@ -186,7 +186,7 @@ func (j Join) Validate(ctx context.Context, job *courier.Context, cfg JoinConfig
 // Cleanup removes an unfinished file. A finished one stays.
 func (j Join) Cleanup(ctx context.Context, job *courier.Context, cfg JoinConfig) error {
 	if cfg.OutputPath == "" {
-		if err := sweepSides(job, job.Dir()); err != nil {
+		if err := sweepSides(job, job.Files().Dir()); err != nil {
 			return err
 		}
 		return removeEarlier(job, "")
@@ -198,7 +198,7 @@ func (j Join) Cleanup(ctx context.Context, job *courier.Context, cfg JoinConfig)
 	if info, err := dst.root.Stat(dst.rel); isDirName(cfg.OutputPath) || err == nil && info.IsDir() {
 		return sweepSides(job, dst.name)
 	}
-	return localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
+	return localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 }
 
 // sweepSides removes what attempts of this step left unfinished in dir, under

@@ -45,7 +45,7 @@ func openJournal(ctx context.Context, job *courier.Context, verb string) (*journ
 		}
 		return &journal{kept: kept, lines: kept.lines}, nil
 	}
-	root, rel, err := job.Root(dir)
+	root, rel, err := job.Files().Root(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -186,10 +186,10 @@ func (s dirSet) sync(root *os.Root, dir string) error {
 	}
 }
 
-// isNotes reports whether name, in the form of [courier.Context.Path], is where
+// isNotes reports whether name, in the form of [courier.Files.Path], is where
 // this step or, for later attempts, any step notes something down, or lies there.
 func isNotes(job *courier.Context, name string) bool {
-	own := job.StepDir()
+	own := job.Files().StepDir()
 	return own != "" && (place{name: own}.holds(name) || place{name: note.Top}.holds(name))
 }
 

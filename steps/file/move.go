@@ -253,7 +253,7 @@ func (m *mover) rename(it *move) (bool, error) {
 			return false, localfile.Error(it.src.name, err)
 		}
 	}
-	if err := m.job.MkdirAll(filepath.Dir(it.dst.name)); err != nil {
+	if err := m.job.Files().MkdirAll(filepath.Dir(it.dst.name)); err != nil {
 		return false, localfile.Error(it.dst.name, err)
 	}
 	m.effect("rename")
@@ -346,7 +346,7 @@ func (m *mover) complete(it *move, src fs.FileInfo) error {
 	// Whoever the file was moved for may have taken it already.
 	dst, err := it.dst.look()
 	if err == nil && (it.was.is(dst) || it.copied.is(dst)) {
-		err = m.job.Wrote(it.dst.name)
+		err = m.job.Files().Wrote(it.dst.name)
 	}
 	return err
 }

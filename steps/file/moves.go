@@ -119,7 +119,7 @@ func (m Move) Cleanup(ctx context.Context, job *courier.Context, cfg MoveConfig)
 				return err
 			}
 		}
-		if err := job.RemoveSideFiles(it.dst.name); err != nil {
+		if err := job.Files().RemoveSideFiles(it.dst.name); err != nil {
 			return localfile.Error(it.dst.name, err)
 		}
 	}

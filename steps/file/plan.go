@@ -141,7 +141,7 @@ func (r request) into(job *courier.Context, found []match) ([]pair, error) {
 	return pairs, nil
 }
 
-// holds reports whether name, in the form of [courier.Context.Path], is the
+// holds reports whether name, in the form of [courier.Files.Path], is the
 // directory p or lies in it.
 func (p place) holds(name string) bool {
 	if p.name == "." {
@@ -190,13 +190,13 @@ func (r request) cleanup(ctx context.Context, job *courier.Context, limits Limit
 		if err != nil {
 			return err
 		}
-		return localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
+		return localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 	}
 	r.ignoreMissing = true
 	pairs, _, err := r.plan(ctx, job, limits)
 	for _, p := range pairs {
 		if err == nil {
-			err = localfile.Error(p.dst.name, job.RemoveSideFiles(p.dst.name))
+			err = localfile.Error(p.dst.name, job.Files().RemoveSideFiles(p.dst.name))
 		}
 	}
 	return err
@@ -231,7 +231,7 @@ func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions
 	if p.src.info != nil && p.src.info.Mode().IsRegular() && !os.SameFile(p.src.info, from) {
 		return nil, nil, fmt.Errorf("%q is another file by now than when it was found; nothing was written to %q", p.src.name, p.dst.name)
 	}
-	if w, err = job.Create(p.dst.name); err != nil {
+	if w, err = job.Files().Create(p.dst.name); err != nil {
 		return nil, nil, localfile.Error(p.dst.name, err)
 	}
 	if err = p.fill(ctx, job, w, f, from, perm, limits); err != nil {

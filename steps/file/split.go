@@ -97,7 +97,7 @@ func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfi
 // directory finds the place of the output.
 func (cfg SplitConfig) directory(job *courier.Context) (place, error) {
 	if cfg.OutputDirectory == "" {
-		return at(job, job.Dir())
+		return at(job, job.Files().Dir())
 	}
 	return at(job, cfg.OutputDirectory)
 }
@@ -125,7 +125,7 @@ func (x *splitting) begin(most int) error {
 	if there == nil || err != nil {
 		return err
 	}
-	return localfile.Error(old.name, x.job.Remove(old.name))
+	return localfile.Error(old.name, x.job.Files().Remove(old.name))
 }
 
 func (x *splitting) partName(n int) string {
@@ -151,7 +151,7 @@ func (x *splitting) part(ctx context.Context, n int) error {
 	if _, err := dst.replaceable(); err != nil {
 		return err
 	}
-	w, err := x.job.Create(dst.name)
+	w, err := x.job.Files().Create(dst.name)
 	if err != nil {
 		return localfile.Error(dst.name, err)
 	}
@@ -210,7 +210,7 @@ func (x *splitting) manifest(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w, err := x.job.Create(dst.name)
+	w, err := x.job.Files().Create(dst.name)
 	if err != nil {
 		return "", localfile.Error(dst.name, err)
 	}

@@ -46,7 +46,7 @@ func (p *prepared) toFile(ctx context.Context, resp *http.Response, part *part, 
 // publish writes the content to a side file, and gives it its final name when
 // it is complete.
 func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *RequestOutput) error {
-	w, err := p.job.Create(p.cfg.OutputPath)
+	w, err := p.job.Files().Create(p.cfg.OutputPath)
 	if err != nil {
 		return fmt.Errorf("output_path: %w", err)
 	}
@@ -82,7 +82,7 @@ func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *Re
 	if out.SHA256 != p.hash {
 		return p.wrongHash(out.SHA256)
 	}
-	if out.DownloadedFile, err = p.job.Path(p.cfg.OutputPath); err != nil {
+	if out.DownloadedFile, err = p.job.Files().Path(p.cfg.OutputPath); err != nil {
 		return err
 	}
 	if err := p.meter.while(w.Commit); err != nil {
@@ -138,12 +138,12 @@ const (
 
 // openPart finds what earlier attempts have fetched.
 func (p *prepared) openPart(ctx context.Context) (*part, error) {
-	dir := p.job.StepDir()
+	dir := p.job.Files().StepDir()
 	if !p.cfg.Resume || dir == "" {
 		return &part{}, nil
 	}
 	name := partName + "-" + strconv.Itoa(p.job.Attempt()) + ".courier-tmp"
-	root, rel, err := p.job.Root(dir + "/" + name)
+	root, rel, err := p.job.Files().Root(dir + "/" + name)
 	if err != nil {
 		return nil, err
 	}
