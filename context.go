@@ -111,12 +111,19 @@ type Context struct {
 	set           map[string]json.RawMessage
 	events        []StepEvent
 	files         []File
-	fileAt        map[string]int // index in files by path
-	reported      *reported      // nil until the step reports something
+	fileAt        map[string]fileReport // by path
+	reported      *reported             // nil until the step reports something
 	roots         map[string]*os.Root
 	swept         map[string]bool // directories without side files of earlier attempts
 	own           *Resources
 	redactor      Redactor // if there is none in cfg
+
+	// What Move and Remove know; see effects.go.
+	effects  map[string]int // how many were begun, by kind and path
+	removals map[string]*effect[removedFile]
+	moved    map[string]bool        // paths to which this attempt has moved files
+	arrivals map[string][]movedFile // what earlier attempts have noted, by target; nil until it is read
+	cleaning bool                   // Cleanup or Rollback is running
 
 	// Of a step that is called in another process; see inside.Forward.
 	forward func(contextReport) error

@@ -36,7 +36,9 @@ type File struct {
 // every system.
 //
 // What a step writes or removes is reported, and committed with the step: a resume checks that
-// the files are still there.
+// the files are still there. [Files.Create] with [PendingFile.Commit], [Files.Move] and
+// [Files.Remove] report by themselves. They are safe to repeat, as [Step] demands: a step that
+// touches files by them alone needs no memory of what an earlier attempt has done.
 //
 // A Files belongs to its [Context], and may be used as long as the attempt lasts, by several
 // goroutines.
@@ -106,13 +108,23 @@ func (files Files) Root(name string) (root *os.Root, rel string, err error) {
 
 // before announces an operation on the file called name.
 func (c *Context) before(operation, name string) error {
-	if c.cfg.DryRun && operation != "root" && operation != "stat" && operation != "open" {
-		return Permanent(fmt.Errorf("%s %q: refused, since a dry run writes nothing; do it in Execute", operation, shorten(name, 200)))
+	if operation != "root" && operation != "stat" && operation != "open" {
+		if err := c.refuse(operation, name); err != nil {
+			return err
+		}
 	}
 	if c.cfg.OnFile == nil {
 		return nil
 	}
 	return c.cfg.OnFile(operation, name)
+}
+
+// refuse refuses an operation that writes in a dry run.
+func (c *Context) refuse(operation, name string) error {
+	if c.cfg.DryRun {
+		return Permanent(fmt.Errorf("%s %q: refused, since a dry run writes nothing; do it in Execute", operation, shorten(name, 200)))
+	}
+	return nil
 }
 
 func (c *Context) rootOf(name string) (root *os.Root, rel string, err error) {
@@ -360,22 +372,6 @@ func (c *Context) dirMode(root *os.Root) fs.FileMode {
 	return 0o777
 }
 
-// Remove removes the file or empty directory called name and reports that. If it does
-// not exist, that is no error.
-func (files Files) Remove(name string) error {
-	if err := files.job.before("remove", name); err != nil {
-		return err
-	}
-	root, rel, err := files.job.rootOf(name)
-	if err != nil {
-		return err
-	}
-	if err := root.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return placed(root, err)
-	}
-	return files.job.inside().Removed(name)
-}
-
 // Wrote reports that the step wrote the file called name, with its present size. The
 // report is committed with the step; a resume checks that the file is still there.
 func (files Files) Wrote(name string) error {
@@ -431,19 +427,26 @@ func (c *Context) report(name string, f File) error {
 	return nil
 }
 
+// A fileReport says where the report on a path is.
+type fileReport struct {
+	index int  // in files
+	made  bool // the attempt has made the file by Create or Replace
+}
+
 // addFile adds a report of a file of this machine, in place of an earlier one.
 func (c *Context) addFile(f File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tellFile(f)
-	if i, ok := c.fileAt[f.Path]; ok {
-		c.files[i] = f
+	if r, ok := c.fileAt[f.Path]; ok {
+		c.files[r.index] = f
+		c.fileAt[f.Path] = fileReport{index: r.index}
 		return
 	}
 	if c.fileAt == nil {
-		c.fileAt = make(map[string]int)
+		c.fileAt = make(map[string]fileReport)
 	}
-	c.fileAt[f.Path] = len(c.files)
+	c.fileAt[f.Path] = fileReport{index: len(c.files)}
 	c.files = append(c.files, f)
 }
 

@@ -89,6 +89,13 @@ func (c internals) Snapshot() map[string]any {
 	return all
 }
 
+func (c internals) Unlink(name string) error {
+	if err := c.before("remove", name); err != nil {
+		return err
+	}
+	return c.Files().unlink(name)
+}
+
 func (c internals) Removed(name string) error {
 	if err := c.before("report", name); err != nil {
 		return err

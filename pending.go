@@ -59,12 +59,9 @@ func (files Files) Create(name string) (*PendingFile, error) {
 	if err := files.job.before("create", name); err != nil {
 		return nil, err
 	}
-	root, rel, err := files.job.rootOf(name)
+	root, rel, err := files.job.targetOf(name)
 	if err != nil {
 		return nil, err
-	}
-	if rel == "." || strings.HasSuffix(name, "/") {
-		return nil, fmt.Errorf("path %q: is a directory, not a file name", shorten(name, 200))
 	}
 	made, err := files.job.mkdirAll(root, filepath.Dir(rel))
 	if err != nil {
@@ -83,6 +80,15 @@ func (files Files) Create(name string) (*PendingFile, error) {
 		return nil, placed(root, err)
 	}
 	return &PendingFile{File: f, job: files.job, root: root, name: name, rel: rel, side: side, made: made}, nil
+}
+
+// targetOf is rootOf for a name that a file is to get.
+func (c *Context) targetOf(name string) (root *os.Root, rel string, err error) {
+	root, rel, err = c.rootOf(name)
+	if err == nil && (rel == "." || strings.HasSuffix(name, "/")) {
+		err = fmt.Errorf("path %q: is a directory, not a file name", shorten(name, 200))
+	}
+	return root, rel, err
 }
 
 // mkdirAll creates the directory dir below root and those above it, and
@@ -152,7 +158,7 @@ func (p *PendingFile) Commit() error {
 		err = e
 	}
 	if err == nil {
-		err = p.job.inside().SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.side)))
+		err = p.job.inside().SetAside(p.name, p.sideName())
 	}
 	if err == nil {
 		err = p.job.before("rename", p.name)
@@ -167,14 +173,17 @@ func (p *PendingFile) Commit() error {
 	if err := p.job.before("sync", path.Dir(filepath.ToSlash(p.name))); err != nil {
 		return err
 	}
-	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
-		if err := localfile.SyncDir(p.root, dir); err != nil {
-			return err
-		}
-		if dir == p.made || dir == "." {
-			return p.job.Files().Wrote(p.name)
-		}
+	if err := syncAbove(p.root, p.rel, p.made); err != nil {
+		return err
 	}
+	if err := p.job.Files().Wrote(p.name); err != nil {
+		return err
+	}
+	at, err := p.job.Files().Path(p.name)
+	if err != nil {
+		return err
+	}
+	return p.job.madeFile(at)
 }
 
 // Close discards the file unless it was committed.
@@ -272,4 +281,19 @@ func ignoreNotExist(err error) error {
 		return nil
 	}
 	return err
+}
+
+// syncAbove makes the name rel below root durable, and those of the directories above it up to
+// made.
+func syncAbove(root *os.Root, rel, made string) error {
+	for dir := filepath.Dir(rel); ; dir = filepath.Dir(dir) {
+		if err := localfile.SyncDir(root, dir); err != nil || dir == made || dir == "." {
+			return err
+		}
+	}
+}
+
+// sideName is the present name of the file, in the form in which the step gave the final one.
+func (p *PendingFile) sideName() string {
+	return path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.side))
 }

@@ -482,6 +482,10 @@ func (t *StepType) Rollback(ctx context.Context, job *Context, config []byte) er
 // invoke calls a method that returns an error alone.
 func (t *StepType) invoke(ctx context.Context, job *Context, config []byte, a action) error {
 	ctx = inside.With(ctx, job.inside())
+	if a != actValidate && job != nil {
+		job.setCleaning(true)
+		defer job.setCleaning(false)
+	}
 	if t.remote == nil {
 		return t.call(ctx, job, config, a)
 	}

@@ -89,6 +89,9 @@ type Context interface {
 	// attempt begins.
 	Remade(name string) (bool, error)
 
+	// Unlink removes the file or empty directory called name and reports that, whatever an
+	// earlier attempt has done. If it does not exist, that is no error.
+	Unlink(name string) error
 	// Removed reports that the step has removed the file called name, so that a resume does not
 	// expect it.
 	Removed(name string) error

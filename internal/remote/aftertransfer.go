@@ -88,7 +88,7 @@ func (a After) local(ctx context.Context, job *courier.Context, f LocalFile, at 
 		job.Log().Warn("a file has changed since it was uploaded; it stays", "file", f.Local)
 		return nil
 	case a.Action == AfterDelete:
-		return errors.Join(stepcontext.Of(job).HoldDeleted(f.Local), job.Files().Remove(f.Local))
+		return errors.Join(stepcontext.Of(job).HoldDeleted(f.Local), stepcontext.Of(job).Unlink(f.Local))
 	case !gone:
 		if err := stepcontext.Of(job).HoldMoved(f.Local, to); err != nil {
 			return err

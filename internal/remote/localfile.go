@@ -85,7 +85,7 @@ func moveLocal(ctx context.Context, job *courier.Context, from, to string, info 
 	if err := w.Commit(); err != nil {
 		return err
 	}
-	return job.Files().Remove(from)
+	return stepcontext.Of(job).Unlink(from)
 }
 
 // A LocalFile is a local file to upload. The notes of a step hold its JSON form.

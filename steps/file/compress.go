@@ -255,7 +255,7 @@ func (s single) decompress(ctx context.Context, job *courier.Context, format arc
 	if err != nil {
 		return out, decompressFailed(ctx, p, err)
 	}
-	if after, err := f.Stat(); err != nil || identify(after) != identify(from) {
+	if after, err := f.Stat(); err != nil || localfile.Identify(after) != localfile.Identify(from) {
 		return out, fmt.Errorf("%q changed while it was being unpacked; nothing was written to %q", p.src.name, p.dst.name)
 	}
 	if err := p.setModified(job, from.ModTime()); err != nil {

@@ -145,10 +145,10 @@ type deletePlan struct {
 
 // A plannedDeletion is a file, a link or a whole directory.
 type plannedDeletion struct {
-	Path      string   `json:"path"`
-	Was       identity `json:"was"`
-	Directory bool     `json:"directory,omitempty"`
-	Contents  []string `json:"contents,omitempty"` // files and links in the directory
+	Path      string             `json:"path"`
+	Was       localfile.Identity `json:"was"`
+	Directory bool               `json:"directory,omitempty"`
+	Contents  []string           `json:"contents,omitempty"` // files and links in the directory
 	// Side is the name that the directory has while it is being deleted.
 	Side string `json:"side,omitempty"`
 }
@@ -317,7 +317,7 @@ func errTooMany(name string, most int) error {
 // planOne looks at one thing to be deleted, and into it if it is a directory.
 // The paths in it may take left bytes.
 func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (plannedDeletion, error) {
-	it := plannedDeletion{Path: m.name, Was: identify(m.info), Directory: m.info.IsDir()}
+	it := plannedDeletion{Path: m.name, Was: localfile.Identify(m.info), Directory: m.info.IsDir()}
 	if it.Directory {
 		it.Side = stepcontext.Of(r.job).SideName(m.base())
 	}
@@ -378,9 +378,9 @@ func (r *remover) one(ctx context.Context, i int, it plannedDeletion) error {
 	switch {
 	case err != nil:
 		return err
-	case info == nil || r.done[i] && !it.Was.is(info):
+	case info == nil || r.done[i] && !it.Was.Is(info):
 		return r.report(p, it)
-	case i < r.open && !it.Was.is(info):
+	case i < r.open && !it.Was.Is(info):
 		// Either it came after ours was deleted, or it took the place of ours
 		// before. Nobody has decided that it shall go.
 		r.job.Log().Warn("a file has changed, or another has taken its place, since it was to be deleted; it stays", "path", it.Path)

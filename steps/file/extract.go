@@ -57,7 +57,7 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 	if err != nil {
 		return localfile.Error(src.name, err)
 	}
-	if identify(after) != identify(from) {
+	if localfile.Identify(after) != localfile.Identify(from) {
 		return fmt.Errorf("archive %q changed while it was being unpacked; nothing was unpacked", src.name)
 	}
 	return x.writeNote()

@@ -192,20 +192,3 @@ func isNotes(job *courier.Context, name string) bool {
 	own := job.Files().StepDir()
 	return own != "" && (place{name: own}.holds(name) || place{name: note.Top}.holds(name))
 }
-
-// An identity tells a file from another that has its name at another time.
-type identity struct {
-	Size     int64  `json:"size"`
-	Modified int64  `json:"modified"`        // in nanoseconds
-	Inode    uint64 `json:"inode,omitempty"` // 0 where files have none
-}
-
-func identify(info fs.FileInfo) identity {
-	return identity{Size: info.Size(), Modified: info.ModTime().UnixNano(), Inode: localfile.Inode(info)}
-}
-
-// is reports whether the file described by info, which may be nil, is the one
-// that had the identity id.
-func (id identity) is(info fs.FileInfo) bool {
-	return info != nil && id != identity{} && identify(info) == id
-}

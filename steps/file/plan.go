@@ -270,7 +270,7 @@ func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.Pending
 	if err != nil {
 		return localfile.Error(p.src.name, err)
 	}
-	if n != size || identify(after) != identify(from) {
+	if n != size || localfile.Identify(after) != localfile.Identify(from) {
 		return fmt.Errorf("%q changed while it was being read: it had %d bytes, %d were read, now it has %d; nothing was written to %q", p.src.name, size, n, after.Size(), p.dst.name)
 	}
 	mode := from.Mode().Perm()

@@ -27,7 +27,7 @@ func (a *attempt) cleanUp(before *attempt) error {
 		return err
 	}
 	defer root.Close()
-	held, err := note.ReadHeld(root)
+	held, err := note.ReadKept(root)
 	if err != nil || a.w.removed || slices.Contains(held, ".") {
 		return err // it may have removed the only copy of what lies there
 	}

@@ -21,15 +21,15 @@ var (
 	ruleAgain = rule{"the next attempt fails",
 		"Execute must cope with all that an earlier attempt may have done; if that finished, it must notice, or overwrite with an equivalent result"}
 	ruleOutcome = rule{"the outcome differs from that of an undisturbed run",
-		"Execute must be safe to repeat: write files by job.Files().Create and Commit, and note what can't be had twice in job.Files().StepDir() before doing it"}
+		"Execute must be safe to repeat: write, move and remove files by the methods of job.Files(), and note what else can't be had twice in job.Files().StepDir() before doing it"}
 	ruleJobAgain = rule{"a new attempt of the job fails or has another outcome than an undisturbed run",
-		"in a new attempt of the execution complete with the same outputs, although what the step has taken away is not there again"}
+		"take files away by job.Files().Move and Remove, which know what they have done in the attempt before; in a new attempt of the execution complete with the same outputs"}
 	ruleOutputs = rule{"the outputs differ from those of an undisturbed run",
 		"return the same whether this attempt or an earlier one did the work, for the steps that follow build on it"}
 	ruleReports = rule{"the reports of files are not those of an undisturbed run",
-		"report every file by job.Files().Wrote or job.Files().Remove even if an earlier attempt made or removed it, for that attempt's reports are lost"}
+		"call what makes, moves or removes a file even if an earlier attempt has done it, for that attempt's reports are lost; report what is written by other means by job.Files().Wrote"}
 	ruleTrue = rule{"a report of a file is not true",
-		"call job.Files().Wrote when the file has its final name and size, and job.Files().Remove when it is gone; a resume refuses to go on without a reported file"}
+		"call job.Files().Wrote when the file has its final name and size; a resume refuses to go on without a reported file"}
 	ruleHalf = rule{"a final name shows what is neither its old content nor the complete new one",
 		"write under another name and rename: job.Files().Create and Commit do that; or exempt the name by Case.Partial"}
 	ruleLeft = rule{"something of an earlier attempt is left over",
