@@ -63,13 +63,13 @@ type ContextConfig struct {
 	// Cursor is what an earlier attempt has saved; see [Context.Cursor]. Who made the
 	// context reads there what this attempt saves.
 	Cursor json.RawMessage
-	// OnFile is called in the step's goroutines before each file operation of the
-	// Context or of a [PendingFile]; nil means no call. If it returns an error, the
+	// OnFile is called in the step's goroutines before each operation of [Files] or of
+	// a [PendingFile]; nil means no call. If it returns an error, the
 	// operation fails with that error. It is for tests that interrupt or fail a step
 	// at each place. The operations are "root" for a handle on a directory, "stat",
 	// "open", "mkdir", "remove", "report", "create", "write", "sweep" for the removal
-	// of side files, and "sync" and "rename" in Commit; name is the name that the
-	// step gave.
+	// of side files, and "sync" and "rename" in Commit, Move and Replace; name is the name
+	// that the step gave.
 	OnFile     func(operation, name string) error
 	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
 	Unresolved []string // config fields without a value in a dry run

@@ -50,5 +50,5 @@ var (
 	ruleGoroutine = rule{"goroutines are left",
 		"wait for every goroutine before Execute returns, or end it in the Close of what courier.Keep holds"}
 	ruleFenced = rule{"an attempt that had been cut off changed what the next attempt made",
-		"touch files only through the Context and its files, which are closed under such an attempt, and connections only through courier.Keep"}
+		"touch files only through job.Files(), which are closed under such an attempt, and connections only through courier.Keep"}
 )
