@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/courierhq/courier/internal/errtext"
@@ -35,7 +34,8 @@ type ContextConfig struct {
 	Iteration []int // of the loops around the step, outermost first
 	Attempt   int   // see [Context.Attempt]; 0 means 1
 	// EarlierStarts is the highest number of a start before the loop around the
-	// step was started again; 0 if it was not. See [Context.StartNumber].
+	// step was started again; 0 if it was not. The next start has the number
+	// after it in the names of the step's files.
 	EarlierStarts int
 	// ExecutionAttempt is the attempt of the execution, from 1; 0 means 1.
 	ExecutionAttempt int
@@ -65,13 +65,13 @@ type ContextConfig struct {
 	// Cursor is what an earlier attempt has saved; see [Context.Cursor]. Who made the
 	// context reads there what this attempt saves.
 	Cursor json.RawMessage
-	// OnFile is called in the step's goroutines before each file operation of the
-	// Context or of a [PendingFile]; nil means no call. If it returns an error, the
+	// OnFile is called in the step's goroutines before each operation of [Files] or of
+	// a [PendingFile]; nil means no call. If it returns an error, the
 	// operation fails with that error. It is for tests that interrupt or fail a step
 	// at each place. The operations are "root" for a handle on a directory, "stat",
 	// "open", "mkdir", "remove", "report", "create", "write", "sweep" for the removal
-	// of side files, and "sync" and "rename" in Commit; name is the name that the
-	// step gave.
+	// of side files, and "sync" and "rename" in Commit, Move and Replace; name is the name
+	// that the step gave.
 	OnFile     func(operation, name string) error
 	Repeated   bool     // see [Context.Repeated]; an Attempt above 1 implies it
 	Unresolved []string // config fields without a value in a dry run
@@ -80,19 +80,25 @@ type ContextConfig struct {
 	// workspace: it is taken to be empty if it isn't there.
 	DryRun    bool
 	Cancelled bool // see [Context.Cancelled]
-	// OnReport is called with each report of the step but progress, before the method by
-	// which the step makes it returns; nil means nobody. It must not call the Context. It
-	// is for a step in another process than its engine; see [Context.Take]. The error is
-	// that of [Context.SaveCursor]; other methods ignore it.
-	OnReport func(ContextReport) error
-	// Clean removes secrets that the Redactor does not have from the texts of
-	// [Context.Redact]; nil means that there are none.
-	Clean func(text string) string
 }
 
-// A Context is what a running step sees of its execution: values, files, a log
-// and the means to report. It is not a [context.Context]; cancellation reaches
-// a step separately. It may be used by several goroutines.
+// A Context is what a running step sees of its execution. It is not a [context.Context];
+// cancellation reaches a step separately. It may be used by several goroutines.
+//
+//   - Which step it is: [Context.Execution], [Context.Job], [Context.Step], [Context.StepName],
+//     [Context.ID], [Context.Type], [Context.Iteration], [Context.Attempt],
+//     [Context.ExecutionAttempt], [Context.Repeated] and [Context.Trace].
+//   - Files: [Context.Files].
+//   - Values: [Get] and [TryGet] read those of earlier steps; [Context.Set] adds one.
+//   - Secrets: [Context.Secret], [Context.AddSecret] and [Context.Redact].
+//   - What people see: [Context.Log], [Context.Progress], [Context.SetProgress],
+//     [Context.Stage] and [Context.Emit].
+//   - For the next attempt: [Context.SaveCursor] and [Context.Cursor].
+//   - Connections: [Keep] and [Context.Drop].
+//   - In Validate: [Context.DryRun] and [Context.Unresolved]. In Rollback: [Context.Cancelled].
+//
+// [NewContext], [Context.Reports] and [Context.Close] are for the caller of a step, such as a
+// test.
 //
 // The zero Context is ready to use, which suits unit tests; see
 // [ContextConfig].
@@ -107,12 +113,23 @@ type Context struct {
 	set           map[string]json.RawMessage
 	events        []StepEvent
 	files         []File
-	fileAt        map[string]int // index in files by path
-	reported      *reported      // nil until the step reports something
+	fileAt        map[string]fileReport // by path
+	reported      *reported             // nil until the step reports something
 	roots         map[string]*os.Root
 	swept         map[string]bool // directories without side files of earlier attempts
 	own           *Resources
 	redactor      Redactor // if there is none in cfg
+
+	// What Move and Remove know; see effects.go.
+	effects  map[string]int // how many were begun, by kind and path
+	removals map[string]*effect[removedFile]
+	moved    map[string]bool        // paths to which this attempt has moved files
+	arrivals map[string][]movedFile // what earlier attempts have noted, by target; nil until it is read
+	cleaning bool                   // Cleanup or Rollback is running
+
+	// Of a step that is called in another process; see inside.Forward.
+	forward func(contextReport) error
+	clean   func(text string) string
 }
 
 // NewContext returns a context. The caller closes it when the attempt is over.
@@ -121,16 +138,6 @@ func NewContext(cfg ContextConfig) *Context {
 		cfg.Workspace = filepath.Clean(cfg.Workspace)
 	}
 	return &Context{cfg: cfg}
-}
-
-// Config returns what the context was made with, and the present cursor. The caller must
-// not change what it points to. With it a step can be called in another process.
-func (c *Context) Config() ContextConfig {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	cfg := c.cfg
-	cfg.Redactor = c.redact()
-	return cfg
 }
 
 // Execution is the id of the execution.
@@ -168,11 +175,9 @@ func (c *Context) Iteration() []int { return c.cfg.Iteration }
 // at 1. [Context.Repeated] reports whether the step was started before.
 func (c *Context) Attempt() int { return max(1, c.cfg.Attempt) }
 
-// StartNumber is a number of this start for use in the names of files: no other start
-// of the step in this iteration and attempt of the execution has it. It is the
-// attempt; in a loop that was started again, the attempt is added to the highest
-// number of an earlier start.
-func (c *Context) StartNumber() int { return max(0, c.cfg.EarlierStarts) + c.Attempt() }
+// ExecutionAttempt is the attempt of the execution, from 1: the policy retry_job
+// begins the job again with the next one.
+func (c *Context) ExecutionAttempt() int { return max(1, c.cfg.ExecutionAttempt) }
 
 // Repeated reports that the step was started before in this iteration: by an earlier
 // attempt, before the loop or the job was started again, or in the same attempt on a
@@ -229,7 +234,7 @@ func (c *Context) Secret(ctx context.Context, name string) (string, error) {
 // the execution, it is unknown until a step adds it again.
 func (c *Context) AddSecret(name, value string) {
 	c.redact().Add(name, value)
-	_ = c.tell(ContextReport{Secret: name, Value: []byte(value)})
+	_ = c.tell(contextReport{Secret: name, Value: []byte(value)})
 }
 
 // Redact returns text without the secrets that the execution has used, in any encoded
@@ -238,8 +243,8 @@ func (c *Context) AddSecret(name, value string) {
 // without writing three dots for the rest.
 func (c *Context) Redact(text string) string {
 	text = c.redact().Redact(text)
-	if c.cfg.Clean != nil {
-		text = c.cfg.Clean(text)
+	if c.clean != nil {
+		text = c.clean(text)
 	}
 	return text
 }
@@ -419,20 +424,6 @@ func holdsNull[T any]() bool {
 		return true
 	}
 	return false
-}
-
-// Snapshot returns all values in scope by key. The caller must not change
-// the values.
-func (c *Context) Snapshot() map[string]any {
-	s := c.scope()
-	all := make(map[string]any)
-	for _, key := range s.Keys() {
-		head, name, _ := strings.Cut(key, ".")
-		if v, ok := s.Value(head, name); ok {
-			all[key] = v
-		}
-	}
-	return all
 }
 
 func (c *Context) scope() Scope {

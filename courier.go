@@ -150,7 +150,7 @@ type Execution struct {
 	Position Position `json:"position"`
 	// StepAttempts is how many attempts of the step at Position were started of
 	// which none has completed it. EarlierStarts is the highest number of a start
-	// before the loop around the step was started again; see [Context.StartNumber].
+	// before the loop around the step was started again.
 	StepAttempts  int `json:"step_attempts,omitempty"`
 	EarlierStarts int `json:"earlier_starts,omitempty"`
 	// Retries is how many of the retries that the failure policy allows were used since

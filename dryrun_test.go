@@ -25,7 +25,7 @@ func TestDryRunContext(t *testing.T) {
 	if !job.DryRun() || new(courier.Context).DryRun() {
 		t.Error("DryRun does not tell whether it is one")
 	}
-	f, err := job.Open(there)
+	f, err := job.Files().Open(there)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,16 +34,16 @@ func TestDryRunContext(t *testing.T) {
 		t.Errorf("read %q, %v", text, err)
 	}
 	for _, name := range []string{"a", "a/b", filepath.Join(root, "a")} {
-		if _, err := job.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := job.Files().Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("stat %s: %v", name, err)
 		}
 	}
-	if _, err := job.Path("../a"); err == nil {
+	if _, err := job.Files().Path("../a"); err == nil {
 		t.Error("a path that leads out of the workspace is no error any more")
 	}
 	for name, write := range map[string]func(string) error{
-		"create": func(name string) error { _, err := job.Create(name); return err },
-		"mkdir":  job.MkdirAll, "remove": job.Remove, "report": job.Wrote, "sweep": job.RemoveSideFiles,
+		"create": func(name string) error { _, err := job.Files().Create(name); return err },
+		"mkdir":  job.Files().MkdirAll, "remove": job.Files().Remove, "report": job.Files().Wrote, "sweep": job.Files().RemoveSideFiles,
 	} {
 		for _, file := range []string{"a", there} {
 			if err := write(file); err == nil || !courier.IsPermanent(err) || !strings.Contains(err.Error(), "a dry run writes nothing") {

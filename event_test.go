@@ -27,10 +27,10 @@ func TestEmitLimits(t *testing.T) {
 		job := courier.NewContext(courier.ContextConfig{})
 		err := job.Emit(tt.name, tt.payload)
 		if tt.want == "" {
-			if err != nil || len(job.Events()) != 1 || job.Events()[0].Name != tt.name {
-				t.Errorf("%q: %v, %v", tt.name, job.Events(), err)
+			if err != nil || len(job.Reports().Events) != 1 || job.Reports().Events[0].Name != tt.name {
+				t.Errorf("%q: %v, %v", tt.name, job.Reports().Events, err)
 			}
-		} else if err == nil || !strings.Contains(err.Error(), tt.want) || !courier.IsPermanent(err) || len(job.Events()) > 0 {
+		} else if err == nil || !strings.Contains(err.Error(), tt.want) || !courier.IsPermanent(err) || len(job.Reports().Events) > 0 {
 			t.Errorf("%q: %v, want a permanent error with %q", tt.name, err, tt.want)
 		}
 	}

@@ -62,7 +62,7 @@ type UpperOutput struct {
 // the disk, when it is committed.
 func (Upper) Execute(_ context.Context, job *courier.Context, cfg UpperConfig) (UpperOutput, error) {
 	out := UpperOutput{File: cfg.Target}
-	r, err := job.Open(cfg.Source)
+	r, err := job.Files().Open(cfg.Source)
 	if err != nil {
 		return out, err
 	}
@@ -71,7 +71,7 @@ func (Upper) Execute(_ context.Context, job *courier.Context, cfg UpperConfig) (
 	if err != nil {
 		return out, err
 	}
-	w, err := job.Create(cfg.Target)
+	w, err := job.Files().Create(cfg.Target)
 	if err != nil {
 		return out, err
 	}
@@ -84,7 +84,7 @@ func (Upper) Execute(_ context.Context, job *courier.Context, cfg UpperConfig) (
 
 // Cleanup removes what an interrupted attempt has left.
 func (Upper) Cleanup(_ context.Context, job *courier.Context, cfg UpperConfig) error {
-	return job.RemoveSideFiles(cfg.Target)
+	return job.Files().RemoveSideFiles(cfg.Target)
 }
 
 // A step type that cleans up, tests connections or rolls back is a Go type.

@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -32,50 +31,66 @@ type File struct {
 	Received   bool   `json:"received,omitempty"`
 }
 
+// Files are the files that a step may use: those of the execution's workspace, in which
+// relative names start, and those below the directories that the host allows, by absolute
+// names. Other names are refused, and so are links that lead out. Names may have slashes on
+// every system.
+//
+// What a step writes or removes is reported, and committed with the step: a resume checks that
+// the files are still there. [Files.Create] with [PendingFile.Commit], [Files.Move] and
+// [Files.Remove] report by themselves. They are safe to repeat, as [Step] demands: a step that
+// touches files by them alone needs no memory of what an earlier attempt has done.
+//
+// A Files belongs to its [Context], and may be used as long as the attempt lasts, by several
+// goroutines.
+type Files struct{ job *Context }
+
+// Files returns the files that the step may use.
+func (c *Context) Files() Files { return Files{c} }
+
 // Dir is the attempt's own directory, relative to the workspace and with slashes: the
-// directory with the attempt's number in [Context.StepDir]. No other attempt ever
+// directory with the attempt's number in [Files.StepDir]. No other attempt ever
 // uses it. Use it for outputs whose path the configuration does not give. It is
 // created with the first file in it. Unfinished files of an earlier attempt lie in
-// the directory of that attempt, where [Context.Create] does not look: the step's
-// Cleanup calls [Context.RemoveSideFiles] for each of them.
-func (c *Context) Dir() string {
-	if c.cfg.Workspace == "" {
+// the directory of that attempt, where [Files.Create] does not look: the step's
+// Cleanup calls [Files.RemoveSideFiles] for each of them.
+func (files Files) Dir() string {
+	if files.job.cfg.Workspace == "" {
 		return "."
 	}
-	return path.Join(c.StepDir(), strconv.Itoa(c.Attempt()))
+	return path.Join(files.StepDir(), strconv.Itoa(files.job.Attempt()))
 }
 
 // StepDir is the directory that has the directories of the step's attempts in this
-// iteration, in the form of [Context.Dir]. Use it for notes with which a later
-// attempt goes on. In a new attempt of the execution it is empty; use
-// [Context.NoteDir] for notes that have to last longer. Without a workspace there is
+// iteration, in the form of [Files.Dir]. Use it for notes with which a later
+// attempt goes on. In a new attempt of the execution it is empty. Without a workspace there is
 // no such directory, and StepDir returns "".
-func (c *Context) StepDir() string {
-	if c.cfg.Workspace == "" {
+func (files Files) StepDir() string {
+	if files.job.cfg.Workspace == "" {
 		return ""
 	}
 	parts := make([]string, 0, 4)
-	if c.cfg.ExecutionAttempt > 1 {
-		parts = append(parts, "again-"+strconv.Itoa(c.cfg.ExecutionAttempt))
+	if files.job.cfg.ExecutionAttempt > 1 {
+		parts = append(parts, "again-"+strconv.Itoa(files.job.cfg.ExecutionAttempt))
 	}
-	parts = append(parts, c.StepName())
-	for _, i := range c.cfg.Iteration {
+	parts = append(parts, files.job.StepName())
+	for _, i := range files.job.cfg.Iteration {
 		parts = append(parts, strconv.Itoa(i))
 	}
-	if c.cfg.EarlierStarts > 0 {
-		parts = append(parts, "from-"+strconv.Itoa(c.cfg.EarlierStarts+1))
+	if files.job.cfg.EarlierStarts > 0 {
+		parts = append(parts, "from-"+strconv.Itoa(files.job.cfg.EarlierStarts+1))
 	}
 	return path.Join(parts...)
 }
 
 // Path returns a path in the form of values and reports: relative to the workspace,
 // with slashes, or absolute if it lies outside.
-func (c *Context) Path(name string) (string, error) {
-	dir, rel, err := c.locate(name)
+func (files Files) Path(name string) (string, error) {
+	dir, rel, err := files.job.locate(name)
 	if err != nil {
 		return "", err
 	}
-	if dir == c.cfg.Workspace {
+	if dir == files.job.cfg.Workspace {
 		return filepath.ToSlash(rel), nil
 	}
 	return filepath.Join(dir, rel), nil
@@ -85,22 +100,32 @@ func (c *Context) Path(name string) (string, error) {
 // to it: the workspace for relative paths, otherwise one of the allowed roots. Names
 // outside of these are refused. Links that lead out are refused when they are used.
 // The handle belongs to the context.
-func (c *Context) Root(name string) (root *os.Root, rel string, err error) {
-	if err := c.before("root", name); err != nil {
+func (files Files) Root(name string) (root *os.Root, rel string, err error) {
+	if err := files.job.before("root", name); err != nil {
 		return nil, "", err
 	}
-	return c.rootOf(name)
+	return files.job.rootOf(name)
 }
 
 // before announces an operation on the file called name.
 func (c *Context) before(operation, name string) error {
-	if c.cfg.DryRun && operation != "root" && operation != "stat" && operation != "open" {
-		return Permanent(fmt.Errorf("%s %q: refused, since a dry run writes nothing; do it in Execute", operation, errtext.Shorten(name, 200)))
+	if operation != "root" && operation != "stat" && operation != "open" {
+		if err := c.refuse(operation, name); err != nil {
+			return err
+		}
 	}
 	if c.cfg.OnFile == nil {
 		return nil
 	}
 	return c.cfg.OnFile(operation, name)
+}
+
+// refuse refuses an operation that writes in a dry run.
+func (c *Context) refuse(operation, name string) error {
+	if c.cfg.DryRun {
+		return Permanent(fmt.Errorf("%s %q: refused, since a dry run writes nothing; do it in Execute", operation, errtext.Shorten(name, 200)))
+	}
+	return nil
 }
 
 func (c *Context) rootOf(name string) (root *os.Root, rel string, err error) {
@@ -118,7 +143,7 @@ func (c *Context) rootOf(name string) (root *os.Root, rel string, err error) {
 	}
 	if dir == c.cfg.Workspace && dir != "" {
 		if !c.usedWork {
-			_ = c.tell(ContextReport{Workspace: true})
+			_ = c.tell(contextReport{Workspace: true})
 		}
 		c.usedWork = true
 		if c.cfg.DryRun {
@@ -155,14 +180,6 @@ func makeWorkspace(dir string) error {
 	}
 	defer above.Close()
 	return localfile.SyncDir(above, ".")
-}
-
-// UsedWorkspace reports whether the attempt has used the workspace, so that
-// the execution may have files in it.
-func (c *Context) UsedWorkspace() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.usedWork
 }
 
 // locate finds the directory that confines name.
@@ -279,11 +296,11 @@ func placed(root *os.Root, err error) error {
 }
 
 // Stat describes the file called name. If that is a link, it describes the link.
-func (c *Context) Stat(name string) (fs.FileInfo, error) {
-	if err := c.before("stat", name); err != nil {
+func (files Files) Stat(name string) (fs.FileInfo, error) {
+	if err := files.job.before("stat", name); err != nil {
 		return nil, err
 	}
-	return c.lstat(name)
+	return files.job.lstat(name)
 }
 
 func (c *Context) lstat(name string) (fs.FileInfo, error) {
@@ -297,18 +314,18 @@ func (c *Context) lstat(name string) (fs.FileInfo, error) {
 
 // Open opens the regular file called name for reading. Devices, pipes and
 // directories are refused.
-func (c *Context) Open(name string) (*os.File, error) {
-	if err := c.before("open", name); err != nil {
+func (files Files) Open(name string) (*os.File, error) {
+	if err := files.job.before("open", name); err != nil {
 		return nil, err
 	}
-	root, rel, err := c.rootOf(name)
+	root, rel, err := files.job.rootOf(name)
 	if err != nil {
 		return nil, err
 	}
 	f, err := root.OpenFile(rel, os.O_RDONLY|localfile.Nonblock, 0)
 	if err != nil {
 		err = placed(root, err)
-		if errors.Is(err, fs.ErrNotExist) && c.cfg.Workspace != "" && !filepath.IsAbs(filepath.FromSlash(name)) {
+		if errors.Is(err, fs.ErrNotExist) && files.job.cfg.Workspace != "" && !filepath.IsAbs(filepath.FromSlash(name)) {
 			err = fmt.Errorf("%w (relative paths are taken from the execution's workspace)", err)
 		}
 		return nil, err
@@ -337,15 +354,15 @@ func kindOf(m fs.FileMode) string {
 }
 
 // MkdirAll creates the directory called name and those above it.
-func (c *Context) MkdirAll(name string) error {
-	if err := c.before("mkdir", name); err != nil {
+func (files Files) MkdirAll(name string) error {
+	if err := files.job.before("mkdir", name); err != nil {
 		return err
 	}
-	root, rel, err := c.rootOf(name)
+	root, rel, err := files.job.rootOf(name)
 	if err != nil || rel == "." {
 		return err
 	}
-	return placed(root, root.MkdirAll(rel, c.dirMode(root)))
+	return placed(root, root.MkdirAll(rel, files.job.dirMode(root)))
 }
 
 // dirMode keeps what lies in the workspace from other users of the machine.
@@ -356,42 +373,17 @@ func (c *Context) dirMode(root *os.Root) fs.FileMode {
 	return 0o777
 }
 
-// Remove removes the file or empty directory called name and reports that. If it does
-// not exist, that is no error.
-func (c *Context) Remove(name string) error {
-	if err := c.before("remove", name); err != nil {
-		return err
-	}
-	root, rel, err := c.rootOf(name)
-	if err != nil {
-		return err
-	}
-	if err := root.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return placed(root, err)
-	}
-	return c.Removed(name)
-}
-
 // Wrote reports that the step wrote the file called name, with its present size. The
 // report is committed with the step; a resume checks that the file is still there.
-func (c *Context) Wrote(name string) error {
-	if err := c.before("report", name); err != nil {
+func (files Files) Wrote(name string) error {
+	if err := files.job.before("report", name); err != nil {
 		return err
 	}
-	info, err := c.lstat(name)
+	info, err := files.job.lstat(name)
 	if err != nil {
 		return err
 	}
-	return c.report(name, File{Size: info.Size()})
-}
-
-// Removed reports that the step has removed the file called name, so that a resume
-// does not expect it.
-func (c *Context) Removed(name string) error {
-	if err := c.before("report", name); err != nil {
-		return err
-	}
-	return c.report(name, File{Removed: true})
+	return files.job.report(name, File{Size: info.Size()})
 }
 
 // maxRemoteReports is how many files on servers an attempt reports. A tree of a million
@@ -401,25 +393,25 @@ const maxRemoteReports = 1000
 // ReportRemote reports a file on a server that the step has received, sent or removed: f
 // with its Path there and its Connection. People find it by its name; a resume does not
 // look for it. The first 1,000 of an attempt are kept.
-func (c *Context) ReportRemote(f File) error {
+func (files Files) ReportRemote(f File) error {
 	if f.Connection == "" || f.Path == "" {
 		return Permanent(errors.New("a report of a remote file needs its path and its connection"))
 	}
 	if !utf8.ValidString(f.Path) {
 		return nil // no store can keep it
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.remoteReports < maxRemoteReports {
-		c.remoteReports++
-		c.files = append(c.files, f)
-		c.tellFile(f)
+	files.job.mu.Lock()
+	defer files.job.mu.Unlock()
+	if files.job.remoteReports < maxRemoteReports {
+		files.job.remoteReports++
+		files.job.files = append(files.job.files, f)
+		files.job.tellFile(f)
 	}
 	return nil
 }
 
 func (c *Context) report(name string, f File) error {
-	p, err := c.Path(name)
+	p, err := c.Files().Path(name)
 	if err != nil {
 		return err
 	}
@@ -428,7 +420,7 @@ func (c *Context) report(name string, f File) error {
 	}
 	f.Path = p
 	if !f.Removed && filepath.IsAbs(p) {
-		if err := c.Produced(p); err != nil {
+		if err := c.inside().Produced(p); err != nil {
 			return err
 		}
 	}
@@ -436,33 +428,33 @@ func (c *Context) report(name string, f File) error {
 	return nil
 }
 
+// A fileReport says where the report on a path is.
+type fileReport struct {
+	index int  // in files
+	made  bool // the attempt has made the file by Create or Replace
+}
+
 // addFile adds a report of a file of this machine, in place of an earlier one.
 func (c *Context) addFile(f File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tellFile(f)
-	if i, ok := c.fileAt[f.Path]; ok {
-		c.files[i] = f
+	if r, ok := c.fileAt[f.Path]; ok {
+		c.files[r.index] = f
+		c.fileAt[f.Path] = fileReport{index: r.index}
 		return
 	}
 	if c.fileAt == nil {
-		c.fileAt = make(map[string]int)
+		c.fileAt = make(map[string]fileReport)
 	}
-	c.fileAt[f.Path] = len(c.files)
+	c.fileAt[f.Path] = fileReport{index: len(c.files)}
 	c.files = append(c.files, f)
 }
 
 // tellFile passes a report of a file on.
 func (c *Context) tellFile(f File) {
-	if c.cfg.OnReport != nil {
+	if c.forward != nil {
 		report := f // is on the heap only here
-		_ = c.tell(ContextReport{File: &report})
+		_ = c.tell(contextReport{File: &report})
 	}
-}
-
-// Files returns what the step reported, the last report on each path.
-func (c *Context) Files() []File {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.files) // a later report may replace one
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // attempt returns the context of one attempt of step 3.
@@ -52,8 +53,8 @@ func TestContextDirs(t *testing.T) {
 		{courier.ContextConfig{Workspace: "w", Step: 4, ExecutionAttempt: 2}, "again-2/4/1", "again-2/4"},
 	} {
 		job := courier.NewContext(c.cfg)
-		if job.Dir() != c.dir || job.StepDir() != c.step {
-			t.Errorf("%+v: Dir %q, StepDir %q; want %q, %q", c.cfg, job.Dir(), job.StepDir(), c.dir, c.step)
+		if job.Files().Dir() != c.dir || job.Files().StepDir() != c.step {
+			t.Errorf("%+v: Dir %q, StepDir %q; want %q, %q", c.cfg, job.Files().Dir(), job.Files().StepDir(), c.dir, c.step)
 		}
 	}
 }
@@ -62,10 +63,10 @@ func TestContextDirs(t *testing.T) {
 func TestContextRefusesForGood(t *testing.T) {
 	job := attempt(t, t.TempDir(), 1, t.TempDir())
 	for _, name := range []string{"", "..", "../x", "a/../../x", "/", "/etc/passwd", "a\x00b", string(filepath.Separator) + "tmp"} {
-		if _, err := job.Path(name); !courier.IsPermanent(err) {
+		if _, err := job.Files().Path(name); !courier.IsPermanent(err) {
 			t.Errorf("Path(%q): error %v, want a permanent one", name, err)
 		}
-		if _, _, err := job.Root(name); !courier.IsPermanent(err) {
+		if _, _, err := job.Files().Root(name); !courier.IsPermanent(err) {
 			t.Errorf("Root(%q): error %v, want a permanent one", name, err)
 		}
 	}
@@ -76,7 +77,7 @@ func TestContextPathOfWorkspace(t *testing.T) {
 	dir := t.TempDir()
 	for _, spelled := range []string{dir, dir + "/", dir + "/x/.."} {
 		job := attempt(t, spelled, 1)
-		if p, err := job.Path(filepath.Join(dir, "a", "b")); p != "a/b" || err != nil {
+		if p, err := job.Files().Path(filepath.Join(dir, "a", "b")); p != "a/b" || err != nil {
 			t.Errorf("workspace %q: Path = %q, %v; want a/b", spelled, p, err)
 		}
 	}
@@ -86,7 +87,7 @@ func TestCreateMakesDirectories(t *testing.T) {
 	dir := t.TempDir()
 	job := attempt(t, dir, 1)
 	for _, name := range []string{"a/b/c/one", "a/b/two", "three"} {
-		w, err := job.Create(name)
+		w, err := job.Files().Create(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,11 +113,11 @@ func TestRemoveSideFiles(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		job := attempt(t, dir, n)
 		for _, base := range []string{"a", "b", long} {
-			left = append(left, job.SideName(base))
+			left = append(left, stepcontext.Of(job).SideName(base))
 		}
 	}
 	other := courier.NewContext(courier.ContextConfig{Execution: "other", Step: 3, Iteration: []int{2, 0}})
-	keep := []string{"a", "b.courier-tmp", "c.courier-tmp-1", other.SideName("a")}
+	keep := []string{"a", "b.courier-tmp", "c.courier-tmp-1", stepcontext.Of(other).SideName("a")}
 	for _, name := range slices.Concat(left, keep) {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -124,16 +125,16 @@ func TestRemoveSideFiles(t *testing.T) {
 	}
 
 	job := attempt(t, dir, 3)
-	if err := job.RemoveSideFiles("a"); err != nil {
+	if err := job.Files().RemoveSideFiles("a"); err != nil {
 		t.Fatal(err)
 	}
-	want := append(slices.Clone(keep), job.SideName("b"), job.SideName(long))
+	want := append(slices.Clone(keep), stepcontext.Of(job).SideName("b"), stepcontext.Of(job).SideName(long))
 	slices.Sort(want)
 	if got := names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("after RemoveSideFiles: %q, want %q", got, want)
 	}
 	for _, name := range []string{"b", long} {
-		if err := job.RemoveSideFiles(name); err != nil {
+		if err := job.Files().RemoveSideFiles(name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +142,7 @@ func TestRemoveSideFiles(t *testing.T) {
 	if got := names(t, dir); !slices.Equal(got, keep) {
 		t.Errorf("in the end: %q, want %q", got, keep)
 	}
-	if err := job.RemoveSideFiles("none/such"); err != nil {
+	if err := job.Files().RemoveSideFiles("none/such"); err != nil {
 		t.Errorf("without the directory: %v", err)
 	}
 }
@@ -156,11 +157,11 @@ func TestCreateInLargeDirectory(t *testing.T) {
 		}
 	}
 	job := attempt(t, dir, 2)
-	if _, err := job.Create("first"); err != nil {
+	if _, err := job.Files().Create("first"); err != nil {
 		t.Fatal(err)
 	}
 	allocs := testing.AllocsPerRun(1, func() {
-		w, err := job.Create("second")
+		w, err := job.Files().Create("second")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +175,7 @@ func TestCreateInLargeDirectory(t *testing.T) {
 func TestOpenSaysWhereRelativePathsStart(t *testing.T) {
 	job := courier.NewContext(courier.ContextConfig{Workspace: t.TempDir()})
 	defer job.Close()
-	_, err := job.Open("in/a.txt")
+	_, err := job.Files().Open("in/a.txt")
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "in/a.txt") || !strings.Contains(err.Error(), "workspace") {
 		t.Errorf("Open of a missing file: %v", err)
 	}
@@ -198,24 +199,24 @@ func TestNoWayOut(t *testing.T) {
 		"link/secret", "link//secret", "./link/secret", "link/./secret", "link/x", "link/x/y", "file", "file/", "../secret", "d/../../secret",
 		"up/" + filepath.Base(out) + "/secret", "d/up/" + filepath.Base(out) + "/secret", "link/../link/secret",
 	} {
-		if f, err := job.Open(name); err == nil {
+		if f, err := job.Files().Open(name); err == nil {
 			text, _ := io.ReadAll(f)
 			f.Close()
 			if string(text) == "secret" {
 				t.Errorf("%s can be read", name)
 			}
 		}
-		if info, err := job.Stat(name); err == nil && info.Size() == int64(len("secret")) && info.Mode().IsRegular() {
+		if info, err := job.Files().Stat(name); err == nil && info.Size() == int64(len("secret")) && info.Mode().IsRegular() {
 			t.Errorf("%s is described", name)
 		}
-		if f, err := job.Create(name); err == nil {
+		if f, err := job.Files().Create(name); err == nil {
 			f.WriteString("ours")
 			f.Commit() // which replaces a link at most
 			f.Close()
 		}
-		job.MkdirAll(name + "/z")
+		job.Files().MkdirAll(name + "/z")
 	}
-	root, _, err := job.Root("d")
+	root, _, err := job.Files().Root("d")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestNoWayOut(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"link/", "link/secret", "link/.", "up/"} {
-		job.Remove(name)
+		job.Files().Remove(name)
 	}
 	if got := names(t, out); len(got) != 1 {
 		t.Errorf("outside is %q", got)

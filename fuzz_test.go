@@ -475,7 +475,7 @@ func FuzzPath(f *testing.F) {
 	job := courier.NewContext(courier.ContextConfig{Execution: "x", Workspace: work, Roots: []string{other}})
 	f.Cleanup(func() { job.Close() })
 	f.Fuzz(func(t *testing.T, name string) {
-		p, err := job.Path(name)
+		p, err := job.Files().Path(name)
 		if err != nil {
 			if !courier.IsPermanent(err) || len(err.Error()) > 1000+len(dir) {
 				t.Errorf("Path(%q) = %v", name, err)
@@ -490,11 +490,11 @@ func FuzzPath(f *testing.F) {
 			t.Errorf("Path(%q) = %q", name, p)
 		}
 		for _, again := range []string{p, full} {
-			if q, err := job.Path(again); err != nil || q != p {
+			if q, err := job.Files().Path(again); err != nil || q != p {
 				t.Errorf("Path(%q) = %q, and of %q it is %q, %v", name, p, again, q, err)
 			}
 		}
-		if root, rel, err := job.Root(name); err == nil && filepath.Join(root.Name(), rel) != full {
+		if root, rel, err := job.Files().Root(name); err == nil && filepath.Join(root.Name(), rel) != full {
 			t.Errorf("Root(%q) = %q, %q, but the path is %q", name, root.Name(), rel, p)
 		}
 	})

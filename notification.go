@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"time"
 
 	"github.com/courierhq/courier/internal/errtext"
@@ -119,15 +118,8 @@ func (c *Context) Emit(name string, payload any) error {
 		return Permanent(fmt.Errorf("emit %q: the attempt has %d events already, the most that it may have; emit one for many items", name, maxEvents))
 	}
 	c.events = append(c.events, StepEvent{name, raw})
-	_ = c.tell(ContextReport{Event: &c.events[len(c.events)-1]})
+	_ = c.tell(contextReport{Event: &c.events[len(c.events)-1]})
 	return nil
-}
-
-// Events returns the events that the step has emitted so far, in their order.
-func (c *Context) Events() []StepEvent {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.events)
 }
 
 // A SubscriptionKind says how a subscription's notifications are delivered.

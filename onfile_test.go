@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // fileWork uses every operation that OnFile announces, and returns the first
 // error.
 func fileWork(job *courier.Context) error {
 	create := func(name string, write func(w *courier.PendingFile) error) error {
-		w, err := job.Create(name)
+		w, err := job.Files().Create(name)
 		if err != nil {
 			return err
 		}
@@ -27,7 +28,7 @@ func fileWork(job *courier.Context) error {
 		return w.Commit()
 	}
 	for _, f := range []func() error{
-		func() error { return job.MkdirAll("in") },
+		func() error { return job.Files().MkdirAll("in") },
 		func() error {
 			return create("in/a", func(w *courier.PendingFile) error {
 				_, err := w.Write([]byte("a"))
@@ -44,7 +45,7 @@ func fileWork(job *courier.Context) error {
 			})
 		},
 		func() error {
-			r, err := job.Open("in/a")
+			r, err := job.Files().Open("in/a")
 			if err != nil {
 				return err
 			}
@@ -54,12 +55,12 @@ func fileWork(job *courier.Context) error {
 				return err
 			})
 		},
-		func() error { _, err := job.Stat("c"); return err },
-		func() error { _, _, err := job.Root("."); return err },
-		func() error { return job.RemoveSideFiles("c") },
-		func() error { return job.Remove("in/a") },
-		func() error { return job.Removed("in/a") },
-		func() error { return job.Wrote("c") },
+		func() error { _, err := job.Files().Stat("c"); return err },
+		func() error { _, _, err := job.Files().Root("."); return err },
+		func() error { return job.Files().RemoveSideFiles("c") },
+		func() error { return job.Files().Remove("in/a") },
+		func() error { return stepcontext.Of(job).Removed("in/a") },
+		func() error { return job.Files().Wrote("c") },
 	} {
 		if err := f(); err != nil {
 			return err

@@ -1,8 +1,6 @@
 package courier
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,13 +14,12 @@ import (
 
 	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/localfile"
-	"github.com/courierhq/courier/internal/reference"
 )
 
 // A PendingFile is a file under construction. It has its own name beside the final
 // one until Commit, so that nobody ever sees half a file under the final name.
 //
-//	w, err := job.Create(cfg.Target)
+//	w, err := job.Files().Create(cfg.Target)
 //	if err != nil {
 //		return out, err
 //	}
@@ -59,34 +56,40 @@ func (p *PendingFile) wrote(n int) {
 // Create starts a file that Commit will publish as name, and makes the directories
 // above it. It removes files that earlier attempts of the same step have left in the
 // same directory for name.
-func (c *Context) Create(name string) (*PendingFile, error) {
-	if err := c.before("create", name); err != nil {
+func (files Files) Create(name string) (*PendingFile, error) {
+	if err := files.job.before("create", name); err != nil {
 		return nil, err
 	}
-	root, rel, err := c.rootOf(name)
+	root, rel, err := files.job.targetOf(name)
 	if err != nil {
 		return nil, err
 	}
-	if rel == "." || strings.HasSuffix(name, "/") {
-		return nil, fmt.Errorf("path %q: is a directory, not a file name", errtext.Shorten(name, 200))
-	}
-	made, err := c.mkdirAll(root, filepath.Dir(rel))
+	made, err := files.job.mkdirAll(root, filepath.Dir(rel))
 	if err != nil {
 		return nil, err
 	}
-	if err := c.removeSideFiles(name); err != nil {
+	if err := files.job.removeSideFiles(name); err != nil {
 		return nil, err
 	}
-	side := filepath.Join(filepath.Dir(rel), c.SideName(filepath.Base(rel)))
+	side := filepath.Join(filepath.Dir(rel), files.job.inside().SideName(filepath.Base(rel)))
 	mode := fs.FileMode(0o666)
-	if c.dirMode(root) == 0o700 {
+	if files.job.dirMode(root) == 0o700 {
 		mode = 0o600
 	}
 	f, err := root.OpenFile(side, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return nil, placed(root, err)
 	}
-	return &PendingFile{File: f, job: c, root: root, name: name, rel: rel, side: side, made: made}, nil
+	return &PendingFile{File: f, job: files.job, root: root, name: name, rel: rel, side: side, made: made}, nil
+}
+
+// targetOf is rootOf for a name that a file is to get.
+func (c *Context) targetOf(name string) (root *os.Root, rel string, err error) {
+	root, rel, err = c.rootOf(name)
+	if err == nil && (rel == "." || strings.HasSuffix(name, "/")) {
+		err = fmt.Errorf("path %q: is a directory, not a file name", errtext.Shorten(name, 200))
+	}
+	return root, rel, err
 }
 
 // mkdirAll creates the directory dir below root and those above it, and
@@ -142,8 +145,8 @@ func (p *PendingFile) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Commit makes the content durable, renames the file to its final name,
-// replacing what was there, and reports it by [Context.Wrote]. Something there that must
-// not be lost is kept by [Context.SetAside].
+// replacing what was there, and reports it by [Files.Wrote]. If that may be the only copy of
+// something that no step has delivered, the execution keeps it.
 func (p *PendingFile) Commit() error {
 	if p.done {
 		return fmt.Errorf("%s: %w", p.name, os.ErrClosed)
@@ -156,7 +159,7 @@ func (p *PendingFile) Commit() error {
 		err = e
 	}
 	if err == nil {
-		err = p.job.SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.side)))
+		err = p.job.inside().SetAside(p.name, p.sideName())
 	}
 	if err == nil {
 		err = p.job.before("rename", p.name)
@@ -171,14 +174,17 @@ func (p *PendingFile) Commit() error {
 	if err := p.job.before("sync", path.Dir(filepath.ToSlash(p.name))); err != nil {
 		return err
 	}
-	for dir := filepath.Dir(p.rel); ; dir = filepath.Dir(dir) {
-		if err := localfile.SyncDir(p.root, dir); err != nil {
-			return err
-		}
-		if dir == p.made || dir == "." {
-			return p.job.Wrote(p.name)
-		}
+	if err := syncAbove(p.root, p.rel, p.made); err != nil {
+		return err
 	}
+	if err := p.job.Files().Wrote(p.name); err != nil {
+		return err
+	}
+	at, err := p.job.Files().Path(p.name)
+	if err != nil {
+		return err
+	}
+	return p.job.madeFile(at)
 }
 
 // Close discards the file unless it was committed.
@@ -197,52 +203,19 @@ const sideMark = ".courier-tmp"
 // maxName is the longest file name that common file systems take, in bytes.
 const maxName = 255
 
-// SideName is the name that a file called base has while this attempt writes
-// it: base, ".courier-tmp", and a suffix unique to execution, step, iteration
-// and start, which ends with [Context.StartNumber]. Names that would be too long are shortened and hashed.
-func (c *Context) SideName(base string) string {
-	return c.sidePrefix(base) + strconv.Itoa(c.StartNumber())
-}
-
-// sidePrefix is what the side files of all attempts of this step begin with.
-func (c *Context) sidePrefix(base string) string {
-	id := string(c.cfg.Execution)
-	if id == "" {
-		id = "0"
-	}
-	suffix := fmt.Sprintf("%s-%s-%s", sideMark, id, c.StepName())
-	if it := FormatIteration(c.cfg.Iteration); it != "" {
-		suffix += "-" + it
-	}
-	suffix += "-" + strconv.Itoa(max(1, c.cfg.ExecutionAttempt)) + "."
-	const attemptDigits = 10
-	if most := maxName - len(suffix) - attemptDigits; len(base) > most {
-		sum := sha256.Sum256([]byte(base))
-		base = strings.ToValidUTF8(base[:most-17], "") + "-" + hex.EncodeToString(sum[:8])
-	}
-	return base + suffix
-}
-
-// IsSideName reports whether the file called base is a side file of an attempt of
-// this step for the final name final; this attempt counts too.
-func (c *Context) IsSideName(final, base string) bool {
-	n, ok := strings.CutPrefix(base, c.sidePrefix(final))
-	return ok && reference.ParseIndex(n) > 0
-}
-
 // RemoveSideFiles removes the side files for name that attempts of this step have
 // left, this attempt included. A step's Cleanup calls it for its targets. It looks
-// only into the directory of name. A target in [Context.Dir] is in another directory
+// only into the directory of name. A target in [Files.Dir] is in another directory
 // in each attempt.
-func (c *Context) RemoveSideFiles(name string) error {
-	if err := c.before("sweep", name); err != nil {
+func (files Files) RemoveSideFiles(name string) error {
+	if err := files.job.before("sweep", name); err != nil {
 		return err
 	}
-	return c.removeSideFiles(name)
+	return files.job.removeSideFiles(name)
 }
 
 func (c *Context) removeSideFiles(name string) error {
-	if c.StartNumber() == 1 && c.cfg.Workspace != "" && c.cfg.Execution != "" && !c.cfg.Cancelled {
+	if c.inside().StartNumber() == 1 && c.cfg.Workspace != "" && c.cfg.Execution != "" && !c.cfg.Cancelled {
 		return c.removeOwnSide(name)
 	}
 	root, rel, err := c.rootOf(name)
@@ -274,11 +247,11 @@ func (c *Context) sweep(root *os.Root, dir string) error {
 		return err
 	}
 	defer d.Close()
-	own := c.sidePrefix("") + strconv.Itoa(c.StartNumber())
+	own := c.inside().sidePrefix("") + strconv.Itoa(c.inside().StartNumber())
 	entries, err := d.ReadDir(-1)
 	for _, e := range entries {
 		name := e.Name()
-		if i := strings.LastIndex(name, sideMark); i > 0 && c.IsSideName(name[:i], name) && !strings.HasSuffix(name, own) && !e.IsDir() {
+		if i := strings.LastIndex(name, sideMark); i > 0 && c.inside().IsSideName(name[:i], name) && !strings.HasSuffix(name, own) && !e.IsDir() {
 			err = errors.Join(err, ignoreNotExist(root.Remove(filepath.Join(dir, name))))
 		}
 	}
@@ -301,7 +274,7 @@ func (c *Context) removeOwnSide(name string) error {
 	if err != nil {
 		return err
 	}
-	return ignoreNotExist(root.Remove(filepath.Join(filepath.Dir(rel), c.SideName(filepath.Base(rel)))))
+	return ignoreNotExist(root.Remove(filepath.Join(filepath.Dir(rel), c.inside().SideName(filepath.Base(rel)))))
 }
 
 func ignoreNotExist(err error) error {
@@ -309,4 +282,19 @@ func ignoreNotExist(err error) error {
 		return nil
 	}
 	return err
+}
+
+// syncAbove makes the name rel below root durable, and those of the directories above it up to
+// made.
+func syncAbove(root *os.Root, rel, made string) error {
+	for dir := filepath.Dir(rel); ; dir = filepath.Dir(dir) {
+		if err := localfile.SyncDir(root, dir); err != nil || dir == made || dir == "." {
+			return err
+		}
+	}
+}
+
+// sideName is the present name of the file, in the form in which the step gave the final one.
+func (p *PendingFile) sideName() string {
+	return path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.side))
 }

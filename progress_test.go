@@ -58,8 +58,8 @@ func TestProgressMoved(t *testing.T) {
 		}, 0},
 	} {
 		job := NewContext(ContextConfig{})
-		if c.report(job); job.Bytes() != c.want {
-			t.Errorf("%s: %d bytes, want %d", what, job.Bytes(), c.want)
+		if c.report(job); job.Reports().Bytes != c.want {
+			t.Errorf("%s: %d bytes, want %d", what, job.Reports().Bytes, c.want)
 		}
 	}
 }

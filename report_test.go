@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // TestTake checks that a context has the same reports as another one, if it takes what that
@@ -17,14 +18,16 @@ func TestTake(t *testing.T) {
 	dir := t.TempDir()
 	parent := courier.NewContext(courier.ContextConfig{Workspace: dir})
 	refused := errors.New("refused")
-	cfg := parent.Config()
-	cfg.Redactor, cfg.Clean = nil, func(text string) string { return "clean " + text }
+	taker := stepcontext.Of(parent).(stepcontext.Remote)
+	cfg := taker.Config()
+	cfg.Redactor = nil
 	cfg.OnProgress = func(p courier.Progress) {
-		if err := parent.Take(courier.ContextReport{Progress: &p}); err != nil {
+		if err := taker.Take(stepcontext.Report{Progress: &p}); err != nil {
 			t.Error(err)
 		}
 	}
-	cfg.OnReport = func(r courier.ContextReport) error {
+	child := courier.NewContext(cfg)
+	stepcontext.Of(child).(stepcontext.Remote).Forward(func(r stepcontext.Report) error {
 		text, err := json.Marshal(r)
 		if err != nil {
 			return err
@@ -32,18 +35,17 @@ func TestTake(t *testing.T) {
 		if string(r.Cursor) == `"refuse"` {
 			return refused
 		}
-		var got courier.ContextReport
+		var got stepcontext.Report
 		if err := json.Unmarshal(text, &got); err != nil {
 			return err
 		}
-		return parent.Take(got)
-	}
-	child := courier.NewContext(cfg)
-	if parent.UsedWorkspace() {
+		return taker.Take(got)
+	}, func(text string) string { return "clean " + text })
+	if parent.Reports().Workspace {
 		t.Error("the workspace counts as used before it was")
 	}
 	for _, name := range []string{"a", "b", "a"} {
-		w, err := child.Create(name)
+		w, err := child.Files().Create(name)
 		if err == nil {
 			_, err = w.WriteString("text " + name)
 		}
@@ -58,22 +60,23 @@ func TestTake(t *testing.T) {
 	child.Progress(5, 5, "a")
 	child.Progress(2, -1, "b")
 	child.AddSecret("token", "hunter2secret")
-	err := errors.Join(child.Remove("b"), child.Emit("done", 1), child.SaveCursor(7), child.ReportRemote(courier.File{Path: "/x", Connection: "c"}))
+	err := errors.Join(child.Files().Remove("b"), child.Emit("done", 1), child.SaveCursor(7), child.Files().ReportRemote(courier.File{Path: "/x", Connection: "c"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := child.SaveCursor("refuse"); !errors.Is(err, refused) {
 		t.Errorf("the error of a cursor that is refused is %v", err)
 	}
-	if a, b := parent.Files(), child.Files(); !reflect.DeepEqual(a, b) || len(a) != 3 {
-		t.Errorf("files are %v, want %v", a, b)
+	a, b := parent.Reports(), child.Reports()
+	if !reflect.DeepEqual(a.Files, b.Files) || len(a.Files) != 3 {
+		t.Errorf("files are %v, want %v", a.Files, b.Files)
 	}
-	if a, b := parent.Events(), child.Events(); !reflect.DeepEqual(a, b) || len(a) != 1 {
-		t.Errorf("events are %v, want %v", a, b)
+	if !reflect.DeepEqual(a.Events, b.Events) || len(a.Events) != 1 {
+		t.Errorf("events are %v, want %v", a.Events, b.Events)
 	}
 	var cursor int
-	if !parent.Cursor(&cursor) || cursor != 7 || parent.Bytes() != 7 || !parent.UsedWorkspace() {
-		t.Errorf("cursor %d, %d bytes, workspace used: %v", cursor, parent.Bytes(), parent.UsedWorkspace())
+	if !parent.Cursor(&cursor) || cursor != 7 || a.Bytes != 7 || !a.Workspace {
+		t.Errorf("cursor %d, %d bytes, workspace used: %v", cursor, a.Bytes, a.Workspace)
 	}
 	if got := parent.Redact("a hunter2secret"); got != "a [secret token]" {
 		t.Errorf("the parent redacts to %q", got)

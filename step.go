@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/courierhq/courier/internal/inside"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/strictjson"
 )
@@ -59,10 +60,10 @@ type Validator[C any] interface {
 
 // A Cleaner removes what an earlier attempt of the step left behind. It runs
 // before every attempt but the first, and on resume. For a step that does not implement
-// it, the engine removes the directories of earlier attempts (see [Context.Dir]) and the
-// files in the workspace that the failed attempt has reported by [Context.Wrote], unless
+// it, the engine removes the directories of earlier attempts (see [Files.Dir]) and the
+// files in the workspace that the failed attempt has reported by [Files.Wrote], unless
 // an attempt has reported a file that it removed. It keeps files of completed steps, and
-// those of [Context.Hold].
+// those that may be the only copies of their content.
 type Cleaner[C any] interface {
 	Cleanup(ctx context.Context, job *Context, cfg C) error
 }
@@ -243,6 +244,9 @@ const (
 	actRollback
 	actDecode // decoding alone
 )
+
+// methods are the names of the methods that actions call.
+var methods = map[action]string{actValidate: "Validate", actCleanup: "Cleanup", actRollback: "Rollback"}
 
 func newStepType[C, O any](key string, s Step[C, O], opt TypeOptions) *StepType {
 	for _, typ := range []reflect.Type{reflect.TypeFor[C](), reflect.TypeFor[O]()} {
@@ -431,6 +435,7 @@ func (t *StepType) Check(config map[string]any, static bool) []Problem {
 // the JSON object of its outputs: the fields of O and what the step set on job. With an
 // error they are nil, unless the type has [TypeOptions].FailedOutputs.
 func (t *StepType) Execute(ctx context.Context, job *Context, config []byte) (json.RawMessage, error) {
+	ctx = inside.With(ctx, job.inside())
 	if t.remote != nil {
 		return t.remote(ctx, job, "Execute", config)
 	}
@@ -453,13 +458,10 @@ func (t *StepType) Validates() bool { return t.can[actValidate] }
 
 // Validate calls the step's Validate; without one it only decodes.
 func (t *StepType) Validate(ctx context.Context, job *Context, config []byte) error {
-	if t.remote != nil {
-		return t.elsewhere(ctx, job, "Validate", config)
-	}
-	if !t.can[actValidate] {
+	if !t.can[actValidate] && t.remote == nil {
 		return t.call(ctx, job, config, actDecode)
 	}
-	return t.call(ctx, job, config, actValidate)
+	return t.invoke(ctx, job, config, actValidate)
 }
 
 // CleansUp reports whether the step implements [Cleaner].
@@ -470,10 +472,7 @@ func (t *StepType) Cleanup(ctx context.Context, job *Context, config []byte) err
 	if !t.can[actCleanup] {
 		return nil
 	}
-	if t.remote != nil {
-		return t.elsewhere(ctx, job, "Cleanup", config)
-	}
-	return t.call(ctx, job, config, actCleanup)
+	return t.invoke(ctx, job, config, actCleanup)
 }
 
 // RollsBack reports whether Rollback does anything: whether the step implements
@@ -485,14 +484,19 @@ func (t *StepType) Rollback(ctx context.Context, job *Context, config []byte) er
 	if !t.can[actRollback] {
 		return t.Cleanup(ctx, job, config)
 	}
-	if t.remote != nil {
-		return t.elsewhere(ctx, job, "Rollback", config)
-	}
-	return t.call(ctx, job, config, actRollback)
+	return t.invoke(ctx, job, config, actRollback)
 }
 
-// elsewhere calls a method that returns an error alone.
-func (t *StepType) elsewhere(ctx context.Context, job *Context, method string, config []byte) error {
-	_, err := t.remote(ctx, job, method, config)
+// invoke calls a method that returns an error alone.
+func (t *StepType) invoke(ctx context.Context, job *Context, config []byte, a action) error {
+	ctx = inside.With(ctx, job.inside())
+	if a != actValidate && job != nil {
+		job.setCleaning(true)
+		defer job.setCleaning(false)
+	}
+	if t.remote == nil {
+		return t.call(ctx, job, config, a)
+	}
+	_, err := t.remote(ctx, job, methods[a], config)
 	return err
 }

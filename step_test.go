@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/stepcontext"
 
 	"github.com/courierhq/courier"
 )
@@ -215,11 +216,11 @@ func TestGetAndSnapshot(t *testing.T) {
 	if s, ok := courier.TryGet[[]string](job, "0.list"); !ok || s[0] != "a" {
 		t.Errorf("TryGet = %v, %v", s, ok)
 	}
-	if s := job.Snapshot(); len(s) != 3 || s["params.day"] != "today" {
+	if s := stepcontext.Of(job).Snapshot(); len(s) != 3 || s["params.day"] != "today" {
 		t.Errorf("Snapshot = %v", s)
 	}
 	var zero courier.Context
-	if _, ok := courier.TryGet[int](&zero, "0.n"); ok || len(zero.Snapshot()) != 0 || zero.Attempt() != 1 {
+	if _, ok := courier.TryGet[int](&zero, "0.n"); ok || len(stepcontext.Of(&zero).Snapshot()) != 0 || zero.Attempt() != 1 {
 		t.Error("the zero Context is not empty")
 	}
 	if err := zero.Set("a.b", 1); err == nil {
@@ -266,12 +267,12 @@ func TestProgressAddsUp(t *testing.T) {
 	job.Progress(100, 100, "a")
 	job.Progress(100, 100, "a") // a repeated end counts once
 	job.Progress(7, -1, "b")
-	if job.Bytes() != 107 || last.Bytes != 107 || last.Item != "b" {
-		t.Errorf("bytes = %d, last = %+v", job.Bytes(), last)
+	if job.Reports().Bytes != 107 || last.Bytes != 107 || last.Item != "b" {
+		t.Errorf("bytes = %d, last = %+v", job.Reports().Bytes, last)
 	}
 	job.Progress(3, -1, "b") // started again
-	if job.Bytes() != 110 {
-		t.Errorf("bytes after a restart = %d, want 110", job.Bytes())
+	if job.Reports().Bytes != 110 {
+		t.Errorf("bytes after a restart = %d, want 110", job.Reports().Bytes)
 	}
 }
 

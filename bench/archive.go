@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/steps/file"
 )
 
@@ -95,7 +96,7 @@ func (h *harness) archive(ctx context.Context, who string, prepare func(*files) 
 		defer job.Close()
 		// Without what the turn before noted down: another attempt would find
 		// that the work is done.
-		for _, dir := range []string{job.StepDir(), job.NoteDir()} {
+		for _, dir := range []string{job.Files().StepDir(), stepcontext.Of(job).NoteDir()} {
 			if err := os.RemoveAll(filepath.Join(h.files.dir, dir)); err != nil {
 				return 0, err
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A pipeline is a job, and the steps that each completed execution of it has
@@ -190,10 +191,10 @@ func noted[C any](s *steps, f func(context.Context, *courier.Context, C) (result
 		of, _ := courier.TryGet[int](job, "job.attempt")
 		n := note{
 			Execution: job.Execution(), Of: of, Step: job.Step(), Iteration: courier.FormatIteration(job.Iteration()),
-			ID: job.ID(), Attempt: job.Attempt(), Start: job.StartNumber(), What: began,
+			ID: job.ID(), Attempt: job.Attempt(), Start: stepcontext.Of(job).StartNumber(), What: began,
 		}
 		if n.ID != "" {
-			n.Dir = job.Dir()
+			n.Dir = job.Files().Dir()
 		}
 		s.note(&n)
 		n.Dir = ""
@@ -261,7 +262,7 @@ func add(ctx context.Context, job *courier.Context, cfg addition) (result, error
 }
 
 func write(_ context.Context, job *courier.Context, f file) (result, error) {
-	w, err := job.Create(f.Name)
+	w, err := job.Files().Create(f.Name)
 	if err != nil {
 		return result{}, err
 	}
@@ -273,7 +274,7 @@ func write(_ context.Context, job *courier.Context, f file) (result, error) {
 }
 
 func read(_ context.Context, job *courier.Context, f file) (result, error) {
-	r, err := job.Open(f.Name)
+	r, err := job.Files().Open(f.Name)
 	if err != nil {
 		return result{}, err
 	}

@@ -168,7 +168,7 @@ func (c *counting) Execute(_ context.Context, job *courier.Context, cfg struct {
 	var out struct {
 		Size int64 `json:"size"`
 	}
-	info, err := job.Stat(cfg.Path)
+	info, err := job.Files().Stat(cfg.Path)
 	if err == nil {
 		out.Size = info.Size()
 	}

@@ -37,7 +37,7 @@ type hashedFile struct {
 
 func transfer(_ context.Context, job *courier.Context, cfg fileConfig) (out fileOutput, err error) {
 	if cfg.Local {
-		f, err := job.Create(cfg.Path)
+		f, err := job.Files().Create(cfg.Path)
 		if err != nil {
 			return out, err
 		}
@@ -47,9 +47,9 @@ func transfer(_ context.Context, job *courier.Context, cfg fileConfig) (out file
 		}
 		return fileOutput{Hash: cfg.Hash}, f.Commit()
 	}
-	err = job.ReportRemote(courier.File{Path: cfg.Path, Size: cfg.Size, Connection: "acme", Received: cfg.Received, Removed: cfg.Removed})
+	err = job.Files().ReportRemote(courier.File{Path: cfg.Path, Size: cfg.Size, Connection: "acme", Received: cfg.Received, Removed: cfg.Removed})
 	if err == nil && cfg.Also != "" {
-		err = job.ReportRemote(courier.File{Path: cfg.Also, Connection: "acme"})
+		err = job.Files().ReportRemote(courier.File{Path: cfg.Also, Connection: "acme"})
 	}
 	if err == nil && cfg.Fail {
 		err = courier.Permanent(errors.New("the connection is gone"))

@@ -59,7 +59,7 @@ func (s Fetch) Execute(ctx context.Context, job *courier.Context, cfg FetchConfi
 			return out, context.Cause(ctx)
 		}
 		_, name := SplitKey(f.Key)
-		target, err := job.Path(filepath.Join(dir, name))
+		target, err := job.Files().Path(filepath.Join(dir, name))
 		if err == nil {
 			err = s.one(ctx, job, f.Key, target)
 		}
@@ -75,9 +75,9 @@ func (s Fetch) Execute(ctx context.Context, job *courier.Context, cfg FetchConfi
 // directory is where the copies go, in the form of values.
 func (cfg FetchConfig) directory(job *courier.Context) (string, error) {
 	if cfg.OutputDirectory == "" {
-		return job.Dir(), nil
+		return job.Files().Dir(), nil
 	}
-	return job.Path(cfg.OutputDirectory)
+	return job.Files().Path(cfg.OutputDirectory)
 }
 
 // inputs returns the files to copy, sorted by name.
@@ -158,12 +158,12 @@ func (s Fetch) one(ctx context.Context, job *courier.Context, key, target string
 	}
 	defer o.Close()
 	info := o.Info()
-	w, err := job.Create(target)
+	w, err := job.Files().Create(target)
 	if err != nil {
 		return localfile.Error(target, err)
 	}
 	defer w.Close()
-	root, rel, err := job.Root(target)
+	root, rel, err := job.Files().Root(target)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (s Fetch) one(ctx context.Context, job *courier.Context, key, target string
 	if err := w.Commit(); err != nil {
 		return fmt.Errorf("fetch %s to %q: %w", safename.Quote(key), target, localfile.Error(target, err))
 	}
-	return job.ReportRemote(courier.File{Path: key, Size: n, Connection: connection, Received: true})
+	return job.Files().ReportRemote(courier.File{Path: key, Size: n, Connection: connection, Received: true})
 }
 
 // Validate checks the names and the directory, and that the depot answers.
@@ -196,7 +196,7 @@ func (s Fetch) Validate(ctx context.Context, job *courier.Context, cfg FetchConf
 		bad = append(bad, checkNames(cfg.Names))
 	}
 	if cfg.OutputDirectory != "" && !job.Unresolved("output_directory") {
-		_, err := job.Path(cfg.OutputDirectory)
+		_, err := job.Files().Path(cfg.OutputDirectory)
 		bad = append(bad, err)
 	}
 	return errors.Join(append(bad, reachable(ctx, s.Depot))...)
@@ -215,7 +215,7 @@ func (s Fetch) Cleanup(ctx context.Context, job *courier.Context, cfg FetchConfi
 	for _, f := range all {
 		_, name := SplitKey(f.Key)
 		if err == nil {
-			err = job.RemoveSideFiles(filepath.Join(dir, name))
+			err = job.Files().RemoveSideFiles(filepath.Join(dir, name))
 		}
 	}
 	return err
@@ -226,11 +226,11 @@ const sideMark = ".courier-tmp"
 
 // removeSides removes unfinished copies from the directories of earlier attempts.
 func removeSides(job *courier.Context) error {
-	if job.StepDir() == "" {
+	if job.Files().StepDir() == "" {
 		return nil
 	}
 	for n := 1; n <= job.Attempt(); n++ {
-		root, rel, err := job.Root(path.Join(job.StepDir(), strconv.Itoa(n)))
+		root, rel, err := job.Files().Root(path.Join(job.Files().StepDir(), strconv.Itoa(n)))
 		if localfile.Missing(err) {
 			continue
 		}

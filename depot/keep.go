@@ -53,7 +53,7 @@ type KeepOutput struct {
 
 // A kept is a file that becomes a result.
 type kept struct {
-	path string // in the form of [courier.Context.Path]
+	path string // in the form of [courier.Files.Path]
 	name string // of the result
 	size int64  // when it was found
 }
@@ -80,7 +80,7 @@ func (s Keep) Execute(ctx context.Context, job *courier.Context, cfg KeepConfig)
 		key := ResultKey(job.Execution(), f.name)
 		n, err := s.one(ctx, job, f, key, there[key])
 		if err == nil {
-			err = job.ReportRemote(courier.File{Path: key, Size: n, Connection: connection})
+			err = job.Files().ReportRemote(courier.File{Path: key, Size: n, Connection: connection})
 		}
 		if err != nil {
 			return out, fmt.Errorf("keep %q as the result %s: %w", localfile.Shorten(f.path), safename.Quote(f.name), err)
@@ -129,7 +129,7 @@ func checkTree(names []string) error {
 
 // one keeps one file, unless the result is there with this content already.
 func (s Keep) one(ctx context.Context, job *courier.Context, f kept, key string, there Info) (int64, error) {
-	src, err := job.Open(f.path)
+	src, err := job.Files().Open(f.path)
 	if err != nil {
 		return 0, localfile.Error(f.path, err)
 	}
@@ -252,7 +252,7 @@ func (cfg KeepConfig) checkSource(job *courier.Context, given courier.Pattern) e
 		}
 		base, _ = glob.Split(given)
 	}
-	_, err := job.Path(base)
+	_, err := job.Files().Path(base)
 	return err
 }
 
@@ -297,7 +297,7 @@ type finder struct {
 // find takes what one source stands for.
 func (f *finder) find(ctx context.Context, given courier.Pattern) error {
 	text := given.String()
-	info, err := f.job.Stat(text)
+	info, err := f.job.Files().Stat(text)
 	missing := localfile.Missing(err)
 	if glob.Looks(given, f.cfg.Glob) && (missing || f.cfg.Glob != nil) {
 		n, err := f.matches(ctx, given)
@@ -319,7 +319,7 @@ func (f *finder) find(ctx context.Context, given courier.Pattern) error {
 
 // add takes a file whose result has a name below the prefix of the configuration.
 func (f *finder) add(name, below string, size int64) error {
-	p, err := f.job.Path(name)
+	p, err := f.job.Files().Path(name)
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (f *finder) matches(ctx context.Context, given courier.Pattern) (n int, err
 		return 0, err
 	}
 	base, rest := glob.Split(given)
-	root, rel, err := f.job.Root(base)
+	root, rel, err := f.job.Files().Root(base)
 	if err != nil {
 		return 0, err
 	}

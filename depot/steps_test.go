@@ -68,8 +68,8 @@ func TestFetch(t *testing.T) {
 		{Path: "1/1/a.csv", Size: 2}, {Path: in("a.csv"), Size: 2, Connection: "depot", Received: true},
 		{Path: "1/1/b.csv", Size: 1}, {Path: in("b.csv"), Size: 1, Connection: "depot", Received: true},
 	}
-	if got := job.Files(); !slices.Equal(got, want) || job.Bytes() != 3 {
-		t.Errorf("reports: %+v, %d bytes", got, job.Bytes())
+	if got := job.Reports().Files; !slices.Equal(got, want) || job.Reports().Bytes != 3 {
+		t.Errorf("reports: %+v, %d bytes", got, job.Reports().Bytes)
 	}
 	for name, c := range map[string]struct {
 		d     depot.Depot
@@ -120,7 +120,7 @@ func TestFetchVerifies(t *testing.T) {
 		if err == nil || courier.ClassOf(err) != courier.ReasonIntegrity {
 			t.Errorf("%q is taken: %v", content, err)
 		}
-		root, rel, err := job.Root("in/a")
+		root, rel, err := job.Files().Root("in/a")
 		must(t, err)
 		if got, err := root.ReadFile(rel); string(got) != "old" {
 			t.Errorf("%q: the file is %q, %v", content, got, err)
@@ -143,7 +143,7 @@ func TestKeep(t *testing.T) {
 	if got, _ := d.Content(res("may/d/c.csv")); got != "ccc" {
 		t.Errorf("the result is %q", got)
 	}
-	if f := job.Files(); len(f) != 6 || f[0] != (courier.File{Path: res("may/a.csv"), Size: 1, Connection: "depot"}) {
+	if f := job.Reports().Files; len(f) != 6 || f[0] != (courier.File{Path: res("may/a.csv"), Size: 1, Connection: "depot"}) {
 		t.Errorf("reports: %+v", f)
 	}
 	out, err := depot.Keep{Depot: d}.Execute(t.Context(), newJob(t, work), depot.KeepConfig{SourcePath: "**"})
@@ -339,13 +339,13 @@ type joinConfig struct {
 
 // join writes the files one after the other.
 func join(_ context.Context, job *courier.Context, cfg joinConfig) (struct{}, error) {
-	w, err := job.Create("out/joined.txt")
+	w, err := job.Files().Create("out/joined.txt")
 	if err != nil {
 		return struct{}{}, err
 	}
 	defer w.Close()
 	for _, name := range cfg.Files {
-		f, err := job.Open(name)
+		f, err := job.Files().Open(name)
 		if err != nil {
 			return struct{}{}, err
 		}

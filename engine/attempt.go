@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -61,7 +60,7 @@ func (r *run) removeAttempts(job *courier.Context) {
 	if s := history.Failed(r.latest, job.Step(), job.Iteration()); s != nil {
 		files = s.Files
 	}
-	err := r.e.work.RemoveAttempts(r.x.ID, job.StepDir(), job.Attempt(), files, func() ([]string, error) {
+	err := r.e.work.RemoveAttempts(r.x.ID, job.Files().StepDir(), job.Attempt(), files, func() ([]string, error) {
 		ctx, cancel := context.WithTimeout(r.lease, maxReading)
 		defer cancel()
 		return r.history().Kept(ctx, job.Step(), job.Iteration())
@@ -293,12 +292,9 @@ func (a *attempt) await(ended <-chan struct{}, cancel context.CancelCauseFunc) (
 
 // finish takes the attempt's reports and closes what it had open.
 func (a *attempt) finish(o *stepcall.Outcome) {
-	o.Bytes = a.job.Bytes()
-	o.Files, o.Events = a.job.Files(), a.job.Events()
-	if o.Abandoned {
-		o.Files = slices.Clone(o.Files) // the step may still report
-	}
-	a.run.used = a.run.used || a.job.UsedWorkspace()
+	r := a.job.Reports()
+	o.Files, o.Events, o.Bytes = r.Files, r.Events, r.Bytes
+	a.run.used = a.run.used || r.Workspace
 	if err := a.job.Close(); err != nil && !o.Abandoned {
 		a.run.log.Warn("close files of step", "error", err)
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // put writes a file through job and reports it.
 func put(t *testing.T, job *courier.Context, name string) {
 	t.Helper()
-	f, err := job.Create(name)
+	f, err := job.Files().Create(name)
 	if err != nil {
 		t.Error(err)
 		return
@@ -73,15 +74,15 @@ func TestEarlierAttemptsAreRemoved(t *testing.T) {
 					return nil
 				}
 				for _, name := range []string{"own.txt", "held.txt"} {
-					put(t, job, path.Join(job.Dir(), name))
+					put(t, job, path.Join(job.Files().Dir(), name))
 				}
-				if err := job.Hold(path.Join(job.Dir(), "held.txt")); err != nil {
+				if err := stepcontext.Of(job).Hold(path.Join(job.Files().Dir(), "held.txt")); err != nil {
 					return err
 				}
-				for _, name := range []string{"input.txt", "fixed.txt", "fixed/dir/x.txt", "2/notes.txt", job.NoteDir() + "/n.txt", filepath.Join(outside, "out.txt")} {
+				for _, name := range []string{"input.txt", "fixed.txt", "fixed/dir/x.txt", "2/notes.txt", stepcontext.Of(job).NoteDir() + "/n.txt", filepath.Join(outside, "out.txt")} {
 					put(t, job, name)
 				}
-				if err := os.WriteFile(filepath.Join(work, job.Dir(), "left-with-os.txt"), nil, 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(work, job.Files().Dir(), "left-with-os.txt"), nil, 0o600); err != nil {
 					return err
 				}
 				return errors.New("boom")
@@ -121,11 +122,11 @@ func TestCutOffAttemptKeepsItsFiles(t *testing.T) {
 		release := make(chan struct{})
 		var there []bool
 		courier.RegisterFunc(h.Registry, "demo.hang", func(_ ctx, job *courier.Context, _ struct{}) (struct{}, error) {
-			first := filepath.Join(dir, string(job.Execution()), strings.TrimSuffix(job.Dir(), path.Base(job.Dir())), "1", "own.txt")
+			first := filepath.Join(dir, string(job.Execution()), strings.TrimSuffix(job.Files().Dir(), path.Base(job.Files().Dir())), "1", "own.txt")
 			there = append(there, exists(t, first))
 			switch job.Attempt() {
 			case 1:
-				put(t, job, path.Join(job.Dir(), "own.txt"))
+				put(t, job, path.Join(job.Files().Dir(), "own.txt"))
 				<-release
 			case 2:
 				close(release)
@@ -153,11 +154,11 @@ func TestAttemptThatMovesKeepsItsFiles(t *testing.T) {
 		courier.RegisterFunc(h.Registry, "demo.move", func(_ ctx, job *courier.Context, _ struct{}) (struct{}, error) {
 			if job.Attempt() == 1 {
 				put(t, job, "output.txt")
-				put(t, job, path.Join(job.Dir(), "second.txt"))
-				return struct{}{}, errors.Join(job.Remove("input.txt"), errors.New("boom"))
+				put(t, job, path.Join(job.Files().Dir(), "second.txt"))
+				return struct{}{}, errors.Join(job.Files().Remove("input.txt"), errors.New("boom"))
 			}
-			_, err := job.Stat("output.txt")
-			_, second := job.Stat(path.Join(job.StepDir(), "1", "second.txt"))
+			_, err := job.Files().Stat("output.txt")
+			_, second := job.Files().Stat(path.Join(job.Files().StepDir(), "1", "second.txt"))
 			if job.Attempt() == 2 {
 				return struct{}{}, errors.Join(err, second, errors.New("boom"))
 			}
@@ -180,7 +181,7 @@ func TestAttemptsOfManyRecords(t *testing.T) {
 					put(t, job, "part")
 					return struct{}{}, errors.New("not now")
 				}
-				f, err := job.Open("part")
+				f, err := job.Files().Open("part")
 				if left = err == nil; left {
 					f.Close()
 				}

@@ -164,7 +164,7 @@ func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		dir := t.TempDir()
 		opt := engine.Options{Workspace: dir, Around: func(c ctx, job *courier.Context, next func(ctx) error) error {
-			w, err := job.Create("left.txt")
+			w, err := job.Files().Create("left.txt")
 			if err != nil {
 				return err
 			}
@@ -250,7 +250,7 @@ func TestCancelOfWhatAnotherTreeHolds(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			w, err := job.Create("left.txt")
+			w, err := job.Files().Create("left.txt")
 			if err == nil {
 				err = w.Commit()
 			}

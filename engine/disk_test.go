@@ -78,7 +78,7 @@ func testDiskFullAndReadOnly(t *testing.T) {
 	h := couriertest.New(t, &engine.Options{Workspace: dir, Slots: 1})
 	size := 0
 	h.Stub("demo.write", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-		w, err := job.Create(job.Dir() + "/out.bin")
+		w, err := job.Files().Create(job.Files().Dir() + "/out.bin")
 		if err != nil {
 			return nil, err
 		}

@@ -88,10 +88,10 @@ func (p *probe) Validate(ctx context.Context, job *courier.Context, cfg probeCon
 	case "/nowhere/file":
 		return &fs.PathError{Op: "open", Path: cfg.Path, Err: fs.ErrNotExist}
 	case "early":
-		_, err := job.Open("made/earlier")
+		_, err := job.Files().Open("made/earlier")
 		return err
 	case "write":
-		w, err := job.Create("made")
+		w, err := job.Files().Create("made")
 		if err == nil {
 			w.Close()
 		}

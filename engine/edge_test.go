@@ -81,16 +81,16 @@ func TestRestartedLoopUsesNoDirectoryTwice(t *testing.T) {
 	seen := make(map[string]bool)
 	calls := 0
 	f := func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-		if dir := job.Dir(); seen[dir] {
+		if dir := job.Files().Dir(); seen[dir] {
 			t.Errorf("%s is used twice", dir)
 		} else {
 			seen[dir] = true
 		}
-		note := path.Join(job.StepDir(), "note")
-		if _, err := job.Stat(note); !errors.Is(err, os.ErrNotExist) {
+		note := path.Join(job.Files().StepDir(), "note")
+		if _, err := job.Files().Stat(note); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s of the first pass is seen in the second: %v", note, err)
 		}
-		w, err := job.Create(note)
+		w, err := job.Files().Create(note)
 		if err != nil {
 			return nil, err
 		}

@@ -107,7 +107,7 @@ func TestElsewhereWhileItemsAreRepaired(t *testing.T) {
 						_, err := h.Engine.Pause(c, job.Execution(), courier.By{Actor: "ops"})
 						return nil, err
 					case name[0] == 'a' || name == "o":
-						w, err := job.Create("d/" + name)
+						w, err := job.Files().Create("d/" + name)
 						if err != nil {
 							return nil, err
 						}
@@ -167,7 +167,7 @@ func doing(h *couriertest.Harness, calls *[]string, act func(job *courier.Contex
 		if name[0] != 'f' {
 			return out, nil
 		}
-		w, err := job.Create("left-by-" + name)
+		w, err := job.Files().Create("left-by-" + name)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -166,14 +167,14 @@ func elsewhereSteps(h *couriertest.Harness, calls *[]string) {
 			return output{}, errors.New("boom")
 		}
 		if cfg.Take != "" {
-			if err := errors.Join(job.Remove(cfg.Take), job.Removed(cfg.Take)); err != nil {
+			if err := errors.Join(job.Files().Remove(cfg.Take), stepcontext.Of(job).Removed(cfg.Take)); err != nil {
 				return output{}, err
 			}
 		}
 		if !strings.Contains(cfg.Name, "/") {
 			return output{List: []string{"1", "2", "3"}, Use: cfg.Use}, nil
 		}
-		w, err := job.Create(cfg.Name)
+		w, err := job.Files().Create(cfg.Name)
 		if err != nil {
 			return output{}, err
 		}
@@ -305,7 +306,7 @@ func TestElsewhereInAFailedItem(t *testing.T) {
 				failed[cfg.Name] = true
 				return output{}, courier.WithClass(errors.New("boom"), courier.Reason(cfg.Class))
 			}
-			w, err := job.Create("d/" + cfg.Name)
+			w, err := job.Files().Create("d/" + cfg.Name)
 			if err != nil {
 				return output{}, err
 			}

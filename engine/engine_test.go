@@ -498,20 +498,20 @@ func TestWorkspaceIsKeptWhileNeeded(t *testing.T) {
 	h := couriertest.New(t, &engine.Options{Workspace: dir})
 	fail := errors.New("boom")
 	h.Stub("demo.write", func(_ context.Context, job *courier.Context, _ map[string]any) (map[string]any, error) {
-		w, err := job.Create(job.Dir() + "/out.txt")
+		w, err := job.Files().Create(job.Files().Dir() + "/out.txt")
 		if err != nil {
 			return nil, err
 		}
 		defer w.Close()
 		w.WriteString("hello")
-		return m{"file": job.Dir() + "/out.txt"}, w.Commit()
+		return m{"file": job.Files().Dir() + "/out.txt"}, w.Commit()
 	})
 	h.Stub("demo.read", func(_ context.Context, job *courier.Context, cfg map[string]any) (map[string]any, error) {
 		if err := fail; err != nil {
 			fail = nil
 			return nil, err
 		}
-		b, err := job.Open(cfg["file"].(string))
+		b, err := job.Files().Open(cfg["file"].(string))
 		if err == nil {
 			b.Close()
 		}

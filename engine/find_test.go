@@ -27,7 +27,7 @@ func TestFindFiles(t *testing.T) {
 		})
 	}
 	step("demo.get", func(job *courier.Context) error {
-		f, err := job.Create("in/INV-0423.csv")
+		f, err := job.Files().Create("in/INV-0423.csv")
 		if err != nil {
 			return err
 		}
@@ -35,10 +35,10 @@ func TestFindFiles(t *testing.T) {
 		if err := errors.Join(err, f.Commit()); err != nil {
 			return err
 		}
-		return errors.Join(job.Wrote("in/INV-0423.csv"), job.ReportRemote(courier.File{Path: "/out/INV-0423.csv", Size: 1, Connection: "acme", Received: true}))
+		return errors.Join(job.Files().Wrote("in/INV-0423.csv"), job.Files().ReportRemote(courier.File{Path: "/out/INV-0423.csv", Size: 1, Connection: "acme", Received: true}))
 	})
 	step("demo.put", func(job *courier.Context) error {
-		err := job.ReportRemote(courier.File{Path: "inbox/inv-0423.csv", Size: 1, Connection: "bank"})
+		err := job.Files().ReportRemote(courier.File{Path: "inbox/inv-0423.csv", Size: 1, Connection: "bank"})
 		if fail {
 			return errors.Join(err, courier.Permanent(errors.New("refused")))
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -136,8 +137,8 @@ func (p *play) execute(c ctx, job *courier.Context, cfg playConfig) (struct{}, e
 	place := stepPlace(job.ID(), job.Step(), job.Iteration())
 	p.mu.Lock()
 	p.entered[place]++
-	own := fmt.Sprint(place, " in attempt ", job.ExecutionAttempt(), ", start ", job.StartNumber())
-	for _, name := range []string{job.Dir(), job.SideName("")} {
+	own := fmt.Sprint(place, " in attempt ", job.ExecutionAttempt(), ", start ", stepcontext.Of(job).StartNumber())
+	for _, name := range []string{job.Files().Dir(), stepcontext.Of(job).SideName("")} {
 		if other := p.names[name]; other != "" && other != own {
 			p.wrong = append(p.wrong, fmt.Errorf("%s is the name of step %s and of step %s", name, other, own))
 		}
@@ -169,7 +170,7 @@ func (p *play) execute(c ctx, job *courier.Context, cfg playConfig) (struct{}, e
 	if cfg.Write == "" {
 		return struct{}{}, nil
 	}
-	f, err := job.Create(cfg.Write)
+	f, err := job.Files().Create(cfg.Write)
 	if err != nil {
 		return struct{}{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // recorder is a step that notes which of its abilities were called, and fails
@@ -111,7 +112,7 @@ func TestCancelRemovesTheWorkspaceOfAFailedExecution(t *testing.T) {
 	dir := t.TempDir()
 	h := couriertest.New(t, &engine.Options{Workspace: dir})
 	h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-		w, err := job.Create("left.txt")
+		w, err := job.Files().Create("left.txt")
 		if err == nil {
 			err = w.Commit()
 		}
@@ -132,14 +133,14 @@ func TestCancelRemovesTheWorkspaceOfAFailedExecution(t *testing.T) {
 func TestRetryJobStartsWithAnEmptyWorkspace(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			if _, err := job.Stat("left.txt"); err == nil {
+			if _, err := job.Files().Stat("left.txt"); err == nil {
 				return nil, courier.Permanent(errors.New("a file of the first attempt is there"))
 			}
-			w, err := job.Create("left.txt")
+			w, err := job.Files().Create("left.txt")
 			if err != nil {
 				return nil, err
 			}
-			return m{"dir": job.Dir()}, w.Commit()
+			return m{"dir": job.Files().Dir()}, w.Commit()
 		})
 		h.Stub("demo.b", couriertest.Fails(errors.New("boom")))
 		r := h.Run(h.Job(`{"name": "a", "failure_policy": "retry_job", "steps": [{"type": "demo.a"}, {"type": "demo.b"}]}`), nil)
@@ -364,10 +365,10 @@ func TestAbandonedStepCannotAnswerForTheNext(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.stuck", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 			time.Sleep(30 * time.Second) // its timeout is 1 s, and the grace period 10 s
-			if _, err := job.Create("late.txt"); !errors.Is(err, os.ErrClosed) {
+			if _, err := job.Files().Create("late.txt"); !errors.Is(err, os.ErrClosed) {
 				t.Errorf("the abandoned step could still write: %v", err)
 			}
-			if s := job.Snapshot(); len(s) != 0 {
+			if s := stepcontext.Of(job).Snapshot(); len(s) != 0 {
 				t.Errorf("the abandoned step still sees values: %v", s)
 			}
 			return m{"from": "stuck"}, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // TestLog counts the lines of executions that end in every way: each start and end
@@ -160,7 +161,7 @@ func TestSizeLimits(t *testing.T) {
 			var size int
 			fmt.Sscan(fmt.Sprint(cfg["n"]), &size)
 			for i := range size {
-				if err := job.Removed(fmt.Sprintf("%068d", i)); err != nil {
+				if err := stepcontext.Of(job).Removed(fmt.Sprintf("%068d", i)); err != nil {
 					return nil, err
 				}
 			}

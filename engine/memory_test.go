@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -56,7 +57,7 @@ func TestMemoryDoesNotGrowWithIterations(t *testing.T) {
 		case iterations - 1:
 			after = heap()
 		}
-		return output{"some/path/of/a/file.txt"}, job.Removed("some/path/of/a/file.txt")
+		return output{"some/path/of/a/file.txt"}, stepcontext.Of(job).Removed("some/path/of/a/file.txt")
 	}, nil)
 	e := engine.New(&forgetful{Store: memstore.New()}, reg, &engine.Options{Workspace: t.TempDir()})
 	x, err := e.Run(t.Context(), courier.Job{Name: "long", Params: m{"items": nil}, Steps: []courier.StepSpec{

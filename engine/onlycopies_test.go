@@ -23,6 +23,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
 )
@@ -56,7 +57,7 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			if err != nil {
 				return nil, err
 			}
-			dst, err := job.Create(to)
+			dst, err := job.Files().Create(to)
 			if err != nil {
 				return nil, err
 			}
@@ -64,7 +65,7 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			if _, err := dst.Write(text); err != nil {
 				return nil, err
 			}
-			return nil, errors.Join(dst.Commit(), job.Remove(from))
+			return nil, errors.Join(dst.Commit(), job.Files().Remove(from))
 		})
 		h.Stub("demo.deliver", func(c ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
 			if w.slow.Load() {
@@ -77,7 +78,7 @@ func take(t *testing.T, opt engine.Options, f func(t *testing.T, w *taking)) {
 			if w.fails.Load() {
 				return nil, errBoom
 			}
-			src, err := job.Open(cfg["from"].(string))
+			src, err := job.Files().Open(cfg["from"].(string))
 			if err != nil {
 				return nil, err
 			}
@@ -629,7 +630,7 @@ func TestNamesThatAreNotShown(t *testing.T) {
 					for _, name := range []string{cfg["key"].(string) + ".txt", "a\xff.txt", "a.txt"} {
 						errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte("a.txt"), 0o600))
 					}
-					return nil, errors.Join(append(errs, job.HoldAll())...)
+					return nil, errors.Join(append(errs, stepcontext.Of(job).HoldAll())...)
 				})
 				policy := map[bool]string{true: `"skip_and_continue"`, false: `"stop"`}[how == "skipped" || how == "not listed"]
 				id := w.Enqueue(w.Job(fmt.Sprintf(`{"name": "names", "steps": [{"type": "demo.name", "config": {"key": "secret:acme/key"}},

@@ -158,7 +158,7 @@ func TestRelativeRoot(t *testing.T) {
 	}
 	var reg courier.Registry
 	courier.RegisterFunc(&reg, "demo.open", func(_ context.Context, job *courier.Context, _ struct{}) (struct{}, error) {
-		f, err := job.Open(filepath.Join(dir, "in/a.txt"))
+		f, err := job.Files().Open(filepath.Join(dir, "in/a.txt"))
 		if err == nil {
 			err = f.Close()
 		}

@@ -27,9 +27,9 @@ type packing struct {
 // withPack registers the step type demo.pack, which writes a file into the workspace.
 func withPack(t *testing.T, h *couriertest.Harness) {
 	courier.RegisterFunc(h.Registry, "demo.pack", func(_ ctx, job *courier.Context, cfg packing) (packed, error) {
-		name := job.Dir() + "/out*1.txt"
+		name := job.Files().Dir() + "/out*1.txt"
 		put(t, job, name)
-		put(t, job, job.Dir()+"/outx1.txt") // which the name would match as a pattern
+		put(t, job, job.Files().Dir()+"/outx1.txt") // which the name would match as a pattern
 		return packed{Path: name, Parts: []string{name}}, nil
 	}, nil)
 }

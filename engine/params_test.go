@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -279,7 +280,7 @@ func TestSecretParams(t *testing.T) {
 			if fail {
 				return textOutput{}, fmt.Errorf("the login with %s was refused", cfg.Text)
 			}
-			return textOutput{fmt.Sprint(job.Snapshot())}, nil
+			return textOutput{fmt.Sprint(stepcontext.Of(job).Snapshot())}, nil
 		}, nil)
 		job := h.Job(`{"name": "login", "params": {"pw": {"type": "text", "secret": true, "required": true}, "n": {"type": "integer"}},
 			"steps": [{"type": "demo.login", "config": {"text": "context:params.pw"}}]}`)

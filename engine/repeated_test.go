@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // In a loop that is started again, a step is repeated only in the iterations to
@@ -23,10 +24,10 @@ func TestRepeatedInRestartedLoop(t *testing.T) {
 	fails := []int{4, 8, 10} // calls
 	pass, before := 0, -1    // the number of passes, and of the starts before the last one
 	f := func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-		if earlier := job.StartNumber() - job.Attempt(); earlier > before {
+		if earlier := stepcontext.Of(job).StartNumber() - job.Attempt(); earlier > before {
 			pass, before = pass+1, earlier
 		} else if earlier < before {
-			t.Errorf("start number %d in attempt %d, after a pass that began with %d", job.StartNumber(), job.Attempt(), before+1)
+			t.Errorf("start number %d in attempt %d, after a pass that began with %d", stepcontext.Of(job).StartNumber(), job.Attempt(), before+1)
 		}
 		got = append(got, fmt.Sprintf("%s%v %v %d %d", job.Type(), job.Iteration(), job.Repeated(), job.Attempt(), pass))
 		if slices.Contains(fails, len(got)) {
@@ -142,7 +143,9 @@ func TestCancelInRestartedLoopRollsBackTheAttempt(t *testing.T) {
 // A placed step fails, and notes where its attempts write.
 type placed struct{ executed, rolledBack []string }
 
-func at(job *courier.Context) string { return path.Join(job.Dir(), job.SideName("a")) }
+func at(job *courier.Context) string {
+	return path.Join(job.Files().Dir(), stepcontext.Of(job).SideName("a"))
+}
 
 func (s *placed) Execute(_ ctx, job *courier.Context, _ m) (m, error) {
 	s.executed = append(s.executed, at(job))

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/steps/file"
 )
 
@@ -27,7 +28,7 @@ func TestNotesOfTheLastPass(t *testing.T) {
 		}
 		taken := 0
 		h.Stub("demo.takes", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			root, rel, err := job.Root(job.NoteDir() + "/taken")
+			root, rel, err := job.Files().Root(stepcontext.Of(job).NoteDir() + "/taken")
 			if err != nil {
 				return nil, err
 			}
@@ -40,7 +41,7 @@ func TestNotesOfTheLastPass(t *testing.T) {
 		var held []string
 		failures := 3
 		h.Stub("demo.fails", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			root, rel, err := job.Root("w/a")
+			root, rel, err := job.Files().Root("w/a")
 			if err != nil {
 				return nil, err
 			}

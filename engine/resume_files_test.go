@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -29,7 +30,7 @@ const filesJob = `{"name": "files", "steps": [
 func fileStubs(h *couriertest.Harness, next couriertest.StubFunc) {
 	h.Stub("demo.write", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
 		for _, name := range cfg["names"].([]any) {
-			w, err := job.Create(name.(string))
+			w, err := job.Files().Create(name.(string))
 			if err != nil {
 				return nil, err
 			}
@@ -41,7 +42,7 @@ func fileStubs(h *couriertest.Harness, next couriertest.StubFunc) {
 		return nil, nil
 	})
 	h.Stub("demo.remove", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-		return nil, errors.Join(job.Remove(cfg["name"].(string)), job.Removed(cfg["name"].(string)))
+		return nil, errors.Join(job.Files().Remove(cfg["name"].(string)), stepcontext.Of(job).Removed(cfg["name"].(string)))
 	})
 	h.Stub("demo.next", next)
 	h.Stub("demo.last", nil)
@@ -250,7 +251,7 @@ func TestRestartKeepsTheFilesOfARetriedJob(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		fails := 2
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			w, err := job.Create(job.Dir() + "/out")
+			w, err := job.Files().Create(job.Files().Dir() + "/out")
 			if err == nil {
 				err = w.Commit()
 			}
@@ -390,7 +391,7 @@ func TestResumeOfLoopBegunAgain(t *testing.T) {
 			if name[0] == 'b' {
 				return nil, nil
 			}
-			f, err := job.Create(name)
+			f, err := job.Files().Create(name)
 			if err != nil {
 				return nil, err
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest"
@@ -102,7 +103,7 @@ func newScene(t *testing.T, h *couriertest.Harness) *scene {
 }
 
 func (s *scene) step(_ context.Context, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-	c := call{Step: job.Step(), Iteration: job.Iteration(), Config: maps.Clone(cfg), Values: job.Snapshot(), attempt: job.Attempt(), number: job.StartNumber(), dir: job.Dir()}
+	c := call{Step: job.Step(), Iteration: job.Iteration(), Config: maps.Clone(cfg), Values: stepcontext.Of(job).Snapshot(), attempt: job.Attempt(), number: stepcontext.Of(job).StartNumber(), dir: job.Files().Dir()}
 	for _, name := range []string{"execution_id", "started_at", "workspace"} {
 		delete(c.Values, "job."+name) // differ from one execution to the next
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/steps/file"
 )
 
@@ -38,7 +39,7 @@ func TestRetryJobAfterMove(t *testing.T) {
 		})
 		var held string
 		h.Stub("demo.looks", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			f, err := job.Open("taken/b")
+			f, err := job.Files().Open("taken/b")
 			if err != nil {
 				return nil, err
 			}
@@ -81,7 +82,7 @@ func TestNotesOfARestartedLoop(t *testing.T) {
 		}
 		var dirs []string
 		h.Stub("demo.fails", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			if dirs = append(dirs, job.NoteDir()); len(dirs) < 4 {
+			if dirs = append(dirs, stepcontext.Of(job).NoteDir()); len(dirs) < 4 {
 				return nil, errBoom
 			}
 			return nil, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 var errBoom = errors.New("boom")
@@ -294,7 +295,7 @@ func TestCancelDuringBackoff(t *testing.T) {
 		dir := t.TempDir()
 		e := another(t, h, h.Store, dir)
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			w, err := job.Create("out")
+			w, err := job.Files().Create("out")
 			if err == nil {
 				err = w.Commit()
 			}
@@ -367,17 +368,17 @@ func TestRetryJob(t *testing.T) {
 		fails := 2
 		var dirs []string
 		h.Stub("demo.a", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-			if _, err := job.Stat("left"); !errors.Is(err, os.ErrNotExist) || len(job.Snapshot()) != 5 {
-				t.Errorf("the attempt begins with %v, and a file: %v", job.Snapshot(), err)
+			if _, err := job.Files().Stat("left"); !errors.Is(err, os.ErrNotExist) || len(stepcontext.Of(job).Snapshot()) != 5 {
+				t.Errorf("the attempt begins with %v, and a file: %v", stepcontext.Of(job).Snapshot(), err)
 			}
-			w, err := job.Create("left")
+			w, err := job.Files().Create("left")
 			if err == nil {
 				err = w.Commit()
 			}
 			return m{"attempt": cfg["n"]}, err
 		})
 		h.Stub("demo.b", func(_ ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-			dirs = append(dirs, job.Dir())
+			dirs = append(dirs, job.Files().Dir())
 			if job.Iteration()[0] == 1 && fails > 0 {
 				fails--
 				return nil, errBoom

@@ -159,7 +159,7 @@ func (secretTeller) Execute(_ context.Context, job *courier.Context, cfg secretT
 		if cfg.Form == "itself" {
 			path = strings.NewReplacer("/", "%2F", "?", "%3F").Replace(said)
 		}
-		f, err := job.Create(path)
+		f, err := job.Files().Create(path)
 		if err != nil {
 			return nil, err
 		}

@@ -560,12 +560,12 @@ func TestStopCutsOff(t *testing.T) {
 		}
 		s.calls = nil
 		s.execute = func(c ctx, job *courier.Context) error {
-			dirs = append(dirs, job.Dir())
+			dirs = append(dirs, job.Files().Dir())
 			if len(dirs) > 1 {
 				return nil
 			}
 			time.Sleep(time.Hour)
-			if _, err := job.Create("late"); err == nil {
+			if _, err := job.Files().Create("late"); err == nil {
 				t.Error("a step that was cut off can write")
 			}
 			return nil

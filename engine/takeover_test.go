@@ -229,7 +229,7 @@ func TestNothingIsClaimedWhileRenewalsFail(t *testing.T) {
 func TestWhatNoWorkerCanTakeStandsVisibly(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.write", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			w, err := job.Create("kept.txt")
+			w, err := job.Files().Create("kept.txt")
 			if err != nil {
 				return nil, err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // closer notes that it was closed.
@@ -46,7 +47,7 @@ func TestStuckStepIsFenced(t *testing.T) {
 		})
 		var kept []*closer
 		h.Stub("demo.stuck", func(c ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			dirs = append(dirs, job.Dir())
+			dirs = append(dirs, job.Files().Dir())
 			conn, err := courier.Keep(c, job, "conn", func(ctx) (*closer, error) {
 				kept = append(kept, new(closer))
 				return kept[len(kept)-1], nil
@@ -56,10 +57,10 @@ func TestStuckStepIsFenced(t *testing.T) {
 			}
 			if job.Attempt() == 2 {
 				time.Sleep(2 * time.Second)
-				return m{"from": 2}, job.Wrote(writeFile(t, job, "second"))
+				return m{"from": 2}, job.Files().Wrote(writeFile(t, job, "second"))
 			}
 			name := writeFile(t, job, "first")
-			f, err := job.Open(name)
+			f, err := job.Files().Open(name)
 			if err != nil {
 				t.Error(err)
 			}
@@ -70,11 +71,11 @@ func TestStuckStepIsFenced(t *testing.T) {
 				t.Error("the connection of the step that was cut off is open")
 			}
 			for what, err := range map[string]error{
-				"Create":   errorOf(job.Create("late")),
-				"Open":     errorOf(job.Open(name)),
-				"Stat":     errorOf(job.Stat(name)),
-				"MkdirAll": job.MkdirAll("late"),
-				"Remove":   job.Remove(name),
+				"Create":   errorOf(job.Files().Create("late")),
+				"Open":     errorOf(job.Files().Open(name)),
+				"Stat":     errorOf(job.Files().Stat(name)),
+				"MkdirAll": job.Files().MkdirAll("late"),
+				"Remove":   job.Files().Remove(name),
 				"Keep":     errorOf(courier.Keep(c, job, "late", func(ctx) (*closer, error) { return new(closer), nil })),
 				"Get":      errorOf(courier.Get[string](job, "job.name")),
 			} {
@@ -83,8 +84,8 @@ func TestStuckStepIsFenced(t *testing.T) {
 				}
 			}
 			job.Set("late", true)
-			job.Wrote("late")
-			job.Removed(name)
+			job.Files().Wrote("late")
+			stepcontext.Of(job).Removed(name)
 			job.Progress(1000, 1000, "item")
 			return m{"from": 1}, nil
 		})
@@ -127,8 +128,8 @@ func errorOf[T any](_ T, err error) error { return err }
 
 // writeFile makes a file in the attempt's directory.
 func writeFile(t *testing.T, job *courier.Context, name string) string {
-	name = job.Dir() + "/" + name
-	w, err := job.Create(name)
+	name = job.Files().Dir() + "/" + name
+	w, err := job.Files().Create(name)
 	if err == nil {
 		err = w.Commit()
 	}
@@ -179,7 +180,7 @@ func TestStuckStepHook(t *testing.T) {
 				h.Stub("demo.stuck", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 					time.Sleep(11 * time.Second)
 					time.Sleep(time.Millisecond) // now it was cut off
-					if _, err := job.Create("late"); !errors.Is(err, os.ErrClosed) {
+					if _, err := job.Files().Create("late"); !errors.Is(err, os.ErrClosed) {
 						t.Errorf("Create: %v", err)
 					}
 					return nil, nil

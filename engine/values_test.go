@@ -15,7 +15,7 @@ func TestValuesOfAnotherHost(t *testing.T) {
 	dir := t.TempDir()
 	couriertest.Virtual(t, &engine.Options{Workspace: dir, WorkspaceID: "here"}, func(t *testing.T, h *couriertest.Harness) {
 		h.Stub("demo.write", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			f, err := job.Create("a.txt")
+			f, err := job.Files().Create("a.txt")
 			if err != nil {
 				return nil, err
 			}

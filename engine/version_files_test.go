@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A namedAttempt is an attempt of a step with the names of files that it was given.
@@ -26,7 +27,7 @@ type namedAttempt struct {
 func placedSteps(h *couriertest.Harness, fail map[string]bool) *[]namedAttempt {
 	list := new([]namedAttempt)
 	courier.RegisterFunc(h.Registry, "demo.place", func(_ context.Context, job *courier.Context, _ struct{}) (struct{}, error) {
-		*list = append(*list, namedAttempt{job.ID(), job.Attempt(), job.Repeated(), job.Dir(), job.NoteDir(), job.SideName("a")})
+		*list = append(*list, namedAttempt{job.ID(), job.Attempt(), job.Repeated(), job.Files().Dir(), stepcontext.Of(job).NoteDir(), stepcontext.Of(job).SideName("a")})
 		if fail[job.ID()] {
 			return struct{}{}, errors.New("the partner refuses")
 		}

@@ -18,7 +18,7 @@ import (
 // writer is a step that leaves a file of ten bytes, and then waits, fails or
 // returns, as the parameter "then" says.
 func writer(c ctx, job *courier.Context, cfg map[string]any) (map[string]any, error) {
-	w, err := job.Create(job.Dir() + "/left.txt")
+	w, err := job.Files().Create(job.Files().Dir() + "/left.txt")
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func TestTwoEnginesInOneDirectory(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		dir := t.TempDir()
 		h.Stub("demo.note", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			w, err := job.Create("note.txt")
+			w, err := job.Files().Create("note.txt")
 			if err != nil {
 				return nil, err
 			}
@@ -260,7 +260,7 @@ func TestTwoEnginesInOneDirectory(t *testing.T) {
 			return nil, w.Commit()
 		})
 		h.Stub("demo.check", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
-			f, err := job.Open("note.txt")
+			f, err := job.Files().Open("note.txt")
 			if err != nil {
 				return nil, err
 			}

@@ -44,7 +44,7 @@ func (p *partner) deliver(_ context.Context, job *courier.Context, cfg struct {
 	if p.fails {
 		return struct{}{}, errors.New("login refused")
 	}
-	src, err := job.Open(cfg.From)
+	src, err := job.Files().Open(cfg.From)
 	if errors.Is(err, fs.ErrNotExist) {
 		return struct{}{}, nil // there was none
 	}

@@ -51,7 +51,7 @@ func work(ctx context.Context, job *courier.Context, cfg workConfig) (workOutput
 		return workOutput{}, courier.Permanent(errors.New(cfg.Fail + " " + cfg.Text))
 	}
 	if strings.HasSuffix(cfg.Text, ".csv") {
-		if err := job.ReportRemote(courier.File{Path: "/out/" + cfg.Text, Size: 1, Connection: "partner"}); err != nil {
+		if err := job.Files().ReportRemote(courier.File{Path: "/out/" + cfg.Text, Size: 1, Connection: "partner"}); err != nil {
 			return workOutput{}, err
 		}
 	}

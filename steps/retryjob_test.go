@@ -124,7 +124,7 @@ func (r *rerun) outside() map[string]string {
 
 // all lists what is in the workspace too.
 func (r *rerun) all(job *courier.Context) (map[string]string, error) {
-	root, _, err := job.Root(".")
+	root, _, err := job.Files().Root(".")
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (a *act) leave(id string) error {
 	if !a.p.w.leaves(id) {
 		return nil
 	}
-	f, err := a.job.Create(fileOf(id, a.job.Iteration()))
+	f, err := a.job.Files().Create(fileOf(id, a.job.Iteration()))
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (a *act) checkFile(r *reference) error {
 		return nil
 	}
 	name := fileOf(r.from.id, r.at(a.job.Iteration()))
-	f, err := a.job.Open(name)
+	f, err := a.job.Files().Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/test/promise"
 )
 
@@ -61,11 +62,11 @@ func begin(ctx context.Context, what promise.Act, job *courier.Context) *act {
 	p := ctx.Value(processKey{}).(*process)
 	a := &act{p: p, job: job, ctx: ctx, number: p.w.numberOf(job.Execution())}
 	again, _ := courier.TryGet[int](job, "job.attempt")
-	key := fmt.Sprint(again, job.Step(), job.Iteration(), job.StartNumber())
+	key := fmt.Sprint(again, job.Step(), job.Iteration(), stepcontext.Of(job).StartNumber())
 	a.dice = p.w.dice(string(what), int(a.number), key, p.name)
 	// What was called, as it is recorded. What comes next happens a moment later.
 	p.w.note(p.name, map[promise.Act]string{promise.Execute: "execute", promise.Cleanup: "cleanup", promise.Rollback: "rollback"}[what],
-		a.number, int64(job.Step()), int64(job.StartNumber()))
+		a.number, int64(job.Step()), int64(stepcontext.Of(job).StartNumber()))
 	end := p.w.witness.Begin(p.name, what, job)
 	p.w.mu.Lock()
 	p.w.acts[a] = true
@@ -180,7 +181,7 @@ type cursor struct {
 // of an execution, and saves one.
 func (a *act) checkCursor(id string) error {
 	n := a.job.Attempt()
-	mine := cursor{a.number, id, courier.FormatIteration(a.job.Iteration()), a.job.ExecutionAttempt(), a.job.StartNumber() - n, n}
+	mine := cursor{a.number, id, courier.FormatIteration(a.job.Iteration()), a.job.ExecutionAttempt(), stepcontext.Of(a.job).StartNumber() - n, n}
 	var got cursor
 	if a.job.Cursor(&got) {
 		a.p.w.note(a.p.name, "goes on", a.number)
@@ -197,7 +198,7 @@ func (a *act) checkCursor(id string) error {
 // bad returns an error if the step is to fail in this iteration until an operator has had it
 // repaired.
 func (a *act) bad(id string) error {
-	if a.job.Iteration() == nil || a.job.StartNumber() > a.job.Attempt() {
+	if a.job.Iteration() == nil || stepcontext.Of(a.job).StartNumber() > a.job.Attempt() {
 		return nil
 	}
 	err, r := courier.Permanent(errors.New("the item is bad")), a.p.w.dice("bad", int(a.number), id, courier.FormatIteration(a.job.Iteration()))

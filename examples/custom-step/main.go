@@ -26,7 +26,7 @@ type CountOutput struct {
 
 // count counts the lines of a file.
 func count(ctx context.Context, job *courier.Context, cfg CountConfig) (CountOutput, error) {
-	f, err := job.Open(cfg.Path)
+	f, err := job.Files().Open(cfg.Path)
 	if err != nil {
 		return CountOutput{}, err
 	}

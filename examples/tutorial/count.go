@@ -21,7 +21,7 @@ type CountOutput struct {
 // count counts the lines of a file, slowly.
 func count(ctx context.Context, job *courier.Context, cfg CountConfig) (CountOutput, error) {
 	var out CountOutput
-	f, err := job.Open(cfg.Path)
+	f, err := job.Files().Open(cfg.Path)
 	if err != nil {
 		return out, err
 	}

@@ -88,7 +88,7 @@ func toUpper(ctx context.Context, job *courier.Context, cfg convertConfig) (none
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
-	root, dir, err := job.Root(cfg.Directory)
+	root, dir, err := job.Files().Root(cfg.Directory)
 	if err != nil {
 		return none, err
 	}

@@ -81,7 +81,7 @@ func newTree(t *testing.T, files ...string) *tree {
 		Execution: "x", Workspace: t.TempDir(), Roots: []string{f.path}, OnProgress: func(courier.Progress) { f.calls++ },
 	})
 	t.Cleanup(func() { f.job.Close() })
-	root, rel, err := f.job.Root(f.path)
+	root, rel, err := f.job.Files().Root(f.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestWalkFollowsNoLinks(t *testing.T) {
 	}
 	job := courier.NewContext(courier.ContextConfig{Execution: "x", Workspace: t.TempDir(), Roots: []string{dir}})
 	defer job.Close()
-	root, rel, err := job.Root(filepath.Join(dir, "a"))
+	root, rel, err := job.Files().Root(filepath.Join(dir, "a"))
 	if err != nil {
 		t.Fatal(err)
 	}

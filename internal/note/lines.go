@@ -19,6 +19,7 @@ const Top = ".notes"
 // Files and directories below Top.
 const (
 	Held        = "held"        // lists the files that outlast a new attempt too, each as a HeldFile
+	Moved       = "moved"       // lists files that outlast a further attempt of the step that has moved them to its own directory
 	Undelivered = "undelivered" // lists files that no step may replace, as UndeliveredFile
 	Aside       = "aside"       // has those that steps wanted to replace
 )
@@ -96,4 +97,12 @@ func ReadHeld(workspace *os.Root) ([]string, error) {
 		}
 	}
 	return paths, err
+}
+
+// ReadKept lists the files of a workspace that outlast a further attempt of a step: those of
+// ReadHeld, and those that steps have moved.
+func ReadKept(workspace *os.Root) ([]string, error) {
+	held, err := ReadHeld(workspace)
+	moved, e := ReadLines[string](workspace, Moved)
+	return append(held, moved...), errors.Join(err, e)
 }

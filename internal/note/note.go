@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/courierhq/courier/internal/inside"
 	"github.com/courierhq/courier/internal/localfile"
 )
 
@@ -25,28 +26,14 @@ const suffix = "-note.courier-tmp"
 // ErrNoPlace is the error of a note where there is no workspace.
 var ErrNoPlace = errors.New("without a workspace nothing can be noted down for later attempts")
 
-// A Job is the context of a step, a courier.Context, whose package imports this one.
-type Job interface {
-	// Root returns the root that confines the path name, and the path below it.
-	Root(name string) (root *os.Root, rel string, err error)
-	// StepDir returns the directory that the attempts of the step share.
-	StepDir() string
-	// NoteDir returns the directory of notes that outlast a new attempt of the execution.
-	NoteDir() string
-	// Attempt returns the number of the step's attempt.
-	Attempt() int
-	// HoldAll keeps the files of the workspace in a new attempt of the execution.
-	HoldAll() error
-}
-
 // Read reads the note called name into v. It reports false if there is none,
 // or no workspace.
-func Read(job Job, name string, v any) (bool, error) {
+func Read(job inside.Context, name string, v any) (bool, error) {
 	return ReadIn(job, job.StepDir(), name, v)
 }
 
 // ReadIn is Read for a note in the directory dir, such as NoteDir of the job.
-func ReadIn(job Job, dir, name string, v any) (bool, error) {
+func ReadIn(job inside.Context, dir, name string, v any) (bool, error) {
 	root, rel, err := place(job, dir, name)
 	if errors.Is(err, ErrNoPlace) {
 		return false, nil
@@ -70,12 +57,12 @@ func ReadIn(job Job, dir, name string, v any) (bool, error) {
 }
 
 // Write replaces the note called name by v.
-func Write(job Job, name string, v any) error {
+func Write(job inside.Context, name string, v any) error {
 	return WriteIn(job, job.StepDir(), name, v)
 }
 
 // WriteIn is Write for a note in the directory dir.
-func WriteIn(job Job, dir, name string, v any) error {
+func WriteIn(job inside.Context, dir, name string, v any) error {
 	root, rel, err := place(job, dir, name)
 	if err != nil {
 		return err
@@ -119,12 +106,12 @@ func Replace(root *os.Root, rel, side string, text []byte) error {
 }
 
 // Remove removes the note called name. That there is none is no error.
-func Remove(job Job, name string) error {
+func Remove(job inside.Context, name string) error {
 	return RemoveIn(job, job.StepDir(), name)
 }
 
 // RemoveIn is Remove for a note in the directory dir.
-func RemoveIn(job Job, dir, name string) error {
+func RemoveIn(job inside.Context, dir, name string) error {
 	root, rel, err := place(job, dir, name)
 	if errors.Is(err, ErrNoPlace) {
 		return nil
@@ -139,7 +126,7 @@ func RemoveIn(job Job, dir, name string) error {
 }
 
 // place is where the note called name is.
-func place(job Job, dir, name string) (*os.Root, string, error) {
+func place(job inside.Context, dir, name string) (*os.Root, string, error) {
 	if dir == "" {
 		return nil, "", ErrNoPlace
 	}
@@ -148,7 +135,7 @@ func place(job Job, dir, name string) (*os.Root, string, error) {
 
 // Each calls f with the text of each note in the directory dir whose name begins
 // with prefix.
-func Each(job Job, dir, prefix string, f func(text []byte) error) error {
+func Each(job inside.Context, dir, prefix string, f func(text []byte) error) error {
 	if dir == "" {
 		return nil
 	}

@@ -11,15 +11,17 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/inside"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // at returns the context of an attempt. The attempts of a step share a workspace.
-func at(t *testing.T, workspace string, step, attempt int) *courier.Context {
+func at(t *testing.T, workspace string, step, attempt int) inside.Context {
 	t.Helper()
 	job := courier.NewContext(courier.ContextConfig{Execution: "0198", Step: step, Attempt: attempt, Workspace: workspace})
 	t.Cleanup(func() { job.Close() })
-	return job
+	return stepcontext.Of(job)
 }
 
 type told struct {
@@ -45,7 +47,7 @@ func TestLaterAttemptsReadIt(t *testing.T) {
 		}
 	}
 	// It is this step's, and this name's.
-	for name, job := range map[string]*courier.Context{"sent": at(t, dir, 2, 1), "other": at(t, dir, 1, 2)} {
+	for name, job := range map[string]inside.Context{"sent": at(t, dir, 2, 1), "other": at(t, dir, 1, 2)} {
 		if found, err := note.Read(job, name, &got); found || err != nil {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}
@@ -125,8 +127,7 @@ func TestUnfinished(t *testing.T) {
 
 // A note can't be written where nothing lasts, and lies about nothing there.
 func TestNoWorkspace(t *testing.T) {
-	job := courier.NewContext(courier.ContextConfig{Execution: "0198", Step: 1})
-	defer job.Close()
+	job := stepcontext.Of(courier.NewContext(courier.ContextConfig{Execution: "0198", Step: 1}))
 	var got told
 	if found, err := note.Read(job, "sent", &got); found || err != nil {
 		t.Errorf("%v, %v", found, err)

@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier/internal/failure"
+	"github.com/courierhq/courier/internal/inside"
 )
 
 // Once is what a step notes down that must not be executed twice in an execution,
 // also if the job is begun again: that it was begun, and then its output, which is
 // an O.
 type Once[O any] struct {
-	Job Job
+	Job inside.Context // of the step
 }
 
 // onceNote has no output as long as the attempt that wrote it has not completed.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // What a step has begun is known to later attempts, and what came of it too.
@@ -34,7 +35,7 @@ func TestOnce(t *testing.T) {
 	}
 	want(4, true, &done)
 
-	nowhere := note.Once[told]{Job: &courier.Context{}}
+	nowhere := note.Once[told]{Job: stepcontext.Of(&courier.Context{})}
 	if err := nowhere.Begin(); !errors.Is(err, note.ErrNoPlace) || !courier.IsPermanent(err) {
 		t.Errorf("without a workspace: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"path"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // MaxReconnects is how often lost connections are replaced by others for one
@@ -124,11 +125,13 @@ func (a Account) use(ctx context.Context, resumes bool, f func(Server) error) er
 // was missing above it, for steps of the same attempt of the execution that take it
 // away, and have already taken away one of that name in a former attempt. It costs
 // nothing in the first attempt of an execution.
-func (a Account) produced(p string) error { return a.Job.Produced(a.subject(p)) }
+func (a Account) produced(p string) error { return stepcontext.Of(a.Job).Produced(a.subject(p)) }
 
 // remade reports whether a step of this attempt of the execution has made the remote
 // file or directory p. Anything else under the name has come from elsewhere.
-func (a Account) remade(p string) (bool, error) { return a.Job.WasProduced(a.subject(p)) }
+func (a Account) remade(p string) (bool, error) {
+	return stepcontext.Of(a.Job).WasProduced(a.subject(p))
+}
 
 func (a Account) subject(p string) string { return a.Family + ":" + a.ID + ":" + path.Clean(p) }
 

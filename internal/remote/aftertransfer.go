@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -77,7 +78,7 @@ func (a After) Local(ctx context.Context, job *courier.Context, files []LocalFil
 }
 
 func (a After) local(ctx context.Context, job *courier.Context, f LocalFile, at time.Time) error {
-	info, err := job.Stat(f.Local)
+	info, err := job.Files().Stat(f.Local)
 	gone := errors.Is(err, fs.ErrNotExist)
 	to := JoinLocal(a.MoveTo, a.Name(f.Below, at))
 	switch {
@@ -87,16 +88,16 @@ func (a After) local(ctx context.Context, job *courier.Context, f LocalFile, at 
 		job.Log().Warn("a file has changed since it was uploaded; it stays", "file", f.Local)
 		return nil
 	case a.Action == AfterDelete:
-		return errors.Join(job.HoldDeleted(f.Local), job.Remove(f.Local))
+		return errors.Join(stepcontext.Of(job).HoldDeleted(f.Local), stepcontext.Of(job).Unlink(f.Local))
 	case !gone:
-		if err := job.HoldMoved(f.Local, to); err != nil {
+		if err := stepcontext.Of(job).HoldMoved(f.Local, to); err != nil {
 			return err
 		}
 		if err := moveLocal(ctx, job, f.Local, to, info); err != nil {
 			return err
 		}
 	}
-	return errors.Join(job.Wrote(to), job.Removed(f.Local))
+	return errors.Join(job.Files().Wrote(to), stepcontext.Of(job).Removed(f.Local))
 }
 
 // archived is where after_transfer puts a remote file.

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/parallel"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // CleanupDownload removes the unfinished local files of earlier attempts, other than
@@ -33,7 +34,7 @@ func CleanupDownload(ctx context.Context, a Account, cfg DownloadConfig) error {
 		for i, f := range t.files {
 			moved[i] = t.archived(f)
 		}
-		return s.Fault("clean up", cfg.MoveTo, a.restore(ctx, s, moved, a.Job.StartNumber()))
+		return s.Fault("clean up", cfg.MoveTo, a.restore(ctx, s, moved, stepcontext.Of(a.Job).StartNumber()))
 	})
 }
 
@@ -44,7 +45,7 @@ func (cfg DownloadConfig) clean(job *courier.Context) error {
 	if IsLocalDirectory(job, cfg.LocalPath) {
 		return cleanDirectory(job, cfg.LocalPath)
 	}
-	return job.RemoveSideFiles(cfg.LocalPath)
+	return job.Files().RemoveSideFiles(cfg.LocalPath)
 }
 
 // RollbackDownload is CleanupDownload. If the execution is cancelled, it removes what
@@ -66,7 +67,7 @@ func RollbackDownload(ctx context.Context, a Account, cfg DownloadConfig) error 
 
 // attemptDirs lists the directories of all attempts so far, the latest first.
 func attemptDirs(job *courier.Context) []string {
-	dir := job.Dir()
+	dir := job.Files().Dir()
 	if dir == "." {
 		return []string{dir}
 	}
@@ -89,9 +90,10 @@ func cleanAttempts(job *courier.Context) error {
 // cleanDirectory removes the side files of this step from a local directory
 // and those below it.
 func cleanDirectory(job *courier.Context, dir string) error {
+	own := stepcontext.Of(job)
 	return EachBelow(job, dir, func(root *os.Root, rel string) error {
 		name := filepath.Base(rel)
-		if final, _, ok := strings.Cut(name, SideMark); ok && job.IsSideName(final, name) {
+		if final, _, ok := strings.Cut(name, SideMark); ok && own.IsSideName(final, name) {
 			return IgnoreMissing(root.Remove(rel))
 		}
 		return nil
@@ -213,7 +215,7 @@ func CleanupUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 		} else if err != nil {
 			return err
 		}
-		return a.removeLeftovers(ctx, s, t.written(), a.Job.StartNumber())
+		return a.removeLeftovers(ctx, s, t.written(), stepcontext.Of(a.Job).StartNumber())
 	})
 }
 
@@ -228,7 +230,7 @@ func RollbackUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 	for _, p := range openCursor(a.Job).parts { // of a worker with another workspace
 		kept = append(kept, p.Part)
 	}
-	e := note.Each(a.Job, a.Job.StepDir(), a.Family+"-"+partNotes, func(text []byte) error {
+	e := note.Each(stepcontext.Of(a.Job), a.Job.Files().StepDir(), a.Family+"-"+partNotes, func(text []byte) error {
 		var n uploadPartNote
 		if err := json.Unmarshal(text, &n); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -184,7 +185,7 @@ func (t *uploading) companions(ctx context.Context, s Server) error {
 // putText writes a small remote file, in place of what is there.
 func (t *uploading) putText(ctx context.Context, s Server, final, text string) error {
 	dir, name := Split(final)
-	side := Join(dir, t.Job.SideName(name))
+	side := Join(dir, stepcontext.Of(t.Job).SideName(name))
 	size := int64(len(text))
 	m := &Meter{Job: t.Job, Item: final, Total: size}
 	if _, err := s.Store(ctx, Storing{Path: side, Content: strings.NewReader(text), Size: size, Meter: m}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
@@ -67,7 +68,7 @@ func Delete(ctx context.Context, a Account, cfg fileserver.DeleteConfig) (filese
 				return s.Fault("delete", cfg.RemotePath, err)
 			}
 			plan.Attempt = a.Job.ExecutionAttempt()
-			if err := errors.Join(a.Job.HoldAll(), notes.write(plan)); err != nil {
+			if err := errors.Join(stepcontext.Of(a.Job).HoldAll(), notes.write(plan)); err != nil {
 				return err
 			}
 		}
@@ -83,7 +84,7 @@ func Delete(ctx context.Context, a Account, cfg fileserver.DeleteConfig) (filese
 	}
 	for _, it := range plan.Items {
 		out.DeletedFiles = append(out.DeletedFiles, it.Path)
-		if err := a.Job.ReportRemote(courier.File{Path: it.Path, Removed: true, Connection: a.ID}); err != nil {
+		if err := a.Job.Files().ReportRemote(courier.File{Path: it.Path, Removed: true, Connection: a.ID}); err != nil {
 			return out, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/parallel"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/steps/fileserver"
 )
 
@@ -138,7 +139,7 @@ func Rmdir(ctx context.Context, a Account, cfg fileserver.RmdirConfig) (fileserv
 	}
 	err = a.Use(ctx, func(s Server) error {
 		err := a.checkRemovable(ctx, s, out.RemovedDirectory)
-		if s.Missing(err) && (cfg.IgnoreMissing || n.Existed || a.Job.NoteDir() == "" && a.Job.Repeated()) {
+		if s.Missing(err) && (cfg.IgnoreMissing || n.Existed || stepcontext.Of(a.Job).NoteDir() == "" && a.Job.Repeated()) {
 			return nil
 		}
 		if err == nil {

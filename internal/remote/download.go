@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 	"github.com/courierhq/courier/steps/fileserver"
 )
@@ -105,7 +106,7 @@ func Download(ctx context.Context, a Account, cfg DownloadConfig) (fileserver.Do
 	out.UnsafeCount, out.NotReadyCount = t.unsafe, t.notReady
 	for _, f := range t.files {
 		if err == nil && !f.Skipped {
-			err = a.Job.ReportRemote(courier.File{Path: f.Remote, Size: f.Size, Connection: a.ID, Received: true})
+			err = a.Job.Files().ReportRemote(courier.File{Path: f.Remote, Size: f.Size, Connection: a.ID, Received: true})
 		}
 	}
 	return out, errors.Join(err, addDownloads(&out, a.Job, t.files))
@@ -131,7 +132,7 @@ func (t *downloading) all(ctx context.Context) error {
 
 func addDownloads(out *fileserver.DownloadOutput, job *courier.Context, files []remoteFile) error {
 	for _, f := range files {
-		p, err := job.Path(f.Local)
+		p, err := job.Files().Path(f.Local)
 		if err != nil {
 			return err
 		}
@@ -242,7 +243,7 @@ func (t *downloading) target(f *remoteFile) Target {
 // there reports whether the local file need not be downloaded.
 func (t *downloading) there(ctx context.Context, f *remoteFile) (done bool, err error) {
 	if t.cfg.SkipIfSame && t.isSame(f) {
-		return true, t.Job.Wrote(f.Local)
+		return true, t.Job.Files().Wrote(f.Local)
 	}
 	f.Skipped, err = t.target(f).Skips(ctx)
 	return f.Skipped, err
@@ -285,7 +286,7 @@ func (t *downloading) publish(ctx context.Context, f *remoteFile, before Info, w
 // isSame reports whether the local file is what is to be downloaded, as far as
 // size and time tell.
 func (t *downloading) isSame(f *remoteFile) bool {
-	info, err := t.Job.Stat(f.Local)
+	info, err := t.Job.Files().Stat(f.Local)
 	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size && !f.Was.Modified.IsZero() && info.ModTime().Equal(f.Was.Modified)
 }
 
@@ -299,7 +300,7 @@ func (t *downloading) create(s Server, f *remoteFile, guard *transfer.Guard) (w 
 		n := partNote{Server: s.Traits().Addr, Remote: f.Remote, Was: f.Was, Boot: Boot()}
 		w, err = openPartial(t.Job, f.Local, n, t.cursor, !s.Traits().ComparesEnd)
 	} else {
-		w, err = t.Job.Create(f.Local)
+		w, err = t.Job.Files().Create(f.Local)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("local file %q: %w", f.Local, err)
@@ -413,11 +414,11 @@ func (t *downloading) preserve(f *remoteFile, before Info, w Destination) {
 	if !Times(t.cfg.Preserve) || f.Was.Modified.IsZero() {
 		return
 	}
-	root, rel, err := t.Job.Root(f.Local)
+	root, rel, err := t.Job.Files().Root(f.Local)
 	if err != nil {
 		return
 	}
-	side := filepath.Join(filepath.Dir(rel), t.Job.SideName(filepath.Base(rel)))
+	side := filepath.Join(filepath.Dir(rel), stepcontext.Of(t.Job).SideName(filepath.Base(rel)))
 	if p, ok := w.(*partial); ok {
 		side = p.part
 	}
@@ -432,7 +433,7 @@ func ValidateDownload(ctx context.Context, a Account, cfg DownloadConfig) error 
 		return err
 	}
 	if cfg.LocalPath != "" {
-		if _, err := a.Job.Path(cfg.LocalPath); err != nil {
+		if _, err := a.Job.Files().Path(cfg.LocalPath); err != nil {
 			return fmt.Errorf("local_path: %w", err)
 		}
 	}

@@ -86,7 +86,7 @@ func (t *downloading) findInDirectory(ctx context.Context, s Server) error {
 func SingleTarget(job *courier.Context, localPath, remotePath string) (string, error) {
 	dir := localPath
 	if dir == "" {
-		dir = job.Dir()
+		dir = job.Files().Dir()
 	} else if !IsLocalDirectory(job, dir) {
 		return dir, nil
 	}
@@ -101,9 +101,9 @@ func SingleTarget(job *courier.Context, localPath, remotePath string) (string, e
 // local_path.
 func TargetDirectory(job *courier.Context, localPath string) (string, error) {
 	if localPath == "" {
-		return job.Dir(), nil
+		return job.Files().Dir(), nil
 	}
-	if info, err := job.Stat(localPath); err == nil && !info.IsDir() {
+	if info, err := job.Files().Stat(localPath); err == nil && !info.IsDir() {
 		return "", courier.Permanent(fmt.Errorf("is a directory, so local_path must be one too, but %s is a file", safename.Quote(localPath)))
 	}
 	return localPath, nil

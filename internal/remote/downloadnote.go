@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A downloadNote is what sftp.download notes down when all is downloaded, so
@@ -44,7 +45,7 @@ func (t *downloading) note(ctx context.Context) error {
 				local = append(local, f.Local)
 			}
 		}
-		err = t.Job.Hold(local...)
+		err = stepcontext.Of(t.Job).Hold(local...)
 	}
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func (t *downloading) claimFormer(ctx context.Context) (bool, error) {
 		if f.Skipped {
 			continue
 		}
-		info, err := t.Job.Stat(f.Local)
+		info, err := t.Job.Files().Stat(f.Local)
 		there := err == nil && info.Mode().IsRegular() && info.Size() == f.Size
 		var source Info
 		err = t.Use(ctx, func(s Server) (err error) {
@@ -117,7 +118,7 @@ func (t *downloading) claimFormer(ctx context.Context) (bool, error) {
 			t.Job.Log().Warn("an earlier attempt of the execution has downloaded a file, and a later step has taken it away", "file", f.Local)
 			continue
 		}
-		if err := t.Job.Wrote(f.Local); err != nil {
+		if err := t.Job.Files().Wrote(f.Local); err != nil {
 			return false, err
 		}
 	}
@@ -133,7 +134,7 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 	}
 	for i := range t.files {
 		if f := &t.files[i]; f.Skipped {
-			if _, err := t.Job.Stat(f.Local); errors.Is(err, fs.ErrNotExist) && t.cfg.AfterTransfer == AfterKeep {
+			if _, err := t.Job.Files().Stat(f.Local); errors.Is(err, fs.ErrNotExist) && t.cfg.AfterTransfer == AfterKeep {
 				return false, nil // what was in the way is gone
 			}
 		} else if !t.own(f) {
@@ -164,7 +165,7 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 		if f.Skipped {
 			continue
 		}
-		if err := t.Job.Wrote(f.Local); err != nil {
+		if err := t.Job.Files().Wrote(f.Local); err != nil {
 			return false, err
 		}
 	}
@@ -175,13 +176,13 @@ func (t *downloading) claim(ctx context.Context) (bool, error) {
 // attempt, and has it in this one's.
 func (t *downloading) own(f *remoteFile) bool {
 	there := func(name string) bool {
-		info, err := t.Job.Stat(name)
+		info, err := t.Job.Files().Stat(name)
 		return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
 	}
-	if t.cfg.LocalPath != "" || t.Job.Dir() == "." {
+	if t.cfg.LocalPath != "" || t.Job.Files().Dir() == "." {
 		return there(f.Local)
 	}
-	f.Local = JoinLocal(t.Job.Dir(), f.Below)
+	f.Local = JoinLocal(t.Job.Files().Dir(), f.Below)
 	for _, dir := range attemptDirs(t.Job) {
 		old := JoinLocal(dir, f.Below)
 		if !there(old) {
@@ -190,7 +191,7 @@ func (t *downloading) own(f *remoteFile) bool {
 		if old == f.Local {
 			return true
 		}
-		root, rel, err := t.Job.Root(f.Local)
+		root, rel, err := t.Job.Files().Root(f.Local)
 		if err == nil {
 			err = errors.Join(root.MkdirAll(filepath.Dir(rel), 0o700), root.Rename(filepath.FromSlash(old), rel), SyncAbove(root, rel))
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -41,11 +42,11 @@ func (p *fileUpload) run(ctx context.Context, s Server) error {
 	defer guard.End()
 	p.meter = &Meter{Job: p.Job, Item: p.file.Final, Total: p.file.Size, Guard: guard}
 	dir, name := Split(p.file.Final)
-	p.side = Join(dir, p.Job.SideName(name))
+	p.side = Join(dir, stepcontext.Of(p.Job).SideName(name))
 	if done, err := p.consult(ctx, s, before); done || err != nil {
 		return s.Fault("upload", p.file.Final, err)
 	}
-	if p.cfg.Resume && p.Job.StepDir() != "" {
+	if p.cfg.Resume && p.Job.Files().StepDir() != "" {
 		if p.part, err = p.openPart(ctx, s); err != nil {
 			return s.Fault("upload", p.file.Final, err)
 		}

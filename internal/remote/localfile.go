@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -32,7 +33,7 @@ func Identify(info fs.FileInfo) LocalIdentity {
 // Sum returns the SHA-256 of the local file. Item is what progress is reported
 // on. It fails if the file isn't any more what it was, unless Was is zero.
 func (f LocalFile) Sum(ctx context.Context, job *courier.Context, item string) (string, error) {
-	src, err := job.Open(f.Local)
+	src, err := job.Files().Open(f.Local)
 	if err != nil {
 		return "", fmt.Errorf("local file: %w", err)
 	}
@@ -50,26 +51,26 @@ func (f LocalFile) Sum(ctx context.Context, job *courier.Context, item string) (
 
 // moveLocal moves a local file, by copying it where it must.
 func moveLocal(ctx context.Context, job *courier.Context, from, to string, info fs.FileInfo) error {
-	if err := job.MkdirAll(path.Dir(to)); err != nil {
+	if err := job.Files().MkdirAll(path.Dir(to)); err != nil {
 		return err
 	}
-	a, relA, err := job.Root(from)
+	a, relA, err := job.Files().Root(from)
 	if err != nil {
 		return err
 	}
-	b, relB, err := job.Root(to)
+	b, relB, err := job.Files().Root(to)
 	if err != nil {
 		return err
 	}
 	if a == b && a.Rename(relA, relB) == nil {
 		return errors.Join(localfile.SyncDir(b, filepath.Dir(relB)), localfile.SyncDir(a, filepath.Dir(relA)))
 	}
-	src, err := job.Open(from)
+	src, err := job.Files().Open(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	w, err := job.Create(to)
+	w, err := job.Files().Create(to)
 	if err != nil {
 		return err
 	}
@@ -77,14 +78,14 @@ func moveLocal(ctx context.Context, job *courier.Context, from, to string, info 
 	if _, err := transfer.Copy(ctx, w, src, func(done int64) { job.Progress(done, info.Size(), to) }); err != nil {
 		return err
 	}
-	side := filepath.Join(filepath.Dir(relB), job.SideName(filepath.Base(relB)))
+	side := filepath.Join(filepath.Dir(relB), stepcontext.Of(job).SideName(filepath.Base(relB)))
 	if err := errors.Join(w.Chmod(info.Mode().Perm()), b.Chtimes(side, info.ModTime(), info.ModTime())); err != nil {
 		return err
 	}
 	if err := w.Commit(); err != nil {
 		return err
 	}
-	return job.Remove(from)
+	return stepcontext.Of(job).Unlink(from)
 }
 
 // A LocalFile is a local file to upload. The notes of a step hold its JSON form.
@@ -103,7 +104,7 @@ func IsLocalDirectory(job *courier.Context, p string) bool {
 	if os.IsPathSeparator(p[len(p)-1]) {
 		return true
 	}
-	info, err := job.Stat(p)
+	info, err := job.Files().Stat(p)
 	return err == nil && info.IsDir()
 }
 
@@ -151,7 +152,7 @@ func SyncAbove(root *os.Root, rel string) error {
 // EachBelow calls f with each file in a local directory and those below it, by
 // its path below root. That there is no such directory is no error.
 func EachBelow(job *courier.Context, dir string, f func(root *os.Root, rel string) error) error {
-	root, rel, err := job.Root(dir)
+	root, rel, err := job.Files().Root(dir)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -46,7 +47,7 @@ func (t Target) Skips(ctx context.Context) (bool, error) {
 // look is Skips. It also returns the identity of the file at the target, if an
 // attempt of this step has written it.
 func (t Target) look(ctx context.Context) (skips bool, own []LocalIdentity, err error) {
-	root, rel, err := t.Job.Root(t.Local)
+	root, rel, err := t.Job.Files().Root(t.Local)
 	if err != nil {
 		return false, nil, err
 	}
@@ -105,5 +106,5 @@ func (t Target) Commit(ctx context.Context, w interface {
 // notes opens the notes about the target.
 func (t Target) notes(ctx context.Context) (*notebook, error) {
 	sum := sha256.Sum256([]byte(t.Local))
-	return openNotes(ctx, t.Job, t.Job.NoteDir(), t.Family+"-target-"+hex.EncodeToString(sum[:8]))
+	return openNotes(ctx, t.Job, stepcontext.Of(t.Job).NoteDir(), t.Family+"-target-"+hex.EncodeToString(sum[:8]))
 }

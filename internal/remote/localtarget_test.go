@@ -46,7 +46,7 @@ func TestTarget(t *testing.T) {
 			if skipped, err := target.Skips(t.Context()); skipped || err != nil {
 				return skipped, err
 			}
-			w, err := job.Create(local)
+			w, err := job.Files().Create(local)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A notebook is where a step notes down what it is about to do that can't be had
@@ -30,13 +31,13 @@ func (*keptNotes) Close() error { return nil }
 
 // notes opens the notebook called name for this attempt of the execution.
 func (a Account) notes(ctx context.Context, name string) (*notebook, error) {
-	return openNotes(ctx, a.Job, a.Job.StepDir(), a.Family+"-"+name)
+	return openNotes(ctx, a.Job, a.Job.Files().StepDir(), a.Family+"-"+name)
 }
 
 // lastingNotes opens the notebook called name that all attempts of the execution
 // see.
 func (a Account) lastingNotes(ctx context.Context, name string) (*notebook, error) {
-	return openNotes(ctx, a.Job, a.Job.NoteDir(), a.Family+"-"+name)
+	return openNotes(ctx, a.Job, stepcontext.Of(a.Job).NoteDir(), a.Family+"-"+name)
 }
 
 func openNotes(ctx context.Context, job *courier.Context, dir, name string) (*notebook, error) {
@@ -53,7 +54,7 @@ func openNotes(ctx context.Context, job *courier.Context, dir, name string) (*no
 // read fills v with what was noted, and reports whether there is anything.
 func (n *notebook) read(v any) (bool, error) {
 	if n.kept == nil {
-		return note.ReadIn(n.job, n.dir, n.name, v)
+		return note.ReadIn(stepcontext.Of(n.job), n.dir, n.name, v)
 	}
 	n.kept.mu.Lock()
 	defer n.kept.mu.Unlock()
@@ -66,7 +67,7 @@ func (n *notebook) read(v any) (bool, error) {
 // write puts v in the place of what was noted.
 func (n *notebook) write(v any) error {
 	if n.kept == nil {
-		return note.WriteIn(n.job, n.dir, n.name, v)
+		return note.WriteIn(stepcontext.Of(n.job), n.dir, n.name, v)
 	}
 	text, err := json.Marshal(v)
 	n.kept.mu.Lock()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -36,7 +37,7 @@ func Boot() string {
 // Fits reports whether a remote file of size bytes, of which have are there
 // already, may become the local file called name.
 func Fits(job *courier.Context, name string, guard *transfer.Guard, size, have int64) error {
-	root, rel, err := job.Root(name)
+	root, rel, err := job.Files().Root(name)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ const (
 // partName is the name of the part of a file called base that attempts of this
 // step hand on to each other.
 func partName(job *courier.Context, base string) string {
-	side := job.SideName(base)
+	side := stepcontext.Of(job).SideName(base)
 	return side[:strings.LastIndexByte(side, '-')] + partSuffix
 }
 
@@ -135,10 +136,10 @@ func (n partNote) safe(got partNote, c *cursor, proof bool) (int64, bool) {
 // name, if that belongs to the source that n describes, or begins anew; see
 // partNote.safe.
 func openPartial(job *courier.Context, name string, n partNote, c *cursor, proof bool) (*partial, error) {
-	if err := job.MkdirAll(path.Dir(filepath.ToSlash(name))); err != nil {
+	if err := job.Files().MkdirAll(path.Dir(filepath.ToSlash(name))); err != nil {
 		return nil, err
 	}
-	root, rel, err := job.Root(name)
+	root, rel, err := job.Files().Root(name)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +227,7 @@ func (p *partial) at() cursorPart {
 
 // mode keeps what lies in the workspace from other users of the machine.
 func (p *partial) mode() fs.FileMode {
-	if at, err := p.job.Path(p.name); err == nil && p.job.StepDir() != "" && !filepath.IsAbs(at) {
+	if at, err := p.job.Files().Path(p.name); err == nil && p.job.Files().StepDir() != "" && !filepath.IsAbs(at) {
 		return 0o600
 	}
 	return 0o666
@@ -237,7 +238,7 @@ func (p *partial) note() string { return strings.TrimSuffix(p.part, partSuffix) 
 // adopt looks for the part in the directories of earlier attempts, if this one
 // has a directory of its own.
 func (p *partial) adopt(name string) error {
-	dir := p.job.Dir()
+	dir := p.job.Files().Dir()
 	below, ok := strings.CutPrefix(filepath.ToSlash(name), dir+"/")
 	if dir == "." || !ok {
 		return nil
@@ -281,7 +282,7 @@ func (p *partial) Commit() error {
 	if err := errors.Join(p.Sync(), p.File.Close()); err != nil {
 		return err
 	}
-	if err := p.job.SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.part))); err != nil {
+	if err := stepcontext.Of(p.job).SetAside(p.name, path.Join(path.Dir(filepath.ToSlash(p.name)), filepath.Base(p.part))); err != nil {
 		return err
 	}
 	if err := p.root.Rename(p.part, p.rel); err != nil {
@@ -293,7 +294,7 @@ func (p *partial) Commit() error {
 	if err := SyncAbove(p.root, p.rel); err != nil {
 		return err
 	}
-	return p.job.Wrote(p.name)
+	return p.job.Files().Wrote(p.name)
 }
 
 // Close keeps the part for the next attempt, unless it was committed or is empty.
@@ -313,7 +314,7 @@ func (p *partial) Close() error {
 // removeParts removes what resume has kept of the local file called
 // name.
 func removeParts(job *courier.Context, name string) error {
-	root, rel, err := job.Root(name)
+	root, rel, err := job.Files().Root(name)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // Join returns the path of name in the remote directory dir.
@@ -42,7 +43,7 @@ const AsideSuffix = ".old"
 // AsideName is where a remote file goes that is in the way of this attempt.
 func AsideName(job *courier.Context, final string) string {
 	dir, name := Split(final)
-	return Join(dir, job.SideName(name+AsideSuffix))
+	return Join(dir, stepcontext.Of(job).SideName(name+AsideSuffix))
 }
 
 // maxAttempts bounds how many earlier attempts are cleaned up after.
@@ -51,10 +52,11 @@ const maxAttempts = 50
 // SideNames returns the names of the side files for the name final of the
 // starts up to the one numbered last, the latest first.
 func SideNames(job *courier.Context, final string, last int) []string {
-	prefix := strings.TrimSuffix(job.SideName(final), strconv.Itoa(job.StartNumber()))
+	own := stepcontext.Of(job)
+	prefix := strings.TrimSuffix(own.SideName(final), strconv.Itoa(own.StartNumber()))
 	var names []string
 	for n := last; n >= 1 && len(names) < maxAttempts; n-- {
-		if name := prefix + strconv.Itoa(n); job.IsSideName(final, name) {
+		if name := prefix + strconv.Itoa(n); own.IsSideName(final, name) {
 			names = append(names, name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 	"github.com/courierhq/courier/steps/fileserver"
 )
@@ -302,6 +303,6 @@ func CleanupRename(ctx context.Context, a Account, cfg fileserver.RenameConfig) 
 		return err
 	}
 	return a.Use(ctx, func(s Server) error {
-		return s.Fault("clean up", n.Target, a.restore(ctx, s, []string{n.Target}, a.Job.StartNumber()))
+		return s.Fault("clean up", n.Target, a.restore(ctx, s, []string{n.Target}, stepcontext.Of(a.Job).StartNumber()))
 	})
 }

@@ -36,7 +36,7 @@ func (q Sources) FindReady(ctx context.Context, job *courier.Context, seconds fl
 		return files, several, err
 	}
 	look := func(f LocalFile) (LocalIdentity, bool) {
-		info, err := job.Stat(f.Local)
+		info, err := job.Files().Stat(f.Local)
 		if err != nil {
 			return LocalIdentity{}, false
 		}
@@ -68,7 +68,7 @@ func (q Sources) Find(ctx context.Context, job *courier.Context) (files []LocalF
 			err = fmt.Errorf("local_path: %w", err)
 		}
 	}()
-	info, err := job.Stat(q.LocalPath.String())
+	info, err := job.Files().Stat(q.LocalPath.String())
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch several = q.isPattern(missing); {
 	case several:
@@ -115,7 +115,7 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]LocalFile
 		return nil, err
 	}
 	base, rest := glob.Split(pattern)
-	root, rel, err := job.Root(base)
+	root, rel, err := job.Files().Root(base)
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +146,11 @@ func (q Sources) matches(ctx context.Context, job *courier.Context) ([]LocalFile
 // Open opens a file that Find has found. What a pattern has found must still be no
 // link, or no step could rely on whose file it is.
 func (q Sources) Open(job *courier.Context, local string) (*os.File, error) {
-	f, err := job.Open(local)
+	f, err := job.Files().Open(local)
 	if err != nil || local == q.LocalPath.String() {
 		return f, err
 	}
-	root, rel, err := job.Root(local)
+	root, rel, err := job.Files().Root(local)
 	if err == nil {
 		var open, now fs.FileInfo
 		if open, err = f.Stat(); err == nil {

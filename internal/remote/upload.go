@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/bandwidth"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 	"github.com/courierhq/courier/steps/fileserver"
 )
@@ -71,11 +72,11 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (fileserver.Upload
 			}
 		}
 	}
-	if err == nil && a.Job.StartNumber() > 1 {
+	if err == nil && stepcontext.Of(a.Job).StartNumber() > 1 {
 		// Cleanup has done this, but the server may only now have come to the
 		// last requests of an attempt whose connection was lost.
 		err = a.Use(ctx, func(s Server) error {
-			return a.removeLeftovers(ctx, s, t.written(), a.Job.StartNumber()-1)
+			return a.removeLeftovers(ctx, s, t.written(), stepcontext.Of(a.Job).StartNumber()-1)
 		})
 	}
 	if err == nil && cfg.AfterTransfer != AfterKeep {
@@ -86,7 +87,7 @@ func Upload(ctx context.Context, a Account, cfg UploadConfig) (fileserver.Upload
 	}
 	for _, f := range t.files {
 		if err == nil && !f.Skipped {
-			err = a.Job.ReportRemote(courier.File{Path: f.Final, Size: f.Size, Connection: a.ID})
+			err = a.Job.Files().ReportRemote(courier.File{Path: f.Final, Size: f.Size, Connection: a.ID})
 		}
 	}
 	addUploads(&out, t.files)
@@ -149,12 +150,12 @@ func ValidateUpload(ctx context.Context, a Account, cfg UploadConfig) error {
 	}
 	job := a.Job
 	if !job.Unresolved("local_path") {
-		if _, err := job.Path(cfg.LocalPath.String()); err != nil {
+		if _, err := job.Files().Path(cfg.LocalPath.String()); err != nil {
 			return fmt.Errorf("local_path: %w", err)
 		}
 	}
 	if cfg.MoveTo != "" && !job.Unresolved("move_to") {
-		if _, err := job.Path(cfg.MoveTo); err != nil {
+		if _, err := job.Files().Path(cfg.MoveTo); err != nil {
 			return fmt.Errorf("move_to: %w", err)
 		}
 	}

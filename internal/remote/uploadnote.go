@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 func (t *uploading) remembers() bool {
@@ -59,7 +60,7 @@ func (t *uploading) recall(ctx context.Context) (bool, error) {
 		if t.cfg.AfterTransfer != AfterKeep {
 			continue
 		}
-		if info, err := t.Job.Stat(f.Local); err != nil || Identify(info) != f.Was {
+		if info, err := t.Job.Files().Stat(f.Local); err != nil || Identify(info) != f.Was {
 			return false, nil
 		}
 	}
@@ -90,7 +91,7 @@ func (n UploadNote) Done(ctx context.Context, job *courier.Context, q Sources) (
 	}
 	now, _ := q.Former(ctx, job)
 	for _, f := range now {
-		info, err := job.Stat(f.Local)
+		info, err := job.Files().Stat(f.Local)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -99,7 +100,7 @@ func (n UploadNote) Done(ctx context.Context, job *courier.Context, q Sources) (
 		if Identify(info) == was[f.Local] {
 			continue
 		}
-		if remade, err := job.Remade(f.Local); remade || err != nil {
+		if remade, err := stepcontext.Of(job).Remade(f.Local); remade || err != nil {
 			return false, err
 		}
 	}

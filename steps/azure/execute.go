@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // Execute is the step type azure_function.execute.
@@ -110,7 +111,7 @@ func (s Execute) open(ctx context.Context, job *courier.Context, cfg *ExecuteCon
 	}
 	c := &call{job: job, cfg: cfg, app: a, sealer: newSealer(key)}
 	c.session = &session{client: client, redact: job.Redact, beat: c.beat}
-	if _, err := note.Read(job, noteName, &c.record); err != nil {
+	if _, err := note.Read(stepcontext.Of(job), noteName, &c.record); err != nil {
 		return nil, err
 	}
 	c.trace = traceID(job, c.record.Run)
@@ -122,10 +123,10 @@ func (c *call) beat() { c.job.Progress(0, -1, c.cfg.FunctionName) }
 
 // save notes down what is known. Without a workspace there is nobody to tell.
 func (c *call) save() error {
-	if c.job.StepDir() == "" {
+	if c.job.Files().StepDir() == "" {
 		return nil
 	}
-	return note.Write(c.job, noteName, c.record)
+	return note.Write(stepcontext.Of(c.job), noteName, c.record)
 }
 
 // Execute calls the function and waits for its end. A repetition takes up what
@@ -282,7 +283,7 @@ func (s Execute) Rollback(ctx context.Context, job *courier.Context, cfg Execute
 		return nil
 	}
 	var r record
-	if found, err := note.Read(job, noteName, &r); err != nil || !found || r.Stop == "" || r.Outcome != nil {
+	if found, err := note.Read(stepcontext.Of(job), noteName, &r); err != nil || !found || r.Stop == "" || r.Outcome != nil {
 		return err
 	}
 	c, err := s.open(ctx, job, &cfg)
@@ -292,5 +293,5 @@ func (s Execute) Rollback(ctx context.Context, job *courier.Context, cfg Execute
 	if err := c.terminate(ctx); err != nil {
 		return ended(ctx, err)
 	}
-	return note.Remove(job, noteName)
+	return note.Remove(stepcontext.Of(job), noteName)
 }

@@ -23,7 +23,7 @@ import (
 
 // traceID is the same for all attempts of a run, and of no other.
 func traceID(job *courier.Context, run int) string {
-	dir := job.StepDir()
+	dir := job.Files().StepDir()
 	if dir == "" {
 		dir = fmt.Sprint(job.StepName(), job.Iteration())
 	}

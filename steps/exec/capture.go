@@ -46,7 +46,7 @@ func (r *run) capture(field, name string, end bool, cancel context.CancelCauseFu
 		c.most = defaultMaxBytes
 	}
 	var err error
-	if c.file, err = r.job.Create(name); err != nil {
+	if c.file, err = r.job.Files().Create(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
 	return c, nil
@@ -123,7 +123,7 @@ func (c *capture) commit() (string, error) {
 		return "", err
 	}
 	c.job.Progress(c.n, c.n, c.name)
-	return c.job.Path(c.name)
+	return c.job.Files().Path(c.name)
 }
 
 // close discards the file unless it was committed. A program's process that

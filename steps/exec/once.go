@@ -8,11 +8,12 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // runOnce runs the program unless an earlier attempt has begun to.
 func (r *run) runOnce(ctx context.Context) (RunOutput, error) {
-	once := note.Once[RunOutput]{Job: r.job}
+	once := note.Once[RunOutput]{Job: stepcontext.Of(r.job)}
 	earlier, begun, err := once.Earlier()
 	switch {
 	case err != nil:
@@ -54,7 +55,7 @@ func (r *run) reportFiles(out *RunOutput) error {
 		if name == "" {
 			continue
 		}
-		if err := r.job.Wrote(name); err != nil {
+		if err := r.job.Files().Wrote(name); err != nil {
 			return fmt.Errorf("the outcome of the completed run: %w", err)
 		}
 	}

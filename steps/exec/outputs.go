@@ -28,14 +28,14 @@ const sideMark = ".courier-tmp"
 // and so is a pattern that a file has as its name. Patterns follow no links.
 func (r *run) outputFiles(ctx context.Context, given courier.Pattern) ([]string, error) {
 	if !glob.Looks(given, nil) || r.exists(given.String()) {
-		p, err := r.job.Path(given.String())
+		p, err := r.job.Files().Path(given.String())
 		return []string{p}, err
 	}
 	if err := globmatch.Check(given); err != nil {
 		return nil, err
 	}
 	base, rest := glob.Split(given)
-	root, rel, err := r.job.Root(base)
+	root, rel, err := r.job.Files().Root(base)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (r *run) outputFiles(ctx context.Context, given courier.Pattern) ([]string,
 		if !typ.IsRegular() || !globmatch.Match(rest, below) || strings.Contains(below, sideMark) {
 			return nil
 		}
-		name, err := r.job.Path(path.Join(base, below))
+		name, err := r.job.Files().Path(path.Join(base, below))
 		switch {
 		case err != nil:
 			return err
@@ -73,7 +73,7 @@ func (r *run) outputFiles(ctx context.Context, given courier.Pattern) ([]string,
 
 // exists reports whether a file has a name.
 func (r *run) exists(name string) bool {
-	root, rel, err := r.job.Root(name)
+	root, rel, err := r.job.Files().Root(name)
 	if err == nil {
 		_, err = root.Lstat(rel)
 	}
@@ -82,8 +82,8 @@ func (r *run) exists(name string) bool {
 
 // isOwn reports whether a path is that of the step's own notes and directories.
 func (r *run) isOwn(name string) bool {
-	for _, dir := range []string{r.job.StepDir(), note.Top} {
-		if rest, ok := strings.CutPrefix(filepath.ToSlash(name), dir); ok && r.job.StepDir() != "" && strings.HasPrefix(rest, "/") {
+	for _, dir := range []string{r.job.Files().StepDir(), note.Top} {
+		if rest, ok := strings.CutPrefix(filepath.ToSlash(name), dir); ok && r.job.Files().StepDir() != "" && strings.HasPrefix(rest, "/") {
 			return true
 		}
 	}
@@ -121,7 +121,7 @@ func (r *run) collect(ctx context.Context, out *RunOutput, stdout, stderr *captu
 // report reports the files that the program has written.
 func (r *run) report(out *RunOutput) error {
 	for _, name := range out.OutputFiles {
-		if err := r.job.Wrote(name); err != nil {
+		if err := r.job.Files().Wrote(name); err != nil {
 			if errors.Is(err, os.ErrNotExist) {
 				err = fmt.Errorf("the program has not written it: %w", err)
 			}

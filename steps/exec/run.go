@@ -89,7 +89,7 @@ func (s Run) Validate(_ context.Context, job *courier.Context, cfg RunConfig) er
 		if name == "" || job.Unresolved(field) {
 			continue
 		}
-		if _, err := job.Path(name); err != nil {
+		if _, err := job.Files().Path(name); err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
 	}
@@ -129,7 +129,7 @@ func (s Run) Cleanup(_ context.Context, job *courier.Context, cfg RunConfig) err
 	var errs []error
 	for _, name := range []string{cfg.StdoutPath, cfg.StderrPath} {
 		if name != "" {
-			errs = append(errs, job.RemoveSideFiles(name))
+			errs = append(errs, job.Files().RemoveSideFiles(name))
 		}
 	}
 	return errors.Join(errs...)
@@ -183,9 +183,9 @@ func (r *run) directory() (string, error) {
 	if filepath.IsAbs(filepath.FromSlash(name)) {
 		return "", errf("directory: must lie below the workspace, so give it without the path of the workspace")
 	}
-	root, rel, err := r.job.Root(name)
+	root, rel, err := r.job.Files().Root(name)
 	if err == nil {
-		err = r.job.MkdirAll(name)
+		err = r.job.Files().MkdirAll(name)
 	}
 	if err == nil {
 		_, err = root.Stat(rel) // follows links, but not out of the workspace
@@ -252,7 +252,7 @@ func (r *run) stdin() (io.Reader, error) {
 		}
 		return strings.NewReader(r.cfg.Stdin), nil
 	}
-	f, err := r.job.Open(r.cfg.StdinPath)
+	f, err := r.job.Files().Open(r.cfg.StdinPath)
 	if err != nil {
 		return nil, fmt.Errorf("stdin_path: %w", err)
 	}

@@ -52,7 +52,7 @@ func (b *bench) call(ctx context.Context, cfg object) (out exec.RunOutput, err e
 			b.t.Error(bad)
 		}
 	}
-	b.files = job.Files()
+	b.files = job.Reports().Files
 	return out, err
 }
 

@@ -146,7 +146,7 @@ func (s single) place(job *courier.Context) (place, error) {
 		if nameErr != nil {
 			return place{}, nameErr
 		}
-		return at(job, path.Join(job.Dir(), name))
+		return at(job, path.Join(job.Files().Dir(), name))
 	}
 	if nameErr != nil { // then output must be the path itself
 		dst, err := at(job, s.output)
@@ -191,7 +191,7 @@ func (s single) validate(job *courier.Context) error {
 func (s single) cleanup(job *courier.Context) error {
 	dst, err := s.place(job)
 	if err == nil {
-		err = localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
+		err = localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 	}
 	if err != nil || s.output != "" {
 		return err
@@ -209,7 +209,7 @@ func (s single) compress(ctx context.Context, job *courier.Context, format archi
 		return out, err
 	}
 	defer f.Close()
-	w, err := job.Create(p.dst.name)
+	w, err := job.Files().Create(p.dst.name)
 	if err != nil {
 		return out, localfile.Error(p.dst.name, err)
 	}
@@ -241,7 +241,7 @@ func (s single) decompress(ctx context.Context, job *courier.Context, format arc
 		return out, err
 	}
 	defer f.Close()
-	w, err := job.Create(p.dst.name)
+	w, err := job.Files().Create(p.dst.name)
 	if err != nil {
 		return out, localfile.Error(p.dst.name, err)
 	}
@@ -255,7 +255,7 @@ func (s single) decompress(ctx context.Context, job *courier.Context, format arc
 	if err != nil {
 		return out, decompressFailed(ctx, p, err)
 	}
-	if after, err := f.Stat(); err != nil || identify(after) != identify(from) {
+	if after, err := f.Stat(); err != nil || localfile.Identify(after) != localfile.Identify(from) {
 		return out, fmt.Errorf("%q changed while it was being unpacked; nothing was written to %q", p.src.name, p.dst.name)
 	}
 	if err := p.setModified(job, from.ModTime()); err != nil {

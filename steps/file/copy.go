@@ -88,7 +88,7 @@ func (c Copy) one(ctx context.Context, job *courier.Context, cfg CopyConfig, p p
 		return skipped, err
 	}
 	if made != nil && made.Attempt == job.ExecutionAttempt() {
-		return false, localfile.Error(p.dst.name, job.Wrote(p.dst.name))
+		return false, localfile.Error(p.dst.name, job.Files().Wrote(p.dst.name))
 	}
 	if err := p.itself(); err != nil {
 		return false, err
@@ -121,7 +121,7 @@ func (cfg CopyConfig) look(dst place, own *copies) (made *copyNote, skip bool, e
 		return nil, false, err
 	}
 	for _, made := range own.made[dst.name] {
-		if made.Copy.is(there) {
+		if made.Copy.Is(there) {
 			return &made, false, nil
 		}
 	}
@@ -154,8 +154,8 @@ type copies struct {
 
 // A copyNote says that the target will be the file with that identity.
 type copyNote struct {
-	Target string   `json:"target"`
-	Copy   identity `json:"copy"`
+	Target string             `json:"target"`
+	Copy   localfile.Identity `json:"copy"`
 	// Attempt is that of the execution: the next one makes the copy again.
 	Attempt int `json:"attempt"`
 }
@@ -183,5 +183,5 @@ func (c *copies) note(target string, w *courier.PendingFile, attempt int) error 
 	if err != nil {
 		return err
 	}
-	return c.journal.add(copyNote{target, identify(info), attempt}, false)
+	return c.journal.add(copyNote{target, localfile.Identify(info), attempt}, false)
 }

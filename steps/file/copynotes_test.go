@@ -36,7 +36,7 @@ func TestCopyOverOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := job.Create(target)
+		w, err := job.Files().Create(target)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/globmatch"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // Delete is the step type file.delete. The zero Delete has the default limits.
@@ -61,7 +62,7 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 		return out, err
 	}
 	for i, it := range r.plan.Items {
-		err := job.HoldDeleted(it.Path)
+		err := stepcontext.Of(job).HoldDeleted(it.Path)
 		if err == nil {
 			err = r.one(ctx, i, it)
 		}
@@ -144,10 +145,10 @@ type deletePlan struct {
 
 // A plannedDeletion is a file, a link or a whole directory.
 type plannedDeletion struct {
-	Path      string   `json:"path"`
-	Was       identity `json:"was"`
-	Directory bool     `json:"directory,omitempty"`
-	Contents  []string `json:"contents,omitempty"` // files and links in the directory
+	Path      string             `json:"path"`
+	Was       localfile.Identity `json:"was"`
+	Directory bool               `json:"directory,omitempty"`
+	Contents  []string           `json:"contents,omitempty"` // files and links in the directory
 	// Side is the name that the directory has while it is being deleted.
 	Side string `json:"side,omitempty"`
 }
@@ -233,7 +234,7 @@ func (r *remover) renew(ctx context.Context) error {
 		i, planned := known[it.Path]
 		same := planned && former.Items[i].Was == it.Was
 		if !same {
-			if remade, err := r.job.Remade(it.Path); err != nil {
+			if remade, err := stepcontext.Of(r.job).Remade(it.Path); err != nil {
 				return err
 			} else if !remade {
 				r.job.Log().Warn("a file has come since an earlier attempt of the execution has deleted what was to be deleted; it stays", "path", it.Path)
@@ -316,9 +317,9 @@ func errTooMany(name string, most int) error {
 // planOne looks at one thing to be deleted, and into it if it is a directory.
 // The paths in it may take left bytes.
 func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (plannedDeletion, error) {
-	it := plannedDeletion{Path: m.name, Was: identify(m.info), Directory: m.info.IsDir()}
+	it := plannedDeletion{Path: m.name, Was: localfile.Identify(m.info), Directory: m.info.IsDir()}
 	if it.Directory {
-		it.Side = r.job.SideName(m.base())
+		it.Side = stepcontext.Of(r.job).SideName(m.base())
 	}
 	switch {
 	case m.rel == ".":
@@ -327,7 +328,7 @@ func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (pl
 		return it, nil
 	case !r.cfg.Recursive:
 		return it, courier.Permanent(fmt.Errorf("%q is a directory; set recursive to delete it with all that is in it", m.name))
-	case r.job.NoteDir() != "" && (m.holds(r.job.NoteDir()) || m.holds(r.job.StepDir())):
+	case r.holdsNotes(m.place):
 		return it, courier.Permanent(fmt.Errorf("%q holds what this step notes down for its retries, so it can't delete it", m.name))
 	}
 	seen := 0
@@ -354,6 +355,13 @@ func (r *remover) planOne(ctx context.Context, m match, most int, left *int) (pl
 	return it, err
 }
 
+// holdsNotes reports whether the directory p has the notes of the step in it.
+func (r *remover) holdsNotes(p place) bool {
+	own := stepcontext.Of(r.job)
+	notes := own.NoteDir()
+	return notes != "" && (p.holds(notes) || p.holds(own.StepDir()))
+}
+
 // one deletes item i of the plan, unless an earlier attempt did.
 func (r *remover) one(ctx context.Context, i int, it plannedDeletion) error {
 	if ctx.Err() != nil {
@@ -370,9 +378,9 @@ func (r *remover) one(ctx context.Context, i int, it plannedDeletion) error {
 	switch {
 	case err != nil:
 		return err
-	case info == nil || r.done[i] && !it.Was.is(info):
+	case info == nil || r.done[i] && !it.Was.Is(info):
 		return r.report(p, it)
-	case i < r.open && !it.Was.is(info):
+	case i < r.open && !it.Was.Is(info):
 		// Either it came after ours was deleted, or it took the place of ours
 		// before. Nobody has decided that it shall go.
 		r.job.Log().Warn("a file has changed, or another has taken its place, since it was to be deleted; it stays", "path", it.Path)
@@ -426,12 +434,13 @@ func (r *remover) removeSide(p place, it plannedDeletion) error {
 
 // report reports what is gone.
 func (r *remover) report(p place, it plannedDeletion) error {
+	own := stepcontext.Of(r.job)
 	for _, below := range it.Contents {
-		if err := r.job.Removed(filepath.Join(p.name, filepath.FromSlash(below))); err != nil {
+		if err := own.Removed(filepath.Join(p.name, filepath.FromSlash(below))); err != nil {
 			return err
 		}
 	}
-	return r.job.Removed(p.name)
+	return own.Removed(p.name)
 }
 
 // finish makes the deletions durable.

@@ -149,7 +149,7 @@ func TestDeleteReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, f := range job.Files() {
+		for _, f := range job.Reports().Files {
 			if f.Removed {
 				got = append(got, f.Path)
 			}

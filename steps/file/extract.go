@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/archive"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -56,7 +57,7 @@ func (x *extraction) extract(ctx context.Context) (err error) {
 	if err != nil {
 		return localfile.Error(src.name, err)
 	}
-	if identify(after) != identify(from) {
+	if localfile.Identify(after) != localfile.Identify(from) {
 		return fmt.Errorf("archive %q changed while it was being unpacked; nothing was unpacked", src.name)
 	}
 	return x.writeNote()
@@ -89,7 +90,7 @@ func (x *extraction) acceptable(a archive.Archive) error {
 		return localfile.Error(x.dst.name, err)
 	}
 	for _, name := range names {
-		if _, base := sideOf(x.dst); x.dst.rel != "." || !x.job.IsSideName(base, name) {
+		if _, base := sideOf(x.dst); x.dst.rel != "." || !stepcontext.Of(x.job).IsSideName(base, name) {
 			return courier.Permanent(fmt.Errorf("output directory %q exists and is not empty; name another one, or set if_exists to overwrite", x.dst.name))
 		}
 	}
@@ -148,7 +149,7 @@ func (x *extraction) room(name string, dir bool) (bool, error) {
 
 // makeSide makes the side directory, empty.
 func (x *extraction) makeSide() error {
-	if err := x.job.MkdirAll(filepath.Dir(x.side.name)); err != nil {
+	if err := x.job.Files().MkdirAll(filepath.Dir(x.side.name)); err != nil {
 		return localfile.Error(x.dst.name, err)
 	}
 	return localfile.Error(x.side.name, x.side.root.Mkdir(x.side.rel, x.perm(0o777)))
@@ -165,7 +166,7 @@ func (x *extraction) fits(a archive.Archive, name string) error {
 // perm keeps what lies in the workspace from other users of the machine.
 // Elsewhere the process's mask decides, as for every new file.
 func (x *extraction) perm(mode fs.FileMode) fs.FileMode {
-	if x.job.StepDir() != "" && !filepath.IsAbs(x.dst.name) {
+	if x.job.Files().StepDir() != "" && !filepath.IsAbs(x.dst.name) {
 		return mode & 0o700
 	}
 	return mode
@@ -308,7 +309,7 @@ func (x *extraction) merge() error {
 	for _, from := range left {
 		below := from.rel[len(x.side.rel):]
 		to := place{root: from.root, rel: filepath.Join(x.dst.rel, below), name: filepath.Join(x.dst.name, below)}
-		if err := x.job.SetAside(to.name, from.name); err != nil {
+		if err := stepcontext.Of(x.job).SetAside(to.name, from.name); err != nil {
 			return err
 		}
 		x.effect("merge")

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/archive"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // An unzipNote is the first line of the journal: everything is
@@ -144,7 +145,7 @@ func (x *extraction) renew(ctx context.Context) error {
 	} else if there == nil && (ours || x.published) {
 		// A later step may have taken the files away, unless it was the workspace
 		// that was emptied.
-		kept, err := x.job.Held(x.note.Directory)
+		kept, err := stepcontext.Of(x.job).Held(x.note.Directory)
 		if kept = kept || ours || filepath.IsAbs(x.dst.name); err != nil || kept {
 			x.published = true
 			return err
@@ -166,13 +167,13 @@ func (x *extraction) locate() (err error) {
 	x.note = unzipNote{}
 	name := x.output
 	if name == "" {
-		name = path.Join(x.job.Dir(), "unzipped")
+		name = path.Join(x.job.Files().Dir(), "unzipped")
 	}
 	if x.dst, err = at(x.job, name); err != nil {
 		return err
 	}
 	dir, base := sideOf(x.dst)
-	x.side, err = at(x.job, filepath.Join(dir, x.job.SideName(base)))
+	x.side, err = at(x.job, filepath.Join(dir, stepcontext.Of(x.job).SideName(base)))
 	return err
 }
 
@@ -279,7 +280,7 @@ func (x *extraction) result() (UnzipOutput, error) {
 			return out, err
 		}
 		if info, err := p.look(); err == nil && info != nil && info.Size() == f.Size {
-			if err := x.job.Wrote(p.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := x.job.Files().Wrote(p.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return out, localfile.Error(p.name, err)
 			}
 		}
@@ -321,18 +322,19 @@ func (x *extraction) sweep(keep string) error {
 	if err := removeEarlier(x.job, keep); err != nil {
 		return err
 	}
+	own := stepcontext.Of(x.job)
 	dir, base := sideOf(x.dst)
-	return removeMarked(x.job, dir, func(name string) bool { return name != keep && x.job.IsSideName(base, name) })
+	return removeMarked(x.job, dir, func(name string) bool { return name != keep && own.IsSideName(base, name) })
 }
 
 // removeEarlier removes from the directories of earlier attempts what they
 // left unfinished, but for what is called keep. What they finished stays.
 func removeEarlier(job *courier.Context, keep string) error {
-	if job.StepDir() == "" {
+	if job.Files().StepDir() == "" {
 		return nil
 	}
 	for n := 1; n < job.Attempt(); n++ {
-		dir := path.Join(job.StepDir(), strconv.Itoa(n))
+		dir := path.Join(job.Files().StepDir(), strconv.Itoa(n))
 		err := removeMarked(job, dir, func(name string) bool { return name != keep && strings.Contains(name, sideMark) })
 		if err != nil {
 			return err

@@ -52,7 +52,7 @@ func (cfg HashConfig) place(job *courier.Context) (place, error) {
 	}
 	name := strings.ToUpper(string(cfg.Algorithm)) + "SUMS"
 	if cfg.OutputPath == "" {
-		return at(job, path.Join(job.Dir(), name))
+		return at(job, path.Join(job.Files().Dir(), name))
 	}
 	return target(job, cfg.OutputPath, name)
 }
@@ -70,7 +70,7 @@ func (h Hash) Execute(ctx context.Context, job *courier.Context, cfg HashConfig)
 	if err != nil {
 		return out, err
 	}
-	w, err := job.Create(dst.name)
+	w, err := job.Files().Create(dst.name)
 	if err != nil {
 		return out, localfile.Error(dst.name, err)
 	}
@@ -158,7 +158,7 @@ func (h Hash) Validate(ctx context.Context, job *courier.Context, cfg HashConfig
 func (h Hash) Cleanup(ctx context.Context, job *courier.Context, cfg HashConfig) error {
 	dst, err := cfg.place(job)
 	if err == nil {
-		err = localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
+		err = localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 	}
 	if err != nil || cfg.OutputPath != "" {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -55,7 +56,7 @@ func (j Join) Execute(ctx context.Context, job *courier.Context, cfg JoinConfig)
 	if dst.name == manifest.name {
 		return out, courier.Permanent(fmt.Errorf("%q is the manifest itself; name another output_path", dst.name))
 	}
-	w, err := job.Create(dst.name)
+	w, err := job.Files().Create(dst.name)
 	if err != nil {
 		return out, localfile.Error(dst.name, err)
 	}
@@ -109,7 +110,7 @@ func (j Join) manifest(ctx context.Context, job *courier.Context, cfg JoinConfig
 // place finds the place of the file that the manifest calls name.
 func (cfg JoinConfig) place(job *courier.Context, name string) (place, error) {
 	if cfg.OutputPath == "" {
-		return at(job, path.Join(job.Dir(), name))
+		return at(job, path.Join(job.Files().Dir(), name))
 	}
 	return target(job, cfg.OutputPath, name)
 }
@@ -185,7 +186,7 @@ func (j Join) Validate(ctx context.Context, job *courier.Context, cfg JoinConfig
 // Cleanup removes an unfinished file. A finished one stays.
 func (j Join) Cleanup(ctx context.Context, job *courier.Context, cfg JoinConfig) error {
 	if cfg.OutputPath == "" {
-		if err := sweepSides(job, job.Dir()); err != nil {
+		if err := sweepSides(job, job.Files().Dir()); err != nil {
 			return err
 		}
 		return removeEarlier(job, "")
@@ -197,14 +198,15 @@ func (j Join) Cleanup(ctx context.Context, job *courier.Context, cfg JoinConfig)
 	if info, err := dst.root.Stat(dst.rel); isDirName(cfg.OutputPath) || err == nil && info.IsDir() {
 		return sweepSides(job, dst.name)
 	}
-	return localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
+	return localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 }
 
 // sweepSides removes what attempts of this step left unfinished in dir, under
 // whatever names.
 func sweepSides(job *courier.Context, dir string) error {
+	own := stepcontext.Of(job)
 	return removeMarked(job, dir, func(name string) bool {
 		i := strings.LastIndex(name, sideMark)
-		return i > 0 && job.IsSideName(name[:i], name)
+		return i > 0 && own.IsSideName(name[:i], name)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A journal is what a step notes down about effects that can't be had twice,
@@ -35,7 +36,7 @@ func (*keptJournal) Close() error { return nil }
 // openJournal opens the journal of the step, if there is none an empty one.
 // The caller closes it.
 func openJournal(ctx context.Context, job *courier.Context, verb string) (*journal, error) {
-	dir := job.NoteDir()
+	dir := stepcontext.Of(job).NoteDir()
 	if dir == "" {
 		key := fmt.Sprintf("file.%s-%s-%s", verb, job.StepName(), courier.FormatIteration(job.Iteration()))
 		kept, err := courier.Keep(ctx, job, key, func(context.Context) (*keptJournal, error) { return &keptJournal{}, nil })
@@ -44,7 +45,7 @@ func openJournal(ctx context.Context, job *courier.Context, verb string) (*journ
 		}
 		return &journal{kept: kept, lines: kept.lines}, nil
 	}
-	root, rel, err := job.Root(dir)
+	root, rel, err := job.Files().Root(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -185,26 +186,9 @@ func (s dirSet) sync(root *os.Root, dir string) error {
 	}
 }
 
-// isNotes reports whether name, in the form of [courier.Context.Path], is where
+// isNotes reports whether name, in the form of [courier.Files.Path], is where
 // this step or, for later attempts, any step notes something down, or lies there.
 func isNotes(job *courier.Context, name string) bool {
-	own := job.StepDir()
+	own := job.Files().StepDir()
 	return own != "" && (place{name: own}.holds(name) || place{name: note.Top}.holds(name))
-}
-
-// An identity tells a file from another that has its name at another time.
-type identity struct {
-	Size     int64  `json:"size"`
-	Modified int64  `json:"modified"`        // in nanoseconds
-	Inode    uint64 `json:"inode,omitempty"` // 0 where files have none
-}
-
-func identify(info fs.FileInfo) identity {
-	return identity{Size: info.Size(), Modified: info.ModTime().UnixNano(), Inode: localfile.Inode(info)}
-}
-
-// is reports whether the file described by info, which may be nil, is the one
-// that had the identity id.
-func (id identity) is(info fs.FileInfo) bool {
-	return info != nil && id != identity{} && identify(info) == id
 }

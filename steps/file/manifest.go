@@ -172,7 +172,7 @@ func sumOf(ctx context.Context, job *courier.Context, p place, h hash.Hash) (sum
 	if err != nil {
 		return "", 0, localfile.Error(p.name, err)
 	}
-	if n != size || identify(after) != identify(from) {
+	if n != size || localfile.Identify(after) != localfile.Identify(from) {
 		return "", 0, fmt.Errorf("%q changed while it was being read: it had %d bytes, %d were read, now it has %d", p.name, size, n, after.Size())
 	}
 	return hex.EncodeToString(h.Sum(nil)), n, nil

@@ -70,7 +70,7 @@ func isPattern(job *courier.Context, given courier.Pattern, as *bool) (bool, err
 		return glob.Looks(given, as), nil
 	}
 	base, _ := glob.Split(given)
-	if _, err := job.Path(base); err != nil {
+	if _, err := job.Files().Path(base); err != nil {
 		return false, err
 	}
 	p, err := at(job, given.String())
@@ -109,7 +109,7 @@ func (s search) matches(ctx context.Context, p place, pattern string, depth int,
 		if m.place, err = p.in(s.job, below); err != nil {
 			return err
 		}
-		if isNotes(s.job, m.name) || s.job.StepDir() != "" && m.holds(s.job.StepDir()) {
+		if isNotes(s.job, m.name) || s.job.Files().StepDir() != "" && m.holds(s.job.Files().StepDir()) {
 			return nil
 		}
 		m.info, err = m.stat()

@@ -40,7 +40,7 @@ func (Mkdir) Execute(ctx context.Context, job *courier.Context, cfg MkdirConfig)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return MkdirOutput{}, localfile.Error(p.name, err)
 	case err != nil:
-		if err := errors.Join(job.MkdirAll(p.name), produced(job, p)); err != nil {
+		if err := errors.Join(job.Files().MkdirAll(p.name), produced(job, p)); err != nil {
 			return MkdirOutput{}, localfile.Error(p.name, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -117,10 +118,10 @@ type move struct {
 	index    int
 	src, dst place
 	state    string
-	was      identity // of the source
-	copied   identity // of the copy that becomes the destination
-	side     place    // of that copy, until it does
-	own      identity // what an earlier attempt of the execution has put at dst
+	was      localfile.Identity // of the source
+	copied   localfile.Identity // of the copy that becomes the destination
+	side     place              // of that copy, until it does
+	own      localfile.Identity // what an earlier attempt of the execution has put at dst
 }
 
 // A mover moves the files of one step.
@@ -171,7 +172,7 @@ func (m *mover) one(ctx context.Context, it *move) error {
 	}
 	if there, err := it.dst.replaceable(); err != nil {
 		return err
-	} else if there != nil && !it.own.is(there) {
+	} else if there != nil && !it.own.Is(there) {
 		switch m.cfg.IfExists {
 		case Skip:
 			it.state = skipped
@@ -183,14 +184,14 @@ func (m *mover) one(ctx context.Context, it *move) error {
 	if err := (pair{match{place: it.src}, it.dst}).itself(); err != nil {
 		return err
 	}
-	if !it.was.is(src) {
+	if !it.was.Is(src) {
 		// It was replaced or changed since it was planned.
-		it.was, it.copied, it.side = identify(src), identity{}, place{}
+		it.was, it.copied, it.side = localfile.Identify(src), localfile.Identity{}, place{}
 		if err := m.mark(it, true); err != nil {
 			return err
 		}
 	}
-	if err := m.job.HoldMoved(it.src.name, it.dst.name); err != nil {
+	if err := stepcontext.Of(m.job).HoldMoved(it.src.name, it.dst.name); err != nil {
 		return err
 	}
 	if it.src.root == it.dst.root {
@@ -204,13 +205,13 @@ func (m *mover) one(ctx context.Context, it *move) error {
 // recognize finds out what earlier attempts did but could not write down, or
 // wrote down but did not make durable before the machine went down.
 func (m *mover) recognize(it *move, src, dst fs.FileInfo) error {
-	if it.state == waiting && (it.was.is(dst) || it.copied.is(dst)) {
+	if it.state == waiting && (it.was.Is(dst) || it.copied.Is(dst)) {
 		it.state = published
 		if err := make(dirSet).sync(it.dst.root, it.dst.dir()); err != nil {
 			return err
 		}
 	}
-	if it.state == published && it.side.root == nil && it.was.is(src) {
+	if it.state == published && it.side.root == nil && it.was.Is(src) {
 		it.state = waiting // the rename was lost
 	}
 	if it.state != waiting || it.side.root == nil {
@@ -224,7 +225,7 @@ func (m *mover) recognize(it *move, src, dst fs.FileInfo) error {
 		return m.withdraw(it)
 	case src == nil:
 		it.state = published
-	case it.was.is(src):
+	case it.was.Is(src):
 		return courier.Permanent(fmt.Errorf("%q was copied to %q, but the copy is not there; it may have been taken from there already. If it has arrived, remove the source; if not, change the source's time; then resume", it.src.name, it.dst.name))
 	}
 	return nil
@@ -252,7 +253,7 @@ func (m *mover) rename(it *move) (bool, error) {
 			return false, localfile.Error(it.src.name, err)
 		}
 	}
-	if err := m.job.MkdirAll(filepath.Dir(it.dst.name)); err != nil {
+	if err := m.job.Files().MkdirAll(filepath.Dir(it.dst.name)); err != nil {
 		return false, localfile.Error(it.dst.name, err)
 	}
 	m.effect("rename")
@@ -309,8 +310,8 @@ func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error
 	if err != nil {
 		return localfile.Error(it.dst.name, err)
 	}
-	it.was, it.copied = identify(from), identify(info)
-	if it.side, err = it.dst.beside(m.job, m.job.SideName(it.dst.base())); err != nil {
+	it.was, it.copied = localfile.Identify(from), localfile.Identify(info)
+	if it.side, err = it.dst.beside(m.job, stepcontext.Of(m.job).SideName(it.dst.base())); err != nil {
 		return err
 	}
 	m.effect("mark copied")
@@ -320,7 +321,7 @@ func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error
 	m.effect("publish")
 	if err := w.Commit(); err != nil {
 		err = fmt.Errorf("move %q to %q: %w", it.src.name, it.dst.name, localfile.Error(it.dst.name, err))
-		if dst, lookErr := it.dst.look(); lookErr != nil || it.copied.is(dst) {
+		if dst, lookErr := it.dst.look(); lookErr != nil || it.copied.Is(dst) {
 			return err
 		}
 		return errors.Join(err, m.withdraw(it))
@@ -331,7 +332,7 @@ func (m *mover) arrive(it *move, w *courier.PendingFile, from fs.FileInfo) error
 // complete removes the source of a file that has arrived, if src describes
 // that very file and not another one that has come since, and reports both.
 func (m *mover) complete(it *move, src fs.FileInfo) error {
-	if it.was.is(src) {
+	if it.was.Is(src) {
 		m.effect("remove")
 		if err := it.src.root.Remove(it.src.rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%q has been copied to %q, but can't be removed: %w", it.src.name, it.dst.name, localfile.Error(it.src.name, err))
@@ -339,13 +340,13 @@ func (m *mover) complete(it *move, src fs.FileInfo) error {
 		m.effect("removed")
 		m.dirs = append(m.dirs, it.src)
 	}
-	if err := m.job.Removed(it.src.name); err != nil {
+	if err := stepcontext.Of(m.job).Removed(it.src.name); err != nil {
 		return err
 	}
 	// Whoever the file was moved for may have taken it already.
 	dst, err := it.dst.look()
-	if err == nil && (it.was.is(dst) || it.copied.is(dst)) {
-		err = m.job.Wrote(it.dst.name)
+	if err == nil && (it.was.Is(dst) || it.copied.Is(dst)) {
+		err = m.job.Files().Wrote(it.dst.name)
 	}
 	return err
 }

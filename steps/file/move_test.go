@@ -55,7 +55,7 @@ func TestMoveReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, out, "size", 4)
-		if got := job.Files(); !slices.Equal(got, want) {
+		if got := job.Reports().Files; !slices.Equal(got, want) {
 			t.Errorf("attempt %d reports %+v, want %+v", n+1, got, want)
 		}
 	}

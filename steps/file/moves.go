@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A movePlan is the first line of the journal of file.move.
@@ -19,21 +20,21 @@ type movePlan struct {
 
 // A plannedMove is one file of the plan.
 type plannedMove struct {
-	Source string   `json:"source"`
-	Target string   `json:"target"`
-	Was    identity `json:"was"`
+	Source string             `json:"source"`
+	Target string             `json:"target"`
+	Was    localfile.Identity `json:"was"`
 	// Own is what an earlier attempt of the execution has put at Target, which is
 	// no file of others.
-	Own identity `json:"own,omitzero"`
+	Own localfile.Identity `json:"own,omitzero"`
 }
 
 // A moveMark is a further line: what is new about one file of the plan.
 type moveMark struct {
-	Item   int      `json:"item"`
-	State  string   `json:"state,omitempty"`
-	Was    identity `json:"was"`
-	Copied identity `json:"copied"`
-	Side   string   `json:"side,omitempty"` // where the copy is until it is published
+	Item   int                `json:"item"`
+	State  string             `json:"state,omitempty"`
+	Was    localfile.Identity `json:"was"`
+	Copied localfile.Identity `json:"copied"`
+	Side   string             `json:"side,omitempty"` // where the copy is until it is published
 }
 
 // fits reports whether the plan was made for the paths in cfg.
@@ -118,7 +119,7 @@ func (m Move) Cleanup(ctx context.Context, job *courier.Context, cfg MoveConfig)
 				return err
 			}
 		}
-		if err := job.RemoveSideFiles(it.dst.name); err != nil {
+		if err := job.Files().RemoveSideFiles(it.dst.name); err != nil {
 			return localfile.Error(it.dst.name, err)
 		}
 	}
@@ -143,7 +144,7 @@ func (m *mover) plan(ctx context.Context) (*moveLog, error) {
 	}
 	log := &moveLog{plan: movePlan{Source: m.cfg.SourcePath.String(), Destination: m.cfg.DestinationPath, Pattern: pattern, Attempt: m.job.ExecutionAttempt()}}
 	for _, p := range pairs {
-		log.plan.Items = append(log.plan.Items, plannedMove{Source: p.src.name, Target: p.dst.name, Was: identify(p.src.info)})
+		log.plan.Items = append(log.plan.Items, plannedMove{Source: p.src.name, Target: p.dst.name, Was: localfile.Identify(p.src.info)})
 	}
 	if len(pairs) == 0 {
 		return log, nil
@@ -168,12 +169,12 @@ func (m *mover) renew(ctx context.Context, log *moveLog) (*moveLog, error) {
 	}
 	log.plan.Attempt = m.job.ExecutionAttempt()
 	for _, p := range pairs {
-		again := plannedMove{Source: p.src.name, Target: p.dst.name, Was: identify(p.src.info)}
+		again := plannedMove{Source: p.src.name, Target: p.dst.name, Was: localfile.Identify(p.src.info)}
 		i, planned := known[p.src.name]
 		if planned && log.was(i) == again.Was {
 			continue // it was not moved, or goes on being copied
 		}
-		if remade, err := m.job.Remade(p.src.name); err != nil {
+		if remade, err := stepcontext.Of(m.job).Remade(p.src.name); err != nil {
 			return nil, err
 		} else if !remade {
 			m.job.Log().Warn("a file has come since an earlier attempt of the execution has moved what was to be moved; it stays", "path", p.src.name)
@@ -195,7 +196,7 @@ func (m *mover) renew(ctx context.Context, log *moveLog) (*moveLog, error) {
 }
 
 // was is what the source of an item was when it was last looked at.
-func (log *moveLog) was(i int) identity {
+func (log *moveLog) was(i int) localfile.Identity {
 	if mark, ok := log.marks[i]; ok {
 		return mark.Was
 	}
@@ -203,12 +204,12 @@ func (log *moveLog) was(i int) identity {
 }
 
 // own is what an item has become at its target.
-func (log *moveLog) own(i int) identity {
+func (log *moveLog) own(i int) localfile.Identity {
 	mark := log.marks[i]
 	switch {
 	case mark.State == skipped:
-		return identity{}
-	case mark.Copied != identity{}:
+		return localfile.Identity{}
+	case mark.Copied != localfile.Identity{}:
 		return mark.Copied
 	}
 	return log.was(i)
@@ -248,6 +249,6 @@ func (m *mover) mark(it *move, durable bool) error {
 // withdraw takes back that a copy is about to be published, before its side
 // file is removed. It must not be taken for published when that is gone.
 func (m *mover) withdraw(it *move) error {
-	it.copied, it.side = identity{}, place{}
+	it.copied, it.side = localfile.Identity{}, place{}
 	return m.mark(it, true)
 }

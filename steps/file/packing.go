@@ -54,7 +54,7 @@ func (p packing) place(job *courier.Context) (place, error) {
 		name = base + p.ext
 	}
 	if p.output == "" {
-		return at(job, path.Join(job.Dir(), name))
+		return at(job, path.Join(job.Files().Dir(), name))
 	}
 	return target(job, p.output, name)
 }
@@ -227,7 +227,7 @@ func (p packing) validate(job *courier.Context) error {
 func (p packing) cleanup(job *courier.Context) error {
 	dst, err := p.place(job)
 	if err == nil {
-		err = localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
+		err = localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 	}
 	if err != nil || p.output != "" {
 		return err
@@ -255,7 +255,7 @@ func (p packing) archive(ctx context.Context, job *courier.Context, write func(*
 	if _, err := dst.replaceable(); err != nil {
 		return out, err
 	}
-	w, err := job.Create(dst.name)
+	w, err := job.Files().Create(dst.name)
 	if err != nil {
 		return out, localfile.Error(dst.name, err)
 	}

@@ -12,23 +12,24 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A place is a path that a step may use, seen from the directory that confines
 // it.
 type place struct {
-	name string // in the form of [courier.Context.Path]
+	name string // in the form of [courier.Files.Path]
 	root *os.Root
 	rel  string // below root, "." for root itself
 }
 
 // at finds the place of a path.
 func at(job *courier.Context, name string) (place, error) {
-	p, err := job.Path(name)
+	p, err := job.Files().Path(name)
 	if err != nil {
 		return place{}, err
 	}
-	root, rel, err := job.Root(name)
+	root, rel, err := job.Files().Root(name)
 	if err != nil {
 		return place{}, localfile.Error(p, err)
 	}
@@ -84,7 +85,7 @@ func (p place) source(job *courier.Context) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, localfile.Error(p.name, err)
 	}
-	f, err := job.Open(p.name)
+	f, err := job.Files().Open(p.name)
 	if err != nil {
 		return nil, nil, localfile.Error(p.name, err)
 	}
@@ -137,4 +138,4 @@ func (p place) replaceable() (fs.FileInfo, error) {
 }
 
 // produced notes down that the step has made the directory at p.
-func produced(job *courier.Context, p place) error { return job.Produced(p.name) }
+func produced(job *courier.Context, p place) error { return stepcontext.Of(job).Produced(p.name) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/stepcontext"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
@@ -140,7 +141,7 @@ func (r request) into(job *courier.Context, found []match) ([]pair, error) {
 	return pairs, nil
 }
 
-// holds reports whether name, in the form of [courier.Context.Path], is the
+// holds reports whether name, in the form of [courier.Files.Path], is the
 // directory p or lies in it.
 func (p place) holds(name string) bool {
 	if p.name == "." {
@@ -189,13 +190,13 @@ func (r request) cleanup(ctx context.Context, job *courier.Context, limits Limit
 		if err != nil {
 			return err
 		}
-		return localfile.Error(dst.name, job.RemoveSideFiles(dst.name))
+		return localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 	}
 	r.ignoreMissing = true
 	pairs, _, err := r.plan(ctx, job, limits)
 	for _, p := range pairs {
 		if err == nil {
-			err = localfile.Error(p.dst.name, job.RemoveSideFiles(p.dst.name))
+			err = localfile.Error(p.dst.name, job.Files().RemoveSideFiles(p.dst.name))
 		}
 	}
 	return err
@@ -230,7 +231,7 @@ func (p pair) stage(ctx context.Context, job *courier.Context, perm *Permissions
 	if p.src.info != nil && p.src.info.Mode().IsRegular() && !os.SameFile(p.src.info, from) {
 		return nil, nil, fmt.Errorf("%q is another file by now than when it was found; nothing was written to %q", p.src.name, p.dst.name)
 	}
-	if w, err = job.Create(p.dst.name); err != nil {
+	if w, err = job.Files().Create(p.dst.name); err != nil {
 		return nil, nil, localfile.Error(p.dst.name, err)
 	}
 	if err = p.fill(ctx, job, w, f, from, perm, limits); err != nil {
@@ -269,7 +270,7 @@ func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.Pending
 	if err != nil {
 		return localfile.Error(p.src.name, err)
 	}
-	if n != size || identify(after) != identify(from) {
+	if n != size || localfile.Identify(after) != localfile.Identify(from) {
 		return fmt.Errorf("%q changed while it was being read: it had %d bytes, %d were read, now it has %d; nothing was written to %q", p.src.name, size, n, after.Size(), p.dst.name)
 	}
 	mode := from.Mode().Perm()
@@ -284,6 +285,6 @@ func (p pair) fill(ctx context.Context, job *courier.Context, w *courier.Pending
 
 // setModified gives the unfinished output the source's time of modification.
 func (p pair) setModified(job *courier.Context, t time.Time) error {
-	side := filepath.Join(p.dst.dir(), job.SideName(p.dst.base()))
+	side := filepath.Join(p.dst.dir(), stepcontext.Of(job).SideName(p.dst.base()))
 	return localfile.Error(p.dst.name, p.dst.root.Chtimes(side, time.Time{}, t))
 }

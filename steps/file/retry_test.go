@@ -158,7 +158,7 @@ func (c scenario) attempt(t *testing.T, s *site, when string, out m, files strin
 	if got := s.snapshot(t); got != files {
 		t.Errorf("%s: files\n%s\nundisturbed\n%s", when, got, files)
 	}
-	for _, f := range job.Files() {
+	for _, f := range job.Reports().Files {
 		info, err := os.Lstat(filepath.Join(s.Work, f.Path))
 		if filepath.IsAbs(f.Path) {
 			info, err = os.Lstat(f.Path)

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/archive"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -97,7 +98,7 @@ func (s Split) Execute(ctx context.Context, job *courier.Context, cfg SplitConfi
 // directory finds the place of the output.
 func (cfg SplitConfig) directory(job *courier.Context) (place, error) {
 	if cfg.OutputDirectory == "" {
-		return at(job, job.Dir())
+		return at(job, job.Files().Dir())
 	}
 	return at(job, cfg.OutputDirectory)
 }
@@ -125,7 +126,7 @@ func (x *splitting) begin(most int) error {
 	if there == nil || err != nil {
 		return err
 	}
-	return localfile.Error(old.name, x.job.Remove(old.name))
+	return localfile.Error(old.name, stepcontext.Of(x.job).Unlink(old.name))
 }
 
 func (x *splitting) partName(n int) string {
@@ -151,7 +152,7 @@ func (x *splitting) part(ctx context.Context, n int) error {
 	if _, err := dst.replaceable(); err != nil {
 		return err
 	}
-	w, err := x.job.Create(dst.name)
+	w, err := x.job.Files().Create(dst.name)
 	if err != nil {
 		return localfile.Error(dst.name, err)
 	}
@@ -190,7 +191,7 @@ func (x *splitting) part(ctx context.Context, n int) error {
 // unchanged refuses a source that is another than at the beginning.
 func (x *splitting) unchanged() error {
 	after, err := x.file.Stat()
-	if err == nil && identify(after) != identify(x.from) {
+	if err == nil && localfile.Identify(after) != localfile.Identify(x.from) {
 		err = fmt.Errorf("%q changed while it was being split; no manifest was written", x.src.name)
 	}
 	return err
@@ -210,7 +211,7 @@ func (x *splitting) manifest(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w, err := x.job.Create(dst.name)
+	w, err := x.job.Files().Create(dst.name)
 	if err != nil {
 		return "", localfile.Error(dst.name, err)
 	}

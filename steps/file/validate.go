@@ -74,7 +74,7 @@ func check(job *courier.Context, field, name string, look func(place) ([]any, er
 	if job.Unresolved(field) {
 		return nil
 	}
-	if _, err := job.Path(name); err != nil {
+	if _, err := job.Files().Path(name); err != nil {
 		return fmt.Errorf("%s: %w", field, err)
 	}
 	log := job.Log().With("field", field)

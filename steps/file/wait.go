@@ -117,7 +117,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // A sighting is a file as it was seen.
 type sighting struct {
 	name string
-	identity
+	localfile.Identity
 }
 
 // look finds the files that are there.
@@ -136,7 +136,7 @@ func (w Wait) look(ctx context.Context, job *courier.Context, cfg WaitConfig) ([
 	}
 	var all []sighting
 	for _, m := range found {
-		all = append(all, sighting{m.name, identify(m.info)})
+		all = append(all, sighting{m.name, localfile.Identify(m.info)})
 	}
 	return all, nil
 }
@@ -159,7 +159,7 @@ func lookAt(job *courier.Context, name string) ([]sighting, error) {
 	case !info.Mode().IsRegular():
 		return nil, courier.Permanent(fmt.Errorf("%q is %s; wait for a file, or for a pattern such as %s/*", p.name, localfile.Kind(info.Mode()), p.name))
 	}
-	return []sighting{{p.name, identify(info)}}, nil
+	return []sighting{{p.name, localfile.Identify(info)}}, nil
 }
 
 // timeout is what the step returns when its time is up.

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/transfer"
 )
 
@@ -45,7 +46,7 @@ func (p *prepared) toFile(ctx context.Context, resp *http.Response, part *part, 
 // publish writes the content to a side file, and gives it its final name when
 // it is complete.
 func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *RequestOutput) error {
-	w, err := p.job.Create(p.cfg.OutputPath)
+	w, err := p.job.Files().Create(p.cfg.OutputPath)
 	if err != nil {
 		return fmt.Errorf("output_path: %w", err)
 	}
@@ -81,7 +82,7 @@ func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *Re
 	if out.SHA256 != p.hash {
 		return p.wrongHash(out.SHA256)
 	}
-	if out.DownloadedFile, err = p.job.Path(p.cfg.OutputPath); err != nil {
+	if out.DownloadedFile, err = p.job.Files().Path(p.cfg.OutputPath); err != nil {
 		return err
 	}
 	if err := p.meter.while(w.Commit); err != nil {
@@ -137,12 +138,12 @@ const (
 
 // openPart finds what earlier attempts have fetched.
 func (p *prepared) openPart(ctx context.Context) (*part, error) {
-	dir := p.job.StepDir()
+	dir := p.job.Files().StepDir()
 	if !p.cfg.Resume || dir == "" {
 		return &part{}, nil
 	}
 	name := partName + "-" + strconv.Itoa(p.job.Attempt()) + ".courier-tmp"
-	root, rel, err := p.job.Root(dir + "/" + name)
+	root, rel, err := p.job.Files().Root(dir + "/" + name)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (p *prepared) openPart(ctx context.Context) (*part, error) {
 	sum := sha256.Sum256([]byte(p.method + " " + p.url.String()))
 	id := hex.EncodeToString(sum[:])
 	var old partNote
-	found, err := note.Read(p.job, partName, &old)
+	found, err := note.Read(stepcontext.Of(p.job), partName, &old)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +298,7 @@ func (t *part) fetch(ctx context.Context, resp *http.Response) error {
 // begin starts the part of a content anew, in a file of its own.
 func (t *part) begin(tag string) error {
 	t.close()
-	if err := note.Remove(t.p.job, partName); err != nil { // it is about another content
+	if err := note.Remove(stepcontext.Of(t.p.job), partName); err != nil { // it is about another content
 		return err
 	}
 	if err := t.root.Remove(t.rel); err != nil && !os.IsNotExist(err) {
@@ -320,14 +321,14 @@ func (t *part) save() error {
 		return err
 	}
 	t.note.Size = t.have
-	return note.Write(t.p.job, partName, t.note)
+	return note.Write(stepcontext.Of(t.p.job), partName, t.note)
 }
 
 // forget removes the part.
 func (t *part) forget() error {
 	t.close()
 	t.have = 0
-	if err := note.Remove(t.p.job, partName); err != nil {
+	if err := note.Remove(stepcontext.Of(t.p.job), partName); err != nil {
 		return err
 	}
 	if err := t.root.Remove(t.rel); err != nil && !os.IsNotExist(err) {

@@ -8,11 +8,12 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // runOnce sends the request unless an earlier attempt may have done so.
 func (p *prepared) runOnce(ctx context.Context) (RequestOutput, error) {
-	once := note.Once[RequestOutput]{Job: p.job}
+	once := note.Once[RequestOutput]{Job: stepcontext.Of(p.job)}
 	earlier, begun, err := once.Earlier()
 	switch {
 	case err != nil:

@@ -216,7 +216,7 @@ func (p *prepared) setAuth() error {
 // other step. An execution that is started again from its first step has
 // another one, since its requests may differ.
 func stepKey(job *courier.Context) string {
-	dir := job.StepDir()
+	dir := job.Files().StepDir()
 	if dir == "" {
 		dir = job.StepName()
 		if it := courier.FormatIteration(job.Iteration()); it != "" {
@@ -247,7 +247,7 @@ func (p *prepared) request() (safehttp.Request, error) {
 
 // stat describes the file that is sent.
 func (p *prepared) stat() (os.FileInfo, error) {
-	f, err := p.job.Open(p.cfg.BodyPath)
+	f, err := p.job.Files().Open(p.cfg.BodyPath)
 	if err != nil {
 		return nil, fmt.Errorf("body_path: %w", err)
 	}
@@ -257,7 +257,7 @@ func (p *prepared) stat() (os.FileInfo, error) {
 
 // openBody opens the file that is sent, if it is still as described.
 func (p *prepared) openBody(want os.FileInfo) (io.ReadCloser, error) {
-	f, err := p.job.Open(p.cfg.BodyPath)
+	f, err := p.job.Files().Open(p.cfg.BodyPath)
 	if err != nil {
 		return nil, fmt.Errorf("body_path: %w", err)
 	}
@@ -313,7 +313,7 @@ func (p *prepared) checkPaths() error {
 		}
 	}
 	if o := p.cfg.OutputPath; o != "" && !p.job.Unresolved("output_path") {
-		if _, err := p.job.Path(o); err != nil {
+		if _, err := p.job.Files().Path(o); err != nil {
 			return fmt.Errorf("output_path: %w", err)
 		}
 	}

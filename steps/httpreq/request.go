@@ -117,7 +117,7 @@ func (s Request) Cleanup(ctx context.Context, job *courier.Context, cfg RequestC
 	if cfg.OutputPath == "" {
 		return nil
 	}
-	return job.RemoveSideFiles(cfg.OutputPath)
+	return job.Files().RemoveSideFiles(cfg.OutputPath)
 }
 
 // run sends the request until there is a response that is no reason to wait.

@@ -54,7 +54,7 @@ func TestRetryJob(t *testing.T) {
 				var size any
 				h.Stub("demo.looks", func(_ context.Context, job *courier.Context, cfg map[string]any) (map[string]any, error) {
 					size = cfg["size"]
-					_, err := job.Stat("w/f")
+					_, err := job.Files().Stat("w/f")
 					return nil, err
 				})
 				source := h.WriteFile("f", "content")

@@ -65,7 +65,7 @@ func (b *bench) call(ctx context.Context, cfg object) (out httpreq.RequestOutput
 		}
 	}
 	raw, err := typ.Execute(ctx, job, config)
-	b.bytes = job.Bytes()
+	b.bytes = job.Reports().Bytes
 	if err == nil {
 		if err := json.Unmarshal(raw, &out); err != nil {
 			b.t.Fatal(err)

@@ -61,7 +61,7 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 	if err != nil {
 		return out, err
 	}
-	in, err := job.Open(cfg.SourcePath)
+	in, err := job.Files().Open(cfg.SourcePath)
 	if err != nil {
 		return out, fmt.Errorf("input: %w", err)
 	}
@@ -85,7 +85,7 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 		return out, cfg.explain(err)
 	}
 	defer message.Close()
-	w, err := job.Create(target)
+	w, err := job.Files().Create(target)
 	if err != nil {
 		return out, fmt.Errorf("output: %w", err)
 	}
@@ -110,7 +110,7 @@ func (d *Decrypt) Execute(ctx context.Context, job *courier.Context, cfg Decrypt
 	if signers := found.Signature.Signers; len(signers) > 0 {
 		out.SignerFingerprints, out.SignerFingerprint, out.SignedAt = signers, signers[0], new(found.Signature.Time)
 	}
-	out.DecryptedFile, err = job.Path(target)
+	out.DecryptedFile, err = job.Files().Path(target)
 	return out, err
 }
 

@@ -170,7 +170,7 @@ func TestEncryptPlaces(t *testing.T) {
 		if err != nil || out.EncryptedFile != want {
 			t.Errorf("output_path %q: %q, %v, want %q", output, out.EncryptedFile, err, want)
 		}
-		if got := b.last.Files(); len(got) != 1 || got[0].Path != want || got[0].Size != out.Size {
+		if got := b.last.Reports().Files; len(got) != 1 || got[0].Path != want || got[0].Size != out.Size {
 			t.Errorf("reported files = %+v, want %s", got, want)
 		}
 	}

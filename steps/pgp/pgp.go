@@ -56,7 +56,7 @@ type disk struct {
 // bytes of the disk free; 0 is the default, and less means none. The guard's End
 // must be called.
 func onDisk(ctx context.Context, job *courier.Context, w io.Writer, target string, keepFree int64, step string) (*disk, error) {
-	root, rel, err := job.Root(target)
+	root, rel, err := job.Files().Root(target)
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
@@ -81,12 +81,12 @@ func (d *disk) Write(p []byte) (int, error) {
 // or ends with a slash.
 func place(job *courier.Context, output, base string) (string, error) {
 	if output == "" {
-		return path.Join(job.Dir(), base), nil
+		return path.Join(job.Files().Dir(), base), nil
 	}
 	if strings.HasSuffix(filepath.ToSlash(output), "/") {
 		return output + base, nil
 	}
-	root, rel, err := job.Root(output)
+	root, rel, err := job.Files().Root(output)
 	if err != nil {
 		return "", fmt.Errorf("output: %w", err)
 	}
@@ -108,13 +108,13 @@ func cleanup(job *courier.Context, output, base string) error {
 	if err != nil {
 		return err
 	}
-	err = job.RemoveSideFiles(target)
+	err = job.Files().RemoveSideFiles(target)
 	if output != "" {
 		return err
 	}
 	for n := 1; n < job.Attempt(); n++ {
-		dir := path.Join(path.Dir(job.Dir()), strconv.Itoa(n))
-		err = errors.Join(err, job.RemoveSideFiles(path.Join(dir, base)))
+		dir := path.Join(path.Dir(job.Files().Dir()), strconv.Itoa(n))
+		err = errors.Join(err, job.Files().RemoveSideFiles(path.Join(dir, base)))
 	}
 	return err
 }
@@ -122,7 +122,7 @@ func cleanup(job *courier.Context, output, base string) error {
 // distinct refuses a target that is the input itself, perhaps under another
 // name: a second attempt would take the outcome of the first for its input.
 func distinct(job *courier.Context, in *os.File, target string) error {
-	root, rel, err := job.Root(target)
+	root, rel, err := job.Files().Root(target)
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
@@ -170,7 +170,7 @@ func (s *inputFile) progress(done int64) { s.job.Progress(done, s.size, s.name) 
 // produce has write make a file out of the input, and gives it the name target
 // when it is complete. It returns the path and the size of the file.
 func produce(job *courier.Context, input, target string, write func(w io.Writer, in *inputFile) error) (name string, size int64, err error) {
-	in, err := job.Open(input)
+	in, err := job.Files().Open(input)
 	if err != nil {
 		return "", 0, fmt.Errorf("input: %w", err)
 	}
@@ -182,7 +182,7 @@ func produce(job *courier.Context, input, target string, write func(w io.Writer,
 	if err != nil {
 		return "", 0, err
 	}
-	w, err := job.Create(target)
+	w, err := job.Files().Create(target)
 	if err != nil {
 		return "", 0, fmt.Errorf("output: %w", err)
 	}
@@ -197,7 +197,7 @@ func produce(job *courier.Context, input, target string, write func(w io.Writer,
 	if err != nil {
 		return "", 0, fmt.Errorf("output: %w", err)
 	}
-	name, err = job.Path(target)
+	name, err = job.Files().Path(target)
 	return name, info.Size(), err
 }
 
@@ -212,7 +212,7 @@ func checkPaths(job *courier.Context, input, output string) error {
 	if output == "" || job.Unresolved("output_path") {
 		return nil
 	}
-	if _, err := job.Path(output); err != nil {
+	if _, err := job.Files().Path(output); err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
@@ -223,7 +223,7 @@ func checkInput(job *courier.Context, name string) error {
 	if !filepath.IsAbs(name) {
 		return nil
 	}
-	f, err := job.Open(name)
+	f, err := job.Files().Open(name)
 	if err == nil {
 		f.Close()
 	}

@@ -212,7 +212,7 @@ func TestKilled(t *testing.T) {
 				if strings.HasSuffix(name, "/") {
 					name += target
 				}
-				w, err := b.job().Create(name)
+				w, err := b.job().Files().Create(name)
 				if err != nil {
 					t.Fatal(err)
 				}

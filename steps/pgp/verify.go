@@ -64,7 +64,7 @@ type VerifyOutput struct {
 
 // Execute implements [courier.Step].
 func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyConfig) (VerifyOutput, error) {
-	in, err := job.Open(cfg.SourcePath)
+	in, err := job.Files().Open(cfg.SourcePath)
 	if err != nil {
 		return VerifyOutput{}, fmt.Errorf("input: %w", err)
 	}
@@ -79,7 +79,7 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 	if err := distinct(job, in, target); err != nil {
 		return VerifyOutput{}, err
 	}
-	w, err := job.Create(target)
+	w, err := job.Files().Create(target)
 	if err != nil {
 		return VerifyOutput{}, fmt.Errorf("output: %w", err)
 	}
@@ -96,7 +96,7 @@ func (v *Verify) Execute(ctx context.Context, job *courier.Context, cfg VerifyCo
 	if err := w.Commit(); err != nil {
 		return VerifyOutput{}, fmt.Errorf("output: %w", err)
 	}
-	out.VerifiedFile, err = job.Path(target)
+	out.VerifiedFile, err = job.Files().Path(target)
 	return out, err
 }
 
@@ -200,7 +200,7 @@ func (v *Verify) find(ctx context.Context, job *courier.Context, cfg VerifyConfi
 	if cfg.DetachedSignaturePath == "" {
 		found, size, err = pgpstream.Verify(ctx, w, in, options)
 	} else {
-		signature, opening := job.Open(cfg.DetachedSignaturePath)
+		signature, opening := job.Files().Open(cfg.DetachedSignaturePath)
 		if opening != nil {
 			return pgpstream.Signature{}, 0, fmt.Errorf("signature: %w", opening)
 		}

@@ -424,7 +424,7 @@ func TestResumeModes(t *testing.T) {
 				if _, err := typ.Execute(t.Context(), job, configOf(object{"remote_path": "x", "local_path": name, "resume": resume})); err != nil {
 					t.Fatal(err)
 				}
-				info, err := job.Stat(name)
+				info, err := job.Files().Stat(name)
 				if err != nil {
 					t.Fatal(err)
 				}

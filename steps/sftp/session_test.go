@@ -19,6 +19,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/remote"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/sftpserver"
 )
@@ -449,7 +450,7 @@ func TestLeftovers(t *testing.T) {
 			r.attempt = 1
 			var sides []string
 			for range 3 {
-				sides = append(sides, r.job().SideName(name))
+				sides = append(sides, stepcontext.Of(r.job()).SideName(name))
 				r.attempt++
 			}
 			others := []string{"x.courier-tmp", "x.courier-tmp-other-3-1.1", "y" + sides[0]}
@@ -475,7 +476,7 @@ func TestLeftovers(t *testing.T) {
 		}
 		r.attempt = 2
 		for _, f := range []string{"many/7", "many/99"} {
-			r.put(f+strings.TrimPrefix(r.job().SideName("x"), "x"), nil)
+			r.put(f+strings.TrimPrefix(stepcontext.Of(r.job()).SideName("x"), "x"), nil)
 		}
 		r.put("many/keep", nil)
 		if err := r.cleanup(t.Context(), "sftp.upload", object{"local_path": "many/*", "remote_path": "many"}); err != nil {
@@ -490,7 +491,7 @@ func TestLeftovers(t *testing.T) {
 		r := newRig(t, sftpserver.Options{Fault: failing("list", "", fs.ErrPermission)})
 		r.putLocal("x", nil)
 		r.attempt = 7
-		r.put(r.job().SideName("x"), nil)
+		r.put(stepcontext.Of(r.job()).SideName("x"), nil)
 		if err := r.cleanup(t.Context(), "sftp.upload", object{"local_path": "x"}); err != nil {
 			t.Fatal(err)
 		}
@@ -508,7 +509,7 @@ func TestCleanupDownload(t *testing.T) {
 			return nil, errBroken
 		}
 		r.attempt = 3
-		side := r.job().SideName("x")
+		side := stepcontext.Of(r.job()).SideName("x")
 		for _, f := range []string{"3/1/" + side, "3/2/" + side, "3/3/" + side, "dir/" + side, side} {
 			r.putLocal(f, nil)
 		}

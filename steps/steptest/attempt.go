@@ -118,7 +118,7 @@ func (a *attempt) execute(cleanup bool, between func()) {
 	before := a.w.executed
 	a.w.executed = a
 	if before != nil && before.failed() {
-		a.w.removed = a.w.removed || slices.ContainsFunc(before.job.Files(), func(f courier.File) bool { return f.Removed })
+		a.w.removed = a.w.removed || slices.ContainsFunc(before.job.Reports().Files, func(f courier.File) bool { return f.Removed })
 	}
 	a.start(func() (err error) {
 		if cleanup {

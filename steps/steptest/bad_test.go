@@ -45,7 +45,7 @@ func (b bad) Rollback(ctx context.Context, job *courier.Context, cfg config) err
 
 // path is where a file in the workspace is, for steps that go past the Context.
 func path(job *courier.Context, name string) string {
-	root, rel, err := job.Root(name)
+	root, rel, err := job.Files().Root(name)
 	if err != nil {
 		panic(err)
 	}
@@ -69,7 +69,7 @@ func pieces(ctx context.Context, write func(string) error) error {
 // the remedy.
 func TestBad(t *testing.T) {
 	done := func(job *courier.Context, cfg config) (output, error) {
-		return output{File: cfg.Output}, job.Wrote(cfg.Output)
+		return output{File: cfg.Output}, job.Files().Wrote(cfg.Output)
 	}
 	for _, c := range []struct {
 		name string
@@ -89,7 +89,7 @@ func TestBad(t *testing.T) {
 		}}, []string{"repeat: after a complete attempt whose reply was lost, repeated as attempt 2: the outcome differs", `"line\nline\n"`, "safe to repeat"}},
 		{"leaves a side file", bad{
 			execute: func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
-				w, err := job.Create(fmt.Sprintf("for%d/side", job.Attempt()))
+				w, err := job.Files().Create(fmt.Sprintf("for%d/side", job.Attempt()))
 				if err != nil || ctx.Err() != nil {
 					return output{}, errors.Join(err, context.Cause(ctx))
 				}
@@ -144,9 +144,9 @@ func TestBad(t *testing.T) {
 				return output{}, err
 			}
 			return done(job, cfg)
-		}}, []string{"interrupt: interrupted at place", "neither its old content nor the complete new one", "work/out.txt is", "job.Create and Commit"}},
+		}}, []string{"interrupt: interrupted at place", "neither its old content nor the complete new one", "work/out.txt is", "job.Files().Create and Commit"}},
 		{"takes half for whole", bad{execute: func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
-			w, err := job.Create(cfg.Output)
+			w, err := job.Files().Create(cfg.Output)
 			if err != nil {
 				return output{}, err
 			}
@@ -168,23 +168,23 @@ func TestBad(t *testing.T) {
 			return out, err
 		}}, []string{"undisturbed: ", "two undisturbed runs differ", "Case.Outputs"}},
 		{"fails on what it did", bad{execute: func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
-			if _, err := job.Stat(cfg.Output); err == nil {
+			if _, err := job.Files().Stat(cfg.Output); err == nil {
 				return output{}, os.ErrExist
 			}
 			return upper(ctx, job, cfg)
 		}}, []string{"repeat: ", "the next attempt fails", "already exists"}},
-		{"cleans up the result", bad{cleanup: func(job *courier.Context, cfg config) error { return job.Remove(cfg.Output) }},
+		{"cleans up the result", bad{cleanup: func(job *courier.Context, cfg config) error { return job.Files().Remove(cfg.Output) }},
 			[]string{"repeat: ", "Cleanup changes the result of an attempt that had completed", "work/out.txt is missing"}},
 		{"can't clean up", bad{cleanup: func(job *courier.Context, cfg config) error {
-			_, err := job.Stat(cfg.Output)
+			_, err := job.Files().Stat(cfg.Output)
 			return err
 		}}, []string{"interrupt: interrupted at place", "Cleanup fails", "no such file"}},
-		{"rolls back what a resume needs", bad{rollback: func(job *courier.Context, cfg config) error { return job.Remove(cfg.Input) }},
+		{"rolls back what a resume needs", bad{rollback: func(job *courier.Context, cfg config) error { return job.Files().Remove(cfg.Input) }},
 			[]string{"interrupt: ", "then Rollback, then Cleanup and Execute", "after Rollback the next attempt fails", "no such file"}},
 		{"can't roll back", bad{rollback: func(*courier.Context, config) error { return errors.New("no way back") }},
 			[]string{"cancel: ", "Rollback fails", "no way back"}},
 		{"panics on an error", bad{execute: func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
-			info, _ := job.Stat(cfg.Input)
+			info, _ := job.Files().Stat(cfg.Input)
 			if info.Size() == 0 {
 				return output{}, nil
 			}
@@ -230,7 +230,7 @@ func TestBadWithoutCleanup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			write := func(job *courier.Context, name string) error {
-				w, err := job.Create(name)
+				w, err := job.Files().Create(name)
 				if err != nil {
 					return err
 				}
@@ -238,18 +238,18 @@ func TestBadWithoutCleanup(t *testing.T) {
 				return w.Commit()
 			}
 			step := func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
-				began := job.StepDir() + "/began"
-				if _, err := job.Stat(began); err != nil {
+				began := job.Files().StepDir() + "/began"
+				if _, err := job.Files().Stat(began); err != nil {
 					if err := write(job, mark); err != nil {
 						return output{}, err
 					}
 					if err := write(job, began); err != nil {
 						return output{}, err
 					}
-				} else if _, err := job.Stat(mark); err != nil {
+				} else if _, err := job.Files().Stat(mark); err != nil {
 					return output{}, errors.New("the mark is gone")
 				}
-				if err := job.Wrote(mark); err != nil {
+				if err := job.Files().Wrote(mark); err != nil {
 					return output{}, err
 				}
 				return upper(ctx, job, cfg)

@@ -27,7 +27,7 @@ func (a *attempt) cleanUp(before *attempt) error {
 		return err
 	}
 	defer root.Close()
-	held, err := note.ReadHeld(root)
+	held, err := note.ReadKept(root)
 	if err != nil || a.w.removed || slices.Contains(held, ".") {
 		return err // it may have removed the only copy of what lies there
 	}
@@ -41,10 +41,10 @@ func (a *attempt) cleanUp(before *attempt) error {
 
 // earlierDirs returns the directories of attempts with lower numbers.
 func (a *attempt) earlierDirs(root *os.Root) (dirs []string) {
-	entries, _ := fs.ReadDir(root.FS(), a.job.StepDir()) // it need not be there
+	entries, _ := fs.ReadDir(root.FS(), a.job.Files().StepDir()) // it need not be there
 	for _, d := range entries {
 		if n, err := strconv.Atoi(d.Name()); err == nil && n > 0 && n < a.number && d.IsDir() {
-			dirs = append(dirs, path.Join(a.job.StepDir(), d.Name()))
+			dirs = append(dirs, path.Join(a.job.Files().StepDir(), d.Name()))
 		}
 	}
 	return dirs
@@ -57,9 +57,9 @@ func (a *attempt) failedFiles(next *attempt) (names []string) {
 	if a == nil || a.number == next.number || !a.failed() {
 		return nil
 	}
-	for _, f := range a.job.Files() {
+	for _, f := range a.job.Reports().Files {
 		info, err := os.Lstat(a.w.Path(f.Path))
-		if err == nil && !info.IsDir() && !filepath.IsAbs(f.Path) && !strings.HasPrefix(f.Path, a.job.StepDir()+"/") {
+		if err == nil && !info.IsDir() && !filepath.IsAbs(f.Path) && !strings.HasPrefix(f.Path, a.job.Files().StepDir()+"/") {
 			names = append(names, f.Path)
 		}
 	}

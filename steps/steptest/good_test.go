@@ -29,14 +29,14 @@ type output struct {
 func upper(ctx context.Context, job *courier.Context, cfg config) (output, error) {
 	out := output{File: cfg.Output}
 	if out.File == "" {
-		out.File = job.Dir() + "/upper.txt"
+		out.File = job.Files().Dir() + "/upper.txt"
 	}
-	r, err := job.Open(cfg.Input)
+	r, err := job.Files().Open(cfg.Input)
 	if err != nil {
 		return out, err
 	}
 	defer r.Close()
-	w, err := job.Create(out.File)
+	w, err := job.Files().Create(out.File)
 	if err != nil {
 		return out, err
 	}
@@ -71,13 +71,13 @@ func (upperStep) Execute(ctx context.Context, job *courier.Context, cfg config) 
 func (upperStep) Cleanup(_ context.Context, job *courier.Context, cfg config) error {
 	if cfg.Output == "" {
 		for n := 1; n < job.Attempt(); n++ {
-			if err := job.RemoveSideFiles(job.StepDir() + "/" + strconv.Itoa(n) + "/upper.txt"); err != nil {
+			if err := job.Files().RemoveSideFiles(job.Files().StepDir() + "/" + strconv.Itoa(n) + "/upper.txt"); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return job.RemoveSideFiles(cfg.Output)
+	return job.Files().RemoveSideFiles(cfg.Output)
 }
 
 func registerUpper(r *courier.Registry) { courier.Register(r, "text.upper", upperStep{}, nil) }
@@ -114,7 +114,7 @@ func TestWithoutCleanup(t *testing.T) {
 			steptest.Run(t, steptest.Case{
 				Register: func(r *courier.Registry) {
 					courier.RegisterFunc(r, "text.upper", func(ctx context.Context, job *courier.Context, cfg config) (output, error) {
-						cfg.Output = strings.ReplaceAll(cfg.Output, "OWN", job.Dir())
+						cfg.Output = strings.ReplaceAll(cfg.Output, "OWN", job.Files().Dir())
 						return upper(ctx, job, cfg)
 					}, nil)
 				},

@@ -21,22 +21,22 @@ var (
 	ruleAgain = rule{"the next attempt fails",
 		"Execute must cope with all that an earlier attempt may have done; if that finished, it must notice, or overwrite with an equivalent result"}
 	ruleOutcome = rule{"the outcome differs from that of an undisturbed run",
-		"Execute must be safe to repeat: write files by job.Create and Commit, and note what can't be had twice in job.StepDir() before doing it"}
+		"Execute must be safe to repeat: write, move and remove files by the methods of job.Files(), and note what else can't be had twice in job.Files().StepDir() before doing it"}
 	ruleJobAgain = rule{"a new attempt of the job fails or has another outcome than an undisturbed run",
-		"note down in job.NoteDir() what is taken away, before it goes, and call job.Hold for the only copy of something; in a new attempt of the execution complete with the same outputs"}
+		"take files away by job.Files().Move and Remove, which know what they have done in the attempt before; in a new attempt of the execution complete with the same outputs"}
 	ruleOutputs = rule{"the outputs differ from those of an undisturbed run",
 		"return the same whether this attempt or an earlier one did the work, for the steps that follow build on it"}
 	ruleReports = rule{"the reports of files are not those of an undisturbed run",
-		"report every file by job.Wrote or job.Removed even if an earlier attempt made or removed it, for that attempt's reports are lost"}
+		"call what makes, moves or removes a file even if an earlier attempt has done it, for that attempt's reports are lost; report what is written by other means by job.Files().Wrote"}
 	ruleTrue = rule{"a report of a file is not true",
-		"call job.Wrote when the file has its final name and size, and job.Removed when it is gone; a resume refuses to go on without a reported file"}
+		"call job.Files().Wrote when the file has its final name and size; a resume refuses to go on without a reported file"}
 	ruleHalf = rule{"a final name shows what is neither its old content nor the complete new one",
-		"write under another name and rename: job.Create and Commit do that; or exempt the name by Case.Partial"}
+		"write under another name and rename: job.Files().Create and Commit do that; or exempt the name by Case.Partial"}
 	ruleLeft = rule{"something of an earlier attempt is left over",
-		"defer Close of what job.Create returns, and remove in Cleanup what a killed attempt leaves: job.RemoveSideFiles(target), and what the step names itself; " +
-			"each attempt has a job.Dir() of its own, so below that it is what earlier ones left, in path.Dir(job.Dir()) by their numbers"}
+		"defer Close of what job.Files().Create returns, and remove in Cleanup what a killed attempt leaves: job.Files().RemoveSideFiles(target), and what the step names itself; " +
+			"each attempt has a job.Files().Dir() of its own, so below that it is what earlier ones left, in path.Dir(job.Files().Dir()) by their numbers"}
 	ruleTidy = rule{"the attempt returned and left side files",
-		"defer Close of what job.Create returns"}
+		"defer Close of what job.Files().Create returns"}
 	ruleCleanup = rule{"Cleanup fails",
 		"Cleanup must cope with any state, also with nothing to clean up"}
 	ruleResult = rule{"Cleanup changes the result of an attempt that had completed",
@@ -50,5 +50,5 @@ var (
 	ruleGoroutine = rule{"goroutines are left",
 		"wait for every goroutine before Execute returns, or end it in the Close of what courier.Keep holds"}
 	ruleFenced = rule{"an attempt that had been cut off changed what the next attempt made",
-		"touch files only through the Context and its files, which are closed under such an attempt, and connections only through courier.Keep"}
+		"touch files only through job.Files(), which are closed under such an attempt, and connections only through courier.Keep"}
 )

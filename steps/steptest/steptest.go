@@ -17,7 +17,7 @@
 // each call of Err and Done of its context that its own package makes (see
 // [Case].Packages; Deadline and Value, and so [context.Cause], tell a step
 // nothing new and do not count), at each operation
-// on files through [courier.Context] and [courier.PendingFile], at each report
+// on files through [courier.Files] and [courier.PendingFile], at each report
 // of progress and at each secret that it asks for. What a step does with an
 // [os.Root], or with a connection of its own, lies between two such places. An
 // outside system that Setup makes adds its operations by [World.Reach].

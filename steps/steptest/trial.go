@@ -78,7 +78,7 @@ func (w *World) reference() *reference {
 		}
 	}
 	var wrong string
-	r.reports, wrong = w.reports(a.job.Files(), 1)
+	r.reports, wrong = w.reports(a.job.Reports().Files, 1)
 	switch {
 	case wrong != "":
 		w.broken(where, ruleTrue, wrong)
@@ -274,7 +274,7 @@ func (tr *trial) complete(w *World, where string, a *attempt, outcome rule) bool
 		w.Error(err)
 		return false
 	}
-	reports, wrong := w.reports(a.job.Files(), a.number)
+	reports, wrong := w.reports(a.job.Reports().Files, a.number)
 	different := s.differences(tr.ref.after, nil)
 	switch {
 	case different != "":

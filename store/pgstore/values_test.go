@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
@@ -58,11 +59,11 @@ func TestOddValues(t *testing.T) {
 	}, nil)
 	courier.RegisterFunc(reg, "odd.file", func(_ context.Context, job *courier.Context, c struct{ Name string }) (struct{}, error) {
 		name := oddTexts[c.Name]
-		f, err := job.Create("f")
+		f, err := job.Files().Create("f")
 		if err == nil {
 			err = f.Close()
 		}
-		return struct{}{}, errors.Join(err, job.Removed(name), job.Wrote(name))
+		return struct{}{}, errors.Join(err, stepcontext.Of(job).Removed(name), job.Files().Wrote(name))
 	}, nil)
 	e := engine.New(s, reg, &engine.Options{Workspace: t.TempDir(), MaxOutput: 256 << 20})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

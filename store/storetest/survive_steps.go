@@ -85,7 +85,7 @@ type file struct {
 
 func (d *drill) write(_ context.Context, job *courier.Context, f file) (result, error) {
 	defer d.alone(job)()
-	w, err := job.Create(f.Name)
+	w, err := job.Files().Create(f.Name)
 	if err != nil {
 		return result{}, err
 	}
@@ -98,7 +98,7 @@ func (d *drill) write(_ context.Context, job *courier.Context, f file) (result, 
 
 func (d *drill) read(_ context.Context, job *courier.Context, f file) (result, error) {
 	defer d.alone(job)()
-	r, err := job.Open(f.Name)
+	r, err := job.Files().Open(f.Name)
 	if err != nil {
 		return result{}, err
 	}

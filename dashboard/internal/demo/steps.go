@@ -34,7 +34,7 @@ func fetch(_ context.Context, job *courier.Context, cfg fetchConfig) (out fetchO
 	}
 	for i, name := range cfg.Files {
 		f := courier.File{Path: path.Join("/", cfg.Directory, name), Size: int64(48_213 + 7919*i), Connection: cfg.Connection, Received: true}
-		if err = job.ReportRemote(f); err != nil {
+		if err = job.Files().ReportRemote(f); err != nil {
 			return out, err
 		}
 		out.FileList, out.Bytes = append(out.FileList, name), out.Bytes+f.Size
@@ -58,7 +58,7 @@ type sendOutput struct {
 
 // send reports the file as sent.
 func send(_ context.Context, job *courier.Context, cfg sendConfig) (sendOutput, error) {
-	err := job.ReportRemote(courier.File{Path: cfg.Path, Size: 48_213, Connection: cfg.Connection})
+	err := job.Files().ReportRemote(courier.File{Path: cfg.Path, Size: 48_213, Connection: cfg.Connection})
 	return sendOutput{cfg.Path}, err
 }
 
@@ -129,7 +129,7 @@ func (list) Validate(_ context.Context, job *courier.Context, cfg listConfig) er
 
 // keep leaves a file.
 func keep(job *courier.Context, name string) error {
-	w, err := job.Create(name)
+	w, err := job.Files().Create(name)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type printConfig struct {
 }
 
 func (m *machines) print(ctx context.Context, job *courier.Context, cfg printConfig) (struct{}, error) {
-	if _, err := job.Stat(cfg.File); err != nil {
+	if _, err := job.Files().Stat(cfg.File); err != nil {
 		return struct{}{}, err
 	}
 	if m.printed.Add(1) == 1 {

@@ -254,7 +254,7 @@ func (c *call) receive() (err error) {
 			c.done <- f.Outcome
 			return nil
 		case f.Report != nil:
-			_ = c.job.Take(*f.Report) // one that can be refused comes as a question
+			_ = remote(c.job).Take(*f.Report) // one that can be refused comes as a question
 		case f.Log != nil:
 			f.Log.writeTo(c.job.Log())
 		case f.Ask != nil:
@@ -303,7 +303,7 @@ func (c *call) answer(q *question) (a *answer) {
 	case q.File != nil && c.cfg.OnFile != nil:
 		err = c.cfg.OnFile(q.File[0], q.File[1])
 	case q.Report != nil:
-		err = c.job.Take(*q.Report)
+		err = remote(c.job).Take(*q.Report)
 	}
 	a.Error = failureOf(err, context.Cause(c.ctx))
 	return a

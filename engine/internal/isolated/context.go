@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A contextConfig is what is sent of a [courier.ContextConfig]. The rest is asked for.
@@ -93,13 +94,9 @@ func (h *host) newContext(b *begin) *courier.Context {
 		}
 		return string(a.Bytes), nil
 	}
-	cfg.OnReport = h.report
 	cfg.OnProgress = h.progress
 	if b.Level < math.MaxInt32 {
 		cfg.Log = slog.New(&logHandler{conn: h.conn, level: slog.Level(b.Level)})
-	}
-	if b.Redact {
-		cfg.Clean = h.clean
 	}
 	if h.exact = b.Exact; h.exact {
 		cfg.OnFile = func(operation, name string) error {
@@ -107,7 +104,18 @@ func (h *host) newContext(b *begin) *courier.Context {
 			return err
 		}
 	}
-	return courier.NewContext(cfg)
+	job := courier.NewContext(cfg)
+	var clean func(string) string
+	if b.Redact {
+		clean = h.clean
+	}
+	remote(job).Forward(h.report, clean)
+	return job
+}
+
+// remote returns what a Context has for a step in another process.
+func remote(job *courier.Context) stepcontext.Remote {
+	return stepcontext.Of(job).(stepcontext.Remote)
 }
 
 // ask sends a question and waits for its answer, or until ctx ends.
@@ -154,7 +162,7 @@ func (h *host) answered(a *answer) {
 }
 
 // report passes on a report. Only the cursor can be refused.
-func (h *host) report(r courier.ContextReport) error {
+func (h *host) report(r stepcontext.Report) error {
 	if r.Saved {
 		_, err := h.ask(context.Background(), question{Report: &r})
 		return err
@@ -180,7 +188,7 @@ const progressEvery = 50 * time.Millisecond
 // progress passes on how far the step is, not more often than anybody can see.
 func (h *host) progress(p courier.Progress) {
 	if h.exact {
-		_, _ = h.ask(context.Background(), question{Report: &courier.ContextReport{Progress: &p}})
+		_, _ = h.ask(context.Background(), question{Report: &stepcontext.Report{Progress: &p}})
 		return
 	}
 	h.progressMu.Lock()
@@ -208,7 +216,7 @@ func (h *host) sendProgress(now time.Time) {
 	if h.pending {
 		p := h.last
 		h.pending, h.sentAt = false, now
-		_ = h.conn.send(&frame{Report: &courier.ContextReport{Progress: &p}})
+		_ = h.conn.send(&frame{Report: &stepcontext.Report{Progress: &p}})
 	}
 }
 

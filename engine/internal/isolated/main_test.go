@@ -205,7 +205,7 @@ func do(ctx context.Context, job *courier.Context, cfg doConfig) (doOutput, erro
 		}
 		return out, err
 	case "write":
-		w, err := job.Create(cfg.Arg)
+		w, err := job.Files().Create(cfg.Arg)
 		if err != nil {
 			return out, err
 		}
@@ -243,7 +243,7 @@ func report(ctx context.Context, job *courier.Context, cfg doConfig, out doOutpu
 	job.Stage("transfer")
 	job.Progress(10, 10, "first")
 	job.Progress(3, 5, "second "+secret)
-	w, err := job.Create("out/made.txt")
+	w, err := job.Files().Create("out/made.txt")
 	if err != nil {
 		return out, err
 	}
@@ -254,7 +254,7 @@ func report(ctx context.Context, job *courier.Context, cfg doConfig, out doOutpu
 	before := 0
 	job.Cursor(&before)
 	err = errors.Join(w.Commit(), job.Set("also", []int{1}), job.Emit("happened", map[string]any{"token": "token-of-the-child"}), job.SaveCursor(before+1),
-		job.ReportRemote(courier.File{Path: "/in/a.csv", Connection: "acme", Received: true}))
+		job.Files().ReportRemote(courier.File{Path: "/in/a.csv", Connection: "acme", Received: true}))
 	if err := job.SaveCursor("token-of-the-child"); err == nil {
 		return out, errors.New("a secret is taken as a cursor")
 	}
@@ -278,12 +278,12 @@ func (tidy) Validate(_ context.Context, job *courier.Context, cfg doConfig) erro
 
 func (tidy) Cleanup(_ context.Context, job *courier.Context, cfg doConfig) error {
 	job.Log().Info("cleanup", "pid", os.Getpid())
-	return job.RemoveSideFiles(cfg.Arg)
+	return job.Files().RemoveSideFiles(cfg.Arg)
 }
 
 func (tidy) Rollback(_ context.Context, job *courier.Context, cfg doConfig) error {
 	if !filepath.IsAbs(cfg.Arg) {
-		return job.RemoveSideFiles(cfg.Arg)
+		return job.Files().RemoveSideFiles(cfg.Arg)
 	}
 	return os.WriteFile(cfg.Arg, []byte(fmt.Sprint(os.Getpid(), " ", job.Cancelled())), 0o600)
 }

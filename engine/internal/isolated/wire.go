@@ -14,20 +14,21 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/stepcontext"
 )
 
 // A frame is what one side sends: its length in four bytes, and that many bytes of JSON.
 // One of its fields is set.
 type frame struct {
-	Hello   *hello                 `json:"hello,omitempty"`   // the first of each side
-	Begin   *begin                 `json:"begin,omitempty"`   // to the child, once
-	Cancel  *failure               `json:"cancel,omitempty"`  // to the child: the context has ended
-	Ask     *question              `json:"ask,omitempty"`     // to the parent
-	Answer  *answer                `json:"answer,omitempty"`  // to the child
-	Alive   bool                   `json:"alive,omitempty"`   // to the child: the parent is at work
-	Report  *courier.ContextReport `json:"report,omitempty"`  // to the parent
-	Log     *record                `json:"log,omitempty"`     // to the parent
-	Outcome *outcome               `json:"outcome,omitempty"` // to the parent, the last one
+	Hello   *hello              `json:"hello,omitempty"`   // the first of each side
+	Begin   *begin              `json:"begin,omitempty"`   // to the child, once
+	Cancel  *failure            `json:"cancel,omitempty"`  // to the child: the context has ended
+	Ask     *question           `json:"ask,omitempty"`     // to the parent
+	Answer  *answer             `json:"answer,omitempty"`  // to the child
+	Alive   bool                `json:"alive,omitempty"`   // to the child: the parent is at work
+	Report  *stepcontext.Report `json:"report,omitempty"`  // to the parent
+	Log     *record             `json:"log,omitempty"`     // to the parent
+	Outcome *outcome            `json:"outcome,omitempty"` // to the parent, the last one
 	// Astray says that the child has gone on with the program of the host.
 	Astray bool `json:"astray,omitempty"`
 }
@@ -55,13 +56,13 @@ type begin struct {
 
 // A question is one to the parent that has an answer. One of its fields besides ID is set.
 type question struct {
-	ID     int64                  `json:"id"`
-	Secret *string                `json:"secret,omitempty"`
-	Value  *[2]string             `json:"value,omitempty"` // head and name
-	Keys   bool                   `json:"keys,omitempty"`
-	Redact []byte                 `json:"redact,omitempty"`
-	File   *[2]string             `json:"file,omitempty"` // operation and name
-	Report *courier.ContextReport `json:"report,omitempty"`
+	ID     int64               `json:"id"`
+	Secret *string             `json:"secret,omitempty"`
+	Value  *[2]string          `json:"value,omitempty"` // head and name
+	Keys   bool                `json:"keys,omitempty"`
+	Redact []byte              `json:"redact,omitempty"`
+	File   *[2]string          `json:"file,omitempty"` // operation and name
+	Report *stepcontext.Report `json:"report,omitempty"`
 }
 
 // An answer is that to the question with its ID.

@@ -46,7 +46,7 @@ func (w Tree) RemoveAttempts(id courier.ExecutionID, stepDir string, attempt int
 	if len(remove) == 0 {
 		return nil
 	}
-	held, err := note.ReadHeld(root)
+	held, err := note.ReadKept(root)
 	if err != nil || slices.Contains(held, ".") {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/note"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
@@ -164,11 +165,11 @@ func (w Tree) HoldReported(id courier.ExecutionID, step *courier.StepExecution, 
 	case !consumed:
 		return nil
 	case len(wrote) > 0:
-		return job.Hold(wrote...)
+		return stepcontext.Of(job).Hold(wrote...)
 	case elsewhere:
 		return nil
 	}
-	return job.HoldAll()
+	return stepcontext.Of(job).HoldAll()
 }
 
 // LeftIn is OnlyCopies for a worker that lets the execution go: nil without a workspace, and the

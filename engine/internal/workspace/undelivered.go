@@ -14,7 +14,7 @@ import (
 
 // Stopped takes note of the files that steps hold and have not delivered while the execution
 // does not get past a place, which is a step in an iteration. Until Passed is called for the
-// place, no step replaces one of them; see [courier.Context.SetAside]. Pending says whether a
+// place, no step replaces one of them; see [inside.Context]. Pending says whether a
 // file was held on the way to the place, and not in an item that was over before.
 func (w Tree) Stopped(id courier.ExecutionID, place string, pending func(note.HeldFile) bool) error {
 	root, err := w.open(id)

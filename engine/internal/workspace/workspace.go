@@ -246,7 +246,7 @@ func (w Tree) Missing(id courier.ExecutionID, roots []string, files []courier.Fi
 	defer job.Close()
 	var missing []string
 	for _, f := range files {
-		switch info, err := job.Stat(f.Path); {
+		switch info, err := job.Files().Stat(f.Path); {
 		case err != nil:
 			missing = append(missing, fmt.Sprintf("%s (%v)", f.Path, plainPathError(err)))
 		case info.Mode().IsRegular() && info.Size() != f.Size:

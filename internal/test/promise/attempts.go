@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/store"
 )
 
@@ -84,7 +85,7 @@ func (w *Witness) Begin(worker string, act Act, job *courier.Context) (end func(
 		return func() {}
 	}
 	at := fmt.Sprintf("%s by worker %s of step %s, attempt %d", act, worker, place(job.Step(), job.Iteration()), job.Attempt())
-	dir := string(x.ID) + "/" + job.Dir()
+	dir := string(x.ID) + "/" + job.Files().Dir()
 	for other, n := range w.attempts.atWork[dir] {
 		if n > 0 && (act != Rollback || other == worker) { // who rolls back can't know of a lost worker's step
 			w.report(breach("P4", x.ID, "%s: worker %s is still at work in its directory", at, other))
@@ -109,10 +110,10 @@ func (w *Witness) Begin(worker string, act Act, job *courier.Context) (end func(
 // begin checks that an attempt may clean up or execute.
 func (a *attempts) begin(x *shadow, act Act, job *courier.Context) error {
 	of, _ := courier.TryGet[int](job, "job.attempt")
-	own := name(x, of, job.Step(), job.Iteration(), job.StartNumber())
+	own := name(x, of, job.Step(), job.Iteration(), stepcontext.Of(job).StartNumber())
 	now := a.started[own]
 	all := name(x, of, job.Step(), job.Iteration(), 0)
-	for _, taken := range []string{string(x.ID) + "/" + job.Dir(), job.SideName("file")} {
+	for _, taken := range []string{string(x.ID) + "/" + job.Files().Dir(), stepcontext.Of(job).SideName("file")} {
 		if owner := a.owners[taken]; owner != "" && owner != own {
 			return fmt.Errorf("%s is the name of attempt %s too", taken, owner)
 		}

@@ -118,7 +118,7 @@ func pipeline(dir string) error {
 func create(_ context.Context, job *courier.Context, cfg struct {
 	Path string `json:"path"`
 }) (struct{}, error) {
-	w, err := job.Create(cfg.Path)
+	w, err := job.Files().Create(cfg.Path)
 	if err != nil {
 		return struct{}{}, err
 	}
