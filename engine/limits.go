@@ -107,9 +107,10 @@ func isLimitScope(s string) bool {
 }
 
 func (h Limits) record(ctx context.Context, c core.Change) {
+	e := h.e
 	c.Kind = "limit"
-	access{h.e}.Changed(ctx, c)
-	wakeup.Send(h.e.wake) // there may be something to claim
+	access{e}.Changed(ctx, c)
+	wakeup.Send(e.wake) // there may be something to claim
 }
 
 // A Limit is how many executions of a scope may run at once.
