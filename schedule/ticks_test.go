@@ -154,6 +154,19 @@ func TestPlanWaits(t *testing.T) {
 	if minutes(p) != "[0]" || p.State.Waiting || !p.State.Next.Equal(noon.Add(11*time.Minute)) || !p.State.Last.Equal(noon) {
 		t.Errorf("when it has ended: %+v", p)
 	}
+	// A policy that was set meanwhile decides whether it goes on waiting, and takes nothing for
+	// missed that has waited.
+	for _, policy := range []schedule.Overlap{schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapCancel} {
+		p = schedule.PlanTicks(s, &schedule.Schedule{Overlap: policy, Misfire: schedule.MisfireSkip}, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
+		if minutes(p) != "[0]" || p.State.Waiting {
+			t.Errorf("%s, when it has ended: %+v", policy, p)
+		}
+	}
+	s.Outcomes["x"] = courier.Running
+	p = schedule.PlanTicks(s, &schedule.Schedule{Overlap: schedule.OverlapSkip}, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
+	if len(p.Ticks) != 0 || p.State.Waiting {
+		t.Errorf("skip, while it runs: %+v", p)
+	}
 }
 
 // TestPlanCountsResumed has the last execution resumed after it was seen to have

@@ -214,6 +214,7 @@ func TestWorldsThatBroke(t *testing.T) {
 		{80039446, "the same of another chain"},
 		{10245929, "a failed item went on in a loop in it, of which later items needed a file that was gone"},
 		{10240980, "an operator skipped the step that had failed, with its outputs, and another one had failed meanwhile"},
+		{124009388, "the check took a tick for missed that had waited, and fired under a policy that was set then"},
 	} {
 		if r := simulation.Run(t, world.seed, nil); r.Err != nil {
 			t.Errorf("seed %d, where %s: %v\n"+replay, r.Seed, world.broke, r.Err, r.Seed)

@@ -236,6 +236,7 @@ func (w *Witness) inTime(s *watched, key string, looked time.Time, last bool) {
 	missed := at.Add(s.def.Jitter + late).Before(looked)
 	switch {
 	case err != nil || !missed || s.def.Overlap == schedule.OverlapQueue: // which waits, however late
+	case s.Waiting && at.Equal(s.Next): // it has waited before the policy was changed
 	case s.def.Misfire == schedule.MisfireSkip:
 		w.tickBreach(s, "it fired its tick %v, which had been missed at %v", at, looked)
 	case s.def.Misfire != schedule.MisfireAll && !last:
