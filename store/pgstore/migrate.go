@@ -66,7 +66,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opt *MigrateOptions) ([]Mi
 		return nil, fmt.Errorf("migrate schema %q: %w", schema, err)
 	}
 	var missing []migrate.Migration
-	err := pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) (err error) {
+	// A migration takes tables one after the other, and so does a statement beside it, in the
+	// order of its text when it is prepared and of its plan later. PostgreSQL ends one of two
+	// that wait for each other.
+	run := func(tx pgx.Tx) (err error) {
 		if _, err = tx.Exec(ctx, "set local lock_timeout = '10s'"); err != nil {
 			return err
 		}
@@ -79,7 +82,11 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opt *MigrateOptions) ([]Mi
 			missing, err = migrate.Apply(ctx, tx, migrationFiles, schema)
 		}
 		return err
-	})
+	}
+	err := pgx.BeginTxFunc(ctx, pool, readCommitted, run)
+	for n := 1; code(err) == deadlock && n < maxAgain && ctx.Err() == nil; n++ {
+		err = pgx.BeginTxFunc(ctx, pool, readCommitted, run)
+	}
 	if err != nil {
 		return nil, failed(fmt.Sprintf("migrate schema %q", schema), err)
 	}

@@ -18,8 +18,8 @@ import (
 
 // TestMigrateBesideWriters applies a second migration, which changes the tables that
 // the writers use, beside transactions that create, claim and complete executions in
-// the order of this package's statements. Nothing is lost, there is no deadlock,
-// and no call waits long.
+// the order of this package's statements. Nothing is lost, a deadlock fails neither, and no
+// call waits long.
 func TestMigrateBesideWriters(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
 	if err != nil {
@@ -49,6 +49,56 @@ func TestMigrateBesideWriters(t *testing.T) {
 	var there int
 	if err := pool.QueryRow(t.Context(), "select count(*) from courier.job_executions e join courier.job_audit_log a on a.execution_id = e.id where e.state = 'completed'").Scan(&there); err != nil || there != written {
 		t.Errorf("%d executions and entries are there, %v; %d were written", there, err, written)
+	}
+}
+
+// TestMigrateAfterDeadlock has a migration and another transaction wait for each other.
+// PostgreSQL ends the migration, which began to wait first, and it is tried again.
+func TestMigrateAfterDeadlock(t *testing.T) {
+	ctx := t.Context()
+	pool, err := pgxpool.New(ctx, pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	today, err := Migrate(ctx, pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withMigration(t, fmt.Sprintf("%04d_later.sql", len(today)+1),
+		"alter table courier.job_audit_log add column later text; alter table courier.job_executions add column later text;")
+	other, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback(context.WithoutCancel(ctx))
+	if _, err := other.Exec(ctx, "lock table courier.job_executions in row exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := Migrate(ctx, pool, nil)
+		done <- err
+	}()
+	waits := false
+	for range 1000 {
+		err := pool.QueryRow(ctx, "select exists (select from pg_locks where not granted and relation = 'courier.job_executions'::regclass)").Scan(&waits)
+		if err != nil || waits {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !waits {
+		t.Fatal("the migration does not wait")
+	}
+	if _, err := other.Exec(ctx, "lock table courier.job_audit_log in row exclusive mode"); err != nil {
+		t.Fatalf("the other transaction was ended: %v", err)
+	}
+	if err := other.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -19,12 +19,16 @@ func code(err error) string {
 	return ""
 }
 
+// deadlock is the SQLSTATE of a transaction that was ended since it and another waited for
+// each other.
+const deadlock = "40P01"
+
 // again reports whether a transaction that failed with err had no effect and may
 // succeed at once: a deadlock, a serialization failure, a lock timeout, or a
 // migration that changed a prepared statement.
 func again(err error) bool {
 	switch code(err) {
-	case "40001", "40P01", "55P03", "0A000", "26000":
+	case "40001", deadlock, "55P03", "0A000", "26000":
 		return true
 	}
 	return false

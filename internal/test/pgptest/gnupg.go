@@ -48,7 +48,9 @@ func (g *GnuPG) env() []string {
 
 // Try runs gpg and returns what it writes and says.
 func (g *GnuPG) Try(input []byte, args ...string) (out []byte, said string, err error) {
-	base := []string{"--batch", "--no-tty", "--yes", "--pinentry-mode", "loopback", "--passphrase", g.Passphrase, "--trust-model", "always", "--status-fd", "2"}
+	// GnuPG reads a clock that may be some milliseconds behind Go's, and so a second: to it a
+	// key that was just made is of the future.
+	base := []string{"--ignore-time-conflict", "--batch", "--no-tty", "--yes", "--pinentry-mode", "loopback", "--passphrase", g.Passphrase, "--trust-model", "always", "--status-fd", "2"}
 	cmd := exec.CommandContext(g.Context(), "gpg", append(base, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.env(), bytes.NewReader(input), &stdout, &stderr
