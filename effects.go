@@ -67,10 +67,14 @@ func (files Files) Move(ctx context.Context, from, to string) error {
 	if m.there, err = c.look(to); err != nil {
 		return err
 	}
-	if done, err := m.recognize(); done || err != nil {
-		return err
+	done, err := m.recognize()
+	if err == nil && !done {
+		err = m.run(ctx)
 	}
-	return m.run(ctx)
+	if missing, ok := errors.AsType[*fs.PathError](err); ok && m.info == nil && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("move %q to %q: %w", errtext.Shorten(from, 200), errtext.Shorten(to, 200), missing.Err)
+	}
+	return err
 }
 
 // Replace gives the file called by the name name, replaces what is there, and reports it. By

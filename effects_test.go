@@ -214,7 +214,7 @@ func TestTakenMeanwhile(t *testing.T) {
 	w := newEffectWorld(t)
 	in, to := w.write("in", "text"), filepath.Join(w.out, "to")
 	files, _ := w.attempt(1, 1)
-	if err := files.Move(t.Context(), filepath.Join(w.out, "none"), to); !errors.Is(err, fs.ErrNotExist) {
+	if err := files.Move(t.Context(), filepath.Join(w.out, "none"), to); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "move ") {
 		t.Errorf("a file that never was is moved: %v", err)
 	}
 	if err := files.Move(t.Context(), in, in); !courier.IsPermanent(err) {
