@@ -359,7 +359,8 @@ type Listing struct {
 	Example string
 }
 
-// A ListedFile is a file of a listing.
+// A ListedFile is a file of a listing, as every [Lister] returns it: the entries of step types
+// have fields of their own beside these.
 type ListedFile struct {
 	Name     string    `json:"name"` // within its directory
 	Path     string    `json:"path"` // for use in steps

@@ -20,7 +20,8 @@ import (
 )
 
 // A DefinitionView is a version of a job or a chain. What is in job or chain can be
-// changed and sent back with PUT.
+// changed and sent back with PUT. It is one form for both kinds, and its warnings are items of
+// a problem document, so it is neither a [courier.DefinedJob] nor a [courier.DefinedChain].
 type DefinitionView struct {
 	Job      *courier.Job   `json:"job,omitempty"`
 	Chain    *courier.Chain `json:"chain,omitempty"`

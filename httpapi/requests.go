@@ -33,7 +33,8 @@ type RerunRequest struct {
 }
 
 // A BulkRequest is the body of an action on many executions: those of a filter, or those
-// with the given ids.
+// with the given ids. It is a [desk.Bulk] as text: the filter is not parsed, and who asks is not
+// in it.
 type BulkRequest struct {
 	Action string                `json:"action"` // resume, cancel, pause, release or rerun
 	Where  string                `json:"where,omitempty"`

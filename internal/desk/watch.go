@@ -21,7 +21,8 @@ type Change struct {
 	Progress *Progress
 }
 
-// A Progress is what a step in progress has moved.
+// A Progress is what a step in progress has moved: a [courier.Progress] with its step, and
+// without the time of the last change, which the execution itself has.
 type Progress struct {
 	Step  int    `json:"step"` // the index of the step
 	Item  string `json:"item,omitempty"`

@@ -39,7 +39,8 @@ type ListOutput struct {
 	FileCount int     `json:"file_count" doc:"length of file_list"`
 }
 
-// An Entry describes a file.
+// An Entry describes a file. It has the fields of a remote one, fileserver.File, in whose
+// place the documentation of steps names remote paths, and a server that may tell no time.
 type Entry struct {
 	Name        string    `json:"name"` // last element of the path
 	Path        string    `json:"path"` // usable in the configuration of later steps

@@ -246,7 +246,8 @@ type auditRow struct {
 	attempt      int // of the execution
 }
 
-// An interrupted is the step that went back to pending, as the audit keeps it.
+// An interrupted is the step that went back to pending, as the audit keeps it: its
+// names stand in rows that exist, and do not change with those of [courier.Failure].
 type interrupted struct {
 	Step      int            `json:"step"`
 	ID        string         `json:"id"`

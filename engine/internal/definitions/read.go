@@ -119,7 +119,8 @@ func chainsOf(list []store.Definition) ([]courier.DefinedChain, error) {
 
 // A storedChain is a chain as its definition has it in the store. It was checked before it
 // was saved, so it is decoded without what reading the text of a person takes, which is ten
-// times as long: a chain may have 10,000 members.
+// times as long: a chain may have 10,000 members. It has the fields of [courier.Chain] without
+// the method that does so.
 type storedChain struct {
 	Name        string         `json:"name"`
 	Version     int            `json:"version"`
@@ -128,6 +129,7 @@ type storedChain struct {
 	Members     []storedMember `json:"members"`
 }
 
+// A storedMember is a [courier.ChainMember] without the method that reads it strictly.
 type storedMember struct {
 	Name      string             `json:"name"`
 	Job       string             `json:"job"`
