@@ -56,8 +56,8 @@ func (r *run) driveAround(c *store.Claimed) {
 		r.drive(c)
 		return
 	}
-	hooks.Around(r.steps, r.x, r.log, around, func(ctx context.Context) {
-		r.steps = ctx
+	hooks.Around(r.lease.Steps(), r.x, r.log, around, func(ctx context.Context) {
+		r.lease.Within(ctx)
 		r.drive(c)
 	})
 }
@@ -69,7 +69,7 @@ func (r *run) probeWritten(t *store.Transition) {
 		return
 	}
 	for i := range t.Ended {
-		p.Step(t.Ended[i], r.lines().Lasted(&t.Ended[i], r.current, r.took))
+		p.Step(t.Ended[i], r.lines().Lasted(&t.Ended[i], r.checkpoint.Current(), r.took))
 	}
 	r.last.State, r.last.Failure, r.last.Position = t.To, t.Failure, t.Position
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/history"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/reports"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/engine/internal/steplog"
@@ -23,7 +23,7 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 	spec, a := r.program.Tree.Spec(step), r.newAttempt(step)
 	a.cleanup = cleanup
 	defer a.scope.Close()
-	a.template, a.buf = r.program.Template(step), r.buf[:0]
+	a.template, a.buf = r.program.Template(step), r.caller.Config[:0]
 	a.Timeout, a.Stall = a.typ.Timeout(), a.typ.Stall()
 	if spec.Timeout != nil {
 		a.Timeout = *spec.Timeout
@@ -37,12 +37,12 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 	if cleanup && n > 1 && !a.typ.CleansUp() {
 		r.removeAttempts(a.job)
 	}
-	r.began = time.Now()
+	began := time.Now()
 	o := a.execute()
-	r.took = time.Since(r.began)
+	r.took = time.Since(began)
 	a.finish(&o)
-	if r.kept, r.cursor = nil, nil; !o.Abandoned { // such a step may still be at work on what the cursor points to
-		r.kept = reports.Kept(a.job, &r.cursor)
+	if r.checkpoint.Kept, r.checkpoint.Cursor = nil, nil; !o.Abandoned { // such a step may still be at work on what the cursor points to
+		r.checkpoint.Kept = reports.Kept(a.job, &r.checkpoint.Cursor)
 	}
 	return o
 }
@@ -53,17 +53,17 @@ func (r *run) attempt(step, n int, cleanup bool) stepcall.Outcome {
 // each attempt would take long.
 func (r *run) removeAttempts(job *courier.Context) {
 	const most = 20_000
-	if r.e.slots.IsStuck(r.x.ID) || r.seq > most {
+	if r.e.slots.IsStuck(r.x.ID) || r.checkpoint.Seq() > most {
 		return
 	}
 	var files []courier.File
-	if s := history.Failed(r.latest, job.Step(), job.Iteration()); s != nil {
+	if s := r.earlier.Failed(job.Step(), job.Iteration()); s != nil {
 		files = s.Files
 	}
 	err := r.e.work.RemoveAttempts(r.x.ID, job.Files().StepDir(), job.Attempt(), files, func() ([]string, error) {
-		ctx, cancel := context.WithTimeout(r.lease, maxReading)
+		ctx, cancel := context.WithTimeout(r.lease.Context(), repair.MaxReading)
 		defer cancel()
-		return r.history().Kept(ctx, job.Step(), job.Iteration())
+		return r.earlier.History().Kept(ctx, job.Step(), job.Iteration())
 	})
 	if err != nil {
 		r.log.Warn("remove what earlier attempts of the step left", "step", job.Step(), "type", job.Type(), "error", err)
@@ -88,10 +88,7 @@ func (a *attempt) render(ctx context.Context) ([]byte, error) {
 // show them: it may read what those have written.
 func (a *attempt) recall(ctx context.Context) error {
 	r := a.run
-	resolve := func(ctx context.Context, q courier.SecretRequest) error {
-		return core.RecallSecret(ctx, q, r.e.opt.Secrets, r.secrets)
-	}
-	return r.usedSecrets.Recall(ctx, courier.SecretRequest{Execution: r.x.ID, Job: r.x.Job}, resolve, func(use courier.SecretUse, err error) {
+	return r.secrets.Recall(ctx, courier.SecretRequest{Execution: r.x.ID, Job: r.x.Job}, func(use courier.SecretUse, err error) {
 		a.job.Log().Warn("a secret that the execution has used is refused now; what was written of it before is not hidden any more",
 			"secret", use.Name, "used_in_step", use.Step, "error", r.secrets.Message(err))
 	})
@@ -106,7 +103,7 @@ func (r *run) noteLost(lost *courier.StepExecution) {
 	a := r.newAttempt(lost.Step)
 	defer a.scope.Close()
 	_, _ = r.program.Template(lost.Step).Render(nil, &a.scope, func(name, param string) (string, error) {
-		r.usedSecrets.Lost(courier.SecretUse{Name: name, Version: r.x.Version, Step: lost.Step, ID: lost.ID, Type: lost.Type, Param: param})
+		r.secrets.Lost(courier.SecretUse{Name: name, Version: r.x.Version, Step: lost.Step, ID: lost.ID, Type: lost.Type, Param: param})
 		return "", nil
 	})
 }
@@ -115,7 +112,7 @@ func (r *run) noteLost(lost *courier.StepExecution) {
 // it, if one does.
 func (a *attempt) secret(ctx context.Context, name, param string) (string, error) {
 	j := a.job
-	return a.run.secretFor(ctx, courier.SecretRequest{
+	return a.run.secrets.Resolve(ctx, courier.SecretRequest{
 		Name: name, Execution: j.Execution(), Job: j.Job(), Version: a.run.x.Version,
 		Step: j.Step(), ID: j.ID(), Type: j.Type(), DryRun: j.DryRun(), Param: param,
 	})
@@ -130,25 +127,12 @@ func (r *run) configError(err error) error {
 	return courier.Permanent(err)
 }
 
-// secretFor resolves a secret and remembers to keep it out of whatever is
-// stored, logged or shown. It may be called by any goroutine.
-func (r *run) secretFor(ctx context.Context, q courier.SecretRequest) (string, error) {
-	v, err := core.ResolveSecret(ctx, q, r.e.opt.Secrets, r.secrets)
-	if err == nil {
-		err = r.usedSecrets.Add(q, r.e.opt.MaxSecrets)
-	}
-	if err != nil {
-		return "", err
-	}
-	return v, nil
-}
-
 // newContext returns the step's view of its execution.
 func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 	cfg := r.contextConfig(step, n, a, nil)
 	cfg.Iteration, cfg.Cancelled = r.walk.Iteration(), a.cancelled
 	cfg.Repeated = a.rollback || r.repeated(step, n)
-	if kept := r.kept.Next(&courier.StepExecution{Step: step, Iteration: cfg.Iteration, Attempt: n}); kept != nil {
+	if kept := r.checkpoint.Kept.Next(&courier.StepExecution{Step: step, Iteration: cfg.Iteration, Attempt: n}); kept != nil {
 		cfg.Cursor = kept.Cursor
 	}
 	a.reports.Begin(cfg.Cursor)
@@ -156,7 +140,7 @@ func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 		cfg.Log = cfg.Log.With("iteration", courier.FormatIteration(cfg.Iteration))
 	}
 	if !a.rollback {
-		cfg.Log = a.log.Open(cfg.Log, r.e.opt.KeepLog, r.secrets)
+		cfg.Log = a.log.Open(cfg.Log, r.e.opt.KeepLog, r.secrets.Redactor)
 	}
 	return courier.NewContext(cfg)
 }
@@ -164,26 +148,20 @@ func (r *run) newContext(step, n int, a *attempt) *courier.Context {
 // repeated reports whether a step of which attempt n is about to execute was
 // started before in its iteration. Where a loop or the job was started again, attempts
 // are counted anew, so the number alone does not say: the first pass may not have
-// come as far. A record of the step in its iteration is then one of an earlier pass, for
-// a pass comes to each step of an iteration once.
+// come as far.
 func (r *run) repeated(step, n int) bool {
-	if n > 1 || r.handed {
+	if n > 1 || r.checkpoint.Continues {
 		return true
 	}
-	if r.marks.Base == 0 && r.x.Attempt == 1 {
+	if r.checkpoint.Base == 0 && r.x.Attempt == 1 {
 		return false
 	}
-	if r.former == nil {
-		ctx, cancel := context.WithTimeout(r.lease, maxReading)
-		defer cancel()
-		former, err := r.history().Places(ctx)
-		if err != nil {
-			r.log.Error("read the steps of a loop or job that was started again; its steps count as repeated", "error", err)
-			return true
-		}
-		r.former = former
+	executed, err := r.earlier.Executed(r.lease.Context(), step, r.walk.Iteration())
+	if err != nil {
+		r.log.Error("read the steps of a loop or job that was started again; its steps count as repeated", "error", err)
+		return true
 	}
-	return r.former[history.Place(step, r.walk.Iteration())]
+	return executed
 }
 
 func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courier.ContextConfig {
@@ -191,9 +169,9 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 	cfg := courier.ContextConfig{
 		Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version,
 		Step: step, ID: spec.ID, StepName: flow.StepName(step, r.x.Repairs), Type: r.program.Types[step].Key(),
-		Attempt: n, EarlierStarts: r.marks.Base, ExecutionAttempt: r.x.Attempt, Trace: r.x.Trace,
+		Attempt: n, EarlierStarts: r.checkpoint.Base, ExecutionAttempt: r.x.Attempt, Trace: r.x.Trace,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
-		Values: &a.scope, Secrets: r.resolve, Redactor: &r.secrets.Redactor, Resources: r.res,
+		Values: &a.scope, Secrets: r.secrets.Resolve, Redactor: &r.secrets.Redactor.Redactor, Resources: r.res,
 		OnProgress: a.progress, Unresolved: unresolved, MaxValue: r.e.opt.MaxValue,
 	}
 	if r.e.opt.Log != nil {
@@ -218,14 +196,10 @@ type attempt struct {
 	cancelled bool // the rollback is that of a cancel
 }
 
-// newAttempt returns an attempt that sees the run's values. Its channel serves
-// one attempt after the other, until one is abandoned.
+// newAttempt returns an attempt that sees the run's values.
 func (r *run) newAttempt(step int) *attempt {
-	if r.done == nil {
-		r.done = make(chan stepcall.Outcome, 1)
-	}
 	typ, grace := r.e.isolated.Of(r.program.Types[step], r.program.Tree.Spec(step).Isolate)
-	a := &attempt{run: r, typ: typ, Call: stepcall.Call{Grace: grace, Timer: &r.timer, Done: r.done}}
+	a := &attempt{run: r, typ: typ, Call: r.caller.Next(grace)}
 	a.scope.Open(r.walk)
 	return a
 }
@@ -233,10 +207,10 @@ func (r *run) newAttempt(step int) *attempt {
 // execute runs the step in another goroutine and waits for it: until it
 // returns, or until its context has ended and the grace period too.
 func (a *attempt) execute() stepcall.Outcome {
-	ctx, cancel := context.WithCancelCause(a.run.steps)
+	ctx, cancel := context.WithCancelCause(a.run.lease.Steps())
 	defer cancel(nil)
-	a.run.goroutine.Do(func() { a.call(func() (json.RawMessage, error) { return a.work(ctx) }) })
-	o, returned := a.await(a.run.steps.Done(), cancel)
+	a.run.caller.Do(func() { a.call(func() (json.RawMessage, error) { return a.work(ctx) }) })
+	o, returned := a.await(a.run.lease.Steps().Done(), cancel)
 	if !returned {
 		o = stepcall.Outcome{Err: context.Cause(ctx), Abandoned: true, Stack: a.StackIn(a.run.e.abandon(a))}
 	}
@@ -285,7 +259,7 @@ func (a *attempt) work(ctx context.Context) (json.RawMessage, error) {
 func (a *attempt) await(ended <-chan struct{}, cancel context.CancelCauseFunc) (stepcall.Outcome, bool) {
 	o, returned := a.Await(ended, cancel)
 	if o.Exited {
-		a.run.goroutine.Exited()
+		a.run.caller.Exited()
 	}
 	return o, returned
 }
@@ -299,10 +273,10 @@ func (a *attempt) finish(o *stepcall.Outcome) {
 		a.run.log.Warn("close files of step", "error", err)
 	}
 	if !o.Abandoned {
-		a.run.buf = a.buf
+		a.run.caller.Config = a.buf
 	}
 	o.Limit(a.run.e.opt.MaxOutput)
-	o.RemoveSecrets(&a.run.secrets.Redactor)
+	o.RemoveSecrets(&a.run.secrets.Redactor.Redactor)
 	o.Stack = a.run.secrets.Text(o.Stack, maxStack)
 	o.Log = a.log.Close()
 }
@@ -325,8 +299,7 @@ func (e *Engine) abandon(a *attempt) string {
 		Stacks: []byte(r.secrets.Clean(stacks)),
 	}
 	r.log.Error("step does not return", "step", stuck.Step, "type", stuck.Type, "attempt", stuck.Attempt, "stacks", string(stuck.Stacks))
-	r.buf, r.done = nil, nil // the step may still read the one and will send on the other
-	r.goroutine.End()
+	r.caller.Abandon()
 	r.closeResources()
 	r.res = new(courier.Resources)
 	e.slots.Stuck(r.x.ID)

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/executionlog"
-	"github.com/courierhq/courier/engine/internal/reports"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
@@ -21,18 +19,12 @@ import (
 // error the lease is gone: that of a write which the store refuses for good has
 // ended the execution as failed.
 func (r *run) apply(t *store.Transition) error {
-	t.Execution, t.Chain, t.Lease, t.Seq, t.Counters = r.x.ID, r.x.Chain, r.token, r.seq+1, r.marks
-	t.Repairs = r.repairs
 	if r.walk != nil && !t.RetryJob {
 		r.countItems() // the position has them
-		t.Counters = r.marks
 	}
-	t.Counters.Secrets = r.usedSecrets.List()
-	if r.items != r.stored.items && !t.RetryJob {
-		t.FailedItems = &r.items
-	}
-	t.Progress = reports.HandOn(r.kept, t)
-	t.Ended = append(r.ended, t.Ended...)
+	t.Execution, t.Chain, t.Lease = r.x.ID, r.x.Chain, r.token
+	r.checkpoint.Fill(t)
+	t.Counters.Secrets = r.secrets.Used()
 	if t.To != courier.Running && t.To != courier.Completed {
 		t.OnlyCopies = r.onlyCopies()
 		if r.walk != nil {
@@ -45,7 +37,7 @@ func (r *run) apply(t *store.Transition) error {
 	given := t.To
 	err := r.write(t)
 	if q, ok := errors.AsType[*store.RequestedError](err); ok {
-		r.setRequest(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
+		r.lease.SetRequest(&store.Renewed{Execution: r.x.ID, Request: q.Kind, By: q.By})
 		t.To, t.Ended = given, nil
 		r.regain()
 		return err
@@ -57,57 +49,27 @@ func (r *run) apply(t *store.Transition) error {
 		if !errors.Is(err, courier.ErrLeaseLost) {
 			r.log.Error("write progress", "error", r.secrets.Message(err))
 		}
-		r.lost(courier.ErrLeaseLost)
+		r.lease.Lost()
 		return err
 	}
 	r.written(t)
 	if t.To != given {
-		r.lost(courier.ErrLeaseLost)
+		r.lease.Lost()
 		return errLeft
 	}
 	return nil
 }
 
-// giveUp ends the lease when the engine has been stopping for the time that a
-// lease can be relied on, and the store has refused or swallowed everything since
-// then: the execution is then taken over when the lease ends in the store.
-func (r *run) giveUp() {
-	select {
-	case <-r.stop:
-	default:
-		return
-	}
-	if r.stopping.IsZero() {
-		r.stopping = time.Now()
-	}
-	if r.e.validity(r.stopping) <= 0 {
-		r.lost(courier.ErrLeaseLost)
-	}
-}
-
 // written brings the run up to date with a transition that was written.
 func (r *run) written(t *store.Transition) {
-	n := int64(len(t.Ended))
-	if t.Interrupt && r.current != nil {
-		n++
-	}
-	if t.To != courier.Running {
-		n++
-	}
-	if t.Start != nil {
-		n++
-	}
-	r.lines().Write(t, r.current, r.took)
+	r.lines().Write(t, r.checkpoint.Current(), r.took)
 	r.probeWritten(t)
 	r.emitWritten(t)
 	r.e.notifications.Wake()
-	r.stored, r.repairs = standing{t.Position, t.Counters, r.items}, nil
-	if r.over = t.To != courier.Running; t.To.Ended() && r.x.Chain != "" {
-		r.e.chains.MemberEnded(context.WithoutCancel(r.lease), r.x.Chain)
+	r.checkpoint.Written(t)
+	if t.To.Ended() && r.x.Chain != "" {
+		r.e.chains.MemberEnded(context.WithoutCancel(r.lease.Context()), r.x.Chain)
 	}
-	r.seq += n
-	r.ended = nil
-	r.current = t.Start
 }
 
 // emitWritten emits the events of a transition that was written.
@@ -116,10 +78,10 @@ func (r *run) emitWritten(t *store.Transition) {
 		return
 	}
 	by := ""
-	if q := r.request.Load(); q != nil {
+	if q := r.lease.Request(); q != nil {
 		by = t.By(q.Request, q.By)
 	}
-	for i, a := range t.Entries(r.current, by) {
+	for i, a := range t.Entries(r.checkpoint.Current(), by) {
 		if i < len(t.Ended) {
 			executionlog.StepEvents(&r.x, &t.Ended[i], r.e.observers.Emit)
 		}
@@ -146,17 +108,18 @@ var errLeft = errors.New("the store has refused progress for long; the execution
 // write writes a transition, and tries as long as the lease lasts. It may change
 // the transition, to one that gives the execution back.
 func (r *run) write(t *store.Transition) error {
-	r.writing, r.stopping = r.e.refusals.begin(&r.x, t.Seq, r.log), time.Time{}
+	r.writing = r.e.refusals.begin(&r.x, t.Seq, r.log)
+	r.lease.BeginWrite()
 	defer r.endWrite()
-	return storecall.Retry(&r.callTimeout, func(ctx context.Context) error {
+	return r.lease.Call(func(ctx context.Context) error {
 		err := r.e.store.Apply(ctx, *t)
-		if r.scrubbed == scrubbedAll && errors.Is(err, courier.ErrInvalid) {
+		if r.checkpoint.Bare() && errors.Is(err, courier.ErrInvalid) {
 			err = courier.Permanent(errors.New(r.secrets.Message(err))) // there is nothing left to leave out
 		}
-		if err != nil && !storecall.Promised(err) && r.lease.Err() == nil {
-			r.giveUp()
+		if err != nil && !storecall.Promised(err) && r.lease.Held() {
+			r.lease.Refused()
 			text := r.secrets.Message(err)
-			if r.writing.refused(text, courier.IsPermanent(err)) && !r.left.Load() {
+			if r.writing.refused(text, courier.IsPermanent(err)) && !r.lease.Left() {
 				r.leave(t, text)
 			}
 		}
@@ -167,15 +130,12 @@ func (r *run) write(t *store.Transition) error {
 // leave lets other workers take the execution over, and has the transition, as
 // soon as the store takes it, give the execution back to the queue.
 func (r *run) leave(t *store.Transition, text string) {
-	r.left.Store(true)
+	r.lease.Leave()
 	r.writing.leave(text)
 	if t.To != courier.Running {
 		return // it ends the lease anyway
 	}
-	if t.Start != nil {
-		t.Start, t.Counters = nil, r.unstarted
-		t.Counters.Secrets = r.usedSecrets.List()
-	}
+	r.checkpoint.Unstart(t)
 	t.To, t.Failure = courier.Queued, &courier.Failure{
 		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", leaveAfter, text),
 	}
@@ -192,63 +152,39 @@ func (r *run) endWrite() {
 // regain renews the lease of a run that had been left to others and has to write
 // something else now.
 func (r *run) regain() {
-	if !r.left.Load() {
+	if !r.lease.Left() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.lease, storecall.Timeout)
-	defer cancel()
-	sent := time.Now()
-	got, err := r.e.store.Renew(ctx, store.RenewRequest{
-		Worker: r.e.opt.Worker, For: r.e.opt.Lease, Leases: []store.Lease{{Execution: r.x.ID, Token: r.token}},
+	r.lease.Regain(func(ctx context.Context) bool {
+		got, err := r.e.store.Renew(ctx, store.RenewRequest{
+			Worker: r.e.opt.Worker, For: r.e.opt.Lease, Leases: []store.Lease{{Execution: r.x.ID, Token: r.token}},
+		})
+		return err == nil && len(got) > 0
 	})
-	if err != nil || len(got) == 0 {
-		r.lost(courier.ErrLeaseLost)
-		return
-	}
-	r.watchdog.Reset(r.e.validity(sent))
-	r.left.Store(false)
 }
-
-// How much of what is to be written a run has left out since the store refuses it
-// for good.
-const (
-	scrubbedOutputs = iota + 1 // outputs and files of the attempts
-	scrubbedAll                // the attempts
-)
 
 // unkept ends the execution as failed, at the step where it stands in the store,
 // because the store refuses for good what was to be written: it is too large, or
 // breaks a rule of the database's. What made the store refuse is left out.
 func (r *run) unkept(t *store.Transition, refusal error) error {
-	r.scrubbed++
-	at, marks := r.stored.Position, r.stored.Counters
-	r.items = r.stored.items
 	err := &courier.StepError{
 		Execution: r.x.ID, Job: r.x.Job, Step: -1, Reason: courier.ReasonStore,
 		Err: fmt.Errorf("the store refuses to keep what became of it, and would again: %w", r.secrets.CleanError(refusal)),
 	}
 	text := r.secrets.Message(err.Err)
 	r.log.LogAttrs(context.Background(), slog.LevelWarn, "the store refuses progress for good; the execution ends as failed", slog.Int64("transition", t.Seq), slog.String("error", text))
-	r.ended = t.Ended
-	for i := range r.ended {
-		s := &r.ended[i]
-		s.Outputs, s.Files, s.Events, s.Stack, s.Log = nil, nil, nil, "", ""
-		if s.State == courier.StepCompleted {
-			s.State, s.Reason, s.Error = courier.StepFailed, courier.ReasonStore, text
-		}
-		err.Step, err.ID, err.Type, err.Iteration, err.Attempt = s.Step, s.ID, s.Type, s.Iteration, s.Attempt
+	last, at := r.checkpoint.Omit(t, text)
+	if last != nil {
+		err.Step, err.ID, err.Type, err.Iteration, err.Attempt = last.Step, last.ID, last.Type, last.Iteration, last.Attempt
 	}
-	if r.scrubbed == scrubbedAll {
-		r.ended = nil
-	}
-	r.marks, r.err = marks, err
+	r.err = err
 	failing := &store.Transition{
-		To: courier.Failed, Position: at, Failure: r.failure(err), DiskBytes: r.diskBytes(), Interrupt: r.scrubbed == scrubbedAll && r.current != nil,
+		To: courier.Failed, Position: at, Failure: r.failure(err), DiskBytes: r.diskBytes(), Interrupt: r.checkpoint.Bare() && r.checkpoint.Current() != nil,
 	}
-	if e := r.apply(failing); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
+	if e := r.apply(failing); errors.Is(e, courier.ErrConflict) && r.lease.Held() {
 		r.walk = nil // the position in the store is the one that counts
 		r.cancelled()
 	}
-	r.lost(courier.ErrLeaseLost)
+	r.lease.Lost()
 	return refusal
 }

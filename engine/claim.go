@@ -204,7 +204,7 @@ var _ leases.Run = (*run)(nil)
 
 // Lease returns the lease for a renewal, unless it has been left to other workers.
 func (r *run) Lease(at time.Time) (l store.Lease, sent func(), ok bool) {
-	if r.left.Load() {
+	if r.lease.Left() {
 		return l, nil, false
 	}
 	l = store.Lease{Execution: r.x.ID, Token: r.token}
@@ -216,10 +216,8 @@ func (r *run) Lease(at time.Time) (l store.Lease, sent func(), ok bool) {
 
 // Renewed moves the watchdog, and notes the request that is pending.
 func (r *run) Renewed(q *store.Renewed, at time.Time) {
-	if r.watchdog.Reset(r.e.validity(at)) {
-		r.setRequest(q)
-	}
+	r.lease.Renewed(q, at)
 }
 
 // Lost ends the run.
-func (r *run) Lost() { r.lost(courier.ErrLeaseLost) }
+func (r *run) Lost() { r.lease.Lost() }

@@ -41,10 +41,10 @@ func (h Chains) DryRun(ctx context.Context, chain courier.Chain, opt *dryrun.Opt
 
 // Validate calls Validate of a step for a dry run, as an attempt calls Execute.
 func (c access) Validate(ctx context.Context, v *dryruns.StepValidation) dryruns.StepValidated {
-	r := &run{e: c.e, x: v.Execution, program: v.Program, vals: v.Values, secrets: v.Secrets}
-	r.begin(ctx)
-	defer r.goroutine.End()
-	defer r.lost(nil)
+	r := &run{e: c.e, x: v.Execution, program: v.Program, vals: v.Values}
+	r.begin(ctx, v.Secrets)
+	defer r.caller.End()
+	defer r.lease.Close()
 	r.res = v.Resources
 	a := r.newAttempt(v.Step)
 	a.Timeout = v.Timeout
@@ -61,13 +61,13 @@ func (c access) Validate(ctx context.Context, v *dryruns.StepValidation) dryruns
 // returns the fields that have a value only when the step runs.
 func (a *attempt) callValidate(v *dryruns.StepValidation) (unresolved []string, o stepcall.Outcome) {
 	r := a.run
-	ctx, cancel := context.WithCancelCause(r.steps)
+	ctx, cancel := context.WithCancelCause(r.lease.Steps())
 	defer cancel(nil)
 	found, cfg := new([]string), r.validateConfig(v, a)
-	r.goroutine.Do(func() {
+	r.caller.Do(func() {
 		a.call(func() (json.RawMessage, error) { return nil, a.validate(ctx, v.Step, found, cfg) })
 	})
-	o, returned := a.await(r.steps.Done(), cancel)
+	o, returned := a.await(r.lease.Steps().Done(), cancel)
 	if !returned {
 		r.e.abandon(a)
 		o = stepcall.Outcome{Err: context.Cause(ctx), Abandoned: true}

@@ -11,14 +11,8 @@ import (
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/safename"
-	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
-
-// history reads the records of the execution.
-func (r *run) history() *repair.History {
-	return &repair.History{Archive: r.e.store, Tree: r.program.Tree, Execution: &r.x, Retry: true}
-}
 
 // An endedItem is the item of a loop that a failure has ended.
 type endedItem struct {
@@ -45,7 +39,7 @@ func (r *run) failItem(step int, class courier.Reason) (endedItem, bool) {
 	if name != "" {
 		name = safename.Quote(r.secrets.Clean(name))
 	}
-	r.marks = r.passed()
+	r.checkpoint.Passed()
 	r.countItems()
 	return endedItem{&loop, name}, true
 }
@@ -65,40 +59,37 @@ func itemName(item any) string {
 // countItems takes note of items that have failed since it was last called. What fails
 // in an item that is executed again was counted when it failed first.
 func (r *run) countItems() {
-	if failed, accepted := r.walk.TakeFailures(); r.marks.Target == 0 {
-		r.items += failed
-		r.marks.AcceptedItems += accepted
+	if failed, accepted := r.walk.TakeFailures(); r.checkpoint.Target == 0 {
+		r.checkpoint.Items += failed
+		r.checkpoint.AcceptedItems += accepted
 	}
 }
 
 // end takes note of an attempt that is over, until it is written.
 func (r *run) end(rec courier.StepExecution) {
-	r.ended = append(r.ended, rec)
-	if rec.FailedLoop != nil && r.marks.Target > 0 {
-		r.pass.Record(rec)
+	r.checkpoint.Add(rec)
+	if rec.FailedLoop != nil && r.checkpoint.Target > 0 {
+		r.earlier.Pass.Record(rec)
 	}
 }
-
-// rejected is how many items have failed that fail the execution.
-func (r *run) rejected() int { return r.items - r.marks.AcceptedItems }
 
 // complete ends the execution, as failed if items have failed that the job does not
 // accept. It reports false if the execution goes on.
 func (r *run) complete() bool {
 	r.countItems()
-	if r.rejected() > 0 {
+	if r.checkpoint.Rejected() > 0 {
 		if r.beginRepair() {
-			return r.over || r.lease.Err() != nil
+			return r.checkpoint.Over() || !r.lease.Held()
 		}
-		return r.endFailed(repair.ItemsFailure(r.items, r.rejected()), r.walk.Position())
+		return r.endFailed(repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected()), r.walk.Position())
 	}
-	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: repair.ItemsFailure(r.items, r.rejected()), DiskBytes: r.diskBytes()}
+	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected()), DiskBytes: r.diskBytes()}
 	var why error
 	if t.Result, why = r.program.Result(r.walk); why != nil {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
-	if c := r.onlyCopies(); c != nil && c.Any() && (r.items > 0 || r.e.work.Unfinished(r.lease, r.e.store, &r.x, r.ended)) {
+	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
 		t.OnlyCopies = c
 	}
 	err := r.apply(t)
@@ -116,9 +107,9 @@ func (r *run) complete() bool {
 // was faster.
 func (r *run) endFailed(f *courier.Failure, pos courier.Position) bool {
 	r.err = &courier.StepError{Execution: r.x.ID, Job: r.x.Job, Step: f.Step, ID: f.ID, Type: f.Type, Reason: f.Reason, Err: errors.New(f.Message)}
-	r.marks.Target = 0
+	r.checkpoint.Target = 0
 	err := r.apply(&store.Transition{To: courier.Failed, Position: pos, Failure: f, DiskBytes: r.diskBytes()})
-	return !errors.Is(err, courier.ErrConflict) || r.lease.Err() != nil
+	return !errors.Is(err, courier.ErrConflict) || !r.lease.Held()
 }
 
 // loopFailed handles a loop of which too many items have failed: the item of a loop
@@ -141,9 +132,9 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 		return true
 	}
 	if r.beginRepair() {
-		return !r.over && r.lease.Err() == nil
+		return !r.checkpoint.Over() && r.lease.Held()
 	}
-	r.ended = append(r.ended, rec)
+	r.checkpoint.Add(rec)
 	return !r.endFailed(&courier.Failure{
 		Step: e.Step, ID: rec.ID, Type: rec.Type, Iteration: rec.Iteration, Attempt: 1, Reason: courier.ReasonItems, Message: e.Error(),
 	}, at)
@@ -152,20 +143,18 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 // beginRepair executes the failed items again if an operator has resumed the execution
 // after it had failed because of them. It reports false if that is not so.
 func (r *run) beginRepair() bool {
-	if r.marks.Resumed != courier.Failed || r.marks.Target > 0 || r.repaired {
+	if r.checkpoint.Resumed != courier.Failed || r.checkpoint.Target > 0 {
 		return false
 	}
-	r.repaired = true
-	repairs, pass, err := r.history().Begin(r.lease, nil, r.seq, r.walk.Position())
+	repairs, err := r.earlier.Begin(r.lease.Context(), r.checkpoint.Seq(), r.walk.Position())
 	if err != nil {
 		r.log.Error("read the failed items", "error", r.secrets.Message(err))
+	}
+	if repairs == nil {
 		return false
 	}
-	if pass == nil {
-		return false
-	}
-	r.x.Repairs, r.repairs, r.pass = repairs, repairs, pass
-	r.marks.Base = int(r.seq)
+	r.checkpoint.Repairs = repairs
+	r.checkpoint.Base = int(r.checkpoint.Seq())
 	r.goTo(0)
 	return true
 }
@@ -176,17 +165,17 @@ func (r *run) itemRepaired() bool {
 	r.countItems()
 	// What has ended is written first, since the values at the next item are read from
 	// the store.
-	if len(r.ended) > 0 {
+	if len(r.checkpoint.Ended()) > 0 {
 		if r.apply(&store.Transition{To: courier.Running, Position: r.walk.Position()}) != nil {
 			return false
 		}
 	}
-	i := r.marks.Target - 1
-	next, over := r.pass.Next(i)
-	if over && !r.pass.Failed(i) {
-		r.items--
-		if r.program.Tree.ItemPolicy(r.pass.Targets[i].Item.Loop).Complete {
-			r.marks.AcceptedItems--
+	i := r.checkpoint.Target - 1
+	next, over := r.earlier.Pass.Next(i)
+	if over && !r.earlier.Pass.Failed(i) {
+		r.checkpoint.Items--
+		if r.program.Tree.ItemPolicy(r.earlier.Pass.Targets[i].Item.Loop).Complete {
+			r.checkpoint.AcceptedItems--
 		}
 	}
 	return r.goTo(next)
@@ -195,14 +184,14 @@ func (r *run) itemRepaired() bool {
 // goTo goes to an item to execute it again, or behind all of them. It reports false if
 // the execution has ended, because where it was to go can't be reached.
 func (r *run) goTo(target int) bool {
-	from, pos := r.walk.Position(), r.pass.Position(target)
-	r.marks = r.passed()
-	if r.marks.Target = target + 1; target == len(r.pass.Targets) {
-		r.marks.Target = 0
+	from, pos := r.walk.Position(), r.earlier.Pass.Position(target)
+	r.checkpoint.Passed()
+	if r.checkpoint.Target = target + 1; target == len(r.earlier.Pass.Targets) {
+		r.checkpoint.Target = 0
 	}
 	r.walk.SetBound(-1)
 	r.vals.Forget(0, r.program.Tree.Len()-1)
-	err := r.pass.History.ReadAndRestore(r.lease, r.vals, pos)
+	err := r.earlier.Pass.History.ReadAndRestore(r.lease.Context(), r.vals, pos)
 	if err == nil {
 		err = r.walk.Seek(pos)
 	}
@@ -211,9 +200,9 @@ func (r *run) goTo(target int) bool {
 		return false
 	}
 	r.bindTarget()
-	if r.marks.Target > 0 {
-		if f := &r.pass.Targets[target]; f.Position.Step == f.Record.Step {
-			r.marks.Attempts = f.Record.Attempt
+	if r.checkpoint.Target > 0 {
+		if f := &r.earlier.Pass.Targets[target]; f.Position.Step == f.Record.Step {
+			r.checkpoint.Attempts = f.Record.Attempt
 		}
 	}
 	return true
@@ -224,7 +213,7 @@ func (r *run) goTo(target int) bool {
 // only one around it can fail.
 func (r *run) loseItem(lost *courier.StepExecution) bool {
 	pos, iteration, total := r.walk.Position(), r.walk.Iteration(), r.walk.Total()
-	attempt := max(1, r.marks.Attempts)
+	attempt := max(1, r.checkpoint.Attempts)
 	step := pos.Step
 	if loop, ok := r.program.Tree.ContinuingLoop(step, courier.ReasonWorkerLost); ok && r.program.Tree.End(loop) == step {
 		step = loop
@@ -235,14 +224,13 @@ func (r *run) loseItem(lost *courier.StepExecution) bool {
 	}
 	if lost == nil {
 		spec := r.program.Tree.Spec(pos.Step)
-		r.ended = append(r.ended, courier.StepExecution{
+		r.checkpoint.Add(courier.StepExecution{
 			Step: pos.Step, ID: spec.ID, Type: strings.ToLower(spec.Type), Iteration: iteration, Total: total, Attempt: attempt,
 			ExecutionAttempt: r.x.Attempt, State: courier.StepFailed, Reason: courier.ReasonWorkerLost,
 			Error: fmt.Sprintf("%d workers were lost here, one after the other", maxReclaims),
 		})
 	}
-	rec := r.ended[len(r.ended)-1]
-	r.ended = r.ended[:len(r.ended)-1]
+	rec := r.checkpoint.TakeLast()
 	item.mark(&rec)
 	r.end(rec)
 	return true
@@ -251,33 +239,20 @@ func (r *run) loseItem(lost *courier.StepExecution) bool {
 // goBack takes note that all from a position on is executed again, because a loop starts
 // again: items that failed there don't count any more. It returns the position.
 func (r *run) goBack(from courier.Position) courier.Position {
-	back, err := r.history().Back(r.lease, r.seq, from)
+	back, err := r.earlier.History().Back(r.lease.Context(), r.checkpoint.Seq(), from)
 	if err != nil {
 		r.log.Error("read the failed items of a loop that starts again; they are counted twice", "error", r.secrets.Message(err))
 		return from
 	}
-	r.x.Repairs, r.repairs, r.items, r.marks.AcceptedItems = back.Repairs, back.Repairs, back.Failed, back.Accepted
+	r.x.Repairs, r.checkpoint.Repairs, r.checkpoint.Items, r.checkpoint.AcceptedItems = back.Repairs, back.Repairs, back.Failed, back.Accepted
 	return back.Position
 }
 
 // bindTarget has the walk end with the item that is executed again.
 func (r *run) bindTarget() {
-	if r.marks.Target > 0 {
-		r.walk.SetBound(r.pass.Targets[r.marks.Target-1].Loop())
+	if r.checkpoint.Target > 0 {
+		r.walk.SetBound(r.earlier.Pass.Targets[r.checkpoint.Target-1].Loop())
 	}
-}
-
-// resumePass reads the pass in which the execution stands.
-func (r *run) resumePass() error {
-	if r.marks.Target == 0 {
-		return nil
-	}
-	pass, err := r.history().Current(r.lease)
-	if err == nil && (pass == nil || r.marks.Target > len(pass.Targets)) {
-		err = fmt.Errorf("failed item number %d, which is executed again, has no record", r.marks.Target)
-	}
-	r.pass = pass
-	return err
 }
 
 // loadMembers loads the outputs of members of the chain that the steps refer to.
@@ -285,7 +260,7 @@ func (r *run) loadMembers() error {
 	if r.x.Chain == "" || len(r.program.Members) == 0 {
 		return nil
 	}
-	return storecall.Retry(&r.callTimeout, func(ctx context.Context) error {
+	return r.lease.Call(func(ctx context.Context) error {
 		members, err := r.e.chains.Values(ctx, r.program, &r.x)
 		r.vals.SetMembers(members)
 		return err
@@ -295,7 +270,7 @@ func (r *run) loadMembers() error {
 // failedItems lists the failed items of a loop that is over, for a step that refers to
 // them, and says how many there are.
 func (r *run) failedItems(marker int, outer []int) ([]program.FailedItem, int) {
-	left, err := r.history().Records(r.lease)
+	left, err := r.earlier.History().Records(r.lease.Context())
 	if err != nil {
 		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))
 	}

@@ -94,7 +94,7 @@ func (r *run) placeOf(step int, iteration []int) string {
 // execution has no workspace.
 func (r *run) onlyCopies() *courier.OnlyCopies {
 	clean := r.secrets.Clean
-	if !r.usedSecrets.Known() {
+	if !r.secrets.Known() {
 		clean = nil
 	}
 	c := r.e.work.LeftIn(r.x.ID, r.used, clean)

@@ -10,7 +10,9 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/leases"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
@@ -19,29 +21,29 @@ import (
 // settle decides what an attempt's outcome leads to. It reports false when the
 // run is over.
 func (r *run) settle(step, n int, o stepcall.Outcome) bool {
-	r.holdReported(r.current, o.Files)
-	if r.lease.Err() != nil {
+	r.holdReported(r.checkpoint.Current(), o.Files)
+	if !r.lease.Held() {
 		return false // the execution belongs to another worker now
 	}
-	rec := *r.current
+	rec := *r.checkpoint.Current()
 	rec.Worker = "" // this one
 	rec.Bytes, rec.Files, rec.Log = o.Bytes, o.Files, o.Log
 	if o.Err == nil {
 		rec.State, rec.Outputs, rec.Events = courier.StepCompleted, o.Outputs, o.Events
-		r.ended = append(r.ended, rec)
+		r.checkpoint.Add(rec)
 		r.vals.Set(step, o.Outputs)
 		r.gotPast(step)
 		r.walk.Advance()
-		r.marks = r.passed()
+		r.checkpoint.Passed()
 		return true
 	}
 	rec.State, rec.Reason, rec.Error = courier.StepFailed, o.Reason, r.secrets.Message(o.Err)
 	rec.Stack, rec.Outputs = o.Stack, o.Outputs // of a type with FailedOutputs; no reference can name them
-	cause := context.Cause(r.steps)
+	cause := context.Cause(r.lease.Steps())
 	switch {
 	case errors.Is(cause, courier.ErrCancelled):
 		rec.Reason, rec.Error = courier.ReasonCancelled, "cancelled: "+rec.Error
-		r.ended = append(r.ended, rec)
+		r.checkpoint.Add(rec)
 		r.rollback(step, n, o.Abandoned, true)
 		r.cancelled()
 		return false
@@ -52,9 +54,9 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 		Execution: r.x.ID, Job: r.x.Job, Step: step, ID: rec.ID, Type: rec.Type,
 		Iteration: rec.Iteration, Attempt: n, Reason: o.Reason, Err: o.Err,
 	}
-	if errors.Is(cause, errExecutionTimeout) {
+	if errors.Is(cause, leases.ErrTimeout) {
 		err.Reason, err.Err = courier.ReasonExecution, fmt.Errorf("%w; meanwhile: %w", r.timedOut().Err, o.Err)
-		r.ended = append(r.ended, rec)
+		r.checkpoint.Add(rec)
 		r.rollback(step, n, o.Abandoned, false)
 		r.fail(err, r.walk.Position())
 		return false
@@ -62,25 +64,17 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 	return r.failed(err, rec, o.Abandoned)
 }
 
-// passed returns the marks after a step that is over.
-func (r *run) passed() store.Counters {
-	return store.Counters{
-		JobFailures: r.marks.JobFailures, Base: r.marks.Base,
-		AcceptedItems: r.marks.AcceptedItems, Target: r.marks.Target,
-	}
-}
-
 // requeue gives an interrupted execution back to the queue, or does what an
 // operator has requested meanwhile. If the step has returned, the same attempt goes
 // on elsewhere; otherwise the next one gets a new number, and so a directory of
 // its own.
 func (r *run) requeue(abandoned bool) bool {
-	r.marks.Interrupted = !abandoned
-	for r.lease.Err() == nil {
+	r.checkpoint.Interrupted = !abandoned
+	for r.lease.Held() {
 		to := courier.Queued
-		if q := r.request.Load(); q != nil && q.Request == courier.RequestCancel {
+		if q := r.lease.Request(); q != nil && q.Request == courier.RequestCancel {
 			to = courier.Cancelled
-			r.rollback(r.current.Step, r.current.Attempt, abandoned, true)
+			r.rollback(r.checkpoint.Current().Step, r.checkpoint.Current().Attempt, abandoned, true)
 		} else if q != nil {
 			to = courier.Paused
 		}
@@ -111,20 +105,20 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 	case policy.Type == courier.SkipAndContinue:
 		rec.State = courier.StepSkipped
 		r.rollback(rec.Step, rec.Attempt, abandoned, false)
-		r.ended = append(r.ended, rec)
+		r.checkpoint.Add(rec)
 		r.stopsAt(rec.Step)
 		r.walk.Advance()
-		r.marks = r.passed()
+		r.checkpoint.Passed()
 		return true
-	case policy.Type == courier.RetryStep && r.marks.Failures < retries:
-		delay, marks := program.RetryDelay(policy, &r.x, r.marks.Attempts, r.marks.Failures), r.marks
-		marks.Failures++
-		marks.Reclaims = 0
-		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, Position: r.walk.Position()}, marks, err, rec)
-	case policy.Type == courier.RetryJob && r.marks.JobFailures < retries:
+	case policy.Type == courier.RetryStep && r.checkpoint.Failures < retries:
+		delay, counters := program.RetryDelay(policy, &r.x, r.checkpoint.Attempts, r.checkpoint.Failures), r.checkpoint.Counters
+		counters.Failures++
+		counters.Reclaims = 0
+		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, Position: r.walk.Position()}, counters, err, rec)
+	case policy.Type == courier.RetryJob && r.checkpoint.JobFailures < retries:
 		err.Err = r.firstCause(err.Err)
-		delay, marks := program.RetryDelay(policy, &r.x, r.marks.Attempts, r.marks.JobFailures), store.Counters{JobFailures: r.marks.JobFailures + 1}
-		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, marks, err, rec)
+		delay, counters := program.RetryDelay(policy, &r.x, r.checkpoint.Attempts, r.checkpoint.JobFailures), store.Counters{JobFailures: r.checkpoint.JobFailures + 1}
+		return r.retryLater(&store.Transition{To: courier.Queued, Delay: delay, RetryJob: true}, counters, err, rec)
 	}
 	r.rollback(rec.Step, rec.Attempt, abandoned, false)
 	item, goesOn := r.failItem(rec.Step, err.Reason)
@@ -133,27 +127,27 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 	if goesOn {
 		return true
 	}
-	r.marks.Reclaims = 0
+	r.checkpoint.Reclaims = 0
 	r.fail(err, r.walk.Position())
 	return false
 }
 
-// retryLater requeues the execution with a delay and the marks for the retry, or
+// retryLater requeues the execution with a delay and the counters for the retry, or
 // answers the request that came first.
-func (r *run) retryLater(t *store.Transition, marks store.Counters, err *courier.StepError, rec courier.StepExecution) bool {
-	before := r.marks
+func (r *run) retryLater(t *store.Transition, counters store.Counters, err *courier.StepError, rec courier.StepExecution) bool {
+	before := r.checkpoint.Counters
 	err.Err = r.secrets.CleanError(err.Err)
 	r.err = err
 	t.Failure = r.failure(err)
-	r.ended = append(r.ended, rec)
-	for r.lease.Err() == nil {
-		r.marks = marks
+	r.checkpoint.Add(rec)
+	for r.lease.Held() {
+		r.checkpoint.Counters = counters
 		if e := r.apply(t); !errors.Is(e, courier.ErrConflict) {
 			break
 		}
 		// A pause or cancel is pending: it decides where the execution waits. A
 		// pause keeps the failed attempt; a resume goes on from this step.
-		if r.marks = before; r.boundary() {
+		if r.checkpoint.Counters = before; r.boundary() {
 			break
 		}
 	}
@@ -176,15 +170,15 @@ func (r *run) markerFailed(err error) bool {
 	r.count()
 	rec := courier.StepExecution{
 		Step: step, ID: spec.ID, Type: strings.ToLower(spec.Type), Iteration: r.walk.Iteration(), Total: r.walk.Total(),
-		Attempt: r.marks.Attempts, ExecutionAttempt: r.x.Attempt,
+		Attempt: r.checkpoint.Attempts, ExecutionAttempt: r.x.Attempt,
 		State: courier.StepFailed, Reason: courier.ReasonConfig, Error: r.secrets.Message(field),
 	}
 	if r.program.Policy(step).Type == courier.SkipAndContinue {
 		rec.State = courier.StepSkipped
-		r.ended = append(r.ended, rec)
+		r.checkpoint.Add(rec)
 		r.stopsAt(step)
 		r.walk.Advance()
-		r.marks = r.passed()
+		r.checkpoint.Passed()
 		return true
 	}
 	item, goesOn := r.failItem(step, courier.ReasonConfig)
@@ -213,14 +207,14 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 	if abandoned || atWork {
 		return // it may still be at work; nothing of it is ever used again
 	}
-	ctx, cancel := context.WithTimeout(r.lease, maxRollback)
+	ctx, cancel := context.WithTimeout(r.lease.Context(), maxRollback)
 	defer cancel()
 	a := r.newAttempt(step)
 	a.template, a.rollback, a.cancelled = r.program.Template(step), true, cancelled
 	defer a.scope.Close()
 	a.job = r.newContext(step, n, a)
 	defer a.job.Close()
-	r.goroutine.Do(func() {
+	r.caller.Do(func() {
 		a.call(func() (json.RawMessage, error) {
 			config, err := a.render(ctx)
 			if err != nil {
@@ -243,7 +237,7 @@ func (r *run) fail(err *courier.StepError, pos courier.Position) {
 	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.CleanError(r.firstCause(err.Err))
 	r.err = err
 	t := &store.Transition{To: courier.Failed, Position: pos, Failure: r.failure(err), DiskBytes: r.diskBytes()}
-	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Err() == nil {
+	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Held() {
 		if r.walk != nil {
 			r.undo(true) // what was kept for a resume
 		}
@@ -257,7 +251,7 @@ func (r *run) firstCause(err error) error {
 	if r.x.Attempt == 1 {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.lease, maxReading)
+	ctx, cancel := context.WithTimeout(r.lease.Context(), repair.MaxReading)
 	defer cancel()
 	first, read := history.FirstFailure(ctx, r.e.store, r.x.ID)
 	if read != nil {

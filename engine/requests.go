@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/executionlog"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/internal/text"
@@ -70,7 +71,7 @@ func (e *Engine) send(ctx context.Context, r *store.Request) (courier.Execution,
 // this engine has it, and emits the event of one that took effect at once.
 func (e *Engine) requested(x *courier.Execution, q *store.Request) {
 	if r := e.runs.Get(x.ID); r != nil && x.State == courier.Running {
-		r.setRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By})
+		r.lease.SetRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By})
 	}
 	executionlog.Requested(e.log, x, q)
 	for _, ev := range executionlog.RequestEvents(x, q) {
@@ -146,32 +147,12 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 		e.log.Warn("roll back step", "execution", x.ID, "error", err)
 		return
 	}
-	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals, marks: store.Counters{Base: x.EarlierStarts}}
-	r.usedSecrets.Begin(x.Secrets)
-	r.begin(context.WithoutCancel(ctx))
+	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals}
+	r.checkpoint.Base = x.EarlierStarts
+	r.begin(context.WithoutCancel(ctx), new(core.Redactor))
+	r.secrets.Claimed(x.Secrets)
 	defer r.closeResources()
-	defer r.goroutine.End()
-	defer r.lost(nil)
+	defer r.caller.End()
+	defer r.lease.Close()
 	r.rollback(step, x.StepAttempts, false, true)
-}
-
-// setRequest notes an operator's request. It may be called by any
-// goroutine.
-func (r *run) setRequest(q *store.Renewed) {
-	for {
-		old := r.request.Load()
-		if old != nil && old.Request == courier.RequestCancel || old == nil && q.Request == "" {
-			return // a cancel is never withdrawn: this request is older
-		}
-		now := q
-		if q.Request == "" {
-			now = nil // a pause was withdrawn
-		}
-		if r.request.CompareAndSwap(old, now) {
-			break
-		}
-	}
-	if q.Request == courier.RequestCancel {
-		r.interrupt(courier.ErrCancelled)
-	}
 }

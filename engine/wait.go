@@ -91,7 +91,7 @@ func (e *Engine) driveHere(ctx context.Context, c *store.Claimed, sent time.Time
 	r.unready = e.work.Ready()
 	e.track(r)
 	defer e.untrack(r)
-	defer context.AfterFunc(ctx, func() { r.interrupt(courier.ErrStopped) })()
+	defer context.AfterFunc(ctx, func() { r.lease.Interrupt(courier.ErrStopped) })()
 	r.driveAround(c)
 	return r.err
 }

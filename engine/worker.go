@@ -140,8 +140,8 @@ func (e *Engine) stuck() error {
 // interruptRuns ends the contexts of the steps that the worker is executing.
 func (e *Engine) interruptRuns(w *worker) {
 	e.runs.Each(func(r *run) {
-		if r.stop == w.stop {
-			r.interrupt(courier.ErrStopped)
+		if r.lease.StoppedBy(w.stop) {
+			r.lease.Interrupt(courier.ErrStopped)
 		}
 	})
 }

@@ -67,97 +67,117 @@ func AskSecret(ctx context.Context, q courier.SecretRequest, resolve func(contex
 	return errors.New(text)
 }
 
-// UsedSecrets are the secrets that an execution has used. They may be used by several
-// goroutines. Those that have not been asked for since the claim are unknown: text can
-// contain them.
-type UsedSecrets struct {
+// Secrets are those of one execution: where they come from, which it has used, and what is
+// known of them, so that it is kept out of whatever is stored, logged or shown. Those that
+// it has used and that have not been asked for since the claim are unknown: text can contain
+// them. The fields are set before the first use; the methods may be called by several
+// goroutines.
+type Secrets struct {
+	Source    func(context.Context, courier.SecretRequest) (string, error) // nil if there are none
+	Most      int                                                          // how many the execution may use
+	*Redactor                                                              // has those that are known
+
 	mu      sync.Mutex
-	list    []courier.SecretUse // replaced, never changed in place
+	used    []courier.SecretUse // replaced, never changed in place
 	unknown []courier.SecretUse
 }
 
-// Begin sets the secrets that the execution has used before its claim.
-func (u *UsedSecrets) Begin(list []courier.SecretUse) { u.list, u.unknown = list, list }
+// Claimed sets the secrets that the execution has used before its claim.
+func (s *Secrets) Claimed(used []courier.SecretUse) { s.used, s.unknown = used, used }
 
-// List returns the secrets, to be stored.
-func (u *UsedSecrets) List() []courier.SecretUse {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.list
+// Used returns the secrets that the execution has used, to be stored.
+func (s *Secrets) Used() []courier.SecretUse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+// Resolve returns the value of a secret, which counts as used. Its error is a
+// *[SecretError].
+func (s *Secrets) Resolve(ctx context.Context, q courier.SecretRequest) (string, error) {
+	v, err := ResolveSecret(ctx, q, s.Source, s.Redactor)
+	if err == nil {
+		err = s.add(q)
+	}
+	if err != nil {
+		return "", err
+	}
+	return v, nil
 }
 
 // maxSecretName is how many bytes the name of a secret may have.
 const maxSecretName = 1000
 
-// Add adds a secret that was used; most is how many there may be.
-func (u *UsedSecrets) Add(q courier.SecretRequest, most int) error {
+// add adds a secret that was used.
+func (s *Secrets) add(q courier.SecretRequest) error {
 	use := courier.SecretUse{Name: q.Name, Version: q.Version, Step: q.Step, ID: q.ID, Type: q.Type, Param: q.Param}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	switch i := u.index(q.Name); {
-	case i >= 0 && !u.list[i].Refused:
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch i := s.index(q.Name); {
+	case i >= 0 && !s.used[i].Refused:
 	case i >= 0:
-		u.replace(i, use)
+		s.replace(i, use)
 	case len(q.Name) > maxSecretName:
 		return courier.Permanent(&SecretError{q.Name[:60] + "...", fmt.Errorf("its name has %d bytes, more than %d; nothing was done with it", len(q.Name), maxSecretName)})
-	case len(u.list) >= most:
-		return courier.Permanent(&SecretError{q.Name, fmt.Errorf("the execution has used %d other secrets, the most of engine.Options.MaxSecrets; nothing was done with this one: raise the limit, or divide the job", most)})
+	case len(s.used) >= s.Most:
+		return courier.Permanent(&SecretError{q.Name, fmt.Errorf("the execution has used %d other secrets, the most of engine.Options.MaxSecrets; nothing was done with this one: raise the limit, or divide the job", s.Most)})
 	default:
-		u.list = append(slices.Clone(u.list), use)
+		s.used = append(slices.Clone(s.used), use)
 	}
-	u.known(q.Name)
+	s.known(q.Name)
 	return nil
 }
 
 // Lost adds a secret that the attempt of a lost worker may have used. It is not kept unless it
 // can be had.
-func (u *UsedSecrets) Lost(use courier.SecretUse) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.index(use.Name) < 0 {
-		u.unknown = append(slices.Clone(u.unknown), use)
+func (s *Secrets) Lost(use courier.SecretUse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.index(use.Name) < 0 {
+		s.unknown = append(slices.Clone(s.unknown), use)
 	}
 }
 
-func (u *UsedSecrets) index(name string) int {
-	return slices.IndexFunc(u.list, func(use courier.SecretUse) bool { return use.Name == name })
+func (s *Secrets) index(name string) int {
+	return slices.IndexFunc(s.used, func(use courier.SecretUse) bool { return use.Name == name })
 }
 
-func (u *UsedSecrets) replace(i int, use courier.SecretUse) {
-	u.list = slices.Clone(u.list)
-	u.list[i] = use
+func (s *Secrets) replace(i int, use courier.SecretUse) {
+	s.used = slices.Clone(s.used)
+	s.used[i] = use
 }
 
-func (u *UsedSecrets) known(name string) {
-	u.unknown = slices.DeleteFunc(slices.Clone(u.unknown), func(use courier.SecretUse) bool { return use.Name == name })
+func (s *Secrets) known(name string) {
+	s.unknown = slices.DeleteFunc(slices.Clone(s.unknown), func(use courier.SecretUse) bool { return use.Name == name })
 }
 
 // Recall asks for the unknown secrets, with the request by which each was allowed, so that
-// the redactor of resolve has them. A secret that is refused for good stays unknown; refused
-// is called if it was not refused before. The error is that of one that can't be had now.
-func (u *UsedSecrets) Recall(ctx context.Context, x courier.SecretRequest, resolve func(context.Context, courier.SecretRequest) error, refused func(courier.SecretUse, error)) error {
-	u.mu.Lock()
-	unknown := u.unknown
-	u.mu.Unlock()
+// they are kept out of text. X has what all the requests have. A secret that is refused for
+// good stays unknown; refused is called if it was not refused before. The error is that of
+// one that can't be had now.
+func (s *Secrets) Recall(ctx context.Context, x courier.SecretRequest, refused func(courier.SecretUse, error)) error {
+	s.mu.Lock()
+	unknown := s.unknown
+	s.mu.Unlock()
 	for _, use := range unknown {
 		q := x
 		q.Name, q.Version, q.Step, q.ID, q.Type, q.Param = use.Name, use.Version, use.Step, use.ID, use.Type, use.Param
-		err := resolve(ctx, q)
+		err := s.recall(ctx, q)
 		if err != nil && !courier.IsPermanent(err) {
 			return fmt.Errorf("a secret that the execution has used before, in step %d: %w", use.Step, err)
 		}
-		u.mu.Lock()
+		s.mu.Lock()
 		was := use.Refused
 		use.Refused = err != nil
-		i := u.index(use.Name)
+		i := s.index(use.Name)
 		switch {
 		case i >= 0 && was != use.Refused:
-			u.replace(i, use)
+			s.replace(i, use)
 		case i < 0 && err == nil:
-			u.list = append(slices.Clone(u.list), use)
+			s.used = append(slices.Clone(s.used), use)
 		}
-		u.known(use.Name)
-		u.mu.Unlock()
+		s.known(use.Name)
+		s.mu.Unlock()
 		if err != nil && !was && i >= 0 {
 			refused(use, err)
 		}
@@ -166,19 +186,18 @@ func (u *UsedSecrets) Recall(ctx context.Context, x courier.SecretRequest, resol
 }
 
 // Known reports whether none of the secrets is unknown.
-func (u *UsedSecrets) Known() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.unknown) == 0
+func (s *Secrets) Known() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.unknown) == 0
 }
 
-// RecallSecret is [ResolveSecret] for [UsedSecrets.Recall]: a worker without secrets refuses none
-// for good.
-func RecallSecret(ctx context.Context, q courier.SecretRequest, resolve func(context.Context, courier.SecretRequest) (string, error), known *Redactor) error {
-	if resolve == nil {
+// recall asks for one secret. A worker without secrets refuses none for good.
+func (s *Secrets) recall(ctx context.Context, q courier.SecretRequest) error {
+	if s.Source == nil {
 		return &SecretError{Name: q.Name, Err: errors.New("this worker has no secrets; set engine.Options.Secrets, as in the worker that has used it")}
 	}
-	_, err := ResolveSecret(ctx, q, resolve, known)
+	_, err := ResolveSecret(ctx, q, s.Source, s.Redactor)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
 )
@@ -42,6 +43,30 @@ func (g *Goroutine) End() {
 
 // Exited says that the last function has ended the goroutine by runtime.Goexit.
 func (g *Goroutine) Exited() { g.calls = nil }
+
+// A Caller calls the steps of one run, one after the other, and keeps from one call to the
+// next what each needs. The zero value is ready to use, by one goroutine.
+type Caller struct {
+	Goroutine
+	Config []byte // for the rendered configuration of the next call
+	timer  Timer
+	done   chan Outcome
+}
+
+// Next returns the next call, whose step gets so long to return after its context has ended.
+func (c *Caller) Next(grace time.Duration) Call {
+	if c.done == nil {
+		c.done = make(chan Outcome, 1)
+	}
+	return Call{Grace: grace, Timer: &c.timer, Done: c.done}
+}
+
+// Abandon says that the step does not return from the last call: it may still read its
+// configuration, and will send its outcome, so that nothing of it is used again.
+func (c *Caller) Abandon() {
+	c.Config, c.done = nil, nil
+	c.End()
+}
 
 // SafeError returns err if its methods can be called outside of the step's goroutine,
 // and a replacement if they panic, as those of a nil pointer in an error often do.

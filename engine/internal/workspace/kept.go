@@ -134,12 +134,9 @@ func (j *Janitor) recall(ctx context.Context, x *courier.Execution, known *core.
 			err = fmt.Errorf("Options.Secrets panicked: %v", p)
 		}
 	}()
-	var used core.UsedSecrets
-	used.Begin(x.Secrets)
-	resolve := func(ctx context.Context, q courier.SecretRequest) error {
-		return core.RecallSecret(ctx, q, j.Secrets, known)
-	}
-	return used.Recall(ctx, courier.SecretRequest{Execution: x.ID, Job: x.Job}, resolve, func(courier.SecretUse, error) {})
+	secrets := core.Secrets{Source: j.Secrets, Redactor: known}
+	secrets.Claimed(x.Secrets)
+	return secrets.Recall(ctx, courier.SecretRequest{Execution: x.ID, Job: x.Job}, func(courier.SecretUse, error) {})
 }
 
 func (j *Janitor) report(ctx context.Context, id courier.ExecutionID, f *store.Found) {

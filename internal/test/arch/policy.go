@@ -89,6 +89,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
 	{Dir: "engine/internal/isolated", Imports: []string{".", "engine/internal/stepcall", "internal/jsontext", "internal/nearest", "internal/procgroup", "internal/stepcontext"}},
+	{Dir: "engine/internal/checkpoint", Imports: append([]string{"engine/internal/reports"}, subsystem...)},
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
