@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -156,7 +157,7 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 			v.Buttons = append(v.Buttons, button{Label: "Edit…", Href: c.link(page, e.Name) + "?tab=edit"})
 		}
 	}
-	job := desk.Where{Jobs: []string{e.Job}}.String()
+	job := filter.Filter{Jobs: []string{e.Job}}.String()
 	switch e.Kind {
 	case desk.Lost:
 		list("state:lost")
@@ -184,7 +185,7 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 	case desk.Overdue:
 		list("state:created,queued,running,paused", job)
 	case desk.Due, desk.Stranded:
-		list("state:queued", desk.Where{Queue: e.Queue}.String())
+		list("state:queued", filter.Filter{Queue: e.Queue}.String())
 	case desk.Kept:
 		v.Show, v.ShowAs = c.link("kept-files"), "Show them"
 	case desk.PutAway:

@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -83,7 +84,7 @@ func (c *call) bulk() (b desk.Bulk, err error) {
 		b.IDs = append(b.IDs, courier.ExecutionID(id))
 	}
 	if len(b.IDs) == 0 {
-		if b.Where, err = desk.ParseWhere(asWhere(strings.TrimSpace(c.field("where"))), now()); err != nil {
+		if b.Where, err = filter.Parse(asWhere(strings.TrimSpace(c.field("where"))), now()); err != nil {
 			return b, err
 		}
 		if b.Where.String() == "" && !c.query.Has("all") && c.query.Has("action") && !c.query.Has("where") {

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -181,7 +182,7 @@ func (c *call) chainRunPage() (any, error) {
 	if p.Graph, err = c.graph(rows, true); err != nil {
 		return nil, err
 	}
-	p.Runs = c.link("executions") + "?" + url.Values{"where": {desk.Where{Chain: x.Chain}.String()}}.Encode()
+	p.Runs = c.link("executions") + "?" + url.Values{"where": {filter.Filter{Chain: x.Chain}.String()}}.Encode()
 	return p, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -172,7 +173,7 @@ func (c *call) uses(l *connectionList, rows map[string]*connectionRow) (map[stri
 // failures adds the failed executions whose failing steps name a connection, the newest
 // first: as many as are shown.
 func (c *call) failures(rows map[string]*connectionRow, latest map[string]*courier.Job) error {
-	failed, err := c.Executions(c.ctx(), desk.Where{States: []string{string(courier.Failed)}}, "", maxFailedRead)
+	failed, err := c.Executions(c.ctx(), filter.Filter{States: []string{string(courier.Failed)}}, "", maxFailedRead)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 )
 
 var executionPages = []page{
@@ -97,15 +98,15 @@ func (c *call) executions() (any, error) {
 	if desk.IsID(text) {
 		return nil, c.redirect(c.link("executions", text))
 	}
-	l := &executionList{Where: text, Grammar: desk.Grammar}
+	l := &executionList{Where: text, Grammar: filter.Grammar}
 	for _, v := range views {
 		l.Views = append(l.Views, navItem{Label: v.label, Href: c.with("where", v.where, "cursor", ""), Current: v.where == text})
 	}
-	w, err := desk.ParseWhere(asWhere(text), now())
+	w, err := filter.Parse(asWhere(text), now())
 	if err == nil {
 		err = c.list(l, w)
 	}
-	if e, ok := errors.AsType[*desk.FilterError](err); ok {
+	if e, ok := errors.AsType[*filter.Error](err); ok {
 		l.Problems, err = e.Problems, nil
 	} else if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
 		l.Problems, err = []string{format.Sentence(strings.TrimPrefix(err.Error(), "filter: "))}, nil
@@ -123,7 +124,7 @@ func asWhere(text string) string {
 }
 
 // list reads a page of executions.
-func (c *call) list(l *executionList, w desk.Where) error {
+func (c *call) list(l *executionList, w filter.Filter) error {
 	cursor := c.query.Get("cursor")
 	p, err := c.Executions(c.ctx(), w, cursor, listPage)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -22,7 +23,7 @@ var jobPages = append([]page{
 }, definitionPages("job", onJob, onVisible)...)
 
 // watchJobs watches the executions that the visitor may see: the list has their outcomes.
-func watchJobs(c *call) (*watching, error) { return c.watchExecutions(desk.Where{}) }
+func watchJobs(c *call) (*watching, error) { return c.watchExecutions(filter.Filter{}) }
 
 // A jobList is the page of jobs.
 type jobList struct {
@@ -105,7 +106,7 @@ func (c *call) jobRow(d *courier.DefinedJob) jobRow {
 
 // executionsOf returns the reference to the executions of a job.
 func (c *call) executionsOf(job string) string {
-	return c.link("executions") + "?" + url.Values{"where": {desk.Where{Jobs: []string{job}}.String()}}.Encode()
+	return c.link("executions") + "?" + url.Values{"where": {filter.Filter{Jobs: []string{job}}.String()}}.Encode()
 }
 
 // addOutcomes adds the newest executions of each job: from the newest of all these jobs, and

@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/diff"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/definitiondiff"
 	"github.com/courierhq/courier/store"
 )
 
@@ -91,7 +91,7 @@ func (c *call) journalRow(a *store.Action) journalRow {
 	object := func(raw []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
 	switch {
 	case object(a.Was) && object(a.Now):
-		r.Changes = diff.Changes(desk.DiffOf(a.Was, a.Now))
+		r.Changes = diff.Changes(definitiondiff.Of(a.Was, a.Now))
 		if n := len(r.Changes); n > maxChanges {
 			r.Changes, r.Cut = r.Changes[:maxChanges], n-maxChanges
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -132,7 +133,7 @@ func (c *call) held(p *limitPage) error {
 	if len(p.Limits) == 0 {
 		return nil
 	}
-	running, err := c.Executions(c.ctx(), desk.Where{States: []string{"running"}}, "", maxSampled)
+	running, err := c.Executions(c.ctx(), filter.Filter{States: []string{"running"}}, "", maxSampled)
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (c *call) held(p *limitPage) error {
 				l.Holders = append(l.Holders, holder{x.Job, c.link("executions", string(x.ID)), x.StartedAt})
 			}
 		}
-		where := desk.Where{States: []string{"running"}}
+		where := filter.Filter{States: []string{"running"}}
 		if job, ok := strings.CutPrefix(l.Scope, "job:"); ok {
 			where.Jobs = []string{job}
 		}
@@ -210,7 +211,7 @@ func (c *call) load(p *limitPage) error {
 		return cmp.Or(x.DueAt.Compare(y.DueAt), strings.Compare(x.Queue, y.Queue))
 	})
 	for i, q := range p.Census.Queues {
-		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", desk.Where{States: []string{"queued"}, Queue: q.Queue}.String()), More: q.Queued >= p.Census.QueueMost}
+		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", filter.Filter{States: []string{"queued"}, Queue: q.Queue}.String()), More: q.Queued >= p.Census.QueueMost}
 		if q.Oldest != "" {
 			r.Oldest = c.link("executions", string(q.Oldest))
 		}

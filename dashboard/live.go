@@ -14,8 +14,8 @@ import (
 
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/eventstream"
+	"github.com/courierhq/courier/internal/filter"
 )
 
 // A watching waits for changes of what a page shows.
@@ -177,7 +177,7 @@ func watchExecution(c *call) (*watching, error) {
 
 // watchList watches the list of executions of the page.
 func watchList(c *call) (*watching, error) {
-	where, err := desk.ParseWhere(asWhere(strings.TrimSpace(c.query.Get("where"))), now())
+	where, err := filter.Parse(asWhere(strings.TrimSpace(c.query.Get("where"))), now())
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func watchList(c *call) (*watching, error) {
 }
 
 // watchExecutions watches the newest executions that a filter selects.
-func (c *call) watchExecutions(where desk.Where) (*watching, error) {
+func (c *call) watchExecutions(where filter.Filter) (*watching, error) {
 	w, err := c.WatchExecutions(c.ctx(), where, listPage)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/definitiondiff"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -85,7 +85,7 @@ func TestChainDefinitions(t *testing.T) {
 		if v.Chain.Version != 1 || len(v.Chain.Members) != 2 {
 			t.Errorf("%+v", v.Chain)
 		}
-		var d desk.Diff
+		var d definitiondiff.Diff
 		watcher.get("v1/chains/daily/diff").want(http.StatusOK, &d)
 		if got := summary(&d); got != "changed report 0>0 /priority >5" {
 			t.Errorf("%s", got)

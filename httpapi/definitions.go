@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/dryrun"
+	"github.com/courierhq/courier/internal/definitiondiff"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -104,7 +105,7 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 				{name: "from", kind: "integer", does: "The earlier version; the one before to if it is not given."},
 				{name: "to", kind: "integer", does: "The later version; the latest if it is not given."},
 			},
-			answers: map[int]any{http.StatusOK: desk.Diff{}}, do: with((*call).diffDefinition),
+			answers: map[int]any{http.StatusOK: definitiondiff.Diff{}}, do: with((*call).diffDefinition),
 		},
 		{
 			method: "POST", path: path + "/dry-run", id: "dryRun" + upper, group: group, on: one,
@@ -301,7 +302,7 @@ func (c *call) diffDefinition(d desk.Catalog) error {
 	if err != nil {
 		return err
 	}
-	diff := desk.DiffOf(was, is)
+	diff := definitiondiff.Of(was, is)
 	diff.From, diff.To = *a.Version(), *b.Version()
 	return c.answer(http.StatusOK, diff)
 }

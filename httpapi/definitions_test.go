@@ -14,13 +14,13 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/definitiondiff"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
 // summary is a diff in few words.
-func summary(d *desk.Diff) string {
+func summary(d *definitiondiff.Diff) string {
 	var all []string
 	for _, f := range d.Fields {
 		all = append(all, fmt.Sprintf("%s %s>%s", f.Pointer, f.From, f.To))
@@ -270,12 +270,12 @@ func TestVersions(t *testing.T) {
 	if !slices.Equal(got, []int{5, 4, 3, 2, 1}) {
 		t.Errorf("%v", got)
 	}
-	var d desk.Diff
+	var d definitiondiff.Diff
 	w.as("vera").get("v1/jobs/report/diff").want(http.StatusOK, &d)
 	if got := summary(&d); d.From != 4 || d.To != 5 || got != "/limit 3>4; added s2test.work>0; removed s1test.work 0" {
 		t.Errorf("%+v: %s", d, got)
 	}
-	d = desk.Diff{}
+	d = definitiondiff.Diff{}
 	w.get("v1/jobs/report/diff?from=3&to=4").want(http.StatusOK, &d)
 	if got := summary(&d); got != "/limit 2>3" {
 		t.Errorf("%+v: %s", d, got)

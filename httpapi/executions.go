@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -107,14 +108,14 @@ var executionRoutes = []route{
 }
 
 // where returns the filter in the URL.
-func (c *call) where() (desk.Where, error) {
+func (c *call) where() (filter.Filter, error) {
 	q := make(map[string][]string)
 	for _, p := range whereParams {
 		if values, ok := c.query[p.name]; ok {
 			q[p.name] = values
 		}
 	}
-	return desk.ParseQuery(q, time.Now())
+	return filter.ParseQuery(q, time.Now())
 }
 
 func (c *call) listExecutions() error {

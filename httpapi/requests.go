@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -198,7 +199,7 @@ func (c *call) bulk() error {
 	if err := c.body(&b); err != nil {
 		return err
 	}
-	w, err := desk.ParseWhere(b.Where, time.Now())
+	w, err := filter.Parse(b.Where, time.Now())
 	if err != nil {
 		return err
 	}

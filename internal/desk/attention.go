@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/advice"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -110,7 +111,7 @@ func (d *Desk) Attention(ctx context.Context) (Attention, error) {
 // is left out, unless it may see all. Values are hidden if it may not see them.
 func (v *Visit) Attention(ctx context.Context) (Attention, error) {
 	a, err := v.d.attention(ctx, func(job string) bool { return v.Can(ctx, job, access.RightSee) }, func() ([]string, error) {
-		jobs, _, err := v.jobsOf(ctx, &Where{}, access.RightSee)
+		jobs, _, err := v.jobsOf(ctx, &filter.Filter{}, access.RightSee)
 		return jobs, err
 	})
 	for i := range a.Entries {

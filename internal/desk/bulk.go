@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/internal/nearest"
 )
 
@@ -39,7 +40,7 @@ var actions = map[Action][]string{
 // A Bulk is an action on many executions: those of a filter, or those with the given ids.
 type Bulk struct {
 	Action Action
-	Where  Where
+	Where  filter.Filter
 	IDs    []courier.ExecutionID
 	By     courier.By // in the audit of each; of a rerun the actor, and the reason is in the log of the engine
 	// Key identifies the bulk, and is needed for a rerun: with the same key no execution is
@@ -214,12 +215,12 @@ func (b *Bulk) check() error {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	possible, ok := actions[b.Action]
 	if !ok {
-		problem("there is no action %q; %s", b.Action, nearest.DidYouMean(string(b.Action), asText(slices.Sorted(maps.Keys(actions)))))
+		problem("there is no action %q; %s", b.Action, nearest.DidYouMean(string(b.Action), slices.Sorted(maps.Keys(actions))))
 	}
 	switch {
-	case b.Where.empty() && len(b.IDs) == 0:
+	case b.Where.Empty() && len(b.IDs) == 0:
 		problem("it says of nothing what it is about: give ids or a filter, such as state:failed")
-	case !b.Where.empty() && len(b.IDs) > 0:
+	case !b.Where.Empty() && len(b.IDs) > 0:
 		problem("give ids or a filter, not both")
 	case len(b.IDs) > maxBulkIDs:
 		problem("%d ids, %d at most", len(b.IDs), maxBulkIDs)
@@ -229,9 +230,9 @@ func (b *Bulk) check() error {
 			problem("%q is no id of an execution", id)
 		}
 	}
-	problems = append(problems, b.Where.problems()...)
+	problems = append(problems, b.Where.Problems()...)
 	for _, s := range b.states() {
-		if fits := slices.Contains(possible, s) || slices.Contains(possible, string(shown[s])); ok && !fits && b.Action != Rerun {
+		if fits := slices.Contains(possible, s) || slices.Contains(possible, string(filter.State(s))); ok && !fits && b.Action != Rerun {
 			problem("a %s is not possible in state:%s, only in %s", b.Action, s, strings.Join(possible, ", "))
 		}
 	}

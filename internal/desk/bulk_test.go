@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -58,7 +59,7 @@ func TestQuotedNamesAreLiteral(t *testing.T) {
 		all, some := w.desk.Visitor(access.Principal{ID: "ann"}), w.desk.Visitor(access.Principal{ID: "ben"})
 		for text, want := range map[string][]string{
 			`job:"ab*"`: {"ab*"}, "job:ab*": {"ab", "ab*", "ab*d", "abc"}, `job:"ab*"*`: {"ab*", "ab*d"}, `job:ab job:"ab*"`: {"ab", "ab*"}, "job:ab": {"ab"},
-			desk.Where{Jobs: []string{"ab*"}}.String(): {"ab*"}, desk.Where{Jobs: []string{`a"b`, "a,b"}}.String(): {`a"b`, "a,b"}, `job:"a:b c"`: {"a:b c"},
+			filter.Filter{Jobs: []string{"ab*"}}.String(): {"ab*"}, filter.Filter{Jobs: []string{`a"b`, "a,b"}}.String(): {`a"b`, "a,b"}, `job:"a:b c"`: {"a:b c"},
 		} {
 			var ids []courier.ExecutionID
 			for _, job := range want {
@@ -321,7 +322,7 @@ func TestBulkMistakes(t *testing.T) {
 			"a resume is not possible in state:completed":        {Action: desk.Resume, Where: w.where("state:completed")},
 			"a release is not possible in state:failed":          {Action: desk.Release, Where: w.where("ended:1h")},
 			"a rerun needs a key":                                {Action: desk.Rerun, IDs: ids},
-			"since is not before until":                          {Action: desk.Cancel, Where: desk.Where{Since: time.Now(), Until: time.Now()}},
+			"since is not before until":                          {Action: desk.Cancel, Where: filter.Filter{Since: time.Now(), Until: time.Now()}},
 			`there is no job "othr"; did you mean "other"?`:      {Action: desk.Cancel, Where: w.where("job:othr")},
 			"it is none; begin without":                          {Action: desk.Cancel, IDs: ids, Cursor: "x"},
 			"it says of nothing what it is about: give ids or a filter, such as state:failed; a rerun needs": {Action: desk.Rerun},

@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -73,13 +74,13 @@ type Page struct {
 // Executions returns a page of the executions that a filter selects. The cursor is empty
 // for the first page; one of another filter is refused. A limit of 0 means 100, and the
 // most is 1000.
-func (d *Desk) Executions(ctx context.Context, w Where, cursor string, limit int) (Page, error) {
+func (d *Desk) Executions(ctx context.Context, w filter.Filter, cursor string, limit int) (Page, error) {
 	return d.executions(ctx, w, cursor, limit, nil)
 }
 
 // Executions is [Desk.Executions] of those that the visitor may see, and whose conditions
 // are about what it may see.
-func (v *Visit) Executions(ctx context.Context, w Where, cursor string, limit int) (Page, error) {
+func (v *Visit) Executions(ctx context.Context, w filter.Filter, cursor string, limit int) (Page, error) {
 	may, err := v.mayAsk(ctx, &w)
 	if err != nil {
 		return Page{}, err
@@ -94,7 +95,7 @@ func (v *Visit) Executions(ctx context.Context, w Where, cursor string, limit in
 	return v.d.executions(ctx, w, cursor, limit, r)
 }
 
-func (d *Desk) executions(ctx context.Context, w Where, cursor string, limit int, r *reach) (Page, error) {
+func (d *Desk) executions(ctx context.Context, w filter.Filter, cursor string, limit int, r *reach) (Page, error) {
 	mark := markOf("list", w)
 	before, err := readCursor(cursor, mark)
 	if err == nil && before == "" {
@@ -115,15 +116,15 @@ func (d *Desk) executions(ctx context.Context, w Where, cursor string, limit int
 
 // known returns the error of a job or chain that the filter names and that is not there,
 // which suggests the nearest name.
-func (d *Desk) known(ctx context.Context, w *Where) error {
+func (d *Desk) known(ctx context.Context, w *filter.Filter) error {
 	for _, name := range w.Jobs {
 		if _, err := d.e.Jobs().Get(ctx, name, 0); err != nil {
-			return fmt.Errorf("filter: job:%s: %w", quote(name), err)
+			return fmt.Errorf("filter: job:%s: %w", filter.Quote(name), err)
 		}
 	}
 	if w.Chain != "" {
 		if _, err := d.e.Chains().Get(ctx, w.Chain, 0); err != nil {
-			return fmt.Errorf("filter: chain:%s: %w", quote(w.Chain), err)
+			return fmt.Errorf("filter: chain:%s: %w", filter.Quote(w.Chain), err)
 		}
 	}
 	return nil
@@ -131,7 +132,7 @@ func (d *Desk) known(ctx context.Context, w *Where) error {
 
 // walk returns up to limit executions that w selects with ids lower than before, and the
 // id before which the next page begins: empty if there is none.
-func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, limit int, r *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
+func (d *Desk) walk(ctx context.Context, w *filter.Filter, before courier.ExecutionID, limit int, r *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
 	now := time.Now()
 	chains := chainSet{d: d, name: w.Chain, of: make(map[courier.ChainExecutionID]bool)}
 	list = []courier.Execution{}
@@ -144,11 +145,11 @@ func (d *Desk) walk(ctx context.Context, w *Where, before courier.ExecutionID, l
 		}
 		for i := range page {
 			x := &page[i]
-			if x.ID < w.first() {
+			if x.ID < w.First() {
 				return list, "", nil
 			}
 			before = x.ID
-			ok := w.selects(x, now) && r.selects(x)
+			ok := w.Selects(x, now) && r.selects(x)
 			if ok && w.Chain != "" {
 				ok, err = chains.has(ctx, x.Chain)
 			}
@@ -197,7 +198,7 @@ func (c *chainSet) has(ctx context.Context, id courier.ChainExecutionID) (bool, 
 
 // markOf identifies what a cursor belongs to. The instants of a filter do not count: a
 // duration such as 24h is another instant at each call.
-func markOf(what string, w Where) string {
+func markOf(what string, w filter.Filter) string {
 	w.Since, w.Until, w.Ended = time.Time{}, time.Time{}, time.Time{}
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s %s", what, w)

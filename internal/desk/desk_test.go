@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -106,9 +107,9 @@ func (w *world) state(id courier.ExecutionID) courier.State {
 	return x.State
 }
 
-func (w *world) where(text string) desk.Where {
+func (w *world) where(text string) filter.Filter {
 	w.Helper()
-	got, err := desk.ParseWhere(text, time.Now())
+	got, err := filter.Parse(text, time.Now())
 	w.ok(err)
 	return got
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -28,14 +29,14 @@ func (v *Visit) KeptFiles(ctx context.Context, cursor string, limit int) (KeptPa
 	if limit <= 0 {
 		limit = 20
 	}
-	mark := markOf("kept files", Where{})
+	mark := markOf("kept files", filter.Filter{})
 	before, err := readCursor(cursor, mark)
 	if err != nil {
 		return KeptPage{}, err
 	}
 	f := store.Filter{Before: before, Limit: min(limit, mostKeptFiles)}
 	if !v.Can(ctx, "", access.RightSee) {
-		jobs, _, err := v.jobsOf(ctx, &Where{}, access.RightSee)
+		jobs, _, err := v.jobsOf(ctx, &filter.Filter{}, access.RightSee)
 		if err != nil || len(jobs) == 0 {
 			return KeptPage{Items: []store.KeptFiles{}}, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/filter"
 )
 
 // mayAsk returns what keeps a filter from telling a visitor what it may not see: an
@@ -17,7 +18,7 @@ import (
 // *[access.Error] if the visitor has the rights that the conditions need for none of the jobs
 // that the filter names, or knows all jobs without them; a job that the visitor must
 // not know is unknown.
-func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
+func (v *Visit) mayAsk(ctx context.Context, w *filter.Filter) (permit, error) {
 	var names []string
 	need := access.None
 	asks := func(name string, rights access.Role, is bool) {
@@ -44,7 +45,7 @@ func (v *Visit) mayAsk(ctx context.Context, w *Where) (permit, error) {
 	}
 	may := func(job string) bool { return v.Can(ctx, job, need) }
 	inOne := len(w.JobPrefixes) > 0 || slices.ContainsFunc(w.Jobs, may)
-	if !w.namesJobs() && all != access.None || w.namesJobs() && !inOne {
+	if !w.NamesJobs() && all != access.None || w.NamesJobs() && !inOne {
 		return nil, &access.Error{Text: "the filter has conditions about what you may not see (" + strings.Join(names, ", ") + "): they need the right " +
 			need.Rights() + ", as the role " + need.Least().String() + " has it; leave them out, or name jobs for which you have it, as job:NAME"}
 	}

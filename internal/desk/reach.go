@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -20,13 +21,13 @@ type reach struct {
 	may permit
 	// parts select what the visitor may see, in the words of a store: an execution that is in
 	// none of them is not read. Nil selects all.
-	parts []Where
+	parts []filter.Filter
 	spend func(examined int) error
 }
 
 // reach returns what the visitor may read for a filter: the executions of the jobs for which
 // it has the rights, and its own if these are enough. May is asked of each besides.
-func (v *Visit) reach(ctx context.Context, w *Where, n Need, may permit) (*reach, error) {
+func (v *Visit) reach(ctx context.Context, w *filter.Filter, n Need, may permit) (*reach, error) {
 	r := &reach{may: may, spend: func(n int) error { return v.d.work.take(v.ID, n, time.Now()) }}
 	if v.Can(ctx, "", n.Rights) {
 		return r, nil
@@ -35,7 +36,7 @@ func (v *Visit) reach(ctx context.Context, w *Where, n Need, may permit) (*reach
 	if err != nil || !all {
 		return r, err
 	}
-	r.parts = []Where{}
+	r.parts = []filter.Filter{}
 	if len(jobs) > 0 {
 		part := *w
 		part.Jobs, part.JobPrefixes = jobs, nil
@@ -55,7 +56,7 @@ func (v *Visit) reach(ctx context.Context, w *Where, n Need, may permit) (*reach
 
 // jobsOf returns the names of the jobs for which the visitor has some rights: among those of a
 // filter, if it names some. All says that these are all of them, and not only of the first thousands.
-func (v *Visit) jobsOf(ctx context.Context, w *Where, rights access.Role) (jobs []string, all bool, err error) {
+func (v *Visit) jobsOf(ctx context.Context, w *filter.Filter, rights access.Role) (jobs []string, all bool, err error) {
 	if len(w.Jobs) > 0 && len(w.JobPrefixes) == 0 {
 		return slices.DeleteFunc(slices.Clone(w.Jobs), func(j string) bool { return !v.Can(ctx, j, rights) }), true, nil
 	}
@@ -79,14 +80,14 @@ func (v *Visit) jobsOf(ctx context.Context, w *Where, rights access.Role) (jobs 
 
 // page returns a page of the executions that a filter selects and the reach has, and whether
 // there may be more behind it. It can have more than the limit.
-func (r *reach) page(ctx context.Context, d *Desk, w *Where, before courier.ExecutionID, limit int) (list []courier.Execution, more bool, err error) {
-	parts := []Where{*w}
+func (r *reach) page(ctx context.Context, d *Desk, w *filter.Filter, before courier.ExecutionID, limit int) (list []courier.Execution, more bool, err error) {
+	parts := []filter.Filter{*w}
 	if r != nil && r.parts != nil {
 		parts = r.parts
 	}
 	var complete courier.ExecutionID // down to here every part was read
 	for i := range parts {
-		f := parts[i].filter(before)
+		f := parts[i].Store(before)
 		f.Limit = limit
 		page, err := d.e.Executions().List(ctx, f)
 		if err != nil {

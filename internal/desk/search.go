@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -58,7 +59,7 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 		return s, nil
 	}
 	files := text
-	text, _ = literal(text)
+	text, _ = filter.Literal(text)
 	sees := func(job string) bool { return v.Can(ctx, job, access.RightSee) }
 	e := v.d.e
 	for _, part := range []struct {
@@ -154,7 +155,7 @@ func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) (err er
 // says that there may be further ones. A text that is no name of a file finds none.
 func (v *Visit) Files(ctx context.Context, text string, before *store.TrailEntry, limit int) (found []SearchedFile, more bool, err error) {
 	f := engine.FileFilter{Before: before, Limit: limit}
-	f.Name, f.Exact = literal(text)
+	f.Name, f.Exact = filter.Literal(text)
 	part := !f.Exact && strings.HasPrefix(text, "*") // the store has one page of them
 	if !f.Exact && !strings.Contains(text, "*") {
 		f.Name += "*"
@@ -199,7 +200,7 @@ func (v *Visit) searchLabel(ctx context.Context, text string, s *Search) error {
 	if !ok || name == "" || value == "" {
 		return nil
 	}
-	w := Where{Labels: map[string]string{name: value}}
+	w := filter.Filter{Labels: map[string]string{name: value}}
 	r, err := v.reach(ctx, &w, Need{Rights: access.RightSee | access.RightValues}, func(x *courier.Execution) bool { return v.SeesValues(ctx, x.Job) })
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/filter"
 )
 
 // A ListWatch tells one viewer what is on the first page of a list. Its methods are for one
@@ -17,7 +18,7 @@ type ListWatch struct {
 	d     *Desk
 	f     *listFeed
 	of    access.Principal
-	where Where
+	where filter.Filter
 	limit int
 	done  func()
 	seen  int
@@ -27,7 +28,7 @@ type ListWatch struct {
 // selects, as far as the visitor may see them. However many watch the same list, it is read
 // every two seconds, and soon after this engine has changed an execution. The error is a
 // *[BusyError] if too many watch already. The caller must close the watch.
-func (v *Visit) WatchExecutions(ctx context.Context, w Where, limit int) (*ListWatch, error) {
+func (v *Visit) WatchExecutions(ctx context.Context, w filter.Filter, limit int) (*ListWatch, error) {
 	done, err := v.d.viewers.enter(v.ID)
 	if err != nil {
 		return nil, err

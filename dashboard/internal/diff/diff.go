@@ -9,7 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/definitiondiff"
 )
 
 // A View is what differs between two versions of a job or a chain. The template "diff"
@@ -50,7 +50,7 @@ func Of(from, to courier.Definition, fromName, toName string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := desk.DiffOf(was, is)
+	d := definitiondiff.Of(was, is)
 	v := &View{From: fromName, To: toName, Fields: fieldsOf(d.Fields)}
 	parts, what := d.Steps, "step"
 	if len(d.Members) > 0 {
@@ -69,7 +69,7 @@ func Of(from, to courier.Definition, fromName, toName string) (*View, error) {
 // Same reports whether nothing differs.
 func (v *View) Same() bool { return len(v.Fields)+len(v.Parts) == 0 }
 
-func partOf(d *desk.PartDiff, what string) Part {
+func partOf(d *definitiondiff.PartDiff, what string) Part {
 	p := Part{Change: d.Change}
 	index := d.To
 	if index == nil {
@@ -110,7 +110,7 @@ func inOrder(raw json.RawMessage, what string) string {
 	return format.IndentJSON(raw)
 }
 
-func fieldsOf(list []desk.Difference) (fields []Field) {
+func fieldsOf(list []definitiondiff.Difference) (fields []Field) {
 	for _, d := range list {
 		fields = append(fields, Field{Name: strings.TrimPrefix(d.Pointer, "/"), From: format.BreakJSON(d.From), To: format.BreakJSON(d.To), IsNew: d.From == nil, IsOld: d.To == nil})
 	}
@@ -123,8 +123,8 @@ type Change struct {
 }
 
 // Changes returns a difference as one list of values.
-func Changes(d desk.Diff) (rows []Change) {
-	add := func(place string, fields []desk.Difference) {
+func Changes(d definitiondiff.Diff) (rows []Change) {
+	add := func(place string, fields []definitiondiff.Difference) {
 		for _, f := range fields {
 			rows = append(rows, Change{place + f.Pointer, string(f.From), string(f.To)})
 		}
@@ -132,7 +132,7 @@ func Changes(d desk.Diff) (rows []Change) {
 	add("", d.Fields)
 	for _, list := range []struct {
 		noun  string
-		parts []desk.PartDiff
+		parts []definitiondiff.PartDiff
 	}{{"step", d.Steps}, {"member", d.Members}} {
 		for _, x := range list.parts {
 			place := list.noun + " " + x.ID

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -71,9 +72,9 @@ func Of(err error) *Error {
 		p.Problems = list
 		return set(http.StatusUnprocessableEntity, "There are problems", "Correct what they name. Nothing was saved or started.")
 	}
-	if e, ok := errors.AsType[*desk.FilterError](err); ok {
+	if e, ok := errors.AsType[*filter.Error](err); ok {
 		p.Text, p.Problems = "The filter can't be used.", e.Problems
-		return set(http.StatusBadRequest, "The filter has mistakes", desk.Grammar)
+		return set(http.StatusBadRequest, "The filter has mistakes", filter.Grammar)
 	}
 	if e, ok := errors.AsType[*desk.BusyError](err); ok {
 		p.Text = format.Sentence(e.Text)

@@ -1,7 +1,8 @@
-package desk
+package filter
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"reflect"
 	"strings"
@@ -13,8 +14,8 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func TestParseWhere(t *testing.T) {
-	for text, want := range map[string]Where{
+func TestParse(t *testing.T) {
+	for text, want := range map[string]Filter{
 		"":                                    {},
 		"  ":                                  {},
 		"state:failed":                        {States: []string{"failed"}},
@@ -38,19 +39,19 @@ func TestParseWhere(t *testing.T) {
 		"since:2026-11-20T09:30:00.5+01:00":   {Since: time.Date(2026, 11, 20, 8, 30, 0, 5e8, time.UTC)},
 		"ended:24h state:failed":              {Ended: noon.Add(-24 * time.Hour), States: []string{"failed"}},
 	} {
-		got, err := ParseWhere(text, noon)
+		got, err := Parse(text, noon)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
-		if again, err := ParseWhere(got.String(), noon); err != nil || !reflect.DeepEqual(again, want) {
+		if again, err := Parse(got.String(), noon); err != nil || !reflect.DeepEqual(again, want) {
 			t.Errorf("%q as %q: %+v, %v", text, got, again, err)
 		}
 	}
 }
 
-// TestParseWhereMistakes has all that is wrong reported at once, with the nearest names
+// TestParseMistakes has all that is wrong reported at once, with the nearest names
 // and the grammar.
-func TestParseWhereMistakes(t *testing.T) {
+func TestParseMistakes(t *testing.T) {
 	for text, want := range map[string][]string{
 		"stat:failed":                {`stat: there is no such condition; did you mean "state"?`},
 		"state:faild":                {`there is no state faild; did you mean "failed"?`},
@@ -77,9 +78,9 @@ func TestParseWhereMistakes(t *testing.T) {
 		"job:" + long:                {"1 to 300 characters"},
 		"stat:x state:y since:z a b": {"stat: there is no such", "no state y", "since: z is neither", "a is no condition", "b is no condition"},
 	} {
-		got, err := ParseWhere(text, noon)
-		wrong, ok := errors.AsType[*FilterError](err)
-		if !ok || !errors.Is(err, courier.ErrInvalid) || len(wrong.Problems) != len(want) || !reflect.DeepEqual(got, Where{}) {
+		got, err := Parse(text, noon)
+		wrong, ok := errors.AsType[*Error](err)
+		if !ok || !errors.Is(err, courier.ErrInvalid) || len(wrong.Problems) != len(want) || !reflect.DeepEqual(got, Filter{}) {
 			t.Errorf("%.50q: %v", text, err)
 			continue
 		}
@@ -98,13 +99,13 @@ func TestParseQuery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Where{States: []string{"failed", "paused"}, Jobs: []string{"two words"}, Labels: map[string]string{"a": "b"}, Since: noon.Add(-time.Hour)}
+	want := Filter{States: []string{"failed", "paused"}, Jobs: []string{"two words"}, Labels: map[string]string{"a": "b"}, Since: noon.Add(-time.Hour)}
 	if got, err := ParseQuery(q, noon); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// Quotes mean what they do in a text.
 	q = url.Values{"job": {"ab*", `"ab*"`, `"two words*"*`, `a"b`}, "label": {`"a=b"=c`, `d="x"`}, "queue": {`"q"`}}
-	want = Where{Jobs: []string{`a"b`, "ab*"}, JobPrefixes: []string{"ab", "two words*"}, Labels: map[string]string{"a=b": "c", "d": `"x"`}, Queue: "q"}
+	want = Filter{Jobs: []string{`a"b`, "ab*"}, JobPrefixes: []string{"ab", "two words*"}, Labels: map[string]string{"a=b": "c", "d": `"x"`}, Queue: "q"}
 	if got, err := ParseQuery(q, noon); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -118,22 +119,9 @@ func TestParseQuery(t *testing.T) {
 	}
 }
 
-// TestCursor checks that the order of ids is that of their successors.
-func TestCursor(t *testing.T) {
-	for id, want := range map[courier.ExecutionID]courier.ExecutionID{
-		"01930000-0000-7000-8000-000000000000": "01930000-0000-7000-8000-000000000001",
-		"01930000-0000-7000-8000-000000000009": "01930000-0000-7000-8000-00000000000a",
-		"01930000-0000-7000-8fff-ffffffffffff": "01930000-0000-7000-9000-000000000000",
-	} {
-		if got := after(id); got != want {
-			t.Errorf("after %s comes %s, want %s", id, got, want)
-		}
-	}
-}
-
-// FuzzParseWhere checks that any text is either refused with the grammar, or means the
+// FuzzParse checks that any text is either refused with the grammar, or means the
 // same as the text that is written for it.
-func FuzzParseWhere(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"", "state:failed,paused job:a* queue:q", `job:"a \"b\" \\c" by:x`, "label:a=b since:24h until:1m", "ended:7d", "since:2026-11-19T00:00:00+14:00",
 		`job:"`, "a:b:c", "reason:timeout,timeout", "label:=", "since:106751d", "\u00a0state:lost\u2028", `queue:a"b c"d`,
@@ -142,28 +130,41 @@ func FuzzParseWhere(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		w, err := ParseWhere(text, noon)
+		w, err := Parse(text, noon)
 		if err != nil {
-			if wrong, ok := errors.AsType[*FilterError](err); !ok || len(wrong.Problems) == 0 {
+			if wrong, ok := errors.AsType[*Error](err); !ok || len(wrong.Problems) == 0 {
 				t.Fatalf("%q: %v", text, err)
 			}
 			return
 		}
-		again, err := ParseWhere(w.String(), noon)
+		again, err := Parse(w.String(), noon)
 		if err != nil || !reflect.DeepEqual(w, again) {
 			t.Fatalf("%q is %+v; as %q it is %+v, %v", text, w, w.String(), again, err)
-		}
-		if markOf("", w) != markOf("", again) {
-			t.Fatalf("%q has two marks", text)
 		}
 	})
 }
 
-// A filter knows every class of errors.
-func TestWhereReasons(t *testing.T) {
+// TestReasons checks that a filter knows every class of errors.
+func TestReasons(t *testing.T) {
 	for _, c := range courier.ErrorClasses() {
-		if _, err := ParseWhere("reason:"+string(c), time.Now()); err != nil {
+		if _, err := Parse("reason:"+string(c), time.Now()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestFiltersAreBounded checks that a filter of any length costs little: what is wrong with it is looked at so often, and it
+// has so many conditions.
+func TestFiltersAreBounded(t *testing.T) {
+	for name, text := range map[string]string{
+		"patterns": strings.Repeat("job:a* ", 70_000), "states": strings.Repeat("state:faild,runing,a,b,c,d ", 30_000), "words": strings.Repeat("x ", 300_000),
+		"names": strings.Repeat("jop:a ", 100_000),
+	} {
+		began := time.Now()
+		_, err := Parse(text, time.Now())
+		wrong, ok := errors.AsType[*Error](err)
+		if took := time.Since(began); !ok || len(wrong.Problems) > maxWrong+2 || took > 500*time.Millisecond {
+			t.Errorf("%s: %v, %s", name, took, fmt.Sprintf("%.300v", err))
 		}
 	}
 }

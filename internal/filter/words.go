@@ -1,4 +1,4 @@
-package desk
+package filter
 
 import (
 	"iter"
@@ -56,8 +56,8 @@ func (w word) String() string {
 	return w.text
 }
 
-// literal returns what a text means of which all is in quotes; ok is false for any other.
-func literal(text string) (name string, ok bool) {
+// Literal returns what a text means of which all is in quotes; ok is false for any other.
+func Literal(text string) (name string, ok bool) {
 	words := slices.Collect(new(parser).split(text, func(rune) bool { return false }))
 	if len(words) != 1 || slices.Contains(words[0].quoted, false) {
 		return text, false
@@ -112,9 +112,9 @@ func (p *parser) words(from string, space func(rune) bool, yield func(word) bool
 	end()
 }
 
-// quote returns a value as it stands in the text of a filter, in quotes if anything in it
+// Quote returns a value as it stands in the text of a filter, in quotes if anything in it
 // would mean something else without them.
-func quote(value string) string {
+func Quote(value string) string {
 	special := func(r rune) bool {
 		return strings.ContainsRune(`"*=,`, r) || unicode.IsSpace(r) || unicode.IsControl(r)
 	}

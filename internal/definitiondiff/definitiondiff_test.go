@@ -1,4 +1,4 @@
-package desk_test
+package definitiondiff_test
 
 import (
 	"encoding/json"
@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/definitiondiff"
 )
 
 // summary is a diff in few words.
-func summary(d *desk.Diff) string {
+func summary(d *definitiondiff.Diff) string {
 	var all []string
 	for _, f := range d.Fields {
 		all = append(all, fmt.Sprintf("%s %s>%s", f.Pointer, f.From, f.To))
@@ -58,11 +58,11 @@ func TestDiff(t *testing.T) {
 			"changed a 0>0 /version >2; added y>1; removed x 1"},
 		{"nothing to something", `{}`, `{"steps": [{"type": "t"}]}`, "added t>0"},
 	} {
-		d := desk.DiffOf([]byte(c.from), []byte(c.to))
+		d := definitiondiff.Of([]byte(c.from), []byte(c.to))
 		if got := summary(&d); got != c.want {
 			t.Errorf("%s: got\n%s, want\n%s", c.name, got, c.want)
 		}
-		back := desk.DiffOf([]byte(c.to), []byte(c.from))
+		back := definitiondiff.Of([]byte(c.to), []byte(c.from))
 		if a, b := strings.Count(summary(&d), "added"), strings.Count(summary(&back), "removed"); a != b {
 			t.Errorf("%s: %d added, and %d removed the other way round: %s", c.name, a, b, summary(&back))
 		}
@@ -87,10 +87,10 @@ func TestDiffRandom(t *testing.T) {
 	}
 	for range 500 {
 		a, b := random(), random()
-		if same := desk.DiffOf([]byte(a), []byte(a)); len(same.Steps) > 0 {
+		if same := definitiondiff.Of([]byte(a), []byte(a)); len(same.Steps) > 0 {
 			t.Fatalf("%s differs from itself: %s", a, summary(&same))
 		}
-		d := desk.DiffOf([]byte(a), []byte(b))
+		d := definitiondiff.Of([]byte(a), []byte(b))
 		from, to, grows := map[int]bool{}, map[int]bool{}, 0
 		for _, p := range d.Steps {
 			if p.From != nil && from[*p.From] || p.To != nil && to[*p.To] {
@@ -123,7 +123,7 @@ func TestDiffLarge(t *testing.T) {
 		return []byte(b.String())
 	}
 	start := time.Now()
-	d := desk.DiffOf(list(5_000, "a"), list(5_000, "b"))
+	d := definitiondiff.Of(list(5_000, "a"), list(5_000, "b"))
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("took %v", took)
 	}

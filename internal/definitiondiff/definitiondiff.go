@@ -1,4 +1,6 @@
-package desk
+// Package definitiondiff compares two versions of the definition of a job or a chain: which
+// fields differ, and which steps or members were added, removed, changed or moved.
+package definitiondiff
 
 import (
 	"bytes"
@@ -50,8 +52,8 @@ type part struct {
 // value returns the part decoded.
 func (p *part) value() any { return decoded(p.text) }
 
-// DiffOf returns what differs between the JSON texts of two versions of a definition.
-func DiffOf(from, to []byte) Diff {
+// Of returns what differs between the JSON texts of two versions of a definition.
+func Of(from, to []byte) Diff {
 	a, b := fieldsOf(from), fieldsOf(to)
 	d := Diff{Fields: []Difference{}}
 	d.Steps = diffParts(partsOf(a, "steps"), partsOf(b, "steps"))

@@ -1,4 +1,6 @@
-package desk
+// Package filter is the language in which people filter executions, such as
+// "state:failed job:daily-* since:24h", in a URL, on a page or in a request.
+package filter
 
 import (
 	"fmt"
@@ -17,8 +19,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Where is a filter of executions. Zero fields select all.
-type Where struct {
+// A Filter is a filter of executions. Zero fields select all.
+type Filter struct {
 	// States are the states that people see: those of courier.State, which select all
 	// executions in it, and those of [courier.Execution.Status], such as "lost".
 	States []string
@@ -44,16 +46,16 @@ const Grammar = `A filter has conditions NAME:VALUE with spaces between them; al
 	`since:24h, since:7d, since:2026-11-20 or since:2026-11-20T08:00:00Z, and until: alike, by the creation; ended:24h by the end, of failed and cancelled executions. ` +
 	`A value with spaces stands in quotes: job:"two words". Quoted characters stand for themselves: job:"ab*" is the job of that name.`
 
-// A FilterError has all that is wrong with a filter. It matches [courier.ErrInvalid].
-type FilterError struct{ Problems []string }
+// A Error has all that is wrong with a filter. It matches [courier.ErrInvalid].
+type Error struct{ Problems []string }
 
 // Error lists the problems, and ends with the grammar.
-func (e *FilterError) Error() string {
+func (e *Error) Error() string {
 	return "filter: " + strings.Join(e.Problems, "; ") + ". " + Grammar
 }
 
 // Is reports whether target is [courier.ErrInvalid].
-func (e *FilterError) Is(target error) bool { return target == courier.ErrInvalid }
+func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }
 
 // conditions are the names of conditions.
 var conditions = []string{"state", "job", "queue", "label", "by", "chain", "reason", "since", "until", "ended"}
@@ -65,6 +67,9 @@ var shown = map[string]courier.State{
 	"scheduled": courier.Queued, "waiting": courier.Queued,
 	"lost": courier.Running, "pausing": courier.Running, "cancelling": courier.Running,
 }
+
+// State is the state of which one that people see is a part; empty for no such state.
+func State(name string) courier.State { return shown[name] }
 
 var reasons = []courier.Reason{
 	courier.ReasonError, courier.ReasonTimeout, courier.ReasonStalled, courier.ReasonPanic, courier.ReasonCrashed, courier.ReasonConfig, courier.ReasonExecution,
@@ -80,9 +85,9 @@ const (
 	maxWrong      = 20
 )
 
-// ParseWhere reads a filter from its text; see [Grammar]. Durations are counted back from
-// now. The error is a *[FilterError].
-func ParseWhere(text string, now time.Time) (Where, error) {
+// Parse reads a filter from its text; see [Grammar]. Durations are counted back from
+// now. The error is a *[Error].
+func Parse(text string, now time.Time) (Filter, error) {
 	p := parser{now: now}
 	for term := range p.split(text, unicode.IsSpace) {
 		name, value, ok := term.cut(':')
@@ -101,7 +106,7 @@ func ParseWhere(text string, now time.Time) (Where, error) {
 // ParseQuery reads a filter from the parameters of a URL, each of which is a condition:
 // "state=failed&job=daily-*". A value that begins with a quote is read as in a text, in
 // which spaces need none. The caller removes what is no condition.
-func ParseQuery(q url.Values, now time.Time) (Where, error) {
+func ParseQuery(q url.Values, now time.Time) (Filter, error) {
 	p := parser{now: now}
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		for _, value := range q[name] {
@@ -123,7 +128,7 @@ func ParseQuery(q url.Values, now time.Time) (Where, error) {
 }
 
 type parser struct {
-	w        Where
+	filter   Filter
 	now      time.Time
 	given    map[string]bool
 	problems []string
@@ -161,7 +166,7 @@ func (p *parser) full() bool {
 func (p *parser) condition(name string, w word) {
 	value := w.text
 	if !slices.Contains(conditions, name) {
-		p.problem("%s: there is no such condition; %s", quote(name), nearest.DidYouMean(name, conditions))
+		p.problem("%s: there is no such condition; %s", Quote(name), nearest.DidYouMean(name, conditions))
 		return
 	}
 	if n := utf8.RuneCountInString(value); n == 0 || n > 300 || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
@@ -175,9 +180,9 @@ func (p *parser) condition(name string, w word) {
 				if len(p.problems) == maxWrong {
 					break
 				}
-				p.problem("state: there is no state %s; %s", quote(s), nearest.DidYouMean(s, slices.Sorted(maps.Keys(shown))))
+				p.problem("state: there is no state %s; %s", Quote(s), nearest.DidYouMean(s, slices.Sorted(maps.Keys(shown))))
 			}
-			p.w.States = append(p.w.States, s)
+			p.filter.States = append(p.filter.States, s)
 		}
 	case "reason":
 		for _, s := range w.list() {
@@ -185,39 +190,39 @@ func (p *parser) condition(name string, w word) {
 				if len(p.problems) == maxWrong {
 					break
 				}
-				p.problem("reason: there is no reason %s; %s", quote(s), nearest.DidYouMean(s, asText(reasons)))
+				p.problem("reason: there is no reason %s; %s", Quote(s), nearest.DidYouMean(s, reasons))
 			}
-			p.w.Reasons = append(p.w.Reasons, courier.Reason(s))
+			p.filter.Reasons = append(p.filter.Reasons, courier.Reason(s))
 		}
 	case "job":
 		switch prefix, rest, ok := w.cut('*'); {
 		case !ok:
-			p.w.Jobs = append(p.w.Jobs, value)
+			p.filter.Jobs = append(p.filter.Jobs, value)
 		case rest.text != "":
-			p.problem("job: %s: an asterisk can stand at the end only; for the job of that name write job:%s", quote(value), inQuotes(value))
+			p.problem("job: %s: an asterisk can stand at the end only; for the job of that name write job:%s", Quote(value), inQuotes(value))
 		default:
-			p.w.JobPrefixes = append(p.w.JobPrefixes, prefix.text)
+			p.filter.JobPrefixes = append(p.filter.JobPrefixes, prefix.text)
 		}
 	case "label":
 		p.label(w)
 	case "queue":
 		p.once(name)
-		p.w.Queue = value
+		p.filter.Queue = value
 	case "by":
 		p.once(name)
-		p.w.By = value
+		p.filter.By = value
 	case "chain":
 		p.once(name)
-		p.w.Chain = value
+		p.filter.Chain = value
 	case "since":
 		p.once(name)
-		p.w.Since = p.instant(name, value)
+		p.filter.Since = p.instant(name, value)
 	case "until":
 		p.once(name)
-		p.w.Until = p.instant(name, value)
+		p.filter.Until = p.instant(name, value)
 	case "ended":
 		p.once(name)
-		p.w.Ended = p.instant(name, value)
+		p.filter.Ended = p.instant(name, value)
 	}
 }
 
@@ -228,13 +233,13 @@ func (p *parser) label(w word) {
 		p.problem("label: %s: write label:NAME=VALUE", w)
 		return
 	}
-	if was, given := p.w.Labels[name]; given && was != v {
-		p.problem("label: %s can't be %s and %s at once", quote(name), quote(was), quote(v))
+	if was, given := p.filter.Labels[name]; given && was != v {
+		p.problem("label: %s can't be %s and %s at once", Quote(name), Quote(was), Quote(v))
 	}
-	if p.w.Labels == nil {
-		p.w.Labels = make(map[string]string)
+	if p.filter.Labels == nil {
+		p.filter.Labels = make(map[string]string)
 	}
-	p.w.Labels[name] = v
+	p.filter.Labels[name] = v
 }
 
 // instant reads an instant, or a duration before now.
@@ -254,64 +259,64 @@ func (p *parser) instant(name, value string) time.Time {
 	}
 	switch {
 	case err != nil:
-		p.problem("%s: %s is neither a duration such as 90m, 24h or 7d, nor a day, nor an instant such as 2026-11-20T08:00:00Z", name, quote(value))
+		p.problem("%s: %s is neither a duration such as 90m, 24h or 7d, nor a day, nor an instant such as 2026-11-20T08:00:00Z", name, Quote(value))
 	case d < 0 || at.After(p.now):
-		p.problem("%s: %s lies in the future", name, quote(value))
+		p.problem("%s: %s lies in the future", name, Quote(value))
 	case at.Year() < 1970:
-		p.problem("%s: %s lies before 1970", name, quote(value))
+		p.problem("%s: %s lies before 1970", name, Quote(value))
 	}
 	return at.UTC()
 }
 
 // done returns the filter, or all that is wrong.
-func (p *parser) done() (Where, error) {
-	w := &p.w
-	for _, list := range []*[]string{&w.States, &w.Jobs, &w.JobPrefixes} {
+func (p *parser) done() (Filter, error) {
+	f := &p.filter
+	for _, list := range []*[]string{&f.States, &f.Jobs, &f.JobPrefixes} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
-	slices.Sort(w.Reasons)
-	w.Reasons = slices.Compact(w.Reasons)
-	if p.problems = append(p.problems, w.problems()...); len(p.problems) > 0 {
-		return Where{}, &FilterError{p.problems}
+	slices.Sort(f.Reasons)
+	f.Reasons = slices.Compact(f.Reasons)
+	if p.problems = append(p.problems, f.Problems()...); len(p.problems) > 0 {
+		return Filter{}, &Error{p.problems}
 	}
-	return *w, nil
+	return *f, nil
 }
 
-// problems are the conditions that no execution can meet together.
-func (w *Where) problems() (list []string) {
-	if !w.Since.IsZero() && !w.Until.IsZero() && !w.Since.Before(w.Until) {
+// Problems are the conditions that no execution can meet together.
+func (f *Filter) Problems() (list []string) {
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		list = append(list, "since is not before until")
 	}
-	for _, s := range w.States {
-		if !w.Ended.IsZero() && s != "failed" && s != "cancelled" {
+	for _, s := range f.States {
+		if !f.Ended.IsZero() && s != "failed" && s != "cancelled" {
 			list = append(list, fmt.Sprintf("ended goes with failed and cancelled executions, and not with state:%s", s))
 		}
 	}
 	return list
 }
 
-// String returns the text of the filter, which [ParseWhere] reads.
-func (w Where) String() string {
+// String returns the text of the filter, which [Parse] reads.
+func (f Filter) String() string {
 	var terms []string
-	add := func(name, value string) { terms = append(terms, name+":"+quote(value)) }
-	for _, s := range w.States {
+	add := func(name, value string) { terms = append(terms, name+":"+Quote(value)) }
+	for _, s := range f.States {
 		add("state", s)
 	}
-	for _, j := range w.Jobs {
+	for _, j := range f.Jobs {
 		add("job", j)
 	}
-	for _, j := range w.JobPrefixes {
-		terms = append(terms, "job:"+quote(j)+"*")
+	for _, j := range f.JobPrefixes {
+		terms = append(terms, "job:"+Quote(j)+"*")
 	}
-	for _, n := range slices.Sorted(maps.Keys(w.Labels)) {
+	for _, n := range slices.Sorted(maps.Keys(f.Labels)) {
 		add("label", n)
-		terms[len(terms)-1] += "=" + quote(w.Labels[n])
+		terms[len(terms)-1] += "=" + Quote(f.Labels[n])
 	}
-	for _, r := range w.Reasons {
+	for _, r := range f.Reasons {
 		add("reason", string(r))
 	}
-	for _, c := range []struct{ name, value string }{{"queue", w.Queue}, {"by", w.By}, {"chain", w.Chain}} {
+	for _, c := range []struct{ name, value string }{{"queue", f.Queue}, {"by", f.By}, {"chain", f.Chain}} {
 		if c.value != "" {
 			add(c.name, c.value)
 		}
@@ -319,7 +324,7 @@ func (w Where) String() string {
 	for _, c := range []struct {
 		name string
 		at   time.Time
-	}{{"since", w.Since}, {"until", w.Until}, {"ended", w.Ended}} {
+	}{{"since", f.Since}, {"until", f.Until}, {"ended", f.Ended}} {
 		if !c.at.IsZero() {
 			add(c.name, c.at.UTC().Format(time.RFC3339Nano))
 		}
@@ -327,64 +332,56 @@ func (w Where) String() string {
 	return strings.Join(terms, " ")
 }
 
-// empty reports whether the filter selects all executions.
-func (w *Where) empty() bool { return w.String() == "" }
+// Empty reports whether the filter selects all executions.
+func (f *Filter) Empty() bool { return f.String() == "" }
 
-// namesJobs reports whether the filter selects by jobs.
-func (w *Where) namesJobs() bool { return len(w.Jobs) > 0 || len(w.JobPrefixes) > 0 }
+// NamesJobs reports whether the filter selects by jobs.
+func (f *Filter) NamesJobs() bool { return len(f.Jobs) > 0 || len(f.JobPrefixes) > 0 }
 
-// first is the lowest id that the filter can select.
-func (w *Where) first() courier.ExecutionID {
-	if w.Since.IsZero() {
+// First is the lowest id that the filter can select.
+func (f *Filter) First() courier.ExecutionID {
+	if f.Since.IsZero() {
 		return ""
 	}
-	return courier.ExecutionID(uuid7.First(w.Since))
+	return courier.ExecutionID(uuid7.First(f.Since))
 }
 
-// states are the stored states that the filter can select.
-func (w *Where) states() (list []courier.State) {
-	for _, s := range w.States {
+// Stored are the stored states that the filter can select.
+func (f *Filter) Stored() (list []courier.State) {
+	for _, s := range f.States {
 		list = append(list, shown[s])
 	}
-	if len(list) == 0 && !w.Ended.IsZero() {
+	if len(list) == 0 && !f.Ended.IsZero() {
 		list = []courier.State{courier.Failed, courier.Cancelled}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// filter is the part of the filter that stores understand.
-func (w *Where) filter(before courier.ExecutionID) store.Filter {
-	f := store.Filter{
-		States: w.states(), Queue: w.Queue, Labels: w.Labels, Reasons: w.Reasons, Before: before,
-		Waiting: len(w.States) == 1 && w.States[0] == "waiting",
+// Store is the part of the filter that stores understand.
+func (f *Filter) Store(before courier.ExecutionID) store.Filter {
+	q := store.Filter{
+		States: f.Stored(), Queue: f.Queue, Labels: f.Labels, Reasons: f.Reasons, Before: before,
+		Waiting: len(f.States) == 1 && f.States[0] == "waiting",
 	}
-	if len(w.JobPrefixes) == 0 {
-		f.Jobs = w.Jobs
+	if len(f.JobPrefixes) == 0 {
+		q.Jobs = f.Jobs
 	}
-	if !w.Until.IsZero() {
-		if last := courier.ExecutionID(uuid7.First(w.Until)); before == "" || last < before {
-			f.Before = last
+	if !f.Until.IsZero() {
+		if last := courier.ExecutionID(uuid7.First(f.Until)); before == "" || last < before {
+			q.Before = last
 		}
 	}
-	return f
+	return q
 }
 
-// selects reports whether the filter selects an execution, but for the chain.
-func (w *Where) selects(x *courier.Execution, now time.Time) bool {
+// Selects reports whether the filter selects an execution, but for the chain.
+func (f *Filter) Selects(x *courier.Execution, now time.Time) bool {
 	status := x.Status(now)
 	state := func(s string) bool { return s == status || s == string(x.State) }
 	begins := func(prefix string) bool { return strings.HasPrefix(x.Job, prefix) }
-	return (len(w.States) == 0 || slices.ContainsFunc(w.States, state)) &&
-		(!w.namesJobs() || slices.Contains(w.Jobs, x.Job) || slices.ContainsFunc(w.JobPrefixes, begins)) &&
-		(w.By == "" || x.By == w.By) &&
-		(w.Ended.IsZero() || !x.EndedAt.Before(w.Ended))
-}
-
-func asText[T ~string](list []T) []string {
-	texts := make([]string, len(list))
-	for i, v := range list {
-		texts[i] = string(v)
-	}
-	return texts
+	return (len(f.States) == 0 || slices.ContainsFunc(f.States, state)) &&
+		(!f.NamesJobs() || slices.Contains(f.Jobs, x.Job) || slices.ContainsFunc(f.JobPrefixes, begins)) &&
+		(f.By == "" || x.By == f.By) &&
+		(f.Ended.IsZero() || !x.EndedAt.Before(f.Ended))
 }
