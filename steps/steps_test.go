@@ -43,19 +43,17 @@ func registerAll(reg *courier.Registry) {
 	})
 }
 
+// TestRegisterAddsAllFamilies checks that each family is there, and without what it needs is
+// not. Which types a family has is checked in its package.
 func TestRegisterAddsAllFamilies(t *testing.T) {
-	want := []string{
-		"azure_function.execute", "depot.fetch", "depot.keep", "exec.run",
-		"file.copy", "file.delete", "file.gunzip", "file.gzip", "file.hash", "file.join", "file.list", "file.mkdir", "file.move",
-		"file.rename", "file.split", "file.tar", "file.untar", "file.unzip", "file.unzstd", "file.verify", "file.wait", "file.zip",
-		"file.zstd",
-		"ftp.delete", "ftp.download", "ftp.list", "ftp.mkdir", "ftp.rename", "ftp.rmdir", "ftp.stat", "ftp.upload",
-		"ftps.delete", "ftps.download", "ftps.list", "ftps.mkdir", "ftps.rename", "ftps.rmdir", "ftps.stat", "ftps.upload",
-		"http.request", "job.fail", "pgp.decrypt", "pgp.encrypt", "pgp.sign", "pgp.verify",
-		"sftp.delete", "sftp.download", "sftp.list", "sftp.mkdir", "sftp.rename", "sftp.rmdir", "sftp.stat", "sftp.upload",
+	var families []string
+	for _, key := range registry().Keys() {
+		family, _, _ := strings.Cut(key, ".")
+		families = append(families, family)
 	}
-	if got := registry().Keys(); !slices.Equal(got, want) {
-		t.Errorf("Keys() = %v, want %v", got, want)
+	want := []string{"azure_function", "depot", "exec", "file", "ftp", "ftps", "http", "job", "pgp", "sftp"}
+	if got := slices.Compact(families); !slices.Equal(got, want) {
+		t.Errorf("families %v, want %v", got, want)
 	}
 	bare := new(courier.Registry)
 	steps.Register(bare, nil)
