@@ -273,7 +273,7 @@ func TestMonitorListers(t *testing.T) {
 
 type panics struct{ courier.Lister }
 
-func (panics) List(context.Context, *courier.Context, courier.MonitorTarget) (courier.Listing, error) {
+func (panics) List(context.Context, *courier.Context, courier.Directory) (courier.Listing, error) {
 	panic("oh")
 }
 

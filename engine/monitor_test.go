@@ -28,7 +28,7 @@ type shelf struct {
 	least time.Duration
 }
 
-func (s *shelf) Check(t courier.MonitorTarget) error {
+func (s *shelf) Check(t courier.Directory) error {
 	if !strings.HasPrefix(t.Path, "/in") {
 		return fmt.Errorf("path: %q is not below /in", t.Path)
 	}
@@ -37,7 +37,7 @@ func (s *shelf) Check(t courier.MonitorTarget) error {
 
 func (s *shelf) Least() time.Duration { return s.least }
 
-func (s *shelf) List(ctx context.Context, _ *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (s *shelf) List(ctx context.Context, _ *courier.Context, t courier.Directory) (courier.Listing, error) {
 	s.mu.Lock()
 	s.lists++
 	slow, err := s.slow, s.err

@@ -243,9 +243,9 @@ func TestSecretsOfMonitors(t *testing.T) {
 
 type secretLister struct{}
 
-func (secretLister) Check(courier.MonitorTarget) error { return nil }
+func (secretLister) Check(courier.Directory) error { return nil }
 func (secretLister) Least() time.Duration              { return 0 }
-func (secretLister) List(ctx context.Context, job *courier.Context, _ courier.MonitorTarget) (courier.Listing, error) {
+func (secretLister) List(ctx context.Context, job *courier.Context, _ courier.Directory) (courier.Listing, error) {
 	_, err := job.Secret(ctx, "acme/key")
 	return courier.Listing{}, err
 }

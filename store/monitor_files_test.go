@@ -187,9 +187,9 @@ func TestPlanFilesAtRandom(t *testing.T) {
 // TestFileKey gives different events different keys, and the same ones the same.
 func TestFileKey(t *testing.T) {
 	base := ReadyFile{File: courier.ListedFile{Name: "a", Size: 1, Modified: dawn}, Event: courier.FileCreated, Appeared: 1, Look: dawn}
-	at := courier.MonitorTarget{Connection: "c", Path: "/in"}
+	at := courier.Directory{Connection: "c", Path: "/in"}
 	var keys []string
-	add := func(monitor string, t courier.MonitorTarget, list ...ReadyFile) {
+	add := func(monitor string, t courier.Directory, list ...ReadyFile) {
 		keys = append(keys, FileKey(monitor, t, list))
 	}
 	with := func(change func(*ReadyFile)) ReadyFile {
@@ -199,8 +199,8 @@ func TestFileKey(t *testing.T) {
 	}
 	add("m", at, base)
 	add("n", at, base)
-	add("m", courier.MonitorTarget{Path: "/in"}, base)
-	add("m", courier.MonitorTarget{Connection: "c", Path: "/out"}, base)
+	add("m", courier.Directory{Path: "/in"}, base)
+	add("m", courier.Directory{Connection: "c", Path: "/out"}, base)
 	add("m", at, base, base)
 	add("m", at, with(func(f *ReadyFile) { f.File.Name = "b" }))
 	add("m", at, with(func(f *ReadyFile) { f.File.Size = 2 }))

@@ -169,7 +169,7 @@ type SeenFilter struct {
 // FileKey is the idempotency key of the execution that a monitor starts for files. It
 // is the same only for the same event of the same appearance of the same files with
 // the same sizes and times.
-func FileKey(monitor string, t courier.MonitorTarget, list []ReadyFile) string {
+func FileKey(monitor string, t courier.Directory, list []ReadyFile) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q\n", t.Connection, t.Path)
 	for i := range list {

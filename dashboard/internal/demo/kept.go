@@ -14,10 +14,10 @@ type shelf struct{}
 
 var _ courier.Lister = shelf{}
 
-func (shelf) Check(courier.MonitorTarget) error { return nil }
+func (shelf) Check(courier.Directory) error { return nil }
 func (shelf) Least() time.Duration              { return time.Second }
 
-func (shelf) List(_ context.Context, _ *courier.Context, t courier.MonitorTarget) (l courier.Listing, err error) {
+func (shelf) List(_ context.Context, _ *courier.Context, t courier.Directory) (l courier.Listing, err error) {
 	if t.Path != "/out/invoices" {
 		return l, fmt.Errorf("connection %s: %s: no such directory", t.Connection, t.Path)
 	}

@@ -90,7 +90,7 @@ func setMonitor(old *store.Monitor, m *courier.Monitor, body json.RawMessage, by
 			return put, errSameMonitor
 		}
 		var was courier.Monitor
-		put.Forget = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Target() != m.Target()
+		put.Forget = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Directory() != m.Directory()
 	}
 	put.Lister, put.Kind, put.Target, put.Body = full.Lister, store.Job, m.Job, body
 	if m.Chain != "" {
@@ -201,7 +201,7 @@ func (v *Service) checkLister(m *courier.Monitor) []courier.Problem {
 	if m.Path == "" {
 		return found // which Check reports
 	}
-	if err := l.Check(m.Target()); err != nil {
+	if err := l.Check(m.Directory()); err != nil {
 		found = append(found, problem("path", "%v", err)...)
 	}
 	return found

@@ -198,7 +198,7 @@ func (v *Service) poll(w *loops, role store.Monitors, m *store.Monitor, now, at 
 		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: goneRetention, Max: g.most(), MaxBytes: g.mostBytes(),
 	}, began, ended)
 	g.settle(ctx, &plan, ended)
-	v.watchDirectory(w, m.Name, g.lister, g.def.Target())
+	v.watchDirectory(w, m.Name, g.lister, g.def.Directory())
 }
 
 // settle records what a listing led to. Where executions can't be started, the
@@ -289,7 +289,7 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 		},
 	})
 	defer job.Close()
-	got, err := g.lister.List(ctx, job, g.def.Target())
+	got, err := g.lister.List(ctx, job, g.def.Directory())
 	if ctx.Err() != nil && err != nil {
 		return nil, fmt.Errorf("the listing was given up after %v: %w", listTimeout, err)
 	}

@@ -30,7 +30,7 @@ func (g *polling) startFor(ctx context.Context, r *store.MonitorRecord, plan *st
 	for start := 0; start < len(plan.Ready); start += size {
 		files := plan.Ready[start : start+size]
 		params := monitorParams(t.Params(), &g.def, files, now)
-		n, err := t.Prepare(ctx, startOf(&g.def, params, store.FileKey(g.m.Name, g.def.Target(), files)))
+		n, err := t.Prepare(ctx, startOf(&g.def, params, store.FileKey(g.m.Name, g.def.Directory(), files)))
 		if name, version := t.Job(); err != nil && name != "" {
 			err = fmt.Errorf("job %q version %d: %w", name, version, err)
 		}

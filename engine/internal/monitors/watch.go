@@ -9,7 +9,7 @@ import (
 
 // A directoryWatcher is what watches a directory between two looks.
 type directoryWatcher struct {
-	target courier.MonitorTarget
+	target courier.Directory
 	close  context.CancelFunc
 }
 
@@ -19,7 +19,7 @@ const maxWatchers = 1000
 
 // watchDirectory makes sure that a directory is watched, if its lister can do that: a
 // change leads to an early look.
-func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, t courier.MonitorTarget) {
+func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, t courier.Directory) {
 	watcher, ok := l.(courier.Watcher)
 	if !ok {
 		return
