@@ -174,6 +174,7 @@ var Rooms = []Room{
 	{Dir: "internal/stepcontext", Imports: []string{".", "internal/inside"}},
 	{Dir: "internal/storecall", Imports: []string{"."}}, // how the engine calls a store
 	{Dir: "internal/strictjson", Imports: []string{"internal/errtext", "internal/nearest"}},
+	{Dir: "internal/target", Imports: []string{"store"}},                // the names of what a schedule or a monitor starts
 	{Dir: "internal/text", Imports: []string{".", "internal/jsontext"}}, // rules for text that is stored and shown
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
