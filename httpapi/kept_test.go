@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -45,10 +46,10 @@ func (w *world) services() {
 	for suffix, job := range map[string]string{"": "report", "-hidden": "hidden"} {
 		_, err := w.engine.Schedules().Set(ctx, schedule.Schedule{Name: "nightly" + suffix, Job: job, Cron: "0 30 2 ? * *", Zone: "Europe/Berlin", Params: map[string]any{"text": canaryParam}}, by)
 		if err == nil {
-			_, err = w.store.PutMonitor(ctx, store.MonitorPut{Monitor: store.Monitor{
+			_, err = w.store.PutMonitor(ctx, monitor.Put{Record: monitor.Record{
 				Name: "incoming" + suffix, Lister: "shelf", Kind: store.Job, Target: job,
-				Body:         fmt.Appendf(nil, `{"name": "incoming%s", "lister": "shelf", "path": "/in", "job": %q, "params": {"text": %q}}`, suffix, job, canaryParam),
-				MonitorState: store.MonitorState{Status: courier.MonitorActive, Health: []byte(`{"problem": "` + canaryParam + `", "failures": 3}`)},
+				Body:   fmt.Appendf(nil, `{"name": "incoming%s", "lister": "shelf", "path": "/in", "job": %q, "params": {"text": %q}}`, suffix, job, canaryParam),
+				Status: monitor.Status{State: monitor.Active, Health: []byte(`{"problem": "` + canaryParam + `", "failures": 3}`)},
 			}, After: -1})
 		}
 		if err == nil {
