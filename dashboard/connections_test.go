@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -63,7 +64,7 @@ func TestConnections(t *testing.T) {
 		w.inbox()
 		w.transfer("fetch", "acme")
 		w.transfer("send", "down")
-		w.monitor(courier.Monitor{Name: "incoming", Connection: "acme", Path: "/in", Job: "inbox"})
+		w.monitor(monitor.Monitor{Name: "incoming", Connection: "acme", Path: "/in", Job: "inbox"})
 		failed := w.ended("send", "ann", nil)
 		w.transfer("send", "acme") // the failure was at the connection of the version before
 		page := w.get("connections")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -112,7 +113,7 @@ func (w *world) evil() map[string]string {
 	run(courier.Job{Name: evilName + " lists", Steps: []courier.StepSpec{{ID: "list", Name: evilName, Type: "test.list", Config: map[string]any{"connection_id": evilName}}, work(evilText)}}, nil)
 	_, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: evilName, Job: evilName, Every: time.Hour}, by)
 	must(err)
-	_, err = w.engine.Monitors().Set(w.Context(), courier.Monitor{Name: evilName, Description: evilName, Lister: "shelf", Connection: evilName, Path: "/" + evilName, Every: time.Second, MaxFailures: 1, Job: evilName}, by)
+	_, err = w.engine.Monitors().Set(w.Context(), monitor.Monitor{Name: evilName, Description: evilName, Lister: "shelf", Connection: evilName, Path: "/" + evilName, Every: time.Second, MaxFailures: 1, Job: evilName}, by)
 	must(err)
 	chain := courier.Chain{Name: evilName, Description: evilName, Params: map[string]any{evilName: courier.Param{Type: "text", Doc: evilName, Default: evilName}}, Members: []courier.ChainMember{
 		{Name: "one", Job: evilName + " lists"}, {Name: "two", Job: evilName, DependsOn: []courier.Dependency{{Member: "one"}}},

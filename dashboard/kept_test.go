@@ -20,7 +20,7 @@ import (
 // A shelf is a lister whose directories have one file; the directory /gone is not there.
 type shelf struct{}
 
-func (shelf) Check(t courier.MonitorTarget) error {
+func (shelf) Check(t courier.Directory) error {
 	if !strings.HasPrefix(t.Path, "/") {
 		return errors.New("path: it does not begin with a slash")
 	}
@@ -29,7 +29,7 @@ func (shelf) Check(t courier.MonitorTarget) error {
 
 func (shelf) Least() time.Duration { return time.Second }
 
-func (shelf) List(_ context.Context, _ *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (shelf) List(_ context.Context, _ *courier.Context, t courier.Directory) (courier.Listing, error) {
 	if t.Path == "/gone" {
 		return courier.Listing{}, errors.New("no such directory: " + canary)
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/monitor"
 )
 
 var monitorPages = slices.Concat([]page{{
@@ -20,26 +19,26 @@ var monitorPages = slices.Concat([]page{{
 	query: []string{"cursor"}, data: (*call).monitors, live: []string{"list"}, watch: watchEvery(10 * time.Second),
 }}, monitors.pages())
 
-var monitors = &kept[courier.Monitor, *courier.Monitor]{
+var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
 	kind: "monitor", list: "monitors", first: `{"lister": "file"}`, query: []string{"cursor"},
-	name:  func(m *courier.Monitor) *string { return &m.Name },
-	plain: courier.Monitor.Definition, hide: desk.HideMonitor,
-	get: func(c *call, name string) (courier.Monitor, error) { return c.h.e.Monitors().Get(c.ctx(), name) },
-	set: func(ctx context.Context, c *call, m courier.Monitor) (courier.Monitor, error) {
+	name:  func(m *monitor.Monitor) *string { return &m.Name },
+	plain: monitor.Monitor.Definition, hide: desk.HideMonitor,
+	get: func(c *call, name string) (monitor.Monitor, error) { return c.h.e.Monitors().Get(c.ctx(), name) },
+	set: func(ctx context.Context, c *call, m monitor.Monitor) (monitor.Monitor, error) {
 		return c.h.e.Monitors().Set(ctx, m, c.by())
 	},
 	remove: func(ctx context.Context, c *call, name string) error {
 		return c.h.e.Monitors().Remove(ctx, name, c.by())
 	},
 	wrong: func(name string, list []courier.Problem) error {
-		return &courier.MonitorError{Monitor: name, Problems: list}
+		return &monitor.Error{Monitor: name, Problems: list}
 	},
 	data: (*call).monitor,
-	turns: []turn[courier.Monitor]{
-		{"enable", turnMonitor(engine.Monitors.Enable)},
-		{"disable", turnMonitor(engine.Monitors.Disable)},
-		{"pause", turnMonitor(engine.Monitors.Pause)},
-		{"acknowledge", turnMonitor(engine.Monitors.Acknowledge)},
+	turns: []turn[monitor.Monitor]{
+		{"enable", turnMonitor((*monitor.Service).Enable)},
+		{"disable", turnMonitor((*monitor.Service).Disable)},
+		{"pause", turnMonitor((*monitor.Service).Pause)},
+		{"acknowledge", turnMonitor((*monitor.Service).Acknowledge)},
 	},
 	fields: []form.Field{
 		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "What is watched"},
@@ -61,9 +60,9 @@ var monitors = &kept[courier.Monitor, *courier.Monitor]{
 	},
 }
 
-// turnMonitor switches a monitor by a method of the engine.
-func turnMonitor(f func(engine.Monitors, context.Context, string, courier.By) (courier.Monitor, error)) func(context.Context, *call, string, courier.By) (courier.Monitor, error) {
-	return func(ctx context.Context, c *call, name string, by courier.By) (courier.Monitor, error) {
+// turnMonitor switches a monitor by a method of the service.
+func turnMonitor(f func(*monitor.Service, context.Context, string, courier.By) (monitor.Monitor, error)) func(context.Context, *call, string, courier.By) (monitor.Monitor, error) {
+	return func(ctx context.Context, c *call, name string, by courier.By) (monitor.Monitor, error) {
 		m, err := f(c.h.e.Monitors(), ctx, name, by)
 		return m, c.MonitorRefusal(ctx, name, err)
 	}
@@ -79,7 +78,7 @@ type keptList[T any] struct {
 
 // A monitorRow is a monitor as the visitor may see it.
 type monitorRow struct {
-	courier.Monitor
+	monitor.Monitor
 	Href, Status string
 	Target       target
 	Last         string // reference of what it has started last
@@ -99,7 +98,7 @@ func (c *call) monitors() (any, error) {
 	return l, err
 }
 
-func (c *call) monitorRow(m courier.Monitor) monitorRow {
+func (c *call) monitorRow(m monitor.Monitor) monitorRow {
 	r := monitorRow{Monitor: m, Href: c.link("monitors", m.Name), Status: string(m.State), Target: c.target(m.Job, m.Chain)}
 	if desk.IsUnpolled(&m, now()) {
 		r.Status = "late"
@@ -134,12 +133,12 @@ type monitorView struct {
 
 // A seenRow is a file that a monitor has seen.
 type seenRow struct {
-	store.SeenFile
+	monitor.SeenFile
 	Status string
 	Href   string // of what it was handed to
 }
 
-func (c *call) monitor(m *courier.Monitor) (any, error) {
+func (c *call) monitor(m *monitor.Monitor) (any, error) {
 	v := &monitorView{monitorRow: c.monitorRow(*m), PollTook: time.Duration(m.Health.PollSeconds * float64(time.Second))}
 	outcomes, err := c.statuses(idsOf(m.Health.LastExecution, m.Job))
 	if err != nil {
@@ -147,9 +146,9 @@ func (c *call) monitor(m *courier.Monitor) (any, error) {
 	}
 	v.Outcome = outcomes[m.Health.LastExecution]
 	switch m.State {
-	case courier.MonitorFailed:
+	case monitor.Failed:
 		v.Turns = turnsOf("acknowledge", "Acknowledge, and poll again", "disable", "Disable")
-	case courier.MonitorDisabled, courier.MonitorPaused:
+	case monitor.Disabled, monitor.Paused:
 		v.Turns = turnsOf("enable", "Enable")
 	default:
 		v.Turns = turnsOf("pause", "Pause", "disable", "Disable")
@@ -165,7 +164,7 @@ func (c *call) monitor(m *courier.Monitor) (any, error) {
 
 // seenFiles reads a page of the files that a monitor has seen.
 func (c *call) seenFiles(v *monitorView) error {
-	list, err := c.h.e.Monitors().Files(c.ctx(), store.SeenFilter{Monitor: v.Name, After: c.query.Get("cursor"), Limit: listPage + 1})
+	list, err := c.h.e.Monitors().Files(c.ctx(), monitor.SeenFilter{Monitor: v.Name, After: c.query.Get("cursor"), Limit: listPage + 1})
 	if err != nil {
 		return err
 	}

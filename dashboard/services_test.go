@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -23,7 +24,7 @@ func (w *world) inbox() {
 	}
 }
 
-func (w *world) monitor(m courier.Monitor) {
+func (w *world) monitor(m monitor.Monitor) {
 	w.Helper()
 	m.Lister = "shelf"
 	if _, err := w.engine.Monitors().Set(w.Context(), m, courier.By{Actor: "admin"}); err != nil {
@@ -43,8 +44,8 @@ func TestMonitors(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.get("monitors").has("There is no monitor that you may see.").has("New monitor")
 		w.inbox()
-		w.monitor(courier.Monitor{Name: "incoming", Path: "/in", Job: "inbox", Patterns: []string{"*.csv"}, Description: "of the partner"})
-		w.monitor(courier.Monitor{Name: "broken", Path: "/gone", Job: "inbox", Every: time.Second, MaxFailures: 3})
+		w.monitor(monitor.Monitor{Name: "incoming", Path: "/in", Job: "inbox", Patterns: []string{"*.csv"}, Description: "of the partner"})
+		w.monitor(monitor.Monitor{Name: "broken", Path: "/gone", Job: "inbox", Every: time.Second, MaxFailures: 3})
 		time.Sleep(5 * time.Minute)
 		rows := w.get("monitors").tree.all("tr[data-row]")
 		if len(rows) != 2 {
@@ -158,7 +159,7 @@ func TestKeptRoles(t *testing.T) {
 			w.subscribe(courier.Subscription{Name: "alarm" + suffix, Kind: courier.SubscribeFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{job}})
 		}
 		for suffix, job := range map[string]string{"": "inbox", " hidden": "hidden inbox"} {
-			w.monitor(courier.Monitor{Name: "incoming" + suffix, Path: "/in", Job: job, Params: map[string]any{"text": canary}})
+			w.monitor(monitor.Monitor{Name: "incoming" + suffix, Path: "/in", Job: job, Params: map[string]any{"text": canary}})
 		}
 		w.ended("report", "ben", map[string]any{"fail": canary})
 		time.Sleep(time.Minute)
@@ -275,7 +276,7 @@ func TestServicesHostile(t *testing.T) {
 		w.inbox()
 		for _, evil := range hostile {
 			name := jobName(evil)
-			w.monitor(courier.Monitor{Name: name, Path: "/" + evil, Job: "inbox", Description: evil, Params: map[string]any{"text": evil}})
+			w.monitor(monitor.Monitor{Name: name, Path: "/" + evil, Job: "inbox", Description: evil, Params: map[string]any{"text": evil}})
 			w.subscribe(courier.Subscription{Name: name, Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"report"}, Job: &courier.JobTarget{Name: "inbox", Params: map[string]any{"text": evil}}})
 		}
 		w.subscribe(courier.Subscription{Name: "alarm", Kind: courier.SubscribeFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}})

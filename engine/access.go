@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -13,13 +15,14 @@ import (
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryruns"
 	"github.com/courierhq/courier/engine/internal/maintenance"
-	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/unserved"
 	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/target"
 	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -52,15 +55,16 @@ func (e *Engine) addSubsystems() {
 		WakeNotifications: e.notifications.Wake, Chain: e.definitions.Chain, WaitUntil: e.waiters.Until,
 	})
 	_, wakes := roles.Behind.(schedule.Store)
-	e.monitors = monitors.New(monitors.Options{
-		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Secrets: o.Secrets,
-		Listers: o.Listers, Roots: o.Roots, MaxParams: o.MaxParams, Poll: o.Poll, StoreWakes: wakes,
+	changed := func(ctx context.Context, by courier.By, a store.Action) {
+		c.Changed(ctx, core.Change{Kind: a.Kind, Name: a.Name, Verb: a.Verb, By: by, Job: a.Job, Now: a.Now})
+	}
+	e.monitors = monitor.New(monitor.Options{
+		Store: roles.Monitors, Targets: c, Listers: o.Listers, NewContext: c.listingContext, Changed: changed,
+		Recorded:  func(r monitor.Recorded) { e.chains.Started(r.Chains) },
+		MaxParams: o.MaxParams, StoreWakes: wakes, Log: e.log, Poll: o.Poll,
 	})
 	e.schedules = schedule.New(schedule.Options{
-		Store: roles.Schedules, Targets: c, Log: e.log, Poll: o.Poll,
-		Changed: func(ctx context.Context, by courier.By, a store.Action) {
-			c.Changed(ctx, core.Change{Kind: a.Kind, Name: a.Name, Verb: a.Verb, By: by, Job: a.Job, Now: a.Now})
-		},
+		Store: roles.Schedules, Targets: c, Log: e.log, Poll: o.Poll, Changed: changed,
 		Fired: func(list []schedule.Fired) {
 			e.notifications.Wake()
 			for i := range list {
@@ -82,16 +86,13 @@ func (e *Engine) addSubsystems() {
 }
 
 // CheckStart returns what is wrong with starting the latest version of a job, or of a
-// chain if job is empty.
+// chain if job is empty, by a schedule or a monitor.
 func (c access) CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error) {
 	t, err := c.e.chains.Target(ctx, job, chain)
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
-		field := "job"
-		if job == "" {
-			field = "chain"
-		}
-		return []courier.Problem{{Step: -1, Field: field, Message: text.Plain(err)}}, nil
+		kind, _ := target.Of(job, chain)
+		return []courier.Problem{{Step: -1, Field: string(kind), Message: text.Plain(err)}}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -113,6 +114,41 @@ func (c access) Prepare(ctx context.Context, f *schedule.Firing, d *store.Defini
 	}
 	n.Add(&f.Executions, &f.Chains)
 	return n.ID(), nil
+}
+
+// Latest returns the latest version of a job, or of a chain if job is empty.
+func (c access) Latest(ctx context.Context, job, chain string) (monitor.Target, error) {
+	t, err := c.e.chains.Target(ctx, job, chain)
+	return monitored{t}, err
+}
+
+// A monitored target is started by a monitor.
+type monitored struct{ core.Target }
+
+// Prepare adds a new execution of the target to the result of a poll.
+func (t monitored) Prepare(ctx context.Context, r *monitor.PollResult, opt courier.EnqueueOptions) (courier.ExecutionID, error) {
+	n, err := t.Target.Prepare(ctx, core.Start{Params: opt.Params, Priority: opt.Priority, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
+	if name, version := t.Job(); err != nil && name != "" {
+		err = fmt.Errorf("job %q version %d: %w", name, version, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	n.Add(&r.Executions, &r.Chains)
+	return n.ID(), nil
+}
+
+// listingContext returns the context of one listing for a monitor, and the redactor of the
+// secrets that the lister asks for.
+func (c access) listingContext(monitor string) (*courier.Context, *courier.Redactor) {
+	secrets := new(core.Redactor)
+	return courier.NewContext(courier.ContextConfig{
+		Monitor: monitor, Log: slog.New(core.RedactHandler(c.e.log.Handler(), secrets)).With("monitor", monitor),
+		Roots: c.e.opt.Roots, Redactor: &secrets.Redactor,
+		Secrets: func(ctx context.Context, q courier.SecretRequest) (string, error) {
+			return core.ResolveSecret(ctx, q, c.e.opt.Secrets, secrets)
+		},
+	}), &secrets.Redactor
 }
 
 // Created has overdue executions looked for when a deadline of the executions passes, which

@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -54,7 +55,7 @@ type Bundle struct {
 	Jobs          []courier.Job
 	Chains        []courier.Chain
 	Schedules     []schedule.Schedule
-	Monitors      []courier.Monitor
+	Monitors      []monitor.Monitor
 	Subscriptions []courier.Subscription
 	// Problems are what is wrong, and Warnings what looks doubtful, each with file,
 	// line and column, in that order.
@@ -248,11 +249,11 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			return c.e.schedules.Check(ctx, x)
 		})
 	case "monitor":
-		var m courier.Monitor
+		var m monitor.Monitor
 		form := s.Read(&m)
 		c.Monitors = append(c.Monitors, m)
 		c.later(s, "monitor", m.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			problems, err := c.e.monitors.Check(ctx, &m, c.listers)
+			problems, err := c.e.monitors.Check(ctx, m, c.listers)
 			return problems, nil, err
 		})
 	case "subscription":

@@ -28,7 +28,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/leases"
 	"github.com/courierhq/courier/engine/internal/maintenance"
-	"github.com/courierhq/courier/engine/internal/monitors"
 	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/probe"
 	"github.com/courierhq/courier/engine/internal/program"
@@ -38,6 +37,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/waiters"
 	"github.com/courierhq/courier/engine/internal/workspace"
 	"github.com/courierhq/courier/internal/uuid7"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -73,7 +73,7 @@ type Engine struct {
 	definitions   *definitions.Service
 	chains        *chains.Service
 	schedules     *schedule.Service
-	monitors      *monitors.Service
+	monitors      *monitor.Service
 	notifications *notifications.Service
 	dryRuns       *dryruns.Service
 	repairs       *repair.Planner
@@ -98,6 +98,11 @@ type Engine struct {
 // Schedules returns the service of the schedules in the engine's store, which must have
 // the role [schedule.Store]. Started engines fire them.
 func (e *Engine) Schedules() *schedule.Service { return e.schedules }
+
+// Monitors returns the service of the monitors in the engine's store, which must have the
+// role [monitor.Store]. Started engines that have the lister of a monitor poll its
+// directory.
+func (e *Engine) Monitors() *monitor.Service { return e.monitors }
 
 // New returns an engine that keeps executions in s and takes step types from
 // r; nil means none. A nil opt means the defaults. New starts nothing and can't

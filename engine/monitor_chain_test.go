@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 )
 
@@ -23,7 +24,7 @@ func (w *tower) defineChain(name string, params map[string]any) {
 }
 
 // setChain sets the monitor "m", which starts the chain "chain".
-func (w *tower) setChain(m courier.Monitor) {
+func (w *tower) setChain(m monitor.Monitor) {
 	w.t.Helper()
 	m.Name, m.Path, m.Chain = "m", "/in", "chain"
 	if _, err := w.engines[0].Monitors().Set(w.t.Context(), m, courier.By{}); err != nil {
@@ -47,7 +48,7 @@ func (w *tower) chains() []courier.ChainExecution {
 func TestMonitorStartsChains(t *testing.T) {
 	inTower(t, 3, func(w *tower) {
 		w.defineChain("chain", nil)
-		w.setChain(courier.Monitor{Every: 5 * time.Second, Stable: time.Second})
+		w.setChain(monitor.Monitor{Every: 5 * time.Second, Stable: time.Second})
 		w.shelf.put(3, "a", "b")
 		for i := range w.engines {
 			w.start(i)
@@ -66,7 +67,7 @@ func TestMonitorStartsChains(t *testing.T) {
 				t.Errorf("chain execution %+v", c)
 			}
 		}
-		files, err := w.engines[0].Monitors().Files(t.Context(), store.SeenFilter{Monitor: "m"})
+		files, err := w.engines[0].Monitors().Files(t.Context(), monitor.SeenFilter{Monitor: "m"})
 		if err != nil || len(files) != 2 || files[1].Execution != courier.ExecutionID(list[1].ID) || files[0].Execution != courier.ExecutionID(list[0].ID) {
 			t.Errorf("files %+v of %s and %s, %v", files, list[0].ID, list[1].ID, err)
 		}
@@ -77,7 +78,7 @@ func TestMonitorStartsChains(t *testing.T) {
 		if err := w.engines[0].Monitors().Remove(t.Context(), "m", courier.By{}); err != nil {
 			t.Fatal(err)
 		}
-		w.setChain(courier.Monitor{Every: 5 * time.Second, Stable: time.Second})
+		w.setChain(monitor.Monitor{Every: 5 * time.Second, Stable: time.Second})
 		w.start(0)
 		time.Sleep(time.Minute)
 		w.require()
@@ -93,7 +94,7 @@ func TestMonitorStartsChains(t *testing.T) {
 func TestMonitorStartsManyChains(t *testing.T) {
 	inTower(t, 1, func(w *tower) {
 		w.defineChain("chain", map[string]any{"files": nil, "monitor": nil})
-		w.setChain(courier.Monitor{Every: time.Minute, Stable: time.Second})
+		w.setChain(monitor.Monitor{Every: time.Minute, Stable: time.Second})
 		var want []string
 		for i := range 130 {
 			w.shelf.put(1, fmt.Sprint(i))
@@ -106,7 +107,7 @@ func TestMonitorStartsManyChains(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		w.require(want...)
-		w.setChain(courier.Monitor{Every: time.Minute, Stable: time.Second, Batch: true})
+		w.setChain(monitor.Monitor{Every: time.Minute, Stable: time.Second, Batch: true})
 		w.shelf.put(2, "x", "y")
 		time.Sleep(2 * time.Minute)
 		w.require("created x:2, created y:2", "created x:2, created y:2")
@@ -118,19 +119,19 @@ func TestMonitorStartsManyChains(t *testing.T) {
 func TestMonitorWithoutItsChain(t *testing.T) {
 	inTower(t, 1, func(w *tower) {
 		w.defineChain("chain", nil)
-		w.setChain(courier.Monitor{Every: 10 * time.Second})
+		w.setChain(monitor.Monitor{Every: 10 * time.Second})
 		w.defineChain("chain", map[string]any{"other": 1})
 		w.shelf.put(1, "a")
 		w.start(0)
 		time.Sleep(time.Minute)
 		w.require()
-		if m := w.monitor(); m.State != courier.MonitorDegraded || !strings.Contains(m.Health.Problem, `could not be handed over: chain "chain": params.files: unknown parameter "files"`) {
+		if m := w.monitor(); m.State != monitor.Degraded || !strings.Contains(m.Health.Problem, `could not be handed over: chain "chain": params.files: unknown parameter "files"`) {
 			t.Errorf("monitor %+v", m)
 		}
 		w.defineChain("chain", nil)
 		time.Sleep(time.Minute)
 		w.require("created a:1", "created a:1")
-		if m := w.monitor(); m.State != courier.MonitorActive {
+		if m := w.monitor(); m.State != monitor.Active {
 			t.Errorf("monitor %+v", m)
 		}
 		w.stop(0)
@@ -144,7 +145,7 @@ func TestMonitorIsHeardOf(t *testing.T) {
 		w.start(1)
 		time.Sleep(time.Hour)
 		w.shelf.put(1, "a")
-		w.set(courier.Monitor{Every: time.Second, Stable: time.Second}) // by another engine
+		w.set(monitor.Monitor{Every: time.Second, Stable: time.Second}) // by another engine
 		time.Sleep(4 * time.Second)
 		w.require("created a:1")
 		w.stop(1)

@@ -2,13 +2,11 @@ package engine_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,131 +16,39 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/steps/file"
-	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
 )
 
-// TestBadMonitors shows what is said about monitors that can't be saved, and that
-// none of them is.
+// TestBadMonitors shows what is said about monitors that start what there is not, or what
+// their parameters do not fit.
 func TestBadMonitors(t *testing.T) {
 	inTower(t, 1, func(w *tower) {
 		w.define("invoices", `{"files": null, "day": null}`)
 		w.defineJob(`{"name": "deaf", "params": {"day": null}, "steps": [{"type": "demo.take"}]}`)
 		w.defineChain("chain", map[string]any{"files": nil, "day": nil})
 		w.defineChain("deaf", map[string]any{"day": nil})
-		ok := courier.Monitor{Name: "x", Path: "/in", Job: "job"}
-		with := func(change func(*courier.Monitor)) courier.Monitor {
-			m := ok
-			change(&m)
-			return m
-		}
 		for _, tt := range []struct {
-			m    courier.Monitor
-			want []string
+			job, chain string
+			params     map[string]any
+			want       string
 		}{
-			{courier.Monitor{}, []string{"name: it is missing", "path: it is missing", "job: there is neither a job nor a chain", "problems (nothing was saved)"}},
-			{with(func(m *courier.Monitor) { m.Name = "a\nb" }), []string{"name: ", "control characters"}},
-			{with(func(m *courier.Monitor) { m.Name = strings.Repeat("x", 201) }), []string{"201 characters, more than 200"}},
-			{with(func(m *courier.Monitor) { m.Chain = "c" }), []string{"chain: there is a job too"}},
-			{with(func(m *courier.Monitor) { m.Job, m.Chain = "", "chian" }), []string{`chain: there is no chain "chian"; did you mean "chain"?`}},
-			{with(func(m *courier.Monitor) { m.Job, m.Chain = "", "deaf" }), []string{`chain: chain "deaf" has params, but not "files"`}},
-			{with(func(m *courier.Monitor) { m.Job, m.Chain, m.Params = "", "chain", map[string]any{"dy": 1} }), []string{`params.dy: unknown parameter "dy"; did you mean "day"?`}},
-			{with(func(m *courier.Monitor) { m.Job, m.Chain, m.Priority = "", "chain", 1 }), []string{"priority: 1 is given, but the members of a chain"}},
-			{with(func(m *courier.Monitor) { m.Job = "invoice" }), []string{`there is no job "invoice"; did you mean "invoices"?`}},
-			{with(func(m *courier.Monitor) { m.Job = "deaf" }), []string{`job "deaf" has params, but not "files"`}},
-			{with(func(m *courier.Monitor) { m.Job, m.Params = "invoices", map[string]any{"dy": 1} }), []string{`params.dy: unknown parameter "dy"; did you mean "day"?`}},
-			{with(func(m *courier.Monitor) { m.Params = map[string]any{"files": 1} }), []string{`params: "files" is given by the monitor itself`}},
-			{with(func(m *courier.Monitor) { m.Params = map[string]any{"a": "\xff"} }), []string{"params: "}},
-			{with(func(m *courier.Monitor) { m.Lister = "fil" }), []string{`lister: this engine has no lister "fil"; did you mean "file"?`}},
-			{with(func(m *courier.Monitor) { m.Path = "/out" }), []string{`path: path: "/out" is not below /in`}},
-			{with(func(m *courier.Monitor) { m.Every = time.Millisecond }), []string{"every_seconds: 1ms is less than 1s"}},
-			{with(func(m *courier.Monitor) { m.Every, m.Stable = -1, 25*time.Hour }), []string{"every_seconds: -1ns is not between", "stable_seconds: 25h0m0s is not between"}},
-			{with(func(m *courier.Monitor) { m.Patterns = []string{"*.csv", "", "a/*"} }), []string{"patterns[1]: it is empty", `patterns[2]: "a/*" has a path separator`}},
-			{with(func(m *courier.Monitor) { m.Events = []courier.MonitorEvent{"created", "modifed", "created"} }), []string{`events[1]: unknown event "modifed"; did you mean "modified"?`, `events[2]: "created" is there twice`}},
-			{with(func(m *courier.Monitor) { m.DoneFile = "*.done" }), []string{"done_file: "}},
-			{with(func(m *courier.Monitor) { m.MaxFailures = -1 }), []string{"max_failures: -1 is negative; 0 means 5"}},
+			{"", "chian", nil, `chain: there is no chain "chian"; did you mean "chain"?`},
+			{"", "deaf", nil, `chain: chain "deaf" has params, but not "files", which holds the files; add it with the value null`},
+			{"", "chain", map[string]any{"dy": 1}, `params.dy: unknown parameter "dy"; did you mean "day"?`},
+			{"invoice", "", nil, `job: there is no job "invoice"; did you mean "invoices"?`},
+			{"deaf", "", nil, `job: job "deaf" has params, but not "files", which holds the files; add it with the value null`},
+			{"invoices", "", map[string]any{"dy": 1}, `params.dy: unknown parameter "dy"; did you mean "day"?`},
+			{"job", "", map[string]any{"a": "\xff"}, "params: "},
 		} {
-			_, err := w.engines[0].Monitors().Set(t.Context(), tt.m, courier.By{})
-			problems, ok := errors.AsType[*courier.MonitorError](err)
-			if !ok || !errors.Is(err, courier.ErrInvalid) || len(problems.Problems) == 0 {
-				t.Errorf("%+v: %v", tt.m, err)
-				continue
+			_, err := w.engines[0].Monitors().Set(t.Context(), monitor.Monitor{Name: "x", Path: "/in", Job: tt.job, Chain: tt.chain, Params: tt.params}, courier.By{})
+			if _, ok := errors.AsType[*monitor.Error](err); !ok || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%+v: %v", tt, err)
 			}
-			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q lacks %q", err, want)
-				}
-			}
-		}
-		if list, err := w.engines[0].Monitors().List(t.Context(), store.MonitorFilter{}); err != nil || len(list) != 0 {
-			t.Errorf("saved: %v, %v", list, err)
-		}
-		if m, err := w.engines[0].Monitors().Set(t.Context(), ok, courier.By{}); err != nil || m.State != courier.MonitorActive {
-			t.Errorf("the good one: %+v, %v", m, err)
 		}
 	})
-}
-
-// TestMonitorJSON writes a monitor and reads it back.
-func TestMonitorJSON(t *testing.T) {
-	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	m := courier.Monitor{
-		Name: "m", Description: "d", Lister: "sftp", Connection: "acme", Path: "/in", Patterns: []string{"*"}, Events: []courier.MonitorEvent{"exists"},
-		Every: 1500 * time.Millisecond, Stable: time.Second, DoneFile: ".done", Batch: true, Job: "j", Chain: "c", Params: map[string]any{"a": "b"},
-		Priority: -3, MaxFailures: 2, Disabled: true, State: courier.MonitorPaused, Reason: "r", NextPoll: at, SavedAt: at,
-		Health: courier.MonitorHealth{LastPoll: at, PollSeconds: 0.5, Files: 1, Waiting: 2, Refused: 3, Failures: 4, Problem: "p", Triggered: 5, LastTriggered: at, LastExecution: "x"},
-	}
-	for _, v := range []reflect.Value{reflect.ValueOf(m), reflect.ValueOf(m.Health)} {
-		for i := range v.NumField() {
-			if v.Field(i).IsZero() {
-				t.Errorf("%s is not tried", v.Type().Field(i).Name)
-			}
-		}
-	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back courier.Monitor
-	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, m) {
-		t.Errorf("%s\nread as %+v, %v", text, back, err)
-	}
-	if d := m.Definition(); d.State != "" || d.Disabled || d.Health.Files != 0 || !d.NextPoll.IsZero() || d.Path == "" || d.MaxFailures == 0 {
-		t.Errorf("definition %+v", d)
-	}
-	for text, want := range map[string]string{
-		`{"name": "m", "pattern": []}`:         `unknown field "pattern"; did you mean "patterns"?`,
-		`{"name": "m", "every_seconds": -1}`:   "negative",
-		`{"name": "m", "saved_at": "tuesday"}`: "must be an instant",
-		`[]`:                                   "must be an object",
-	} {
-		if err := json.Unmarshal([]byte(text), &back); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
-}
-
-// TestSelects compares names with patterns.
-func TestSelects(t *testing.T) {
-	for _, tt := range []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"*.csv", "a.csv", true}, {"*.csv", "a.csvx", false}, {"*", "", true}, {"?", "", false}, {"?", "é", true}, {"a*b*c", "aXbXbc", true},
-		{"a*b*c", "acb", false}, {"**a**", "bab", true}, {"[a]", "a", false}, {"[a]", "[a]", true}, {"A", "a", false}, {"a?c", "abc", true},
-		{strings.Repeat("a*", 100) + "b", strings.Repeat("a", 200), false},
-	} {
-		m := courier.Monitor{Patterns: []string{"no", tt.pattern}}
-		if got := m.Selects(tt.name); got != tt.want {
-			t.Errorf("%q selects %q: %v", tt.pattern, tt.name, got)
-		}
-	}
-	m := courier.Monitor{DoneFile: ".done"}
-	if m.Selects("a.done") || !m.Selects("a") {
-		t.Error("done files are selected")
-	}
 }
 
 // TestMonitorWithFaults lets calls of the store fail at random, before or after
@@ -157,7 +63,7 @@ func TestMonitorWithFaults(t *testing.T) {
 			w := newTower(t, behind, 0)
 			engineOf := func(i int) *engine.Engine {
 				w.store = storewrap.Intercept(behind, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
-					monitors := strings.Contains(c.Method, "Monitors") || c.Method == "Record" || c.Method == "Seen"
+					monitors := strings.Contains(c.Method, "Monitors") || c.Method == "RecordPoll" || c.Method == "SeenFiles"
 					w.mu.Lock()
 					n, gone := r.IntN(8), dead[i]
 					w.mu.Unlock()
@@ -178,7 +84,7 @@ func TestMonitorWithFaults(t *testing.T) {
 			calm := w.engine("calm") // sets up, and never starts
 			w.engines = append(w.engines, calm)
 			defineOn(t, calm)
-			m := courier.Monitor{Name: "m", Path: "/in", Job: "job", Every: 5 * time.Second, Stable: time.Second}
+			m := monitor.Monitor{Name: "m", Path: "/in", Job: "job", Every: 5 * time.Second, Stable: time.Second}
 			if seed%2 == 1 {
 				m.Job, m.Chain = "", "chain"
 			}
@@ -221,10 +127,11 @@ func defineOn(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// TestMonitorListers survives listers that panic, hang or are not there.
+// TestMonitorListers stops an engine in the middle of a listing, and has one without the
+// lister.
 func TestMonitorListers(t *testing.T) {
 	inTower(t, 1, func(w *tower) {
-		w.set(courier.Monitor{Every: 10 * time.Second, MaxFailures: 100})
+		w.set(monitor.Monitor{Every: 10 * time.Second, MaxFailures: 100})
 		w.shelf.slow = time.Hour
 		w.start(0)
 		time.Sleep(65 * time.Second)
@@ -237,7 +144,7 @@ func TestMonitorListers(t *testing.T) {
 			t.Errorf("the stop took %v", d)
 		}
 		w.shelf.slow = 0
-		if m := w.monitor(); m.Health.Failures > 2 || m.State != courier.MonitorDegraded {
+		if m := w.monitor(); m.Health.Failures > 2 || m.State != monitor.Degraded {
 			t.Errorf("the stop counts as a failure: %+v", m)
 		}
 		bare := engine.New(w.store, w.reg, &engine.Options{Workspace: w.dir, Listers: map[string]courier.Lister{"sftp": w.shelf}})
@@ -253,28 +160,11 @@ func TestMonitorListers(t *testing.T) {
 			t.Error(err)
 		}
 		w.shelf.files["a"] = courier.ListedFile{Name: "a", Size: 1, Modified: time.Now()}
-		loud := engine.New(w.store, w.reg, &engine.Options{Workspace: w.dir, Listers: map[string]courier.Lister{"file": panics{w.shelf}}})
-		if err := loud.Start(w.t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(30 * time.Second)
-		if m := w.monitor(); !strings.Contains(m.Health.Problem, "panicked: oh") {
-			t.Errorf("after a panic: %+v", m)
-		}
-		if err := loud.Stop(w.t.Context()); err != nil {
-			t.Error(err)
-		}
 		w.start(0)
 		time.Sleep(time.Minute)
 		w.require("created a:1")
 		w.stop(0)
 	})
-}
-
-type panics struct{ courier.Lister }
-
-func (panics) List(context.Context, *courier.Context, courier.MonitorTarget) (courier.Listing, error) {
-	panic("oh")
 }
 
 // TestMonitorOfADirectory hands a real file over soon after it is complete.
@@ -298,7 +188,7 @@ func TestMonitorOfADirectory(t *testing.T) {
 	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Monitors().Set(t.Context(), courier.Monitor{Name: "m", Path: dir, Job: "job", Every: time.Hour, Stable: time.Second}, courier.By{}); err != nil {
+	if _, err := e.Monitors().Set(t.Context(), monitor.Monitor{Name: "m", Path: dir, Job: "job", Every: time.Hour, Stable: time.Second}, courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Start(t.Context()); err != nil {

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -22,13 +22,12 @@ import (
 type shelf struct {
 	mu    sync.Mutex
 	files map[string]courier.ListedFile
-	err   error
 	lists int
 	slow  time.Duration // what a listing takes
 	least time.Duration
 }
 
-func (s *shelf) Check(t courier.MonitorTarget) error {
+func (s *shelf) Check(t courier.Directory) error {
 	if !strings.HasPrefix(t.Path, "/in") {
 		return fmt.Errorf("path: %q is not below /in", t.Path)
 	}
@@ -37,10 +36,10 @@ func (s *shelf) Check(t courier.MonitorTarget) error {
 
 func (s *shelf) Least() time.Duration { return s.least }
 
-func (s *shelf) List(ctx context.Context, _ *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (s *shelf) List(ctx context.Context, _ *courier.Context, t courier.Directory) (courier.Listing, error) {
 	s.mu.Lock()
 	s.lists++
-	slow, err := s.slow, s.err
+	slow := s.slow
 	var got courier.Listing
 	for _, f := range s.files {
 		f.Path = t.Path + "/" + f.Name
@@ -52,7 +51,7 @@ func (s *shelf) List(ctx context.Context, _ *courier.Context, t courier.MonitorT
 	case <-ctx.Done():
 		return courier.Listing{}, ctx.Err()
 	}
-	return got, err
+	return got, nil
 }
 
 // put writes files, each with a size.
@@ -62,33 +61,6 @@ func (s *shelf) put(size int64, names ...string) {
 	for _, name := range names {
 		s.files[name] = courier.ListedFile{Name: name, Size: size, Modified: time.Now()}
 	}
-}
-
-func (s *shelf) remove(names ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range names {
-		delete(s.files, name)
-	}
-}
-
-func (s *shelf) file(name string) courier.ListedFile {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.files[name]
-}
-
-// restore puts a file back as it was.
-func (s *shelf) restore(f courier.ListedFile) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.files[f.Name] = f
-}
-
-func (s *shelf) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
 }
 
 func (s *shelf) looks() int {
@@ -175,7 +147,7 @@ func (w *tower) defineJob(text string) {
 }
 
 // set sets the monitor "m" of the directory /in.
-func (w *tower) set(m courier.Monitor) courier.Monitor {
+func (w *tower) set(m monitor.Monitor) monitor.Monitor {
 	w.t.Helper()
 	m.Name, m.Path, m.Job = "m", "/in", "job"
 	got, err := w.engines[0].Monitors().Set(w.t.Context(), m, courier.By{})
@@ -185,7 +157,7 @@ func (w *tower) set(m courier.Monitor) courier.Monitor {
 	return got
 }
 
-func (w *tower) monitor() courier.Monitor {
+func (w *tower) monitor() monitor.Monitor {
 	w.t.Helper()
 	m, err := w.engines[0].Monitors().Get(w.t.Context(), "m")
 	if err != nil {
@@ -227,7 +199,7 @@ func (w *tower) require(want ...string) {
 func TestMonitorHandsOverOnce(t *testing.T) {
 	inTower(t, 1, func(w *tower) {
 		w.shelf.put(3, "old")
-		w.set(courier.Monitor{Every: 10 * time.Second})
+		w.set(monitor.Monitor{Every: 10 * time.Second})
 		w.start(0)
 		time.Sleep(4 * time.Second)
 		w.require() // not stable yet
@@ -261,7 +233,7 @@ func TestMonitorHandsOverOnce(t *testing.T) {
 func TestMonitorOfTwoEngines(t *testing.T) {
 	inTower(t, 3, func(w *tower) {
 		w.shelf.slow = 300 * time.Millisecond
-		w.set(courier.Monitor{Every: time.Second, Stable: time.Second})
+		w.set(monitor.Monitor{Every: time.Second, Stable: time.Second})
 		var want []string
 		w.start(0)
 		files := raced.Or(60, 21)
@@ -280,272 +252,22 @@ func TestMonitorOfTwoEngines(t *testing.T) {
 	})
 }
 
-// TestMonitorWaitsForGrowingFiles hands a file over when its size has not
-// changed for the time that is asked for, with the size that it has then.
-func TestMonitorWaitsForGrowingFiles(t *testing.T) {
-	inTower(t, 1, func(w *tower) {
-		w.set(courier.Monitor{Every: 2 * time.Second, Stable: 10 * time.Second})
-		w.start(0)
-		for i := range 12 {
-			w.shelf.put(int64(i+1), "big")
-			time.Sleep(5 * time.Second)
-		}
-		w.require()
-		if h := w.monitor().Health; h.Waiting != 1 || h.Files != 1 {
-			t.Errorf("health %+v", h)
-		}
-		time.Sleep(10 * time.Second)
-		w.require("created big:12")
-		w.stop(0)
-	})
-}
-
-// TestMonitorDoneFile waits for the file that says that another is complete.
-func TestMonitorDoneFile(t *testing.T) {
-	inTower(t, 1, func(w *tower) {
-		w.set(courier.Monitor{Every: 5 * time.Second, DoneFile: ".done"})
-		w.start(0)
-		w.shelf.put(1, "a", "b")
-		time.Sleep(time.Minute)
-		w.require()
-		w.shelf.put(7, "a")
-		w.shelf.put(0, "a.done")
-		time.Sleep(time.Minute)
-		w.require("created a:7")
-		w.stop(0)
-	})
-}
-
-// TestMonitorEvents hands files over that came back, changed, or are just there.
-func TestMonitorEvents(t *testing.T) {
-	run := func(events []courier.MonitorEvent, test func(w *tower)) {
-		inTower(t, 1, func(w *tower) {
-			w.shelf.put(1, "a")
-			w.set(courier.Monitor{Every: 10 * time.Second, Stable: time.Second, Events: events})
-			w.start(0)
-			time.Sleep(5 * time.Second)
-			test(w)
-			w.stop(0)
-		})
-	}
-	run(nil, func(w *tower) {
-		w.require("created a:1")
-		w.shelf.put(2, "a") // modified: not asked for
-		time.Sleep(time.Minute)
-		w.require()
-		w.shelf.remove("a")
-		time.Sleep(15 * time.Second)
-		w.shelf.put(2, "a")
-		time.Sleep(15 * time.Second)
-		w.require("created a:2")
-		away := w.shelf.file("a")
-		w.shelf.remove("a")
-		time.Sleep(15 * time.Second)
-		w.shelf.restore(away) // moved away and back: its time is as it was
-		time.Sleep(15 * time.Second)
-		w.require("created a:2")
-	})
-	run([]courier.MonitorEvent{courier.FileModified}, func(w *tower) {
-		w.require()
-		w.shelf.put(1, "a") // its time
-		time.Sleep(15 * time.Second)
-		w.require("modified a:1")
-		w.shelf.put(3, "b")
-		time.Sleep(15 * time.Second)
-		w.require()
-		w.shelf.remove("b")
-		time.Sleep(15 * time.Second)
-		w.shelf.put(4, "b")
-		time.Sleep(15 * time.Second)
-		w.require("modified b:4")
-	})
-	run([]courier.MonitorEvent{courier.FileCreated, courier.FileModified}, func(w *tower) {
-		w.require("created a:1")
-		w.shelf.put(2, "a")
-		time.Sleep(15 * time.Second)
-		w.require("modified a:2")
-	})
-	run([]courier.MonitorEvent{courier.FileExists}, func(w *tower) {
-		w.require("exists a:1")
-		time.Sleep(20 * time.Second)
-		w.require("exists a:1", "exists a:1")
-	})
-}
-
-// TestMonitorBatch hands all files that are ready over to one execution.
-func TestMonitorBatch(t *testing.T) {
-	inTower(t, 1, func(w *tower) {
-		w.set(courier.Monitor{Batch: true, Patterns: []string{"*.csv", "?.txt"}, Every: 10 * time.Second})
-		w.shelf.put(4, "b.csv", "a.csv", "x.txt", "xy.txt", "z.csv.tmp", ".csv")
-		w.start(0)
-		time.Sleep(time.Minute)
-		w.require("created .csv:4, created a.csv:4, created b.csv:4, created x.txt:4")
-		for i := range 1500 {
-			w.shelf.put(1, fmt.Sprintf("%04d.csv", i))
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		w.mu.Lock()
-		var sizes []int
-		for _, got := range w.got {
-			sizes = append(sizes, strings.Count(got, "created"))
-		}
-		w.mu.Unlock()
-		if !slices.Equal(sizes, []int{1000, 500}) {
-			t.Errorf("executions got %v files", sizes)
-		}
-		w.stop(0)
-	})
-}
-
-// TestMonitorFailures counts looks that fail, gives up in the end, and recovers.
-func TestMonitorFailures(t *testing.T) {
-	inTower(t, 1, func(w *tower) {
-		ctx, e := t.Context(), w.engines[0]
-		w.set(courier.Monitor{Every: 10 * time.Second, MaxFailures: 3})
-		w.start(0)
-		time.Sleep(5 * time.Second)
-		w.shelf.fail(errors.New("connection refused"))
-		time.Sleep(10 * time.Second)
-		if m := w.monitor(); m.State != courier.MonitorDegraded || m.Health.Failures != 1 || m.Health.Problem != "connection refused" {
-			t.Errorf("after a failure: %+v", m)
-		}
-		w.shelf.fail(nil)
-		time.Sleep(10 * time.Second)
-		if m := w.monitor(); m.State != courier.MonitorActive || m.Health.Failures != 0 || m.Health.Problem != "" {
-			t.Errorf("recovered: %+v", m)
-		}
-		w.shelf.fail(errors.New("gone"))
-		time.Sleep(time.Minute)
-		m := w.monitor()
-		if m.State != courier.MonitorFailed || m.Health.Failures != 3 || !strings.Contains(m.Reason, "3 looks in a row") || !m.NextPoll.IsZero() {
-			t.Errorf("after three failures: %+v", m)
-		}
-		looks := w.shelf.looks()
-		time.Sleep(time.Hour)
-		if n := w.shelf.looks(); n != looks {
-			t.Errorf("%d looks in the state error", n-looks)
-		}
-		w.shelf.fail(nil)
-		w.shelf.put(1, "a")
-		if _, err := e.Monitors().Enable(ctx, "m", courier.By{Actor: "ada"}); !errors.Is(err, courier.ErrConflict) {
-			t.Errorf("enabled: %v", err)
-		}
-		if m, err := e.Monitors().Acknowledge(ctx, "m", courier.By{Actor: "ada"}); err != nil || m.State != courier.MonitorActive || m.Health.Failures != 0 {
-			t.Errorf("acknowledged: %+v, %v", m, err)
-		}
-		time.Sleep(10 * time.Second)
-		w.require("created a:1")
-		w.shelf.fail(courier.Errorf(courier.ErrLogin, "%w", errors.New("no such user")))
-		time.Sleep(15 * time.Second)
-		if m := w.monitor(); m.State != courier.MonitorFailed || m.Health.Failures != 1 || m.Health.Problem != "no such user" {
-			t.Errorf("after a refused login: %+v", m)
-		}
-		w.stop(0)
-	})
-}
-
-// TestMonitorStates pauses, disables and enables a monitor; files that come
-// meanwhile are handed over afterwards.
-func TestMonitorStates(t *testing.T) {
-	inTower(t, 1, func(w *tower) {
-		ctx, e := t.Context(), w.engines[0]
-		w.set(courier.Monitor{Every: 10 * time.Second})
-		w.start(0)
-		time.Sleep(time.Second)
-		must := func(m courier.Monitor, err error) courier.Monitor {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return m
-		}
-		if m := must(e.Monitors().Pause(ctx, "m", courier.By{Actor: "ada"})); m.State != courier.MonitorPaused || m.Reason != "it was paused by ada" || !m.NextPoll.IsZero() {
-			t.Errorf("paused: %+v", m)
-		}
-		w.shelf.put(1, "a")
-		looks := w.shelf.looks()
-		time.Sleep(time.Hour)
-		if m := must(e.Monitors().Disable(ctx, "m", courier.By{})); m.State != courier.MonitorDisabled || !m.Disabled {
-			t.Errorf("disabled: %+v", m)
-		}
-		if _, err := e.Monitors().Pause(ctx, "m", courier.By{}); !errors.Is(err, courier.ErrConflict) {
-			t.Errorf("paused while disabled: %v", err)
-		}
-		if m := w.set(courier.Monitor{Every: 20 * time.Second}); m.State != courier.MonitorDisabled {
-			t.Errorf("setting it has enabled it: %+v", m)
-		}
-		time.Sleep(time.Hour)
-		if n := w.shelf.looks(); n != looks {
-			t.Errorf("%d looks", n-looks)
-		}
-		must(e.Monitors().Enable(ctx, "m", courier.By{}))
-		time.Sleep(10 * time.Second)
-		w.require("created a:1")
-		if err := e.Monitors().Remove(ctx, "m", courier.By{}); err != nil {
-			t.Fatal(err)
-		}
-		w.set(courier.Monitor{Every: 10 * time.Second})
-		time.Sleep(time.Minute)
-		w.require() // its key is used
-		if f, err := e.Monitors().Files(ctx, store.SeenFilter{Monitor: "m"}); err != nil || len(f) != 1 || f[0].Name != "a" || f[0].Execution == "" {
-			t.Errorf("files %+v, %v", f, err)
-		}
-		if err := e.Monitors().Remove(ctx, "n", courier.By{}); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "m"?`) && !strings.Contains(err.Error(), "known are") {
-			t.Errorf("removed: %v", err)
-		}
-		w.stop(0)
-	})
-}
-
-// TestMonitorHostileNames leaves out what no store can keep, and says so.
-func TestMonitorHostileNames(t *testing.T) {
-	inTower(t, 1, func(w *tower) {
-		good := []string{"a\nb", "-rf", "$(reboot)", "..a", "' or 1=1", "é", "\u202e", strings.Repeat("x", 1000)}
-		w.shelf.put(1, good...)
-		w.shelf.put(1, "\xff", "a\x00b", "..", ".", "", "a/b", strings.Repeat("x", 1001))
-		w.set(courier.Monitor{Every: 10 * time.Second})
-		w.start(0)
-		time.Sleep(time.Minute)
-		var want []string
-		for _, name := range good {
-			want = append(want, "created "+name+":1")
-		}
-		w.require(want...)
-		m := w.monitor()
-		if m.State != courier.MonitorDegraded || m.Health.Refused != 7 || !strings.Contains(m.Health.Problem, "7 entries are left out") || m.Health.Files != len(good) {
-			t.Errorf("health %+v", m)
-		}
-		w.stop(0)
-	})
-	inTower(t, 1, func(w *tower) {
-		w.shelf.put(1, "..", "a")
-		w.set(courier.Monitor{Every: 10 * time.Second})
-		w.start(0)
-		time.Sleep(time.Minute)
-		if m := w.monitor(); !strings.HasPrefix(m.Health.Problem, "1 entry is left out, since its name can't be used: ") {
-			t.Errorf("health %+v", m)
-		}
-		w.stop(0)
-	})
-}
-
 // TestMonitorWithoutItsJob hands files over when the job takes them again.
 func TestMonitorWithoutItsJob(t *testing.T) {
 	inTower(t, 1, func(w *tower) {
-		w.set(courier.Monitor{Every: 10 * time.Second})
+		w.set(monitor.Monitor{Every: 10 * time.Second})
 		w.defineJob(`{"name": "job", "params": {"other": 1}, "steps": [{"type": "demo.take"}]}`)
 		w.shelf.put(1, "a")
 		w.start(0)
 		time.Sleep(time.Minute)
 		w.require()
-		if m := w.monitor(); m.State != courier.MonitorDegraded || !strings.Contains(m.Health.Problem, "1 file is ready and could not be handed over") {
+		if m := w.monitor(); m.State != monitor.Degraded || !strings.Contains(m.Health.Problem, "1 file is ready and could not be handed over") {
 			t.Errorf("monitor %+v", m)
 		}
 		w.define("job", `{"files": null, "monitor": null}`)
 		time.Sleep(time.Minute)
 		w.require("created a:1")
-		if m := w.monitor(); m.State != courier.MonitorActive || m.Health.Problem != "" {
+		if m := w.monitor(); m.State != monitor.Active || m.Health.Problem != "" {
 			t.Errorf("monitor %+v", m)
 		}
 		w.stop(0)

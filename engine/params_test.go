@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/stepcontext"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -85,7 +86,7 @@ func TestTypedParams(t *testing.T) {
 		if s, ok := errors.AsType[*schedule.Error](err); !ok || len(s.Problems) != len(want) || s.Problems[2].Field != "params.day" {
 			t.Errorf("schedule: %v", err)
 		}
-		_, err = e.Monitors().Set(ctx, courier.Monitor{Name: "m", Path: h.Dir, Job: "typed", Params: bad}, courier.By{})
+		_, err = e.Monitors().Set(ctx, monitor.Monitor{Name: "m", Path: h.Dir, Job: "typed", Params: bad}, courier.By{})
 		if err == nil || !strings.Contains(err.Error(), `not "files"`) {
 			t.Errorf("monitor: %v", err)
 		}
@@ -93,13 +94,13 @@ func TestTypedParams(t *testing.T) {
 			"n": {"type": "integer", "required": true}}, "steps": [{"type": "demo.take"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
-		_, err = e.Monitors().Set(ctx, courier.Monitor{Name: "m", Path: h.Dir, Job: "seen", Params: m{"n": true, "o": 1}}, courier.By{})
+		_, err = e.Monitors().Set(ctx, monitor.Monitor{Name: "m", Path: h.Dir, Job: "seen", Params: m{"n": true, "o": 1}}, courier.By{})
 		for _, want := range []string{`params.n: must be a whole number, not true`, `params.o: unknown parameter "o"`} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("monitor: %v, want %s", err, want)
 			}
 		}
-		if _, err = e.Monitors().Set(ctx, courier.Monitor{Name: "m", Path: h.Dir, Job: "seen", Params: m{"n": 1}}, courier.By{}); err != nil {
+		if _, err = e.Monitors().Set(ctx, monitor.Monitor{Name: "m", Path: h.Dir, Job: "seen", Params: m{"n": 1}}, courier.By{}); err != nil {
 			t.Error(err)
 		}
 		about := courier.Subscription{Name: "on", Kind: courier.SubscribeJob, Jobs: []string{"typed"}, Events: []courier.EventType{courier.EventJobFailed}, Job: &courier.JobTarget{Name: "seen"}}

@@ -20,6 +20,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -230,7 +231,7 @@ func TestSecretsOfMonitors(t *testing.T) {
 	})
 	_, err := e.Jobs().Define(t.Context(), courier.Job{Name: "job", Steps: []courier.StepSpec{{Type: "demo.take"}}}, nil)
 	if err == nil {
-		_, err = e.Monitors().Set(t.Context(), courier.Monitor{Name: "acme-in", Lister: "demo", Path: "/in", Job: "job"}, courier.By{})
+		_, err = e.Monitors().Set(t.Context(), monitor.Monitor{Name: "acme-in", Lister: "demo", Path: "/in", Job: "job"}, courier.By{})
 	}
 	if err = errors.Join(err, e.Start(t.Context())); err != nil {
 		t.Fatal(err)
@@ -243,9 +244,9 @@ func TestSecretsOfMonitors(t *testing.T) {
 
 type secretLister struct{}
 
-func (secretLister) Check(courier.MonitorTarget) error { return nil }
-func (secretLister) Least() time.Duration              { return 0 }
-func (secretLister) List(ctx context.Context, job *courier.Context, _ courier.MonitorTarget) (courier.Listing, error) {
+func (secretLister) Check(courier.Directory) error { return nil }
+func (secretLister) Least() time.Duration          { return 0 }
+func (secretLister) List(ctx context.Context, job *courier.Context, _ courier.Directory) (courier.Listing, error) {
 	_, err := job.Secret(ctx, "acme/key")
 	return courier.Listing{}, err
 }

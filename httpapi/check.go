@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -29,7 +30,7 @@ var checkRoutes = []route{
 	checkRoute("job", courier.Job{}, func() courier.Definition { return new(courier.Job) }),
 	checkRoute("chain", courier.Chain{}, func() courier.Definition { return new(courier.Chain) }),
 	checkRoute("schedule", schedule.Schedule{}, func() courier.Definition { return new(schedule.Schedule) }),
-	checkRoute("monitor", courier.Monitor{}, func() courier.Definition { return new(courier.Monitor) }),
+	checkRoute("monitor", monitor.Monitor{}, func() courier.Definition { return new(monitor.Monitor) }),
 	checkRoute("subscription", courier.Subscription{}, func() courier.Definition { return new(courier.Subscription) }),
 }
 

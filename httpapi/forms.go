@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -63,7 +64,7 @@ var forms = map[reflect.Type]form{
 		Window float64 `json:"window_seconds,omitempty"`
 		Jitter float64 `json:"jitter_seconds,omitempty"`
 	}{}},
-	reflect.TypeFor[courier.Monitor](): {adds: struct {
+	reflect.TypeFor[monitor.Monitor](): {adds: struct {
 		Every  float64 `json:"every_seconds,omitempty"`
 		Stable float64 `json:"stable_seconds,omitempty"`
 	}{}},
@@ -102,7 +103,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[courier.Policy]():        words(courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue),
 	reflect.TypeFor[schedule.Overlap]():      words(schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
 	reflect.TypeFor[schedule.Misfire]():      words(schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),
-	reflect.TypeFor[courier.MonitorStatus](): words(courier.MonitorActive, courier.MonitorDegraded, courier.MonitorPaused, courier.MonitorDisabled, courier.MonitorFailed),
+	reflect.TypeFor[monitor.State]():         words(monitor.Active, monitor.Degraded, monitor.Paused, monitor.Disabled, monitor.Failed),
 	reflect.TypeFor[courier.DeliveryState](): words(courier.DeliveryPending, courier.DeliveryFailed),
 	reflect.TypeFor[dryrun.State]():          words(dryrun.OK, dryrun.Problem, dryrun.NotChecked),
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -21,7 +22,7 @@ import (
 // A shelf is a lister whose directories have one file; the directory /gone is not there.
 type shelf struct{}
 
-func (shelf) Check(t courier.MonitorTarget) error {
+func (shelf) Check(t courier.Directory) error {
 	if !strings.HasPrefix(t.Path, "/") {
 		return errors.New("it does not begin with a slash")
 	}
@@ -30,7 +31,7 @@ func (shelf) Check(t courier.MonitorTarget) error {
 
 func (shelf) Least() time.Duration { return time.Second }
 
-func (shelf) List(_ context.Context, _ *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (shelf) List(_ context.Context, _ *courier.Context, t courier.Directory) (courier.Listing, error) {
 	if t.Path == "/gone" {
 		return courier.Listing{}, errors.New("no such directory: " + canaryParam)
 	}
@@ -45,10 +46,10 @@ func (w *world) services() {
 	for suffix, job := range map[string]string{"": "report", "-hidden": "hidden"} {
 		_, err := w.engine.Schedules().Set(ctx, schedule.Schedule{Name: "nightly" + suffix, Job: job, Cron: "0 30 2 ? * *", Zone: "Europe/Berlin", Params: map[string]any{"text": canaryParam}}, by)
 		if err == nil {
-			_, err = w.store.PutMonitor(ctx, store.MonitorPut{Monitor: store.Monitor{
+			_, err = w.store.PutMonitor(ctx, monitor.Put{Record: monitor.Record{
 				Name: "incoming" + suffix, Lister: "shelf", Kind: store.Job, Target: job,
-				Body:         fmt.Appendf(nil, `{"name": "incoming%s", "lister": "shelf", "path": "/in", "job": %q, "params": {"text": %q}}`, suffix, job, canaryParam),
-				MonitorState: store.MonitorState{Status: courier.MonitorActive, Health: []byte(`{"problem": "` + canaryParam + `", "failures": 3}`)},
+				Body:   fmt.Appendf(nil, `{"name": "incoming%s", "lister": "shelf", "path": "/in", "job": %q, "params": {"text": %q}}`, suffix, job, canaryParam),
+				Status: monitor.Status{State: monitor.Active, Health: []byte(`{"problem": "` + canaryParam + `", "failures": 3}`)},
 			}, After: -1})
 		}
 		if err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -79,9 +80,9 @@ func TestAttention(t *testing.T) {
 				State: schedule.State{Problem: canaryParam},
 			})
 			if err == nil {
-				_, err = w.store.PutMonitor(t.Context(), store.MonitorPut{After: -1, Monitor: store.Monitor{
+				_, err = w.store.PutMonitor(t.Context(), monitor.Put{After: -1, Record: monitor.Record{
 					Name: "m-" + job, Lister: "shelf", Kind: store.Job, Target: job, Body: []byte(`{"name": "m-` + job + `", "job": "` + job + `", "path": "/in"}`),
-					MonitorState: store.MonitorState{Status: courier.MonitorDegraded, Health: []byte(`{"problem": "` + canaryParam + `"}`)},
+					Status: monitor.Status{State: monitor.Degraded, Health: []byte(`{"problem": "` + canaryParam + `"}`)},
 				}})
 			}
 			if err != nil {
@@ -316,7 +317,7 @@ func TestNotSupported(t *testing.T) {
 	for path, role := range map[string]string{
 		"GET v1/schedules": "schedule.Store", "GET v1/schedules/x": "schedule.Store", "GET v1/calendar": "schedule.Store",
 		"POST v1/schedules/x/enable": "schedule.Store", "DELETE v1/schedules/x": "schedule.Store",
-		"GET v1/monitors": "store.Monitors", "GET v1/monitors/x/files": "store.Monitors",
+		"GET v1/monitors": "monitor.Store", "GET v1/monitors/x/files": "monitor.Store",
 		"GET v1/subscriptions": "store.Outbox", "GET v1/subscriptions/x": "store.Outbox", "GET v1/deliveries": "store.Outbox", "POST v1/subscriptions/x/replay": "store.Outbox",
 		"GET v1/queues": "store.Overview", "GET v1/workers": "store.Workers", "GET v1/journal": "store.Journal",
 	} {
@@ -328,7 +329,7 @@ func TestNotSupported(t *testing.T) {
 	w.sees("v1/limits?limit=1", "global")
 	var f httpapi.Found
 	w.get("v1/search?q=rep").want(http.StatusOK, &f)
-	if want := []string{"schedule.Store", "store.Monitors", "store.Trail"}; !slices.Equal(f.Missing, want) || !slices.Equal(f.Jobs, []string{"report"}) {
+	if want := []string{"schedule.Store", "monitor.Store", "store.Trail"}; !slices.Equal(f.Missing, want) || !slices.Equal(f.Jobs, []string{"report"}) {
 		t.Errorf("%+v", f)
 	}
 	var a desk.Attention

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -222,7 +223,7 @@ func problemsOf(err error) ([]courier.Problem, bool) {
 	if e, ok := errors.AsType[*schedule.Error](err); ok {
 		return e.Problems, true
 	}
-	if e, ok := errors.AsType[*courier.MonitorError](err); ok {
+	if e, ok := errors.AsType[*monitor.Error](err); ok {
 		return e.Problems, true
 	}
 	return nil, false

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -134,18 +134,18 @@ func TestSchedules(t *testing.T) {
 func TestMonitors(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.receive()
-		var m courier.Monitor
+		var m monitor.Monitor
 		w.put("v1/monitors/gone", `{"job": "inbox", "lister": "shelf", "path": "/gone", "max_failures": 2, "every_seconds": 1}`).want(http.StatusCreated, &m)
 		time.Sleep(time.Minute)
 		w.get("v1/monitors/gone").want(http.StatusOK, &m)
-		if m.State != courier.MonitorFailed {
+		if m.State != monitor.Failed {
 			t.Fatalf("%+v", m)
 		}
 		mona := w.as("mona")
 		mona.post("v1/monitors/gone/enable", "").problem(http.StatusConflict, "transition", "acknowledge")
 		mona.post("v1/monitors/gone/pause", "").problem(http.StatusConflict, "transition", "acknowledge")
 		mona.post("v1/monitors/gone/acknowledge", `{"reason": "it is back"}`).want(http.StatusOK, &m)
-		if m.State != courier.MonitorActive {
+		if m.State != monitor.Active {
 			t.Errorf("%+v", m)
 		}
 		mona.post("v1/monitors/gone/disable", "").want(http.StatusOK, nil)

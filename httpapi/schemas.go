@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/monitor"
 )
 
 // A schema is a JSON schema in the dialect 2020-12.
@@ -141,8 +142,16 @@ func (s *schemas) body(t *route) schema {
 	return schema{"$ref": "#/components/schemas/" + name}
 }
 
+// schemaNames are the names in the document of types whose own are those of other types too.
+var schemaNames = map[reflect.Type]string{
+	reflect.TypeFor[monitor.Health](): "MonitorHealth",
+}
+
 // nameOf returns the name of a type in the document, which no other type has.
 func (s *schemas) nameOf(t reflect.Type) string {
+	if name, ok := schemaNames[t]; ok {
+		return name
+	}
 	name := upperFirst(t.Name())
 	if isPage(t) {
 		items, _ := t.FieldByName("Items")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -56,7 +57,7 @@ func TestFields(t *testing.T) {
 		{"job", "properties/depends_on/items/anyOf/1", new(courier.JobDependency)}, {"job", "properties/outputs/items", new(courier.JobOutput)},
 		{"chain", "", new(courier.Chain)}, {"chain", "properties/members/items", new(courier.ChainMember)},
 		{"chain", "properties/members/items/properties/depends_on/items/anyOf/1", new(courier.Dependency)},
-		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(courier.Monitor)}, {"subscription", "", new(courier.Subscription)},
+		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(monitor.Monitor)}, {"subscription", "", new(courier.Subscription)},
 		{"subscription", "properties/webhook", new(courier.WebhookTarget)}, {"subscription", "properties/job", new(courier.JobTarget)},
 		{"subscription", "properties/email", new(courier.EmailTarget)},
 	} {

@@ -50,7 +50,7 @@ func Chain(o *Options) []byte { return newBuilder(o).chain() }
 // Schedule returns the schema of a [schedule.Schedule].
 func Schedule(o *Options) []byte { return newBuilder(o).schedule() }
 
-// Monitor returns the schema of a [courier.Monitor].
+// Monitor returns the schema of a [monitor.Monitor].
 func Monitor(o *Options) []byte { return newBuilder(o).monitor() }
 
 // Subscription returns the schema of a [courier.Subscription].

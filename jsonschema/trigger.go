@@ -1,7 +1,7 @@
 package jsonschema
 
 import (
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -53,7 +53,7 @@ func (b *builder) monitor() []byte {
 	}
 	patterns := list(schema{"type": "string", "minLength": 1, "maxLength": maxPattern, "pattern": `^[^/\\]*$`}, "Select files by their names, with * and ?; none selects all.")
 	patterns["maxItems"] = maxPatterns
-	events := list(schema{"enum": []courier.MonitorEvent{courier.FileCreated, courier.FileModified, courier.FileExists}}, "What starts executions. Default: created.")
+	events := list(schema{"enum": []monitor.Event{monitor.Created, monitor.Modified, monitor.Exists}}, "What starts executions. Default: created.")
 	events["uniqueItems"] = true
 	s := object(schema{
 		"name":           name("The name of the monitor."),

@@ -25,6 +25,7 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/strictjson"
+	"github.com/courierhq/courier/internal/target"
 )
 
 // A Schedule says when executions of a job, or of a chain, are started. The instants
@@ -175,11 +176,8 @@ func (s *Schedule) Check() []courier.Problem {
 	if problem := errtext.Name(s.Name); problem != "" {
 		add("name", "%s", problem)
 	}
-	switch {
-	case s.Job == "" && s.Chain == "":
-		add("job", "there is neither a job nor a chain; name one of them")
-	case s.Job != "" && s.Chain != "":
-		add("chain", "there is a job too; a schedule starts one or the other")
+	if field, problem := target.Check("schedule", s.Job, s.Chain); problem != "" {
+		add(field, "%s", problem)
 	}
 	s.checkTicks(add)
 	if s.Overlap != "" && !slices.Contains(overlaps, s.Overlap) {

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/target"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
@@ -107,11 +108,11 @@ func (v *Service) checkSchedule(ctx context.Context, s *Schedule) (body json.Raw
 	c, more := v.newCalendar(s)
 	problems = append(problems, more...)
 	if s.Job != "" || s.Chain != "" { // otherwise there is a problem already
-		target, err := v.opt.Targets.CheckStart(ctx, s.Job, s.Chain, s.Params)
+		more, err := v.opt.Targets.CheckStart(ctx, s.Job, s.Chain, s.Params)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		problems = append(problems, target...)
+		problems = append(problems, more...)
 	}
 	body, err = jsontext.Append(nil, s.Definition())
 	if err != nil {
@@ -150,7 +151,7 @@ var errUnchanged = errors.New("unchanged")
 
 // setSchedule returns what is to be saved in place of old, which may be nil.
 func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now time.Time, by courier.By) (Record, error) {
-	kind, target := targetOf(s)
+	kind, name := target.Of(s.Job, s.Chain)
 	put := Record{Name: s.Name}
 	var was Schedule
 	same := false // the ticks are
@@ -161,10 +162,10 @@ func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now
 			return put, errUnchanged
 		}
 	}
-	if put.Kind != kind || put.Target != target {
+	if put.Kind != kind || put.Target != name {
 		put.Open, put.LastExecution, put.Failures = nil, "", 0
 	}
-	put.Kind, put.Target, put.Body, put.Problem = kind, target, body, ""
+	put.Kind, put.Target, put.Body, put.Problem = kind, name, body, ""
 	if fired := !was.At.IsZero() && put.Reason != "" && put.Last.Equal(was.At); !same && fired {
 		put.Disabled, put.Reason = false, "" // another one shot
 	}
@@ -237,12 +238,8 @@ func (v *Service) changeSchedule(ctx context.Context, a Store, name string, chan
 func publicSchedule(s *Record) Schedule {
 	var p Schedule
 	if err := json.Unmarshal(s.Body, &p); err != nil {
-		p = Schedule{Problem: fmt.Sprintf("it can't be read: %v", err)}
-		if p.Name = s.Name; s.Kind == store.Job {
-			p.Job = s.Target
-		} else {
-			p.Chain = s.Target
-		}
+		p = Schedule{Name: s.Name, Problem: fmt.Sprintf("it can't be read: %v", err)}
+		p.Job, p.Chain = target.Names(s.Kind, s.Target)
 	}
 	p = p.WithDefaults()
 	p.Disabled, p.Paused, p.Reason, p.Waiting = s.Disabled, s.Paused, s.Reason, s.Waiting
@@ -252,14 +249,6 @@ func publicSchedule(s *Record) Schedule {
 		p.Problem = s.Problem
 	}
 	return p
-}
-
-// targetOf returns what a schedule starts.
-func targetOf(s *Schedule) (store.Kind, string) {
-	if s.Chain != "" {
-		return store.Chain, s.Chain
-	}
-	return store.Job, s.Job
 }
 
 // Enable lets a schedule that was disabled or paused fire again, from the first tick

@@ -12,9 +12,9 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/steps/ftp"
 	"github.com/courierhq/courier/steps/sftp"
-	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -49,23 +49,23 @@ func TestListersKeepSecrets(t *testing.T) {
 	}
 	looks := []struct {
 		lister, connection, path string
-		state                    courier.MonitorStatus
+		state                    monitor.State
 		mention                  string
 	}{
-		{"sftp", "literal", "tell", courier.MonitorDegraded, "tell"},
-		{"sftp", "secret", "tell", courier.MonitorDegraded, "tell"},
-		{"sftp", "secret", "names", courier.MonitorDegraded, "[secret sftp-password]"},
-		{"sftp", "wrong", ".", courier.MonitorFailed, "password"},
-		{"sftp", "locked", ".", courier.MonitorDegraded, "passphrase"},
-		{"sftp", "nokey", ".", courier.MonitorDegraded, "private_key"},
-		{"sftp", "mixed", ".", courier.MonitorDegraded, "private_key"},
-		{"ftp", "literal", "tell", courier.MonitorDegraded, "tell"},
-		{"ftp", "secret", "tell", courier.MonitorDegraded, "tell"},
-		{"ftp", "secret", "names", courier.MonitorDegraded, "[secret ftp-password]"},
-		{"ftp", "wrong", ".", courier.MonitorFailed, "wrong name or"},
+		{"sftp", "literal", "tell", monitor.Degraded, "tell"},
+		{"sftp", "secret", "tell", monitor.Degraded, "tell"},
+		{"sftp", "secret", "names", monitor.Degraded, "[secret sftp-password]"},
+		{"sftp", "wrong", ".", monitor.Failed, "password"},
+		{"sftp", "locked", ".", monitor.Degraded, "passphrase"},
+		{"sftp", "nokey", ".", monitor.Degraded, "private_key"},
+		{"sftp", "mixed", ".", monitor.Degraded, "private_key"},
+		{"ftp", "literal", "tell", monitor.Degraded, "tell"},
+		{"ftp", "secret", "tell", monitor.Degraded, "tell"},
+		{"ftp", "secret", "names", monitor.Degraded, "[secret ftp-password]"},
+		{"ftp", "wrong", ".", monitor.Failed, "wrong name or"},
 	}
 	for i, l := range looks {
-		_, err := e.Monitors().Set(t.Context(), courier.Monitor{Name: fmt.Sprint(i), Lister: l.lister, Connection: l.connection, Path: l.path, Job: "job"}, courier.By{})
+		_, err := e.Monitors().Set(t.Context(), monitor.Monitor{Name: fmt.Sprint(i), Lister: l.lister, Connection: l.connection, Path: l.path, Job: "job"}, courier.By{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestListersKeepSecrets(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			m, err = e.Monitors().Get(t.Context(), m.Name)
 		}
-		files, err2 := e.Monitors().Files(t.Context(), store.SeenFilter{Monitor: m.Name})
+		files, err2 := e.Monitors().Files(t.Context(), monitor.SeenFilter{Monitor: m.Name})
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,9 @@
 // Package store defines the contract between an engine and the store that keeps its
 // definitions and executions, and the rules that all stores share.
 //
-// A [Store] has four roles; further roles are optional, and that of schedules is declared
-// in package schedule. Package memstore is a store in memory, pgstore is one on
-// PostgreSQL. Package storetest is the conformance suite for all stores.
+// A [Store] has four roles; further roles are optional, and those of schedules and monitors
+// are declared in packages schedule and monitor. Package memstore is a store in memory,
+// pgstore is one on PostgreSQL. Package storetest is the conformance suite for all stores.
 // docs/how-to/write-a-store.md says how to write a store.
 //
 // Rules for all methods:

@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
@@ -77,9 +78,9 @@ func TestAttention(t *testing.T) {
 			Body: []byte(`{"name":"s","kind":"webhook","events":["JobFailed"]}`),
 		}))
 		w.ok(w.Store.Subscribe(w.Context(), store.Subscription{Name: "by a person", Channel: "webhook", Disabled: true, Body: []byte(`{"name":"by a person","kind":"webhook"}`)}))
-		_, err = w.Store.PutMonitor(w.Context(), store.MonitorPut{Monitor: store.Monitor{
+		_, err = w.Store.PutMonitor(w.Context(), monitor.Put{Record: monitor.Record{
 			Name: "m", Lister: "file", Kind: store.Job, Target: "other", Body: []byte(`{"name":"m","path":"/in","job":"other"}`),
-			MonitorState: store.MonitorState{Status: courier.MonitorDegraded, Health: []byte(`{"failures":2,"problem":"no such directory"}`)},
+			Status: monitor.Status{State: monitor.Degraded, Health: []byte(`{"failures":2,"problem":"no such directory"}`)},
 		}, After: time.Hour})
 		w.ok(err)
 		time.Sleep(10 * time.Minute)
@@ -173,15 +174,18 @@ func TestAttentionSaysWhatItCuts(t *testing.T) {
 	})
 }
 
-// schedules embeds the role under a name that is not that of another field.
-type schedules = schedule.Store
+// schedules and monitors embed the roles under names that are not those of other fields.
+type (
+	schedules = schedule.Store
+	monitors  = monitor.Store
+)
 
 // A counted store has the roles of a memory store, and counts the calls that read.
 type counted struct {
 	store.Store
 	store.Overview
 	schedules
-	store.Monitors
+	monitors
 	store.Outbox
 	store.Workers
 	calls []string
@@ -226,9 +230,9 @@ func (s counter) Schedules(ctx context.Context, f schedule.Filter) (schedule.Lis
 	return s.counted.schedules.Schedules(ctx, f)
 }
 
-func (s counter) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Monitor, error) {
+func (s counter) Monitors(ctx context.Context, f monitor.Filter) ([]monitor.Record, error) {
 	s.note("Monitors")
-	return s.counted.Monitors.Monitors(ctx, f)
+	return s.counted.monitors.Monitors(ctx, f)
 }
 
 func (s counter) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
@@ -261,7 +265,7 @@ func TestAttentionReadsLittle(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		_, err := w.Store.Claim(w.Context(), store.ClaimRequest{Worker: "other", StepTypes: []string{"demo.b"}, Queues: []string{"qjob-0"}, Max: 1, Lease: time.Hour})
 		w.ok(err)
-		s := &counted{Store: w.Store, Overview: w.Store, schedules: w.Store, Monitors: w.Store, Outbox: w.Store, Workers: w.Store}
+		s := &counted{Store: w.Store, Overview: w.Store, schedules: w.Store, monitors: w.Store, Outbox: w.Store, Workers: w.Store}
 		w.desk = desk.New(engine.New(counter{s}, nil, nil), nil)
 		got := w.attention()
 		if len(got.Entries) != 301 || len(got.Missing) != 0 {
@@ -280,7 +284,7 @@ func TestAttentionWithoutRoles(t *testing.T) {
 		w.end(courier.Failed, courier.ReasonError, w.add("other", courier.EnqueueOptions{}))
 		w.desk = desk.New(engine.New(struct{ store.Store }{w.Store}, nil, nil), nil)
 		got := w.attention()
-		if want := []string{"store.Overview", "schedule.Store", "store.Monitors", "store.Workers", "store.Outbox"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
+		if want := []string{"store.Overview", "schedule.Store", "monitor.Store", "store.Workers", "store.Outbox"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
 			t.Errorf("%+v", got)
 		}
 		w.desk = desk.New(engine.New(struct {

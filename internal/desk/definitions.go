@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -22,7 +23,7 @@ func JobsOf(d courier.Definition) []string {
 		return []string{d.Name}
 	case *schedule.Schedule:
 		return started(d.Job, d.Chain)
-	case *courier.Monitor:
+	case *monitor.Monitor:
 		return started(d.Job, d.Chain)
 	case *courier.Subscription:
 		jobs := slices.Clone(d.Jobs)
@@ -110,7 +111,7 @@ func asSet(v any) any {
 	switch v := v.(type) {
 	case schedule.Schedule:
 		return []any{v.Definition(), v.Disabled, v.Paused, v.Reason}
-	case courier.Monitor:
+	case monitor.Monitor:
 		return []any{v.Definition(), v.State, v.Reason}
 	}
 	return v
@@ -165,10 +166,10 @@ func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]sched
 }
 
 // Monitors returns a page of the monitors that the visitor may see.
-func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]courier.Monitor, string, error) {
-	return Pick(after, limit, func(after string, limit int) ([]courier.Monitor, error) {
-		return v.d.e.Monitors().List(ctx, store.MonitorFilter{After: after, Limit: limit})
-	}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return v.Has(ctx, JobsOf(m), access.RightSee) })
+func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]monitor.Monitor, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]monitor.Monitor, error) {
+		return v.d.e.Monitors().List(ctx, monitor.Filter{After: after, Limit: limit})
+	}, func(m *monitor.Monitor) string { return m.Name }, func(m *monitor.Monitor) bool { return v.Has(ctx, JobsOf(m), access.RightSee) })
 }
 
 // Subscriptions returns a page of the subscriptions that the visitor may see.

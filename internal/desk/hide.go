@@ -6,6 +6,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -169,8 +170,8 @@ func HideSchedule(s *schedule.Schedule) {
 }
 
 // HideMonitor takes away the values of a monitor, and what may have them in it.
-func HideMonitor(m *courier.Monitor) {
-	*m = courier.Monitor{
+func HideMonitor(m *monitor.Monitor) {
+	*m = monitor.Monitor{
 		Name: m.Name, Description: m.Description, Lister: m.Lister, Connection: m.Connection, Path: m.Path, Patterns: m.Patterns,
 		Events: m.Events, Every: m.Every, Stable: m.Stable, DoneFile: m.DoneFile, Batch: m.Batch, Job: m.Job, Chain: m.Chain,
 		Priority: m.Priority, MaxFailures: m.MaxFailures, Disabled: m.Disabled, State: m.State, Reason: HiddenIf(m.Reason),
@@ -178,8 +179,8 @@ func HideMonitor(m *courier.Monitor) {
 	}
 }
 
-func seenHealth(h *courier.MonitorHealth) courier.MonitorHealth {
-	return courier.MonitorHealth{
+func seenHealth(h *monitor.Health) monitor.Health {
+	return monitor.Health{
 		LastPoll: h.LastPoll, PollSeconds: h.PollSeconds, Files: h.Files, Waiting: h.Waiting, Refused: h.Refused, Failures: h.Failures,
 		Problem: HiddenIf(h.Problem), Triggered: h.Triggered, LastTriggered: h.LastTriggered, LastExecution: h.LastExecution,
 	}

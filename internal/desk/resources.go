@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 )
 
@@ -117,7 +118,7 @@ func (v *Visit) MonitorRefusal(ctx context.Context, name string, err error) erro
 	}
 	m, again := v.d.e.Monitors().Get(ctx, name)
 	switch {
-	case again == nil && m.State == courier.MonitorFailed:
+	case again == nil && m.State == monitor.Failed:
 		return &StateError{"the monitor is in the state error: acknowledge that, then it polls again"}
 	case again == nil && !m.State.Polls():
 		return &StateError{"the monitor is in the state " + string(m.State) + ", in which it does not poll"}

@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/filter"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -85,10 +86,10 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 			}, func(s *schedule.Schedule) string { return s.Name }, func(s *schedule.Schedule) bool { return sees(s.Job) })
 			return err
 		}},
-		{"store.Monitors", func() (err error) {
-			s.Monitors, err = begin(text, func(after string, limit int) ([]courier.Monitor, error) {
-				return e.Monitors().List(ctx, store.MonitorFilter{After: after, Limit: limit})
-			}, func(m *courier.Monitor) string { return m.Name }, func(m *courier.Monitor) bool { return sees(m.Job) })
+		{"monitor.Store", func() (err error) {
+			s.Monitors, err = begin(text, func(after string, limit int) ([]monitor.Monitor, error) {
+				return e.Monitors().List(ctx, monitor.Filter{After: after, Limit: limit})
+			}, func(m *monitor.Monitor) string { return m.Name }, func(m *monitor.Monitor) bool { return sees(m.Job) })
 			return err
 		}},
 		{"store.Trail", func() error { return v.searchFiles(ctx, files, &s) }},

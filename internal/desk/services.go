@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -101,13 +102,13 @@ func IsLate(s *schedule.Schedule, at time.Time) bool {
 
 // IsUnpolled reports whether the poll of a monitor is due for long: no engine that is
 // started has its lister.
-func IsUnpolled(m *courier.Monitor, at time.Time) bool {
+func IsUnpolled(m *monitor.Monitor, at time.Time) bool {
 	return m.State.Polls() && !m.NextPoll.IsZero() && at.Sub(m.NextPoll) > unpolledFor
 }
 
 func (a *attention) monitors() error {
-	list, err := a.e.Monitors().List(a.ctx, store.MonitorFilter{Limit: most})
-	if ok, err := a.has("store.Monitors", err); !ok {
+	list, err := a.e.Monitors().List(a.ctx, monitor.Filter{Limit: most})
+	if ok, err := a.has("monitor.Store", err); !ok {
 		return err
 	}
 	a.cut(len(list), "monitors")
@@ -115,21 +116,21 @@ func (a *attention) monitors() error {
 		m := &list[i]
 		e := Entry{Kind: Monitor, Name: m.Name, Job: m.Job, Count: max(1, m.Health.Failures), Since: m.Health.LastPoll, Message: m.Health.Problem}
 		switch {
-		case m.State == courier.MonitorPaused, m.State == courier.MonitorDisabled:
+		case m.State == monitor.Paused, m.State == monitor.Disabled:
 			a.setAside("monitor", m.Name, m.Job, string(m.State), m.Reason)
 			continue
 		case !a.sees(m.Job):
 			continue
-		case m.State == courier.MonitorFailed:
+		case m.State == monitor.Failed:
 			e.Title = fmt.Sprintf("The monitor %q has stopped: its polls have failed too often.", m.Name)
 			e.Do, e.Call = "Remove the cause, and acknowledge the failure: then it polls again.", "Monitors.Acknowledge"
 			if e.Message == "" {
 				e.Message = m.Reason
 			}
-		case m.State == courier.MonitorDegraded:
+		case m.State == monitor.Degraded:
 			e.Title = fmt.Sprintf("The monitor %q is degraded: its last poll failed, or could not take all files.", m.Name)
 			e.Do = "Remove the cause. It goes on polling."
-		case m.State == courier.MonitorActive && IsUnpolled(m, a.At):
+		case m.State == monitor.Active && IsUnpolled(m, a.At):
 			e.Title, e.Since = fmt.Sprintf("The monitor %q is not polled: its next poll was due.", m.Name), m.NextPoll
 			e.Do = fmt.Sprintf("Start an engine that has the lister %q in Options.Listers.", m.Lister)
 		default:

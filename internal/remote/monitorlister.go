@@ -29,7 +29,7 @@ func NewMonitorLister(checkPath func(field, path string) error, account func(job
 func (l *MonitorLister) Least() time.Duration { return 30 * time.Second }
 
 // Check reports a missing connection or path, and a path that can't be sent.
-func (l *MonitorLister) Check(t courier.MonitorTarget) error {
+func (l *MonitorLister) Check(t courier.Directory) error {
 	switch {
 	case t.Connection == "":
 		return errors.New("connection_id: it is missing; name the connection to use")
@@ -40,7 +40,7 @@ func (l *MonitorLister) Check(t courier.MonitorTarget) error {
 }
 
 // List returns the files of a directory.
-func (l *MonitorLister) List(ctx context.Context, job *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (l *MonitorLister) List(ctx context.Context, job *courier.Context, t courier.Directory) (courier.Listing, error) {
 	var got courier.Listing
 	if err := l.Check(t); err != nil {
 		return got, err

@@ -59,6 +59,18 @@ func Plain(err error) string {
 	return s
 }
 
+// MaxMessage is how many bytes of the message of an error are kept.
+const MaxMessage = 8 << 10
+
+// Valid returns text as it can be stored and shown: without NUL and invalid UTF-8. Of more
+// than most bytes it returns that many and "... (cut)".
+func Valid(s string, most int) string {
+	if len(s) > most {
+		s = s[:most] + "... (cut)"
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
 // Shorten returns s if it has at most n bytes. Otherwise it returns at most n bytes of
 // it, followed by "...".
 func Shorten(s string, n int) string {

@@ -41,13 +41,13 @@ func NewLister(roots []string, opt *Options) *Lister {
 func (l *Lister) Least() time.Duration { return time.Second }
 
 // Check reports whether the path is an absolute one below the roots.
-func (l *Lister) Check(t courier.MonitorTarget) error {
+func (l *Lister) Check(t courier.Directory) error {
 	_, _, err := l.locate(t)
 	return err
 }
 
 // locate finds the root that confines a directory, and its path below.
-func (l *Lister) locate(t courier.MonitorTarget) (root, rel string, err error) {
+func (l *Lister) locate(t courier.Directory) (root, rel string, err error) {
 	dir := filepath.Clean(filepath.FromSlash(t.Path))
 	switch {
 	case t.Connection != "":
@@ -75,7 +75,7 @@ func (l *Lister) locate(t courier.MonitorTarget) (root, rel string, err error) {
 
 // open opens a directory; links on its path that lead out of the root are
 // refused.
-func (l *Lister) open(t courier.MonitorTarget) (*os.Root, error) {
+func (l *Lister) open(t courier.Directory) (*os.Root, error) {
 	root, rel, err := l.locate(t)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (l *Lister) open(t courier.MonitorTarget) (*os.Root, error) {
 }
 
 // List returns the files of a directory.
-func (l *Lister) List(ctx context.Context, _ *courier.Context, t courier.MonitorTarget) (courier.Listing, error) {
+func (l *Lister) List(ctx context.Context, _ *courier.Context, t courier.Directory) (courier.Listing, error) {
 	root, err := l.open(t)
 	if err != nil {
 		return courier.Listing{}, err
@@ -152,7 +152,7 @@ func (l *Lister) add(got *courier.Listing, paths *int, root *os.Root, dir string
 // network storage, and those that were too many to be noted one by one, are found
 // by the next listing only. The error is [errors.ErrUnsupported] on systems other
 // than Linux.
-func (l *Lister) Watch(ctx context.Context, t courier.MonitorTarget, changed func()) error {
+func (l *Lister) Watch(ctx context.Context, t courier.Directory, changed func()) error {
 	root, err := l.open(t)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/courierhq/courier/steps/file"
 )
 
-func target(dir string) courier.MonitorTarget { return courier.MonitorTarget{Path: dir} }
+func target(dir string) courier.Directory { return courier.Directory{Path: dir} }
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
@@ -96,14 +96,14 @@ func TestListerStaysInItsRoots(t *testing.T) {
 	}
 	l := file.NewLister([]string{root}, nil)
 	for _, tt := range []struct {
-		target courier.MonitorTarget
+		target courier.Directory
 		want   string
 	}{
 		{target(other), "outside the allowed directories (allowed are " + root + ")"},
 		{target(root + "/../" + filepath.Base(other)), "outside the allowed directories"},
 		{target("in"), "is not absolute"},
 		{target(root + "/a\x00b"), "NUL"},
-		{courier.MonitorTarget{Path: root, Connection: "acme"}, "connection_id: "},
+		{courier.Directory{Path: root, Connection: "acme"}, "connection_id: "},
 	} {
 		if err := l.Check(tt.target); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("check %q: %v, want %q", tt.target, err, tt.want)

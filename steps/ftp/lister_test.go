@@ -35,7 +35,7 @@ func TestLister(t *testing.T) {
 	r.put("in/x.courier-tmp-1", []byte("1"))
 	r.put("in/bad\x01name", []byte("1"))
 	for range 2 {
-		got, err := l.List(t.Context(), job, courier.MonitorTarget{Connection: partner, Path: dir})
+		got, err := l.List(t.Context(), job, courier.Directory{Connection: partner, Path: dir})
 		if err != nil || len(got.Files) != 2 {
 			t.Fatalf("listed %+v, %v", got, err)
 		}
@@ -46,7 +46,7 @@ func TestLister(t *testing.T) {
 			t.Errorf("%d refused: %q", got.Refused, got.Example)
 		}
 	}
-	if _, err := l.List(t.Context(), job, courier.MonitorTarget{Connection: partner, Path: dir + "/missing"}); err == nil || errors.Is(err, courier.ErrLogin) || !strings.Contains(err.Error(), "missing") {
+	if _, err := l.List(t.Context(), job, courier.Directory{Connection: partner, Path: dir + "/missing"}); err == nil || errors.Is(err, courier.ErrLogin) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	if l.Least() != 30*time.Second {
@@ -63,21 +63,21 @@ func TestListerRefused(t *testing.T) {
 	job := courier.NewContext(courier.ContextConfig{})
 	defer job.Close()
 	l := ftp.NewLister(connections(func() ftp.Connection { return r.conn }))
-	_, err := l.List(t.Context(), job, courier.MonitorTarget{Connection: partner, Path: "in"})
+	_, err := l.List(t.Context(), job, courier.Directory{Connection: partner, Path: "in"})
 	if !errors.Is(err, courier.ErrLogin) || strings.Contains(err.Error(), wrong) || strings.Contains(err.Error(), courier.ErrLogin.Error()) {
 		t.Errorf("a wrong password: %v", err)
 	}
-	_, err = l.List(t.Context(), job, courier.MonitorTarget{Connection: "unknown", Path: "in"})
+	_, err = l.List(t.Context(), job, courier.Directory{Connection: "unknown", Path: "in"})
 	if !errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrLogin) {
 		t.Errorf("an unknown connection: %v", err)
 	}
 	for _, tt := range []struct {
-		target courier.MonitorTarget
+		target courier.Directory
 		want   string
 	}{
-		{courier.MonitorTarget{Path: "in"}, "connection_id: it is missing"},
-		{courier.MonitorTarget{Connection: partner}, "path: it is missing"},
-		{courier.MonitorTarget{Connection: partner, Path: "a\x00b"}, "control character"},
+		{courier.Directory{Path: "in"}, "connection_id: it is missing"},
+		{courier.Directory{Connection: partner}, "path: it is missing"},
+		{courier.Directory{Connection: partner, Path: "a\x00b"}, "control character"},
 	} {
 		if err := l.Check(tt.target); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("check %+v: %v, want %q", tt.target, err, tt.want)
@@ -86,7 +86,7 @@ func TestListerRefused(t *testing.T) {
 			t.Errorf("listed %+v", tt.target)
 		}
 	}
-	if err := l.Check(courier.MonitorTarget{Connection: partner, Path: "in"}); err != nil {
+	if err := l.Check(courier.Directory{Connection: partner, Path: "in"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,22 +8,23 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 )
 
-var _ store.Monitors = (*Store)(nil)
+var _ monitor.Store = (*Store)(nil)
 
 // monitors holds the monitors.
 type monitors struct {
-	all      map[string]*monitor
+	all      map[string]*watch
 	revision int64 // the last that any has got
 }
 
-// A monitor is a monitor with its lease and its files.
-type monitor struct {
-	store.Monitor
+// A watch is a monitor with its lease and its files.
+type watch struct {
+	monitor.Record
 	leased time.Time // until when; zero if it is not
-	seen   map[string]store.SeenFile
+	seen   map[string]monitor.SeenFile
 }
 
 // revise returns a revision that no monitor has had.
@@ -33,7 +34,7 @@ func (m *monitors) revise() int64 {
 }
 
 // wait sets when the monitor is due.
-func (m *monitor) wait(now time.Time, after time.Duration) {
+func (m *watch) wait(now time.Time, after time.Duration) {
 	m.leased, m.Due = time.Time{}, time.Time{}
 	if after >= 0 {
 		m.Due = now.Add(after.Truncate(time.Microsecond))
@@ -41,34 +42,34 @@ func (m *monitor) wait(now time.Time, after time.Duration) {
 }
 
 // PutMonitor creates a monitor or replaces one.
-func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monitor, error) {
+func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, error) {
 	if err := ctx.Err(); err != nil {
-		return store.Monitor{}, err
+		return monitor.Record{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.monitors.all[p.Name]
 	switch {
 	case m == nil && p.Revision != 0:
-		return store.Monitor{}, courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)
+		return monitor.Record{}, courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)
 	case m != nil && p.Revision != m.Revision:
-		return store.Monitor{}, courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)
+		return monitor.Record{}, courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)
 	case m == nil:
-		m = &monitor{}
+		m = &watch{}
 		if s.monitors.all == nil {
-			s.monitors.all = make(map[string]*monitor)
+			s.monitors.all = make(map[string]*watch)
 		}
 		s.monitors.all[p.Name] = m
 	}
 	now := s.clock()
-	m.Monitor = p.Monitor
+	m.Record = p.Record
 	m.SavedAt, m.Revision = now, s.monitors.revise()
 	m.wait(now, p.After)
 	if m.seen == nil || p.Forget {
-		m.seen = make(map[string]store.SeenFile)
+		m.seen = make(map[string]monitor.SeenFile)
 	}
 	s.schedules.notifyChanged()
-	return m.Monitor, nil
+	return m.Record, nil
 }
 
 // RemoveMonitor removes a monitor and what it has seen.
@@ -86,7 +87,7 @@ func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
 }
 
 // Monitors returns monitors in the order of their names.
-func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Monitor, error) {
+func (s *Store) Monitors(ctx context.Context, f monitor.Filter) ([]monitor.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -95,24 +96,24 @@ func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Mo
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []store.Monitor
+	var list []monitor.Record
 	for _, name := range slices.Sorted(maps.Keys(s.monitors.all)) {
 		if name > f.After && (f.Name == "" || f.Name == name) && len(list) < f.Limit {
-			list = append(list, s.monitors.all[name].Monitor)
+			list = append(list, s.monitors.all[name].Record)
 		}
 	}
 	return list, nil
 }
 
 // DueMonitors leases monitors that are due.
-func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueMonitors, error) {
+func (s *Store) DueMonitors(ctx context.Context, r monitor.DueRequest) (monitor.DueList, error) {
 	if err := ctx.Err(); err != nil {
-		return store.DueMonitors{}, err
+		return monitor.DueList{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := store.DueMonitors{Now: s.clock()}
-	var due []*monitor
+	d := monitor.DueList{Now: s.clock()}
+	var due []*watch
 	var next time.Time
 	for _, m := range s.monitors.all {
 		at := m.Due
@@ -129,7 +130,7 @@ func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueM
 			next = at
 		}
 	}
-	slices.SortFunc(due, func(a, b *monitor) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(due, func(a, b *watch) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Name, b.Name)) })
 	switch {
 	case len(due) > r.Max:
 		due, d.Next = due[:r.Max], time.Microsecond
@@ -138,21 +139,21 @@ func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueM
 	}
 	for _, m := range due {
 		m.leased = d.Now.Add(r.Lease)
-		d.List = append(d.List, m.Monitor)
+		d.List = append(d.List, m.Record)
 	}
 	return d, nil
 }
 
-// Record writes the outcome of a look.
-func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Recorded, error) {
+// RecordPoll writes the result of a poll.
+func (s *Store) RecordPoll(ctx context.Context, r monitor.PollResult) (monitor.Recorded, error) {
 	if err := ctx.Err(); err != nil {
-		return store.Recorded{}, err
+		return monitor.Recorded{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.monitors.all[r.Monitor]
 	if m == nil || m.Revision != r.Revision {
-		return store.Recorded{}, nil
+		return monitor.Recorded{}, nil
 	}
 	for i := range r.Executions {
 		_, there, err := s.find(&r.Executions[i])
@@ -160,14 +161,14 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 			err = s.refused(&r.Executions[i], r.Executions)
 		}
 		if err != nil {
-			return store.Recorded{}, err
+			return monitor.Recorded{}, err
 		}
 	}
 	now := s.clock()
-	done := store.Recorded{Done: true}
+	done := monitor.Recorded{Done: true}
 	var err error
 	if done.Chains, err = s.fireChains(r.Chains, now); err != nil {
-		return store.Recorded{}, err
+		return monitor.Recorded{}, err
 	}
 	r.Changed = slices.Clone(r.Changed)
 	for i := range done.Chains {
@@ -197,15 +198,15 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 	for _, name := range r.Removed {
 		delete(m.seen, name)
 	}
-	m.MonitorState = r.State
+	m.Status = r.Status
 	m.Revision = s.monitors.revise()
 	m.wait(now, r.After)
 	done.Revision = m.Revision
 	return done, nil
 }
 
-// Seen returns what a monitor has seen, in the order of the names.
-func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
+// SeenFiles returns what a monitor has seen, in the order of the names.
+func (s *Store) SeenFiles(ctx context.Context, f monitor.SeenFilter) ([]monitor.SeenFile, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -218,7 +219,7 @@ func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile,
 	if m == nil {
 		return nil, nil
 	}
-	var list []store.SeenFile
+	var list []monitor.SeenFile
 	for _, name := range slices.Sorted(maps.Keys(m.seen)) {
 		if name > f.After && len(list) < f.Limit {
 			list = append(list, m.seen[name])

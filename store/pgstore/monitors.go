@@ -11,11 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-var _ store.Monitors = (*Store)(nil)
+var _ monitor.Store = (*Store)(nil)
 
 // A monitorRow is a monitor as the statements select it: all is null where there
 // is none.
@@ -33,11 +34,11 @@ func (r *monitorRow) fields() []any {
 }
 
 // monitor returns the monitor of a row that has one.
-func (r *monitorRow) monitor() store.Monitor {
-	return store.Monitor{
+func (r *monitorRow) monitor() monitor.Record {
+	return monitor.Record{
 		Name: *r.name, Lister: *r.lister, Kind: store.Kind(*r.kind), Target: *r.target, Body: json.RawMessage(*r.body),
 		SavedAt: r.saved.UTC(), Revision: *r.revision, Due: instant(r.due),
-		MonitorState: store.MonitorState{Status: courier.MonitorStatus(*r.status), Reason: *r.reason, Health: json.RawMessage(*r.health)},
+		Status: monitor.Status{State: monitor.State(*r.status), Reason: *r.reason, Health: json.RawMessage(*r.health)},
 	}
 }
 
@@ -50,11 +51,11 @@ func dueAfter(d time.Duration) int64 {
 }
 
 // PutMonitor creates a monitor or replaces one.
-func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monitor, error) {
+func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.Monitor{}, err
+		return monitor.Record{}, err
 	}
-	got := p.Monitor
+	got := p.Record
 	err := repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, s.sql("monitor/lock_name"), lockNumber("courier monitor "+s.opt.Schema+" "+p.Name)); err != nil {
@@ -75,17 +76,17 @@ func (s *Store) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monit
 				}
 			}
 			var due *time.Time
-			err = tx.QueryRow(ctx, s.sql("monitor/put"), p.Name, p.Lister, string(p.Kind), p.Target, string(p.Body), string(p.Status), p.Reason,
+			err = tx.QueryRow(ctx, s.sql("monitor/put"), p.Name, p.Lister, string(p.Kind), p.Target, string(p.Body), string(p.State), p.Reason,
 				string(p.Health), dueAfter(p.After)).Scan(&got.SavedAt, &got.Revision, &due)
 			got.SavedAt, got.Due = got.SavedAt.UTC(), instant(due)
 			return err
 		})
 	})
 	if a, ok := errors.AsType[contractError](err); ok {
-		return store.Monitor{}, a.error
+		return monitor.Record{}, a.error
 	}
 	if err != nil {
-		return store.Monitor{}, failed(fmt.Sprintf("put monitor %q", p.Name), err)
+		return monitor.Record{}, failed(fmt.Sprintf("put monitor %q", p.Name), err)
 	}
 	s.notifier.Schedules.WakeAll()
 	s.notifier.SchedulesChanged()
@@ -117,17 +118,17 @@ func (s *Store) RemoveMonitor(ctx context.Context, name string) error {
 }
 
 // Monitors returns monitors in the order of their names.
-func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Monitor, error) {
+func (s *Store) Monitors(ctx context.Context, f monitor.Filter) ([]monitor.Record, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.Monitor, error) {
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (monitor.Record, error) {
 		var r monitorRow
 		if err := rows.Scan(r.fields()...); err != nil {
-			return store.Monitor{}, err
+			return monitor.Record{}, err
 		}
 		return r.monitor(), nil
 	}, s.sql("monitor/list"), f.Name, f.After, int64(f.Limit))
@@ -138,17 +139,17 @@ func (s *Store) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Mo
 }
 
 // DueMonitors leases monitors that are due.
-func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueMonitors, error) {
+func (s *Store) DueMonitors(ctx context.Context, r monitor.DueRequest) (monitor.DueList, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.DueMonitors{}, err
+		return monitor.DueList{}, err
 	}
-	var d store.DueMonitors
+	var d monitor.DueList
 	var wait int64
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (m monitorRow, err error) {
 		return m, rows.Scan(append([]any{&d.Now, &wait}, m.fields()...)...)
 	}, s.sql("monitor/lease_due"), slices.Concat([]string{}, r.Listers), int64(r.Max), micros(r.Lease), slices.Concat([]string{}, r.Early))
 	if err != nil {
-		return store.DueMonitors{}, failed("look for due monitors", err)
+		return monitor.DueList{}, failed("look for due monitors", err)
 	}
 	d.Now, d.Next = d.Now.UTC(), time.Duration(wait)*time.Microsecond
 	for i := range rows {
@@ -159,12 +160,12 @@ func (s *Store) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueM
 	return d, nil
 }
 
-// Record saves the result of a poll, in one transaction.
-func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Recorded, error) {
+// RecordPoll saves the result of a poll, in one transaction.
+func (s *Store) RecordPoll(ctx context.Context, r monitor.PollResult) (monitor.Recorded, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.Recorded{}, err
+		return monitor.Recorded{}, err
 	}
-	var done store.Recorded
+	var done monitor.Recorded
 	var released []string // the queues of members of chains
 	err := repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
@@ -173,10 +174,10 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 		})
 	})
 	if a, ok := errors.AsType[contractError](err); ok {
-		return store.Recorded{}, a.error
+		return monitor.Recorded{}, a.error
 	}
 	if err != nil {
-		return store.Recorded{}, failed(fmt.Sprintf("record what monitor %q has seen", r.Monitor), err)
+		return monitor.Recorded{}, failed(fmt.Sprintf("record what monitor %q has seen", r.Monitor), err)
 	}
 	s.notifyEnqueued(done.Executions)
 	if len(waitingOf(r.Executions, done.Executions)) > 0 {
@@ -186,7 +187,7 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 	return done, nil
 }
 
-func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (done store.Recorded, released []string, err error) {
+func (s *Store) record(ctx context.Context, tx pgx.Tx, r monitor.PollResult) (done monitor.Recorded, released []string, err error) {
 	revision, there, err := s.lockMonitor(ctx, tx, r.Monitor)
 	if err != nil || !there || revision != r.Revision {
 		return done, nil, err
@@ -194,32 +195,32 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (d
 	r.Changed = slices.Clone(r.Changed)
 	if len(r.Executions) > 0 {
 		if done.Executions, err = s.start(ctx, tx, &r); err != nil {
-			return store.Recorded{}, nil, err
+			return monitor.Recorded{}, nil, err
 		}
 	}
 	if len(r.Chains) > 0 {
 		if done.Chains, released, err = s.startMonitored(ctx, tx, &r); err != nil {
-			return store.Recorded{}, nil, err
+			return monitor.Recorded{}, nil, err
 		}
 	}
 	for part := range slices.Chunk(r.Changed, maxStatement) {
 		if _, err := tx.Exec(ctx, s.sql("monitor/save_files"), fileArgs(r.Monitor, part)...); err != nil {
-			return store.Recorded{}, nil, err
+			return monitor.Recorded{}, nil, err
 		}
 	}
 	if len(r.Removed) > 0 {
 		if _, err := tx.Exec(ctx, s.sql("monitor/remove_files"), r.Monitor, r.Removed); err != nil {
-			return store.Recorded{}, nil, err
+			return monitor.Recorded{}, nil, err
 		}
 	}
-	err = tx.QueryRow(ctx, s.sql("monitor/record_poll"), r.Monitor, string(r.State.Status), r.State.Reason, string(r.State.Health), dueAfter(r.After)).Scan(&done.Revision)
+	err = tx.QueryRow(ctx, s.sql("monitor/record_poll"), r.Monitor, string(r.Status.State), r.Status.Reason, string(r.Status.Health), dueAfter(r.After)).Scan(&done.Revision)
 	done.Done = err == nil
 	return done, released, err
 }
 
 // startMonitored starts the chain executions of a record, as start does
 // executions.
-func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) (started []store.StartedChain, released []string, err error) {
+func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *monitor.PollResult) (started []store.StartedChain, released []string, err error) {
 	started, released, wrong, err := s.startUnused(ctx, tx, r.Chains)
 	if err != nil {
 		return nil, nil, err
@@ -235,7 +236,7 @@ func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *store.MonitorR
 
 // start creates the executions of a record. Those whose key is used are replaced
 // in it by those that have used them.
-func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([]store.Enqueued, error) {
+func (s *Store) start(ctx context.Context, tx pgx.Tx, r *monitor.PollResult) ([]store.Enqueued, error) {
 	list := slices.Clone(r.Executions)
 	for i := range list {
 		list[i].Latest = false // the engine has just looked
@@ -260,7 +261,7 @@ func (s *Store) start(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) ([
 }
 
 // fileArgs are the parameters of sql/monitor/save_files.sql.
-func fileArgs(monitor string, files []store.SeenFile) []any {
+func fileArgs(monitor string, files []monitor.SeenFile) []any {
 	n := len(files)
 	names, sizes, times, since, done, gone := make([]string, n), make([]int64, n), make([]string, n), make([]string, n), make([]bool, n), make([]string, n)
 	appeared, handed, handedSizes := make([]int32, n), make([]int32, n), make([]int64, n)
@@ -277,16 +278,16 @@ func fileArgs(monitor string, files []store.SeenFile) []any {
 	return []any{monitor, names, sizes, times, since, done, gone, appeared, handed, handedSizes, handedTimes, handedAt, executions}
 }
 
-// Seen returns the files of a monitor, in the order of their names.
-func (s *Store) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
+// SeenFiles returns the files of a monitor, in the order of their names.
+func (s *Store) SeenFiles(ctx context.Context, f monitor.SeenFilter) ([]monitor.SeenFile, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	list, err := query(ctx, s.pool, func(rows pgx.Rows) (store.SeenFile, error) {
-		var f store.SeenFile
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (monitor.SeenFile, error) {
+		var f monitor.SeenFile
 		var modified, gone, handedModified, handedAt *time.Time
 		var appeared, handed int32
 		var execution string

@@ -5,16 +5,17 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 )
 
 var (
-	_ store.Monitors = (*intercepted)(nil)
-	_ store.Monitors = (*Faulty)(nil)
+	_ monitor.Store = (*intercepted)(nil)
+	_ monitor.Store = (*Faulty)(nil)
 )
 
 // monitorsOf returns the role of a store. One that has not got it refuses all.
-func monitorsOf(s store.Store) (store.Monitors, error) {
+func monitorsOf(s store.Store) (monitor.Store, error) {
 	switch behind := s.(type) {
 	case *intercepted:
 		if _, err := monitorsOf(behind.s); err != nil {
@@ -25,7 +26,7 @@ func monitorsOf(s store.Store) (store.Monitors, error) {
 			return nil, err
 		}
 	}
-	if m, ok := s.(store.Monitors); ok {
+	if m, ok := s.(monitor.Store); ok {
 		return m, nil
 	}
 	return nil, fmt.Errorf("%T keeps no monitors: %w", s, errors.ErrUnsupported)
@@ -33,7 +34,7 @@ func monitorsOf(s store.Store) (store.Monitors, error) {
 
 // interceptMonitors is intercept for a call of a role that the store behind may
 // not have.
-func interceptMonitors[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Monitors) (T, error)) (T, error) {
+func interceptMonitors[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, monitor.Store) (T, error)) (T, error) {
 	m, err := monitorsOf(i.s)
 	if err != nil {
 		var none T
@@ -43,49 +44,49 @@ func interceptMonitors[T any](ctx context.Context, i *intercepted, c *Call, call
 }
 
 // PutMonitor is that of the store behind, as are the following methods.
-func (i *intercepted) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monitor, error) {
+func (i *intercepted) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, error) {
 	c := &Call{Method: "PutMonitor", Request: p}
-	return interceptMonitors(ctx, i, c, func(ctx context.Context, m store.Monitors) (store.Monitor, error) { return m.PutMonitor(ctx, p) })
+	return interceptMonitors(ctx, i, c, func(ctx context.Context, m monitor.Store) (monitor.Record, error) { return m.PutMonitor(ctx, p) })
 }
 
 func (i *intercepted) RemoveMonitor(ctx context.Context, name string) error {
 	c := &Call{Method: "RemoveMonitor", Request: name}
-	_, err := interceptMonitors(ctx, i, c, func(ctx context.Context, m store.Monitors) (struct{}, error) {
+	_, err := interceptMonitors(ctx, i, c, func(ctx context.Context, m monitor.Store) (struct{}, error) {
 		return struct{}{}, m.RemoveMonitor(ctx, name)
 	})
 	return err
 }
 
-func (i *intercepted) Monitors(ctx context.Context, f store.MonitorFilter) ([]store.Monitor, error) {
+func (i *intercepted) Monitors(ctx context.Context, f monitor.Filter) ([]monitor.Record, error) {
 	c := &Call{Method: "Monitors", Request: f}
-	return interceptMonitors(ctx, i, c, func(ctx context.Context, m store.Monitors) ([]store.Monitor, error) { return m.Monitors(ctx, f) })
+	return interceptMonitors(ctx, i, c, func(ctx context.Context, m monitor.Store) ([]monitor.Record, error) { return m.Monitors(ctx, f) })
 }
 
-func (i *intercepted) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueMonitors, error) {
+func (i *intercepted) DueMonitors(ctx context.Context, r monitor.DueRequest) (monitor.DueList, error) {
 	c := &Call{Method: "DueMonitors", Request: r}
-	return interceptMonitors(ctx, i, c, func(ctx context.Context, m store.Monitors) (store.DueMonitors, error) { return m.DueMonitors(ctx, r) })
+	return interceptMonitors(ctx, i, c, func(ctx context.Context, m monitor.Store) (monitor.DueList, error) { return m.DueMonitors(ctx, r) })
 }
 
-func (i *intercepted) Record(ctx context.Context, r store.MonitorRecord) (store.Recorded, error) {
-	c := &Call{Method: "Record", Request: r}
-	return interceptMonitors(ctx, i, c, func(ctx context.Context, m store.Monitors) (store.Recorded, error) { return m.Record(ctx, r) })
+func (i *intercepted) RecordPoll(ctx context.Context, r monitor.PollResult) (monitor.Recorded, error) {
+	c := &Call{Method: "RecordPoll", Request: r}
+	return interceptMonitors(ctx, i, c, func(ctx context.Context, m monitor.Store) (monitor.Recorded, error) { return m.RecordPoll(ctx, r) })
 }
 
-func (i *intercepted) Seen(ctx context.Context, f store.SeenFilter) ([]store.SeenFile, error) {
-	c := &Call{Method: "Seen", Request: f}
-	return interceptMonitors(ctx, i, c, func(ctx context.Context, m store.Monitors) ([]store.SeenFile, error) { return m.Seen(ctx, f) })
+func (i *intercepted) SeenFiles(ctx context.Context, f monitor.SeenFilter) ([]monitor.SeenFile, error) {
+	c := &Call{Method: "SeenFiles", Request: f}
+	return interceptMonitors(ctx, i, c, func(ctx context.Context, m monitor.Store) ([]monitor.SeenFile, error) { return m.SeenFiles(ctx, f) })
 }
 
 // monitors returns the role of the store that fails, which counts and fails its
 // calls as all others.
-func (f *Faulty) monitors() (store.Monitors, error) { return monitorsOf(f.Store) }
+func (f *Faulty) monitors() (monitor.Store, error) { return monitorsOf(f.Store) }
 
 // PutMonitor is that of the store behind, as are the following methods, but for
 // the fault.
-func (f *Faulty) PutMonitor(ctx context.Context, p store.MonitorPut) (store.Monitor, error) {
+func (f *Faulty) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, error) {
 	m, err := f.monitors()
 	if err != nil {
-		return store.Monitor{}, err
+		return monitor.Record{}, err
 	}
 	return m.PutMonitor(ctx, p)
 }
@@ -100,7 +101,7 @@ func (f *Faulty) RemoveMonitor(ctx context.Context, name string) error {
 }
 
 // Monitors returns monitors.
-func (f *Faulty) Monitors(ctx context.Context, filter store.MonitorFilter) ([]store.Monitor, error) {
+func (f *Faulty) Monitors(ctx context.Context, filter monitor.Filter) ([]monitor.Record, error) {
 	m, err := f.monitors()
 	if err != nil {
 		return nil, err
@@ -109,28 +110,28 @@ func (f *Faulty) Monitors(ctx context.Context, filter store.MonitorFilter) ([]st
 }
 
 // DueMonitors leases monitors that are due.
-func (f *Faulty) DueMonitors(ctx context.Context, r store.DueRequest) (store.DueMonitors, error) {
+func (f *Faulty) DueMonitors(ctx context.Context, r monitor.DueRequest) (monitor.DueList, error) {
 	m, err := f.monitors()
 	if err != nil {
-		return store.DueMonitors{}, err
+		return monitor.DueList{}, err
 	}
 	return m.DueMonitors(ctx, r)
 }
 
-// Record writes the outcome of a look.
-func (f *Faulty) Record(ctx context.Context, r store.MonitorRecord) (store.Recorded, error) {
+// RecordPoll writes the result of a poll.
+func (f *Faulty) RecordPoll(ctx context.Context, r monitor.PollResult) (monitor.Recorded, error) {
 	m, err := f.monitors()
 	if err != nil {
-		return store.Recorded{}, err
+		return monitor.Recorded{}, err
 	}
-	return m.Record(ctx, r)
+	return m.RecordPoll(ctx, r)
 }
 
-// Seen returns what a monitor has seen.
-func (f *Faulty) Seen(ctx context.Context, filter store.SeenFilter) ([]store.SeenFile, error) {
+// SeenFiles returns what a monitor has seen.
+func (f *Faulty) SeenFiles(ctx context.Context, filter monitor.SeenFilter) ([]monitor.SeenFile, error) {
 	m, err := f.monitors()
 	if err != nil {
 		return nil, err
 	}
-	return m.Seen(ctx, filter)
+	return m.SeenFiles(ctx, filter)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -14,10 +15,10 @@ type shelf struct{}
 
 var _ courier.Lister = shelf{}
 
-func (shelf) Check(courier.MonitorTarget) error { return nil }
-func (shelf) Least() time.Duration              { return time.Second }
+func (shelf) Check(courier.Directory) error { return nil }
+func (shelf) Least() time.Duration          { return time.Second }
 
-func (shelf) List(_ context.Context, _ *courier.Context, t courier.MonitorTarget) (l courier.Listing, err error) {
+func (shelf) List(_ context.Context, _ *courier.Context, t courier.Directory) (l courier.Listing, err error) {
 	if t.Path != "/out/invoices" {
 		return l, fmt.Errorf("connection %s: %s: no such directory", t.Connection, t.Path)
 	}
@@ -47,7 +48,7 @@ func (w *World) kept(ctx context.Context, _ Options) error {
 			return fmt.Errorf("schedule %q: %w", s.Name, err)
 		}
 	}
-	for _, m := range []courier.Monitor{
+	for _, m := range []monitor.Monitor{
 		{Name: "invoices", Description: "New invoices of Acme.", Lister: "sftp", Connection: "acme-sftp", Path: "/out/invoices", Patterns: []string{"inv-*.xml"}, Every: time.Second, Stable: time.Second, Job: "nested", Batch: true},
 		{Name: "returns", Lister: "sftp", Connection: "globex-ftps", Path: "/out/returns", Every: time.Second, MaxFailures: 2, Job: "nested"},
 		{Name: Hostile[0], Description: endless[:300], Lister: "sftp", Connection: "ledger", Path: "/" + Hostile[5], Job: "nested", Disabled: true},
@@ -79,7 +80,7 @@ func (w *World) polled(ctx context.Context) error {
 	defer cancel()
 	for {
 		m, err := w.Engine.Monitors().Get(limited, "returns")
-		if err != nil || m.State == courier.MonitorFailed {
+		if err != nil || m.State == monitor.Failed {
 			return err
 		}
 		select {

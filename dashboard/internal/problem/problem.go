@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -129,7 +130,7 @@ func List(err error) []courier.Problem {
 		return e.Problems
 	} else if e, ok := errors.AsType[*schedule.Error](err); ok {
 		return e.Problems
-	} else if e, ok := errors.AsType[*courier.MonitorError](err); ok {
+	} else if e, ok := errors.AsType[*monitor.Error](err); ok {
 		return e.Problems
 	}
 	return nil

@@ -2,7 +2,7 @@
 // values that one subsystem hands to another, and the rules for secrets.
 //
 // A subsystem is a package below engine/internal with one subject beside the execution
-// of jobs, such as package monitors. It imports this package and no other subsystem, and
+// of jobs, such as package deadlines. It imports this package and no other subsystem, and
 // declares beside its constructor what it needs of the engine. Package engine imports all
 // of them.
 package core

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"strings"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/text"
 )
@@ -33,22 +31,13 @@ type redactedError struct {
 func (e *redactedError) Error() string { return e.text }
 func (e *redactedError) Unwrap() error { return e.err }
 
-// maxMessage is how many bytes of an error are kept.
-const maxMessage = 8 << 10
-
 // Message is the text of an error as it can be stored and shown: without
 // secrets, NUL and invalid UTF-8, and not too long.
 func (d *Redactor) Message(err error) string {
 	s, _ := text.OfError(err)
-	return d.Text(s, maxMessage)
+	return d.Text(s, text.MaxMessage)
 }
 
 // Text returns text as it can be stored and shown: without secrets, NUL and invalid
 // UTF-8. Of more than most bytes it returns that many and "... (cut)".
-func (d *Redactor) Text(s string, most int) string {
-	s = d.Clean(s)
-	if len(s) > most {
-		s = s[:most] + "... (cut)"
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-}
+func (d *Redactor) Text(s string, most int) string { return text.Valid(d.Clean(s), most) }

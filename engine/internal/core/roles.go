@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -39,7 +40,7 @@ func (r Roles) Outbox() (store.Outbox, error) {
 }
 
 // Monitors returns the part that keeps monitors.
-func (r Roles) Monitors() (store.Monitors, error) { return role[store.Monitors](r, "monitors") }
+func (r Roles) Monitors() (monitor.Store, error) { return role[monitor.Store](r, "monitors") }
 
 // Schedules returns the part that keeps schedules.
 func (r Roles) Schedules() (schedule.Store, error) { return role[schedule.Store](r, "schedules") }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -135,34 +136,34 @@ func (v *probed) Actions(ctx context.Context, f store.ActionFilter) (got []store
 	return v.Store.(store.Journal).Actions(ctx, f)
 }
 
-func (v *probed) PutMonitor(ctx context.Context, p store.MonitorPut) (got store.Monitor, err error) {
+func (v *probed) PutMonitor(ctx context.Context, p monitor.Put) (got monitor.Record, err error) {
 	defer v.told.Store("PutMonitor", time.Now(), &err)
-	return v.Store.(store.Monitors).PutMonitor(ctx, p)
+	return v.Store.(monitor.Store).PutMonitor(ctx, p)
 }
 
 func (v *probed) RemoveMonitor(ctx context.Context, name string) (err error) {
 	defer v.told.Store("RemoveMonitor", time.Now(), &err)
-	return v.Store.(store.Monitors).RemoveMonitor(ctx, name)
+	return v.Store.(monitor.Store).RemoveMonitor(ctx, name)
 }
 
-func (v *probed) Monitors(ctx context.Context, f store.MonitorFilter) (got []store.Monitor, err error) {
+func (v *probed) Monitors(ctx context.Context, f monitor.Filter) (got []monitor.Record, err error) {
 	defer v.told.Store("Monitors", time.Now(), &err)
-	return v.Store.(store.Monitors).Monitors(ctx, f)
+	return v.Store.(monitor.Store).Monitors(ctx, f)
 }
 
-func (v *probed) DueMonitors(ctx context.Context, r store.DueRequest) (got store.DueMonitors, err error) {
+func (v *probed) DueMonitors(ctx context.Context, r monitor.DueRequest) (got monitor.DueList, err error) {
 	defer v.told.Store("DueMonitors", time.Now(), &err)
-	return v.Store.(store.Monitors).DueMonitors(ctx, r)
+	return v.Store.(monitor.Store).DueMonitors(ctx, r)
 }
 
-func (v *probed) Record(ctx context.Context, r store.MonitorRecord) (got store.Recorded, err error) {
-	defer v.told.Store("Record", time.Now(), &err)
-	return v.Store.(store.Monitors).Record(ctx, r)
+func (v *probed) RecordPoll(ctx context.Context, r monitor.PollResult) (got monitor.Recorded, err error) {
+	defer v.told.Store("RecordPoll", time.Now(), &err)
+	return v.Store.(monitor.Store).RecordPoll(ctx, r)
 }
 
-func (v *probed) Seen(ctx context.Context, f store.SeenFilter) (got []store.SeenFile, err error) {
-	defer v.told.Store("Seen", time.Now(), &err)
-	return v.Store.(store.Monitors).Seen(ctx, f)
+func (v *probed) SeenFiles(ctx context.Context, f monitor.SeenFilter) (got []monitor.SeenFile, err error) {
+	defer v.told.Store("SeenFiles", time.Now(), &err)
+	return v.Store.(monitor.Store).SeenFiles(ctx, f)
 }
 
 func (v *probed) Subscribe(ctx context.Context, s store.Subscription) (err error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -15,13 +16,16 @@ import (
 // A monitorKit is a kit for stores that keep monitors.
 type monitorKit struct {
 	*kit
-	store.Monitors
+	monitors
 }
+
+// monitors embeds the role under a name that does not hide its method Monitors.
+type monitors = monitor.Store
 
 // withMonitors returns a case that does nothing for stores without monitors.
 func withMonitors(run func(*monitorKit)) func(*kit) {
 	return func(k *kit) {
-		if m, ok := k.Store.(store.Monitors); ok {
+		if m, ok := k.Store.(monitor.Store); ok {
 			run(&monitorKit{k, m})
 		} else {
 			k.Logf("%T keeps no monitors", k.Store)
@@ -30,47 +34,47 @@ func withMonitors(run func(*monitorKit)) func(*kit) {
 }
 
 // monitorOf is a monitor for the job "job" that can be put.
-func monitorOf(name string) store.Monitor {
-	return store.Monitor{
+func monitorOf(name string) monitor.Record {
+	return monitor.Record{
 		Name: name, Lister: "file", Kind: store.Job, Target: "job", Body: json.RawMessage(`{"name": "` + name + `"}`),
-		MonitorState: store.MonitorState{Status: courier.MonitorActive, Health: json.RawMessage(`{}`)},
+		Status: monitor.Status{State: monitor.Active, Health: json.RawMessage(`{}`)},
 	}
 }
 
 // put puts a monitor that is due after d; negative means never.
-func (l *monitorKit) put(m store.Monitor, d time.Duration) store.Monitor {
+func (l *monitorKit) put(m monitor.Record, d time.Duration) monitor.Record {
 	l.Helper()
-	got, err := l.PutMonitor(l.Ctx(), store.MonitorPut{Monitor: m, After: d})
+	got, err := l.PutMonitor(l.Ctx(), monitor.Put{Record: m, After: d})
 	l.OK(err)
 	return got
 }
 
-func (l *monitorKit) list(f store.MonitorFilter) []store.Monitor {
+func (l *monitorKit) list(f monitor.Filter) []monitor.Record {
 	l.Helper()
-	list, err := l.Monitors.Monitors(l.Ctx(), f)
+	list, err := l.Monitors(l.Ctx(), f)
 	l.OK(err)
 	return list
 }
 
 // one returns a monitor that is there.
-func (l *monitorKit) one(name string) store.Monitor {
+func (l *monitorKit) one(name string) monitor.Record {
 	l.Helper()
-	list := l.list(store.MonitorFilter{Name: name})
+	list := l.list(monitor.Filter{Name: name})
 	if len(list) != 1 {
 		l.Fatalf("%d monitors %q", len(list), name)
 	}
 	return list[0]
 }
 
-func (l *monitorKit) due(most int, lease time.Duration, early ...string) store.DueMonitors {
+func (l *monitorKit) due(most int, lease time.Duration, early ...string) monitor.DueList {
 	l.Helper()
-	d, err := l.DueMonitors(l.Ctx(), store.DueRequest{Listers: []string{"file"}, Max: most, Lease: lease, Early: early})
+	d, err := l.DueMonitors(l.Ctx(), monitor.DueRequest{Listers: []string{"file"}, Max: most, Lease: lease, Early: early})
 	l.OK(err)
 	return d
 }
 
 // names reports when what is due has other names than the wanted ones.
-func (l *monitorKit) names(what string, d store.DueMonitors, want ...string) {
+func (l *monitorKit) names(what string, d monitor.DueList, want ...string) {
 	l.Helper()
 	got := make([]string, len(d.List))
 	for i := range d.List {
@@ -80,28 +84,28 @@ func (l *monitorKit) names(what string, d store.DueMonitors, want ...string) {
 }
 
 // record writes a look.
-func (l *monitorKit) record(r store.MonitorRecord) store.Recorded {
+func (l *monitorKit) record(r monitor.PollResult) monitor.Recorded {
 	l.Helper()
-	got, err := l.Record(l.Ctx(), r)
+	got, err := l.RecordPoll(l.Ctx(), r)
 	l.OK(err)
 	return got
 }
 
-func (l *monitorKit) seen(f store.SeenFilter) []store.SeenFile {
+func (l *monitorKit) seen(f monitor.SeenFilter) []monitor.SeenFile {
 	l.Helper()
-	list, err := l.Seen(l.Ctx(), f)
+	list, err := l.SeenFiles(l.Ctx(), f)
 	l.OK(err)
 	return list
 }
 
 // look is the record of a look at which a file was handed over to a new
 // execution.
-func (l *monitorKit) look(m store.Monitor, file string) store.MonitorRecord {
+func (l *monitorKit) look(m monitor.Record, file string) monitor.PollResult {
 	l.Helper()
 	n := l.With(func(n *store.NewExecution) { n.IdempotencyKey = "monitor:" + m.Name + ":" + file })
-	return store.MonitorRecord{
-		Monitor: m.Name, Revision: m.Revision, State: m.MonitorState, After: long, Executions: []store.NewExecution{n},
-		Changed: []store.SeenFile{{Name: file, Size: 1, Since: someday, Appeared: 1, Handed: 1, HandedSize: 1, HandedAt: someday, Execution: n.ID}},
+	return monitor.PollResult{
+		Monitor: m.Name, Revision: m.Revision, Status: m.Status, After: long, Executions: []store.NewExecution{n},
+		Changed: []monitor.SeenFile{{Name: file, Size: 1, Since: someday, Appeared: 1, Handed: 1, HandedSize: 1, HandedAt: someday, Execution: n.ID}},
 	}
 }
 
@@ -120,7 +124,7 @@ func (l *monitorKit) started(want int) {
 var monitorCases = []testCase{
 	{"put_keeps_every_field", withMonitors(func(l *monitorKit) {
 		m := monitorOf("m")
-		m.Kind, m.Target, m.Lister, m.Reason, m.Status = store.Chain, "chain", "l", "r\n'", courier.MonitorFailed
+		m.Kind, m.Target, m.Lister, m.Reason, m.State = store.Chain, "chain", "l", "r\n'", monitor.Failed
 		m.Body, m.Health = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`), json.RawMessage(`{ "n":1.0 }`)
 		got := l.put(m, long)
 		if got.Revision == 0 || got.SavedAt.IsZero() || got.Due.Sub(got.SavedAt) != long {
@@ -141,7 +145,7 @@ var monitorCases = []testCase{
 		again := monitorOf("m")
 		put := func(what string) {
 			l.Helper()
-			_, err := l.PutMonitor(l.Ctx(), store.MonitorPut{Monitor: again})
+			_, err := l.PutMonitor(l.Ctx(), monitor.Put{Record: again})
 			l.Is(what, err, courier.ErrConflict)
 		}
 		put("a new one under a used name")
@@ -149,7 +153,7 @@ var monitorCases = []testCase{
 		put("another revision")
 		again.Name, again.Revision = "n", m.Revision
 		put("in place of one that is not there")
-		l.Same("afterwards", l.list(store.MonitorFilter{}), []store.Monitor{m})
+		l.Same("afterwards", l.list(monitor.Filter{}), []monitor.Record{m})
 		if second := l.put(m, long); second.Revision <= m.Revision {
 			l.Errorf("revision %d after %d", second.Revision, m.Revision)
 		}
@@ -158,26 +162,26 @@ var monitorCases = []testCase{
 		m := l.put(monitorOf("m"), 0)
 		ctx, cancel := context.WithCancel(l.Ctx())
 		cancel()
-		if _, err := l.PutMonitor(ctx, store.MonitorPut{Monitor: monitorOf("n")}); err == nil {
+		if _, err := l.PutMonitor(ctx, monitor.Put{Record: monitorOf("n")}); err == nil {
 			l.Error("PutMonitor: no error")
 		}
 		if err := l.RemoveMonitor(ctx, "m"); err == nil {
 			l.Error("RemoveMonitor: no error")
 		}
-		if _, err := l.DueMonitors(ctx, store.DueRequest{Listers: []string{"file"}, Max: 1, Lease: long}); err == nil {
+		if _, err := l.DueMonitors(ctx, monitor.DueRequest{Listers: []string{"file"}, Max: 1, Lease: long}); err == nil {
 			l.Error("DueMonitors: no error")
 		}
-		if _, err := l.Record(ctx, l.look(m, "a")); err == nil {
-			l.Error("Record: no error")
+		if _, err := l.RecordPoll(ctx, l.look(m, "a")); err == nil {
+			l.Error("RecordPoll: no error")
 		}
-		l.Same("afterwards", l.list(store.MonitorFilter{}), []store.Monitor{m})
+		l.Same("afterwards", l.list(monitor.Filter{}), []monitor.Record{m})
 		l.names("due", l.due(2, long), "m")
 		l.started(0)
 	})},
 	{"put_is_of_one_only", withMonitors(func(l *monitorKit) {
 		var put atomic.Int64
 		l.At(16, func(int) {
-			if _, err := l.PutMonitor(l.Ctx(), store.MonitorPut{Monitor: monitorOf("m")}); err == nil {
+			if _, err := l.PutMonitor(l.Ctx(), monitor.Put{Record: monitorOf("m")}); err == nil {
 				put.Add(1)
 			} else {
 				l.Is("put", err, courier.ErrConflict)
@@ -193,13 +197,13 @@ var monitorCases = []testCase{
 		l.record(l.look(m, "a"))
 		l.record(l.look(l.one("n"), "a"))
 		l.put(l.one("m"), 0)
-		if n := len(l.seen(store.SeenFilter{Monitor: "m"})); n != 1 {
+		if n := len(l.seen(monitor.SeenFilter{Monitor: "m"})); n != 1 {
 			l.Errorf("%d files are known after a put", n)
 		}
-		_, err := l.PutMonitor(l.Ctx(), store.MonitorPut{Monitor: l.one("m"), Forget: true})
+		_, err := l.PutMonitor(l.Ctx(), monitor.Put{Record: l.one("m"), Forget: true})
 		l.OK(err)
-		l.Same("afterwards", l.seen(store.SeenFilter{Monitor: "m"}), nil)
-		if n := len(l.seen(store.SeenFilter{Monitor: "n"})); n != 1 {
+		l.Same("afterwards", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
+		if n := len(l.seen(monitor.SeenFilter{Monitor: "n"})); n != 1 {
 			l.Errorf("%d files are known of the other monitor", n)
 		}
 	})},
@@ -208,13 +212,13 @@ var monitorCases = []testCase{
 		m := l.put(monitorOf("m"), 0)
 		l.record(l.look(m, "a"))
 		l.OK(l.RemoveMonitor(l.Ctx(), "m"))
-		l.Same("afterwards", l.list(store.MonitorFilter{}), nil)
-		l.Same("files", l.seen(store.SeenFilter{Monitor: "m"}), nil)
+		l.Same("afterwards", l.list(monitor.Filter{}), nil)
+		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
 		l.names("due", l.due(10, long))
 		if again := l.put(monitorOf("m"), 0); again.Revision == m.Revision {
 			l.Error("the next of its name has the same revision")
 		}
-		l.Same("files of the next", l.seen(store.SeenFilter{Monitor: "m"}), nil)
+		l.Same("files of the next", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
 	})},
 	{"monitors_by_name_in_pages", withMonitors(func(l *monitorKit) {
 		for _, name := range []string{"b", "É", "a", "B", "a b", "' or 1=1", "%"} {
@@ -222,7 +226,7 @@ var monitorCases = []testCase{
 		}
 		var got []string
 		for after := ""; ; {
-			page := l.list(store.MonitorFilter{After: after, Limit: 2})
+			page := l.list(monitor.Filter{After: after, Limit: 2})
 			if len(page) == 0 {
 				break
 			}
@@ -232,7 +236,7 @@ var monitorCases = []testCase{
 			after = got[len(got)-1]
 		}
 		l.Same("names", got, []string{"%", "' or 1=1", "B", "a", "a b", "b", "É"})
-		l.Same("one that is not there", l.list(store.MonitorFilter{Name: "c"}), nil)
+		l.Same("one that is not there", l.list(monitor.Filter{Name: "c"}), nil)
 		if m := l.one("É"); m.Name != "É" {
 			l.Errorf("got %q", m.Name)
 		}
@@ -301,7 +305,7 @@ var monitorCases = []testCase{
 		if d.Next != 0 {
 			l.Errorf("next after %v", d.Next)
 		}
-		d, err := l.DueMonitors(l.Ctx(), store.DueRequest{Listers: []string{"ftp", "sftp"}, Max: 1, Lease: long})
+		d, err := l.DueMonitors(l.Ctx(), monitor.DueRequest{Listers: []string{"ftp", "sftp"}, Max: 1, Lease: long})
 		l.OK(err)
 		l.names("its own", d, "m")
 	})},
@@ -309,8 +313,8 @@ var monitorCases = []testCase{
 		l.put(monitorOf("m"), 0)
 		m := l.due(1, long).List[0]
 		r := l.look(m, "a")
-		r.State = store.MonitorState{Status: courier.MonitorDegraded, Reason: "r", Health: json.RawMessage(`{ "n":1 }`)}
-		full := store.SeenFile{
+		r.Status = monitor.Status{State: monitor.Degraded, Reason: "r", Health: json.RawMessage(`{ "n":1 }`)}
+		full := monitor.SeenFile{
 			Name: "b'\n\\é", Size: 1 << 60, Modified: someday.Add(1), Since: someday.Add(2 * time.Second), Done: true, Gone: someday.Add(time.Hour),
 			Appeared: 4, Handed: 3, HandedSize: 1 << 59, HandedModified: someday.Add(2 * time.Hour), HandedAt: someday.Add(3 * time.Hour), Execution: r.Executions[0].ID,
 		}
@@ -320,9 +324,9 @@ var monitorCases = []testCase{
 			l.Fatalf("recorded: %s", storekit.Text(got))
 		}
 		full.Modified = someday
-		l.Same("files", l.seen(store.SeenFilter{Monitor: "m"}), []store.SeenFile{r.Changed[0], full})
+		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), []monitor.SeenFile{r.Changed[0], full})
 		after := l.one("m")
-		l.Same("state", after.MonitorState, r.State)
+		l.Same("state", after.Status, r.Status)
 		if after.Revision != got.Revision || string(after.Health) != `{ "n":1 }` {
 			l.Errorf("afterwards %s", storekit.Text(after))
 		}
@@ -337,9 +341,9 @@ var monitorCases = []testCase{
 	{"record_ends_the_lease", withMonitors(func(l *monitorKit) {
 		l.put(monitorOf("m"), 0)
 		m := l.due(1, long).List[0]
-		l.record(store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState})
+		l.record(monitor.PollResult{Monitor: "m", Revision: m.Revision, Status: m.Status})
 		m = l.due(1, long).List[0]
-		l.record(store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState, After: -1})
+		l.record(monitor.PollResult{Monitor: "m", Revision: m.Revision, Status: m.Status, After: -1})
 		l.names("never", l.due(1, long, "m"))
 	})},
 	{"record_compares_the_revision", withMonitors(func(l *monitorKit) {
@@ -358,12 +362,12 @@ var monitorCases = []testCase{
 		l.put(read, 0)
 		again.Revision = read.Revision
 		refused("what was put meanwhile")
-		l.Same("files", len(l.seen(store.SeenFilter{Monitor: "m"})), 1)
+		l.Same("files", len(l.seen(monitor.SeenFilter{Monitor: "m"})), 1)
 		l.OK(l.RemoveMonitor(l.Ctx(), "m"))
 		refused("what was removed")
 		l.put(monitorOf("m"), 0)
 		refused("what was removed and put again")
-		l.Same("files", l.seen(store.SeenFilter{Monitor: "m"}), nil)
+		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
 		l.started(1)
 	})},
 	{"record_starts_nothing_twice", withMonitors(func(l *monitorKit) {
@@ -376,7 +380,7 @@ var monitorCases = []testCase{
 		if !got.Done || len(got.Executions) != 1 || !got.Executions[0].Existed || got.Executions[0].Execution.ID != first.ID {
 			l.Fatalf("recorded: %s", storekit.Text(got))
 		}
-		l.Same("execution", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, first.ID)
+		l.Same("execution", l.seen(monitor.SeenFilter{Monitor: "m"})[0].Execution, first.ID)
 		l.started(1)
 	})},
 	{"record_whole_or_not_at_all", withMonitors(func(l *monitorKit) {
@@ -384,41 +388,41 @@ var monitorCases = []testCase{
 		r := l.look(m, "a")
 		bad := l.With(func(n *store.NewExecution) { n.Version = 7 })
 		r.Executions = append(r.Executions, bad)
-		_, err := l.Record(l.Ctx(), r)
+		_, err := l.RecordPoll(l.Ctx(), r)
 		l.Is("of an unknown version", err, courier.ErrNotFound)
 		l.Job("other")
 		x := l.Add(l.New())[0]
 		r.Executions[1] = l.With(func(n *store.NewExecution) { n.Job, n.ID = "other", x.ID })
-		_, err = l.Record(l.Ctx(), r)
+		_, err = l.RecordPoll(l.Ctx(), r)
 		l.Is("of an id of another job", err, courier.ErrConflict)
-		l.Same("files", l.seen(store.SeenFilter{Monitor: "m"}), nil)
+		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
 		l.Same("monitor", l.one("m"), m)
 		l.started(1)
 	})},
 	{"record_replaces_and_removes_files", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
-		r := store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState}
+		r := monitor.PollResult{Monitor: "m", Revision: m.Revision, Status: m.Status}
 		for _, name := range []string{"a", "b", "c"} {
-			r.Changed = append(r.Changed, store.SeenFile{Name: name, Size: 1, Since: someday, Appeared: 1})
+			r.Changed = append(r.Changed, monitor.SeenFile{Name: name, Size: 1, Since: someday, Appeared: 1})
 		}
 		r.Revision = l.record(r).Revision
-		r.Changed = []store.SeenFile{{Name: "b", Size: 2, Since: someday.Add(time.Second), Appeared: 2}}
+		r.Changed = []monitor.SeenFile{{Name: "b", Size: 2, Since: someday.Add(time.Second), Appeared: 2}}
 		r.Removed = []string{"c", "unknown"}
 		l.record(r)
-		l.Same("files", l.seen(store.SeenFilter{Monitor: "m"}), []store.SeenFile{{Name: "a", Size: 1, Since: someday, Appeared: 1}, r.Changed[0]})
+		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), []monitor.SeenFile{{Name: "a", Size: 1, Since: someday, Appeared: 1}, r.Changed[0]})
 	})},
 	{"seen_by_name_in_pages", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.put(monitorOf("n"), 0)
-		r := store.MonitorRecord{Monitor: "m", Revision: m.Revision, State: m.MonitorState}
+		r := monitor.PollResult{Monitor: "m", Revision: m.Revision, Status: m.Status}
 		names := []string{"%", "' or 1=1", "B", "a", "a b", "b", "É"}
 		for _, i := range []int{3, 1, 6, 0, 2, 5, 4} {
-			r.Changed = append(r.Changed, store.SeenFile{Name: names[i], Since: someday, Appeared: 1})
+			r.Changed = append(r.Changed, monitor.SeenFile{Name: names[i], Since: someday, Appeared: 1})
 		}
 		l.record(r)
 		var got []string
 		for after := ""; ; {
-			page := l.seen(store.SeenFilter{Monitor: "m", After: after, Limit: 3})
+			page := l.seen(monitor.SeenFilter{Monitor: "m", After: after, Limit: 3})
 			if len(page) == 0 {
 				break
 			}
@@ -428,8 +432,8 @@ var monitorCases = []testCase{
 			after = got[len(got)-1]
 		}
 		l.Same("names", got, names)
-		l.Same("of another", l.seen(store.SeenFilter{Monitor: "n"}), nil)
-		l.Same("of none", l.seen(store.SeenFilter{Monitor: "unknown"}), nil)
+		l.Same("of another", l.seen(monitor.SeenFilter{Monitor: "n"}), nil)
+		l.Same("of none", l.seen(monitor.SeenFilter{Monitor: "unknown"}), nil)
 	})},
 	{"many_record_the_same", withMonitors(func(l *monitorKit) {
 		const looks = 10
@@ -437,13 +441,13 @@ var monitorCases = []testCase{
 		var done atomic.Int64
 		l.At(8, func(i int) {
 			for range looks {
-				list, err := l.Monitors.Monitors(l.Ctx(), store.MonitorFilter{Name: "m"})
+				list, err := l.Monitors(l.Ctx(), monitor.Filter{Name: "m"})
 				if err != nil || len(list) != 1 {
 					l.Errorf("monitors: %v", err)
 					return
 				}
 				r := l.look(list[0], fmt.Sprint(list[0].Revision))
-				got, err := l.Record(l.Ctx(), r)
+				got, err := l.RecordPoll(l.Ctx(), r)
 				if err != nil {
 					l.Errorf("record: %v", err)
 				}
@@ -455,7 +459,7 @@ var monitorCases = []testCase{
 				}
 			}
 		})
-		if n := len(l.seen(store.SeenFilter{Monitor: "m"})); n != int(done.Load()) || n == 0 {
+		if n := len(l.seen(monitor.SeenFilter{Monitor: "m"})); n != int(done.Load()) || n == 0 {
 			l.Errorf("%d files are known, after %d records", n, done.Load())
 		}
 		l.started(int(done.Load()))

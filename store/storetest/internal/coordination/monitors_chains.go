@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
@@ -37,7 +38,7 @@ var monitorChainCases = []testCase{
 		if !got.Done || len(got.Chains) != 1 || got.Chains[0].Existed || got.Chains[0].Execution.State != courier.ChainRunning {
 			l.Fatalf("recorded: %s", storekit.Text(got))
 		}
-		l.Same("execution", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
+		l.Same("execution", l.seen(monitor.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
 		l.started(1) // the first member
 		if again := l.record(r); again.Done || len(again.Chains) > 0 {
 			l.Errorf("recorded twice: %s", storekit.Text(again))
@@ -50,7 +51,7 @@ var monitorChainCases = []testCase{
 		if !got.Done || !got.Chains[0].Existed || got.Chains[0].Execution.ID != n.ID {
 			l.Fatalf("with a used key: %s", storekit.Text(got))
 		}
-		l.Same("execution of the used key", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
+		l.Same("execution of the used key", l.seen(monitor.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
 		l.started(1)
 	})},
 	{"record_of_chains_whole_or_not_at_all", withMonitors(func(l *monitorKit) {
@@ -65,16 +66,16 @@ var monitorChainCases = []testCase{
 		good, bad := l.newChain("a"), l.newChain("a")
 		bad.Version = 7
 		r.Chains = []store.NewChainExecution{good, bad}
-		_, err = l.Record(l.Ctx(), r)
+		_, err = l.RecordPoll(l.Ctx(), r)
 		l.Is("of an unknown version", err, courier.ErrNotFound)
 		_, err = l.Save(l.Ctx(), store.Definition{Kind: store.Chain, Name: "other", Body: json.RawMessage(`{"name": "other"}`)})
 		l.OK(err)
 		bad = l.newChain("a")
 		bad.Chain, bad.ID = "other", there.ID
 		r.Chains = []store.NewChainExecution{good, bad}
-		_, err = l.Record(l.Ctx(), r)
+		_, err = l.RecordPoll(l.Ctx(), r)
 		l.Is("of an id of another chain", err, courier.ErrConflict)
-		l.Same("files", l.seen(store.SeenFilter{Monitor: "m"}), nil)
+		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
 		l.Same("monitor", l.one("m"), m)
 		l.started(1)
 		list, err := l.chains().ChainExecutions(l.Ctx(), store.ChainFilter{})
@@ -85,7 +86,7 @@ var monitorChainCases = []testCase{
 
 // lookOfChain is the record of a look at which the file "file" was handed over
 // to a new chain execution.
-func (l *monitorKit) lookOfChain(m store.Monitor, n store.NewChainExecution) store.MonitorRecord {
+func (l *monitorKit) lookOfChain(m monitor.Record, n store.NewChainExecution) monitor.PollResult {
 	l.Helper()
 	r := l.look(m, "file")
 	n.IdempotencyKey = "monitor:" + m.Name + ":file"

@@ -1,4 +1,4 @@
-package engine_test
+package monitor_test
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store/memstore"
 )
 
 // A monitor starts a job for each file that comes into a directory and is complete,
-// once, however many engines look.
-func ExampleMonitors_Set() {
+// once, however many engines poll.
+func ExampleService_Set() {
 	ctx := context.Background()
 	in, err := os.MkdirTemp("", "in")
 	if err != nil {
@@ -25,7 +26,12 @@ func ExampleMonitors_Set() {
 	defer os.RemoveAll(in)
 	done := make(chan bool, 1)
 	reg := new(courier.Registry)
-	courier.RegisterFunc(reg, "demo.show", show, nil)
+	courier.RegisterFunc(reg, "demo.show", func(_ context.Context, _ *courier.Context, cfg struct {
+		Text string `json:"text"`
+	}) (struct{}, error) {
+		fmt.Println(cfg.Text)
+		return struct{}{}, nil
+	}, nil)
 	e := engine.New(memstore.New(), reg, &engine.Options{
 		Roots:   []string{in},
 		Listers: map[string]courier.Lister{"file": file.NewLister([]string{in}, nil)},
@@ -42,7 +48,7 @@ func ExampleMonitors_Set() {
 	}}, nil); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := e.Monitors().Set(ctx, courier.Monitor{
+	if _, err := e.Monitors().Set(ctx, monitor.Monitor{
 		Name: "incoming", Path: in, Job: "receive", Every: time.Second,
 		DoneFile: ".done", // a.csv is complete when there is a.csv.done; or give Stable
 	}, courier.By{}); err != nil {

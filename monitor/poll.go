@@ -1,11 +1,10 @@
-package monitors
+package monitor
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -15,38 +14,38 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
-// What governs looks at directories.
+// What governs the polls of directories.
 const (
-	maxPolls      = 8                // at once
-	pollInterval  = 30 * time.Second // the longest time between two questions for what is due
-	idleInterval  = 5 * time.Minute  // that while there are no monitors; of the first, the store tells
-	listTimeout   = time.Minute      // of one listing
-	pollLease     = 3 * time.Minute  // how long others leave a directory to this engine
-	maxFiles      = 1000             // that are handed over at one look
-	maxChains     = 100              // that are started at one look; each takes several statements
-	maxFileName   = 1000             // bytes
-	maxFilePath   = 5000             // bytes
-	goneRetention = 30 * 24 * time.Hour
-	maxKnown      = 200_000 // files of all monitors that are remembered between looks
+	maxPolls     = 8                // at once
+	lookAgain    = 30 * time.Second // the longest time between two questions for due monitors
+	idleInterval = 5 * time.Minute  // that while there are no monitors; the store announces the first
+	listTimeout  = time.Minute      // of one listing
+	pollLease    = 3 * time.Minute  // how long others leave a directory to this engine
+	maxFiles     = 1000             // that are handed over at one poll
+	maxChains    = 100              // that are started at one poll; each takes several statements
+	maxFileName  = 1000             // bytes
+	maxFilePath  = 5000             // bytes
+	maxKnown     = 200_000          // files of all monitors that are kept in memory between polls
 )
 
-// loops is what goes on between the start and the stop of an engine.
+// loops is what runs during one call of [Service.Run].
 type loops struct {
-	core.Lifetime
+	ctx  context.Context // ends with the stop of the engine
+	base context.Context // carries the values of ctx, and does not end
 	rest sync.WaitGroup
 }
 
 // A known is what a monitor had seen at a revision.
 type known struct {
 	revision int64
-	files    map[string]store.SeenFile
+	files    map[string]SeenFile
 }
 
 // pollNow wakes the loop, which then asks for what is due, and for those monitors
@@ -66,8 +65,8 @@ func (v *Service) setNone(none bool) {
 	v.none = none
 }
 
-// Wake makes the loop look when something about monitors may have changed in the
-// store, if it does not look soon anyway.
+// Wake makes [Service.Run] look for due monitors when one may have been saved, if it does
+// not look soon anyway.
 func (v *Service) Wake() {
 	v.mu.Lock()
 	none := v.none
@@ -77,34 +76,35 @@ func (v *Service) Wake() {
 	}
 }
 
-// Run has directories polled when they are due, until the engine stops and all
-// polls have ended. It does nothing where the engine has no listers, or the store
-// keeps no monitors.
-func (v *Service) Run(l core.Lifetime) {
-	role, err := v.opt.Roles.Monitors()
+// Run polls the directories of monitors that are due, until ctx ends. Then it returns when
+// all polls have ended; the listings of polls are cut short. It returns at once if there
+// are no listers, or the store keeps no monitors. An engine calls it while it is started;
+// several may do so for one store.
+func (v *Service) Run(ctx context.Context) {
+	a, err := v.opt.Store()
 	if err != nil || len(v.opt.Listers) == 0 {
 		return
 	}
-	w := &loops{Lifetime: l}
+	w := &loops{ctx: ctx, base: context.WithoutCancel(ctx)}
 	defer w.rest.Wait()
 	defer v.stopWatching()
 	listers := slices.Sorted(maps.Keys(v.opt.Listers))
 	slots := make(chan struct{}, maxPolls)
-	idle := pollInterval
+	idle := lookAgain
 	if v.opt.StoreWakes {
 		idle = idleInterval
 	}
-	timer := time.NewTimer(pollInterval)
+	timer := time.NewTimer(lookAgain)
 	defer timer.Stop()
-	for w.Ctx.Err() == nil {
-		wait := pollInterval
+	for ctx.Err() == nil {
+		wait := lookAgain
 		if free := maxPolls - len(slots); free > 0 {
 			v.setNone(true) // so that a change meanwhile is not missed
-			d, err := v.dueMonitors(w, role, listers, free)
+			d, err := v.dueMonitors(w, a, listers, free)
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
 				return
-			case err != nil && w.Ctx.Err() == nil:
+			case err != nil && ctx.Err() == nil:
 				v.opt.Log.Error("look for due monitors", "error", err)
 				wait = v.opt.Poll
 			case d.Next > 0:
@@ -120,13 +120,13 @@ func (v *Service) Run(l core.Lifetime) {
 				go func() {
 					defer w.rest.Done()
 					defer func() { <-slots; wakeup.Send(v.wake) }()
-					v.poll(w, role, &d.List[i], d.Now, began)
+					v.poll(w, a, &d.List[i], d.Now, began)
 				}()
 			}
 		}
 		timer.Reset(wait)
 		select {
-		case <-w.Stop:
+		case <-ctx.Done():
 		case <-timer.C:
 		case <-v.wake:
 		}
@@ -134,28 +134,28 @@ func (v *Service) Run(l core.Lifetime) {
 }
 
 // dueMonitors leases what is due.
-func (v *Service) dueMonitors(w *loops, role store.Monitors, listers []string, most int) (store.DueMonitors, error) {
+func (v *Service) dueMonitors(w *loops, a Store, listers []string, most int) (DueList, error) {
 	v.mu.Lock()
 	early := slices.Sorted(maps.Keys(v.early))
 	clear(v.early)
 	v.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.Base, storecall.Timeout) // a stop waits, for what is leased is not looked at by others
+	ctx, cancel := context.WithTimeout(w.base, storecall.Timeout) // a stop waits, for what is leased is not looked at by others
 	defer cancel()
-	return role.DueMonitors(ctx, store.DueRequest{Listers: listers, Max: most, Lease: pollLease, Early: early})
+	return a.DueMonitors(ctx, DueRequest{Listers: listers, Max: most, Lease: pollLease, Early: early})
 }
 
-// A polling is one poll at the directory of a monitor.
+// A polling is one poll of the directory of a monitor.
 type polling struct {
 	v       *Service
-	role    store.Monitors
-	m       *store.Monitor
-	def     courier.Monitor
+	store   Store
+	m       *Record
+	def     Monitor
 	lister  courier.Lister
-	files   map[string]store.SeenFile // that were seen before
-	now     time.Time                 // by the store's clock, at
+	files   map[string]SeenFile // that were seen before
+	now     time.Time           // by the store's clock, at
 	at      time.Time
-	health  courier.MonitorHealth
-	secrets core.Redactor // that the lister has used
+	health  Health
+	secrets *courier.Redactor // of what the lister has used
 	refused int
 	example string
 }
@@ -164,49 +164,47 @@ type polling struct {
 // never more than it does show.
 func (g *polling) instant() time.Time { return g.now.Add(time.Since(g.at)).Truncate(time.Microsecond) }
 
-// poll looks at the directory of a monitor, and records what follows.
-func (v *Service) poll(w *loops, role store.Monitors, m *store.Monitor, now, at time.Time) {
-	g := &polling{v: v, role: role, m: m, now: now, at: at, health: healthOf(m), lister: v.opt.Listers[m.Lister]}
-	ctx := w.Base // what was found is recorded even if the engine is stopped
+// poll lists the directory of a monitor, and records what follows.
+func (v *Service) poll(w *loops, a Store, m *Record, now, at time.Time) {
+	g := &polling{v: v, store: a, m: m, now: now, at: at, health: healthOf(m), lister: v.opt.Listers[m.Lister], secrets: new(courier.Redactor)}
+	ctx := w.base // what was found is recorded even if the engine is stopped
 	if err := json.Unmarshal(m.Body, &g.def); err != nil {
 		_ = g.record(ctx, g.failed(fmt.Errorf("the definition can't be read: %w", err)))
 		return
 	}
 	g.def = g.def.WithDefaults()
 	var err error
-	if g.files, err = g.seen(w.Ctx); err != nil {
-		if w.Ctx.Err() != nil {
-			_ = g.record(ctx, store.MonitorRecord{State: m.MonitorState}) // others look at once
+	if g.files, err = g.seen(w.ctx); err != nil {
+		if w.ctx.Err() != nil {
+			_ = g.record(ctx, PollResult{Status: m.Status}) // others poll at once
 			return
 		}
 		v.opt.Log.Error("look at a directory", "monitor", m.Name, "error", err)
 		return // the store fails; the lease ends
 	}
 	began := g.instant()
-	list, err := g.list(w.Ctx)
+	list, err := g.list(w.ctx)
 	ended := g.instant()
 	g.health.LastPoll, g.health.PollSeconds = began, ended.Sub(began).Seconds()
-	if err != nil && w.Ctx.Err() != nil {
-		_ = g.record(ctx, store.MonitorRecord{State: m.MonitorState}) // others look at once
+	if err != nil && w.ctx.Err() != nil {
+		_ = g.record(ctx, PollResult{Status: m.Status}) // others poll at once
 		return
 	}
 	if err != nil {
 		_ = g.record(ctx, g.failed(err))
 		return
 	}
-	plan := store.PlanFiles(g.files, list, store.FileRule{
-		Selects: g.def.Selects, Events: g.def.Events, Stable: g.def.Stable, DoneFile: g.def.DoneFile, Keep: goneRetention, Max: g.most(), MaxBytes: g.mostBytes(),
-	}, began, ended)
+	plan := planFiles(&g.def, g.files, list, g.most(), began, ended)
 	g.settle(ctx, &plan, ended)
-	v.watchDirectory(w, m.Name, g.lister, g.def.Target())
+	v.watchDirectory(w, m.Name, g.lister, g.def.Directory())
 }
 
 // settle records what a listing led to. Where executions can't be started, the
-// files are not handed over, and are ready at the next look too.
-func (g *polling) settle(ctx context.Context, plan *store.FilePlan, ended time.Time) {
+// files are not handed over, and are ready at the next poll too.
+func (g *polling) settle(ctx context.Context, plan *filePlan, ended time.Time) {
 	bare := *plan
-	bare.Changed = slices.Clone(plan.Changed)
-	var r store.MonitorRecord
+	bare.changed = slices.Clone(plan.changed)
+	var r PollResult
 	last, err := g.startFor(ctx, &r, plan, ended)
 	if err == nil {
 		g.looked(&r, plan, last, nil, ended)
@@ -215,47 +213,42 @@ func (g *polling) settle(ctx context.Context, plan *store.FilePlan, ended time.T
 			return // it was recorded, or the store fails
 		}
 	}
-	r = store.MonitorRecord{}
+	r = PollResult{}
 	g.looked(&r, &bare, "", err, ended)
 	_ = g.record(ctx, r)
 }
 
-// most is how many files are handed over at one look.
-func (g *polling) most() int {
-	if g.m.Kind == store.Chain && !g.def.Batch {
-		return maxChains
+// most is how much is handed over at one poll. The parameters of an execution name each
+// file of a batch twice, and may escape what is in names.
+func (g *polling) most() handLimits {
+	switch {
+	case g.def.Batch:
+		return handLimits{files: maxFiles, bytes: max(1, g.v.opt.MaxParams/16)}
+	case g.m.Kind == store.Chain:
+		return handLimits{files: maxChains}
 	}
-	return maxFiles
-}
-
-// mostBytes is how much of the files that are handed over to one execution fits into
-// its parameters, which tell of each file twice and may escape what is in names.
-func (g *polling) mostBytes() int {
-	if !g.def.Batch {
-		return 0
-	}
-	return max(1, g.v.opt.MaxParams/16)
+	return handLimits{files: maxFiles}
 }
 
 // seen returns what the monitor has seen, from memory if that is of the
 // monitor's revision.
-func (g *polling) seen(ctx context.Context) (map[string]store.SeenFile, error) {
+func (g *polling) seen(ctx context.Context) (map[string]SeenFile, error) {
 	w := g.v
 	w.mu.Lock()
 	k, ok := w.known[g.m.Name]
-	delete(w.known, g.m.Name) // it is this look's own now
+	delete(w.known, g.m.Name) // it is this poll's own now
 	w.mu.Unlock()
 	if ok && k.revision == g.m.Revision {
 		return k.files, nil
 	}
 	const page = 5000
-	files := make(map[string]store.SeenFile)
+	files := make(map[string]SeenFile)
 	calls := storecall.Calls{Parent: ctx}
 	defer calls.End()
 	for after := ""; ; {
-		var list []store.SeenFile
+		var list []SeenFile
 		err := storecall.Retry(&calls, func(ctx context.Context) (err error) {
-			list, err = g.role.Seen(ctx, store.SeenFilter{Monitor: g.m.Name, After: after, Limit: page})
+			list, err = g.store.SeenFiles(ctx, SeenFilter{Monitor: g.m.Name, After: after, Limit: page})
 			return err
 		})
 		if err != nil {
@@ -276,20 +269,15 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the lister %q panicked: %v", g.m.Lister, p)
-			g.v.opt.Log.Error("list for a monitor", "monitor", g.m.Name, "error", g.secrets.Message(err), "stack", g.secrets.Clean(string(debug.Stack())))
+			g.v.opt.Log.Error("list for a monitor", "monitor", g.m.Name, "error", g.message(err), "stack", g.secrets.Redact(string(debug.Stack())))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	log := slog.New(core.RedactHandler(g.v.opt.Log.Handler(), &g.secrets)).With("monitor", g.m.Name)
-	job := courier.NewContext(courier.ContextConfig{
-		Monitor: g.m.Name, Log: log, Roots: g.v.opt.Roots, Redactor: &g.secrets.Redactor,
-		Secrets: func(ctx context.Context, q courier.SecretRequest) (string, error) {
-			return core.ResolveSecret(ctx, q, g.v.opt.Secrets, &g.secrets)
-		},
-	})
+	job, secrets := g.v.opt.NewContext(g.m.Name)
+	g.secrets = secrets
 	defer job.Close()
-	got, err := g.lister.List(ctx, job, g.def.Target())
+	got, err := g.lister.List(ctx, job, g.def.Directory())
 	if ctx.Err() != nil && err != nil {
 		return nil, fmt.Errorf("the listing was given up after %v: %w", listTimeout, err)
 	}
@@ -305,7 +293,7 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 		}
 		if reason != "" {
 			g.refused++
-			name := g.secrets.Clean(f.Name)
+			name := g.secrets.Redact(f.Name)
 			g.example = fmt.Sprintf("%q %s", name[:min(len(name), 100)], reason)
 			continue
 		}
@@ -333,77 +321,92 @@ func unusable(f *courier.ListedFile) string {
 	return ""
 }
 
-// looked completes the record of a look that succeeded. Last is the last of the
+// looked completes the result of a poll that succeeded. Last is the last of the
 // executions that it starts, if any; err is why they could not be started, if so.
-func (g *polling) looked(r *store.MonitorRecord, plan *store.FilePlan, last courier.ExecutionID, err error, now time.Time) {
-	r.Changed, r.Removed, r.After = plan.Changed, plan.Removed, g.def.Every
+func (g *polling) looked(r *PollResult, plan *filePlan, last courier.ExecutionID, err error, now time.Time) {
+	r.Changed, r.Removed, r.After = plan.changed, plan.removed, g.def.Every
 	h := g.health
-	h.Files, h.Waiting, h.Refused, h.Failures, h.Problem = plan.Files, plan.Waiting, g.refused, 0, ""
-	r.State.Status = courier.MonitorActive
+	h.Files, h.Waiting, h.Refused, h.Failures, h.Problem = plan.files, plan.waiting, g.refused, 0, ""
+	r.Status.State = Active
 	switch {
 	case err != nil:
-		r.State.Status = courier.MonitorDegraded
-		if h.Problem = fmt.Sprintf("%d files are ready and could not be handed over: %s", len(plan.Ready), monitorMessage(err)); len(plan.Ready) == 1 {
-			h.Problem = "1 file is ready and could not be handed over: " + monitorMessage(err)
+		r.Status.State = Degraded
+		if h.Problem = fmt.Sprintf("%d files are ready and could not be handed over: %s", len(plan.ready), plainMessage(err)); len(plan.ready) == 1 {
+			h.Problem = "1 file is ready and could not be handed over: " + plainMessage(err)
 		}
 	case g.refused > 0:
-		r.State.Status = courier.MonitorDegraded
+		r.Status.State = Degraded
 		if h.Problem = fmt.Sprintf("%d entries are left out, since their names can't be used, such as %s; have them renamed", g.refused, g.example); g.refused == 1 {
 			h.Problem = fmt.Sprintf("1 entry is left out, since its name can't be used: %s; have it renamed", g.example)
 		}
 	}
 	if err == nil && last != "" {
-		h.Triggered += int64(len(plan.Ready))
+		h.Triggered += int64(len(plan.ready))
 		h.LastTriggered, h.LastExecution = now, last
 	}
-	if plan.Wait > 0 {
-		r.After = min(r.After, plan.Wait)
+	if plan.wait > 0 {
+		r.After = min(r.After, plan.wait)
 	}
-	if plan.More && err == nil {
+	if plan.more && err == nil {
 		r.After = 0
 	}
 	r.After = max(r.After, min(g.lister.Least(), g.def.Every))
 	g.state(r, h)
 }
 
-// failed is the record of a look that failed.
-func (g *polling) failed(err error) store.MonitorRecord {
-	r := store.MonitorRecord{After: max(g.def.Every, time.Second)}
+// failed is the result of a poll that failed.
+func (g *polling) failed(err error) PollResult {
+	r := PollResult{After: max(g.def.Every, time.Second)}
 	h := g.health
 	h.Failures++
-	h.Problem = monitorMessage(err)
-	r.State.Status = courier.MonitorDegraded
+	h.Problem = plainMessage(err)
+	r.Status.State = Degraded
 	switch {
 	case errors.Is(err, courier.ErrLogin):
-		r.State.Status, r.State.Reason, r.After = courier.MonitorFailed, "the login was refused", never
+		r.Status.State, r.Status.Reason, r.After = Failed, "the login was refused", never
 	case h.Failures >= max(g.def.MaxFailures, 1):
-		r.State.Status, r.State.Reason, r.After = courier.MonitorFailed, fmt.Sprintf("%d looks in a row have failed", h.Failures), never
+		r.Status.State, r.Status.Reason, r.After = Failed, fmt.Sprintf("%d looks in a row have failed", h.Failures), never
 	}
 	g.state(&r, h)
 	return r
 }
 
-// state writes the health into a record, and logs it if it is bad and new.
-func (g *polling) state(r *store.MonitorRecord, h courier.MonitorHealth) {
-	was := healthOf(g.m)
-	h.Problem = g.secrets.Message(errors.New(h.Problem))
-	if h.Problem != "" && (h.Problem != was.Problem || r.State.Status != g.m.Status) {
-		g.v.opt.Log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.State.Status), "failures", h.Failures, "problem", h.Problem)
-	}
-	r.State.Health, _ = jsontext.Append(nil, h)
+// message is the text of an error as it can be stored and shown.
+func (g *polling) message(err error) string {
+	message, _ := text.OfError(err)
+	return text.Valid(g.secrets.Redact(message), text.MaxMessage)
 }
 
-// record writes the outcome of a look. It may be sent again: a record that was
-// written is not twice.
-func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
+// plainMessage is the text of an error without the words that sentinels add.
+func plainMessage(err error) string {
+	message, _ := text.OfError(err)
+	for _, sentinel := range []error{courier.ErrNotFound, courier.ErrInvalid, courier.ErrConflict} {
+		message = strings.ReplaceAll(message, ": "+sentinel.Error(), "")
+	}
+	return message
+}
+
+// state writes the health into the result, and logs it if it is bad and new.
+func (g *polling) state(r *PollResult, h Health) {
+	was := healthOf(g.m)
+	h.Problem = g.message(errors.New(h.Problem))
+	if h.Problem != "" && (h.Problem != was.Problem || r.Status.State != g.m.State) {
+		g.v.opt.Log.Warn("monitor in trouble", "monitor", g.m.Name, "state", string(r.Status.State), "failures", h.Failures, "problem", h.Problem)
+	}
+	r.Status.Health, _ = jsontext.Append(nil, h)
+}
+
+// record writes the result of a poll. It may be sent again: a result that was written is
+// not twice.
+func (g *polling) record(ctx context.Context, r PollResult) error {
 	r.Monitor, r.Revision = g.m.Name, g.m.Revision
 	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	calls := storecall.Calls{Parent: ctx}
 	defer calls.End()
-	var done store.Recorded
+	var done Recorded
 	err := storecall.Retry(&calls, func(ctx context.Context) (err error) {
-		done, err = g.role.Record(ctx, r)
+		done, err = g.store.RecordPoll(ctx, r)
 		return err
 	})
 	switch {
@@ -416,14 +419,14 @@ func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 		for i, x := range done.Chains {
 			r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(x.Execution.ID))
 		}
-		g.v.opt.Targets.Started(done.Chains)
+		g.v.opt.Recorded(done)
 		g.remember(done.Revision, &r)
 	}
 	return err
 }
 
-// remember keeps what is known now for the next look.
-func (g *polling) remember(revision int64, r *store.MonitorRecord) {
+// remember keeps what is known now for the next poll.
+func (g *polling) remember(revision int64, r *PollResult) {
 	if g.files == nil {
 		return
 	}

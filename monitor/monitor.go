@@ -1,7 +1,20 @@
-package courier
+// Package monitor starts executions of jobs and chains for files that come into
+// directories.
+//
+// A [Monitor] is the definition: which directory is watched, and what is started for
+// which files. A [Service] checks monitors, saves them in a store that has the role
+// [Store], polls the directories of those that are due, and hands over the files that
+// are ready. Each appearance of a file is handed over once, however many engines use the
+// store. What lists a directory is a [courier.Lister].
+//
+// Programs get the service from their engine, which polls while it is started:
+//
+//	_, err := e.Monitors().Set(ctx, monitor.Monitor{
+//		Name: "invoices", Path: "/srv/in", Patterns: []string{"*.csv"}, Job: "import",
+//	}, courier.By{})
+package monitor
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,11 +22,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/errtext"
-	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/strictjson"
+	"github.com/courierhq/courier/internal/target"
 )
 
 // A Monitor watches a directory, of the machine or of a server, and starts executions
@@ -36,7 +50,7 @@ type Monitor struct {
 	// selects all.
 	Patterns []string `json:"patterns,omitempty"`
 	// Events are what starts executions. Empty means created.
-	Events []MonitorEvent `json:"events,omitempty"`
+	Events []Event `json:"events,omitempty"`
 	// Every is the time between two polls. 0 means a minute; the least is a second
 	// for a directory of the machine, and 30 seconds for one of a server. In JSON
 	// it is every_seconds.
@@ -70,43 +84,44 @@ type Monitor struct {
 
 	// What follows is for reading, and ignored when a monitor is set.
 
-	State MonitorStatus `json:"state,omitempty"`
+	State State `json:"state,omitempty"`
 	// Reason says why the monitor is in that state, and who has done it.
-	Reason   string        `json:"reason,omitempty"`
-	Health   MonitorHealth `json:"health,omitzero"`
-	NextPoll time.Time     `json:"next_poll,omitzero"` // zero if there will be none
-	SavedAt  time.Time     `json:"saved_at,omitzero"`  // when it was last set
+	Reason   string    `json:"reason,omitempty"`
+	Health   Health    `json:"health,omitzero"`
+	NextPoll time.Time `json:"next_poll,omitzero"` // zero if there will be none
+	SavedAt  time.Time `json:"saved_at,omitzero"`  // when it was last set
 }
 
-// A MonitorStatus is the state of a monitor.
-type MonitorStatus string
+// A State is the state of a monitor.
+type State string
 
 // The states of monitors.
 const (
-	MonitorActive   MonitorStatus = "active"
-	MonitorDegraded MonitorStatus = "degraded" // it polls, but the last poll failed or could not take all files
-	MonitorPaused   MonitorStatus = "paused"   // by an operator, for a while
-	MonitorDisabled MonitorStatus = "disabled" // by its definition or an operator
-	MonitorFailed   MonitorStatus = "error"    // it failed too often; an operator has to acknowledge that
+	Active   State = "active"
+	Degraded State = "degraded" // it polls, but the last poll failed or could not take all files
+	Paused   State = "paused"   // by an operator, for a while
+	Disabled State = "disabled" // by its definition or an operator
+	Failed   State = "error"    // it failed too often; an operator has to acknowledge that
 )
 
 // Polls reports whether the directory of a monitor in that state is polled.
-func (s MonitorStatus) Polls() bool { return s == MonitorActive || s == MonitorDegraded }
+func (s State) Polls() bool { return s == Active || s == Degraded }
 
-// A MonitorEvent is a change of a file, or its presence, that starts an execution.
-type MonitorEvent string
+// An Event is a change of a file, or its presence, that starts an execution.
+type Event string
 
 // The events of monitors.
 const (
-	FileCreated  MonitorEvent = "created"  // it was not there before, or not at the last poll
-	FileModified MonitorEvent = "modified" // its size or time has changed since it was last handed over
-	FileExists   MonitorEvent = "exists"   // it is there, at every poll
+	Created  Event = "created"  // it was not there before, or not at the last poll
+	Modified Event = "modified" // its size or time has changed since it was last handed over
+	Exists   Event = "exists"   // it is there, at every poll
 )
 
-var monitorEvents = []MonitorEvent{FileCreated, FileModified, FileExists}
+// events lists them in the order in which messages name them.
+var events = []Event{Created, Modified, Exists}
 
-// MonitorHealth has the results of a monitor's polls.
-type MonitorHealth struct {
+// Health has the results of a monitor's polls.
+type Health struct {
 	LastPoll    time.Time `json:"last_poll,omitzero"`
 	PollSeconds float64   `json:"poll_seconds,omitempty"` // that the last poll took
 	Files       int       `json:"files,omitempty"`        // that match, at the last poll that succeeded
@@ -114,10 +129,10 @@ type MonitorHealth struct {
 	Refused     int       `json:"refused,omitempty"`      // entries whose names can't be used
 	Failures    int       `json:"failures,omitempty"`     // polls that failed, in a row
 	// Problem says what was wrong with the last poll. It is empty if nothing was.
-	Problem       string      `json:"problem,omitempty"`
-	Triggered     int64       `json:"triggered,omitempty"`        // files that were handed over, in all
-	LastTriggered time.Time   `json:"last_triggered_at,omitzero"` // when the last one was
-	LastExecution ExecutionID `json:"last_execution,omitempty"`   // or the id of a chain execution
+	Problem       string              `json:"problem,omitempty"`
+	Triggered     int64               `json:"triggered,omitempty"`        // files that were handed over, in all
+	LastTriggered time.Time           `json:"last_triggered_at,omitzero"` // when the last one was
+	LastExecution courier.ExecutionID `json:"last_execution,omitempty"`   // or the id of a chain execution
 }
 
 // What monitors are made of where nothing is given.
@@ -135,7 +150,7 @@ func (m Monitor) WithDefaults() Monitor {
 		m.Lister = defaultLister
 	}
 	if len(m.Events) == 0 {
-		m.Events = []MonitorEvent{FileCreated}
+		m.Events = []Event{Created}
 	}
 	if m.Every == 0 {
 		m.Every = defaultEvery
@@ -152,13 +167,15 @@ func (m Monitor) WithDefaults() Monitor {
 // Definition returns the monitor without the fields that only report its state, and
 // without Disabled. Two monitors are the same if their definitions are equal.
 func (m Monitor) Definition() Monitor {
-	m.Disabled, m.State, m.Reason, m.Health = false, "", "", MonitorHealth{}
+	m.Disabled, m.State, m.Reason, m.Health = false, "", "", Health{}
 	m.NextPoll, m.SavedAt = time.Time{}, time.Time{}
 	return m
 }
 
-// Target is the directory.
-func (m *Monitor) Target() MonitorTarget { return MonitorTarget{m.Connection, m.Path} }
+// Directory returns the directory that is watched.
+func (m *Monitor) Directory() courier.Directory {
+	return courier.Directory{Connection: m.Connection, Path: m.Path}
+}
 
 // Selects reports whether the monitor's patterns select files of that name.
 func (m *Monitor) Selects(name string) bool {
@@ -203,21 +220,18 @@ const (
 )
 
 // Check returns what is wrong with the monitor itself. It does not check the lister,
-// the directory, the job and the parameters; an engine does.
-func (m *Monitor) Check() []Problem {
-	var found []Problem
+// the directory, the job and the parameters; [Service.Check] does.
+func (m *Monitor) Check() []courier.Problem {
+	var found []courier.Problem
 	add := func(field, format string, args ...any) {
-		found = append(found, Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
+		found = append(found, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if problem := errtext.Name(m.Name); problem != "" {
 		add("name", "%s", problem)
 	}
-	switch {
-	case m.Job == "" && m.Chain == "":
-		add("job", "there is neither a job nor a chain; name one of them")
-	case m.Job != "" && m.Chain != "":
-		add("chain", "there is a job too; a monitor starts one or the other")
-	case m.Chain != "" && m.Priority != 0:
+	if field, problem := target.Check("monitor", m.Job, m.Chain); problem != "" {
+		add(field, "%s", problem)
+	} else if m.Chain != "" && m.Priority != 0 {
 		add("priority", "%d is given, but the members of a chain have priorities of their own; leave it out", m.Priority)
 	}
 	if m.Path == "" {
@@ -261,8 +275,8 @@ func (m *Monitor) checkFiles(add func(field, format string, args ...any)) {
 	}
 	for i, e := range m.Events {
 		field := fmt.Sprintf("events[%d]", i)
-		if !slices.Contains(monitorEvents, e) {
-			add(field, "unknown event %q; %s", errtext.Shorten(string(e), 60), nearest.DidYouMean(string(e), monitorEvents))
+		if !slices.Contains(events, e) {
+			add(field, "unknown event %q; %s", errtext.Shorten(string(e), 60), nearest.DidYouMean(string(e), events))
 		} else if slices.Contains(m.Events[:i], e) {
 			add(field, "%q is there twice", e)
 		}
@@ -282,10 +296,10 @@ func (m Monitor) MarshalJSON() ([]byte, error) {
 	}{plain(m), strictjson.Seconds(m.Every), strictjson.Seconds(m.Stable)})
 }
 
-// UnmarshalJSON reads a monitor strictly, as [Job.UnmarshalJSON] reads a job. It
-// accepts and keeps the fields that report the state.
+// UnmarshalJSON reads a monitor strictly, with [courier.ReadDefinition]. It accepts and
+// keeps the fields that report the state.
 func (m *Monitor) UnmarshalJSON(data []byte) error {
-	return ReadDefinition("monitor", data, m, (*Monitor).fields)
+	return courier.ReadDefinition("monitor", data, m, (*Monitor).fields)
 }
 
 func (m *Monitor) fields() map[string]func(*json.Decoder) error {
@@ -299,71 +313,17 @@ func (m *Monitor) fields() map[string]func(*json.Decoder) error {
 	}
 }
 
-// A MonitorError lists everything that is wrong with a monitor. It matches
-// [ErrInvalid].
-type MonitorError struct {
-	Monitor  string
-	Problems []Problem
+// A Error lists everything that is wrong with a monitor. It matches
+// [courier.ErrInvalid].
+type Error struct {
+	Monitor  string // its name
+	Problems []courier.Problem
 }
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
-func (e *MonitorError) Error() string {
+func (e *Error) Error() string {
 	return errtext.Refused("set monitor", e.Monitor, errtext.NothingSaved, e.Problems)
 }
 
-// Is reports whether target is [ErrInvalid].
-func (e *MonitorError) Is(target error) bool { return target == ErrInvalid }
-
-// A Lister lists directories for monitors: on one kind of server, or on the machine.
-// Engines find listers by name; see Options.Listers of package engine. Its methods
-// may be called by several goroutines.
-type Lister interface {
-	// Check reports what is wrong with a target itself, without connecting to it. The
-	// error names connection_id or path.
-	Check(t MonitorTarget) error
-	// List returns all files of a directory, or an error. An error that matches
-	// [ErrLogin] says that the credentials are wrong. The job belongs to no
-	// execution. It has secrets, which are removed from everything that is stored or
-	// logged, and a log. Resources that [Keep] opens are closed after the call.
-	List(ctx context.Context, job *Context, t MonitorTarget) (Listing, error)
-	// Least is the shortest time between two listings of a directory.
-	Least() time.Duration
-}
-
-// A Watcher is a [Lister] that can report changes before the next listing. Such a
-// report only leads to an earlier listing, which decides.
-type Watcher interface {
-	Lister
-	// Watch calls changed, in its own goroutine, when something may have changed in
-	// the directory, until ctx ends. It then returns the error of ctx. If it can't
-	// watch, or no longer can, it returns another error.
-	Watch(ctx context.Context, t MonitorTarget, changed func()) error
-}
-
-// ErrLogin is matched by the error of a lister whose credentials are refused;
-// [Errorf] makes such an error. To try again does not help, and may lock the account.
-var ErrLogin = failure.ErrLogin
-
-// A MonitorTarget is a directory. Its lister defines the form of the path.
-type MonitorTarget struct {
-	Connection string // the id of a connection; empty for the machine itself
-	Path       string
-}
-
-// A Listing is the content of a directory.
-type Listing struct {
-	Files []ListedFile // in any order; regular files only
-	// Refused is how many entries were left out because their names can't be
-	// used, and Example says which and why, of one of them, fit to be shown.
-	Refused int
-	Example string
-}
-
-// A ListedFile is a file of a listing, as every [Lister] returns it: the entries of step types
-// have fields of their own beside these.
-type ListedFile struct {
-	Name     string    `json:"name"` // within its directory
-	Path     string    `json:"path"` // for use in steps
-	Size     int64     `json:"size"` // in bytes
-	Modified time.Time `json:"modified,omitzero"`
-}
+// Is reports whether target is [courier.ErrInvalid].
+func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }

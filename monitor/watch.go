@@ -1,4 +1,4 @@
-package monitors
+package monitor
 
 import (
 	"context"
@@ -7,19 +7,19 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A directoryWatcher is what watches a directory between two looks.
+// A directoryWatcher is what watches a directory between two polls.
 type directoryWatcher struct {
-	target courier.MonitorTarget
-	close  context.CancelFunc
+	directory courier.Directory
+	close     context.CancelFunc
 }
 
-// maxWatchers is how many directories are watched; more are only looked at when
-// they are due.
+// maxWatchers is how many directories are watched; more are only polled when they are
+// due.
 const maxWatchers = 1000
 
 // watchDirectory makes sure that a directory is watched, if its lister can do that: a
-// change leads to an early look.
-func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, t courier.MonitorTarget) {
+// change leads to an early poll.
+func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, d courier.Directory) {
 	watcher, ok := l.(courier.Watcher)
 	if !ok {
 		return
@@ -27,21 +27,21 @@ func (v *Service) watchDirectory(w *loops, name string, l courier.Lister, t cour
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, open := v.watchers[name]
-	if open && old.target == t || !open && len(v.watchers) >= maxWatchers || w.Ctx.Err() != nil {
+	if open && old.directory == d || !open && len(v.watchers) >= maxWatchers || w.ctx.Err() != nil {
 		return
 	}
 	if open {
 		old.close()
 	}
-	ctx, cancel := context.WithCancel(w.Ctx)
-	v.watchers[name] = directoryWatcher{t, cancel}
+	ctx, cancel := context.WithCancel(w.ctx)
+	v.watchers[name] = directoryWatcher{d, cancel}
 	w.rest.Add(1)
 	go func() {
 		defer w.rest.Done()
-		err := watcher.Watch(ctx, t, func() { v.pollNow([]string{name}) })
+		err := watcher.Watch(ctx, d, func() { v.pollNow([]string{name}) })
 		if ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported) {
 			v.opt.Log.Warn("watch a directory; it is still looked at", "monitor", name, "error", err)
-			<-ctx.Done() // not again, until the target changes or the engine starts anew
+			<-ctx.Done() // not again, until the directory changes or the engine starts anew
 		}
 	}()
 }

@@ -1,0 +1,477 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/target"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/store"
+)
+
+// Targets are the jobs and chains that monitors start.
+type Targets interface {
+	// CheckStart returns what is wrong with an execution of the latest version of a
+	// job, or of a chain if job is empty, with these parameters. The fields of the
+	// problems are job, chain, params or the name of a parameter, such as params.day.
+	// The error is one of the store.
+	CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error)
+	// Latest returns the latest version of a job, or of a chain if job is empty. If there
+	// is none, the error matches [courier.ErrNotFound].
+	Latest(ctx context.Context, job, chain string) (Target, error)
+}
+
+// A Target is one version of a job or of a chain.
+type Target interface {
+	// Params returns the parameters that it declares; nil if it takes any.
+	Params() map[string]any
+	// Prepare adds a new execution of the target to the result of a poll, and returns its
+	// id.
+	Prepare(ctx context.Context, r *PollResult, opt courier.EnqueueOptions) (courier.ExecutionID, error)
+}
+
+// Options are what a [Service] uses of the engine that makes it. All must be set, except
+// as the comments say.
+type Options struct {
+	// Store returns the part of the store that keeps monitors. If the store has none, the
+	// error says so, and matches [errors.ErrUnsupported].
+	Store   func() (Store, error)
+	Targets Targets
+	// Listers list directories, by the names that monitors use. If it is empty,
+	// [Service.Run] polls nothing.
+	Listers map[string]courier.Lister
+	// NewContext returns the context of one listing for the monitor of that name, and the
+	// redactor that knows the secrets which the lister asks the context for. The service
+	// closes the context.
+	NewContext func(monitor string) (*courier.Context, *courier.Redactor)
+	// Changed is called after somebody has changed a monitor, with an entry for the
+	// journal that lacks who it was.
+	Changed func(ctx context.Context, by courier.By, a store.Action)
+	// Recorded is called after the result of a poll was written.
+	Recorded  func(Recorded)
+	MaxParams int // bytes of the parameters of an execution
+	// StoreWakes says that [Service.Wake] is called when a monitor is saved by any engine,
+	// so that Run looks for monitors every 5 minutes only while there are none, in place
+	// of every 30 seconds.
+	StoreWakes bool
+	Log        *slog.Logger  // of Run
+	Poll       time.Duration // until Run makes a call to the store again that failed
+}
+
+// A Service is the monitors of one store. Its methods may be called by several
+// goroutines. If the store keeps no monitors, the errors of methods that need it match
+// [errors.ErrUnsupported].
+type Service struct {
+	opt Options
+
+	mu       sync.Mutex
+	early    map[string]bool // monitors whose directories may have changed
+	known    map[string]known
+	wake     chan struct{}
+	watchers map[string]directoryWatcher
+	none     bool // there is no monitor to look for, as far as is known
+}
+
+// New returns the service of an engine. It starts nothing.
+func New(opt Options) *Service {
+	return &Service{
+		opt: opt, wake: make(chan struct{}, 1),
+		early: make(map[string]bool), known: make(map[string]known), watchers: make(map[string]directoryWatcher),
+	}
+}
+
+// Set checks a monitor and saves it under its name, so that started engines on the same
+// store poll its directory, if they have its lister. If it equals the saved monitor, that
+// one is returned and nothing is saved: a program may set its monitors whenever it starts.
+// Otherwise it replaces the saved monitor, and keeps the record of files unless the
+// directory is another. Files that are in the directory at the first poll count as
+// created. If the monitor can't be saved, the error is an *[Error], which lists everything
+// that is wrong.
+func (v *Service) Set(ctx context.Context, m Monitor, by courier.By) (Monitor, error) {
+	fail := func(err error) (Monitor, error) {
+		return Monitor{}, fmt.Errorf("set monitor %q: %w", m.Name, err)
+	}
+	a, err := v.opt.Store()
+	if err != nil {
+		return fail(err)
+	}
+	body, problems, err := v.checkMonitor(ctx, &m)
+	if err != nil {
+		return fail(err)
+	}
+	if problems = append(problems, v.checkLister(&m)...); len(problems) > 0 {
+		return Monitor{}, &Error{Monitor: m.Name, Problems: problems}
+	}
+	if err := text.Check(text.By(by)); err != nil {
+		return fail(err)
+	}
+	changed := false
+	got, err := v.changeMonitor(ctx, a, m.Name, func(old *Record) (Put, error) {
+		put, err := setMonitor(old, &m, body, by)
+		changed = err == nil
+		return put, err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	if changed {
+		v.opt.Changed(ctx, by, store.Action{Kind: "monitor", Name: m.Name, Verb: "set", Now: body})
+	}
+	return got, nil
+}
+
+// checkMonitor finds what is wrong with a monitor, all but its directory, and
+// returns what is kept of it. Its error is one of the store.
+func (v *Service) checkMonitor(ctx context.Context, m *Monitor) (body json.RawMessage, problems []courier.Problem, err error) {
+	problems = m.Check()
+	more, err := v.checkTarget(ctx, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	problems = append(problems, more...)
+	body, err = jsontext.Append(nil, m.Definition())
+	if err != nil {
+		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
+	}
+	return body, problems, nil
+}
+
+// Check returns what is wrong with a monitor that is to be set. It checks the lister and
+// the directory only if listers is set: not every process has the listers. It saves
+// nothing. The error is one of the store.
+func (v *Service) Check(ctx context.Context, m Monitor, listers bool) ([]courier.Problem, error) {
+	_, problems, err := v.checkMonitor(ctx, &m)
+	if listers {
+		problems = append(problems, v.checkLister(&m)...)
+	}
+	return problems, err
+}
+
+// setMonitor returns what is to be saved in place of old, which may be nil.
+func setMonitor(old *Record, m *Monitor, body json.RawMessage, by courier.By) (Put, error) {
+	full := m.WithDefaults()
+	put := Put{Record: Record{Name: m.Name, Status: Status{
+		State: Active, Health: json.RawMessage("{}"),
+	}}}
+	if old != nil {
+		put.Record = *old
+		if sameMonitor(old.Body, m) && (old.State == Disabled || !m.Disabled) {
+			return put, errUnchanged
+		}
+		var was Monitor
+		put.Forget = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Directory() != m.Directory()
+	}
+	put.Lister, put.Body = full.Lister, body
+	put.Kind, put.Target = target.Of(m.Job, m.Chain)
+	if m.Disabled && put.State != Disabled {
+		put.State, put.Reason = Disabled, "it was disabled"+by.String()
+	}
+	if !put.State.Polls() {
+		put.After = never
+	}
+	return put, nil
+}
+
+// sameMonitor reports whether what is kept of a monitor has the effective values of
+// another, so that what [Service.Get] returns is the same as what was set.
+func sameMonitor(body json.RawMessage, m *Monitor) bool {
+	var was Monitor
+	if json.Unmarshal(body, &was) != nil {
+		return false
+	}
+	return text.SameJSON(was.WithDefaults().Definition(), m.WithDefaults().Definition())
+}
+
+// never is an After of what is not due.
+const never = -1
+
+// errUnchanged says that there is nothing to save.
+var errUnchanged = errors.New("unchanged")
+
+// changeMonitor saves what change makes of a monitor, which is nil if there is
+// none, until nobody has changed it meanwhile.
+func (v *Service) changeMonitor(ctx context.Context, a Store, name string, change func(old *Record) (Put, error)) (Monitor, error) {
+	const most = 20
+	for n := 1; ; n++ {
+		list, err := a.Monitors(ctx, Filter{Name: name})
+		if err != nil {
+			return Monitor{}, err
+		}
+		var old *Record
+		if len(list) > 0 {
+			old = &list[0]
+		}
+		put, err := change(old)
+		if errors.Is(err, errUnchanged) {
+			return publicMonitor(&put.Record), nil
+		}
+		if err != nil {
+			return Monitor{}, err
+		}
+		got, err := a.PutMonitor(ctx, put)
+		if errors.Is(err, courier.ErrConflict) && n < most {
+			continue
+		}
+		if err != nil {
+			return Monitor{}, err
+		}
+		v.pollNow(nil)
+		return publicMonitor(&got), nil
+	}
+}
+
+// publicMonitor is what a store keeps of a monitor, as users see it: with the values
+// that hold where none was given.
+func publicMonitor(m *Record) Monitor {
+	var p Monitor
+	unreadable := json.Unmarshal(m.Body, &p)
+	if unreadable != nil {
+		p = Monitor{Name: m.Name, Lister: m.Lister}
+		p.Job, p.Chain = target.Names(m.Kind, m.Target)
+	}
+	p = p.WithDefaults()
+	p.Disabled = m.State == Disabled
+	p.State, p.Reason, p.NextPoll, p.SavedAt = m.State, m.Reason, m.Due, m.SavedAt
+	p.Health = healthOf(m)
+	if unreadable != nil {
+		p.Health.Problem = fmt.Sprintf("the definition can't be read: %v", unreadable)
+	}
+	return p
+}
+
+// healthOf returns the health of a monitor; one that can't be read is new.
+func healthOf(m *Record) Health {
+	var h Health
+	if json.Unmarshal(m.Health, &h) != nil {
+		return Health{}
+	}
+	return h
+}
+
+// checkLister finds what is wrong with the lister and the directory of a monitor.
+func (v *Service) checkLister(m *Monitor) []courier.Problem {
+	full := m.WithDefaults()
+	problem := func(field, format string, args ...any) []courier.Problem {
+		return []courier.Problem{{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)}}
+	}
+	l := v.opt.Listers[full.Lister]
+	if l == nil {
+		names := slices.Sorted(maps.Keys(v.opt.Listers))
+		return problem("lister", "this engine has no lister %q; %s; see engine.Options.Listers", full.Lister, nearest.DidYouMean(full.Lister, names))
+	}
+	var found []courier.Problem
+	if least := l.Least(); full.Every < least {
+		found = problem("every_seconds", "%v is less than %v, the least with the lister %q", full.Every, least, full.Lister)
+	}
+	if m.Path == "" {
+		return found // which Check reports
+	}
+	if err := l.Check(m.Directory()); err != nil {
+		found = append(found, problem("path", "%v", err)...)
+	}
+	return found
+}
+
+// checkTarget finds what is wrong with what a monitor starts, and with what it is given.
+func (v *Service) checkTarget(ctx context.Context, m *Monitor) ([]courier.Problem, error) {
+	kind, name := target.Of(m.Job, m.Chain)
+	if name == "" {
+		return nil, nil // which Check reports
+	}
+	var declared map[string]any
+	t, err := v.opt.Targets.Latest(ctx, m.Job, m.Chain)
+	switch {
+	case errors.Is(err, courier.ErrNotFound): // which CheckStart reports
+	case err != nil:
+		return nil, err
+	default:
+		declared = t.Params()
+	}
+	if _, ok := declared["files"]; declared != nil && !ok {
+		return []courier.Problem{{Step: -1, Field: string(kind), Message: fmt.Sprintf("%s %q has params, but not %q, which holds the files; add it with the value null", kind, name, "files")}}, nil
+	}
+	sample := []readyFile{{file: courier.ListedFile{Name: "file", Path: m.Path + "/file"}, event: Created}}
+	return v.opt.Targets.CheckStart(ctx, m.Job, m.Chain, monitorParams(declared, m, sample, time.Unix(0, 0).UTC()))
+}
+
+// Enable makes the engines poll the directory of a monitor that was disabled or paused
+// again, at once. Files that came in the meantime are handed over. It changes nothing for
+// a monitor that is polled. For one in the state [Failed] the error matches
+// [courier.ErrConflict]; use [Service.Acknowledge].
+func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Monitor, error) {
+	return v.switchMonitor(ctx, "enable", name, by, func(m *Record) error {
+		switch {
+		case m.State.Polls():
+			return errUnchanged
+		case m.State == Failed:
+			return courier.Errorf(courier.ErrConflict, "it is in the state error, since %s; acknowledge that", m.Reason)
+		}
+		m.State, m.Reason = Active, ""
+		return nil
+	})
+}
+
+// Pause stops the polling of a monitor until it is enabled. For one that is not polled,
+// and not paused, the error matches [courier.ErrConflict].
+func (v *Service) Pause(ctx context.Context, name string, by courier.By) (Monitor, error) {
+	return v.switchMonitor(ctx, "pause", name, by, func(m *Record) error {
+		switch {
+		case m.State == Paused:
+			return errUnchanged
+		case !m.State.Polls():
+			return courier.Errorf(courier.ErrConflict, "it is in the state %s, and can't be paused", m.State)
+		}
+		m.State, m.Reason = Paused, "it was paused"+by.String()
+		return nil
+	})
+}
+
+// Disable stops the polling of a monitor until it is enabled, whatever its state.
+func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Monitor, error) {
+	return v.switchMonitor(ctx, "disable", name, by, func(m *Record) error {
+		if m.State == Disabled {
+			return errUnchanged
+		}
+		m.State, m.Reason = Disabled, "it was disabled"+by.String()
+		return nil
+	})
+}
+
+// Acknowledge makes the engines poll the directory of a monitor in the state [Failed]
+// again, at once, with no failures counted. On a monitor in another state it changes
+// nothing.
+func (v *Service) Acknowledge(ctx context.Context, name string, by courier.By) (Monitor, error) {
+	return v.switchMonitor(ctx, "acknowledge", name, by, func(m *Record) error {
+		if m.State != Failed {
+			return errUnchanged
+		}
+		m.State, m.Reason = Active, ""
+		h := healthOf(m)
+		h.Failures = 0
+		health, err := jsontext.Append(nil, h)
+		m.Health = health
+		return err
+	})
+}
+
+// switchMonitor changes the state of a monitor that must be there.
+func (v *Service) switchMonitor(ctx context.Context, verb, name string, by courier.By, change func(*Record) error) (Monitor, error) {
+	fail := func(err error) (Monitor, error) {
+		return Monitor{}, fmt.Errorf("%s monitor %q: %w", verb, name, err)
+	}
+	a, err := v.opt.Store()
+	if err != nil {
+		return fail(err)
+	}
+	if err := text.Check(text.By(by)); err != nil {
+		return fail(err)
+	}
+	changed := false
+	got, err := v.changeMonitor(ctx, a, name, func(old *Record) (Put, error) {
+		if old == nil {
+			return Put{}, unknownMonitor(ctx, a, name)
+		}
+		put := Put{Record: *old}
+		err := change(&put.Record)
+		changed = err == nil
+		if !put.State.Polls() {
+			put.After = never
+		}
+		return put, err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	if changed {
+		v.opt.Changed(ctx, by, store.Action{Kind: "monitor", Name: name, Verb: verb + "d"})
+	}
+	return got, nil
+}
+
+// Remove removes a monitor and its record of files. Executions that it has started go on.
+// If the monitor is set again, it does not hand over a file again that has not changed, as
+// long as the execution that got it is in the store.
+func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
+	a, err := v.opt.Store()
+	if err == nil {
+		err = text.Check(text.By(by))
+	}
+	if err == nil {
+		err = a.RemoveMonitor(ctx, name)
+	}
+	if errors.Is(err, courier.ErrNotFound) {
+		err = unknownMonitor(ctx, a, name)
+	}
+	if err != nil {
+		return fmt.Errorf("remove monitor %q: %w", name, err)
+	}
+	v.opt.Changed(ctx, by, store.Action{Kind: "monitor", Name: name, Verb: "removed"})
+	return nil
+}
+
+// Get returns a monitor in its present state. Every field that has a default is set. If
+// there is no such monitor, the error matches [courier.ErrNotFound].
+func (v *Service) Get(ctx context.Context, name string) (Monitor, error) {
+	a, err := v.opt.Store()
+	if err != nil {
+		return Monitor{}, fmt.Errorf("monitor: %w", err)
+	}
+	list, err := a.Monitors(ctx, Filter{Name: name})
+	if err == nil && len(list) == 0 {
+		err = unknownMonitor(ctx, a, name)
+	}
+	if err != nil {
+		return Monitor{}, fmt.Errorf("monitor: %w", err)
+	}
+	return publicMonitor(&list[0]), nil
+}
+
+// List returns a page of monitors, in byte order of their names.
+func (v *Service) List(ctx context.Context, f Filter) ([]Monitor, error) {
+	a, err := v.opt.Store()
+	if err != nil {
+		return nil, fmt.Errorf("monitors: %w", err)
+	}
+	got, err := a.Monitors(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("monitors: %w", err)
+	}
+	list := make([]Monitor, len(got))
+	for i := range got {
+		list[i] = publicMonitor(&got[i])
+	}
+	return list, nil
+}
+
+// Files returns a page of the files that a monitor has seen, in byte order of their
+// names. There is none for a monitor that does not exist.
+func (v *Service) Files(ctx context.Context, f SeenFilter) ([]SeenFile, error) {
+	a, err := v.opt.Store()
+	if err != nil {
+		return nil, fmt.Errorf("monitor files: %w", err)
+	}
+	list, err := a.SeenFiles(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("monitor files: %w", err)
+	}
+	return list, nil
+}
+
+func unknownMonitor(ctx context.Context, a Store, name string) error {
+	var names []string
+	list, _ := a.Monitors(ctx, Filter{})
+	for i := range list {
+		names = append(names, list[i].Name)
+	}
+	return courier.Errorf(courier.ErrNotFound, "there is no monitor %q; %s", name, nearest.DidYouMean(name, names))
+}
