@@ -11,6 +11,8 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/inputs"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
@@ -45,7 +47,7 @@ func (v *Service) Rerun(ctx context.Context, id courier.ChainExecutionID, opt co
 	if err != nil {
 		return former, fmt.Errorf("rerun: %w", err)
 	}
-	opt.Params, opt.Labels = program.RerunChain(&former, opt.Params, opt.Labels)
+	opt.Params, opt.Labels = inputs.RerunParams(former.Params, opt.Params), inputs.RerunLabels(former.Labels, opt.Labels)
 	n, err := v.prepare(ctx, former.Chain, &opt)
 	if err != nil {
 		return courier.ChainExecution{}, fmt.Errorf("rerun chain execution %s: %w", id, err)
@@ -150,10 +152,10 @@ func (v *Service) New(ctx context.Context, c *Chain, opt *courier.ChainOptions) 
 	if trace == "" {
 		trace = v.engine.Trace(ctx)
 	}
-	if err := program.CheckLabels(opt.Labels, trace); err != nil {
+	if err := inputs.CheckLabels(opt.Labels, trace); err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
-	params, err := program.MergeParams(c.params, opt.Params, false, v.cfg.MaxParams)
+	params, err := inputs.Params(c.params, opt.Params, false, v.cfg.MaxParams)
 	if err != nil {
 		return none, fmt.Errorf("chain %q: %w", c.Name, err)
 	}
@@ -165,7 +167,7 @@ func (v *Service) New(ctx context.Context, c *Chain, opt *courier.ChainOptions) 
 	if len(opt.Labels) > 0 {
 		n.Labels = maps.Clone(opt.Labels)
 	}
-	given := program.Object(params)
+	given := jsontext.Object(params)
 	var bad courier.ParamsError
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -207,7 +209,7 @@ func (v *Service) memberExecution(ctx context.Context, m *courier.ChainMember, p
 		if err != nil {
 			return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "params: %w", err)
 		}
-		maps.Copy(params, program.Object(raw))
+		maps.Copy(params, jsontext.Object(raw))
 	}
 	return v.engine.NewExecution(ctx, p, &courier.EnqueueOptions{Params: params, Priority: m.Priority, By: by})
 }

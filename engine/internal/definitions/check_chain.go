@@ -360,7 +360,7 @@ func constantProblem(takes *flow.Params, name string, v any) string {
 		if err != nil {
 			return ""
 		}
-		_, why := takes.Check(name, program.Object(raw)[name])
+		_, why := takes.Check(name, jsontext.Object(raw)[name])
 		return why
 	case text && !refs[0].Whole:
 		return takes.TakesText(name)

@@ -12,6 +12,8 @@ import (
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/inputs"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
 )
 
@@ -32,7 +34,7 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *dryrun.ChainRep
 	}
 	r.Problems, r.Warnings = append(r.Problems, def.Problems...), def.Warnings
 	declared := flow.ReadParams(def.Chain.Params)
-	merged, err := program.MergeParams(declared, d.opt.Params, d.opt.Params == nil, d.cfg.MaxParams)
+	merged, err := inputs.Params(declared, d.opt.Params, d.opt.Params == nil, d.cfg.MaxParams)
 	if err != nil {
 		r.Problems = append(r.Problems, core.ParamProblems(err)...)
 		return nil
@@ -42,7 +44,7 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *dryrun.ChainRep
 	}
 	own := params{given: d.opt.Params}
 	r.Unknown, r.Params = unknownParams(declared, own), declaredParams(declared, own)
-	known := program.Object(merged)
+	known := jsontext.Object(merged)
 	for _, name := range r.Unknown {
 		delete(known, name)
 	}
@@ -136,7 +138,7 @@ func memberParams(m *courier.ChainMember, p *program.Program, known map[string]a
 	if err != nil {
 		return out, err
 	}
-	own := program.Object(raw)
+	own := jsontext.Object(raw)
 	maps.Copy(out.given, own)
 	for name := range own {
 		delete(later, name)

@@ -154,6 +154,7 @@ var Rooms = []Room{
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
 	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
 	{Dir: "internal/globmatch", Imports: []string{".", "internal/glob", "internal/safename"}, Libraries: []string{doublestar}},
+	{Dir: "internal/inputs", Imports: []string{".", "flow", "store", "internal/jsontext", "internal/text"}}, // what executions are started with
 	{Dir: "internal/inside"},
 	{Dir: "internal/jsontext"},
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
