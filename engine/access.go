@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/chains"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
@@ -46,14 +46,14 @@ func (e *Engine) addSubsystems() {
 		Roles: roles, Programs: e.programs, Log: e.log, Poll: o.Poll,
 		Observe: e.observers.Emit, WakeNotifications: e.notifications.Wake, Expire: c.expire,
 	})
-	e.chains = chains.New(c, chains.Config{
-		Roles: roles, Programs: e.programs, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams,
-		Observe: e.observers.Emit, Observed: e.observers.Wanted,
-		WakeNotifications: e.notifications.Wake, Chain: e.definitions.Chain, WaitUntil: e.waiters.Until,
+	e.chains = chain.New(chain.Options{
+		Store: roles.Chains, Definitions: e.definitions, Job: c.job, Trace: c.Trace, Requested: c.Requested, Changed: e.notifications.Wake,
+		Observe: e.observers.Emit, Observed: e.observers.Wanted, WaitUntil: e.waiters.Until,
+		Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams,
 	})
 	_, wakes := roles.Behind.(schedule.Store)
 	e.monitors = monitors.New(monitors.Options{
-		Changed: c.Changed, Targets: e.chains, Roles: roles, Log: e.log, Secrets: o.Secrets,
+		Changed: c.Changed, Targets: c, Roles: roles, Log: e.log, Secrets: o.Secrets,
 		Listers: o.Listers, Roots: o.Roots, MaxParams: o.MaxParams, Poll: o.Poll, StoreWakes: wakes,
 	})
 	e.schedules = schedule.New(schedule.Options{
@@ -74,7 +74,7 @@ func (e *Engine) addSubsystems() {
 	})
 	e.dryRuns = dryruns.New(c, dryruns.Config{
 		Checks: e.definitions, Schedules: e.schedules.Reports,
-		Unsaved: func(jobs []courier.Job, chains []courier.Chain) dryruns.Checks {
+		Unsaved: func(jobs []courier.Job, chains []chain.Chain) dryruns.Checks {
 			return e.definitions.Unsaved(jobs, chains)
 		},
 		Roles: roles, Registry: e.reg, Queues: o.Queues, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams, Grace: o.Grace,
@@ -84,7 +84,7 @@ func (e *Engine) addSubsystems() {
 // CheckStart returns what is wrong with starting the latest version of a job, or of a
 // chain if job is empty.
 func (c access) CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error) {
-	t, err := c.e.chains.Target(ctx, job, chain)
+	t, err := c.Target(ctx, job, chain)
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
 		field := "job"
@@ -103,7 +103,7 @@ func (c access) CheckStart(ctx context.Context, job, chain string, params map[st
 
 // Prepare adds a new execution of the job or chain of a definition to a firing.
 func (c access) Prepare(ctx context.Context, f *schedule.Firing, d *store.Definition, s *schedule.Schedule, key string) (courier.ExecutionID, error) {
-	t, err := c.e.chains.TargetOf(ctx, d)
+	t, err := c.targetOf(ctx, d)
 	if err != nil {
 		return "", err
 	}
@@ -113,6 +113,19 @@ func (c access) Prepare(ctx context.Context, f *schedule.Firing, d *store.Defini
 	}
 	n.Add(&f.Executions, &f.Chains)
 	return n.ID(), nil
+}
+
+// job returns a version of a job as chains need it; version 0 means the latest.
+func (c access) job(ctx context.Context, name string, version int) (*chain.Job, error) {
+	p, err := c.e.programs.Load(ctx, name, version)
+	if err != nil {
+		return nil, err
+	}
+	j := p.Member()
+	j.New = func(ctx context.Context, opt *courier.EnqueueOptions) (store.NewExecution, error) {
+		return c.NewExecution(ctx, p, opt)
+	}
+	return j, nil
 }
 
 // Created has overdue executions looked for when a deadline of the executions passes, which

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -105,7 +106,7 @@ func (w *chainWorld) define(text string) {
 }
 
 // chain defines a chain and starts it.
-func (w *chainWorld) chain(members string, opt *courier.ChainOptions) courier.ChainExecutionID {
+func (w *chainWorld) chain(members string, opt *chain.StartOptions) courier.ChainExecutionID {
 	w.t.Helper()
 	c := readChain(w.t, `{"name": "chain", "members": `+members+`}`)
 	if _, err := w.Chains().Define(w.t.Context(), c, nil); err != nil {
@@ -118,9 +119,9 @@ func (w *chainWorld) chain(members string, opt *courier.ChainOptions) courier.Ch
 	return x.ID
 }
 
-func readChain(t *testing.T, text string) courier.Chain {
+func readChain(t *testing.T, text string) chain.Chain {
 	t.Helper()
-	var c courier.Chain
+	var c chain.Chain
 	if err := c.UnmarshalJSON([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func readChain(t *testing.T, text string) courier.Chain {
 
 // ends waits for a chain execution and reports another end than the wanted
 // one, written as "completed: a=completed b=skipped".
-func (w *chainWorld) ends(id courier.ChainExecutionID, want string) courier.ChainExecution {
+func (w *chainWorld) ends(id courier.ChainExecutionID, want string) chain.Execution {
 	w.t.Helper()
 	x, err := w.Chains().Wait(w.t.Context(), id)
 	if err != nil {
@@ -142,7 +143,7 @@ func (w *chainWorld) ends(id courier.ChainExecutionID, want string) courier.Chai
 	return x
 }
 
-func (w *chainWorld) is(x courier.ChainExecution, want string) {
+func (w *chainWorld) is(x chain.Execution, want string) {
 	w.t.Helper()
 	if got := chainText(&x); got != want {
 		w.t.Errorf("chain execution is %s\nwant               %s", got, want)
@@ -151,7 +152,7 @@ func (w *chainWorld) is(x courier.ChainExecution, want string) {
 
 // stands reports a chain execution that stands otherwise, when nothing moves any
 // more.
-func (w *chainWorld) stands(id courier.ChainExecutionID, want string) courier.ChainExecution {
+func (w *chainWorld) stands(id courier.ChainExecutionID, want string) chain.Execution {
 	w.t.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
@@ -163,7 +164,7 @@ func (w *chainWorld) stands(id courier.ChainExecutionID, want string) courier.Ch
 	return x
 }
 
-func chainText(x *courier.ChainExecution) string {
+func chainText(x *chain.Execution) string {
 	var b strings.Builder
 	b.WriteString(string(x.State) + ":")
 	for _, m := range x.Members {
@@ -187,7 +188,7 @@ func TestChainInARow(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
 		w.define(`{"name": "take", "steps": [
 			{"id": "take", "type": "demo.take", "config": {"text": "<${context:chain.a.text}>", "list": ["context:chain.a"]}}]}`)
-		id := w.chain(`[{"job": "a"}, {"name": "second", "job": "take", "depends_on": ["a"]}]`, &courier.ChainOptions{By: courier.By{Actor: "ann"}})
+		id := w.chain(`[{"job": "a"}, {"name": "second", "job": "take", "depends_on": ["a"]}]`, &chain.StartOptions{By: courier.By{Actor: "ann"}})
 		x := w.ends(id, "completed: a=completed second=completed")
 		second, err := w.Executions().Get(w.t.Context(), x.Member("second").Execution)
 		if err != nil || second.Chain != id || second.Member != "second" || second.By != "ann" {
@@ -200,7 +201,7 @@ func TestChainInARow(t *testing.T) {
 		if err := x.Err(); err != nil {
 			w.t.Error(err)
 		}
-		list, err := w.Chains().Executions(w.t.Context(), store.ChainFilter{Chain: "chain", States: []courier.ChainState{courier.ChainCompleted}})
+		list, err := w.Chains().Executions(w.t.Context(), chain.Filter{Chain: "chain", States: []chain.State{chain.Completed}})
 		if err != nil || len(list) != 1 || list[0].ID != id {
 			w.t.Errorf("listed %v, %v", list, err)
 		}
@@ -271,7 +272,7 @@ func TestChainParams(t *testing.T) {
 		if _, err := w.Chains().Define(w.t.Context(), c, nil); err != nil {
 			w.t.Fatal(err)
 		}
-		x, err := w.Chains().Start(w.t.Context(), "p", &courier.ChainOptions{Params: m{"day": "friday"}})
+		x, err := w.Chains().Start(w.t.Context(), "p", &chain.StartOptions{Params: m{"day": "friday"}})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -282,7 +283,7 @@ func TestChainParams(t *testing.T) {
 				w.t.Errorf("params of %s: %s, %v; want %s", x.Members[i].Name, e.Params, err, want)
 			}
 		}
-		_, err = w.Chains().Start(w.t.Context(), "p", &courier.ChainOptions{Params: m{"dya": 1}})
+		_, err = w.Chains().Start(w.t.Context(), "p", &chain.StartOptions{Params: m{"dya": 1}})
 		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `unknown parameter "dya"; did you mean "day"?`) {
 			w.t.Errorf("error %v", err)
 		}
@@ -291,12 +292,12 @@ func TestChainParams(t *testing.T) {
 
 func TestChainIdempotencyKey(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
-		opt := &courier.ChainOptions{IdempotencyKey: "today", Params: m{"n": 1}}
+		opt := &chain.StartOptions{IdempotencyKey: "today", Params: m{"n": 1}}
 		id := w.chain(`[{"job": "a"}]`, opt)
 		if again := w.chain(`[{"job": "a"}]`, opt); again != id {
 			w.t.Errorf("the same key started %s and %s", id, again)
 		}
-		if _, err := w.Chains().Start(w.t.Context(), "chain", &courier.ChainOptions{IdempotencyKey: "today"}); !errors.Is(err, courier.ErrConflict) {
+		if _, err := w.Chains().Start(w.t.Context(), "chain", &chain.StartOptions{IdempotencyKey: "today"}); !errors.Is(err, courier.ErrConflict) {
 			w.t.Errorf("other params: %v", err)
 		}
 		if _, err := w.Chains().Start(w.t.Context(), "chian", nil); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "chain"?`) {
@@ -368,7 +369,7 @@ func TestChainRetry(t *testing.T) {
 
 func TestChainHold(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
-		id := w.chain(`[{"job": "a"}]`, &courier.ChainOptions{Hold: true})
+		id := w.chain(`[{"job": "a"}]`, &chain.StartOptions{Hold: true})
 		w.stands(id, "pending: a=pending")
 		if _, err := w.Chains().Pause(w.t.Context(), id, courier.By{Actor: "ann"}); !errors.Is(err, courier.ErrConflict) {
 			w.t.Errorf("pause: %v", err)
@@ -462,7 +463,7 @@ func TestDefineChainFindsAllProblems(t *testing.T) {
 		},
 	} {
 		_, err := w.Chains().Define(t.Context(), readChain(t, text), nil)
-		d, ok := errors.AsType[*courier.DefinitionError](err)
+		d, ok := errors.AsType[*chain.Error](err)
 		if !ok {
 			t.Errorf("%s: error %v", text, err)
 			continue
@@ -548,7 +549,7 @@ func survives(t *testing.T, f storewrap.Fault) bool {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	x, err := first.Chains().Start(ctx, "chain", &courier.ChainOptions{IdempotencyKey: "once"})
+	x, err := first.Chains().Start(ctx, "chain", &chain.StartOptions{IdempotencyKey: "once"})
 	cancel()
 	if err == nil {
 		time.Sleep(5 * time.Second)
@@ -557,7 +558,7 @@ func survives(t *testing.T, f storewrap.Fault) bool {
 		t.Fatal(err)
 	}
 	if err != nil { // whoever wanted it starts it again
-		if x, err = w.Chains().Start(t.Context(), "chain", &courier.ChainOptions{IdempotencyKey: "once"}); err != nil {
+		if x, err = w.Chains().Start(t.Context(), "chain", &chain.StartOptions{IdempotencyKey: "once"}); err != nil {
 			t.Fatalf("%v: %v", f, err)
 		}
 	}
@@ -594,7 +595,7 @@ func TestChainLabels(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		labels := map[string]string{"partner": "acme"}
-		id := w.chain(threeMembers, &courier.ChainOptions{Labels: labels, Trace: trace})
+		id := w.chain(threeMembers, &chain.StartOptions{Labels: labels, Trace: trace})
 		labels["partner"] = "changed by the caller"
 		w.ends(id, "completed: a=completed b=completed c=completed")
 		again, err := w.Chains().Rerun(w.t.Context(), id, nil)
@@ -612,7 +613,7 @@ func TestChainLabels(t *testing.T) {
 		if err != nil || len(list) != 6 || traced != 3 {
 			w.t.Errorf("%d executions have the label, %d the trace; %v", len(list), traced, err)
 		}
-		_, err = w.Chains().Start(w.t.Context(), again.Chain, &courier.ChainOptions{Labels: map[string]string{"A b": "x"}, Trace: "x"})
+		_, err = w.Chains().Start(w.t.Context(), again.Chain, &chain.StartOptions{Labels: map[string]string{"A b": "x"}, Trace: "x"})
 		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `label "A b"`) || !strings.Contains(err.Error(), "traceparent") {
 			w.t.Errorf("wrong ones: %v", err)
 		}

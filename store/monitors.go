@@ -137,8 +137,9 @@ type MonitorRecord struct {
 	// parameters.
 	Executions []NewExecution
 	// Chains are chain executions, created in the same way, for a monitor of a
-	// chain; so are the ids in Changed those of chain executions.
-	Chains []NewChainExecution
+	// chain; so are the ids in Changed those of chain executions. It is a
+	// []chain.NewExecution, or nil: package chain imports this one.
+	Chains any
 }
 
 // Recorded is the result of a [MonitorRecord].
@@ -147,7 +148,7 @@ type Recorded struct {
 	Revision int64 // the new one
 	// Executions are the results of those of the record, in order.
 	Executions []Enqueued
-	Chains     []StartedChain // the same for chain executions
+	Chains     any // the same for chain executions: a []chain.Started, or nil
 }
 
 // Replace puts another execution in the place of one.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
@@ -165,13 +166,14 @@ func (s *Store) Record(ctx context.Context, r store.MonitorRecord) (store.Record
 	}
 	now := s.clock()
 	done := store.Recorded{Done: true}
-	var err error
-	if done.Chains, err = s.fireChains(r.Chains, now); err != nil {
+	chains, _ := r.Chains.([]chain.NewExecution)
+	started, err := s.fireChains(chains, now)
+	if err != nil {
 		return store.Recorded{}, err
 	}
-	r.Changed = slices.Clone(r.Changed)
-	for i := range done.Chains {
-		r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(done.Chains[i].Execution.ID))
+	done.Chains, r.Changed = started, slices.Clone(r.Changed)
+	for i := range started {
+		r.Replace(courier.ExecutionID(chains[i].ID), courier.ExecutionID(started[i].Execution.ID))
 	}
 	for i := range r.Executions {
 		n := &r.Executions[i]

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
@@ -197,8 +198,8 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (d
 			return store.Recorded{}, nil, err
 		}
 	}
-	if len(r.Chains) > 0 {
-		if done.Chains, released, err = s.startMonitored(ctx, tx, &r); err != nil {
+	if chains, _ := r.Chains.([]chain.NewExecution); len(chains) > 0 {
+		if done.Chains, released, err = s.startMonitored(ctx, tx, &r, chains); err != nil {
 			return store.Recorded{}, nil, err
 		}
 	}
@@ -219,8 +220,8 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, r store.MonitorRecord) (d
 
 // startMonitored starts the chain executions of a record, as start does
 // executions.
-func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord) (started []store.StartedChain, released []string, err error) {
-	started, released, wrong, err := s.startUnused(ctx, tx, r.Chains)
+func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *store.MonitorRecord, chains []chain.NewExecution) (started []chain.Started, released []string, err error) {
+	started, released, wrong, err := s.startUnused(ctx, tx, chains)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -228,7 +229,7 @@ func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *store.MonitorR
 		if err := wrong[i]; err != nil {
 			return nil, nil, contractError{err}
 		}
-		r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(started[i].Execution.ID))
+		r.Replace(courier.ExecutionID(chains[i].ID), courier.ExecutionID(started[i].Execution.ID))
 	}
 	return started, released, nil
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
@@ -50,7 +50,7 @@ func ParamProblems(err error) []courier.Problem {
 // Prepared is a new execution of a job or of a chain. One of the fields is nil.
 type Prepared struct {
 	Execution *store.NewExecution
-	Chain     *store.NewChainExecution
+	Chain     *chain.NewExecution
 }
 
 // ID returns the id of the execution or chain execution.
@@ -62,7 +62,7 @@ func (p Prepared) ID() courier.ExecutionID {
 }
 
 // Add appends the execution to the list of its kind.
-func (p Prepared) Add(executions *[]store.NewExecution, chains *[]store.NewChainExecution) {
+func (p Prepared) Add(executions *[]store.NewExecution, chains *[]chain.NewExecution) {
 	if p.Chain != nil {
 		*chains = append(*chains, *p.Chain)
 	} else {
@@ -75,15 +75,6 @@ type CheckedJob struct {
 	Job      courier.Job
 	Tree     *flow.Tree
 	Warnings []courier.Problem
-}
-
-// A CheckedChain is a chain that was checked. If it has no problems, all members have a
-// name and a program.
-type CheckedChain struct {
-	Chain              courier.Chain
-	Problems, Warnings []courier.Problem
-	Programs           []*program.Program // of each member; nil if its job does not exist
-	DependsOn          [][]int            // of each member, the indexes of those that it depends on
 }
 
 // A Lifetime is how long the loops of a subsystem run: from the start to the stop of

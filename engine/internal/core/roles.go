@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -45,7 +46,7 @@ func (r Roles) Monitors() (store.Monitors, error) { return role[store.Monitors](
 func (r Roles) Schedules() (schedule.Store, error) { return role[schedule.Store](r, "schedules") }
 
 // Chains returns the part that keeps chain executions.
-func (r Roles) Chains() (store.Chains, error) { return role[store.Chains](r, "chain executions") }
+func (r Roles) Chains() (chain.Store, error) { return role[chain.Store](r, "chain executions") }
 
 // Deadlines returns the part that keeps deadlines of executions.
 func (r Roles) Deadlines() (store.Deadlines, error) {

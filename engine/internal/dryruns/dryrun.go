@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
@@ -57,7 +58,7 @@ func (v *Service) Job(ctx context.Context, job courier.Job, opt *dryrun.Options)
 }
 
 // Chain makes a dry run of a chain, as [Service.Job] does of a job.
-func (v *Service) Chain(ctx context.Context, chain courier.Chain, opt *dryrun.Options) (dryrun.ChainReport, error) {
+func (v *Service) Chain(ctx context.Context, chain chain.Chain, opt *dryrun.Options) (dryrun.ChainReport, error) {
 	d := v.newRun(opt)
 	r := &dryrun.ChainReport{Chain: chain.Name, Version: chain.Version}
 	err := d.findWorkers(ctx)

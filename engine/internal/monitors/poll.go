@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/storecall"
@@ -413,10 +414,12 @@ func (g *polling) record(ctx context.Context, r store.MonitorRecord) error {
 		for i, x := range done.Executions {
 			r.Replace(r.Executions[i].ID, x.Execution.ID)
 		}
-		for i, x := range done.Chains {
-			r.Replace(courier.ExecutionID(r.Chains[i].ID), courier.ExecutionID(x.Execution.ID))
+		chains, _ := r.Chains.([]chain.NewExecution)
+		started, _ := done.Chains.([]chain.Started)
+		for i, x := range started {
+			r.Replace(courier.ExecutionID(chains[i].ID), courier.ExecutionID(x.Execution.ID))
 		}
-		g.v.opt.Targets.Started(done.Chains)
+		g.v.opt.Targets.Started(started)
 		g.remember(done.Revision, &r)
 	}
 	return err

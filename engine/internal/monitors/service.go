@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/store"
 )
 
 // Targets are the jobs and chains that monitors start.
@@ -20,7 +20,7 @@ type Targets interface {
 	// Target returns the latest version of a job, or of a chain if job is empty.
 	Target(ctx context.Context, job, chain string) (core.Target, error)
 	// Started is called with the chain executions that were started.
-	Started(list []store.StartedChain)
+	Started(list []chain.Started)
 }
 
 // Options are what the service uses of the engine, and the settings that concern monitors.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
@@ -23,6 +24,8 @@ func (g *polling) startFor(ctx context.Context, r *store.MonitorRecord, plan *st
 	if err != nil {
 		return "", err
 	}
+	var chains []chain.NewExecution
+	defer func() { r.Chains = chains }()
 	size := 1
 	if g.def.Batch {
 		size = len(plan.Ready)
@@ -37,7 +40,7 @@ func (g *polling) startFor(ctx context.Context, r *store.MonitorRecord, plan *st
 		if err != nil {
 			return "", err
 		}
-		n.Add(&r.Executions, &r.Chains)
+		n.Add(&r.Executions, &chains)
 		last = n.ID()
 		for i := range files {
 			plan.Hand(start+i, last, now)

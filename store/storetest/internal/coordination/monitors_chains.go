@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
@@ -34,12 +35,12 @@ var monitorChainCases = []testCase{
 		m.Kind, m.Target = store.Chain, "chain"
 		r := l.lookOfChain(l.put(m, 0), n)
 		got := l.record(r)
-		if !got.Done || len(got.Chains) != 1 || got.Chains[0].Existed || got.Chains[0].Execution.State != courier.ChainRunning {
+		if started := startedBy(got); !got.Done || len(started) != 1 || started[0].Existed || started[0].Execution.State != chain.Running {
 			l.Fatalf("recorded: %s", storekit.Text(got))
 		}
 		l.Same("execution", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
 		l.started(1) // the first member
-		if again := l.record(r); again.Done || len(again.Chains) > 0 {
+		if again := l.record(r); again.Done || len(startedBy(again)) > 0 {
 			l.Errorf("recorded twice: %s", storekit.Text(again))
 		}
 
@@ -47,7 +48,7 @@ var monitorChainCases = []testCase{
 		again := l.newChain("a")
 		again.Params = json.RawMessage(`{"x":1}`)
 		got = l.record(l.lookOfChain(l.put(m, 0), again))
-		if !got.Done || !got.Chains[0].Existed || got.Chains[0].Execution.ID != n.ID {
+		if started := startedBy(got); !got.Done || !started[0].Existed || started[0].Execution.ID != n.ID {
 			l.Fatalf("with a used key: %s", storekit.Text(got))
 		}
 		l.Same("execution of the used key", l.seen(store.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
@@ -58,26 +59,26 @@ var monitorChainCases = []testCase{
 			return
 		}
 		there := l.newChain("a")
-		_, err := l.chains().StartChains(l.Ctx(), []store.NewChainExecution{there})
+		_, err := l.chains().StartChains(l.Ctx(), []chain.NewExecution{there})
 		l.OK(err)
 		m := l.put(monitorOf("m"), 0)
 		r := l.look(m, "file")
 		good, bad := l.newChain("a"), l.newChain("a")
 		bad.Version = 7
-		r.Chains = []store.NewChainExecution{good, bad}
+		r.Chains = []chain.NewExecution{good, bad}
 		_, err = l.Record(l.Ctx(), r)
 		l.Is("of an unknown version", err, courier.ErrNotFound)
 		_, err = l.Save(l.Ctx(), store.Definition{Kind: store.Chain, Name: "other", Body: json.RawMessage(`{"name": "other"}`)})
 		l.OK(err)
 		bad = l.newChain("a")
 		bad.Chain, bad.ID = "other", there.ID
-		r.Chains = []store.NewChainExecution{good, bad}
+		r.Chains = []chain.NewExecution{good, bad}
 		_, err = l.Record(l.Ctx(), r)
 		l.Is("of an id of another chain", err, courier.ErrConflict)
 		l.Same("files", l.seen(store.SeenFilter{Monitor: "m"}), nil)
 		l.Same("monitor", l.one("m"), m)
 		l.started(1)
-		list, err := l.chains().ChainExecutions(l.Ctx(), store.ChainFilter{})
+		list, err := l.chains().ChainExecutions(l.Ctx(), chain.Filter{})
 		l.OK(err)
 		l.Same("chain executions", len(list), 1)
 	})},
@@ -85,11 +86,17 @@ var monitorChainCases = []testCase{
 
 // lookOfChain is the record of a look at which the file "file" was handed over
 // to a new chain execution.
-func (l *monitorKit) lookOfChain(m store.Monitor, n store.NewChainExecution) store.MonitorRecord {
+func (l *monitorKit) lookOfChain(m store.Monitor, n chain.NewExecution) store.MonitorRecord {
 	l.Helper()
 	r := l.look(m, "file")
 	n.IdempotencyKey = "monitor:" + m.Name + ":file"
-	r.Executions, r.Chains = nil, []store.NewChainExecution{n}
+	r.Executions, r.Chains = nil, []chain.NewExecution{n}
 	r.Changed[0].Execution = courier.ExecutionID(n.ID)
 	return r
+}
+
+// startedBy returns the chain executions that a record has started.
+func startedBy(r store.Recorded) []chain.Started {
+	started, _ := r.Chains.([]chain.Started)
+	return started
 }
