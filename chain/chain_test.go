@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier"
 )
 
-func TestChainJSON(t *testing.T) {
+func TestJSON(t *testing.T) {
 	const text = `{"name": "c", "description": "d", "params": {"n": 1.10}, "members": [
 		{"job": "a"}, {"name": "b", "job": "a", "version": 2, "priority": -1, "params": {"x": "context:params.n"},
 		"depends_on": ["a", {"member": "z", "run_on_failure": true, "required_status": "any"}]}]}`
@@ -44,7 +44,7 @@ func TestChainJSON(t *testing.T) {
 	}
 }
 
-func TestChainJSONReportsAllMistakes(t *testing.T) {
+func TestJSONReportsAllMistakes(t *testing.T) {
 	var c chain.Chain
 	err := json.Unmarshal([]byte(`{"nmae": "c", "members": [{"jbo": "a"}, {"job": 1, "depends_on": [{"membre": "a"}, 7]}, {"depends_on": "a"}], "members": []}`), &c)
 	for _, want := range []string{
@@ -82,7 +82,7 @@ func FuzzChain(f *testing.F) {
 	})
 }
 
-func TestChainExecutionErr(t *testing.T) {
+func TestExecutionErr(t *testing.T) {
 	for _, c := range []struct {
 		x    chain.Execution
 		want string

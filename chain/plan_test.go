@@ -144,7 +144,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-func TestNewChainPlanRefuses(t *testing.T) {
+func TestNewPlanRefuses(t *testing.T) {
 	dep := func(on string) []chain.Dependency { return []chain.Dependency{{Member: on}} }
 	for want, members := range map[string][]chain.PlannedMember{
 		`two members are called "a"`:                   {{Name: "a"}, {Name: "a"}},
@@ -341,7 +341,7 @@ func TestRandomRetries(t *testing.T) {
 	}
 }
 
-func TestDecideChain(t *testing.T) {
+func TestDecide(t *testing.T) {
 	kinds := []courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRetry}
 	for _, c := range []struct {
 		state   chain.State

@@ -11,7 +11,7 @@ import (
 )
 
 // A chain that is read from the store is the one that was saved, as strict reading has it.
-func TestReadChain(t *testing.T) {
+func TestReadStored(t *testing.T) {
 	full := Chain{
 		Name: "daily", Version: 7, Description: "<all> of it", Params: map[string]any{"day": courier.Param{Type: "date", Doc: "The day."}, "large": 12345678901234567, "none": nil},
 		Members: []Member{
