@@ -34,6 +34,11 @@ import (
 // usual text form, so ids sort by the time they were made.
 type ExecutionID string
 
+// A ChainExecutionID identifies one execution of a chain. It is a UUIDv7 in its
+// usual text form, so ids sort by the time they were made. It is here, and not in package
+// chain, because the executions of members and their events carry it.
+type ChainExecutionID string
+
 // A State is the state of an execution. [State.CanBecome] says which moves between
 // states are allowed.
 type State string

@@ -35,13 +35,3 @@ type DefinedJob struct {
 	// to do.
 	Warnings []Problem
 }
-
-// A DefinedChain is a version of a chain in the store. Its fields mean what those of
-// [DefinedJob] mean.
-type DefinedChain struct {
-	Chain      Chain
-	SavedBy    string
-	SavedAt    time.Time
-	Superseded bool
-	Warnings   []Problem
-}

@@ -1,6 +1,7 @@
 package courier
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -165,15 +166,15 @@ func (p Problem) String() string {
 	return strings.Join(append(parts, p.Message), ": ")
 }
 
-// A DefinitionError lists everything that is wrong with the definition of a job
-// or a chain or a subscription. It matches [ErrInvalid].
+// A DefinitionError lists everything that is wrong with the definition of a job or a
+// subscription, or with the text of a definition of any kind. It matches [ErrInvalid].
 type DefinitionError struct {
 	Job          string
-	Chain        string // if it is a chain's
 	Subscription string // if it is a subscription's
 	Problems     []Problem
 
 	read    string // the kind of definition whose text could not be read; otherwise empty
+	name    string // of a definition of another kind whose text could not be read
 	partial any    // a pointer to what could be read of that; nil if there is none
 }
 
@@ -183,12 +184,10 @@ func (e *DefinitionError) Error() string {
 	switch {
 	case e.read != "":
 		operation, note = "read "+e.read, "" // which saves nothing anyway
-	case e.Chain != "":
-		operation = "define chain"
 	case e.Subscription != "":
 		operation = "subscribe"
 	}
-	return errtext.Refused(operation, e.Job+e.Chain+e.Subscription, note, e.Problems)
+	return errtext.Refused(operation, cmp.Or(e.Job, e.Subscription, e.name), note, e.Problems)
 }
 
 // Is reports whether target is [ErrInvalid].

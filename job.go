@@ -221,7 +221,9 @@ func readSteps(dec *json.Decoder, steps *[]StepSpec) error {
 }
 
 // UnmarshalJSON reads a step strictly.
-func (s *StepSpec) UnmarshalJSON(data []byte) error { return strictly(s, data, (*StepSpec).read) }
+func (s *StepSpec) UnmarshalJSON(data []byte) error {
+	return strictjson.Read(s, data, (*StepSpec).read)
+}
 
 func (s *StepSpec) read(dec *json.Decoder) error {
 	return strictjson.ReadObject(dec, strictjson.Fields{
@@ -246,16 +248,6 @@ func (s StepSpec) MarshalJSON() ([]byte, error) {
 		Stall   *strictjson.Seconds `json:"stall_timeout_seconds,omitempty"`
 		Config  map[string]any      `json:"config,omitempty"`
 	}{plain(s), (*strictjson.Seconds)(s.Timeout), (*strictjson.Seconds)(s.StallTimeout), s.Config})
-}
-
-// strictly sets v to what read makes of data, unless that is an error.
-func strictly[T any](v *T, data []byte, read func(*T, *json.Decoder) error) error {
-	var n T
-	err := read(&n, strictjson.NewDecoder(data))
-	if err == nil {
-		*v = n
-	}
-	return err
 }
 
 // intoStepPolicy reads the policy that a step has of its own: one without a type would be none.

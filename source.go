@@ -35,7 +35,7 @@ type place struct {
 	items  []*place          // of a list
 }
 
-// A Definition is what a Source can be read into, such as a *[Job] or a *[Chain]. Its
+// A Definition is what a Source can be read into, such as a *[Job]. Its
 // UnmarshalJSON calls [ReadDefinition].
 type Definition interface{ json.Unmarshaler }
 
@@ -64,8 +64,8 @@ func (s *Source) Read(v Definition) []Problem {
 	return e.Problems
 }
 
-// ReadDefinition sets *v to the JSON object in text, which defines something of a kind,
-// such as "job". Each function that fields returns for a new value reads the value of one
+// ReadDefinition sets *v, a struct, to the JSON object in text, which defines something of a
+// kind, such as "job". Each function that fields returns for a new value reads the value of one
 // name. Other names are wrong, and so is a name that is given twice. The error is a
 // *[DefinitionError] with everything that is wrong with the form of the text, in lines
 // and columns counted from its beginning; *v is unchanged then.
@@ -84,10 +84,12 @@ func ReadDefinition[T any](kind string, text []byte, v *T, fields func(*T) map[s
 	switch d := any(n).(type) {
 	case *Job:
 		e.Job = d.Name
-	case *Chain:
-		e.Chain = d.Name
 	case *Subscription:
 		e.Subscription = d.Name
+	default:
+		if name := reflect.ValueOf(n).Elem().FieldByName("Name"); name.IsValid() {
+			e.name = name.String()
+		}
 	}
 	return e
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
@@ -27,7 +28,7 @@ func TestSourceTellsEverythingWithItsPlace(t *testing.T) {
 			`line 4, column 25: step 1: type: must be a string, not a JSON number`,
 			`line 5, column 19: step 1: id: given twice`,
 		}},
-		{new(courier.Chain), "{\"members\": [{\"job\": \"é\", \"versoin\": 1}]}", []string{`line 1, column 38: members[0]: unknown field "versoin"; did you mean "version"?`}},
+		{new(chain.Chain), "{\"members\": [{\"job\": \"é\", \"versoin\": 1}]}", []string{`line 1, column 38: members[0]: unknown field "versoin"; did you mean "version"?`}},
 		{new(schedule.Schedule), "{\"at\": \"soon\",\n\"every_seconds\": -1}", []string{`line 1, column 8: at: must be an instant`, `line 2, column 18: every_seconds: -1 is negative`}},
 		{new(monitor.Monitor), "{\"batch\": \"yes\"}", []string{`line 1, column 11: batch: must be true or false, not a JSON string`}},
 		{new(courier.Subscription), "{\"webhook\": {\"ulr\": 1}}", []string{`line 1, column 21: webhook: unknown field "ulr"; did you mean "url"?`}},
@@ -67,7 +68,7 @@ func TestSources(t *testing.T) {
 	}
 	long := `{"description": "` + strings.Repeat("é\n"+strings.Repeat("ü", 700), 10) + `", "x": 1}`
 	long = strings.ReplaceAll(long, "\n", "\", \n\"y\": \"")
-	for _, p := range (&courier.Source{Text: []byte(long), Line: 5, Column: 7}).Read(new(courier.Chain)) {
+	for _, p := range (&courier.Source{Text: []byte(long), Line: 5, Column: 7}).Read(new(chain.Chain)) {
 		at := strings.Split(long, "\n")[p.Line-5]
 		if p.Line == 5 {
 			at = "123456" + at
@@ -92,7 +93,7 @@ func TestSources(t *testing.T) {
 func TestNullIsTheDefault(t *testing.T) {
 	for v, text := range map[courier.Definition]string{
 		new(courier.Job):          `{"name": null, "version": null, "failure_policy": null, "params": null, "queue": null, "limit": null, "limit_keys": null, "depends_on": null, "steps": null}`,
-		new(courier.Chain):        `{"name": null, "params": null, "members": null}`,
+		new(chain.Chain):          `{"name": null, "params": null, "members": null}`,
 		new(schedule.Schedule):    `{"cron": null, "every_seconds": null, "at": null, "starts_at": null, "window_seconds": null, "params": null}`,
 		new(monitor.Monitor):      `{"path": null, "every_seconds": null, "events": null, "batch": null, "next_poll": null}`,
 		new(courier.Subscription): `{"kind": null, "webhook": null, "job": null, "email": null, "window_seconds": null}`,

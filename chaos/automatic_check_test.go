@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/chain"
 )
 
 // gatherAutomation adds what is known of chains and deliveries.
 func (c *evidence) gatherAutomation(ctx context.Context, w *world) error {
-	for f := (store.ChainFilter{Limit: 1000}); ; {
+	for f := (chain.Filter{Limit: 1000}); ; {
 		list, err := w.store.ChainExecutions(ctx, f)
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ func (a *automation) report(c *evidence) string {
 			ticks++
 		}
 	}
-	states := make(map[courier.ChainState]int)
+	states := make(map[chain.State]int)
 	for i := range c.chains {
 		if states[c.chains[i].State]++; strings.HasPrefix(c.chains[i].By, "schedule:") {
 			ticks++
@@ -193,7 +193,7 @@ func (a *automation) ended(c *evidence) error {
 		}
 		members[x.Chain][x.Member] = append(members[x.Chain][x.Member], x)
 	}
-	known := make(map[courier.ChainExecutionID]*courier.ChainExecution)
+	known := make(map[courier.ChainExecutionID]*chain.Execution)
 	keys := make(map[[2]string]bool)
 	for i := range c.chains {
 		x := &c.chains[i]
@@ -218,7 +218,7 @@ func (a *automation) ended(c *evidence) error {
 		}
 	}
 	for _, id := range a.cancelled {
-		if x := known[id]; x != nil && x.State != courier.ChainCancelled {
+		if x := known[id]; x != nil && x.State != chain.Cancelled {
 			errs = append(errs, fmt.Errorf("chain execution %s: a cancel was acknowledged, and it is %s", id, x.State))
 		}
 	}
@@ -235,7 +235,7 @@ const (
 
 // endedWell compares a chain execution with what its definition makes of the
 // states of its members' executions.
-func (a *automation) endedWell(all *evidence, c *courier.ChainExecution, executions map[string][]*courier.Execution) error {
+func (a *automation) endedWell(all *evidence, c *chain.Execution, executions map[string][]*courier.Execution) error {
 	def := a.chains[c.Chain].Members
 	if len(c.Members) != len(def) {
 		return fmt.Errorf("it has %d members, not %d", len(c.Members), len(def))
@@ -263,27 +263,27 @@ func (a *automation) endedWell(all *evidence, c *courier.ChainExecution, executi
 		if err != nil {
 			errs = append(errs, err)
 		}
-		if has := state != courier.MemberSkipped; has != begins && (has || c.State != courier.ChainCancelled) {
+		if has := state != chain.MemberSkipped; has != begins && (has || c.State != chain.Cancelled) {
 			errs = append(errs, fmt.Errorf("member %q is %s, and those before it came to %v", m.Name, state, came))
 		}
 		switch {
-		case state == courier.MemberState(courier.Completed):
+		case state == chain.MemberState(courier.Completed):
 			came[m.Name] = isCompleted
-		case state == courier.MemberState(courier.Failed), state == courier.MemberSkipped && failure, all.gaveUp(got.Execution):
+		case state == chain.MemberState(courier.Failed), state == chain.MemberSkipped && failure, all.gaveUp(got.Execution):
 			came[m.Name] = isFailed
 		default:
 			came[m.Name] = isOver
 		}
 	}
-	want := courier.ChainCompleted
+	want := chain.Completed
 	for i := range c.Members {
 		m := &c.Members[i]
-		bad := m.State == courier.MemberState(courier.Failed) || m.State == courier.MemberState(courier.Cancelled)
+		bad := m.State == chain.MemberState(courier.Failed) || m.State == chain.MemberState(courier.Cancelled)
 		if bad && (counts[m.Name] || !tolerated[m.Name]) {
-			want = courier.ChainFailed
+			want = chain.Failed
 		}
 	}
-	if c.State != want && c.State != courier.ChainCancelled || c.Request != "" || c.EndedAt.IsZero() {
+	if c.State != want && c.State != chain.Cancelled || c.Request != "" || c.EndedAt.IsZero() {
 		errs = append(errs, fmt.Errorf("it should be %s; request %q, ended at %v", want, c.Request, c.EndedAt))
 	}
 	for name := range executions {
@@ -304,18 +304,18 @@ func (c *evidence) gaveUp(id courier.ExecutionID) bool {
 }
 
 // memberState compares a member with its executions, and returns how it stands.
-func memberState(m *courier.MemberExecution, def *courier.ChainMember, list []*courier.Execution) (courier.MemberState, error) {
+func memberState(m *chain.MemberExecution, def *chain.Member, list []*courier.Execution) (chain.MemberState, error) {
 	switch {
 	case len(list) > 1:
 		return m.State, fmt.Errorf("member %q was executed %d times", m.Name, len(list))
-	case len(list) == 0 && (m.State != courier.MemberSkipped || m.Execution != ""):
+	case len(list) == 0 && (m.State != chain.MemberSkipped || m.Execution != ""):
 		return m.State, fmt.Errorf("member %q is %s, and was never executed", m.Name, m.State)
 	case len(list) == 0:
 		return m.State, nil
 	}
 	x := list[0]
-	if m.Name != def.Name || m.Job != def.Job || x.Job != def.Job || m.Execution != x.ID || m.State != courier.MemberState(x.State) {
-		return courier.MemberState(x.State), fmt.Errorf("member %q is %s by execution %q, which is %s of %q by %s", m.Name, m.State, m.Execution, x.Job, x.ID, x.State)
+	if m.Name != def.Name || m.Job != def.Job || x.Job != def.Job || m.Execution != x.ID || m.State != chain.MemberState(x.State) {
+		return chain.MemberState(x.State), fmt.Errorf("member %q is %s by execution %q, which is %s of %q by %s", m.Name, m.State, m.Execution, x.Job, x.ID, x.State)
 	}
 	return m.State, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 )
 
 // The subscriptions, by what comes of them: each event is told, or events that
@@ -113,7 +114,7 @@ func (c *evidence) toldEach(want map[string]event, told map[string]courier.Notif
 
 // deliveredOf checks the events of a chain execution: it has started, it may have
 // failed several times, and in the end it is what it is.
-func deliveredOf(c *courier.ChainExecution, list []courier.Notification) error {
+func deliveredOf(c *chain.Execution, list []courier.Notification) error {
 	slices.SortFunc(list, func(a, b courier.Notification) int { return cmp.Compare(a.Seq, b.Seq) })
 	var got []courier.EventType
 	for i := range list {
@@ -128,9 +129,9 @@ func deliveredOf(c *courier.ChainExecution, list []courier.Notification) error {
 		want = append(want, courier.EventChainFailed)
 	}
 	switch c.State {
-	case courier.ChainCompleted:
+	case chain.Completed:
 		want = append(want, courier.EventChainCompleted)
-	case courier.ChainFailed:
+	case chain.Failed:
 		want = append(want, courier.EventChainFailed)
 	default:
 		if len(got) > 1 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 )
 
 // A forgery makes evidence of what went on by itself one that cannot be, in a
@@ -64,18 +65,18 @@ var forgeries = []forgery{
 		if x == nil {
 			return false
 		}
-		m := c.chain(func(ch *courier.ChainExecution) bool { return ch.ID == x.Chain && ch.State != courier.ChainCancelled }).Member(x.Member)
+		m := c.chain(func(ch *chain.Execution) bool { return ch.ID == x.Chain && ch.State != chain.Cancelled }).Member(x.Member)
 		if m == nil {
 			return false
 		}
-		m.State, m.Execution = courier.MemberSkipped, ""
+		m.State, m.Execution = chain.MemberSkipped, ""
 		return c.remove(x)
 	}},
 	{"a member began that had to be skipped", func(_ *automation, c *evidence) bool {
-		skipped := func(m courier.MemberExecution) bool { return m.State == courier.MemberSkipped }
+		skipped := func(m chain.MemberExecution) bool { return m.State == chain.MemberSkipped }
 		// Where the chain was cancelled, a member may have been skipped only because of that.
-		ch := c.chain(func(ch *courier.ChainExecution) bool {
-			return ch.State != courier.ChainCancelled && slices.ContainsFunc(ch.Members, skipped)
+		ch := c.chain(func(ch *chain.Execution) bool {
+			return ch.State != chain.Cancelled && slices.ContainsFunc(ch.Members, skipped)
 		})
 		x := c.pick(func(x *courier.Execution) bool { return x.State == courier.Completed && x.Job == "tick" })
 		i := slices.IndexFunc(ch.Members, skipped)
@@ -85,19 +86,19 @@ var forgeries = []forgery{
 		other := *x
 		other.Chain, other.Member, other.By = ch.ID, ch.Members[i].Name, ""
 		other.ID = forged(x.ID)
-		ch.Members[i].State, ch.Members[i].Execution = courier.MemberState(x.State), other.ID
+		ch.Members[i].State, ch.Members[i].Execution = chain.MemberState(x.State), other.ID
 		c.executions[other.ID] = &other
 		return true
 	}},
 	{"a chain came to another end", func(_ *automation, c *evidence) bool {
-		ch := c.chain(func(ch *courier.ChainExecution) bool { return ch.State != courier.ChainCancelled })
-		ch.State = map[courier.ChainState]courier.ChainState{
-			courier.ChainCompleted: courier.ChainFailed, courier.ChainFailed: courier.ChainCompleted,
+		ch := c.chain(func(ch *chain.Execution) bool { return ch.State != chain.Cancelled })
+		ch.State = map[chain.State]chain.State{
+			chain.Completed: chain.Failed, chain.Failed: chain.Completed,
 		}[ch.State]
 		return ch.State != ""
 	}},
 	{"a chain has not ended", func(_ *automation, c *evidence) bool {
-		c.chain(func(*courier.ChainExecution) bool { return true }).State = courier.ChainRunning
+		c.chain(func(*chain.Execution) bool { return true }).State = chain.Running
 		return true
 	}},
 	{"a chain is missing", func(_ *automation, c *evidence) bool {
@@ -152,14 +153,14 @@ func (c *evidence) pick(fits func(*courier.Execution) bool) *courier.Execution {
 
 // chain returns one of the chain executions that fit, to be changed; an empty
 // one if none does.
-func (c *evidence) chain(fits func(*courier.ChainExecution) bool) *courier.ChainExecution {
+func (c *evidence) chain(fits func(*chain.Execution) bool) *chain.Execution {
 	for _, i := range rand.Perm(len(c.chains)) {
 		if ch := &c.chains[i]; fits(ch) {
 			ch.Members = slices.Clone(ch.Members)
 			return ch
 		}
 	}
-	return &courier.ChainExecution{}
+	return &chain.Execution{}
 }
 
 // unhear forgets all deliveries of an event to a subscription.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
@@ -16,35 +17,35 @@ import (
 // startedByWorkers is the chain that workers start, where people do otherwise.
 const startedByWorkers = "diamond"
 
-func member(name, job string, on ...courier.Dependency) courier.ChainMember {
-	return courier.ChainMember{Name: name, Job: job, DependsOn: on}
+func member(name, job string, on ...chain.Dependency) chain.Member {
+	return chain.Member{Name: name, Job: job, DependsOn: on}
 }
 
 // on, evenFailed and anyEnd are the three kinds of dependencies.
-func on(member string) courier.Dependency { return courier.Dependency{Member: member} }
-func evenFailed(member string) courier.Dependency {
-	return courier.Dependency{Member: member, RunOnFailure: true}
+func on(member string) chain.Dependency { return chain.Dependency{Member: member} }
+func evenFailed(member string) chain.Dependency {
+	return chain.Dependency{Member: member, RunOnFailure: true}
 }
-func anyEnd(member string) courier.Dependency {
-	return courier.Dependency{Member: member, RequiredStatus: courier.RequireAny}
+func anyEnd(member string) chain.Dependency {
+	return chain.Dependency{Member: member, RequiredStatus: courier.RequireAny}
 }
 
 // someChains are the chains that are the same in every run. The members of each
 // come after those that they depend on.
-var someChains = []courier.Chain{
-	{Name: "diamond", Members: []courier.ChainMember{
+var someChains = []chain.Chain{
+	{Name: "diamond", Members: []chain.Member{
 		member("first", "plain"), member("left", "chancy", on("first")), member("right", "retried", on("first")),
 		member("join", "tick", on("left"), on("right")), member("tidy", "tick", evenFailed("join")),
 	}},
-	{Name: "ladder", Members: []courier.ChainMember{
+	{Name: "ladder", Members: []chain.Member{
 		member("a", "tick"), member("b", "chancy", on("a")), member("c", "again", on("a")), member("d", "tick", anyEnd("b"), on("c")),
 		member("e", "chancy", on("d")), member("f", "loop", on("d")), member("g", "tick", on("e"), on("f")),
 		member("h", "files", evenFailed("g"), anyEnd("b")),
 	}},
-	{Name: "mended", Members: []courier.ChainMember{
+	{Name: "mended", Members: []chain.Member{
 		member("a", mending), member("b", "tick", on("a")), member("c", "tick", evenFailed("a")), member("d", "skipping", on("b"), anyEnd("c")),
 	}},
-	{Name: "night", Members: []courier.ChainMember{
+	{Name: "night", Members: []chain.Member{
 		member("a", "tick"), member("b", "chancy", on("a")), member("c", "tick", on("a")), member("d", "tick", evenFailed("b"), on("c")),
 	}},
 }
@@ -54,13 +55,13 @@ const mending = "failing"
 
 // anyChain returns a chain of four to eight members that depend on each other at
 // random.
-func anyChain(name string) courier.Chain {
-	c := courier.Chain{Name: name}
+func anyChain(name string) chain.Chain {
+	c := chain.Chain{Name: name}
 	jobs := []string{"tick", "tick", "chancy", "chancy", "retried", "plain"}
 	for i := range 4 + rand.IntN(5) {
 		m := member(fmt.Sprintf("m%d", i), jobs[rand.IntN(len(jobs))])
 		for _, to := range rand.Perm(i)[:min(i, rand.IntN(4))] {
-			kind := []func(string) courier.Dependency{on, on, evenFailed, anyEnd}[rand.IntN(4)]
+			kind := []func(string) chain.Dependency{on, on, evenFailed, anyEnd}[rand.IntN(4)]
 			m.DependsOn = append(m.DependsOn, kind(c.Members[to].Name))
 		}
 		c.Members = append(c.Members, m)
@@ -167,7 +168,7 @@ func subscribers(e *ear) map[string]func(context.Context, courier.Notification) 
 // acknowledged. Somebody else makes sure of them afterwards.
 func (w *worker) startChains(ctx context.Context) {
 	for i := 0; i < 100; {
-		if _, err := w.engine.Chains().Start(ctx, startedByWorkers, &courier.ChainOptions{IdempotencyKey: keyOf(w.Name, i)}); err == nil {
+		if _, err := w.engine.Chains().Start(ctx, startedByWorkers, &chain.StartOptions{IdempotencyKey: keyOf(w.Name, i)}); err == nil {
 			i++
 		} else {
 			pause(ctx, 20*time.Millisecond)

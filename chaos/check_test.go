@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/store"
 )
@@ -73,7 +74,7 @@ type evidence struct {
 	calls      []*call
 	histories  map[courier.ExecutionID][]*operation
 
-	chains []courier.ChainExecution // these only where there are any
+	chains []chain.Execution // these only where there are any
 	heard  []heard
 	jobs   map[courier.ExecutionID]string
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -115,7 +116,7 @@ func question(c *storewrap.Call) (list []asked, lease time.Duration, ok bool) {
 		})
 	case store.Request:
 		list = append(list, asked{Execution: q.Execution, Request: q.Kind, By: q.By})
-	case store.ChainRequest:
+	case chain.Request:
 		list = append(list, asked{Execution: courier.ExecutionID(q.Chain), Request: q.Kind, By: q.By})
 	default:
 		if c.Method == "Execution" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -40,7 +41,7 @@ var (
 
 // An automation is what goes on by itself in a world, and what must come of it.
 type automation struct {
-	chains map[string]courier.Chain
+	chains map[string]chain.Chain
 
 	mu        sync.Mutex
 	schedules map[string]*timetable
@@ -118,7 +119,7 @@ func (w *world) end(at plan) bool {
 // schedules.
 func (w *world) automate() {
 	w.Helper()
-	w.auto = &automation{chains: make(map[string]courier.Chain), schedules: make(map[string]*timetable)}
+	w.auto = &automation{chains: make(map[string]chain.Chain), schedules: make(map[string]*timetable)}
 	ctx := w.Context()
 	for _, p := range unattended {
 		if _, err := w.people.Jobs().Define(ctx, p.job, nil); err != nil {
@@ -130,7 +131,7 @@ func (w *world) automate() {
 			w.Fatal(err)
 		}
 	}
-	for _, c := range slices.Concat(someChains, []courier.Chain{anyChain("any 1"), anyChain("any 2")}) {
+	for _, c := range slices.Concat(someChains, []chain.Chain{anyChain("any 1"), anyChain("any 2")}) {
 		if _, err := w.people.Chains().Define(ctx, c, nil); err != nil {
 			w.Fatal(err)
 		}
@@ -149,10 +150,10 @@ func (w *world) automate() {
 
 // startChain starts a chain, and repeats that until it is acknowledged or the
 // test is over.
-func (w *world) startChain(chain, key string) {
+func (w *world) startChain(name, key string) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); w.Context().Err() == nil; {
-		c, err := w.people.Chains().Start(w.Context(), chain, &courier.ChainOptions{IdempotencyKey: key})
+		c, err := w.people.Chains().Start(w.Context(), name, &chain.StartOptions{IdempotencyKey: key})
 		if err == nil {
 			w.auto.mu.Lock()
 			w.auto.started = append(w.auto.started, c.ID)
@@ -160,16 +161,16 @@ func (w *world) startChain(chain, key string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.Errorf("start chain %q: %v", chain, err)
+			w.Errorf("start chain %q: %v", name, err)
 			return
 		}
 	}
 }
 
 // openChains returns the chain executions that have not ended.
-func (w *world) openChains() ([]courier.ChainExecution, error) {
-	return w.people.Chains().Executions(w.Context(), store.ChainFilter{
-		States: []courier.ChainState{courier.ChainPending, courier.ChainRunning, courier.ChainPaused}, Limit: 1000,
+func (w *world) openChains() ([]chain.Execution, error) {
+	return w.people.Chains().Executions(w.Context(), chain.Filter{
+		States: []chain.State{chain.Pending, chain.Running, chain.Paused}, Limit: 1000,
 	})
 }
 
@@ -209,7 +210,7 @@ func (w *world) startAll() (stop func()) {
 // botherChains pauses and cancels a few chains, and takes up those that failed
 // and those that are paused. That it is not allowed, or that nobody knows whether
 // it was heard, is as it may be.
-func (w *world) botherChains(open []courier.ChainExecution) {
+func (w *world) botherChains(open []chain.Execution) {
 	for i := range open {
 		switch n := rand.IntN(1000); {
 		case n < 1:
@@ -224,7 +225,7 @@ func (w *world) botherChains(open []courier.ChainExecution) {
 			_, _ = w.people.Chains().Resume(w.Context(), open[i].ID, courier.By{Actor: "somebody"})
 		}
 	}
-	list, err := w.people.Chains().Executions(w.Context(), store.ChainFilter{Chain: "mended", States: []courier.ChainState{courier.ChainFailed}, Limit: 100})
+	list, err := w.people.Chains().Executions(w.Context(), chain.Filter{Chain: "mended", States: []chain.State{chain.Failed}, Limit: 100})
 	if err == nil && len(list) > 1 {
 		_, _ = w.people.Chains().Retry(w.Context(), list[rand.IntN(len(list))].ID, courier.By{Actor: "somebody"})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -269,9 +270,9 @@ func name(c *storewrap.Call) string {
 		return "take"
 	case []store.Outcome:
 		return "settle"
-	case []store.NewChainExecution:
+	case []chain.NewExecution:
 		return "start chain"
-	case store.ChainRequest:
+	case chain.Request:
 		return "ask chain"
 	case store.ClaimRequest:
 		return "claim"

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store/memstore"
@@ -76,13 +77,13 @@ func BenchmarkChain(b *testing.B) {
 	if _, err := e.Jobs().Define(b.Context(), courier.Job{Name: "j", Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {
 		b.Fatal(err)
 	}
-	var run courier.ChainExecution
+	var run chain.Execution
 	for version := range 5 {
-		c := courier.Chain{Name: "wide", Description: fmt.Sprint("version ", version)}
+		c := chain.Chain{Name: "wide", Description: fmt.Sprint("version ", version)}
 		for i := range 10_000 {
-			m := courier.ChainMember{Name: fmt.Sprintf("m%05d", i), Job: "j"}
+			m := chain.Member{Name: fmt.Sprintf("m%05d", i), Job: "j"}
 			if i > 0 {
-				m.DependsOn = []courier.Dependency{{Member: fmt.Sprintf("m%05d", i/2)}}
+				m.DependsOn = []chain.Dependency{{Member: fmt.Sprintf("m%05d", i/2)}}
 			}
 			c.Members = append(c.Members, m)
 		}

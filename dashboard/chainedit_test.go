@@ -9,18 +9,19 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
 // typedChain is a chain with the parameters of the job typed.
-func typedChain() courier.Chain {
-	return courier.Chain{Name: "chained", Params: typed().Params, Members: []courier.ChainMember{{Name: "one", Job: "typed"}}}
+func typedChain() chain.Chain {
+	return chain.Chain{Name: "chained", Params: typed().Params, Members: []chain.Member{{Name: "one", Job: "typed"}}}
 }
 
 // begun returns the execution of a chain that a form has led to.
-func (a answer) begun() courier.ChainExecution {
+func (a answer) begun() chain.Execution {
 	a.world.Helper()
 	to := a.Header().Get("Location")
 	_, id, _ := strings.Cut(to, "chain-executions/")
@@ -37,17 +38,17 @@ func TestChainRun(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.define(typed())
 		w.defineChain(typedChain())
-		job, chain := w.get("jobs/typed/run"), w.get("chains/chained/run").has("Run chained").has("Back to the chain")
-		if a, b := job.tree.all("fieldset")[0].text(), chain.tree.all("fieldset")[0].text(); a != b {
+		job, page := w.get("jobs/typed/run"), w.get("chains/chained/run").has("Run chained").has("Back to the chain")
+		if a, b := job.tree.all("fieldset")[0].text(), page.tree.all("fieldset")[0].text(); a != b {
 			t.Errorf("the fields are\n%s\nand those of the job\n%s", b, a)
 		}
 		for _, f := range job.tree.all("fieldset")[0].all("input") {
-			if g := chain.tree.one(t, "[name="+f.attrs["name"]+"]"); g.attrs["type"] != f.attrs["type"] || g.attrs["value"] != f.attrs["value"] {
+			if g := page.tree.one(t, "[name="+f.attrs["name"]+"]"); g.attrs["type"] != f.attrs["type"] || g.attrs["value"] != f.attrs["value"] {
 				t.Errorf("%s is %v, and %v for the job", f.attrs["name"], g.attrs, f.attrs)
 			}
 		}
 		for _, name := range []string{"priority", "delay"} { // a chain has none
-			if len(chain.tree.all("[name="+name+"]")) != 0 {
+			if len(page.tree.all("[name="+name+"]")) != 0 {
 				t.Errorf("the form has %s", name)
 			}
 		}
@@ -70,7 +71,7 @@ func TestChainRun(t *testing.T) {
 		if len(list) != 2 || list[0].Verb != "start" || list[0].Name != "chained" || list[0].Job != "" || list[0].Reason != "asked for" || list[0].Outcome != "done" || list[1].Outcome != "asked" {
 			t.Errorf("the journal has %+v", list)
 		}
-		if held := w.post("chains/chained/run", with(form, "hold", "on")).begun(); held.State != courier.ChainPending {
+		if held := w.post("chains/chained/run", with(form, "hold", "on")).begun(); held.State != chain.Pending {
 			t.Errorf("it is %s", held.State)
 		}
 
@@ -115,7 +116,7 @@ func TestChainRunProblems(t *testing.T) {
 		if x := w.post("chains/free/run", map[string]string{"do": "start", "params": `{"text": "a"}`}).begun(); !strings.Contains(string(x.Params), `"text"`) {
 			t.Errorf("%s", x.Params)
 		}
-		if list, _ := w.engine.Chains().Executions(w.Context(), store.ChainFilter{Chain: "chained"}); len(list) != 0 {
+		if list, _ := w.engine.Chains().Executions(w.Context(), chain.Filter{Chain: "chained"}); len(list) != 0 {
 			t.Errorf("%d were started", len(list))
 		}
 	})
@@ -133,7 +134,7 @@ func TestChainRunDry(t *testing.T) {
 			t.Error("what was typed is lost")
 		}
 		w.define(typed())
-		w.defineChain(courier.Chain{Name: "passing", Params: map[string]any{"n": nil}, Members: []courier.ChainMember{{Name: "one", Job: "typed", Params: map[string]any{"need": "context:params.n"}}}})
+		w.defineChain(chain.Chain{Name: "passing", Params: map[string]any{"n": nil}, Members: []chain.Member{{Name: "one", Job: "typed", Params: map[string]any{"need": "context:params.n"}}}})
 		bad := w.post("chains/passing/run", map[string]string{"do": "dry-run", "param.n": "ten"}).has("The dry run has found problems.")
 		if list := bad.tree.all(".bad")[0].all("li"); len(list) != 1 || !strings.HasPrefix(list[0].text(), "one: params.need: ") {
 			t.Errorf("the problem of the member is missing: %s", bad.tree.text())
@@ -142,7 +143,7 @@ func TestChainRunDry(t *testing.T) {
 		if list, _ := w.engine.Journal(w.Context(), store.ActionFilter{}); len(list) != 0 {
 			t.Errorf("a dry run has made %d entries", len(list))
 		}
-		if list, _ := w.engine.Chains().Executions(w.Context(), store.ChainFilter{}); len(list) != 0 {
+		if list, _ := w.engine.Chains().Executions(w.Context(), chain.Filter{}); len(list) != 0 {
 			t.Errorf("%d were started", len(list))
 		}
 	})
@@ -394,11 +395,11 @@ func TestChainEditHostile(t *testing.T) {
 			job := jobs()[0]
 			job.Name = fmt.Sprintf("%02d", i) + jobName(evil)
 			w.define(job)
-			chain := courier.Chain{Name: fmt.Sprint("evil-", i), Description: evil, Params: map[string]any{"p" + jobName(evil): map[string]any{"type": "text", "default": def, "doc": evil}}, Members: []courier.ChainMember{{Name: "a", Job: job.Name}}}
-			if _, err := w.engine.Chains().Define(w.Context(), chain, &courier.DefineOptions{By: courier.By{Actor: evil[:min(len(evil), 900)]}}); err != nil {
+			evilChain := chain.Chain{Name: fmt.Sprint("evil-", i), Description: evil, Params: map[string]any{"p" + jobName(evil): map[string]any{"type": "text", "default": def, "doc": evil}}, Members: []chain.Member{{Name: "a", Job: job.Name}}}
+			if _, err := w.engine.Chains().Define(w.Context(), evilChain, &courier.DefineOptions{By: courier.By{Actor: evil[:min(len(evil), 900)]}}); err != nil {
 				t.Fatal(err)
 			}
-			at := "chains/" + chain.Name
+			at := "chains/" + evilChain.Name
 			for _, tab := range []string{"", "?tab=text", "?tab=versions", "?tab=schedules", "/diff", "/edit", "/run"} {
 				page := w.get(at + tab).lacks("<img").lacks("<script>")
 				if tab != "/run" { // a field keeps what it would send
@@ -417,7 +418,7 @@ func TestChainEditHostile(t *testing.T) {
 					form[n.attrs["name"]] = n.attrs["value"] + strings.TrimPrefix(n.raw(), "\n")
 				}
 			})
-			plain, err := w.engine.Chains().Start(w.Context(), chain.Name, nil)
+			plain, err := w.engine.Chains().Start(w.Context(), evilChain.Name, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -438,7 +439,7 @@ func TestChainEditWithoutRole(t *testing.T) {
 		if a.Code != http.StatusNotImplemented || strings.TrimPrefix(a.tree.one(t, "#text").raw(), "\n") != fields["text"] {
 			t.Errorf("%d %s", a.Code, a.tree.text())
 		}
-		a.has("it must implement store.Chains")
+		a.has("it must implement chain.Store")
 		w.fails("chains/daily/run", http.StatusNotFound)
 	})
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
@@ -45,7 +45,7 @@ type chainRunRow struct {
 }
 
 // chainRun returns an execution of a chain as viewers see it.
-func (c *call) chainRun(x *courier.ChainExecution) chainRunRow {
+func (c *call) chainRun(x *chain.Execution) chainRunRow {
 	r := chainRunRow{
 		ID: x.ID, Href: c.link("chain-executions", string(x.ID)), Chain: x.Chain, Version: x.Version, Status: desk.ChainStatus(x), By: x.By,
 		Created: x.CreatedAt, Members: len(x.Members),
@@ -54,7 +54,7 @@ func (c *call) chainRun(x *courier.ChainExecution) chainRunRow {
 		r.Ended, r.Took = true, x.EndedAt.Sub(x.StartedAt)
 	}
 	for i := range x.Members {
-		if s := x.Members[i].State; s == courier.MemberSkipped || courier.State(s).Ended() {
+		if s := x.Members[i].State; s == chain.MemberSkipped || courier.State(s).Ended() {
 			r.Done++
 		}
 	}
@@ -81,13 +81,13 @@ type chainRunList struct {
 
 func (c *call) chainRuns() (any, error) {
 	l := &chainRunList{Chain: c.query.Get("chain"), State: c.query.Get("state")}
-	f := store.ChainFilter{Chain: l.Chain, Before: courier.ChainExecutionID(c.query.Get("cursor")), Limit: listPage}
+	f := chain.Filter{Chain: l.Chain, Before: courier.ChainExecutionID(c.query.Get("cursor")), Limit: listPage}
 	l.States = []navItem{{Label: "All", Href: c.with("state", "", "cursor", ""), Current: l.State == ""}}
 	for _, s := range desk.ChainStates {
 		l.States = append(l.States, navItem{Label: format.Capital(string(s)), Href: c.with("state", string(s), "cursor", ""), Current: l.State == string(s)})
 	}
 	if l.State != "" {
-		f.States = []courier.ChainState{courier.ChainState(l.State)}
+		f.States = []chain.State{chain.State(l.State)}
 		if !slices.Contains(desk.ChainStates, f.States[0]) {
 			return nil, problem.Invalid("There is no state of this name in the address.")
 		}
@@ -187,7 +187,7 @@ func (c *call) chainRunPage() (any, error) {
 }
 
 // members returns the members of an execution of a chain.
-func (c *call) members(x *courier.ChainExecution) (rows []memberRow) {
+func (c *call) members(x *chain.Execution) (rows []memberRow) {
 	for i := range x.Members {
 		m := &x.Members[i]
 		row := memberRow{
@@ -203,7 +203,7 @@ func (c *call) members(x *courier.ChainExecution) (rows []memberRow) {
 }
 
 // verbsOf returns what the visitor can ask of an execution of a chain in its state.
-func (c *call) verbsOf(x *courier.ChainExecution) (list []verbRow) {
+func (c *call) verbsOf(x *chain.Execution) (list []verbRow) {
 	add := func(verb, label, class, text string) {
 		if c.mayAskChain(x, verb) == nil {
 			list = append(list, verbRow{verb, label, text, class})
@@ -212,13 +212,13 @@ func (c *call) verbsOf(x *courier.ChainExecution) (list []verbRow) {
 	cancelling := x.Request == courier.RequestCancel
 	switch {
 	case cancelling:
-	case x.State == courier.ChainPending:
+	case x.State == chain.Pending:
 		add("release", "Release", "primary", "Its first members begin.")
-	case x.State == courier.ChainPaused, x.State == courier.ChainRunning && x.Request == courier.RequestPause:
+	case x.State == chain.Paused, x.State == chain.Running && x.Request == courier.RequestPause:
 		add("resume", "Resume", "primary", "What the pause has stopped goes on.")
-	case x.State == courier.ChainRunning:
+	case x.State == chain.Running:
 		add("pause", "Pause", "", "Members stop before their next step, and no further ones begin.")
-	case x.State == courier.ChainFailed:
+	case x.State == chain.Failed:
 		add("retry", "Retry", "primary", "Failed members go on at the step that failed, and what was skipped because of them waits for them again. Completed members stay as they are.")
 	}
 	if !x.State.Final() && !cancelling {
@@ -231,7 +231,7 @@ func (c *call) verbsOf(x *courier.ChainExecution) (list []verbRow) {
 }
 
 // mayAskChain returns the error if the visitor may not ask something of an execution of a chain.
-func (c *call) mayAskChain(x *courier.ChainExecution, verb string) error {
+func (c *call) mayAskChain(x *chain.Execution, verb string) error {
 	return c.NeedTo(c.ctx(), "", desk.NeedOf(verb+"Chain"), c.OwnChain(x))
 }
 
@@ -259,7 +259,7 @@ func chainRunActions() (list []action) {
 	return append(list, action{verb: "rerun", op: "rerunChain", noted: noted, do: func(ctx context.Context, c *call) (string, error) {
 		x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
 		if err == nil {
-			x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()})
+			x, err = c.h.e.Chains().Rerun(ctx, x.ID, &chain.StartOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()})
 		}
 		return c.link("chain-executions", string(x.ID)), err
 	}})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/dag"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/store"
@@ -43,7 +44,7 @@ func (c *call) chains() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Limit: 4 * listPage})
+	runs, err := c.h.e.Chains().Executions(c.ctx(), chain.Filter{Limit: 4 * listPage})
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}
@@ -101,12 +102,12 @@ type memberRow struct {
 }
 
 type dependencyRow struct {
-	courier.Dependency
+	chain.Dependency
 	Text string
 }
 
 // dependencies returns what a member depends on, in words.
-func dependencies(list []courier.Dependency) (rows []dependencyRow) {
+func dependencies(list []chain.Dependency) (rows []dependencyRow) {
 	for _, d := range list {
 		rows = append(rows, dependencyRow{d, dependencyText(d)})
 	}
@@ -114,7 +115,7 @@ func dependencies(list []courier.Dependency) (rows []dependencyRow) {
 }
 
 // dependencyText is the condition of a dependency for people.
-func dependencyText(d courier.Dependency) string {
+func dependencyText(d chain.Dependency) string {
 	return map[string]string{
 		"success": "has completed", "failure": "has completed or failed", "any": "has ended, however",
 	}[dag.Condition(d)]
@@ -172,14 +173,14 @@ func (c *call) chain() (any, error) {
 		return nil, err
 	}
 	c.title = "Chain " + format.Clip(120, name)
-	chain := d.Definition.(*courier.Chain)
-	p := &chainPage{definitionPage: shared, Description: chain.Description}
+	def := d.Definition.(*chain.Chain)
+	p := &chainPage{definitionPage: shared, Description: def.Description}
 	if p.Tab != "" {
 		return p, nil
 	}
 	var rows []memberRow
-	for i := range chain.Members {
-		m := &chain.Members[i]
+	for i := range def.Members {
+		m := &def.Members[i]
 		row := memberRow{Name: cmp.Or(m.Name, m.Job), Job: m.Job, JobHref: c.link("jobs", m.Job), Version: m.Version, DependsOn: dependencies(m.DependsOn)}
 		row.Href = row.JobHref
 		rows = append(rows, row)
@@ -187,7 +188,7 @@ func (c *call) chain() (any, error) {
 	if p.Graph, err = c.graph(rows, false); err != nil {
 		return nil, err
 	}
-	runs, err := c.h.e.Chains().Executions(c.ctx(), store.ChainFilter{Chain: name, Limit: atMost(maxChainRuns, len(chain.Members))})
+	runs, err := c.h.e.Chains().Executions(c.ctx(), chain.Filter{Chain: name, Limit: atMost(maxChainRuns, len(def.Members))})
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, err
 	}

@@ -12,37 +12,38 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store/memstore"
 )
 
 // daily is a chain of four members, of which two have conditions.
-func daily() courier.Chain {
+func daily() chain.Chain {
 	given := func(fail string, seconds float64) map[string]any {
 		return map[string]any{"fail": fail, "seconds": seconds}
 	}
-	return courier.Chain{
+	return chain.Chain{
 		Name: "daily", Description: "Every night", Params: map[string]any{"fail": map[string]any{"type": "text", "default": "", "doc": "With what it fails."}, "seconds": 0},
-		Members: []courier.ChainMember{
+		Members: []chain.Member{
 			{Name: "fetch", Job: "report", Params: given("", 1)},
-			{Name: "check", Job: "other", Params: map[string]any{"fail": "context:params.fail", "seconds": "context:params.seconds"}, DependsOn: []courier.Dependency{{Member: "fetch"}}},
-			{Name: "mend", Job: "report", Params: given("", 0), DependsOn: []courier.Dependency{{Member: "check", RunOnFailure: true}}},
-			{Name: "tidy", Job: "other", Params: given("", 0), DependsOn: []courier.Dependency{{Member: "check", RequiredStatus: courier.RequireAny}, {Member: "fetch"}}},
+			{Name: "check", Job: "other", Params: map[string]any{"fail": "context:params.fail", "seconds": "context:params.seconds"}, DependsOn: []chain.Dependency{{Member: "fetch"}}},
+			{Name: "mend", Job: "report", Params: given("", 0), DependsOn: []chain.Dependency{{Member: "check", RunOnFailure: true}}},
+			{Name: "tidy", Job: "other", Params: given("", 0), DependsOn: []chain.Dependency{{Member: "check", RequiredStatus: courier.RequireAny}, {Member: "fetch"}}},
 		},
 	}
 }
 
-func (w *world) defineChain(chain courier.Chain) {
+func (w *world) defineChain(chain chain.Chain) {
 	w.Helper()
 	if _, err := w.engine.Chains().Define(w.Context(), chain, &courier.DefineOptions{By: courier.By{Actor: "editor"}}); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) startChain(by string, params map[string]any) courier.ChainExecution {
+func (w *world) startChain(by string, params map[string]any) chain.Execution {
 	w.Helper()
-	x, err := w.engine.Chains().Start(w.Context(), "daily", &courier.ChainOptions{Params: params, By: courier.By{Actor: by}, Labels: map[string]string{"by": by}})
+	x, err := w.engine.Chains().Start(w.Context(), "daily", &chain.StartOptions{Params: params, By: courier.By{Actor: by}, Labels: map[string]string{"by": by}})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func (w *world) startChain(by string, params map[string]any) courier.ChainExecut
 }
 
 // chain returns an execution of a chain as it is.
-func (w *world) chain(id courier.ChainExecutionID) courier.ChainExecution {
+func (w *world) chain(id courier.ChainExecutionID) chain.Execution {
 	w.Helper()
 	x, err := w.engine.Chains().Execution(w.Context(), id)
 	if err != nil {
@@ -148,7 +149,7 @@ func TestChainStart(t *testing.T) {
 func TestChainVerbs(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.defineChain(daily())
-		held, err := w.engine.Chains().Start(w.Context(), "daily", &courier.ChainOptions{Hold: true, Params: map[string]any{"seconds": 5, "fail": "broken"}})
+		held, err := w.engine.Chains().Start(w.Context(), "daily", &chain.StartOptions{Hold: true, Params: map[string]any{"seconds": 5, "fail": "broken"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,14 +157,14 @@ func TestChainVerbs(t *testing.T) {
 		for _, step := range []struct {
 			buttons string // before
 			do      string
-			state   courier.ChainState // afterwards
+			state   chain.State // afterwards
 		}{
-			{"release cancel", "release", courier.ChainRunning},
-			{"pause cancel", "pause", courier.ChainPaused},
-			{"resume cancel", "resume", courier.ChainFailed},
-			{"retry cancel rerun", "retry", courier.ChainFailed},
-			{"retry cancel rerun", "cancel", courier.ChainCancelled},
-			{"rerun", "rerun", courier.ChainCancelled},
+			{"release cancel", "release", chain.Running},
+			{"pause cancel", "pause", chain.Paused},
+			{"resume cancel", "resume", chain.Failed},
+			{"retry cancel rerun", "retry", chain.Failed},
+			{"retry cancel rerun", "cancel", chain.Cancelled},
+			{"rerun", "rerun", chain.Cancelled},
 		} {
 			var buttons []string
 			for _, b := range w.get(at).tree.one(t, "[data-actions]").all("button") {
@@ -246,7 +247,7 @@ func TestChainsHostile(t *testing.T) {
 		job := jobs()[0]
 		job.Name = jobName(evil)
 		w.define(job)
-		w.defineChain(courier.Chain{Name: fmt.Sprintf("%02d", i) + jobName(evil), Description: evil, Members: []courier.ChainMember{{Name: "a", Job: job.Name}}})
+		w.defineChain(chain.Chain{Name: fmt.Sprintf("%02d", i) + jobName(evil), Description: evil, Members: []chain.Member{{Name: "a", Job: job.Name}}})
 	}
 	page := w.get("chains").lacks("\u202e").lacks("<img")
 	if n := len(page.tree.all("tr[data-row]")); n != len(hostile) {
@@ -256,7 +257,7 @@ func TestChainsHostile(t *testing.T) {
 		w.get(strings.TrimPrefix(a.attrs["href"], "./")).lacks("\u202e").lacks("<img")
 	}
 	for i := range 120 {
-		w.defineChain(courier.Chain{Name: fmt.Sprintf("many-%03d", i), Members: []courier.ChainMember{{Job: "report"}}})
+		w.defineChain(chain.Chain{Name: fmt.Sprintf("many-%03d", i), Members: []chain.Member{{Job: "report"}}})
 	}
 	seen, at := 0, "chains"
 	for at != "" {
@@ -278,11 +279,11 @@ func TestChainOfMany(t *testing.T) {
 		return // it takes long, one request after the other; the run without the race detector has it
 	}
 	w := newWorld(t, memstore.New(), nil)
-	chain := courier.Chain{Name: "many"}
+	many := chain.Chain{Name: "many"}
 	for i := range 10_000 {
-		chain.Members = append(chain.Members, courier.ChainMember{Name: fmt.Sprintf("m%d", i), Job: "report"})
+		many.Members = append(many.Members, chain.Member{Name: fmt.Sprintf("m%d", i), Job: "report"})
 	}
-	w.defineChain(chain)
+	w.defineChain(many)
 	begin := time.Now()
 	page := w.get("chains/many").has("would be too large to be looked at").has("those from 1 to 500")
 	t.Logf("%d bytes in %v", page.Body.Len(), time.Since(begin))
@@ -292,9 +293,9 @@ func TestChainOfMany(t *testing.T) {
 	}
 	w.get("chains/many?from=99999").has("those from 10,000 to 10,000")
 	for version := 2; version <= 4; version++ {
-		chain.Members[version*1000].Priority = int16(version)
-		chain.Members = slices.Delete(chain.Members, version*2000, version*2000+1)
-		w.defineChain(chain)
+		many.Members[version*1000].Priority = int16(version)
+		many.Members = slices.Delete(many.Members, version*2000, version*2000+1)
+		w.defineChain(many)
 	}
 	w.get("chains/many").has("9,997 members")
 	// Of so many members two versions are read.

@@ -248,9 +248,7 @@ func saveText(ctx context.Context, c *call) (string, error) {
 		return "", all.Failed(name, k.Problems)
 	}
 	saved, err := all.Define(ctx, &k.defined, &courier.DefineOptions{By: c.by(), Base: &base, CheckQueue: true})
-	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
-		src.Locate(bad.Problems)
-	}
+	src.Locate(problem.List(err))
 	c.warn(saved.Warnings)
 	if err == nil && *saved.Version() == base {
 		err = desk.ErrUnchanged

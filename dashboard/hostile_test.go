@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
@@ -115,11 +116,11 @@ func (w *world) evil() map[string]string {
 	must(err)
 	_, err = w.engine.Monitors().Set(w.Context(), monitor.Monitor{Name: evilName, Description: evilName, Lister: "shelf", Connection: evilName, Path: "/" + evilName, Every: time.Second, MaxFailures: 1, Job: evilName}, by)
 	must(err)
-	chain := courier.Chain{Name: evilName, Description: evilName, Params: map[string]any{evilName: courier.Param{Type: "text", Doc: evilName, Default: evilName}}, Members: []courier.ChainMember{
-		{Name: "one", Job: evilName + " lists"}, {Name: "two", Job: evilName, DependsOn: []courier.Dependency{{Member: "one"}}},
+	evilChain := chain.Chain{Name: evilName, Description: evilName, Params: map[string]any{evilName: courier.Param{Type: "text", Doc: evilName, Default: evilName}}, Members: []chain.Member{
+		{Name: "one", Job: evilName + " lists"}, {Name: "two", Job: evilName, DependsOn: []chain.Dependency{{Member: "one"}}},
 	}}
-	w.defineChain(chain)
-	x, err := w.engine.Chains().Start(w.Context(), evilName, &courier.ChainOptions{By: by, Labels: map[string]string{"partner": evilName}})
+	w.defineChain(evilChain)
+	x, err := w.engine.Chains().Start(w.Context(), evilName, &chain.StartOptions{By: by, Labels: map[string]string{"partner": evilName}})
 	must(err)
 	time.Sleep(10 * time.Second)
 	w.define(courier.Job{Name: "waits", Queue: evilName, LimitKeys: []string{evilName}, Steps: []courier.StepSpec{work("")}})

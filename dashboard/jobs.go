@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/schedule"
@@ -189,14 +190,14 @@ func (c *call) addChains(rows []jobRow, list []schedule.Schedule) error {
 			continue
 		}
 		read++
-		chain, err := c.h.e.Chains().Get(c.ctx(), s.Chain, 0)
+		def, err := c.h.e.Chains().Get(c.ctx(), s.Chain, 0)
 		if errors.Is(err, courier.ErrNotFound) {
 			continue
 		} else if err != nil {
 			return err
 		}
 		for j := range rows {
-			if !rows[j].Client && slices.ContainsFunc(chain.Members, func(m courier.ChainMember) bool { return m.Job == rows[j].Name }) {
+			if !rows[j].Client && slices.ContainsFunc(def.Members, func(m chain.Member) bool { return m.Job == rows[j].Name }) {
 				rows[j].add(s, s.Chain)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/dashboard/internal/report"
@@ -89,11 +90,11 @@ func start(ctx context.Context, c *call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, ok := d.Definition.(*courier.Chain); ok {
+	if _, ok := d.Definition.(*chain.Chain); ok {
 		if err := c.MaySetVersion(ctx, o.Version); err != nil {
 			return "", err
 		}
-		x, err := c.h.e.Chains().Start(ctx, *d.Name(), &courier.ChainOptions{
+		x, err := c.h.e.Chains().Start(ctx, *d.Name(), &chain.StartOptions{
 			Params: o.Params, Version: o.Version, IdempotencyKey: o.IdempotencyKey, Hold: o.Hold, By: o.By, Labels: o.Labels,
 		})
 		return c.link("chain-executions", string(x.ID)), err

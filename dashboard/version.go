@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/diff"
 	"github.com/courierhq/courier/dashboard/internal/format"
@@ -186,7 +187,7 @@ func paramsOf(d *desk.Defined) map[string]any {
 	if j, ok := d.Definition.(*courier.Job); ok {
 		return j.Params
 	}
-	return d.Definition.(*courier.Chain).Params
+	return d.Definition.(*chain.Chain).Params
 }
 
 // diffLink returns the reference to the comparison of two versions.
@@ -199,7 +200,7 @@ func partsOf(d *desk.Defined) int {
 	if j, ok := d.Definition.(*courier.Job); ok {
 		return len(j.Steps)
 	}
-	return len(d.Definition.(*courier.Chain).Members)
+	return len(d.Definition.(*chain.Chain).Members)
 }
 
 // versions returns a page of the versions, of which one has so many parts.

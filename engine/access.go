@@ -3,13 +3,11 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/chains"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
@@ -20,8 +18,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/unserved"
 	"github.com/courierhq/courier/internal/storecall"
-	"github.com/courierhq/courier/internal/target"
-	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -49,10 +45,10 @@ func (e *Engine) addSubsystems() {
 		Roles: roles, Programs: e.programs, Log: e.log, Poll: o.Poll,
 		Observe: e.observers.Emit, WakeNotifications: e.notifications.Wake, Expire: c.expire,
 	})
-	e.chains = chains.New(c, chains.Config{
-		Roles: roles, Programs: e.programs, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams,
-		Observe: e.observers.Emit, Observed: e.observers.Wanted,
-		WakeNotifications: e.notifications.Wake, Chain: e.definitions.Chain, WaitUntil: e.waiters.Until,
+	e.chains = chain.New(chain.Options{
+		Store: roles.Chains, Definitions: e.definitions, Job: c.job, Trace: c.Trace, Requested: c.Requested, Changed: e.notifications.Wake,
+		Observe: e.observers.Emit, Observed: e.observers.Wanted, WaitUntil: e.waiters.Until,
+		Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams,
 	})
 	_, wakes := roles.Behind.(schedule.Store)
 	changed := func(ctx context.Context, by courier.By, a store.Action) {
@@ -78,64 +74,11 @@ func (e *Engine) addSubsystems() {
 	})
 	e.dryRuns = dryruns.New(c, dryruns.Config{
 		Checks: e.definitions, Schedules: e.schedules.Reports,
-		Unsaved: func(jobs []courier.Job, chains []courier.Chain) dryruns.Checks {
+		Unsaved: func(jobs []courier.Job, chains []chain.Chain) dryruns.Checks {
 			return e.definitions.Unsaved(jobs, chains)
 		},
 		Roles: roles, Registry: e.reg, Queues: o.Queues, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams, Grace: o.Grace,
 	})
-}
-
-// CheckStart returns what is wrong with starting the latest version of a job, or of a
-// chain if job is empty, by a schedule or a monitor.
-func (c access) CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error) {
-	t, err := c.e.chains.Target(ctx, job, chain)
-	switch {
-	case errors.Is(err, courier.ErrNotFound):
-		kind, _ := target.Of(job, chain)
-		return []courier.Problem{{Step: -1, Field: string(kind), Message: text.Plain(err)}}, nil
-	case err != nil:
-		return nil, err
-	}
-	if _, err := t.Prepare(ctx, core.Start{Params: params}); err != nil {
-		return core.ParamProblems(err), nil
-	}
-	return nil, nil
-}
-
-// Prepare adds a new execution of the job or chain of a definition to a firing.
-func (c access) Prepare(ctx context.Context, f *schedule.Firing, d *store.Definition, s *schedule.Schedule, key string) (courier.ExecutionID, error) {
-	t, err := c.e.chains.TargetOf(ctx, d)
-	if err != nil {
-		return "", err
-	}
-	n, err := t.Prepare(ctx, core.Start{Params: s.Params, Priority: s.Priority, IdempotencyKey: key, By: courier.By{Actor: f.By}})
-	if err != nil {
-		return "", err
-	}
-	n.Add(&f.Executions, &f.Chains)
-	return n.ID(), nil
-}
-
-// Latest returns the latest version of a job, or of a chain if job is empty.
-func (c access) Latest(ctx context.Context, job, chain string) (monitor.Target, error) {
-	t, err := c.e.chains.Target(ctx, job, chain)
-	return monitored{t}, err
-}
-
-// A monitored target is started by a monitor.
-type monitored struct{ core.Target }
-
-// Prepare adds a new execution of the target to the result of a poll.
-func (t monitored) Prepare(ctx context.Context, r *monitor.PollResult, opt courier.EnqueueOptions) (courier.ExecutionID, error) {
-	n, err := t.Target.Prepare(ctx, core.Start{Params: opt.Params, Priority: opt.Priority, IdempotencyKey: opt.IdempotencyKey, By: opt.By})
-	if name, version := t.Job(); err != nil && name != "" {
-		err = fmt.Errorf("job %q version %d: %w", name, version, err)
-	}
-	if err != nil {
-		return "", err
-	}
-	n.Add(&r.Executions, &r.Chains)
-	return n.ID(), nil
 }
 
 // listingContext returns the context of one listing for a monitor, and the redactor of the
@@ -149,6 +92,19 @@ func (c access) listingContext(monitor string) (*courier.Context, *courier.Redac
 			return core.ResolveSecret(ctx, q, c.e.opt.Secrets, secrets)
 		},
 	}), &secrets.Redactor
+}
+
+// job returns a version of a job as chains need it; version 0 means the latest.
+func (c access) job(ctx context.Context, name string, version int) (*chain.Job, error) {
+	p, err := c.e.programs.Load(ctx, name, version)
+	if err != nil {
+		return nil, err
+	}
+	j := p.Member()
+	j.New = func(ctx context.Context, opt *courier.EnqueueOptions) (store.NewExecution, error) {
+		return c.NewExecution(ctx, p, opt)
+	}
+	return j, nil
 }
 
 // Created has overdue executions looked for when a deadline of the executions passes, which

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
@@ -34,15 +35,15 @@ func TestRandomChainsUnderFaults(t *testing.T) {
 }
 
 // randomMembers returns members of the jobs "good" and "bad".
-func randomMembers(r *rand.Rand) []courier.ChainMember {
-	var list []courier.ChainMember
+func randomMembers(r *rand.Rand) []chain.Member {
+	var list []chain.Member
 	for i := range 2 + r.IntN(14) {
-		m := courier.ChainMember{Name: fmt.Sprintf("m%d", i), Job: []string{"good", "good", "good", "bad"}[r.IntN(4)]}
+		m := chain.Member{Name: fmt.Sprintf("m%d", i), Job: []string{"good", "good", "good", "bad"}[r.IntN(4)]}
 		for j := range i {
 			if r.IntN(4) > 0 {
 				continue
 			}
-			d := courier.Dependency{Member: list[j].Name, RunOnFailure: r.IntN(3) == 0}
+			d := chain.Dependency{Member: list[j].Name, RunOnFailure: r.IntN(3) == 0}
 			if r.IntN(5) == 0 {
 				d.RequiredStatus = courier.RequireAny
 			}
@@ -55,29 +56,29 @@ func randomMembers(r *rand.Rand) []courier.ChainMember {
 
 // comesTo says what each member comes to, where none is ever cancelled, and how
 // the chain ends.
-func comesTo(list []courier.ChainMember) (map[string]courier.MemberState, courier.ChainState) {
-	ends := make(map[string]courier.MemberState)
+func comesTo(list []chain.Member) (map[string]chain.MemberState, chain.State) {
+	ends := make(map[string]chain.MemberState)
 	minded, depended := make(map[string]bool), make(map[string]bool)
 	for _, m := range list { // each depends on earlier ones only
-		end := courier.MemberState(courier.Completed)
+		end := chain.MemberState(courier.Completed)
 		if m.Job == "bad" {
-			end = courier.MemberState(courier.Failed)
+			end = chain.MemberState(courier.Failed)
 		}
 		for _, d := range m.DependsOn {
 			depended[d.Member] = true
 			minded[d.Member] = minded[d.Member] || d.RequiredStatus != courier.RequireAny
 			if ends[d.Member] != "completed" && !d.RunOnFailure && d.RequiredStatus != courier.RequireAny {
-				end = courier.MemberSkipped
+				end = chain.MemberSkipped
 			}
 		}
 		ends[m.Name] = end
 	}
 	for name, end := range ends {
 		if end == "failed" && (minded[name] || !depended[name]) {
-			return ends, courier.ChainFailed
+			return ends, chain.Failed
 		}
 	}
-	return ends, courier.ChainCompleted
+	return ends, chain.Completed
 }
 
 // shaky is a store that fails in one of so many calls, and from an instant
@@ -130,7 +131,7 @@ func randomChainUnderFaults(t *testing.T, seed uint64) {
 		}
 	}
 	members := randomMembers(r)
-	if _, err := direct.Chains().Define(t.Context(), courier.Chain{Name: "chain", Members: members}, nil); err != nil {
+	if _, err := direct.Chains().Define(t.Context(), chain.Chain{Name: "chain", Members: members}, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := direct.Chains().Start(t.Context(), "chain", nil)

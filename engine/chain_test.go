@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -105,7 +106,7 @@ func (w *chainWorld) define(text string) {
 }
 
 // chain defines a chain and starts it.
-func (w *chainWorld) chain(members string, opt *courier.ChainOptions) courier.ChainExecutionID {
+func (w *chainWorld) chain(members string, opt *chain.StartOptions) courier.ChainExecutionID {
 	w.t.Helper()
 	c := readChain(w.t, `{"name": "chain", "members": `+members+`}`)
 	if _, err := w.Chains().Define(w.t.Context(), c, nil); err != nil {
@@ -118,9 +119,9 @@ func (w *chainWorld) chain(members string, opt *courier.ChainOptions) courier.Ch
 	return x.ID
 }
 
-func readChain(t *testing.T, text string) courier.Chain {
+func readChain(t *testing.T, text string) chain.Chain {
 	t.Helper()
-	var c courier.Chain
+	var c chain.Chain
 	if err := c.UnmarshalJSON([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func readChain(t *testing.T, text string) courier.Chain {
 
 // ends waits for a chain execution and reports another end than the wanted
 // one, written as "completed: a=completed b=skipped".
-func (w *chainWorld) ends(id courier.ChainExecutionID, want string) courier.ChainExecution {
+func (w *chainWorld) ends(id courier.ChainExecutionID, want string) chain.Execution {
 	w.t.Helper()
 	x, err := w.Chains().Wait(w.t.Context(), id)
 	if err != nil {
@@ -142,7 +143,7 @@ func (w *chainWorld) ends(id courier.ChainExecutionID, want string) courier.Chai
 	return x
 }
 
-func (w *chainWorld) is(x courier.ChainExecution, want string) {
+func (w *chainWorld) is(x chain.Execution, want string) {
 	w.t.Helper()
 	if got := chainText(&x); got != want {
 		w.t.Errorf("chain execution is %s\nwant               %s", got, want)
@@ -151,7 +152,7 @@ func (w *chainWorld) is(x courier.ChainExecution, want string) {
 
 // stands reports a chain execution that stands otherwise, when nothing moves any
 // more.
-func (w *chainWorld) stands(id courier.ChainExecutionID, want string) courier.ChainExecution {
+func (w *chainWorld) stands(id courier.ChainExecutionID, want string) chain.Execution {
 	w.t.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
@@ -163,7 +164,7 @@ func (w *chainWorld) stands(id courier.ChainExecutionID, want string) courier.Ch
 	return x
 }
 
-func chainText(x *courier.ChainExecution) string {
+func chainText(x *chain.Execution) string {
 	var b strings.Builder
 	b.WriteString(string(x.State) + ":")
 	for _, m := range x.Members {
@@ -187,7 +188,7 @@ func TestChainInARow(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
 		w.define(`{"name": "take", "steps": [
 			{"id": "take", "type": "demo.take", "config": {"text": "<${context:chain.a.text}>", "list": ["context:chain.a"]}}]}`)
-		id := w.chain(`[{"job": "a"}, {"name": "second", "job": "take", "depends_on": ["a"]}]`, &courier.ChainOptions{By: courier.By{Actor: "ann"}})
+		id := w.chain(`[{"job": "a"}, {"name": "second", "job": "take", "depends_on": ["a"]}]`, &chain.StartOptions{By: courier.By{Actor: "ann"}})
 		x := w.ends(id, "completed: a=completed second=completed")
 		second, err := w.Executions().Get(w.t.Context(), x.Member("second").Execution)
 		if err != nil || second.Chain != id || second.Member != "second" || second.By != "ann" {
@@ -200,7 +201,7 @@ func TestChainInARow(t *testing.T) {
 		if err := x.Err(); err != nil {
 			w.t.Error(err)
 		}
-		list, err := w.Chains().Executions(w.t.Context(), store.ChainFilter{Chain: "chain", States: []courier.ChainState{courier.ChainCompleted}})
+		list, err := w.Chains().Executions(w.t.Context(), chain.Filter{Chain: "chain", States: []chain.State{chain.Completed}})
 		if err != nil || len(list) != 1 || list[0].ID != id {
 			w.t.Errorf("listed %v, %v", list, err)
 		}
@@ -258,49 +259,6 @@ func TestChainKeepsVersions(t *testing.T) {
 		x = w.ends(next.ID, "completed: a=completed b=completed old=completed")
 		if x.Members[1].Version != 2 || x.Members[2].Version != 1 {
 			w.t.Errorf("versions of %+v", x.Members)
-		}
-	})
-}
-
-func TestChainParams(t *testing.T) {
-	inChains(t, func(w *chainWorld) {
-		w.define(`{"name": "declares", "params": {"day": "none", "other": 1}, "steps": [{"type": "demo.do"}]}`)
-		w.define(`{"name": "takes", "steps": [{"type": "demo.do"}]}`)
-		c := readChain(w.t, `{"name": "p", "params": {"day": "monday", "n": 5}, "members": [{"job": "declares"},
-			{"job": "takes", "params": {"day": "late on ${context:params.day}", "m": "context:params.n"}}]}`)
-		if _, err := w.Chains().Define(w.t.Context(), c, nil); err != nil {
-			w.t.Fatal(err)
-		}
-		x, err := w.Chains().Start(w.t.Context(), "p", &courier.ChainOptions{Params: m{"day": "friday"}})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		x = w.ends(x.ID, "completed: declares=completed takes=completed")
-		for i, want := range []string{`{"day":"friday","other":1}`, `{"day":"late on friday","m":5,"n":5}`} {
-			e, err := w.Executions().Get(w.t.Context(), x.Members[i].Execution)
-			if err != nil || string(e.Params) != want {
-				w.t.Errorf("params of %s: %s, %v; want %s", x.Members[i].Name, e.Params, err, want)
-			}
-		}
-		_, err = w.Chains().Start(w.t.Context(), "p", &courier.ChainOptions{Params: m{"dya": 1}})
-		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `unknown parameter "dya"; did you mean "day"?`) {
-			w.t.Errorf("error %v", err)
-		}
-	})
-}
-
-func TestChainIdempotencyKey(t *testing.T) {
-	inChains(t, func(w *chainWorld) {
-		opt := &courier.ChainOptions{IdempotencyKey: "today", Params: m{"n": 1}}
-		id := w.chain(`[{"job": "a"}]`, opt)
-		if again := w.chain(`[{"job": "a"}]`, opt); again != id {
-			w.t.Errorf("the same key started %s and %s", id, again)
-		}
-		if _, err := w.Chains().Start(w.t.Context(), "chain", &courier.ChainOptions{IdempotencyKey: "today"}); !errors.Is(err, courier.ErrConflict) {
-			w.t.Errorf("other params: %v", err)
-		}
-		if _, err := w.Chains().Start(w.t.Context(), "chian", nil); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "chain"?`) {
-			w.t.Errorf("unknown chain: %v", err)
 		}
 	})
 }
@@ -368,7 +326,7 @@ func TestChainRetry(t *testing.T) {
 
 func TestChainHold(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
-		id := w.chain(`[{"job": "a"}]`, &courier.ChainOptions{Hold: true})
+		id := w.chain(`[{"job": "a"}]`, &chain.StartOptions{Hold: true})
 		w.stands(id, "pending: a=pending")
 		if _, err := w.Chains().Pause(w.t.Context(), id, courier.By{Actor: "ann"}); !errors.Is(err, courier.ErrConflict) {
 			w.t.Errorf("pause: %v", err)
@@ -423,68 +381,6 @@ func TestChainValuesOfAFailedMember(t *testing.T) {
 	})
 }
 
-func TestDefineChainFindsAllProblems(t *testing.T) {
-	w := newChains(t)
-	w.define(`{"name": "declares", "params": {"day": null}, "steps": [{"type": "demo.do"}]}`)
-	w.define(`{"name": "reads", "steps": [{"id": "r", "type": "demo.take", "config": {"text": "context:chain.a.txet"}},
-		{"type": "demo.take", "config": {"text": "${context:chain.b.text}"}}, {"type": "demo.take", "config": {"text": "context:chain.nobody.text"}}]}`)
-	for text, want := range map[string][]string{
-		`{"members": []}`: {"name: is required", "members: there are none"},
-		`{"name": "c", "members": [{"job": "aa"}]}`: {
-			`members[0] "aa": job: there is no job "aa"; did you mean "a"?`,
-		},
-		`{"name": "c", "members": [{"job": "a"}, {"job": "a"}, {"name": "Upper", "job": "a"}, {"job": "a", "name": "x", "version": 7}, {"name": "y"}]}`: {
-			`members[1] "a": name: is that of members[0] too`, `members[2] "Upper": name: it must be a small letter`,
-			`members[3] "x": job: job "a" has no version 7; the latest is 1`, `members[4] "y": job: is required`,
-		},
-		`{"name": "c", "members": [{"job": "a", "depends_on": ["a"]}, {"job": "b", "depends_on": ["aa", {"member": "a", "required_status": "complete"}, "a"]}]}`: {
-			`members[0] "a": depends_on[0].member: a member can't depend on itself`,
-			`members[1] "b": depends_on[0].member: the chain has no member "aa"; did you mean "a"?`,
-			`members[1] "b": depends_on[1].required_status: unknown status "complete"; did you mean "completed"?`,
-			`members[1] "b": depends_on[2].member: "a" is given twice`,
-		},
-		`{"name": "c", "members": [{"job": "a", "depends_on": ["c"]}, {"job": "b", "depends_on": ["a"]}, {"job": "c", "depends_on": ["b"]}]}`: {
-			"members: depend on each other in a cycle: a -> c -> b -> a; each waits for the next, and there is no member that depends on none",
-		},
-		`{"name": "c", "members": [{"job": "d"}, {"job": "a", "depends_on": ["b", "d"]}, {"job": "b", "depends_on": ["a"]}]}`: {
-			"members: depend on each other in a cycle: a -> b -> a; each waits for the next",
-		},
-		`{"name": "c", "params": {"day": 1}, "members": [{"job": "declares", "params": {"dya": 1, "day": "context:params.dya"}},
-			{"job": "a", "params": {"x": "secret:pw", "y": "context:a.text"}}]}`: {
-			`members[0] "declares": params.day: "params.dya" has no value: the chain declares no param "dya"; did you mean "day"?`,
-			`members[0] "declares": params.dya: job "declares" declares no such param; did you mean "day"?`,
-			`members[1] "a": params: secrets can't be params`, `members[1] "a": params.y: "a.text" has no value here`,
-		},
-		`{"name": "c", "members": [{"job": "a"}, {"job": "b"}, {"job": "reads", "depends_on": ["a"]}]}`: {
-			`members[2] "reads": job "reads", step 0 "r" (demo.take): config.text: "chain.a.txet" has no value: no step of job "a" has an output "txet"; did you mean "text"?`,
-			`members[2] "reads": job "reads", step 1 (demo.take): config.text: "chain.b.text" has no value: "b" does not end before "reads"; add it to depends_on`,
-			`members[2] "reads": job "reads", step 2 (demo.take): config.text: "chain.nobody.text" has no value: the chain has no member "nobody"`,
-		},
-	} {
-		_, err := w.Chains().Define(t.Context(), readChain(t, text), nil)
-		d, ok := errors.AsType[*courier.DefinitionError](err)
-		if !ok {
-			t.Errorf("%s: error %v", text, err)
-			continue
-		}
-		for _, line := range want {
-			found := false
-			for _, p := range d.Problems {
-				found = found || strings.HasPrefix(p.String(), line)
-			}
-			if !found {
-				t.Errorf("%s:\n%v\nlacks %q", text, err, line)
-			}
-		}
-		if len(d.Problems) != len(want) {
-			t.Errorf("%s: %d problems, want %d:\n%v", text, len(d.Problems), len(want), err)
-		}
-	}
-	if list, err := w.store.List(t.Context(), store.DefinitionFilter{Kind: store.Chain}); err != nil || len(list) > 0 {
-		t.Errorf("saved %v, %v", list, err)
-	}
-}
-
 func TestDefineChainSavesVersions(t *testing.T) {
 	w := newChains(t)
 	text := `{"name": "c", "description": "nightly", "members": [{"job": "a"}, {"job": "b", "depends_on": ["a"]}]}`
@@ -501,6 +397,16 @@ func TestDefineChainSavesVersions(t *testing.T) {
 	c, err := w.Chains().Get(t.Context(), "c", 1)
 	if err != nil || c.Version != 1 || c.Description != "nightly" || c.Members[0].Name != "a" || c.Members[1].DependsOn[0].RunOnFailure {
 		t.Errorf("version 1 is %+v, %v", c, err)
+	}
+	if _, err := w.Chains().Start(t.Context(), "cc", nil); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "c"?`) {
+		t.Errorf("unknown chain: %v", err)
+	}
+	bad := readChain(t, `{"name": "bad", "members": [{"job": "aa"}]}`)
+	if _, err := w.Chains().Define(t.Context(), bad, nil); err == nil || !strings.Contains(err.Error(), `members[0] "aa": job: there is no job "aa"; did you mean "a"?`) {
+		t.Errorf("a job that is not there: %v", err)
+	}
+	if _, err := w.Chains().Get(t.Context(), "bad", 0); !errors.Is(err, courier.ErrNotFound) {
+		t.Errorf("it was saved: %v", err)
 	}
 	if _, err := w.Chains().Get(t.Context(), "c", 3); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "the latest is 2") {
 		t.Errorf("version 3: %v", err)
@@ -548,7 +454,7 @@ func survives(t *testing.T, f storewrap.Fault) bool {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	x, err := first.Chains().Start(ctx, "chain", &courier.ChainOptions{IdempotencyKey: "once"})
+	x, err := first.Chains().Start(ctx, "chain", &chain.StartOptions{IdempotencyKey: "once"})
 	cancel()
 	if err == nil {
 		time.Sleep(5 * time.Second)
@@ -557,7 +463,7 @@ func survives(t *testing.T, f storewrap.Fault) bool {
 		t.Fatal(err)
 	}
 	if err != nil { // whoever wanted it starts it again
-		if x, err = w.Chains().Start(t.Context(), "chain", &courier.ChainOptions{IdempotencyKey: "once"}); err != nil {
+		if x, err = w.Chains().Start(t.Context(), "chain", &chain.StartOptions{IdempotencyKey: "once"}); err != nil {
 			t.Fatalf("%v: %v", f, err)
 		}
 	}
@@ -594,7 +500,7 @@ func TestChainLabels(t *testing.T) {
 	inChains(t, func(w *chainWorld) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		labels := map[string]string{"partner": "acme"}
-		id := w.chain(threeMembers, &courier.ChainOptions{Labels: labels, Trace: trace})
+		id := w.chain(threeMembers, &chain.StartOptions{Labels: labels, Trace: trace})
 		labels["partner"] = "changed by the caller"
 		w.ends(id, "completed: a=completed b=completed c=completed")
 		again, err := w.Chains().Rerun(w.t.Context(), id, nil)
@@ -612,7 +518,7 @@ func TestChainLabels(t *testing.T) {
 		if err != nil || len(list) != 6 || traced != 3 {
 			w.t.Errorf("%d executions have the label, %d the trace; %v", len(list), traced, err)
 		}
-		_, err = w.Chains().Start(w.t.Context(), again.Chain, &courier.ChainOptions{Labels: map[string]string{"A b": "x"}, Trace: "x"})
+		_, err = w.Chains().Start(w.t.Context(), again.Chain, &chain.StartOptions{Labels: map[string]string{"A b": "x"}, Trace: "x"})
 		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `label "A b"`) || !strings.Contains(err.Error(), "traceparent") {
 			w.t.Errorf("wrong ones: %v", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -53,7 +54,7 @@ func ReadFiles(fsys fs.FS, patterns ...string) ([]courier.Source, error) {
 // the files, and sound if Err returns nil.
 type Bundle struct {
 	Jobs          []courier.Job
-	Chains        []courier.Chain
+	Chains        []chain.Chain
 	Schedules     []schedule.Schedule
 	Monitors      []monitor.Monitor
 	Subscriptions []courier.Subscription
@@ -230,12 +231,12 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			return nil, append(checked.Warnings, core.UnservedQueue(&j, c.workers, c.e.opt.Queues)...), err
 		})
 	case "chain":
-		var x courier.Chain
+		var x chain.Chain
 		form := s.Read(&x)
 		c.Chains = append(c.Chains, x)
 		c.catalog.Put(store.Chain, x.Name, x)
 		c.later(s, "chain", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			checked, err := c.e.definitions.CheckChain(ctx, x)
+			checked, err := c.e.chains.Check(ctx, x)
 			if c.alone {
 				checked.Warnings = append(checked.Warnings, pinned(&x)...)
 			}
@@ -325,7 +326,7 @@ func follows(p, form courier.Problem) bool {
 }
 
 // pinned warns of members with a version, since a bundle has none.
-func pinned(c *courier.Chain) (warnings []courier.Problem) {
+func pinned(c *chain.Chain) (warnings []courier.Problem) {
 	for i, m := range c.Members {
 		if m.Version > 0 {
 			warnings = append(warnings, courier.Problem{

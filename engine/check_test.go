@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/schedule"
@@ -120,7 +121,7 @@ func TestDefineWarns(t *testing.T) {
 	e := engine.New(memstore.New(), exampleRegistry(), &engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	send := courier.Job{Name: "send", Steps: []courier.StepSpec{{Type: "demo.show", Config: m{"text": "context:chain.fetch.loud"}}}}
 	fetch := courier.Job{Name: "fetch", Steps: []courier.StepSpec{{Type: "demo.shout", Config: m{"text": "${params.dir}"}}}}
-	chain := courier.Chain{Name: "daily", Members: []courier.ChainMember{{Job: "fetch", Params: m{"x": "{{params.day}}"}}, {Job: "send", DependsOn: []courier.Dependency{{Member: "fetch"}}}}}
+	chain := chain.Chain{Name: "daily", Members: []chain.Member{{Job: "fetch", Params: m{"x": "{{params.day}}"}}, {Job: "send", DependsOn: []chain.Dependency{{Member: "fetch"}}}}}
 	for i, starts := range []string{"there is no such chain so far", ""} {
 		got, err := e.Jobs().Define(t.Context(), send, nil)
 		if err != nil || got.Job.Version != 1 || len(got.Warnings) != 1-i || !strings.Contains(fmt.Sprint(got.Warnings), starts) {
@@ -189,7 +190,7 @@ func TestDefineInARollingDeployment(t *testing.T) {
 	if d := define("old", nil); d.Job.Version != 4 {
 		t.Errorf("a rollback is %+v", d)
 	}
-	c, err := e.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, &courier.DefineOptions{By: courier.By{Actor: "ann"}, Base: new(int)})
+	c, err := e.Chains().Define(t.Context(), chain.Chain{Name: "c", Members: []chain.Member{{Job: "j"}}}, &courier.DefineOptions{By: courier.By{Actor: "ann"}, Base: new(int)})
 	if err != nil || c.SavedBy != "ann" || c.Chain.Version != 1 {
 		t.Errorf("the chain is %+v, %v", c, err)
 	}
@@ -214,7 +215,7 @@ func TestReadingNeedsNoStepTypes(t *testing.T) {
 	if _, err := bare.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Job: "j", Every: time.Hour}, courier.By{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := bare.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, nil); err != nil {
+	if _, err := bare.Chains().Define(t.Context(), chain.Chain{Name: "c", Members: []chain.Member{{Job: "j"}}}, nil); err != nil {
 		t.Error(err)
 	}
 	x, err := bare.Enqueue(t.Context(), "j", nil)

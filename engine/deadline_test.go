@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/schedule"
@@ -44,7 +45,7 @@ func TestJobTimeout(t *testing.T) {
 		if _, err := h.Engine.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Job: "slow", Every: time.Hour}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
-		chain := courier.Chain{Name: "c", Members: []courier.ChainMember{{Name: "m", Job: "slow"}}}
+		chain := chain.Chain{Name: "c", Members: []chain.Member{{Name: "m", Job: "slow"}}}
 		if _, err := h.Engine.Chains().Define(t.Context(), chain, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -131,9 +132,9 @@ func TestChainsAndDependencies(t *testing.T) {
 		w.on("b", `[{"job": "d", "on_unmet": "refuse"}]`)
 		w.on("e", `["b"]`)
 		e := w.enqueue("e")
-		chain := w.chain(`[{"job": "a"}, {"job": "b", "depends_on": ["a"]}, {"job": "c", "depends_on": ["b"]}]`, nil)
+		id := w.chain(`[{"job": "a"}, {"job": "b", "depends_on": ["a"]}, {"job": "c", "depends_on": ["b"]}]`, nil)
 		synctest.Wait()
-		x, err := w.Chains().Execution(t.Context(), chain)
+		x, err := w.Chains().Execution(t.Context(), id)
 		if err != nil || x.Members[0].State != "completed" || x.Members[1].State != "queued" {
 			t.Fatalf("chain: %+v, %v", x.Members, err)
 		}
@@ -141,7 +142,7 @@ func TestChainsAndDependencies(t *testing.T) {
 		w.status(e, "waiting")
 		w.enqueue("d")
 		w.status(e, "completed")
-		if x, err = w.Chains().Execution(t.Context(), chain); err != nil || x.State != courier.ChainCompleted {
+		if x, err = w.Chains().Execution(t.Context(), id); err != nil || x.State != chain.Completed {
 			t.Errorf("chain is %s, %v", x.State, err)
 		}
 	})

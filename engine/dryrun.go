@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/dryruns"
@@ -31,12 +32,12 @@ func (h Jobs) DryRun(ctx context.Context, job courier.Job, opt *dryrun.Options) 
 	return h.e.dryRuns.Job(ctx, job, opt)
 }
 
-// DryRun is [Jobs.DryRun] for a chain: it checks the chain as [Chains.Define] does,
-// and the job of each member with the params that the member gives it. Neither the
-// chain nor its jobs have to be saved, if [dryrun.Options].Jobs has the jobs; for a
-// saved chain, pass what [Chains.Get] returns. Params are those of the chain.
-func (h Chains) DryRun(ctx context.Context, chain courier.Chain, opt *dryrun.Options) (dryrun.ChainReport, error) {
-	return h.e.dryRuns.Chain(ctx, chain, opt)
+// DryRunChain is [Jobs.DryRun] for a chain: it checks the chain as the method Define of a
+// [chain.Service] does, and the job of each member with the params that the member gives it.
+// Neither the chain nor its jobs have to be saved, if [dryrun.Options].Jobs has the jobs; for
+// a saved chain, pass what the method Get returns. Params are those of the chain.
+func (e *Engine) DryRunChain(ctx context.Context, c chain.Chain, opt *dryrun.Options) (dryrun.ChainReport, error) {
+	return e.dryRuns.Chain(ctx, c, opt)
 }
 
 // Validate calls Validate of a step for a dry run, as an attempt calls Execute.

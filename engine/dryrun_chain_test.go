@@ -40,7 +40,7 @@ func TestDryRunOfAChain(t *testing.T) {
 		h, p := probing(t, nil)
 		defineMembers(t, h)
 		chain := readChain(t, goldenChain)
-		r, err := h.Engine.Chains().DryRun(t.Context(), chain, &dryrun.Options{Parallel: 1})
+		r, err := h.Engine.DryRunChain(t.Context(), chain, &dryrun.Options{Parallel: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestDryRunOfAChain(t *testing.T) {
 		requireGolden(t, "dryrun-chain", &r)
 
 		p.seen = nil
-		r, err = h.Engine.Chains().DryRun(t.Context(), chain, &dryrun.Options{Params: m{"partner": "initech", "day": "monday"}, Parallel: 1})
+		r, err = h.Engine.DryRunChain(t.Context(), chain, &dryrun.Options{Params: m{"partner": "initech", "day": "monday"}, Parallel: 1})
 		if err != nil || r.Unknown != nil {
 			t.Errorf("%v\n%s", err, &r)
 		}
@@ -82,7 +82,7 @@ func TestDryRunOfASavedChainTellsItsSchedules(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := h.Engine.Chains().DryRun(t.Context(), chain.Chain, nil)
+		r, err := h.Engine.DryRunChain(t.Context(), chain.Chain, nil)
 		if err != nil || r.Version != 1 || len(r.Schedules) != 1 || len(r.Schedules[0].Next) != 5 || len(r.Schedules[0].Notes) == 0 {
 			t.Errorf("%v\n%s", err, &r)
 		}
@@ -104,7 +104,7 @@ func TestDryRunOfABadChain(t *testing.T) {
 			want: []string{`did you mean "download"?`, "a -> b -> a"}},
 		"params": {chain: `"params": {"day": null}, "members": [{"job": "tidy"}]`, params: m{"dya": 1}, want: []string{`unknown parameter "dya"; did you mean "day"?`}},
 	} {
-		r, err := h.Engine.Chains().DryRun(t.Context(), readChain(t, `{"name": "c", `+c.chain+`}`), &dryrun.Options{Params: c.params})
+		r, err := h.Engine.DryRunChain(t.Context(), readChain(t, `{"name": "c", `+c.chain+`}`), &dryrun.Options{Params: c.params})
 		if err != nil || r.OK() || p.calls > 0 {
 			t.Errorf("%s: %v, %d calls\n%s", name, err, p.calls, &r)
 			continue

@@ -19,7 +19,7 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/chains"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
@@ -71,7 +71,7 @@ type Engine struct {
 
 	// The subsystems; see [access].
 	definitions   *definitions.Service
-	chains        *chains.Service
+	chains        *chain.Service
 	schedules     *schedule.Service
 	monitors      *monitor.Service
 	notifications *notifications.Service
@@ -94,6 +94,10 @@ type Engine struct {
 	pollsRarely bool  // as rarely as the store allows
 	invalid     error // what is wrong with the arguments of New
 }
+
+// Chains returns the service of the chains in the engine's store, which must have the role
+// [chain.Store]. Started engines run the members.
+func (e *Engine) Chains() *chain.Service { return e.chains }
 
 // Schedules returns the service of the schedules in the engine's store, which must have
 // the role [schedule.Store]. Started engines fire them.

@@ -6,6 +6,7 @@ import (
 	"testing/fstest"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/store/memstore"
@@ -32,15 +33,15 @@ func ExampleCheck() {
 }
 
 // DryRunChain looks at a chain whose jobs are not saved.
-func ExampleChains_DryRun() {
+func ExampleEngine_DryRunChain() {
 	reg := new(courier.Registry)
 	courier.RegisterFunc(reg, "demo.show", show, nil)
 	e := engine.New(memstore.New(), reg, nil)
 	job := courier.Job{Name: "tell", Params: map[string]any{"day": nil}, Steps: []courier.StepSpec{
 		{Type: "demo.show", Config: map[string]any{"text": "context:params.day"}},
 	}}
-	chain := courier.Chain{Name: "daily", Members: []courier.ChainMember{{Job: "tell", Params: map[string]any{"dya": "today"}}}}
-	r, err := e.Chains().DryRun(context.Background(), chain, &dryrun.Options{Jobs: []courier.Job{job}})
+	daily := chain.Chain{Name: "daily", Members: []chain.Member{{Job: "tell", Params: map[string]any{"dya": "today"}}}}
+	r, err := e.DryRunChain(context.Background(), daily, &dryrun.Options{Jobs: []courier.Job{job}})
 	fmt.Println(r.Problems, err)
 	// Output:
 	// [members[0] "tell": params.dya: job "tell" declares no such param; did you mean "day"?] <nil>

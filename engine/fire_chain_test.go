@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
-	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
 // chainOf defines the chain "chain", of two members in a row, each of which
 // takes a while, and returns the chain executions that there are, the oldest
 // first.
-func (f *fleet) chainOf(d time.Duration) func() []courier.ChainExecution {
+func (f *fleet) chainOf(d time.Duration) func() []chain.Execution {
 	f.t.Helper()
 	f.work = func(ctx context.Context, _ *courier.Context) error {
 		select {
@@ -27,16 +27,16 @@ func (f *fleet) chainOf(d time.Duration) func() []courier.ChainExecution {
 			return context.Cause(ctx)
 		}
 	}
-	_, err := f.engines[0].Chains().Define(f.t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{
+	_, err := f.engines[0].Chains().Define(f.t.Context(), chain.Chain{Name: "chain", Members: []chain.Member{
 		{Name: "first", Job: "job"},
-		{Name: "second", Job: "job", DependsOn: []courier.Dependency{{Member: "first"}}},
+		{Name: "second", Job: "job", DependsOn: []chain.Dependency{{Member: "first"}}},
 	}}, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return func() []courier.ChainExecution {
+	return func() []chain.Execution {
 		f.t.Helper()
-		list, err := f.engines[0].Chains().Executions(f.t.Context(), store.ChainFilter{})
+		list, err := f.engines[0].Chains().Executions(f.t.Context(), chain.Filter{})
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -75,9 +75,9 @@ func TestFiresChains(t *testing.T) {
 						t.Errorf("chain execution by %q with key %q", c.By, c.IdempotencyKey)
 					}
 					switch c.State {
-					case courier.ChainCancelled:
+					case chain.Cancelled:
 						cancelled++
-					case courier.ChainCompleted:
+					case chain.Completed:
 					default:
 						t.Errorf("chain execution %s is %s", c.ID, c.State)
 					}

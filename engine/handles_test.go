@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/schedule"
@@ -45,9 +46,9 @@ func TestListsOfDefinitions(t *testing.T) {
 	}
 	define("a", "one")
 	for _, members := range []int{1, 2} {
-		c := courier.Chain{Name: "c"}
+		c := chain.Chain{Name: "c"}
 		for _, name := range []string{"a", "b"}[:members] {
-			c.Members = append(c.Members, courier.ChainMember{Job: name})
+			c.Members = append(c.Members, chain.Member{Job: name})
 		}
 		if _, err := h.Engine.Chains().Define(t.Context(), c, nil); err != nil {
 			t.Fatal(err)
@@ -176,8 +177,8 @@ func TestWhoAndWhy(t *testing.T) {
 	if _, err := h.Engine.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
-	chain := courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "a"}}}
-	if _, err := h.Engine.Chains().Define(t.Context(), chain, nil); err != nil {
+	def := chain.Chain{Name: "c", Members: []chain.Member{{Job: "a"}}}
+	if _, err := h.Engine.Chains().Define(t.Context(), def, nil); err != nil {
 		t.Fatal(err)
 	}
 	x, err := h.Engine.Enqueue(t.Context(), "a", nil)
@@ -202,7 +203,7 @@ func TestWhoAndWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err = h.Engine.Chains().Pause(t.Context(), c.ID, by); err != nil || c.State != courier.ChainPaused {
+	if c, err = h.Engine.Chains().Pause(t.Context(), c.ID, by); err != nil || c.State != chain.Paused {
 		t.Errorf("Pause returned a chain execution that is %s, %v", c.State, err)
 	}
 	asked(c.Members[0].Execution)
@@ -234,11 +235,11 @@ func TestReasonsAreLogged(t *testing.T) {
 	}
 	_, err := e.Jobs().Define(t.Context(), courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.a"}}}, &courier.DefineOptions{By: by})
 	check(err, "job defined")
-	_, err = e.Chains().Define(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "a"}}}, &courier.DefineOptions{By: by})
+	_, err = e.Chains().Define(t.Context(), chain.Chain{Name: "c", Members: []chain.Member{{Job: "a"}}}, &courier.DefineOptions{By: by})
 	check(err, "chain defined")
 	_, err = e.Enqueue(t.Context(), "a", &courier.EnqueueOptions{By: by})
 	check(err, "execution enqueued")
-	_, err = e.Chains().Start(t.Context(), "c", &courier.ChainOptions{By: by})
+	_, err = e.Chains().Start(t.Context(), "c", &chain.StartOptions{By: by})
 	check(err, "chain execution started")
 	if _, err = e.Enqueue(t.Context(), "a", &courier.EnqueueOptions{By: courier.By{Actor: "ann"}}); err != nil || strings.Contains(log.String(), "enqueued") {
 		t.Errorf("%v; without a reason: %q", err, log.String())

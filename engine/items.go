@@ -261,7 +261,7 @@ func (r *run) loadMembers() error {
 		return nil
 	}
 	return r.lease.Call(func(ctx context.Context) error {
-		members, err := r.e.chains.Values(ctx, r.program, &r.x)
+		members, err := r.e.memberValues(ctx, r.program, &r.x)
 		r.vals.SetMembers(members)
 		return err
 	})

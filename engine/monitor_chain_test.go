@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
-	"github.com/courierhq/courier/store"
 )
 
 // defineChain defines a chain of two members in a row. Each takes the files.
 func (w *tower) defineChain(name string, params map[string]any) {
 	w.t.Helper()
-	_, err := w.engines[0].Chains().Define(w.t.Context(), courier.Chain{Name: name, Params: params, Members: []courier.ChainMember{
-		{Name: "first", Job: "job"}, {Name: "second", Job: "job", DependsOn: []courier.Dependency{{Member: "first"}}},
+	_, err := w.engines[0].Chains().Define(w.t.Context(), chain.Chain{Name: name, Params: params, Members: []chain.Member{
+		{Name: "first", Job: "job"}, {Name: "second", Job: "job", DependsOn: []chain.Dependency{{Member: "first"}}},
 	}}, nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -33,9 +33,9 @@ func (w *tower) setChain(m monitor.Monitor) {
 }
 
 // chains returns the chain executions, the oldest first.
-func (w *tower) chains() []courier.ChainExecution {
+func (w *tower) chains() []chain.Execution {
 	w.t.Helper()
-	list, err := w.engines[0].Chains().Executions(w.t.Context(), store.ChainFilter{Limit: 1000})
+	list, err := w.engines[0].Chains().Executions(w.t.Context(), chain.Filter{Limit: 1000})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestMonitorStartsChains(t *testing.T) {
 			t.Fatalf("%d chain executions", len(list))
 		}
 		for _, c := range list {
-			if c.State != courier.ChainCompleted || c.By != "monitor:m" || !strings.HasPrefix(c.IdempotencyKey, "monitor:m:") {
+			if c.State != chain.Completed || c.By != "monitor:m" || !strings.HasPrefix(c.IdempotencyKey, "monitor:m:") {
 				t.Errorf("chain execution %+v", c)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/monitor"
@@ -122,7 +123,7 @@ func defineOn(t *testing.T, e *engine.Engine) {
 	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Chains().Define(t.Context(), courier.Chain{Name: "chain", Members: []courier.ChainMember{{Job: "job"}}}, nil); err != nil {
+	if _, err := e.Chains().Define(t.Context(), chain.Chain{Name: "chain", Members: []chain.Member{{Job: "job"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 )
 
@@ -14,19 +15,29 @@ import (
 func TestNamesThatNoURLCanHold(t *testing.T) {
 	h := couriertest.New(t, nil)
 	h.Stub("demo.a", nil)
-	define := func(name string) (job, chain error) {
-		_, job = h.Engine.Jobs().Define(t.Context(), courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.a"}}}, nil)
-		_, chain = h.Engine.Chains().Define(t.Context(), courier.Chain{Name: name, Members: []courier.ChainMember{{Job: "a"}}}, nil)
-		return job, chain
+	define := func(name string) (jobErr, chainErr error) {
+		_, jobErr = h.Engine.Jobs().Define(t.Context(), courier.Job{Name: name, Steps: []courier.StepSpec{{Type: "demo.a"}}}, nil)
+		_, chainErr = h.Engine.Chains().Define(t.Context(), chain.Chain{Name: name, Members: []chain.Member{{Job: "a"}}}, nil)
+		return jobErr, chainErr
 	}
-	if job, chain := define("a"); job != nil || chain != nil {
-		t.Fatal(job, chain)
+	if jobErr, chainErr := define("a"); jobErr != nil || chainErr != nil {
+		t.Fatal(jobErr, chainErr)
 	}
 	for _, name := range []string{".", ".."} {
-		job, chain := define(name)
-		for _, err := range []error{job, chain} {
-			if d, ok := errors.AsType[*courier.DefinitionError](err); !ok || len(d.Problems) != 1 || !strings.Contains(err.Error(), "can't be a part of a URL") {
-				t.Errorf("%q: %v", name, err)
+		jobErr, chainErr := define(name)
+		var problems []courier.Problem
+		if e, ok := errors.AsType[*courier.DefinitionError](jobErr); ok {
+			problems = append(problems, e.Problems...)
+		}
+		if e, ok := errors.AsType[*chain.Error](chainErr); ok {
+			problems = append(problems, e.Problems...)
+		}
+		if len(problems) != 2 {
+			t.Errorf("%q: %v, %v", name, jobErr, chainErr)
+		}
+		for _, p := range problems {
+			if !strings.Contains(p.Message, "can't be a part of a URL") {
+				t.Errorf("%q: %v", name, p)
 			}
 		}
 	}

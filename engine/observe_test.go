@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 )
@@ -96,11 +97,11 @@ func TestObserversAreToldOfChains(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for name, members := range map[string][]courier.ChainMember{
-			"good": {{Job: "a"}, {Job: "a", Name: "again", DependsOn: []courier.Dependency{{Member: "a"}}}},
+		for name, members := range map[string][]chain.Member{
+			"good": {{Job: "a"}, {Job: "a", Name: "again", DependsOn: []chain.Dependency{{Member: "a"}}}},
 			"poor": {{Job: "bad"}},
 		} {
-			if _, err := h.Engine.Chains().Define(t.Context(), courier.Chain{Name: name, Members: members}, nil); err != nil {
+			if _, err := h.Engine.Chains().Define(t.Context(), chain.Chain{Name: name, Members: members}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

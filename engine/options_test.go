@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -30,7 +31,7 @@ func TestNoStore(t *testing.T) {
 			"Start": e.Start(t.Context()), "Enqueue": enqueued, "Run": run, "Execution": got,
 			"SetLimit": e.Limits().Set(t.Context(), "global", 1, courier.By{}), "Cancel": errOf(e.Cancel(t.Context(), "x", courier.By{})),
 			"Schedules.Get": errOf(e.Schedules().Get(t.Context(), "s")), "Monitors.Get": errOf(e.Monitors().Get(t.Context(), "m")),
-			"Chains.DryRun": errOf(e.Chains().DryRun(t.Context(), courier.Chain{Name: "c", Members: []courier.ChainMember{{Job: "j"}}}, nil)),
+			"DryRunChain": errOf(e.DryRunChain(t.Context(), chain.Chain{Name: "c", Members: []chain.Member{{Job: "j"}}}, nil)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "engine.New was given no store (nil)") || !errors.Is(err, courier.ErrInvalid) {
 				t.Errorf("%s with %s: %v", call, name, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
@@ -189,7 +190,7 @@ func TestParamsOfChains(t *testing.T) {
 		}
 	}
 	define := func(text string) error {
-		var c courier.Chain
+		var c chain.Chain
 		if err := c.UnmarshalJSON([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +202,7 @@ func TestParamsOfChains(t *testing.T) {
 		{"job": "b", "params": {"flag": "yes", "list": "context:params.i", "pw": "context:params.pw"}},
 		{"name": "d", "job": "a", "params": {"day": "${context:params.t}", "n": "${context:params.i}", "pw": "x-${context:params.pw}"}},
 		{"name": "f", "job": "b", "params": {"flag": [true], "list": ["context:params.pw"]}}]}`)
-	bad, _ := errors.AsType[*courier.DefinitionError](err)
+	bad, _ := errors.AsType[*chain.Error](err)
 	for _, want := range []string{
 		`params.n.type: unknown type "txet"; did you mean "text"?`,
 		`members[0] "a": params.day: job "a" requires it: give it, or declare it in the chain`,
@@ -226,11 +227,11 @@ func TestParamsOfChains(t *testing.T) {
 		{"job": "a"}, {"job": "b", "params": {"flag": "context:params.on", "list": ["context:params.n"]}}, {"name": "d", "job": "a", "params": {"n": "context:params.n"}}]}`); err != nil {
 		t.Fatal(err)
 	}
-	_, err = e.Chains().Start(ctx, "c", &courier.ChainOptions{Params: m{"on": 1, "nn": 2}})
+	_, err = e.Chains().Start(ctx, "c", &chain.StartOptions{Params: m{"on": 1, "nn": 2}})
 	requireProblems(t, "start", err, `params.day: is required`, `params.nn: unknown parameter "nn"; did you mean "n"?`, `params.on: must be true or false, not 1`)
-	_, err = e.Chains().Start(ctx, "c", &courier.ChainOptions{Params: m{"day": "2026-11-23", "n": 7}})
+	_, err = e.Chains().Start(ctx, "c", &chain.StartOptions{Params: m{"day": "2026-11-23", "n": 7}})
 	requireProblems(t, "start", err, `member "a": params.n: must be at most 5, not 7`, `member "d": params.n: must be at most 5, not 7`)
-	x, err := e.Chains().Start(ctx, "c", &courier.ChainOptions{Params: m{"day": "2026-11-23"}})
+	x, err := e.Chains().Start(ctx, "c", &chain.StartOptions{Params: m{"day": "2026-11-23"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestParamsOfChains(t *testing.T) {
 	if want := `{"day":"2026-11-23","n":1,"pw":null}`; err != nil || string(first.Params) != want {
 		t.Errorf("the member has %s, %v, want %s", first.Params, err, want)
 	}
-	_, err = e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{Params: m{"day": "today"}})
+	_, err = e.Chains().Rerun(ctx, x.ID, &chain.StartOptions{Params: m{"day": "today"}})
 	requireProblems(t, "rerun", err, `params.day: must be a date`)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
@@ -178,8 +179,8 @@ func TestUnservedQueueIsDoubtful(t *testing.T) {
 			if err != nil || len(plain.Warnings) > 0 {
 				t.Errorf("a program that defines its job is warned: %v, %v", plain.Warnings, err)
 			}
-			chain := courier.Chain{Name: "c", Members: []courier.ChainMember{{Name: "m", Job: "a"}, {Name: "n", Job: "a"}}}
-			chained, err := client.Chains().DryRun(t.Context(), chain, nil)
+			chain := chain.Chain{Name: "c", Members: []chain.Member{{Name: "m", Job: "a"}, {Name: "n", Job: "a"}}}
+			chained, err := client.DryRunChain(t.Context(), chain, nil)
 			if err != nil || len(chained.Members) != 2 {
 				t.Fatalf("%+v, %v", chained, err)
 			}

@@ -46,7 +46,7 @@ func (h Executions) valuesOf(ctx context.Context, p *program.Program, x *courier
 	if err := history.EndLoops(ctx, p, vals); err != nil {
 		return nil, err
 	}
-	members, err := h.e.chains.Values(ctx, p, x)
+	members, err := h.e.memberValues(ctx, p, x)
 	vals.SetMembers(members)
 	return vals, err
 }

@@ -10,11 +10,10 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/mount"
-	"github.com/courierhq/courier/store"
 )
 
 // A StartChainRequest is the body that starts an execution of a chain. All fields may be
@@ -38,12 +37,12 @@ type StartedChain struct {
 
 // A ChainExecutionView is an execution of a chain with its status, as viewers see it.
 type ChainExecutionView struct {
-	courier.ChainExecution
+	chain.Execution
 	Status string `json:"status"` // the state; or pausing or cancelling, which a request has not reached yet
 }
 
 var (
-	chainRoutes = definitionRoutes("chain", onAll, onAll, courier.Chain{}, dryrun.ChainReport{})
+	chainRoutes = definitionRoutes("chain", onAll, onAll, chain.Chain{}, dryrun.ChainReport{})
 
 	// A chain belongs to no job, and starts any: what counts is the role for all jobs.
 	chainExecutionRoutes = []route{
@@ -83,13 +82,13 @@ var (
 var chainStates = words(desk.ChainStates...)
 
 // viewChain returns an execution of a chain in the form that the visitor sees.
-func (c *call) viewChain(x *courier.ChainExecution) any {
+func (c *call) viewChain(x *chain.Execution) any {
 	if !c.Can(c.ctx(), "", access.RightSee) {
 		return StartedChain{x.ID, x.Chain, desk.ChainStatus(x), x.CreatedAt, x.EndedAt}
 	}
 	v := ChainExecutionView{*x, desk.ChainStatus(x)}
 	if !c.SeesValues(c.ctx(), "") {
-		desk.HideChain(&v.ChainExecution)
+		desk.HideChain(&v.Execution)
 	}
 	return v
 }
@@ -110,7 +109,7 @@ func (c *call) startChain() error {
 	if err != nil {
 		return err
 	}
-	opt := &courier.ChainOptions{
+	opt := &chain.StartOptions{
 		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: c.Labels(),
 	}
 	if err := c.MaySetVersion(c.ctx(), b.Version); err != nil {
@@ -144,19 +143,19 @@ func (c *call) chainPath(id courier.ChainExecutionID) string {
 
 // startedChain answers with an execution of a chain that was created, or that has the key
 // of the request.
-func (c *call) startedChain(x courier.ChainExecution) error {
+func (c *call) startedChain(x chain.Execution) error {
 	c.w.Header().Set("Location", c.chainPath(x.ID))
 	return c.answer(http.StatusAccepted, StartedChain{ID: x.ID, Chain: x.Chain, Status: desk.ChainStatus(&x), CreatedAt: x.CreatedAt})
 }
 
 func (c *call) listChainExecutions() error {
-	f := store.ChainFilter{Chain: c.query.Get("chain")}
+	f := chain.Filter{Chain: c.query.Get("chain")}
 	for _, list := range c.query["state"] {
 		for s := range strings.SplitSeq(list, ",") {
 			if !slices.Contains(chainStates, s) {
 				return oneProblem(item{Parameter: "state", Message: "each must be one of " + strings.Join(chainStates, ", ")})
 			}
-			f.States = append(f.States, courier.ChainState(s))
+			f.States = append(f.States, chain.State(s))
 		}
 	}
 	slices.Sort(f.States)
@@ -182,8 +181,8 @@ func (c *call) listChainExecutions() error {
 			return err
 		}
 	}
-	id := func(x *courier.ChainExecution) courier.ChainExecutionID { return x.ID }
-	items, next, err := inParts(limit, partSize, f.Before, func(before courier.ChainExecutionID, limit int) ([]courier.ChainExecution, courier.ChainExecutionID, error) {
+	id := func(x *chain.Execution) courier.ChainExecutionID { return x.ID }
+	items, next, err := inParts(limit, partSize, f.Before, func(before courier.ChainExecutionID, limit int) ([]chain.Execution, courier.ChainExecutionID, error) {
 		f.Before, f.Limit = before, limit
 		list, err := c.h.e.Chains().Executions(c.ctx(), f)
 		list, next := fullPage(list, limit, id)
@@ -196,7 +195,7 @@ func (c *call) listChainExecutions() error {
 }
 
 // chainExecution returns the execution of a chain that the route is about.
-func (c *call) chainExecution() (courier.ChainExecution, error) {
+func (c *call) chainExecution() (chain.Execution, error) {
 	return c.Visit.ChainExecution(c.ctx(), c.r.PathValue("id"))
 }
 
@@ -257,7 +256,7 @@ func (c *call) rerunChain() error {
 		return err
 	}
 	err = c.Do(c.ctx(), desk.ChainAction(&x, "rerun", b.Reason), func(ctx context.Context) error {
-		x, err = c.h.e.Chains().Rerun(ctx, x.ID, &engine.RerunOptions{By: c.By(b.Reason), Labels: c.Labels(), Params: b.Params, Version: b.Version, IdempotencyKey: key})
+		x, err = c.h.e.Chains().Rerun(ctx, x.ID, &chain.StartOptions{By: c.By(b.Reason), Labels: c.Labels(), Params: b.Params, Version: b.Version, IdempotencyKey: key})
 		return err
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/httpapi"
@@ -127,7 +128,7 @@ func TestStartChain(t *testing.T) {
 		client.post("v1/chains/daily/executions", `{"params": {"text": "b"}}`, "Idempotency-Key", "k").problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
 		w.as("client2").post("v1/chains/daily/executions", `{"params": {"text": "b"}}`, "Idempotency-Key", "k").want(http.StatusAccepted, nil)
 
-		if x, err := w.engine.Chains().Wait(w.Context(), got.ID); err != nil || x.State != courier.ChainCompleted {
+		if x, err := w.engine.Chains().Wait(w.Context(), got.ID); err != nil || x.State != chain.Completed {
 			t.Fatalf("%+v, %v", x, err)
 		}
 		at := "v1/chain-executions/" + string(got.ID)
@@ -153,7 +154,7 @@ func TestStartChain(t *testing.T) {
 		var rerun httpapi.StartedChain
 		w.as("operator").post(at+"/rerun", "").want(http.StatusAccepted, &rerun)
 		client.get("v1/chain-executions/"+string(rerun.ID)).problem(http.StatusNotFound, "not_found")
-		byGo, err := w.engine.Chains().Start(w.Context(), "daily", &courier.ChainOptions{By: courier.By{Actor: "client"}})
+		byGo, err := w.engine.Chains().Start(w.Context(), "daily", &chain.StartOptions{By: courier.By{Actor: "client"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,14 +232,14 @@ func TestChainRequests(t *testing.T) {
 		}
 
 		id = w.startChain(`{"params": {"fail": "wrong"}}`)
-		if x, err := w.engine.Chains().Wait(w.Context(), courier.ChainExecutionID(id)); err != nil || x.State != courier.ChainFailed {
+		if x, err := w.engine.Chains().Wait(w.Context(), courier.ChainExecutionID(id)); err != nil || x.State != chain.Failed {
 			t.Fatalf("%+v, %v", x, err)
 		}
 		ask(id, "retry", "running")
 		var again httpapi.StartedChain
 		w.post("v1/chain-executions/"+id+"/rerun", `{"params": {"fail": ""}, "reason": "typo"}`, "Idempotency-Key", "r").want(http.StatusAccepted, &again)
 		w.post("v1/chain-executions/"+id+"/rerun", `{"params": {"fail": "x"}}`, "Idempotency-Key", "r").problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
-		if x, err := w.engine.Chains().Wait(w.Context(), again.ID); err != nil || x.State != courier.ChainCompleted || string(x.RerunOf) != id {
+		if x, err := w.engine.Chains().Wait(w.Context(), again.ID); err != nil || x.State != chain.Completed || string(x.RerunOf) != id {
 			t.Errorf("%+v, %v", x, err)
 		}
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -168,7 +169,7 @@ func TestClientsStartNoOldVersion(t *testing.T) {
 		if _, err := w.engine.Jobs().Define(t.Context(), courier.Job{Name: "report", Queue: def, Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.engine.Chains().Define(t.Context(), courier.Chain{Name: "all", Members: []courier.ChainMember{{Job: "report", Name: def}}}, nil); err != nil {
+		if _, err := w.engine.Chains().Define(t.Context(), chain.Chain{Name: "all", Members: []chain.Member{{Job: "report", Name: def}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
@@ -28,7 +29,7 @@ var notChecked = map[string]string{
 
 var checkRoutes = []route{
 	checkRoute("job", courier.Job{}, func() courier.Definition { return new(courier.Job) }),
-	checkRoute("chain", courier.Chain{}, func() courier.Definition { return new(courier.Chain) }),
+	checkRoute("chain", chain.Chain{}, func() courier.Definition { return new(chain.Chain) }),
 	checkRoute("schedule", schedule.Schedule{}, func() courier.Definition { return new(schedule.Schedule) }),
 	checkRoute("monitor", monitor.Monitor{}, func() courier.Definition { return new(monitor.Monitor) }),
 	checkRoute("subscription", courier.Subscription{}, func() courier.Definition { return new(courier.Subscription) }),

@@ -75,9 +75,9 @@ func (c *call) putDefinition(d desk.Catalog) error {
 		}
 		return err
 	})
-	if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
-		src.Locate(shown(bad.Problems))
-		return bad
+	if list, ok := problemsOf(err); ok {
+		src.Locate(shown(list))
+		return err
 	} else if errors.Is(err, courier.ErrConflict) {
 		return problemf(codePrecond, "%v: read it again, apply your change to what it is now, and send that with its ETag", err)
 	} else if err != nil {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/definitiondiff"
 	"github.com/courierhq/courier/internal/desk"
@@ -22,13 +23,13 @@ import (
 
 // A DefinitionView is a version of a job or a chain. What is in job or chain can be
 // changed and sent back with PUT. It is one form for both kinds, and its warnings are items of
-// a problem document, so it is neither a [courier.DefinedJob] nor a [courier.DefinedChain].
+// a problem document, so it is neither a [courier.DefinedJob] nor a [chain.Defined].
 type DefinitionView struct {
-	Job      *courier.Job   `json:"job,omitempty"`
-	Chain    *courier.Chain `json:"chain,omitempty"`
-	SavedBy  string         `json:"saved_by,omitempty"`
-	SavedAt  time.Time      `json:"saved_at,omitzero"`
-	Warnings []item         `json:"warnings,omitempty"` // what looks doubtful, after PUT
+	Job      *courier.Job `json:"job,omitempty"`
+	Chain    *chain.Chain `json:"chain,omitempty"`
+	SavedBy  string       `json:"saved_by,omitempty"`
+	SavedAt  time.Time    `json:"saved_at,omitzero"`
+	Warnings []item       `json:"warnings,omitempty"` // what looks doubtful, after PUT
 }
 
 // A DefinitionEntry is a version of a job or a chain in a list.
@@ -46,7 +47,7 @@ type DefinitionEntry struct {
 func viewOf(d *desk.Defined) DefinitionView {
 	v := DefinitionView{SavedBy: d.By, SavedAt: d.At, Warnings: itemsOf(d.Warnings)}
 	v.Job, _ = d.Definition.(*courier.Job)
-	v.Chain, _ = d.Definition.(*courier.Chain)
+	v.Chain, _ = d.Definition.(*chain.Chain)
 	return v
 }
 
@@ -55,7 +56,7 @@ func entryOf(d *desk.Defined) DefinitionEntry {
 	switch v := d.Definition.(type) {
 	case *courier.Job:
 		e.Queue, e.Steps = v.Queue, len(v.Steps)
-	case *courier.Chain:
+	case *chain.Chain:
 		e.About, e.Members = v.Description, len(v.Members)
 	}
 	return e

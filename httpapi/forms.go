@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
@@ -99,7 +100,7 @@ var shortForms = map[reflect.Type]reflect.Type{
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[courier.State]():         words(courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Completed, courier.Failed, courier.Cancelled),
 	reflect.TypeFor[courier.StepState]():     words(courier.StepPending, courier.StepRunning, courier.StepCompleted, courier.StepFailed, courier.StepSkipped),
-	reflect.TypeFor[courier.ChainState]():    words(courier.ChainPending, courier.ChainRunning, courier.ChainCompleted, courier.ChainFailed, courier.ChainPaused, courier.ChainCancelled),
+	reflect.TypeFor[chain.State]():           words(chain.Pending, chain.Running, chain.Completed, chain.Failed, chain.Paused, chain.Cancelled),
 	reflect.TypeFor[courier.Policy]():        words(courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue),
 	reflect.TypeFor[schedule.Overlap]():      words(schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
 	reflect.TypeFor[schedule.Misfire]():      words(schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
@@ -264,7 +265,7 @@ func TestSearch(t *testing.T) {
 		if f := find("vera", "in"); !slices.Equal(f.Monitors, []string{"incoming"}) {
 			t.Errorf("%+v", f)
 		}
-		if _, err := w.engine.Chains().Define(t.Context(), courier.Chain{Name: "daily", Members: []courier.ChainMember{{Job: "report"}}}, nil); err != nil {
+		if _, err := w.engine.Chains().Define(t.Context(), chain.Chain{Name: "daily", Members: []chain.Member{{Job: "report"}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for user, want := range map[string][]string{"watcher": {"daily"}, "vera": {}} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -180,7 +181,7 @@ func problemOf(err error) problem {
 		return p
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
-	_, chain := errors.AsType[*courier.ChainRequestError](err)
+	_, chain := errors.AsType[*chain.RequestError](err)
 	_, dependency := errors.AsType[*courier.DependencyError](err)
 	_, tooMany := errors.AsType[*desk.TooManyError](err)
 	switch {
@@ -218,6 +219,9 @@ func problemsOf(err error) ([]courier.Problem, bool) {
 		return e.Problems, true
 	}
 	if e, ok := errors.AsType[*courier.ParamsError](err); ok {
+		return e.Problems, true
+	}
+	if e, ok := errors.AsType[*chain.Error](err); ok {
 		return e.Problems, true
 	}
 	if e, ok := errors.AsType[*schedule.Error](err); ok {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
@@ -29,19 +30,20 @@ func TestErrorTypes(t *testing.T) {
 		err  error
 		code string
 	}{
-		"courier.DefinitionError":   {&courier.DefinitionError{Job: "a", Problems: []courier.Problem{problem}}, "definition"},
-		"courier.ParamsError":       {&courier.ParamsError{Problems: []courier.Problem{{Step: -1, Field: "params.a", Message: "wrong"}}}, "invalid"},
-		"schedule.Error":            {&schedule.Error{Schedule: "a", Problems: []courier.Problem{{Step: -1, Field: "cron", Message: "wrong"}}}, "definition"},
-		"monitor.Error":             {&monitor.Error{Monitor: "a", Problems: []courier.Problem{{Step: -1, Field: "path", Message: "wrong"}}}, "definition"},
-		"courier.TransitionError":   {&courier.TransitionError{From: courier.Completed, To: courier.Paused}, "transition"},
-		"courier.ChainRequestError": {&courier.ChainRequestError{State: courier.ChainCompleted, Kind: courier.RequestPause}, "transition"},
-		"courier.DependencyError":   {&courier.DependencyError{Job: "a", Waits: []courier.UnmetDependency{{Job: "b", Reason: "it has not run"}}}, "dependency_unmet"},
+		"courier.DefinitionError": {&courier.DefinitionError{Job: "a", Problems: []courier.Problem{problem}}, "definition"},
+		"courier.ParamsError":     {&courier.ParamsError{Problems: []courier.Problem{{Step: -1, Field: "params.a", Message: "wrong"}}}, "invalid"},
+		"chain.Error":             {&chain.Error{Chain: "a", Problems: []courier.Problem{{Step: -1, Field: "members", Message: "wrong"}}}, "definition"},
+		"schedule.Error":          {&schedule.Error{Schedule: "a", Problems: []courier.Problem{{Step: -1, Field: "cron", Message: "wrong"}}}, "definition"},
+		"monitor.Error":           {&monitor.Error{Monitor: "a", Problems: []courier.Problem{{Step: -1, Field: "path", Message: "wrong"}}}, "definition"},
+		"courier.TransitionError": {&courier.TransitionError{From: courier.Completed, To: courier.Paused}, "transition"},
+		"chain.RequestError":      {&chain.RequestError{State: chain.Completed, Kind: courier.RequestPause}, "transition"},
+		"courier.DependencyError": {&courier.DependencyError{Job: "a", Waits: []courier.UnmetDependency{{Job: "b", Reason: "it has not run"}}}, "dependency_unmet"},
 		// Those that only steps, executions that have ended, and definitions as a whole have.
 		"courier.StepError":   {},
 		"courier.ConfigError": {},
 		"courier.CycleError":  {}, // in the problems of a DefinitionError
 	}
-	for _, name := range slices.Concat(errorTypes(t, ".."), errorTypes(t, "../monitor"), errorTypes(t, "../schedule")) {
+	for _, name := range slices.Concat(errorTypes(t, ".."), errorTypes(t, "../chain"), errorTypes(t, "../monitor"), errorTypes(t, "../schedule")) {
 		k, ok := known[name]
 		if !ok {
 			t.Errorf("%s has no row here: give it a code in problemOf, and a row", name)

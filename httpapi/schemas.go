@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/monitor"
 )
@@ -129,7 +130,7 @@ func (s *schemas) body(t *route) schema {
 	if t.method != http.MethodPut || !strings.Contains(t.path, "{name}") {
 		return s.of(typ)
 	}
-	name := "Put" + upperFirst(typ.Name())
+	name := "Put" + typeName(typ)
 	if s.named[name] == nil {
 		o := s.object(typ)
 		o["properties"].(schema)["name"] = schema{"type": "string", "description": "The name in the path, or left out."}
@@ -142,24 +143,33 @@ func (s *schemas) body(t *route) schema {
 	return schema{"$ref": "#/components/schemas/" + name}
 }
 
-// schemaNames are the names in the document of types whose own are those of other types too.
-var schemaNames = map[reflect.Type]string{
-	reflect.TypeFor[monitor.Health](): "MonitorHealth",
+// typeNames are the names of types whose own names say what they are of only together with
+// that of their package.
+var typeNames = map[reflect.Type]string{
+	reflect.TypeFor[chain.Execution](): "ChainExecution",
+	reflect.TypeFor[chain.Failure]():   "ChainFailure",
+	reflect.TypeFor[chain.Member]():    "ChainMember",
+	reflect.TypeFor[monitor.Health]():  "MonitorHealth",
+}
+
+// typeName returns the name of a type for the document.
+func typeName(t reflect.Type) string {
+	if name, ok := typeNames[t]; ok {
+		return name
+	}
+	return upperFirst(t.Name())
 }
 
 // nameOf returns the name of a type in the document, which no other type has.
 func (s *schemas) nameOf(t reflect.Type) string {
-	if name, ok := schemaNames[t]; ok {
-		return name
-	}
-	name := upperFirst(t.Name())
+	name := typeName(t)
 	if isPage(t) {
 		items, _ := t.FieldByName("Items")
-		name = upperFirst(items.Type.Elem().Name()) + "Page"
+		name = typeName(items.Type.Elem()) + "Page"
 	}
 	if isSaved(t) {
 		value, _ := t.FieldByName("Value")
-		name = "Saved" + upperFirst(value.Type.Name())
+		name = "Saved" + typeName(value.Type)
 	}
 	if _, taken := s.named[name]; taken {
 		name = upperFirst(t.PkgPath()[strings.LastIndexByte(t.PkgPath(), '/')+1:]) + name

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
@@ -55,8 +56,8 @@ func TestFields(t *testing.T) {
 		{"job", "", new(courier.Job)}, {"job", "definitions/step", new(courier.StepSpec)}, {"job", "definitions/param", new(courier.Param)},
 		{"job", "definitions/failure_policy/anyOf/1", new(courier.FailurePolicy)},
 		{"job", "properties/depends_on/items/anyOf/1", new(courier.JobDependency)}, {"job", "properties/outputs/items", new(courier.JobOutput)},
-		{"chain", "", new(courier.Chain)}, {"chain", "properties/members/items", new(courier.ChainMember)},
-		{"chain", "properties/members/items/properties/depends_on/items/anyOf/1", new(courier.Dependency)},
+		{"chain", "", new(chain.Chain)}, {"chain", "properties/members/items", new(chain.Member)},
+		{"chain", "properties/members/items/properties/depends_on/items/anyOf/1", new(chain.Dependency)},
 		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(monitor.Monitor)}, {"subscription", "", new(courier.Subscription)},
 		{"subscription", "properties/webhook", new(courier.WebhookTarget)}, {"subscription", "properties/job", new(courier.JobTarget)},
 		{"subscription", "properties/email", new(courier.EmailTarget)},

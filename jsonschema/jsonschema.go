@@ -44,7 +44,7 @@ type Names struct {
 // Job returns the schema of a [courier.Job] whose steps are of the types in r.
 func Job(r *courier.Registry, o *Options) []byte { return newBuilder(o).job(r) }
 
-// Chain returns the schema of a [courier.Chain].
+// Chain returns the schema of a chain, the type Chain of package chain.
 func Chain(o *Options) []byte { return newBuilder(o).chain() }
 
 // Schedule returns the schema of a [schedule.Schedule].

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
@@ -140,7 +141,7 @@ type PollResult struct {
 	Executions []store.NewExecution
 	// Chains are chain executions, created in the same way, for a monitor of a
 	// chain; so are the ids in Changed those of chain executions.
-	Chains []store.NewChainExecution
+	Chains []chain.NewExecution
 }
 
 // Recorded is what [Store.RecordPoll] returns.
@@ -149,7 +150,7 @@ type Recorded struct {
 	Revision int64 // the new one
 	// Executions are the results for the executions of the poll, in order.
 	Executions []store.Enqueued
-	Chains     []store.StartedChain // the same for chain executions
+	Chains     []chain.Started // the same for chain executions
 }
 
 // Replace puts another execution in the place of one, in Changed, which must be the

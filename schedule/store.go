@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
@@ -127,7 +128,7 @@ type Due struct {
 	Record
 	Definition *store.Definition // the latest of its target; nil if there is none
 	// Outcomes are the states of the executions in Open and LastExecution that are
-	// still in the store. Those of chain executions are of [courier.ChainState].
+	// still in the store. Those of chain executions are of [chain.State].
 	Outcomes map[courier.ExecutionID]courier.State
 }
 
@@ -145,7 +146,7 @@ type Firing struct {
 	Executions []store.NewExecution
 	// Chains are chain executions, created in the same way, for a schedule of a
 	// chain; so are the ids in its State and in Cancel those of chain executions.
-	Chains []store.NewChainExecution
+	Chains []chain.NewExecution
 	// Cancel are executions whose cancel is requested, by By. Those that have ended
 	// or do not exist are skipped.
 	Cancel []courier.ExecutionID
@@ -157,7 +158,7 @@ type Fired struct {
 	Done bool // it was carried out; otherwise the schedule had changed
 	// Executions are the results for the executions of the firing, in order.
 	Executions []store.Enqueued
-	Chains     []store.StartedChain // the same for chain executions
+	Chains     []chain.Started // the same for chain executions
 	// Err, if not nil, is why it could not be carried out: [courier.ErrNotFound] if the
 	// version of an execution's job is unknown, [courier.ErrConflict] if its id is used for
 	// another job.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
@@ -180,7 +181,7 @@ func TestKeys(t *testing.T) {
 	}
 	// What jobs, schedules and monitors are configured by is spelled alike.
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[courier.Job](), reflect.TypeFor[courier.StepSpec](), reflect.TypeFor[courier.Chain](),
+		reflect.TypeFor[courier.Job](), reflect.TypeFor[courier.StepSpec](), reflect.TypeFor[chain.Chain](),
 		reflect.TypeFor[schedule.Schedule](), reflect.TypeFor[monitor.Monitor](), reflect.TypeFor[courier.Subscription](),
 	} {
 		for f := range fieldsOf(typ) {

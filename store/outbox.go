@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -246,27 +245,14 @@ func NotifyEvents(x *courier.Execution, s *courier.StepExecution) []courier.Noti
 	return list
 }
 
-// NotifyChain returns the notification of a change of a chain execution, without the
-// subscription; false if no event follows from the change. Was is the state before.
-// Started says that the first members have just been released. Seq is the number of
-// the event, counting from 1 in each chain execution. A chain execution that has
-// failed and is retried can fail again, or be completed.
-func NotifyChain(c *courier.ChainExecution, was courier.ChainState, started bool, seq int64, at time.Time) (courier.Notification, bool) {
-	id := courier.ExecutionID(c.ID)
-	n := courier.Notification{ID: EventID(id, seq), At: at, Seq: seq, ChainExecution: id, Chain: c.Chain, Version: c.Version, Count: 1}
-	switch {
-	case started:
-		n.Type = courier.EventChainStarted
-	case c.State == was:
-	case c.State == courier.ChainCompleted:
-		n.Type = courier.EventChainCompleted
-	case c.State == courier.ChainFailed:
-		n.Type = courier.EventChainFailed
-		if f := c.Failure; f != nil {
-			n.Error = fmt.Sprintf("member %q: %s", f.Member, f.Message)
-		}
+// NotifyChain returns the notification of an event of a chain execution, as the method Event
+// of a chain.Execution returns it, without the subscription. Seq is the number of the event,
+// counting from 1 in each chain execution.
+func NotifyChain(e courier.Event, seq int64, at time.Time) courier.Notification {
+	id := courier.ExecutionID(e.ChainExecution)
+	return courier.Notification{
+		ID: EventID(id, seq), Type: e.Type, At: at, Seq: seq, ChainExecution: id, Chain: e.Chain, Version: e.Version, Error: e.Error, Count: 1,
 	}
-	return n, n.Type != ""
 }
 
 // Coalesce makes the notification n stand for other events too, which have the same

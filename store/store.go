@@ -274,7 +274,7 @@ type NewExecution struct {
 	// MaxDuration, ExpectedBy and Expires are deadlines; see [Deadlines]. 0 means none.
 	MaxDuration, ExpectedBy, Expires time.Duration
 	By                               string
-	// Chain and Member say of which chain execution it is which member; see [Chains].
+	// Chain and Member say of which chain execution it is which member; see package chain.
 	// Enqueue ignores them.
 	Chain  courier.ChainExecutionID
 	Member string

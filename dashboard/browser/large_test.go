@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/demo"
 	"github.com/courierhq/courier/internal/test/chromium"
 )
@@ -82,19 +83,19 @@ func (s *site) enlarge(t *testing.T) []string {
 	}
 	failed, err := s.Engine.Enqueue(ctx, "reconcile", &courier.EnqueueOptions{Params: map[string]any{"items": items, "bad": nil}, By: by})
 	must(err)
-	chain := courier.Chain{Name: "wide", Members: make([]courier.ChainMember, many)}
-	for i := range chain.Members {
-		chain.Members[i] = courier.ChainMember{Name: fmt.Sprintf("m%d", i), Job: "statements"}
+	wide := chain.Chain{Name: "wide", Members: make([]chain.Member, many)}
+	for i := range wide.Members {
+		wide.Members[i] = chain.Member{Name: fmt.Sprintf("m%d", i), Job: "statements"}
 		if i > 0 {
-			chain.Members[i].DependsOn = []courier.Dependency{{Member: fmt.Sprintf("m%d", i/2)}}
+			wide.Members[i].DependsOn = []chain.Dependency{{Member: fmt.Sprintf("m%d", i/2)}}
 		}
 	}
 	for range 2 {
-		_, err = s.Engine.Chains().Define(ctx, chain, &courier.DefineOptions{By: by})
+		_, err = s.Engine.Chains().Define(ctx, wide, &courier.DefineOptions{By: by})
 		must(err)
-		chain.Description = "Its members wait for each other."
+		wide.Description = "Its members wait for each other."
 	}
-	run, err := s.Engine.Chains().Start(ctx, "wide", &courier.ChainOptions{By: by})
+	run, err := s.Engine.Chains().Start(ctx, "wide", &chain.StartOptions{By: by})
 	must(err)
 	for i := range many {
 		must(s.Engine.Limits().Set(ctx, fmt.Sprintf("key:k%d", i), 1+i%7, by))

@@ -1,8 +1,8 @@
 // Package dryrun has what a dry run of a job or a chain reports: whether it could run, as far
-// as that can be told without running it. The methods DryRun of engine.Jobs and engine.Chains
-// make reports. A [Report], or a [ChainReport], has problems and warnings, a result for each
-// step, and the next times of the schedules. Its String is for people; its JSON, which can be
-// read back, for programs.
+// as that can be told without running it. The methods DryRun of engine.Jobs and
+// DryRunChain of an engine make reports. A [Report], or a [ChainReport], has problems and
+// warnings, a result for each step, and the next times of the schedules. Its String is for
+// people; its JSON, which can be read back, for programs.
 package dryrun
 
 import (
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/schedule"
 )
@@ -106,9 +107,9 @@ type ChainReport struct {
 // A MemberReport is the result for a member of a chain. Its report has no
 // schedules and no duration of its own.
 type MemberReport struct {
-	Member    string               `json:"member"`
-	DependsOn []courier.Dependency `json:"depends_on,omitempty"`
-	Report    Report               `json:"report"`
+	Member    string             `json:"member"`
+	DependsOn []chain.Dependency `json:"depends_on,omitempty"`
+	Report    Report             `json:"report"`
 }
 
 // OK reports whether the dry run has found nothing that keeps the job from running.

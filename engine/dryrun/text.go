@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
@@ -63,7 +64,7 @@ func named(name string, version int) string {
 }
 
 // after says on what a member depends.
-func after(list []courier.Dependency) string {
+func after(list []chain.Dependency) string {
 	var names []string
 	for _, d := range list {
 		text := strconv.Quote(d.Member)

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/schedule"
-	"github.com/courierhq/courier/store"
 )
 
 // plans are the schedules and chains of a world.
@@ -92,7 +92,7 @@ func (w *world) plan(r *rand.Rand) {
 		if !w.wait(spread(r, w.mix.trouble/time.Duration(3*m.starts)) + time.Millisecond) {
 			return
 		}
-		opt := courier.ChainOptions{
+		opt := chain.StartOptions{
 			By: courier.By{Actor: "client"}, IdempotencyKey: fmt.Sprint("key-", i), Hold: r.Float64() < m.holds,
 			Params: map[string]any{"partner": []string{"a", "b"}[r.IntN(2)]},
 		}
@@ -123,8 +123,8 @@ func (w *world) tries(r *rand.Rand, f func(ctx context.Context, e *engine.Engine
 
 // insistChain starts a chain until it is acknowledged. Who uses the same key gets
 // the same chain execution.
-func (w *world) insistChain(r *rand.Rand, name string, opt courier.ChainOptions) {
-	var c courier.ChainExecution
+func (w *world) insistChain(r *rand.Rand, name string, opt chain.StartOptions) {
+	var c chain.Execution
 	err := w.tries(r, func(ctx context.Context, e *engine.Engine) (err error) {
 		c, err = e.Chains().Start(ctx, name, &opt)
 		return err
@@ -215,21 +215,21 @@ func (w *world) settlePlans(ctx context.Context, r *rand.Rand, retried map[couri
 		}
 	}
 	for _, id := range w.witness.Chains() {
-		c, err := w.store.(store.Chains).ChainExecution(ctx, id)
+		c, err := w.store.(chain.Store).ChainExecution(ctx, id)
 		if err != nil {
 			return left, err
 		}
-		switch again := c.State == courier.ChainFailed && !retried[id]; {
+		switch again := c.State == chain.Failed && !retried[id]; {
 		case c.Request == courier.RequestPause:
 			w.requestChain(p, id, courier.RequestResume)
-		case c.State == courier.ChainPending:
+		case c.State == chain.Pending:
 			w.requestChain(p, id, courier.RequestRelease)
 		case again && r.IntN(2) == 0:
 			w.requestChain(p, id, courier.RequestRetry)
 		case c.State.Ended():
 			continue
 		}
-		retried[id] = retried[id] || c.State == courier.ChainFailed
+		retried[id] = retried[id] || c.State == chain.Failed
 		left++
 	}
 	return left, nil
@@ -240,7 +240,7 @@ func (w *world) checkPlans(ctx context.Context) error {
 	errs := []error{w.witness.Unknown(ctx), w.checkTicks(ctx)}
 	for _, id := range w.witness.Chains() {
 		errs = append(errs, promise.CheckChain(ctx, w.store, id))
-		if c, err := w.store.(store.Chains).ChainExecution(ctx, id); err == nil {
+		if c, err := w.store.(chain.Store).ChainExecution(ctx, id); err == nil {
 			w.counts["chain ended "+string(c.State)]++
 			for i := range c.Members {
 				w.counts["member "+string(c.Members[i].State)]++
@@ -265,11 +265,11 @@ func (w *world) chainNumber(id courier.ChainExecutionID) int64 {
 // planEffect notes what was written of schedules and chains.
 func (w *world) planEffect(request, result any) {
 	switch r := request.(type) {
-	case []store.NewChainExecution:
-		for i, c := range result.([]store.StartedChain) {
+	case []chain.NewExecution:
+		for i, c := range result.([]chain.Started) {
 			w.note(r[i].By, "start chain", w.chainNumber(c.Execution.ID))
 		}
-	case store.ChainRequest:
+	case chain.Request:
 		w.note(string(r.Kind), "ask chain", w.chainNumber(r.Chain))
 	case schedule.Record:
 		w.note(r.Name, "put")
@@ -306,19 +306,19 @@ func (w *world) defineChain(r *rand.Rand, i int) {
 }
 
 // newChain makes a version of a chain, with the serial in its params.
-func newChain(r *rand.Rand, name, serial string, jobs int) courier.Chain {
-	c := courier.Chain{Name: name, Params: map[string]any{"partner": "", "chain": serial}}
+func newChain(r *rand.Rand, name, serial string, jobs int) chain.Chain {
+	c := chain.Chain{Name: name, Params: map[string]any{"partner": "", "chain": serial}}
 	for i := range 2 + r.IntN(5) {
-		m := courier.ChainMember{Name: fmt.Sprintf("m%d", i), Job: fmt.Sprintf("job-%d", r.IntN(jobs)), Priority: int16(r.IntN(3))}
+		m := chain.Member{Name: fmt.Sprintf("m%d", i), Job: fmt.Sprintf("job-%d", r.IntN(jobs)), Priority: int16(r.IntN(3))}
 		for range min(i, r.IntN(4)) {
-			d := courier.Dependency{Member: fmt.Sprintf("m%d", r.IntN(i))}
+			d := chain.Dependency{Member: fmt.Sprintf("m%d", r.IntN(i))}
 			switch r.IntN(5) {
 			case 0, 1:
 				d.RunOnFailure = true
 			case 2:
 				d.RequiredStatus = courier.RequireAny
 			}
-			if !slices.ContainsFunc(m.DependsOn, func(o courier.Dependency) bool { return o.Member == d.Member }) {
+			if !slices.ContainsFunc(m.DependsOn, func(o chain.Dependency) bool { return o.Member == d.Member }) {
 				m.DependsOn = append(m.DependsOn, d)
 			}
 		}

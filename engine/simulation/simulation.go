@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -166,7 +167,7 @@ func newWorld(seed uint64, o Options) *world {
 	w.witness = promise.Watch(s)
 	w.witness.OnEffect = w.effect
 	_, agenda := s.(schedule.Store)
-	_, chains := s.(store.Chains)
+	_, chains := s.(chain.Store)
 	if agenda && chains {
 		w.plans = newPlans(w.dice("plans"))
 	}

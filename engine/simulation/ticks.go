@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -157,7 +158,7 @@ func (w *world) checkTicks(ctx context.Context) error {
 	for i := range list {
 		keys[list[i].IdempotencyKey] = true
 	}
-	chains, err := w.store.(store.Chains).ChainExecutions(ctx, store.ChainFilter{Limit: 1000})
+	chains, err := w.store.(chain.Store).ChainExecutions(ctx, chain.Filter{Limit: 1000})
 	if err != nil {
 		return err
 	}

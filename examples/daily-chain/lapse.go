@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
-	"github.com/courierhq/courier/store"
 )
 
 // weekBegins is noon in Berlin on a Tuesday. On the Sunday after, at 02:00, the
@@ -69,14 +69,14 @@ func (o *office) day(ctx context.Context) error {
 		return o.darkNight(ctx, tick)
 	}
 	o.store.Advance(tick.Sub(o.store.Now()))
-	_, err = o.fired(ctx, tick, courier.ChainCompleted)
+	_, err = o.fired(ctx, tick, chain.Completed)
 	return err
 }
 
 // failingNight is one with files for a key that we have not got yet.
 func (o *office) failingNight(ctx context.Context, tick time.Time) error {
 	o.store.Advance(tick.Sub(o.store.Now()))
-	before, err := o.fired(ctx, tick, courier.ChainFailed)
+	before, err := o.fired(ctx, tick, chain.Failed)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (o *office) darkNight(ctx context.Context, tick time.Time) error {
 	if err := o.engine.Start(ctx); err != nil {
 		return err
 	}
-	_, err := o.fired(ctx, tick, courier.ChainCompleted)
+	_, err := o.fired(ctx, tick, chain.Completed)
 	return err
 }
 
@@ -131,7 +131,7 @@ func (o *office) say(format string, args ...any) {
 
 // fired waits until the engine has fired a tick, and the chain has ended as it
 // should.
-func (o *office) fired(ctx context.Context, tick time.Time, want courier.ChainState) (*courier.ChainExecution, error) {
+func (o *office) fired(ctx context.Context, tick time.Time, want chain.State) (*chain.Execution, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var s schedule.Schedule
@@ -162,7 +162,7 @@ func (o *office) fired(ctx context.Context, tick time.Time, want courier.ChainSt
 
 // print shows what became of the members. Before is the chain execution before a
 // retry, or nil.
-func (o *office) print(ctx context.Context, x, before *courier.ChainExecution) error {
+func (o *office) print(ctx context.Context, x, before *chain.Execution) error {
 	for i, m := range x.Members {
 		text := m.Reason
 		if m.Execution != "" {
@@ -202,7 +202,7 @@ func (o *office) moved(ctx context.Context, x *courier.Execution) string {
 // sum checks that every day has had its chain execution, and that all has
 // arrived.
 func (o *office) sum(ctx context.Context, days int) error {
-	list, err := o.engine.Chains().Executions(ctx, store.ChainFilter{})
+	list, err := o.engine.Chains().Executions(ctx, chain.Filter{})
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (o *office) sum(ctx context.Context, days int) error {
 	}
 	completed := 0
 	for i := range list {
-		if list[i].State == courier.ChainCompleted {
+		if list[i].State == chain.Completed {
 			completed++
 		}
 	}

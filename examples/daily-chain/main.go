@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/schedule"
@@ -78,7 +79,7 @@ type office struct {
 	engine  *engine.Engine
 	partner *partner
 	dirs    dirs
-	chain   courier.Chain
+	chain   chain.Chain
 	sched   schedule.Schedule
 	zone    *time.Location
 }
@@ -87,7 +88,7 @@ type office struct {
 func newOffice(ctx context.Context, s *memstore.Store, out io.Writer) (o *office, err error) {
 	var data struct {
 		Jobs     []courier.Job     `json:"jobs"`
-		Chain    courier.Chain     `json:"chain"`
+		Chain    chain.Chain       `json:"chain"`
 		Schedule schedule.Schedule `json:"schedule"`
 	}
 	if err := json.Unmarshal(pipelines, &data); err != nil {
@@ -139,7 +140,7 @@ func (o *office) once(ctx context.Context) error {
 	if err := o.partner.put(ctx, time.Now().Format(time.DateOnly), keyNow); err != nil {
 		return err
 	}
-	report, err := o.engine.Chains().DryRun(ctx, o.chain, &dryrun.Options{Fires: 3})
+	report, err := o.engine.DryRunChain(ctx, o.chain, &dryrun.Options{Fires: 3})
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (o *office) once(ctx context.Context) error {
 	}
 	defer o.engine.Stop(context.WithoutCancel(ctx))
 	fmt.Fprintf(o.out, "\nStarting it now\n")
-	x, err := o.engine.Chains().Start(ctx, o.chain.Name, &courier.ChainOptions{By: courier.By{Actor: "example"}})
+	x, err := o.engine.Chains().Start(ctx, o.chain.Name, &chain.StartOptions{By: courier.By{Actor: "example"}})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/store"
@@ -13,7 +14,7 @@ import (
 
 // A Defined is a job or a chain, with what the store knows of the version.
 type Defined struct {
-	Definition courier.Definition // a *courier.Job or a *courier.Chain
+	Definition courier.Definition // a *courier.Job or a *chain.Chain
 	By         string             // who has saved it
 	At         time.Time
 	Warnings   []courier.Problem // of one that was saved just now
@@ -24,7 +25,7 @@ func (d *Defined) Name() *string {
 	if j, ok := d.Definition.(*courier.Job); ok {
 		return &j.Name
 	}
-	return &d.Definition.(*courier.Chain).Name
+	return &d.Definition.(*chain.Chain).Name
 }
 
 // Version points to the version in the definition.
@@ -32,7 +33,7 @@ func (d *Defined) Version() *int {
 	if j, ok := d.Definition.(*courier.Job); ok {
 		return &j.Version
 	}
-	return &d.Definition.(*courier.Chain).Version
+	return &d.Definition.(*chain.Chain).Version
 }
 
 // A Catalog is the jobs or the chains of an engine.
@@ -46,13 +47,13 @@ type Catalog struct {
 	DryRun   func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) // a dryrun.Report or a dryrun.ChainReport
 	Unread   func(name string, problems []courier.Problem) any                       // the report of a definition that can't be read
 	Shows    func(ctx context.Context, name string) bool                             // whether the visitor may see one; that it may see any is known
-	Failed   func(name string, problems []courier.Problem) error                     // the *courier.DefinitionError of one that was not saved
+	Failed   func(name string, problems []courier.Problem) error                     // the error of one that was not saved
 }
 
 // Catalog returns the definitions of a kind, "job" or "chain".
 func (v *Visit) Catalog(kind string) Catalog {
 	if kind == "chain" {
-		return chainCatalog(v.d.e.Chains())
+		return chainCatalog(v.d.e)
 	}
 	c := jobCatalog(v.d.e.Jobs())
 	c.Shows = func(ctx context.Context, name string) bool { return v.Can(ctx, name, access.RightSee) }
@@ -104,12 +105,13 @@ func jobCatalog(h engine.Jobs) Catalog {
 	}
 }
 
-func chainCatalog(h engine.Chains) Catalog {
-	of := func(x courier.DefinedChain) Defined { return Defined{&x.Chain, x.SavedBy, x.SavedAt, x.Warnings} }
-	chain := func(d *Defined) courier.Chain { return *d.Definition.(*courier.Chain) }
+func chainCatalog(e *engine.Engine) Catalog {
+	h := e.Chains()
+	of := func(x chain.Defined) Defined { return Defined{&x.Chain, x.SavedBy, x.SavedAt, x.Warnings} }
+	given := func(d *Defined) chain.Chain { return *d.Definition.(*chain.Chain) }
 	return Catalog{
 		Kind: "chain",
-		None: func() Defined { return Defined{Definition: new(courier.Chain)} },
+		None: func() Defined { return Defined{Definition: new(chain.Chain)} },
 		Get: func(ctx context.Context, name string, version int) (Defined, error) {
 			x, err := h.Get(ctx, name, version)
 			return Defined{Definition: &x}, err
@@ -123,18 +125,18 @@ func chainCatalog(h engine.Chains) Catalog {
 			return mapped(list, of), err
 		},
 		Define: func(ctx context.Context, d *Defined, opt *courier.DefineOptions) (Defined, error) {
-			x, err := h.Define(ctx, chain(d), opt)
+			x, err := h.Define(ctx, given(d), opt)
 			return of(x), err
 		},
 		DryRun: func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) {
-			return h.DryRun(ctx, chain(d), opt)
+			return e.DryRunChain(ctx, given(d), opt)
 		},
 		Unread: func(name string, problems []courier.Problem) any {
 			return dryrun.ChainReport{Chain: name, Problems: problems}
 		},
 		Shows: func(context.Context, string) bool { return true },
 		Failed: func(name string, problems []courier.Problem) error {
-			return &courier.DefinitionError{Chain: name, Problems: problems}
+			return &chain.Error{Chain: name, Problems: problems}
 		},
 	}
 }

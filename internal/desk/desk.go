@@ -15,9 +15,9 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/filter"
-	"github.com/courierhq/courier/store"
 )
 
 // A Desk is the desk of an engine. Its methods may be called by several goroutines, and
@@ -184,7 +184,7 @@ type chainSet struct {
 // has reports whether a chain execution is one of the chain.
 func (c *chainSet) has(ctx context.Context, id courier.ChainExecutionID) (bool, error) {
 	for id != "" && !c.all && (c.before == "" || id < c.before) {
-		page, err := c.d.e.Chains().Executions(ctx, store.ChainFilter{Chain: c.name, Before: c.before, Limit: 1000})
+		page, err := c.d.e.Chains().Executions(ctx, chain.Filter{Chain: c.name, Before: c.before, Limit: 1000})
 		if err != nil {
 			return false, err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
@@ -207,7 +208,7 @@ func TestExecutionsOfChain(t *testing.T) {
 	in(t, func(w *world) {
 		var want []courier.ExecutionID
 		for _, name := range []string{"one", "two", "one"} {
-			_, err := w.Engine.Chains().Define(w.Context(), courier.Chain{Name: name, Members: []courier.ChainMember{{Name: "m", Job: "other"}}}, nil)
+			_, err := w.Engine.Chains().Define(w.Context(), chain.Chain{Name: name, Members: []chain.Member{{Name: "m", Job: "other"}}}, nil)
 			w.ok(err)
 			c, err := w.Engine.Chains().Start(w.Context(), name, nil)
 			w.ok(err)

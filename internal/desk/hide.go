@@ -5,6 +5,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
@@ -121,27 +122,27 @@ func HideEntry(a *courier.AuditEntry) {
 
 // HideChain takes away the values of an execution of a chain, and what may have them in it,
 // with its labels, as those of an execution. So [Visit.OwnChain] has to be asked before.
-func HideChain(x *courier.ChainExecution) {
-	*x = courier.ChainExecution{
+func HideChain(x *chain.Execution) {
+	*x = chain.Execution{
 		ID: x.ID, Chain: x.Chain, Version: x.Version, State: x.State, Request: x.Request, Members: each(x.Members, seenMember),
 		CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, Failure: ifAny(x.Failure, seenChainFailure),
 		By: x.By, RerunOf: x.RerunOf, Trace: x.Trace,
 	}
 }
 
-func seenMember(m *courier.MemberExecution) courier.MemberExecution {
-	return courier.MemberExecution{
+func seenMember(m *chain.MemberExecution) chain.MemberExecution {
+	return chain.MemberExecution{
 		Name: m.Name, Job: m.Job, Version: m.Version, Execution: m.Execution, State: m.State, Reason: m.Reason,
 		DependsOn: each(m.DependsOn, seenDependency),
 	}
 }
 
-func seenDependency(d *courier.Dependency) courier.Dependency {
-	return courier.Dependency{Member: d.Member, RunOnFailure: d.RunOnFailure, RequiredStatus: d.RequiredStatus}
+func seenDependency(d *chain.Dependency) chain.Dependency {
+	return chain.Dependency{Member: d.Member, RunOnFailure: d.RunOnFailure, RequiredStatus: d.RequiredStatus}
 }
 
-func seenChainFailure(f *courier.ChainFailure) courier.ChainFailure {
-	return courier.ChainFailure{Member: f.Member, Execution: f.Execution, Message: Hidden}
+func seenChainFailure(f *chain.Failure) chain.Failure {
+	return chain.Failure{Member: f.Member, Execution: f.Execution, Message: Hidden}
 }
 
 // HideCause takes away the values of a cause: keys of limits, and what people and steps

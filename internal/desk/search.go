@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/monitor"
@@ -75,9 +76,9 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 			return err
 		}},
 		{"store.Catalog", func() (err error) {
-			s.Chains, err = begin(text, func(after string, limit int) ([]courier.DefinedChain, error) {
+			s.Chains, err = begin(text, func(after string, limit int) ([]chain.Defined, error) {
 				return e.Chains().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
-			}, func(c *courier.DefinedChain) string { return c.Chain.Name }, func(*courier.DefinedChain) bool { return sees("") })
+			}, func(c *chain.Defined) string { return c.Chain.Name }, func(*chain.Defined) bool { return sees("") })
 			return err
 		}},
 		{"schedule.Store", func() (err error) {

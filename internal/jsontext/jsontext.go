@@ -38,6 +38,19 @@ func Parse(raw []byte) (any, error) {
 	return v, nil
 }
 
+// Object decodes what was stored as a JSON object. It returns an empty one if raw is
+// none.
+func Object(raw json.RawMessage) map[string]any {
+	if len(raw) > 0 {
+		if x, err := Parse(raw); err == nil {
+			if m, ok := x.(map[string]any); ok {
+				return m
+			}
+		}
+	}
+	return map[string]any{}
+}
+
 // Append appends the JSON text of a value to b. Unlike json.Marshal it
 // leaves <, > and & as they are, and it refuses what [CheckStorable] does.
 func Append(b []byte, v any) ([]byte, error) {

@@ -107,6 +107,16 @@ func IntoList[T any](what string, list *[]T, read func(*T, *json.Decoder) error)
 	}
 }
 
+// Read sets v to what read makes of data, unless that is an error.
+func Read[T any](v *T, data []byte, read func(*T, *json.Decoder) error) error {
+	var n T
+	err := read(&n, NewDecoder(data))
+	if err == nil {
+		*v = n
+	}
+	return err
+}
+
 // ReadObject reads a JSON object whose names are those of fields. All unknown
 // and repeated names and all fields' errors are reported together.
 func ReadObject(dec *json.Decoder, known Fields) error {

@@ -7,32 +7,33 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
-var _ store.Chains = (*Store)(nil)
+var _ chain.Store = (*Store)(nil)
 
 // chains are the chain executions. The store's lock guards them.
 type chains struct {
-	all  map[courier.ChainExecutionID]*chain
-	ids  []courier.ChainExecutionID // sorted
-	used map[idempotency]*chain     // by chain and key
+	all  map[courier.ChainExecutionID]*chainRecord
+	ids  []courier.ChainExecutionID   // sorted
+	used map[idempotency]*chainRecord // by chain and key
 }
 
-// A chain is a chain execution.
-type chain struct {
-	courier.ChainExecution // without what the standing says
-	store.ChainProgress
-	plan     *store.ChainPlan
-	was      courier.ChainState   // when it was last evaluated
+// A chainRecord is a chain execution.
+type chainRecord struct {
+	chain.Execution // without what the standing says
+	chain.Progress
+	plan     *chain.Plan
+	was      chain.State          // when it was last evaluated
 	events   int64                // how many there have been
 	prepared []store.NewExecution // of each member
 	latest   []*execution         // of each member; nil until it is released
 }
 
 // view returns the chain execution as callers see it.
-func (c *chain) view() courier.ChainExecution {
-	return c.plan.View(c.ChainExecution, c.ChainProgress, func(i int) *courier.Execution {
+func (c *chainRecord) view() chain.Execution {
+	return c.plan.View(c.Execution, c.Progress, func(i int) *courier.Execution {
 		if c.latest[i] == nil {
 			return nil
 		}
@@ -45,7 +46,7 @@ func unknownChain(id courier.ChainExecutionID) error {
 }
 
 // StartChains creates chain executions, all or none.
-func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
+func (s *Store) StartChains(ctx context.Context, list []chain.NewExecution) ([]chain.Started, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -54,9 +55,9 @@ func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution)
 	return s.startChains(list, s.clock())
 }
 
-func (s *Store) startChains(list []store.NewChainExecution, now time.Time) ([]store.StartedChain, error) {
-	got, existed := make([]*chain, len(list)), make([]bool, len(list))
-	var added []*chain
+func (s *Store) startChains(list []chain.NewExecution, now time.Time) ([]chain.Started, error) {
+	got, existed := make([]*chainRecord, len(list)), make([]bool, len(list))
+	var added []*chainRecord
 	for i := range list {
 		c, existing, err := s.addChain(&list[i], now)
 		if err != nil {
@@ -74,16 +75,16 @@ func (s *Store) startChains(list []store.NewChainExecution, now time.Time) ([]st
 		s.chains.ids = slices.Insert(s.chains.ids, i, c.ID)
 		s.evaluate(c, now)
 	}
-	results := make([]store.StartedChain, len(list))
+	results := make([]chain.Started, len(list))
 	for i, c := range got {
-		results[i] = store.StartedChain{Execution: c.view(), Existed: existed[i]}
+		results[i] = chain.Started{Execution: c.view(), Existed: existed[i]}
 	}
 	return results, nil
 }
 
 // addChain returns the chain execution of n, which it creates unless it exists, and
 // whether it existed.
-func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, existed bool, err error) {
+func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, existed bool, err error) {
 	c = s.chains.all[n.ID]
 	if c == nil && n.IdempotencyKey != "" {
 		c = s.chains.used[idempotency{n.Chain, n.IdempotencyKey}]
@@ -102,12 +103,12 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 	if err != nil {
 		return nil, false, err
 	}
-	c = &chain{
-		ChainExecution: courier.ChainExecution{
+	c = &chainRecord{
+		Execution: chain.Execution{
 			ID: n.ID, Chain: n.Chain, Version: n.Version, Params: n.Params, CreatedAt: now,
 			IdempotencyKey: n.IdempotencyKey, By: n.By, RerunOf: n.RerunOf, Labels: n.Labels, Trace: n.Trace,
 		},
-		ChainProgress: plan.Begin(n.Hold), plan: plan,
+		Progress: plan.Begin(n.Hold), plan: plan,
 		prepared: make([]store.NewExecution, len(n.Members)), latest: make([]*execution, len(n.Members)),
 	}
 	for i := range n.Members {
@@ -118,7 +119,7 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 		c.prepared[i] = x
 	}
 	if s.chains.all == nil {
-		s.chains.all, s.chains.used = make(map[courier.ChainExecutionID]*chain), make(map[idempotency]*chain)
+		s.chains.all, s.chains.used = make(map[courier.ChainExecutionID]*chainRecord), make(map[idempotency]*chainRecord)
 	}
 	s.chains.all[c.ID] = c
 	if n.IdempotencyKey != "" {
@@ -128,7 +129,7 @@ func (s *Store) addChain(n *store.NewChainExecution, now time.Time) (c *chain, e
 }
 
 // forgetChain undoes addChain.
-func (s *Store) forgetChain(c *chain) {
+func (s *Store) forgetChain(c *chainRecord) {
 	delete(s.chains.all, c.ID)
 	if c.IdempotencyKey != "" {
 		delete(s.chains.used, idempotency{c.Chain, c.IdempotencyKey})
@@ -136,9 +137,9 @@ func (s *Store) forgetChain(c *chain) {
 }
 
 // evaluate brings a chain execution up to date with its members.
-func (s *Store) evaluate(c *chain, now time.Time) {
-	next, release := c.plan.Evaluate(c.ChainProgress)
-	c.ChainProgress = next
+func (s *Store) evaluate(c *chainRecord, now time.Time) {
+	next, release := c.plan.Evaluate(c.Progress)
+	c.Progress = next
 	for _, i := range release {
 		s.releaseMember(c, i, now)
 	}
@@ -159,7 +160,7 @@ func (s *Store) evaluate(c *chain, now time.Time) {
 }
 
 // releaseMember creates the execution of a member.
-func (s *Store) releaseMember(c *chain, i int, now time.Time) {
+func (s *Store) releaseMember(c *chainRecord, i int, now time.Time) {
 	x := s.create(&c.prepared[i], now)
 	c.latest[i] = x
 	s.place(x)
@@ -173,32 +174,32 @@ func (s *Store) moved(x *execution, now time.Time) {
 		return
 	}
 	i := c.plan.Index(x.Member)
-	c.ChainProgress = c.Moved(i, x.State)
+	c.Progress = c.Moved(i, x.State)
 	s.evaluate(c, now)
 }
 
 // RequestChain carries out what an operator wants of a chain execution.
-func (s *Store) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+func (s *Store) RequestChain(ctx context.Context, r chain.Request) (chain.Execution, []courier.Execution, error) {
 	if err := ctx.Err(); err != nil {
-		return courier.ChainExecution{}, nil, err
+		return chain.Execution{}, nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.chains.all[r.Chain]
 	if c == nil {
-		return courier.ChainExecution{}, nil, unknownChain(r.Chain)
+		return chain.Execution{}, nil, unknownChain(r.Chain)
 	}
 	asked, err := s.askChain(c, r, s.clock())
 	if err != nil {
-		return courier.ChainExecution{}, nil, err
+		return chain.Execution{}, nil, err
 	}
 	return c.view(), asked, nil
 }
 
 // askChain carries out a request to c, and returns the executions to which it made a
 // request.
-func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]courier.Execution, error) {
-	d, err := c.plan.Decide(c.ID, c.ChainProgress, r.Kind, func(i int) (*courier.Execution, bool) {
+func (s *Store) askChain(c *chainRecord, r chain.Request, now time.Time) ([]courier.Execution, error) {
+	d, err := c.plan.Decide(c.ID, c.Progress, r.Kind, func(i int) (*courier.Execution, bool) {
 		return &c.latest[i].Execution, c.latest[i].expired(now)
 	})
 	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.latest) {
@@ -207,7 +208,7 @@ func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]couri
 	if err != nil {
 		return nil, err
 	}
-	c.ChainProgress = d.Next
+	c.Progress = d.Next
 	var asked []courier.Execution
 	for _, a := range d.Requests {
 		x := c.latest[a.Member]
@@ -223,20 +224,20 @@ func (s *Store) askChain(c *chain, r store.ChainRequest, now time.Time) ([]couri
 }
 
 // ChainExecution returns a chain execution.
-func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (chain.Execution, error) {
 	if err := ctx.Err(); err != nil {
-		return courier.ChainExecution{}, err
+		return chain.Execution{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.chains.all[id]; c != nil {
 		return c.view(), nil
 	}
-	return courier.ChainExecution{}, unknownChain(id)
+	return chain.Execution{}, unknownChain(id)
 }
 
 // ChainExecutions returns a page of chain executions, newest first.
-func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
+func (s *Store) ChainExecutions(ctx context.Context, f chain.Filter) ([]chain.Execution, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -250,10 +251,10 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 	if f.Before != "" {
 		i, _ = slices.BinarySearch(s.chains.ids, f.Before)
 	}
-	var list []courier.ChainExecution
+	var list []chain.Execution
 	for i--; i >= 0 && len(list) < limit; i-- {
 		c := s.chains.all[s.chains.ids[i]]
-		if (f.Chain == "" || c.Chain == f.Chain) && (len(f.States) == 0 || slices.Contains(f.States, c.ChainProgress.State)) &&
+		if (f.Chain == "" || c.Chain == f.Chain) && (len(f.States) == 0 || slices.Contains(f.States, c.Progress.State)) &&
 			(f.RerunOf == "" || c.RerunOf == f.RerunOf) {
 			x := c.view()
 			x.Params = nil

@@ -232,7 +232,7 @@ func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
 		return noVersion(x.Job, c.Version.Version)
 	}
 	if c := s.chains.all[x.Chain]; c != nil && d.To == "" {
-		c.ChainProgress = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
+		c.Progress = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked
 	}
 	s.carryOut(x, d, r, now)
 	return nil

@@ -66,11 +66,12 @@ func (s *Store) notify(x *execution, n int64, first bool) {
 
 // notifyChain keeps the event of a chain execution that has just been evaluated.
 // Begun says that its first members were released.
-func (s *Store) notifyChain(c *chain, started bool, now time.Time) {
+func (s *Store) notifyChain(c *chainRecord, started bool, now time.Time) {
 	v := c.view()
-	if e, ok := store.NotifyChain(&v, c.was, started, c.events+1, now); ok {
+	if e := v.Event(c.was, started); e.Type != "" {
 		c.events++
-		s.keep(&e)
+		n := store.NotifyChain(e, c.events, now)
+		s.keep(&n)
 	}
 }
 

@@ -95,7 +95,7 @@ func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age t
 		c.Entry = x.auditEntry(x.seq())
 	}
 	if chain := s.chains.all[x.Chain]; chain != nil {
-		m := chain.ChainProgress.Members[chain.plan.Index(x.Member)]
+		m := chain.Progress.Members[chain.plan.Index(x.Member)]
 		c.ChainPaused = m.Asked && x.State == courier.Paused
 	}
 	return c, nil

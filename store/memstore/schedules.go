@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -206,7 +207,7 @@ func (s *Store) dueSchedule(got *record) schedule.Due {
 			due.Outcomes[id] = x.State
 		}
 		if c := s.chains.all[courier.ChainExecutionID(id)]; c != nil && got.Kind == store.Chain {
-			due.Outcomes[id] = courier.State(c.ChainProgress.State)
+			due.Outcomes[id] = courier.State(c.Progress.State)
 		}
 	}
 	return due
@@ -266,8 +267,8 @@ func (s *Store) fire(got *record, f *schedule.Firing, now time.Time) schedule.Fi
 		state.Replace(courier.ExecutionID(f.Chains[i].ID), courier.ExecutionID(fired.Chains[i].Execution.ID))
 	}
 	for _, id := range f.Cancel {
-		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil && !c.ChainProgress.State.Ended() {
-			_, _ = s.askChain(c, store.ChainRequest{Chain: c.ID, Kind: courier.RequestCancel, By: f.By}, now)
+		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil && !c.Progress.State.Ended() {
+			_, _ = s.askChain(c, chain.Request{Chain: c.ID, Kind: courier.RequestCancel, By: f.By}, now)
 		}
 		if x := s.executions[id]; got.Kind == store.Job && x != nil && !x.State.Ended() {
 			_ = s.ask(x, store.Request{Execution: id, Kind: courier.RequestCancel, By: f.By}, now)
@@ -288,13 +289,13 @@ func (s *Store) fire(got *record, f *schedule.Firing, now time.Time) schedule.Fi
 
 // fireChains starts chain executions, all or none, but for those whose
 // idempotency key is used.
-func (s *Store) fireChains(list []store.NewChainExecution, now time.Time) ([]store.StartedChain, error) {
-	results := make([]store.StartedChain, len(list))
-	var fresh []store.NewChainExecution
+func (s *Store) fireChains(list []chain.NewExecution, now time.Time) ([]chain.Started, error) {
+	results := make([]chain.Started, len(list))
+	var fresh []chain.NewExecution
 	var at []int
 	for i := range list {
 		if c := s.chains.used[idempotency{list[i].Chain, list[i].IdempotencyKey}]; c != nil && list[i].IdempotencyKey != "" {
-			results[i] = store.StartedChain{Execution: c.view(), Existed: true}
+			results[i] = chain.Started{Execution: c.view(), Existed: true}
 		} else {
 			fresh, at = append(fresh, list[i]), append(at, i)
 		}

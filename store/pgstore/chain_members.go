@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
@@ -143,7 +144,7 @@ func sent(r pgx.BatchResults, read func(pgx.BatchResults) error) error {
 // evaluateChain returns the next state of a chain execution, and the members to
 // release, after the execution of the member that it was locked for has entered a
 // state.
-func evaluateChain(c *chainRow, to courier.State) (next store.ChainProgress, release []int) {
+func evaluateChain(c *chainRow, to courier.State) (next chain.Progress, release []int) {
 	return c.plan.Evaluate(c.standing.Moved(c.plan.Index(c.member), to))
 }
 
@@ -156,9 +157,9 @@ func (s *Store) memberMoved(ctx context.Context, tx pgx.Tx, c *chainRow, x *cour
 
 // RequestChain carries out a request to a chain execution in a short transaction: lock,
 // decide, write.
-func (s *Store) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+func (s *Store) RequestChain(ctx context.Context, r chain.Request) (chain.Execution, []courier.Execution, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return courier.ChainExecution{}, nil, err
+		return chain.Execution{}, nil, err
 	}
 	var a chainAsk
 	err := repeat(ctx, func() error {
@@ -166,10 +167,10 @@ func (s *Store) RequestChain(ctx context.Context, r store.ChainRequest) (courier
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return a.carryOut(ctx, tx) })
 	})
 	if e, ok := errors.AsType[contractError](err); ok {
-		return courier.ChainExecution{}, nil, e.error
+		return chain.Execution{}, nil, e.error
 	}
 	if err != nil {
-		return courier.ChainExecution{}, nil, failed(fmt.Sprintf("%s chain execution %s", r.Kind, r.Chain), err)
+		return chain.Execution{}, nil, failed(fmt.Sprintf("%s chain execution %s", r.Kind, r.Chain), err)
 	}
 	s.notifyQueues(ctx, a.queues)
 	if a.freed {
@@ -181,7 +182,7 @@ func (s *Store) RequestChain(ctx context.Context, r store.ChainRequest) (courier
 // A chainAsk is a ChainRequest that is being carried out.
 type chainAsk struct {
 	s      *Store
-	r      *store.ChainRequest
+	r      *chain.Request
 	now    string
 	rows   map[int]*row // of members' latest executions
 	latest map[int]*courier.Execution
@@ -189,7 +190,7 @@ type chainAsk struct {
 	// unended refuses a chain execution that has failed, too.
 	unended bool
 
-	view   courier.ChainExecution
+	view   chain.Execution
 	asked  []courier.Execution
 	queues []string
 	freed  bool
@@ -205,7 +206,7 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if a.unended && c.standing.State.Ended() {
-		return contractError{&courier.ChainRequestError{Chain: c.id, State: c.standing.State, Kind: r.Kind}}
+		return contractError{&chain.RequestError{Chain: c.id, State: c.standing.State, Kind: r.Kind}}
 	}
 	d, err := c.plan.Decide(c.id, c.standing, r.Kind, func(i int) (*courier.Execution, bool) { return a.latest[i], a.lost[i] })
 	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.standing.Members) {
@@ -301,7 +302,7 @@ func (a *chainAsk) lock(ctx context.Context, tx pgx.Tx) (c *chainRow, err error)
 
 // askMembers carries out requests to the executions of members, and returns
 // their rows.
-func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []store.MemberRequest) ([]row, error) {
+func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []chain.MemberRequest) ([]row, error) {
 	if len(asks) == 0 {
 		return nil, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
@@ -22,29 +23,29 @@ import (
 
 // rowOf is a chain execution whose members depend on each other in rows: the
 // first ones on none, each of the others on the one that stands so many before.
-func rowOf(t testing.TB, s *pgstore.Store, members, rows int) store.NewChainExecution {
+func rowOf(t testing.TB, s *pgstore.Store, members, rows int) chain.NewExecution {
 	t.Helper()
 	for kind, name := range map[store.Kind]string{store.Job: "j", store.Chain: "c"} {
 		if _, err := s.Save(t.Context(), store.Definition{Kind: kind, Name: name, Body: json.RawMessage(`{}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n := store.NewChainExecution{ID: courier.ChainExecutionID(idSource.New()), Chain: "c", Version: 1}
+	n := chain.NewExecution{ID: courier.ChainExecutionID(idSource.New()), Chain: "c", Version: 1}
 	for i := range members {
-		m := store.NewMember{Name: fmt.Sprintf("m%d", i), Execution: store.NewExecution{
+		m := chain.NewMember{Name: fmt.Sprintf("m%d", i), Execution: store.NewExecution{
 			ID: courier.ExecutionID(idSource.New()), Job: "j", Version: 1, Queue: "default", StepTypes: []string{"x"},
 		}}
 		if i >= rows {
-			m.DependsOn = []courier.Dependency{{Member: fmt.Sprintf("m%d", i-rows)}}
+			m.DependsOn = []chain.Dependency{{Member: fmt.Sprintf("m%d", i-rows)}}
 		}
 		n.Members = append(n.Members, m)
 	}
 	return n
 }
 
-func startOne(t testing.TB, s *pgstore.Store, n store.NewChainExecution) {
+func startOne(t testing.TB, s *pgstore.Store, n chain.NewExecution) {
 	t.Helper()
-	if _, err := s.StartChains(t.Context(), []store.NewChainExecution{n}); err != nil {
+	if _, err := s.StartChains(t.Context(), []chain.NewExecution{n}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -138,7 +139,7 @@ func TestChainRoundTrips(t *testing.T) {
 		t.Errorf("the ends of %d members took %d round trips, want 2 each", members, writes)
 	}
 	x, err := s.ChainExecution(t.Context(), n.ID)
-	if err != nil || x.State != courier.ChainCompleted {
+	if err != nil || x.State != chain.Completed {
 		t.Errorf("chain is %s, %v", x.State, err)
 	}
 }
@@ -163,9 +164,9 @@ func TestChainsRollBack(t *testing.T) {
 	if err != nil || x.State != courier.Running {
 		t.Errorf("execution is %s, %v", x.State, err)
 	}
-	chain, err := s.ChainExecution(t.Context(), n.ID)
-	if err != nil || chain.State != courier.ChainRunning || chain.Members[1].State != courier.MemberPending {
-		t.Errorf("chain %+v, %v", chain, err)
+	k, err := s.ChainExecution(t.Context(), n.ID)
+	if err != nil || k.State != chain.Running || k.Members[1].State != chain.MemberPending {
+		t.Errorf("chain %+v, %v", k, err)
 	}
 	exec(t, admin, "begin; set local courier.retention = 'on'; delete from courier.job_audit_log where execution_id = '"+string(taken.ID)+
 		"'; delete from courier.job_executions where id = '"+string(taken.ID)+"'; commit")
@@ -203,7 +204,7 @@ func TestRetainChains(t *testing.T) {
 		if err != nil || n != removed {
 			t.Errorf("removed %d, %v, want %d", n, err, removed)
 		}
-		list, err := s.ChainExecutions(t.Context(), store.ChainFilter{})
+		list, err := s.ChainExecutions(t.Context(), chain.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +228,7 @@ func TestRetainChains(t *testing.T) {
 	retain(all, 0, failed)
 	held := start(true)
 	cancelled := start(true)
-	if _, _, err := s.RequestChain(t.Context(), store.ChainRequest{Chain: cancelled, Kind: courier.RequestCancel}); err != nil {
+	if _, _, err := s.RequestChain(t.Context(), chain.Request{Chain: cancelled, Kind: courier.RequestCancel}); err != nil {
 		t.Fatal(err)
 	}
 	retain(pgstore.Retention{MaxCount: 1}, 0, failed, held, cancelled)
@@ -253,9 +254,9 @@ func TestRetryAfterRetention(t *testing.T) {
 		}
 	}
 	exec(t, admin, "begin; set local courier.retention = 'on'; delete from courier.job_audit_log; delete from courier.job_executions; commit")
-	r := store.ChainRequest{Chain: n.ID, Kind: courier.RequestRetry, IDs: []courier.ExecutionID{courier.ExecutionID(idSource.New()), courier.ExecutionID(idSource.New())}}
+	r := chain.Request{Chain: n.ID, Kind: courier.RequestRetry, IDs: []courier.ExecutionID{courier.ExecutionID(idSource.New()), courier.ExecutionID(idSource.New())}}
 	x, _, err := s.RequestChain(t.Context(), r)
-	if err != nil || x.State != courier.ChainRunning || x.Members[0].State != "completed" || x.Members[1].State != "queued" || x.Members[1].Execution != r.IDs[1] {
+	if err != nil || x.State != chain.Running || x.Members[0].State != "completed" || x.Members[1].State != "queued" || x.Members[1].Execution != r.IDs[1] {
 		t.Errorf("chain %+v, %v", x, err)
 	}
 }

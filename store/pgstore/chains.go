@@ -13,11 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-var _ store.Chains = (*Store)(nil)
+var _ chain.Store = (*Store)(nil)
 
 func unknownChain(id courier.ChainExecutionID) error {
 	return courier.Errorf(courier.ErrNotFound, "there is no chain execution %q", string(id))
@@ -26,13 +27,13 @@ func unknownChain(id courier.ChainExecutionID) error {
 // plans are the plans of chain executions that were looked at lately.
 type plans struct {
 	mu  sync.Mutex
-	all map[courier.ChainExecutionID]*store.ChainPlan
+	all map[courier.ChainExecutionID]*chain.Plan
 }
 
 // maxPlans bounds the plans that are kept.
 const maxPlans = 256
 
-func (p *plans) kept(id courier.ChainExecutionID) *store.ChainPlan {
+func (p *plans) kept(id courier.ChainExecutionID) *chain.Plan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.all[id]
@@ -40,22 +41,22 @@ func (p *plans) kept(id courier.ChainExecutionID) *store.ChainPlan {
 
 // of returns the plan of a chain execution, whose text is needed if it is not
 // kept.
-func (p *plans) of(id courier.ChainExecutionID, text string) (*store.ChainPlan, error) {
+func (p *plans) of(id courier.ChainExecutionID, text string) (*chain.Plan, error) {
 	if plan := p.kept(id); plan != nil {
 		return plan, nil
 	}
-	var members []store.PlannedMember
+	var members []chain.PlannedMember
 	if err := decode(&text, &members); err != nil {
 		return nil, fmt.Errorf("plan of chain execution %s: %w", id, err)
 	}
-	plan, err := store.NewChainPlan(members)
+	plan, err := chain.NewPlan(members)
 	if err != nil {
 		return nil, fmt.Errorf("plan of chain execution %s: %w", id, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil || len(p.all) >= maxPlans {
-		p.all = make(map[courier.ChainExecutionID]*store.ChainPlan)
+		p.all = make(map[courier.ChainExecutionID]*chain.Plan)
 	}
 	p.all[id] = plan
 	return plan, nil
@@ -63,13 +64,13 @@ func (p *plans) of(id courier.ChainExecutionID, text string) (*store.ChainPlan, 
 
 // memberLetters are the letters of member_states. A capital letter says that a pause
 // of the chain was the last request to the member.
-var memberLetters = map[courier.MemberState]byte{
-	courier.MemberPending: 'p', courier.MemberSkipped: 's', courier.MemberState(courier.Running): 'r', courier.MemberState(courier.Paused): 'u',
-	courier.MemberState(courier.Completed): 'c', courier.MemberState(courier.Failed): 'f', courier.MemberState(courier.Cancelled): 'x',
+var memberLetters = map[chain.MemberState]byte{
+	chain.MemberPending: 'p', chain.MemberSkipped: 's', chain.MemberState(courier.Running): 'r', chain.MemberState(courier.Paused): 'u',
+	chain.MemberState(courier.Completed): 'c', chain.MemberState(courier.Failed): 'f', chain.MemberState(courier.Cancelled): 'x',
 }
 
-var memberStates = func() map[byte]courier.MemberState {
-	states := make(map[byte]courier.MemberState)
+var memberStates = func() map[byte]chain.MemberState {
+	states := make(map[byte]chain.MemberState)
 	for state, c := range memberLetters {
 		states[c] = state
 	}
@@ -78,7 +79,7 @@ var memberStates = func() map[byte]courier.MemberState {
 
 const toCapital = 'a' - 'A'
 
-func writeMembers(s store.ChainProgress) string {
+func writeMembers(s chain.Progress) string {
 	b := make([]byte, len(s.Members))
 	for i, m := range s.Members {
 		if b[i] = memberLetters[m.State]; m.Asked {
@@ -88,8 +89,8 @@ func writeMembers(s store.ChainProgress) string {
 	return string(b)
 }
 
-func readMembers(text string) ([]store.MemberProgress, error) {
-	list := make([]store.MemberProgress, len(text))
+func readMembers(text string) ([]chain.MemberProgress, error) {
+	list := make([]chain.MemberProgress, len(text))
 	for i := range list {
 		c := text[i]
 		if list[i].Asked = c < 'a'; list[i].Asked {
@@ -103,19 +104,19 @@ func readMembers(text string) ([]store.MemberProgress, error) {
 }
 
 // StartChains creates chain executions, all or none, in one transaction.
-func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
+func (s *Store) StartChains(ctx context.Context, list []chain.NewExecution) ([]chain.Started, error) {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
 	list = slices.Clone(list)
-	plans := make([]*store.ChainPlan, len(list))
+	plans := make([]*chain.Plan, len(list))
 	for i := range list {
 		var err error
 		if plans[i], err = list[i].Plan(); err != nil {
 			return nil, err
 		}
 	}
-	var results []store.StartedChain
+	var results []chain.Started
 	var queues []string
 	err := repeat(ctx, func() error {
 		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
@@ -133,7 +134,7 @@ func (s *Store) StartChains(ctx context.Context, list []store.NewChainExecution)
 	return results, nil
 }
 
-func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, plans []*store.ChainPlan) (results []store.StartedChain, queues []string, err error) {
+func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []chain.NewExecution, plans []*chain.Plan) (results []chain.Started, queues []string, err error) {
 	created, now, err := s.createChains(ctx, tx, list, plans)
 	if err != nil {
 		return nil, nil, err
@@ -142,7 +143,7 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 	if err := s.existingChains(ctx, tx, list, created, ids); err != nil {
 		return nil, nil, err
 	}
-	results = make([]store.StartedChain, len(list))
+	results = make([]chain.Started, len(list))
 	if err := s.createMembers(ctx, tx, list, created); err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +173,7 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 		case !bytes.Equal(c.Params, n.Params):
 			return nil, nil, contractError{courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)}
 		}
-		results[i] = store.StartedChain{Execution: *c, Existed: !created[i]}
+		results[i] = chain.Started{Execution: *c, Existed: !created[i]}
 	}
 	slices.Sort(queues)
 	return results, slices.Compact(queues), nil
@@ -180,7 +181,7 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []store.NewChai
 
 // createChains creates the chain executions that do not exist. It reports which these
 // are, and the time.
-func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, plans []*store.ChainPlan) (created []bool, now string, err error) {
+func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []chain.NewExecution, plans []*chain.Plan) (created []bool, now string, err error) {
 	n := len(list)
 	order := make([]int, n) // always the same, or two lists with the same keys wait for each other
 	for i := range order {
@@ -219,7 +220,7 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []store.NewCha
 }
 
 // existingChains finds the ids of the chain executions that existed.
-func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, created []bool, found []courier.ChainExecutionID) error {
+func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []chain.NewExecution, created []bool, found []courier.ChainExecutionID) error {
 	var at []int
 	var ids, chains, keys []string
 	for i := range list {
@@ -245,7 +246,7 @@ func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []store.NewC
 }
 
 // createMembers creates the members of new chain executions.
-func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution, created []bool) error {
+func (s *Store) createMembers(ctx context.Context, tx pgx.Tx, list []chain.NewExecution, created []bool) error {
 	var chains []string
 	var ords []int32
 	var members []store.NewExecution
@@ -299,7 +300,7 @@ func memberArgs(chains []string, ords []int32, names []string, e []any) []any {
 
 // writeChain advances a chain execution that is locked or new, and returns the queues
 // in which members were released.
-func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainProgress, release []int, now string, moved courier.ExecutionID) ([]string, error) {
+func (s *Store) writeChain(ctx context.Context, db querier, id courier.ChainExecutionID, plan *chain.Plan, next chain.Progress, release []int, now string, moved courier.ExecutionID) ([]string, error) {
 	return query(ctx, db, scanQueue, s.sql("chain/advance"), chainWriteArgs(id, plan, next, release, now, moved)...)
 }
 
@@ -308,7 +309,7 @@ func scanQueue(rows pgx.Rows) (q string, err error) {
 	return q, err
 }
 
-func chainWriteArgs(id courier.ChainExecutionID, plan *store.ChainPlan, next store.ChainProgress, release []int, now string, moved courier.ExecutionID) []any {
+func chainWriteArgs(id courier.ChainExecutionID, plan *chain.Plan, next chain.Progress, release []int, now string, moved courier.ExecutionID) []any {
 	ords := make([]int32, len(release))
 	for i, m := range release {
 		ords[i] = int32(m)
@@ -317,22 +318,22 @@ func chainWriteArgs(id courier.ChainExecutionID, plan *store.ChainPlan, next sto
 }
 
 // ChainExecution returns a chain execution.
-func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+func (s *Store) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (chain.Execution, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return courier.ChainExecution{}, err
+		return chain.Execution{}, err
 	}
 	all, err := s.chainsByID(ctx, s.pool, []courier.ChainExecutionID{id})
 	if err != nil {
-		return courier.ChainExecution{}, failed(fmt.Sprintf("read chain execution %s", id), err)
+		return chain.Execution{}, failed(fmt.Sprintf("read chain execution %s", id), err)
 	}
 	if c := all[id]; c != nil {
 		return *c, nil
 	}
-	return courier.ChainExecution{}, unknownChain(id)
+	return chain.Execution{}, unknownChain(id)
 }
 
 // ChainExecutions returns a page of chain executions, newest first.
-func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]courier.ChainExecution, error) {
+func (s *Store) ChainExecutions(ctx context.Context, f chain.Filter) ([]chain.Execution, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
@@ -366,7 +367,7 @@ func (s *Store) ChainExecutions(ctx context.Context, f store.ChainFilter) ([]cou
 }
 
 // chainsByID returns the chain executions that exist.
-func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainExecutionID) (map[courier.ChainExecutionID]*courier.ChainExecution, error) {
+func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainExecutionID) (map[courier.ChainExecutionID]*chain.Execution, error) {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
 		texts[i] = bind.ID(string(id))
@@ -375,7 +376,7 @@ func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainE
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[courier.ChainExecutionID]*courier.ChainExecution, len(list))
+	all := make(map[courier.ChainExecutionID]*chain.Execution, len(list))
 	for i := range list {
 		all[list[i].ID] = &list[i]
 	}
@@ -383,7 +384,7 @@ func (s *Store) chainsByID(ctx context.Context, db querier, ids []courier.ChainE
 }
 
 // readChains reads chain executions with their members.
-func (s *Store) readChains(ctx context.Context, db querier, sql string, args ...any) ([]courier.ChainExecution, error) {
+func (s *Store) readChains(ctx context.Context, db querier, sql string, args ...any) ([]chain.Execution, error) {
 	rows, err := query(ctx, db, s.scanChainRow, sql, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -409,7 +410,7 @@ func (s *Store) readChains(ctx context.Context, db querier, sql string, args ...
 	if err != nil {
 		return nil, err
 	}
-	list := make([]courier.ChainExecution, len(rows))
+	list := make([]chain.Execution, len(rows))
 	for i := range rows {
 		c := &rows[i]
 		list[i] = c.plan.View(c.execution, c.standing, func(m int) *courier.Execution { return latest[c.id][m] })
@@ -420,9 +421,9 @@ func (s *Store) readChains(ctx context.Context, db querier, sql string, args ...
 // A chainRow is a row of chain_executions.
 type chainRow struct {
 	id        courier.ChainExecutionID
-	execution courier.ChainExecution // only where it was read to be shown
-	plan      *store.ChainPlan
-	standing  store.ChainProgress
+	execution chain.Execution // only where it was read to be shown
+	plan      *chain.Plan
+	standing  chain.Progress
 	member    string // the name of the member that it was locked for
 }
 
@@ -455,7 +456,7 @@ func (s *Store) scanChain(row pgx.Row) (*chainRow, error) {
 }
 
 func (s *Store) completeChain(c *chainRow, state, request, standing, plan string) (err error) {
-	c.standing.State, c.standing.Request = courier.ChainState(state), courier.RequestKind(request)
+	c.standing.State, c.standing.Request = chain.State(state), courier.RequestKind(request)
 	if c.standing.Members, err = readMembers(standing); err == nil && plan != "" {
 		c.plan, err = s.plans.of(c.id, plan)
 	}

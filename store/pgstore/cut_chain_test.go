@@ -3,20 +3,20 @@ package pgstore_test
 import (
 	"context"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 )
 
 // chain runs a chain of four members of the job, of which two can run at once.
 func (tr *trial) chain() {
 	tr.start(tr.first)
 	tr.define()
-	on := func(names ...string) (list []courier.Dependency) {
+	on := func(names ...string) (list []chain.Dependency) {
 		for _, n := range names {
-			list = append(list, courier.Dependency{Member: n})
+			list = append(list, chain.Dependency{Member: n})
 		}
 		return list
 	}
-	c := courier.Chain{Name: tr.job, Members: []courier.ChainMember{
+	c := chain.Chain{Name: tr.job, Members: []chain.Member{
 		{Name: "a", Job: tr.job}, {Name: "b", Job: tr.job, DependsOn: on("a")}, {Name: "c", Job: tr.job, DependsOn: on("a")},
 		{Name: "d", Job: tr.job, DependsOn: on("b", "c")},
 	}}
@@ -26,7 +26,7 @@ func (tr *trial) chain() {
 	})
 	x := &tr.chained
 	tr.ask("start chain", func(ctx context.Context) (err error) {
-		*x, err = tr.first.Chains().Start(ctx, tr.job, &courier.ChainOptions{IdempotencyKey: "once"})
+		*x, err = tr.first.Chains().Start(ctx, tr.job, &chain.StartOptions{IdempotencyKey: "once"})
 		return err
 	})
 	id := x.ID
@@ -44,7 +44,7 @@ func (tr *trial) chain() {
 // checkChain checks how the chain ended, unless so many workers were lost that
 // the trial is late.
 func (tr *trial) checkChain() {
-	if tr.chained.State != courier.ChainCompleted && tr.lost == 0 {
+	if tr.chained.State != chain.Completed && tr.lost == 0 {
 		tr.report("the chain is %s: %+v", tr.chained.State, tr.chained.Members)
 	}
 }

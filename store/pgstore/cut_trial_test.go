@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgproxy"
 	"github.com/courierhq/courier/store"
@@ -134,10 +135,10 @@ type trial struct {
 	gate          chan struct{} // closed when steps that wait may go on
 	started       chan struct{} // receives when one begins to wait
 
-	ids     []courier.ExecutionID  // acknowledged
-	chained courier.ChainExecution // as it ended, if a chain was started
-	failed  int                    // calls of clients
-	lost    int                    // workers that an execution lost, at most
+	ids     []courier.ExecutionID // acknowledged
+	chained chain.Execution       // as it ended, if a chain was started
+	failed  int                   // calls of clients
+	lost    int                   // workers that an execution lost, at most
 	hangs   bool
 	took    time.Duration
 	once    sync.Once

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
@@ -220,7 +221,7 @@ func (s *Store) record(ctx context.Context, tx pgx.Tx, r monitor.PollResult) (do
 
 // startMonitored starts the chain executions of a record, as start does
 // executions.
-func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *monitor.PollResult) (started []store.StartedChain, released []string, err error) {
+func (s *Store) startMonitored(ctx context.Context, tx pgx.Tx, r *monitor.PollResult) (started []chain.Started, released []string, err error) {
 	started, released, wrong, err := s.startUnused(ctx, tx, r.Chains)
 	if err != nil {
 		return nil, nil, err

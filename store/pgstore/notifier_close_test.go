@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -138,9 +139,9 @@ var tellingCalls = []struct {
 		return s.Set(ctx, "job.concurrency_limit", "7")
 	}},
 	{"start_chain", nil, func(ctx context.Context, s *pgstore.Store, _ *pgxpool.Pool, id courier.ExecutionID) error {
-		_, err := s.StartChains(ctx, []store.NewChainExecution{{
+		_, err := s.StartChains(ctx, []chain.NewExecution{{
 			ID: courier.ChainExecutionID(idSource.New()), Chain: "c", Version: 1,
-			Members: []store.NewMember{{Name: "m", Execution: lone(id)}},
+			Members: []chain.NewMember{{Name: "m", Execution: lone(id)}},
 		}})
 		return err
 	}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/store"
@@ -108,7 +109,7 @@ var recordQueries = []struct {
 		return count(s.Executions(ctx, store.Filter{RerunOf: id}))
 	}},
 	{"reruns of a chain execution", "chain/list", "chain_executions_rerun_of", 1, 20, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
-		return count(s.ChainExecutions(ctx, store.ChainFilter{RerunOf: courier.ChainExecutionID(id)}))
+		return count(s.ChainExecutions(ctx, chain.Filter{RerunOf: courier.ChainExecutionID(id)}))
 	}},
 }
 

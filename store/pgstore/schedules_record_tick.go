@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
@@ -311,7 +312,7 @@ func (f *firings) args(valid []int) []any {
 // startChains starts the chain executions of firings, but for those that exist
 // already.
 func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error {
-	var all []store.NewChainExecution
+	var all []chain.NewExecution
 	var of []int // the firing of each
 	for _, i := range valid {
 		for _, n := range f.list[i].Chains {
@@ -343,7 +344,7 @@ func (f *firings) startChains(ctx context.Context, tx pgx.Tx, valid []int) error
 // their id or idempotency key: these are no conflict, whatever their params.
 // Wrong says of some why they can't be started; then the transaction must not
 // commit.
-func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution) (started []store.StartedChain, queues []string, refused map[int]error, err error) {
+func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []chain.NewExecution) (started []chain.Started, queues []string, refused map[int]error, err error) {
 	if started, err = s.startedBefore(ctx, tx, list); err != nil {
 		return nil, nil, nil, err
 	}
@@ -370,29 +371,29 @@ func (s *Store) startUnused(ctx context.Context, tx pgx.Tx, list []store.NewChai
 	return started, slices.Compact(queues), refused, nil
 }
 
-func (s *Store) startOne(ctx context.Context, tx pgx.Tx, n store.NewChainExecution) ([]store.StartedChain, []string, error) {
+func (s *Store) startOne(ctx context.Context, tx pgx.Tx, n chain.NewExecution) ([]chain.Started, []string, error) {
 	plan, err := n.Plan()
 	if err != nil {
 		return nil, nil, contractError{err}
 	}
-	return s.startChains(ctx, tx, []store.NewChainExecution{n}, []*store.ChainPlan{plan})
+	return s.startChains(ctx, tx, []chain.NewExecution{n}, []*chain.Plan{plan})
 }
 
 // startedBefore returns those that exist already.
-func (s *Store) startedBefore(ctx context.Context, tx pgx.Tx, list []store.NewChainExecution) ([]store.StartedChain, error) {
+func (s *Store) startedBefore(ctx context.Context, tx pgx.Tx, list []chain.NewExecution) ([]chain.Started, error) {
 	found := make([]courier.ChainExecutionID, len(list))
 	if err := s.existingChains(ctx, tx, list, make([]bool, len(list)), found); err != nil {
 		return nil, err
 	}
 	ids := slices.DeleteFunc(slices.Clone(found), func(id courier.ChainExecutionID) bool { return id == "" })
-	started := make([]store.StartedChain, len(list))
+	started := make([]chain.Started, len(list))
 	if len(ids) == 0 {
 		return started, nil
 	}
 	all, err := s.chainsByID(ctx, tx, ids)
 	for i, id := range found {
 		if c := all[id]; c != nil {
-			started[i] = store.StartedChain{Execution: *c, Existed: true}
+			started[i] = chain.Started{Execution: *c, Existed: true}
 		}
 	}
 	return started, err
@@ -401,16 +402,16 @@ func (s *Store) startedBefore(ctx context.Context, tx pgx.Tx, list []store.NewCh
 // cancelChains requests the cancel of the chain executions that have to make room, in
 // the order of their ids.
 func (f *firings) cancelChains(ctx context.Context, tx pgx.Tx, valid []int, locked map[string]lockedSchedule) error {
-	var requests []store.ChainRequest
+	var requests []chain.Request
 	for _, i := range valid {
 		if locked[f.list[i].Schedule].kind != store.Chain {
 			continue
 		}
 		for _, id := range f.list[i].Cancel {
-			requests = append(requests, store.ChainRequest{Chain: courier.ChainExecutionID(id), Kind: courier.RequestCancel, By: f.list[i].By})
+			requests = append(requests, chain.Request{Chain: courier.ChainExecutionID(id), Kind: courier.RequestCancel, By: f.list[i].By})
 		}
 	}
-	slices.SortFunc(requests, func(a, b store.ChainRequest) int { return cmp.Compare(a.Chain, b.Chain) })
+	slices.SortFunc(requests, func(a, b chain.Request) int { return cmp.Compare(a.Chain, b.Chain) })
 	for k := range requests {
 		a := chainAsk{s: f.s, r: &requests[k], unended: true}
 		err := a.carryOut(ctx, tx)

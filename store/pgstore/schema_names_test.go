@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -34,7 +35,7 @@ func TestSchemaNames(t *testing.T) {
 				if list, err := s.Executions(t.Context(), store.Filter{Job: "odd"}); err != nil || len(list) != 1 {
 					t.Errorf("%d executions, %v", len(list), err)
 				}
-				if _, err := s.ChainExecutions(t.Context(), store.ChainFilter{Chain: "none"}); err != nil {
+				if _, err := s.ChainExecutions(t.Context(), chain.Filter{Chain: "none"}); err != nil {
 					t.Error(err)
 				}
 				put, err := s.PutSchedule(t.Context(), schedule.Record{Name: "s", Kind: store.Chain, Target: "c", Body: []byte(`{}`)})

@@ -5,18 +5,18 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
-	"github.com/courierhq/courier/store"
 )
 
 var (
 	_ schedule.Store = (*eager)(nil)
-	_ store.Chains   = (*eager)(nil)
+	_ chain.Store    = (*eager)(nil)
 )
 
 // StartChains creates chain executions, and keeps the first steps of their
 // members.
-func (e *eager) StartChains(ctx context.Context, list []store.NewChainExecution) ([]store.StartedChain, error) {
+func (e *eager) StartChains(ctx context.Context, list []chain.NewExecution) ([]chain.Started, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	got, err := e.roles.StartChains(ctx, list)
@@ -27,7 +27,7 @@ func (e *eager) StartChains(ctx context.Context, list []store.NewChainExecution)
 }
 
 // members keeps the first steps of the members of what was started.
-func (e *eager) members(list []store.NewChainExecution, got []store.StartedChain) {
+func (e *eager) members(list []chain.NewExecution, got []chain.Started) {
 	for i := range got {
 		if got[i].Existed {
 			continue
@@ -41,7 +41,7 @@ func (e *eager) members(list []store.NewChainExecution, got []store.StartedChain
 }
 
 // RequestChain forgets the first steps of the executions to which it made a request.
-func (e *eager) RequestChain(ctx context.Context, r store.ChainRequest) (courier.ChainExecution, []courier.Execution, error) {
+func (e *eager) RequestChain(ctx context.Context, r chain.Request) (chain.Execution, []courier.Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, asked, err := e.roles.RequestChain(ctx, r)

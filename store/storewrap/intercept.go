@@ -2,7 +2,7 @@
 // in place of every call; a [Faulty] store fails at one call, and a [Refusing]
 // store while it is told to; [NewEager] answers calls as early as the contract of
 // [store.Store] allows. A wrapper has the methods of every role, such as those of
-// [store.Chains]; they return an error if the wrapped store has not that role.
+// [chain.Store]; they return an error if the wrapped store has not that role.
 package storewrap
 
 import (

@@ -8,12 +8,16 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
+// chains is the role by another name than that of the fields Store of wrappers.
+type chains = chain.Store
+
 // roles are the roles that a wrapper hands on to the store behind as they are.
 type roles struct {
-	store.Chains
+	chains
 	store.Outbox
 	store.Overview
 	store.Trail

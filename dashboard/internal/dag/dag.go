@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
@@ -26,7 +27,7 @@ type Member struct {
 	Name, Job string
 	Status    string // of an execution; empty for a chain
 	Href      string // of its page
-	DependsOn []courier.Dependency
+	DependsOn []chain.Dependency
 }
 
 // A Node is a member in the drawing.
@@ -103,7 +104,7 @@ func Draw(members []Member) *Drawing {
 // A route is an edge with the slots that it leads through.
 type route struct {
 	path []*slot // from the member on which the other one depends
-	on   courier.Dependency
+	on   chain.Dependency
 }
 
 // layers puts each member into the column behind the last of those it depends on, and
@@ -120,7 +121,7 @@ func layers(members []Member) (columns [][]*slot, routes []route) {
 	for done := make([]bool, len(members)); left > 0; {
 		before := left
 		for i := range members {
-			ready := !done[i] && !slices.ContainsFunc(members[i].DependsOn, func(d courier.Dependency) bool { return !done[index[d.Member]] })
+			ready := !done[i] && !slices.ContainsFunc(members[i].DependsOn, func(d chain.Dependency) bool { return !done[index[d.Member]] })
 			if !ready {
 				continue
 			}
@@ -236,7 +237,7 @@ func edgeOf(e route) Edge {
 }
 
 // Condition is the condition of a dependency in a word: "success", "failure" or "any".
-func Condition(d courier.Dependency) string {
+func Condition(d chain.Dependency) string {
 	switch {
 	case d.RequiredStatus == courier.RequireAny:
 		return "any"

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/dag"
 )
 
@@ -23,7 +23,7 @@ func draw(names []string, on map[string][]string) *drawn {
 	for i, name := range names {
 		members[i].Name = name
 		for _, d := range on[name] {
-			members[i].DependsOn = append(members[i].DependsOn, courier.Dependency{Member: d})
+			members[i].DependsOn = append(members[i].DependsOn, chain.Dependency{Member: d})
 		}
 	}
 	d := dag.Draw(members)

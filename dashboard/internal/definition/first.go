@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/flow"
 )
 
@@ -58,7 +59,7 @@ func FirstJob(reg *courier.Registry) *courier.Job {
 
 // FirstChain is what the edition of a new chain begins with: two members, of which one depends on
 // the other. Their job is the first that requires no parameter, or else the first.
-func FirstChain(jobs []courier.Job) *courier.Chain {
+func FirstChain(jobs []courier.Job) *chain.Chain {
 	name := ""
 	for i := range jobs {
 		free := true
@@ -70,9 +71,9 @@ func FirstChain(jobs []courier.Job) *courier.Chain {
 			break
 		}
 	}
-	return &courier.Chain{Params: map[string]any{}, Members: []courier.ChainMember{
+	return &chain.Chain{Params: map[string]any{}, Members: []chain.Member{
 		{Name: "first", Job: cmp.Or(name, "name of a job")},
-		{Name: "second", Job: cmp.Or(name, "name of a job"), DependsOn: []courier.Dependency{{Member: "first"}}},
+		{Name: "second", Job: cmp.Or(name, "name of a job"), DependsOn: []chain.Dependency{{Member: "first"}}},
 	}}
 }
 

@@ -2,17 +2,18 @@ package definition
 
 import (
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/format"
 )
 
-// Text returns a *[courier.Job] or a *[courier.Chain] as the text that people edit. The version
+// Text returns a *[courier.Job] or a *[chain.Chain] as the text that people edit. The version
 // is not a part of it: saving makes a new one.
 func Text(d courier.Definition) string {
 	switch v := d.(type) {
 	case *courier.Job:
 		plain := *v
 		plain.Version, d = 0, &plain
-	case *courier.Chain:
+	case *chain.Chain:
 		plain := *v
 		plain.Version, d = 0, &plain
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
@@ -78,29 +79,29 @@ func (w *World) past(ctx context.Context, opt Options) error {
 
 // chains runs chains, one of which fails. One has two versions.
 func (w *World) chains(ctx context.Context, _ Options) error {
-	needs := func(list ...string) (d []courier.Dependency) {
+	needs := func(list ...string) (d []chain.Dependency) {
 		for _, name := range list {
-			d = append(d, courier.Dependency{Member: name})
+			d = append(d, chain.Dependency{Member: name})
 		}
 		return d
 	}
-	daily := courier.Chain{
+	daily := chain.Chain{
 		Name: "daily", Description: "What is done for accounting on every working day.",
 		Params: map[string]any{"day": courier.Param{Type: "date", Default: "2026-11-23", Doc: "The day."}, "fail": courier.Param{Type: "text", Doc: "What the archive fails with."}, "seconds": courier.Param{Type: "number", Default: 0.01, Doc: "How long a file takes."}},
-		Members: []courier.ChainMember{
+		Members: []chain.Member{
 			{Name: "acme", Job: "invoices", Params: map[string]any{"partner": "acme", "day": "context:params.day", "seconds": "context:params.seconds"}},
 			{Name: "globex", Job: "invoices", Params: map[string]any{"partner": "globex", "day": "context:params.day"}},
 			{Name: "match", Job: "nested", DependsOn: needs("acme", "globex")},
 			{Name: "pack", Job: "archive", Params: map[string]any{"fail": "context:params.fail"}, DependsOn: needs("match")},
-			{Name: "alarm", Job: "nested", DependsOn: []courier.Dependency{{Member: "pack", RunOnFailure: true}}},
+			{Name: "alarm", Job: "nested", DependsOn: []chain.Dependency{{Member: "pack", RunOnFailure: true}}},
 			{Name: "close", Job: "nested", DependsOn: needs("pack", "acme")},
-			{Name: "report", Job: "nested", DependsOn: []courier.Dependency{{Member: "close", RequiredStatus: "any"}, {Member: "alarm", RequiredStatus: "any"}}},
+			{Name: "report", Job: "nested", DependsOn: []chain.Dependency{{Member: "close", RequiredStatus: "any"}, {Member: "alarm", RequiredStatus: "any"}}},
 		},
 	}
-	odd := courier.Chain{Name: Hostile[0], Description: Hostile[1] + endless[:400], Members: []courier.ChainMember{{Name: "one", Job: Hostile[0]}, {Name: "two", Job: Hostile[5], DependsOn: needs("one")}}}
+	odd := chain.Chain{Name: Hostile[0], Description: Hostile[1] + endless[:400], Members: []chain.Member{{Name: "one", Job: Hostile[0]}, {Name: "two", Job: Hostile[5], DependsOn: needs("one")}}}
 	first := daily
 	first.Members = daily.Members[:4]
-	for _, c := range []courier.Chain{first, daily, odd} {
+	for _, c := range []chain.Chain{first, daily, odd} {
 		if _, err := w.Engine.Chains().Define(ctx, c, &courier.DefineOptions{By: courier.By{Actor: "ben"}}); err != nil {
 			return fmt.Errorf("chain %q: %w", c.Name, err)
 		}
@@ -111,7 +112,7 @@ func (w *World) chains(ctx context.Context, _ Options) error {
 		if fail != "" {
 			params["fail"] = fail
 		}
-		x, err := w.Engine.Chains().Start(ctx, "daily", &courier.ChainOptions{Params: params, By: courier.By{Actor: "scheduler"}})
+		x, err := w.Engine.Chains().Start(ctx, "daily", &chain.StartOptions{Params: params, By: courier.By{Actor: "scheduler"}})
 		if err != nil {
 			return fmt.Errorf("chain daily: %w", err)
 		}
@@ -157,7 +158,7 @@ func (w *World) present(ctx context.Context, opt Options) error {
 		w.By[r.as] = x.ID
 		time.Sleep(2 * time.Millisecond)
 	}
-	if _, err := w.Engine.Chains().Start(ctx, "daily", &courier.ChainOptions{Params: map[string]any{"seconds": 602}, By: by}); err != nil {
+	if _, err := w.Engine.Chains().Start(ctx, "daily", &chain.StartOptions{Params: map[string]any{"seconds": 602}, By: by}); err != nil {
 		return fmt.Errorf("chain daily: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, time.Minute)

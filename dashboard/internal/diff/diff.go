@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/definitiondiff"
 )
@@ -100,7 +101,7 @@ func partOf(d *definitiondiff.PartDiff, what string) Part {
 // inOrder returns the JSON of a step or a member with its fields in the order of definitions.
 func inOrder(raw json.RawMessage, what string) string {
 	var s courier.StepSpec
-	var m courier.ChainMember
+	var m chain.Member
 	switch {
 	case what == "step" && json.Unmarshal(raw, &s) == nil:
 		return format.JSON(s)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
@@ -87,7 +88,7 @@ func Of(err error) *Error {
 	}
 	_, transition := errors.AsType[*courier.TransitionError](err)
 	_, state := errors.AsType[*desk.StateError](err)
-	_, chain := errors.AsType[*courier.ChainRequestError](err)
+	_, chain := errors.AsType[*chain.RequestError](err)
 	_, dependency := errors.AsType[*courier.DependencyError](err)
 	switch {
 	case errors.Is(err, desk.ErrJournal):
@@ -127,6 +128,8 @@ func List(err error) []courier.Problem {
 	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*chain.Error](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*schedule.Error](err); ok {
 		return e.Problems

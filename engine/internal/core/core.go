@@ -14,21 +14,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/text"
-	"github.com/courierhq/courier/store"
 )
-
-// A Target is a job or a chain, in the version that was the latest at one moment.
-type Target interface {
-	// Params returns the parameters that the target declares; nil if it takes any.
-	Params() map[string]any
-	// Job returns the name and the version of a job; the name is empty for a chain.
-	Job() (name string, version int)
-	// Prepare returns a new execution of the target.
-	Prepare(ctx context.Context, s Start) (Prepared, error)
-}
 
 // Start is what an execution is started with.
 type Start struct {
@@ -38,7 +26,7 @@ type Start struct {
 	By             courier.By
 }
 
-// ParamProblems returns what an error of [Target.Prepare] says of the parameters of a
+// ParamProblems returns what an error of a start says of the parameters of a
 // definition: the problems of a [*courier.ParamsError], or one problem.
 func ParamProblems(err error) []courier.Problem {
 	if e, ok := errors.AsType[*courier.ParamsError](err); ok {
@@ -47,43 +35,11 @@ func ParamProblems(err error) []courier.Problem {
 	return []courier.Problem{{Step: -1, Field: "params", Message: text.Plain(err)}}
 }
 
-// Prepared is a new execution of a job or of a chain. One of the fields is nil.
-type Prepared struct {
-	Execution *store.NewExecution
-	Chain     *store.NewChainExecution
-}
-
-// ID returns the id of the execution or chain execution.
-func (p Prepared) ID() courier.ExecutionID {
-	if p.Chain != nil {
-		return courier.ExecutionID(p.Chain.ID)
-	}
-	return p.Execution.ID
-}
-
-// Add appends the execution to the list of its kind.
-func (p Prepared) Add(executions *[]store.NewExecution, chains *[]store.NewChainExecution) {
-	if p.Chain != nil {
-		*chains = append(*chains, *p.Chain)
-	} else {
-		*executions = append(*executions, *p.Execution)
-	}
-}
-
 // A CheckedJob is a job without problems.
 type CheckedJob struct {
 	Job      courier.Job
 	Tree     *flow.Tree
 	Warnings []courier.Problem
-}
-
-// A CheckedChain is a chain that was checked. If it has no problems, all members have a
-// name and a program.
-type CheckedChain struct {
-	Chain              courier.Chain
-	Problems, Warnings []courier.Problem
-	Programs           []*program.Program // of each member; nil if its job does not exist
-	DependsOn          [][]int            // of each member, the indexes of those that it depends on
 }
 
 // A Lifetime is how long the loops of a subsystem run: from the start to the stop of

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
@@ -46,7 +47,7 @@ func (r Roles) Monitors() (monitor.Store, error) { return role[monitor.Store](r,
 func (r Roles) Schedules() (schedule.Store, error) { return role[schedule.Store](r, "schedules") }
 
 // Chains returns the part that keeps chain executions.
-func (r Roles) Chains() (store.Chains, error) { return role[store.Chains](r, "chain executions") }
+func (r Roles) Chains() (chain.Store, error) { return role[chain.Store](r, "chain executions") }
 
 // Deadlines returns the part that keeps deadlines of executions.
 func (r Roles) Deadlines() (store.Deadlines, error) {

@@ -1,13 +1,12 @@
 package definitions
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/store"
 )
@@ -42,12 +41,9 @@ func (v *Service) JobNames(ctx context.Context, f store.DefinitionFilter) ([]str
 // retention has removed are left out. The error of a job that isn't there matches
 // [courier.ErrNotFound].
 func (v *Service) JobVersions(ctx context.Context, name string, f store.VersionFilter) ([]courier.DefinedJob, error) {
-	list, err := v.versions(ctx, store.Job, name, f)
-	if errors.Is(err, courier.ErrNotFound) {
-		return nil, program.Unknown(ctx, v.roles.Catalog(), store.Job, name, 0)
-	}
+	list, err := v.Versions(ctx, store.Job, name, f)
 	if err != nil {
-		return nil, fmt.Errorf("versions of job %q: %w", name, err)
+		return nil, err
 	}
 	return v.jobs(list)
 }
@@ -66,98 +62,53 @@ func (v *Service) jobs(list []store.Definition) ([]courier.DefinedJob, error) {
 	return jobs, nil
 }
 
-// Chain returns a version of a chain; version 0 means the latest. The error of
-// a chain that isn't there matches [courier.ErrNotFound] and names the nearest.
-func (v *Service) Chain(ctx context.Context, name string, version int) (courier.Chain, error) {
-	d, err := v.roles.Catalog().Load(ctx, store.Chain, name, version)
+// Load returns a version of a definition; version 0 means the latest. The error of one that
+// does not exist matches [courier.ErrNotFound] and names the nearest.
+func (v *Service) Load(ctx context.Context, kind store.Kind, name string, version int) (store.Definition, error) {
+	d, err := v.roles.Catalog().Load(ctx, kind, name, version)
 	if errors.Is(err, courier.ErrNotFound) {
-		return courier.Chain{}, program.Unknown(ctx, v.roles.Catalog(), store.Chain, name, version)
+		return d, program.Unknown(ctx, v.roles.Catalog(), kind, name, version)
 	}
 	if err != nil {
-		return courier.Chain{}, fmt.Errorf("load chain %q: %w", name, err)
+		return d, fmt.Errorf("load %s %q: %w", kind, name, err)
 	}
-	return readChain(&d)
+	return d, nil
 }
 
-// Chains returns a page of the latest versions of chains, in byte order of their
-// names. The kind in the filter is not used.
-func (v *Service) Chains(ctx context.Context, f store.DefinitionFilter) ([]courier.DefinedChain, error) {
-	f.Kind, f.Brief = store.Chain, false
-	list, err := v.roles.Catalog().List(ctx, f)
-	if err != nil {
-		return nil, fmt.Errorf("chains: %w", err)
-	}
-	return chainsOf(list)
+// List returns a page of the latest versions of definitions, in byte order of their names.
+func (v *Service) List(ctx context.Context, f store.DefinitionFilter) ([]store.Definition, error) {
+	return v.roles.Catalog().List(ctx, f)
 }
 
-// ChainVersions returns a page of the versions of a chain, the newest first. The error
-// of a chain that isn't there matches [courier.ErrNotFound].
-func (v *Service) ChainVersions(ctx context.Context, name string, f store.VersionFilter) ([]courier.DefinedChain, error) {
-	list, err := v.versions(ctx, store.Chain, name, f)
+// Versions returns a page of the versions of a definition, the newest first. Those that
+// retention has removed are left out. The error of a definition that does not exist matches
+// [courier.ErrNotFound] and names the nearest.
+func (v *Service) Versions(ctx context.Context, kind store.Kind, name string, f store.VersionFilter) ([]store.Definition, error) {
+	list, err := v.versions(ctx, kind, name, f)
 	if errors.Is(err, courier.ErrNotFound) {
-		return nil, program.Unknown(ctx, v.roles.Catalog(), store.Chain, name, 0)
+		return nil, program.Unknown(ctx, v.roles.Catalog(), kind, name, 0)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("versions of chain %q: %w", name, err)
+		return nil, fmt.Errorf("versions of %s %q: %w", kind, name, err)
 	}
-	return chainsOf(list)
+	return list, nil
 }
 
-// chainsOf returns definitions of chains as users see them.
-func chainsOf(list []store.Definition) ([]courier.DefinedChain, error) {
-	chains := make([]courier.DefinedChain, len(list))
-	for i := range list {
-		d := &list[i]
-		c, err := readChain(d)
-		if err != nil {
-			return nil, err
-		}
-		chains[i] = courier.DefinedChain{Chain: c, SavedBy: d.By, SavedAt: d.SavedAt}
+// Job returns a version of a job as chains check it; version 0 means the latest.
+func (v *Service) Job(ctx context.Context, name string, version int) (*chain.Job, error) {
+	p, err := v.programs.Load(ctx, name, version)
+	if err != nil {
+		return nil, err
 	}
-	return chains, nil
+	return p.Member(), nil
 }
 
-// A storedChain is a chain as its definition has it in the store. It was checked before it
-// was saved, so it is decoded without what reading the text of a person takes, which is ten
-// times as long: a chain may have 10,000 members. It has the fields of [courier.Chain] without
-// the method that does so.
-type storedChain struct {
-	Name        string         `json:"name"`
-	Version     int            `json:"version"`
-	Description string         `json:"description"`
-	Params      map[string]any `json:"params"`
-	Members     []storedMember `json:"members"`
+// Program returns the program of a version of a job; version 0 means the latest.
+func (v *Service) Program(ctx context.Context, name string, version int) (*program.Program, error) {
+	return v.programs.Load(ctx, name, version)
 }
 
-// A storedMember is a [courier.ChainMember] without the method that reads it strictly.
-type storedMember struct {
-	Name      string             `json:"name"`
-	Job       string             `json:"job"`
-	Version   int                `json:"version"`
-	Params    map[string]any     `json:"params"`
-	Priority  int16              `json:"priority"`
-	DependsOn []storedDependency `json:"depends_on"`
-}
-
-type storedDependency courier.Dependency
-
-// readChain returns the chain of a definition. One with fields that this version of the
-// library does not have is an error.
-func readChain(d *store.Definition) (courier.Chain, error) {
-	var s storedChain
-	dec := json.NewDecoder(bytes.NewReader(d.Body))
-	dec.UseNumber()
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&s); err != nil {
-		return courier.Chain{}, fmt.Errorf("load chain %q version %d: %w", d.Name, d.Version, err)
-	}
-	c := courier.Chain{Name: s.Name, Version: d.Version, Description: s.Description, Params: s.Params, Members: make([]courier.ChainMember, len(s.Members))}
-	for i := range s.Members {
-		m := &s.Members[i]
-		c.Members[i] = courier.ChainMember{Name: m.Name, Job: m.Job, Version: m.Version, Params: m.Params, Priority: m.Priority}
-		for _, on := range m.DependsOn {
-			c.Members[i].DependsOn = append(c.Members[i].DependsOn, courier.Dependency(on))
-		}
-	}
-	return c, nil
+// CheckChain is [chain.Check] with the jobs of the store.
+func (v *Service) CheckChain(ctx context.Context, c chain.Chain) (chain.Checked, error) {
+	return chain.Check(ctx, c, v.Job)
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -35,7 +36,7 @@ func New(roles core.Roles, r *courier.Registry, p *program.Cache, queues []strin
 
 // Unsaved returns a service that checks definitions as this one does, and reads jobs and
 // chains in place of those in the store with the same names.
-func (v *Service) Unsaved(jobs []courier.Job, chains []courier.Chain) *Service {
+func (v *Service) Unsaved(jobs []courier.Job, chains []chain.Chain) *Service {
 	s := NewUnsaved(v.roles.Store, false)
 	s.Add(jobs, chains)
 	return New(core.Roles{Store: s, Behind: s}, v.registry, program.NewCache(s, v.registry), v.queues, v.log)
@@ -57,7 +58,7 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *courier.D
 		}
 		c.Warnings = append(c.Warnings, core.UnservedQueue(&c.Job, workers, v.queues)...)
 	}
-	d, kept, err := v.save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
+	d, kept, err := v.Save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
 	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // the rest of it was saved meanwhile
 		return courier.DefinedJob{}, &courier.DefinitionError{Job: job.Name, Problems: []courier.Problem{{Step: -1, Field: "depends_on", Message: cycle.Error()}}}
 	}
@@ -74,35 +75,7 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *courier.D
 	return courier.DefinedJob{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt, Superseded: kept, Warnings: c.Warnings}, nil
 }
 
-// DefineChain checks a chain and saves it as a new version of its name, unless it equals
-// the latest version. The error of a chain that can't run is a
-// *[courier.DefinitionError]. A nil opt means the defaults.
-func (v *Service) DefineChain(ctx context.Context, chain courier.Chain, opt *courier.DefineOptions) (courier.DefinedChain, error) {
-	if _, err := v.roles.Chains(); err != nil {
-		return courier.DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
-	}
-	d, err := v.CheckChain(ctx, chain)
-	if err != nil {
-		return courier.DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
-	}
-	if len(d.Problems) > 0 {
-		return courier.DefinedChain{}, &courier.DefinitionError{Chain: chain.Name, Problems: d.Problems}
-	}
-	saved, kept, err := v.save(ctx, store.Chain, chain.Name, d.Chain, d.Warnings, opt)
-	if err != nil {
-		return courier.DefinedChain{}, fmt.Errorf("define chain %q: %w", chain.Name, err)
-	}
-	c := d.Chain
-	if kept {
-		if c, err = readChain(&saved); err != nil {
-			return courier.DefinedChain{}, err
-		}
-	}
-	c.Version = saved.Version
-	return courier.DefinedChain{Chain: c, SavedBy: saved.By, SavedAt: saved.SavedAt, Superseded: kept, Warnings: d.Warnings}, nil
-}
-
-// versions returns versions of a definition, the newest first.
+// versions is [Service.Versions] with the errors of the store.
 func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f store.VersionFilter) ([]store.Definition, error) {
 	const usual, most = 100, 1000
 	limit := usual
@@ -134,9 +107,9 @@ func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f 
 	return list, nil
 }
 
-// save saves a definition that was checked. Kept says that a newer version was
-// left alone, which is what it returns.
-func (v *Service) save(ctx context.Context, kind store.Kind, name string, def any, warnings []courier.Problem, opt *courier.DefineOptions) (d store.Definition, kept bool, err error) {
+// Save saves a definition that was checked as a new version of its name, unless it equals
+// the latest one. Kept says that a newer version was left alone, which it returns.
+func (v *Service) Save(ctx context.Context, kind store.Kind, name string, def any, warnings []courier.Problem, opt *courier.DefineOptions) (d store.Definition, kept bool, err error) {
 	if opt == nil {
 		opt = &courier.DefineOptions{}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
@@ -15,10 +16,13 @@ import (
 // same names. It is for checks, which read definitions and nothing else.
 type Unsaved struct {
 	store.Store
-	store.Chains // nil: checks ask whether chains are kept, and no more
-	definitions  map[store.Kind]map[string]store.Definition
-	anyVersion   bool // what was added stands for all versions
+	chains      // nil: checks ask whether chains are kept, and no more
+	definitions map[store.Kind]map[string]store.Definition
+	anyVersion  bool // what was added stands for all versions
 }
+
+// chains is the role by another name than that of the field Store.
+type chains = chain.Store
 
 // listPage is the number of definitions or subscriptions of a page without a limit.
 const listPage = 1000
@@ -35,7 +39,7 @@ func NewUnsaved(s store.Store, anyVersion bool) *Unsaved {
 
 // Add adds jobs and chains, but for those that can't be stored and those whose name
 // another one has, which their own checks report.
-func (c *Unsaved) Add(jobs []courier.Job, chains []courier.Chain) {
+func (c *Unsaved) Add(jobs []courier.Job, chains []chain.Chain) {
 	for _, j := range jobs {
 		j.Version = 0
 		c.Put(store.Job, j.Name, j)

@@ -8,22 +8,25 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/inputs"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
 )
 
 // chain checks a chain and puts the steps of its members on the list of those to
 // validate. Its error is one of the store, or of a job that can't run here.
-func (d *run) chain(ctx context.Context, chain courier.Chain, r *dryrun.ChainReport) error {
+func (d *run) chain(ctx context.Context, c chain.Chain, r *dryrun.ChainReport) error {
 	bad := func(field string, err error) error {
 		r.Problems = append(r.Problems, courier.Problem{Step: -1, Field: field, Message: text.Plain(err)})
 		return nil
 	}
-	checks := d.cfg.Unsaved(d.opt.Jobs, []courier.Chain{chain})
-	def, err := checks.CheckChain(ctx, chain)
+	checks := d.cfg.Unsaved(d.opt.Jobs, []chain.Chain{c})
+	def, err := checks.CheckChain(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -32,7 +35,7 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *dryrun.ChainRep
 	}
 	r.Problems, r.Warnings = append(r.Problems, def.Problems...), def.Warnings
 	declared := flow.ReadParams(def.Chain.Params)
-	merged, err := program.MergeParams(declared, d.opt.Params, d.opt.Params == nil, d.cfg.MaxParams)
+	merged, err := inputs.Params(declared, d.opt.Params, d.opt.Params == nil, d.cfg.MaxParams)
 	if err != nil {
 		r.Problems = append(r.Problems, core.ParamProblems(err)...)
 		return nil
@@ -42,14 +45,18 @@ func (d *run) chain(ctx context.Context, chain courier.Chain, r *dryrun.ChainRep
 	}
 	own := params{given: d.opt.Params}
 	r.Unknown, r.Params = unknownParams(declared, own), declaredParams(declared, own)
-	known := program.Object(merged)
+	known := jsontext.Object(merged)
 	for _, name := range r.Unknown {
 		delete(known, name)
 	}
 	order := startOrder(def.DependsOn)
 	r.Members = make([]dryrun.MemberReport, len(order))
 	for n, i := range order {
-		m, p := &def.Chain.Members[i], def.Programs[i]
+		m := &def.Chain.Members[i]
+		p, err := checks.Program(ctx, m.Job, def.Jobs[i].Version)
+		if err != nil {
+			return err
+		}
 		out := &r.Members[n]
 		out.Member, out.DependsOn = m.Name, m.DependsOn
 		out.Report = dryrun.Report{Job: p.Job.Name, Version: p.Version}
@@ -114,7 +121,7 @@ func startOrder(dependsOn [][]int) []int {
 }
 
 // memberParams are the params of a member's execution, as far as they are known.
-func memberParams(m *courier.ChainMember, p *program.Program, known map[string]any, unknown []string) (params, error) {
+func memberParams(m *chain.Member, p *program.Program, known map[string]any, unknown []string) (params, error) {
 	takes := func(name string) bool {
 		_, declared := p.Job.Params[name]
 		return declared || p.Job.Params == nil
@@ -136,7 +143,7 @@ func memberParams(m *courier.ChainMember, p *program.Program, known map[string]a
 	if err != nil {
 		return out, err
 	}
-	own := program.Object(raw)
+	own := jsontext.Object(raw)
 	maps.Copy(out.given, own)
 	for name := range own {
 		delete(later, name)

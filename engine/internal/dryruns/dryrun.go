@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/inputs"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -56,7 +58,7 @@ func (v *Service) Job(ctx context.Context, job courier.Job, opt *dryrun.Options)
 }
 
 // Chain makes a dry run of a chain, as [Service.Job] does of a job.
-func (v *Service) Chain(ctx context.Context, chain courier.Chain, opt *dryrun.Options) (dryrun.ChainReport, error) {
+func (v *Service) Chain(ctx context.Context, chain chain.Chain, opt *dryrun.Options) (dryrun.ChainReport, error) {
 	d := v.newRun(opt)
 	r := &dryrun.ChainReport{Chain: chain.Name, Version: chain.Version}
 	err := d.findWorkers(ctx)
@@ -136,7 +138,7 @@ func (d *run) job(ctx context.Context, job courier.Job, given params) *dryrun.Re
 // program puts the steps of a program on the list of those to validate.
 func (d *run) program(ctx context.Context, p *program.Program, given params, r *dryrun.Report) {
 	r.Warnings = append(r.Warnings, core.UnservedQueue(&p.Job, d.workers, d.cfg.Queues)...)
-	merged, err := program.MergeParams(p.Params, given.given, true, d.cfg.MaxParams)
+	merged, err := inputs.Params(p.Params, given.given, true, d.cfg.MaxParams)
 	if err == nil && given.complete {
 		err = d.engine.CheckExecution(ctx, p, &courier.EnqueueOptions{Params: given.given})
 	}

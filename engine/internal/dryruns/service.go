@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/schedule"
@@ -30,7 +31,9 @@ type Checks interface {
 	// [*courier.DefinitionError].
 	CheckJob(ctx context.Context, job courier.Job) (core.CheckedJob, error)
 	// CheckChain returns the chain as it will be saved, with its problems.
-	CheckChain(ctx context.Context, chain courier.Chain) (core.CheckedChain, error)
+	CheckChain(ctx context.Context, c chain.Chain) (chain.Checked, error)
+	// Program returns the program of a version of a job; version 0 means the latest.
+	Program(ctx context.Context, job string, version int) (*program.Program, error)
 }
 
 // A Config is what dry runs use of the engine besides. All must be set.
@@ -38,7 +41,7 @@ type Config struct {
 	Checks Checks
 	// Unsaved returns checks that read jobs and chains in place of those in the store
 	// with the same names.
-	Unsaved func(jobs []courier.Job, chains []courier.Chain) Checks
+	Unsaved func(jobs []courier.Job, chains []chain.Chain) Checks
 	// Schedules is the method Reports of a [schedule.Service].
 	Schedules func(ctx context.Context, kind store.Kind, target string, limit, n int, check func(params map[string]any) error) (list []schedule.Report, more bool, err error)
 	Roles     core.Roles

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
 )
 
@@ -69,7 +70,7 @@ func (t *task) connection() string {
 	if err != nil {
 		return ""
 	}
-	id, _ := program.Object(config)[connectionField].(string)
+	id, _ := jsontext.Object(config)[connectionField].(string)
 	return id
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -101,24 +102,24 @@ func (v *probed) Audit(ctx context.Context, f store.AuditFilter) (got []courier.
 	return v.Store.Audit(ctx, f)
 }
 
-func (v *probed) StartChains(ctx context.Context, list []store.NewChainExecution) (got []store.StartedChain, err error) {
+func (v *probed) StartChains(ctx context.Context, list []chain.NewExecution) (got []chain.Started, err error) {
 	defer v.told.Store("StartChains", time.Now(), &err)
-	return v.Store.(store.Chains).StartChains(ctx, list)
+	return v.Store.(chain.Store).StartChains(ctx, list)
 }
 
-func (v *probed) RequestChain(ctx context.Context, r store.ChainRequest) (x courier.ChainExecution, asked []courier.Execution, err error) {
+func (v *probed) RequestChain(ctx context.Context, r chain.Request) (x chain.Execution, asked []courier.Execution, err error) {
 	defer v.told.Store("RequestChain", time.Now(), &err)
-	return v.Store.(store.Chains).RequestChain(ctx, r)
+	return v.Store.(chain.Store).RequestChain(ctx, r)
 }
 
-func (v *probed) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (got courier.ChainExecution, err error) {
+func (v *probed) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (got chain.Execution, err error) {
 	defer v.told.Store("ChainExecution", time.Now(), &err)
-	return v.Store.(store.Chains).ChainExecution(ctx, id)
+	return v.Store.(chain.Store).ChainExecution(ctx, id)
 }
 
-func (v *probed) ChainExecutions(ctx context.Context, f store.ChainFilter) (got []courier.ChainExecution, err error) {
+func (v *probed) ChainExecutions(ctx context.Context, f chain.Filter) (got []chain.Execution, err error) {
 	defer v.told.Store("ChainExecutions", time.Now(), &err)
-	return v.Store.(store.Chains).ChainExecutions(ctx, f)
+	return v.Store.(chain.Store).ChainExecutions(ctx, f)
 }
 
 func (v *probed) Overdue(ctx context.Context, limit int) (got store.Overdue, err error) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/flow"
-	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/inputs"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
@@ -23,6 +23,14 @@ type Making struct {
 	// Secret asks whether a secret may be used. An error that is not permanent says that
 	// this is not known.
 	Secret func(courier.SecretRequest) error
+}
+
+// Rerun returns the options of a new execution that repeats a former one: what is listed
+// here is that of the former one, all else is that of opt or the job's.
+func Rerun(former *courier.Execution, opt courier.EnqueueOptions) courier.EnqueueOptions {
+	opt.Params, opt.Labels = inputs.RerunParams(former.Params, opt.Params), inputs.RerunLabels(former.Labels, opt.Labels)
+	opt.Priority, opt.Timeout, opt.MaxRetries = former.Priority, &former.Timeout, former.MaxRetries
+	return opt
 }
 
 // NewExecution returns a new execution of a program. Errors that concern the options
@@ -46,7 +54,7 @@ func (p *Program) NewExecution(opt *courier.EnqueueOptions, m *Making) (store.Ne
 	if opt.MaxRetries != nil && *opt.MaxRetries < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "max_retries: %d is negative; 0 means none", *opt.MaxRetries)
 	}
-	if err := CheckLabels(opt.Labels, opt.Trace); err != nil {
+	if err := inputs.CheckLabels(opt.Labels, opt.Trace); err != nil {
 		return store.NewExecution{}, err
 	}
 	values, problems := p.Params.Values(opt.Params, false)
@@ -57,7 +65,7 @@ func (p *Program) NewExecution(opt *courier.EnqueueOptions, m *Making) (store.Ne
 	if err != nil {
 		return store.NewExecution{}, err
 	}
-	params, err := encodeParams(values, m.MaxParams)
+	params, err := inputs.Encode(values, m.MaxParams)
 	if err != nil {
 		return store.NewExecution{}, err
 	}
@@ -130,32 +138,6 @@ func (p *Program) askSecrets(values map[string]any, known []courier.Problem, by 
 		}
 	}
 	return problems, err
-}
-
-// MergeParams returns the JSON object of the parameters of an execution: the declared
-// ones, and in their place those that are given. It may have maxParams bytes. If partial
-// is true, more are given later.
-func MergeParams(declared *flow.Params, given map[string]any, partial bool, maxParams int) (json.RawMessage, error) {
-	values, problems := declared.Values(given, partial)
-	if len(problems) > 0 {
-		return nil, &courier.ParamsError{Problems: problems}
-	}
-	return encodeParams(values, maxParams)
-}
-
-func encodeParams(values map[string]any, maxParams int) (json.RawMessage, error) {
-	if len(values) == 0 {
-		return nil, nil
-	}
-	raw, err := jsontext.Append(nil, values)
-	if err != nil {
-		return nil, courier.Errorf(courier.ErrInvalid, "params: %w", err)
-	}
-	if len(raw) > maxParams {
-		return nil, fmt.Errorf("params: they have %d bytes, more than the %d of engine.Options.MaxParams; put them into a file and give its path, or raise the limit: %w",
-			len(raw), maxParams, courier.ErrInvalid)
-	}
-	return raw, nil
 }
 
 func (p *Program) limitKeys(id courier.ExecutionID, params json.RawMessage, more []string) ([]string, error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/nearest"
 )
@@ -79,9 +80,9 @@ func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 	}
 	slices.Sort(p.Keys)
 	p.Keys = slices.Compact(p.Keys)
-	for _, r := range MemberReferences(job.Steps) {
-		if !slices.Contains(p.Members, r.Name) {
-			p.Members = append(p.Members, r.Name)
+	for _, r := range chain.References(job.Steps) {
+		if !slices.Contains(p.Members, r.Member) {
+			p.Members = append(p.Members, r.Member)
 		}
 	}
 	p.noteFailed()

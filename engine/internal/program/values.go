@@ -143,7 +143,7 @@ func (v *Values) Unset(names ...string) {
 // use the values as long as none changes them.
 func (v *Values) Params() map[string]any {
 	if v.params == nil {
-		v.params = Object(v.raw)
+		v.params = jsontext.Object(v.raw)
 		for _, c := range v.changes {
 			if c.Step < 0 {
 				v.params[c.Name] = decoded(c.Value)
@@ -155,7 +155,7 @@ func (v *Values) Params() map[string]any {
 
 func (o *outputs) object() map[string]any {
 	if o.decoded == nil {
-		o.decoded = Object(o.raw)
+		o.decoded = jsontext.Object(o.raw)
 		for name, raw := range o.changed {
 			o.decoded[name] = decoded(raw)
 		}
@@ -170,19 +170,6 @@ func decoded(raw json.RawMessage) any {
 		return nil
 	}
 	return x
-}
-
-// Object decodes what was stored as a JSON object. It returns an empty one if raw is
-// none.
-func Object(raw json.RawMessage) map[string]any {
-	if len(raw) > 0 {
-		if x, err := jsontext.Parse(raw); err == nil {
-			if m, ok := x.(map[string]any); ok {
-				return m
-			}
-		}
-	}
-	return map[string]any{}
 }
 
 // Outputs returns the outputs of all steps by name. Of steps that have an output of the

@@ -10,7 +10,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
@@ -145,7 +144,7 @@ func (d *draft) listLengths() map[int]int {
 			continue
 		}
 		config, _, err := d.now.Tree.Template(marker).Partial(scope, nil)
-		if list, ok := program.Object(config)["source"].([]any); ok && err == nil {
+		if list, ok := jsontext.Object(config)["source"].([]any); ok && err == nil {
 			lengths[marker] = len(list)
 		}
 	}
@@ -190,7 +189,7 @@ func (d *draft) skip(context.Context) error {
 		}
 		outputs = raw
 		if typ != nil {
-			for _, p := range checkOutputs(typ, program.Object(raw)) {
+			for _, p := range checkOutputs(typ, jsontext.Object(raw)) {
 				d.problem("Outputs: %s %s", p.Field, p.Message)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
@@ -61,7 +60,7 @@ func (d *draft) retyped(steps []int) (reasons []string) {
 		if to < 0 || to >= len(d.now.Types) || d.now.Types[to] == nil || r.State != courier.StepCompleted {
 			continue
 		}
-		for _, p := range checkOutputs(d.now.Types[to], program.Object(r.Outputs)) {
+		for _, p := range checkOutputs(d.now.Types[to], jsontext.Object(r.Outputs)) {
 			reasons = append(reasons, fmt.Sprintf("%s: its recorded output %s %s", d.label(d.now, to), p.Field, p.Message))
 		}
 	}

@@ -63,29 +63,30 @@ var Rooms = []Room{
 	{Dir: "depot/depottest", Imports: []string{".", "depot"}, Outside: true},
 
 	{Dir: "store", Imports: []string{".", "flow", "internal/nearest"}},
-	{Dir: "schedule", Imports: []string{".", "store", "internal/*"}}, // a subject: its vocabulary, rules, role of a store, and service
-	{Dir: "monitor", Imports: []string{".", "store", "internal/*"}},
-	{Dir: "store/memstore", Imports: []string{".", "monitor", "schedule", "store", "internal/*"}},
-	{Dir: "store/pgstore", Imports: []string{".", "monitor", "schedule", "store", "store/pgstore/internal/*", "internal/*"}, Libraries: []string{pgx}},
+	{Dir: "schedule", Imports: []string{".", "store", "internal/*", "chain"}}, // a subject: its vocabulary, rules, role of a store, and service
+	{Dir: "monitor", Imports: []string{".", "chain", "store", "internal/*"}},
+	{Dir: "store/memstore", Imports: []string{".", "monitor", "schedule", "store", "internal/*", "chain"}},
+	{Dir: "store/pgstore", Imports: []string{".", "monitor", "schedule", "store", "store/pgstore/internal/*", "internal/*", "chain"}, Libraries: []string{pgx}},
+	{Dir: "chain", Imports: []string{".", "flow", "store", "internal/*"}}, // a subject: its vocabulary, rules, role of a store, and service
 	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/notify", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},
-	{Dir: "store/storewrap", Imports: []string{".", "monitor", "schedule", "store"}, Outside: true},
+	{Dir: "store/storewrap", Imports: []string{".", "monitor", "schedule", "store", "chain"}, Outside: true},
 	{Dir: "store/storetest", Imports: []string{".", "store", "store/storewrap", "store/storetest/internal/*", "engine", "internal/*"}, Outside: true},
 	{Dir: "store/storetest/internal/storekit", Imports: []string{".", "store", "internal/uuid7"}, Outside: true},
 	{Dir: "store/storetest/internal/executions", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
-	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "monitor", "schedule", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
+	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "monitor", "schedule", "store", "store/storetest/internal/storekit", "internal/*", "chain"}, Outside: true},
 
 	{Dir: "advice", Imports: []string{".", "store", "internal/nearest"}}, // why an execution does not go on, in words
-	{Dir: "engine", Imports: []string{".", "flow", "monitor", "schedule", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*"}},
-	{Dir: "engine/dryrun", Imports: []string{".", "flow", "schedule", "internal/*"}}, // what a dry run reports, without how it is made
-	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "internal/*"}},
-	{Dir: "engine/internal/core", Imports: []string{".", "flow", "monitor", "schedule", "store", "engine/internal/program", "internal/*"}},
+	{Dir: "engine", Imports: []string{".", "flow", "monitor", "schedule", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*", "chain"}},
+	{Dir: "engine/dryrun", Imports: []string{".", "flow", "schedule", "internal/*", "chain"}}, // what a dry run reports, without how it is made
+	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "internal/*", "chain"}},
+	{Dir: "engine/internal/core", Imports: []string{".", "flow", "monitor", "schedule", "store", "engine/internal/program", "internal/*", "chain"}},
 	{Dir: "engine/internal/chains", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/deadlines", Imports: subsystem},
-	{Dir: "engine/internal/definitions", Imports: append([]string{"schedule"}, subsystem...)},
-	{Dir: "engine/internal/dryruns", Imports: append([]string{"engine/dryrun", "schedule"}, subsystem...)},
+	{Dir: "engine/internal/definitions", Imports: append([]string{"chain", "schedule"}, subsystem...)},
+	{Dir: "engine/internal/dryruns", Imports: append([]string{"chain", "engine/dryrun", "schedule"}, subsystem...)},
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
 	{Dir: "engine/internal/history", Imports: subsystem},
 	{Dir: "engine/internal/hooks", Imports: []string{"."}},
@@ -94,7 +95,8 @@ var Rooms = []Room{
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
-	{Dir: "engine/internal/probe", Imports: append([]string{"monitor", "schedule"}, subsystem...)},
+	{Dir: "engine/internal/probe", Imports: append([]string{"monitor", "schedule", "chain"}, subsystem...)},
+	{Dir: "engine/internal/monitors", Imports: append([]string{"chain"}, subsystem...)},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},
@@ -103,7 +105,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/unserved", Imports: append([]string{"advice"}, subsystem...)},
 	{Dir: "engine/internal/waiters", Imports: []string{"."}},
 	{Dir: "engine/internal/workspace", Imports: subsystem},
-	{Dir: "engine/simulation", Imports: []string{".", "schedule", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/stepcontext", "internal/test/promise"}, Outside: true},
+	{Dir: "engine/simulation", Imports: []string{".", "chain", "schedule", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/stepcontext", "internal/test/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "depot", "steps/*", "internal/*"}},
 	{Dir: "steps/fileserver", Imports: []string{"."}}, // what users set and read of steps/sftp and steps/ftp alike; internal/remote executes it
@@ -131,19 +133,19 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "access"},
-	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook", "monitor"}},
-	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor"}},
+	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook", "monitor", "chain"}},
+	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
-	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format"}},
-	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext"}},
-	{Dir: "dashboard/internal/diff", Imports: []string{".", "dashboard/internal/format", "internal/definitiondiff"}},
+	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format", "chain"}},
+	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext", "chain"}},
+	{Dir: "dashboard/internal/diff", Imports: []string{".", "dashboard/internal/format", "internal/definitiondiff", "chain", "internal/desk"}},
 	{Dir: "dashboard/internal/filehash", Imports: []string{"internal/jsontext"}},
 	{Dir: "dashboard/internal/form", Imports: []string{".", "dashboard/internal/format"}},
 	{Dir: "dashboard/internal/format", Imports: []string{"."}},
 	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
-	{Dir: "dashboard/internal/problem", Imports: []string{".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "monitor"}},
+	{Dir: "dashboard/internal/problem", Imports: []string{".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "monitor", "chain"}},
 	{Dir: "dashboard/internal/report", Imports: []string{".", "engine/dryrun", "schedule"}},
 	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
@@ -151,12 +153,13 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}}, // streams of files, without what routes know
 	{Dir: "internal/definitiondiff"},
-	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/filter", "internal/nearest", "internal/uuid7", "monitor"}}, // what HTTP, pages and a command have in common: above the engine
+	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/filter", "internal/nearest", "internal/uuid7", "monitor", "chain"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filter", Imports: []string{".", "store", "internal/nearest", "internal/uuid7"}}, // the language in which people filter executions
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
 	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
 	{Dir: "internal/globmatch", Imports: []string{".", "internal/glob", "internal/safename"}, Libraries: []string{doublestar}},
+	{Dir: "internal/inputs", Imports: []string{".", "flow", "store", "internal/jsontext", "internal/text"}}, // what executions are started with
 	{Dir: "internal/inside"},
 	{Dir: "internal/jsontext"},
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
@@ -185,7 +188,7 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{".", "access", "monitor", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "access", "monitor", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "chain"}, Outside: true},
 	{Dir: "dashboard/internal/failures", Imports: []string{".", "access", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
@@ -201,7 +204,7 @@ var Rooms = []Room{
 	{Dir: "internal/test/pgptest", Libraries: []string{goCrypto}, Outside: true},
 	{Dir: "internal/test/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/planted", Outside: true},
-	{Dir: "internal/test/promise", Imports: []string{".", "internal/stepcontext", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
+	{Dir: "internal/test/promise", Imports: []string{".", "chain", "internal/stepcontext", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
 	{Dir: "internal/test/raced", Outside: true},
 	{Dir: "internal/test/remotetour", Imports: []string{"."}, Outside: true},
 	{Dir: "internal/test/sftpserver", Imports: []string{"internal/test/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},

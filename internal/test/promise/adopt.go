@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storewrap"
@@ -17,12 +18,13 @@ import (
 // and of members of chains, are watched like all others; after every write to a
 // chain the witness works out how it must stand, by rules of its own.
 func (w *Witness) Planned() store.Store {
-	w.agenda, w.chains.s = w.s.(schedule.Store), w.s.(store.Chains)
+	w.agenda, w.chains.s = w.s.(schedule.Store), w.s.(chain.Store)
 	type schedules = schedule.Store // the field must not hide the method Schedules
+	type chains = chain.Store
 	type planned struct {
 		store.Store
 		schedules
-		store.Chains
+		chains
 	}
 	return storewrap.Intercept(planned{w.s, w.agenda, w.chains.s}, w.see)
 }
@@ -44,13 +46,13 @@ func (w *Witness) plan(c *storewrap.Call) {
 		w.memberMoved(r.Execution, c.Method)
 	case store.Request:
 		w.memberMoved(r.Execution, c.Method)
-	case []store.NewChainExecution:
-		for i, got := range c.Result.([]store.StartedChain) {
+	case []chain.NewExecution:
+		for i, got := range c.Result.([]chain.Started) {
 			w.chainStarted(&r[i], &got)
 		}
 		w.adopt(c.Method)
 		w.chains.check(w, c.Method)
-	case store.ChainRequest:
+	case chain.Request:
 		w.chainAsked(r)
 	case schedule.Record:
 		w.put(&r, c.Result.(schedule.Record))
@@ -141,7 +143,7 @@ func (w *Witness) Unknown(ctx context.Context) error {
 	if w.chains.s == nil {
 		return nil
 	}
-	chains, err := w.chains.s.ChainExecutions(ctx, store.ChainFilter{Limit: 1000})
+	chains, err := w.chains.s.ChainExecutions(ctx, chain.Filter{Limit: 1000})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
@@ -16,8 +17,8 @@ func chainBreach(id courier.ChainExecutionID, format string, args ...any) error 
 
 // chains is what the witness knows of chain executions.
 type chains struct {
-	s       store.Chains // nil if there are none
-	all     map[courier.ChainExecutionID]*chain
+	s       chain.Store // nil if there are none
+	all     map[courier.ChainExecutionID]*watchedChain
 	order   []courier.ChainExecutionID
 	keys    map[[2]string]courier.ChainExecutionID
 	touched []courier.ChainExecutionID
@@ -44,11 +45,11 @@ func (c *chains) check(w *Witness, what string) {
 	c.touched = c.touched[:0]
 }
 
-// A chain is what must be true of a chain execution. What docs/chains.md says is
-// worked out here in other words than those of [store.ChainPlan].
-type chain struct {
+// A watchedChain is what must be true of a chain execution. What docs/chains.md says is
+// worked out here in other words than those of [chain.Plan].
+type watchedChain struct {
 	id      courier.ChainExecutionID
-	state   courier.ChainState
+	state   chain.State
 	request courier.RequestKind // "release" while it is held
 	members []member
 	ended   bool // once, at least
@@ -57,14 +58,14 @@ type chain struct {
 // A member of a chain.
 type member struct {
 	name      string
-	dependsOn []courier.Dependency
+	dependsOn []chain.Dependency
 	x         *shadow             // its latest execution; nil until it is released
 	id        courier.ExecutionID // that its next execution must have
 	again     bool                // a retry may release it once more
 	limit     int                 // of its job
 }
 
-func (c *chain) member(name string) *member {
+func (c *watchedChain) member(name string) *member {
 	for i := range c.members {
 		if c.members[i].name == name {
 			return &c.members[i]
@@ -85,7 +86,7 @@ const (
 
 // outcome is what the member has come to, and whether all it depends on lets it
 // begin.
-func (c *chain) outcome(m *member) (o outcome, ready bool) {
+func (c *watchedChain) outcome(m *member) (o outcome, ready bool) {
 	if m.x != nil {
 		switch m.x.State {
 		case courier.Completed:
@@ -117,12 +118,12 @@ func (c *chain) outcome(m *member) (o outcome, ready bool) {
 }
 
 // accepted reports whether a dependency is satisfied by an end.
-func accepted(d courier.Dependency, o outcome) bool {
+func accepted(d chain.Dependency, o outcome) bool {
 	return o == completed || d.RequiredStatus == courier.RequireAny || o == failure && d.RunOnFailure
 }
 
 // tolerated reports whether it does not matter how a member ends.
-func (c *chain) tolerated(name string) bool {
+func (c *watchedChain) tolerated(name string) bool {
 	dependents := 0
 	for i := range c.members {
 		for _, d := range c.members[i].dependsOn {
@@ -138,7 +139,7 @@ func (c *chain) tolerated(name string) bool {
 }
 
 // stand is the state that follows from those of the members.
-func (c *chain) stand() courier.ChainState {
+func (c *watchedChain) stand() chain.State {
 	var busy, waits, failed bool
 	for i := range c.members {
 		m := &c.members[i]
@@ -154,24 +155,24 @@ func (c *chain) stand() courier.ChainState {
 	}
 	switch {
 	case c.request == courier.RequestRelease:
-		return courier.ChainPending
+		return chain.Pending
 	case busy:
-		return courier.ChainRunning
+		return chain.Running
 	case waits && c.request == courier.RequestPause:
-		return courier.ChainPaused
+		return chain.Paused
 	case waits:
-		return courier.ChainRunning
+		return chain.Running
 	case c.request == courier.RequestCancel:
-		return courier.ChainCancelled
+		return chain.Cancelled
 	case failed:
-		return courier.ChainFailed
+		return chain.Failed
 	}
-	return courier.ChainCompleted
+	return chain.Completed
 }
 
 // agree compares how a chain execution stands with how it must, and notes its
 // new state.
-func (c *chain) agree(view *courier.ChainExecution) error {
+func (c *watchedChain) agree(view *chain.Execution) error {
 	want := c.state
 	if !want.Final() {
 		want = c.stand()
@@ -191,19 +192,19 @@ func (c *chain) agree(view *courier.ChainExecution) error {
 	for i := range c.members {
 		m, v := &c.members[i], &view.Members[i]
 		o, ready := c.outcome(m)
-		state, id := courier.MemberPending, courier.ExecutionID("")
+		state, id := chain.MemberPending, courier.ExecutionID("")
 		switch {
 		case m.x != nil:
-			state, id = courier.MemberState(m.x.State), m.x.ID
-		case o != undecided || want == courier.ChainCancelled && v.State == courier.MemberSkipped: // a cancelled one remembers no cancel
-			state = courier.MemberSkipped
+			state, id = chain.MemberState(m.x.State), m.x.ID
+		case o != undecided || want == chain.Cancelled && v.State == chain.MemberSkipped: // a cancelled one remembers no cancel
+			state = chain.MemberSkipped
 		}
 		switch {
 		case ready && c.request == "" && !want.Final():
 			return chainBreach(c.id, "member %q was not released, and nothing stands in its way: %s", m.name, c)
 		case v.State != state || v.Execution != id:
 			return chainBreach(c.id, "member %q is %s (execution %s), and must be %s (execution %s): %s", m.name, v.State, v.Execution, state, id, c)
-		case state == courier.MemberPending && want.Ended():
+		case state == chain.MemberPending && want.Ended():
 			return chainBreach(c.id, "it is %s, and member %q still waits", want, m.name)
 		}
 	}
@@ -211,7 +212,7 @@ func (c *chain) agree(view *courier.ChainExecution) error {
 }
 
 // String tells how the members stand.
-func (c *chain) String() string {
+func (c *watchedChain) String() string {
 	text := ""
 	for i := range c.members {
 		m := &c.members[i]
@@ -225,7 +226,7 @@ func (c *chain) String() string {
 }
 
 // chainStarted notes a chain execution that was started, or was there before.
-func (w *Witness) chainStarted(n *store.NewChainExecution, got *store.StartedChain) {
+func (w *Witness) chainStarted(n *chain.NewExecution, got *chain.Started) {
 	x, key := &got.Execution, [2]string{n.Chain, n.IdempotencyKey}
 	first, used := w.chains.keys[key]
 	switch {
@@ -240,7 +241,7 @@ func (w *Witness) chainStarted(n *store.NewChainExecution, got *store.StartedCha
 		if n.IdempotencyKey != "" {
 			w.chains.keys[key] = x.ID
 		}
-		c := &chain{id: n.ID, state: courier.ChainPending}
+		c := &watchedChain{id: n.ID, state: chain.Pending}
 		if n.Hold {
 			c.request = courier.RequestRelease
 		}
@@ -278,7 +279,7 @@ func (w *Witness) released(s *shadow, x *courier.Execution, what string) {
 }
 
 // chainAsked notes a request to a chain execution that was taken.
-func (w *Witness) chainAsked(r store.ChainRequest) {
+func (w *Witness) chainAsked(r chain.Request) {
 	c := w.chains.all[r.Chain]
 	if c == nil {
 		w.report(chainBreach(r.Chain, "a %s was taken for what was never created", r.Kind))
@@ -299,22 +300,22 @@ func (w *Witness) chainAsked(r store.ChainRequest) {
 	w.chains.check(w, "RequestChain")
 }
 
-func (c *chain) allows(kind courier.RequestKind) bool {
+func (c *watchedChain) allows(kind courier.RequestKind) bool {
 	switch kind {
 	case courier.RequestPause:
-		return c.state == courier.ChainRunning && c.request != courier.RequestCancel
+		return c.state == chain.Running && c.request != courier.RequestCancel
 	case courier.RequestResume:
 		return c.request == courier.RequestPause
 	case courier.RequestCancel:
 		return !c.state.Final()
 	case courier.RequestRelease:
-		return c.state == courier.ChainPending
+		return c.state == chain.Pending
 	}
-	return kind == courier.RequestRetry && c.state == courier.ChainFailed
+	return kind == courier.RequestRetry && c.state == chain.Failed
 }
 
 // ask notes what must follow from a request.
-func (c *chain) ask(r *store.ChainRequest) {
+func (c *watchedChain) ask(r *chain.Request) {
 	c.request = ""
 	if r.Kind == courier.RequestPause || r.Kind == courier.RequestCancel {
 		c.request = r.Kind
@@ -332,7 +333,7 @@ func (c *chain) ask(r *store.ChainRequest) {
 }
 
 // refresh looks at the members that a request to the chain may have changed.
-func (w *Witness) refresh(c *chain, what string) {
+func (w *Witness) refresh(c *watchedChain, what string) {
 	for i := range c.members {
 		if x := c.members[i].x; x != nil && !x.State.Final() {
 			w.look(x, what)
@@ -379,7 +380,7 @@ func (w *Witness) ObeyedChain(id courier.ChainExecutionID, kind courier.RequestK
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.chains.all[id]
-	if c != nil && kind == courier.RequestCancel && c.request != kind && c.state != courier.ChainCancelled {
+	if c != nil && kind == courier.RequestCancel && c.request != kind && c.state != chain.Cancelled {
 		w.report(chainBreach(id, "a cancel was acknowledged, but never written"))
 	}
 }
@@ -388,7 +389,7 @@ func (w *Witness) ObeyedChain(id courier.ChainExecutionID, kind courier.RequestK
 // break, by the archive's view, once all have ended. It serves any store that
 // keeps chains.
 func CheckChain(ctx context.Context, s store.Store, id courier.ChainExecutionID) error {
-	chains, ok := s.(store.Chains)
+	chains, ok := s.(chain.Store)
 	if !ok {
 		return chainBreach(id, "%T keeps no chains", s)
 	}
@@ -399,8 +400,8 @@ func CheckChain(ctx context.Context, s store.Store, id courier.ChainExecutionID)
 	if !view.State.Ended() {
 		return chainBreach(id, "it is still %s (request %q)", view.State, view.Request)
 	}
-	c := &chain{id: id}
-	if view.State == courier.ChainCancelled {
+	c := &watchedChain{id: id}
+	if view.State == chain.Cancelled {
 		c.request = courier.RequestCancel
 	}
 	for _, v := range view.Members {
@@ -429,8 +430,8 @@ func CheckChain(ctx context.Context, s store.Store, id courier.ChainExecutionID)
 // revived reports whether the member had come to an end when an execution was created, and
 // has none any more: what it depends on, directly or not, was resumed since, or is executed
 // anew. It waits then, and still does when the chain execution is cancelled.
-func (c *chain) revived(name string, x *shadow) bool {
-	return slices.ContainsFunc(c.member(name).dependsOn, func(d courier.Dependency) bool {
+func (c *watchedChain) revived(name string, x *shadow) bool {
+	return slices.ContainsFunc(c.member(name).dependsOn, func(d chain.Dependency) bool {
 		upstream := c.member(d.Member).x
 		return upstream != nil && (upstream.Resumed || upstream.CreatedAt.After(x.CreatedAt)) || c.revived(d.Member, x)
 	})
@@ -438,7 +439,7 @@ func (c *chain) revived(name string, x *shadow) bool {
 
 // began reports members that have begun though what they depend on has ended
 // otherwise, as far as the ends tell: what was resumed may have failed before.
-func (c *chain) began() error {
+func (c *watchedChain) began() error {
 	for i := range c.members {
 		m := &c.members[i]
 		for _, d := range m.dependsOn {

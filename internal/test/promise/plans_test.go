@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -25,14 +26,14 @@ func (s *scene) start(id courier.ChainExecutionID, key string) {
 // startWith is start with another member on which c depends.
 func (s *scene) startWith(id courier.ChainExecutionID, key, c string) {
 	s.t.Helper()
-	member := func(name string, on ...courier.Dependency) store.NewMember {
-		return store.NewMember{Name: name, DependsOn: on, Execution: store.NewExecution{
+	member := func(name string, on ...chain.Dependency) chain.NewMember {
+		return chain.NewMember{Name: name, DependsOn: on, Execution: store.NewExecution{
 			ID: courier.ExecutionID(string(id) + name), Job: "job", Version: 1, StepTypes: []string{"a.b"}, Queue: "default",
 		}}
 	}
-	_, err := s.s.(store.Chains).StartChains(s.t.Context(), []store.NewChainExecution{{
-		ID: id, Chain: "chain", Version: 1, IdempotencyKey: key, Members: []store.NewMember{
-			member("a"), member("b", courier.Dependency{Member: "a"}), member("c", courier.Dependency{Member: c, RunOnFailure: true}),
+	_, err := s.s.(chain.Store).StartChains(s.t.Context(), []chain.NewExecution{{
+		ID: id, Chain: "chain", Version: 1, IdempotencyKey: key, Members: []chain.NewMember{
+			member("a"), member("b", chain.Dependency{Member: "a"}), member("c", chain.Dependency{Member: c, RunOnFailure: true}),
 		},
 	}})
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *scene) startWith(id courier.ChainExecutionID, key, c string) {
 }
 
 func (s *scene) askChain(id courier.ChainExecutionID, kind courier.RequestKind, ids ...courier.ExecutionID) {
-	if _, _, err := s.s.(store.Chains).RequestChain(s.t.Context(), store.ChainRequest{Chain: id, Kind: kind, IDs: ids}); err != nil {
+	if _, _, err := s.s.(chain.Store).RequestChain(s.t.Context(), chain.Request{Chain: id, Kind: kind, IDs: ids}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -122,8 +123,8 @@ func (s *scene) lateChain() {
 	f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: d.List[0].State}
 	f.State.Next = was.Next.Add(time.Minute)
 	f.State.Due = f.State.Next
-	f.Chains = []store.NewChainExecution{{
-		ID: "c", Chain: "chain", Version: 1, IdempotencyKey: schedule.TickKey("s", was.Next), Members: []store.NewMember{{Name: "a", Execution: store.NewExecution{
+	f.Chains = []chain.NewExecution{{
+		ID: "c", Chain: "chain", Version: 1, IdempotencyKey: schedule.TickKey("s", was.Next), Members: []chain.NewMember{{Name: "a", Execution: store.NewExecution{
 			ID: "ca", Job: "job", Version: 1, StepTypes: []string{"a.b"}, Queue: "default",
 		}}},
 	}}
@@ -158,7 +159,7 @@ func TestPlanned(t *testing.T) {
 	}
 	ask := func(kind courier.RequestKind) call {
 		return besides(func(ctx context.Context, m *memstore.Store) error {
-			_, _, err := m.RequestChain(ctx, store.ChainRequest{Chain: "k", Kind: kind})
+			_, _, err := m.RequestChain(ctx, chain.Request{Chain: "k", Kind: kind})
 			return err
 		})
 	}
@@ -308,8 +309,8 @@ func (u unresumed) Execution(ctx context.Context, id courier.ExecutionID) (couri
 // altered shows every chain execution as completed.
 type altered struct{ *memstore.Store }
 
-func (a altered) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error) {
+func (a altered) ChainExecution(ctx context.Context, id courier.ChainExecutionID) (chain.Execution, error) {
 	c, err := a.Store.ChainExecution(ctx, id)
-	c.State = courier.ChainCompleted
+	c.State = chain.Completed
 	return c, err
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
-	"github.com/courierhq/courier/store"
 )
 
 // A watched is a schedule, and what must be true of it.
@@ -29,7 +29,7 @@ type watched struct {
 type begun struct {
 	id string
 	x  *shadow
-	c  *chain
+	c  *watchedChain
 }
 
 // open reports whether it has never ended. One that did and was resumed since
@@ -134,7 +134,7 @@ func (w *Witness) cancelledBy(f *schedule.Firing) {
 		if c == nil || c.state.Ended() {
 			continue
 		}
-		c.ask(&store.ChainRequest{Chain: c.id, Kind: courier.RequestCancel})
+		c.ask(&chain.Request{Chain: c.id, Kind: courier.RequestCancel})
 		w.refresh(c, "FireSchedules")
 		w.chains.touch(c.id)
 	}

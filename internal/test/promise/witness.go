@@ -56,7 +56,7 @@ func Watch(s store.Store) *Witness {
 		plans: plans{
 			schedules: make(map[string]*watched), ticks: make(map[string]string), startedBy: make(map[string]string), jobLimits: make(map[courier.ExecutionID]int),
 		},
-		chains: chains{all: make(map[courier.ChainExecutionID]*chain), keys: make(map[[2]string]courier.ChainExecutionID)},
+		chains: chains{all: make(map[courier.ChainExecutionID]*watchedChain), keys: make(map[[2]string]courier.ChainExecutionID)},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
@@ -54,7 +55,7 @@ var chainRaceCases = []testCase{
 			atOnce([]func(){
 				func() { ended = k.endOnce(h, courier.Completed) },
 				func() {
-					_, _, err := k.chains().RequestChain(k.Ctx(), store.ChainRequest{Chain: id, Kind: kind})
+					_, _, err := k.chains().RequestChain(k.Ctx(), chain.Request{Chain: id, Kind: kind})
 					k.fine(err)
 				},
 			})
@@ -82,9 +83,9 @@ var chainRaceCases = []testCase{
 		for i := range ids {
 			c := n
 			c.ID = courier.ChainExecutionID(k.IDs.New())
-			c.Members = []store.NewMember{{Name: "a", Execution: k.New()}}
+			c.Members = []chain.NewMember{{Name: "a", Execution: k.New()}}
 			list = append(list, func() {
-				got, err := k.chains().StartChains(k.Ctx(), []store.NewChainExecution{c})
+				got, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{c})
 				k.fine(err)
 				ids[i] = got[0].Execution.ID
 			})
@@ -134,7 +135,7 @@ var chainRaceCases = []testCase{
 			})
 		}
 		atOnce(list)
-		all, err := k.chains().ChainExecutions(k.Ctx(), store.ChainFilter{})
+		all, err := k.chains().ChainExecutions(k.Ctx(), chain.Filter{})
 		k.fine(err)
 		for _, c := range all {
 			if !c.State.Ended() {

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/chain"
 )
 
 // chainAskCases are about requests to chain executions.
@@ -115,7 +115,7 @@ var chainAskCases = []testCase{
 	{"retry_needs_ids", func(k *kit) {
 		id := k.chainOf("a")
 		k.Ask(k.member(id, "a").ID, courier.RequestCancel)
-		_, _, err := k.chains().RequestChain(k.Ctx(), store.ChainRequest{Chain: id, Kind: courier.RequestRetry})
+		_, _, err := k.chains().RequestChain(k.Ctx(), chain.Request{Chain: id, Kind: courier.RequestRetry})
 		k.Is("without ids", err, courier.ErrInvalid)
 		k.chainIs(id, "failed: a=cancelled")
 	}},
@@ -123,14 +123,14 @@ var chainAskCases = []testCase{
 		id := k.chainOf("a")
 		before := k.chain(id)
 		for _, kind := range []courier.RequestKind{courier.RequestResume, courier.RequestRelease, courier.RequestRetry} {
-			_, _, err := k.chains().RequestChain(k.Ctx(), store.ChainRequest{Chain: id, Kind: kind})
-			if _, ok := errors.AsType[*courier.ChainRequestError](err); !ok {
+			_, _, err := k.chains().RequestChain(k.Ctx(), chain.Request{Chain: id, Kind: kind})
+			if _, ok := errors.AsType[*chain.RequestError](err); !ok {
 				k.Errorf("%s: error %v", kind, err)
 			}
 		}
-		_, _, err := k.chains().RequestChain(k.Ctx(), store.ChainRequest{Chain: id, Kind: "explode"})
+		_, _, err := k.chains().RequestChain(k.Ctx(), chain.Request{Chain: id, Kind: "explode"})
 		k.Is("an unknown request", err, courier.ErrInvalid)
-		_, _, err = k.chains().RequestChain(k.Ctx(), store.ChainRequest{Chain: courier.ChainExecutionID(k.IDs.New()), Kind: courier.RequestPause})
+		_, _, err = k.chains().RequestChain(k.Ctx(), chain.Request{Chain: courier.ChainExecutionID(k.IDs.New()), Kind: courier.RequestPause})
 		k.Is("an unknown chain execution", err, courier.ErrNotFound)
 		k.Same("chain execution", k.chain(id), before)
 	}},

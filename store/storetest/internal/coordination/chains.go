@@ -7,31 +7,32 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
 
 func hasChains(s store.Store) bool {
-	_, ok := s.(store.Chains)
+	_, ok := s.(chain.Store)
 	return ok
 }
 
-func (k *kit) chains() store.Chains { return k.Store.(store.Chains) }
+func (k *kit) chains() chain.Store { return k.Store.(chain.Store) }
 
 // newChain is an execution of the chain "chain" that can be created. Its members
 // are written as "a b<a c<a! d<b?,c": a plain dependency, one that runs on failure
 // ("!") and one that accepts any end ("?").
-func (k *kit) newChain(members string) store.NewChainExecution {
+func (k *kit) newChain(members string) chain.NewExecution {
 	k.Helper()
 	k.Job("job")
 	_, err := k.Save(k.Ctx(), store.Definition{Kind: store.Chain, Name: "chain", Body: json.RawMessage(`{"name": "chain"}`)})
 	k.OK(err)
-	n := store.NewChainExecution{ID: courier.ChainExecutionID(k.IDs.New()), Chain: "chain", Version: 1, By: "ann"}
+	n := chain.NewExecution{ID: courier.ChainExecutionID(k.IDs.New()), Chain: "chain", Version: 1, By: "ann"}
 	for _, word := range strings.Fields(members) {
 		name, on, _ := strings.Cut(word, "<")
-		m := store.NewMember{Name: name, Execution: k.New()}
+		m := chain.NewMember{Name: name, Execution: k.New()}
 		for _, d := range strings.FieldsFunc(on, func(c rune) bool { return c == ',' }) {
-			dep := courier.Dependency{Member: strings.TrimRight(d, "!?"), RunOnFailure: strings.HasSuffix(d, "!")}
+			dep := chain.Dependency{Member: strings.TrimRight(d, "!?"), RunOnFailure: strings.HasSuffix(d, "!")}
 			if strings.HasSuffix(d, "?") {
 				dep.RequiredStatus = courier.RequireAny
 			}
@@ -44,9 +45,9 @@ func (k *kit) newChain(members string) store.NewChainExecution {
 }
 
 // startChain starts one chain execution, which must not exist.
-func (k *kit) startChain(n store.NewChainExecution) courier.ChainExecution {
+func (k *kit) startChain(n chain.NewExecution) chain.Execution {
 	k.Helper()
-	got, err := k.chains().StartChains(k.Ctx(), []store.NewChainExecution{n})
+	got, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{n})
 	k.OK(err)
 	if len(got) != 1 || got[0].Existed {
 		k.Fatalf("started %s", storekit.Text(got))
@@ -60,7 +61,7 @@ func (k *kit) chainOf(members string) courier.ChainExecutionID {
 	return k.startChain(k.newChain(members)).ID
 }
 
-func (k *kit) chain(id courier.ChainExecutionID) courier.ChainExecution {
+func (k *kit) chain(id courier.ChainExecutionID) chain.Execution {
 	k.Helper()
 	c, err := k.chains().ChainExecution(k.Ctx(), id)
 	k.OK(err)
@@ -69,7 +70,7 @@ func (k *kit) chain(id courier.ChainExecutionID) courier.ChainExecution {
 
 // chainIs reports a chain execution that stands otherwise than wanted, written as
 // "running: a=completed b=queued", and returns it.
-func (k *kit) chainIs(id courier.ChainExecutionID, want string) courier.ChainExecution {
+func (k *kit) chainIs(id courier.ChainExecutionID, want string) chain.Execution {
 	k.Helper()
 	c := k.chain(id)
 	k.Same("chain execution", chainText(&c), want)
@@ -77,14 +78,14 @@ func (k *kit) chainIs(id courier.ChainExecutionID, want string) courier.ChainExe
 		k.Errorf("chain execution is %s and ended at %v", c.State, c.EndedAt)
 	}
 	for _, m := range c.Members {
-		if released := m.State != courier.MemberPending && m.State != courier.MemberSkipped; released == (m.Execution == "") {
+		if released := m.State != chain.MemberPending && m.State != chain.MemberSkipped; released == (m.Execution == "") {
 			k.Errorf("member %s is %s and has execution %q", m.Name, m.State, m.Execution)
 		}
 	}
 	return c
 }
 
-func chainText(c *courier.ChainExecution) string {
+func chainText(c *chain.Execution) string {
 	var b strings.Builder
 	b.WriteString(string(c.State))
 	if c.Request != "" {
@@ -120,9 +121,9 @@ func (k *kit) end(id courier.ChainExecutionID, name string, to courier.State) {
 	k.run(id, name).End(to)
 }
 
-func (k *kit) askChain(id courier.ChainExecutionID, kind courier.RequestKind) (courier.ChainExecution, []courier.Execution) {
+func (k *kit) askChain(id courier.ChainExecutionID, kind courier.RequestKind) (chain.Execution, []courier.Execution) {
 	k.Helper()
-	r := store.ChainRequest{Chain: id, Kind: kind, By: "bob"}
+	r := chain.Request{Chain: id, Kind: kind, By: "bob"}
 	if kind == courier.RequestRetry {
 		for range k.chain(id).Members {
 			r.IDs = append(r.IDs, courier.ExecutionID(k.IDs.New()))
@@ -153,13 +154,13 @@ var chainStartCases = []testCase{
 		if c.CreatedAt.IsZero() || !c.StartedAt.Equal(c.CreatedAt) {
 			k.Errorf("created %v, started %v", c.CreatedAt, c.StartedAt)
 		}
-		want := courier.ChainExecution{
-			ID: n.ID, Chain: "chain", Version: 1, State: courier.ChainRunning, Params: n.Params, IdempotencyKey: "key", By: "ann",
+		want := chain.Execution{
+			ID: n.ID, Chain: "chain", Version: 1, State: chain.Running, Params: n.Params, IdempotencyKey: "key", By: "ann",
 			CreatedAt: c.CreatedAt, StartedAt: c.CreatedAt, RerunOf: n.RerunOf,
-			Members: []courier.MemberExecution{
+			Members: []chain.MemberExecution{
 				{Name: "a", Job: "job", Version: 1, State: "queued", Execution: n.Members[0].Execution.ID},
-				{Name: "b", Job: "job", Version: 1, State: courier.MemberPending, Reason: "waits for a", DependsOn: n.Members[1].DependsOn},
-				{Name: "c", Job: "job", Version: 1, State: courier.MemberPending, Reason: "waits for a, b", DependsOn: n.Members[2].DependsOn},
+				{Name: "b", Job: "job", Version: 1, State: chain.MemberPending, Reason: "waits for a", DependsOn: n.Members[1].DependsOn},
+				{Name: "c", Job: "job", Version: 1, State: chain.MemberPending, Reason: "waits for a, b", DependsOn: n.Members[2].DependsOn},
 			},
 		}
 		k.Same("chain execution", c, want)
@@ -229,12 +230,12 @@ var chainStartCases = []testCase{
 		k.startChain(n)
 		k.end(n.ID, "a", courier.Completed)
 		before := k.chain(n.ID)
-		got, err := k.chains().StartChains(k.Ctx(), []store.NewChainExecution{n})
+		got, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{n})
 		k.OK(err)
-		k.Same("results", got, []store.StartedChain{{Execution: before, Existed: true}})
+		k.Same("results", got, []chain.Started{{Execution: before, Existed: true}})
 		k.Same("executions", len(k.All()), 2)
 		n.Params = json.RawMessage(`{}`)
-		_, err = k.chains().StartChains(k.Ctx(), []store.NewChainExecution{n})
+		_, err = k.chains().StartChains(k.Ctx(), []chain.NewExecution{n})
 		k.Is("other params", err, courier.ErrConflict)
 	}},
 	{"key_returns_the_existing_one", func(k *kit) {
@@ -243,24 +244,24 @@ var chainStartCases = []testCase{
 		k.startChain(n)
 		again := k.newChain("a")
 		again.IdempotencyKey = "tick"
-		got, err := k.chains().StartChains(k.Ctx(), []store.NewChainExecution{again, again})
+		got, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{again, again})
 		k.OK(err)
 		for _, r := range got {
 			k.Same("existing", []any{r.Existed, r.Execution.ID}, []any{true, n.ID})
 		}
 		again.Params = json.RawMessage(`{"n":1}`)
-		_, err = k.chains().StartChains(k.Ctx(), []store.NewChainExecution{again})
+		_, err = k.chains().StartChains(k.Ctx(), []chain.NewExecution{again})
 		k.Is("other params", err, courier.ErrConflict)
 		k.Same("executions", len(k.All()), 1)
 	}},
 	{"unknown_version_creates_nothing", func(k *kit) {
 		good, bad := k.newChain("a"), k.newChain("a")
 		bad.Version = 2
-		_, err := k.chains().StartChains(k.Ctx(), []store.NewChainExecution{good, bad})
+		_, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{good, bad})
 		k.Is("version of the chain", err, courier.ErrNotFound)
 		bad = k.newChain("a b<a")
 		bad.Members[1].Execution.Version = 9
-		_, err = k.chains().StartChains(k.Ctx(), []store.NewChainExecution{good, bad})
+		_, err = k.chains().StartChains(k.Ctx(), []chain.NewExecution{good, bad})
 		k.Is("version of a job", err, courier.ErrNotFound)
 		_, err = k.chains().ChainExecution(k.Ctx(), good.ID)
 		k.Is("the good one of the list", err, courier.ErrNotFound)
@@ -269,7 +270,7 @@ var chainStartCases = []testCase{
 	}},
 	{"cycles_and_unknown_members_are_refused", func(k *kit) {
 		for _, members := range []string{"a<b b<a", "a<a", "a b<x", "a a"} {
-			_, err := k.chains().StartChains(k.Ctx(), []store.NewChainExecution{k.newChain(members)})
+			_, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{k.newChain(members)})
 			k.Is(members, err, courier.ErrInvalid)
 		}
 	}},
@@ -280,7 +281,7 @@ var chainStartCases = []testCase{
 		}
 		k.end(ids[1], "a", courier.Failed)
 		k.end(ids[3], "a", courier.Completed)
-		list := func(f store.ChainFilter) []courier.ChainExecutionID {
+		list := func(f chain.Filter) []courier.ChainExecutionID {
 			page, err := k.chains().ChainExecutions(k.Ctx(), f)
 			k.OK(err)
 			var got []courier.ChainExecutionID
@@ -291,11 +292,11 @@ var chainStartCases = []testCase{
 			return got
 		}
 		type l = []courier.ChainExecutionID
-		k.Same("all", list(store.ChainFilter{}), l{ids[4], ids[3], ids[2], ids[1], ids[0]})
-		k.Same("a page", list(store.ChainFilter{Limit: 2, Before: ids[3]}), l{ids[2], ids[1]})
-		k.Same("by state", list(store.ChainFilter{States: []courier.ChainState{courier.ChainFailed, courier.ChainCompleted}}), l{ids[3], ids[1]})
-		k.Same("by chain", len(list(store.ChainFilter{Chain: "chain"})), 5)
-		k.Same("by another chain", len(list(store.ChainFilter{Chain: "job"})), 0)
+		k.Same("all", list(chain.Filter{}), l{ids[4], ids[3], ids[2], ids[1], ids[0]})
+		k.Same("a page", list(chain.Filter{Limit: 2, Before: ids[3]}), l{ids[2], ids[1]})
+		k.Same("by state", list(chain.Filter{States: []chain.State{chain.Failed, chain.Completed}}), l{ids[3], ids[1]})
+		k.Same("by chain", len(list(chain.Filter{Chain: "chain"})), 5)
+		k.Same("by another chain", len(list(chain.Filter{Chain: "job"})), 0)
 		_, err := k.chains().ChainExecution(k.Ctx(), courier.ChainExecutionID(k.IDs.New()))
 		k.Is("unknown", err, courier.ErrNotFound)
 		_, err = k.chains().ChainExecution(k.Ctx(), "no id")
@@ -376,7 +377,7 @@ var chainEndCases = []testCase{
 			k.end(id, m, courier.Completed)
 		}
 		c = k.chainIs(id, "failed: a=failed b=skipped c=skipped d=completed e=completed f=completed")
-		k.Same("failure", c.Failure, &courier.ChainFailure{Member: "a", Execution: c.Member("a").Execution, Message: "boom"})
+		k.Same("failure", c.Failure, &chain.Failure{Member: "a", Execution: c.Member("a").Execution, Message: "boom"})
 	}},
 	{"a_diamond_waits_for_both", func(k *kit) {
 		id := k.chainOf("a b<a c<a d<b,c")

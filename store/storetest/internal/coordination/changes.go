@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -64,7 +65,7 @@ var chainChangeCases = []testCase{
 			want = append([]courier.ChainExecutionID{again.ID}, want...)
 		}
 		k.chainOf("a")
-		list, err := k.chains().ChainExecutions(k.Ctx(), store.ChainFilter{RerunOf: n.ID})
+		list, err := k.chains().ChainExecutions(k.Ctx(), chain.Filter{RerunOf: n.ID})
 		k.OK(err)
 		var got []courier.ChainExecutionID
 		for _, c := range list {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -35,7 +36,7 @@ var monitorChainCases = []testCase{
 		m.Kind, m.Target = store.Chain, "chain"
 		r := l.lookOfChain(l.put(m, 0), n)
 		got := l.record(r)
-		if !got.Done || len(got.Chains) != 1 || got.Chains[0].Existed || got.Chains[0].Execution.State != courier.ChainRunning {
+		if started := got.Chains; !got.Done || len(started) != 1 || started[0].Existed || started[0].Execution.State != chain.Running {
 			l.Fatalf("recorded: %s", storekit.Text(got))
 		}
 		l.Same("execution", l.seen(monitor.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
@@ -48,7 +49,7 @@ var monitorChainCases = []testCase{
 		again := l.newChain("a")
 		again.Params = json.RawMessage(`{"x":1}`)
 		got = l.record(l.lookOfChain(l.put(m, 0), again))
-		if !got.Done || !got.Chains[0].Existed || got.Chains[0].Execution.ID != n.ID {
+		if started := got.Chains; !got.Done || !started[0].Existed || started[0].Execution.ID != n.ID {
 			l.Fatalf("with a used key: %s", storekit.Text(got))
 		}
 		l.Same("execution of the used key", l.seen(monitor.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
@@ -59,26 +60,26 @@ var monitorChainCases = []testCase{
 			return
 		}
 		there := l.newChain("a")
-		_, err := l.chains().StartChains(l.Ctx(), []store.NewChainExecution{there})
+		_, err := l.chains().StartChains(l.Ctx(), []chain.NewExecution{there})
 		l.OK(err)
 		m := l.put(monitorOf("m"), 0)
 		r := l.look(m, "file")
 		good, bad := l.newChain("a"), l.newChain("a")
 		bad.Version = 7
-		r.Chains = []store.NewChainExecution{good, bad}
+		r.Chains = []chain.NewExecution{good, bad}
 		_, err = l.RecordPoll(l.Ctx(), r)
 		l.Is("of an unknown version", err, courier.ErrNotFound)
 		_, err = l.Save(l.Ctx(), store.Definition{Kind: store.Chain, Name: "other", Body: json.RawMessage(`{"name": "other"}`)})
 		l.OK(err)
 		bad = l.newChain("a")
 		bad.Chain, bad.ID = "other", there.ID
-		r.Chains = []store.NewChainExecution{good, bad}
+		r.Chains = []chain.NewExecution{good, bad}
 		_, err = l.RecordPoll(l.Ctx(), r)
 		l.Is("of an id of another chain", err, courier.ErrConflict)
 		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
 		l.Same("monitor", l.one("m"), m)
 		l.started(1)
-		list, err := l.chains().ChainExecutions(l.Ctx(), store.ChainFilter{})
+		list, err := l.chains().ChainExecutions(l.Ctx(), chain.Filter{})
 		l.OK(err)
 		l.Same("chain executions", len(list), 1)
 	})},
@@ -86,11 +87,11 @@ var monitorChainCases = []testCase{
 
 // lookOfChain is the record of a look at which the file "file" was handed over
 // to a new chain execution.
-func (l *monitorKit) lookOfChain(m monitor.Record, n store.NewChainExecution) monitor.PollResult {
+func (l *monitorKit) lookOfChain(m monitor.Record, n chain.NewExecution) monitor.PollResult {
 	l.Helper()
 	r := l.look(m, "file")
 	n.IdempotencyKey = "monitor:" + m.Name + ":file"
-	r.Executions, r.Chains = nil, []store.NewChainExecution{n}
+	r.Executions, r.Chains = nil, []chain.NewExecution{n}
 	r.Changed[0].Execution = courier.ExecutionID(n.ID)
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/store"
 )
 
@@ -39,7 +40,7 @@ var chainEventCases = []testCase{
 		n := k.newChain("a b<a")
 		k.startChain(n)
 		k.chainEvents(n.ID, "1 ChainStarted")
-		_, err := k.chains().StartChains(k.Ctx(), []store.NewChainExecution{n})
+		_, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{n})
 		k.OK(err)
 		k.end(n.ID, "a", courier.Completed)
 		k.chainEvents(n.ID)

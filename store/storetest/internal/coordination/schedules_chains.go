@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
@@ -24,18 +25,18 @@ var scheduleChainCases = []testCase{
 		if def := d.List[0].Definition; def == nil || def.Kind != store.Chain || def.Name != "chain" {
 			p.Errorf("definition %+v", def)
 		}
-		f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: s.State, Chains: []store.NewChainExecution{n}}
+		f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: s.State, Chains: []chain.NewExecution{n}}
 		f.State.Open, f.State.LastExecution = []courier.ExecutionID{courier.ExecutionID(n.ID)}, courier.ExecutionID(n.ID)
 		fired := p.fire(f)[0]
-		if !fired.Done || len(fired.Chains) != 1 || fired.Chains[0].Existed || fired.Chains[0].Execution.State != courier.ChainRunning {
+		if !fired.Done || len(fired.Chains) != 1 || fired.Chains[0].Existed || fired.Chains[0].Execution.State != chain.Running {
 			p.Fatalf("fired: %s", storekit.Text(fired))
 		}
 		d = p.due(1, long)
-		p.Same("outcomes", d.List[0].Outcomes, map[courier.ExecutionID]courier.State{courier.ExecutionID(n.ID): courier.State(courier.ChainRunning)})
+		p.Same("outcomes", d.List[0].Outcomes, map[courier.ExecutionID]courier.State{courier.ExecutionID(n.ID): courier.State(chain.Running)})
 
 		again := p.newChain("a")
 		again.IdempotencyKey, again.Params = "tick", json.RawMessage(`{"x":1}`)
-		f.Revision, f.Chains = d.List[0].Revision, []store.NewChainExecution{again}
+		f.Revision, f.Chains = d.List[0].Revision, []chain.NewExecution{again}
 		f.State.Open, f.State.LastExecution = []courier.ExecutionID{courier.ExecutionID(again.ID)}, courier.ExecutionID(again.ID)
 		fired = p.fire(f)[0]
 		if !fired.Done || !fired.Chains[0].Existed || fired.Chains[0].Execution.ID != n.ID {
@@ -45,7 +46,7 @@ var scheduleChainCases = []testCase{
 
 		gone := p.newChain("a")
 		gone.Version = 7
-		f.Revision, f.Chains = p.one("s").Revision, []store.NewChainExecution{gone}
+		f.Revision, f.Chains = p.one("s").Revision, []chain.NewExecution{gone}
 		fired = p.fire(f)[0]
 		p.Is("a version that is not there", fired.Err, courier.ErrNotFound)
 
@@ -55,7 +56,7 @@ var scheduleChainCases = []testCase{
 		}
 		c, err := p.chains().ChainExecution(p.Ctx(), n.ID)
 		p.OK(err)
-		p.Same("state", c.State, courier.ChainCancelled)
+		p.Same("state", c.State, chain.Cancelled)
 	})},
 	{"fire_cancels_no_chain_that_has_failed", withSchedules(func(p *scheduleKit) {
 		if !hasChains(p.Store) {

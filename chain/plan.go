@@ -1,13 +1,14 @@
-package store
+package chain
 
 import (
 	"errors"
 	"slices"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
 )
 
-// A ChainPlan is the part of a chain execution that never changes, its members and
+// A Plan is the part of a chain execution that never changes, its members and
 // their dependencies. It decides what follows from the states of the members, for all
 // stores alike.
 //
@@ -25,7 +26,7 @@ import (
 // or was skipped after a failure. Skipped members are evaluated again after every
 // change: when the execution of a member is resumed, the members that were skipped
 // because of it are pending again. Released members stay released.
-type ChainPlan struct {
+type Plan struct {
 	members []PlannedMember
 	edges   [][]edge // of each member, to those it depends on
 	order   []int    // each member after those it depends on
@@ -33,12 +34,12 @@ type ChainPlan struct {
 	index   map[string]int
 }
 
-// A PlannedMember is a member in a [ChainPlan].
+// A PlannedMember is a member in a [Plan].
 type PlannedMember struct {
-	Name      string               `json:"name"`
-	Job       string               `json:"job"`
-	Version   int                  `json:"version"`
-	DependsOn []courier.Dependency `json:"depends_on,omitempty"`
+	Name      string       `json:"name"`
+	Job       string       `json:"job"`
+	Version   int          `json:"version"`
+	DependsOn []Dependency `json:"depends_on,omitempty"`
 }
 
 type edge struct {
@@ -56,10 +57,10 @@ const (
 	acceptAny
 )
 
-// NewChainPlan returns the plan of members. Names that repeat, dependencies on
+// NewPlan returns the plan of members. Names that repeat, dependencies on
 // members that are not there and cycles match [courier.ErrInvalid].
-func NewChainPlan(members []PlannedMember) (*ChainPlan, error) {
-	p := &ChainPlan{members: members, index: make(map[string]int, len(members))}
+func NewPlan(members []PlannedMember) (*Plan, error) {
+	p := &Plan{members: members, index: make(map[string]int, len(members))}
 	for i, m := range members {
 		if _, again := p.index[m.Name]; again {
 			return nil, courier.Errorf(courier.ErrInvalid, "chain: two members are called %q", m.Name)
@@ -89,7 +90,7 @@ func NewChainPlan(members []PlannedMember) (*ChainPlan, error) {
 	return p, nil
 }
 
-func accepts(d courier.Dependency) acceptance {
+func accepts(d Dependency) acceptance {
 	switch {
 	case d.RequiredStatus == courier.RequireAny:
 		return acceptAny
@@ -101,7 +102,7 @@ func accepts(d courier.Dependency) acceptance {
 
 // sorted returns the members in an order in which each comes after those that
 // it depends on, without those in or behind cycles.
-func (p *ChainPlan) sorted() []int {
+func (p *Plan) sorted() []int {
 	waits, behind := make([]int, len(p.members)), make([][]int, len(p.members))
 	var order []int
 	for i, edges := range p.edges {
@@ -124,19 +125,19 @@ func (p *ChainPlan) sorted() []int {
 
 // Members returns the members, in the order of the definition. The caller must
 // not change them.
-func (p *ChainPlan) Members() []PlannedMember { return p.members }
+func (p *Plan) Members() []PlannedMember { return p.members }
 
 // Index returns the place of a member among the members, or -1.
-func (p *ChainPlan) Index(name string) int {
+func (p *Plan) Index(name string) int {
 	if i, ok := p.index[name]; ok {
 		return i
 	}
 	return -1
 }
 
-// A ChainProgress is the part of a chain execution that changes.
-type ChainProgress struct {
-	State   courier.ChainState
+// A Progress is the part of a chain execution that changes.
+type Progress struct {
+	State   State
 	Request courier.RequestKind // pause, cancel or empty; release while it is held
 	Members []MemberProgress
 }
@@ -144,7 +145,7 @@ type ChainProgress struct {
 // A MemberProgress is the state of a member: pending, skipped, or released with the
 // state of its execution. Running stands for created and queued too.
 type MemberProgress struct {
-	State courier.MemberState
+	State MemberState
 	// Asked says that the last request to the execution was the pause of its chain
 	// execution.
 	Asked bool
@@ -152,40 +153,40 @@ type MemberProgress struct {
 
 // The states of released members.
 const (
-	memberRunning   = courier.MemberState(courier.Running)
-	memberPaused    = courier.MemberState(courier.Paused)
-	memberCompleted = courier.MemberState(courier.Completed)
-	memberFailed    = courier.MemberState(courier.Failed)
-	memberCancelled = courier.MemberState(courier.Cancelled)
+	memberRunning   = MemberState(courier.Running)
+	memberPaused    = MemberState(courier.Paused)
+	memberCompleted = MemberState(courier.Completed)
+	memberFailed    = MemberState(courier.Failed)
+	memberCancelled = MemberState(courier.Cancelled)
 )
 
 // Released reports whether the member has an execution.
 func (m MemberProgress) Released() bool {
-	return m.State != courier.MemberPending && m.State != courier.MemberSkipped
+	return m.State != MemberPending && m.State != MemberSkipped
 }
 
 // Begin returns the progress of a new chain execution, before it is evaluated.
-func (p *ChainPlan) Begin(hold bool) ChainProgress {
-	s := ChainProgress{State: courier.ChainPending, Members: make([]MemberProgress, len(p.members))}
+func (p *Plan) Begin(hold bool) Progress {
+	s := Progress{State: Pending, Members: make([]MemberProgress, len(p.members))}
 	if hold {
 		s.Request = courier.RequestRelease
 	}
 	for i := range s.Members {
-		s.Members[i].State = courier.MemberPending
+		s.Members[i].State = MemberPending
 	}
 	return s
 }
 
 // Moved returns s with the execution of a member in another state. The caller
-// evaluates the result with [ChainPlan.Evaluate].
-func (s ChainProgress) Moved(member int, to courier.State) ChainProgress {
+// evaluates the result with [Plan.Evaluate].
+func (s Progress) Moved(member int, to courier.State) Progress {
 	s.Members = slices.Clone(s.Members)
 	m := &s.Members[member]
 	switch to {
 	case courier.Created, courier.Queued, courier.Running:
 		*m = MemberProgress{State: memberRunning}
 	default:
-		m.State = courier.MemberState(to)
+		m.State = MemberState(to)
 		m.Asked = m.Asked && to == courier.Paused
 	}
 	return s
@@ -194,7 +195,7 @@ func (s ChainProgress) Moved(member int, to courier.State) ChainProgress {
 // Evaluate returns what follows from the progress of a chain execution: the next
 // progress, and the members to release, in the order of the definition. If the chain
 // execution is final, nothing follows.
-func (p *ChainPlan) Evaluate(s ChainProgress) (next ChainProgress, release []int) {
+func (p *Plan) Evaluate(s Progress) (next Progress, release []int) {
 	if s.State.Final() {
 		return s, nil
 	}
@@ -211,9 +212,9 @@ func (p *ChainPlan) Evaluate(s ChainProgress) (next ChainProgress, release []int
 			m.State = memberRunning
 			release = append(release, i)
 		case endOpen:
-			m.State = courier.MemberPending
+			m.State = MemberPending
 		default:
-			m.State = courier.MemberSkipped
+			m.State = MemberSkipped
 		}
 	}
 	slices.Sort(release)
@@ -239,7 +240,7 @@ const (
 )
 
 // ends returns how each member has ended.
-func (p *ChainPlan) ends(s ChainProgress) []end {
+func (p *Plan) ends(s Progress) []end {
 	ends := make([]end, len(p.members))
 	for _, i := range p.order {
 		ends[i] = p.end(i, s, ends)
@@ -247,7 +248,7 @@ func (p *ChainPlan) ends(s ChainProgress) []end {
 	return ends
 }
 
-func (p *ChainPlan) end(i int, s ChainProgress, ends []end) end {
+func (p *Plan) end(i int, s Progress, ends []end) end {
 	switch s.Members[i].State {
 	case memberCompleted:
 		return endCompleted
@@ -255,7 +256,7 @@ func (p *ChainPlan) end(i int, s ChainProgress, ends []end) end {
 		return endFailed
 	case memberCancelled:
 		return endOther
-	case courier.MemberPending, courier.MemberSkipped:
+	case MemberPending, MemberSkipped:
 	default:
 		return endOpen
 	}
@@ -284,13 +285,13 @@ func (p *ChainPlan) end(i int, s ChainProgress, ends []end) end {
 }
 
 // state returns the state of a chain execution that follows from those of its members.
-func (p *ChainPlan) state(s *ChainProgress) courier.ChainState {
+func (p *Plan) state(s *Progress) State {
 	var running, waiting, failed bool
 	for i, m := range s.Members {
 		switch m.State {
 		case memberRunning:
 			running = true
-		case memberPaused, courier.MemberPending:
+		case memberPaused, MemberPending:
 			waiting = true
 		case memberFailed, memberCancelled:
 			failed = failed || !p.forgive[i]
@@ -298,34 +299,34 @@ func (p *ChainPlan) state(s *ChainProgress) courier.ChainState {
 	}
 	switch {
 	case s.Request == courier.RequestRelease:
-		return courier.ChainPending
+		return Pending
 	case running:
-		return courier.ChainRunning
+		return Running
 	case waiting && s.Request == courier.RequestPause:
-		return courier.ChainPaused
+		return Paused
 	case waiting:
-		return courier.ChainRunning
+		return Running
 	case s.Request == courier.RequestCancel:
-		return courier.ChainCancelled
+		return Cancelled
 	case failed:
-		return courier.ChainFailed
+		return Failed
 	}
-	return courier.ChainCompleted
+	return Completed
 }
 
 // A MemberRequest is a request to the execution of a member, with the result of
-// [Decide].
+// [store.Decide].
 type MemberRequest struct {
 	Member   int
 	Kind     courier.RequestKind
-	Decision Decision
+	Decision store.Decision
 }
 
-// A ChainDecision is the effect of a request on a chain execution.
-type ChainDecision struct {
+// A Decision is the effect of a request on a chain execution.
+type Decision struct {
 	// Next is the progress when the requests to members have been carried out. It needs
 	// an evaluation.
-	Next     ChainProgress
+	Next     Progress
 	Requests []MemberRequest
 	// Again are the members that get a new execution.
 	Again []int
@@ -334,7 +335,7 @@ type ChainDecision struct {
 // Decide returns the effect of a request on the chain execution with an id and the
 // progress s. Of returns the latest execution of a released member, nil if that was
 // removed, and whether it is running with a lease that has ended. The error of a
-// request that the state does not allow is a *courier.ChainRequestError.
+// request that the state does not allow is a *RequestError.
 //
 //	state                pause     resume     cancel     release   retry
 //	pending (held)       -         -          cancelled  running   -
@@ -350,18 +351,18 @@ type ChainDecision struct {
 // cancel of all executions that are not final. A retry resumes the failed members, and
 // creates a new execution for cancelled ones and for failed ones whose execution was
 // removed. Requests that the state of an execution does not allow are left out.
-func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainProgress, kind courier.RequestKind, of func(member int) (x *courier.Execution, expired bool)) (ChainDecision, error) {
+func (p *Plan) Decide(id courier.ChainExecutionID, s Progress, kind courier.RequestKind, of func(member int) (x *courier.Execution, expired bool)) (Decision, error) {
 	if !slices.Contains([]courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRetry}, kind) {
-		return ChainDecision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown to chains", kind)
+		return Decision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown to chains", kind)
 	}
 	if !allowed(s, kind) {
-		e := &courier.ChainRequestError{Chain: id, State: s.State, Pending: s.Request, Kind: kind}
+		e := &RequestError{Chain: id, State: s.State, Pending: s.Request, Kind: kind}
 		if s.Request == courier.RequestRelease {
 			e.Pending = ""
 		}
-		return ChainDecision{}, e
+		return Decision{}, e
 	}
-	d := ChainDecision{Next: s}
+	d := Decision{Next: s}
 	d.Next.Members = slices.Clone(s.Members)
 	switch kind {
 	case courier.RequestPause, courier.RequestCancel:
@@ -370,7 +371,7 @@ func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainProgress, kind co
 		d.Next.Request = ""
 	}
 	if kind == courier.RequestRetry {
-		d.Next.State = courier.ChainRunning
+		d.Next.State = Running
 	}
 	for i, m := range s.Members {
 		ask := wanted(m, kind)
@@ -381,17 +382,17 @@ func (p *ChainPlan) Decide(id courier.ChainExecutionID, s ChainProgress, kind co
 			d.Next.Members[i] = MemberProgress{State: memberRunning}
 		default:
 			if err := d.ask(i, ask, of); err != nil {
-				return ChainDecision{}, err
+				return Decision{}, err
 			}
 		}
 	}
 	return d, nil
 }
 
-func allowed(s ChainProgress, kind courier.RequestKind) bool {
+func allowed(s Progress, kind courier.RequestKind) bool {
 	switch kind {
 	case courier.RequestPause:
-		return s.State == courier.ChainRunning && s.Request != courier.RequestCancel
+		return s.State == Running && s.Request != courier.RequestCancel
 	case courier.RequestResume:
 		return s.Request == courier.RequestPause
 	case courier.RequestCancel:
@@ -399,7 +400,7 @@ func allowed(s ChainProgress, kind courier.RequestKind) bool {
 	case courier.RequestRelease:
 		return s.Request == courier.RequestRelease
 	}
-	return s.State == courier.ChainFailed
+	return s.State == Failed
 }
 
 // wanted returns the request to the execution of a member that follows from a request
@@ -433,7 +434,7 @@ func wanted(m MemberProgress, kind courier.RequestKind) courier.RequestKind {
 }
 
 // ask adds a request to a member's execution, if its state allows it.
-func (d *ChainDecision) ask(member int, kind courier.RequestKind, of func(int) (*courier.Execution, bool)) error {
+func (d *Decision) ask(member int, kind courier.RequestKind, of func(int) (*courier.Execution, bool)) error {
 	x, expired := of(member)
 	m := &d.Next.Members[member]
 	m.Asked = false
@@ -447,7 +448,7 @@ func (d *ChainDecision) ask(member int, kind courier.RequestKind, of func(int) (
 	if x.Request == kind && !expired {
 		return nil // the same request is pending already
 	}
-	decision, err := Decide(x, expired, kind)
+	decision, err := store.Decide(x, expired, kind)
 	if _, ok := errors.AsType[*courier.TransitionError](err); ok {
 		return nil
 	}

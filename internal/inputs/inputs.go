@@ -1,4 +1,6 @@
-package program
+// Package inputs has the rules for what executions of jobs and of chains are started with:
+// parameters, labels and the trace context.
+package inputs
 
 import (
 	"encoding/json"
@@ -10,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
@@ -26,23 +29,38 @@ var (
 	traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.{0,200})?$`)
 )
 
-// Rerun returns the options of a new execution that repeats a former one: what is listed
-// here is that of the former one, all else is that of opt or the job's. The parameters of
-// opt replace single ones, and so do its labels. [courier.LabelBy] is never copied: the new
-// execution is that of who has asked for it.
-func Rerun(former *courier.Execution, opt courier.EnqueueOptions) courier.EnqueueOptions {
-	opt.Params, opt.Labels = rerunParams(former.Params, opt.Params), rerunLabels(former.Labels, opt.Labels)
-	opt.Priority, opt.Timeout, opt.MaxRetries = former.Priority, &former.Timeout, former.MaxRetries
-	return opt
+// Params returns the JSON object of the parameters of an execution: the declared
+// ones, and in their place those that are given. It may have maxParams bytes. If partial
+// is true, more are given later.
+func Params(declared *flow.Params, given map[string]any, partial bool, maxParams int) (json.RawMessage, error) {
+	values, problems := declared.Values(given, partial)
+	if len(problems) > 0 {
+		return nil, &courier.ParamsError{Problems: problems}
+	}
+	return Encode(values, maxParams)
 }
 
-// RerunChain is [Rerun] of what chain executions have of that: parameters and labels.
-func RerunChain(former *courier.ChainExecution, params map[string]any, labels map[string]string) (map[string]any, map[string]string) {
-	return rerunParams(former.Params, params), rerunLabels(former.Labels, labels)
+// Encode returns parameters as the JSON object that is stored, nil if there are none. It may
+// have maxParams bytes.
+func Encode(values map[string]any, maxParams int) (json.RawMessage, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	raw, err := jsontext.Append(nil, values)
+	if err != nil {
+		return nil, courier.Errorf(courier.ErrInvalid, "params: %w", err)
+	}
+	if len(raw) > maxParams {
+		return nil, fmt.Errorf("params: they have %d bytes, more than the %d of engine.Options.MaxParams; put them into a file and give its path, or raise the limit: %w",
+			len(raw), maxParams, courier.ErrInvalid)
+	}
+	return raw, nil
 }
 
-func rerunParams(former json.RawMessage, replace map[string]any) map[string]any {
-	params := Object(former)
+// RerunParams returns the parameters of a new execution that repeats a former one: those of
+// the former one, of which replace replaces single ones.
+func RerunParams(former json.RawMessage, replace map[string]any) map[string]any {
+	params := jsontext.Object(former)
 	maps.Copy(params, replace)
 	if len(params) == 0 {
 		return nil
@@ -50,7 +68,9 @@ func rerunParams(former json.RawMessage, replace map[string]any) map[string]any 
 	return params
 }
 
-func rerunLabels(former, replace map[string]string) map[string]string {
+// RerunLabels is [RerunParams] for labels. [courier.LabelBy] is never copied: the new execution
+// is that of who has asked for it.
+func RerunLabels(former, replace map[string]string) map[string]string {
 	labels := make(map[string]string)
 	maps.Copy(labels, former)
 	delete(labels, courier.LabelBy)

@@ -1,4 +1,4 @@
-package chains
+package engine
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Values returns the outputs of the members that a program refers to, by member: nil for
-// an execution that is no member, or refers to none. A member that has not ended, or
+// memberValues returns the outputs of the members that a program refers to, by member: nil
+// for an execution that is no member, or refers to none. A member that has not ended, or
 // that retention has removed, has no entry.
-func (v *Service) Values(ctx context.Context, p *program.Program, x *courier.Execution) (map[string]any, error) {
+func (e *Engine) memberValues(ctx context.Context, p *program.Program, x *courier.Execution) (map[string]any, error) {
 	if x.Chain == "" || len(p.Members) == 0 {
 		return nil, nil
 	}
-	chains, err := v.cfg.Roles.Chains()
+	chains, err := e.roles.Chains()
 	if err != nil {
 		return nil, nil
 	}
@@ -35,7 +35,7 @@ func (v *Service) Values(ctx context.Context, p *program.Program, x *courier.Exe
 		if m == nil || m.Execution == "" || !courier.State(m.State).Ended() {
 			continue
 		}
-		outputs, err := v.outputsOf(ctx, m.Execution)
+		outputs, err := e.outputsOf(ctx, m.Execution)
 		if errors.Is(err, courier.ErrNotFound) {
 			continue
 		}
@@ -50,16 +50,16 @@ func (v *Service) Values(ctx context.Context, p *program.Program, x *courier.Exe
 // outputsOf returns the outputs of the completed steps of an execution that has ended,
 // by name. Of steps that have an output of the same name, it is that of the last one.
 // The step types need not be registered.
-func (v *Service) outputsOf(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
-	x, err := v.cfg.Roles.Archive().Execution(ctx, id)
+func (e *Engine) outputsOf(ctx context.Context, id courier.ExecutionID) (map[string]any, error) {
+	x, err := e.roles.Archive().Execution(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	d, err := v.cfg.Roles.Catalog().Load(ctx, store.Job, x.Job, x.Version)
+	d, err := e.roles.Catalog().Load(ctx, store.Job, x.Job, x.Version)
 	if err != nil {
 		return nil, err
 	}
-	p, err := v.cfg.Programs.Of(&d)
+	p, err := e.programs.Of(&d)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (v *Service) outputsOf(ctx context.Context, id courier.ExecutionID) (map[st
 		return nil, p.NotRunnable
 	}
 	vals := program.NewValues(p, &x, "")
-	if err := (&repair.History{Archive: v.cfg.Roles.Archive(), Tree: p.Tree, Execution: &x}).ReadAndRestore(ctx, vals, x.Position); err != nil {
+	if err := (&repair.History{Archive: e.roles.Archive(), Tree: p.Tree, Execution: &x}).ReadAndRestore(ctx, vals, x.Position); err != nil {
 		return nil, err
 	}
 	return vals.Outputs(), nil

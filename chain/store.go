@@ -1,42 +1,44 @@
-package store
+package chain
 
 import (
 	"context"
 	"encoding/json"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
 )
 
-// Chains keeps chain executions. It is an optional role of a [Store]; an engine finds
-// it by a type assertion. [ChainPlan] makes all decisions.
+// A Store keeps chain executions. It is an optional role of a [store.Store]; an engine finds
+// it by a type assertion. The rules that package store states for all methods hold here
+// too. [Plan] makes all decisions.
 //
 // Every call that ends, pauses or resumes the execution of a member also writes, in
 // the same transaction, what follows from it for the chain execution: the members that
 // are released, with their executions, those that are skipped, and the state. A store
 // locks the chain execution first, and the executions of members after it.
-type Chains interface {
+type Store interface {
 	// StartChains creates chain executions, all or none, and returns one result for
 	// each, in order. Their first members are released at once, unless Hold is set.
 	// If the ID of a chain execution exists already, or its idempotency key is used
 	// for the same chain, it is not created: the result is the existing one. If that
 	// one is of another chain or has other params (byte by byte), StartChains creates
-	// nothing and returns ErrConflict. If a version of the chain, or of a member's
-	// job, does not exist, the error is ErrNotFound.
-	StartChains(ctx context.Context, list []NewChainExecution) ([]StartedChain, error)
+	// nothing and returns [courier.ErrConflict]. If a version of the chain, or of a member's
+	// job, does not exist, the error is [courier.ErrNotFound].
+	StartChains(ctx context.Context, list []NewExecution) ([]Started, error)
 	// RequestChain carries out an operator's request to a chain execution. It returns
 	// the chain execution, and the executions of members to which it made a request,
-	// in their new states. [ChainPlan.Decide] says what a request does in each state.
-	// If there is no such chain execution, the error is ErrNotFound.
-	RequestChain(ctx context.Context, r ChainRequest) (courier.ChainExecution, []courier.Execution, error)
-	// ChainExecution returns a chain execution, or ErrNotFound.
-	ChainExecution(ctx context.Context, id courier.ChainExecutionID) (courier.ChainExecution, error)
+	// in their new states. [Plan.Decide] says what a request does in each state.
+	// If there is no such chain execution, the error is [courier.ErrNotFound].
+	RequestChain(ctx context.Context, r Request) (Execution, []courier.Execution, error)
+	// ChainExecution returns a chain execution, or [courier.ErrNotFound].
+	ChainExecution(ctx context.Context, id courier.ChainExecutionID) (Execution, error)
 	// ChainExecutions returns a page of chain executions, newest (highest id) first, without
-	// their Params, as by [Archive.Executions].
-	ChainExecutions(ctx context.Context, f ChainFilter) ([]courier.ChainExecution, error)
+	// their Params, as by [store.Archive.Executions].
+	ChainExecutions(ctx context.Context, f Filter) ([]Execution, error)
 }
 
-// A NewChainExecution is a chain execution to be created.
-type NewChainExecution struct {
+// A NewExecution is a chain execution to be created.
+type NewExecution struct {
 	ID             courier.ChainExecutionID // made by the caller, so that a repeated call is recognised
 	Chain          string
 	Version        int
@@ -52,25 +54,25 @@ type NewChainExecution struct {
 	Members []NewMember
 }
 
-// A NewMember is a member of a [NewChainExecution].
+// A NewMember is a member of a [NewExecution].
 type NewMember struct {
 	Name      string
-	DependsOn []courier.Dependency
+	DependsOn []Dependency
 	// Execution is created when the member is released, as by Enqueue. A store ignores
 	// its Hold, Delay, IdempotencyKey, Latest, RerunOf and MaxRetries, lets it wait for
 	// dependencies that refuse, and sets Chain, Member, Labels and Trace.
-	Execution NewExecution
+	Execution store.NewExecution
 }
 
-// StartedChain is the result of one [NewChainExecution].
-type StartedChain struct {
-	Execution courier.ChainExecution
+// Started is the result of one [NewExecution].
+type Started struct {
+	Execution Execution
 	Existed   bool
 }
 
-// A ChainRequest is an operator's request to a chain execution: pause, resume, cancel,
+// A Request is an operator's request to a chain execution: pause, resume, cancel,
 // release or retry.
-type ChainRequest struct {
+type Request struct {
 	Chain courier.ChainExecutionID
 	Kind  courier.RequestKind
 	By    string
@@ -81,10 +83,10 @@ type ChainRequest struct {
 	IDs []courier.ExecutionID
 }
 
-// A ChainFilter selects chain executions. Zero fields select all.
-type ChainFilter struct {
+// A Filter selects chain executions. Zero fields select all.
+type Filter struct {
 	Chain  string
-	States []courier.ChainState
+	States []State
 	// RerunOf selects those that are reruns of a chain execution.
 	RerunOf courier.ChainExecutionID
 	// Before selects those with a smaller id.
@@ -93,21 +95,21 @@ type ChainFilter struct {
 }
 
 // Plan returns the plan of the chain execution.
-func (n *NewChainExecution) Plan() (*ChainPlan, error) {
+func (n *NewExecution) Plan() (*Plan, error) {
 	members := make([]PlannedMember, len(n.Members))
 	for i := range n.Members {
 		m := &n.Members[i]
 		members[i] = PlannedMember{Name: m.Name, Job: m.Execution.Job, Version: m.Execution.Version, DependsOn: m.DependsOn}
 	}
-	return NewChainPlan(members)
+	return NewPlan(members)
 }
 
 // Prepared returns the execution of a member as it is created when the member
 // is released.
-func (n *NewChainExecution) Prepared(i int) NewExecution {
+func (n *NewExecution) Prepared(i int) store.NewExecution {
 	x := n.Members[i].Execution
 	x.Chain, x.Member, x.Labels, x.Trace = n.ID, n.Members[i].Name, n.Labels, n.Trace
 	x.Hold, x.Delay, x.IdempotencyKey, x.Latest, x.RerunOf, x.MaxRetries = false, 0, "", false, "", nil
-	x.DependsOn = Holding(x.DependsOn)
+	x.DependsOn = store.Holding(x.DependsOn)
 	return x
 }

@@ -1,4 +1,4 @@
-package courier_test
+package chain_test
 
 import (
 	"encoding/json"
@@ -7,26 +7,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
 )
 
-func TestChainJSON(t *testing.T) {
+func TestJSON(t *testing.T) {
 	const text = `{"name": "c", "description": "d", "params": {"n": 1.10}, "members": [
 		{"job": "a"}, {"name": "b", "job": "a", "version": 2, "priority": -1, "params": {"x": "context:params.n"},
 		"depends_on": ["a", {"member": "z", "run_on_failure": true, "required_status": "any"}]}]}`
-	var c courier.Chain
+	var c chain.Chain
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		t.Fatal(err)
 	}
-	want := courier.Chain{
+	want := chain.Chain{
 		Name: "c", Description: "d", Params: map[string]any{"n": json.Number("1.10")},
-		Members: []courier.ChainMember{
+		Members: []chain.Member{
 			{Job: "a"},
 			{
 				Name: "b", Job: "a", Version: 2, Priority: -1, Params: map[string]any{"x": "context:params.n"},
-				DependsOn: []courier.Dependency{{Member: "a"}, {Member: "z", RunOnFailure: true, RequiredStatus: courier.RequireAny}},
+				DependsOn: []chain.Dependency{{Member: "a"}, {Member: "z", RunOnFailure: true, RequiredStatus: courier.RequireAny}},
 			},
 		},
 	}
@@ -34,7 +35,7 @@ func TestChainJSON(t *testing.T) {
 		t.Errorf("read %+v", c)
 	}
 	raw, err := json.Marshal(c)
-	var again courier.Chain
+	var again chain.Chain
 	if err == nil {
 		err = json.Unmarshal(raw, &again)
 	}
@@ -43,8 +44,8 @@ func TestChainJSON(t *testing.T) {
 	}
 }
 
-func TestChainJSONReportsAllMistakes(t *testing.T) {
-	var c courier.Chain
+func TestJSONReportsAllMistakes(t *testing.T) {
+	var c chain.Chain
 	err := json.Unmarshal([]byte(`{"nmae": "c", "members": [{"jbo": "a"}, {"job": 1, "depends_on": [{"membre": "a"}, 7]}, {"depends_on": "a"}], "members": []}`), &c)
 	for _, want := range []string{
 		`unknown field "nmae"; did you mean "name"?`, `members[0]: unknown field "jbo"; did you mean "job"?`, `job: must be a string`,
@@ -64,7 +65,7 @@ func FuzzChain(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var c, again courier.Chain
+		var c, again chain.Chain
 		if json.Unmarshal(text, &c) != nil {
 			return
 		}
@@ -81,16 +82,16 @@ func FuzzChain(f *testing.F) {
 	})
 }
 
-func TestChainExecutionErr(t *testing.T) {
+func TestExecutionErr(t *testing.T) {
 	for _, c := range []struct {
-		x    courier.ChainExecution
+		x    chain.Execution
 		want string
 	}{
-		{courier.ChainExecution{State: courier.ChainCompleted}, ""},
-		{courier.ChainExecution{State: courier.ChainRunning}, ""},
-		{courier.ChainExecution{State: courier.ChainCancelled}, "courier: cancelled"},
-		{courier.ChainExecution{State: courier.ChainFailed, Chain: "c"}, `chain "c" failed`},
-		{courier.ChainExecution{State: courier.ChainFailed, Chain: "c", Failure: &courier.ChainFailure{Member: "m", Message: "boom"}}, `chain "c": member "m": boom`},
+		{chain.Execution{State: chain.Completed}, ""},
+		{chain.Execution{State: chain.Running}, ""},
+		{chain.Execution{State: chain.Cancelled}, "courier: cancelled"},
+		{chain.Execution{State: chain.Failed, Chain: "c"}, `chain "c" failed`},
+		{chain.Execution{State: chain.Failed, Chain: "c", Failure: &chain.Failure{Member: "m", Message: "boom"}}, `chain "c": member "m": boom`},
 	} {
 		got := ""
 		if err := c.x.Err(); err != nil {
@@ -100,7 +101,7 @@ func TestChainExecutionErr(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", c.x, got, c.want)
 		}
 	}
-	err := &courier.ChainRequestError{Chain: "x", State: courier.ChainRunning, Pending: courier.RequestCancel, Kind: courier.RequestPause}
+	err := &chain.RequestError{Chain: "x", State: chain.Running, Pending: courier.RequestCancel, Kind: courier.RequestPause}
 	if want := "pause: chain execution x is running with a pending cancel; it will be cancelled as soon as no member runs; nothing was changed"; err.Error() != want {
 		t.Errorf("%q", err.Error())
 	}

@@ -1,4 +1,4 @@
-package store_test
+package chain_test
 
 import (
 	"errors"
@@ -9,23 +9,23 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/raced"
-	"github.com/courierhq/courier/store"
 )
 
 // planOf reads a plan as "a b<a c<a! d<b?,c": a plain dependency, one that runs on
 // failure ("!") and one that accepts any end ("?").
-func planOf(t *testing.T, text string) *store.ChainPlan {
+func planOf(t *testing.T, text string) *chain.Plan {
 	t.Helper()
-	var members []store.PlannedMember
+	var members []chain.PlannedMember
 	for _, word := range strings.Fields(text) {
 		name, on, _ := strings.Cut(word, "<")
-		m := store.PlannedMember{Name: name, Job: name, Version: 1}
+		m := chain.PlannedMember{Name: name, Job: name, Version: 1}
 		for _, d := range strings.Split(on, ",") {
 			if d == "" {
 				continue
 			}
-			dep := courier.Dependency{Member: strings.TrimRight(d, "!?"), RunOnFailure: strings.HasSuffix(d, "!")}
+			dep := chain.Dependency{Member: strings.TrimRight(d, "!?"), RunOnFailure: strings.HasSuffix(d, "!")}
 			if strings.HasSuffix(d, "?") {
 				dep.RequiredStatus = courier.RequireAny
 			}
@@ -33,7 +33,7 @@ func planOf(t *testing.T, text string) *store.ChainPlan {
 		}
 		members = append(members, m)
 	}
-	p, err := store.NewChainPlan(members)
+	p, err := chain.NewPlan(members)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,19 +41,19 @@ func planOf(t *testing.T, text string) *store.ChainPlan {
 }
 
 // letters are the states of members in tests.
-var letters = map[byte]courier.MemberState{
-	'p': courier.MemberPending, 's': courier.MemberSkipped, 'r': "running", 'u': "paused", 'c': "completed", 'f': "failed", 'x': "cancelled",
+var letters = map[byte]chain.MemberState{
+	'p': chain.MemberPending, 's': chain.MemberSkipped, 'r': "running", 'u': "paused", 'c': "completed", 'f': "failed", 'x': "cancelled",
 }
 
-func standingOf(state courier.ChainState, request courier.RequestKind, members string) store.ChainProgress {
-	s := store.ChainProgress{State: state, Request: request}
+func standingOf(state chain.State, request courier.RequestKind, members string) chain.Progress {
+	s := chain.Progress{State: state, Request: request}
 	for i := range len(members) {
-		s.Members = append(s.Members, store.MemberProgress{State: letters[members[i]]})
+		s.Members = append(s.Members, chain.MemberProgress{State: letters[members[i]]})
 	}
 	return s
 }
 
-func standingText(s store.ChainProgress, release []int) string {
+func standingText(s chain.Progress, release []int) string {
 	var b strings.Builder
 	for _, m := range s.Members {
 		for c, state := range letters {
@@ -72,7 +72,7 @@ func standingText(s store.ChainProgress, release []int) string {
 func TestEvaluate(t *testing.T) {
 	for _, c := range []struct {
 		plan    string
-		state   courier.ChainState
+		state   chain.State
 		request courier.RequestKind
 		members string
 		want    string
@@ -144,14 +144,14 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-func TestNewChainPlanRefuses(t *testing.T) {
-	dep := func(on string) []courier.Dependency { return []courier.Dependency{{Member: on}} }
-	for want, members := range map[string][]store.PlannedMember{
+func TestNewPlanRefuses(t *testing.T) {
+	dep := func(on string) []chain.Dependency { return []chain.Dependency{{Member: on}} }
+	for want, members := range map[string][]chain.PlannedMember{
 		`two members are called "a"`:                   {{Name: "a"}, {Name: "a"}},
 		`member "a" depends on "x", which is no membe`: {{Name: "a", DependsOn: dep("x")}},
 		`depend on each other in a cycle`:              {{Name: "r"}, {Name: "a", DependsOn: dep("b")}, {Name: "b", DependsOn: dep("a")}},
 	} {
-		if _, err := store.NewChainPlan(members); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, courier.ErrInvalid) {
+		if _, err := chain.NewPlan(members); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -160,7 +160,7 @@ func TestNewChainPlanRefuses(t *testing.T) {
 // A random graph, with the end that each member's execution comes to if it has
 // one.
 type randomChain struct {
-	members []store.PlannedMember
+	members []chain.PlannedMember
 	ends    []courier.State
 }
 
@@ -169,10 +169,10 @@ func newRandomChain(r *rand.Rand) *randomChain {
 	n := 1 + r.IntN(50)
 	density := r.Float64() * min(1, 6/float64(n))
 	for i := range n {
-		m := store.PlannedMember{Name: fmt.Sprintf("m%d", i), Job: "j", Version: 1}
+		m := chain.PlannedMember{Name: fmt.Sprintf("m%d", i), Job: "j", Version: 1}
 		for j := range i {
 			if r.Float64() < density {
-				d := courier.Dependency{Member: c.members[j].Name, RunOnFailure: r.IntN(3) == 0}
+				d := chain.Dependency{Member: c.members[j].Name, RunOnFailure: r.IntN(3) == 0}
 				d.RequiredStatus = []courier.RequiredStatus{"", "", courier.RequireCompleted, courier.RequireAny}[r.IntN(4)]
 				m.DependsOn = append(m.DependsOn, d)
 			}
@@ -193,10 +193,10 @@ func newRandomChain(r *rand.Rand) *randomChain {
 // reference says what becomes of a chain: what each member comes to, and the
 // chain. It follows docs/chains.md, evaluates one member after the other by name, and
 // does not depend on the order of events.
-func (c *randomChain) reference() (map[string]string, courier.ChainState) {
+func (c *randomChain) reference() (map[string]string, chain.State) {
 	got := make(map[string]string) // completed, failed, cancelled, "skipped failure", "skipped cancel"
 	ends := make(map[string]courier.State)
-	byName := make(map[string]store.PlannedMember)
+	byName := make(map[string]chain.PlannedMember)
 	for i, m := range c.members {
 		byName[m.Name], ends[m.Name] = m, c.ends[i]
 	}
@@ -230,7 +230,7 @@ func (c *randomChain) reference() (map[string]string, courier.ChainState) {
 		}
 		return got[name]
 	}
-	state := courier.ChainCompleted
+	state := chain.Completed
 	for _, m := range c.members {
 		if s := of(m.Name); s != "failed" && s != "cancelled" {
 			continue
@@ -245,7 +245,7 @@ func (c *randomChain) reference() (map[string]string, courier.ChainState) {
 			}
 		}
 		if dependents == 0 || !all {
-			state = courier.ChainFailed
+			state = chain.Failed
 		}
 	}
 	return got, state
@@ -253,8 +253,8 @@ func (c *randomChain) reference() (map[string]string, courier.ChainState) {
 
 // run plays the chain with ends in a random order, and with members that are
 // failed first and resumed later, if trouble is set.
-func (c *randomChain) run(t *testing.T, r *rand.Rand) (store.ChainProgress, *store.ChainPlan) {
-	p, err := store.NewChainPlan(c.members)
+func (c *randomChain) run(t *testing.T, r *rand.Rand) (chain.Progress, *chain.Plan) {
+	p, err := chain.NewPlan(c.members)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func (c *randomChain) run(t *testing.T, r *rand.Rand) (store.ChainProgress, *sto
 		s, more = p.Evaluate(s.Moved(i, c.ends[i]))
 		running = append(running, more...)
 		released += len(more)
-		if (s.State == courier.ChainRunning) != (len(running) > 0) {
+		if (s.State == chain.Running) != (len(running) > 0) {
 			t.Fatalf("chain is %s while %d members run", s.State, len(running))
 		}
 	}
@@ -305,7 +305,7 @@ func TestRandomRetries(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c := newRandomChain(r)
 		s, p := c.run(t, r)
-		for n := 0; s.State == courier.ChainFailed; n++ {
+		for n := 0; s.State == chain.Failed; n++ {
 			if n > len(c.members) {
 				t.Fatalf("seed %d: it is still failed after %d retries", seed, n)
 			}
@@ -341,21 +341,21 @@ func TestRandomRetries(t *testing.T) {
 	}
 }
 
-func TestDecideChain(t *testing.T) {
+func TestDecide(t *testing.T) {
 	kinds := []courier.RequestKind{courier.RequestPause, courier.RequestResume, courier.RequestCancel, courier.RequestRelease, courier.RequestRetry}
 	for _, c := range []struct {
-		state   courier.ChainState
+		state   chain.State
 		request courier.RequestKind
 		allowed string
 	}{
-		{courier.ChainPending, courier.RequestRelease, "cancel release"},
-		{courier.ChainRunning, "", "pause cancel"},
-		{courier.ChainRunning, courier.RequestPause, "pause resume cancel"},
-		{courier.ChainRunning, courier.RequestCancel, "cancel"},
-		{courier.ChainPaused, courier.RequestPause, "resume cancel"},
-		{courier.ChainFailed, "", "cancel retry"},
-		{courier.ChainCompleted, "", ""},
-		{courier.ChainCancelled, "", ""},
+		{chain.Pending, courier.RequestRelease, "cancel release"},
+		{chain.Running, "", "pause cancel"},
+		{chain.Running, courier.RequestPause, "pause resume cancel"},
+		{chain.Running, courier.RequestCancel, "cancel"},
+		{chain.Paused, courier.RequestPause, "resume cancel"},
+		{chain.Failed, "", "cancel retry"},
+		{chain.Completed, "", ""},
+		{chain.Cancelled, "", ""},
 	} {
 		p := planOf(t, "a")
 		var got []string
@@ -363,7 +363,7 @@ func TestDecideChain(t *testing.T) {
 			_, err := p.Decide("x", standingOf(c.state, c.request, "p"), kind, nil)
 			if err == nil {
 				got = append(got, string(kind))
-			} else if _, ok := errors.AsType[*courier.ChainRequestError](err); !ok || !errors.Is(err, courier.ErrConflict) {
+			} else if _, ok := errors.AsType[*chain.RequestError](err); !ok || !errors.Is(err, courier.ErrConflict) {
 				t.Errorf("%s: error %v", kind, err)
 			}
 		}
@@ -378,18 +378,18 @@ func TestDecideChain(t *testing.T) {
 
 // The view of a chain execution is computed in one pass over its members.
 func TestViewOfManyMembers(t *testing.T) {
-	members := make([]store.PlannedMember, 2000)
+	members := make([]chain.PlannedMember, 2000)
 	for i := range members {
-		members[i] = store.PlannedMember{Name: fmt.Sprint(i), Job: "j"}
+		members[i] = chain.PlannedMember{Name: fmt.Sprint(i), Job: "j"}
 	}
-	p, err := store.NewChainPlan(members)
+	p, err := chain.NewPlan(members)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, _ := p.Evaluate(p.Begin(true))
-	var c courier.ChainExecution
+	var c chain.Execution
 	allocs := testing.AllocsPerRun(1, func() {
-		c = p.View(courier.ChainExecution{}, s, func(int) *courier.Execution { return nil })
+		c = p.View(chain.Execution{}, s, func(int) *courier.Execution { return nil })
 	})
 	if allocs > 10 || c.Members[1999].Reason != "the chain is held" {
 		t.Errorf("%v allocations for %d members, of which the last one has the reason %q", allocs, len(c.Members), c.Members[1999].Reason)

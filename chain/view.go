@@ -1,4 +1,4 @@
-package store
+package chain
 
 import (
 	"fmt"
@@ -10,25 +10,25 @@ import (
 // View sets the fields of a chain execution that follow from plan and progress: State,
 // Request, Members and Failure. Of returns the latest execution of a member, of which
 // View reads ID, State and Failure; nil if it has none or it was removed.
-func (p *ChainPlan) View(c courier.ChainExecution, s ChainProgress, of func(member int) *courier.Execution) courier.ChainExecution {
-	c.State, c.Members = s.State, make([]courier.MemberExecution, len(p.members))
+func (p *Plan) View(c Execution, s Progress, of func(member int) *courier.Execution) Execution {
+	c.State, c.Members = s.State, make([]MemberExecution, len(p.members))
 	if s.Request != courier.RequestRelease {
 		c.Request = s.Request
 	}
 	ends := p.ends(s)
 	for i, m := range p.members {
-		v := courier.MemberExecution{Name: m.Name, Job: m.Job, Version: m.Version, State: s.Members[i].State, DependsOn: m.DependsOn}
+		v := MemberExecution{Name: m.Name, Job: m.Job, Version: m.Version, State: s.Members[i].State, DependsOn: m.DependsOn}
 		x := of(i)
 		switch {
 		case !s.Members[i].Released():
 			v.Reason = p.reason(i, &s, ends)
 		case x != nil:
-			v.Execution, v.State = x.ID, courier.MemberState(x.State)
+			v.Execution, v.State = x.ID, MemberState(x.State)
 		}
 		c.Members[i] = v
 		failed := v.State == memberFailed || v.State == memberCancelled
-		if s.State == courier.ChainFailed && failed && !p.forgive[i] && c.Failure == nil {
-			c.Failure = &courier.ChainFailure{Member: m.Name, Execution: v.Execution, Message: why(x, v.State)}
+		if s.State == Failed && failed && !p.forgive[i] && c.Failure == nil {
+			c.Failure = &Failure{Member: m.Name, Execution: v.Execution, Message: why(x, v.State)}
 		}
 	}
 	return c
@@ -36,10 +36,10 @@ func (p *ChainPlan) View(c courier.ChainExecution, s ChainProgress, of func(memb
 
 // Failed returns the member whose failure is reported as that of the chain execution:
 // the first one whose failure counts. It is "" if the chain execution has not failed.
-func (p *ChainPlan) Failed(s ChainProgress) string {
+func (p *Plan) Failed(s Progress) string {
 	for i, m := range p.members {
 		failed := s.Members[i].State == memberFailed || s.Members[i].State == memberCancelled
-		if s.State == courier.ChainFailed && failed && !p.forgive[i] {
+		if s.State == Failed && failed && !p.forgive[i] {
 			return m.Name
 		}
 	}
@@ -47,7 +47,7 @@ func (p *ChainPlan) Failed(s ChainProgress) string {
 }
 
 // why returns why a member ended as it did.
-func why(x *courier.Execution, state courier.MemberState) string {
+func why(x *courier.Execution, state MemberState) string {
 	if x != nil && x.Failure != nil && state == memberFailed {
 		return x.Failure.Message
 	}
@@ -55,7 +55,7 @@ func why(x *courier.Execution, state courier.MemberState) string {
 }
 
 // reason returns why a member was skipped, or what it waits for.
-func (p *ChainPlan) reason(i int, s *ChainProgress, ends []end) string {
+func (p *Plan) reason(i int, s *Progress, ends []end) string {
 	var dead, open []string
 	for _, e := range p.edges[i] {
 		to := ends[e.to]
@@ -70,7 +70,7 @@ func (p *ChainPlan) reason(i int, s *ChainProgress, ends []end) string {
 			}
 		}
 	}
-	skipped := s.Members[i].State == courier.MemberSkipped
+	skipped := s.Members[i].State == MemberSkipped
 	switch {
 	case skipped && len(dead) > 0:
 		return strings.Join(dead, ", ")

@@ -1,4 +1,4 @@
-package definitions
+package chain
 
 import (
 	"context"
@@ -13,12 +13,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
-	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/store"
 )
 
 // What a chain may have at most.
@@ -28,12 +27,42 @@ const (
 	maxFound     = 1000
 )
 
-// CheckChain brings a chain into the form that it will have after a restart, and checks
-// it. Its error is one of the store, or of a job that can't be read.
-func (v *Service) CheckChain(ctx context.Context, chain courier.Chain) (core.CheckedChain, error) {
-	d := &chainDefinition{}
-	chain.Version = 0
-	body, err := jsontext.Append(nil, chain)
+// A Job is a version of the job of a member, as far as chains depend on it.
+type Job struct {
+	Name    string
+	Version int // 0 if it is not saved
+	Steps   []courier.StepSpec
+	Params  *flow.Params // that it declares; nil if it takes any
+	// Outputs returns the names of all outputs that the steps declare. All is false if
+	// there may be others.
+	Outputs func() (names []string, all bool)
+	// New returns a new execution of the job, with a new id. The error of parameters is a
+	// *[courier.ParamsError]. Checks do not call it.
+	New func(ctx context.Context, opt *courier.EnqueueOptions) (store.NewExecution, error)
+}
+
+// takes reports whether an execution of the job may have a parameter.
+func (j *Job) takes(name string) bool {
+	_, declared := j.Params.Get(name)
+	return declared || j.Params == nil
+}
+
+// A Checked is the result of [Check]. The chain can be saved if there are no problems.
+type Checked struct {
+	// Chain is the chain as it will be saved, without a version: every member has a name.
+	Chain              Chain
+	Problems, Warnings []courier.Problem
+	Jobs               []*Job  // of each member; nil if it does not exist
+	DependsOn          [][]int // of each member, the indexes of those that it depends on
+}
+
+// Check brings a chain into the form that it will have after a restart, and checks it.
+// Load returns a version of a job, or the latest for version 0; the error of a job that
+// does not exist matches [courier.ErrNotFound]. Other errors of load are those of Check.
+func Check(ctx context.Context, c Chain, load func(ctx context.Context, job string, version int) (*Job, error)) (Checked, error) {
+	d := new(checking)
+	c.Version = 0
+	body, err := jsontext.Append(nil, c)
 	if err == nil {
 		err = json.Unmarshal(body, &d.chain)
 	}
@@ -41,34 +70,34 @@ func (v *Service) CheckChain(ctx context.Context, chain courier.Chain) (core.Che
 		d.problem("", "%v", err)
 		return d.checked(), nil
 	}
-	err = d.check(ctx, v.programs)
+	err = d.check(ctx, load)
 	return d.checked(), err
 }
 
-// A chainDefinition is a chain that is being checked.
-type chainDefinition struct {
-	chain    courier.Chain // every member has a name
-	params   *flow.Params  // of the chain
+// A checking is a check of a chain in progress.
+type checking struct {
+	chain    Chain        // every member has a name
+	params   *flow.Params // of the chain
 	problems []courier.Problem
 	warnings []courier.Problem
-	index    map[string]int     // members by name
-	edges    [][]int            // of each member, to those it depends on
-	programs []*program.Program // of each member; nil if it is not known
+	index    map[string]int // members by name
+	edges    [][]int        // of each member, to those it depends on
+	jobs     []*Job         // of each member; nil if it is not known
 }
 
 // checked returns the result of the check.
-func (d *chainDefinition) checked() core.CheckedChain {
-	return core.CheckedChain{Chain: d.chain, Problems: d.problems, Warnings: d.warnings, Programs: d.programs, DependsOn: d.edges}
+func (d *checking) checked() Checked {
+	return Checked{Chain: d.chain, Problems: d.problems, Warnings: d.warnings, Jobs: d.jobs, DependsOn: d.edges}
 }
 
-func (d *chainDefinition) problem(field, format string, args ...any) {
+func (d *checking) problem(field, format string, args ...any) {
 	if len(d.problems) < maxFound {
 		d.problems = append(d.problems, courier.Problem{Step: -1, Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
 // member reports a problem of a member.
-func (d *chainDefinition) member(i int, field, format string, args ...any) {
+func (d *checking) member(i int, field, format string, args ...any) {
 	where := fmt.Sprintf("members[%d]", i)
 	if name := d.chain.Members[i].Name; name != "" {
 		where += fmt.Sprintf(" %q", name)
@@ -76,7 +105,7 @@ func (d *chainDefinition) member(i int, field, format string, args ...any) {
 	d.problem(where+": "+field, format, args...)
 }
 
-func (d *chainDefinition) names() []string {
+func (d *checking) names() []string {
 	names := make([]string, 0, len(d.chain.Members))
 	for _, m := range d.chain.Members {
 		names = append(names, m.Name)
@@ -86,7 +115,7 @@ func (d *chainDefinition) names() []string {
 
 // check finds all problems. Its error is one of the store, or of a job that can't
 // be read.
-func (d *chainDefinition) check(ctx context.Context, programs *program.Cache) error {
+func (d *checking) check(ctx context.Context, load func(context.Context, string, int) (*Job, error)) error {
 	c := &d.chain
 	switch n := utf8.RuneCountInString(c.Name); {
 	case c.Name == "":
@@ -109,7 +138,7 @@ func (d *chainDefinition) check(ctx context.Context, programs *program.Cache) er
 		return nil
 	}
 	d.checkNames()
-	if err := d.checkJobs(ctx, programs); err != nil {
+	if err := d.checkJobs(ctx, load); err != nil {
 		return err
 	}
 	d.checkEdges()
@@ -132,7 +161,7 @@ var memberName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 // maxMemberName is how many bytes the name of a member may have.
 const maxMemberName = 50
 
-func (d *chainDefinition) checkNames() {
+func (d *checking) checkNames() {
 	d.index = make(map[string]int, len(d.chain.Members))
 	for i := range d.chain.Members {
 		m := &d.chain.Members[i]
@@ -159,17 +188,17 @@ func (d *chainDefinition) checkNames() {
 }
 
 // checkJobs loads the jobs of the members.
-func (d *chainDefinition) checkJobs(ctx context.Context, programs *program.Cache) error {
+func (d *checking) checkJobs(ctx context.Context, load func(context.Context, string, int) (*Job, error)) error {
 	type version struct {
 		job     string
 		version int
 	}
 	type loaded struct {
-		p   *program.Program
+		job *Job
 		err error
 	}
 	known := make(map[version]loaded)
-	d.programs = make([]*program.Program, len(d.chain.Members))
+	d.jobs = make([]*Job, len(d.chain.Members))
 	for i, m := range d.chain.Members {
 		switch {
 		case m.Job == "":
@@ -181,12 +210,12 @@ func (d *chainDefinition) checkJobs(ctx context.Context, programs *program.Cache
 		}
 		got, ok := known[version{m.Job, m.Version}]
 		if !ok {
-			got.p, got.err = programs.Load(ctx, m.Job, m.Version)
+			got.job, got.err = load(ctx, m.Job, m.Version)
 			known[version{m.Job, m.Version}] = got
 		}
 		switch {
 		case got.err == nil:
-			d.programs[i] = got.p
+			d.jobs[i] = got.job
 		case errors.Is(got.err, courier.ErrNotFound):
 			d.member(i, "job", "%s", text.Plain(got.err))
 		default: // the store's, or of a job that can't be read: it says nothing of the chain
@@ -196,7 +225,7 @@ func (d *chainDefinition) checkJobs(ctx context.Context, programs *program.Cache
 	return nil
 }
 
-func (d *chainDefinition) checkEdges() {
+func (d *checking) checkEdges() {
 	d.edges = make([][]int, len(d.chain.Members))
 	for i, m := range d.chain.Members {
 		seen := make(map[string]bool)
@@ -227,7 +256,7 @@ func (d *chainDefinition) checkEdges() {
 }
 
 // cycle returns the names along a cycle, the first one again at its end, or nil.
-func (d *chainDefinition) cycle() []string {
+func (d *checking) cycle() []string {
 	const unseen, open, done = 0, 1, 2
 	state := make([]int, len(d.edges))
 	next := make([]int, len(d.edges)) // the edge to follow
@@ -263,7 +292,7 @@ func (d *chainDefinition) cycle() []string {
 }
 
 // before returns the members that have ended when another begins.
-func (d *chainDefinition) before(i int) []int {
+func (d *checking) before(i int) []int {
 	seen := make(map[int]bool)
 	list := slices.Clone(d.edges[i])
 	for n := 0; n < len(list); n++ {
@@ -276,7 +305,7 @@ func (d *chainDefinition) before(i int) []int {
 }
 
 // checkParams checks what a member gives to its job.
-func (d *chainDefinition) checkParams(i int) {
+func (d *checking) checkParams(i int) {
 	m := &d.chain.Members[i]
 	d.checkPassed(i)
 	if len(m.Params) == 0 {
@@ -293,8 +322,8 @@ func (d *chainDefinition) checkParams(i int) {
 		d.member(i, "params", "secrets can't be params, since these are stored; refer to the secret in the job's step")
 	}
 	var takes *flow.Params // of the job
-	if p := d.programs[i]; p != nil {
-		takes = p.Params
+	if j := d.jobs[i]; j != nil {
+		takes = j.Params
 	}
 	for _, f := range template.References() {
 		own, declared := d.params.Get(f.Ref.Name)
@@ -313,11 +342,11 @@ func (d *chainDefinition) checkParams(i int) {
 			}
 		}
 	}
-	if p := d.programs[i]; p != nil && p.Job.Params != nil {
+	if j := d.jobs[i]; j != nil && j.Params != nil {
 		for _, name := range sorted(m.Params) {
-			if _, ok := p.Job.Params[name]; !ok {
-				d.member(i, "params."+name, "job %q declares no such param; %s", p.Job.Name, nearest.DidYouMean(name, sorted(p.Job.Params)))
-			} else if why := constantProblem(p.Params, name, m.Params[name]); why != "" {
+			if !j.takes(name) {
+				d.member(i, "params."+name, "job %q declares no such param; %s", j.Name, nearest.DidYouMean(name, j.Params.Names()))
+			} else if why := constantProblem(j.Params, name, m.Params[name]); why != "" {
 				d.member(i, "params."+name, "%s", why)
 			}
 		}
@@ -326,19 +355,19 @@ func (d *chainDefinition) checkParams(i int) {
 
 // checkPassed checks what the job of a member gets of the chain's params without the
 // member's doing, and what it needs.
-func (d *chainDefinition) checkPassed(i int) {
-	m, p := &d.chain.Members[i], d.programs[i]
-	if p == nil || d.params == nil {
+func (d *checking) checkPassed(i int) {
+	m, j := &d.chain.Members[i], d.jobs[i]
+	if j == nil || d.params == nil {
 		return
 	}
-	for _, name := range p.Params.Names() {
+	for _, name := range j.Params.Names() {
 		if _, given := m.Params[name]; given {
 			continue
 		}
 		own, declared := d.params.Get(name)
-		if takes, _ := p.Params.Get(name); !declared && takes.Required {
-			d.member(i, "params."+name, "job %q requires it: give it, or declare it in the chain", p.Job.Name)
-		} else if why := p.Params.Takes(name, own); declared && why != "" {
+		if takes, _ := j.Params.Get(name); !declared && takes.Required {
+			d.member(i, "params."+name, "job %q requires it: give it, or declare it in the chain", j.Name)
+		} else if why := j.Params.Takes(name, own); declared && why != "" {
 			d.member(i, "params."+name, "the chain's param of this name, which the job gets, %s", why)
 		}
 	}
@@ -360,12 +389,56 @@ func constantProblem(takes *flow.Params, name string, v any) string {
 		if err != nil {
 			return ""
 		}
-		_, why := takes.Check(name, program.Object(raw)[name])
+		_, why := takes.Check(name, jsontext.Object(raw)[name])
 		return why
 	case text && !refs[0].Whole:
 		return takes.TakesText(name)
 	}
 	return ""
+}
+
+// checkUses reports references of the job of a member to members that do not end before
+// it, or that have no such output.
+func (d *checking) checkUses(i int) {
+	job := d.jobs[i]
+	if job == nil {
+		return
+	}
+	before := d.before(i)
+	for _, r := range References(job.Steps) {
+		step := &job.Steps[r.Step]
+		field := fmt.Sprintf("job %q, %s: %s", job.Name, courier.StepLabel(r.Step, step.ID, step.Type), r.Field)
+		j, ok := d.index[r.Member]
+		switch {
+		case !ok:
+			d.member(i, field, "%q has no value: the chain has no member %q; %s", r.String(), r.Member, nearest.DidYouMean(r.Member, d.names()))
+		case !slices.Contains(before, j):
+			d.member(i, field, "%q has no value: %q does not end before %q; add it to depends_on", r.String(), r.Member, d.chain.Members[i].Name)
+		case r.part && d.jobs[j] != nil:
+			if names, all := d.jobs[j].Outputs(); all && !slices.Contains(names, r.Output) {
+				d.member(i, field, "%q has no value: no step of job %q has an output %q; %s", r.String(), d.jobs[j].Name, r.Output, nearest.DidYouMean(r.Output, names))
+			}
+		}
+	}
+}
+
+// Before returns the names of the members that have ended when a member with a job begins, so
+// that the steps of the job can refer to their outputs. The chain may have problems.
+func (c *Chain) Before(job string) map[string]bool {
+	d := &checking{chain: *c}
+	d.chain.Members = slices.Clone(c.Members) // which get names
+	d.checkNames()
+	d.checkEdges()
+	names := make(map[string]bool)
+	for i := range d.chain.Members {
+		if d.chain.Members[i].Job != job {
+			continue
+		}
+		for _, j := range d.before(i) {
+			names[d.chain.Members[j].Name] = true
+		}
+	}
+	return names
 }
 
 // inParams is the name of a field of params that was checked as a configuration.

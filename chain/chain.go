@@ -1,0 +1,148 @@
+// Package chain runs groups of jobs that depend on each other.
+//
+// A [Chain] is the definition, saved by version as that of a job: its members are jobs, and a
+// member begins when the members that it depends on have ended as it requires. An
+// [Execution] is one run of a chain; each member that begins has an execution of its own. A
+// [Service] checks chains, saves them, starts them in a store that has the role [Store], and
+// makes requests. What follows from the end of a member, and from a request, is decided by a
+// [Plan]. The store asks it in the transaction that ends the member, so that no engine has to
+// watch a chain.
+//
+// Programs get the service from their engine, and any started engine runs the members:
+//
+//	_, err := e.Chains().Define(ctx, chain.Chain{Name: "daily", Members: []chain.Member{
+//		{Job: "fetch"},
+//		{Job: "report", DependsOn: []chain.Dependency{{Member: "fetch"}}},
+//	}}, nil)
+//	x, err := e.Chains().Start(ctx, "daily", nil)
+package chain
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/errtext"
+	"github.com/courierhq/courier/internal/strictjson"
+)
+
+// A Chain is a named, versioned group of jobs that depend on each other. It is
+// a plain value, as a [courier.Job] is. In JSON it is an object with the names of the
+// field tags; names that are not among them are refused, as are repeated ones.
+type Chain struct {
+	Name        string `json:"name"`                  // 1 to 200 characters, no control characters
+	Version     int    `json:"version,omitempty"`     // assigned when the chain is saved, counting from 1
+	Description string `json:"description,omitempty"` // for people
+	// Params declares the parameters of a chain execution, as [courier.Job.Params] does.
+	Params map[string]any `json:"params,omitzero"`
+	// Members are the jobs. Those that depend on no other begin at once; the
+	// others when what they depend on allows it.
+	Members []Member `json:"members"`
+}
+
+// A Member is a job in a chain. A chain may contain the same job several times,
+// under different names.
+type Member struct {
+	// Name is what the chain calls the member: a small letter, then small
+	// letters, digits, "_", "-". Empty means the name of the job.
+	Name string `json:"name,omitempty"`
+	Job  string `json:"job"`
+	// Version of the job; 0 means the latest when the chain starts. A chain
+	// execution keeps the version that it was started with.
+	Version int `json:"version,omitempty"`
+	// Params are given to the member's execution. They may hold references to
+	// the chain's, such as "context:params.day". Params of the chain that the
+	// job takes and that are not given here it gets as they are.
+	Params   map[string]any `json:"params,omitempty"`
+	Priority int16          `json:"priority,omitempty"` // higher is claimed first
+	// DependsOn are the members that must have ended before this one begins.
+	DependsOn []Dependency `json:"depends_on,omitempty"`
+}
+
+// A Dependency says how another member of a chain must have ended before the member
+// with the dependency begins. In JSON it is an object, or only the member's name.
+type Dependency struct {
+	Member string `json:"member"`
+	// RunOnFailure accepts a member that failed, or was skipped because of a
+	// failure, besides one that completed.
+	RunOnFailure bool `json:"run_on_failure,omitempty"`
+	// RequiredStatus is "completed" or "any", which accepts every end. Empty
+	// means completed.
+	RequiredStatus courier.RequiredStatus `json:"required_status,omitempty"`
+}
+
+// A Defined is a version of a chain in the store. Its fields mean what those of
+// [courier.DefinedJob] mean.
+type Defined struct {
+	Chain      Chain
+	SavedBy    string
+	SavedAt    time.Time
+	Superseded bool
+	Warnings   []courier.Problem
+}
+
+// An Error lists everything that is wrong with a chain that was not saved. It matches
+// [courier.ErrInvalid].
+type Error struct {
+	Chain    string // its name
+	Problems []courier.Problem
+}
+
+// Error lists the problems, one a line; after the first 20 it counts the rest.
+func (e *Error) Error() string {
+	return errtext.Refused("define chain", e.Chain, errtext.NothingSaved, e.Problems)
+}
+
+// Is reports whether target is [courier.ErrInvalid].
+func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }
+
+// UnmarshalJSON reads a chain strictly, as [courier.Job.UnmarshalJSON] a job.
+func (c *Chain) UnmarshalJSON(data []byte) error {
+	return courier.ReadDefinition("chain", data, c, (*Chain).fields)
+}
+
+func (c *Chain) fields() map[string]func(*json.Decoder) error {
+	return strictjson.Fields{
+		"name":        strictjson.Into(&c.Name),
+		"version":     strictjson.Into(&c.Version),
+		"description": strictjson.Into(&c.Description),
+		"params":      strictjson.Into(&c.Params),
+		"members":     strictjson.IntoList("member", &c.Members, (*Member).read),
+	}
+}
+
+// UnmarshalJSON reads a member strictly.
+func (m *Member) UnmarshalJSON(data []byte) error {
+	return strictjson.Read(m, data, (*Member).read)
+}
+
+func (m *Member) read(dec *json.Decoder) error {
+	return strictjson.ReadObject(dec, strictjson.Fields{
+		"name":       strictjson.Into(&m.Name),
+		"job":        strictjson.Into(&m.Job),
+		"version":    strictjson.Into(&m.Version),
+		"params":     strictjson.Into(&m.Params),
+		"priority":   strictjson.Into(&m.Priority),
+		"depends_on": strictjson.IntoList("dependency", &m.DependsOn, (*Dependency).read),
+	})
+}
+
+// UnmarshalJSON reads a member's name, or an object, strictly.
+func (d *Dependency) UnmarshalJSON(data []byte) error {
+	return strictjson.Read(d, data, (*Dependency).read)
+}
+
+func (d *Dependency) read(dec *json.Decoder) error {
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return err
+	}
+	if raw[0] == '"' {
+		return json.Unmarshal(raw, &d.Member)
+	}
+	return strictjson.ReadObject(strictjson.NewDecoder(raw), strictjson.Fields{
+		"member":          strictjson.Into(&d.Member),
+		"run_on_failure":  strictjson.Into(&d.RunOnFailure),
+		"required_status": strictjson.Into(&d.RequiredStatus),
+	})
+}
