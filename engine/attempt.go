@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/engine/internal/steplog"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/secret"
 )
 
 // attempt executes one attempt of a step, within its timeouts.
@@ -124,7 +125,7 @@ func (a *attempt) secret(ctx context.Context, name, param string) (string, error
 // configError marks what repeating can't cure. A secret that can't be had now
 // may be there later.
 func (r *run) configError(err error) error {
-	if _, ok := errors.AsType[*core.SecretError](err); ok {
+	if _, ok := errors.AsType[*secret.Error](err); ok {
 		return err
 	}
 	return courier.Permanent(err)
@@ -133,7 +134,7 @@ func (r *run) configError(err error) error {
 // secretFor resolves a secret and remembers to keep it out of whatever is
 // stored, logged or shown. It may be called by any goroutine.
 func (r *run) secretFor(ctx context.Context, q courier.SecretRequest) (string, error) {
-	v, err := core.ResolveSecret(ctx, q, r.e.opt.Secrets, r.secrets)
+	v, err := secret.Resolve(ctx, q, r.e.opt.Secrets, r.secrets)
 	if err == nil {
 		err = r.usedSecrets.Add(q, r.e.opt.MaxSecrets)
 	}

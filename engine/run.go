@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
@@ -63,7 +64,7 @@ type run struct {
 	slot        *slots.Slot             // nil if it needs none
 	unready     error                   // what is wrong with the workspaces
 	res         *courier.Resources
-	secrets     *core.Redactor
+	secrets     *secret.Redactor
 	usedSecrets core.UsedSecrets
 	dir         string                                                             // its workspace; empty until it is needed
 	buf         []byte                                                             // of the rendered configuration
@@ -149,7 +150,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 // begin sets up what a run needs besides its execution.
 func (r *run) begin(ctx context.Context) {
 	if r.secrets == nil {
-		r.secrets = new(core.Redactor)
+		r.secrets = new(secret.Redactor)
 	}
 	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), r.secrets)).With("execution", r.x.ID, "job", r.x.Job)
 	r.res, r.resolve = new(courier.Resources), r.secretFor

@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
@@ -155,7 +156,7 @@ type polling struct {
 	now     time.Time                 // by the store's clock, at
 	at      time.Time
 	health  courier.MonitorHealth
-	secrets core.Redactor // that the lister has used
+	secrets secret.Redactor // that the lister has used
 	refused int
 	example string
 }
@@ -285,7 +286,7 @@ func (g *polling) list(ctx context.Context) (files []courier.ListedFile, err err
 	job := courier.NewContext(courier.ContextConfig{
 		Monitor: g.m.Name, Log: log, Roots: g.v.opt.Roots, Redactor: &g.secrets.Redactor,
 		Secrets: func(ctx context.Context, q courier.SecretRequest) (string, error) {
-			return core.ResolveSecret(ctx, q, g.v.opt.Secrets, &g.secrets)
+			return secret.Resolve(ctx, q, g.v.opt.Secrets, &g.secrets)
 		},
 	})
 	defer job.Close()

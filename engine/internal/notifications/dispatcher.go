@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/internal/wakeup"
@@ -256,7 +257,7 @@ func (v *Service) verdict(ctx context.Context, t *store.TakenDelivery, err error
 	if err == nil {
 		return o
 	}
-	var none core.Redactor
+	var none secret.Redactor
 	o.Error = text.Shorten(none.Message(err), text.Max)
 	answer, _ := errors.AsType[*answerError](err)
 	log := v.opt.Log.With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)

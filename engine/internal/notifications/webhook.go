@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/webhook"
@@ -64,14 +64,14 @@ func (p *dispatcher) post(ctx context.Context, to *courier.WebhookTarget, n cour
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var known core.Redactor
+	var known secret.Redactor
 	if err := p.postOnce(ctx, to, n, &known); err != nil {
 		return known.CleanError(err)
 	}
 	return nil
 }
 
-func (p *dispatcher) postOnce(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *core.Redactor) error {
+func (p *dispatcher) postOnce(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *secret.Redactor) error {
 	r, err := p.v.hookRequest(ctx, to, n, known)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (p *dispatcher) postOnce(ctx context.Context, to *courier.WebhookTarget, n 
 }
 
 // hookRequest returns a signed request, and adds the secrets in it to known.
-func (v *Service) hookRequest(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *core.Redactor) (safehttp.Request, error) {
+func (v *Service) hookRequest(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *secret.Redactor) (safehttp.Request, error) {
 	var r safehttp.Request
 	target, err := v.secretOr(ctx, n.Subscription, to.URL, known)
 	if err != nil {
@@ -150,12 +150,12 @@ const secretPrefix = "secret:"
 
 // secretOr returns the secret that a text of a subscription refers to, or the
 // text itself.
-func (v *Service) secretOr(ctx context.Context, subscription, text string, known *core.Redactor) (string, error) {
+func (v *Service) secretOr(ctx context.Context, subscription, text string, known *secret.Redactor) (string, error) {
 	name, ok := strings.CutPrefix(text, secretPrefix)
 	if !ok {
 		return text, nil
 	}
-	return core.ResolveSecret(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, v.opt.Secrets, known)
+	return secret.Resolve(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, v.opt.Secrets, known)
 }
 
 // retryAfter reads the header of that name: seconds, or a date; 0 if it is none.
@@ -172,7 +172,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 
 // webhook looks at the receiver of a webhook.
 func (c *subscriptionCheck) webhook(to *courier.WebhookTarget) {
-	var known core.Redactor
+	var known secret.Redactor
 	say := func(field string, err error) { c.problem(field, "%s", known.Message(err)) }
 	if text, err := c.secret(to.URL, &known); err != nil {
 		say("webhook.url", err)
@@ -205,7 +205,7 @@ func (c *subscriptionCheck) webhook(to *courier.WebhookTarget) {
 
 // secret is secretOr where the engine has secrets, and otherwise "" for a
 // reference: only who delivers needs them.
-func (c *subscriptionCheck) secret(text string, known *core.Redactor) (string, error) {
+func (c *subscriptionCheck) secret(text string, known *secret.Redactor) (string, error) {
 	if strings.HasPrefix(text, secretPrefix) && c.v.opt.Secrets == nil {
 		return "", nil
 	}
