@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/notify"
 
 	"github.com/courierhq/courier"
 )
@@ -289,10 +290,10 @@ func TestIterationIndexInJSON(t *testing.T) {
 		iteration []int
 		want      string
 	}{{&step, []int{4, 0}, "0"}, {&step, []int{17}, "17"}, {&step, nil, "null"}, {nil, nil, "absent"}} {
-		n := courier.Notification{ID: "id", Step: tt.step, Iteration: tt.iteration, Count: 1}
+		n := notify.Notification{ID: "id", Step: tt.step, Iteration: tt.iteration, Count: 1}
 		list := []any{
 			courier.AuditEntry{Step: tt.step, Iteration: tt.iteration}, n, &n,
-			courier.Delivery{Notification: n, State: courier.DeliveryFailed, Attempts: 3, LastErr: "why"},
+			notify.Delivery{Notification: n, State: notify.Failed, Attempts: 3, LastErr: "why"},
 		}
 		if tt.step != nil {
 			list = append(list, courier.StepExecution{Step: step, Iteration: tt.iteration},
@@ -304,8 +305,8 @@ func TestIterationIndexInJSON(t *testing.T) {
 			}
 		}
 	}
-	d := courier.Delivery{Notification: courier.Notification{ID: "id", Count: 2, Bytes: 5}, State: courier.DeliveryFailed, Attempts: 3, DueAt: time.Unix(9, 0).UTC(), LastErr: "why"}
-	var again courier.Delivery
+	d := notify.Delivery{Notification: notify.Notification{ID: "id", Count: 2, Bytes: 5}, State: notify.Failed, Attempts: 3, DueAt: time.Unix(9, 0).UTC(), LastErr: "why"}
+	var again notify.Delivery
 	if raw, err := json.Marshal(d); err != nil || json.Unmarshal(raw, &again) != nil || !reflect.DeepEqual(again, d) {
 		t.Errorf("read again: %+v of %s, %v", again, raw, err)
 	}

@@ -166,14 +166,14 @@ func (p Problem) String() string {
 }
 
 // A DefinitionError lists everything that is wrong with the definition of a job
-// or a chain or a subscription. It matches [ErrInvalid].
+// or a chain, or with the text of any definition. It matches [ErrInvalid].
 type DefinitionError struct {
-	Job          string
-	Chain        string // if it is a chain's
-	Subscription string // if it is a subscription's
-	Problems     []Problem
+	Job      string
+	Chain    string // if it is a chain's
+	Problems []Problem
 
 	read    string // the kind of definition whose text could not be read; otherwise empty
+	name    string // in that text, of a definition that is neither a job nor a chain
 	partial any    // a pointer to what could be read of that; nil if there is none
 }
 
@@ -185,10 +185,8 @@ func (e *DefinitionError) Error() string {
 		operation, note = "read "+e.read, "" // which saves nothing anyway
 	case e.Chain != "":
 		operation = "define chain"
-	case e.Subscription != "":
-		operation = "subscribe"
 	}
-	return errtext.Refused(operation, e.Job+e.Chain+e.Subscription, note, e.Problems)
+	return errtext.Refused(operation, e.Job+e.Chain+e.name, note, e.Problems)
 }
 
 // Is reports whether target is [ErrInvalid].

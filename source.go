@@ -86,8 +86,8 @@ func ReadDefinition[T any](kind string, text []byte, v *T, fields func(*T) map[s
 		e.Job = d.Name
 	case *Chain:
 		e.Chain = d.Name
-	case *Subscription:
-		e.Subscription = d.Name
+	default:
+		_ = strictjson.ReadObject(strictjson.NewDecoder(text), strictjson.Fields{"name": strictjson.Into(&e.name)})
 	}
 	return e
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -29,7 +30,7 @@ func TestSourceTellsEverythingWithItsPlace(t *testing.T) {
 		{new(courier.Chain), "{\"members\": [{\"job\": \"é\", \"versoin\": 1}]}", []string{`line 1, column 38: members[0]: unknown field "versoin"; did you mean "version"?`}},
 		{new(schedule.Schedule), "{\"at\": \"soon\",\n\"every_seconds\": -1}", []string{`line 1, column 8: at: must be an instant`, `line 2, column 18: every_seconds: -1 is negative`}},
 		{new(courier.Monitor), "{\"batch\": \"yes\"}", []string{`line 1, column 11: batch: must be true or false, not a JSON string`}},
-		{new(courier.Subscription), "{\"webhook\": {\"ulr\": 1}}", []string{`line 1, column 21: webhook: unknown field "ulr"; did you mean "url"?`}},
+		{new(notify.Subscription), "{\"webhook\": {\"ulr\": 1}}", []string{`line 1, column 21: webhook: unknown field "ulr"; did you mean "url"?`}},
 		{new(courier.Job), "[]", []string{"line 1, column 1: must be an object"}},
 	} {
 		err := json.Unmarshal([]byte(c.text), c.v)
@@ -90,11 +91,11 @@ func TestSources(t *testing.T) {
 // TestNullIsTheDefault reads null in every field of a definition.
 func TestNullIsTheDefault(t *testing.T) {
 	for v, text := range map[courier.Definition]string{
-		new(courier.Job):          `{"name": null, "version": null, "failure_policy": null, "params": null, "queue": null, "limit": null, "limit_keys": null, "depends_on": null, "steps": null}`,
-		new(courier.Chain):        `{"name": null, "params": null, "members": null}`,
-		new(schedule.Schedule):    `{"cron": null, "every_seconds": null, "at": null, "starts_at": null, "window_seconds": null, "params": null}`,
-		new(courier.Monitor):      `{"path": null, "every_seconds": null, "events": null, "batch": null, "next_poll": null}`,
-		new(courier.Subscription): `{"kind": null, "webhook": null, "job": null, "email": null, "window_seconds": null}`,
+		new(courier.Job):         `{"name": null, "version": null, "failure_policy": null, "params": null, "queue": null, "limit": null, "limit_keys": null, "depends_on": null, "steps": null}`,
+		new(courier.Chain):       `{"name": null, "params": null, "members": null}`,
+		new(schedule.Schedule):   `{"cron": null, "every_seconds": null, "at": null, "starts_at": null, "window_seconds": null, "params": null}`,
+		new(courier.Monitor):     `{"path": null, "every_seconds": null, "events": null, "batch": null, "next_poll": null}`,
+		new(notify.Subscription): `{"kind": null, "webhook": null, "job": null, "email": null, "window_seconds": null}`,
 	} {
 		if err := json.Unmarshal([]byte(text), v); err != nil {
 			t.Errorf("%T: %v", v, err)

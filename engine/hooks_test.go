@@ -22,7 +22,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/webhook"
 )
@@ -81,14 +81,14 @@ func secretOf(_ context.Context, q courier.SecretRequest) (string, error) {
 // loopback lets an engine reach servers of the tests.
 func loopback(o *engine.Options) {
 	o.Secrets = secretOf
-	o.Webhooks = engine.WebhookOptions{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowPlain: true}
+	o.Webhooks = notify.WebhookOptions{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowPlain: true}
 }
 
 // hook is a subscription of kind webhook.
-func hook(url string) courier.Subscription {
-	return courier.Subscription{
-		Name: "hook", Kind: courier.SubscribeWebhook, Events: []courier.EventType{courier.EventJobFailed},
-		Webhook: &courier.WebhookTarget{URL: url, Secrets: []string{"secret:one"}},
+func hook(url string) notify.Subscription {
+	return notify.Subscription{
+		Name: "hook", Kind: notify.KindWebhook, Events: []courier.EventType{courier.EventJobFailed},
+		Webhook: &notify.WebhookTarget{URL: url, Secrets: []string{"secret:one"}},
 	}
 }
 
@@ -102,9 +102,9 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-func left(t *testing.T, e *engine.Engine) []courier.Delivery {
+func left(t *testing.T, e *engine.Engine) []notify.Delivery {
 	t.Helper()
-	list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{})
+	list, err := e.Subscriptions().Deliveries(t.Context(), notify.DeliveryFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestWebhook(t *testing.T) {
 	var p struct {
 		Type      string
 		Timestamp time.Time
-		Data      courier.Notification
+		Data      notify.Notification
 	}
 	if err := json.Unmarshal(r.body, &p); err != nil {
 		t.Fatal(err)
@@ -206,14 +206,14 @@ func TestWebhookAnswers(t *testing.T) {
 			if !strings.Contains(d.LastErr, tt.says) || !strings.Contains(d.LastErr, rc.URL) {
 				t.Errorf("error %q, want one with %q and %s", d.LastErr, tt.says, rc.URL)
 			}
-			if wait := d.DueAt.Sub(begun); !tt.gone && (d.State != courier.DeliveryPending || wait < tt.min || wait > tt.max) {
+			if wait := d.DueAt.Sub(begun); !tt.gone && (d.State != notify.Pending || wait < tt.min || wait > tt.max) {
 				t.Errorf("%s, due in %v; want pending and %v to %v", d.State, wait, tt.min, tt.max)
 			}
 			if n := len(rc.requests()); n != 1 {
 				t.Errorf("%d requests, want 1", n)
 			}
-			subs, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{})
-			if err != nil || subs[0].Disabled != tt.gone || tt.gone && (d.State != courier.DeliveryFailed || !strings.Contains(subs[0].Reason, "410")) {
+			subs, err := e.Subscriptions().List(t.Context(), notify.Filter{})
+			if err != nil || subs[0].Disabled != tt.gone || tt.gone && (d.State != notify.Failed || !strings.Contains(subs[0].Reason, "410")) {
 				t.Errorf("delivery %s, subscription %+v, %v", d.State, subs[0], err)
 			}
 		})
@@ -252,7 +252,7 @@ func TestPrivateReceiverIsRefused(t *testing.T) {
 	})
 	for _, u := range append(privateURLs, "http://example.org/", "ftp://example.net/", "https://", "example.com", "https://exa mple.com/") {
 		_, err := e.Subscriptions().Set(t.Context(), hook(u), courier.By{})
-		d, ok := errors.AsType[*courier.DefinitionError](err)
+		d, ok := errors.AsType[*notify.Error](err)
 		if !ok || len(d.Problems) != 1 || d.Problems[0].Field != "webhook.url" || !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("%s: error %v", u, err)
 		}
@@ -260,7 +260,7 @@ func TestPrivateReceiverIsRefused(t *testing.T) {
 			t.Errorf("%s: the error shows credentials: %v", u, err)
 		}
 	}
-	if list, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{}); err != nil || len(list) != 0 {
+	if list, err := e.Subscriptions().List(t.Context(), notify.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("saved: %v, %v", list, err)
 	}
 	for _, u := range []string{"https://93.184.216.34/", "https://example.com/hook", "https://xn--bcher-kva.example:8443/a?b=c", "https://[2606:4700::1111]/"} {
@@ -283,7 +283,7 @@ func TestPrivateReceiverIsNotReached(t *testing.T) {
 	var m mailbox
 	e := told(t, s, &m, func(o *engine.Options) {
 		o.Secrets = secretOf
-		o.Webhooks = engine.WebhookOptions{AllowPlain: true, Lookup: flipping(new(sync.Map))}
+		o.Webhooks = notify.WebhookOptions{AllowPlain: true, Lookup: flipping(new(sync.Map))}
 	})
 	if _, err := e.Subscriptions().Set(t.Context(), hook("http://rebound.example:"+at.Port()+"/"), courier.By{}); err != nil {
 		t.Fatal(err)
@@ -295,14 +295,14 @@ func TestPrivateReceiverIsNotReached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Subscribe(t.Context(), store.Subscription{Name: sub.Name, Channel: "webhook", Events: sub.Events, Body: body}); err != nil {
+		if err := s.Subscribe(t.Context(), notify.Record{Name: sub.Name, Channel: "webhook", Events: sub.Events, Body: body}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	enqueued(t, e, "bad")
-	failed := func() (list []courier.Delivery) {
+	failed := func() (list []notify.Delivery) {
 		for _, d := range left(t, e) {
-			if d.State == courier.DeliveryFailed {
+			if d.State == notify.Failed {
 				list = append(list, d)
 			}
 		}
@@ -373,7 +373,7 @@ func TestSlowReceiver(t *testing.T) {
 	})
 	a, b := hook(slow.URL), hook(quick.URL)
 	a.Name = "a slow one"
-	for _, s := range []courier.Subscription{a, b} {
+	for _, s := range []notify.Subscription{a, b} {
 		if _, err := e.Subscriptions().Set(t.Context(), s, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
@@ -418,7 +418,7 @@ func TestWebhookURLInOneRound(t *testing.T) {
 		"http://ann:pw@10.0.0.1/hook": {plain, user, "10.0.0.1 " + private}, "http://inside.example/": {plain, "10.0.0.7 " + private},
 		"http://nowhere.example/": {plain}, "ftp://10.0.0.1/": {"the scheme", "10.0.0.1 " + private}, "https://inside.example/": {"10.0.0.7 " + private},
 	} {
-		s := courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{URL: url, Secrets: []string{"secret:one"}}}
+		s := notify.Subscription{Name: "x", Kind: notify.KindWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &notify.WebhookTarget{URL: url, Secrets: []string{"secret:one"}}}
 		_, err := e.Subscriptions().Set(t.Context(), s, courier.By{})
 		if err == nil || strings.Contains(err.Error(), "pw") || strings.Count(err.Error(), "webhook.") != 1 {
 			t.Errorf("%s: %v", url, err)
@@ -437,12 +437,12 @@ func TestSubscribeListsAllProblems(t *testing.T) {
 	e := told(t, memstore.New(), &m, loopback)
 	negative := -time.Second
 	for _, tt := range []struct {
-		s    courier.Subscription
+		s    notify.Subscription
 		want []string
 	}{
-		{courier.Subscription{}, []string{"name: is missing", `kind: "" is unknown`, "events: there are none"}},
+		{notify.Subscription{}, []string{"name: it is missing", `kind: "" is unknown`, "events: there are none"}},
 		{
-			courier.Subscription{
+			notify.Subscription{
 				Name: "a\nb", Kind: "webhok", Events: []courier.EventType{"JobFaild", "StepProgress", "JobFailed", "JobFailed"}, Window: &negative,
 				Jobs: []string{"baad", "good", "good"}, Chains: []string{"night"}, Func: "box",
 			},
@@ -452,7 +452,7 @@ func TestSubscribeListsAllProblems(t *testing.T) {
 			},
 		},
 		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{
+			notify.Subscription{Name: "x", Kind: notify.KindWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &notify.WebhookTarget{
 				URL: "https://10.0.0.1/", Secrets: []string{secrets["one"], "secret:none", "secret:short"}, Headers: map[string]string{"Webhook-Id": "1", "a b": "", "X-A": "1\n2"},
 			}},
 			[]string{
@@ -461,26 +461,26 @@ func TestSubscribeListsAllProblems(t *testing.T) {
 			},
 		},
 		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{URL: "https://93.184.216.34"}},
+			notify.Subscription{Name: "x", Kind: notify.KindWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &notify.WebhookTarget{URL: "https://93.184.216.34"}},
 			[]string{"webhook.secrets: there are none"},
 		},
-		{courier.Subscription{Name: "x", Kind: courier.SubscribeFunc, Events: []courier.EventType{"JobFailed"}}, []string{"func: is missing"}},
-		{courier.Subscription{Name: "x", Kind: courier.SubscribeEmail, Events: []courier.EventType{"JobFailed"}}, []string{"email: is missing"}},
+		{notify.Subscription{Name: "x", Kind: notify.KindFunc, Events: []courier.EventType{"JobFailed"}}, []string{"func: is missing"}},
+		{notify.Subscription{Name: "x", Kind: notify.KindEmail, Events: []courier.EventType{"JobFailed"}}, []string{"email: is missing"}},
 		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeEmail, Events: []courier.EventType{"JobFailed"}, Email: &courier.EmailTarget{To: []string{"ops", "a@b.example\r\nBcc: c@d.example"}, Subject: "a\nb"}},
+			notify.Subscription{Name: "x", Kind: notify.KindEmail, Events: []courier.EventType{"JobFailed"}, Email: &notify.EmailTarget{To: []string{"ops", "a@b.example\r\nBcc: c@d.example"}, Subject: "a\nb"}},
 			[]string{`email.to[0]: "ops"`, "contains control characters", "email.subject: must be one line"},
 		},
 		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeJob, Events: []courier.EventType{"JobFailed"}, Job: &courier.JobTarget{Name: "goood", Params: map[string]any{"event": 1}}},
+			notify.Subscription{Name: "x", Kind: notify.KindJob, Events: []courier.EventType{"JobFailed"}, Job: &notify.JobTarget{Name: "goood", Params: map[string]any{"event": 1}}},
 			[]string{"jobs: there are none", `"event" is the notification`, `job.name: there is no job "goood"; did you mean "good"?`},
 		},
 		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeJob, Events: []courier.EventType{"JobFailed"}, Jobs: []string{"bad"}, Job: &courier.JobTarget{Name: "bad"}},
+			notify.Subscription{Name: "x", Kind: notify.KindJob, Events: []courier.EventType{"JobFailed"}, Jobs: []string{"bad"}, Job: &notify.JobTarget{Name: "bad"}},
 			[]string{"start each other for ever: bad -> bad"},
 		},
 	} {
 		_, err := e.Subscriptions().Set(t.Context(), tt.s, courier.By{})
-		d, ok := errors.AsType[*courier.DefinitionError](err)
+		d, ok := errors.AsType[*notify.Error](err)
 		if !ok {
 			t.Errorf("%+v: error %v", tt.s, err)
 			continue
@@ -500,7 +500,7 @@ func TestSubscribeListsAllProblems(t *testing.T) {
 			}
 		}
 	}
-	if list, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{}); err != nil || len(list) != 0 {
+	if list, err := e.Subscriptions().List(t.Context(), notify.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("saved: %v, %v", list, err)
 	}
 }

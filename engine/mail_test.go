@@ -11,23 +11,24 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store/memstore"
 )
 
 // A mailer keeps what it is to send.
 type mailer struct {
 	mu   sync.Mutex
-	sent []courier.Mail
+	sent []notify.Mail
 }
 
-func (m *mailer) Send(_ context.Context, mail courier.Mail) error {
+func (m *mailer) Send(_ context.Context, mail notify.Mail) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sent = append(m.sent, mail)
 	return nil
 }
 
-func (m *mailer) all() []courier.Mail {
+func (m *mailer) all() []notify.Mail {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.sent)
@@ -38,9 +39,9 @@ func TestEmailDigest(t *testing.T) {
 		var m mailbox
 		var post mailer
 		e := told(t, memstore.New(), &m, func(o *engine.Options) { o.Mailer = &post })
-		sub := courier.Subscription{
-			Name: "ops", Kind: courier.SubscribeEmail, Events: []courier.EventType{courier.EventJobFailed},
-			Email: &courier.EmailTarget{To: []string{"Operations <ops@example.com>"}, Subject: "Night"},
+		sub := notify.Subscription{
+			Name: "ops", Kind: notify.KindEmail, Events: []courier.EventType{courier.EventJobFailed},
+			Email: &notify.EmailTarget{To: []string{"Operations <ops@example.com>"}, Subject: "Night"},
 		}
 		if _, err := e.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -30,7 +31,7 @@ var checkRoutes = []route{
 	checkRoute("chain", courier.Chain{}, func() courier.Definition { return new(courier.Chain) }),
 	checkRoute("schedule", schedule.Schedule{}, func() courier.Definition { return new(schedule.Schedule) }),
 	checkRoute("monitor", courier.Monitor{}, func() courier.Definition { return new(courier.Monitor) }),
-	checkRoute("subscription", courier.Subscription{}, func() courier.Definition { return new(courier.Subscription) }),
+	checkRoute("subscription", notify.Subscription{}, func() courier.Definition { return new(notify.Subscription) }),
 }
 
 func checkRoute(kind string, body any, none func() courier.Definition) route {

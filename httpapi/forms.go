@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -67,13 +68,13 @@ var forms = map[reflect.Type]form{
 		Every  float64 `json:"every_seconds,omitempty"`
 		Stable float64 `json:"stable_seconds,omitempty"`
 	}{}},
-	reflect.TypeFor[courier.Subscription](): {adds: struct {
+	reflect.TypeFor[notify.Subscription](): {adds: struct {
 		Window *float64 `json:"window_seconds,omitempty"`
 	}{}},
-	reflect.TypeFor[courier.Notification](): {adds: struct {
+	reflect.TypeFor[notify.Notification](): {adds: struct {
 		Index **int `json:"iteration_index,omitempty"` // left out, or null
 	}{}},
-	reflect.TypeFor[courier.Delivery](): {}, // the fields of the notification and its own
+	reflect.TypeFor[notify.Delivery](): {}, // the fields of the notification and its own
 	reflect.TypeFor[dryrun.Report](): {adds: struct {
 		OK       bool    `json:"ok"`
 		Duration float64 `json:"duration_seconds,omitempty"`
@@ -103,7 +104,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[schedule.Overlap]():      words(schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
 	reflect.TypeFor[schedule.Misfire]():      words(schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),
 	reflect.TypeFor[courier.MonitorStatus](): words(courier.MonitorActive, courier.MonitorDegraded, courier.MonitorPaused, courier.MonitorDisabled, courier.MonitorFailed),
-	reflect.TypeFor[courier.DeliveryState](): words(courier.DeliveryPending, courier.DeliveryFailed),
+	reflect.TypeFor[notify.DeliveryState]():  words(notify.Pending, notify.Failed),
 	reflect.TypeFor[dryrun.State]():          words(dryrun.OK, dryrun.Problem, dryrun.NotChecked),
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -31,6 +32,7 @@ func TestErrorTypes(t *testing.T) {
 		"courier.DefinitionError":   {&courier.DefinitionError{Job: "a", Problems: []courier.Problem{problem}}, "definition"},
 		"courier.ParamsError":       {&courier.ParamsError{Problems: []courier.Problem{{Step: -1, Field: "params.a", Message: "wrong"}}}, "invalid"},
 		"schedule.Error":            {&schedule.Error{Schedule: "a", Problems: []courier.Problem{{Step: -1, Field: "cron", Message: "wrong"}}}, "definition"},
+		"notify.Error":              {&notify.Error{Subscription: "a", Problems: []courier.Problem{{Step: -1, Field: "kind", Message: "wrong"}}}, "definition"},
 		"courier.MonitorError":      {&courier.MonitorError{Monitor: "a", Problems: []courier.Problem{{Step: -1, Field: "path", Message: "wrong"}}}, "definition"},
 		"courier.TransitionError":   {&courier.TransitionError{From: courier.Completed, To: courier.Paused}, "transition"},
 		"courier.ChainRequestError": {&courier.ChainRequestError{State: courier.ChainCompleted, Kind: courier.RequestPause}, "transition"},
@@ -40,7 +42,7 @@ func TestErrorTypes(t *testing.T) {
 		"courier.ConfigError": {},
 		"courier.CycleError":  {}, // in the problems of a DefinitionError
 	}
-	for _, name := range append(errorTypes(t, ".."), errorTypes(t, "../schedule")...) {
+	for _, name := range slices.Concat(errorTypes(t, ".."), errorTypes(t, "../schedule"), errorTypes(t, "../notify")) {
 		k, ok := known[name]
 		if !ok {
 			t.Errorf("%s has no row here: give it a code in problemOf, and a row", name)

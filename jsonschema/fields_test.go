@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -56,9 +57,9 @@ func TestFields(t *testing.T) {
 		{"job", "properties/depends_on/items/anyOf/1", new(courier.JobDependency)}, {"job", "properties/outputs/items", new(courier.JobOutput)},
 		{"chain", "", new(courier.Chain)}, {"chain", "properties/members/items", new(courier.ChainMember)},
 		{"chain", "properties/members/items/properties/depends_on/items/anyOf/1", new(courier.Dependency)},
-		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(courier.Monitor)}, {"subscription", "", new(courier.Subscription)},
-		{"subscription", "properties/webhook", new(courier.WebhookTarget)}, {"subscription", "properties/job", new(courier.JobTarget)},
-		{"subscription", "properties/email", new(courier.EmailTarget)},
+		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(courier.Monitor)}, {"subscription", "", new(notify.Subscription)},
+		{"subscription", "properties/webhook", new(notify.WebhookTarget)}, {"subscription", "properties/job", new(notify.JobTarget)},
+		{"subscription", "properties/email", new(notify.EmailTarget)},
 	} {
 		fill(reflect.ValueOf(c.v).Elem())
 		text, err := json.Marshal(c.v)
@@ -88,7 +89,7 @@ func TestFields(t *testing.T) {
 }
 
 // valueOf finds the constants of the types of which schemas list the values.
-var valueOf = regexp.MustCompile(`(?m)^\s*(?:const )?\w+ +(?:EventType|Policy|Overlap|Misfire|MonitorEvent|OnUnmet|RequiredStatus|SubscriptionKind) += "(\w+)"`)
+var valueOf = regexp.MustCompile(`(?m)^\s*(?:const )?\w+ +(?:EventType|Policy|Overlap|Misfire|MonitorEvent|OnUnmet|RequiredStatus|Kind) += "(\w+)"`)
 
 // TestConstants: each value of the types of definitions is in a schema.
 func TestConstants(t *testing.T) {
@@ -97,12 +98,13 @@ func TestConstants(t *testing.T) {
 		all.Write(text)
 	}
 	files, err := filepath.Glob("../*.go")
-	subject, err2 := filepath.Glob("../schedule/*.go")
-	if err := errors.Join(err, err2); err != nil {
+	schedules, err2 := filepath.Glob("../schedule/*.go")
+	subscriptions, err3 := filepath.Glob("../notify/*.go")
+	if err := errors.Join(err, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	count := 0
-	for _, file := range slices.Concat(files, subject) {
+	for _, file := range slices.Concat(files, schedules, subscriptions) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -180,7 +181,7 @@ func TestKeys(t *testing.T) {
 	// What jobs, schedules and monitors are configured by is spelled alike.
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[courier.Job](), reflect.TypeFor[courier.StepSpec](), reflect.TypeFor[courier.Chain](),
-		reflect.TypeFor[schedule.Schedule](), reflect.TypeFor[courier.Monitor](), reflect.TypeFor[courier.Subscription](),
+		reflect.TypeFor[schedule.Schedule](), reflect.TypeFor[courier.Monitor](), reflect.TypeFor[notify.Subscription](),
 	} {
 		for f := range fieldsOf(typ) {
 			k := stepKey{step: typ.Name(), in: "configuration", Property: courier.Property{Name: f}}

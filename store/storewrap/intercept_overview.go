@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
 
 // roles are the roles that a wrapper hands on to the store behind as they are.
 type roles struct {
 	store.Chains
-	store.Outbox
+	notify.Store
 	store.Overview
 	store.Trail
 	store.Journal

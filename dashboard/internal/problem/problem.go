@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -127,6 +128,8 @@ func List(err error) []courier.Problem {
 	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*schedule.Error](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*notify.Error](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*courier.MonitorError](err); ok {
 		return e.Problems

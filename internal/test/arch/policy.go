@@ -57,33 +57,34 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 var Rooms = []Room{
 	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/inside", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/strictjson"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
-	{Dir: "jsonschema", Imports: []string{".", "flow", "schedule", "internal/jsontext"}},
+	{Dir: "jsonschema", Imports: []string{".", "flow", "notify", "schedule", "internal/jsontext"}},
 	{Dir: "webhook"},
 	{Dir: "depot", Imports: []string{".", "internal/*"}},
 	{Dir: "depot/depottest", Imports: []string{".", "depot"}, Outside: true},
 
 	{Dir: "store", Imports: []string{".", "flow", "internal/nearest"}},
 	{Dir: "schedule", Imports: []string{".", "store", "internal/*"}}, // a subject: its vocabulary, rules, role of a store, and service
-	{Dir: "store/memstore", Imports: []string{".", "schedule", "store", "internal/*"}},
-	{Dir: "store/pgstore", Imports: []string{".", "schedule", "store", "store/pgstore/internal/*", "internal/*"}, Libraries: []string{pgx}},
+	{Dir: "notify", Imports: []string{".", "store", "webhook", "internal/*"}},
+	{Dir: "store/memstore", Imports: []string{".", "notify", "schedule", "store", "internal/*"}},
+	{Dir: "store/pgstore", Imports: []string{".", "notify", "schedule", "store", "store/pgstore/internal/*", "internal/*"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
-	{Dir: "store/pgstore/internal/notify", Libraries: []string{pgx}},
+	{Dir: "store/pgstore/internal/pgnotify", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},
-	{Dir: "store/storewrap", Imports: []string{".", "schedule", "store"}, Outside: true},
+	{Dir: "store/storewrap", Imports: []string{".", "notify", "schedule", "store"}, Outside: true},
 	{Dir: "store/storetest", Imports: []string{".", "store", "store/storewrap", "store/storetest/internal/*", "engine", "internal/*"}, Outside: true},
 	{Dir: "store/storetest/internal/storekit", Imports: []string{".", "store", "internal/uuid7"}, Outside: true},
 	{Dir: "store/storetest/internal/executions", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
-	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "schedule", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
+	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "notify", "schedule", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
 
 	{Dir: "advice", Imports: []string{".", "store", "internal/nearest"}}, // why an execution does not go on, in words
-	{Dir: "engine", Imports: []string{".", "flow", "schedule", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*"}},
+	{Dir: "engine", Imports: []string{".", "flow", "notify", "schedule", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*"}},
 	{Dir: "engine/dryrun", Imports: []string{".", "flow", "schedule", "internal/*"}}, // what a dry run reports, without how it is made
 	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "internal/*"}},
-	{Dir: "engine/internal/core", Imports: []string{".", "flow", "schedule", "store", "engine/internal/program", "internal/*"}},
+	{Dir: "engine/internal/core", Imports: []string{".", "flow", "notify", "schedule", "store", "engine/internal/program", "internal/*"}},
 	{Dir: "engine/internal/chains", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/deadlines", Imports: subsystem},
-	{Dir: "engine/internal/definitions", Imports: append([]string{"schedule"}, subsystem...)},
+	{Dir: "engine/internal/definitions", Imports: append([]string{"notify", "schedule"}, subsystem...)},
 	{Dir: "engine/internal/dryruns", Imports: append([]string{"engine/dryrun", "schedule"}, subsystem...)},
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
 	{Dir: "engine/internal/history", Imports: subsystem},
@@ -92,8 +93,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
 	{Dir: "engine/internal/monitors", Imports: subsystem},
-	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
-	{Dir: "engine/internal/probe", Imports: append([]string{"schedule"}, subsystem...)},
+	{Dir: "engine/internal/probe", Imports: append([]string{"notify", "schedule"}, subsystem...)},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},
@@ -130,8 +130,8 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "access"},
-	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
-	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
+	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "notify", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook"}},
+	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "notify", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/desk", "internal/eventstream", "internal/jsontext", "internal/mount", "internal/nearest"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format"}},
 	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext"}},
@@ -142,14 +142,14 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
-	{Dir: "dashboard/internal/problem", Imports: []string{".", "access", "dashboard/internal/format", "internal/desk", "schedule"}},
+	{Dir: "dashboard/internal/problem", Imports: []string{".", "access", "dashboard/internal/format", "internal/desk", "notify", "schedule"}},
 	{Dir: "dashboard/internal/report", Imports: []string{".", "engine/dryrun", "schedule"}},
 	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
 	{Dir: "dashboard/internal/values", Imports: []string{".", "dashboard/internal/format", "flow"}},
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
-	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}},                                                        // streams of files, without what routes know
-	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
+	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}},                                                                  // streams of files, without what routes know
+	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "notify", "schedule", "store", "engine", "engine/dryrun", "internal/nearest", "internal/uuid7"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
 	{Dir: "internal/glob", Imports: []string{"internal/localfile"}},
@@ -182,8 +182,8 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{".", "access", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
-	{Dir: "dashboard/internal/failures", Imports: []string{".", "access", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "access", "notify", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard"}, Outside: true},
+	{Dir: "dashboard/internal/failures", Imports: []string{".", "access", "notify", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},
@@ -216,7 +216,7 @@ type Budget struct {
 // Budgets lists what a user pays for a part of Courier.
 // It is a statement of policy: do not extend it to make a build pass.
 var Budgets = []Budget{
-	{Dirs: []string{".", "flow", "schedule", "store", "couriertest"}},
+	{Dirs: []string{".", "flow", "notify", "schedule", "store", "couriertest"}},
 	{Dirs: []string{"engine", "store/memstore", "httpapi", "dashboard", "jsonschema", "depot"}},
 	{Dirs: []string{"engine", "store/memstore", "steps/file"}, Modules: []string{compress, doublestar}},
 }

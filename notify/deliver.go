@@ -1,4 +1,4 @@
-package notifications
+package notify
 
 import (
 	"bytes"
@@ -12,13 +12,12 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/store"
 )
 
 // deliver makes one attempt.
-func (p *dispatcher) deliver(ctx context.Context, t *store.TakenDelivery) error {
-	var s courier.Subscription
+func (p *dispatcher) deliver(ctx context.Context, t *TakenDelivery) error {
+	var s Subscription
 	if err := json.Unmarshal(t.Body, &s); err != nil {
 		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))
 	}
@@ -27,49 +26,34 @@ func (p *dispatcher) deliver(ctx context.Context, t *store.TakenDelivery) error 
 		return err
 	}
 	switch {
-	case s.Kind == courier.SubscribeFunc && p.v.opt.Subscribers[s.Func] != nil:
-		return p.v.callSubscriber(ctx, p.v.opt.Subscribers[s.Func], n)
-	case s.Kind == courier.SubscribeWebhook && s.Webhook != nil:
+	case s.Kind == KindFunc && p.v.opt.Funcs[s.Func] != nil:
+		return p.v.callSubscriber(ctx, p.v.opt.Funcs[s.Func], n)
+	case s.Kind == KindWebhook && s.Webhook != nil:
 		return p.post(ctx, s.Webhook, n)
-	case s.Kind == courier.SubscribeJob && s.Job != nil:
+	case s.Kind == KindJob && s.Job != nil:
 		return p.v.startJob(ctx, s.Job, n)
-	case s.Kind == courier.SubscribeEmail && s.Email != nil && p.v.opt.Mailer != nil:
+	case s.Kind == KindEmail && s.Email != nil && p.v.opt.Mailer != nil:
 		return p.v.mail(ctx, s.Email, n)
 	}
 	return fmt.Errorf("this engine can't deliver to subscriptions of kind %q", s.Kind)
 }
 
-// addResult adds the result of the execution to the event of its completion. An execution
-// that retention has removed has none any more.
-func (v *Service) addResult(ctx context.Context, n *courier.Notification) error {
-	if n.Type != courier.EventJobCompleted {
-		return nil
+// addResult adds the result of the execution to the event of its completion.
+func (v *Service) addResult(ctx context.Context, n *Notification) (err error) {
+	if n.Type == courier.EventJobCompleted {
+		n.Result, err = v.opt.Jobs.Result(ctx, n.Job, n.Version, n.Execution)
 	}
-	p, err := v.opt.Programs.Load(ctx, n.Job, n.Version)
-	switch {
-	case errors.Is(err, courier.ErrNotFound):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read the job of execution %s: %w", n.Execution, err)
-	case p.Job.Result == "":
-		return nil
-	}
-	x, err := v.opt.Roles.Archive().Execution(ctx, n.Execution)
-	if err != nil && !errors.Is(err, courier.ErrNotFound) {
-		return fmt.Errorf("read the result of execution %s: %w", n.Execution, err)
-	}
-	n.Result = x.Result
-	return nil
+	return err
 }
 
 // callSubscriber calls a function of the host's. It returns when the function has.
-func (v *Service) callSubscriber(ctx context.Context, f func(context.Context, courier.Notification) error, n courier.Notification) error {
+func (v *Service) callSubscriber(ctx context.Context, f func(context.Context, Notification) error, n Notification) error {
 	return v.guarded("the subscriber", n, func() error { return f(ctx, n) })
 }
 
 // guarded calls f, which is the host's, in a goroutine of its own since it may
 // panic or call runtime.Goexit.
-func (v *Service) guarded(who string, n courier.Notification, f func() error) error {
+func (v *Service) guarded(who string, n Notification, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		err := fmt.Errorf("%s called runtime.Goexit", who)
@@ -89,7 +73,7 @@ func (v *Service) guarded(who string, n courier.Notification, f func() error) er
 const eventParam = "event"
 
 // startJob starts the job of a subscription, once for each event.
-func (v *Service) startJob(ctx context.Context, to *courier.JobTarget, n courier.Notification) error {
+func (v *Service) startJob(ctx context.Context, to *JobTarget, n Notification) error {
 	raw, err := jsontext.Append(nil, n)
 	if err != nil {
 		return courier.Permanent(err)
@@ -105,7 +89,7 @@ func (v *Service) startJob(ctx context.Context, to *courier.JobTarget, n courier
 		params = make(map[string]any, 1)
 	}
 	params[eventParam] = event
-	err = v.opt.Start(ctx, to.Name, core.Start{
+	err = v.opt.Jobs.Start(ctx, to.Name, &courier.EnqueueOptions{
 		Params: params, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: courier.By{Actor: "subscription " + n.Subscription},
 	})
 	switch {
@@ -118,7 +102,7 @@ func (v *Service) startJob(ctx context.Context, to *courier.JobTarget, n courier
 }
 
 // job looks at the job that a subscription starts.
-func (c *subscriptionCheck) job(to *courier.JobTarget) error {
+func (c *check) job(to *JobTarget) error {
 	if len(c.s.Jobs)+len(c.s.Chains) == 0 {
 		c.problem("jobs", "there are none: name the jobs or chains whose events start %q, or it would start itself", to.Name)
 	}
@@ -133,28 +117,30 @@ func (c *subscriptionCheck) job(to *courier.JobTarget) error {
 	if err := c.named("job.name", store.Job, to.Name); err != nil || len(c.found) > known {
 		return err
 	}
-	p, err := c.v.opt.Programs.Load(c.ctx, to.Name, 0)
-	if err != nil {
-		return err
-	}
 	given := maps.Clone(to.Params)
 	if given == nil {
 		given = make(map[string]any, 1)
 	}
 	given[eventParam] = map[string]any{}
-	if _, err := c.v.opt.NewExecution(c.ctx, p, &courier.EnqueueOptions{Params: given}); err != nil {
-		for _, x := range core.ParamProblems(err) {
-			c.problem("job."+x.Field, "%s", x.Message)
-		}
+	problems, err := c.v.opt.Jobs.CheckStart(c.ctx, to.Name, "", given)
+	if err != nil {
+		return err
+	}
+	for _, p := range problems {
+		c.problem("job."+p.Field, "%s", p.Message)
 	}
 	return c.circle(to.Name)
 }
 
 // circle reports jobs that would start each other for ever.
-func (c *subscriptionCheck) circle(target string) error {
+func (c *check) circle(target string) error {
+	o, err := c.v.opt.Store()
+	if err != nil {
+		return err
+	}
 	starts := make(map[string][]string) // by the job whose events start them
 	for after := ""; ; {
-		list, err := c.o.Subscriptions(c.ctx, store.SubscriptionFilter{After: after})
+		list, err := o.Subscriptions(c.ctx, Filter{After: after})
 		if err != nil {
 			return err
 		}
@@ -163,7 +149,7 @@ func (c *subscriptionCheck) circle(target string) error {
 		}
 		after = list[len(list)-1].Name
 		for i := range list {
-			var s courier.Subscription
+			var s Subscription
 			if list[i].Name == c.s.Name || json.Unmarshal(list[i].Body, &s) != nil || s.Job == nil {
 				continue
 			}
