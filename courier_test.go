@@ -11,7 +11,6 @@ import (
 
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
-	"github.com/courierhq/courier/notify"
 
 	"github.com/courierhq/courier"
 )
@@ -290,11 +289,7 @@ func TestIterationIndexInJSON(t *testing.T) {
 		iteration []int
 		want      string
 	}{{&step, []int{4, 0}, "0"}, {&step, []int{17}, "17"}, {&step, nil, "null"}, {nil, nil, "absent"}} {
-		n := notify.Notification{ID: "id", Step: tt.step, Iteration: tt.iteration, Count: 1}
-		list := []any{
-			courier.AuditEntry{Step: tt.step, Iteration: tt.iteration}, n, &n,
-			notify.Delivery{Notification: n, State: notify.Failed, Attempts: 3, LastErr: "why"},
-		}
+		list := []any{courier.AuditEntry{Step: tt.step, Iteration: tt.iteration}}
 		if tt.step != nil {
 			list = append(list, courier.StepExecution{Step: step, Iteration: tt.iteration},
 				courier.Execution{Current: &courier.StepExecution{Step: step, Iteration: tt.iteration}}.Current)
@@ -304,10 +299,5 @@ func TestIterationIndexInJSON(t *testing.T) {
 				t.Errorf("%T, iteration %v: iteration_index is %s, want %s", v, tt.iteration, got, tt.want)
 			}
 		}
-	}
-	d := notify.Delivery{Notification: notify.Notification{ID: "id", Count: 2, Bytes: 5}, State: notify.Failed, Attempts: 3, DueAt: time.Unix(9, 0).UTC(), LastErr: "why"}
-	var again notify.Delivery
-	if raw, err := json.Marshal(d); err != nil || json.Unmarshal(raw, &again) != nil || !reflect.DeepEqual(again, d) {
-		t.Errorf("read again: %+v of %s, %v", again, raw, err)
 	}
 }

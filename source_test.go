@@ -47,6 +47,16 @@ func TestSourceTellsEverythingWithItsPlace(t *testing.T) {
 	}
 }
 
+// The error of a definition that can't be read names it, whatever it defines.
+func TestReadErrorsNameTheDefinition(t *testing.T) {
+	for _, v := range []courier.Definition{new(courier.Job), new(courier.Chain), new(schedule.Schedule), new(courier.Monitor), new(notify.Subscription)} {
+		err := json.Unmarshal([]byte(`{"surprise": 1, "name": "nightly"}`), v)
+		if err == nil || !strings.HasPrefix(err.Error(), "read ") || !strings.Contains(err.Error(), ` "nightly": `) {
+			t.Errorf("%T: %v", v, err)
+		}
+	}
+}
+
 // TestSources splits the text of a file, and counts lines from its beginning.
 func TestSources(t *testing.T) {
 	list, problems := (&courier.Source{File: "f.json", Text: []byte("\n[ {\"name\": \"a\"},\n  {\"name\":\n 5}]")}).Split()

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,6 +99,16 @@ func subscribe(t *testing.T, e *engine.Engine, change func(*notify.Subscription)
 	return got.Subscription
 }
 
+// left returns the notifications that have not been delivered.
+func left(t *testing.T, e *engine.Engine) []notify.Delivery {
+	t.Helper()
+	list, err := e.Subscriptions().Deliveries(t.Context(), notify.DeliveryFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 func enqueued(t *testing.T, e *engine.Engine, job string) courier.Execution {
 	t.Helper()
 	x, err := e.Enqueue(t.Context(), job, nil)
@@ -138,84 +146,6 @@ func TestSubscriberIsTold(t *testing.T) {
 			t.Errorf("left over: %+v, %v", list, err)
 		}
 	})
-}
-
-func TestSubscriberRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mailbox{fail: func(notify.Notification) error { return errors.New("not today") }}
-		e := told(t, memstore.New(), &m, func(o *engine.Options) { o.Poll = time.Hour })
-		subscribe(t, e, nil)
-		enqueued(t, e, "good")
-		time.Sleep(100 * time.Hour)
-		m.mu.Lock()
-		times := m.at
-		m.mu.Unlock()
-		if len(times) != 10 {
-			t.Fatalf("%d attempts, want 10", len(times))
-		}
-		wants := []time.Duration{
-			5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
-		}
-		for i, want := range wants {
-			if wait := times[i+1].Sub(times[i]); wait < want-time.Second || wait > want*6/5+3*time.Second {
-				t.Errorf("wait %d was %v, want %v to a fifth more", i+1, wait, want)
-			}
-		}
-		list, err := e.Subscriptions().Deliveries(t.Context(), notify.DeliveryFilter{State: notify.Failed})
-		if err != nil || len(list) != 1 || list[0].Attempts != 10 || list[0].LastErr != "not today" || len(m.got()) != 10 {
-			t.Fatalf("in the end %+v, %v; told %d times", list, err, len(m.got()))
-		}
-		id := list[0].ID
-		for _, n := range m.got() {
-			if n.ID != id {
-				t.Errorf("told of %s, want %s in every attempt", n.ID, id)
-			}
-		}
-		m.mu.Lock()
-		m.fail = nil
-		m.mu.Unlock()
-		n, err := e.Subscriptions().Replay(t.Context(), "sub", []string{id}, courier.By{Actor: "ops"})
-		if err != nil || n != 1 {
-			t.Fatalf("replayed %d, %v", n, err)
-		}
-		time.Sleep(time.Second)
-		if got := m.got(); len(got) != 11 || got[10].ID != id {
-			t.Errorf("told %d times after the replay", len(got))
-		}
-		_, err = e.Subscriptions().Replay(t.Context(), "sub", []string{"x.y"}, courier.By{})
-		if !errors.Is(err, courier.ErrInvalid) {
-			t.Errorf("replay of no event: %v", err)
-		}
-	})
-}
-
-func TestSubscriberThatFails(t *testing.T) {
-	for name, tt := range map[string]struct {
-		fail  func(notify.Notification) error
-		state notify.DeliveryState
-		says  string
-	}{
-		"permanent": {func(notify.Notification) error { return courier.Permanent(errors.New("never")) }, notify.Failed, "never"},
-		"panics":    {func(notify.Notification) error { panic("oh no") }, notify.Pending, "panicked: oh no"},
-		"exits":     {func(notify.Notification) error { runtime.Goexit(); return nil }, notify.Pending, "runtime.Goexit"},
-		"says odd":  {func(notify.Notification) error { return errors.New("a\x00b\xff") }, notify.Pending, "a\ufffdb\ufffd"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := mailbox{fail: tt.fail}
-				e := told(t, memstore.New(), &m, nil)
-				subscribe(t, e, nil)
-				x := enqueued(t, e, "good")
-				time.Sleep(time.Second)
-				if list := left(t, e); len(list) != 1 || list[0].State != tt.state || !strings.Contains(list[0].LastErr, tt.says) {
-					t.Errorf("it stands as %+v", list)
-				}
-				if got, err := e.Wait(t.Context(), x.ID); err != nil || got.State != courier.Completed {
-					t.Errorf("the execution is %s, %v", got.State, err)
-				}
-			})
-		})
-	}
 }
 
 // TestDeliveryAfterLostReplies has each call of the outbox fail before or after
@@ -392,25 +322,6 @@ func TestStoreWithoutOutbox(t *testing.T) {
 		x := enqueued(t, e, "good")
 		if got, err := e.Wait(t.Context(), x.ID); err != nil || got.State != courier.Completed {
 			t.Errorf("the execution is %s, %v", got.State, err)
-		}
-	})
-}
-
-func TestUnsubscribe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var m mailbox
-		e := told(t, memstore.New(), &m, nil)
-		want := subscribe(t, e, func(s *notify.Subscription) { w := time.Minute; s.Window = &w })
-		list, err := e.Subscriptions().List(t.Context(), notify.Filter{})
-		if err != nil || len(list) != 1 || !reflect.DeepEqual(list[0], want) {
-			t.Errorf("subscriptions %+v, %v; want %+v", list, err, want)
-		}
-		if err := e.Subscriptions().Remove(t.Context(), "sub", courier.By{}); err != nil {
-			t.Error(err)
-		}
-		subscribe(t, e, func(s *notify.Subscription) { s.Name = "subs" })
-		if err := e.Subscriptions().Remove(t.Context(), "sub", courier.By{}); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "subs"?`) {
-			t.Errorf("a second time: %v", err)
 		}
 	})
 }
