@@ -15,33 +15,33 @@ import (
 	"github.com/courierhq/courier/internal/wakeup"
 )
 
-// What one engine delivers at once, in all and of each subscription, so that a
-// receiver that hangs does not hold up the others.
+// The number of deliveries that one engine makes at a time, in all and of each
+// subscription, so that a receiver that hangs does not hold up the others.
 const (
 	maxDeliveries = 32
 	maxOfEach     = 8
 )
 
-// An attempt to deliver ends before its lease does, so that a receiver seldom
-// hears of one event twice at a time.
+// An attempt to deliver ends before its lease does, so that a receiver seldom gets one
+// event twice at a time.
 const (
 	deliverTimeout = time.Minute
 	deliverLease   = 3 * time.Minute
 )
 
-// How soon an engine looks for deliveries that it was not told of: at first
-// after the one, then less and less often, until the other.
+// The time between two looks for deliveries: deliverSoon after a delivery was found, and
+// then twice as long each time, up to deliverIdle.
 const (
 	deliverSoon = time.Second
 	deliverIdle = 30 * time.Second
 )
 
-// deliverNone is how soon an engine looks for deliveries while nobody has
-// subscribed. That somebody has, it is told by the claims that it makes anyway.
+// deliverNone is the time between two looks while there are no subscriptions. Claims
+// report the first one; see [Service.Claimed].
 const deliverNone = 5 * time.Minute
 
-// gatherNotices is the shortest time between two looks, so that events which
-// come together are taken together.
+// gatherNotices is the shortest time between two looks, so that events that come
+// together are taken together.
 const gatherNotices = 10 * time.Millisecond
 
 // stopDeliveries is how long a stop lets deliveries under way go on.
@@ -63,7 +63,7 @@ type dispatcher struct {
 	busy    map[string]int // deliveries under way, by subscription
 	all     int
 	done    chan Outcome // never full
-	settled []settling   // what the store has not been told yet
+	settled []settling   // outcomes that are not written yet
 }
 
 // A settling is an outcome that is to be written.
@@ -214,8 +214,8 @@ func (p *dispatcher) ended(o Outcome) {
 	p.settled = append(p.settled, settling{o, time.Now()})
 }
 
-// settle tells the store what came of deliveries. What it can't be told is tried
-// again until the lease is over, when the delivery is due again anyway.
+// settle writes the outcomes of deliveries. One that can't be written is tried again until
+// the lease ends, when the delivery is due again anyway.
 func (p *dispatcher) settle(ctx context.Context) {
 	p.settled = slices.DeleteFunc(p.settled, func(s settling) bool { return time.Since(s.at) > deliverLease })
 	if len(p.settled) == 0 {
@@ -234,8 +234,8 @@ func (p *dispatcher) settle(ctx context.Context) {
 	p.settled = nil
 }
 
-// stop ends deliveries: it waits for those under way, then ends their contexts,
-// and leaves what does not end then to the leases.
+// stop ends deliveries: it waits for those under way, and then ends their contexts. One
+// that does not return even then is due again when its lease ends.
 func (p *dispatcher) stop(cancel context.CancelCauseFunc) {
 	timer := time.NewTimer(stopDeliveries)
 	defer timer.Stop()
@@ -289,7 +289,7 @@ func (v *Service) verdict(ctx context.Context, t *TakenDelivery, err error) Outc
 	return o
 }
 
-// An answerError is what a receiver said that did not accept a delivery.
+// An answerError is the answer of a receiver that did not accept a delivery.
 type answerError struct {
 	err   error
 	after time.Duration // for how long it does not want to be asked again

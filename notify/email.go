@@ -48,7 +48,7 @@ var happened = map[courier.EventType]string{
 }
 
 const (
-	maxSubject     = 150  // bytes of what is told of the event
+	maxSubject     = 150  // bytes of the title of the event
 	maxMailPayload = 2000 // bytes of the payload of an event
 )
 
