@@ -23,7 +23,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/courierhq/courier/internal/jsontext"
@@ -372,18 +371,6 @@ func (s StepExecution) MarshalJSON() ([]byte, error) {
 	}{plain(s), s.IterationIndex()})
 }
 
-// indexInJSON is the field iteration_index of something that is about a step if step is
-// not nil: absent without a step, and null outside loops.
-func indexInJSON(step *int, iteration []int) json.RawMessage {
-	switch {
-	case step == nil:
-		return nil
-	case len(iteration) == 0:
-		return json.RawMessage("null")
-	}
-	return strconv.AppendInt(nil, int64(iteration[len(iteration)-1]), 10)
-}
-
 // An AuditEntry records one change of state. The entries of an execution are
 // numbered 1, 2, 3 ... without gaps, are written in the transaction that makes
 // the change, and are never modified.
@@ -427,7 +414,7 @@ func (a AuditEntry) MarshalJSON() ([]byte, error) {
 		Index   json.RawMessage    `json:"iteration_index,omitempty"`
 		Attempt int                `json:"execution_attempt,omitempty"`
 		Elapsed strictjson.Seconds `json:"elapsed_seconds"`
-	}{plain(a), indexInJSON(a.Step, a.Iteration), attempt, strictjson.Seconds(a.Elapsed)})
+	}{plain(a), jsontext.IterationIndex(a.Step, a.Iteration), attempt, strictjson.Seconds(a.Elapsed)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

@@ -1,7 +1,6 @@
 package courier
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -166,15 +165,14 @@ func (p Problem) String() string {
 	return strings.Join(append(parts, p.Message), ": ")
 }
 
-// A DefinitionError lists everything that is wrong with the definition of a job or a
-// subscription, or with the text of a definition of any kind. It matches [ErrInvalid].
+// A DefinitionError lists everything that is wrong with the definition of a job, or with
+// the text of a definition of any kind. It matches [ErrInvalid].
 type DefinitionError struct {
-	Job          string
-	Subscription string // if it is a subscription's
-	Problems     []Problem
+	Job      string
+	Problems []Problem
 
 	read    string // the kind of definition whose text could not be read; otherwise empty
-	name    string // of a definition of another kind whose text could not be read
+	name    string // in that text, of a definition that is no job
 	partial any    // a pointer to what could be read of that; nil if there is none
 }
 
@@ -184,10 +182,8 @@ func (e *DefinitionError) Error() string {
 	switch {
 	case e.read != "":
 		operation, note = "read "+e.read, "" // which saves nothing anyway
-	case e.Subscription != "":
-		operation = "subscribe"
 	}
-	return errtext.Refused(operation, cmp.Or(e.Job, e.Subscription, e.name), note, e.Problems)
+	return errtext.Refused(operation, e.Job+e.name, note, e.Problems)
 }
 
 // Is reports whether target is [ErrInvalid].

@@ -84,12 +84,8 @@ func ReadDefinition[T any](kind string, text []byte, v *T, fields func(*T) map[s
 	switch d := any(n).(type) {
 	case *Job:
 		e.Job = d.Name
-	case *Subscription:
-		e.Subscription = d.Name
 	default:
-		if name := reflect.ValueOf(n).Elem().FieldByName("Name"); name.IsValid() {
-			e.name = name.String()
-		}
+		_ = strictjson.ReadObject(strictjson.NewDecoder(text), strictjson.Fields{"name": strictjson.Into(&e.name)})
 	}
 	return e
 }

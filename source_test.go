@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -31,7 +32,7 @@ func TestSourceTellsEverythingWithItsPlace(t *testing.T) {
 		{new(chain.Chain), "{\"members\": [{\"job\": \"é\", \"versoin\": 1}]}", []string{`line 1, column 38: members[0]: unknown field "versoin"; did you mean "version"?`}},
 		{new(schedule.Schedule), "{\"at\": \"soon\",\n\"every_seconds\": -1}", []string{`line 1, column 8: at: must be an instant`, `line 2, column 18: every_seconds: -1 is negative`}},
 		{new(monitor.Monitor), "{\"batch\": \"yes\"}", []string{`line 1, column 11: batch: must be true or false, not a JSON string`}},
-		{new(courier.Subscription), "{\"webhook\": {\"ulr\": 1}}", []string{`line 1, column 21: webhook: unknown field "ulr"; did you mean "url"?`}},
+		{new(notify.Subscription), "{\"webhook\": {\"ulr\": 1}}", []string{`line 1, column 21: webhook: unknown field "ulr"; did you mean "url"?`}},
 		{new(courier.Job), "[]", []string{"line 1, column 1: must be an object"}},
 	} {
 		err := json.Unmarshal([]byte(c.text), c.v)
@@ -44,6 +45,16 @@ func TestSourceTellsEverythingWithItsPlace(t *testing.T) {
 			if got := bad.Problems[i].String(); !strings.HasPrefix(got, want) {
 				t.Errorf("%T: problem %d is\n%s, want\n%s", c.v, i, got, want)
 			}
+		}
+	}
+}
+
+// The error of a definition that can't be read names it, whatever it defines.
+func TestReadErrorsNameTheDefinition(t *testing.T) {
+	for _, v := range []courier.Definition{new(courier.Job), new(chain.Chain), new(schedule.Schedule), new(monitor.Monitor), new(notify.Subscription)} {
+		err := json.Unmarshal([]byte(`{"surprise": 1, "name": "nightly"}`), v)
+		if err == nil || !strings.HasPrefix(err.Error(), "read ") || !strings.Contains(err.Error(), ` "nightly": `) {
+			t.Errorf("%T: %v", v, err)
 		}
 	}
 }
@@ -92,11 +103,11 @@ func TestSources(t *testing.T) {
 // TestNullIsTheDefault reads null in every field of a definition.
 func TestNullIsTheDefault(t *testing.T) {
 	for v, text := range map[courier.Definition]string{
-		new(courier.Job):          `{"name": null, "version": null, "failure_policy": null, "params": null, "queue": null, "limit": null, "limit_keys": null, "depends_on": null, "steps": null}`,
-		new(chain.Chain):          `{"name": null, "params": null, "members": null}`,
-		new(schedule.Schedule):    `{"cron": null, "every_seconds": null, "at": null, "starts_at": null, "window_seconds": null, "params": null}`,
-		new(monitor.Monitor):      `{"path": null, "every_seconds": null, "events": null, "batch": null, "next_poll": null}`,
-		new(courier.Subscription): `{"kind": null, "webhook": null, "job": null, "email": null, "window_seconds": null}`,
+		new(courier.Job):         `{"name": null, "version": null, "failure_policy": null, "params": null, "queue": null, "limit": null, "limit_keys": null, "depends_on": null, "steps": null}`,
+		new(chain.Chain):         `{"name": null, "params": null, "members": null}`,
+		new(schedule.Schedule):   `{"cron": null, "every_seconds": null, "at": null, "starts_at": null, "window_seconds": null, "params": null}`,
+		new(monitor.Monitor):     `{"path": null, "every_seconds": null, "events": null, "batch": null, "next_poll": null}`,
+		new(notify.Subscription): `{"kind": null, "webhook": null, "job": null, "email": null, "window_seconds": null}`,
 	} {
 		if err := json.Unmarshal([]byte(text), v); err != nil {
 			t.Errorf("%T: %v", v, err)

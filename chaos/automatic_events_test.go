@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/notify"
 )
 
 // The subscriptions, by what comes of them: each event is told, or events that
@@ -24,20 +25,20 @@ const (
 // follower is the job that failures start.
 const follower = "follow"
 
-var someSubscriptions = []courier.Subscription{
+var someSubscriptions = []notify.Subscription{
 	{
-		Name: eachTold, Kind: courier.SubscribeFunc, Func: subscriber, Events: []courier.EventType{
+		Name: eachTold, Kind: notify.KindFunc, Func: subscriber, Events: []courier.EventType{
 			courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobCancelled,
 			courier.EventChainStarted, courier.EventChainCompleted, courier.EventChainFailed,
 		},
 	},
 	{
-		Name: joined, Kind: courier.SubscribeFunc, Func: subscriber, Events: []courier.EventType{courier.EventJobCompleted},
+		Name: joined, Kind: notify.KindFunc, Func: subscriber, Events: []courier.EventType{courier.EventJobCompleted},
 		Jobs: []string{"tick"}, Window: new(700 * time.Millisecond),
 	},
 	{
-		Name: follows, Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed},
-		Jobs: []string{"chancy"}, Job: &courier.JobTarget{Name: follower},
+		Name: follows, Kind: notify.KindJob, Events: []courier.EventType{courier.EventJobFailed},
+		Jobs: []string{"chancy"}, Job: &notify.JobTarget{Name: follower},
 	},
 }
 
@@ -68,12 +69,12 @@ func (c *evidence) events() map[string]event {
 // that were not always told as the same.
 func (c *evidence) delivered() error {
 	want := c.events()
-	told := make(map[string]map[string]courier.Notification) // by subscription and id
+	told := make(map[string]map[string]notify.Notification) // by subscription and id
 	var errs []error
 	for i := range c.heard {
 		n := &c.heard[i].Notification
 		if told[n.Subscription] == nil {
-			told[n.Subscription] = make(map[string]courier.Notification)
+			told[n.Subscription] = make(map[string]notify.Notification)
 		}
 		if before, again := told[n.Subscription][n.ID]; again && !reflect.DeepEqual(before, *n) {
 			errs = append(errs, fmt.Errorf("event %s was told as\n\t%+v and as\n\t%+v", n.ID, before, *n))
@@ -84,9 +85,9 @@ func (c *evidence) delivered() error {
 }
 
 // toldEach compares what happened with what was told one by one.
-func (c *evidence) toldEach(want map[string]event, told map[string]courier.Notification) error {
+func (c *evidence) toldEach(want map[string]event, told map[string]notify.Notification) error {
 	var errs []error
-	chains := make(map[courier.ChainExecutionID][]courier.Notification)
+	chains := make(map[courier.ChainExecutionID][]notify.Notification)
 	for id, n := range told {
 		if n.ChainExecution != "" {
 			of := courier.ChainExecutionID(n.ChainExecution)
@@ -114,8 +115,8 @@ func (c *evidence) toldEach(want map[string]event, told map[string]courier.Notif
 
 // deliveredOf checks the events of a chain execution: it has started, it may have
 // failed several times, and in the end it is what it is.
-func deliveredOf(c *chain.Execution, list []courier.Notification) error {
-	slices.SortFunc(list, func(a, b courier.Notification) int { return cmp.Compare(a.Seq, b.Seq) })
+func deliveredOf(c *chain.Execution, list []notify.Notification) error {
+	slices.SortFunc(list, func(a, b notify.Notification) int { return cmp.Compare(a.Seq, b.Seq) })
 	var got []courier.EventType
 	for i := range list {
 		n := &list[i]
@@ -147,7 +148,7 @@ func deliveredOf(c *chain.Execution, list []courier.Notification) error {
 // toldTogether compares what happened with what was told together: each event is
 // part of one notification. Of those that stand for very many, some are counted
 // and not named.
-func toldTogether(want map[string]event, told map[string]courier.Notification) error {
+func toldTogether(want map[string]event, told map[string]notify.Notification) error {
 	var errs []error
 	seen := make(map[string]bool)
 	count, expected := 0, 0

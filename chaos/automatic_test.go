@@ -9,8 +9,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
-	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
 
@@ -125,7 +125,7 @@ func (s impatient) DueSchedules(ctx context.Context, most int, lease time.Durati
 	return s.Store.DueSchedules(ctx, most, min(lease, brisk.Lease))
 }
 
-func (s impatient) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
+func (s impatient) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, error) {
 	r.Lease = min(r.Lease, brisk.Lease)
 	return s.Store.Take(ctx, r)
 }
@@ -141,16 +141,16 @@ type ear struct {
 
 // heard is that an event was delivered.
 type heard struct {
-	At           int64                `json:"t"` // monotonic
-	Notification courier.Notification `json:"n"`
+	At           int64               `json:"t"` // monotonic
+	Notification notify.Notification `json:"n"`
 	worker       string
 }
 
 // subscribers are the functions that an engine calls; e is nil for one that
 // delivers nothing.
-func subscribers(e *ear) map[string]func(context.Context, courier.Notification) error {
-	return map[string]func(context.Context, courier.Notification) error{
-		subscriber: func(_ context.Context, n courier.Notification) error {
+func subscribers(e *ear) map[string]func(context.Context, notify.Notification) error {
+	return map[string]func(context.Context, notify.Notification) error{
+		subscriber: func(_ context.Context, n notify.Notification) error {
 			if e == nil {
 				return errors.New("this engine does not deliver")
 			}

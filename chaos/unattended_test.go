@@ -13,8 +13,8 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
-	"github.com/courierhq/courier/store"
 )
 
 // unattended are jobs of schedules and chains, besides those that others execute
@@ -305,7 +305,7 @@ func (w *world) rest() {
 
 // told reports whether no event waits for its delivery.
 func (w *world) told() bool {
-	list, err := w.store.Deliveries(w.Context(), store.DeliveryFilter{Limit: 1})
+	list, err := w.store.Deliveries(w.Context(), notify.DeliveryFilter{Limit: 1})
 	return err == nil && len(list) == 0
 }
 

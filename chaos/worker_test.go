@@ -21,6 +21,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
@@ -194,7 +195,7 @@ func nothing(result any) bool {
 		return len(got.List) == 0
 	case schedule.DueList:
 		return len(got.List) == 0
-	case store.Taken:
+	case notify.Taken:
 		return len(got.List) == 0
 	}
 	return false
@@ -266,9 +267,9 @@ func name(c *storewrap.Call) string {
 	switch q := c.Request.(type) {
 	case []schedule.Firing:
 		return nameFiring(q)
-	case store.TakeRequest:
+	case notify.TakeRequest:
 		return "take"
-	case []store.Outcome:
+	case []notify.Outcome:
 		return "settle"
 	case []chain.NewExecution:
 		return "start chain"

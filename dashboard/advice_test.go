@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 )
 
 // links returns what the links of a page are called, and lead to.
@@ -21,7 +22,7 @@ func (a answer) links() map[string]string {
 // only saves it leaves it off. The form of one that is on has no such button.
 func TestSaveAndEnable(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		w.subscribe(courier.Subscription{Name: "told", Kind: courier.SubscribeFunc, Func: "tell", Events: []courier.EventType{courier.EventJobFailed}, Disabled: true})
+		w.subscribe(notify.Subscription{Name: "told", Kind: notify.KindFunc, Func: "tell", Events: []courier.EventType{courier.EventJobFailed}, Disabled: true})
 		const at = "notifications/told?tab="
 		isOff := func(want bool) {
 			t.Helper()
@@ -47,7 +48,7 @@ func TestSaveAndEnable(t *testing.T) {
 		if strings.Contains(w.get(at+"edit").text(), "Save and enable") {
 			t.Error("one that is on can be enabled")
 		}
-		w.subscribe(courier.Subscription{Name: "told", Kind: courier.SubscribeFunc, Func: "tell", Events: []courier.EventType{courier.EventJobFailed}, Disabled: true})
+		w.subscribe(notify.Subscription{Name: "told", Kind: notify.KindFunc, Func: "tell", Events: []courier.EventType{courier.EventJobFailed}, Disabled: true})
 		sent = w.get(at + "text").fields("set")
 		sent["do"] = "set and enable"
 		w.post(at+"text", sent).done("set")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -38,9 +39,9 @@ func (shelf) List(_ context.Context, _ *courier.Context, t courier.Directory) (c
 
 var (
 	listers     = map[string]courier.Lister{"shelf": shelf{}}
-	subscribers = map[string]func(context.Context, courier.Notification) error{
-		"tell": func(context.Context, courier.Notification) error { return nil },
-		"fail": func(_ context.Context, n courier.Notification) error {
+	subscribers = map[string]func(context.Context, notify.Notification) error{
+		"tell": func(context.Context, notify.Notification) error { return nil },
+		"fail": func(_ context.Context, n notify.Notification) error {
 			return courier.Permanent(errors.New("the receiver answered 410: " + canary))
 		},
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/notify"
 )
 
 var notificationPages = slices.Concat([]page{{
@@ -20,19 +20,19 @@ var notificationPages = slices.Concat([]page{{
 	query: []string{"cursor"}, data: (*call).notifications, live: []string{"list"}, watch: watchEvery(15 * time.Second),
 }}, subscriptions.pages())
 
-var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
+var subscriptions = &kept[notify.Subscription, *notify.Subscription]{
 	kind: "subscription", list: "notifications", first: `{"kind": "webhook", "events": ["JobFailed"]}`, query: []string{"cursor", "state"},
-	name: func(s *courier.Subscription) *string { return &s.Name },
-	plain: func(s courier.Subscription) courier.Subscription {
+	name: func(s *notify.Subscription) *string { return &s.Name },
+	plain: func(s notify.Subscription) notify.Subscription {
 		s.Reason = ""
 		return s
 	},
 	hide: desk.HideSubscription,
-	off:  func(s *courier.Subscription) *bool { return &s.Disabled },
-	get: func(c *call, name string) (courier.Subscription, error) {
+	off:  func(s *notify.Subscription) *bool { return &s.Disabled },
+	get: func(c *call, name string) (notify.Subscription, error) {
 		return c.h.e.Subscriptions().Get(c.ctx(), name)
 	},
-	set: func(ctx context.Context, c *call, s courier.Subscription) (courier.Subscription, error) {
+	set: func(ctx context.Context, c *call, s notify.Subscription) (notify.Subscription, error) {
 		saved, err := c.h.e.Subscriptions().Set(ctx, s, c.by())
 		c.warn(saved.Warnings)
 		return saved.Subscription, err
@@ -41,14 +41,14 @@ var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
 		return c.h.e.Subscriptions().Remove(ctx, name, c.by())
 	},
 	wrong: func(name string, list []courier.Problem) error {
-		return &courier.DefinitionError{Subscription: name, Problems: list}
+		return &notify.Error{Subscription: name, Problems: list}
 	},
 	data: (*call).subscription,
 	more: []action{
 		{verb: "replay", op: "replaySubscription", check: (*call).mayReplay, do: replay},
 		{verb: "replay-all", op: "replaySubscription", do: replay},
 	},
-	turns: []turn[courier.Subscription]{{"enable", turnSubscription(false)}, {"disable", turnSubscription(true)}},
+	turns: []turn[notify.Subscription]{{"enable", turnSubscription(false)}, {"disable", turnSubscription(true)}},
 	fields: []form.Field{
 		{Name: "name", Label: "Name", Kind: form.Text, Once: true, Hint: "1 to 200 characters. It can't be changed later.", Group: "Of what"},
 		{Name: "events", Label: "Events", Kind: form.List, Hint: "Such as JobFailed, JobCompleted, JobOverdue or ChainFailed, one in each line."},
@@ -70,8 +70,8 @@ var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
 }
 
 // turnSubscription saves a subscription that is disabled, or enabled.
-func turnSubscription(disabled bool) func(context.Context, *call, string, courier.By) (courier.Subscription, error) {
-	return func(ctx context.Context, c *call, name string, by courier.By) (courier.Subscription, error) {
+func turnSubscription(disabled bool) func(context.Context, *call, string, courier.By) (notify.Subscription, error) {
+	return func(ctx context.Context, c *call, name string, by courier.By) (notify.Subscription, error) {
 		s, err := c.h.e.Subscriptions().Get(ctx, name)
 		if err != nil {
 			return s, err
@@ -94,7 +94,7 @@ type notificationList struct {
 
 // A subscriptionRow is a subscription as the visitor may see it.
 type subscriptionRow struct {
-	courier.Subscription
+	notify.Subscription
 	Href, Status    string
 	To              string
 	Waiting, Failed string // how many notifications
@@ -103,7 +103,7 @@ type subscriptionRow struct {
 
 // A deliveryRow is a notification that has not been delivered.
 type deliveryRow struct {
-	courier.Delivery
+	notify.Delivery
 	Href         string // of the execution or chain execution
 	About        string
 	Subscription target
@@ -121,11 +121,11 @@ func (c *call) notifications() (any, error) {
 	if l.New, err = c.mayCreateAny(); err != nil || len(list) == 0 {
 		return l, err
 	}
-	failed, more, err := c.Deliveries(c.ctx(), store.DeliveryFilter{State: courier.DeliveryFailed}, "", maxTallied)
+	failed, more, err := c.Deliveries(c.ctx(), notify.DeliveryFilter{State: notify.Failed}, "", maxTallied)
 	if err != nil {
 		return nil, err
 	}
-	waiting, moreWait, err := c.Deliveries(c.ctx(), store.DeliveryFilter{State: courier.DeliveryPending}, "", maxTallied)
+	waiting, moreWait, err := c.Deliveries(c.ctx(), notify.DeliveryFilter{State: notify.Pending}, "", maxTallied)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (c *call) notifications() (any, error) {
 
 // tally counts the notifications of a subscription among those that were read, which are in
 // the order of subscriptions; empty if it was not reached.
-func tally(list []courier.Delivery, more bool, name string) string {
+func tally(list []notify.Delivery, more bool, name string) string {
 	n := 0
 	for i := range list {
 		if list[i].Subscription == name {
@@ -161,7 +161,7 @@ func tally(list []courier.Delivery, more bool, name string) string {
 	return format.Count(n)
 }
 
-func (c *call) subscriptionRow(s courier.Subscription) subscriptionRow {
+func (c *call) subscriptionRow(s notify.Subscription) subscriptionRow {
 	r := subscriptionRow{Subscription: s, Href: c.link("notifications", s.Name), Status: "enabled"}
 	if s.Disabled {
 		r.Status = "disabled"
@@ -179,7 +179,7 @@ func (c *call) subscriptionRow(s courier.Subscription) subscriptionRow {
 	return r
 }
 
-func (c *call) deliveryRow(d *courier.Delivery) deliveryRow {
+func (c *call) deliveryRow(d *notify.Delivery) deliveryRow {
 	r := deliveryRow{Delivery: *d, Subscription: target{"subscription", d.Subscription, c.link("notifications", d.Subscription)}, About: d.Job}
 	switch {
 	case d.Execution != "":
@@ -200,22 +200,22 @@ type subscriptionView struct {
 	Next       string
 }
 
-func (c *call) subscription(s *courier.Subscription) (any, error) {
+func (c *call) subscription(s *notify.Subscription) (any, error) {
 	v := &subscriptionView{subscriptionRow: c.subscriptionRow(*s), Turns: turnsOf("disable", "Disable")}
 	if s.Disabled {
 		v.Turns = turnsOf("enable", "Enable")
 	}
-	state := courier.DeliveryState(c.query.Get("state"))
-	if state != "" && state != courier.DeliveryFailed && state != courier.DeliveryPending {
+	state := notify.DeliveryState(c.query.Get("state"))
+	if state != "" && state != notify.Failed && state != notify.Pending {
 		return nil, problem.Invalid("The state in the address must be pending or failed.")
 	}
 	for _, f := range []struct {
 		label string
-		state courier.DeliveryState
-	}{{"All", ""}, {"Failed", courier.DeliveryFailed}, {"Waiting", courier.DeliveryPending}} {
+		state notify.DeliveryState
+	}{{"All", ""}, {"Failed", notify.Failed}, {"Waiting", notify.Pending}} {
 		v.States = append(v.States, navItem{Label: f.label, Href: c.with("state", string(f.state), "cursor", ""), Current: f.state == state})
 	}
-	list, next, err := c.Deliveries(c.ctx(), store.DeliveryFilter{Subscription: s.Name, State: state}, c.query.Get("cursor"), listPage)
+	list, next, err := c.Deliveries(c.ctx(), notify.DeliveryFilter{Subscription: s.Name, State: state}, c.query.Get("cursor"), listPage)
 	for i := range list {
 		v.Deliveries = append(v.Deliveries, c.deliveryRow(&list[i]))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -32,7 +33,7 @@ func (w *world) monitor(m monitor.Monitor) {
 	}
 }
 
-func (w *world) subscribe(s courier.Subscription) {
+func (w *world) subscribe(s notify.Subscription) {
 	w.Helper()
 	if _, err := w.engine.Subscriptions().Set(w.Context(), s, courier.By{Actor: "admin"}); err != nil {
 		w.Fatal(err)
@@ -96,8 +97,8 @@ func TestNotifications(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.get("notifications").has("There is no subscription that you may see.").has("New subscription")
 		w.inbox()
-		w.subscribe(courier.Subscription{Name: "alarm", Kind: courier.SubscribeFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"report"}})
-		w.subscribe(courier.Subscription{Name: "start", Kind: courier.SubscribeJob, Job: &courier.JobTarget{Name: "inbox"}, Jobs: []string{"other"}, Events: []courier.EventType{courier.EventJobFailed}, Disabled: true})
+		w.subscribe(notify.Subscription{Name: "alarm", Kind: notify.KindFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"report"}})
+		w.subscribe(notify.Subscription{Name: "start", Kind: notify.KindJob, Job: &notify.JobTarget{Name: "inbox"}, Jobs: []string{"other"}, Events: []courier.EventType{courier.EventJobFailed}, Disabled: true})
 		for range 3 {
 			w.ended("report", "ann", map[string]any{"fail": "no"})
 		}
@@ -156,7 +157,7 @@ func TestKeptRoles(t *testing.T) {
 		w.inbox()
 		for suffix, job := range map[string]string{"": "report", " hidden": "hidden"} {
 			w.schedule(schedule.Schedule{Name: "nightly" + suffix, Job: job, Cron: "0 30 2 ? * *", Params: map[string]any{"text": canary}})
-			w.subscribe(courier.Subscription{Name: "alarm" + suffix, Kind: courier.SubscribeFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{job}})
+			w.subscribe(notify.Subscription{Name: "alarm" + suffix, Kind: notify.KindFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{job}})
 		}
 		for suffix, job := range map[string]string{"": "inbox", " hidden": "hidden inbox"} {
 			w.monitor(monitor.Monitor{Name: "incoming" + suffix, Path: "/in", Job: job, Params: map[string]any{"text": canary}})
@@ -277,9 +278,9 @@ func TestServicesHostile(t *testing.T) {
 		for _, evil := range hostile {
 			name := jobName(evil)
 			w.monitor(monitor.Monitor{Name: name, Path: "/" + evil, Job: "inbox", Description: evil, Params: map[string]any{"text": evil}})
-			w.subscribe(courier.Subscription{Name: name, Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"report"}, Job: &courier.JobTarget{Name: "inbox", Params: map[string]any{"text": evil}}})
+			w.subscribe(notify.Subscription{Name: name, Kind: notify.KindJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"report"}, Job: &notify.JobTarget{Name: "inbox", Params: map[string]any{"text": evil}}})
 		}
-		w.subscribe(courier.Subscription{Name: "alarm", Kind: courier.SubscribeFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}})
+		w.subscribe(notify.Subscription{Name: "alarm", Kind: notify.KindFunc, Func: "fail", Events: []courier.EventType{courier.EventJobFailed}})
 		w.ended("report", "ann", map[string]any{"fail": "\u202e<script>alert(1)</script>"})
 		time.Sleep(time.Minute)
 		for _, list := range []string{"monitors", "notifications"} {

@@ -3,6 +3,9 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -13,12 +16,13 @@ import (
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryruns"
 	"github.com/courierhq/courier/engine/internal/maintenance"
-	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -36,10 +40,12 @@ func (e *Engine) addSubsystems() {
 	e.unserved = unserved.New(roles.Workers, e.log)
 	e.repairs = repair.New(e.store, e.programs, o.Secrets)
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
-	e.notifications = notifications.New(notifications.Options{
-		Changed: c.Changed, Roles: roles, Programs: e.programs, Log: e.log, Secrets: o.Secrets,
-		Start: c.Start, NewExecution: c.NewExecution,
-		Subscribers: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks.guard(), WebhookTimeout: o.Webhooks.Timeout,
+	e.notifications = notify.New(notify.Options{
+		Store: roles.Subscriptions, Catalog: roles.Catalog(), Jobs: c, Log: e.log, Secrets: o.Secrets,
+		Changed: func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr) {
+			c.Changed(ctx, core.Change{Kind: a.Kind, Name: a.Name, Verb: a.Verb, By: by, Job: a.Job, Now: a.Now, More: more})
+		},
+		Funcs: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks,
 	})
 	e.deadlines = deadlines.New(deadlines.Options{
 		Roles: roles, Programs: e.programs, Log: e.log, Poll: o.Poll,
@@ -84,12 +90,12 @@ func (e *Engine) addSubsystems() {
 // listingContext returns the context of one listing for a monitor, and the redactor of the
 // secrets that the lister asks for.
 func (c access) listingContext(monitor string) (*courier.Context, *courier.Redactor) {
-	secrets := new(core.Redactor)
+	secrets := new(secret.Redactor)
 	return courier.NewContext(courier.ContextConfig{
 		Monitor: monitor, Log: slog.New(core.RedactHandler(c.e.log.Handler(), secrets)).With("monitor", monitor),
 		Roots: c.e.opt.Roots, Redactor: &secrets.Redactor,
 		Secrets: func(ctx context.Context, q courier.SecretRequest) (string, error) {
-			return core.ResolveSecret(ctx, q, c.e.opt.Secrets, secrets)
+			return secret.Resolve(ctx, q, c.e.opt.Secrets, secrets)
 		},
 	}), &secrets.Redactor
 }
@@ -143,14 +149,31 @@ func (c access) NewExecution(ctx context.Context, p *program.Program, opt *couri
 }
 
 // Start creates an execution of the latest version of a job.
-func (c access) Start(ctx context.Context, job string, s core.Start) error {
-	n, err := c.e.prepare(ctx, job, &courier.EnqueueOptions{
-		Params: s.Params, Priority: s.Priority, IdempotencyKey: s.IdempotencyKey, By: s.By,
-	}, false)
+func (c access) Start(ctx context.Context, job string, opt *courier.EnqueueOptions) error {
+	n, err := c.e.prepare(ctx, job, opt, false)
 	if err == nil {
 		_, err = c.e.create(ctx, []store.NewExecution{n})
 	}
 	return err
+}
+
+// Result returns the result of a completed execution, nil if it has none or retention has
+// removed it.
+func (c access) Result(ctx context.Context, job string, version int, x courier.ExecutionID) (json.RawMessage, error) {
+	p, err := c.e.programs.Load(ctx, job, version)
+	switch {
+	case errors.Is(err, courier.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the job of execution %s: %w", x, err)
+	case p.Job.Result == "":
+		return nil, nil
+	}
+	got, err := c.e.roles.Archive().Execution(ctx, x)
+	if err != nil && !errors.Is(err, courier.ErrNotFound) {
+		return nil, fmt.Errorf("read the result of execution %s: %w", x, err)
+	}
+	return got.Result, nil
 }
 
 // CheckExecution returns the error that NewExecution would have, for a dry run: secrets

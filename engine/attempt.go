@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
@@ -16,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/engine/internal/steplog"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/secret"
 )
 
 // attempt executes one attempt of a step, within its timeouts.
@@ -121,7 +121,7 @@ func (a *attempt) secret(ctx context.Context, name, param string) (string, error
 // configError marks what repeating can't cure. A secret that can't be had now
 // may be there later.
 func (r *run) configError(err error) error {
-	if _, ok := errors.AsType[*core.SecretError](err); ok {
+	if _, ok := errors.AsType[*secret.Error](err); ok {
 		return err
 	}
 	return courier.Permanent(err)

@@ -15,10 +15,10 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/definitions"
-	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -57,7 +57,7 @@ type Bundle struct {
 	Chains        []chain.Chain
 	Schedules     []schedule.Schedule
 	Monitors      []monitor.Monitor
-	Subscriptions []courier.Subscription
+	Subscriptions []notify.Subscription
 	// Problems are what is wrong, and Warnings what looks doubtful, each with file,
 	// line and column, in that order.
 	Problems, Warnings []courier.Problem
@@ -97,7 +97,7 @@ func Check(files []courier.Source, r *courier.Registry, opt *Options) Bundle {
 	if opt == nil {
 		opt = &Options{}
 	}
-	c := opt.bundleCheck(definitions.NewUnsaved(nil, true), r)
+	c := opt.bundleCheck(definitions.NewUnsaved(nil, nil, true), r)
 	c.alone = true
 	b, _ := c.check(context.Background(), files) // no store can fail
 	return b
@@ -113,9 +113,9 @@ func Check(files []courier.Source, r *courier.Registry, opt *Options) Bundle {
 // only mistakes of form, and one of Define has no places. The error is one of the
 // store or of ctx; mistakes in the definitions are in the Bundle.
 func (e *Engine) Check(ctx context.Context, files []courier.Source) (Bundle, error) {
-	c := e.opt.bundleCheck(definitions.NewUnsaved(e.store, false), e.reg)
-	c.outbox.Outbox, _ = e.roles.Outbox() // without one there are no subscriptions
-	w, _ := e.roles.Workers()             // without them no queue is doubtful
+	saved, _ := e.roles.Subscriptions() // without the role there are none
+	c := e.opt.bundleCheck(definitions.NewUnsaved(e.store, saved, false), e.reg)
+	w, _ := e.roles.Workers() // without them no queue is doubtful
 	var b Bundle
 	workers, err := core.PresentWorkers(ctx, w)
 	if err == nil {
@@ -132,9 +132,8 @@ func (e *Engine) Check(ctx context.Context, files []courier.Source) (Bundle, err
 type bundleCheck struct {
 	Bundle
 	e       *Engine              // by whose rules it checks; its store is the catalog
-	catalog *definitions.Unsaved // the jobs and chains of the files, before those that are saved
-	outbox  definitions.UnsavedSubscriptions
-	workers []store.Worker // that are present
+	catalog *definitions.Unsaved // what the files define, before what is saved
+	workers []store.Worker       // that are present
 	// alone says that nothing is saved: what the files have stands for all versions.
 	alone bool
 	// listers and subscribers say whether the directories of monitors and the functions of
@@ -149,7 +148,7 @@ type bundleCheck struct {
 func (o *Options) bundleCheck(catalog *definitions.Unsaved, r *courier.Registry) *bundleCheck {
 	e := New(catalog, r, &Options{
 		Listers: o.Listers, Subscribers: o.Subscribers, Queues: o.Queues,
-		Webhooks: WebhookOptions{
+		Webhooks: notify.WebhookOptions{
 			Networks: o.Webhooks.Networks, TrustedHosts: o.Webhooks.TrustedHosts, AllowPlain: o.Webhooks.AllowPlain,
 			Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, errOffline },
 		},
@@ -258,14 +257,12 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 			return problems, nil, err
 		})
 	case "subscription":
-		var x courier.Subscription
+		var x notify.Subscription
 		form := s.Read(&x)
 		c.Subscriptions = append(c.Subscriptions, x)
-		if body, err := jsontext.Append(nil, x); err == nil {
-			c.outbox.List = append(c.outbox.List, store.Subscription{Name: x.Name, Body: body})
-		}
+		c.catalog.PutSubscription(x)
 		c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			problems, warnings, err := c.e.notifications.Check(ctx, &x, &c.outbox)
+			problems, warnings, err := c.e.notifications.Check(ctx, x)
 			if !c.subscribers {
 				warnings = nil
 			}

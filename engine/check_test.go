@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -54,7 +55,7 @@ func TestCheckBundle(t *testing.T) {
 	if err != nil || len(files) != len(bundle) {
 		t.Fatalf("read %d files of %d: %v", len(files), len(bundle), err)
 	}
-	page := map[string]func(context.Context, courier.Notification) error{"page": nil}
+	page := map[string]func(context.Context, notify.Notification) error{"page": nil}
 	b := engine.Check(files, exampleRegistry(), &engine.Options{Subscribers: page})
 	want := []string{
 		`broken.json:2:13: not JSON: invalid character ',' looking for beginning of value`,
@@ -258,11 +259,11 @@ func TestSubscribeWarnsOfAFunction(t *testing.T) {
 	var log bytes.Buffer
 	e := engine.New(memstore.New(), nil, &engine.Options{
 		Log:         slog.New(slog.NewTextHandler(&log, nil)),
-		Subscribers: map[string]func(context.Context, courier.Notification) error{"page": func(context.Context, courier.Notification) error { return nil }},
+		Subscribers: map[string]func(context.Context, notify.Notification) error{"page": func(context.Context, notify.Notification) error { return nil }},
 	})
 	for name, warned := range map[string]bool{"page": false, "pgae": true} {
 		log.Reset()
-		s, err := e.Subscriptions().Set(t.Context(), courier.Subscription{Name: name, Kind: courier.SubscribeFunc, Func: name, Events: []courier.EventType{courier.EventJobFailed}}, courier.By{})
+		s, err := e.Subscriptions().Set(t.Context(), notify.Subscription{Name: name, Kind: notify.KindFunc, Func: name, Events: []courier.EventType{courier.EventJobFailed}}, courier.By{})
 		if err != nil || (len(s.Warnings) == 1) != warned || strings.Contains(log.String(), `did you mean`) != warned || *s.Subscription.Window != 0 {
 			t.Errorf("%s: %+v, %v; log %s", name, s, err, &log)
 		}
@@ -281,7 +282,7 @@ func TestEngineCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.Subscriptions().Set(ctx, courier.Subscription{Name: "old", Kind: courier.SubscribeJob, Job: &courier.JobTarget{Name: "loop"}, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"before"}}, courier.By{}); err != nil {
+	if _, err := e.Subscriptions().Set(ctx, notify.Subscription{Name: "old", Kind: notify.KindJob, Job: &notify.JobTarget{Name: "loop"}, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"before"}}, courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	text := "{\"name\": \"new\", \"failure_policy\": null, \"depends_on\": [\"before\", \"befor\"],\n \"steps\": [\n  {\"tpye\": \"demo.show\"},\n  {\"type\": \"demo.show\", \"config\": {\"txet\": \"a\"}, \"timeout_seconds\": \"5\"}]}"

@@ -38,7 +38,7 @@ func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 			}
 			if err == nil {
 				wait = e.until(&got)
-				e.notifications.Learn(got.Subscribed)
+				e.notifications.Claimed(got.Subscribed)
 				e.unserved.Claimed(got.Unclaimed)
 				select {
 				case marks <- got.Mark:

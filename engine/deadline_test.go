@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -141,7 +142,7 @@ func TestOverdue(t *testing.T) {
 		var seen, other []string
 		e := overdueEngine(t, s, &seen)
 		told(t, s, box, func(o *engine.Options) { o.Observers = overdueObserver(&other) })
-		sub := courier.Subscription{Name: "late", Kind: courier.SubscribeFunc, Func: "box", Events: []courier.EventType{courier.EventJobOverdue}}
+		sub := notify.Subscription{Name: "late", Kind: notify.KindFunc, Func: "box", Events: []courier.EventType{courier.EventJobOverdue}}
 		if _, err := e.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
 
@@ -170,7 +171,7 @@ func TestEmit(t *testing.T) {
 					observed = append(observed, fmt.Sprint(e.Type, " ", e.Step, " ", e.Attempt, " ", e.Name, " ", string(e.Payload)))
 				}
 			}},
-			Subscribers: map[string]func(ctx, courier.Notification) error{"f": func(_ ctx, n courier.Notification) error {
+			Subscribers: map[string]func(ctx, notify.Notification) error{"f": func(_ ctx, n notify.Notification) error {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, fmt.Sprint(*n.Step, " ", n.StepAttempt, " ", n.Name, " ", string(n.Payload)))
@@ -198,7 +199,7 @@ func TestEmit(t *testing.T) {
 			return struct{}{}, nil
 		}, nil)
 		h.Start()
-		sub := courier.Subscription{Name: "s", Kind: courier.SubscribeFunc, Events: []courier.EventType{courier.EventStep}, Func: "f"}
+		sub := notify.Subscription{Name: "s", Kind: notify.KindFunc, Events: []courier.EventType{courier.EventStep}, Func: "f"}
 		if _, err := h.Engine.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
 			t.Fatal(err)
 		}

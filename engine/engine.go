@@ -28,7 +28,6 @@ import (
 	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/leases"
 	"github.com/courierhq/courier/engine/internal/maintenance"
-	"github.com/courierhq/courier/engine/internal/notifications"
 	"github.com/courierhq/courier/engine/internal/probe"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
@@ -38,6 +37,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/workspace"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -74,7 +74,7 @@ type Engine struct {
 	chains        *chain.Service
 	schedules     *schedule.Service
 	monitors      *monitor.Service
-	notifications *notifications.Service
+	notifications *notify.Service
 	dryRuns       *dryruns.Service
 	repairs       *repair.Planner
 	unserved      *unserved.Service
@@ -107,6 +107,10 @@ func (e *Engine) Schedules() *schedule.Service { return e.schedules }
 // role [monitor.Store]. Started engines that have the lister of a monitor poll its
 // directory.
 func (e *Engine) Monitors() *monitor.Service { return e.monitors }
+
+// Subscriptions returns the service of the subscriptions in the engine's store, which must
+// have the role [notify.Store]. Started engines make the deliveries.
+func (e *Engine) Subscriptions() *notify.Service { return e.notifications }
 
 // New returns an engine that keeps executions in s and takes step types from
 // r; nil means none. A nil opt means the defaults. New starts nothing and can't

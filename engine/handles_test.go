@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -150,7 +151,7 @@ func TestRemoveLimit(t *testing.T) {
 func TestGetSubscription(t *testing.T) {
 	h := couriertest.New(t, nil)
 	for i := range 1100 {
-		s := courier.Subscription{Name: fmt.Sprintf("s%04d", i), Kind: courier.SubscribeFunc, Func: "f", Events: []courier.EventType{courier.EventJobFailed}}
+		s := notify.Subscription{Name: fmt.Sprintf("s%04d", i), Kind: notify.KindFunc, Func: "f", Events: []courier.EventType{courier.EventJobFailed}}
 		if _, err := h.Engine.Subscriptions().Set(t.Context(), s, courier.By{}); err != nil {
 			t.Fatal(err)
 		}

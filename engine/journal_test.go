@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -35,7 +36,7 @@ func TestJournal(t *testing.T) {
 	_, err2 := e.Schedules().Set(ctx, daily, by)
 	_, err3 := e.Schedules().Disable(ctx, "daily", by)
 	_, err5 := e.Schedules().Disable(ctx, "daily", by)
-	hook := courier.Subscription{Name: "hook", Kind: courier.SubscribeFunc, Func: "f", Events: []courier.EventType{courier.EventJobFailed}}
+	hook := notify.Subscription{Name: "hook", Kind: notify.KindFunc, Func: "f", Events: []courier.EventType{courier.EventJobFailed}}
 	_, err4 := e.Subscriptions().Set(ctx, hook, courier.By{Actor: "bob"})
 	_, err6 := e.Subscriptions().Set(ctx, hook, courier.By{Actor: "deploy"})
 	hook.Disabled = true

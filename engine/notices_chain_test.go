@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -22,7 +23,7 @@ func TestChainEvents(t *testing.T) {
 		if _, err := e.Chains().Define(t.Context(), chain, nil); err != nil {
 			t.Fatal(err)
 		}
-		subscribe(t, e, func(s *courier.Subscription) {
+		subscribe(t, e, func(s *notify.Subscription) {
 			s.Chains, s.Events = []string{"chain"}, []courier.EventType{courier.EventChainStarted, courier.EventChainCompleted, courier.EventChainFailed, courier.EventJobCompleted}
 		})
 		time.Sleep(5 * time.Minute)
@@ -67,7 +68,7 @@ func TestChainEventOfSchedule(t *testing.T) {
 		if _, err := e.Chains().Define(t.Context(), readChain(t, `{"name": "chain", "members": [{"job": "far"}]}`), nil); err != nil {
 			t.Fatal(err)
 		}
-		subscribe(t, e, func(s *courier.Subscription) { s.Events = []courier.EventType{courier.EventChainStarted} })
+		subscribe(t, e, func(s *notify.Subscription) { s.Events = []courier.EventType{courier.EventChainStarted} })
 		tick := time.Now().Add(10*time.Minute + 3*time.Second)
 		if _, err := e.Schedules().Set(t.Context(), schedule.Schedule{Name: "s", Chain: "chain", At: tick}, courier.By{}); err != nil {
 			t.Fatal(err)

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -25,12 +24,12 @@ import (
 // A mailbox is a subscriber that keeps what it is told.
 type mailbox struct {
 	mu   sync.Mutex
-	list []courier.Notification
+	list []notify.Notification
 	at   []time.Time
-	fail func(courier.Notification) error // nil: everything is accepted
+	fail func(notify.Notification) error // nil: everything is accepted
 }
 
-func (m *mailbox) take(_ context.Context, n courier.Notification) error {
+func (m *mailbox) take(_ context.Context, n notify.Notification) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.list, m.at = append(m.list, n), append(m.at, time.Now())
@@ -40,10 +39,10 @@ func (m *mailbox) take(_ context.Context, n courier.Notification) error {
 	return nil
 }
 
-func (m *mailbox) got() []courier.Notification {
+func (m *mailbox) got() []notify.Notification {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]courier.Notification(nil), m.list...)
+	return append([]notify.Notification(nil), m.list...)
 }
 
 // told starts an engine on s that has the mailbox as function "box".
@@ -51,7 +50,7 @@ func told(t *testing.T, s store.Store, m *mailbox, change func(*engine.Options))
 	t.Helper()
 	opt := &engine.Options{
 		Workspace: t.TempDir(), WorkspaceID: "here",
-		Subscribers: map[string]func(context.Context, courier.Notification) error{"box": m.take},
+		Subscribers: map[string]func(context.Context, notify.Notification) error{"box": m.take},
 	}
 	if change != nil {
 		change(opt)
@@ -84,10 +83,10 @@ func told(t *testing.T, s store.Store, m *mailbox, change func(*engine.Options))
 }
 
 // subscribe saves a subscription of the mailbox.
-func subscribe(t *testing.T, e *engine.Engine, change func(*courier.Subscription)) courier.Subscription {
+func subscribe(t *testing.T, e *engine.Engine, change func(*notify.Subscription)) notify.Subscription {
 	t.Helper()
-	s := courier.Subscription{
-		Name: "sub", Kind: courier.SubscribeFunc, Func: "box",
+	s := notify.Subscription{
+		Name: "sub", Kind: notify.KindFunc, Func: "box",
 		Events: []courier.EventType{courier.EventJobCompleted, courier.EventJobFailed},
 	}
 	if change != nil {
@@ -98,6 +97,16 @@ func subscribe(t *testing.T, e *engine.Engine, change func(*courier.Subscription
 		t.Fatal(err)
 	}
 	return got.Subscription
+}
+
+// left returns the notifications that have not been delivered.
+func left(t *testing.T, e *engine.Engine) []notify.Delivery {
+	t.Helper()
+	list, err := e.Subscriptions().Deliveries(t.Context(), notify.DeliveryFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 func enqueued(t *testing.T, e *engine.Engine, job string) courier.Execution {
@@ -132,89 +141,11 @@ func TestSubscriberIsTold(t *testing.T) {
 				}
 			}
 		}
-		list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{})
+		list, err := e.Subscriptions().Deliveries(t.Context(), notify.DeliveryFilter{})
 		if err != nil || len(list) != 0 {
 			t.Errorf("left over: %+v, %v", list, err)
 		}
 	})
-}
-
-func TestSubscriberRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mailbox{fail: func(courier.Notification) error { return errors.New("not today") }}
-		e := told(t, memstore.New(), &m, func(o *engine.Options) { o.Poll = time.Hour })
-		subscribe(t, e, nil)
-		enqueued(t, e, "good")
-		time.Sleep(100 * time.Hour)
-		m.mu.Lock()
-		times := m.at
-		m.mu.Unlock()
-		if len(times) != 10 {
-			t.Fatalf("%d attempts, want 10", len(times))
-		}
-		wants := []time.Duration{
-			5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
-		}
-		for i, want := range wants {
-			if wait := times[i+1].Sub(times[i]); wait < want-time.Second || wait > want*6/5+3*time.Second {
-				t.Errorf("wait %d was %v, want %v to a fifth more", i+1, wait, want)
-			}
-		}
-		list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{State: courier.DeliveryFailed})
-		if err != nil || len(list) != 1 || list[0].Attempts != 10 || list[0].LastErr != "not today" || len(m.got()) != 10 {
-			t.Fatalf("in the end %+v, %v; told %d times", list, err, len(m.got()))
-		}
-		id := list[0].ID
-		for _, n := range m.got() {
-			if n.ID != id {
-				t.Errorf("told of %s, want %s in every attempt", n.ID, id)
-			}
-		}
-		m.mu.Lock()
-		m.fail = nil
-		m.mu.Unlock()
-		n, err := e.Subscriptions().Replay(t.Context(), "sub", []string{id}, courier.By{Actor: "ops"})
-		if err != nil || n != 1 {
-			t.Fatalf("replayed %d, %v", n, err)
-		}
-		time.Sleep(time.Second)
-		if got := m.got(); len(got) != 11 || got[10].ID != id {
-			t.Errorf("told %d times after the replay", len(got))
-		}
-		_, err = e.Subscriptions().Replay(t.Context(), "sub", []string{"x.y"}, courier.By{})
-		if !errors.Is(err, courier.ErrInvalid) {
-			t.Errorf("replay of no event: %v", err)
-		}
-	})
-}
-
-func TestSubscriberThatFails(t *testing.T) {
-	for name, tt := range map[string]struct {
-		fail  func(courier.Notification) error
-		state courier.DeliveryState
-		says  string
-	}{
-		"permanent": {func(courier.Notification) error { return courier.Permanent(errors.New("never")) }, courier.DeliveryFailed, "never"},
-		"panics":    {func(courier.Notification) error { panic("oh no") }, courier.DeliveryPending, "panicked: oh no"},
-		"exits":     {func(courier.Notification) error { runtime.Goexit(); return nil }, courier.DeliveryPending, "runtime.Goexit"},
-		"says odd":  {func(courier.Notification) error { return errors.New("a\x00b\xff") }, courier.DeliveryPending, "a\ufffdb\ufffd"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := mailbox{fail: tt.fail}
-				e := told(t, memstore.New(), &m, nil)
-				subscribe(t, e, nil)
-				x := enqueued(t, e, "good")
-				time.Sleep(time.Second)
-				if list := left(t, e); len(list) != 1 || list[0].State != tt.state || !strings.Contains(list[0].LastErr, tt.says) {
-					t.Errorf("it stands as %+v", list)
-				}
-				if got, err := e.Wait(t.Context(), x.ID); err != nil || got.State != courier.Completed {
-					t.Errorf("the execution is %s, %v", got.State, err)
-				}
-			})
-		})
-	}
 }
 
 // TestDeliveryAfterLostReplies has each call of the outbox fail before or after
@@ -230,7 +161,7 @@ func TestDeliveryAfterLostReplies(t *testing.T) {
 						f := storewrap.NewFaulty(s, storewrap.Fault{Kind: kind, N: n, Method: method})
 						var m mailbox
 						first := told(t, f, &m, func(o *engine.Options) { o.Worker = "first"; o.Poll = time.Hour })
-						subscribe(t, first, func(s *courier.Subscription) { s.Events = []courier.EventType{courier.EventJobCompleted} })
+						subscribe(t, first, func(s *notify.Subscription) { s.Events = []courier.EventType{courier.EventJobCompleted} })
 						second := told(t, s, &m, func(o *engine.Options) { o.Worker = "second" })
 						var want []courier.ExecutionID
 						for range 4 {
@@ -265,7 +196,7 @@ func TestDeliveryOfManyEngines(t *testing.T) {
 		s := memstore.New()
 		var m mailbox
 		refused := make(map[string]int)
-		m.fail = func(n courier.Notification) error {
+		m.fail = func(n notify.Notification) error {
 			if refused[n.ID] < 2 && rand.IntN(4) == 0 {
 				refused[n.ID]++
 				return errors.New("chance")
@@ -307,7 +238,7 @@ func TestStopReturnsDeliveries(t *testing.T) {
 		s := memstore.New()
 		reg := new(courier.Registry)
 		entered, heard := 0, 0
-		sub := func(ctx context.Context, _ courier.Notification) error {
+		sub := func(ctx context.Context, _ notify.Notification) error {
 			if entered++; entered == 1 {
 				<-ctx.Done()
 				return ctx.Err()
@@ -315,7 +246,7 @@ func TestStopReturnsDeliveries(t *testing.T) {
 			heard++
 			return nil
 		}
-		opt := &engine.Options{Workspace: t.TempDir(), WorkspaceID: "here", Subscribers: map[string]func(context.Context, courier.Notification) error{"box": sub}}
+		opt := &engine.Options{Workspace: t.TempDir(), WorkspaceID: "here", Subscribers: map[string]func(context.Context, notify.Notification) error{"box": sub}}
 		e := engine.New(s, reg, opt)
 		var m mailbox
 		other := told(t, s, &m, func(o *engine.Options) { o.Subscribers = nil })
@@ -382,34 +313,15 @@ func TestStoreWithoutOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m mailbox
 		e := told(t, bare{memstore.New()}, &m, nil)
-		_, err := e.Subscriptions().Set(t.Context(), courier.Subscription{Name: "sub"}, courier.By{})
+		_, err := e.Subscriptions().Set(t.Context(), notify.Subscription{Name: "sub"}, courier.By{})
 		for _, err := range []error{err, e.Subscriptions().Remove(t.Context(), "sub", courier.By{})} {
-			if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "store.Outbox") {
+			if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "notify.Store") {
 				t.Errorf("error %v, want one that names what is missing", err)
 			}
 		}
 		x := enqueued(t, e, "good")
 		if got, err := e.Wait(t.Context(), x.ID); err != nil || got.State != courier.Completed {
 			t.Errorf("the execution is %s, %v", got.State, err)
-		}
-	})
-}
-
-func TestUnsubscribe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var m mailbox
-		e := told(t, memstore.New(), &m, nil)
-		want := subscribe(t, e, func(s *courier.Subscription) { w := time.Minute; s.Window = &w })
-		list, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{})
-		if err != nil || len(list) != 1 || !reflect.DeepEqual(list[0], want) {
-			t.Errorf("subscriptions %+v, %v; want %+v", list, err, want)
-		}
-		if err := e.Subscriptions().Remove(t.Context(), "sub", courier.By{}); err != nil {
-			t.Error(err)
-		}
-		subscribe(t, e, func(s *courier.Subscription) { s.Name = "subs" })
-		if err := e.Subscriptions().Remove(t.Context(), "sub", courier.By{}); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), `did you mean "subs"?`) {
-			t.Errorf("a second time: %v", err)
 		}
 	})
 }
@@ -429,9 +341,9 @@ func TestSubscribedJob(t *testing.T) {
 		})
 		var m mailbox
 		e := told(t, f, &m, nil)
-		sub := courier.Subscription{
-			Name: "repair", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"bad"},
-			Job: &courier.JobTarget{Name: "good", Params: map[string]any{"big": json.Number("12345678901234567890")}, Priority: 3},
+		sub := notify.Subscription{
+			Name: "repair", Kind: notify.KindJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"bad"},
+			Job: &notify.JobTarget{Name: "good", Params: map[string]any{"big": json.Number("12345678901234567890")}, Priority: 3},
 		}
 		if _, err := e.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
 			t.Fatal(err)
@@ -448,7 +360,7 @@ func TestSubscribedJob(t *testing.T) {
 		}
 		var params struct {
 			Big   json.Number
-			Event courier.Notification
+			Event notify.Notification
 		}
 		if err := json.Unmarshal(got.Params, &params); err != nil {
 			t.Fatal(err)
@@ -459,9 +371,9 @@ func TestSubscribedJob(t *testing.T) {
 		if list := left(t, e); len(list) != 0 || refused == 0 {
 			t.Errorf("left over: %+v; Settle was refused %d times", list, refused)
 		}
-		back := courier.Subscription{
-			Name: "back", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobCompleted}, Jobs: []string{"good"},
-			Job: &courier.JobTarget{Name: "bad"},
+		back := notify.Subscription{
+			Name: "back", Kind: notify.KindJob, Events: []courier.EventType{courier.EventJobCompleted}, Jobs: []string{"good"},
+			Job: &notify.JobTarget{Name: "bad"},
 		}
 		if _, err := e.Subscriptions().Set(t.Context(), back, courier.By{}); err == nil || !strings.Contains(err.Error(), "good -> bad -> good") {
 			t.Errorf("jobs that start each other: %v", err)
@@ -474,16 +386,16 @@ func TestSubscribedJobThatCantStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m mailbox
 		e := told(t, memstore.New(), &m, func(o *engine.Options) { o.MaxParams = 64 }) // too little for an event
-		sub := courier.Subscription{
-			Name: "repair", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"bad"},
-			Job: &courier.JobTarget{Name: "good"},
+		sub := notify.Subscription{
+			Name: "repair", Kind: notify.KindJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"bad"},
+			Job: &notify.JobTarget{Name: "good"},
 		}
 		if _, err := e.Subscriptions().Set(t.Context(), sub, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 		enqueued(t, e, "bad")
 		time.Sleep(time.Hour)
-		list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{State: courier.DeliveryFailed})
+		list, err := e.Subscriptions().Deliveries(t.Context(), notify.DeliveryFilter{State: notify.Failed})
 		if err != nil || len(list) != 1 || list[0].Attempts != 1 || !strings.Contains(list[0].LastErr, "MaxParams") {
 			t.Errorf("after an hour %+v, %v", list, err)
 		}

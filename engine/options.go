@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/steplog"
+	"github.com/courierhq/courier/notify"
 )
 
 // Options are the settings of an [Engine]. The zero value is the default. The first
@@ -59,15 +60,15 @@ type Options struct {
 	// names. None means that this engine polls no directory.
 	Listers map[string]courier.Lister
 	// Subscribers are the functions that subscriptions of kind func name; see
-	// [Subscriptions.Set]. An event is delivered again, later or by another engine,
+	// [notify.Service.Set]. An event is delivered again, later or by another engine,
 	// if the function panics, if its engine ends, or if it returns an error that is
 	// not marked by [courier.Permanent]. Its context ends after a minute.
-	Subscribers map[string]func(ctx context.Context, n courier.Notification) error
+	Subscribers map[string]func(ctx context.Context, n notify.Notification) error
 	// Mailer sends the mails of subscriptions of kind email. Nil means that only
 	// other engines do.
-	Mailer courier.Mailer
+	Mailer notify.Mailer
 	// Webhooks says what subscriptions of kind webhook may reach.
-	Webhooks WebhookOptions
+	Webhooks notify.WebhookOptions
 
 	// Isolate says which steps run in a process of their own, and with which limits: by
 	// the key of a type, by "family.*" or by "*" for all, and what is most precise counts.

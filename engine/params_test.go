@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -104,7 +105,7 @@ func TestTypedParams(t *testing.T) {
 		if _, err = e.Monitors().Set(ctx, monitor.Monitor{Name: "m", Path: h.Dir, Job: "seen", Params: m{"n": 1}}, courier.By{}); err != nil {
 			t.Error(err)
 		}
-		about := courier.Subscription{Name: "on", Kind: courier.SubscribeJob, Jobs: []string{"typed"}, Events: []courier.EventType{courier.EventJobFailed}, Job: &courier.JobTarget{Name: "seen"}}
+		about := notify.Subscription{Name: "on", Kind: notify.KindJob, Jobs: []string{"typed"}, Events: []courier.EventType{courier.EventJobFailed}, Job: &notify.JobTarget{Name: "seen"}}
 		_, err = e.Subscriptions().Set(ctx, about, courier.By{})
 		if err == nil || !strings.Contains(err.Error(), `job.params.n: is required, and was not given`) {
 			t.Errorf("subscription: %v", err)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/executionlog"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
 )
@@ -149,7 +149,7 @@ func (e *Engine) rollbackUnowned(ctx context.Context, x *courier.Execution) {
 	}
 	r := &run{e: e, x: *x, program: p, walk: walk, vals: vals}
 	r.checkpoint.Base = x.EarlierStarts
-	r.begin(context.WithoutCancel(ctx), new(core.Redactor))
+	r.begin(context.WithoutCancel(ctx), new(secret.Redactor))
 	r.secrets.Claimed(x.Secrets)
 	defer r.closeResources()
 	defer r.caller.End()

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 )
 
 // TestResult resolves the result of a job when it completes, and tells subscribers of it.
@@ -38,8 +39,8 @@ func TestResult(t *testing.T) {
 				told := make(map[courier.EventType]string)
 				e := engine.New(h.Store, h.Registry, &engine.Options{
 					Workspace: t.TempDir(), Log: slog.New(slog.NewTextHandler(log, nil)),
-					Subscribers: map[string]func(context.Context, courier.Notification) error{
-						"f": func(_ context.Context, n courier.Notification) error {
+					Subscribers: map[string]func(context.Context, notify.Notification) error{
+						"f": func(_ context.Context, n notify.Notification) error {
 							mu.Lock()
 							defer mu.Unlock()
 							told[n.Type] = string(n.Result)
@@ -47,7 +48,7 @@ func TestResult(t *testing.T) {
 						},
 					},
 				})
-				if _, err := e.Subscriptions().Set(t.Context(), courier.Subscription{Name: "s", Kind: courier.SubscribeFunc, Func: "f", Events: []courier.EventType{courier.EventJobCompleted, courier.EventJobStarted}}, courier.By{}); err != nil {
+				if _, err := e.Subscriptions().Set(t.Context(), notify.Subscription{Name: "s", Kind: notify.KindFunc, Func: "f", Events: []courier.EventType{courier.EventJobCompleted, courier.EventJobStarted}}, courier.By{}); err != nil {
 					t.Fatal(err)
 				}
 				if err := e.Start(t.Context()); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/slots"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/store"
 )
 
@@ -69,7 +70,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 		e: e, x: c.Execution, claimed: sent, token: c.Token, checkpoint: checkpoint.Claimed(c),
 		used: c.Execution.Workspace != "", reclaimed: c.Counters.Reclaims > 0 || c.Lost != nil,
 	}
-	r.begin(context.WithoutCancel(base), new(core.Redactor))
+	r.begin(context.WithoutCancel(base), new(secret.Redactor))
 	r.secrets.Claimed(c.Counters.Secrets)
 	r.lease.Grant(e.opt.Lease, sent, stop)
 	if r.x.Timeout > 0 {
@@ -95,7 +96,7 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 }
 
 // begin sets up what a run needs besides its execution. Known gets the secrets that it uses.
-func (r *run) begin(ctx context.Context, known *core.Redactor) {
+func (r *run) begin(ctx context.Context, known *secret.Redactor) {
 	r.secrets.Source, r.secrets.Most, r.secrets.Redactor = r.e.opt.Secrets, r.e.opt.MaxSecrets, known
 	r.log = slog.New(core.RedactHandler(r.e.log.Handler(), known)).With("execution", r.x.ID, "job", r.x.Job)
 	r.res = new(courier.Resources)

@@ -21,6 +21,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -205,9 +206,9 @@ func TestSecretsByPolicy(t *testing.T) {
 	if err != nil || report.OK() || !asked[len(asked)-1].DryRun {
 		t.Errorf("the dry run says %v, %v; it asked for %+v", report, err, asked[len(asked)-1])
 	}
-	_, err = h.Engine.Subscriptions().Set(t.Context(), courier.Subscription{
-		Name: "other-desk", Kind: courier.SubscribeWebhook, Events: []courier.EventType{courier.EventJobFailed},
-		Webhook: &courier.WebhookTarget{URL: "https://93.184.215.14/", Secrets: []string{"secret:acme/key"}},
+	_, err = h.Engine.Subscriptions().Set(t.Context(), notify.Subscription{
+		Name: "other-desk", Kind: notify.KindWebhook, Events: []courier.EventType{courier.EventJobFailed},
+		Webhook: &notify.WebhookTarget{URL: "https://93.184.215.14/", Secrets: []string{"secret:acme/key"}},
 	}, courier.By{})
 	if err == nil || !strings.Contains(err.Error(), "acme/key") || asked[len(asked)-1].Subscription != "other-desk" {
 		t.Errorf("the subscription got its secret: %v; it asked for %+v", err, asked[len(asked)-1])

@@ -55,7 +55,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
-	for _, run := range []func(core.Lifetime){e.notifications.Run, e.watch, e.fire, e.unserved.Run, e.deadlines.Run, e.maintenance.Run, e.sweep} {
+	for _, run := range []func(core.Lifetime){e.deliver, e.watch, e.fire, e.unserved.Run, e.deadlines.Run, e.maintenance.Run, e.sweep} {
 		go func() {
 			defer w.loops.Done()
 			run(core.Lifetime{Base: w.base, Ctx: w.ctx, Stop: w.stop})
@@ -145,6 +145,9 @@ func (e *Engine) interruptRuns(w *worker) {
 		}
 	})
 }
+
+// deliver delivers events to subscribers, until the engine stops.
+func (e *Engine) deliver(l core.Lifetime) { e.notifications.Run(l.Ctx) }
 
 // fire fires schedules, until the engine stops.
 func (e *Engine) fire(l core.Lifetime) { e.schedules.Run(l.Ctx) }

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -32,7 +33,7 @@ var checkRoutes = []route{
 	checkRoute("chain", chain.Chain{}, func() courier.Definition { return new(chain.Chain) }),
 	checkRoute("schedule", schedule.Schedule{}, func() courier.Definition { return new(schedule.Schedule) }),
 	checkRoute("monitor", monitor.Monitor{}, func() courier.Definition { return new(monitor.Monitor) }),
-	checkRoute("subscription", courier.Subscription{}, func() courier.Definition { return new(courier.Subscription) }),
+	checkRoute("subscription", notify.Subscription{}, func() courier.Definition { return new(notify.Subscription) }),
 }
 
 func checkRoute(kind string, body any, none func() courier.Definition) route {

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -69,13 +70,13 @@ var forms = map[reflect.Type]form{
 		Every  float64 `json:"every_seconds,omitempty"`
 		Stable float64 `json:"stable_seconds,omitempty"`
 	}{}},
-	reflect.TypeFor[courier.Subscription](): {adds: struct {
+	reflect.TypeFor[notify.Subscription](): {adds: struct {
 		Window *float64 `json:"window_seconds,omitempty"`
 	}{}},
-	reflect.TypeFor[courier.Notification](): {adds: struct {
+	reflect.TypeFor[notify.Notification](): {adds: struct {
 		Index **int `json:"iteration_index,omitempty"` // left out, or null
 	}{}},
-	reflect.TypeFor[courier.Delivery](): {}, // the fields of the notification and its own
+	reflect.TypeFor[notify.Delivery](): {}, // the fields of the notification and its own
 	reflect.TypeFor[dryrun.Report](): {adds: struct {
 		OK       bool    `json:"ok"`
 		Duration float64 `json:"duration_seconds,omitempty"`
@@ -98,15 +99,15 @@ var shortForms = map[reflect.Type]reflect.Type{
 // enums has the types whose values are these words and never another one. Reasons, causes
 // and events are open: new ones come with new features.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[courier.State]():         words(courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Completed, courier.Failed, courier.Cancelled),
-	reflect.TypeFor[courier.StepState]():     words(courier.StepPending, courier.StepRunning, courier.StepCompleted, courier.StepFailed, courier.StepSkipped),
-	reflect.TypeFor[chain.State]():           words(chain.Pending, chain.Running, chain.Completed, chain.Failed, chain.Paused, chain.Cancelled),
-	reflect.TypeFor[courier.Policy]():        words(courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue),
-	reflect.TypeFor[schedule.Overlap]():      words(schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
-	reflect.TypeFor[schedule.Misfire]():      words(schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),
-	reflect.TypeFor[monitor.State]():         words(monitor.Active, monitor.Degraded, monitor.Paused, monitor.Disabled, monitor.Failed),
-	reflect.TypeFor[courier.DeliveryState](): words(courier.DeliveryPending, courier.DeliveryFailed),
-	reflect.TypeFor[dryrun.State]():          words(dryrun.OK, dryrun.Problem, dryrun.NotChecked),
+	reflect.TypeFor[courier.State]():        words(courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Completed, courier.Failed, courier.Cancelled),
+	reflect.TypeFor[courier.StepState]():    words(courier.StepPending, courier.StepRunning, courier.StepCompleted, courier.StepFailed, courier.StepSkipped),
+	reflect.TypeFor[chain.State]():          words(chain.Pending, chain.Running, chain.Completed, chain.Failed, chain.Paused, chain.Cancelled),
+	reflect.TypeFor[courier.Policy]():       words(courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue),
+	reflect.TypeFor[schedule.Overlap]():     words(schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
+	reflect.TypeFor[schedule.Misfire]():     words(schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),
+	reflect.TypeFor[monitor.State]():        words(monitor.Active, monitor.Degraded, monitor.Paused, monitor.Disabled, monitor.Failed),
+	reflect.TypeFor[notify.DeliveryState](): words(notify.Pending, notify.Failed),
+	reflect.TypeFor[dryrun.State]():         words(dryrun.OK, dryrun.Problem, dryrun.NotChecked),
 }
 
 func words[T ~string](list ...T) []string {

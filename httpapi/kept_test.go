@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -53,8 +54,8 @@ func (w *world) services() {
 			}, After: -1})
 		}
 		if err == nil {
-			_, err = w.engine.Subscriptions().Set(ctx, courier.Subscription{
-				Name: "failures" + suffix, Kind: courier.SubscribeFunc, Func: "tell", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{job},
+			_, err = w.engine.Subscriptions().Set(ctx, notify.Subscription{
+				Name: "failures" + suffix, Kind: notify.KindFunc, Func: "tell", Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{job},
 			}, by)
 		}
 		if err != nil {
@@ -216,7 +217,7 @@ func TestKeptHidden(t *testing.T) {
 	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
-		err := w.store.Subscribe(t.Context(), store.Subscription{Name: "hook", Channel: "webhook", Jobs: []string{"report"}, Disabled: true, Reason: canaryParam, Body: []byte(
+		err := w.store.Subscribe(t.Context(), notify.Record{Name: "hook", Channel: "webhook", Jobs: []string{"report"}, Disabled: true, Reason: canaryParam, Body: []byte(
 			`{"name": "hook", "kind": "webhook", "events": ["JobFailed"], "jobs": ["report"], "webhook": {"url": "https://example.com/` + canaryParam +
 				`", "secrets": ["secret:hook"], "headers": {"Token": "` + canaryParam + `", "Key": "secret:key"}}}`)})
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -71,7 +72,7 @@ func TestAttention(t *testing.T) {
 		for _, job := range []string{"report", "other", "hidden"} {
 			w.ended(w.start(job, `{"params": {"fail": "wrong", "text": "`+canaryParam+`"}}`))
 		}
-		err := w.store.Subscribe(t.Context(), store.Subscription{Name: "failures", Disabled: true, Reason: "gone", Channel: "func:tell", Body: []byte(`{"name": "failures", "kind": "func"}`)})
+		err := w.store.Subscribe(t.Context(), notify.Record{Name: "failures", Disabled: true, Reason: "gone", Channel: "func:tell", Body: []byte(`{"name": "failures", "kind": "func"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +320,7 @@ func TestNotSupported(t *testing.T) {
 		"GET v1/schedules": "schedule.Store", "GET v1/schedules/x": "schedule.Store", "GET v1/calendar": "schedule.Store",
 		"POST v1/schedules/x/enable": "schedule.Store", "DELETE v1/schedules/x": "schedule.Store",
 		"GET v1/monitors": "monitor.Store", "GET v1/monitors/x/files": "monitor.Store",
-		"GET v1/subscriptions": "store.Outbox", "GET v1/subscriptions/x": "store.Outbox", "GET v1/deliveries": "store.Outbox", "POST v1/subscriptions/x/replay": "store.Outbox",
+		"GET v1/subscriptions": "notify.Store", "GET v1/subscriptions/x": "notify.Store", "GET v1/deliveries": "notify.Store", "POST v1/subscriptions/x/replay": "notify.Store",
 		"GET v1/queues": "store.Overview", "GET v1/workers": "store.Workers", "GET v1/journal": "store.Journal",
 	} {
 		method, at, _ := strings.Cut(path, " ")
@@ -352,10 +353,10 @@ func TestDeliveries(t *testing.T) {
 			}
 		}
 		type deliveries struct {
-			Items []courier.Delivery
+			Items []notify.Delivery
 			Next  string
 		}
-		all := func(user, q string) (list []courier.Delivery) {
+		all := func(user, q string) (list []notify.Delivery) {
 			t.Helper()
 			for cursor := ""; ; {
 				var got deliveries
@@ -389,13 +390,13 @@ func TestDeliveries(t *testing.T) {
 		}
 		w.get("v1/deliveries?state=lost").problem(http.StatusBadRequest, "invalid", "pending, failed")
 
-		taken, err := w.store.Take(t.Context(), store.TakeRequest{Channels: []string{"func:tell"}, Max: 10, Each: 10, Lease: time.Minute})
+		taken, err := w.store.Take(t.Context(), notify.TakeRequest{Channels: []string{"func:tell"}, Max: 10, Each: 10, Lease: time.Minute})
 		if err != nil || len(taken.List) != 4 {
 			t.Fatalf("%v, %+v", err, taken)
 		}
 		for _, d := range taken.List {
 			n := &d.Notification
-			err := w.store.Settle(t.Context(), []store.Outcome{{Subscription: n.Subscription, Event: n.ID, Token: d.Token, Result: store.GivenUp, Error: canaryParam}})
+			err := w.store.Settle(t.Context(), []notify.Outcome{{Subscription: n.Subscription, Event: n.ID, Token: d.Token, Result: notify.GivenUp, Error: canaryParam}})
 			if err != nil {
 				t.Fatal(err)
 			}

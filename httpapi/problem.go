@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -225,6 +226,9 @@ func problemsOf(err error) ([]courier.Problem, bool) {
 		return e.Problems, true
 	}
 	if e, ok := errors.AsType[*schedule.Error](err); ok {
+		return e.Problems, true
+	}
+	if e, ok := errors.AsType[*notify.Error](err); ok {
 		return e.Problems, true
 	}
 	if e, ok := errors.AsType[*monitor.Error](err); ok {

@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -35,6 +36,7 @@ func TestErrorTypes(t *testing.T) {
 		"chain.Error":             {&chain.Error{Chain: "a", Problems: []courier.Problem{{Step: -1, Field: "members", Message: "wrong"}}}, "definition"},
 		"schedule.Error":          {&schedule.Error{Schedule: "a", Problems: []courier.Problem{{Step: -1, Field: "cron", Message: "wrong"}}}, "definition"},
 		"monitor.Error":           {&monitor.Error{Monitor: "a", Problems: []courier.Problem{{Step: -1, Field: "path", Message: "wrong"}}}, "definition"},
+		"notify.Error":            {&notify.Error{Subscription: "a", Problems: []courier.Problem{{Step: -1, Field: "kind", Message: "wrong"}}}, "definition"},
 		"courier.TransitionError": {&courier.TransitionError{From: courier.Completed, To: courier.Paused}, "transition"},
 		"chain.RequestError":      {&chain.RequestError{State: chain.Completed, Kind: courier.RequestPause}, "transition"},
 		"courier.DependencyError": {&courier.DependencyError{Job: "a", Waits: []courier.UnmetDependency{{Job: "b", Reason: "it has not run"}}}, "dependency_unmet"},
@@ -43,7 +45,7 @@ func TestErrorTypes(t *testing.T) {
 		"courier.ConfigError": {},
 		"courier.CycleError":  {}, // in the problems of a DefinitionError
 	}
-	for _, name := range slices.Concat(errorTypes(t, ".."), errorTypes(t, "../chain"), errorTypes(t, "../monitor"), errorTypes(t, "../schedule")) {
+	for _, name := range slices.Concat(errorTypes(t, ".."), errorTypes(t, "../chain"), errorTypes(t, "../monitor"), errorTypes(t, "../notify"), errorTypes(t, "../schedule")) {
 		k, ok := known[name]
 		if !ok {
 			t.Errorf("%s has no row here: give it a code in problemOf, and a row", name)

@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -347,7 +348,7 @@ func TestSpec003_LifecycleHooks(t *testing.T) {
 	w := &world{T: t, log: new(strings.Builder), user: "admin"}
 	w.engine = engine.New(memstore.New(), &reg, &engine.Options{
 		Workspace: t.TempDir(), Secrets: func(context.Context, courier.SecretRequest) (string, error) { return hookSecret, nil },
-		Webhooks: engine.WebhookOptions{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowPlain: true},
+		Webhooks: notify.WebhookOptions{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowPlain: true},
 	})
 	w.define(courier.Job{})
 	w.api = httpapi.New(w.engine, &httpapi.Options{Access: policy()})
@@ -355,9 +356,9 @@ func TestSpec003_LifecycleHooks(t *testing.T) {
 		"onStart": {courier.EventJobStarted}, "onSuccess": {courier.EventJobCompleted}, "onFail": {courier.EventJobFailed},
 		"onEnd": {courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobCancelled},
 	} {
-		_, err := w.engine.Subscriptions().Set(w.Context(), courier.Subscription{
-			Name: hook, Kind: courier.SubscribeWebhook, Jobs: []string{"job"}, Events: events,
-			Webhook: &courier.WebhookTarget{URL: server.URL + "/" + hook, Secrets: []string{"secret:hook"}},
+		_, err := w.engine.Subscriptions().Set(w.Context(), notify.Subscription{
+			Name: hook, Kind: notify.KindWebhook, Jobs: []string{"job"}, Events: events,
+			Webhook: &notify.WebhookTarget{URL: server.URL + "/" + hook, Secrets: []string{"secret:hook"}},
 		}, courier.By{})
 		if err != nil {
 			t.Fatal(err)

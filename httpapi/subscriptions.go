@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
 
@@ -22,21 +23,21 @@ type Replayed struct {
 	Replayed int `json:"replayed"`
 }
 
-var subscriptions = &kept[courier.Subscription, *courier.Subscription]{
-	kind: "subscription", name: func(s *courier.Subscription) *string { return &s.Name }, hide: desk.HideSubscription,
-	list: func(c *call, after string, limit int) ([]courier.Subscription, string, error) {
+var subscriptions = &kept[notify.Subscription, *notify.Subscription]{
+	kind: "subscription", name: func(s *notify.Subscription) *string { return &s.Name }, hide: desk.HideSubscription,
+	list: func(c *call, after string, limit int) ([]notify.Subscription, string, error) {
 		return c.Subscriptions(c.ctx(), after, limit)
 	},
-	get: func(c *call, name string) (courier.Subscription, error) {
+	get: func(c *call, name string) (notify.Subscription, error) {
 		return c.h.e.Subscriptions().Get(c.ctx(), name)
 	},
-	set: func(c *call, s courier.Subscription) (courier.Subscription, []courier.Problem, error) {
+	set: func(c *call, s notify.Subscription) (notify.Subscription, []courier.Problem, error) {
 		saved, err := c.h.e.Subscriptions().Set(c.ctx(), s, c.By(""))
 		return saved.Subscription, saved.Warnings, err
 	},
 	remove: func(c *call, name string) error { return c.h.e.Subscriptions().Remove(c.ctx(), name, c.By("")) },
 	wrong: func(name string, list []courier.Problem) error {
-		return &courier.DefinitionError{Subscription: name, Problems: list}
+		return &notify.Error{Subscription: name, Problems: list}
 	},
 }
 
@@ -54,7 +55,7 @@ var subscriptionRoutes = slices.Concat(subscriptions.routes(), []route{
 			{name: "state", kind: "string", does: "Their state.", enum: []string{"pending", "failed"}},
 			limitParam, cursorParam,
 		},
-		answers: map[int]any{http.StatusOK: page[courier.Delivery]{}}, do: (*call).listDeliveries,
+		answers: map[int]any{http.StatusOK: page[notify.Delivery]{}}, do: (*call).listDeliveries,
 	},
 })
 
@@ -86,8 +87,8 @@ func (c *call) replay() error {
 }
 
 func (c *call) listDeliveries() error {
-	f := store.DeliveryFilter{Subscription: c.query.Get("subscription"), State: courier.DeliveryState(c.query.Get("state"))}
-	return answerList(c, "delivery", func(after string, limit int) ([]courier.Delivery, string, error) {
+	f := notify.DeliveryFilter{Subscription: c.query.Get("subscription"), State: notify.DeliveryState(c.query.Get("state"))}
+	return answerList(c, "delivery", func(after string, limit int) ([]notify.Delivery, string, error) {
 		list, next, err := c.Deliveries(c.ctx(), f, after, limit)
 		if errors.Is(err, desk.ErrCursor) {
 			err = errCursor()

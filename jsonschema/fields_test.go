@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -58,9 +59,9 @@ func TestFields(t *testing.T) {
 		{"job", "properties/depends_on/items/anyOf/1", new(courier.JobDependency)}, {"job", "properties/outputs/items", new(courier.JobOutput)},
 		{"chain", "", new(chain.Chain)}, {"chain", "properties/members/items", new(chain.Member)},
 		{"chain", "properties/members/items/properties/depends_on/items/anyOf/1", new(chain.Dependency)},
-		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(monitor.Monitor)}, {"subscription", "", new(courier.Subscription)},
-		{"subscription", "properties/webhook", new(courier.WebhookTarget)}, {"subscription", "properties/job", new(courier.JobTarget)},
-		{"subscription", "properties/email", new(courier.EmailTarget)},
+		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(monitor.Monitor)}, {"subscription", "", new(notify.Subscription)},
+		{"subscription", "properties/webhook", new(notify.WebhookTarget)}, {"subscription", "properties/job", new(notify.JobTarget)},
+		{"subscription", "properties/email", new(notify.EmailTarget)},
 	} {
 		fill(reflect.ValueOf(c.v).Elem())
 		text, err := json.Marshal(c.v)
@@ -90,7 +91,7 @@ func TestFields(t *testing.T) {
 }
 
 // valueOf finds the constants of the types of which schemas list the values.
-var valueOf = regexp.MustCompile(`(?m)^\s*(?:const )?\w+ +(?:EventType|Policy|Overlap|Misfire|MonitorEvent|OnUnmet|RequiredStatus|SubscriptionKind) += "(\w+)"`)
+var valueOf = regexp.MustCompile(`(?m)^\s*(?:const )?\w+ +(?:EventType|Policy|Overlap|Misfire|MonitorEvent|OnUnmet|RequiredStatus|Kind) += "(\w+)"`)
 
 // TestConstants: each value of the types of definitions is in a schema.
 func TestConstants(t *testing.T) {
@@ -99,12 +100,13 @@ func TestConstants(t *testing.T) {
 		all.Write(text)
 	}
 	files, err := filepath.Glob("../*.go")
-	subject, err2 := filepath.Glob("../schedule/*.go")
-	if err := errors.Join(err, err2); err != nil {
+	schedules, err2 := filepath.Glob("../schedule/*.go")
+	subscriptions, err3 := filepath.Glob("../notify/*.go")
+	if err := errors.Join(err, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	count := 0
-	for _, file := range slices.Concat(files, subject) {
+	for _, file := range slices.Concat(files, schedules, subscriptions) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

@@ -53,7 +53,7 @@ func Schedule(o *Options) []byte { return newBuilder(o).schedule() }
 // Monitor returns the schema of a [monitor.Monitor].
 func Monitor(o *Options) []byte { return newBuilder(o).monitor() }
 
-// Subscription returns the schema of a [courier.Subscription].
+// Subscription returns the schema of a [notify.Subscription].
 func Subscription(o *Options) []byte { return newBuilder(o).subscription() }
 
 // A schema is a JSON Schema, or a part of one.

@@ -1,6 +1,9 @@
 package jsonschema
 
-import "github.com/courierhq/courier"
+import (
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
+)
 
 // events are the types of events that can be subscribed to.
 var events = []courier.EventType{
@@ -22,7 +25,7 @@ func (b *builder) subscription() []byte {
 	wanted["minItems"], wanted["uniqueItems"] = 1, true
 	s := object(schema{
 		"name":           name("The name of the subscription."),
-		"kind":           schema{"enum": []courier.SubscriptionKind{courier.SubscribeFunc, courier.SubscribeWebhook, courier.SubscribeJob, courier.SubscribeEmail}, "description": "How notifications are delivered."},
+		"kind":           schema{"enum": []notify.Kind{notify.KindFunc, notify.KindWebhook, notify.KindJob, notify.KindEmail}, "description": "How notifications are delivered."},
 		"events":         wanted,
 		"jobs":           named("The jobs whose events are wanted. Without jobs and chains it is those of all.", b.names.Jobs),
 		"chains":         named("The chains whose events are wanted, and those of their members.", b.names.Chains),

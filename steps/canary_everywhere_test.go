@@ -27,6 +27,7 @@ import (
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storewrap"
 )
@@ -71,7 +72,7 @@ type sight struct {
 func (s sight) Write(p []byte) (int, error) { s.j.see(s.where, bytes.Clone(p)); return len(p), nil }
 
 // Send makes it a mailer.
-func (s sight) Send(_ context.Context, m courier.Mail) error { s.j.see(s.where, m); return nil }
+func (s sight) Send(_ context.Context, m notify.Mail) error { s.j.see(s.where, m); return nil }
 
 func newJourney(t *testing.T) *journey {
 	t.Helper()
@@ -128,9 +129,9 @@ func (j *journey) options(worker string) *engine.Options {
 			return "", courier.Permanent(errors.New("no such secret"))
 		},
 		Observers:   []func(courier.Event){func(e courier.Event) { j.see("events", e) }},
-		Subscribers: map[string]func(context.Context, courier.Notification) error{"tell": func(_ context.Context, n courier.Notification) error { j.see("notifications", n); return nil }},
+		Subscribers: map[string]func(context.Context, notify.Notification) error{"tell": func(_ context.Context, n notify.Notification) error { j.see("notifications", n); return nil }},
 		Mailer:      sight{j, "mails"},
-		Webhooks:    engine.WebhookOptions{AllowPlain: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		Webhooks:    notify.WebhookOptions{AllowPlain: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 	}
 }
 
@@ -151,10 +152,10 @@ func (j *journey) subscribe() {
 		courier.EventJobStarted, courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobPaused, courier.EventJobResumed, courier.EventJobTakenOver,
 		courier.EventStepStarted, courier.EventStepCompleted, courier.EventStepFailed, courier.EventStepSkipped, courier.EventStep,
 	}
-	for _, s := range []courier.Subscription{
-		{Name: "func", Kind: courier.SubscribeFunc, Func: "tell"},
-		{Name: "email", Kind: courier.SubscribeEmail, Email: &courier.EmailTarget{To: []string{"ann@example.com"}}, Window: new(time.Duration)},
-		{Name: "webhook", Kind: courier.SubscribeWebhook, Webhook: &courier.WebhookTarget{URL: server.URL, Secrets: []string{"secret:travels-hook"}, Headers: map[string]string{"X-Key": "secret:travels"}}},
+	for _, s := range []notify.Subscription{
+		{Name: "func", Kind: notify.KindFunc, Func: "tell"},
+		{Name: "email", Kind: notify.KindEmail, Email: &notify.EmailTarget{To: []string{"ann@example.com"}}, Window: new(time.Duration)},
+		{Name: "webhook", Kind: notify.KindWebhook, Webhook: &notify.WebhookTarget{URL: server.URL, Secrets: []string{"secret:travels-hook"}, Headers: map[string]string{"X-Key": "secret:travels"}}},
 	} {
 		s.Events = all
 		if _, err := j.Engine.Subscriptions().Set(j.t.Context(), s, courier.By{Actor: "ann"}); err != nil {
@@ -497,7 +498,7 @@ func TestSecretsThatTravel(t *testing.T) {
 	}
 	j.see("journal", actions)
 	for _, s := range []string{"func", "email", "webhook"} {
-		list, err := j.Engine.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{Subscription: s, Limit: 1000})
+		list, err := j.Engine.Subscriptions().Deliveries(t.Context(), notify.DeliveryFilter{Subscription: s, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -182,7 +183,7 @@ func TestKeys(t *testing.T) {
 	// What jobs, schedules and monitors are configured by is spelled alike.
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[courier.Job](), reflect.TypeFor[courier.StepSpec](), reflect.TypeFor[chain.Chain](),
-		reflect.TypeFor[schedule.Schedule](), reflect.TypeFor[monitor.Monitor](), reflect.TypeFor[courier.Subscription](),
+		reflect.TypeFor[schedule.Schedule](), reflect.TypeFor[monitor.Monitor](), reflect.TypeFor[notify.Subscription](),
 	} {
 		for f := range fieldsOf(typ) {
 			k := stepKey{step: typ.Name(), in: "configuration", Property: courier.Property{Name: f}}

@@ -28,7 +28,7 @@ type Deadlines interface {
 	// Overdue drops deadlines that have passed, the earliest first and at most limit,
 	// and returns those of executions that have not ended. Of concurrent calls, only
 	// one returns a deadline. The same transaction keeps the event for the
-	// subscriptions that select it; see [OverdueSeq]. A limit of 0 means 1000, the
+	// subscriptions that select it (see package notify). A limit of 0 means 1000, the
 	// maximum.
 	Overdue(ctx context.Context, limit int) (Overdue, error)
 }
@@ -54,24 +54,4 @@ type OverdueExecution struct {
 // Text says how the execution stands, for the Error of the event.
 func (o *OverdueExecution) Text() string {
 	return fmt.Sprintf("the execution is %s, and was expected to end by %s", o.State, o.Deadline.UTC().Format(time.RFC3339))
-}
-
-// OverdueSeq is the number of the event of an overdue execution. It is negative,
-// because no audit entry belongs to the event: an execution that is overdue does not
-// change, and an entry would take the number of the next transition of its worker.
-func OverdueSeq(reason courier.Reason) int64 {
-	if reason == courier.ReasonMaxDuration {
-		return -1
-	}
-	return -2
-}
-
-// NotifyOverdue returns the notification of an overdue execution, without the
-// subscription and the name of the chain.
-func NotifyOverdue(o *OverdueExecution, now time.Time) courier.Notification {
-	seq := OverdueSeq(o.Reason)
-	return courier.Notification{
-		ID: EventID(o.Execution, seq), Type: courier.EventJobOverdue, At: now, Execution: o.Execution, Seq: seq,
-		Job: o.Job, Version: o.Version, Reason: o.Reason, Error: o.Text(), Count: 1,
-	}
 }

@@ -351,7 +351,7 @@ type Claims struct {
 	// They check at most once in [PresenceInterval], and set it also if they could
 	// not check all running executions.
 	Unclaimed bool
-	// Subscribed reports whether there are subscriptions. Stores with the role [Outbox]
+	// Subscribed reports whether there are subscriptions. Stores with the role notify.Store
 	// set it, for a new subscription at the latest with the next claim that begins.
 	Subscribed bool
 }

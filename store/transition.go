@@ -185,8 +185,8 @@ func (t *Transition) Admit(s LeaseState) (bool, error) {
 // the execution.
 func (t *Transition) Check() error {
 	for i := range t.Ended {
-		if n := len(t.Ended[i].Events); n > MaxStepEvents {
-			return courier.Errorf(courier.ErrInvalid, "transition of %s: step %d has emitted %d events, more than %d", t.Execution, t.Ended[i].Step, n, MaxStepEvents)
+		if n := len(t.Ended[i].Events); n > courier.MaxStepEvents {
+			return courier.Errorf(courier.ErrInvalid, "transition of %s: step %d has emitted %d events, more than %d", t.Execution, t.Ended[i].Step, n, courier.MaxStepEvents)
 		}
 		if s := &t.Ended[i]; !courier.StepRunning.CanBecome(s.State) || s.State == courier.StepPending {
 			return courier.Errorf(courier.ErrInvalid, "transition of %s: step %d ended as %q", t.Execution, s.Step, s.State)

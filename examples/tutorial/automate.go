@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -22,17 +23,17 @@ func automate(ctx context.Context, e *engine.Engine) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.Subscriptions().Set(ctx, courier.Subscription{
-		Name: "ends", Kind: courier.SubscribeFunc, Func: "print",
+	_, err = e.Subscriptions().Set(ctx, notify.Subscription{
+		Name: "ends", Kind: notify.KindFunc, Func: "print",
 		Events: []courier.EventType{courier.EventJobCompleted, courier.EventJobFailed},
 	}, courier.By{})
 	return err
 }
 
 // subscribers are the functions that subscriptions of kind func name.
-func subscribers(out io.Writer) map[string]func(context.Context, courier.Notification) error {
-	return map[string]func(context.Context, courier.Notification) error{
-		"print": func(_ context.Context, n courier.Notification) error {
+func subscribers(out io.Writer) map[string]func(context.Context, notify.Notification) error {
+	return map[string]func(context.Context, notify.Notification) error{
+		"print": func(_ context.Context, n notify.Notification) error {
 			fmt.Fprintf(out, "notification: %s of %s %s\n", n.Type, n.Job, n.Error)
 			return nil
 		},

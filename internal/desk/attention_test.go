@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
@@ -73,11 +74,11 @@ func TestAttention(t *testing.T) {
 		w.end(courier.Completed, "", w.add("daily-b", params("9")))
 		_, err = w.Engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "late", Job: "other", Every: 6 * time.Minute}, courier.By{})
 		w.ok(err)
-		w.ok(w.Store.Subscribe(w.Context(), store.Subscription{
+		w.ok(w.Store.Subscribe(w.Context(), notify.Record{
 			Name: "s", Channel: "webhook", Events: []courier.EventType{courier.EventJobFailed}, Disabled: true, Reason: "the receiver answered 410",
 			Body: []byte(`{"name":"s","kind":"webhook","events":["JobFailed"]}`),
 		}))
-		w.ok(w.Store.Subscribe(w.Context(), store.Subscription{Name: "by a person", Channel: "webhook", Disabled: true, Body: []byte(`{"name":"by a person","kind":"webhook"}`)}))
+		w.ok(w.Store.Subscribe(w.Context(), notify.Record{Name: "by a person", Channel: "webhook", Disabled: true, Body: []byte(`{"name":"by a person","kind":"webhook"}`)}))
 		_, err = w.Store.PutMonitor(w.Context(), monitor.Put{Record: monitor.Record{
 			Name: "m", Lister: "file", Kind: store.Job, Target: "other", Body: []byte(`{"name":"m","path":"/in","job":"other"}`),
 			Status: monitor.Status{State: monitor.Degraded, Health: []byte(`{"failures":2,"problem":"no such directory"}`)},
@@ -174,10 +175,11 @@ func TestAttentionSaysWhatItCuts(t *testing.T) {
 	})
 }
 
-// schedules and monitors embed the roles under names that are not those of other fields.
+// Roles are embedded under names that are not those of other fields.
 type (
-	schedules = schedule.Store
-	monitors  = monitor.Store
+	schedules     = schedule.Store
+	monitors      = monitor.Store
+	subscriptions = notify.Store
 )
 
 // A counted store has the roles of a memory store, and counts the calls that read.
@@ -186,7 +188,7 @@ type counted struct {
 	store.Overview
 	schedules
 	monitors
-	store.Outbox
+	subscriptions
 	store.Workers
 	calls []string
 }
@@ -235,14 +237,14 @@ func (s counter) Monitors(ctx context.Context, f monitor.Filter) ([]monitor.Reco
 	return s.counted.monitors.Monitors(ctx, f)
 }
 
-func (s counter) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+func (s counter) Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error) {
 	s.note("Deliveries")
-	return s.Outbox.Deliveries(ctx, f)
+	return s.subscriptions.Deliveries(ctx, f)
 }
 
-func (s counter) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
+func (s counter) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Record, error) {
 	s.note("Subscriptions")
-	return s.Outbox.Subscriptions(ctx, f)
+	return s.subscriptions.Subscriptions(ctx, f)
 }
 
 func (s counter) Workers(ctx context.Context, age time.Duration) ([]store.Worker, error) {
@@ -265,7 +267,7 @@ func TestAttentionReadsLittle(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		_, err := w.Store.Claim(w.Context(), store.ClaimRequest{Worker: "other", StepTypes: []string{"demo.b"}, Queues: []string{"qjob-0"}, Max: 1, Lease: time.Hour})
 		w.ok(err)
-		s := &counted{Store: w.Store, Overview: w.Store, schedules: w.Store, monitors: w.Store, Outbox: w.Store, Workers: w.Store}
+		s := &counted{Store: w.Store, Overview: w.Store, schedules: w.Store, monitors: w.Store, subscriptions: w.Store, Workers: w.Store}
 		w.desk = desk.New(engine.New(counter{s}, nil, nil), nil)
 		got := w.attention()
 		if len(got.Entries) != 301 || len(got.Missing) != 0 {
@@ -284,7 +286,7 @@ func TestAttentionWithoutRoles(t *testing.T) {
 		w.end(courier.Failed, courier.ReasonError, w.add("other", courier.EnqueueOptions{}))
 		w.desk = desk.New(engine.New(struct{ store.Store }{w.Store}, nil, nil), nil)
 		got := w.attention()
-		if want := []string{"store.Overview", "schedule.Store", "monitor.Store", "store.Workers", "store.Outbox"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
+		if want := []string{"store.Overview", "schedule.Store", "monitor.Store", "store.Workers", "notify.Store"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
 			t.Errorf("%+v", got)
 		}
 		w.desk = desk.New(engine.New(struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -25,7 +26,7 @@ func JobsOf(d courier.Definition) []string {
 		return started(d.Job, d.Chain)
 	case *monitor.Monitor:
 		return started(d.Job, d.Chain)
-	case *courier.Subscription:
+	case *notify.Subscription:
 		jobs := slices.Clone(d.Jobs)
 		if len(d.Jobs) == 0 || len(d.Chains) > 0 {
 			jobs = append(jobs, "")
@@ -173,8 +174,8 @@ func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]monito
 }
 
 // Subscriptions returns a page of the subscriptions that the visitor may see.
-func (v *Visit) Subscriptions(ctx context.Context, after string, limit int) ([]courier.Subscription, string, error) {
-	return Pick(after, limit, func(after string, limit int) ([]courier.Subscription, error) {
-		return v.d.e.Subscriptions().List(ctx, store.SubscriptionFilter{After: after, Limit: limit})
-	}, func(s *courier.Subscription) string { return s.Name }, func(s *courier.Subscription) bool { return v.Has(ctx, JobsOf(s), access.RightSee) })
+func (v *Visit) Subscriptions(ctx context.Context, after string, limit int) ([]notify.Subscription, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]notify.Subscription, error) {
+		return v.d.e.Subscriptions().List(ctx, notify.Filter{After: after, Limit: limit})
+	}, func(s *notify.Subscription) string { return s.Name }, func(s *notify.Subscription) bool { return v.Has(ctx, JobsOf(s), access.RightSee) })
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -189,39 +190,39 @@ func seenHealth(h *monitor.Health) monitor.Health {
 
 // HideSubscription takes away what may be a value or lets somebody in. References to
 // secrets stay: they are names.
-func HideSubscription(s *courier.Subscription) {
-	*s = courier.Subscription{
+func HideSubscription(s *notify.Subscription) {
+	*s = notify.Subscription{
 		Name: s.Name, Kind: s.Kind, Events: s.Events, Jobs: s.Jobs, Chains: s.Chains, Func: s.Func,
 		Webhook: ifAny(s.Webhook, seenWebhook), Job: ifAny(s.Job, seenJobTarget), Email: ifAny(s.Email, seenEmail),
 		Window: s.Window, Disabled: s.Disabled, Reason: HiddenIf(s.Reason),
 	}
 }
 
-func seenWebhook(w *courier.WebhookTarget) courier.WebhookTarget {
+func seenWebhook(w *notify.WebhookTarget) notify.WebhookTarget {
 	headers := make(map[string]string, len(w.Headers))
 	for name, value := range w.Headers {
 		headers[name] = hiddenUnlessSecret(value)
 	}
-	return courier.WebhookTarget{URL: hiddenUnlessSecret(w.URL), Secrets: w.Secrets, Headers: headers}
+	return notify.WebhookTarget{URL: hiddenUnlessSecret(w.URL), Secrets: w.Secrets, Headers: headers}
 }
 
-func seenJobTarget(j *courier.JobTarget) courier.JobTarget {
-	return courier.JobTarget{Name: j.Name, Priority: j.Priority}
+func seenJobTarget(j *notify.JobTarget) notify.JobTarget {
+	return notify.JobTarget{Name: j.Name, Priority: j.Priority}
 }
 
-func seenEmail(e *courier.EmailTarget) courier.EmailTarget {
-	return courier.EmailTarget{To: e.To, Subject: e.Subject}
+func seenEmail(e *notify.EmailTarget) notify.EmailTarget {
+	return notify.EmailTarget{To: e.To, Subject: e.Subject}
 }
 
 // HideDelivery takes away the values of a delivery, and what may have them in it.
-func HideDelivery(d *courier.Delivery) {
-	*d = courier.Delivery{
+func HideDelivery(d *notify.Delivery) {
+	*d = notify.Delivery{
 		Notification: seenNotification(&d.Notification), State: d.State, Attempts: d.Attempts, DueAt: d.DueAt, LastErr: HiddenIf(d.LastErr),
 	}
 }
 
-func seenNotification(n *courier.Notification) courier.Notification {
-	return courier.Notification{
+func seenNotification(n *notify.Notification) notify.Notification {
+	return notify.Notification{
 		ID: n.ID, Subscription: n.Subscription, Type: n.Type, At: n.At, Execution: n.Execution, Seq: n.Seq, Job: n.Job, Version: n.Version,
 		ChainExecution: n.ChainExecution, Chain: n.Chain, Step: n.Step, StepID: n.StepID, StepType: n.StepType, Iteration: n.Iteration,
 		StepAttempt: n.StepAttempt, Bytes: n.Bytes, Reason: n.Reason, Error: HiddenIf(n.Error), By: n.By, Name: n.Name,
@@ -229,8 +230,8 @@ func seenNotification(n *courier.Notification) courier.Notification {
 	}
 }
 
-func seenCoalesced(e *courier.CoalescedEvent) courier.CoalescedEvent {
-	return courier.CoalescedEvent{ID: e.ID, At: e.At, Execution: e.Execution, Error: HiddenIf(e.Error)}
+func seenCoalesced(e *notify.CoalescedEvent) notify.CoalescedEvent {
+	return notify.CoalescedEvent{ID: e.ID, At: e.At, Execution: e.Execution, Error: HiddenIf(e.Error)}
 }
 
 // HideAttention takes away what may have values in it.

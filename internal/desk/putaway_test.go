@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -37,7 +38,7 @@ func TestPutAway(t *testing.T) {
 			_, err := e.Schedules().Set(ctx, schedule.Schedule{Name: "over", Job: "daily-a", At: time.Now().Add(time.Hour)}, by("ops"))
 			return err
 		})
-		sub := courier.Subscription{Name: "desk", Kind: courier.SubscribeJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"daily-a"}, Job: &courier.JobTarget{Name: "other"}}
+		sub := notify.Subscription{Name: "desk", Kind: notify.KindJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"daily-a"}, Job: &notify.JobTarget{Name: "other"}}
 		at(2, func() error { _, err := e.Subscriptions().Set(ctx, sub, by("ops")); return err })
 		sub.Disabled = true
 		at(3, func() error { _, err := e.Subscriptions().Set(ctx, sub, by("cleo")); return err })

@@ -10,7 +10,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/monitor"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/notify"
 )
 
 // ErrCursor is the error of a cursor that belongs to no page of a list. It matches
@@ -59,16 +59,16 @@ func (v *Visit) SeesLimit(ctx context.Context, scope string) bool {
 // Deliveries returns a page of the notifications that have not been delivered and that the
 // visitor may see, without the values that it may not see, and after which the next page
 // begins. The place and the limit in f do not count.
-func (v *Visit) Deliveries(ctx context.Context, f store.DeliveryFilter, after string, limit int) ([]courier.Delivery, string, error) {
+func (v *Visit) Deliveries(ctx context.Context, f notify.DeliveryFilter, after string, limit int) ([]notify.Delivery, string, error) {
 	seen := make(map[string]bool)
-	list, next, err := Pick(after, limit, func(after string, limit int) ([]courier.Delivery, error) {
+	list, next, err := Pick(after, limit, func(after string, limit int) ([]notify.Delivery, error) {
 		f.Limit = limit
 		f.AfterEvent, f.AfterSubscription, _ = strings.Cut(after, " ")
-		if _, _, err := store.ParseEventID(f.AfterEvent); after != "" && (err != nil || f.AfterSubscription == "") {
+		if _, _, err := notify.ParseEventID(f.AfterEvent); after != "" && (err != nil || f.AfterSubscription == "") {
 			return nil, ErrCursor
 		}
 		return v.d.e.Subscriptions().Deliveries(ctx, f)
-	}, AfterDelivery, func(d *courier.Delivery) bool { return v.seesDelivery(ctx, d, seen) })
+	}, AfterDelivery, func(d *notify.Delivery) bool { return v.seesDelivery(ctx, d, seen) })
 	for i := range list {
 		if !v.SeesValues(ctx, list[i].Job) {
 			HideDelivery(&list[i])
@@ -79,11 +79,11 @@ func (v *Visit) Deliveries(ctx context.Context, f store.DeliveryFilter, after st
 
 // AfterDelivery is after what the next page begins behind a delivery; see
 // [Visit.Deliveries].
-func AfterDelivery(d *courier.Delivery) string { return d.ID + " " + d.Subscription }
+func AfterDelivery(d *notify.Delivery) string { return d.ID + " " + d.Subscription }
 
 // seesDelivery reports whether the visitor may see the execution that a delivery is about,
 // and its subscription; known has the answers for subscriptions.
-func (v *Visit) seesDelivery(ctx context.Context, d *courier.Delivery, known map[string]bool) bool {
+func (v *Visit) seesDelivery(ctx context.Context, d *notify.Delivery, known map[string]bool) bool {
 	if v.Can(ctx, "", access.RightSee) {
 		return true
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -144,8 +145,8 @@ func (a *attention) monitors() error {
 // deliveries adds the subscriptions with failed deliveries, and those that were switched
 // off.
 func (a *attention) deliveries() error {
-	list, err := a.e.Subscriptions().Deliveries(a.ctx, store.DeliveryFilter{State: courier.DeliveryFailed, Limit: most})
-	if ok, err := a.has("store.Outbox", err); !ok {
+	list, err := a.e.Subscriptions().Deliveries(a.ctx, notify.DeliveryFilter{State: notify.Failed, Limit: most})
+	if ok, err := a.has("notify.Store", err); !ok {
 		return err
 	}
 	more := a.cut(len(list), "failed deliveries")
@@ -168,7 +169,7 @@ func (a *attention) deliveries() error {
 		e.Do, e.Call = "Remove the cause, and deliver them again. They are kept for 30 days.", "Subscriptions.Replay"
 		a.add(e)
 	}
-	subscriptions, err := a.e.Subscriptions().List(a.ctx, store.SubscriptionFilter{Limit: most})
+	subscriptions, err := a.e.Subscriptions().List(a.ctx, notify.Filter{Limit: most})
 	if err != nil {
 		return err
 	}

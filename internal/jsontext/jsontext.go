@@ -237,3 +237,15 @@ func unescape(raw []byte) rune {
 	}
 	return rune(n)
 }
+
+// IterationIndex is the field iteration_index of something that is about a step if step is
+// not nil: absent without a step, and null outside loops.
+func IterationIndex(step *int, iteration []int) json.RawMessage {
+	switch {
+	case step == nil:
+		return nil
+	case len(iteration) == 0:
+		return json.RawMessage("null")
+	}
+	return strconv.AppendInt(nil, int64(iteration[len(iteration)-1]), 10)
+}

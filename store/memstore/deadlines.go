@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
 
@@ -85,7 +86,7 @@ func (s *Store) Overdue(ctx context.Context, limit int) (store.Overdue, error) {
 		}
 		got.List = append(got.List, o)
 		s.overdue = append(s.overdue, d)
-		n := store.NotifyOverdue(&o, now)
+		n := notify.OfOverdue(&o, now)
 		if c := s.chains.all[x.Chain]; c != nil {
 			n.Chain = c.Chain
 		}

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
 
-var _ store.Outbox = (*Store)(nil)
+var _ notify.Store = (*Store)(nil)
 
 // A box holds what is to be delivered for a subscription.
 type box struct {
-	store.Subscription
+	notify.Record
 	list    []*delivery // in the order in which they came
 	windows map[windowOf]time.Time
 }
@@ -30,7 +31,7 @@ type windowOf struct {
 
 // A delivery is an event that is kept for a subscription.
 type delivery struct {
-	courier.Notification
+	notify.Notification
 	held, failed bool // held: not joined with others yet
 	due          time.Time
 	attempts     int
@@ -48,11 +49,11 @@ func (s *Store) notify(x *execution, n int64, first bool) {
 	}
 	for seq := n + 1; seq <= x.seq(); seq++ {
 		a := x.auditEntry(seq)
-		var list []courier.Notification
+		var list []notify.Notification
 		if r := x.audit[seq-1].step; r != nil && r.Seq == seq {
-			list = store.NotifyEvents(&x.Execution, r)
+			list = notify.OfStepEvents(&x.Execution, r)
 		}
-		if e, ok := store.Notify(&x.Execution, &a, first); ok {
+		if e, ok := notify.OfEntry(&x.Execution, &a, first); ok {
 			list = append(list, e)
 		}
 		for i := range list {
@@ -70,13 +71,13 @@ func (s *Store) notifyChain(c *chainRecord, started bool, now time.Time) {
 	v := c.view()
 	if e := v.Event(c.was, started); e.Type != "" {
 		c.events++
-		n := store.NotifyChain(e, c.events, now)
+		n := notify.OfChain(e, c.events, now)
 		s.keep(&n)
 	}
 }
 
 // keep keeps an event for all subscriptions that want it.
-func (s *Store) keep(n *courier.Notification) {
+func (s *Store) keep(n *notify.Notification) {
 	for _, b := range s.boxes {
 		if b.Wants(n.Type, n.Job, n.Chain) {
 			d := &delivery{Notification: *n, held: b.Window > 0, due: n.At}
@@ -87,7 +88,7 @@ func (s *Store) keep(n *courier.Notification) {
 }
 
 // Subscribe saves or removes a subscription.
-func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
+func (s *Store) Subscribe(ctx context.Context, sub notify.Record) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
 		b = &box{windows: make(map[windowOf]time.Time)}
 		s.boxes[sub.Name] = b
 	}
-	b.Subscription = sub
+	b.Record = sub
 	return nil
 }
 
@@ -119,7 +120,7 @@ func (s *Store) subscribed() bool {
 }
 
 // Subscriptions returns a page of subscriptions.
-func (s *Store) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
+func (s *Store) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -128,24 +129,24 @@ func (s *Store) Subscriptions(ctx context.Context, f store.SubscriptionFilter) (
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []store.Subscription
+	var list []notify.Record
 	for _, name := range slices.Sorted(maps.Keys(s.boxes)) {
 		if name > f.After && len(list) < f.Limit {
-			list = append(list, s.boxes[name].Subscription)
+			list = append(list, s.boxes[name].Record)
 		}
 	}
 	return list, nil
 }
 
 // Take leases deliveries that are due.
-func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
+func (s *Store) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, error) {
 	if err := ctx.Err(); err != nil {
-		return store.Taken{}, err
+		return notify.Taken{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	taken := store.Taken{Events: s.wanted()}
+	taken := notify.Taken{Events: s.wanted()}
 	var ready []*delivery
 	var next time.Time
 	for _, b := range s.boxes {
@@ -170,7 +171,7 @@ func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, err
 		}
 		d.attempts++
 		d.token, d.due = token, now.Add(r.Lease.Truncate(time.Microsecond))
-		taken.List = append(taken.List, store.TakenDelivery{Notification: d.Notification, Token: token, Attempt: d.attempts, Body: b.Body})
+		taken.List = append(taken.List, notify.TakenDelivery{Notification: d.Notification, Token: token, Attempt: d.attempts, Body: b.Body})
 	}
 	if len(taken.List) < r.Max && !next.IsZero() {
 		taken.Next = next.Sub(now)
@@ -195,7 +196,7 @@ func (s *Store) wanted() []courier.EventType {
 // has ended.
 func (b *box) join(now time.Time) {
 	first := make(map[windowOf]*delivery)
-	others := make(map[windowOf][]courier.Notification)
+	others := make(map[windowOf][]notify.Notification)
 	kept := b.list[:0]
 	for _, d := range b.list {
 		w := d.window()
@@ -214,7 +215,7 @@ func (b *box) join(now time.Time) {
 	for w, d := range first {
 		d.held = false
 		b.windows[w] = now.Add(b.Window)
-		store.Coalesce(&d.Notification, others[w])
+		d.Notification.Coalesce(others[w])
 	}
 }
 
@@ -242,7 +243,7 @@ func (b *box) due(now time.Time, most int) (list []*delivery, next time.Time) {
 }
 
 // Settle says what came of deliveries.
-func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
+func (s *Store) Settle(ctx context.Context, list []notify.Outcome) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -255,7 +256,7 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 	return nil
 }
 
-func (s *Store) settle(o *store.Outcome, now time.Time) {
+func (s *Store) settle(o *notify.Outcome, now time.Time) {
 	b := s.boxes[o.Subscription]
 	if b == nil {
 		return
@@ -267,51 +268,51 @@ func (s *Store) settle(o *store.Outcome, now time.Time) {
 	d := b.list[i]
 	d.token, d.due, d.err = "", now, o.Error
 	switch o.Result {
-	case store.Delivered:
+	case notify.Delivered:
 		b.list = slices.Delete(b.list, i, i+1)
-	case store.Again:
+	case notify.Again:
 		d.due = now.Add(o.Delay.Truncate(time.Microsecond))
-	case store.Returned:
+	case notify.Returned:
 		d.attempts--
-	case store.Gone:
+	case notify.Gone:
 		b.Disabled, b.Reason = true, o.Error
 		d.failed = true
 	default:
 		d.failed = true
 	}
-	b.list = slices.DeleteFunc(b.list, func(d *delivery) bool { return d.failed && now.Sub(d.due) > store.FailedRetention })
+	b.list = slices.DeleteFunc(b.list, func(d *delivery) bool { return d.failed && now.Sub(d.due) > notify.FailedRetention })
 }
 
 // Deliveries returns a page of what has not been delivered.
-func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+func (s *Store) Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []courier.Delivery
+	var list []notify.Delivery
 	for _, b := range s.boxes {
 		if f.Subscription != "" && b.Name != f.Subscription {
 			continue
 		}
 		for _, d := range b.list {
-			v := courier.Delivery{Notification: d.Notification, State: courier.DeliveryPending, Attempts: d.attempts, DueAt: d.due, LastErr: d.err}
+			v := notify.Delivery{Notification: d.Notification, State: notify.Pending, Attempts: d.attempts, DueAt: d.due, LastErr: d.err}
 			if d.failed {
-				v.State = courier.DeliveryFailed
+				v.State = notify.Failed
 			}
 			if (f.State == "" || v.State == f.State) && (f.AfterSubscription == "" || compareDeliveries(&v, f.AfterSubscription, f.AfterEvent) > 0) {
 				list = append(list, v)
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b courier.Delivery) int { return compareDeliveries(&a, b.Subscription, b.ID) })
+	slices.SortFunc(list, func(a, b notify.Delivery) int { return compareDeliveries(&a, b.Subscription, b.ID) })
 	return list[:min(len(list), f.Page())], nil
 }
 
 // compareDeliveries compares the place of d with that of another.
-func compareDeliveries(d *courier.Delivery, subscription, event string) int {
-	of, seq, _ := store.ParseEventID(event)
-	own, ownSeq, _ := store.ParseEventID(d.ID)
+func compareDeliveries(d *notify.Delivery, subscription, event string) int {
+	of, seq, _ := notify.ParseEventID(event)
+	own, ownSeq, _ := notify.ParseEventID(d.ID)
 	return cmp.Or(strings.Compare(d.Subscription, subscription), cmp.Compare(own, of), cmp.Compare(ownSeq, seq))
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -61,7 +62,7 @@ func BenchmarkThroughput(b *testing.B) {
 				b.Fatal(err)
 			}
 			if shape.told != "" {
-				sub := store.Subscription{Name: "sub", Channel: "func:none", Events: []courier.EventType{courier.EventType(shape.told)}, Body: []byte("{}")}
+				sub := notify.Record{Name: "sub", Channel: "func:none", Events: []courier.EventType{courier.EventType(shape.told)}, Body: []byte("{}")}
 				if err := s.Subscribe(b.Context(), sub); err != nil {
 					b.Fatal(err)
 				}

@@ -18,7 +18,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
-	"github.com/courierhq/courier/store/pgstore/internal/notify"
+	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
 // maxRounds is how often a claim under limits repeats its statement for the
@@ -73,8 +73,8 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	}
 	if c.Only == nil {
 		s.notifier.Claimed(c.queues, len(c.rows) < c.Max)
-		if c.blocked && len(c.rows) < r.Max && s.notifier.AnnounceBlocked() && (result.Next == 0 || result.Next > notify.BlockedRetry) {
-			result.Next = notify.BlockedRetry
+		if c.blocked && len(c.rows) < r.Max && s.notifier.AnnounceBlocked() && (result.Next == 0 || result.Next > pgnotify.BlockedRetry) {
+			result.Next = pgnotify.BlockedRetry
 		}
 	}
 	if c.waiting && s.releaseWaiting(ctx) && len(c.rows) < r.Max {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -233,10 +234,10 @@ func TestRights(t *testing.T) {
 		}},
 		{"delete", "system_settings", func() error { return s.Set(t.Context(), "a", "b") }},
 		{"insert", "subscriptions", func() error {
-			return s.Subscribe(t.Context(), store.Subscription{Name: "off", Channel: "email", Disabled: true, Body: json.RawMessage(`{}`)})
+			return s.Subscribe(t.Context(), notify.Record{Name: "off", Channel: "email", Disabled: true, Body: json.RawMessage(`{}`)})
 		}},
 		{"update", "outbox", func() error {
-			_, err := s.Take(t.Context(), store.TakeRequest{Channels: []string{"email"}, Max: 1, Each: 1, Lease: time.Minute})
+			_, err := s.Take(t.Context(), notify.TakeRequest{Channels: []string{"email"}, Max: 1, Each: 1, Lease: time.Minute})
 			return err
 		}},
 		{"select", "schema_migrations", func() error {

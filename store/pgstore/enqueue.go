@@ -13,7 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
-	"github.com/courierhq/courier/store/pgstore/internal/notify"
+	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
 // A querier runs queries: a pool or a transaction.
@@ -28,7 +28,7 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 		return nil, err
 	}
 	var results []store.Enqueued
-	var inline notify.Inline
+	var inline pgnotify.Inline
 	err := repeat(ctx, func() (err error) {
 		if len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0 {
 			inline = s.notifier.BeginInline(list[0].Queue)
@@ -106,7 +106,7 @@ const maxStatement = 5000
 // enqueue creates the executions that do not exist, and returns a result for each of
 // the list. A list of one is created with the inline notification, if that is not
 // nil.
-func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *notify.Inline) ([]store.Enqueued, error) {
+func (s *Store) enqueue(ctx context.Context, db querier, list []store.NewExecution, inline *pgnotify.Inline) ([]store.Enqueued, error) {
 	results, notCreated, err := s.create(ctx, db, list, inline)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func conflict(n *store.NewExecution, x *courier.Execution) error {
 
 // create creates the executions that do not exist. It returns their results, and the
 // indexes of those that it did not create.
-func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *notify.Inline) (results []store.Enqueued, notCreated []int, err error) {
+func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *pgnotify.Inline) (results []store.Enqueued, notCreated []int, err error) {
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := make([]int, len(list))
 	for i := range order {
@@ -166,7 +166,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		return cmp.Or(cmp.Compare(list[a].Job, list[b].Job), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
 	if inline == nil {
-		inline = new(notify.Inline)
+		inline = new(pgnotify.Inline)
 	}
 	created := make(map[courier.ExecutionID]bool)
 	var now time.Time
@@ -203,7 +203,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 
 // createStatement returns the statement that creates a part of a list, with its
 // parameters.
-func (s *Store) createStatement(list []store.NewExecution, part []int, now time.Time, inline *notify.Inline) (sql string, args []any) {
+func (s *Store) createStatement(list []store.NewExecution, part []int, now time.Time, inline *pgnotify.Inline) (sql string, args []any) {
 	deadlines := haveDeadlines(list, part)
 	labels := slices.ContainsFunc(part, func(i int) bool { return len(list[i].Labels) > 0 })
 	if len(list) == 1 {
@@ -221,7 +221,7 @@ func (s *Store) createStatement(list []store.NewExecution, part []int, now time.
 }
 
 // enqueueOneArgs are the parameters of sql/enqueue/create_one.sql.
-func enqueueOneArgs(e *store.NewExecution, inline *notify.Inline) []any {
+func enqueueOneArgs(e *store.NewExecution, inline *pgnotify.Inline) []any {
 	var typ, id string
 	if e.First != nil {
 		typ, id = e.First.Type, e.First.ID

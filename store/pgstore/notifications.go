@@ -6,19 +6,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/pgstore/internal/notify"
+	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
 // newNotifier returns the notifier of the store.
-func (s *Store) newNotifier() *notify.Notifier {
-	return notify.New(notify.Options{
+func (s *Store) newNotifier() *pgnotify.Notifier {
+	return pgnotify.New(pgnotify.Options{
 		Pool:     s.pool,
 		Schema:   s.opt.Schema,
 		ID:       randomUUID(),
 		PollOnly: s.opt.PollOnly,
 		Log:      s.log,
 		Connect:  func(ctx context.Context) (*pgx.Conn, error) { return connect(ctx, s.pool) },
-		Query: func(ctx context.Context, db notify.Querier, row func(pgx.Rows) error, sql string, args ...any) error {
+		Query: func(ctx context.Context, db pgnotify.Querier, row func(pgx.Rows) error, sql string, args ...any) error {
 			_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) { return none, row(rows) }, sql, args...)
 			return err
 		},

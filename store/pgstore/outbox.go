@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-var _ store.Outbox = (*Store)(nil)
+var _ notify.Store = (*Store)(nil)
 
 // retryIfSubscribed calls claim, and calls it again if it claimed nothing because a
 // subscription was saved meanwhile. It sets c.took to the time of the longest call.
@@ -34,7 +35,7 @@ func (s *Store) retryIfSubscribed(c *claim, claim func(*claim) error) error {
 }
 
 // Subscribe saves or removes a subscription.
-func (s *Store) Subscribe(ctx context.Context, sub store.Subscription) error {
+func (s *Store) Subscribe(ctx context.Context, sub notify.Record) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
@@ -71,14 +72,14 @@ func (s *Store) unsubscribe(ctx context.Context, name string) error {
 }
 
 // Subscriptions returns a page of subscriptions.
-func (s *Store) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
+func (s *Store) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Record, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	list, err := query(ctx, s.pool, func(rows pgx.Rows) (sub store.Subscription, err error) {
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (sub notify.Record, err error) {
 		var body string
 		var window int64
 		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &window, &sub.Disabled, &sub.Reason, &body)
@@ -97,24 +98,24 @@ const maxJoins = 2
 
 // Take leases due deliveries. It is one statement, and two more if a window has ended
 // with held events.
-func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
+func (s *Store) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return store.Taken{}, err
+		return notify.Taken{}, err
 	}
-	var taken store.Taken
+	var taken notify.Taken
 	for n := 0; ; n++ {
 		more, err := s.take(ctx, r, &taken)
 		if err != nil {
 			if len(taken.List) > 0 {
 				break // what was taken must not be lost
 			}
-			return store.Taken{}, failed("take deliveries", err)
+			return notify.Taken{}, failed("take deliveries", err)
 		}
 		if !more || len(taken.List) >= r.Max || n == maxJoins {
 			break
 		}
 		err = repeat(ctx, func() error {
-			_, err := s.pool.Exec(ctx, s.sql("delivery/coalesce"), textsOf(r.Channels), textsOf(r.Except), int64(store.MaxCoalesced), int64(store.MaxCoalescedError))
+			_, err := s.pool.Exec(ctx, s.sql("delivery/coalesce"), textsOf(r.Channels), textsOf(r.Except), int64(notify.MaxCoalesced), int64(notify.MaxCoalescedError))
 			return err
 		})
 		if err != nil {
@@ -130,7 +131,7 @@ func (s *Store) Take(ctx context.Context, r store.TakeRequest) (store.Taken, err
 
 // take adds the deliveries that are due, and reports whether there are held events to
 // coalesce.
-func (s *Store) take(ctx context.Context, r store.TakeRequest, to *store.Taken) (more bool, err error) {
+func (s *Store) take(ctx context.Context, r notify.TakeRequest, to *notify.Taken) (more bool, err error) {
 	token := randomUUID()
 	got := *to
 	err = repeat(ctx, func() error {
@@ -151,7 +152,7 @@ func (s *Store) take(ctx context.Context, r store.TakeRequest, to *store.Taken) 
 				return nil
 			}
 			n, err := d.notification()
-			got.List = append(got.List, store.TakenDelivery{Notification: n, Token: store.Token(token), Attempt: int(d.attempts), Body: []byte(body)})
+			got.List = append(got.List, notify.TakenDelivery{Notification: n, Token: store.Token(token), Attempt: int(d.attempts), Body: []byte(body)})
 			return err
 		})
 		return err
@@ -191,10 +192,10 @@ func (d *deliveryRow) fields() []any {
 	}
 }
 
-func (d *deliveryRow) notification() (courier.Notification, error) {
+func (d *deliveryRow) notification() (notify.Notification, error) {
 	id := courier.ExecutionID(d.id)
-	n := courier.Notification{
-		ID: store.EventID(id, d.seq), Subscription: d.subscription, Type: courier.EventType(d.event), At: d.at.UTC(), Execution: id, Seq: d.seq,
+	n := notify.Notification{
+		ID: notify.EventID(id, d.seq), Subscription: d.subscription, Type: courier.EventType(d.event), At: d.at.UTC(), Execution: id, Seq: d.seq,
 		Job: d.job, Chain: d.chain, Version: int(d.version), StepID: text(d.stepID), StepType: text(d.typ), Reason: courier.Reason(text(d.reason)),
 		Error: text(d.err), By: text(d.by), Count: int(d.count), Name: text(d.name), Payload: raw(d.payload),
 	}
@@ -224,7 +225,7 @@ func (d *deliveryRow) notification() (courier.Notification, error) {
 }
 
 // Settle records the results of deliveries.
-func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
+func (s *Store) Settle(ctx context.Context, list []notify.Outcome) error {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return err
 	}
@@ -233,7 +234,7 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 	seqs, delays := make([]int64, n), make([]int64, n)
 	for i := range list {
 		o := &list[i]
-		id, seq, err := store.ParseEventID(o.Event)
+		id, seq, err := notify.ParseEventID(o.Event)
 		if err != nil {
 			return err
 		}
@@ -241,7 +242,7 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 		verdicts[i], delays[i], errs[i] = string(o.Result), micros(o.Delay), o.Error
 	}
 	err := repeat(ctx, func() error {
-		_, err := s.pool.Exec(ctx, s.sql("delivery/record_results"), names, ids, seqs, tokens, verdicts, delays, errs, micros(store.FailedRetention))
+		_, err := s.pool.Exec(ctx, s.sql("delivery/record_results"), names, ids, seqs, tokens, verdicts, delays, errs, micros(notify.FailedRetention))
 		return err
 	})
 	if err != nil {
@@ -251,27 +252,27 @@ func (s *Store) Settle(ctx context.Context, list []store.Outcome) error {
 }
 
 // Deliveries returns a page of events that have not been delivered.
-func (s *Store) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
+func (s *Store) Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	after, seq := courier.ExecutionID(bind.NilUUID), int64(0)
 	if f.AfterSubscription != "" {
 		var err error
-		if after, seq, err = store.ParseEventID(f.AfterEvent); err != nil {
+		if after, seq, err = notify.ParseEventID(f.AfterEvent); err != nil {
 			return nil, err
 		}
 	}
-	list, err := query(ctx, s.pool, func(rows pgx.Rows) (v courier.Delivery, err error) {
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (v notify.Delivery, err error) {
 		var d deliveryRow
 		var state string
 		if err := rows.Scan(append(d.fields(), &d.attempts, &v.LastErr, &v.DueAt, &state)...); err != nil {
 			return v, err
 		}
 		v.Notification, err = d.notification()
-		v.State, v.Attempts, v.DueAt = courier.DeliveryPending, int(d.attempts), v.DueAt.UTC()
-		if state == string(courier.DeliveryFailed) {
-			v.State = courier.DeliveryFailed
+		v.State, v.Attempts, v.DueAt = notify.Pending, int(d.attempts), v.DueAt.UTC()
+		if state == string(notify.Failed) {
+			v.State = notify.Failed
 		}
 		return v, err
 	}, s.sql("delivery/list_undelivered"), f.Subscription, string(f.State), f.AfterSubscription, bind.ID(string(after)), seq, int64(f.Page()))
@@ -288,7 +289,7 @@ func (s *Store) Replay(ctx context.Context, subscription string, events []string
 	}
 	ids, seqs := make([]string, len(events)), make([]int64, len(events))
 	for i, e := range events {
-		id, seq, err := store.ParseEventID(e)
+		id, seq, err := notify.ParseEventID(e)
 		if err != nil {
 			return 0, err
 		}

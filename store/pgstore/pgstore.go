@@ -24,7 +24,7 @@
 //
 // The statements are files below sql, in folders by subject: sql/claim leases executions
 // to workers, sql/checkpoint writes their progress, sql/schedule records ticks. Package
-// internal/sqltext composes them, internal/notify sends and receives notifications,
+// internal/sqltext composes them, internal/pgnotify sends and receives notifications,
 // and internal/migrate applies the files below migrations.
 package pgstore
 
@@ -43,7 +43,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore/internal/migrate"
-	"github.com/courierhq/courier/store/pgstore/internal/notify"
+	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
 // DefaultSchema is the schema of the tables where none is chosen.
@@ -87,7 +87,7 @@ type Store struct {
 	writers     writers
 	claims      claimState
 	registry    workerRegistry
-	notifier    *notify.Notifier
+	notifier    *pgnotify.Notifier
 	renewals    renewals
 	plans       plans
 

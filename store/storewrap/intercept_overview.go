@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
 
@@ -18,7 +19,7 @@ type chains = chain.Store
 // roles are the roles that a wrapper hands on to the store behind as they are.
 type roles struct {
 	chains
-	store.Outbox
+	notify.Store
 	store.Overview
 	store.Trail
 	store.Journal

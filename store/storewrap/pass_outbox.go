@@ -5,27 +5,28 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
 
 // The wrappers have the role of an outbox, whether or not the store behind has
 // it; if not, every call is an error.
 var (
-	_ store.Outbox = (*intercepted)(nil)
-	_ store.Outbox = (*eager)(nil)
-	_ store.Outbox = (*Faulty)(nil)
+	_ notify.Store = (*intercepted)(nil)
+	_ notify.Store = (*eager)(nil)
+	_ notify.Store = (*Faulty)(nil)
 )
 
 // outboxOf returns the role of a store.
-func outboxOf(s store.Store) (store.Outbox, error) {
-	if o, ok := s.(store.Outbox); ok {
+func outboxOf(s store.Store) (notify.Store, error) {
+	if o, ok := s.(notify.Store); ok {
 		return o, nil
 	}
-	return nil, fmt.Errorf("the store %T behind is no store.Outbox: %w", s, courier.ErrInvalid)
+	return nil, fmt.Errorf("the store %T behind is no notify.Store: %w", s, courier.ErrInvalid)
 }
 
 // outbox intercepts a call of the role that returns a T.
-func outbox[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, store.Outbox) (T, error)) (T, error) {
+func outbox[T any](ctx context.Context, i *intercepted, c *Call, call func(context.Context, notify.Store) (T, error)) (T, error) {
 	return intercept(ctx, i, c, func(ctx context.Context) (v T, err error) {
 		o, err := outboxOf(i.s)
 		if err != nil {
@@ -35,40 +36,40 @@ func outbox[T any](ctx context.Context, i *intercepted, c *Call, call func(conte
 	})
 }
 
-func (i *intercepted) Subscribe(ctx context.Context, s store.Subscription) error {
-	_, err := outbox(ctx, i, &Call{Method: "Subscribe", Request: s}, func(ctx context.Context, o store.Outbox) (struct{}, error) {
+func (i *intercepted) Subscribe(ctx context.Context, s notify.Record) error {
+	_, err := outbox(ctx, i, &Call{Method: "Subscribe", Request: s}, func(ctx context.Context, o notify.Store) (struct{}, error) {
 		return struct{}{}, o.Subscribe(ctx, s)
 	})
 	return err
 }
 
-func (i *intercepted) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
-	return outbox(ctx, i, &Call{Method: "Subscriptions", Request: f}, func(ctx context.Context, o store.Outbox) ([]store.Subscription, error) {
+func (i *intercepted) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Record, error) {
+	return outbox(ctx, i, &Call{Method: "Subscriptions", Request: f}, func(ctx context.Context, o notify.Store) ([]notify.Record, error) {
 		return o.Subscriptions(ctx, f)
 	})
 }
 
-func (i *intercepted) Take(ctx context.Context, r store.TakeRequest) (store.Taken, error) {
-	return outbox(ctx, i, &Call{Method: "Take", Request: r}, func(ctx context.Context, o store.Outbox) (store.Taken, error) {
+func (i *intercepted) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, error) {
+	return outbox(ctx, i, &Call{Method: "Take", Request: r}, func(ctx context.Context, o notify.Store) (notify.Taken, error) {
 		return o.Take(ctx, r)
 	})
 }
 
-func (i *intercepted) Settle(ctx context.Context, list []store.Outcome) error {
-	_, err := outbox(ctx, i, &Call{Method: "Settle", Request: list}, func(ctx context.Context, o store.Outbox) (struct{}, error) {
+func (i *intercepted) Settle(ctx context.Context, list []notify.Outcome) error {
+	_, err := outbox(ctx, i, &Call{Method: "Settle", Request: list}, func(ctx context.Context, o notify.Store) (struct{}, error) {
 		return struct{}{}, o.Settle(ctx, list)
 	})
 	return err
 }
 
-func (i *intercepted) Deliveries(ctx context.Context, f store.DeliveryFilter) ([]courier.Delivery, error) {
-	return outbox(ctx, i, &Call{Method: "Deliveries", Request: f}, func(ctx context.Context, o store.Outbox) ([]courier.Delivery, error) {
+func (i *intercepted) Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error) {
+	return outbox(ctx, i, &Call{Method: "Deliveries", Request: f}, func(ctx context.Context, o notify.Store) ([]notify.Delivery, error) {
 		return o.Deliveries(ctx, f)
 	})
 }
 
 func (i *intercepted) Replay(ctx context.Context, subscription string, events []string) (int, error) {
-	return outbox(ctx, i, &Call{Method: "Replay", Request: events}, func(ctx context.Context, o store.Outbox) (int, error) {
+	return outbox(ctx, i, &Call{Method: "Replay", Request: events}, func(ctx context.Context, o notify.Store) (int, error) {
 		return o.Replay(ctx, subscription, events)
 	})
 }

@@ -19,6 +19,7 @@ import (
 	gomail "github.com/wneessen/go-mail"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 )
 
 // A TLS says how connections are encrypted.
@@ -52,7 +53,7 @@ type Options struct {
 // several goroutines.
 type Mailer struct{ opt Options }
 
-var _ courier.Mailer = (*Mailer)(nil)
+var _ notify.Mailer = (*Mailer)(nil)
 
 // New returns a mailer. It connects to nobody yet.
 func New(opt Options) (*Mailer, error) {
@@ -82,7 +83,7 @@ func New(opt Options) (*Mailer, error) {
 
 // Send sends a message. What the server refuses for good is marked by
 // [courier.Permanent].
-func (m *Mailer) Send(ctx context.Context, mail courier.Mail) error {
+func (m *Mailer) Send(ctx context.Context, mail notify.Mail) error {
 	msg, err := m.message(mail)
 	if err != nil {
 		return courier.Permanent(fmt.Errorf("mail: %w", err))
@@ -110,7 +111,7 @@ func (m *Mailer) Send(ctx context.Context, mail courier.Mail) error {
 
 // message returns the message as it is sent. Every attempt has the same
 // Message-ID, by which mail systems recognise a repetition.
-func (m *Mailer) message(mail courier.Mail) (*gomail.Msg, error) {
+func (m *Mailer) message(mail notify.Mail) (*gomail.Msg, error) {
 	msg := gomail.NewMsg()
 	if err := msg.From(m.opt.From); err != nil {
 		return nil, err

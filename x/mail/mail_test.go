@@ -26,6 +26,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -181,12 +182,12 @@ func (s *server) options() Options {
 	}
 }
 
-var sample = courier.Mail{
+var sample = notify.Mail{
 	ID: "018f-7", To: []string{"Öps <ops@example.com>", "b@example.com"}, Subject: "Courier: job \"ü\" failed",
 	Text: ".a dot\nGrüße\n", HTML: "<p>Grüße</p>",
 }
 
-func send(t *testing.T, o Options, m courier.Mail) error {
+func send(t *testing.T, o Options, m notify.Mail) error {
 	t.Helper()
 	mailer, err := New(o)
 	if err != nil {
@@ -259,7 +260,7 @@ func TestSendFails(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server    func(*server)
 		change    func(*Options)
-		mail      func(*courier.Mail)
+		mail      func(*notify.Mail)
 		permanent bool
 	}{
 		"wrong password": {change: func(o *Options) { o.Password = func(context.Context) (string, error) { return "other", nil } }},
@@ -271,7 +272,7 @@ func TestSendFails(t *testing.T) {
 		"nobody there":         {change: func(o *Options) { o.Port = 1 }},
 		"mailbox full":         {server: func(s *server) { s.refuse = "452 4.2.2 full" }},
 		"no such mailbox":      {server: func(s *server) { s.refuse = "550 5.1.1 no such user" }, permanent: true},
-		"an address is broken": {mail: func(m *courier.Mail) { m.To = []string{"nobody"} }, permanent: true},
+		"an address is broken": {mail: func(m *notify.Mail) { m.To = []string{"nobody"} }, permanent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, tt.server)
@@ -335,8 +336,8 @@ func TestEngine(t *testing.T) {
 	if _, err := e.Jobs().Define(t.Context(), courier.Job{Name: "bad", Steps: []courier.StepSpec{{Type: "test.fail"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err = e.Subscriptions().Set(t.Context(), courier.Subscription{
-		Name: "ops", Kind: courier.SubscribeEmail, Events: []courier.EventType{courier.EventJobFailed}, Email: &courier.EmailTarget{To: []string{"ops@example.com"}},
+	_, err = e.Subscriptions().Set(t.Context(), notify.Subscription{
+		Name: "ops", Kind: notify.KindEmail, Events: []courier.EventType{courier.EventJobFailed}, Email: &notify.EmailTarget{To: []string{"ops@example.com"}},
 	}, courier.By{})
 	if err != nil {
 		t.Fatal(err)

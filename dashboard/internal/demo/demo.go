@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -74,7 +75,7 @@ func (w *World) options(dir, worker string, log *slog.Logger) *engine.Options {
 			return "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr", nil
 		},
 		Listers: map[string]courier.Lister{"sftp": shelf{}},
-		Subscribers: map[string]func(context.Context, courier.Notification) error{"count": func(context.Context, courier.Notification) error { return nil }, "refuse": func(context.Context, courier.Notification) error {
+		Subscribers: map[string]func(context.Context, notify.Notification) error{"count": func(context.Context, notify.Notification) error { return nil }, "refuse": func(context.Context, notify.Notification) error {
 			return courier.Permanent(errors.New("the receiver answers 410 Gone: this hook was removed"))
 		}},
 	}

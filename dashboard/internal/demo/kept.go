@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -58,11 +59,11 @@ func (w *World) kept(ctx context.Context, _ Options) error {
 		}
 	}
 	all := []courier.EventType{courier.EventJobFailed, courier.EventJobCompleted, courier.EventJobPaused, courier.EventJobStarted}
-	for _, s := range []courier.Subscription{
-		{Name: "metrics", Kind: courier.SubscribeFunc, Func: "count", Events: all},
-		{Name: "pager", Kind: courier.SubscribeFunc, Func: "refuse", Events: all, Jobs: []string{"invoices", "nested"}},
-		{Name: "accounting", Kind: courier.SubscribeWebhook, Events: all[:1], Disabled: true, Webhook: &courier.WebhookTarget{URL: "https://1.1.1.1/courier", Secrets: []string{"secret:hook"}}},
-		{Name: Hostile[0], Kind: courier.SubscribeFunc, Func: "count", Events: all[:1], Jobs: []string{Hostile[5]}},
+	for _, s := range []notify.Subscription{
+		{Name: "metrics", Kind: notify.KindFunc, Func: "count", Events: all},
+		{Name: "pager", Kind: notify.KindFunc, Func: "refuse", Events: all, Jobs: []string{"invoices", "nested"}},
+		{Name: "accounting", Kind: notify.KindWebhook, Events: all[:1], Disabled: true, Webhook: &notify.WebhookTarget{URL: "https://1.1.1.1/courier", Secrets: []string{"secret:hook"}}},
+		{Name: Hostile[0], Kind: notify.KindFunc, Func: "count", Events: all[:1], Jobs: []string{Hostile[5]}},
 	} {
 		if _, err := w.Engine.Subscriptions().Set(ctx, s, by); err != nil {
 			return fmt.Errorf("subscription %q: %w", s.Name, err)

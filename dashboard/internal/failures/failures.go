@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/steps/httpreq"
 	"github.com/courierhq/courier/store/memstore"
@@ -103,7 +104,7 @@ func (w *World) options(worker string) *engine.Options {
 	return &engine.Options{
 		Workspace: filepath.Join(w.dir, worker), WorkspaceID: "disk of " + worker, Worker: worker, Queues: []string{courier.DefaultQueue, "night"},
 		Slots: 16, Log: w.log, Poll: 50 * time.Millisecond, Grace: time.Second, Secrets: secrets,
-		Webhooks: engine.WebhookOptions{TrustedHosts: []string{"127.0.0.1"}, AllowPlain: true},
+		Webhooks: notify.WebhookOptions{TrustedHosts: []string{"127.0.0.1"}, AllowPlain: true},
 	}
 }
 

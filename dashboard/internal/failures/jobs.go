@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -139,9 +140,9 @@ func (w *World) define(ctx context.Context) error {
 	if _, err := w.Engine.Schedules().Set(ctx, schedule.Schedule{Name: "closing", Job: "closing", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin"}, by); err != nil {
 		return err
 	}
-	_, err := w.Engine.Subscriptions().Set(ctx, courier.Subscription{
-		Name: "accounting", Kind: courier.SubscribeWebhook, Events: []courier.EventType{courier.EventJobFailed},
-		Webhook: &courier.WebhookTarget{URL: w.partners.url + "/hooks", Secrets: []string{"secret:hook"}},
+	_, err := w.Engine.Subscriptions().Set(ctx, notify.Subscription{
+		Name: "accounting", Kind: notify.KindWebhook, Events: []courier.EventType{courier.EventJobFailed},
+		Webhook: &notify.WebhookTarget{URL: w.partners.url + "/hooks", Secrets: []string{"secret:hook"}},
 	}, by)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -66,7 +67,7 @@ func (w *World) hears(ctx context.Context) (bool, string) {
 	if s.Webhook == nil || s.Webhook.URL != w.partners.url+"/accounting/events" {
 		return false, "The subscription does not have the address at which accounting listens."
 	}
-	list, err := w.Engine.Subscriptions().Deliveries(ctx, store.DeliveryFilter{Subscription: s.Name})
+	list, err := w.Engine.Subscriptions().Deliveries(ctx, notify.DeliveryFilter{Subscription: s.Name})
 	if err != nil {
 		return false, err.Error()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -132,6 +133,8 @@ func List(err error) []courier.Problem {
 	} else if e, ok := errors.AsType[*chain.Error](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*schedule.Error](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*notify.Error](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*monitor.Error](err); ok {
 		return e.Problems

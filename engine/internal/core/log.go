@@ -9,17 +9,18 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/secret"
 )
 
 // RedactHandler returns a handler that keeps secrets out of what h writes.
-func RedactHandler(h slog.Handler, secrets *Redactor) slog.Handler {
+func RedactHandler(h slog.Handler, secrets *secret.Redactor) slog.Handler {
 	return &redactHandler{h, secrets}
 }
 
 // A redactHandler keeps secrets out of a log.
 type redactHandler struct {
 	slog.Handler
-	secrets *Redactor
+	secrets *secret.Redactor
 }
 
 // Handle hands on the record without secrets.

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -30,10 +31,10 @@ func (r Roles) Catalog() store.Catalog { return r.Store }
 // Archive returns the part that has the records of executions.
 func (r Roles) Archive() store.Archive { return r.Store }
 
-// Outbox returns the part that keeps events for subscribers. Its error matches
-// [courier.ErrInvalid] too.
-func (r Roles) Outbox() (store.Outbox, error) {
-	o, err := role[store.Outbox](r, "events for subscribers")
+// Subscriptions returns the part that keeps subscriptions and their deliveries. Its error
+// matches [courier.ErrInvalid] too.
+func (r Roles) Subscriptions() (notify.Store, error) {
+	o, err := role[notify.Store](r, "events for subscribers")
 	if err != nil {
 		return nil, courier.Errorf(courier.ErrInvalid, "%w", err)
 	}

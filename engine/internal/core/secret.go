@@ -8,38 +8,24 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 )
 
-// A SecretError is the error of a secret that could not be resolved.
-type SecretError struct {
-	Name string
-	Err  error
-}
-
-// Error names the secret and says why it could not be resolved.
-func (e *SecretError) Error() string { return fmt.Sprintf("secret %q: %v", e.Name, e.Err) }
-
-// Unwrap returns why it could not be resolved.
-func (e *SecretError) Unwrap() error { return e.Err }
-
-// ErrorClass is that of [courier.ReasonSecret], whatever kept the secret away.
-func (e *SecretError) ErrorClass() string { return string(courier.ReasonSecret) }
-
-// PlainSecretError returns err, or for a *[SecretError] one for the place of the secret in a
+// PlainSecretError returns err, or for a *[secret.Error] one for the place of the secret in a
 // configuration, which already names it. It does not unwrap: the error of a secret that does
 // not exist is no reason to count a step as not checked.
 func PlainSecretError(err error) error {
-	if e, ok := errors.AsType[*SecretError](err); ok {
-		return &plainSecretError{e}
+	if e, ok := errors.AsType[*secret.Error](err); ok {
+		return &plainSecretError{e.Err}
 	}
 	return err
 }
 
-type plainSecretError struct{ *SecretError }
+type plainSecretError struct{ err error }
 
-func (e *plainSecretError) Error() string { return e.Err.Error() }
-func (e *plainSecretError) Unwrap() error { return nil }
+func (e *plainSecretError) Error() string      { return e.err.Error() }
+func (e *plainSecretError) ErrorClass() string { return string(courier.ReasonSecret) }
 
 // AskSecret asks a function whether a secret may be used that a parameter names, and drops
 // it if it is returned. Without a function it may. The error does not contain the name, since it may be the secret itself,
@@ -58,7 +44,7 @@ func AskSecret(ctx context.Context, q courier.SecretRequest, resolve func(contex
 	if _, err = resolve(ctx, q); err == nil {
 		return nil
 	}
-	var given Redactor
+	var given secret.Redactor
 	given.Add("named by params."+q.Param, q.Name)
 	text := given.Message(err)
 	if courier.IsPermanent(err) {
@@ -73,9 +59,9 @@ func AskSecret(ctx context.Context, q courier.SecretRequest, resolve func(contex
 // them. The fields are set before the first use; the methods may be called by several
 // goroutines.
 type Secrets struct {
-	Source    func(context.Context, courier.SecretRequest) (string, error) // nil if there are none
-	Most      int                                                          // how many the execution may use
-	*Redactor                                                              // has those that are known
+	Source func(context.Context, courier.SecretRequest) (string, error) // nil if there are none
+	Most   int                                                          // how many the execution may use
+	*secret.Redactor
 
 	mu      sync.Mutex
 	used    []courier.SecretUse // replaced, never changed in place
@@ -95,7 +81,7 @@ func (s *Secrets) Used() []courier.SecretUse {
 // Resolve returns the value of a secret, which counts as used. Its error is a
 // *[SecretError].
 func (s *Secrets) Resolve(ctx context.Context, q courier.SecretRequest) (string, error) {
-	v, err := ResolveSecret(ctx, q, s.Source, s.Redactor)
+	v, err := secret.Resolve(ctx, q, s.Source, s.Redactor)
 	if err == nil {
 		err = s.add(q)
 	}
@@ -118,9 +104,9 @@ func (s *Secrets) add(q courier.SecretRequest) error {
 	case i >= 0:
 		s.replace(i, use)
 	case len(q.Name) > maxSecretName:
-		return courier.Permanent(&SecretError{q.Name[:60] + "...", fmt.Errorf("its name has %d bytes, more than %d; nothing was done with it", len(q.Name), maxSecretName)})
+		return courier.Permanent(&secret.Error{Name: q.Name[:60] + "...", Err: fmt.Errorf("its name has %d bytes, more than %d; nothing was done with it", len(q.Name), maxSecretName)})
 	case len(s.used) >= s.Most:
-		return courier.Permanent(&SecretError{q.Name, fmt.Errorf("the execution has used %d other secrets, the most of engine.Options.MaxSecrets; nothing was done with this one: raise the limit, or divide the job", s.Most)})
+		return courier.Permanent(&secret.Error{Name: q.Name, Err: fmt.Errorf("the execution has used %d other secrets, the most of engine.Options.MaxSecrets; nothing was done with this one: raise the limit, or divide the job", s.Most)})
 	default:
 		s.used = append(slices.Clone(s.used), use)
 	}
@@ -195,22 +181,8 @@ func (s *Secrets) Known() bool {
 // recall asks for one secret. A worker without secrets refuses none for good.
 func (s *Secrets) recall(ctx context.Context, q courier.SecretRequest) error {
 	if s.Source == nil {
-		return &SecretError{Name: q.Name, Err: errors.New("this worker has no secrets; set engine.Options.Secrets, as in the worker that has used it")}
+		return &secret.Error{Name: q.Name, Err: errors.New("this worker has no secrets; set engine.Options.Secrets, as in the worker that has used it")}
 	}
-	_, err := ResolveSecret(ctx, q, s.Source, s.Redactor)
+	_, err := secret.Resolve(ctx, q, s.Source, s.Redactor)
 	return err
-}
-
-// ResolveSecret resolves a secret by a function, nil if there are no secrets, and adds it
-// to known. Its error is a *[SecretError].
-func ResolveSecret(ctx context.Context, q courier.SecretRequest, resolve func(context.Context, courier.SecretRequest) (string, error), known *Redactor) (string, error) {
-	if resolve == nil {
-		return "", courier.Permanent(&SecretError{q.Name, errors.New("no secrets are configured; set engine.Options.Secrets")})
-	}
-	v, err := resolve(ctx, q)
-	if err != nil {
-		return "", &SecretError{q.Name, err}
-	}
-	known.Add(q.Name, v)
-	return v, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/secret"
 )
 
 // source has secrets, of which some can't be had now, and some are refused for good.
@@ -23,7 +24,7 @@ func source(_ context.Context, q courier.SecretRequest) (string, error) {
 }
 
 func secrets(most int) *core.Secrets {
-	return &core.Secrets{Source: source, Most: most, Redactor: new(core.Redactor)}
+	return &core.Secrets{Source: source, Most: most, Redactor: new(secret.Redactor)}
 }
 
 func names(uses []courier.SecretUse) string {
@@ -58,7 +59,7 @@ func TestResolve(t *testing.T) {
 	}
 	for name, permanent := range map[string]bool{"away": false, "refused": true} {
 		_, err := s.Resolve(t.Context(), courier.SecretRequest{Name: name})
-		if se, ok := errors.AsType[*core.SecretError](err); !ok || se.Name != name || courier.IsPermanent(err) != permanent {
+		if se, ok := errors.AsType[*secret.Error](err); !ok || se.Name != name || courier.IsPermanent(err) != permanent {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -91,7 +92,7 @@ func TestRecall(t *testing.T) {
 		t.Errorf("one is away: %v, known %v", err, s.Known())
 	}
 
-	s = &core.Secrets{Redactor: new(core.Redactor)}
+	s = &core.Secrets{Redactor: new(secret.Redactor)}
 	s.Claimed([]courier.SecretUse{use("a")})
 	if err := s.Recall(t.Context(), courier.SecretRequest{}, note); err == nil || courier.IsPermanent(err) || !strings.Contains(err.Error(), "engine.Options.Secrets") {
 		t.Errorf("a worker without secrets: %v", err)

@@ -37,7 +37,7 @@ func New(roles core.Roles, r *courier.Registry, p *program.Cache, queues []strin
 // Unsaved returns a service that checks definitions as this one does, and reads jobs and
 // chains in place of those in the store with the same names.
 func (v *Service) Unsaved(jobs []courier.Job, chains []chain.Chain) *Service {
-	s := NewUnsaved(v.roles.Store, false)
+	s := NewUnsaved(v.roles.Store, nil, false)
 	s.Add(jobs, chains)
 	return New(core.Roles{Store: s, Behind: s}, v.registry, program.NewCache(s, v.registry), v.queues, v.log)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
 
@@ -16,7 +17,8 @@ import (
 // same names. It is for checks, which read definitions and nothing else.
 type Unsaved struct {
 	store.Store
-	chains      // nil: checks ask whether chains are kept, and no more
+	chains // nil: checks ask whether chains are kept, and no more
+	unsavedSubscriptions
 	definitions map[store.Kind]map[string]store.Definition
 	anyVersion  bool // what was added stands for all versions
 }
@@ -27,14 +29,14 @@ type chains = chain.Store
 // listPage is the number of definitions or subscriptions of a page without a limit.
 const listPage = 1000
 
-// NewUnsaved returns a store that has what s has, and definitions that are added. A nil s
-// has nothing. If
-// anyVersion is true, what is added stands for all versions of its name.
-func NewUnsaved(s store.Store, anyVersion bool) *Unsaved {
+// NewUnsaved returns a store that has what s has, the subscriptions of n, and definitions
+// that are added. A nil s or n has nothing. If anyVersion is true, what is added stands for
+// all versions of its name.
+func NewUnsaved(s store.Store, n notify.Store, anyVersion bool) *Unsaved {
 	if s == nil {
 		s = emptyStore{core.NoStore}
 	}
-	return &Unsaved{Store: s, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}}, anyVersion: anyVersion}
+	return &Unsaved{Store: s, unsavedSubscriptions: unsavedSubscriptions{Store: n}, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}}, anyVersion: anyVersion}
 }
 
 // Add adds jobs and chains, but for those that can't be stored and those whose name
@@ -102,20 +104,27 @@ func (emptyStore) List(context.Context, store.DefinitionFilter) ([]store.Definit
 	return nil, nil
 }
 
-// UnsavedSubscriptions are subscriptions in place of those with the same names in an Outbox,
-// nil for none, for checks.
-type UnsavedSubscriptions struct {
-	store.Outbox
-	List []store.Subscription
+// unsavedSubscriptions are subscriptions in place of those with the same names in a store,
+// which is nil if it has none.
+type unsavedSubscriptions struct {
+	notify.Store
+	added []notify.Record
+}
+
+// PutSubscription adds a subscription, unless it can't be stored.
+func (s *unsavedSubscriptions) PutSubscription(x notify.Subscription) {
+	if body, err := jsontext.Append(nil, x); err == nil {
+		s.added = append(s.added, notify.Record{Name: x.Name, Body: body})
+	}
 }
 
 // Subscriptions returns a page of the subscriptions that were added and of the others
 // that are saved.
-func (s *UnsavedSubscriptions) Subscriptions(ctx context.Context, f store.SubscriptionFilter) ([]store.Subscription, error) {
-	var saved []store.Subscription
-	if s.Outbox != nil {
+func (s *unsavedSubscriptions) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Record, error) {
+	var saved []notify.Record
+	if s.Store != nil {
 		var err error
-		if saved, err = s.Outbox.Subscriptions(ctx, f); err != nil {
+		if saved, err = s.Store.Subscriptions(ctx, f); err != nil {
 			return nil, err
 		}
 	}
@@ -123,17 +132,17 @@ func (s *UnsavedSubscriptions) Subscriptions(ctx context.Context, f store.Subscr
 	if n := len(saved); n > 0 && n >= cmp.Or(f.Limit, listPage) {
 		full = saved[n-1].Name
 	}
-	var all []store.Subscription
-	for _, x := range s.List {
+	var all []notify.Record
+	for _, x := range s.added {
 		if x.Name > f.After && (full == "" || x.Name <= full) {
 			all = append(all, x)
 		}
 	}
 	for _, x := range saved {
-		if !slices.ContainsFunc(s.List, func(y store.Subscription) bool { return y.Name == x.Name }) {
+		if !slices.ContainsFunc(s.added, func(y notify.Record) bool { return y.Name == x.Name }) {
 			all = append(all, x)
 		}
 	}
-	slices.SortFunc(all, func(a, b store.Subscription) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b notify.Record) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/inputs"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -78,8 +79,8 @@ type run struct {
 	*Service
 	opt     dryrun.Options
 	started time.Time
-	secrets core.Redactor // of all steps, since one may repeat what another has said
-	queues  []*queue      // in the order of their first steps
+	secrets secret.Redactor // of all steps, since one may repeat what another has said
+	queues  []*queue        // in the order of their first steps
 	byKey   map[string]*queue
 	target  *program.Program // of the job; nil for a chain
 	workers []store.Worker   // that are present

@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/program"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -71,7 +72,7 @@ type StepValidation struct {
 	Values    *program.Values // must not change meanwhile
 	Timeout   time.Duration
 	Resources *courier.Resources // which several validations share
-	Secrets   *core.Redactor
+	Secrets   *secret.Redactor
 	Log       func(slog.Handler) slog.Handler // wraps the handler of the step's log
 }
 

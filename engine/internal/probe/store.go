@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 )
@@ -167,34 +168,34 @@ func (v *probed) SeenFiles(ctx context.Context, f monitor.SeenFilter) (got []mon
 	return v.Store.(monitor.Store).SeenFiles(ctx, f)
 }
 
-func (v *probed) Subscribe(ctx context.Context, s store.Subscription) (err error) {
+func (v *probed) Subscribe(ctx context.Context, s notify.Record) (err error) {
 	defer v.told.Store("Subscribe", time.Now(), &err)
-	return v.Store.(store.Outbox).Subscribe(ctx, s)
+	return v.Store.(notify.Store).Subscribe(ctx, s)
 }
 
-func (v *probed) Subscriptions(ctx context.Context, f store.SubscriptionFilter) (got []store.Subscription, err error) {
+func (v *probed) Subscriptions(ctx context.Context, f notify.Filter) (got []notify.Record, err error) {
 	defer v.told.Store("Subscriptions", time.Now(), &err)
-	return v.Store.(store.Outbox).Subscriptions(ctx, f)
+	return v.Store.(notify.Store).Subscriptions(ctx, f)
 }
 
-func (v *probed) Take(ctx context.Context, r store.TakeRequest) (got store.Taken, err error) {
+func (v *probed) Take(ctx context.Context, r notify.TakeRequest) (got notify.Taken, err error) {
 	defer v.told.Store("Take", time.Now(), &err)
-	return v.Store.(store.Outbox).Take(ctx, r)
+	return v.Store.(notify.Store).Take(ctx, r)
 }
 
-func (v *probed) Settle(ctx context.Context, list []store.Outcome) (err error) {
+func (v *probed) Settle(ctx context.Context, list []notify.Outcome) (err error) {
 	defer v.told.Store("Settle", time.Now(), &err)
-	return v.Store.(store.Outbox).Settle(ctx, list)
+	return v.Store.(notify.Store).Settle(ctx, list)
 }
 
-func (v *probed) Deliveries(ctx context.Context, f store.DeliveryFilter) (got []courier.Delivery, err error) {
+func (v *probed) Deliveries(ctx context.Context, f notify.DeliveryFilter) (got []notify.Delivery, err error) {
 	defer v.told.Store("Deliveries", time.Now(), &err)
-	return v.Store.(store.Outbox).Deliveries(ctx, f)
+	return v.Store.(notify.Store).Deliveries(ctx, f)
 }
 
 func (v *probed) Replay(ctx context.Context, subscription string, events []string) (got int, err error) {
 	defer v.told.Store("Replay", time.Now(), &err)
-	return v.Store.(store.Outbox).Replay(ctx, subscription, events)
+	return v.Store.(notify.Store).Replay(ctx, subscription, events)
 }
 
 func (v *probed) Census(ctx context.Context, most int) (got store.Census, err error) {

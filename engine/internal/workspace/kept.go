@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/store"
 )
@@ -112,7 +113,7 @@ func (j *Janitor) named(ctx context.Context, x *courier.Execution, had, c *couri
 	if len(c.Files) == 0 || len(x.Secrets) == 0 {
 		return c
 	}
-	known := new(core.Redactor)
+	known := new(secret.Redactor)
 	if err := j.recall(ctx, x, known); err != nil {
 		if had.Count == c.Count && had.Bytes == c.Bytes {
 			return had
@@ -126,7 +127,7 @@ func (j *Janitor) named(ctx context.Context, x *courier.Execution, had, c *couri
 }
 
 // recall asks for the secrets that the execution has used, so that known has them.
-func (j *Janitor) recall(ctx context.Context, x *courier.Execution, known *core.Redactor) (err error) {
+func (j *Janitor) recall(ctx context.Context, x *courier.Execution, known *secret.Redactor) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	defer func() {

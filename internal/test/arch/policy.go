@@ -57,7 +57,7 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 var Rooms = []Room{
 	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/inside", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/strictjson"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
-	{Dir: "jsonschema", Imports: []string{".", "flow", "monitor", "schedule", "internal/jsontext"}},
+	{Dir: "jsonschema", Imports: []string{".", "flow", "monitor", "schedule", "internal/jsontext", "notify"}},
 	{Dir: "webhook"},
 	{Dir: "depot", Imports: []string{".", "internal/*"}},
 	{Dir: "depot/depottest", Imports: []string{".", "depot"}, Outside: true},
@@ -65,27 +65,28 @@ var Rooms = []Room{
 	{Dir: "store", Imports: []string{".", "flow", "internal/nearest"}},
 	{Dir: "schedule", Imports: []string{".", "store", "internal/*", "chain"}}, // a subject: its vocabulary, rules, role of a store, and service
 	{Dir: "monitor", Imports: []string{".", "chain", "store", "internal/*"}},
-	{Dir: "store/memstore", Imports: []string{".", "monitor", "schedule", "store", "internal/*", "chain"}},
-	{Dir: "store/pgstore", Imports: []string{".", "monitor", "schedule", "store", "store/pgstore/internal/*", "internal/*", "chain"}, Libraries: []string{pgx}},
+	{Dir: "store/memstore", Imports: []string{".", "monitor", "schedule", "store", "internal/*", "chain", "notify"}},
+	{Dir: "store/pgstore", Imports: []string{".", "monitor", "schedule", "store", "store/pgstore/internal/*", "internal/*", "chain", "notify"}, Libraries: []string{pgx}},
 	{Dir: "chain", Imports: []string{".", "flow", "store", "internal/*"}}, // a subject: its vocabulary, rules, role of a store, and service
+	{Dir: "notify", Imports: []string{".", "store", "webhook", "internal/*"}},
 	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
-	{Dir: "store/pgstore/internal/notify", Libraries: []string{pgx}},
+	{Dir: "store/pgstore/internal/pgnotify", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},
-	{Dir: "store/storewrap", Imports: []string{".", "monitor", "schedule", "store", "chain"}, Outside: true},
+	{Dir: "store/storewrap", Imports: []string{".", "monitor", "schedule", "store", "chain", "notify"}, Outside: true},
 	{Dir: "store/storetest", Imports: []string{".", "store", "store/storewrap", "store/storetest/internal/*", "engine", "internal/*"}, Outside: true},
 	{Dir: "store/storetest/internal/storekit", Imports: []string{".", "store", "internal/uuid7"}, Outside: true},
 	{Dir: "store/storetest/internal/executions", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
-	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "monitor", "schedule", "store", "store/storetest/internal/storekit", "internal/*", "chain"}, Outside: true},
+	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "monitor", "schedule", "store", "store/storetest/internal/storekit", "internal/*", "chain", "notify"}, Outside: true},
 
 	{Dir: "advice", Imports: []string{".", "store", "internal/nearest"}}, // why an execution does not go on, in words
-	{Dir: "engine", Imports: []string{".", "flow", "monitor", "schedule", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*", "chain"}},
+	{Dir: "engine", Imports: []string{".", "flow", "monitor", "schedule", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*", "chain", "notify"}},
 	{Dir: "engine/dryrun", Imports: []string{".", "flow", "schedule", "internal/*", "chain"}}, // what a dry run reports, without how it is made
 	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "internal/*", "chain"}},
-	{Dir: "engine/internal/core", Imports: []string{".", "flow", "monitor", "schedule", "store", "engine/internal/program", "internal/*", "chain"}},
+	{Dir: "engine/internal/core", Imports: []string{".", "flow", "monitor", "schedule", "store", "engine/internal/program", "internal/*", "chain", "notify"}},
 	{Dir: "engine/internal/chains", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/deadlines", Imports: subsystem},
-	{Dir: "engine/internal/definitions", Imports: append([]string{"chain", "schedule"}, subsystem...)},
+	{Dir: "engine/internal/definitions", Imports: append([]string{"chain", "schedule", "notify"}, subsystem...)},
 	{Dir: "engine/internal/dryruns", Imports: append([]string{"chain", "engine/dryrun", "schedule"}, subsystem...)},
 	{Dir: "engine/internal/executionlog", Imports: subsystem},
 	{Dir: "engine/internal/history", Imports: subsystem},
@@ -95,7 +96,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
 	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
-	{Dir: "engine/internal/probe", Imports: append([]string{"monitor", "schedule", "chain"}, subsystem...)},
+	{Dir: "engine/internal/probe", Imports: append([]string{"monitor", "schedule", "chain", "notify"}, subsystem...)},
 	{Dir: "engine/internal/monitors", Imports: append([]string{"chain"}, subsystem...)},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
@@ -133,8 +134,8 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "access"},
-	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook", "monitor", "chain"}},
-	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain"}},
+	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook", "monitor", "chain", "notify"}},
+	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format", "chain"}},
 	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext", "chain"}},
@@ -145,7 +146,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
-	{Dir: "dashboard/internal/problem", Imports: []string{".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "monitor", "chain"}},
+	{Dir: "dashboard/internal/problem", Imports: []string{".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "monitor", "chain", "notify"}},
 	{Dir: "dashboard/internal/report", Imports: []string{".", "engine/dryrun", "schedule"}},
 	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
@@ -153,7 +154,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}}, // streams of files, without what routes know
 	{Dir: "internal/definitiondiff"},
-	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/filter", "internal/nearest", "internal/uuid7", "monitor", "chain"}}, // what HTTP, pages and a command have in common: above the engine
+	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/filter", "internal/nearest", "internal/uuid7", "monitor", "chain", "notify"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filter", Imports: []string{".", "store", "internal/nearest", "internal/uuid7"}}, // the language in which people filter executions
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
@@ -176,6 +177,7 @@ var Rooms = []Room{
 	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/stepcontext", "internal/transfer", "steps/fileserver"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
+	{Dir: "internal/secret", Imports: []string{".", "internal/text"}}, // how secrets are resolved, and kept out of text
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
 	{Dir: "internal/stepcontext", Imports: []string{".", "internal/inside"}},
 	{Dir: "internal/storecall", Imports: []string{"."}}, // how the engine calls a store
@@ -188,8 +190,8 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{".", "access", "monitor", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "chain"}, Outside: true},
-	{Dir: "dashboard/internal/failures", Imports: []string{".", "access", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{".", "access", "monitor", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "chain", "notify"}, Outside: true},
+	{Dir: "dashboard/internal/failures", Imports: []string{".", "access", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver", "notify"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},
 	{Dir: "internal/test/confined", Outside: true},

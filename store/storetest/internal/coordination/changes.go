@@ -3,6 +3,7 @@ package coordination
 import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -91,10 +92,10 @@ var changeEventCases = []testCase{
 		c.Skipped, c.Note = storekit.Skipped(3), "version 2"
 		c.Skipped.ID, c.Skipped.Iteration, c.Skipped.Error, c.Skipped.Bytes = "get", []int{1}, "not needed", 5
 		x := k.Changed(h.ID(), c)
-		var want []courier.Notification
+		var want []notify.Notification
 		list := k.AuditOf(h.ID())
 		for i := len(list) - 2; i < len(list); i++ {
-			if n, ok := store.Notify(&x, &list[i], false); ok {
+			if n, ok := notify.OfEntry(&x, &list[i], false); ok {
 				n.Subscription = "all"
 				want = append(want, n)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -271,10 +272,10 @@ func (k *kit) overdueEvents(id courier.ExecutionID, state courier.State, want ..
 		if want[i] == courier.ReasonExpectedBy {
 			o.Deadline = o.Deadline.Add(k.Unit)
 		}
-		expect := store.NotifyOverdue(&o, n.At)
+		expect := notify.OfOverdue(&o, n.At)
 		expect.Subscription = n.Subscription
 		k.Same("event", n, expect)
-		if _, seq, err := store.ParseEventID(n.ID); err != nil || seq != n.Seq {
+		if _, seq, err := notify.ParseEventID(n.ID); err != nil || seq != n.Seq {
 			k.Errorf("the id %q stands for %d (%v), want %d", n.ID, seq, err, n.Seq)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
 
@@ -25,9 +25,9 @@ var outboxCases = []testCase{
 		b.Channel, b.Window, b.Jobs = "email", 0, nil
 		k.OK(o.Subscribe(k.Ctx(), b))
 		k.subscriptions("replaced", a, b)
-		k.OK(o.Subscribe(k.Ctx(), store.Subscription{Name: "a"}))
+		k.OK(o.Subscribe(k.Ctx(), notify.Record{Name: "a"}))
 		k.subscriptions("removed", b)
-		k.Is("removed twice", o.Subscribe(k.Ctx(), store.Subscription{Name: "a"}), courier.ErrNotFound)
+		k.Is("removed twice", o.Subscribe(k.Ctx(), notify.Record{Name: "a"}), courier.ErrNotFound)
 	}},
 	{"every_event_once", func(k *kit) {
 		k.subscribe("all", everyEvent...)
@@ -101,9 +101,9 @@ var outboxCases = []testCase{
 		x := k.Get(h.ID())
 		k.Ask(h.ID(), courier.RequestResume)
 		audit := k.AuditOf(h.ID())
-		var want []courier.Notification
+		var want []notify.Notification
 		for i := range audit {
-			if n, ok := store.Notify(&x, &audit[i], audit[i].To == string(courier.Running)); ok {
+			if n, ok := notify.OfEntry(&x, &audit[i], audit[i].To == string(courier.Running)); ok {
 				n.Subscription = "all"
 				want = append(want, n)
 			}
@@ -124,12 +124,12 @@ var outboxCases = []testCase{
 			h.Must(t)
 			got := k.taken(nil)
 			k.Same("notifications", len(got), 1)
-			want := courier.Notification{Reason: f.Reason, Error: f.Message}
+			want := notify.Notification{Reason: f.Reason, Error: f.Message}
 			if f.Step >= 0 {
 				want.Step, want.StepID, want.StepType, want.Iteration, want.StepAttempt = &step, f.ID, f.Type, f.Iteration, f.Attempt
 			}
 			n := got[0].Notification
-			k.Same("notification", courier.Notification{
+			k.Same("notification", notify.Notification{
 				Step: n.Step, StepID: n.StepID, StepType: n.StepType, Iteration: n.Iteration, StepAttempt: n.StepAttempt, Reason: n.Reason, Error: n.Error,
 			}, want)
 		}
@@ -197,11 +197,11 @@ var outboxCases = []testCase{
 		if d := third.List[0]; d.Attempt != 2 || d.Token == first.List[0].Token {
 			k.Errorf("attempt %d, the same token: %v", d.Attempt, d.Token == first.List[0].Token)
 		}
-		k.settle(first.List[0], store.Delivered)
+		k.settle(first.List[0], notify.Delivered)
 		k.Same("left after one settled it who had lost it", len(k.deliveries("")), 1)
-		k.settle(third.List[0], store.Delivered)
+		k.settle(third.List[0], notify.Delivered)
 		k.Same("left after it was delivered", len(k.deliveries("")), 0)
-		k.settle(third.List[0], store.Delivered)
+		k.settle(third.List[0], notify.Delivered)
 	}},
 	{"only_of_the_requested_channels", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
@@ -247,14 +247,14 @@ var outboxCases = []testCase{
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
 		d := k.taken(nil)[0]
-		o := outcome(d, store.Again)
+		o := outcome(d, notify.Again)
 		o.Delay, o.Error = 4*k.Unit, "busy"
-		k.OK(k.outbox().Settle(k.Ctx(), []store.Outcome{o}))
+		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{o}))
 		got := k.take(k.takes())
 		if len(got.List) != 0 || got.Next <= 0 || got.Next > o.Delay {
 			k.Errorf("%d taken before it is due, next in %v", len(got.List), got.Next)
 		}
-		left := k.deliveries(courier.DeliveryPending)
+		left := k.deliveries(notify.Pending)
 		if len(left) != 1 || left[0].LastErr != "busy" || left[0].Attempts != 1 {
 			k.Errorf("it stands as %+v", left)
 		}
@@ -267,7 +267,7 @@ var outboxCases = []testCase{
 	{"returned_is_not_counted", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
-		k.settle(k.taken(nil)[0], store.Returned)
+		k.settle(k.taken(nil)[0], notify.Returned)
 		again := k.taken(nil)
 		if len(again) != 1 || again[0].Attempt != 1 {
 			k.Errorf("taken again: %+v", again)
@@ -277,16 +277,16 @@ var outboxCases = []testCase{
 		k.subscribe("sub", courier.EventJobCompleted)
 		one, two := k.complete(), k.complete()
 		for _, d := range k.taken(nil) {
-			o := outcome(d, store.GivenUp)
+			o := outcome(d, notify.GivenUp)
 			o.Error = "no such host"
-			k.OK(k.outbox().Settle(k.Ctx(), []store.Outcome{o}))
+			k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{o}))
 		}
 		k.Same("taken", len(k.taken(nil)), 0)
-		failed := k.deliveries(courier.DeliveryFailed)
+		failed := k.deliveries(notify.Failed)
 		if len(failed) != 2 || failed[0].LastErr != "no such host" || failed[0].Execution != one || failed[1].Execution != two {
 			k.Fatalf("failed: %+v", failed)
 		}
-		k.Same("pending", len(k.deliveries(courier.DeliveryPending)), 0)
+		k.Same("pending", len(k.deliveries(notify.Pending)), 0)
 		n, err := k.outbox().Replay(k.Ctx(), "sub", []string{failed[1].ID, "018f0000-0000-7000-8000-000000000000-1"})
 		k.OK(err)
 		k.Same("replayed", n, 1)
@@ -306,9 +306,9 @@ var outboxCases = []testCase{
 		one := k.complete()
 		k.complete()
 		list := k.taken(nil)
-		again := outcome(list[0], store.Again)
+		again := outcome(list[0], notify.Again)
 		again.Delay = 24 * time.Hour
-		k.OK(k.outbox().Settle(k.Ctx(), []store.Outcome{again})) // the other one is under way
+		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{again})) // the other one is under way
 		k.Same("taken before", len(k.taken(nil)), 0)
 		n, err := k.outbox().Replay(k.Ctx(), "sub", nil)
 		k.OK(err)
@@ -318,7 +318,7 @@ var outboxCases = []testCase{
 		if len(taken) == 1 && taken[0].Attempt != 1 {
 			k.Errorf("it is attempt %d, want 1", taken[0].Attempt)
 		}
-		k.settle(list[1], store.Delivered)
+		k.settle(list[1], notify.Delivered)
 		n, err = k.outbox().Replay(k.Ctx(), "sub", nil)
 		k.OK(err)
 		k.Same("replayed while taken", n, 0)
@@ -328,11 +328,11 @@ var outboxCases = []testCase{
 		k.complete()
 		k.complete()
 		list := k.taken(nil)
-		o := outcome(list[0], store.Gone)
+		o := outcome(list[0], notify.Gone)
 		o.Error = "410 Gone"
-		k.OK(k.outbox().Settle(k.Ctx(), []store.Outcome{o}))
-		k.settle(list[1], store.Returned)
-		subs, err := k.outbox().Subscriptions(k.Ctx(), store.SubscriptionFilter{})
+		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{o}))
+		k.settle(list[1], notify.Returned)
+		subs, err := k.outbox().Subscriptions(k.Ctx(), notify.Filter{})
 		k.OK(err)
 		if !subs[0].Disabled || subs[0].Reason != "410 Gone" {
 			k.Errorf("subscription: %+v", subs[0])
@@ -352,7 +352,7 @@ var outboxCases = []testCase{
 		}
 		var pages [][]string
 		for after := ""; len(pages) < 3; {
-			list, err := k.outbox().Subscriptions(k.Ctx(), store.SubscriptionFilter{After: after, Limit: 3})
+			list, err := k.outbox().Subscriptions(k.Ctx(), notify.Filter{After: after, Limit: 3})
 			k.OK(err)
 			var names []string
 			for _, s := range list {
@@ -366,7 +366,7 @@ var outboxCases = []testCase{
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.subscribe("stays", courier.EventJobCompleted)
 		k.complete()
-		k.OK(k.outbox().Subscribe(k.Ctx(), store.Subscription{Name: "sub"}))
+		k.OK(k.outbox().Subscribe(k.Ctx(), notify.Record{Name: "sub"}))
 		k.Same("kept", len(k.deliveries("")), 1)
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.Same("taken", len(k.taken(nil)), 1)
@@ -379,8 +379,8 @@ var outboxCases = []testCase{
 		}
 		all := k.deliveries("")
 		k.Same("all", len(all), 9)
-		f := store.DeliveryFilter{Limit: 2}
-		var paged []courier.Delivery
+		f := notify.DeliveryFilter{Limit: 2}
+		var paged []notify.Delivery
 		for {
 			list, err := k.outbox().Deliveries(k.Ctx(), f)
 			k.OK(err)
@@ -390,7 +390,7 @@ var outboxCases = []testCase{
 			f.AfterSubscription, f.AfterEvent = list[1].Subscription, list[1].ID
 		}
 		k.Same("pages", paged, all)
-		list, err := k.outbox().Deliveries(k.Ctx(), store.DeliveryFilter{Subscription: "b"})
+		list, err := k.outbox().Deliveries(k.Ctx(), notify.DeliveryFilter{Subscription: "b"})
 		k.OK(err)
 		k.Same("of one", len(list), 3)
 	}},

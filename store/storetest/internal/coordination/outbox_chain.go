@@ -7,7 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/notify"
 )
 
 // chainEventCases are about the events of chains and their members.
@@ -118,7 +118,7 @@ var chainEventCases = []testCase{
 		k.end(first, "a", courier.Failed)
 		k.end(second, "a", courier.Failed)
 		list := k.taken(nil)
-		slices.SortFunc(list, func(a, b store.TakenDelivery) int { return strings.Compare(a.Notification.Job, b.Notification.Job) })
+		slices.SortFunc(list, func(a, b notify.TakenDelivery) int { return strings.Compare(a.Notification.Job, b.Notification.Job) })
 		if len(list) != 2 {
 			k.Fatalf("taken %+v", list)
 		}
@@ -164,7 +164,7 @@ func (k *kit) chainEvents(id courier.ChainExecutionID, want ...string) {
 	var got []string
 	for _, d := range k.taken(nil) {
 		n := d.Notification
-		if n.ID != store.EventID(courier.ExecutionID(id), n.Seq) || string(n.ChainExecution) != string(id) || n.Execution != "" ||
+		if n.ID != notify.EventID(courier.ExecutionID(id), n.Seq) || string(n.ChainExecution) != string(id) || n.Execution != "" ||
 			n.Job != "" || n.Chain != "chain" || n.Version != 1 || n.Count != 1 || n.At.IsZero() {
 			k.Errorf("notification %+v", n)
 		}

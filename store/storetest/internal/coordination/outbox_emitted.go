@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
 
@@ -21,14 +21,14 @@ var emittedCases = []testCase{
 			{Name: "row-read", Payload: json.RawMessage(`{"n":9007199254740993,"of":1.0,"name":"a\"b\\é"}`)},
 			{Name: "row-read", Payload: json.RawMessage(`null`)}, {Name: "z", Payload: json.RawMessage(`["x",{"payload":[]}]`)},
 		}
-		var want []courier.Notification
+		var want []notify.Notification
 		add := func(events []courier.StepEvent, s courier.StepExecution) {
 			list := k.Records(h.ID())
 			r := list[len(list)-1]
 			r.Events = events
 			x := k.Get(h.ID())
 			k.Same("record", []any{r.Step, r.ID, r.Iteration}, []any{s.Step, s.ID, s.Iteration})
-			want = append(want, store.NotifyEvents(&x, &r)...)
+			want = append(want, notify.OfStepEvents(&x, &r)...)
 		}
 		// By itself, with the end of the execution, and with other attempts.
 		next := h.To(courier.Running)
@@ -45,7 +45,7 @@ var emittedCases = []testCase{
 		h.Must(next)
 		add(emitted[1:], next.Ended[1])
 		k.OK(k.Apply(k.Ctx(), next)) // repeated
-		got := make(map[string]courier.Notification)
+		got := make(map[string]notify.Notification)
 		completed := 0
 		for _, d := range k.taken(nil) {
 			if n := d.Notification; n.Type == courier.EventStep {
@@ -60,7 +60,7 @@ var emittedCases = []testCase{
 		for _, n := range want {
 			k.Same("event "+n.ID, got[n.ID], n)
 		}
-		k.Same("deliveries", len(k.deliveries(courier.DeliveryPending)), len(want)+completed)
+		k.Same("deliveries", len(k.deliveries(notify.Pending)), len(want)+completed)
 	}},
 	{"emitted_events_of_another_job", func(k *kit) {
 		s := k.subscription("sub", courier.EventStep)
@@ -73,11 +73,11 @@ var emittedCases = []testCase{
 		s := k.subscription("sub", courier.EventStep)
 		s.Window = k.Unit
 		k.OK(k.outbox().Subscribe(k.Ctx(), s))
-		k.emit(store.MaxStepEvents)
+		k.emit(courier.MaxStepEvents)
 		list := k.taken(nil)
 		k.Same("deliveries", len(list), 1)
 		n := list[0].Notification
-		k.Same("that it stands for", n.Count, store.MaxStepEvents)
+		k.Same("that it stands for", n.Count, courier.MaxStepEvents)
 		k.Same("payload", []string{n.Name, string(n.Payload)}, []string{"e", "0"})
 	}},
 }

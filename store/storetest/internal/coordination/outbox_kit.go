@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -17,15 +18,15 @@ var everyEvent = []courier.EventType{
 }
 
 func hasOutbox(s store.Store) bool {
-	_, ok := s.(store.Outbox)
+	_, ok := s.(notify.Store)
 	return ok
 }
 
-func (k *kit) outbox() store.Outbox { return k.Store.(store.Outbox) }
+func (k *kit) outbox() notify.Store { return k.Store.(notify.Store) }
 
 // subscription is one that has the channel of k.takes.
-func (k *kit) subscription(name string, events ...courier.EventType) store.Subscription {
-	return store.Subscription{Name: name, Channel: "func:test", Events: events, Body: json.RawMessage(`{"name":  "` + name + `"}`)}
+func (k *kit) subscription(name string, events ...courier.EventType) notify.Record {
+	return notify.Record{Name: name, Channel: "func:test", Events: events, Body: json.RawMessage(`{"name":  "` + name + `"}`)}
 }
 
 func (k *kit) subscribe(name string, events ...courier.EventType) {
@@ -34,11 +35,11 @@ func (k *kit) subscribe(name string, events ...courier.EventType) {
 }
 
 // subscriptions reports others than the wanted ones.
-func (k *kit) subscriptions(what string, want ...store.Subscription) {
+func (k *kit) subscriptions(what string, want ...notify.Record) {
 	k.Helper()
-	got, err := k.outbox().Subscriptions(k.Ctx(), store.SubscriptionFilter{})
+	got, err := k.outbox().Subscriptions(k.Ctx(), notify.Filter{})
 	k.OK(err)
-	for _, list := range [][]store.Subscription{got, want} {
+	for _, list := range [][]notify.Record{got, want} {
 		for i := range list {
 			list[i].Jobs, list[i].Chains = append([]string{}, list[i].Jobs...), append([]string{}, list[i].Chains...)
 		}
@@ -47,11 +48,11 @@ func (k *kit) subscriptions(what string, want ...store.Subscription) {
 }
 
 // takes is a request for all that there is.
-func (k *kit) takes() store.TakeRequest {
-	return store.TakeRequest{Channels: []string{"webhook", "func:test"}, Max: 1000, Each: 1000, Lease: long}
+func (k *kit) takes() notify.TakeRequest {
+	return notify.TakeRequest{Channels: []string{"webhook", "func:test"}, Max: 1000, Each: 1000, Lease: long}
 }
 
-func (k *kit) take(r store.TakeRequest) store.Taken {
+func (k *kit) take(r notify.TakeRequest) notify.Taken {
 	k.Helper()
 	got, err := k.outbox().Take(k.Ctx(), r)
 	k.OK(err)
@@ -59,7 +60,7 @@ func (k *kit) take(r store.TakeRequest) store.Taken {
 }
 
 // taken takes all that there is, but for what change leaves out.
-func (k *kit) taken(change func(*store.TakeRequest)) []store.TakenDelivery {
+func (k *kit) taken(change func(*notify.TakeRequest)) []notify.TakenDelivery {
 	k.Helper()
 	r := k.takes()
 	if change != nil {
@@ -68,18 +69,18 @@ func (k *kit) taken(change func(*store.TakeRequest)) []store.TakenDelivery {
 	return k.take(r).List
 }
 
-func outcome(d store.TakenDelivery, v store.Result) store.Outcome {
-	return store.Outcome{Subscription: d.Notification.Subscription, Event: d.Notification.ID, Token: d.Token, Result: v}
+func outcome(d notify.TakenDelivery, v notify.Result) notify.Outcome {
+	return notify.Outcome{Subscription: d.Notification.Subscription, Event: d.Notification.ID, Token: d.Token, Result: v}
 }
 
-func (k *kit) settle(d store.TakenDelivery, v store.Result) {
+func (k *kit) settle(d notify.TakenDelivery, v notify.Result) {
 	k.Helper()
-	k.OK(k.outbox().Settle(k.Ctx(), []store.Outcome{outcome(d, v)}))
+	k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{outcome(d, v)}))
 }
 
-func (k *kit) deliveries(state courier.DeliveryState) []courier.Delivery {
+func (k *kit) deliveries(state notify.DeliveryState) []notify.Delivery {
 	k.Helper()
-	list, err := k.outbox().Deliveries(k.Ctx(), store.DeliveryFilter{State: state})
+	list, err := k.outbox().Deliveries(k.Ctx(), notify.DeliveryFilter{State: state})
 	k.OK(err)
 	return list
 }
@@ -120,12 +121,12 @@ func (k *kit) events(what string, id courier.ExecutionID, want ...courier.EventT
 }
 
 // notifications are those of deliveries, in the order of the audit.
-func notifications(list []store.TakenDelivery) []courier.Notification {
-	var all []courier.Notification
+func notifications(list []notify.TakenDelivery) []notify.Notification {
+	var all []notify.Notification
 	for i := range list {
 		all = append(all, list[i].Notification)
 	}
-	slices.SortStableFunc(all, func(a, b courier.Notification) int {
+	slices.SortStableFunc(all, func(a, b notify.Notification) int {
 		if a.Execution != b.Execution {
 			return strings.Compare(string(a.Execution), string(b.Execution))
 		}
@@ -135,7 +136,7 @@ func notifications(list []store.TakenDelivery) []courier.Notification {
 }
 
 // ids are the executions of deliveries.
-func ids(list []store.TakenDelivery) []courier.ExecutionID {
+func ids(list []notify.TakenDelivery) []courier.ExecutionID {
 	var all []courier.ExecutionID
 	for i := range list {
 		all = append(all, list[i].Notification.Execution)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/storetest/internal/storekit"
 )
@@ -30,7 +31,7 @@ var windowCases = []testCase{
 			k.Errorf("beside it: %+v", more)
 		}
 		k.complete()
-		k.settle(list[0], store.Returned)
+		k.settle(list[0], notify.Returned)
 		for _, d := range k.taken(nil) {
 			if d.Notification.ID == list[0].Notification.ID && storekit.Text(d.Notification) != storekit.Text(list[0].Notification) {
 				k.Errorf("it changed on its way: %+v, was %+v", d, list)
@@ -48,7 +49,7 @@ var windowCases = []testCase{
 		if len(got.List) != 0 || got.Next <= 0 || got.Next > long {
 			k.Errorf("within the window %d taken, next in %v", len(got.List), got.Next)
 		}
-		k.Same("kept", len(k.deliveries(courier.DeliveryPending)), 2)
+		k.Same("kept", len(k.deliveries(notify.Pending)), 2)
 	}},
 	{"window_of_each_event_and_job", func(k *kit) {
 		k.Job("other")
@@ -71,13 +72,13 @@ var windowCases = []testCase{
 		s := k.subscription("sub", courier.EventStepFailed)
 		s.Window = long
 		k.OK(k.outbox().Subscribe(k.Ctx(), s))
-		const count = store.MaxCoalesced + 3
+		const count = notify.MaxCoalesced + 3
 		k.endMany(count, courier.StepFailed, strings.Repeat("ü", 300))
 		list := k.taken(nil)
-		if len(list) != 1 || list[0].Notification.Count != count || len(list[0].Notification.Coalesced) != store.MaxCoalesced {
+		if len(list) != 1 || list[0].Notification.Count != count || len(list[0].Notification.Coalesced) != notify.MaxCoalesced {
 			k.Fatalf("%d notifications, the first of %d events, %d of them named", len(list), list[0].Notification.Count, len(list[0].Notification.Coalesced))
 		}
-		k.Same("their errors are cut", list[0].Notification.Coalesced[0].Error, strings.Repeat("ü", store.MaxCoalescedError))
+		k.Same("their errors are cut", list[0].Notification.Coalesced[0].Error, strings.Repeat("ü", notify.MaxCoalescedError))
 	}},
 	{"window_that_was_removed", func(k *kit) {
 		s := k.subscription("sub", courier.EventJobCompleted)

@@ -1,4 +1,4 @@
-package notifications
+package notify
 
 import (
 	"context"
@@ -13,8 +13,26 @@ import (
 	"github.com/courierhq/courier/internal/text"
 )
 
+// A Mailer sends e-mail for subscriptions of kind email. Several goroutines may call it. If
+// it returns an error that is marked by [courier.Permanent], the mail is not tried again.
+// Package x/mail has a Mailer for SMTP.
+type Mailer interface {
+	Send(ctx context.Context, m Mail) error
+}
+
+// A Mail is a message to be sent. Subject has no line breaks; Text and HTML say
+// the same.
+type Mail struct {
+	// ID is that of the event, the same in every attempt.
+	ID      string
+	To      []string
+	Subject string
+	Text    string
+	HTML    string
+}
+
 // mail sends a notification as a message.
-func (v *Service) mail(ctx context.Context, to *courier.EmailTarget, n courier.Notification) error {
+func (v *Service) mail(ctx context.Context, to *EmailTarget, n Notification) error {
 	m := mailOf(to, &n)
 	return v.guarded("the mailer", n, func() error { return v.opt.Mailer.Send(ctx, m) })
 }
@@ -30,12 +48,12 @@ var happened = map[courier.EventType]string{
 }
 
 const (
-	maxSubject     = 150  // bytes of what is told of the event
+	maxSubject     = 150  // bytes of the title of the event
 	maxMailPayload = 2000 // bytes of the payload of an event
 )
 
 // mailOf returns the message that tells of a notification.
-func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
+func mailOf(to *EmailTarget, n *Notification) Mail {
 	prefix := to.Subject
 	if prefix == "" {
 		prefix = "Courier"
@@ -45,7 +63,7 @@ func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
 		title += fmt.Sprintf(", and %d more times", n.Count-1)
 	}
 	lines := linesOf(n)
-	m := courier.Mail{ID: n.ID, To: to.To, Subject: oneLine(prefix) + ": " + title}
+	m := Mail{ID: n.ID, To: to.To, Subject: oneLine(prefix) + ": " + title}
 	var text, page strings.Builder
 	text.WriteString(title + "\n\n")
 	page.WriteString("<!DOCTYPE html>\n<html><body>\n<h3>" + html.EscapeString(title) + "</h3>\n<table>\n")
@@ -76,7 +94,7 @@ func mailOf(to *courier.EmailTarget, n *courier.Notification) courier.Mail {
 }
 
 // titleOf tells in a few words what happened.
-func titleOf(n *courier.Notification) string {
+func titleOf(n *Notification) string {
 	what := fmt.Sprintf("job %q", n.Job)
 	switch {
 	case n.Job == "":
@@ -88,7 +106,7 @@ func titleOf(n *courier.Notification) string {
 }
 
 // linesOf are the particulars of a notification, each with its name.
-func linesOf(n *courier.Notification) [][2]string {
+func linesOf(n *Notification) [][2]string {
 	var lines [][2]string
 	add := func(name, value string) {
 		if value != "" {
@@ -127,7 +145,7 @@ func oneLine(s string) string {
 }
 
 // email looks at whom a subscription writes to.
-func (c *subscriptionCheck) email(to *courier.EmailTarget) {
+func (c *check) email(to *EmailTarget) {
 	if len(to.To) == 0 {
 		c.problem("email.to", "there is nobody; name an address at least")
 	}

@@ -1,9 +1,9 @@
-// Package notify tells the stores on a schema, in this process and in others, that an
+// Package pgnotify tells the stores on a schema, in this process and in others, that an
 // execution may have become claimable. A [Notifier] sends NOTIFY to the other stores
 // and receives theirs through LISTEN, on a connection of its own; [Wakeups] wakes the
 // goroutines of this process that wait. Notifications only shorten the wait: callers
 // poll for what they miss, at the latest after [Notifier.Watched].
-package notify
+package pgnotify
 
 import (
 	"context"

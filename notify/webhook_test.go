@@ -1,4 +1,4 @@
-package engine_test
+package notify_test
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -20,10 +19,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/webhook"
 )
 
@@ -68,7 +65,7 @@ func whsec(b byte) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
 }
 
-// secrets are those of the engines in these tests.
+// secrets are those of the services in these tests.
 var secrets = map[string]string{"one": whsec(1), "two": whsec(2), "token": "Bearer s3cr3t-t0ken", "short": "whsec_AAAA"}
 
 func secretOf(_ context.Context, q courier.SecretRequest) (string, error) {
@@ -78,17 +75,17 @@ func secretOf(_ context.Context, q courier.SecretRequest) (string, error) {
 	return "", fmt.Errorf("there is no secret %q", q.Name)
 }
 
-// loopback lets an engine reach servers of the tests.
-func loopback(o *engine.Options) {
+// loopback lets a service reach servers of the tests.
+func loopback(o *notify.Options) {
 	o.Secrets = secretOf
-	o.Webhooks = engine.WebhookOptions{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowPlain: true}
+	o.Webhooks = notify.WebhookOptions{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, AllowPlain: true}
 }
 
 // hook is a subscription of kind webhook.
-func hook(url string) courier.Subscription {
-	return courier.Subscription{
-		Name: "hook", Kind: courier.SubscribeWebhook, Events: []courier.EventType{courier.EventJobFailed},
-		Webhook: &courier.WebhookTarget{URL: url, Secrets: []string{"secret:one"}},
+func hook(url string) notify.Subscription {
+	return notify.Subscription{
+		Name: "hook", Kind: notify.KindWebhook, Events: []courier.EventType{courier.EventJobFailed},
+		Webhook: &notify.WebhookTarget{URL: url, Secrets: []string{"secret:one"}},
 	}
 }
 
@@ -102,31 +99,17 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-func left(t *testing.T, e *engine.Engine) []courier.Delivery {
-	t.Helper()
-	list, err := e.Subscriptions().Deliveries(t.Context(), store.DeliveryFilter{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
 func TestWebhook(t *testing.T) {
 	rc := newReceiver(t, nil)
-	var log bytes.Buffer
-	var m mailbox
-	e := told(t, memstore.New(), &m, func(o *engine.Options) {
-		loopback(o)
-		o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	})
+	w := newWorld(t, loopback)
 	s := hook(rc.URL + "/in")
 	s.Webhook.Secrets = []string{"secret:one", "secret:two"}
 	s.Webhook.Headers = map[string]string{"Authorization": "secret:token", "X-From": "courier"}
-	if _, err := e.Subscriptions().Set(t.Context(), s, courier.By{}); err != nil {
+	if _, err := w.Set(t.Context(), s, courier.By{}); err != nil {
 		t.Fatal(err)
 	}
-	x := enqueued(t, e, "bad")
-	eventually(t, "it was delivered", func() bool { return len(rc.requests()) == 1 && len(left(t, e)) == 0 })
+	x := w.end("bad")
+	eventually(t, "it was delivered", func() bool { return len(rc.requests()) == 1 && len(w.left()) == 0 })
 	r := rc.requests()[0]
 	for _, known := range [][]string{{secrets["one"]}, {secrets["two"]}} {
 		if err := webhook.Verify(r.header, r.body, known...); err != nil {
@@ -139,26 +122,24 @@ func TestWebhook(t *testing.T) {
 	var p struct {
 		Type      string
 		Timestamp time.Time
-		Data      courier.Notification
+		Data      notify.Notification
 	}
 	if err := json.Unmarshal(r.body, &p); err != nil {
 		t.Fatal(err)
 	}
 	id := r.header.Get("webhook-id")
-	if p.Type != "JobFailed" || p.Data.Execution != x.ID || p.Data.Job != "bad" || p.Data.Error != "it broke" || p.Data.ID != id || !p.Timestamp.Equal(p.Data.At) {
+	if p.Type != "JobFailed" || p.Data.Execution != x || p.Data.Job != "bad" || p.Data.Error != "it broke" || p.Data.ID != id || !p.Timestamp.Equal(p.Data.At) {
 		t.Errorf("payload: %s", r.body)
 	}
-	if !strings.HasPrefix(id, string(x.ID)+"-") || strings.Contains(id, ".") {
+	if !strings.HasPrefix(id, string(x)+"-") || strings.Contains(id, ".") {
 		t.Errorf("webhook-id %q", id)
 	}
 	if r.header.Get("Authorization") != secrets["token"] || r.header.Get("X-From") != "courier" || r.header.Get("Content-Type") != "application/json" || r.path != "/in" {
 		t.Errorf("request to %s: %v", r.path, r.header)
 	}
-	if err := e.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.stop()
 	for name, secret := range secrets {
-		if strings.Contains(log.String(), secret) {
+		if strings.Contains(w.log.String(), secret) {
 			t.Errorf("the log shows secret %q", name)
 		}
 	}
@@ -194,26 +175,25 @@ func TestWebhookAnswers(t *testing.T) {
 				}
 				w.WriteHeader(tt.status)
 			})
-			var m mailbox
-			e := told(t, memstore.New(), &m, loopback)
-			if _, err := e.Subscriptions().Set(t.Context(), hook(rc.URL), courier.By{}); err != nil {
+			w := newWorld(t, loopback)
+			if _, err := w.Set(t.Context(), hook(rc.URL), courier.By{}); err != nil {
 				t.Fatal(err)
 			}
 			begun := time.Now()
-			enqueued(t, e, "bad")
-			eventually(t, "one attempt was settled", func() bool { l := left(t, e); return len(l) == 1 && l[0].LastErr != "" })
-			d := left(t, e)[0]
+			w.end("bad")
+			eventually(t, "one attempt was settled", func() bool { l := w.left(); return len(l) == 1 && l[0].LastErr != "" })
+			d := w.left()[0]
 			if !strings.Contains(d.LastErr, tt.says) || !strings.Contains(d.LastErr, rc.URL) {
 				t.Errorf("error %q, want one with %q and %s", d.LastErr, tt.says, rc.URL)
 			}
-			if wait := d.DueAt.Sub(begun); !tt.gone && (d.State != courier.DeliveryPending || wait < tt.min || wait > tt.max) {
+			if wait := d.DueAt.Sub(begun); !tt.gone && (d.State != notify.Pending || wait < tt.min || wait > tt.max) {
 				t.Errorf("%s, due in %v; want pending and %v to %v", d.State, wait, tt.min, tt.max)
 			}
 			if n := len(rc.requests()); n != 1 {
 				t.Errorf("%d requests, want 1", n)
 			}
-			subs, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{})
-			if err != nil || subs[0].Disabled != tt.gone || tt.gone && (d.State != courier.DeliveryFailed || !strings.Contains(subs[0].Reason, "410")) {
+			subs, err := w.List(t.Context(), notify.Filter{})
+			if err != nil || subs[0].Disabled != tt.gone || tt.gone && (d.State != notify.Failed || !strings.Contains(subs[0].Reason, "410")) {
 				t.Errorf("delivery %s, subscription %+v, %v", d.State, subs[0], err)
 			}
 		})
@@ -245,14 +225,13 @@ func flipping(seen *sync.Map) func(context.Context, string) ([]netip.Addr, error
 }
 
 func TestPrivateReceiverIsRefused(t *testing.T) {
-	var m mailbox
-	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+	w := newWorld(t, func(o *notify.Options) {
 		o.Secrets = secretOf
 		o.Webhooks.Lookup = flipping(new(sync.Map))
 	})
 	for _, u := range append(privateURLs, "http://example.org/", "ftp://example.net/", "https://", "example.com", "https://exa mple.com/") {
-		_, err := e.Subscriptions().Set(t.Context(), hook(u), courier.By{})
-		d, ok := errors.AsType[*courier.DefinitionError](err)
+		_, err := w.Set(t.Context(), hook(u), courier.By{})
+		d, ok := errors.AsType[*notify.Error](err)
 		if !ok || len(d.Problems) != 1 || d.Problems[0].Field != "webhook.url" || !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("%s: error %v", u, err)
 		}
@@ -260,17 +239,17 @@ func TestPrivateReceiverIsRefused(t *testing.T) {
 			t.Errorf("%s: the error shows credentials: %v", u, err)
 		}
 	}
-	if list, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{}); err != nil || len(list) != 0 {
+	if list, err := w.List(t.Context(), notify.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("saved: %v, %v", list, err)
 	}
 	for _, u := range []string{"https://93.184.216.34/", "https://example.com/hook", "https://xn--bcher-kva.example:8443/a?b=c", "https://[2606:4700::1111]/"} {
-		if _, err := e.Subscriptions().Set(t.Context(), hook(u), courier.By{}); err != nil {
+		if _, err := w.Set(t.Context(), hook(u), courier.By{}); err != nil {
 			t.Errorf("%s: %v", u, err)
 		}
 	}
 }
 
-// TestPrivateReceiverIsNotReached saves what an engine that allows more would
+// TestPrivateReceiverIsNotReached saves what a service that allows more would
 // have saved, and names that stand for another address by the time of the
 // delivery.
 func TestPrivateReceiverIsNotReached(t *testing.T) {
@@ -279,13 +258,11 @@ func TestPrivateReceiverIsNotReached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := memstore.New()
-	var m mailbox
-	e := told(t, s, &m, func(o *engine.Options) {
+	w := newWorld(t, func(o *notify.Options) {
 		o.Secrets = secretOf
-		o.Webhooks = engine.WebhookOptions{AllowPlain: true, Lookup: flipping(new(sync.Map))}
+		o.Webhooks = notify.WebhookOptions{AllowPlain: true, Lookup: flipping(new(sync.Map))}
 	})
-	if _, err := e.Subscriptions().Set(t.Context(), hook("http://rebound.example:"+at.Port()+"/"), courier.By{}); err != nil {
+	if _, err := w.Set(t.Context(), hook("http://rebound.example:"+at.Port()+"/"), courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	for i, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "inside.example", "127.0.0.1."} {
@@ -295,14 +272,14 @@ func TestPrivateReceiverIsNotReached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Subscribe(t.Context(), store.Subscription{Name: sub.Name, Channel: "webhook", Events: sub.Events, Body: body}); err != nil {
+		if err := w.store.Subscribe(t.Context(), notify.Record{Name: sub.Name, Channel: "webhook", Events: sub.Events, Body: body}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	enqueued(t, e, "bad")
-	failed := func() (list []courier.Delivery) {
-		for _, d := range left(t, e) {
-			if d.State == courier.DeliveryFailed {
+	w.end("bad")
+	failed := func() (list []notify.Delivery) {
+		for _, d := range w.left() {
+			if d.State == notify.Failed {
 				list = append(list, d)
 			}
 		}
@@ -324,14 +301,13 @@ func TestWebhookSecretURL(t *testing.T) {
 	rc := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	secrets["url"] = rc.URL + "/T0KEN-IN-PATH"
 	defer delete(secrets, "url")
-	var m mailbox
-	e := told(t, memstore.New(), &m, loopback)
-	if _, err := e.Subscriptions().Set(t.Context(), hook("secret:url"), courier.By{}); err != nil {
+	w := newWorld(t, loopback)
+	if _, err := w.Set(t.Context(), hook("secret:url"), courier.By{}); err != nil {
 		t.Fatal(err)
 	}
-	enqueued(t, e, "bad")
-	eventually(t, "it was tried", func() bool { l := left(t, e); return len(l) == 1 && l[0].LastErr != "" })
-	if d := left(t, e)[0]; strings.Contains(d.LastErr, "T0KEN") || rc.requests()[0].path != "/T0KEN-IN-PATH" {
+	w.end("bad")
+	eventually(t, "it was tried", func() bool { l := w.left(); return len(l) == 1 && l[0].LastErr != "" })
+	if d := w.left()[0]; strings.Contains(d.LastErr, "T0KEN") || rc.requests()[0].path != "/T0KEN-IN-PATH" {
 		t.Errorf("path %s, error %s", rc.requests()[0].path, d.LastErr)
 	}
 }
@@ -341,8 +317,7 @@ func TestWebhookSecretURL(t *testing.T) {
 func TestWebhookWithoutItsSecret(t *testing.T) {
 	rc := newReceiver(t, nil)
 	var gone atomic.Bool
-	var m mailbox
-	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+	w := newWorld(t, func(o *notify.Options) {
 		loopback(o)
 		o.Secrets = func(ctx context.Context, q courier.SecretRequest) (string, error) {
 			if gone.Load() {
@@ -351,13 +326,13 @@ func TestWebhookWithoutItsSecret(t *testing.T) {
 			return secretOf(ctx, q)
 		}
 	})
-	if _, err := e.Subscriptions().Set(t.Context(), hook(rc.URL), courier.By{}); err != nil {
+	if _, err := w.Set(t.Context(), hook(rc.URL), courier.By{}); err != nil {
 		t.Fatal(err)
 	}
 	gone.Store(true)
-	enqueued(t, e, "bad")
-	eventually(t, "it was tried", func() bool { l := left(t, e); return len(l) == 1 && l[0].LastErr != "" })
-	if d := left(t, e)[0]; !strings.Contains(d.LastErr, `the vault has no "one"`) || len(rc.requests()) > 0 {
+	w.end("bad")
+	eventually(t, "it was tried", func() bool { l := w.left(); return len(l) == 1 && l[0].LastErr != "" })
+	if d := w.left()[0]; !strings.Contains(d.LastErr, `the vault has no "one"`) || len(rc.requests()) > 0 {
 		t.Errorf("error %q after %d requests", d.LastErr, len(rc.requests()))
 	}
 }
@@ -366,29 +341,28 @@ func TestWebhookWithoutItsSecret(t *testing.T) {
 func TestSlowReceiver(t *testing.T) {
 	slow := newReceiver(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	quick := newReceiver(t, nil)
-	var m mailbox
-	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+	w := newWorld(t, func(o *notify.Options) {
 		loopback(o)
 		o.Webhooks.Timeout = 2 * time.Second
 	})
 	a, b := hook(slow.URL), hook(quick.URL)
 	a.Name = "a slow one"
-	for _, s := range []courier.Subscription{a, b} {
-		if _, err := e.Subscriptions().Set(t.Context(), s, courier.By{}); err != nil {
+	for _, s := range []notify.Subscription{a, b} {
+		if _, err := w.Set(t.Context(), s, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const count = 20
 	begun := time.Now()
 	for range count {
-		enqueued(t, e, "bad")
+		w.end("bad")
 	}
 	eventually(t, "the quick one has all", func() bool { return len(quick.requests()) == count })
 	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("that took %v", took)
 	}
 	eventually(t, "the slow one was given up", func() bool {
-		for _, d := range left(t, e) {
+		for _, d := range w.left() {
 			if d.Subscription == a.Name && d.LastErr != "" {
 				return true
 			}
@@ -405,8 +379,7 @@ func TestWebhookURLInOneRound(t *testing.T) {
 		private = "is not public, so it is refused; if jobs may reach it, the host application has to allow its network or host (engine.Options.Webhooks)"
 		user    = "the URL contains a user name or a password"
 	)
-	var m mailbox
-	e := told(t, memstore.New(), &m, func(o *engine.Options) {
+	w := newWorld(t, func(o *notify.Options) {
 		o.Webhooks.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host != "inside.example" {
 				return nil, errors.New("no such host")
@@ -418,8 +391,8 @@ func TestWebhookURLInOneRound(t *testing.T) {
 		"http://ann:pw@10.0.0.1/hook": {plain, user, "10.0.0.1 " + private}, "http://inside.example/": {plain, "10.0.0.7 " + private},
 		"http://nowhere.example/": {plain}, "ftp://10.0.0.1/": {"the scheme", "10.0.0.1 " + private}, "https://inside.example/": {"10.0.0.7 " + private},
 	} {
-		s := courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{URL: url, Secrets: []string{"secret:one"}}}
-		_, err := e.Subscriptions().Set(t.Context(), s, courier.By{})
+		s := notify.Subscription{Name: "x", Kind: notify.KindWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &notify.WebhookTarget{URL: url, Secrets: []string{"secret:one"}}}
+		_, err := w.Set(t.Context(), s, courier.By{})
 		if err == nil || strings.Contains(err.Error(), "pw") || strings.Count(err.Error(), "webhook.") != 1 {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -429,78 +402,5 @@ func TestWebhookURLInOneRound(t *testing.T) {
 				t.Errorf("%s: no %q in %v", url, text, err)
 			}
 		}
-	}
-}
-
-func TestSubscribeListsAllProblems(t *testing.T) {
-	var m mailbox
-	e := told(t, memstore.New(), &m, loopback)
-	negative := -time.Second
-	for _, tt := range []struct {
-		s    courier.Subscription
-		want []string
-	}{
-		{courier.Subscription{}, []string{"name: is missing", `kind: "" is unknown`, "events: there are none"}},
-		{
-			courier.Subscription{
-				Name: "a\nb", Kind: "webhok", Events: []courier.EventType{"JobFaild", "StepProgress", "JobFailed", "JobFailed"}, Window: &negative,
-				Jobs: []string{"baad", "good", "good"}, Chains: []string{"night"}, Func: "box",
-			},
-			[]string{
-				"control characters", `did you mean "webhook"?`, `"JobFaild" is unknown; did you mean "JobFailed"?`, "for observers alone", "given twice",
-				"window_seconds: -1s is negative", `there is no job "baad"; did you mean "bad"?`, `"good" is given twice`, `there is no chain "night"`, "func: is for subscriptions of kind",
-			},
-		},
-		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{
-				URL: "https://10.0.0.1/", Secrets: []string{secrets["one"], "secret:none", "secret:short"}, Headers: map[string]string{"Webhook-Id": "1", "a b": "", "X-A": "1\n2"},
-			}},
-			[]string{
-				"webhook.url: the address 10.0.0.1 is not public", `webhook.secrets[0]: must be a reference "secret:NAME"`, `webhook.secrets[1]: secret "none"`,
-				"webhook.secrets[2]: webhook: the secret has 3 bytes", `"Webhook-Id" is set by the webhook itself`, `"a b" is not the name of a header`, `value of "X-A"`,
-			},
-		},
-		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeWebhook, Events: []courier.EventType{"JobFailed"}, Webhook: &courier.WebhookTarget{URL: "https://93.184.216.34"}},
-			[]string{"webhook.secrets: there are none"},
-		},
-		{courier.Subscription{Name: "x", Kind: courier.SubscribeFunc, Events: []courier.EventType{"JobFailed"}}, []string{"func: is missing"}},
-		{courier.Subscription{Name: "x", Kind: courier.SubscribeEmail, Events: []courier.EventType{"JobFailed"}}, []string{"email: is missing"}},
-		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeEmail, Events: []courier.EventType{"JobFailed"}, Email: &courier.EmailTarget{To: []string{"ops", "a@b.example\r\nBcc: c@d.example"}, Subject: "a\nb"}},
-			[]string{`email.to[0]: "ops"`, "contains control characters", "email.subject: must be one line"},
-		},
-		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeJob, Events: []courier.EventType{"JobFailed"}, Job: &courier.JobTarget{Name: "goood", Params: map[string]any{"event": 1}}},
-			[]string{"jobs: there are none", `"event" is the notification`, `job.name: there is no job "goood"; did you mean "good"?`},
-		},
-		{
-			courier.Subscription{Name: "x", Kind: courier.SubscribeJob, Events: []courier.EventType{"JobFailed"}, Jobs: []string{"bad"}, Job: &courier.JobTarget{Name: "bad"}},
-			[]string{"start each other for ever: bad -> bad"},
-		},
-	} {
-		_, err := e.Subscriptions().Set(t.Context(), tt.s, courier.By{})
-		d, ok := errors.AsType[*courier.DefinitionError](err)
-		if !ok {
-			t.Errorf("%+v: error %v", tt.s, err)
-			continue
-		}
-		if len(d.Problems) != len(tt.want) {
-			t.Errorf("%d problems, want %d: %v", len(d.Problems), len(tt.want), err)
-			continue
-		}
-		for _, w := range tt.want {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("no %q in %v", w, err)
-			}
-		}
-		for name, secret := range secrets {
-			if strings.Contains(err.Error(), secret) {
-				t.Errorf("the error shows secret %q: %v", name, err)
-			}
-		}
-	}
-	if list, err := e.Subscriptions().List(t.Context(), store.SubscriptionFilter{}); err != nil || len(list) != 0 {
-		t.Errorf("saved: %v, %v", list, err)
 	}
 }

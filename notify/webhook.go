@@ -1,8 +1,9 @@
-package notifications
+package notify
 
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,13 +17,41 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/webhook"
 )
+
+// WebhookOptions are the settings of subscriptions of kind webhook. The zero value
+// allows https to public addresses. The address of a receiver is checked when a
+// subscription is saved, and again for each connection, because the name may have got
+// another address. Redirects are not followed.
+type WebhookOptions struct {
+	// Networks may be reached although they are not public.
+	Networks []netip.Prefix
+	// TrustedHosts may be reached wherever they are: names, addresses, or
+	// "*.example.com" for all names below.
+	TrustedHosts []string
+	// AllowPlain allows http without TLS.
+	AllowPlain bool
+	// RootCAs are the authorities whose certificates of receivers are accepted; nil
+	// means those of the system.
+	RootCAs *x509.CertPool
+	// Timeout of one attempt; 0 means 20 seconds, and a minute is the most.
+	Timeout time.Duration
+	// Lookup finds the addresses of a name. Nil means the system's resolver.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+func (o *WebhookOptions) guard() safehttp.Options {
+	return safehttp.Options{
+		Networks: o.Networks, TrustedHosts: o.TrustedHosts, AllowPlain: o.AllowPlain, RootCAs: o.RootCAs, Lookup: o.Lookup,
+		Setting: "engine.Options.Webhooks",
+	}
+}
 
 const (
 	hookTimeout = 20 * time.Second
@@ -32,14 +61,14 @@ const (
 
 // A payload is the body of a webhook.
 type payload struct {
-	Type      courier.EventType    `json:"type"`
-	Timestamp time.Time            `json:"timestamp"`
-	Data      courier.Notification `json:"data"`
+	Type      courier.EventType `json:"type"`
+	Timestamp time.Time         `json:"timestamp"`
+	Data      Notification      `json:"data"`
 }
 
 // payloadOf returns the body for a notification, of 20,000 bytes at most: long
 // texts are cut, and events beside the first are left out, but still counted.
-func payloadOf(n courier.Notification) ([]byte, error) {
+func payloadOf(n Notification) ([]byte, error) {
 	n.Coalesced = slices.Clone(n.Coalesced)
 	for most := 4000; ; most /= 2 {
 		n.Error, n.By = text.Shorten(n.Error, most), text.Shorten(n.By, most)
@@ -57,21 +86,21 @@ func payloadOf(n courier.Notification) ([]byte, error) {
 }
 
 // post sends a notification to the receiver of a webhook.
-func (p *dispatcher) post(ctx context.Context, to *courier.WebhookTarget, n courier.Notification) error {
-	timeout := hookTimeout
-	if p.v.opt.WebhookTimeout > 0 {
-		timeout = p.v.opt.WebhookTimeout
+func (p *dispatcher) post(ctx context.Context, to *WebhookTarget, n Notification) error {
+	timeout := p.v.opt.Webhooks.Timeout
+	if timeout <= 0 {
+		timeout = hookTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var known core.Redactor
+	var known secret.Redactor
 	if err := p.postOnce(ctx, to, n, &known); err != nil {
 		return known.CleanError(err)
 	}
 	return nil
 }
 
-func (p *dispatcher) postOnce(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *core.Redactor) error {
+func (p *dispatcher) postOnce(ctx context.Context, to *WebhookTarget, n Notification, known *secret.Redactor) error {
 	r, err := p.v.hookRequest(ctx, to, n, known)
 	if err != nil {
 		return err
@@ -105,7 +134,7 @@ func (p *dispatcher) postOnce(ctx context.Context, to *courier.WebhookTarget, n 
 }
 
 // hookRequest returns a signed request, and adds the secrets in it to known.
-func (v *Service) hookRequest(ctx context.Context, to *courier.WebhookTarget, n courier.Notification, known *core.Redactor) (safehttp.Request, error) {
+func (v *Service) hookRequest(ctx context.Context, to *WebhookTarget, n Notification, known *secret.Redactor) (safehttp.Request, error) {
 	var r safehttp.Request
 	target, err := v.secretOr(ctx, n.Subscription, to.URL, known)
 	if err != nil {
@@ -150,12 +179,12 @@ const secretPrefix = "secret:"
 
 // secretOr returns the secret that a text of a subscription refers to, or the
 // text itself.
-func (v *Service) secretOr(ctx context.Context, subscription, text string, known *core.Redactor) (string, error) {
+func (v *Service) secretOr(ctx context.Context, subscription, text string, known *secret.Redactor) (string, error) {
 	name, ok := strings.CutPrefix(text, secretPrefix)
 	if !ok {
 		return text, nil
 	}
-	return core.ResolveSecret(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, v.opt.Secrets, known)
+	return secret.Resolve(ctx, courier.SecretRequest{Name: name, Subscription: subscription}, v.opt.Secrets, known)
 }
 
 // retryAfter reads the header of that name: seconds, or a date; 0 if it is none.
@@ -171,8 +200,8 @@ func retryAfter(text string, now time.Time) time.Duration {
 }
 
 // webhook looks at the receiver of a webhook.
-func (c *subscriptionCheck) webhook(to *courier.WebhookTarget) {
-	var known core.Redactor
+func (c *check) webhook(to *WebhookTarget) {
+	var known secret.Redactor
 	say := func(field string, err error) { c.problem(field, "%s", known.Message(err)) }
 	if text, err := c.secret(to.URL, &known); err != nil {
 		say("webhook.url", err)
@@ -205,7 +234,7 @@ func (c *subscriptionCheck) webhook(to *courier.WebhookTarget) {
 
 // secret is secretOr where the engine has secrets, and otherwise "" for a
 // reference: only who delivers needs them.
-func (c *subscriptionCheck) secret(text string, known *core.Redactor) (string, error) {
+func (c *check) secret(text string, known *secret.Redactor) (string, error) {
 	if strings.HasPrefix(text, secretPrefix) && c.v.opt.Secrets == nil {
 		return "", nil
 	}
@@ -214,7 +243,7 @@ func (c *subscriptionCheck) secret(text string, known *core.Redactor) (string, e
 
 // receiver looks whether a URL may be asked, as things stand. A name that can't
 // be resolved now may be later.
-func (c *subscriptionCheck) receiver(text string) error {
+func (c *check) receiver(text string) error {
 	if text == "" && c.s.Webhook.URL != "" {
 		return nil // a secret that is not known here
 	}
@@ -227,7 +256,7 @@ func (c *subscriptionCheck) receiver(text string) error {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, storecall.Timeout)
 	defer cancel()
-	guard := c.v.opt.Webhooks
+	guard := c.v.opt.Webhooks.guard()
 	err = guard.Check(ctx, u)
 	if _, refused := errors.AsType[*safehttp.RefusedError](err); err != nil && !refused {
 		c.v.opt.Log.Warn("the receiver of a webhook can't be looked up", "subscription", c.s.Name, "error", err)

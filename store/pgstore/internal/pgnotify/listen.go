@@ -1,4 +1,4 @@
-package notify
+package pgnotify
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package notifications
+package notify
 
 import (
 	"context"
@@ -8,41 +8,40 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/internal/wakeup"
-	"github.com/courierhq/courier/store"
 )
 
-// What one engine delivers at once, in all and of each subscription, so that a
-// receiver that hangs does not hold up the others.
+// The number of deliveries that one engine makes at a time, in all and of each
+// subscription, so that a receiver that hangs does not hold up the others.
 const (
 	maxDeliveries = 32
 	maxOfEach     = 8
 )
 
-// An attempt to deliver ends before its lease does, so that a receiver seldom
-// hears of one event twice at a time.
+// An attempt to deliver ends before its lease does, so that a receiver seldom gets one
+// event twice at a time.
 const (
 	deliverTimeout = time.Minute
 	deliverLease   = 3 * time.Minute
 )
 
-// How soon an engine looks for deliveries that it was not told of: at first
-// after the one, then less and less often, until the other.
+// The time between two looks for deliveries: deliverSoon after a delivery was found, and
+// then twice as long each time, up to deliverIdle.
 const (
 	deliverSoon = time.Second
 	deliverIdle = 30 * time.Second
 )
 
-// deliverNone is how soon an engine looks for deliveries while nobody has
-// subscribed. That somebody has, it is told by the claims that it makes anyway.
+// deliverNone is the time between two looks while there are no subscriptions. Claims
+// report the first one; see [Service.Claimed].
 const deliverNone = 5 * time.Minute
 
-// gatherNotices is the shortest time between two looks, so that events which
-// come together are taken together.
+// gatherNotices is the shortest time between two looks, so that events that come
+// together are taken together.
 const gatherNotices = 10 * time.Millisecond
 
 // stopDeliveries is how long a stop lets deliveries under way go on.
@@ -55,43 +54,46 @@ var retryDelays = []time.Duration{
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// A dispatcher delivers what subscribers are to be told, between Start and Stop.
+// A dispatcher makes deliveries during one [Service.Run].
 type dispatcher struct {
 	v       *Service
-	o       store.Outbox
+	o       Store
 	ctx     context.Context // of the deliveries; ends with a cause
 	http    *safehttp.Client
 	busy    map[string]int // deliveries under way, by subscription
 	all     int
-	done    chan store.Outcome // never full
-	settled []settling         // what the store has not been told yet
+	done    chan Outcome // never full
+	settled []settling   // outcomes that are not written yet
 }
 
 // A settling is an outcome that is to be written.
 type settling struct {
-	store.Outcome
+	Outcome
 	at time.Time
 }
 
-// Run delivers until the engine stops.
-func (v *Service) Run(w core.Lifetime) {
-	o, err := v.opt.Roles.Outbox()
+// Run makes deliveries that are due, until ctx ends. Then it waits for deliveries in
+// progress, at most 5 seconds, and interrupts the others, which do not count as attempts.
+// It returns at once if the store keeps no subscriptions. An engine calls it while it is
+// started; several may do so for one store.
+func (v *Service) Run(ctx context.Context) {
+	o, err := v.opt.Store()
 	if err != nil {
 		return // nobody can have subscribed
 	}
-	ctx, cancel := context.WithCancelCause(w.Base)
+	deliveries, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	p := &dispatcher{
-		v: v, o: o, ctx: ctx, http: safehttp.New(v.opt.Webhooks),
-		busy: make(map[string]int), done: make(chan store.Outcome, maxDeliveries),
+		v: v, o: o, ctx: deliveries, http: safehttp.New(v.opt.Webhooks.guard()),
+		busy: make(map[string]int), done: make(chan Outcome, maxDeliveries),
 	}
 	defer p.http.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	idle := deliverSoon
-	for w.Ctx.Err() == nil {
+	for ctx.Err() == nil {
 		select {
-		case <-w.Stop:
+		case <-ctx.Done():
 			continue
 		case out := <-p.done:
 			p.ended(out)
@@ -99,8 +101,8 @@ func (v *Service) Run(w core.Lifetime) {
 			idle = deliverSoon
 		case <-timer.C:
 		}
-		p.gather(w.Stop)
-		wait, found := p.round(w.Ctx)
+		p.gather(ctx)
+		wait, found := p.round(ctx)
 		if found {
 			idle = deliverSoon
 		}
@@ -114,14 +116,14 @@ func (v *Service) Run(w core.Lifetime) {
 }
 
 // gather waits a moment for what ends or comes together.
-func (p *dispatcher) gather(stop <-chan struct{}) {
+func (p *dispatcher) gather(ctx context.Context) {
 	timer := time.NewTimer(gatherNotices)
 	defer timer.Stop()
 	for {
 		select {
 		case out := <-p.done:
 			p.ended(out)
-		case <-stop:
+		case <-ctx.Done():
 			return
 		case <-timer.C:
 			wakeup.Taken(p.v.wake)
@@ -140,7 +142,7 @@ func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool)
 	}
 	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
-	r := store.TakeRequest{Channels: p.v.channels(), Max: most, Each: maxOfEach, Lease: deliverLease}
+	r := TakeRequest{Channels: p.v.channels(), Max: most, Each: maxOfEach, Lease: deliverLease}
 	for name, n := range p.busy {
 		if n >= maxOfEach {
 			r.Except = append(r.Except, name)
@@ -170,22 +172,28 @@ func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool)
 
 // channels are those that the engine can deliver.
 func (v *Service) channels() []string {
-	list := []string{string(courier.SubscribeWebhook), string(courier.SubscribeJob)}
+	list := []string{string(KindWebhook), string(KindJob)}
 	if v.opt.Mailer != nil {
-		list = append(list, string(courier.SubscribeEmail))
+		list = append(list, string(KindEmail))
 	}
-	for name := range v.opt.Subscribers {
-		list = append(list, funcChannel(name))
+	for name := range v.opt.Funcs {
+		s := Subscription{Kind: KindFunc, Func: name}
+		list = append(list, s.channel())
 	}
 	slices.Sort(list)
 	return list
 }
 
-// funcChannel is the channel of a function.
-func funcChannel(name string) string { return string(courier.SubscribeFunc) + ":" + name }
+// channel returns the means of delivery, for a [Record].
+func (s *Subscription) channel() string {
+	if s.Kind == KindFunc {
+		return string(s.Kind) + ":" + s.Func
+	}
+	return string(s.Kind)
+}
 
 // begin begins a delivery.
-func (p *dispatcher) begin(t *store.TakenDelivery) {
+func (p *dispatcher) begin(t *TakenDelivery) {
 	name := t.Notification.Subscription
 	p.busy[name]++
 	p.all++
@@ -197,7 +205,7 @@ func (p *dispatcher) begin(t *store.TakenDelivery) {
 }
 
 // ended takes note of a delivery that has ended.
-func (p *dispatcher) ended(o store.Outcome) {
+func (p *dispatcher) ended(o Outcome) {
 	if p.all--; p.busy[o.Subscription] <= 1 {
 		delete(p.busy, o.Subscription)
 	} else {
@@ -206,8 +214,8 @@ func (p *dispatcher) ended(o store.Outcome) {
 	p.settled = append(p.settled, settling{o, time.Now()})
 }
 
-// settle tells the store what came of deliveries. What it can't be told is tried
-// again until the lease is over, when the delivery is due again anyway.
+// settle writes the outcomes of deliveries. One that can't be written is tried again until
+// the lease ends, when the delivery is due again anyway.
 func (p *dispatcher) settle(ctx context.Context) {
 	p.settled = slices.DeleteFunc(p.settled, func(s settling) bool { return time.Since(s.at) > deliverLease })
 	if len(p.settled) == 0 {
@@ -215,7 +223,7 @@ func (p *dispatcher) settle(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
-	list := make([]store.Outcome, len(p.settled))
+	list := make([]Outcome, len(p.settled))
 	for i, s := range p.settled {
 		list[i] = s.Outcome
 	}
@@ -226,8 +234,8 @@ func (p *dispatcher) settle(ctx context.Context) {
 	p.settled = nil
 }
 
-// stop ends deliveries: it waits for those under way, then ends their contexts,
-// and leaves what does not end then to the leases.
+// stop ends deliveries: it waits for those under way, and then ends their contexts. One
+// that does not return even then is due again when its lease ends.
 func (p *dispatcher) stop(cancel context.CancelCauseFunc) {
 	timer := time.NewTimer(stopDeliveries)
 	defer timer.Stop()
@@ -250,27 +258,27 @@ func (p *dispatcher) stop(cancel context.CancelCauseFunc) {
 }
 
 // verdict is what an attempt to deliver that ended with err means.
-func (v *Service) verdict(ctx context.Context, t *store.TakenDelivery, err error) store.Outcome {
+func (v *Service) verdict(ctx context.Context, t *TakenDelivery, err error) Outcome {
 	n := &t.Notification
-	o := store.Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Result: store.Delivered}
+	o := Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Result: Delivered}
 	if err == nil {
 		return o
 	}
-	var none core.Redactor
+	var none secret.Redactor
 	o.Error = text.Shorten(none.Message(err), text.Max)
 	answer, _ := errors.AsType[*answerError](err)
 	log := v.opt.Log.With("subscription", n.Subscription, "event", n.ID, "attempt", t.Attempt, "error", o.Error)
 	switch {
 	case errors.Is(context.Cause(ctx), courier.ErrStopped):
-		o.Result = store.Returned
+		o.Result = Returned
 	case answer != nil && answer.gone:
-		o.Result = store.Gone
+		o.Result = Gone
 		log.Error("delivery was refused; the subscription is disabled")
 	case courier.IsPermanent(err) || t.Attempt > len(retryDelays):
-		o.Result = store.GivenUp
+		o.Result = GivenUp
 		log.Error("delivery failed; it can be replayed")
 	default:
-		o.Result = store.Again
+		o.Result = Again
 		o.Delay = retryDelays[t.Attempt-1]
 		o.Delay += rand.N(o.Delay/5 + 1)
 		if answer != nil {
@@ -281,7 +289,7 @@ func (v *Service) verdict(ctx context.Context, t *store.TakenDelivery, err error
 	return o
 }
 
-// An answerError is what a receiver said that did not accept a delivery.
+// An answerError is the answer of a receiver that did not accept a delivery.
 type answerError struct {
 	err   error
 	after time.Duration // for how long it does not want to be asked again

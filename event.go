@@ -1,0 +1,123 @@
+package courier
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/courierhq/courier/internal/errtext"
+	"github.com/courierhq/courier/internal/jsontext"
+)
+
+// An EventType names a change in the life of an execution, or of a chain execution.
+type EventType string
+
+// The types of events. Those of jobs and steps, but for EventJobLost, EventJobOverdue,
+// EventStepProgress and EventStep, follow from an audit entry.
+const (
+	EventJobStarted    EventType = "JobStarted"
+	EventJobCompleted  EventType = "JobCompleted"
+	EventJobFailed     EventType = "JobFailed"
+	EventJobPaused     EventType = "JobPaused"
+	EventJobResumed    EventType = "JobResumed"
+	EventJobCancelled  EventType = "JobCancelled"
+	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it, after the one before was lost
+	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers are told
+	EventJobOverdue    EventType = "JobOverdue"   // it has not ended within Job.MaxDuration, or by Job.ExpectedBy; it goes on
+	EventStepStarted   EventType = "StepStarted"
+	EventStepProgress  EventType = "StepProgress"
+	EventStepCompleted EventType = "StepCompleted"
+	EventStepFailed    EventType = "StepFailed"
+	EventStepSkipped   EventType = "StepSkipped"
+	EventStep          EventType = "StepEvent" // one that a completed step has emitted; see Context.Emit
+
+	// Of chains.
+	EventChainStarted   EventType = "ChainStarted"   // the first members were released
+	EventChainCompleted EventType = "ChainCompleted" // see ChainCompleted
+	EventChainFailed    EventType = "ChainFailed"    // again, if it is retried and fails again
+)
+
+// An Event tells an observer about a change that was committed, or about the progress
+// of a step. Use events for live views and notifications; only the audit is complete.
+type Event struct {
+	Type      EventType
+	At        time.Time // the observing process's clock
+	Execution ExecutionID
+	Job       string
+	Version   int
+	// ChainExecution is, for events of chains, the chain execution, and for those of
+	// members the one that the execution belongs to. Chain is the name of the chain, for
+	// events of chains; these have no Execution and no Job.
+	ChainExecution ChainExecutionID
+	Chain          string
+	// The step, for step events, and for EventJobFailed the one that has failed; Step
+	// is -1 otherwise.
+	Step      int
+	ID        string
+	StepType  string
+	Iteration []int
+	Attempt   int
+	Reason    Reason
+	Error     string
+	Bytes     int64 // moved so far by the attempt
+	By        string
+	// Item, Done and Total bytes of the item that a step is working on, for
+	// EventStepProgress; ItemTotal is -1 when it is not known.
+	Item      string
+	ItemDone  int64
+	ItemTotal int64
+	// Name and Payload of the event, for EventStep.
+	Name    string
+	Payload json.RawMessage
+}
+
+// A StepEvent is an event that a step has emitted; see [Context.Emit].
+type StepEvent struct {
+	Name    string          `json:"name"`
+	Payload json.RawMessage `json:"payload"` // compact JSON
+}
+
+// MaxStepEvents is the number of events that an attempt of a step may emit.
+const MaxStepEvents = 100
+
+// Limits of an event that a step emits.
+const (
+	maxEventBytes = 16 << 10
+	maxEventDepth = 100
+)
+
+var eventName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,49}$`)
+
+// Emit adds an event of the execution. It is kept with the record of the attempt
+// ([StepExecution].Events), in the transaction in which the step completes; observers and
+// subscriptions to [EventStep] are told then. If the attempt fails, its events are dropped,
+// as its outputs are, so a repetition may emit them again. Known secrets in the payload are
+// replaced.
+//
+// The name has the form of a step's id. The payload is a value that JSON can hold, of at
+// most 16 KiB and nested at most 100 times; an attempt has at most [MaxStepEvents]. The error
+// for others is permanent.
+func (c *Context) Emit(name string, payload any) error {
+	if !eventName.MatchString(name) {
+		return Permanent(fmt.Errorf(`emit %q: a name is a small letter, then small letters, digits, "_" and "-", at most 50 in all`, errtext.Shorten(name, 60)))
+	}
+	raw, err := jsontext.Append(nil, payload)
+	if err != nil {
+		return Permanent(fmt.Errorf("emit %q: %w", name, err))
+	}
+	if len(raw) > maxEventBytes {
+		return Permanent(fmt.Errorf("emit %q: the payload has %d bytes, more than %d; put it into a file and emit its path", name, len(raw), maxEventBytes))
+	}
+	if jsontext.Depth(raw) > maxEventDepth {
+		return Permanent(fmt.Errorf("emit %q: the payload is nested more than %d times", name, maxEventDepth))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.events) == MaxStepEvents {
+		return Permanent(fmt.Errorf("emit %q: the attempt has %d events already, the most that it may have; emit one for many items", name, MaxStepEvents))
+	}
+	c.events = append(c.events, StepEvent{name, raw})
+	_ = c.tell(contextReport{Event: &c.events[len(c.events)-1]})
+	return nil
+}

@@ -1,0 +1,64 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/courierhq/courier"
+)
+
+// deliver makes one attempt.
+func (p *dispatcher) deliver(ctx context.Context, t *TakenDelivery) error {
+	var s Subscription
+	if err := json.Unmarshal(t.Body, &s); err != nil {
+		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))
+	}
+	n := t.Notification
+	if err := p.v.addResult(ctx, &n); err != nil {
+		return err
+	}
+	switch {
+	case s.Kind == KindFunc && p.v.opt.Funcs[s.Func] != nil:
+		return p.v.callSubscriber(ctx, p.v.opt.Funcs[s.Func], n)
+	case s.Kind == KindWebhook && s.Webhook != nil:
+		return p.post(ctx, s.Webhook, n)
+	case s.Kind == KindJob && s.Job != nil:
+		return p.v.startJob(ctx, s.Job, n)
+	case s.Kind == KindEmail && s.Email != nil && p.v.opt.Mailer != nil:
+		return p.v.mail(ctx, s.Email, n)
+	}
+	return fmt.Errorf("this engine can't deliver to subscriptions of kind %q", s.Kind)
+}
+
+// addResult adds the result of the execution to the event of its completion.
+func (v *Service) addResult(ctx context.Context, n *Notification) (err error) {
+	if n.Type == courier.EventJobCompleted {
+		n.Result, err = v.opt.Jobs.Result(ctx, n.Job, n.Version, n.Execution)
+	}
+	return err
+}
+
+// callSubscriber calls a function of the host's. It returns when the function has.
+func (v *Service) callSubscriber(ctx context.Context, f func(context.Context, Notification) error, n Notification) error {
+	return v.guarded("the subscriber", n, func() error { return f(ctx, n) })
+}
+
+// guarded calls f, which is the host's, in a goroutine of its own since it may
+// panic or call runtime.Goexit.
+func (v *Service) guarded(who string, n Notification, f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		err := fmt.Errorf("%s called runtime.Goexit", who)
+		defer func() {
+			if p := recover(); p != nil {
+				v.opt.Log.Error("delivery panicked", "subscription", n.Subscription, "event", n.ID, "panic", p, "stack", string(debug.Stack()))
+				err = fmt.Errorf("%s panicked: %v", who, p)
+			}
+			result <- err
+		}()
+		err = f()
+	}()
+	return <-result
+}

@@ -1,0 +1,285 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/text"
+	"github.com/courierhq/courier/internal/wakeup"
+	"github.com/courierhq/courier/store"
+)
+
+// Jobs are the jobs that subscriptions start, and whose results are delivered.
+type Jobs interface {
+	// CheckStart returns what is wrong with an execution of the latest version of a job
+	// with these parameters; chain is empty. The fields of the problems are job, params or
+	// the name of a parameter, such as params.day. The error is one of the store.
+	CheckStart(ctx context.Context, job, chain string, params map[string]any) ([]courier.Problem, error)
+	// Start creates an execution of the latest version of a job. One that was created with
+	// the same idempotency key is no error, unless it has other parameters, which is
+	// [courier.ErrConflict].
+	Start(ctx context.Context, job string, opt *courier.EnqueueOptions) error
+	// Result returns the result of a completed execution of a version of a job. It is nil
+	// if the job has none, or the store has the execution no longer.
+	Result(ctx context.Context, job string, version int, x courier.ExecutionID) (json.RawMessage, error)
+}
+
+// Options are what a [Service] uses of the engine that makes it, and what it can deliver.
+// Secrets, Funcs and Mailer may be nil, and Webhooks zero; all others must be set.
+type Options struct {
+	// Store returns the part of the store that keeps subscriptions. If the store has
+	// none, the error says so, and matches [errors.ErrUnsupported].
+	Store func() (Store, error)
+	// Catalog has the jobs and chains that subscriptions name.
+	Catalog store.Catalog
+	Jobs    Jobs
+	// Changed is called after somebody has changed a subscription, with an entry for the
+	// journal that lacks who it was, and further attributes for the log.
+	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
+	Log     *slog.Logger
+	// Secrets resolves the secrets that subscriptions of kind webhook refer to.
+	Secrets func(context.Context, courier.SecretRequest) (string, error)
+	// Funcs are the functions that subscriptions of kind func name.
+	Funcs  map[string]func(context.Context, Notification) error
+	Mailer Mailer // for the kind email
+	// Webhooks says what subscriptions of kind webhook may reach.
+	Webhooks WebhookOptions
+}
+
+// A Service is the subscriptions of one store, and the deliveries of one engine. Its
+// methods may be called by several goroutines. If the store keeps no subscriptions, the
+// errors of methods that need it match [errors.ErrUnsupported] and [courier.ErrInvalid].
+type Service struct {
+	opt    Options
+	wanted atomic.Bool   // there are subscriptions, as far as this engine has seen
+	wake   chan struct{} // something may have been kept for one
+}
+
+// New returns the service of an engine. It starts nothing.
+func New(opt Options) *Service {
+	return &Service{opt: opt, wake: make(chan struct{}, 1)}
+}
+
+// A Subscribed is what [Service.Set] has saved.
+type Subscribed struct {
+	Subscription Subscription
+	// Warnings are what looks doubtful: a function that this engine does not have,
+	// which others may have.
+	Warnings []courier.Problem
+}
+
+// Set checks a subscription and saves it, in place of one of the same name. Every
+// event that it selects, and whose write begins after Set has returned, is delivered
+// at least once. A started engine delivers it that is able to: for kind func one that
+// has the function, for kind email one that has a [Mailer]. If the subscription can't
+// work, nothing is saved, and the error is an *[Error], which lists everything that is
+// wrong. Doubtful places are returned as warnings, and logged.
+func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subscribed, error) {
+	fail := func(err error) (Subscribed, error) {
+		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+	}
+	o, err := v.opt.Store()
+	if err == nil {
+		err = text.Check(text.By(by))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	s.Reason = ""
+	body, err := jsontext.Append(nil, s)
+	if err != nil {
+		return Subscribed{}, &Error{Subscription: s.Name, Problems: []courier.Problem{{Step: -1, Message: err.Error()}}}
+	}
+	problems, warnings, err := v.Check(ctx, s)
+	if err != nil {
+		return fail(err)
+	}
+	if len(problems) > 0 {
+		return Subscribed{}, &Error{Subscription: s.Name, Problems: problems}
+	}
+	var plain Subscription // as it will be read
+	if err := json.Unmarshal(body, &plain); err != nil {
+		return Subscribed{}, courier.Errorf(courier.ErrInvalid, "subscribe %q: %w", s.Name, err)
+	}
+	kept, err := isKept(ctx, o, plain)
+	if err != nil {
+		return fail(err)
+	}
+	err = o.Subscribe(ctx, Record{
+		Name: plain.Name, Channel: plain.channel(), Events: plain.Events, Jobs: plain.Jobs, Chains: plain.Chains,
+		Window: plain.EffectiveWindow().Truncate(time.Microsecond), Disabled: plain.Disabled, Body: body,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	if !kept {
+		v.opt.Changed(ctx, by, store.Action{Kind: "subscription", Name: s.Name, Verb: "set", Now: body})
+	}
+	v.wanted.Store(true)
+	wakeup.Send(v.wake)
+	for _, w := range warnings {
+		v.opt.Log.Warn("subscription", "subscription", s.Name, "warning", w.String())
+	}
+	plain.Window = new(plain.EffectiveWindow())
+	return Subscribed{plain, warnings}, nil
+}
+
+// isKept reports whether a subscription is kept as it is given.
+func isKept(ctx context.Context, o Store, s Subscription) (bool, error) {
+	for after := ""; ; {
+		list, err := o.Subscriptions(ctx, Filter{After: after})
+		if err != nil || len(list) == 0 {
+			return false, err
+		}
+		for i := range list {
+			if after = list[i].Name; after != s.Name {
+				continue
+			}
+			var was Subscription
+			err := json.Unmarshal(list[i].Body, &was)
+			return err == nil && list[i].Disabled == s.Disabled && text.SameJSON(was, s), nil
+		}
+	}
+}
+
+// Remove removes a subscription and its undelivered notifications. Deliveries in
+// progress are not interrupted. If there is no such subscription, the error is
+// [courier.ErrNotFound].
+func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
+	o, err := v.opt.Store()
+	if err == nil {
+		err = text.Check(text.By(by))
+	}
+	if err == nil {
+		err = o.Subscribe(ctx, Record{Name: name})
+	}
+	if errors.Is(err, courier.ErrNotFound) {
+		err = unknown(ctx, o, name)
+	}
+	if err != nil {
+		return fmt.Errorf("unsubscribe: %w", err)
+	}
+	v.opt.Changed(ctx, by, store.Action{Kind: "subscription", Name: name, Verb: "removed"})
+	return nil
+}
+
+// unknown is the error of a subscription that does not exist.
+func unknown(ctx context.Context, o Store, name string) error {
+	var names []string
+	list, _ := o.Subscriptions(ctx, Filter{})
+	for i := range list {
+		names = append(names, list[i].Name)
+	}
+	return courier.Errorf(courier.ErrNotFound, "there is no subscription %q; %s", name, nearest.DidYouMean(name, names))
+}
+
+// Get returns a subscription with the window that is in force. If there is none of the
+// name, the error matches [courier.ErrNotFound].
+func (v *Service) Get(ctx context.Context, name string) (Subscription, error) {
+	for after := ""; ; { // it reads the list: there are few subscriptions
+		list, err := v.List(ctx, Filter{After: after})
+		if err != nil {
+			return Subscription{}, err
+		}
+		for i := range list {
+			if after = list[i].Name; after == name {
+				return list[i], nil
+			}
+		}
+		if len(list) == 0 || after > name {
+			o, err := v.opt.Store()
+			if err == nil {
+				err = unknown(ctx, o, name)
+			}
+			return Subscription{}, fmt.Errorf("subscription: %w", err)
+		}
+	}
+}
+
+// List returns a page of subscriptions, in byte order of their names, each with the
+// window that is in force.
+func (v *Service) List(ctx context.Context, f Filter) ([]Subscription, error) {
+	o, err := v.opt.Store()
+	if err != nil {
+		return nil, fmt.Errorf("list subscriptions: %w", err)
+	}
+	got, err := o.Subscriptions(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("list subscriptions: %w", err)
+	}
+	list := make([]Subscription, len(got))
+	for i := range got {
+		if err := json.Unmarshal(got[i].Body, &list[i]); err != nil {
+			return nil, fmt.Errorf("subscription %q: %w", got[i].Name, err)
+		}
+		list[i].Disabled, list[i].Reason = got[i].Disabled, got[i].Reason
+		list[i].Window = new(list[i].EffectiveWindow())
+	}
+	return list, nil
+}
+
+// Deliveries returns a page of notifications that have not been delivered, ordered by
+// subscription and event: those that wait, and those that have failed, which are kept
+// for 30 days.
+func (v *Service) Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery, error) {
+	o, err := v.opt.Store()
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", err)
+	}
+	list, err := o.Deliveries(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", err)
+	}
+	return list, nil
+}
+
+// Replay makes deliveries of a subscription due now, with as many attempts as new
+// ones, and returns how many there are. It selects those that failed, and those that
+// wait for their next attempt, which may be a day away: of the events with the given
+// IDs, or all if events is nil. Receivers get the same event ID again.
+func (v *Service) Replay(ctx context.Context, name string, events []string, by courier.By) (int, error) {
+	o, err := v.opt.Store()
+	if err == nil {
+		err = text.Check(text.By(by))
+	}
+	for i := 0; i < len(events) && err == nil; i++ {
+		_, _, err = ParseEventID(events[i])
+	}
+	if err != nil {
+		return 0, fmt.Errorf("replay: %w", err)
+	}
+	n, err := o.Replay(ctx, name, events)
+	if errors.Is(err, courier.ErrNotFound) {
+		err = unknown(ctx, o, name)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("replay: %w", err)
+	}
+	v.opt.Changed(ctx, by, store.Action{Kind: "subscription", Name: name, Verb: "replayed"}, slog.Int("deliveries", n))
+	wakeup.Send(v.wake)
+	return n, nil
+}
+
+// Wake has [Service.Run] look for deliveries. An engine calls it when it has written
+// something that may be an event.
+func (v *Service) Wake() {
+	if v.wanted.Load() {
+		wakeup.Send(v.wake)
+	}
+}
+
+// Claimed has [Service.Run] look for deliveries if a claim has found subscriptions in the
+// store, and this service did not know of any.
+func (v *Service) Claimed(subscribed bool) {
+	if subscribed && !v.wanted.Swap(true) {
+		wakeup.Send(v.wake)
+	}
+}

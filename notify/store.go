@@ -1,0 +1,160 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// A Store keeps subscriptions, and events for them until they are delivered: it is a
+// transactional outbox. It is an optional role of a [store.Store]; an engine finds it by a
+// type assertion. The rules that package store states for all methods hold here too.
+//
+// Events follow from audit entries (see [store.EventOf] and [OfEntry]), from the events of
+// records (see [OfStepEvents]), from states of chain executions (see [OfChain]) and from
+// overdue executions (see [OfOverdue]). A call of the store that writes or finds one of
+// these keeps a delivery for each subscription that selects the event, in the same
+// transaction. That holds for every call that begins after the subscription was saved. A
+// delivery is taken by its state and not by its place in an order, so one that is
+// committed late is not missed.
+type Store interface {
+	// Subscribe saves a subscription, in place of one of the same name. If the Body
+	// is empty, it removes the subscription with all its deliveries; if there is
+	// none, the error is [courier.ErrNotFound].
+	Subscribe(ctx context.Context, r Record) error
+	// Subscriptions returns a page of subscriptions, in byte order of their names.
+	Subscriptions(ctx context.Context, f Filter) ([]Record, error)
+	// Take leases deliveries that are due; see [TakeRequest]. Each counts as an
+	// attempt. One that is not settled before the lease ends is due again.
+	Take(ctx context.Context, r TakeRequest) (Taken, error)
+	// Settle records the results of deliveries that were taken. It skips a delivery
+	// whose token is not that of its last Take. So a call can be repeated.
+	Settle(ctx context.Context, list []Outcome) error
+	// Deliveries returns a page of the undelivered events, ordered by subscription and
+	// event.
+	Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
+	// Replay makes deliveries of a subscription pending and due, with no attempts
+	// made, and returns how many: those that failed, and those that wait for their
+	// next attempt. It selects those of the named events, or all if events is nil.
+	// Deliveries that are taken or due, and events that a window holds back, stay as
+	// they are.
+	Replay(ctx context.Context, subscription string, events []string) (int, error)
+}
+
+// A Record is a subscription as a store keeps it.
+type Record struct {
+	Name string
+	// Channel is the means of delivery: a kind, or "func:" and the name of a function.
+	Channel      string
+	Events       []courier.EventType
+	Jobs, Chains []string        // both empty: all
+	Window       time.Duration   // 0: each event is delivered on its own
+	Disabled     bool            // no events are kept for it, and none are taken
+	Reason       string          // why it is disabled
+	Body         json.RawMessage // the subscription, valid JSON
+}
+
+// Wants reports whether the subscription wants an event of a job, and of a
+// chain if the job is a member of one.
+func (r *Record) Wants(e courier.EventType, job, chain string) bool {
+	if r.Disabled || !slices.Contains(r.Events, e) {
+		return false
+	}
+	return len(r.Jobs)+len(r.Chains) == 0 || job != "" && slices.Contains(r.Jobs, job) || chain != "" && slices.Contains(r.Chains, chain)
+}
+
+// A TakeRequest selects deliveries that are pending and due, of subscriptions that
+// are not disabled and whose channel is one of Channels. Those that have been due
+// longest come first.
+//
+// If a subscription has a window, Take coalesces the events of one type and job. The
+// events since the last delivery are joined into one delivery, which is taken when
+// the window of the last delivery has ended. A window begins when a delivery is taken
+// for the first time. A joined delivery stays the same in every later attempt.
+type TakeRequest struct {
+	Channels []string
+	// Except names subscriptions that are left out.
+	Except []string
+	Max    int // in all
+	Each   int // of each subscription
+	Lease  time.Duration
+}
+
+// Taken is what [Store.Take] returns.
+type Taken struct {
+	List []TakenDelivery
+	// Next is the time until another delivery that the request selects becomes due;
+	// 0 means that the store does not know. It is set when fewer than Max were taken.
+	Next time.Duration
+	// Events are the types that subscriptions want, sorted. Without any there is no
+	// need to call Take again soon.
+	Events []courier.EventType
+}
+
+// A TakenDelivery is a leased delivery.
+type TakenDelivery struct {
+	Notification Notification
+	Token        store.Token
+	Attempt      int             // counts from 1
+	Body         json.RawMessage // of the subscription's [Record]
+}
+
+// A Result is the result of an attempt to deliver.
+type Result string
+
+// The results. GivenUp and Gone keep the delivery as failed, for [FailedRetention].
+const (
+	Delivered Result = "delivered"
+	Again     Result = "again"    // failed; due again after Delay
+	Returned  Result = "returned" // not attempted; due at once, and the attempt is not counted
+	GivenUp   Result = "given_up" // failed for good
+	Gone      Result = "gone"     // as GivenUp; also disables the subscription with the reason Error
+)
+
+// An Outcome is the result of one delivery.
+type Outcome struct {
+	Subscription string
+	Event        string // its ID
+	Token        store.Token
+	Result       Result
+	Delay        time.Duration // for [Again]
+	Error        string        // why it was not delivered
+}
+
+// A Filter selects subscriptions. Zero fields select all.
+type Filter struct {
+	After string // those whose names come after it
+	Limit int    // 0 means 1000
+}
+
+// A DeliveryFilter selects deliveries. Zero fields select all.
+type DeliveryFilter struct {
+	Subscription string
+	State        DeliveryState
+	// A page begins after the delivery with this subscription and this event's ID;
+	// both are set or none.
+	AfterSubscription, AfterEvent string
+	Limit                         int // 0 means 100, the most is 1000
+}
+
+// Page returns the number of deliveries of a page.
+func (f *DeliveryFilter) Page() int {
+	if f.Limit <= 0 {
+		return 100
+	}
+	return min(f.Limit, 1000)
+}
+
+// MaxCoalesced is the number of events that a joined delivery names besides the first,
+// and MaxCoalescedError the number of characters of the error of each.
+const (
+	MaxCoalesced      = 50
+	MaxCoalescedError = 200
+)
+
+// FailedRetention is the least time for which a failed delivery is kept.
+const FailedRetention = 30 * 24 * time.Hour

@@ -1,0 +1,190 @@
+// Package notify delivers events to functions of the program, webhooks, jobs and e-mail.
+//
+// A [Subscription] says who is notified of which events. A [Notification] tells a
+// subscriber about an event, or about several events that came within a window. A store
+// that has the role [Store] keeps a delivery for each subscription, in the transaction in
+// which the event happens. A [Service] checks and saves subscriptions, and makes the
+// deliveries until each of them was accepted or has failed for good. Each event is
+// delivered at least once.
+//
+// Programs get the service from their engine, which delivers while it is started:
+//
+//	_, err := e.Subscriptions().Set(ctx, notify.Subscription{
+//		Name: "failures", Kind: notify.KindFunc, Func: "page", Events: []courier.EventType{courier.EventJobFailed},
+//	}, courier.By{})
+//
+// Stores make notifications with [OfEntry], [OfStepEvents], [OfChain] and [OfOverdue].
+package notify
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/errtext"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/strictjson"
+)
+
+// A Subscription says who is notified of which events. From the moment at which the
+// subscription is saved, each event is kept for it in the transaction in which the
+// event happens, and is delivered at least once.
+//
+// In JSON it is an object with the names of the field tags; other names are refused.
+type Subscription struct {
+	Name string `json:"name"` // 1 to 200 characters, no control characters
+	Kind Kind   `json:"kind"`
+	// Events are the types of events that are wanted, at least one.
+	Events []courier.EventType `json:"events"`
+	// Jobs and Chains say whose events are wanted: those of the named jobs and
+	// their steps, and of the named chains and their members. Both empty means
+	// all.
+	Jobs   []string `json:"jobs,omitempty"`
+	Chains []string `json:"chains,omitempty"`
+	// Func is the name of a function in engine.Options.Subscribers, for the
+	// kind func.
+	Func string `json:"func,omitempty"`
+	// Webhook, Job and Email are the settings of these kinds; nil for others.
+	Webhook *WebhookTarget `json:"webhook,omitempty"`
+	Job     *JobTarget     `json:"job,omitempty"`
+	Email   *EmailTarget   `json:"email,omitempty"`
+	// Window limits a flood: of each type of event of each job, or chain, at most
+	// one notification is sent within it, and the next one stands for all that
+	// came in between. 0 means that each event is a notification of its own;
+	// nil means 30 minutes for e-mail and 0 for the rest. In JSON it is
+	// window_seconds.
+	Window *time.Duration `json:"-"`
+	// Disabled keeps events from being kept for the subscription from now on. What
+	// was kept before waits until it is enabled again.
+	Disabled bool `json:"disabled,omitempty"`
+	// Reason says why it is disabled, if not a person did it: such as a receiver
+	// that answered 410. Saving the subscription clears it.
+	Reason string `json:"reason,omitempty"`
+}
+
+// A Kind says how the notifications of a subscription are delivered.
+type Kind string
+
+// The kinds of subscriptions.
+const (
+	KindFunc    Kind = "func"    // a function of the host application
+	KindWebhook Kind = "webhook" // an HTTP request, signed as Standard Webhooks says
+	KindJob     Kind = "job"     // an execution of another job
+	KindEmail   Kind = "email"   // a message through the host's Mailer
+)
+
+// kinds lists them in the order in which messages name them.
+var kinds = []Kind{KindFunc, KindWebhook, KindJob, KindEmail}
+
+// A WebhookTarget is the receiver of a subscription of kind webhook.
+type WebhookTarget struct {
+	// URL of the receiver, https unless the engine allows otherwise. It can be
+	// "secret:NAME", for a URL that is itself a secret.
+	URL string `json:"url"`
+	// Secrets sign the requests, each a reference "secret:NAME" to a text
+	// "whsec_" and 24 to 64 bytes in base64. Several give several signatures, so
+	// that a secret can be replaced while receivers still know the old one.
+	Secrets []string `json:"secrets"`
+	// Headers are sent in addition. A value can be "secret:NAME".
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// A JobTarget is the job that a subscription of kind job starts. The execution's
+// parameter "event" is the notification, and the event's ID is its idempotency
+// key, so that each event starts it once.
+type JobTarget struct {
+	Name     string         `json:"name"`
+	Params   map[string]any `json:"params,omitempty"` // besides "event"
+	Priority int16          `json:"priority,omitempty"`
+}
+
+// An EmailTarget has the receivers of a subscription of kind email.
+type EmailTarget struct {
+	To []string `json:"to"`
+	// Subject begins the subject of the messages. Empty means "Courier".
+	Subject string `json:"subject,omitempty"`
+}
+
+// EffectiveWindow is the flood window: the one given, or the kind's default.
+func (s *Subscription) EffectiveWindow() time.Duration {
+	const ofEmail = 30 * time.Minute
+	switch {
+	case s.Window != nil:
+		return *s.Window
+	case s.Kind == KindEmail:
+		return ofEmail
+	}
+	return 0
+}
+
+// UnmarshalJSON reads a subscription strictly, with [courier.ReadDefinition].
+func (s *Subscription) UnmarshalJSON(data []byte) error {
+	return courier.ReadDefinition("subscription", data, s, (*Subscription).fields)
+}
+
+func (s *Subscription) fields() map[string]func(*json.Decoder) error {
+	return strictjson.Fields{
+		"name": strictjson.Into(&s.Name), "kind": strictjson.Into(&s.Kind), "events": strictjson.Into(&s.Events), "jobs": strictjson.Into(&s.Jobs), "chains": strictjson.Into(&s.Chains),
+		"func": strictjson.Into(&s.Func), "webhook": intoOwn(&s.Webhook), "job": intoOwn(&s.Job), "email": intoOwn(&s.Email),
+		"window_seconds": strictjson.IntoSeconds(&s.Window), "disabled": strictjson.Into(&s.Disabled), "reason": strictjson.Into(&s.Reason),
+	}
+}
+
+// MarshalJSON writes the form that UnmarshalJSON reads.
+func (s Subscription) MarshalJSON() ([]byte, error) {
+	type plain Subscription // without methods
+	return jsontext.AppendAny(nil, struct {
+		plain
+		Window *strictjson.Seconds `json:"window_seconds,omitempty"`
+	}{plain(s), (*strictjson.Seconds)(s.Window)})
+}
+
+// UnmarshalJSON reads a target strictly.
+func (w *WebhookTarget) UnmarshalJSON(data []byte) error {
+	return strictjson.ReadObject(strictjson.NewDecoder(data), strictjson.Fields{"url": strictjson.Into(&w.URL), "secrets": strictjson.Into(&w.Secrets), "headers": strictjson.Into(&w.Headers)})
+}
+
+// UnmarshalJSON reads a target strictly; numbers in its parameters keep their
+// digits.
+func (j *JobTarget) UnmarshalJSON(data []byte) error {
+	return strictjson.ReadObject(strictjson.NewDecoder(data), strictjson.Fields{"name": strictjson.Into(&j.Name), "params": strictjson.Into(&j.Params), "priority": strictjson.Into(&j.Priority)})
+}
+
+// UnmarshalJSON reads a target strictly.
+func (m *EmailTarget) UnmarshalJSON(data []byte) error {
+	return strictjson.ReadObject(strictjson.NewDecoder(data), strictjson.Fields{"to": strictjson.Into(&m.To), "subject": strictjson.Into(&m.Subject)})
+}
+
+// intoOwn reads a value that has its own strict UnmarshalJSON, or null.
+func intoOwn[T any](v **T) func(*json.Decoder) error {
+	return func(dec *json.Decoder) error {
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return strictjson.Plain(err)
+		}
+		if string(raw) == "null" {
+			return nil
+		}
+		n := new(T)
+		if err := json.Unmarshal(raw, n); err != nil {
+			return strictjson.Plain(err)
+		}
+		*v = n
+		return nil
+	}
+}
+
+// An Error lists everything that is wrong with a subscription. It matches
+// [courier.ErrInvalid].
+type Error struct {
+	Subscription string // its name
+	Problems     []courier.Problem
+}
+
+// Error lists the problems, one a line; after the first 20 it counts the rest.
+func (e *Error) Error() string {
+	return errtext.Refused("subscribe", e.Subscription, errtext.NothingSaved, e.Problems)
+}
+
+// Is reports whether target is [courier.ErrInvalid].
+func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }
