@@ -36,7 +36,7 @@ const (
 
 	// Of chains.
 	EventChainStarted   EventType = "ChainStarted"   // the first members were released
-	EventChainCompleted EventType = "ChainCompleted" // see ChainCompleted
+	EventChainCompleted EventType = "ChainCompleted" // see chain.Completed
 	EventChainFailed    EventType = "ChainFailed"    // again, if it is retried and fails again
 )
 

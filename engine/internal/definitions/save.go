@@ -1,6 +1,6 @@
-// Package definitions checks jobs and chains and saves them by version, and reads them.
-// It also checks files with definitions of all kinds as a whole, before anything is
-// saved.
+// Package definitions checks jobs, and saves and reads definitions of jobs and of chains by
+// version. What is right in a chain is decided by package chain. The package also checks
+// definitions that are not saved, in place of those in the store.
 package definitions
 
 import (
