@@ -11,7 +11,8 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A RequiredStatus says which ends of an execution meet a dependency.
+// A RequiredStatus says which ends of an execution meet a dependency: a [JobDependency], or
+// one of a member of a chain.
 type RequiredStatus string
 
 // The values of RequiredStatus.

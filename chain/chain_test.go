@@ -57,6 +57,14 @@ func TestJSONReportsAllMistakes(t *testing.T) {
 	}
 }
 
+// The error of a text names the chain, if that can be read.
+func TestReadErrorNamesTheChain(t *testing.T) {
+	err := json.Unmarshal([]byte(`{"name": "nightly", "members": [{"job": "a", "jbo": "b"}]}`), new(chain.Chain))
+	if err == nil || !strings.HasPrefix(err.Error(), `read chain "nightly": `) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func FuzzChain(f *testing.F) {
 	for _, text := range []string{
 		`{"name": "c", "members": [{"job": "a"}, {"job": "b", "depends_on": ["a", {"member": "x", "required_status": "any"}]}]}`,

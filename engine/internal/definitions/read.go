@@ -84,12 +84,35 @@ func (v *Service) List(ctx context.Context, f store.DefinitionFilter) ([]store.D
 // retention has removed are left out. The error of a definition that does not exist matches
 // [courier.ErrNotFound] and names the nearest.
 func (v *Service) Versions(ctx context.Context, kind store.Kind, name string, f store.VersionFilter) ([]store.Definition, error) {
-	list, err := v.versions(ctx, kind, name, f)
+	const usual, most = 100, 1000
+	limit := usual
+	if f.Limit > 0 {
+		limit = min(f.Limit, most)
+	}
+	latest, err := v.roles.Catalog().Load(ctx, kind, name, 0)
 	if errors.Is(err, courier.ErrNotFound) {
 		return nil, program.Unknown(ctx, v.roles.Catalog(), kind, name, 0)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("versions of %s %q: %w", kind, name, err)
+	}
+	var list []store.Definition
+	first := latest.Version
+	if f.Before > 0 {
+		first = min(first, f.Before-1)
+	}
+	for version := first; version > 0 && len(list) < limit; version-- {
+		d := latest
+		if version != latest.Version {
+			d, err = v.roles.Catalog().Load(ctx, kind, name, version)
+		}
+		if errors.Is(err, courier.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("versions of %s %q: %w", kind, name, err)
+		}
+		list = append(list, d)
 	}
 	return list, nil
 }

@@ -1,6 +1,6 @@
-// Package definitions checks jobs and chains and saves them by version, and reads them.
-// It also checks files with definitions of all kinds as a whole, before anything is
-// saved.
+// Package definitions checks jobs, and saves and reads definitions of jobs and of chains by
+// version. What is right in a chain is decided by package chain. The package also checks
+// definitions that are not saved, in place of those in the store.
 package definitions
 
 import (
@@ -73,38 +73,6 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *courier.D
 	}
 	v.programs.KeepLatest(p)
 	return courier.DefinedJob{Job: p.Definition(), SavedBy: d.By, SavedAt: d.SavedAt, Superseded: kept, Warnings: c.Warnings}, nil
-}
-
-// versions is [Service.Versions] with the errors of the store.
-func (v *Service) versions(ctx context.Context, kind store.Kind, name string, f store.VersionFilter) ([]store.Definition, error) {
-	const usual, most = 100, 1000
-	limit := usual
-	if f.Limit > 0 {
-		limit = min(f.Limit, most)
-	}
-	latest, err := v.roles.Catalog().Load(ctx, kind, name, 0)
-	if err != nil {
-		return nil, err
-	}
-	var list []store.Definition
-	first := latest.Version
-	if f.Before > 0 {
-		first = min(first, f.Before-1)
-	}
-	for version := first; version > 0 && len(list) < limit; version-- {
-		d := latest
-		if version != latest.Version {
-			d, err = v.roles.Catalog().Load(ctx, kind, name, version)
-		}
-		if errors.Is(err, courier.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, d)
-	}
-	return list, nil
 }
 
 // Save saves a definition that was checked as a new version of its name, unless it equals
