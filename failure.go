@@ -31,22 +31,22 @@ type Reason string
 
 // The reasons that the engine gives.
 const (
-	ReasonError      Reason = "error"             // the step returned an error of no other class
-	ReasonTimeout    Reason = "timeout"           // the attempt took longer than its timeout
-	ReasonStalled    Reason = "stalled"           // no progress for the stall timeout
-	ReasonPanic      Reason = "panic"             // the step panicked or called runtime.Goexit
-	ReasonCrashed    Reason = "crashed"           // the process of an isolated step ended, or had to be ended
-	ReasonConfig     Reason = "config"            // the configuration could not be resolved or decoded
-	ReasonExecution  Reason = "execution_timeout" // the whole execution took too long
-	ReasonWorkerLost Reason = "worker_lost"       // three workers in a row were lost in the same step
-	ReasonFiles      Reason = "missing_files"     // files that a resume needs are gone
-	ReasonDefinition Reason = "definition"        // the job's stored definition cannot be run
-	ReasonCancelled  Reason = "cancelled"         // the execution was cancelled during the attempt
-	ReasonOperator   Reason = "operator"          // an operator skipped the step
-	ReasonElsewhere  Reason = "elsewhere"         // an operator had the execution go on without its files
-	ReasonItems      Reason = "items_failed"      // items of a loop failed; all that could run has run
-	ReasonExpired    Reason = "expired"           // the execution was not begun in time; see courier.EnqueueOptions
-	ReasonStore      Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
+	ReasonError        Reason = "error"             // the step returned an error of no other class
+	ReasonTimeout      Reason = "timeout"           // the attempt took longer than its timeout
+	ReasonStalled      Reason = "stalled"           // no progress for the stall timeout
+	ReasonPanic        Reason = "panic"             // the step panicked or called runtime.Goexit
+	ReasonCrashed      Reason = "crashed"           // the process of an isolated step ended, or had to be ended
+	ReasonConfig       Reason = "config"            // the configuration could not be resolved or decoded
+	ReasonExecution    Reason = "execution_timeout" // the whole execution took too long
+	ReasonWorkerLost   Reason = "worker_lost"       // three workers in a row were lost in the same step
+	ReasonFiles        Reason = "missing_files"     // files that a resume needs are gone
+	ReasonDefinition   Reason = "definition"        // the job's stored definition cannot be run
+	ReasonCancelled    Reason = "cancelled"         // the execution was cancelled during the attempt
+	ReasonOperator     Reason = "operator"          // an operator skipped the step
+	ReasonWithoutFiles Reason = "without_files"     // an operator had the execution go on without its files
+	ReasonItems        Reason = "items_failed"      // items of a loop failed; all that could run has run
+	ReasonExpired      Reason = "expired"           // the execution was not begun in time; see courier.EnqueueOptions
+	ReasonStore        Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
 )
 
 // The reasons of [EventJobOverdue].

@@ -91,8 +91,8 @@ type ResumedStep struct {
 	Step int    `json:"step"`
 	ID   string `json:"id,omitempty"`
 	Type string `json:"type"`
-	// Again says that the step has a completed record at the position.
-	Again bool `json:"again,omitempty"`
+	// Repeated says that the step has a completed record at the position.
+	Repeated bool `json:"repeated,omitempty"`
 }
 
 // A ConsumedFile is a file that a completed step took away.

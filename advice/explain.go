@@ -227,9 +227,9 @@ func lacks(c *store.Circumstances) []Cause {
 // Stranded says why no worker can claim a group of executions, as an [Explanation] of one of
 // them does.
 func Stranded(s *store.Stranded) Cause {
-	cause := Cause{Kind: NoWorker, Text: sentence(Lack(s))}
-	switch s.Lack {
-	case store.LackQueue:
+	cause := Cause{Kind: NoWorker, Text: sentence(StrandedReason(s))}
+	switch s.Reason {
+	case store.StrandedQueue:
 		cause.Do = fmt.Sprintf("Start an engine that has %q in Options.Queues.", s.Queue)
 		if len(s.Served) == 0 {
 			cause.Text = "No worker is present."
@@ -237,7 +237,7 @@ func Stranded(s *store.Stranded) Cause {
 			cause.Text += " " + sentence(nearest.DidYouMean(s.Queue, s.Served))
 			cause.Do += " If the name is a mistake, correct the queue of the job, cancel the execution, and start it again: it keeps the queue that it has."
 		}
-	case store.LackWorkspace:
+	case store.StrandedWorkspace:
 		cause.Kind = Workspace
 		cause.Text = fmt.Sprintf("Its files are in the workspace %q, which no worker of the queue %q has.", s.Workspace, s.Queue)
 		cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, pause the execution and resume it with Elsewhere."
@@ -245,19 +245,19 @@ func Stranded(s *store.Stranded) Cause {
 			cause.Do = "Start an engine with that WorkspaceID on that directory. If the files are gone for good, resume the execution with Elsewhere."
 		}
 		cause.Call = "Engine.Resume"
-	case store.LackStepTypes:
+	case store.StrandedStepTypes:
 		cause.Do = "Register them in an engine that serves the queue. Or change the job, and resume the execution with the new version."
 	}
 	return cause
 }
 
-// Lack says in a clause what no worker has for a group of executions, such as `no worker
+// StrandedReason says in a clause what no worker has for a group of executions, such as `no worker
 // serves the queue "night"`.
-func Lack(s *store.Stranded) string {
-	switch s.Lack {
-	case store.LackWorkspace:
+func StrandedReason(s *store.Stranded) string {
+	switch s.Reason {
+	case store.StrandedWorkspace:
 		return fmt.Sprintf("no worker of the queue %q has the workspace %q", s.Queue, s.Workspace)
-	case store.LackStepTypes:
+	case store.StrandedStepTypes:
 		return fmt.Sprintf("no worker that serves the queue %q has the step types %s", s.Queue, strings.Join(s.Missing, ", "))
 	}
 	return fmt.Sprintf("no worker serves the queue %q", s.Queue)
@@ -299,7 +299,7 @@ func behind(c *store.Circumstances) Cause {
 	switch {
 	case c.Ahead == 1:
 		n = "1 execution comes"
-	case c.Ahead >= store.DefaultMost:
+	case c.Ahead >= store.DefaultCountLimit:
 		n = fmt.Sprintf("%d or more executions come", c.Ahead)
 	}
 	return Cause{

@@ -59,7 +59,7 @@ func TestExplain(t *testing.T) {
 		}), "queued", []string{"limit: The limit of all executions is full: 5 of 5 run.", `limit: The limit of "key:acme" is full: 3 of 2 run.`}},
 		{"queue behind one", queued(func(c *store.Circumstances) { c.Ahead = 1 }), "queued", []string{`queue_behind: In the queue "default", 1 execution comes before it.`}},
 		{"queue behind", queued(func(c *store.Circumstances) { c.Ahead = 12 }), "queued", []string{`queue_behind: In the queue "default", 12 executions come before it.`}},
-		{"queue far behind", queued(func(c *store.Circumstances) { c.Ahead = store.DefaultMost }), "queued",
+		{"queue far behind", queued(func(c *store.Circumstances) { c.Ahead = store.DefaultCountLimit }), "queued",
 			[]string{`queue_behind: In the queue "default", 1000 or more executions come before it.`}},
 		{"together", queued(func(c *store.Circumstances) {
 			c.Execution.DueAt, c.Execution.Queue = now.Add(time.Minute), "x"

@@ -315,7 +315,7 @@ func (d *checking) checkParams(i int) {
 	for _, p := range problems {
 		d.member(i, inParams(p.Field), "%s", p.Message)
 	}
-	for _, p := range flow.AlmostReferences(m.Params, func(head string) bool { return head == "params" || head == "chain" }) {
+	for _, p := range flow.MistypedReferences(m.Params, func(head string) bool { return head == "params" || head == "chain" }) {
 		d.warnings = append(d.warnings, courier.Problem{Step: -1, Field: fmt.Sprintf("members[%d] %q: %s", i, m.Name, inParams(p.Field)), Message: p.Message})
 	}
 	if len(template.Secrets()) > 0 {

@@ -328,8 +328,8 @@ type Decision struct {
 	// an evaluation.
 	Next     Progress
 	Requests []MemberRequest
-	// Again are the members that get a new execution.
-	Again []int
+	// Restarted are the members that get a new execution.
+	Restarted []int
 }
 
 // Decide returns the effect of a request on the chain execution with an id and the
@@ -378,7 +378,7 @@ func (p *Plan) Decide(id courier.ChainExecutionID, s Progress, kind courier.Requ
 		switch {
 		case ask == "":
 		case ask == courier.RequestRetry:
-			d.Again = append(d.Again, i)
+			d.Restarted = append(d.Restarted, i)
 			d.Next.Members[i] = MemberProgress{State: memberRunning}
 		default:
 			if err := d.ask(i, ask, of); err != nil {
@@ -440,7 +440,7 @@ func (d *Decision) ask(member int, kind courier.RequestKind, of func(int) (*cour
 	m.Asked = false
 	if x == nil { // retention removed it
 		if kind == courier.RequestResume {
-			d.Again = append(d.Again, member)
+			d.Restarted = append(d.Restarted, member)
 			m.State = memberRunning
 		}
 		return nil

@@ -315,7 +315,7 @@ func TestRandomRetries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again := slices.Clone(d.Again)
+			again := slices.Clone(d.Restarted)
 			for _, a := range d.Requests {
 				if a.Decision.To != courier.Queued {
 					t.Fatalf("seed %d: a failed member is asked to become %q", seed, a.Decision.To)

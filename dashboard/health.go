@@ -116,7 +116,7 @@ func (p *healthPage) judge() {
 }
 
 func (c *call) strandedRow(g store.Stranded) strandedRow {
-	return strandedRow{Stranded: g, Href: c.link("executions", string(g.Oldest)), Text: advice.Lack(&g), Do: advice.Stranded(&g).Do}
+	return strandedRow{Stranded: g, Href: c.link("executions", string(g.Oldest)), Text: advice.StrandedReason(&g), Do: advice.Stranded(&g).Do}
 }
 
 // storeFacts returns the values in what Options.Health has returned, each with the names

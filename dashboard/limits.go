@@ -151,7 +151,7 @@ func (c *call) held(p *limitPage) error {
 		default:
 			n = countOf(p.Census.Keys, name)
 		}
-		if l.Running = format.Count(n); n >= p.Census.Most && n > 0 {
+		if l.Running = format.Count(n); n >= p.Census.CountLimit && n > 0 {
 			l.Running += " or more"
 		}
 		l.Full = l.Limit > 0 && n >= l.Limit
@@ -211,7 +211,7 @@ func (c *call) load(p *limitPage) error {
 		return cmp.Or(x.DueAt.Compare(y.DueAt), strings.Compare(x.Queue, y.Queue))
 	})
 	for i, q := range p.Census.Queues {
-		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", filter.Filter{States: []string{"queued"}, Queue: q.Queue}.String()), More: q.Queued >= p.Census.QueueMost}
+		r := queueRow{QueueCensus: q, Href: c.link("executions") + "?" + query("where", filter.Filter{States: []string{"queued"}, Queue: q.Queue}.String()), More: q.Queued >= p.Census.QueueCountLimit}
 		if q.Oldest != "" {
 			r.Oldest = c.link("executions", string(q.Oldest))
 		}

@@ -181,7 +181,7 @@ func (c *call) seenFiles(v *monitorView) error {
 		case f.Handed > 0:
 			r.Status = "recorded"
 		}
-		if !f.Gone.IsZero() {
+		if !f.MissingSince.IsZero() {
 			r.Status += ", gone"
 		}
 		v.Files = append(v.Files, r)

@@ -109,7 +109,7 @@ func TestElsewhere(t *testing.T) {
 			}
 			var told bool
 			for _, a := range audit {
-				told = told || a.By == "ops" && a.Error == "host one burnt down" && a.Reason == courier.ReasonElsewhere && (a.From == string(state) || state == courier.Running && a.From == "paused") && a.To == "queued"
+				told = told || a.By == "ops" && a.Error == "host one burnt down" && a.Reason == courier.ReasonWithoutFiles && (a.From == string(state) || state == courier.Running && a.From == "paused") && a.To == "queued"
 			}
 			if !told {
 				t.Errorf("the audit does not say who and why: %+v", audit)

@@ -28,7 +28,7 @@ func (h Executions) Explain(ctx context.Context, id courier.ExecutionID) (advice
 
 // Census counts the executions that have not ended, and failed ones: by queue, by job,
 // by limit key and by state. No count goes beyond most, so that the cost does not depend
-// on how many there are. 0 means [store.DefaultMost]. The store must have the role
+// on how many there are. 0 means [store.DefaultCountLimit]. The store must have the role
 // store.Overview, as for [Executions.Explain].
 func (h Executions) Census(ctx context.Context, most int) (store.Census, error) {
 	o, err := h.e.roles.Overview()
@@ -40,7 +40,7 @@ func (h Executions) Census(ctx context.Context, most int) (store.Census, error) 
 
 // Incidents returns executions that somebody may have to look at: lost, pausing or
 // cancelling, overdue and failed ones, at most so many of each kind. 0 means
-// [store.DefaultMost]. The store must have the role store.Overview.
+// [store.DefaultCountLimit]. The store must have the role store.Overview.
 func (h Executions) Incidents(ctx context.Context, most int) (store.Incidents, error) {
 	o, err := h.e.roles.Overview()
 	if err != nil {

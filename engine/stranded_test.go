@@ -46,8 +46,8 @@ func TestStrandedExecutionsAreToldOf(t *testing.T) {
 		}
 		time.Sleep(85 * time.Second)
 		for i, log := range logs {
-			log.count(t, 2, "level=WARN", "lack=queue", "queue=night", "executions=1", "oldest="+string(night), "Options.Queues", "since=")
-			log.count(t, 2, "level=WARN", "lack=step_types", "missing=demo.b", "oldest="+string(typed), "Register them")
+			log.count(t, 2, "level=WARN", "reason=queue", "queue=night", "executions=1", "oldest="+string(night), "Options.Queues", "since=")
+			log.count(t, 2, "level=WARN", "reason=step_types", "missing=demo.b", "oldest="+string(typed), "Register them")
 			log.count(t, 1, "level=WARN", "state=lost", "queue=gone", "oldest="+string(lost), "tree of host 3")
 			if got := engines[i].Health().Stranded; len(got) != 3 {
 				t.Errorf("health shows %+v", got)
@@ -64,7 +64,7 @@ func TestStrandedExecutionsAreToldOf(t *testing.T) {
 		time.Sleep(65 * time.Second)
 		for i, log := range logs {
 			log.count(t, 1, "level=WARN")
-			log.count(t, 1, "level=WARN", "lack=workspace", "state=lost", "workspace=\"tree of host 3\"", "Elsewhere")
+			log.count(t, 1, "level=WARN", "reason=workspace", "state=lost", "workspace=\"tree of host 3\"", "Elsewhere")
 			if got := engines[i].Health().Stranded; len(got) != 1 || got[0].Workspace != "tree of host 3" || got[0].Oldest != lost {
 				t.Errorf("health shows %+v", got)
 			}

@@ -59,7 +59,7 @@ var overviewRoutes = []route{
 	{
 		method: "GET", path: "v1/queues", id: "getQueues", group: "overview", on: onAll,
 		does:    "Counts the executions that have not ended, and failed ones: by queue, job, limit key and state.",
-		query:   []param{{name: "most", kind: "integer", does: "Where each count stops: 1 to 10000, 1000 if it is not given."}},
+		query:   []param{{name: "count_limit", kind: "integer", does: "Where each count stops: 1 to 10000, 1000 if it is not given."}},
 		answers: map[int]any{http.StatusOK: Queues{}}, problems: []*code{codeUnsupported}, do: (*call).queues,
 	},
 	{
@@ -100,7 +100,7 @@ func (c *call) attention() error {
 }
 
 func (c *call) queues() error {
-	most, err := c.int("most", store.DefaultMost, 1, 10_000)
+	most, err := c.int("count_limit", store.DefaultCountLimit, 1, 10_000)
 	if err != nil {
 		return err
 	}

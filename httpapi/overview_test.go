@@ -134,10 +134,10 @@ func TestOverview(t *testing.T) {
 		if q.Running != 1 || len(q.Queues) != 1 || q.Queues[0].Queued != 1 || len(q.Keys) != 1 {
 			t.Errorf("%+v", q)
 		}
-		if body := w.as("watcher").get("v1/queues?most=1").want(http.StatusOK, &q).Body.String(); strings.Contains(body, canaryParam) || q.Keys == nil {
+		if body := w.as("watcher").get("v1/queues?count_limit=1").want(http.StatusOK, &q).Body.String(); strings.Contains(body, canaryParam) || q.Keys == nil {
 			t.Errorf("the watcher sees keys: %s", body)
 		}
-		w.get("v1/queues?most=0").problem(http.StatusBadRequest, "invalid", "most")
+		w.get("v1/queues?count_limit=0").problem(http.StatusBadRequest, "invalid", "count_limit")
 		var workers struct{ Items []store.Worker }
 		w.as("watcher").get("v1/workers").want(http.StatusOK, &workers)
 		if len(workers.Items) != 1 || len(workers.Items[0].Queues) == 0 {

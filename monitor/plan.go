@@ -83,10 +83,10 @@ func planFiles(m *Monitor, seen map[string]SeenFile, list []courier.ListedFile, 
 		s := seen[name]
 		switch {
 		case there[name]:
-		case s.Gone.IsZero():
-			s.Gone, s.Done = ended, false
+		case s.MissingSince.IsZero():
+			s.MissingSince, s.Done = ended, false
 			p.changed = append(p.changed, s)
-		case ended.Sub(s.Gone) >= goneRetention:
+		case ended.Sub(s.MissingSince) >= goneRetention:
 			p.removed = append(p.removed, name)
 		}
 	}
@@ -97,7 +97,7 @@ func planFiles(m *Monitor, seen map[string]SeenFile, list []courier.ListedFile, 
 func (p *filePlan) look(m *Monitor, seen map[string]SeenFile, f *courier.ListedFile, done bool, began, ended time.Time) {
 	p.files++
 	s, known := seen[f.Name]
-	same := known && s.Gone.IsZero() && s.Size == f.Size && s.Modified.Equal(f.Modified)
+	same := known && s.MissingSince.IsZero() && s.Size == f.Size && s.Modified.Equal(f.Modified)
 	ready, wait := same && s.Done && done, time.Microsecond
 	if m.DoneFile == "" {
 		ready, wait = same && began.Sub(s.Since) >= m.Stable, m.Stable
@@ -106,11 +106,11 @@ func (p *filePlan) look(m *Monitor, seen map[string]SeenFile, f *courier.ListedF
 		}
 	}
 	changed := !same || s.Done != done
-	if !known || !s.Gone.IsZero() {
+	if !known || !s.MissingSince.IsZero() {
 		s.Appeared++
 	}
 	if !same {
-		s.Name, s.Size, s.Modified, s.Since, s.Gone = f.Name, f.Size, f.Modified, ended, time.Time{}
+		s.Name, s.Size, s.Modified, s.Since, s.MissingSince = f.Name, f.Size, f.Modified, ended, time.Time{}
 	}
 	s.Done = done
 	if !ready {

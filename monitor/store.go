@@ -109,12 +109,12 @@ type DueList struct {
 // A SeenFile is a file that a monitor has seen. Instants are by the store's clock, as
 // the engine estimates it.
 type SeenFile struct {
-	Name     string    `json:"name"`
-	Size     int64     `json:"size"`
-	Modified time.Time `json:"modified,omitzero"` // zero if that is unknown
-	Since    time.Time `json:"since,omitzero"`    // when size and time were first seen to be so
-	Done     bool      `json:"done,omitempty"`    // its done file existed at the last poll
-	Gone     time.Time `json:"gone,omitzero"`     // when it was first missing; zero while it exists
+	Name         string    `json:"name"`
+	Size         int64     `json:"size"`
+	Modified     time.Time `json:"modified,omitzero"`      // zero if that is unknown
+	Since        time.Time `json:"since,omitzero"`         // when size and time were first seen to be so
+	Done         bool      `json:"done,omitempty"`         // its done file existed at the last poll
+	MissingSince time.Time `json:"missing_since,omitzero"` // when it was first missing; zero while it exists
 	// Appeared counts how often the file has appeared.
 	Appeared int `json:"appeared"`
 	// The following fields are about the last time when the file was handed over, or

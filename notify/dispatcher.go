@@ -272,13 +272,13 @@ func (v *Service) verdict(ctx context.Context, t *TakenDelivery, err error) Outc
 	case errors.Is(context.Cause(ctx), courier.ErrStopped):
 		o.Result = Returned
 	case answer != nil && answer.gone:
-		o.Result = Gone
+		o.Result = EndpointGone
 		log.Error("delivery was refused; the subscription is disabled")
 	case courier.IsPermanent(err) || t.Attempt > len(retryDelays):
 		o.Result = GivenUp
 		log.Error("delivery failed; it can be replayed")
 	default:
-		o.Result = Again
+		o.Result = Retry
 		o.Delay = retryDelays[t.Attempt-1]
 		o.Delay += rand.N(o.Delay/5 + 1)
 		if answer != nil {

@@ -106,13 +106,13 @@ type TakenDelivery struct {
 // A Result is the result of an attempt to deliver.
 type Result string
 
-// The results. GivenUp and Gone keep the delivery as failed, for [FailedRetention].
+// The results. GivenUp and EndpointGone keep the delivery as failed, for [FailedRetention].
 const (
-	Delivered Result = "delivered"
-	Again     Result = "again"    // failed; due again after Delay
-	Returned  Result = "returned" // not attempted; due at once, and the attempt is not counted
-	GivenUp   Result = "given_up" // failed for good
-	Gone      Result = "gone"     // as GivenUp; also disables the subscription with the reason Error
+	Delivered    Result = "delivered"
+	Retry        Result = "retry"         // failed; due again after Delay
+	Returned     Result = "returned"      // not attempted; due at once, and the attempt is not counted
+	GivenUp      Result = "given_up"      // failed for good
+	EndpointGone Result = "endpoint_gone" // as GivenUp; also disables the subscription with the reason Error
 )
 
 // An Outcome is the result of one delivery.
@@ -121,7 +121,7 @@ type Outcome struct {
 	Event        string // its ID
 	Token        store.Token
 	Result       Result
-	Delay        time.Duration // for [Again]
+	Delay        time.Duration // for [Retry]
 	Error        string        // why it was not delivered
 }
 

@@ -16,7 +16,7 @@ func EventOf(a *courier.AuditEntry, first bool) courier.EventType {
 	switch {
 	case to == courier.Running && first:
 		return courier.EventJobStarted
-	case to == courier.Queued && (from == courier.Paused || from == courier.Failed || a.Reason == courier.ReasonElsewhere):
+	case to == courier.Queued && (from == courier.Paused || from == courier.Failed || a.Reason == courier.ReasonWithoutFiles):
 		return courier.EventJobResumed
 	case to == courier.Queued && a.Reason == courier.ReasonWorkerLost:
 		return courier.EventJobTakenOver

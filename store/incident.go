@@ -10,18 +10,18 @@ import (
 // executions are examined for completed ones that supersede failed ones; how many of the
 // latest executions of each; how many completed ones among these; and of which size.
 const (
-	SupersedingJobs = 20
-	SupersedingWalk = 1000
-	Superseding     = 200
-	// SupersedingParams is how many bytes params have at most that are compared: those of
+	MaxSupersedingJobs     = 20
+	MaxSupersedingExamined = 1000
+	MaxSuperseding         = 200
+	// MaxSupersedingParams is how many bytes params have at most that are compared: those of
 	// thousands of executions are.
-	SupersedingParams = 8 << 10
+	MaxSupersedingParams = 8 << 10
 )
 
 // Incidents are executions that somebody may have to look at, at an instant.
 type Incidents struct {
-	At   time.Time `json:"at"`
-	Most int       `json:"most"` // of each kind
+	At    time.Time `json:"at"`
+	Limit int       `json:"limit"` // of each kind
 	// List has the kinds in the order of their constants. Failed executions come newest
 	// (highest id) first, those of the other kinds in the order of Since, then id.
 	List []Incident `json:"list"`
@@ -47,9 +47,9 @@ type Incident struct {
 	Failure *courier.Failure `json:"failure,omitempty"`
 	// SupersededBy is a younger execution of the job that has completed and stands for
 	// a failed one, unless that holds files that may exist nowhere else
-	// ([courier.Execution.HoldsOnlyCopies]): it has the same params, byte by byte, of at most [SupersedingParams] bytes, or the same label "key". It is
-	// the latest of them, among the last [Superseding] completed executions of the job,
-	// of its last [SupersedingWalk] executions.
+	// ([courier.Execution.HoldsOnlyCopies]): it has the same params, byte by byte, of at most [MaxSupersedingParams] bytes, or the same label "key". It is
+	// the latest of them, among the last [MaxSuperseding] completed executions of the job,
+	// of its last [MaxSupersedingExamined] executions.
 	SupersededBy courier.ExecutionID `json:"superseded_by,omitempty"`
 	// Version is that of a failed execution, and Latest the latest version of its job.
 	Version int `json:"version,omitempty"`

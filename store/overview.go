@@ -12,10 +12,10 @@ import (
 // assertion.
 type Overview interface {
 	// Census counts executions that have not ended, and failed ones. No count goes
-	// beyond most, and that of a queue not beyond [QueueMost]: a count that equals its cap
+	// beyond most, and that of a queue not beyond [QueueCountLimit]: a count that equals its cap
 	// means that many or more. So the cost does not depend on how many executions there
-	// are. Completed and cancelled ones are not counted. A most of 0 means [DefaultMost];
-	// the highest is [MaxMost].
+	// are. Completed and cancelled ones are not counted. A most of 0 means [DefaultCountLimit];
+	// the highest is [MaxCountLimit].
 	Census(ctx context.Context, most int) (Census, error)
 	// Circumstances returns that on which it depends whether an execution goes on, read
 	// in one snapshot that changes nothing. Workers are present by age, as by
@@ -23,40 +23,40 @@ type Overview interface {
 	Circumstances(ctx context.Context, id courier.ExecutionID, age time.Duration) (Circumstances, error)
 	// Incidents returns executions that somebody may have to look at, at most so many of each
 	// kind: the latest failed ones, and of the other kinds those that have been so for
-	// longest. Of running executions the oldest [MaxMost] are examined. Overdue ones are
-	// found only in a store with the role [Deadlines]. A most of 0 means [DefaultMost]; the
-	// highest is [MaxMost].
+	// longest. Of running executions the oldest [MaxCountLimit] are examined. Overdue ones are
+	// found only in a store with the role [Deadlines]. A most of 0 means [DefaultCountLimit]; the
+	// highest is [MaxCountLimit].
 	Incidents(ctx context.Context, most int) (Incidents, error)
 }
 
 // Bounds of [Overview].
 const (
-	DefaultMost = 1000
-	MaxMost     = 100000
-	MaxQueues   = 1000 // queues of a census, in byte order of their names
+	DefaultCountLimit = 1000
+	MaxCountLimit     = 100000
+	MaxQueues         = 1000 // queues of a census, in byte order of their names
 )
 
-// The cap of a queue in a census is a share of QueuesMost times the cap of other counts,
-// and at least MinQueueMost, but never above the cap of other counts.
+// The cap of a queue in a census is a share of QueueCountShare times the cap of other counts,
+// and at least MinQueueCountLimit, but never above the cap of other counts.
 const (
-	QueuesMost   = 4
-	MinQueueMost = 10
+	QueueCountShare    = 4
+	MinQueueCountLimit = 10
 )
 
-// QueueMost returns the cap of the count of each queue, if a census with the cap most has
+// QueueCountLimit returns the cap of the count of each queue, if a census with the cap most has
 // so many queues.
-func QueueMost(most, queues int) int {
-	return min(most, max(MinQueueMost, QueuesMost*most/max(queues, 1)))
+func QueueCountLimit(most, queues int) int {
+	return min(most, max(MinQueueCountLimit, QueueCountShare*most/max(queues, 1)))
 }
 
-// A Census has counts of executions at an instant. No count is higher than Most.
+// A Census has counts of executions at an instant. No count is higher than CountLimit.
 type Census struct {
-	At     time.Time     `json:"at"`
-	Most   int           `json:"most"`
-	Queues []QueueCensus `json:"queues"` // those with queued executions, by name
-	// QueueMost is the cap of the counts of Queues: that of [QueueMost]. Up to four queues
-	// are counted to Most each.
-	QueueMost int `json:"queue_most"`
+	At         time.Time     `json:"at"`
+	CountLimit int           `json:"count_limit"`
+	Queues     []QueueCensus `json:"queues"` // those with queued executions, by name
+	// QueueCountLimit is the cap of the counts of Queues: that of [QueueCountLimit]. Up to four queues
+	// are counted to CountLimit each.
+	QueueCountLimit int `json:"queue_count_limit"`
 	// Running counts the executions that are running, Lost those of them whose leases
 	// have ended. Jobs and Keys count the running ones by job and by limit key, in byte
 	// order of the names.
@@ -73,7 +73,7 @@ type Census struct {
 // A QueueCensus counts the queued executions of one queue that no dependency holds.
 type QueueCensus struct {
 	Queue  string `json:"queue"`
-	Queued int    `json:"queued"` // at most [Census].QueueMost
+	Queued int    `json:"queued"` // at most [Census].QueueCountLimit
 	// Oldest is the execution that has been due for longest, and DueAt since when; both
 	// zero if none is due.
 	Oldest courier.ExecutionID `json:"oldest,omitempty"`
@@ -97,7 +97,7 @@ type Circumstances struct {
 	// and those of its limit keys, in this order.
 	Limits []LimitUse
 	// Ahead is how many executions of the queue that are due come before this one in the
-	// order of claims. It stops at [DefaultMost]. It is 0 for one that is not queued.
+	// order of claims. It stops at [DefaultCountLimit]. It is 0 for one that is not queued.
 	Ahead int
 	// Workers are the workers that are present, as by [Workers.Workers]. WorkersUnknown
 	// says that the store does not record them.
@@ -114,7 +114,7 @@ type Circumstances struct {
 type LimitUse struct {
 	Scope   string // as for [LimitSetting]
 	Limit   int    // more than 0
-	Running int    // how many executions run under it, at most [DefaultMost]
+	Running int    // how many executions run under it, at most [DefaultCountLimit]
 	// Job and Holder are one of the executions that run under it, the oldest; empty if
 	// there is none.
 	Job    string

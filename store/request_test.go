@@ -62,7 +62,7 @@ func TestRequestWithAChange(t *testing.T) {
 	two := 2
 	same(t, store.RequestEntries(x, courier.Queued, r), []courier.AuditEntry{
 		{Execution: "x", Step: &two, ID: "get", Type: "a", Iteration: []int{1}, Attempt: 3, From: "pending", To: "skipped", Bytes: 7, Reason: courier.ReasonError, Error: "odd"},
-		{Execution: "x", From: "failed", To: "queued", By: "ann", Reason: courier.ReasonElsewhere, Error: "why (without it)"},
+		{Execution: "x", From: "failed", To: "queued", By: "ann", Reason: courier.ReasonWithoutFiles, Error: "why (without it)"},
 	})
 	old := store.Counters{Attempts: 2, Interrupted: true, Failures: 3, Base: 4, JobFailures: 5, AcceptedItems: 6, Target: 7, Reclaims: 8}
 	for _, c := range []struct {

@@ -387,7 +387,7 @@ func (r *Request) Failure() *courier.Failure {
 	return &courier.Failure{Step: -1, Reason: courier.ReasonExpired, Message: r.Reason}
 }
 
-// Class is the reason in the audit entry of a request: [courier.ReasonElsewhere] for
+// Class is the reason in the audit entry of a request: [courier.ReasonWithoutFiles] for
 // a restart and for a resume with Elsewhere, [courier.ReasonExpired] for an expiry, and
 // none otherwise.
 func (r *Request) Class() courier.Reason {
@@ -395,7 +395,7 @@ func (r *Request) Class() courier.Reason {
 		return courier.ReasonExpired
 	}
 	if r.Kind == courier.RequestRestart || r.Change != nil && r.Change.Elsewhere {
-		return courier.ReasonElsewhere
+		return courier.ReasonWithoutFiles
 	}
 	return ""
 }

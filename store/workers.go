@@ -51,29 +51,29 @@ type Worker struct {
 	Draining  bool      `json:"draining,omitempty"`  // it is stopping, and claims nothing more
 }
 
-// A Lack is the reason why no present worker can claim a group of executions.
-type Lack string
+// A StrandedReason is the reason why no present worker can claim a group of executions.
+type StrandedReason string
 
-// The lacks, in the order in which they are examined.
+// The reasons, in the order in which they are examined.
 const (
-	LackQueue     Lack = "queue"      // no worker serves the queue
-	LackWorkspace Lack = "workspace"  // none of those has the workspace
-	LackStepTypes Lack = "step_types" // none of those has all the step types
+	StrandedQueue     StrandedReason = "queue"      // no worker serves the queue
+	StrandedWorkspace StrandedReason = "workspace"  // none of those has the workspace
+	StrandedStepTypes StrandedReason = "step_types" // none of those has all the step types
 )
 
 // A Stranded is a group of executions that no present worker can claim.
 type Stranded struct {
-	Lack  Lack   `json:"lack"`
-	Queue string `json:"queue"`
+	Reason StrandedReason `json:"reason"`
+	Queue  string         `json:"queue"`
 	// Workspace is the id of the workspace that holds their files; empty if they
 	// have none.
 	Workspace string `json:"workspace,omitempty"`
 	// StepTypes are all step types of their jobs. Missing are those that no worker
-	// has: of the worker that lacks the fewest. It is nil for another lack.
+	// has: of the worker that lacks the fewest. It is nil for another reason.
 	StepTypes []string `json:"step_types"`
 	Missing   []string `json:"missing,omitempty"`
 	// Served are the queues that present workers serve and do not leave, in byte order; nil
-	// for a lack other than [LackQueue].
+	// for another reason than [StrandedQueue].
 	Served []string `json:"served,omitempty"`
 	// Lost reports whether they are running with leases that have ended.
 	Lost bool `json:"lost,omitempty"`
@@ -88,10 +88,10 @@ type Stranded struct {
 func FindStranded(groups []Stranded, workers []Worker) []Stranded {
 	var list []Stranded
 	for _, g := range groups {
-		if g.Lack, g.Missing = g.lacks(workers); g.Lack == LackQueue {
+		if g.Reason, g.Missing = g.lacks(workers); g.Reason == StrandedQueue {
 			g.Served = served(workers)
 		}
-		if g.Lack != "" {
+		if g.Reason != "" {
 			list = append(list, g)
 		}
 	}
@@ -109,8 +109,8 @@ func (c *Circumstances) Stranded() (g Stranded, stranded bool) {
 	}
 	x := &c.Execution
 	g = Stranded{Queue: x.Queue, Workspace: x.Workspace, StepTypes: c.StepTypes, Lost: x.State == courier.Running, Served: served(c.Workers)}
-	g.Lack, g.Missing = g.lacks(c.Workers)
-	return g, g.Lack != ""
+	g.Reason, g.Missing = g.lacks(c.Workers)
+	return g, g.Reason != ""
 }
 
 // served returns the queues that workers serve and do not leave.
@@ -125,16 +125,16 @@ func served(workers []Worker) (queues []string) {
 }
 
 // lacks returns why none of the workers can claim the group; empty if one can.
-func (s *Stranded) lacks(workers []Worker) (lack Lack, missing []string) {
-	lack = LackQueue
+func (s *Stranded) lacks(workers []Worker) (reason StrandedReason, missing []string) {
+	reason = StrandedQueue
 	for i := range workers {
 		w := &workers[i]
 		if w.Draining || !slices.Contains(w.Queues, s.Queue) {
 			continue
 		}
 		if s.Workspace != "" && s.Workspace != w.Workspace {
-			if lack == LackQueue {
-				lack = LackWorkspace
+			if reason == StrandedQueue {
+				reason = StrandedWorkspace
 			}
 			continue
 		}
@@ -147,9 +147,9 @@ func (s *Stranded) lacks(workers []Worker) (lack Lack, missing []string) {
 		if len(unknown) == 0 {
 			return "", nil
 		}
-		if lack != LackStepTypes || len(unknown) < len(missing) {
-			lack, missing = LackStepTypes, unknown
+		if reason != StrandedStepTypes || len(unknown) < len(missing) {
+			reason, missing = StrandedStepTypes, unknown
 		}
 	}
-	return lack, missing
+	return reason, missing
 }

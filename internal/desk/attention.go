@@ -96,7 +96,7 @@ const (
 )
 
 const (
-	most    = store.DefaultMost // of each part that is read
+	most    = store.DefaultCountLimit // of each part that is read
 	samples = 5
 )
 

@@ -32,7 +32,7 @@ func (a *attention) queues() error {
 	}
 	asked := false
 	for _, q := range list {
-		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueMost, Executions: []courier.ExecutionID{q.Oldest}}
+		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueCountLimit, Executions: []courier.ExecutionID{q.Oldest}}
 		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due, and does not begin.", q.Queue, count(e.Count, e.More, "execution"))
 		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
 		if c, ok := a.unserved[q.Queue]; ok {
@@ -200,15 +200,15 @@ func (a *attention) stranded() error {
 	for _, g := range list {
 		c := advice.Stranded(&g)
 		e := Entry{Kind: Stranded, Queue: g.Queue, Count: g.Count, More: g.Count >= store.MaxSampled, Since: g.Since, Executions: []courier.ExecutionID{g.Oldest}, Do: c.Do, Call: c.Call}
-		switch g.Lack {
-		case store.LackQueue:
+		switch g.Reason {
+		case store.StrandedQueue:
 			_, e.Message, _ = strings.Cut(c.Text, ". ")
 			a.unserved[g.Queue] = c
-		case store.LackWorkspace:
+		case store.StrandedWorkspace:
 			e.Name = g.Workspace
 			a.elsewhere(&e)
 		}
-		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), advice.Lack(&g))
+		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), advice.StrandedReason(&g))
 		a.add(e)
 	}
 	return nil

@@ -202,7 +202,7 @@ func (s *Store) askChain(c *chainRecord, r chain.Request, now time.Time) ([]cour
 	d, err := c.plan.Decide(c.ID, c.Progress, r.Kind, func(i int) (*courier.Execution, bool) {
 		return &c.latest[i].Execution, c.latest[i].expired(now)
 	})
-	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.latest) {
+	if err == nil && len(d.Restarted) > 0 && len(r.IDs) != len(c.latest) {
 		err = courier.Errorf(courier.ErrInvalid, "retry of chain execution %s: %d ids for %d members", c.ID, len(r.IDs), len(c.latest))
 	}
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Store) askChain(c *chainRecord, r chain.Request, now time.Time) ([]cour
 		s.carryOut(x, a.Decision, store.Request{Execution: x.ID, Kind: a.Kind, By: r.By, Reason: r.Reason}, now)
 		asked = append(asked, s.view(x))
 	}
-	for _, i := range d.Again {
+	for _, i := range d.Restarted {
 		c.prepared[i].ID = r.IDs[i]
 		s.releaseMember(c, i, now)
 	}

@@ -17,13 +17,13 @@ func (s *Store) Incidents(ctx context.Context, most int) (store.Incidents, error
 		return store.Incidents{}, err
 	}
 	if most <= 0 {
-		most = store.DefaultMost
+		most = store.DefaultCountLimit
 	}
-	most = min(most, store.MaxMost)
+	most = min(most, store.MaxCountLimit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	got := store.Incidents{At: now, Most: most, List: []store.Incident{}}
+	got := store.Incidents{At: now, Limit: most, List: []store.Incident{}}
 	got.List = append(got.List, s.standing(now, most)...)
 	got.List = append(got.List, s.failures(most)...)
 	return got, nil
@@ -89,7 +89,7 @@ func (s *Store) failures(most int) []store.Incident {
 			if x.Failure != nil {
 				n.Reason = x.Failure.Reason
 			}
-			if list = append(list, n); len(completed) < store.SupersedingJobs {
+			if list = append(list, n); len(completed) < store.MaxSupersedingJobs {
 				completed[x.Job] = nil
 			}
 		}
@@ -103,8 +103,8 @@ func (s *Store) failures(most int) []store.Incident {
 			}
 			found++
 		}
-		if c, ok := completed[x.Job]; ok && walked[x.Job] < store.SupersedingWalk {
-			if walked[x.Job]++; x.State == courier.Completed && len(c) < store.Superseding {
+		if c, ok := completed[x.Job]; ok && walked[x.Job] < store.MaxSupersedingExamined {
+			if walked[x.Job]++; x.State == courier.Completed && len(c) < store.MaxSuperseding {
 				completed[x.Job] = append(c, x)
 			}
 		}
@@ -116,7 +116,7 @@ func (s *Store) failures(most int) []store.Incident {
 func superseding(x *execution, list []*execution) courier.ExecutionID {
 	key := x.Labels["key"]
 	for _, c := range list {
-		if len(x.Params) <= store.SupersedingParams && bytes.Equal(c.Params, x.Params) || key != "" && c.Labels["key"] == key {
+		if len(x.Params) <= store.MaxSupersedingParams && bytes.Equal(c.Params, x.Params) || key != "" && c.Labels["key"] == key {
 			return c.ID
 		}
 	}

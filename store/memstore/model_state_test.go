@@ -370,10 +370,10 @@ func (x modelExecution) asked(kind uint8, log *modelLog) (after modelExecution, 
 		case askBack:
 			x.pos, x.attempts, x.interrupted, x.failedItems = 0, 0, false, 0
 		case askElsewhere:
-			x.files, reason = false, courier.ReasonElsewhere
+			x.files, reason = false, courier.ReasonWithoutFiles
 		}
 	case askRestart:
-		reason = courier.ReasonElsewhere
+		reason = courier.ReasonWithoutFiles
 	}
 	log.own(x.state, to, reason, modelOperator)
 	if kind == askRestart {

@@ -188,7 +188,7 @@ func (s *Store) RecordPoll(ctx context.Context, r monitor.PollResult) (monitor.R
 	}
 	for i := range r.Changed {
 		f := r.Changed[i]
-		for _, t := range []*time.Time{&f.Modified, &f.Since, &f.Gone, &f.HandedModified, &f.HandedAt} {
+		for _, t := range []*time.Time{&f.Modified, &f.Since, &f.MissingSince, &f.HandedModified, &f.HandedAt} {
 			if !t.IsZero() {
 				*t = t.UTC().Truncate(time.Microsecond)
 			}

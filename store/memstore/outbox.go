@@ -270,11 +270,11 @@ func (s *Store) settle(o *notify.Outcome, now time.Time) {
 	switch o.Result {
 	case notify.Delivered:
 		b.list = slices.Delete(b.list, i, i+1)
-	case notify.Again:
+	case notify.Retry:
 		d.due = now.Add(o.Delay.Truncate(time.Microsecond))
 	case notify.Returned:
 		d.attempts--
-	case notify.Gone:
+	case notify.EndpointGone:
 		b.Disabled, b.Reason = true, o.Error
 		d.failed = true
 	default:

@@ -18,14 +18,14 @@ func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
 		return store.Census{}, err
 	}
 	if most <= 0 {
-		most = store.DefaultMost
+		most = store.DefaultCountLimit
 	}
-	most = min(most, store.MaxMost)
+	most = min(most, store.MaxCountLimit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
 	c := store.Census{
-		At: now, Most: most, Queues: []store.QueueCensus{},
+		At: now, CountLimit: most, Queues: []store.QueueCensus{},
 		Running: min(most, s.running.all), Jobs: counts(s.running.job, most), Keys: counts(s.running.key, most),
 		Created: min(most, s.states[courier.Created]), Paused: min(most, s.states[courier.Paused]), Failed: min(most, s.states[courier.Failed]),
 	}
@@ -42,9 +42,9 @@ func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
 	}
 	slices.SortFunc(c.Queues, func(a, b store.QueueCensus) int { return strings.Compare(a.Queue, b.Queue) })
 	c.Queues = c.Queues[:min(len(c.Queues), store.MaxQueues)]
-	c.QueueMost = store.QueueMost(most, len(c.Queues))
+	c.QueueCountLimit = store.QueueCountLimit(most, len(c.Queues))
 	for i := range c.Queues {
-		c.Queues[i].Queued = min(c.QueueMost, c.Queues[i].Queued)
+		c.Queues[i].Queued = min(c.QueueCountLimit, c.Queues[i].Queued)
 	}
 	c.Waiting = min(most, s.states[courier.Queued]-queued)
 	for range s.leases.while(func(x *execution) bool { return x.expired(now) }) {
@@ -108,7 +108,7 @@ func (s *Store) limitsOf(x *execution) []store.LimitUse {
 		if limit <= 0 {
 			return
 		}
-		l := store.LimitUse{Scope: scope, Limit: limit, Running: min(running, store.DefaultMost)}
+		l := store.LimitUse{Scope: scope, Limit: limit, Running: min(running, store.DefaultCountLimit)}
 		for _, r := range s.leases.list {
 			if r != x && under(r) && (l.Holder == "" || r.ID < l.Holder) {
 				l.Job, l.Holder = r.Job, r.ID
@@ -136,5 +136,5 @@ func (s *Store) before(x *execution, now time.Time) int {
 			}
 		}
 	}
-	return min(n, store.DefaultMost)
+	return min(n, store.DefaultCountLimit)
 }

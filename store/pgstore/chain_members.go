@@ -209,7 +209,7 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 		return contractError{&chain.RequestError{Chain: c.id, State: c.standing.State, Kind: r.Kind}}
 	}
 	d, err := c.plan.Decide(c.id, c.standing, r.Kind, func(i int) (*courier.Execution, bool) { return a.latest[i], a.lost[i] })
-	if err == nil && len(d.Again) > 0 && len(r.IDs) != len(c.standing.Members) {
+	if err == nil && len(d.Restarted) > 0 && len(r.IDs) != len(c.standing.Members) {
 		err = courier.Errorf(courier.ErrInvalid, "retry of chain execution %s: %d ids for %d members", c.id, len(r.IDs), len(c.standing.Members))
 	}
 	if err != nil {
@@ -231,9 +231,9 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 		}
 		a.freed = a.freed || ask.Decision.To != "" && a.latest[ask.Member].State == courier.Running
 	}
-	if len(d.Again) > 0 {
-		ords, ids := make([]int32, len(d.Again)), make([]string, len(d.Again))
-		for k, i := range d.Again {
+	if len(d.Restarted) > 0 {
+		ords, ids := make([]int32, len(d.Restarted)), make([]string, len(d.Restarted))
+		for k, i := range d.Restarted {
 			ords[k], ids[k] = int32(i), string(r.IDs[i])
 		}
 		if _, err := tx.Exec(ctx, s.sql("chain/retry_members"), string(c.id), ords, ids); err != nil {
@@ -241,7 +241,7 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 	next, release := c.plan.Evaluate(d.Next)
-	queues, err := s.writeChain(ctx, tx, c.id, c.plan, next, append(release, d.Again...), a.now, "")
+	queues, err := s.writeChain(ctx, tx, c.id, c.plan, next, append(release, d.Restarted...), a.now, "")
 	if err != nil {
 		return err
 	}

@@ -35,13 +35,13 @@ func TestIncidentsPlan(t *testing.T) {
 		began := time.Now()
 		in, err := s.Incidents(t.Context(), 0)
 		took := time.Since(began)
-		if err != nil || len(in.List) != store.DefaultMost || in.List[9].SupersededBy == "" || in.List[10].SupersededBy == "" || in.List[0].Failure.Message != "boom" {
+		if err != nil || len(in.List) != store.DefaultCountLimit || in.List[9].SupersededBy == "" || in.List[10].SupersededBy == "" || in.List[0].Failure.Message != "boom" {
 			t.Fatalf("%d incidents, %v", len(in.List), err)
 		}
 		n, plan := sent.pagesOf(t, pool, "overview/incidents")
 		t.Logf("statistics %s: %d pages in %v", statistics, n, took)
 		// A thousand failed ones, and as many of the job; the deadlines of 3,000 that have ended.
-		if most := 4 * (store.DefaultMost + store.SupersedingWalk + 3*store.DefaultMost); n > most || strings.Contains(plan, "Seq Scan on job_executions") {
+		if most := 4 * (store.DefaultCountLimit + store.MaxSupersedingExamined + 3*store.DefaultCountLimit); n > most || strings.Contains(plan, "Seq Scan on job_executions") {
 			t.Errorf("statistics %s: it reads %d pages, %d at most:\n%s", statistics, n, most, plan)
 		}
 	}

@@ -269,7 +269,7 @@ func fileArgs(monitor string, files []monitor.SeenFile) []any {
 	handedTimes, handedAt, executions := make([]string, n), make([]string, n), make([]string, n)
 	for i := range files {
 		f := &files[i]
-		names[i], sizes[i], times[i], since[i], done[i], gone[i] = f.Name, f.Size, moment(f.Modified), moment(f.Since), f.Done, moment(f.Gone)
+		names[i], sizes[i], times[i], since[i], done[i], gone[i] = f.Name, f.Size, moment(f.Modified), moment(f.Since), f.Done, moment(f.MissingSince)
 		appeared[i], handed[i], handedSizes[i] = int32(f.Appeared), int32(f.Handed), f.HandedSize
 		handedTimes[i], handedAt[i] = moment(f.HandedModified), moment(f.HandedAt)
 		if f.Execution != "" {
@@ -294,7 +294,7 @@ func (s *Store) SeenFiles(ctx context.Context, f monitor.SeenFilter) ([]monitor.
 		var execution string
 		err := rows.Scan(&f.Name, &f.Size, &modified, &f.Since, &f.Done, &gone, &appeared, &handed, &f.HandedSize, &handedModified, &handedAt, &execution)
 		f.Since, f.Appeared, f.Handed, f.Execution = f.Since.UTC(), int(appeared), int(handed), courier.ExecutionID(execution)
-		f.Modified, f.Gone, f.HandedModified, f.HandedAt = instant(modified), instant(gone), instant(handedModified), instant(handedAt)
+		f.Modified, f.MissingSince, f.HandedModified, f.HandedAt = instant(modified), instant(gone), instant(handedModified), instant(handedAt)
 		return f, err
 	}, s.sql("monitor/list_files"), f.Monitor, f.After, int64(f.Limit))
 	if err != nil {

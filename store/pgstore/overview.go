@@ -18,15 +18,15 @@ var _ store.Overview = (*Store)(nil)
 
 // Census counts the executions that have not ended, and failed ones, in one statement.
 func (s *Store) Census(ctx context.Context, most int) (c store.Census, err error) {
-	c.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
-	err = s.overview(ctx, &c, s.sql("overview/census"), int64(c.Most), int64(store.MaxQueues), int64(store.QueuesMost), int64(store.MinQueueMost))
+	c.CountLimit = cmp.Or(min(max(most, 0), store.MaxCountLimit), store.DefaultCountLimit)
+	err = s.overview(ctx, &c, s.sql("overview/census"), int64(c.CountLimit), int64(store.MaxQueues), int64(store.QueueCountShare), int64(store.MinQueueCountLimit))
 	return c, err
 }
 
 // Incidents returns executions that somebody may have to look at, in one statement.
 func (s *Store) Incidents(ctx context.Context, most int) (in store.Incidents, err error) {
-	in.Most = cmp.Or(min(max(most, 0), store.MaxMost), store.DefaultMost)
-	err = s.overview(ctx, &in, s.sql("overview/incidents"), int64(in.Most), int64(store.MaxMost), int64(store.SupersedingWalk), int64(store.Superseding), int32(store.SupersedingParams))
+	in.Limit = cmp.Or(min(max(most, 0), store.MaxCountLimit), store.DefaultCountLimit)
+	err = s.overview(ctx, &in, s.sql("overview/incidents"), int64(in.Limit), int64(store.MaxCountLimit), int64(store.MaxSupersedingExamined), int64(store.MaxSuperseding), int32(store.MaxSupersedingParams))
 	return in, err
 }
 
@@ -64,7 +64,7 @@ func (s *Store) Circumstances(ctx context.Context, id courier.ExecutionID, age t
 			err = json.Unmarshal([]byte(workers), &f.Workers)
 		}
 		return f, err
-	}, s.sql("overview/circumstances"), bind.ID(string(id)), int64(store.DefaultMost), int64(store.DefaultLimit), micros(age), int64(store.MaxWorkers))
+	}, s.sql("overview/circumstances"), bind.ID(string(id)), int64(store.DefaultCountLimit), int64(store.DefaultLimit), micros(age), int64(store.MaxWorkers))
 	if err != nil {
 		return store.Circumstances{}, failed(fmt.Sprintf("look at execution %s", id), err)
 	}

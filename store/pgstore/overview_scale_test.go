@@ -72,9 +72,9 @@ func TestOverviewAtScale(t *testing.T) {
 			t.Errorf("%s reads %d pages, more than %d:\n%s", what, n, pages, plan)
 		}
 	}
-	ask("Census", "overview/census", 1, 8*store.DefaultMost, func() error {
+	ask("Census", "overview/census", 1, 8*store.DefaultCountLimit, func() error {
 		c, err := e.Executions().Census(t.Context(), 0)
-		if err == nil && (len(c.Queues) != 21 || c.Queues[0].Queued != c.QueueMost || c.Queues[1].Queued != min(50**scale, c.QueueMost)) {
+		if err == nil && (len(c.Queues) != 21 || c.Queues[0].Queued != c.QueueCountLimit || c.Queues[1].Queued != min(50**scale, c.QueueCountLimit)) {
 			t.Errorf("the census has %d queues, %d in the first", len(c.Queues), c.Queues[0].Queued)
 		}
 		return err

@@ -182,7 +182,7 @@ func TestPlan(t *testing.T) {
 			for name, n := range pages(t, pool, sent) {
 				most := 4*empty[name] + 300
 				if strings.HasPrefix(name, "overview/") {
-					most += 2 * store.DefaultMost // they count so many, perhaps each on a page of its own
+					most += 2 * store.DefaultCountLimit // they count so many, perhaps each on a page of its own
 				}
 				if n > most {
 					t.Errorf("%s reads %d pages; %d with no history", name, n, empty[name])

@@ -132,7 +132,7 @@ func ReportOf(report *courier.ResumeReport, tree *flow.Tree, sees bool) *Report 
 		r.At = courier.StepLabel(i, s.ID, s.Type) + format.InItem(r.Position.Iteration())
 	}
 	for _, s := range r.Steps {
-		if s.Again {
+		if s.Repeated {
 			r.Again = append(r.Again, courier.StepLabel(s.Step, s.ID, s.Type))
 		}
 	}

@@ -349,7 +349,7 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 	}
 	for i := first; i < d.now.Tree.Len(); i++ {
 		if s := d.now.Tree.Spec(i); d.now.Tree.Works(i) && (d.pass == nil || d.pass.Executes(i)) {
-			d.plan.Steps = append(d.plan.Steps, courier.ResumedStep{Step: i, ID: s.ID, Type: s.Type, Again: slices.Contains(d.done, i)})
+			d.plan.Steps = append(d.plan.Steps, courier.ResumedStep{Step: i, ID: s.ID, Type: s.Type, Repeated: slices.Contains(d.done, i)})
 		}
 	}
 	return &d.plan, ctx.Err()

@@ -115,7 +115,7 @@ func (v *Service) warn(list []store.Stranded) {
 			what, state = "executions are lost, and no worker takes them over", "lost"
 		}
 		attrs := []slog.Attr{
-			slog.String("why", c.Text), slog.String("do", c.Do), slog.String("lack", string(g.Lack)), slog.String("state", state), slog.String("queue", g.Queue),
+			slog.String("why", c.Text), slog.String("do", c.Do), slog.String("reason", string(g.Reason)), slog.String("state", state), slog.String("queue", g.Queue),
 			slog.Int("executions", g.Count), slog.Time("since", g.Since), slog.String("oldest", string(g.Oldest)),
 		}
 		if g.Workspace != "" {

@@ -24,7 +24,7 @@
 			case a.state_to
 				when 'completed' then 'JobCompleted' when 'failed' then 'JobFailed' when 'paused' then 'JobPaused'
 				when 'cancelled' then 'JobCancelled' when 'running' then 'JobStarted'
-				when 'queued' then case when a.state_from in ('paused', 'failed') or a.reason = 'elsewhere' then 'JobResumed' when a.reason = 'worker_lost' then 'JobTakenOver' end
+				when 'queued' then case when a.state_from in ('paused', 'failed') or a.reason = 'without_files' then 'JobResumed' when a.reason = 'worker_lost' then 'JobTakenOver' end
 			end as event,
 			f.step, case when f.step is not null then f.of ->> 'id' end as step_id, case when f.step is not null then f.of ->> 'type' end as step_type,
 			case when f.step is not null then f.of ->> 'iteration' end as iteration, case when f.step is not null then (f.of ->> 'attempt')::int end as step_attempt,

@@ -19,14 +19,14 @@ with clock as materialized (
 ), rest as (
 	update courier.outbox o set
 		lease_token = null, last_error = v.error,
-		state = case when v.verdict in ('again', 'returned') then 'pending' else 'failed' end,
+		state = case when v.verdict in ('retry', 'returned') then 'pending' else 'failed' end,
 		attempts = case when v.verdict = 'returned' then o.attempts - 1 else o.attempts end,
-		due_at = clock.now + case when v.verdict = 'again' then v.delay else 0 end * interval '1 microsecond'
+		due_at = clock.now + case when v.verdict = 'retry' then v.delay else 0 end * interval '1 microsecond'
 	from mine v, clock
 	where v.verdict <> 'delivered' and o.subscription_id = v.subscription_id and o.execution_id = v.execution_id and o.seq = v.seq
 ), disabled as (
 	update courier.subscriptions s set disabled = true, reason = v.error
-	from (select v.subscription_id, max(v.error) as error from mine v where v.verdict = 'gone' group by 1) v
+	from (select v.subscription_id, max(v.error) as error from mine v where v.verdict = 'endpoint_gone' group by 1) v
 	where s.id = v.subscription_id
 )
 delete from courier.outbox o using clock

@@ -47,7 +47,7 @@ select json_build_object(
 		select json_agg(json_build_object('queue', q.queue, 'queued', q.n, 'oldest', d.id, 'due_at', to_char(timezone('UTC', d.due_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) order by q.queue)
 		from queued q left join due d on d.queue = q.queue
 	), '[]'::json),
-	'queue_most', (select share.most from share),
+	'queue_count_limit', (select share.most from share),
 	'running', (select count(*) from run),
 	'lost', (select count(*) from run where run.lease_expires_at <= clock.now),
 	'jobs', coalesce((

@@ -77,7 +77,7 @@ var incidentCases = []testCase{
 		newer := completed(with("job", `{"day":1}`, ""))
 		keyed := completed(with("job", `{"day":9}`, "k2"))
 		completed(with("job", `{"day":3}`, "K3"))
-		large := `{"day":"` + strings.Repeat("d", store.SupersedingParams) + `"}`
+		large := `{"day":"` + strings.Repeat("d", store.MaxSupersedingParams) + `"}`
 		tooLarge, largeKey := k.failed(with("job", large, ""), f), k.failed(with("job", large, "k4"), f)
 		completed(with("job", large, ""))
 		keyed4 := completed(with("job", large, "k4"))
@@ -120,7 +120,7 @@ var incidentCases = []testCase{
 		same := k.New()
 		h := k.Hold(k.Add(same)[0].ID, long)
 		h.End(courier.Completed)
-		list := make([]store.NewExecution, store.Superseding)
+		list := make([]store.NewExecution, store.MaxSuperseding)
 		for i := range list {
 			list[i] = k.With(func(n *store.NewExecution) { n.Params = json.RawMessage(`{"other":true}`) })
 		}
@@ -209,7 +209,7 @@ func (k *kit) incidents(most int) []store.Incident {
 	got, err := k.Store.(store.Overview).Incidents(k.Ctx(), most)
 	k.OK(err)
 	if most == 0 {
-		k.Same("most", got.Most, store.DefaultMost)
+		k.Same("limit", got.Limit, store.DefaultCountLimit)
 	}
 	if got.At.IsZero() {
 		k.Errorf("the incidents have no instant")

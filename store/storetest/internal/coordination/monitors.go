@@ -315,7 +315,7 @@ var monitorCases = []testCase{
 		r := l.look(m, "a")
 		r.Status = monitor.Status{State: monitor.Degraded, Reason: "r", Health: json.RawMessage(`{ "n":1 }`)}
 		full := monitor.SeenFile{
-			Name: "b'\n\\é", Size: 1 << 60, Modified: someday.Add(1), Since: someday.Add(2 * time.Second), Done: true, Gone: someday.Add(time.Hour),
+			Name: "b'\n\\é", Size: 1 << 60, Modified: someday.Add(1), Since: someday.Add(2 * time.Second), Done: true, MissingSince: someday.Add(time.Hour),
 			Appeared: 4, Handed: 3, HandedSize: 1 << 59, HandedModified: someday.Add(2 * time.Hour), HandedAt: someday.Add(3 * time.Hour), Execution: r.Executions[0].ID,
 		}
 		r.Changed = append(r.Changed, full)

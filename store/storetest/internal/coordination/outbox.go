@@ -247,7 +247,7 @@ var outboxCases = []testCase{
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
 		d := k.taken(nil)[0]
-		o := outcome(d, notify.Again)
+		o := outcome(d, notify.Retry)
 		o.Delay, o.Error = 4*k.Unit, "busy"
 		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{o}))
 		got := k.take(k.takes())
@@ -306,7 +306,7 @@ var outboxCases = []testCase{
 		one := k.complete()
 		k.complete()
 		list := k.taken(nil)
-		again := outcome(list[0], notify.Again)
+		again := outcome(list[0], notify.Retry)
 		again.Delay = 24 * time.Hour
 		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{again})) // the other one is under way
 		k.Same("taken before", len(k.taken(nil)), 0)
@@ -328,7 +328,7 @@ var outboxCases = []testCase{
 		k.complete()
 		k.complete()
 		list := k.taken(nil)
-		o := outcome(list[0], notify.Gone)
+		o := outcome(list[0], notify.EndpointGone)
 		o.Error = "410 Gone"
 		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{o}))
 		k.settle(list[1], notify.Returned)

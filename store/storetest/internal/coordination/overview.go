@@ -18,8 +18,8 @@ func hasOverview(s store.Store) bool {
 var overviewCases = []testCase{
 	{"census_of_nothing", func(k *kit) {
 		c := k.census(0)
-		k.Same("most", c.Most, store.DefaultMost)
-		k.Same("census", plain(c), store.Census{Most: store.DefaultMost, QueueMost: store.DefaultMost, Queues: []store.QueueCensus{}, Jobs: []store.NamedCount{}, Keys: []store.NamedCount{}})
+		k.Same("count limit", c.CountLimit, store.DefaultCountLimit)
+		k.Same("census", plain(c), store.Census{CountLimit: store.DefaultCountLimit, QueueCountLimit: store.DefaultCountLimit, Queues: []store.QueueCensus{}, Jobs: []store.NamedCount{}, Keys: []store.NamedCount{}})
 	}},
 	{"census_counts_each_state", func(k *kit) {
 		k.Limit("", "0")
@@ -50,7 +50,7 @@ var overviewCases = []testCase{
 			}
 		}
 		k.Same("census", plain(k.census(0)), store.Census{
-			Most: store.DefaultMost, QueueMost: store.DefaultMost, Created: 2, Waiting: 1, Paused: 1, Failed: 2, Running: 2,
+			CountLimit: store.DefaultCountLimit, QueueCountLimit: store.DefaultCountLimit, Created: 2, Waiting: 1, Paused: 1, Failed: 2, Running: 2,
 			Queues: []store.QueueCensus{{Queue: "night", Queued: 3, Oldest: first.ID, DueAt: first.DueAt}, {Queue: "noon", Queued: 1}},
 			Jobs:   []store.NamedCount{{Name: "job", Count: 1}, {Name: "other", Count: 1}},
 			Keys:   []store.NamedCount{{Name: "a", Count: 1}, {Name: "b", Count: 2}},
@@ -66,9 +66,9 @@ var overviewCases = []testCase{
 			k.Add(k.With(func(n *store.NewExecution) { n.Hold = true }))
 		}
 		c := k.census(3)
-		k.Same("counts", []int{c.Most, c.Failed, c.Running, c.Created, c.Queues[0].Queued, c.Jobs[0].Count}, []int{3, 3, 3, 3, 3, 3})
+		k.Same("counts", []int{c.CountLimit, c.Failed, c.Running, c.Created, c.Queues[0].Queued, c.Jobs[0].Count}, []int{3, 3, 3, 3, 3, 3})
 		c = k.census(4)
-		k.Same("counts", []int{c.Most, c.Failed, c.Running, c.Created, c.Queues[0].Queued, c.Jobs[0].Count}, []int{4, 4, 4, 4, 4, 4})
+		k.Same("counts", []int{c.CountLimit, c.Failed, c.Running, c.Created, c.Queues[0].Queued, c.Jobs[0].Count}, []int{4, 4, 4, 4, 4, 4})
 	}},
 	{"census_shares_its_rows_among_queues", func(k *kit) {
 		// The oldest comes last in the order of claims, so no count reads it.
@@ -80,7 +80,7 @@ var overviewCases = []testCase{
 		}
 		for most, want := range map[int]int{8: 8, 11: 10, 15: 12, 20: 15, 100: 15} {
 			c := k.census(most)
-			k.Same("cap", c.QueueMost, store.QueueMost(most, 5))
+			k.Same("cap", c.QueueCountLimit, store.QueueCountLimit(most, 5))
 			k.Same("queues and counts", []int{len(c.Queues), c.Queues[0].Queued, c.Queues[1].Queued}, []int{5, want, 4})
 			k.Same("the oldest", c.Queues[0].Oldest, oldest.ID)
 		}

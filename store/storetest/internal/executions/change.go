@@ -179,7 +179,7 @@ var changeCases = []testCase{
 		k.Same("attempt", x.Attempt, 1)
 		k.Same("latest", k.LatestOf(h.ID()), before)
 		list := k.AuditOf(h.ID())
-		k.Same("why", list[len(list)-1].Reason, courier.ReasonElsewhere)
+		k.Same("why", list[len(list)-1].Reason, courier.ReasonWithoutFiles)
 		r := k.ClaimRequest(1)
 		r.Workspace = "elsewhere"
 		k.Claimed("by any worker", r, h.ID())

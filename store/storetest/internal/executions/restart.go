@@ -40,7 +40,7 @@ var restartCases = []testCase{
 			k.Same("due", x.DueAt, last.At)
 			k.Same("audit", storekit.Moves(list[len(list)-1:]), string(from)+">queued")
 			k.Same("attempt in the audit", last.ExecutionAttempt, before.Attempt)
-			k.Same("who and why", []string{last.By, string(last.Reason), last.Error, last.Worker}, []string{"bob", string(courier.ReasonElsewhere), "the disk is gone", ""})
+			k.Same("who and why", []string{last.By, string(last.Reason), last.Error, last.Worker}, []string{"bob", string(courier.ReasonWithoutFiles), "the disk is gone", ""})
 			if from == courier.Running {
 				k.Same("the lost step", storekit.Moves(list[len(list)-2:len(list)-1]), "2:running>pending")
 			}

@@ -53,7 +53,7 @@ var workerCases = []testCase{
 		k.Pass(2 * k.Unit)
 		list := k.stranded()
 		k.Same("groups", len(list), 1)
-		k.Same("lack", list[0].Lack, store.LackQueue)
+		k.Same("reason", list[0].Reason, store.StrandedQueue)
 		r := k.ClaimRequest(1)
 		r.Worker, r.Queues = "worker", []string{"nothing"}
 		k.MustClaim(r)
@@ -80,8 +80,8 @@ var workerCases = []testCase{
 		list := k.stranded()
 		k.Same("groups", len(list), 2)
 		for i, want := range []store.Stranded{
-			{Lack: store.LackQueue, Queue: "night", Served: []string{courier.DefaultQueue, "other"}, StepTypes: k.New().StepTypes, Count: 2, Oldest: oldest(queue), Since: queue[0].DueAt},
-			{Lack: store.LackStepTypes, Queue: "other", StepTypes: []string{"a", "b", "x"}, Missing: []string{"b"}, Count: 1, Oldest: types.ID, Since: types.DueAt},
+			{Reason: store.StrandedQueue, Queue: "night", Served: []string{courier.DefaultQueue, "other"}, StepTypes: k.New().StepTypes, Count: 2, Oldest: oldest(queue), Since: queue[0].DueAt},
+			{Reason: store.StrandedStepTypes, Queue: "other", StepTypes: []string{"a", "b", "x"}, Missing: []string{"b"}, Count: 1, Oldest: types.ID, Since: types.DueAt},
 		} {
 			k.Same("group", list[i], want)
 		}
@@ -95,7 +95,7 @@ var workerCases = []testCase{
 		k.Pass(2 * k.Unit)
 		list := k.stranded()
 		k.Same("groups", len(list), 1)
-		want := store.Stranded{Lack: store.LackWorkspace, Queue: x.Queue, Workspace: "gone", StepTypes: list[0].StepTypes, Lost: true, Count: 1, Oldest: x.ID, Since: x.LeaseExpiresAt}
+		want := store.Stranded{Reason: store.StrandedWorkspace, Queue: x.Queue, Workspace: "gone", StepTypes: list[0].StepTypes, Lost: true, Count: 1, Oldest: x.ID, Since: x.LeaseExpiresAt}
 		k.Same("group", list[0], want)
 		k.Ask(x.ID, courier.RequestRestart)
 		k.Pass(2 * k.Unit)

@@ -13,12 +13,12 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// AlmostReferences finds texts in a configuration that are no references, but were
+// MistypedReferences finds texts in a configuration that are no references, but were
 // probably meant as such: "${params.dir}", "Context:params.dir" or "{{params.dir}}".
 // Known reports whether a reference can begin with a head. Each problem has the Step
 // -1, and says what to write instead. Escaped text, such as "$${params.dir}", is not
 // reported.
-func AlmostReferences(config map[string]any, known func(head string) bool) []courier.Problem {
+func MistypedReferences(config map[string]any, known func(head string) bool) []courier.Problem {
 	var found problems
 	for _, name := range sortedNames(config) {
 		eachText(appendName([]byte("config"), name), config[name], func(field []byte, s string) {
@@ -159,7 +159,7 @@ func (c *checker) isHead(head string) bool {
 
 // checkAlmost warns of texts of an entry that are almost references.
 func (c *checker) checkAlmost(i int) {
-	for _, p := range AlmostReferences(c.tree.Template(i).config, c.isHead) {
+	for _, p := range MistypedReferences(c.tree.Template(i).config, c.isHead) {
 		c.warnings.add(at(c.tree.Spec(i), i, p.Field, p.Message))
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/courierhq/courier/flow"
 )
 
-// TestAlmostReferences writes references as people do who know other languages, or
+// TestMistypedReferences writes references as people do who know other languages, or
 // type fast: each is warned of, with what to write. Texts that only look similar are
 // not.
-func TestAlmostReferences(t *testing.T) {
+func TestMistypedReferences(t *testing.T) {
 	for text, write := range map[string]string{
 		"${params.dir}":                     `write "context:params.dir", or ${context:params.dir} in a longer text, or $${params.dir} for the text itself`,
 		"/in/${params.dir}/x":               `"${params.dir}" is taken as it stands, and is no reference; if it was meant as one, write ${context:params.dir}, or $${params.dir}`,
