@@ -91,14 +91,18 @@ func (r *run) placeOf(step int, iteration []int) string {
 }
 
 // onlyCopies returns the files in the workspace that may exist nowhere else; nil if the
-// execution has no workspace.
+// execution has no workspace. It looks there also if a lost worker has not said that it has
+// used it, and after the workspace was taken for lost.
 func (r *run) onlyCopies() *courier.OnlyCopies {
+	if !r.used && !r.reclaimed && r.x.Attempt == 1 && r.x.Repairs == nil {
+		return nil // nobody has been there
+	}
 	clean := r.secrets.Clean
 	if !r.secrets.Known() {
 		clean = nil
 	}
 	c := r.e.work.LeftIn(r.x.ID, r.used, clean)
-	r.used = c != nil // also if a lost worker has not said so, or the workspace was taken for lost
+	r.used = c != nil
 	return c
 }
 
