@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/schemadoc"
 )
 
 // A Route is what the tests see of a row of the table.
@@ -40,7 +41,7 @@ func CodeOf(err error) (code, detail string) {
 // Document returns the OpenAPI document of a service with the default access.
 func Document() []byte {
 	schemes, _ := securitySchemes(new(access.Policy))
-	return describe(table).secure(schemes).text()
+	return schemadoc.Text(secure(describe(table), schemes))
 }
 
 // SchemaOf returns the schema of a type, with those that it refers to where the document
@@ -49,7 +50,7 @@ func SchemaOf(t reflect.Type) (text []byte, missing []string) {
 	s := newSchemas()
 	o := s.of(t)
 	o["components"] = schema{"schemas": s.named}
-	return o.text(), s.missing
+	return schemadoc.Text(o), s.missing
 }
 
 // Forms returns the types with a form.

@@ -10,17 +10,16 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
-	"github.com/courierhq/courier/schedule"
 )
 
 // A form says how the JSON of a type with MarshalJSON differs from its fields.
 type form struct {
-	adds  any      // a struct with the fields that it has besides, or writes in another way
-	only  any      // a struct with all fields, in the place of those of the type
-	words []string // texts that stand for an object
+	adds any // a struct with the fields that it has besides, or writes in another way
+	only any // a struct with all fields, in the place of those of the type
 }
 
-// forms has all types with MarshalJSON that are in the document. Durations are in seconds.
+// forms has all types with MarshalJSON that are in the document, besides those of definitions,
+// which package schemadoc describes. Durations are in seconds.
 var forms = map[reflect.Type]form{
 	reflect.TypeFor[courier.Execution](): {adds: struct {
 		Timeout float64 `json:"timeout_seconds,omitempty"`
@@ -40,38 +39,6 @@ var forms = map[reflect.Type]form{
 		Attempt int                 `json:"execution_attempt,omitempty"`
 		Elapsed float64             `json:"elapsed_seconds"`
 		Events  []courier.StepEvent `json:"events,omitempty"`
-	}{}},
-	reflect.TypeFor[courier.Job](): {adds: struct {
-		Timeout     float64 `json:"timeout_seconds,omitempty"`
-		MaxDuration float64 `json:"max_duration_seconds,omitempty"`
-	}{}},
-	reflect.TypeFor[courier.StepSpec](): {adds: struct {
-		Timeout *float64 `json:"timeout_seconds,omitempty"`
-		Stall   *float64 `json:"stall_timeout_seconds,omitempty"`
-	}{}},
-	reflect.TypeFor[courier.FailurePolicy](): {
-		words: []string{string(courier.Stop), string(courier.RetryStep), string(courier.RetryJob), string(courier.SkipAndContinue)},
-		only: struct {
-			Type       courier.Policy   `json:"type"`
-			MaxRetries *int             `json:"max_retries,omitempty"`
-			Base       *float64         `json:"backoff_base_seconds,omitempty"`
-			Max        *float64         `json:"backoff_max_seconds,omitempty"`
-			Jitter     *bool            `json:"jitter,omitempty"`
-			RetryOn    []courier.Reason `json:"retry_on,omitempty"`
-			NoRetryOn  []courier.Reason `json:"no_retry_on,omitempty"`
-		}{},
-	},
-	reflect.TypeFor[schedule.Schedule](): {adds: struct {
-		Every  float64 `json:"every_seconds,omitempty"`
-		Window float64 `json:"window_seconds,omitempty"`
-		Jitter float64 `json:"jitter_seconds,omitempty"`
-	}{}},
-	reflect.TypeFor[monitor.Monitor](): {adds: struct {
-		Every  float64 `json:"every_seconds,omitempty"`
-		Stable float64 `json:"stable_seconds,omitempty"`
-	}{}},
-	reflect.TypeFor[notify.Subscription](): {adds: struct {
-		Window *float64 `json:"window_seconds,omitempty"`
 	}{}},
 	reflect.TypeFor[notify.Notification](): {adds: struct {
 		Index **int `json:"iteration_index,omitempty"` // left out, or null
@@ -102,9 +69,6 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[courier.State]():        words(courier.Created, courier.Queued, courier.Running, courier.Paused, courier.Completed, courier.Failed, courier.Cancelled),
 	reflect.TypeFor[courier.StepState]():    words(courier.StepPending, courier.StepRunning, courier.StepCompleted, courier.StepFailed, courier.StepSkipped),
 	reflect.TypeFor[chain.State]():          words(chain.Pending, chain.Running, chain.Completed, chain.Failed, chain.Paused, chain.Cancelled),
-	reflect.TypeFor[courier.Policy]():       words(courier.Stop, courier.RetryStep, courier.RetryJob, courier.SkipAndContinue),
-	reflect.TypeFor[schedule.Overlap]():     words(schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
-	reflect.TypeFor[schedule.Misfire]():     words(schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),
 	reflect.TypeFor[monitor.State]():        words(monitor.Active, monitor.Degraded, monitor.Paused, monitor.Disabled, monitor.Failed),
 	reflect.TypeFor[notify.DeliveryState](): words(notify.Pending, notify.Failed),
 	reflect.TypeFor[dryrun.State]():         words(dryrun.OK, dryrun.Problem, dryrun.NotChecked),

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/courierhq/courier/internal/schemadoc"
 )
 
 // about is the text at the beginning of the document.
@@ -25,7 +27,7 @@ const about = `The HTTP API of an engine of Courier.
 // document makes the OpenAPI document of the table.
 func (h *Handler) document() []byte {
 	schemes, _ := securitySchemes(&h.opt.Access) // New has said what is wrong
-	text := describe(table).secure(schemes).text()
+	text := schemadoc.Text(secure(describe(table), schemes))
 	sum := sha256.Sum256(text)
 	h.openAPITag = `"` + hex.EncodeToString(sum[:12]) + `"`
 	return append(text, '\n')
@@ -60,7 +62,7 @@ func describe(routes []route) schema {
 	d.problem([]*code{codeInternal})
 	return schema{
 		"openapi":           "3.1.0",
-		"jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+		"jsonSchemaDialect": schemadoc.Draft2020,
 		"info":              schema{"title": "Courier", "version": "v1", "description": about, "license": schema{"name": "MIT", "identifier": "MIT"}},
 		"servers":           []any{schema{"url": "..", "description": "The mount of the API, relative to this document."}},
 		"tags":              tags,
@@ -149,13 +151,13 @@ func (p *param) in(place string) schema {
 
 // headers are those of answers.
 var headers = schema{
-	"ETag":               header("The version of what the answer shows, for If-None-Match and If-Match.").always(),
-	"Content-Range":      header("Which bytes of the file the answer has, and how many there are.").always(),
+	"ETag":               always(header("The version of what the answer shows, for If-None-Match and If-Match.")),
+	"Content-Range":      always(header("Which bytes of the file the answer has, and how many there are.")),
 	"Link":               header(`The next page of the list, as <reference>; rel="next". The last page has none.`),
-	"Location":           header("Where the thing is, relative to the URL of the request.").always(),
+	"Location":           always(header("Where the thing is, relative to the URL of the request.")),
 	"Preference-Applied": header("wait=N, if the caller asked for that."),
-	"Retry-After":        header("In how many seconds the request may succeed.").always(),
-	"WWW-Authenticate":   header("Which credentials the service asks for.").always(),
+	"Retry-After":        always(header("In how many seconds the request may succeed.")),
+	"WWW-Authenticate":   always(header("Which credentials the service asks for.")),
 }
 
 func header(does string) schema {
@@ -163,9 +165,9 @@ func header(does string) schema {
 }
 
 // always says that a header is in each such answer.
-func (o schema) always() schema {
-	o["required"] = true
-	return o
+func always(header schema) schema {
+	header["required"] = true
+	return header
 }
 
 // headersOf returns the names of the headers that a successful answer of a route can have.

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -86,8 +87,8 @@ func TestDocumentServed(t *testing.T) {
 func TestNameInPath(t *testing.T) {
 	v := &validator{root: document().root, strict: true}
 	for kind, body := range map[string]string{
-		"job": `{"steps": []}`, "chain": `{"members": []}`, "schedule": `{"job": "report"}`, "monitor": `{"path": "/in"}`,
-		"subscription": `{"kind": "func", "events": []}`,
+		"job": `{"steps": [{"type": "test.work"}]}`, "chain": `{"members": [{"job": "report"}]}`, "schedule": `{"job": "report"}`, "monitor": `{"path": "/in"}`,
+		"subscription": `{"kind": "func", "events": ["JobFailed"]}`,
 	} {
 		for route, leaveOut := range map[[2]string]bool{{"PUT", "/v1/" + kind + "s/{name}"}: true, {"POST", "/v1/check/" + kind}: false} {
 			o, _ := v.operation(route[0], route[1])
@@ -102,6 +103,29 @@ func TestNameInPath(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Null and the zero values of fields, which clients send for what they do not give, are
+// accepted, and the document permits them.
+func TestZeroValues(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	w.receive()
+	for path, body := range map[string]string{
+		"v1/jobs/zero": `{"queue": "", "limit": 0, "limit_keys": [], "result": "", "timeout_seconds": 0, "max_duration_seconds": 0, "expected_by": "", "outputs": [],
+			"failure_policy": {"type": "", "max_retries": null, "backoff_base_seconds": null, "backoff_max_seconds": null, "jitter": null, "retry_on": [], "no_retry_on": []},
+			"depends_on": ["inbox", {"job": "report", "required_status": "", "on_unmet": "", "run_on_failure": false}],
+			"steps": [{"type": "test.work", "id": "", "name": "", "timeout_seconds": null, "stall_timeout_seconds": null, "allow_parent": false, "config": {}}]}`,
+		"v1/chains/zero": `{"description": "", "params": {}, "members": [{"job": "report", "name": "", "version": 0, "priority": 0, "params": {}, "depends_on": []},
+			{"job": "report", "name": "second", "depends_on": [{"member": "report", "required_status": ""}]}]}`,
+		"v1/schedules/zero": `{"job": "report", "chain": "", "cron": "", "every_seconds": 60, "time_zone": "", "overlap": "", "misfire": "", "window_seconds": 0, "jitter_seconds": 0, "pause_after": 0}`,
+		"v1/schedules/cron": `{"job": "report", "every_seconds": 0, "cron": "0 0 3 * * ?"}`,
+		"v1/monitors/zero": `{"path": "/in", "lister": "shelf", "connection_id": "", "job": "inbox", "chain": "", "patterns": [], "events": [], "every_seconds": 0, "stable_seconds": 0,
+			"done_file": "", "max_failures": 0}`,
+		"v1/subscriptions/zero": `{"kind": "job", "events": ["JobFailed"], "jobs": ["report"], "chains": [], "func": "", "webhook": null, "email": null,
+			"job": {"name": "inbox", "priority": 0}, "window_seconds": null}`,
+	} {
+		w.put(path, body, "If-None-Match", "*").want(http.StatusCreated, nil)
 	}
 }
 

@@ -3,12 +3,20 @@ package httpapi_test
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
+	"github.com/courierhq/courier/schedule"
 )
 
 // randomValues makes random values of types, the same ones each time.
@@ -16,6 +24,37 @@ type randomValues struct {
 	*rand.Rand
 	depth int
 }
+
+// definitions are values of types whose schemas say more than what their Go types hold: those
+// that fit the schemas for editors.
+var definitions = sync.OnceValue(func() map[reflect.Type][]reflect.Value {
+	kinds := map[string]reflect.Type{
+		"job": reflect.TypeFor[courier.Job](), "chain": reflect.TypeFor[chain.Chain](), "schedule": reflect.TypeFor[schedule.Schedule](),
+		"monitor": reflect.TypeFor[monitor.Monitor](), "subscription": reflect.TypeFor[notify.Subscription](),
+	}
+	found := map[reflect.Type][]reflect.Value{
+		reflect.TypeFor[chain.Dependency](): {reflect.ValueOf(chain.Dependency{Member: "a", RequiredStatus: courier.RequireAny})},
+	}
+	text, err := os.ReadFile("../jsonschema/testdata/verdicts.jsonl")
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var verdict struct {
+			Kind       string
+			Definition json.RawMessage
+			Fits       bool
+		}
+		if err := json.Unmarshal([]byte(line), &verdict); err != nil {
+			panic(err)
+		}
+		v := reflect.New(kinds[verdict.Kind])
+		if verdict.Fits && json.Unmarshal(verdict.Definition, v.Interface()) == nil {
+			found[v.Type().Elem()] = append(found[v.Type().Elem()], v.Elem())
+		}
+	}
+	return found
+})
 
 func newRandomValues() *randomValues {
 	return &randomValues{Rand: rand.New(rand.NewPCG(1, 2))}
@@ -57,6 +96,10 @@ func (g *randomValues) fill(v reflect.Value, full bool) {
 	}
 	if words := httpapi.Enums()[v.Type()]; words != nil {
 		v.SetString(words[g.IntN(len(words))])
+		return
+	}
+	if list := definitions()[v.Type()]; list != nil {
+		v.Set(list[g.IntN(len(list))])
 		return
 	}
 	g.depth++

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -10,23 +11,37 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/chain"
-	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/schemadoc"
 	"github.com/courierhq/courier/monitor"
 )
 
-// A schema is a JSON schema in the dialect 2020-12.
-type schema map[string]any
+// A schema is a part of the OpenAPI document, such as a JSON Schema.
+type schema = schemadoc.Schema
 
-// schemas makes the schemas of Go types, in the form that encoding/json writes them.
+// schemas makes the schemas of Go types, in the form that encoding/json writes them. Those
+// of definitions come from package schemadoc, which describes them for editors too.
 type schemas struct {
-	named   map[string]any          // by the names under which others refer to them
+	named   schema                  // by the names under which others refer to them
 	names   map[reflect.Type]string // of the types in named
 	closed  bool                    // objects take no other fields: those of bodies
 	missing []string                // types with MarshalJSON and without a form
 }
 
+// newSchemas returns the schemas of definitions. A field of theirs that is only for reading,
+// such as the health of a monitor, has the schema of its Go type: an editor needs no more
+// than its name, and so schemadoc says no more.
 func newSchemas() *schemas {
-	return &schemas{named: make(map[string]any), names: make(map[reflect.Type]string)}
+	s := new(schemas)
+	s.named, s.names = schemadoc.Components()
+	for t, name := range maps.Clone(s.names) {
+		properties := s.named[name].(schema)["properties"].(schema)
+		for _, f := range fieldsOf(t) {
+			if p, ok := properties[f.name].(schema); ok && p["readOnly"] == true {
+				maps.Copy(p, s.of(f.typ))
+			}
+		}
+	}
+	return s
 }
 
 // of returns the schema of a type.
@@ -40,7 +55,7 @@ func (s *schemas) of(t reflect.Type) schema {
 		return schema{"type": "number"}
 	}
 	if short, ok := shortForms[t]; ok {
-		return schema{"anyOf": []any{s.ref(t), s.ref(short)}}
+		return schemadoc.AnyOf(s.ref(t), s.ref(short))
 	}
 	if words, ok := enums[t]; ok {
 		return schema{"type": "string", "enum": words}
@@ -50,7 +65,7 @@ func (s *schemas) of(t reflect.Type) schema {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return nullable(s.of(t.Elem()))
+		return schemadoc.Nullable(s.of(t.Elem()))
 	case reflect.Struct:
 		if t.Name() == "" {
 			return s.object(t)
@@ -91,22 +106,9 @@ func plain(t reflect.Type) schema {
 // element returns the schema of what a list or a map holds: a nil one in it is null.
 func (s *schemas) element(t reflect.Type) schema {
 	if k := t.Kind(); (k == reflect.Slice || k == reflect.Map) && t != reflect.TypeFor[json.RawMessage]() {
-		return nullable(s.of(t))
+		return schemadoc.Nullable(s.of(t))
 	}
 	return s.of(t)
-}
-
-// nullable returns a schema that permits null besides.
-func nullable(o schema) schema {
-	kind, plain := o["type"].(string)
-	switch {
-	case len(o) == 0:
-		return o
-	case !plain || o["enum"] != nil:
-		return schema{"anyOf": []any{o, schema{"type": "null"}}}
-	}
-	o["type"] = []any{kind, "null"}
-	return o
 }
 
 // ref returns the reference to the schema of a type with a name.
@@ -117,7 +119,15 @@ func (s *schemas) ref(t reflect.Type) schema {
 		s.names[t], s.named[name] = name, nil // it may refer to itself
 		s.named[name] = s.object(t)
 	}
-	return schema{"$ref": "#/components/schemas/" + name}
+	return schemadoc.Ref(name)
+}
+
+// definition returns a copy of the schema of a definition, and its properties.
+func (s *schemas) definition(t reflect.Type) (o, properties schema) {
+	o = maps.Clone(s.named[s.names[t]].(schema))
+	properties = maps.Clone(o["properties"].(schema))
+	o["properties"] = properties
+	return o, properties
 }
 
 // body returns the schema of the body of a route, nil for none. In what a PUT puts under the
@@ -132,15 +142,15 @@ func (s *schemas) body(t *route) schema {
 	}
 	name := "Put" + typeName(typ)
 	if s.named[name] == nil {
-		o := s.object(typ)
-		o["properties"].(schema)["name"] = schema{"type": "string", "description": "The name in the path, or left out."}
-		required := slices.DeleteFunc(o["required"].([]string), func(f string) bool { return f == "name" })
+		o, properties := s.definition(typ)
+		properties["name"] = schema{"type": "string", "description": "The name in the path, or left out."}
+		required := slices.DeleteFunc(slices.Clone(o["required"].([]string)), func(f string) bool { return f == "name" })
 		if o["required"] = required; len(required) == 0 {
 			delete(o, "required")
 		}
 		s.named[name] = o
 	}
-	return schema{"$ref": "#/components/schemas/" + name}
+	return schemadoc.Ref(name)
 }
 
 // typeNames are the names of types whose own names say what they are of only together with
@@ -148,7 +158,6 @@ func (s *schemas) body(t *route) schema {
 var typeNames = map[reflect.Type]string{
 	reflect.TypeFor[chain.Execution](): "ChainExecution",
 	reflect.TypeFor[chain.Failure]():   "ChainFailure",
-	reflect.TypeFor[chain.Member]():    "ChainMember",
 	reflect.TypeFor[monitor.Health]():  "MonitorHealth",
 }
 
@@ -192,8 +201,11 @@ func upperFirst(name string) string { return strings.ToUpper(name[:1]) + name[1:
 
 // object returns the schema of a struct.
 func (s *schemas) object(t reflect.Type) schema {
-	f, known := forms[t]
-	if !known && !isSaved(t) && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
+	if isSaved(t) {
+		return s.saved(t)
+	}
+	_, known := forms[t]
+	if !known && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
 		s.missing = append(s.missing, t.String())
 		return schema{}
 	}
@@ -214,16 +226,20 @@ func (s *schemas) object(t reflect.Type) schema {
 			required = append(required, f.name)
 		}
 	}
-	o := schema{"type": "object", "properties": properties}
-	if len(required) > 0 {
-		o["required"] = required
+	o := schemadoc.Object(properties, required...)
+	if !s.closed {
+		delete(o, "additionalProperties")
 	}
-	if s.closed {
-		o["additionalProperties"] = false
-	}
-	if f.words != nil {
-		return schema{"anyOf": []any{schema{"type": "string", "enum": f.words}, o}}
-	}
+	return o
+}
+
+// saved returns the schema of what was saved: a definition with warnings.
+func (s *schemas) saved(t reflect.Type) schema {
+	value, _ := t.FieldByName("Value")
+	warnings, _ := t.FieldByName("Warnings")
+	o, properties := s.definition(value.Type)
+	properties["warnings"] = s.of(warnings.Type)
+	delete(o, "additionalProperties")
 	return o
 }
 
@@ -241,11 +257,6 @@ func fieldsOf(t reflect.Type) (list []field) {
 	f := forms[t]
 	if f.only != nil {
 		return fieldsOf(reflect.TypeOf(f.only))
-	}
-	if isSaved(t) {
-		value, _ := t.FieldByName("Value")
-		warnings, _ := t.FieldByName("Warnings")
-		return append(fieldsOf(value.Type), field{name: "warnings", typ: warnings.Type, optional: true})
 	}
 	own := make(map[string]bool)
 	put := func(n field, outer bool) {
@@ -287,13 +298,4 @@ func fieldsOf(t reflect.Type) (list []field) {
 // omitted reports whether the options of a tag let a field of a kind be left out.
 func omitted(options string, k reflect.Kind) bool {
 	return strings.Contains(options, "omitzero") || strings.Contains(options, "omitempty") && k != reflect.Struct && k != reflect.Array
-}
-
-// text is the schema as JSON text.
-func (o schema) text() []byte {
-	b, err := jsontext.AppendAny(nil, o)
-	if err != nil {
-		panic(err) // texts, numbers, lists and objects always have a text
-	}
-	return b
 }

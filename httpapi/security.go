@@ -79,13 +79,13 @@ func schemeObject(s *access.SecurityScheme) schema {
 
 // secure adds security schemes to a document: one of them is enough for all operations but
 // those that are open.
-func (o schema) secure(schemes map[string]access.SecurityScheme) schema {
+func secure(document schema, schemes map[string]access.SecurityScheme) schema {
 	objects, security := schema{}, []any{}
 	for _, name := range slices.Sorted(maps.Keys(schemes)) {
 		s := schemes[name]
 		objects[name] = schemeObject(&s)
 		security = append(security, schema{name: []any{}})
 	}
-	o["components"].(schema)["securitySchemes"], o["security"] = objects, security
-	return o
+	document["components"].(schema)["securitySchemes"], document["security"] = objects, security
+	return document
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/jsonschema"
+	"github.com/courierhq/courier/internal/schemadoc"
 	"github.com/courierhq/courier/store"
 )
 
@@ -31,18 +31,14 @@ var typeRoutes = []route{
 		method: "GET", path: "v1/step-types", id: "listStepTypes", group: "step-types", on: onBody, query: []param{typeJob},
 		does: "Lists the types of steps, with what can be configured and what they put out.", answers: map[int]any{http.StatusOK: page[StepTypeView]{}}, do: (*call).listStepTypes,
 	},
-	schemaRoute("job", jsonschema.Job),
-	schemaRoute("chain", withoutTypes(jsonschema.Chain)),
-	schemaRoute("schedule", withoutTypes(jsonschema.Schedule)),
-	schemaRoute("monitor", withoutTypes(jsonschema.Monitor)),
-	schemaRoute("subscription", withoutTypes(jsonschema.Subscription)),
+	schemaRoute("job"),
+	schemaRoute("chain"),
+	schemaRoute("schedule"),
+	schemaRoute("monitor"),
+	schemaRoute("subscription"),
 }
 
-func withoutTypes(f func(*jsonschema.Options) []byte) func(*courier.Registry, *jsonschema.Options) []byte {
-	return func(_ *courier.Registry, o *jsonschema.Options) []byte { return f(o) }
-}
-
-func schemaRoute(kind string, of func(*courier.Registry, *jsonschema.Options) []byte) route {
+func schemaRoute(kind string) route {
 	return route{
 		method: "GET", path: "v1/schema/" + kind + ".json", id: "schemaOf" + kind, group: "step-types", on: onBody, query: []param{typeJob},
 		does:    "Returns the JSON Schema of the definition of a " + kind + ", for editors. It offers the names of jobs and chains that you may see.",
@@ -54,7 +50,7 @@ func schemaRoute(kind string, of func(*courier.Registry, *jsonschema.Options) []
 			if err != nil {
 				return err
 			}
-			return c.taggedBody(of(c.h.e.Registry(), &jsonschema.Options{Names: names}))
+			return c.taggedBody(schemadoc.Definition(kind, c.h.e.Registry(), names))
 		},
 	}
 }
@@ -63,7 +59,7 @@ func schemaRoute(kind string, of func(*courier.Registry, *jsonschema.Options) []
 const maxNames = 1000
 
 // names returns the names of the jobs and chains that the visitor may see.
-func (c *call) names() (n jsonschema.Names, err error) {
+func (c *call) names() (n schemadoc.Names, err error) {
 	for after, examined := "", 0; examined < maxListed && len(n.Jobs) < maxNames; examined += maxNames {
 		page, err := c.h.e.Jobs().Names(c.ctx(), store.DefinitionFilter{After: after, Limit: maxNames})
 		if err != nil {

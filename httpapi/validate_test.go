@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // A validator checks JSON values against the schemas of a document. It knows the part of
@@ -19,7 +22,7 @@ type validator struct {
 }
 
 // annotations are the keywords that permit every value.
-var annotations = []string{"description", "components", "contentEncoding", "x-courier-note"}
+var annotations = []string{"description", "components", "contentEncoding", "default", "readOnly", "x-courier-note"}
 
 // check returns the first thing that is wrong with a value; the numbers in it are
 // json.Number.
@@ -56,6 +59,20 @@ func (v *validator) keyword(o map[string]any, key string, arg, value any, at str
 			all = append(all, err.Error())
 		}
 		return fmt.Errorf("%s: fits none: %s", at, strings.Join(all, " | "))
+	case "not":
+		if v.check(arg.(map[string]any), value, at) == nil {
+			return fmt.Errorf("%s: fits what it must not", at)
+		}
+	case "pattern", "minLength", "maxLength":
+		text, ok := value.(string)
+		if ok && !fitsText(key, arg, text) {
+			return fmt.Errorf("%s: %q breaks %s %v", at, text, key, arg)
+		}
+	case "minItems", "maxItems", "uniqueItems":
+		list, ok := value.([]any)
+		if ok && !fitsList(key, arg, list) {
+			return fmt.Errorf("%s: %v breaks %s %v", at, list, key, arg)
+		}
 	case "items":
 		list, _ := value.([]any)
 		for i, item := range list {
@@ -88,6 +105,33 @@ func (v *validator) keyword(o map[string]any, key string, arg, value any, at str
 	}
 	return nil
 }
+
+func fitsText(key string, arg any, text string) bool {
+	switch key {
+	case "minLength":
+		return utf8.RuneCountInString(text) >= size(arg)
+	case "maxLength":
+		return utf8.RuneCountInString(text) <= size(arg)
+	}
+	return regexp.MustCompile(arg.(string)).MatchString(text)
+}
+
+func fitsList(key string, arg any, list []any) bool {
+	switch key {
+	case "minItems":
+		return len(list) >= size(arg)
+	case "maxItems":
+		return len(list) <= size(arg)
+	}
+	for i, x := range list {
+		if slices.ContainsFunc(list[:i], func(y any) bool { return reflect.DeepEqual(x, y) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func size(arg any) int { n, _ := arg.(json.Number).Int64(); return int(n) }
 
 func (v *validator) object(o map[string]any, key string, arg any, fields map[string]any, at string) error {
 	properties, _ := o["properties"].(map[string]any)

@@ -221,6 +221,9 @@ func (w *world) send(method, path, body string, headers ...string) answer {
 	w.api.ServeHTTP(&leaver{rec, cancel}, r)
 	a := answer{w, rec, w.user + ": " + method + " " + path}
 	a.fitsDocument(method, r.URL.EscapedPath())
+	if r.Header.Get("Content-Type") == "application/json" && a.Code < 300 {
+		a.mayTake(method, r.URL.EscapedPath(), body)
+	}
 	return a
 }
 

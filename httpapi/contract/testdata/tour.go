@@ -40,7 +40,7 @@ func tour(url, token string) error {
 	}
 
 	steps := []client.StepSpec{{Type: "test.greet", Config: &map[string]any{"name": "context:params.name"}}}
-	job := client.PutJob{Steps: &steps, Params: &map[string]any{"name": "you", "files": []any{}}}
+	job := client.PutJob{Steps: steps, Params: &map[string]any{"name": "you", "files": []any{}}}
 	anew := "*"
 	put, err := c.PutJobWithResponse(ctx, "greet", &client.PutJobParams{IfNoneMatch: &anew}, job)
 	if err != nil || put.JSON201 == nil {

@@ -57,7 +57,7 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 var Rooms = []Room{
 	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/inside", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/strictjson"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
-	{Dir: "jsonschema", Imports: []string{".", "flow", "monitor", "schedule", "internal/jsontext", "notify"}},
+	{Dir: "jsonschema", Imports: []string{".", "internal/schemadoc"}},
 	{Dir: "webhook"},
 	{Dir: "depot", Imports: []string{".", "internal/*"}},
 	{Dir: "depot/depottest", Imports: []string{".", "depot"}, Outside: true},
@@ -134,8 +134,8 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "access"},
-	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/uuid7", "webhook", "monitor", "chain", "notify"}},
-	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "jsonschema", "httpapi", "dashboard/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
+	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/uuid7", "webhook", "monitor", "chain", "notify"}},
+	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi", "dashboard/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format", "chain"}},
 	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext", "chain"}},
@@ -177,7 +177,8 @@ var Rooms = []Room{
 	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/stepcontext", "internal/transfer", "steps/fileserver"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
-	{Dir: "internal/secret", Imports: []string{".", "internal/text"}}, // how secrets are resolved, and kept out of text
+	{Dir: "internal/schemadoc", Imports: []string{".", "flow", "chain", "monitor", "notify", "schedule", "internal/jsontext"}}, // JSON Schemas: those of definitions, for editors and for the HTTP API
+	{Dir: "internal/secret", Imports: []string{".", "internal/text"}},                                                          // how secrets are resolved, and kept out of text
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
 	{Dir: "internal/stepcontext", Imports: []string{".", "internal/inside"}},
 	{Dir: "internal/storecall", Imports: []string{"."}}, // how the engine calls a store

@@ -1,4 +1,4 @@
-package jsonschema
+package schemadoc
 
 import (
 	"regexp"
@@ -29,25 +29,29 @@ var paramTypes = []paramType{
 // someKeys are the keys of a declaration that do not fit all types.
 var someKeys = []string{"enum", "pattern", "min_length", "max_length", "secret", "min", "max"}
 
-// params is the schema of the parameters of a job or a chain.
-func (b *builder) params() schema {
-	declaration := b.define("param", declaration)
-	return schema{"type": "object", "additionalProperties": when(schema{"type": "object", "required": []string{"type"}}, declaration)}
+// params is the schema of the parameters of a job or a chain. OpenAPI documents leave them
+// open: that an object with a type is a declaration takes a condition.
+func (b *builder) params() Schema {
+	if b.types != nil {
+		return Schema{"type": "object"}
+	}
+	declaration := b.define("param", "", declaration)
+	return Schema{"type": "object", "additionalProperties": when(Schema{"type": "object", "required": []string{"type"}}, declaration)}
 }
 
 // declaration is the schema of the declaration of a parameter.
-func declaration() schema {
+func declaration() Schema {
 	const maxLength = 999_999_999
 	names := make([]string, len(paramTypes))
 	secret := valueOf(courier.Param{Type: "text", Secret: true})
-	rules := []schema{
+	rules := []Schema{
 		when(has("required", true), forbidden("default")),
-		when(has("secret", true), schema{"properties": schema{"default": secret, "enum": schema{"items": secret}}}),
+		when(has("secret", true), Schema{"properties": Schema{"default": secret, "enum": Schema{"items": secret}}}),
 	}
 	for i, t := range paramTypes {
 		names[i] = t.name
 		value := valueOf(courier.Param{Type: t.name})
-		of := schema{"default": value}
+		of := Schema{"default": value}
 		for _, key := range someKeys {
 			switch fits := slices.Contains(t.keys, key); {
 			case !fits:
@@ -55,21 +59,21 @@ func declaration() schema {
 			case key == "min" || key == "max":
 				of[key] = value
 			case key == "enum":
-				of[key] = schema{"items": value}
+				of[key] = Schema{"items": value}
 			}
 		}
-		rules = append(rules, when(has("type", t.name), schema{"properties": of}))
+		rules = append(rules, when(has("type", t.name), Schema{"properties": of}))
 	}
-	s := object(schema{
+	s := Object(Schema{
 		"type":       enum("What the parameter takes.", nil, names...),
 		"required":   boolean("An execution can't be created without it."),
-		"default":    schema{"description": "The value where none is given."},
+		"default":    Schema{"description": "The value where none is given."},
 		"doc":        text("A text for people."),
-		"enum":       schema{"type": "array", "minItems": 1, "description": "The values that are permitted."},
+		"enum":       Schema{"type": "array", "minItems": 1, "description": "The values that are permitted."},
 		"pattern":    text("A regular expression (RE2) that the whole text must match."),
 		"secret":     boolean("The text is the name of a secret."),
-		"min":        schema{"description": "The least value."},
-		"max":        schema{"description": "The greatest value."},
+		"min":        Schema{"description": "The least value."},
+		"max":        Schema{"description": "The greatest value."},
 		"min_length": whole("The least number of characters of a text, or of items of a list.", 0, maxLength),
 		"max_length": whole("The greatest number of characters of a text, or of items of a list; 0 is no bound.", 0, maxLength),
 	}, "type")
@@ -77,21 +81,15 @@ func declaration() schema {
 	return s
 }
 
-// Params returns the schema of the parameters that an execution of a job is started
-// with, an object. It has a property for each declared parameter. Bounds of dates and
-// instants are given as formatMinimum and formatMaximum, which only some validators
-// know; a pattern that has another meaning outside of RE2, and the permitted values of
-// instants, which are compared by when they are, are left out.
-func Params(job courier.Job) []byte { return newBuilder(nil).values(job) }
-
-// values returns the schema of the parameters of an execution.
-func (b *builder) values(job courier.Job) []byte {
+// Params returns the draft-07 schema of the parameters of an execution of a job, as package
+// jsonschema says.
+func Params(job courier.Job) []byte {
 	const title = "Parameters of a Courier job"
 	declared := flow.ReadParams(job.Params)
 	if declared == nil {
-		return b.document(title, schema{"type": "object"})
+		return document(title, Schema{"type": "object"})
 	}
-	properties, required := schema{}, []string(nil)
+	properties, required := Schema{}, []string(nil)
 	for _, name := range declared.Names() {
 		d, _ := declared.Get(name)
 		properties[name] = described(valueOf(d), d.Doc, d.Default)
@@ -99,32 +97,32 @@ func (b *builder) values(job courier.Job) []byte {
 			required = append(required, name)
 		}
 	}
-	return b.document(title, object(properties, required...))
+	return document(title, Object(properties, required...))
 }
 
 // valueOf is the schema of the values of a parameter.
-func valueOf(d courier.Param) schema {
+func valueOf(d courier.Param) Schema {
 	switch d.Type {
 	case "text":
 		return ofText(d)
 	case "integer", "number":
-		return with(schema{"type": d.Type}, map[string]any{"enum": listed(d.Enum), "minimum": d.Min, "maximum": d.Max})
+		return with(Schema{"type": d.Type}, map[string]any{"enum": listed(d.Enum), "minimum": d.Min, "maximum": d.Max})
 	case "boolean", "object":
-		return schema{"type": d.Type}
+		return Schema{"type": d.Type}
 	case "date":
-		return with(schema{"type": "string", "format": "date"}, map[string]any{"enum": listed(d.Enum), "formatMinimum": d.Min, "formatMaximum": d.Max})
+		return with(Schema{"type": "string", "format": "date"}, map[string]any{"enum": listed(d.Enum), "formatMinimum": d.Min, "formatMaximum": d.Max})
 	case "instant":
-		return with(schema{"type": "string", "format": "date-time"}, map[string]any{"formatMinimum": d.Min, "formatMaximum": d.Max})
+		return with(Schema{"type": "string", "format": "date-time"}, map[string]any{"formatMinimum": d.Min, "formatMaximum": d.Max})
 	case "list":
-		return with(schema{"type": "array"}, map[string]any{"minItems": positive(d.MinLength), "maxItems": positive(d.MaxLength)})
+		return with(Schema{"type": "array"}, map[string]any{"minItems": positive(d.MinLength), "maxItems": positive(d.MaxLength)})
 	case "file":
 		return ofFile()
 	}
-	return schema{}
+	return Schema{}
 }
 
 // with returns s with the keywords that have a value.
-func with(s schema, keywords map[string]any) schema {
+func with(s Schema, keywords map[string]any) Schema {
 	for keyword, v := range keywords {
 		if v != nil {
 			s[keyword] = v
@@ -149,8 +147,8 @@ func listed(l []any) any {
 	return l
 }
 
-func ofText(d courier.Param) schema {
-	s := with(schema{"type": "string"}, map[string]any{"enum": listed(d.Enum), "minLength": positive(d.MinLength), "maxLength": positive(d.MaxLength)})
+func ofText(d courier.Param) Schema {
+	s := with(Schema{"type": "string"}, map[string]any{"enum": listed(d.Enum), "minLength": positive(d.MinLength), "maxLength": positive(d.MaxLength)})
 	if d.Pattern != "" && isCommon(d.Pattern) {
 		s["pattern"] = "^(?:" + d.Pattern + ")$"
 	}
@@ -161,14 +159,14 @@ func ofText(d courier.Param) schema {
 }
 
 // ofFile is the schema of a file: an absolute path, or an object.
-func ofFile() schema {
-	path := func() schema { return schema{"type": "string", "pattern": `^(/|\\\\|.:[/\\]).*[^/\\]$`} }
-	return anyOf(path(), schema{"type": "object", "properties": schema{
+func ofFile() Schema {
+	path := func() Schema { return Schema{"type": "string", "pattern": `^(/|\\\\|.:[/\\]).*[^/\\]$`} }
+	return AnyOf(path(), Schema{"type": "object", "properties": Schema{
 		"path":   path(),
-		"name":   schema{"type": "string", "pattern": `^[^/\\]+$`, "not": schema{"enum": []string{".", ".."}}},
+		"name":   Schema{"type": "string", "pattern": `^[^/\\]+$`, "not": Schema{"enum": []string{".", ".."}}},
 		"size":   whole("", 0, nil),
-		"sha256": schema{"type": "string", "pattern": "^[0-9A-Fa-f]{64}$"},
-	}, "anyOf": []schema{{"required": []string{"path"}}, {"required": []string{"name"}}}})
+		"sha256": Schema{"type": "string", "pattern": "^[0-9A-Fa-f]{64}$"},
+	}, "anyOf": []Schema{{"required": []string{"path"}}, {"required": []string{"name"}}}})
 }
 
 // uncommon finds what RE2 and the regular expressions of ECMA 262 read differently:

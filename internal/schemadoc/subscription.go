@@ -1,4 +1,4 @@
-package jsonschema
+package schemadoc
 
 import (
 	"github.com/courierhq/courier"
@@ -20,65 +20,69 @@ const (
 )
 
 // subscription returns the schema of subscriptions.
-func (b *builder) subscription() []byte {
-	wanted := list(schema{"enum": events}, "The types of events that are wanted.")
+func (b *builder) subscription() Schema {
+	wanted := list(enum("", nil, events...), "The types of events that are wanted.")
 	wanted["minItems"], wanted["uniqueItems"] = 1, true
-	s := object(schema{
+	s := Object(Schema{
 		"name":           name("The name of the subscription."),
-		"kind":           schema{"enum": []notify.Kind{notify.KindFunc, notify.KindWebhook, notify.KindJob, notify.KindEmail}, "description": "How notifications are delivered."},
+		"kind":           enum("How notifications are delivered.", nil, notify.KindFunc, notify.KindWebhook, notify.KindJob, notify.KindEmail),
 		"events":         wanted,
 		"jobs":           named("The jobs whose events are wanted. Without jobs and chains it is those of all.", b.names.Jobs),
 		"chains":         named("The chains whose events are wanted, and those of their members.", b.names.Chains),
 		"func":           needed("The name of a function of the host application."),
-		"webhook":        webhookTarget(),
-		"job":            b.jobTarget(),
-		"email":          emailTarget(),
-		"window_seconds": seconds("Of each type of event of each job at most one notification is sent within it; 0 sends all. Default: 1800 for email, otherwise 0."),
+		"webhook":        b.orNull(part[notify.WebhookTarget](b, "WebhookTarget", b.webhookTarget)),
+		"job":            b.orNull(part[notify.JobTarget](b, "JobTarget", b.jobTarget)),
+		"email":          b.orNull(part[notify.EmailTarget](b, "EmailTarget", emailTarget)),
+		"window_seconds": b.orNull(seconds("Of each type of event of each job at most one notification is sent within it; 0 sends all. Default: 1800 for email, otherwise 0.")),
 		"disabled":       boolean("Events are not kept for the subscription."),
 		"reason":         reports("string"),
 	}, "name", "kind", "events")
 	targets := []string{"func", "webhook", "job", "email"}
-	var rules []schema
+	var rules []Schema
 	for i, kind := range targets {
 		then := forbidden(append(append([]string{}, targets[:i]...), targets[i+1:]...)...)
 		then["required"] = []string{kind}
 		rules = append(rules, when(has("kind", kind), then))
 	}
-	s["allOf"] = append(rules, when(has("kind", "job"), anyOf(
-		schema{"required": []string{"jobs"}, "properties": schema{"jobs": schema{"minItems": 1}}},
-		schema{"required": []string{"chains"}, "properties": schema{"chains": schema{"minItems": 1}}},
+	s["allOf"] = append(rules, when(has("kind", "job"), AnyOf(
+		Schema{"required": []string{"jobs"}, "properties": Schema{"jobs": Schema{"minItems": 1}}},
+		Schema{"required": []string{"chains"}, "properties": Schema{"chains": Schema{"minItems": 1}}},
 	)))
-	return b.document("Courier subscription", s)
+	return s
 }
 
 // named is the schema of a list of names.
-func named(doc string, names []string) schema {
+func named(doc string, names []string) Schema {
 	s := list(known("", names), doc)
 	s["maxItems"], s["uniqueItems"] = maxNames, true
 	return s
 }
 
-func webhookTarget() schema {
-	secrets := list(schema{"type": "string", "pattern": "^secret:."}, "Sign the requests; each is a reference secret:NAME.")
+func (b *builder) webhookTarget() Schema {
+	secrets := list(Schema{"type": "string", "pattern": "^secret:."}, "Sign the requests; each is a reference secret:NAME.")
 	secrets["minItems"] = 1
-	return object(schema{
-		"url":     described(schema{"type": "string", "pattern": `^([hH][tT][tT][pP][sS]?://.|secret:.)`}, "The URL of the receiver, or secret:NAME.", nil),
+	url := text("The URL of the receiver, or secret:NAME.")
+	if b.types == nil { // the HTTP API answers with another text where the caller may not see the URL
+		url["pattern"] = `^([hH][tT][tT][pP][sS]?://.|secret:.)`
+	}
+	return Object(Schema{
+		"url":     url,
 		"secrets": secrets,
-		"headers": schema{"type": "object", "additionalProperties": schema{"type": "string"}, "description": "Sent in addition; a value can be secret:NAME."},
+		"headers": Schema{"type": "object", "additionalProperties": Schema{"type": "string"}, "description": "Sent in addition; a value can be secret:NAME."},
 	}, "url", "secrets")
 }
 
-func (b *builder) jobTarget() schema {
-	return object(schema{
+func (b *builder) jobTarget() Schema {
+	return Object(Schema{
 		"name":     known("The name of the job that is started.", b.names.Jobs),
 		"params":   described(forbidden("event"), "Parameters besides event.", nil),
 		"priority": priority(),
 	}, "name")
 }
 
-func emailTarget() schema {
+func emailTarget() Schema {
 	to := list(needed("An address such as ops@example.com or Operations <ops@example.com>."), "The receivers.")
 	to["minItems"] = 1
-	subject := schema{"type": "string", "maxLength": maxSubject, "pattern": plainText}
-	return object(schema{"to": to, "subject": described(subject, "Begins the subject of the messages.", "Courier")}, "to")
+	subject := Schema{"type": "string", "maxLength": maxSubject, "pattern": plainText}
+	return Object(Schema{"to": to, "subject": described(subject, "Begins the subject of the messages.", "Courier")}, "to")
 }

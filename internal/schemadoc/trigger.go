@@ -1,4 +1,4 @@
-package jsonschema
+package schemadoc
 
 import (
 	"github.com/courierhq/courier/monitor"
@@ -9,21 +9,21 @@ import (
 const day = 24 * 60 * 60
 
 // schedule returns the schema of schedules.
-func (b *builder) schedule() []byte {
-	every := described(schema{"type": "number", "minimum": 1}, "The time between two ticks, in whole milliseconds.", nil)
+func (b *builder) schedule() Schema {
+	every := described(Schema{"type": "number", "minimum": 1}, "The time between two ticks, in whole milliseconds.", nil)
 	jitter := seconds("Every tick fires late by a time from 0 to this one.")
 	jitter["maximum"] = day
-	s := object(schema{
+	s := Object(Schema{
 		"name":           name("The name of the schedule."),
 		"job":            known("The name of the job that is started.", b.names.Jobs),
 		"chain":          known("The name of the chain that is started.", b.names.Chains),
-		"cron":           described(schema{"type": "string", "pattern": `^\s*\S+(\s+\S+){5,6}\s*$`}, "An expression in Quartz' form, seconds first, such as 0 0 3 ? * TUE.", nil),
+		"cron":           described(Schema{"type": "string", "pattern": `^\s*\S+(\s+\S+){5,6}\s*$`}, "An expression in Quartz' form, seconds first, such as 0 0 3 ? * TUE.", nil),
 		"time_zone":      described(text("The time zone of cron, by its name in the tz database, such as Europe/Berlin."), "", "UTC"),
 		"every_seconds":  every,
 		"at":             instant("The only tick of a schedule that fires once."),
 		"starts_at":      instant("No tick is before it."),
 		"ends_at":        instant("No tick is after it."),
-		"params":         schema{"type": "object", "description": "The parameters of the executions."},
+		"params":         Schema{"type": "object", "description": "The parameters of the executions."},
 		"priority":       priority(),
 		"overlap":        enum("What happens to a tick while an execution that the schedule has started has not ended.", schedule.OverlapAllow, schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapCancel),
 		"misfire":        enum("What happens to ticks that were missed.", schedule.MisfireOnce, schedule.MisfireOnce, schedule.MisfireAll, schedule.MisfireSkip),
@@ -35,27 +35,27 @@ func (b *builder) schedule() []byte {
 		"last_fire": reports("string"), "last_execution": reports("string"), "failures": reports("integer"), "problem": reports("string"),
 		"saved_at": reports("string"),
 	}, "name")
-	s["allOf"] = []schema{
+	s["allOf"] = []Schema{
 		exactlyOne("job", "chain"), exactlyOne("cron", "every_seconds", "at"),
 		unless(has("misfire", schedule.MisfireAll), forbidden("window_seconds")),
 	}
-	s["dependencies"] = schema{"time_zone": []string{"cron"}, "at": forbidden("starts_at", "ends_at")}
-	return b.document("Courier schedule", s)
+	s["dependencies"] = Schema{"time_zone": []string{"cron"}, "at": forbidden("starts_at", "ends_at")}
+	return s
 }
 
 // monitor returns the schema of monitors.
-func (b *builder) monitor() []byte {
+func (b *builder) monitor() Schema {
 	const maxPatterns, maxPattern = 100, 255
-	within := func(doc string, value any) schema {
+	within := func(doc string, value any) Schema {
 		s := described(seconds(doc), "", value)
 		s["maximum"] = day
 		return s
 	}
-	patterns := list(schema{"type": "string", "minLength": 1, "maxLength": maxPattern, "pattern": `^[^/\\]*$`}, "Select files by their names, with * and ?; none selects all.")
+	patterns := list(Schema{"type": "string", "minLength": 1, "maxLength": maxPattern, "pattern": `^[^/\\]*$`}, "Select files by their names, with * and ?; none selects all.")
 	patterns["maxItems"] = maxPatterns
-	events := list(schema{"enum": []monitor.Event{monitor.Created, monitor.Modified, monitor.Exists}}, "What starts executions. Default: created.")
+	events := list(enum("", nil, monitor.Created, monitor.Modified, monitor.Exists), "What starts executions. Default: created.")
 	events["uniqueItems"] = true
-	s := object(schema{
+	s := Object(Schema{
 		"name":           name("The name of the monitor."),
 		"description":    text("A text for people."),
 		"lister":         described(text("What lists the directory."), "", "file"),
@@ -65,7 +65,7 @@ func (b *builder) monitor() []byte {
 		"events":         events,
 		"every_seconds":  within("The time between two polls.", 60),
 		"stable_seconds": within("How long size and time of a file must not change before it is ready.", 5),
-		"done_file":      described(schema{"type": "string", "maxLength": maxPattern, "pattern": `^[^/\\*?]*$`}, "The ending of a second file, which says that the first one is complete, such as .done.", nil),
+		"done_file":      described(Schema{"type": "string", "maxLength": maxPattern, "pattern": `^[^/\\*?]*$`}, "The ending of a second file, which says that the first one is complete, such as .done.", nil),
 		"batch":          boolean("All files that are ready are handed over to one execution."),
 		"job":            known("The name of the job that is started.", b.names.Jobs),
 		"chain":          known("The name of the chain that is started.", b.names.Chains),
@@ -76,13 +76,13 @@ func (b *builder) monitor() []byte {
 		"state":          reports("string"), "reason": reports("string"), "health": reports("object"), "next_poll": reports("string"),
 		"saved_at": reports("string"),
 	}, "name", "path")
-	s["allOf"] = []schema{exactlyOne("job", "chain")}
-	s["dependencies"] = schema{"chain": forbidden("priority")}
-	return b.document("Courier monitor", s)
+	s["allOf"] = []Schema{exactlyOne("job", "chain")}
+	s["dependencies"] = Schema{"chain": forbidden("priority")}
+	return s
 }
 
 // anyConnection is the schema of the id of a connection of any family.
-func (b *builder) anyConnection() schema {
+func (b *builder) anyConnection() Schema {
 	s := text("The connection to the server; none for a directory of the machine.")
 	var all []string
 	for _, ids := range b.names.Connections {

@@ -1,4 +1,4 @@
-package jsonschema
+package schemadoc
 
 import (
 	"encoding/json"
@@ -12,46 +12,53 @@ import (
 // isID is the form of the id of a step.
 const isID = `^[a-z][a-z0-9_-]{0,49}$`
 
-// step is the schema of an entry of the list of steps.
-func (b *builder) step(r *courier.Registry) schema {
-	rules := b.rules(r)
+// step is the schema of an entry of the list of steps. OpenAPI documents leave types and
+// configurations open: they are the same for all engines, whatever step types these have.
+func (b *builder) step() Schema {
+	typ := func(s Schema) Schema { return described(s, "The key of a step type, or a marker.", nil) }
+	properties := Schema{
+		"id":                    described(Schema{"type": "string", "pattern": isID, "not": Schema{"enum": []string{"job", "loop", "params", "chain", "monitor"}}}, "Another name for the step's index in references.", nil),
+		"type":                  typ(Schema{"type": "string"}),
+		"name":                  label("A text for people."),
+		"timeout_seconds":       b.orNull(seconds("The longest time for one attempt; 0 is none.")),
+		"stall_timeout_seconds": b.orNull(seconds("The longest time without progress; 0 is none.")),
+		"failure_policy":        described(b.policy("step_policy", "StepFailurePolicy", stepPolicies), "Holds for this step in place of the job's.", nil),
+		"allow_parent":          boolean("Lets values that references put into paths, patterns and URLs contain the segment \"..\"."),
+		"isolate":               boolean("Has the step run in a process of its own."),
+		"config":                Schema{"type": "object"},
+	}
+	s := Object(properties, "type")
+	if b.types != nil {
+		return s
+	}
+	rules := b.rules()
 	var keys []string
-	all := make([]schema, len(rules))
+	all := make([]Schema, len(rules))
 	for i, rule := range rules {
 		keys = append(keys, rule.keys...)
 		all[i] = b.ofType(rule)
 	}
 	slices.Sort(keys)
-	s := object(schema{
-		"id":                    described(schema{"type": "string", "pattern": isID, "not": schema{"enum": []string{"job", "loop", "params", "chain", "monitor"}}}, "Another name for the step's index in references.", nil),
-		"type":                  described(anyOf(schema{"enum": keys}, capitals()), "The key of a step type, or a marker.", nil),
-		"name":                  label("A text for people."),
-		"timeout_seconds":       seconds("The longest time for one attempt; 0 is none."),
-		"stall_timeout_seconds": seconds("The longest time without progress; 0 is none."),
-		"failure_policy":        described(b.policy("step_policy", stepPolicies), "Holds for this step in place of the job's.", nil),
-		"allow_parent":          boolean("Lets values that references put into paths, patterns and URLs contain the segment \"..\"."),
-		"isolate":               boolean("Has the step run in a process of its own."),
-		"config":                schema{"type": "object"},
-	}, "type")
-	s["allOf"] = all
+	properties["type"], s["allOf"] = typ(AnyOf(Schema{"enum": keys}, capitals())), all
 	return s
 }
 
 // capitals is the schema of a text that has capital letters, where letter case does not
 // count.
-func capitals() schema { return schema{"type": "string", "pattern": "[A-Z]"} }
+func capitals() Schema { return Schema{"type": "string", "pattern": "[A-Z]"} }
 
 // A rule says which configuration the steps of one type have.
 type rule struct {
 	keys   []string // the key of the type and its aliases
 	doc    string
-	config schema
+	config Schema
 	needed bool // a configuration can't be left out
 	marker bool
 }
 
 // rules returns one rule for each type, in order.
-func (b *builder) rules(r *courier.Registry) []rule {
+func (b *builder) rules() []rule {
+	r := b.registry
 	keys := make(map[string][]string)
 	for _, key := range r.Keys() {
 		t, _ := r.Lookup(key)
@@ -71,19 +78,19 @@ func (b *builder) rules(r *courier.Registry) []rule {
 }
 
 // ofType is the schema that holds for steps of one type.
-func (b *builder) ofType(r rule) schema {
+func (b *builder) ofType(r rule) Schema {
 	keys := make([]any, len(r.keys))
 	for i, key := range r.keys {
 		keys[i] = key
 	}
-	properties := schema{"config": r.config}
+	properties := Schema{"config": r.config}
 	if r.doc != "" {
-		properties["type"] = schema{"description": r.doc}
+		properties["type"] = Schema{"description": r.doc}
 	}
 	if r.marker {
-		properties["failure_policy"] = b.policy("marker_policy", markerPolicies)
+		properties["failure_policy"] = b.policy("marker_policy", "", markerPolicies)
 	}
-	then := schema{"properties": properties}
+	then := Schema{"properties": properties}
 	if r.needed {
 		then["required"] = []string{"config"}
 	}
@@ -103,45 +110,45 @@ type configs struct {
 }
 
 // reference is the schema of a text that is replaced as a whole.
-func (b *builder) reference() schema {
-	return b.define("reference", func() schema {
-		return schema{"type": "string", "pattern": `^(context:[^.]+\..|secret:.)`, "description": "A reference, such as context:list.file_list, or secret:NAME."}
+func (b *builder) reference() Schema {
+	return b.define("reference", "", func() Schema {
+		return Schema{"type": "string", "pattern": `^(context:[^.]+\..|secret:.)`, "description": "A reference, such as context:list.file_list, or secret:NAME."}
 	})
 }
 
 // template is the schema of a text with references.
-func (b *builder) template() schema {
-	return b.define("template", func() schema {
-		return schema{"type": "string", "pattern": `^(context|secret):|\$\{`, "description": "A reference, or a text with references in ${}."}
+func (b *builder) template() Schema {
+	return b.define("template", "", func() Schema {
+		return Schema{"type": "string", "pattern": `^(context|secret):|\$\{`, "description": "A reference, or a text with references in ${}."}
 	})
 }
 
 // value is the schema of a value.
-func (c configs) value(s *courier.Schema) schema {
+func (c configs) value(s *courier.Schema) Schema {
 	switch {
 	case s.Type == "":
-		return schema{}
+		return Schema{}
 	case len(s.Enum) > 0:
-		return anyOf(schema{"enum": s.Enum}, c.template())
+		return AnyOf(Schema{"enum": s.Enum}, c.template())
 	case s.Type == "string":
-		return schema{"type": "string"}
+		return Schema{"type": "string"}
 	case s.Type == "object":
-		return anyOf(c.object(s), c.reference())
+		return AnyOf(c.object(s), c.reference())
 	case s.Type == "array":
-		return anyOf(schema{"type": "array", "items": c.value(s.Items)}, c.reference())
+		return AnyOf(Schema{"type": "array", "items": c.value(s.Items)}, c.reference())
 	}
-	own := schema{"type": s.Type}
+	own := Schema{"type": s.Type}
 	if n := number(s.Min); n != nil {
 		own["minimum"] = n
 	}
 	if n := number(s.Max); n != nil {
 		own["maximum"] = n
 	}
-	return anyOf(own, c.reference())
+	return AnyOf(own, c.reference())
 }
 
 // property is the schema of a field.
-func (c configs) property(p *courier.Property) schema {
+func (c configs) property(p *courier.Property) Schema {
 	s := c.value(p.Schema)
 	if p.Required && s["type"] == "string" {
 		s["minLength"] = 1
@@ -165,9 +172,17 @@ func defaultOf(p *courier.Property) any {
 	return json.RawMessage(p.Default)
 }
 
+// number returns the JSON number of a text, or nil.
+func number(text json.Number) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
 // object is the schema of an object.
-func (c configs) object(s *courier.Schema) schema {
-	properties, required, open := schema{}, []string(nil), s.Open
+func (c configs) object(s *courier.Schema) Schema {
+	properties, required, open := Schema{}, []string(nil), s.Open
 	groups := slices.Clone(s.Groups)
 	for i := range s.Properties {
 		p := &s.Properties[i]
@@ -185,7 +200,7 @@ func (c configs) object(s *courier.Schema) schema {
 			required = append(required, p.Name)
 		}
 	}
-	o := object(properties, required...)
+	o := Object(properties, required...)
 	if open {
 		delete(o, "additionalProperties")
 		return o
@@ -207,22 +222,22 @@ func inAnyCase(s *courier.Schema, p *courier.Property) bool {
 }
 
 // groups are the schemas of the groups of an object's fields.
-func (c configs) groups(groups []courier.Group) (rules []schema) {
+func (c configs) groups(groups []courier.Group) (rules []Schema) {
 	for _, g := range groups {
 		if g.Kind != "at_most_one" {
-			one := make([]schema, len(g.Fields))
+			one := make([]Schema, len(g.Fields))
 			for i, name := range g.Fields {
-				one[i] = schema{"required": []string{name}}
+				one[i] = Schema{"required": []string{name}}
 			}
-			rules = append(rules, anyOf(one...))
+			rules = append(rules, AnyOf(one...))
 		}
 		if g.Kind == "any_of" {
 			continue
 		}
 		for i, a := range g.Fields {
 			for _, b := range g.Fields[i+1:] {
-				rules = append(rules, schema{
-					"not":          schema{"properties": schema{a: c.given(), b: c.given()}, "required": []string{a, b}},
+				rules = append(rules, Schema{
+					"not":          Schema{"properties": Schema{a: c.given(), b: c.given()}, "required": []string{a, b}},
 					"errorMessage": "give only one of " + a + " and " + b, // for editors that know the keyword
 				})
 			}
@@ -233,9 +248,9 @@ func (c configs) groups(groups []courier.Group) (rules []schema) {
 
 // given is the schema of a value that is certainly given: it is no reference, which may
 // turn out to be empty.
-func (b *builder) given() schema {
-	return b.define("given", func() schema {
-		return schema{"not": anyOf(schema{"enum": []any{nil, "", false, []any{}, schema{}}}, schema{"type": "string", "pattern": "^(context|secret):"})}
+func (b *builder) given() Schema {
+	return b.define("given", "", func() Schema {
+		return Schema{"not": AnyOf(Schema{"enum": []any{nil, "", false, []any{}, Schema{}}}, Schema{"type": "string", "pattern": "^(context|secret):"})}
 	})
 }
 
@@ -244,7 +259,7 @@ var operators = []string{"equals", "not_equals", "contains", "greater_than", "le
 
 // markers are the rules of the markers of control flow.
 func (b *builder) markers() []rule {
-	none := schema{"type": "object", "maxProperties": 0}
+	none := Schema{"type": "object", "maxProperties": 0}
 	return []rule{
 		{keys: []string{flow.TypeElse}, doc: "Begins the steps that run if the condition does not hold.", config: none, marker: true},
 		{keys: []string{flow.TypeEnd}, doc: "Ends what a flow.if or flow.foreach began.", config: none, marker: true},
@@ -254,33 +269,33 @@ func (b *builder) markers() []rule {
 }
 
 // condition is the schema of the configuration of a flow.if.
-func condition() schema {
+func condition() Schema {
 	compares := make([]any, len(operators))
 	for i, o := range operators {
 		compares[i] = o
 	}
-	s := object(schema{
-		"left":     stored(schema{"description": "The value that is compared, or a reference to it."}),
-		"operator": described(anyOf(schema{"enum": append(slices.Clone(operators), "exists")}, capitals()), "How they are compared.", nil),
-		"right":    stored(schema{"description": "What left is compared with; exists needs none."}),
+	s := Object(Schema{
+		"left":     stored(Schema{"description": "The value that is compared, or a reference to it."}),
+		"operator": described(AnyOf(Schema{"enum": append(slices.Clone(operators), "exists")}, capitals()), "How they are compared.", nil),
+		"right":    stored(Schema{"description": "What left is compared with; exists needs none."}),
 	}, "left", "operator")
-	s["allOf"] = []schema{when(has("operator", compares...), schema{"required": []string{"right"}})}
+	s["allOf"] = []Schema{when(has("operator", compares...), Schema{"required": []string{"right"}})}
 	return s
 }
 
 // forEach is the schema of the configuration of a flow.foreach.
-func (b *builder) forEach() schema {
-	percentage := schema{"type": "string", "pattern": `^(\d|[1-9]\d|100)%$`}
-	s := object(schema{
-		"source":          described(anyOf(schema{"type": "array"}, schema{"type": "string", "pattern": `context:|^\s*\[`}), "A list, a reference to one, or the JSON text of one.", nil),
+func (b *builder) forEach() Schema {
+	percentage := Schema{"type": "string", "pattern": `^(\d|[1-9]\d|100)%$`}
+	s := Object(Schema{
+		"source":          described(AnyOf(Schema{"type": "array"}, Schema{"type": "string", "pattern": `context:|^\s*\[`}), "A list, a reference to one, or the JSON text of one.", nil),
 		"on_resume":       enum("Where an execution goes on that was interrupted in the loop and is resumed by an operator: in the same iteration, or in the first one.", "continue", "continue", "restart"),
 		"max_iterations":  whole("The most iterations of the loop, multiplied by those of the loops around it.", 1, nil),
 		"on_item_failure": enum("Whether a step that fails ends the execution, or only the current item.", "stop", "stop", "continue"),
-		"max_failures":    described(anyOf(whole("", 0, nil), percentage), "How many items may fail, or which part of the list, such as 10%.", nil),
+		"max_failures":    described(AnyOf(whole("", 0, nil), percentage), "How many items may fail, or which part of the list, such as 10%.", nil),
 		"then":            enum("What becomes of the execution after the loop if items have failed.", "fail", "fail", "complete"),
-		"continue_on":     list(schema{"enum": courier.ErrorClasses()}, "The error classes that end only the item."),
+		"continue_on":     list(enum("", nil, courier.ErrorClasses()...), "The error classes that end only the item."),
 		"after_repair":    enum("What happens to the steps behind the loop when failed items have been executed again.", "continue", "continue", "rerun"),
 	}, "source")
-	s["allOf"] = []schema{unless(has("on_item_failure", "continue"), forbidden("max_failures", "then", "continue_on", "after_repair"))}
+	s["allOf"] = []Schema{unless(has("on_item_failure", "continue"), forbidden("max_failures", "then", "continue_on", "after_repair"))}
 	return s
 }
