@@ -55,8 +55,8 @@ type Options struct {
 	// closes the context.
 	NewContext func(monitor string) (*courier.Context, *courier.Redactor)
 	// Changed is called after somebody has changed a monitor, with an entry for the
-	// journal that lacks who it was.
-	Changed func(ctx context.Context, by courier.By, a store.Action)
+	// journal that lacks who it was, and further attributes for the log.
+	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	// Recorded is called after the result of a poll was written.
 	Recorded  func(Recorded)
 	MaxParams int // bytes of the parameters of an execution

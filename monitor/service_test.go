@@ -132,7 +132,7 @@ func newWorld(t *testing.T) *world {
 		Targets:    w,
 		Listers:    map[string]courier.Lister{"file": w.dir},
 		NewContext: w.newContext,
-		Changed: func(_ context.Context, by courier.By, a store.Action) {
+		Changed: func(_ context.Context, by courier.By, a store.Action, _ ...slog.Attr) {
 			w.changes = append(w.changes, a.Verb+" "+a.Name+by.String())
 		},
 		Recorded:  func(monitor.Recorded) { w.change(func() { w.recorded++ }) },

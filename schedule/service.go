@@ -36,8 +36,8 @@ type Options struct {
 	Store   func() (Store, error)
 	Targets Targets
 	// Changed is called after somebody has changed a schedule, with an entry for the
-	// journal that lacks who it was.
-	Changed func(ctx context.Context, by courier.By, a store.Action)
+	// journal that lacks who it was, and further attributes for the log.
+	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	// Fired is called after firings were carried out.
 	Fired func([]Fired)
 	// Awaited is called when [Store.AwaitSchedules] has returned: stores announce

@@ -40,7 +40,7 @@ func newWorld(t *testing.T) *world {
 	w.Service = schedule.New(schedule.Options{
 		Store:   func() (schedule.Store, error) { return w.store, nil },
 		Targets: w,
-		Changed: func(_ context.Context, by courier.By, a store.Action) {
+		Changed: func(_ context.Context, by courier.By, a store.Action, _ ...slog.Attr) {
 			w.changes = append(w.changes, a.Verb+" "+a.Name+by.String())
 		},
 		Fired: func(list []schedule.Fired) {
