@@ -712,3 +712,25 @@ func TestNoStore(t *testing.T) {
 	}
 	v.Run(ctx) // returns
 }
+
+// TestNoName checks that no method takes an empty name for that of the first monitor.
+func TestNoName(t *testing.T) {
+	w := newWorld(t)
+	w.set(monitor.Monitor{})
+	ctx, by := t.Context(), courier.By{}
+	_, get := w.Get(ctx, "")
+	_, pause := w.Pause(ctx, "", by)
+	_, disable := w.Disable(ctx, "", by)
+	_, enable := w.Enable(ctx, "", by)
+	_, acknowledge := w.Acknowledge(ctx, "", by)
+	for name, err := range map[string]error{
+		"get": get, "pause": pause, "disable": disable, "enable": enable, "acknowledge": acknowledge, "remove": w.Remove(ctx, "", by),
+	} {
+		if !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%s: %v, want ErrNotFound", name, err)
+		}
+	}
+	if m := w.get(); m.State != monitor.Active {
+		t.Errorf("the monitor is %s: %s", m.State, m.Reason)
+	}
+}

@@ -364,3 +364,21 @@ func TestNoStore(t *testing.T) {
 	}
 	v.Run(t.Context()) // returns
 }
+
+// TestNoName checks that no method takes an empty name for that of the first schedule.
+func TestNoName(t *testing.T) {
+	w := newWorld(t)
+	w.set(schedule.Schedule{Name: "hourly", Cron: "0 0 * * * ?"})
+	ctx, by := t.Context(), courier.By{}
+	_, get := w.Get(ctx, "")
+	_, disable := w.Disable(ctx, "", by)
+	_, enable := w.Enable(ctx, "", by)
+	for name, err := range map[string]error{"get": get, "disable": disable, "enable": enable, "remove": w.Remove(ctx, "", by)} {
+		if !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%s: %v, want ErrNotFound", name, err)
+		}
+	}
+	if s := w.get("hourly"); s.Disabled {
+		t.Errorf("hourly is disabled: %s", s.Reason)
+	}
+}
