@@ -119,10 +119,11 @@ func (c access) Changed(ctx context.Context, by courier.By, a store.Action, more
 	if err != nil {
 		return
 	}
+	a.By, a.Via, a.Reason, a.Outcome = by.Actor, cmp.Or(by.Via, "go"), by.Reason, "done"
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storecall.Timeout)
 	defer cancel()
-	a.By, a.Via, a.Reason, a.Outcome = by.Actor, cmp.Or(by.Via, "go"), by.Reason, "done"
-	if _, err = j.Note(call, a); err != nil {
+	_, err = j.Note(call, a)
+	if err != nil {
 		c.e.log.Error("the change was made, and the journal does not have it", "kind", a.Kind, "name", a.Name, "change", a.Verb, "by", by, "error", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // deliver makes one attempt.
-func (p *dispatcher) deliver(ctx context.Context, t *TakenDelivery) error {
+func (p *dispatcher) deliver(ctx context.Context, t *Due) error {
 	var s Subscription
 	if err := json.Unmarshal(t.Body, &s); err != nil {
 		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))

@@ -491,3 +491,17 @@ func TestBadSubscriptions(t *testing.T) {
 		t.Errorf("saved: %v, %v", list, err)
 	}
 }
+
+// TestNoName checks that no method takes an empty name for that of the first subscription.
+func TestNoName(t *testing.T) {
+	w := newWorld(t, nil)
+	w.subscribe(nil)
+	ctx, by := t.Context(), courier.By{}
+	_, get := w.Get(ctx, "")
+	_, replay := w.Replay(ctx, "", nil, by)
+	for name, err := range map[string]error{"get": get, "replay": replay, "remove": w.Remove(ctx, "", by)} {
+		if !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%s: %v, want ErrNotFound", name, err)
+		}
+	}
+}

@@ -183,7 +183,7 @@ type Error struct {
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
 func (e *Error) Error() string {
-	return errtext.Refused("subscribe", e.Subscription, errtext.NothingSaved, e.Problems)
+	return errtext.Refused("set subscription", e.Subscription, errtext.NothingSaved, e.Problems)
 }
 
 // Is reports whether target is [courier.ErrInvalid].
