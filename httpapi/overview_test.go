@@ -79,7 +79,7 @@ func TestAttention(t *testing.T) {
 		for _, job := range []string{"report", "hidden"} {
 			_, err := w.store.PutSchedule(t.Context(), schedule.Record{
 				Name: "s-" + job, Kind: store.Job, Target: job, Body: []byte(`{"name": "s-` + job + `", "job": "` + job + `", "every_seconds": 60}`),
-				State: schedule.State{Problem: canaryParam},
+				Status: schedule.Status{Problem: canaryParam},
 			})
 			if err == nil {
 				_, err = w.store.PutMonitor(t.Context(), monitor.Put{After: -1, Record: monitor.Record{
