@@ -315,7 +315,7 @@ func TestStoreWithoutOutbox(t *testing.T) {
 		e := told(t, bare{memstore.New()}, &m, nil)
 		_, err := e.Subscriptions().Set(t.Context(), notify.Subscription{Name: "sub"}, courier.By{})
 		for _, err := range []error{err, e.Subscriptions().Remove(t.Context(), "sub", courier.By{})} {
-			if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "notify.Store") {
+			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "notify.Store") {
 				t.Errorf("error %v, want one that names what is missing", err)
 			}
 		}

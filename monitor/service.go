@@ -54,8 +54,8 @@ type Options struct {
 	// redactor that knows the secrets which the lister asks the context for. The service
 	// closes the context.
 	NewContext func(monitor string) (*courier.Context, *courier.Redactor)
-	// Changed is called after somebody has changed a monitor, with an entry for the
-	// journal that lacks who it was, and further attributes for the log.
+	// Changed is called after somebody has changed a monitor. The entry is for the
+	// journal, without the actor; the attributes are for the log.
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	// Recorded is called after the result of a poll was written.
 	Recorded  func(Recorded)

@@ -20,8 +20,8 @@ func (p *dispatcher) deliver(ctx context.Context, t *Due) error {
 		return err
 	}
 	switch {
-	case s.Kind == KindFunc && p.v.opt.Funcs[s.Func] != nil:
-		return p.v.callSubscriber(ctx, p.v.opt.Funcs[s.Func], n)
+	case s.Kind == KindFunc && p.v.opt.Subscribers[s.Func] != nil:
+		return p.v.callSubscriber(ctx, p.v.opt.Subscribers[s.Func], n)
 	case s.Kind == KindWebhook && s.Webhook != nil:
 		return p.post(ctx, s.Webhook, n)
 	case s.Kind == KindJob && s.Job != nil:

@@ -176,7 +176,7 @@ func (v *Service) channels() []string {
 	if v.opt.Mailer != nil {
 		list = append(list, string(KindEmail))
 	}
-	for name := range v.opt.Funcs {
+	for name := range v.opt.Subscribers {
 		s := Subscription{Kind: KindFunc, Func: name}
 		list = append(list, s.channel())
 	}

@@ -33,7 +33,7 @@ type Jobs interface {
 }
 
 // Options are what a [Service] uses of the engine that makes it, and what it can deliver.
-// Secrets, Funcs and Mailer may be nil, and Webhooks zero; all others must be set.
+// Secrets, Subscribers and Mailer may be nil, and Webhooks zero; all others must be set.
 type Options struct {
 	// Store returns the part of the store that keeps subscriptions. If the store has
 	// none, the error says so, and matches [errors.ErrUnsupported].
@@ -41,22 +41,22 @@ type Options struct {
 	// Catalog has the jobs and chains that subscriptions name.
 	Catalog store.Catalog
 	Jobs    Jobs
-	// Changed is called after somebody has changed a subscription, with an entry for the
-	// journal that lacks who it was, and further attributes for the log.
+	// Changed is called after somebody has changed a subscription. The entry is for the
+	// journal, without the actor; the attributes are for the log.
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	Log     *slog.Logger
 	// Secrets resolves the secrets that subscriptions of kind webhook refer to.
 	Secrets func(context.Context, courier.SecretRequest) (string, error)
-	// Funcs are the functions that subscriptions of kind func name.
-	Funcs  map[string]func(context.Context, Notification) error
-	Mailer Mailer // for the kind email
+	// Subscribers are the functions that subscriptions of kind func name.
+	Subscribers map[string]func(context.Context, Notification) error
+	Mailer      Mailer // for the kind email
 	// Webhooks says what subscriptions of kind webhook may reach.
 	Webhooks WebhookOptions
 }
 
 // A Service is the subscriptions of one store, and the deliveries of one engine. Its
 // methods may be called by several goroutines. If the store keeps no subscriptions, the
-// errors of methods that need it match [errors.ErrUnsupported] and [courier.ErrInvalid].
+// errors of methods that need it match [errors.ErrUnsupported].
 type Service struct {
 	opt    Options
 	wanted atomic.Bool   // there are subscriptions, as far as this engine has seen

@@ -73,9 +73,9 @@ func newWorld(t *testing.T, change func(*notify.Options)) *world {
 			defer w.mu.Unlock()
 			w.changes = append(w.changes, fmt.Sprint(a.Verb, " ", a.Name, by.String(), more))
 		},
-		Log:    slog.New(slog.NewTextHandler(&w.log, nil)),
-		Funcs:  map[string]func(context.Context, notify.Notification) error{"box": w.take},
-		Mailer: w,
+		Log:         slog.New(slog.NewTextHandler(&w.log, nil)),
+		Subscribers: map[string]func(context.Context, notify.Notification) error{"box": w.take},
+		Mailer:      w,
 	}
 	if change != nil {
 		change(&opt)
@@ -286,7 +286,7 @@ func TestInterruptedDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entered := 0
 		w := newWorld(t, func(o *notify.Options) {
-			o.Funcs["box"] = func(ctx context.Context, _ notify.Notification) error {
+			o.Subscribers["box"] = func(ctx context.Context, _ notify.Notification) error {
 				if entered++; entered == 1 {
 					<-ctx.Done()
 					return ctx.Err()

@@ -35,8 +35,8 @@ type Options struct {
 	// the error says so, and matches [errors.ErrUnsupported].
 	Store   func() (Store, error)
 	Targets Targets
-	// Changed is called after somebody has changed a schedule, with an entry for the
-	// journal that lacks who it was, and further attributes for the log.
+	// Changed is called after somebody has changed a schedule. The entry is for the
+	// journal, without the actor; the attributes are for the log.
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	// Fired is called after firings were carried out.
 	Fired func([]Fired)
