@@ -41,8 +41,9 @@ type Options struct {
 	// Requested is called after the store has recorded a request for the execution of a
 	// member, which is given as it is since then.
 	Requested func(ctx context.Context, x *courier.Execution, r *store.Request)
-	// Changed is called after chain executions were started or changed.
-	Changed func()
+	// Written is called after the store has written chain executions that were started or
+	// changed.
+	Written func()
 	// Observe gives an event that was committed to the observers, and Observed reports
 	// whether there are any.
 	Observe  func(courier.Event)
@@ -249,7 +250,7 @@ func (v *Service) request(ctx context.Context, id courier.ChainExecutionID, kind
 		}
 		return Execution{}, fmt.Errorf("%s chain execution %s: %w", kind, id, err)
 	}
-	v.opt.Changed()
+	v.opt.Written()
 	each := kind // the request for the executions
 	if kind == courier.RequestRetry {
 		each = courier.RequestResume

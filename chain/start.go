@@ -99,7 +99,7 @@ func (v *Service) start(ctx context.Context, n NewExecution) (Execution, error) 
 	if err != nil {
 		return Execution{}, err
 	}
-	v.opt.Changed()
+	v.opt.Written()
 	v.Started(got)
 	return got[0].Execution, nil
 }

@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world {
 		Requested: func(_ context.Context, x *courier.Execution, r *store.Request) {
 			w.asked = append(w.asked, fmt.Sprintf("%s %s", r.Kind, x.Member))
 		},
-		Changed:  func() { w.writes++ },
+		Written:  func() { w.writes++ },
 		Observe:  func(e courier.Event) { w.events = append(w.events, strings.TrimSpace(string(e.Type)+" "+e.Error)) },
 		Observed: func() bool { return true },
 		WaitUntil: func(ctx context.Context, _ courier.ExecutionID, look func() (bool, error)) error {

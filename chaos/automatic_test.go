@@ -125,9 +125,9 @@ func (s impatient) DueSchedules(ctx context.Context, most int, lease time.Durati
 	return s.Store.DueSchedules(ctx, most, min(lease, brisk.Lease))
 }
 
-func (s impatient) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, error) {
+func (s impatient) DueDeliveries(ctx context.Context, r notify.DueRequest) (notify.DueList, error) {
 	r.Lease = min(r.Lease, brisk.Lease)
-	return s.Store.Take(ctx, r)
+	return s.Store.DueDeliveries(ctx, r)
 }
 
 // subscriber is the name of the function that hears of events.

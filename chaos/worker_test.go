@@ -195,7 +195,7 @@ func nothing(result any) bool {
 		return len(got.List) == 0
 	case schedule.DueList:
 		return len(got.List) == 0
-	case notify.Taken:
+	case notify.DueList:
 		return len(got.List) == 0
 	}
 	return false
@@ -267,7 +267,7 @@ func name(c *storewrap.Call) string {
 	switch q := c.Request.(type) {
 	case []schedule.Firing:
 		return nameFiring(q)
-	case notify.TakeRequest:
+	case notify.DueRequest:
 		return "take"
 	case []notify.Outcome:
 		return "settle"

@@ -42,31 +42,25 @@ func (e *Engine) addSubsystems() {
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
 	e.notifications = notify.New(notify.Options{
 		Store: roles.Subscriptions, Catalog: roles.Catalog(), Jobs: c, Log: e.log, Secrets: o.Secrets,
-		Changed: func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr) {
-			c.Changed(ctx, core.Change{Kind: a.Kind, Name: a.Name, Verb: a.Verb, By: by, Job: a.Job, Now: a.Now, More: more})
-		},
-		Funcs: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks,
+		Changed: c.Changed, Subscribers: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks,
 	})
 	e.deadlines = deadlines.New(deadlines.Options{
 		Roles: roles, Programs: e.programs, Log: e.log, Poll: o.Poll,
 		Observe: e.observers.Emit, WakeNotifications: e.notifications.Wake, Expire: c.expire,
 	})
 	e.chains = chain.New(chain.Options{
-		Store: roles.Chains, Definitions: e.definitions, Job: c.job, Trace: c.Trace, Requested: c.Requested, Changed: e.notifications.Wake,
+		Store: roles.Chains, Definitions: e.definitions, Job: c.job, Trace: c.Trace, Requested: c.Requested, Written: e.notifications.Wake,
 		Observe: e.observers.Emit, Observed: e.observers.Wanted, WaitUntil: e.waiters.Until,
 		Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams,
 	})
 	_, wakes := roles.Behind.(schedule.Store)
-	changed := func(ctx context.Context, by courier.By, a store.Action) {
-		c.Changed(ctx, core.Change{Kind: a.Kind, Name: a.Name, Verb: a.Verb, By: by, Job: a.Job, Now: a.Now})
-	}
 	e.monitors = monitor.New(monitor.Options{
-		Store: roles.Monitors, Targets: c, Listers: o.Listers, NewContext: c.listingContext, Changed: changed,
+		Store: roles.Monitors, Targets: c, Listers: o.Listers, NewContext: c.listingContext, Changed: c.Changed,
 		Recorded:  func(r monitor.Recorded) { e.chains.Started(r.Chains) },
 		MaxParams: o.MaxParams, StoreWakes: wakes, Log: e.log, Poll: o.Poll,
 	})
 	e.schedules = schedule.New(schedule.Options{
-		Store: roles.Schedules, Targets: c, Log: e.log, Poll: o.Poll, Changed: changed,
+		Store: roles.Schedules, Targets: c, Log: e.log, Poll: o.Poll, Changed: c.Changed,
 		Fired: func(list []schedule.Fired) {
 			e.notifications.Wake()
 			for i := range list {
@@ -113,25 +107,24 @@ func (c access) job(ctx context.Context, name string, version int) (*chain.Job, 
 	return j, nil
 }
 
-// Created has overdue executions looked for when a deadline of the executions passes, which
-// were created.
+// Created has the engine look for overdue executions when the first deadline of executions
+// that were created passes.
 func (c access) Created(list []store.NewExecution) { c.e.deadlines.Created(list) }
 
-// Changed writes a change that was made to the log, and to the journal if the store keeps
-// one.
-func (c access) Changed(ctx context.Context, h core.Change) {
-	core.Changed(c.e.log, h.Kind, h.Name, h.Verb, h.By, h.More...)
+// Changed writes a change that was made to the log, with further attributes, and to the
+// journal if the store keeps one. It completes the entry with who made the change.
+func (c access) Changed(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr) {
+	core.Changed(c.e.log, a.Kind, a.Name, a.Verb, by, more...)
 	j, err := c.e.roles.Journal()
 	if err != nil {
 		return
 	}
+	a.By, a.Via, a.Reason, a.Outcome = by.Actor, cmp.Or(by.Via, "go"), by.Reason, "done"
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storecall.Timeout)
 	defer cancel()
-	_, err = j.Note(call, store.Action{
-		By: h.By.Actor, Via: cmp.Or(h.By.Via, "go"), Verb: h.Verb, Kind: h.Kind, Name: h.Name, Job: h.Job, Now: h.Now, Reason: h.By.Reason, Outcome: "done",
-	})
+	_, err = j.Note(call, a)
 	if err != nil {
-		c.e.log.Error("the change was made, and the journal does not have it", "kind", h.Kind, "name", h.Name, "change", h.Verb, "by", h.By, "error", err)
+		c.e.log.Error("the change was made, and the journal does not have it", "kind", a.Kind, "name", a.Name, "change", a.Verb, "by", by, "error", err)
 	}
 }
 

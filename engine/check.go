@@ -260,7 +260,7 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		var x notify.Subscription
 		form := s.Read(&x)
 		c.Subscriptions = append(c.Subscriptions, x)
-		c.catalog.PutSubscription(x)
+		c.catalog.AddSubscription(x)
 		c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
 			problems, warnings, err := c.e.notifications.Check(ctx, x)
 			if !c.subscribers {

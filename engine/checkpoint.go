@@ -136,6 +136,7 @@ func (r *run) leave(t *store.Transition, text string) {
 		return // it ends the lease anyway
 	}
 	r.checkpoint.Unstart(t)
+	t.Counters.Secrets = r.secrets.Used() // a step that was abandoned may have used more since
 	t.To, t.Failure = courier.Queued, &courier.Failure{
 		Step: -1, Reason: courier.ReasonStore, Message: fmt.Sprintf("the store refused progress for more than %v: %s", leaveAfter, text),
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// claimLoop claims while there are free slots, and waits when there is nothing.
+// claimLoop claims while there are free slots, and waits when there is nothing. The store
+// decides which executions may run; see [store.ClaimRequest].
 func (e *Engine) claimLoop(w *worker, marks chan<- uint64) {
 	defer w.loops.Done()
 	defer e.drain(w)

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
@@ -52,7 +51,7 @@ func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) err
 	if err != nil {
 		return fmt.Errorf("set limit %q: %w", scope, err)
 	}
-	h.record(ctx, core.Change{Name: scope, Verb: "set", By: by, Now: json.RawMessage(strconv.Itoa(n)), More: []slog.Attr{slog.Int("limit", n)}})
+	h.changed(ctx, by, store.Action{Name: scope, Verb: "set", Now: json.RawMessage(strconv.Itoa(n))}, slog.Int("limit", n))
 	return nil
 }
 
@@ -73,7 +72,7 @@ func (h Limits) Remove(ctx context.Context, scope string, by courier.By) error {
 	if err != nil {
 		return fmt.Errorf("remove limit %q: %w", scope, err)
 	}
-	h.record(ctx, core.Change{Name: scope, Verb: "removed", By: by})
+	h.changed(ctx, by, store.Action{Name: scope, Verb: "removed"})
 	return nil
 }
 
@@ -106,11 +105,11 @@ func isLimitScope(s string) bool {
 	return ok && name != "" && (kind == "job" || kind == "key")
 }
 
-func (h Limits) record(ctx context.Context, c core.Change) {
-	e := h.e
-	c.Kind = "limit"
-	access{e}.Changed(ctx, c)
-	wakeup.Send(e.wake) // there may be something to claim
+// changed records a change of a limit, and has the engine claim: there may be room now.
+func (h Limits) changed(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr) {
+	a.Kind = "limit"
+	access{h.e}.Changed(ctx, by, a, more...)
+	wakeup.Send(h.e.wake)
 }
 
 // A Limit is how many executions of a scope may run at once.

@@ -152,7 +152,7 @@ func TestSubscriberIsTold(t *testing.T) {
 // its effect, or the whole engine die there: whoever comes next delivers, and
 // nothing is lost.
 func TestDeliveryAfterLostReplies(t *testing.T) {
-	for _, method := range []string{"Take", "Settle"} {
+	for _, method := range []string{"DueDeliveries", "RecordDeliveries"} {
 		for _, kind := range storewrap.FaultKinds {
 			for n := 1; n <= 3; n++ {
 				t.Run(fmt.Sprint(method, n, kind), func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestIdleEnginesAskSeldom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var takes atomic.Int64
 			s := storewrap.Intercept(memstore.New(), func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
-				if c.Method == "Take" {
+				if c.Method == "DueDeliveries" {
 					takes.Add(1)
 				}
 				return do(ctx)
@@ -315,7 +315,7 @@ func TestStoreWithoutOutbox(t *testing.T) {
 		e := told(t, bare{memstore.New()}, &m, nil)
 		_, err := e.Subscriptions().Set(t.Context(), notify.Subscription{Name: "sub"}, courier.By{})
 		for _, err := range []error{err, e.Subscriptions().Remove(t.Context(), "sub", courier.By{})} {
-			if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "notify.Store") {
+			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "notify.Store") {
 				t.Errorf("error %v, want one that names what is missing", err)
 			}
 		}
@@ -333,7 +333,7 @@ func TestSubscribedJob(t *testing.T) {
 		s := memstore.New()
 		begun, refused := time.Now(), 0
 		f := storewrap.Intercept(s, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
-			if c.Method == "Settle" && time.Since(begun) < 5*time.Minute {
+			if c.Method == "RecordDeliveries" && time.Since(begun) < 5*time.Minute {
 				refused++
 				return errors.New("the store is down")
 			}
@@ -369,7 +369,7 @@ func TestSubscribedJob(t *testing.T) {
 			t.Errorf("started as %+v with %s", got, got.Params)
 		}
 		if list := left(t, e); len(list) != 0 || refused == 0 {
-			t.Errorf("left over: %+v; Settle was refused %d times", list, refused)
+			t.Errorf("left over: %+v; RecordDeliveries was refused %d times", list, refused)
 		}
 		back := notify.Subscription{
 			Name: "back", Kind: notify.KindJob, Events: []courier.EventType{courier.EventJobCompleted}, Jobs: []string{"good"},

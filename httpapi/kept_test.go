@@ -217,7 +217,7 @@ func TestKeptHidden(t *testing.T) {
 	a := valuesFor(access.Operator)
 	virtual(t, &httpapi.Options{Access: a}, func(w *world) {
 		w.services()
-		err := w.store.Subscribe(t.Context(), notify.Record{Name: "hook", Channel: "webhook", Jobs: []string{"report"}, Disabled: true, Reason: canaryParam, Body: []byte(
+		err := w.store.PutSubscription(t.Context(), notify.Record{Name: "hook", Channel: "webhook", Jobs: []string{"report"}, Disabled: true, Reason: canaryParam, Body: []byte(
 			`{"name": "hook", "kind": "webhook", "events": ["JobFailed"], "jobs": ["report"], "webhook": {"url": "https://example.com/` + canaryParam +
 				`", "secrets": ["secret:hook"], "headers": {"Token": "` + canaryParam + `", "Key": "secret:key"}}}`)})
 		if err != nil {

@@ -72,14 +72,14 @@ func TestAttention(t *testing.T) {
 		for _, job := range []string{"report", "other", "hidden"} {
 			w.ended(w.start(job, `{"params": {"fail": "wrong", "text": "`+canaryParam+`"}}`))
 		}
-		err := w.store.Subscribe(t.Context(), notify.Record{Name: "failures", Disabled: true, Reason: "gone", Channel: "func:tell", Body: []byte(`{"name": "failures", "kind": "func"}`)})
+		err := w.store.PutSubscription(t.Context(), notify.Record{Name: "failures", Disabled: true, Reason: "gone", Channel: "func:tell", Body: []byte(`{"name": "failures", "kind": "func"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, job := range []string{"report", "hidden"} {
 			_, err := w.store.PutSchedule(t.Context(), schedule.Record{
 				Name: "s-" + job, Kind: store.Job, Target: job, Body: []byte(`{"name": "s-` + job + `", "job": "` + job + `", "every_seconds": 60}`),
-				State: schedule.State{Problem: canaryParam},
+				Status: schedule.Status{Problem: canaryParam},
 			})
 			if err == nil {
 				_, err = w.store.PutMonitor(t.Context(), monitor.Put{After: -1, Record: monitor.Record{
@@ -390,13 +390,13 @@ func TestDeliveries(t *testing.T) {
 		}
 		w.get("v1/deliveries?state=lost").problem(http.StatusBadRequest, "invalid", "pending, failed")
 
-		taken, err := w.store.Take(t.Context(), notify.TakeRequest{Channels: []string{"func:tell"}, Max: 10, Each: 10, Lease: time.Minute})
+		taken, err := w.store.DueDeliveries(t.Context(), notify.DueRequest{Channels: []string{"func:tell"}, Max: 10, Each: 10, Lease: time.Minute})
 		if err != nil || len(taken.List) != 4 {
 			t.Fatalf("%v, %+v", err, taken)
 		}
 		for _, d := range taken.List {
 			n := &d.Notification
-			err := w.store.Settle(t.Context(), []notify.Outcome{{Subscription: n.Subscription, Event: n.ID, Token: d.Token, Result: notify.GivenUp, Error: canaryParam}})
+			err := w.store.RecordDeliveries(t.Context(), []notify.Outcome{{Subscription: n.Subscription, Event: n.ID, Token: d.Token, Result: notify.GivenUp, Error: canaryParam}})
 			if err != nil {
 				t.Fatal(err)
 			}

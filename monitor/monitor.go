@@ -313,7 +313,7 @@ func (m *Monitor) fields() map[string]func(*json.Decoder) error {
 	}
 }
 
-// A Error lists everything that is wrong with a monitor. It matches
+// An Error lists everything that is wrong with a monitor. It matches
 // [courier.ErrInvalid].
 type Error struct {
 	Monitor  string // its name

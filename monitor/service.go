@@ -54,9 +54,9 @@ type Options struct {
 	// redactor that knows the secrets which the lister asks the context for. The service
 	// closes the context.
 	NewContext func(monitor string) (*courier.Context, *courier.Redactor)
-	// Changed is called after somebody has changed a monitor, with an entry for the
-	// journal that lacks who it was.
-	Changed func(ctx context.Context, by courier.By, a store.Action)
+	// Changed is called after somebody has changed a monitor. The entry is for the
+	// journal, without the actor; the attributes are for the log.
+	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	// Recorded is called after the result of a poll was written.
 	Recorded  func(Recorded)
 	MaxParams int // bytes of the parameters of an execution
@@ -203,13 +203,9 @@ var errUnchanged = errors.New("unchanged")
 func (v *Service) changeMonitor(ctx context.Context, a Store, name string, change func(old *Record) (Put, error)) (Monitor, error) {
 	const most = 20
 	for n := 1; ; n++ {
-		list, err := a.Monitors(ctx, Filter{Name: name})
+		old, err := find(ctx, a, name)
 		if err != nil {
 			return Monitor{}, err
-		}
-		var old *Record
-		if len(list) > 0 {
-			old = &list[0]
 		}
 		put, err := change(old)
 		if errors.Is(err, errUnchanged) {
@@ -379,7 +375,7 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 	changed := false
 	got, err := v.changeMonitor(ctx, a, name, func(old *Record) (Put, error) {
 		if old == nil {
-			return Put{}, unknownMonitor(ctx, a, name)
+			return Put{}, unknown(ctx, a, name)
 		}
 		put := Put{Record: *old}
 		err := change(&put.Record)
@@ -410,7 +406,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 		err = a.RemoveMonitor(ctx, name)
 	}
 	if errors.Is(err, courier.ErrNotFound) {
-		err = unknownMonitor(ctx, a, name)
+		err = unknown(ctx, a, name)
 	}
 	if err != nil {
 		return fmt.Errorf("remove monitor %q: %w", name, err)
@@ -426,14 +422,24 @@ func (v *Service) Get(ctx context.Context, name string) (Monitor, error) {
 	if err != nil {
 		return Monitor{}, fmt.Errorf("monitor: %w", err)
 	}
-	list, err := a.Monitors(ctx, Filter{Name: name})
-	if err == nil && len(list) == 0 {
-		err = unknownMonitor(ctx, a, name)
+	m, err := find(ctx, a, name)
+	if err == nil && m == nil {
+		err = unknown(ctx, a, name)
 	}
 	if err != nil {
 		return Monitor{}, fmt.Errorf("monitor: %w", err)
 	}
-	return publicMonitor(&list[0]), nil
+	return publicMonitor(m), nil
+}
+
+// find returns the monitor of a name, nil if there is none. A filter without a name would
+// select all monitors.
+func find(ctx context.Context, a Store, name string) (*Record, error) {
+	list, err := a.Monitors(ctx, Filter{Name: name})
+	if err != nil || len(list) == 0 || list[0].Name != name {
+		return nil, err
+	}
+	return &list[0], nil
 }
 
 // List returns a page of monitors, in byte order of their names.
@@ -467,7 +473,8 @@ func (v *Service) Files(ctx context.Context, f SeenFilter) ([]SeenFile, error) {
 	return list, nil
 }
 
-func unknownMonitor(ctx context.Context, a Store, name string) error {
+// unknown is the error of a monitor that does not exist.
+func unknown(ctx context.Context, a Store, name string) error {
 	var names []string
 	list, _ := a.Monitors(ctx, Filter{})
 	for i := range list {

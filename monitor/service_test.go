@@ -132,7 +132,7 @@ func newWorld(t *testing.T) *world {
 		Targets:    w,
 		Listers:    map[string]courier.Lister{"file": w.dir},
 		NewContext: w.newContext,
-		Changed: func(_ context.Context, by courier.By, a store.Action) {
+		Changed: func(_ context.Context, by courier.By, a store.Action, _ ...slog.Attr) {
 			w.changes = append(w.changes, a.Verb+" "+a.Name+by.String())
 		},
 		Recorded:  func(monitor.Recorded) { w.change(func() { w.recorded++ }) },
@@ -711,4 +711,26 @@ func TestNoStore(t *testing.T) {
 		}
 	}
 	v.Run(ctx) // returns
+}
+
+// TestNoName checks that no method takes an empty name for that of the first monitor.
+func TestNoName(t *testing.T) {
+	w := newWorld(t)
+	w.set(monitor.Monitor{})
+	ctx, by := t.Context(), courier.By{}
+	_, get := w.Get(ctx, "")
+	_, pause := w.Pause(ctx, "", by)
+	_, disable := w.Disable(ctx, "", by)
+	_, enable := w.Enable(ctx, "", by)
+	_, acknowledge := w.Acknowledge(ctx, "", by)
+	for name, err := range map[string]error{
+		"get": get, "pause": pause, "disable": disable, "enable": enable, "acknowledge": acknowledge, "remove": w.Remove(ctx, "", by),
+	} {
+		if !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%s: %v, want ErrNotFound", name, err)
+		}
+	}
+	if m := w.get(); m.State != monitor.Active {
+		t.Errorf("the monitor is %s: %s", m.State, m.Reason)
+	}
 }

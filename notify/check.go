@@ -91,10 +91,10 @@ func (c *check) all() error {
 // warnings are what looks doubtful.
 func (c *check) warnings() (list []courier.Problem) {
 	name := c.s.Func
-	if c.s.Kind != KindFunc || name == "" || c.v.opt.Funcs[name] != nil {
+	if c.s.Kind != KindFunc || name == "" || c.v.opt.Subscribers[name] != nil {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(c.v.opt.Funcs))
+	names := slices.Sorted(maps.Keys(c.v.opt.Subscribers))
 	return append(list, courier.Problem{Step: -1, Field: "func", Message: fmt.Sprintf(
 		"this engine has no function %q in Options.Subscribers; %s; events are kept until an engine that has it is started", name, nearest.DidYouMean(name, names))})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // deliver makes one attempt.
-func (p *dispatcher) deliver(ctx context.Context, t *TakenDelivery) error {
+func (p *dispatcher) deliver(ctx context.Context, t *Due) error {
 	var s Subscription
 	if err := json.Unmarshal(t.Body, &s); err != nil {
 		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))
@@ -20,8 +20,8 @@ func (p *dispatcher) deliver(ctx context.Context, t *TakenDelivery) error {
 		return err
 	}
 	switch {
-	case s.Kind == KindFunc && p.v.opt.Funcs[s.Func] != nil:
-		return p.v.callSubscriber(ctx, p.v.opt.Funcs[s.Func], n)
+	case s.Kind == KindFunc && p.v.opt.Subscribers[s.Func] != nil:
+		return p.v.callSubscriber(ctx, p.v.opt.Subscribers[s.Func], n)
 	case s.Kind == KindWebhook && s.Webhook != nil:
 		return p.post(ctx, s.Webhook, n)
 	case s.Kind == KindJob && s.Job != nil:

@@ -142,14 +142,14 @@ func (p *dispatcher) round(ctx context.Context) (wait time.Duration, found bool)
 	}
 	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
-	r := TakeRequest{Channels: p.v.channels(), Max: most, Each: maxOfEach, Lease: deliverLease}
+	r := DueRequest{Channels: p.v.channels(), Max: most, Each: maxOfEach, Lease: deliverLease}
 	for name, n := range p.busy {
 		if n >= maxOfEach {
 			r.Except = append(r.Except, name)
 		}
 	}
 	slices.Sort(r.Except)
-	got, err := p.o.Take(ctx, r)
+	got, err := p.o.DueDeliveries(ctx, r)
 	if err != nil {
 		if p.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			p.v.opt.Log.Warn("look for deliveries; it is tried again", "error", err)
@@ -176,7 +176,7 @@ func (v *Service) channels() []string {
 	if v.opt.Mailer != nil {
 		list = append(list, string(KindEmail))
 	}
-	for name := range v.opt.Funcs {
+	for name := range v.opt.Subscribers {
 		s := Subscription{Kind: KindFunc, Func: name}
 		list = append(list, s.channel())
 	}
@@ -193,7 +193,7 @@ func (s *Subscription) channel() string {
 }
 
 // begin begins a delivery.
-func (p *dispatcher) begin(t *TakenDelivery) {
+func (p *dispatcher) begin(t *Due) {
 	name := t.Notification.Subscription
 	p.busy[name]++
 	p.all++
@@ -227,7 +227,7 @@ func (p *dispatcher) settle(ctx context.Context) {
 	for i, s := range p.settled {
 		list[i] = s.Outcome
 	}
-	if err := p.o.Settle(ctx, list); err != nil {
+	if err := p.o.RecordDeliveries(ctx, list); err != nil {
 		p.v.opt.Log.Warn("settle deliveries; it is tried again", "error", err, "count", len(list))
 		return
 	}
@@ -258,7 +258,7 @@ func (p *dispatcher) stop(cancel context.CancelCauseFunc) {
 }
 
 // verdict is what an attempt to deliver that ended with err means.
-func (v *Service) verdict(ctx context.Context, t *TakenDelivery, err error) Outcome {
+func (v *Service) verdict(ctx context.Context, t *Due, err error) Outcome {
 	n := &t.Notification
 	o := Outcome{Subscription: n.Subscription, Event: n.ID, Token: t.Token, Result: Delivered}
 	if err == nil {

@@ -33,7 +33,7 @@ type Jobs interface {
 }
 
 // Options are what a [Service] uses of the engine that makes it, and what it can deliver.
-// Secrets, Funcs and Mailer may be nil, and Webhooks zero; all others must be set.
+// Secrets, Subscribers and Mailer may be nil, and Webhooks zero; all others must be set.
 type Options struct {
 	// Store returns the part of the store that keeps subscriptions. If the store has
 	// none, the error says so, and matches [errors.ErrUnsupported].
@@ -41,22 +41,22 @@ type Options struct {
 	// Catalog has the jobs and chains that subscriptions name.
 	Catalog store.Catalog
 	Jobs    Jobs
-	// Changed is called after somebody has changed a subscription, with an entry for the
-	// journal that lacks who it was, and further attributes for the log.
+	// Changed is called after somebody has changed a subscription. The entry is for the
+	// journal, without the actor; the attributes are for the log.
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	Log     *slog.Logger
 	// Secrets resolves the secrets that subscriptions of kind webhook refer to.
 	Secrets func(context.Context, courier.SecretRequest) (string, error)
-	// Funcs are the functions that subscriptions of kind func name.
-	Funcs  map[string]func(context.Context, Notification) error
-	Mailer Mailer // for the kind email
+	// Subscribers are the functions that subscriptions of kind func name.
+	Subscribers map[string]func(context.Context, Notification) error
+	Mailer      Mailer // for the kind email
 	// Webhooks says what subscriptions of kind webhook may reach.
 	Webhooks WebhookOptions
 }
 
 // A Service is the subscriptions of one store, and the deliveries of one engine. Its
 // methods may be called by several goroutines. If the store keeps no subscriptions, the
-// errors of methods that need it match [errors.ErrUnsupported] and [courier.ErrInvalid].
+// errors of methods that need it match [errors.ErrUnsupported].
 type Service struct {
 	opt    Options
 	wanted atomic.Bool   // there are subscriptions, as far as this engine has seen
@@ -84,7 +84,7 @@ type Subscribed struct {
 // wrong. Doubtful places are returned as warnings, and logged.
 func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subscribed, error) {
 	fail := func(err error) (Subscribed, error) {
-		return Subscribed{}, fmt.Errorf("subscribe %q: %w", s.Name, err)
+		return Subscribed{}, fmt.Errorf("set subscription %q: %w", s.Name, err)
 	}
 	o, err := v.opt.Store()
 	if err == nil {
@@ -107,13 +107,13 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	}
 	var plain Subscription // as it will be read
 	if err := json.Unmarshal(body, &plain); err != nil {
-		return Subscribed{}, courier.Errorf(courier.ErrInvalid, "subscribe %q: %w", s.Name, err)
+		return Subscribed{}, courier.Errorf(courier.ErrInvalid, "set subscription %q: %w", s.Name, err)
 	}
 	kept, err := isKept(ctx, o, plain)
 	if err != nil {
 		return fail(err)
 	}
-	err = o.Subscribe(ctx, Record{
+	err = o.PutSubscription(ctx, Record{
 		Name: plain.Name, Channel: plain.channel(), Events: plain.Events, Jobs: plain.Jobs, Chains: plain.Chains,
 		Window: plain.EffectiveWindow().Truncate(time.Microsecond), Disabled: plain.Disabled, Body: body,
 	})
@@ -134,20 +134,13 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 
 // isKept reports whether a subscription is kept as it is given.
 func isKept(ctx context.Context, o Store, s Subscription) (bool, error) {
-	for after := ""; ; {
-		list, err := o.Subscriptions(ctx, Filter{After: after})
-		if err != nil || len(list) == 0 {
-			return false, err
-		}
-		for i := range list {
-			if after = list[i].Name; after != s.Name {
-				continue
-			}
-			var was Subscription
-			err := json.Unmarshal(list[i].Body, &was)
-			return err == nil && list[i].Disabled == s.Disabled && text.SameJSON(was, s), nil
-		}
+	r, err := find(ctx, o, s.Name)
+	if err != nil || r == nil {
+		return false, err
 	}
+	var was Subscription
+	err = json.Unmarshal(r.Body, &was)
+	return err == nil && r.Disabled == s.Disabled && text.SameJSON(was, s), nil
 }
 
 // Remove removes a subscription and its undelivered notifications. Deliveries in
@@ -159,13 +152,13 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 		err = text.Check(text.By(by))
 	}
 	if err == nil {
-		err = o.Subscribe(ctx, Record{Name: name})
+		err = o.RemoveSubscription(ctx, name)
 	}
 	if errors.Is(err, courier.ErrNotFound) {
 		err = unknown(ctx, o, name)
 	}
 	if err != nil {
-		return fmt.Errorf("unsubscribe: %w", err)
+		return fmt.Errorf("remove subscription %q: %w", name, err)
 	}
 	v.opt.Changed(ctx, by, store.Action{Kind: "subscription", Name: name, Verb: "removed"})
 	return nil
@@ -184,24 +177,29 @@ func unknown(ctx context.Context, o Store, name string) error {
 // Get returns a subscription with the window that is in force. If there is none of the
 // name, the error matches [courier.ErrNotFound].
 func (v *Service) Get(ctx context.Context, name string) (Subscription, error) {
-	for after := ""; ; { // it reads the list: there are few subscriptions
-		list, err := v.List(ctx, Filter{After: after})
-		if err != nil {
-			return Subscription{}, err
-		}
-		for i := range list {
-			if after = list[i].Name; after == name {
-				return list[i], nil
-			}
-		}
-		if len(list) == 0 || after > name {
-			o, err := v.opt.Store()
-			if err == nil {
-				err = unknown(ctx, o, name)
-			}
-			return Subscription{}, fmt.Errorf("subscription: %w", err)
-		}
+	fail := func(err error) (Subscription, error) { return Subscription{}, fmt.Errorf("subscription: %w", err) }
+	o, err := v.opt.Store()
+	if err != nil {
+		return fail(err)
 	}
+	r, err := find(ctx, o, name)
+	if err == nil && r == nil {
+		err = unknown(ctx, o, name)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return publicSubscription(r)
+}
+
+// find returns the subscription of a name, nil if there is none. A filter without a name
+// would select all subscriptions.
+func find(ctx context.Context, o Store, name string) (*Record, error) {
+	list, err := o.Subscriptions(ctx, Filter{Name: name})
+	if err != nil || len(list) == 0 || list[0].Name != name {
+		return nil, err
+	}
+	return &list[0], nil
 }
 
 // List returns a page of subscriptions, in byte order of their names, each with the
@@ -209,21 +207,30 @@ func (v *Service) Get(ctx context.Context, name string) (Subscription, error) {
 func (v *Service) List(ctx context.Context, f Filter) ([]Subscription, error) {
 	o, err := v.opt.Store()
 	if err != nil {
-		return nil, fmt.Errorf("list subscriptions: %w", err)
+		return nil, fmt.Errorf("subscriptions: %w", err)
 	}
 	got, err := o.Subscriptions(ctx, f)
 	if err != nil {
-		return nil, fmt.Errorf("list subscriptions: %w", err)
+		return nil, fmt.Errorf("subscriptions: %w", err)
 	}
 	list := make([]Subscription, len(got))
 	for i := range got {
-		if err := json.Unmarshal(got[i].Body, &list[i]); err != nil {
-			return nil, fmt.Errorf("subscription %q: %w", got[i].Name, err)
+		if list[i], err = publicSubscription(&got[i]); err != nil {
+			return nil, err
 		}
-		list[i].Disabled, list[i].Reason = got[i].Disabled, got[i].Reason
-		list[i].Window = new(list[i].EffectiveWindow())
 	}
 	return list, nil
+}
+
+// publicSubscription is what a store keeps of a subscription, as users see it: with the
+// window that is in force.
+func publicSubscription(r *Record) (s Subscription, err error) {
+	if err := json.Unmarshal(r.Body, &s); err != nil {
+		return s, fmt.Errorf("subscription %q: %w", r.Name, err)
+	}
+	s.Disabled, s.Reason = r.Disabled, r.Reason
+	s.Window = new(s.EffectiveWindow())
+	return s, nil
 }
 
 // Deliveries returns a page of notifications that have not been delivered, ordered by
@@ -232,11 +239,11 @@ func (v *Service) List(ctx context.Context, f Filter) ([]Subscription, error) {
 func (v *Service) Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery, error) {
 	o, err := v.opt.Store()
 	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
+		return nil, fmt.Errorf("deliveries: %w", err)
 	}
 	list, err := o.Deliveries(ctx, f)
 	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
+		return nil, fmt.Errorf("deliveries: %w", err)
 	}
 	return list, nil
 }
@@ -254,14 +261,14 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 		_, _, err = ParseEventID(events[i])
 	}
 	if err != nil {
-		return 0, fmt.Errorf("replay: %w", err)
+		return 0, fmt.Errorf("replay deliveries of subscription %q: %w", name, err)
 	}
-	n, err := o.Replay(ctx, name, events)
+	n, err := o.ReplayDeliveries(ctx, name, events)
 	if errors.Is(err, courier.ErrNotFound) {
 		err = unknown(ctx, o, name)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("replay: %w", err)
+		return 0, fmt.Errorf("replay deliveries of subscription %q: %w", name, err)
 	}
 	v.opt.Changed(ctx, by, store.Action{Kind: "subscription", Name: name, Verb: "replayed"}, slog.Int("deliveries", n))
 	wakeup.Send(v.wake)

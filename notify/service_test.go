@@ -73,9 +73,9 @@ func newWorld(t *testing.T, change func(*notify.Options)) *world {
 			defer w.mu.Unlock()
 			w.changes = append(w.changes, fmt.Sprint(a.Verb, " ", a.Name, by.String(), more))
 		},
-		Log:    slog.New(slog.NewTextHandler(&w.log, nil)),
-		Funcs:  map[string]func(context.Context, notify.Notification) error{"box": w.take},
-		Mailer: w,
+		Log:         slog.New(slog.NewTextHandler(&w.log, nil)),
+		Subscribers: map[string]func(context.Context, notify.Notification) error{"box": w.take},
+		Mailer:      w,
 	}
 	if change != nil {
 		change(&opt)
@@ -286,7 +286,7 @@ func TestInterruptedDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entered := 0
 		w := newWorld(t, func(o *notify.Options) {
-			o.Funcs["box"] = func(ctx context.Context, _ notify.Notification) error {
+			o.Subscribers["box"] = func(ctx context.Context, _ notify.Notification) error {
 				if entered++; entered == 1 {
 					<-ctx.Done()
 					return ctx.Err()
@@ -489,5 +489,19 @@ func TestBadSubscriptions(t *testing.T) {
 	}
 	if list, err := w.List(t.Context(), notify.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("saved: %v, %v", list, err)
+	}
+}
+
+// TestNoName checks that no method takes an empty name for that of the first subscription.
+func TestNoName(t *testing.T) {
+	w := newWorld(t, nil)
+	w.subscribe(nil)
+	ctx, by := t.Context(), courier.By{}
+	_, get := w.Get(ctx, "")
+	_, replay := w.Replay(ctx, "", nil, by)
+	for name, err := range map[string]error{"get": get, "replay": replay, "remove": w.Remove(ctx, "", by)} {
+		if !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%s: %v, want ErrNotFound", name, err)
+		}
 	}
 }

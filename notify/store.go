@@ -19,30 +19,31 @@ import (
 // overdue executions (see [OfOverdue]). A call of the store that writes or finds one of
 // these keeps a delivery for each subscription that selects the event, in the same
 // transaction. That holds for every call that begins after the subscription was saved. A
-// delivery is taken by its state and not by its place in an order, so one that is
+// delivery is due by its state and not by its place in an order, so one that is
 // committed late is not missed.
 type Store interface {
-	// Subscribe saves a subscription, in place of one of the same name. If the Body
-	// is empty, it removes the subscription with all its deliveries; if there is
-	// none, the error is [courier.ErrNotFound].
-	Subscribe(ctx context.Context, r Record) error
+	// PutSubscription saves a subscription, in place of one of the same name.
+	PutSubscription(ctx context.Context, r Record) error
+	// RemoveSubscription removes a subscription and its deliveries, or returns
+	// [courier.ErrNotFound].
+	RemoveSubscription(ctx context.Context, name string) error
 	// Subscriptions returns a page of subscriptions, in byte order of their names.
 	Subscriptions(ctx context.Context, f Filter) ([]Record, error)
-	// Take leases deliveries that are due; see [TakeRequest]. Each counts as an
-	// attempt. One that is not settled before the lease ends is due again.
-	Take(ctx context.Context, r TakeRequest) (Taken, error)
-	// Settle records the results of deliveries that were taken. It skips a delivery
-	// whose token is not that of its last Take. So a call can be repeated.
-	Settle(ctx context.Context, list []Outcome) error
+	// DueDeliveries leases deliveries that are due; see [DueRequest]. Each counts as an
+	// attempt. One whose result is not recorded before the lease ends is due again.
+	DueDeliveries(ctx context.Context, r DueRequest) (DueList, error)
+	// RecordDeliveries records the results of deliveries that were leased. It skips a
+	// delivery whose token is not that of its last lease. So a call can be repeated.
+	RecordDeliveries(ctx context.Context, list []Outcome) error
 	// Deliveries returns a page of the undelivered events, ordered by subscription and
 	// event.
 	Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
-	// Replay makes deliveries of a subscription pending and due, with no attempts
+	// ReplayDeliveries makes deliveries of a subscription pending and due, with no attempts
 	// made, and returns how many: those that failed, and those that wait for their
 	// next attempt. It selects those of the named events, or all if events is nil.
-	// Deliveries that are taken or due, and events that a window holds back, stay as
+	// Deliveries that are leased or due, and events that a window holds back, stay as
 	// they are.
-	Replay(ctx context.Context, subscription string, events []string) (int, error)
+	ReplayDeliveries(ctx context.Context, subscription string, events []string) (int, error)
 }
 
 // A Record is a subscription as a store keeps it.
@@ -53,7 +54,7 @@ type Record struct {
 	Events       []courier.EventType
 	Jobs, Chains []string        // both empty: all
 	Window       time.Duration   // 0: each event is delivered on its own
-	Disabled     bool            // no events are kept for it, and none are taken
+	Disabled     bool            // no events are kept for it, and none are delivered
 	Reason       string          // why it is disabled
 	Body         json.RawMessage // the subscription, valid JSON
 }
@@ -67,15 +68,15 @@ func (r *Record) Wants(e courier.EventType, job, chain string) bool {
 	return len(r.Jobs)+len(r.Chains) == 0 || job != "" && slices.Contains(r.Jobs, job) || chain != "" && slices.Contains(r.Chains, chain)
 }
 
-// A TakeRequest selects deliveries that are pending and due, of subscriptions that
+// A DueRequest selects deliveries that are pending and due, of subscriptions that
 // are not disabled and whose channel is one of Channels. Those that have been due
 // longest come first.
 //
-// If a subscription has a window, Take coalesces the events of one type and job. The
-// events since the last delivery are joined into one delivery, which is taken when
-// the window of the last delivery has ended. A window begins when a delivery is taken
-// for the first time. A joined delivery stays the same in every later attempt.
-type TakeRequest struct {
+// If a subscription has a window, DueDeliveries coalesces the events of one type and job. The
+// events since the last delivery are joined into one delivery, which is due when the
+// window of the last delivery has ended. A window begins when a delivery is leased for
+// the first time. A joined delivery stays the same in every later attempt.
+type DueRequest struct {
 	Channels []string
 	// Except names subscriptions that are left out.
 	Except []string
@@ -84,19 +85,19 @@ type TakeRequest struct {
 	Lease  time.Duration
 }
 
-// Taken is what [Store.Take] returns.
-type Taken struct {
-	List []TakenDelivery
+// DueList is what [Store.DueDeliveries] returns.
+type DueList struct {
+	List []Due
 	// Next is the time until another delivery that the request selects becomes due;
-	// 0 means that the store does not know. It is set when fewer than Max were taken.
+	// 0 means that the store does not know. It is set when there are fewer than Max.
 	Next time.Duration
 	// Events are the types that subscriptions want, sorted. Without any there is no
-	// need to call Take again soon.
+	// need to call DueDeliveries again soon.
 	Events []courier.EventType
 }
 
-// A TakenDelivery is a leased delivery.
-type TakenDelivery struct {
+// A Due is a delivery that is due, and leased.
+type Due struct {
 	Notification Notification
 	Token        store.Token
 	Attempt      int             // counts from 1
@@ -127,6 +128,7 @@ type Outcome struct {
 
 // A Filter selects subscriptions. Zero fields select all.
 type Filter struct {
+	Name  string // just this one
 	After string // those whose names come after it
 	Limit int    // 0 means 1000
 }

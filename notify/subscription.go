@@ -57,8 +57,8 @@ type Subscription struct {
 	// Disabled keeps events from being kept for the subscription from now on. What
 	// was kept before waits until it is enabled again.
 	Disabled bool `json:"disabled,omitempty"`
-	// Reason says why it is disabled, if not a person did it: such as a receiver
-	// that answered 410. Saving the subscription clears it.
+	// Reason says why an engine has disabled it, such as a receiver that answered 410.
+	// It is empty if a person has. Saving the subscription clears it.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -183,7 +183,7 @@ type Error struct {
 
 // Error lists the problems, one a line; after the first 20 it counts the rest.
 func (e *Error) Error() string {
-	return errtext.Refused("subscribe", e.Subscription, errtext.NothingSaved, e.Problems)
+	return errtext.Refused("set subscription", e.Subscription, errtext.NothingSaved, e.Problems)
 }
 
 // Is reports whether target is [courier.ErrInvalid].

@@ -272,7 +272,7 @@ func TestPrivateReceiverIsNotReached(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.store.Subscribe(t.Context(), notify.Record{Name: sub.Name, Channel: "webhook", Events: sub.Events, Body: body}); err != nil {
+		if err := w.store.PutSubscription(t.Context(), notify.Record{Name: sub.Name, Channel: "webhook", Events: sub.Events, Body: body}); err != nil {
 			t.Fatal(err)
 		}
 	}

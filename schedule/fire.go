@@ -166,10 +166,10 @@ func untilDue(f *Firing, now time.Time) time.Duration {
 	switch {
 	case f.After > 0:
 		return f.After
-	case f.State.Due.IsZero():
+	case f.Status.Due.IsZero():
 		return 0
 	}
-	return max(f.State.Due.Sub(now), time.Microsecond)
+	return max(f.Status.Due.Sub(now), time.Microsecond)
 }
 
 // sooner returns the smaller of two times of which 0 means none.
@@ -207,7 +207,7 @@ func (v *Service) firing(ctx context.Context, s *Due, now time.Time) Firing {
 	}
 	p := PlanTicks(s, &def, c, now)
 	f := Firing{
-		Schedule: s.Name, Revision: s.Revision, State: p.State, After: p.After, Cancel: p.Cancel, By: "schedule:" + s.Name,
+		Schedule: s.Name, Revision: s.Revision, Status: p.Status, After: p.After, Cancel: p.Cancel, By: "schedule:" + s.Name,
 	}
 	for _, tick := range p.Ticks {
 		id, err := v.start(ctx, &f, s, &def, tick)
@@ -219,11 +219,11 @@ func (v *Service) firing(ctx context.Context, s *Due, now time.Time) Firing {
 		if err != nil {
 			return v.unfired(s, err)
 		}
-		f.State.Open = append(f.State.Open, id)
-		f.State.LastExecution = id
+		f.Status.Open = append(f.Status.Open, id)
+		f.Status.LastExecution = id
 	}
-	if p.State.Paused {
-		v.opt.Log.Warn("schedule paused", "schedule", s.Name, "reason", p.State.Reason)
+	if p.Status.Paused {
+		v.opt.Log.Warn("schedule paused", "schedule", s.Name, "reason", p.Status.Reason)
 	}
 	return f
 }
@@ -242,10 +242,10 @@ func (v *Service) start(ctx context.Context, f *Firing, s *Due, def *Schedule, t
 
 // unfired leaves a schedule that can't be fired as it is, but for the problem.
 func (v *Service) unfired(s *Due, err error) Firing {
-	f := Firing{Schedule: s.Name, Revision: s.Revision, State: s.State, After: afterProblem}
-	f.State.Problem = text.Plain(err)
-	if f.State.Problem != s.Problem {
-		v.opt.Log.Error("schedule can't fire", "schedule", s.Name, "problem", f.State.Problem, "again", afterProblem)
+	f := Firing{Schedule: s.Name, Revision: s.Revision, Status: s.Status, After: afterProblem}
+	f.Status.Problem = text.Plain(err)
+	if f.Status.Problem != s.Problem {
+		v.opt.Log.Error("schedule can't fire", "schedule", s.Name, "problem", f.Status.Problem, "again", afterProblem)
 	}
 	return f
 }
@@ -253,14 +253,14 @@ func (v *Service) unfired(s *Due, err error) Firing {
 // refused returns a firing that starts nothing at its ticks, in place of one that a
 // dependency of the job has refused.
 func (v *Service) refused(s *Due, f Firing, err error) Firing {
-	f.State.Open = slices.DeleteFunc(slices.Clone(f.State.Open), func(id courier.ExecutionID) bool {
+	f.Status.Open = slices.DeleteFunc(slices.Clone(f.Status.Open), func(id courier.ExecutionID) bool {
 		return slices.ContainsFunc(f.Executions, func(n store.NewExecution) bool { return n.ID == id })
 	})
-	f.State.LastExecution = s.LastExecution
+	f.Status.LastExecution = s.LastExecution
 	f.Executions, f.Cancel = nil, nil
-	f.State.Problem = text.Plain(err)
-	if f.State.Problem != s.Problem {
-		v.opt.Log.Warn("schedule has started nothing", "schedule", s.Name, "problem", f.State.Problem)
+	f.Status.Problem = text.Plain(err)
+	if f.Status.Problem != s.Problem {
+		v.opt.Log.Warn("schedule has started nothing", "schedule", s.Name, "problem", f.Status.Problem)
 	}
 	return f
 }

@@ -35,9 +35,9 @@ type Options struct {
 	// the error says so, and matches [errors.ErrUnsupported].
 	Store   func() (Store, error)
 	Targets Targets
-	// Changed is called after somebody has changed a schedule, with an entry for the
-	// journal that lacks who it was.
-	Changed func(ctx context.Context, by courier.By, a store.Action)
+	// Changed is called after somebody has changed a schedule. The entry is for the
+	// journal, without the actor; the attributes are for the log.
+	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	// Fired is called after firings were carried out.
 	Fired func([]Fired)
 	// Awaited is called when [Store.AwaitSchedules] has returned: stores announce
@@ -207,15 +207,11 @@ const maxChanges = 20
 // none, again if it was changed meanwhile.
 func (v *Service) changeSchedule(ctx context.Context, a Store, name string, change func(old *Record, now time.Time) (Record, error)) (Schedule, error) {
 	for n := 1; ; n++ {
-		t, err := a.Schedules(ctx, Filter{Name: name})
+		old, now, err := find(ctx, a, name)
 		if err != nil {
 			return Schedule{}, err
 		}
-		var old *Record
-		if len(t.List) > 0 {
-			old = &t.List[0]
-		}
-		put, err := change(old, t.Now)
+		put, err := change(old, now)
 		if errors.Is(err, errUnchanged) {
 			return publicSchedule(&put), nil
 		}
@@ -300,7 +296,7 @@ func (v *Service) switchSchedule(ctx context.Context, verb, name string, by cour
 	changed := false
 	got, err := v.changeSchedule(ctx, a, name, func(old *Record, now time.Time) (Record, error) {
 		if old == nil {
-			return Record{}, v.unknownSchedule(ctx, a, name)
+			return Record{}, unknown(ctx, a, name)
 		}
 		put := *old
 		err := change(&put, now)
@@ -326,7 +322,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 		err = a.RemoveSchedule(ctx, name)
 	}
 	if errors.Is(err, courier.ErrNotFound) {
-		err = v.unknownSchedule(ctx, a, name)
+		err = unknown(ctx, a, name)
 	}
 	if err != nil {
 		return fmt.Errorf("remove schedule %q: %w", name, err)
@@ -338,18 +334,29 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 // Get returns a schedule in its present state. Every field that has a default is set.
 // If there is no such schedule, the error matches [courier.ErrNotFound].
 func (v *Service) Get(ctx context.Context, name string) (Schedule, error) {
-	list, err := v.List(ctx, Filter{Name: name})
+	fail := func(err error) (Schedule, error) { return Schedule{}, fmt.Errorf("schedule: %w", err) }
+	a, err := v.opt.Store()
 	if err != nil {
-		return Schedule{}, err
+		return fail(err)
 	}
-	if len(list) == 0 {
-		a, err := v.opt.Store()
-		if err == nil {
-			err = v.unknownSchedule(ctx, a, name)
-		}
-		return Schedule{}, fmt.Errorf("schedule: %w", err)
+	s, _, err := find(ctx, a, name)
+	if err == nil && s == nil {
+		err = unknown(ctx, a, name)
 	}
-	return list[0], nil
+	if err != nil {
+		return fail(err)
+	}
+	return publicSchedule(s), nil
+}
+
+// find returns the schedule of a name, nil if there is none, and the time by the clock of
+// the store. A filter without a name would select all schedules.
+func find(ctx context.Context, a Store, name string) (*Record, time.Time, error) {
+	t, err := a.Schedules(ctx, Filter{Name: name})
+	if err != nil || len(t.List) == 0 || t.List[0].Name != name {
+		return nil, t.Now, err
+	}
+	return &t.List[0], t.Now, nil
 }
 
 // List returns a page of schedules, in byte order of their names.
@@ -369,7 +376,8 @@ func (v *Service) List(ctx context.Context, f Filter) ([]Schedule, error) {
 	return list, nil
 }
 
-func (v *Service) unknownSchedule(ctx context.Context, a Store, name string) error {
+// unknown is the error of a schedule that does not exist.
+func unknown(ctx context.Context, a Store, name string) error {
 	var names []string
 	t, _ := a.Schedules(ctx, Filter{})
 	for i := range t.List {

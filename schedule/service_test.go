@@ -40,7 +40,7 @@ func newWorld(t *testing.T) *world {
 	w.Service = schedule.New(schedule.Options{
 		Store:   func() (schedule.Store, error) { return w.store, nil },
 		Targets: w,
-		Changed: func(_ context.Context, by courier.By, a store.Action) {
+		Changed: func(_ context.Context, by courier.By, a store.Action, _ ...slog.Attr) {
 			w.changes = append(w.changes, a.Verb+" "+a.Name+by.String())
 		},
 		Fired: func(list []schedule.Fired) {
@@ -363,4 +363,22 @@ func TestNoStore(t *testing.T) {
 		t.Errorf("reports %v, %v, %v", list, more, err)
 	}
 	v.Run(t.Context()) // returns
+}
+
+// TestNoName checks that no method takes an empty name for that of the first schedule.
+func TestNoName(t *testing.T) {
+	w := newWorld(t)
+	w.set(schedule.Schedule{Name: "hourly", Cron: "0 0 * * * ?"})
+	ctx, by := t.Context(), courier.By{}
+	_, get := w.Get(ctx, "")
+	_, disable := w.Disable(ctx, "", by)
+	_, enable := w.Enable(ctx, "", by)
+	for name, err := range map[string]error{"get": get, "disable": disable, "enable": enable, "remove": w.Remove(ctx, "", by)} {
+		if !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%s: %v, want ErrNotFound", name, err)
+		}
+	}
+	if s := w.get("hourly"); s.Disabled {
+		t.Errorf("hourly is disabled: %s", s.Reason)
+	}
 }

@@ -60,12 +60,12 @@ type Record struct {
 	SavedAt time.Time       // when it was last put; set by the store
 	// Revision is raised by the store with every put and every firing.
 	Revision int64
-	State
+	Status
 }
 
-// A State is the part of a schedule that changes when it fires. Only the
+// A Status is the part of a schedule that changes when it fires. Only the
 // engine interprets it, except for Due and the ids.
-type State struct {
+type Status struct {
 	Disabled, Paused bool
 	Reason           string    // of either
 	Next             time.Time // the next tick; zero if there is none
@@ -82,7 +82,7 @@ type State struct {
 
 // Replace puts another execution in the place of one, in Open and
 // LastExecution. Open must be the caller's own.
-func (s *State) Replace(id, by courier.ExecutionID) {
+func (s *Status) Replace(id, by courier.ExecutionID) {
 	for i := range s.Open {
 		if s.Open[i] == id {
 			s.Open[i] = by
@@ -136,16 +136,16 @@ type Due struct {
 type Firing struct {
 	Schedule string
 	Revision int64 // as it was read; the firing is not carried out if it has changed
-	State    State
+	Status   Status
 	// After, if not 0, is the time from now until the schedule is due again, in place
-	// of State.Due.
+	// of Status.Due.
 	After time.Duration
 	// Executions are created. If the idempotency key of one is used, the execution
-	// that has used it takes its place in State; it is no conflict, whatever its
+	// that has used it takes its place in Status; it is no conflict, whatever its
 	// parameters.
 	Executions []store.NewExecution
 	// Chains are chain executions, created in the same way, for a schedule of a
-	// chain; so are the ids in its State and in Cancel those of chain executions.
+	// chain; so are the ids in its Status and in Cancel those of chain executions.
 	Chains []chain.NewExecution
 	// Cancel are executions whose cancel is requested, by By. Those that have ended
 	// or do not exist are skipped.

@@ -22,17 +22,17 @@ const (
 	// an execution to end.
 	WaitAgain = 5 * time.Second
 	maxTicks  = 100 // ticks of one plan; the schedule is due again at once for the others
-	maxOpen   = 100 // executions in State.Open
+	maxOpen   = 100 // executions in Status.Open
 )
 
 // A TickPlan is the decision on a due schedule.
 type TickPlan struct {
 	Ticks  []time.Time           // the ticks that fire, in order
 	Cancel []courier.ExecutionID // the executions that are cancelled to make room
-	// State is the state of the schedule afterwards, without the executions of Ticks:
+	// Status is that of the schedule afterwards, without the executions of Ticks:
 	// the caller adds them to Open, and the last of them is LastExecution.
-	State State
-	After time.Duration // see [Firing]
+	Status Status
+	After  time.Duration // see [Firing]
 }
 
 // PlanTicks decides which ticks of a schedule fire at an instant, which is by the
@@ -54,8 +54,8 @@ type TickPlan struct {
 // resets it. A schedule whose count has reached PauseAfter is paused before anything
 // fires.
 func PlanTicks(s *Due, def *Schedule, c Calendar, now time.Time) TickPlan {
-	p := TickPlan{State: s.State}
-	st := &p.State
+	p := TickPlan{Status: s.Status}
+	st := &p.Status
 	st.Problem = ""
 	st.Open, st.Failures = settleOpen(s)
 	if st.Disabled || st.Paused || st.Next.IsZero() {
@@ -116,7 +116,7 @@ func (p *TickPlan) overlap(policy Overlap, busy []courier.ExecutionID) (wait tim
 		wait, p.Ticks = p.Ticks[0], nil
 	case policy == OverlapQueue && n > 1:
 		wait, p.Ticks = p.Ticks[1], p.Ticks[:1]
-		p.State.Last = p.Ticks[0]
+		p.Status.Last = p.Ticks[0]
 	}
 	return wait
 }

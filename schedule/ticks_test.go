@@ -82,12 +82,12 @@ func TestPlanMisfires(t *testing.T) {
 		{once, 20 * 365 * 24 * time.Hour, time.Second, 0, "[1.0512e+07]", 10512000 + 1.0/60},
 	} {
 		p := schedule.PlanTicks(due(nil), &schedule.Schedule{Misfire: tt.policy, Window: tt.window}, every(tt.every), noon.Add(tt.late))
-		next := p.State.Next.Sub(noon).Minutes()
+		next := p.Status.Next.Sub(noon).Minutes()
 		if got := minutes(p); got != tt.ticks || next < tt.next-1e-9 || next > tt.next+1e-9 {
 			t.Errorf("%q, %v late, every %v, window %v: ticks %s, next %v; want %s, %v", tt.policy, tt.late, tt.every, tt.window, got, next, tt.ticks, tt.next)
 		}
-		if !p.State.Due.Equal(p.State.Next) {
-			t.Errorf("%q, %v late: due %v, next %v", tt.policy, tt.late, p.State.Due, p.State.Next)
+		if !p.Status.Due.Equal(p.Status.Next) {
+			t.Errorf("%q, %v late: due %v, next %v", tt.policy, tt.late, p.Status.Due, p.Status.Next)
 		}
 	}
 }
@@ -128,10 +128,10 @@ func TestPlanOverlaps(t *testing.T) {
 		})
 		p := schedule.PlanTicks(s, &schedule.Schedule{Overlap: tt.policy}, every(20*time.Second), noon.Add(tt.late))
 		waits := -1.0
-		if p.State.Waiting {
-			waits = p.State.Next.Sub(noon).Minutes()
+		if p.Status.Waiting {
+			waits = p.Status.Next.Sub(noon).Minutes()
 		}
-		if got := minutes(p); got != tt.ticks || len(p.Cancel) != tt.cancels || waits != tt.waits || (p.After > 0) != p.State.Waiting {
+		if got := minutes(p); got != tt.ticks || len(p.Cancel) != tt.cancels || waits != tt.waits || (p.After > 0) != p.Status.Waiting {
 			t.Errorf("%q, %s, %v late: ticks %s, cancels %v, waits %v, after %v; want %s, %d, %v", tt.policy, tt.state, tt.late,
 				got, p.Cancel, waits, p.After, tt.ticks, tt.cancels, tt.waits)
 		}
@@ -146,25 +146,25 @@ func TestPlanWaits(t *testing.T) {
 	})
 	rule := &schedule.Schedule{Overlap: schedule.OverlapQueue, Misfire: schedule.MisfireSkip}
 	p := schedule.PlanTicks(s, rule, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
-	if len(p.Ticks) != 0 || !p.State.Waiting || !p.State.Next.Equal(noon) {
+	if len(p.Ticks) != 0 || !p.Status.Waiting || !p.Status.Next.Equal(noon) {
 		t.Errorf("while it runs: %+v", p)
 	}
 	s.Outcomes["x"] = courier.Completed
 	p = schedule.PlanTicks(s, rule, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
-	if minutes(p) != "[0]" || p.State.Waiting || !p.State.Next.Equal(noon.Add(11*time.Minute)) || !p.State.Last.Equal(noon) {
+	if minutes(p) != "[0]" || p.Status.Waiting || !p.Status.Next.Equal(noon.Add(11*time.Minute)) || !p.Status.Last.Equal(noon) {
 		t.Errorf("when it has ended: %+v", p)
 	}
 	// A policy that was set meanwhile decides whether it goes on waiting, and takes nothing for
 	// missed that has waited.
 	for _, policy := range []schedule.Overlap{schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapCancel} {
 		p = schedule.PlanTicks(s, &schedule.Schedule{Overlap: policy, Misfire: schedule.MisfireSkip}, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
-		if minutes(p) != "[0]" || p.State.Waiting {
+		if minutes(p) != "[0]" || p.Status.Waiting {
 			t.Errorf("%s, when it has ended: %+v", policy, p)
 		}
 	}
 	s.Outcomes["x"] = courier.Running
 	p = schedule.PlanTicks(s, &schedule.Schedule{Overlap: schedule.OverlapSkip}, every(time.Minute), noon.Add(10*time.Minute+30*time.Second))
-	if len(p.Ticks) != 0 || p.State.Waiting {
+	if len(p.Ticks) != 0 || p.Status.Waiting {
 		t.Errorf("skip, while it runs: %+v", p)
 	}
 }
@@ -200,29 +200,29 @@ func TestPlanPauses(t *testing.T) {
 	} {
 		s := due(func(s *schedule.Due) { s.Failures, s.Open, s.Outcomes = tt.before, tt.open, outcomes })
 		p := schedule.PlanTicks(s, &schedule.Schedule{PauseAfter: tt.after}, every(time.Hour), noon)
-		if p.State.Failures != tt.failures || p.State.Paused != tt.pauses || (len(p.Ticks) == 0) != tt.pauses || (p.State.Reason != "") != tt.pauses {
+		if p.Status.Failures != tt.failures || p.Status.Paused != tt.pauses || (len(p.Ticks) == 0) != tt.pauses || (p.Status.Reason != "") != tt.pauses {
 			t.Errorf("%d failures, then %v: %+v", tt.before, tt.open, p)
 		}
-		if tt.pauses && (!p.State.Due.IsZero() || !p.State.Next.IsZero()) {
+		if tt.pauses && (!p.Status.Due.IsZero() || !p.Status.Next.IsZero()) {
 			t.Errorf("paused, and due again: %+v", p)
 		}
-		if tt.pauses && (tt.failures == 1) != (p.State.Reason == "an execution has failed") {
-			t.Errorf("%d failures: %s", tt.failures, p.State.Reason)
+		if tt.pauses && (tt.failures == 1) != (p.Status.Reason == "an execution has failed") {
+			t.Errorf("%d failures: %s", tt.failures, p.Status.Reason)
 		}
 	}
 }
 
 func TestPlanOnce(t *testing.T) {
 	p := schedule.PlanTicks(due(nil), &schedule.Schedule{At: noon}, once, noon.Add(time.Hour))
-	if minutes(p) != "[0]" || !p.State.Disabled || p.State.Reason != "it has fired" || !p.State.Due.IsZero() {
+	if minutes(p) != "[0]" || !p.Status.Disabled || p.Status.Reason != "it has fired" || !p.Status.Due.IsZero() {
 		t.Errorf("one that fires late: %+v", p)
 	}
 	p = schedule.PlanTicks(due(nil), &schedule.Schedule{At: noon, Misfire: schedule.MisfireSkip}, once, noon.Add(time.Hour))
-	if len(p.Ticks) != 0 || !p.State.Disabled || p.State.Reason == "" || !p.State.Last.IsZero() {
+	if len(p.Ticks) != 0 || !p.Status.Disabled || p.Status.Reason == "" || !p.Status.Last.IsZero() {
 		t.Errorf("one that is left out: %+v", p)
 	}
 	p = schedule.PlanTicks(due(func(s *schedule.Due) { s.Disabled = true }), &schedule.Schedule{}, once, noon)
-	if len(p.Ticks) != 0 || !p.State.Due.IsZero() {
+	if len(p.Ticks) != 0 || !p.Status.Due.IsZero() {
 		t.Errorf("a disabled one: %+v", p)
 	}
 }
@@ -241,7 +241,7 @@ func TestPlanManyTicks(t *testing.T) {
 		if n += len(p.Ticks); len(p.Ticks) > 100 {
 			t.Errorf("%d at once", len(p.Ticks))
 		}
-		s.State = p.State
+		s.Status = p.Status
 	}
 	if n != 1000 {
 		t.Errorf("%d ticks, want 1000", n)
@@ -266,7 +266,7 @@ func TestPlanJitter(t *testing.T) {
 			spread[at.Sub(tick)/(10*time.Second)] = true
 			want = want.Add(time.Minute)
 		}
-		if s.State = p.State; !s.Due.After(now) {
+		if s.Status = p.Status; !s.Due.After(now) {
 			t.Fatalf("due %v is not after %v", s.Due, now)
 		}
 	}

@@ -1,8 +1,10 @@
 // Package store defines the contract between an engine and the store that keeps its
 // definitions and executions, and the rules that all stores share.
 //
-// A [Store] has four roles; further roles are optional, and those of schedules and monitors
-// are declared in packages schedule and monitor. Package memstore is a store in memory,
+// A [Store] has four roles: [Catalog] keeps definitions, [Queue] hands executions to workers
+// ([ClaimRequest] says which of those that are queued may run), [Ledger] writes checkpoints
+// and requests, and [Archive] reads. Further roles are optional; packages schedule, monitor,
+// chain and notify declare those of their subjects. Package memstore is a store in memory,
 // pgstore is one on PostgreSQL. Package storetest is the conformance suite for all stores.
 // docs/how-to/write-a-store.md says how to write a store.
 //

@@ -74,11 +74,11 @@ func TestAttention(t *testing.T) {
 		w.end(courier.Completed, "", w.add("daily-b", params("9")))
 		_, err = w.Engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "late", Job: "other", Every: 6 * time.Minute}, courier.By{})
 		w.ok(err)
-		w.ok(w.Store.Subscribe(w.Context(), notify.Record{
+		w.ok(w.Store.PutSubscription(w.Context(), notify.Record{
 			Name: "s", Channel: "webhook", Events: []courier.EventType{courier.EventJobFailed}, Disabled: true, Reason: "the receiver answered 410",
 			Body: []byte(`{"name":"s","kind":"webhook","events":["JobFailed"]}`),
 		}))
-		w.ok(w.Store.Subscribe(w.Context(), notify.Record{Name: "by a person", Channel: "webhook", Disabled: true, Body: []byte(`{"name":"by a person","kind":"webhook"}`)}))
+		w.ok(w.Store.PutSubscription(w.Context(), notify.Record{Name: "by a person", Channel: "webhook", Disabled: true, Body: []byte(`{"name":"by a person","kind":"webhook"}`)}))
 		_, err = w.Store.PutMonitor(w.Context(), monitor.Put{Record: monitor.Record{
 			Name: "m", Lister: "file", Kind: store.Job, Target: "other", Body: []byte(`{"name":"m","path":"/in","job":"other"}`),
 			Status: monitor.Status{State: monitor.Degraded, Health: []byte(`{"failures":2,"problem":"no such directory"}`)},

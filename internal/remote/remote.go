@@ -10,6 +10,10 @@
 // earlier one has carried it out. The names of side files follow from the execution
 // and the step, so that a later attempt finds and removes those of earlier ones.
 //
+// An uploaded file is written in fileupload.go and renamed in verifiedrename.go, which
+// does that for all steps that give a remote file another name. A downloaded file gets its
+// final name in partial.go.
+//
 // The package also replaces lost connections ([Reconnecting]), tests a connection once
 // per execution ([TestOnce]), and lists directories for monitors ([MonitorLister]).
 package remote

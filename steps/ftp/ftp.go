@@ -20,6 +20,9 @@
 // in words for people: a refusal may mean that there is no such file, or that
 // the account may not use it.
 //
+// This package has the connections and sessions. Package internal/remote has what the
+// steps do with a server, such as the upload and the renaming, for FTP and SFTP alike.
+//
 // The package speaks the protocol itself. See docs/design.md for the reason.
 package ftp
 

@@ -16,6 +16,9 @@
 // mean anything but one file are refused and never altered, sizes are checked,
 // and its words appear in messages only in quotes.
 //
+// This package has the connections and sessions. Package internal/remote has what the
+// steps do with a server, such as the upload and the renaming, for SFTP and FTP alike.
+//
 // The package speaks the protocol itself, in a subset of a few hundred lines,
 // on the SSH connections of golang.org/x/crypto/ssh. The usual library for it,
 // github.com/pkg/sftp, serves as the other side in the tests, but hides here

@@ -21,7 +21,7 @@ func TestAdvance(t *testing.T) {
 		}
 		put, err := s.PutSchedule(t.Context(), schedule.Record{
 			Name: "s", Kind: store.Job, Target: "job", Body: json.RawMessage(`{}`),
-			State: schedule.State{Due: start.Add(24 * time.Hour), Next: start.Add(24 * time.Hour)},
+			Status: schedule.Status{Due: start.Add(24 * time.Hour), Next: start.Add(24 * time.Hour)},
 		})
 		if err != nil || !put.SavedAt.Equal(s.Now()) {
 			t.Fatalf("saved at %v: %v", put.SavedAt, err)

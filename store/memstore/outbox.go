@@ -35,7 +35,7 @@ type delivery struct {
 	held, failed bool // held: not joined with others yet
 	due          time.Time
 	attempts     int
-	token        store.Token // of the last Take
+	token        store.Token // of the last lease
 	err          string
 }
 
@@ -87,25 +87,33 @@ func (s *Store) keep(n *notify.Notification) {
 	}
 }
 
-// Subscribe saves or removes a subscription.
-func (s *Store) Subscribe(ctx context.Context, sub notify.Record) error {
+// PutSubscription saves a subscription.
+func (s *Store) PutSubscription(ctx context.Context, r notify.Record) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.boxes[sub.Name]
-	switch {
-	case len(sub.Body) == 0 && b == nil:
-		return courier.Errorf(courier.ErrNotFound, "there is no subscription %q", sub.Name)
-	case len(sub.Body) == 0:
-		delete(s.boxes, sub.Name)
-		return nil
-	case b == nil:
+	b := s.boxes[r.Name]
+	if b == nil {
 		b = &box{windows: make(map[windowOf]time.Time)}
-		s.boxes[sub.Name] = b
+		s.boxes[r.Name] = b
 	}
-	b.Record = sub
+	b.Record = r
+	return nil
+}
+
+// RemoveSubscription removes a subscription and its deliveries.
+func (s *Store) RemoveSubscription(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.boxes[name] == nil {
+		return courier.Errorf(courier.ErrNotFound, "there is no subscription %q", name)
+	}
+	delete(s.boxes, name)
 	return nil
 }
 
@@ -131,22 +139,22 @@ func (s *Store) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Re
 	defer s.mu.Unlock()
 	var list []notify.Record
 	for _, name := range slices.Sorted(maps.Keys(s.boxes)) {
-		if name > f.After && len(list) < f.Limit {
+		if name > f.After && (f.Name == "" || f.Name == name) && len(list) < f.Limit {
 			list = append(list, s.boxes[name].Record)
 		}
 	}
 	return list, nil
 }
 
-// Take leases deliveries that are due.
-func (s *Store) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, error) {
+// DueDeliveries leases deliveries that are due.
+func (s *Store) DueDeliveries(ctx context.Context, r notify.DueRequest) (notify.DueList, error) {
 	if err := ctx.Err(); err != nil {
-		return notify.Taken{}, err
+		return notify.DueList{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	taken := notify.Taken{Events: s.wanted()}
+	taken := notify.DueList{Events: s.wanted()}
 	var ready []*delivery
 	var next time.Time
 	for _, b := range s.boxes {
@@ -171,7 +179,7 @@ func (s *Store) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, e
 		}
 		d.attempts++
 		d.token, d.due = token, now.Add(r.Lease.Truncate(time.Microsecond))
-		taken.List = append(taken.List, notify.TakenDelivery{Notification: d.Notification, Token: token, Attempt: d.attempts, Body: b.Body})
+		taken.List = append(taken.List, notify.Due{Notification: d.Notification, Token: token, Attempt: d.attempts, Body: b.Body})
 	}
 	if len(taken.List) < r.Max && !next.IsZero() {
 		taken.Next = next.Sub(now)
@@ -242,8 +250,8 @@ func (b *box) due(now time.Time, most int) (list []*delivery, next time.Time) {
 	return list[:min(len(list), max(0, most))], next
 }
 
-// Settle says what came of deliveries.
-func (s *Store) Settle(ctx context.Context, list []notify.Outcome) error {
+// RecordDeliveries says what came of deliveries.
+func (s *Store) RecordDeliveries(ctx context.Context, list []notify.Outcome) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -316,8 +324,8 @@ func compareDeliveries(d *notify.Delivery, subscription, event string) int {
 	return cmp.Or(strings.Compare(d.Subscription, subscription), cmp.Compare(own, of), cmp.Compare(ownSeq, seq))
 }
 
-// Replay makes deliveries due that failed or wait for their next attempt.
-func (s *Store) Replay(ctx context.Context, subscription string, events []string) (int, error) {
+// ReplayDeliveries makes deliveries due that failed or wait for their next attempt.
+func (s *Store) ReplayDeliveries(ctx context.Context, subscription string, events []string) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -113,14 +113,14 @@ func (s *Store) PutSchedule(ctx context.Context, put schedule.Record) (schedule.
 	old.Record = put
 	old.SavedAt = s.clock()
 	old.Revision = a.revise()
-	cut(&old.State)
+	cut(&old.Status)
 	a.move(old, instant(due))
 	a.notifyChanged()
 	return old.Record, nil
 }
 
 // cut makes instants what the store keeps of them.
-func cut(st *schedule.State) { st.Next, st.Last = instant(st.Next), instant(st.Last) }
+func cut(st *schedule.Status) { st.Next, st.Last = instant(st.Next), instant(st.Last) }
 
 func instant(t time.Time) time.Time {
 	if t.IsZero() {
@@ -249,7 +249,7 @@ func (s *Store) fire(got *record, f *schedule.Firing, now time.Time) schedule.Fi
 	if fired.Chains, err = s.fireChains(f.Chains, now); err != nil {
 		return schedule.Fired{Err: err}
 	}
-	state := f.State
+	state := f.Status
 	state.Open = slices.Clone(state.Open)
 	for i := range f.Executions {
 		n := &f.Executions[i]
@@ -279,9 +279,9 @@ func (s *Store) fire(got *record, f *schedule.Firing, now time.Time) schedule.Fi
 		due = now.Add(f.After.Truncate(time.Microsecond))
 	}
 	state.Due = got.Due
-	got.State = state
+	got.Status = state
 	got.Revision = s.schedules.revise()
-	cut(&got.State)
+	cut(&got.Status)
 	s.schedules.move(got, due)
 	fired.Done = true
 	return fired

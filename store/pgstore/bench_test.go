@@ -63,7 +63,7 @@ func BenchmarkThroughput(b *testing.B) {
 			}
 			if shape.told != "" {
 				sub := notify.Record{Name: "sub", Channel: "func:none", Events: []courier.EventType{courier.EventType(shape.told)}, Body: []byte("{}")}
-				if err := s.Subscribe(b.Context(), sub); err != nil {
+				if err := s.PutSubscription(b.Context(), sub); err != nil {
 					b.Fatal(err)
 				}
 			}

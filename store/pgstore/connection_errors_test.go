@@ -234,10 +234,10 @@ func TestRights(t *testing.T) {
 		}},
 		{"delete", "system_settings", func() error { return s.Set(t.Context(), "a", "b") }},
 		{"insert", "subscriptions", func() error {
-			return s.Subscribe(t.Context(), notify.Record{Name: "off", Channel: "email", Disabled: true, Body: json.RawMessage(`{}`)})
+			return s.PutSubscription(t.Context(), notify.Record{Name: "off", Channel: "email", Disabled: true, Body: json.RawMessage(`{}`)})
 		}},
 		{"update", "outbox", func() error {
-			_, err := s.Take(t.Context(), notify.TakeRequest{Channels: []string{"email"}, Max: 1, Each: 1, Lease: time.Minute})
+			_, err := s.DueDeliveries(t.Context(), notify.DueRequest{Channels: []string{"email"}, Max: 1, Each: 1, Lease: time.Minute})
 			return err
 		}},
 		{"select", "schema_migrations", func() error {

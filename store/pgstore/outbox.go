@@ -34,32 +34,33 @@ func (s *Store) retryIfSubscribed(c *claim, claim func(*claim) error) error {
 	}
 }
 
-// Subscribe saves or removes a subscription.
-func (s *Store) Subscribe(ctx context.Context, sub notify.Record) error {
+// PutSubscription saves a subscription.
+func (s *Store) PutSubscription(ctx context.Context, r notify.Record) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	if len(sub.Body) == 0 {
-		return s.unsubscribe(ctx, sub.Name)
-	}
-	events := make([]string, len(sub.Events))
-	for i, e := range sub.Events {
+	events := make([]string, len(r.Events))
+	for i, e := range r.Events {
 		events[i] = string(e)
 	}
 	err := repeat(ctx, func() error {
-		_, err := s.pool.Exec(ctx, s.sql("subscription/save"), sub.Name, sub.Channel, events, textsOf(sub.Jobs), textsOf(sub.Chains), micros(sub.Window), sub.Disabled, sub.Reason, string(sub.Body))
+		_, err := s.pool.Exec(ctx, s.sql("subscription/save"), r.Name, r.Channel, events, textsOf(r.Jobs), textsOf(r.Chains), micros(r.Window), r.Disabled, r.Reason, string(r.Body))
 		return err
 	})
 	if err != nil {
-		return failed(fmt.Sprintf("save subscription %q", sub.Name), err)
+		return failed(fmt.Sprintf("save subscription %q", r.Name), err)
 	}
-	if !sub.Disabled {
+	if !r.Disabled {
 		s.subscribed.Store(true)
 	}
 	return nil
 }
 
-func (s *Store) unsubscribe(ctx context.Context, name string) error {
+// RemoveSubscription removes a subscription and its deliveries.
+func (s *Store) RemoveSubscription(ctx context.Context, name string) error {
+	if err := s.checkOpen(ctx); err != nil {
+		return err
+	}
 	var there bool
 	err := repeat(ctx, func() error { return s.pool.QueryRow(ctx, s.sql("subscription/remove"), name).Scan(&there) })
 	if err != nil {
@@ -85,31 +86,31 @@ func (s *Store) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Re
 		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &window, &sub.Disabled, &sub.Reason, &body)
 		sub.Window, sub.Body = time.Duration(window)*time.Microsecond, []byte(body)
 		return sub, err
-	}, s.sql("subscription/list"), f.After, int64(f.Limit))
+	}, s.sql("subscription/list"), f.After, f.Name, int64(f.Limit))
 	if err != nil {
 		return nil, failed("list subscriptions", err)
 	}
 	return list, nil
 }
 
-// maxJoins is how often Take coalesces held events before it leaves the rest to the
+// maxJoins is how often DueDeliveries coalesces held events before it leaves the rest to the
 // next call.
 const maxJoins = 2
 
-// Take leases due deliveries. It is one statement, and two more if a window has ended
+// DueDeliveries leases due deliveries. It is one statement, and two more if a window has ended
 // with held events.
-func (s *Store) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, error) {
+func (s *Store) DueDeliveries(ctx context.Context, r notify.DueRequest) (notify.DueList, error) {
 	if err := s.checkOpen(ctx); err != nil {
-		return notify.Taken{}, err
+		return notify.DueList{}, err
 	}
-	var taken notify.Taken
+	var taken notify.DueList
 	for n := 0; ; n++ {
 		more, err := s.take(ctx, r, &taken)
 		if err != nil {
 			if len(taken.List) > 0 {
 				break // what was taken must not be lost
 			}
-			return notify.Taken{}, failed("take deliveries", err)
+			return notify.DueList{}, failed("take deliveries", err)
 		}
 		if !more || len(taken.List) >= r.Max || n == maxJoins {
 			break
@@ -131,7 +132,7 @@ func (s *Store) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, e
 
 // take adds the deliveries that are due, and reports whether there are held events to
 // coalesce.
-func (s *Store) take(ctx context.Context, r notify.TakeRequest, to *notify.Taken) (more bool, err error) {
+func (s *Store) take(ctx context.Context, r notify.DueRequest, to *notify.DueList) (more bool, err error) {
 	token := randomUUID()
 	got := *to
 	err = repeat(ctx, func() error {
@@ -152,7 +153,7 @@ func (s *Store) take(ctx context.Context, r notify.TakeRequest, to *notify.Taken
 				return nil
 			}
 			n, err := d.notification()
-			got.List = append(got.List, notify.TakenDelivery{Notification: n, Token: store.Token(token), Attempt: int(d.attempts), Body: []byte(body)})
+			got.List = append(got.List, notify.Due{Notification: n, Token: store.Token(token), Attempt: int(d.attempts), Body: []byte(body)})
 			return err
 		})
 		return err
@@ -224,8 +225,8 @@ func (d *deliveryRow) notification() (notify.Notification, error) {
 	return n, nil
 }
 
-// Settle records the results of deliveries.
-func (s *Store) Settle(ctx context.Context, list []notify.Outcome) error {
+// RecordDeliveries records the results of deliveries.
+func (s *Store) RecordDeliveries(ctx context.Context, list []notify.Outcome) error {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return err
 	}
@@ -282,8 +283,8 @@ func (s *Store) Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]noti
 	return list, nil
 }
 
-// Replay makes deliveries due that failed or wait for their next attempt.
-func (s *Store) Replay(ctx context.Context, subscription string, events []string) (int, error) {
+// ReplayDeliveries makes deliveries due that failed or wait for their next attempt.
+func (s *Store) ReplayDeliveries(ctx context.Context, subscription string, events []string) (int, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return 0, err
 	}

@@ -20,7 +20,7 @@ import (
 // subscribeAll saves a subscription of all events of jobs and steps.
 func subscribeAll(t *testing.T, s *pgstore.Store, window time.Duration) {
 	t.Helper()
-	err := s.Subscribe(t.Context(), notify.Record{
+	err := s.PutSubscription(t.Context(), notify.Record{
 		Name: "all", Channel: "webhook", Window: window, Body: json.RawMessage(`{}`),
 		Events: []courier.EventType{"JobStarted", "JobCompleted", "JobFailed", "JobPaused", "JobCancelled", "JobResumed", "StepStarted", "StepCompleted", "StepFailed", "StepSkipped"},
 	})
@@ -31,13 +31,13 @@ func subscribeAll(t *testing.T, s *pgstore.Store, window time.Duration) {
 
 // takeAll takes what is due and returns the types of the events, in the order of
 // executions and audit.
-func takeAll(t *testing.T, s *pgstore.Store) (types []string, list []notify.TakenDelivery) {
+func takeAll(t *testing.T, s *pgstore.Store) (types []string, list []notify.Due) {
 	t.Helper()
-	got, err := s.Take(t.Context(), notify.TakeRequest{Channels: []string{"webhook"}, Max: 1000, Each: 1000, Lease: time.Hour})
+	got, err := s.DueDeliveries(t.Context(), notify.DueRequest{Channels: []string{"webhook"}, Max: 1000, Each: 1000, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(got.List, func(a, b notify.TakenDelivery) int {
+	slices.SortFunc(got.List, func(a, b notify.Due) int {
 		if a.Notification.Execution != b.Notification.Execution {
 			return strings.Compare(string(a.Notification.Execution), string(b.Notification.Execution))
 		}
@@ -208,13 +208,13 @@ func TestLateCommit(t *testing.T) {
 	}
 }
 
-func settleAll(t *testing.T, s *pgstore.Store, list []notify.TakenDelivery) {
+func settleAll(t *testing.T, s *pgstore.Store, list []notify.Due) {
 	t.Helper()
 	outcomes := make([]notify.Outcome, len(list))
 	for i, d := range list {
 		outcomes[i] = notify.Outcome{Subscription: d.Notification.Subscription, Event: d.Notification.ID, Token: d.Token, Result: notify.Delivered}
 	}
-	if err := s.Settle(t.Context(), outcomes); err != nil {
+	if err := s.RecordDeliveries(t.Context(), outcomes); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -232,7 +232,7 @@ func TestNoEventIsLostUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, window := range map[string]time.Duration{"each": 0, "joined": 20 * time.Millisecond} {
-		err := s.Subscribe(ctx, notify.Record{Name: name, Channel: "webhook", Events: []courier.EventType{"JobCompleted"}, Window: window, Body: json.RawMessage(`{}`)})
+		err := s.PutSubscription(ctx, notify.Record{Name: name, Channel: "webhook", Events: []courier.EventType{"JobCompleted"}, Window: window, Body: json.RawMessage(`{}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestNoEventIsLostUnderLoad(t *testing.T) {
 					stopped = true
 				default:
 				}
-				got, err := s.Take(ctx, notify.TakeRequest{Channels: []string{"webhook"}, Max: 7, Each: 5, Lease: 100 * time.Millisecond})
+				got, err := s.DueDeliveries(ctx, notify.DueRequest{Channels: []string{"webhook"}, Max: 7, Each: 5, Lease: 100 * time.Millisecond})
 				if err != nil {
 					t.Error(err)
 					return
@@ -290,7 +290,7 @@ func TestNoEventIsLostUnderLoad(t *testing.T) {
 					continue // dies with what it took
 				}
 				for _, x := range got.List {
-					err := s.Settle(ctx, []notify.Outcome{{Subscription: x.Notification.Subscription, Event: x.Notification.ID, Token: x.Token, Result: notify.Delivered}})
+					err := s.RecordDeliveries(ctx, []notify.Outcome{{Subscription: x.Notification.Subscription, Event: x.Notification.ID, Token: x.Token, Result: notify.Delivered}})
 					if err != nil && !errors.Is(err, courier.ErrConflict) {
 						t.Error(err)
 					}

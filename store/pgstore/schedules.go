@@ -43,7 +43,7 @@ func (r *scheduleRow) fields() []any {
 func (r *scheduleRow) schedule() schedule.Record {
 	s := schedule.Record{
 		Name: *r.name, Kind: store.Kind(*r.kind), Target: *r.target, Body: json.RawMessage(*r.body), SavedAt: r.saved.UTC(), Revision: *r.revision,
-		State: schedule.State{
+		Status: schedule.Status{
 			Disabled: *r.disabled, Paused: *r.paused, Waiting: *r.waiting, Failures: int(*r.failures), Reason: *r.reason, Problem: *r.problem,
 			Next: instant(r.next), Due: instant(r.due), Last: instant(r.last), LastExecution: courier.ExecutionID(*r.ran),
 		},

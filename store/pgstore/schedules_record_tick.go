@@ -288,7 +288,7 @@ func (f *firings) args(valid []int) []any {
 	disabled, paused, waiting := make([]bool, n), make([]bool, n), make([]bool, n)
 	failures, after := make([]int32, n), make([]int64, n)
 	for k, i := range valid {
-		st := f.list[i].State
+		st := f.list[i].Status
 		st.Open = slices.Clone(st.Open)
 		for j, x := range f.results[i].Executions {
 			if x.Existed {

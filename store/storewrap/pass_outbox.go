@@ -36,9 +36,16 @@ func outbox[T any](ctx context.Context, i *intercepted, c *Call, call func(conte
 	})
 }
 
-func (i *intercepted) Subscribe(ctx context.Context, s notify.Record) error {
-	_, err := outbox(ctx, i, &Call{Method: "Subscribe", Request: s}, func(ctx context.Context, o notify.Store) (struct{}, error) {
-		return struct{}{}, o.Subscribe(ctx, s)
+func (i *intercepted) PutSubscription(ctx context.Context, s notify.Record) error {
+	_, err := outbox(ctx, i, &Call{Method: "PutSubscription", Request: s}, func(ctx context.Context, o notify.Store) (struct{}, error) {
+		return struct{}{}, o.PutSubscription(ctx, s)
+	})
+	return err
+}
+
+func (i *intercepted) RemoveSubscription(ctx context.Context, name string) error {
+	_, err := outbox(ctx, i, &Call{Method: "RemoveSubscription", Request: name}, func(ctx context.Context, o notify.Store) (struct{}, error) {
+		return struct{}{}, o.RemoveSubscription(ctx, name)
 	})
 	return err
 }
@@ -49,15 +56,15 @@ func (i *intercepted) Subscriptions(ctx context.Context, f notify.Filter) ([]not
 	})
 }
 
-func (i *intercepted) Take(ctx context.Context, r notify.TakeRequest) (notify.Taken, error) {
-	return outbox(ctx, i, &Call{Method: "Take", Request: r}, func(ctx context.Context, o notify.Store) (notify.Taken, error) {
-		return o.Take(ctx, r)
+func (i *intercepted) DueDeliveries(ctx context.Context, r notify.DueRequest) (notify.DueList, error) {
+	return outbox(ctx, i, &Call{Method: "DueDeliveries", Request: r}, func(ctx context.Context, o notify.Store) (notify.DueList, error) {
+		return o.DueDeliveries(ctx, r)
 	})
 }
 
-func (i *intercepted) Settle(ctx context.Context, list []notify.Outcome) error {
-	_, err := outbox(ctx, i, &Call{Method: "Settle", Request: list}, func(ctx context.Context, o notify.Store) (struct{}, error) {
-		return struct{}{}, o.Settle(ctx, list)
+func (i *intercepted) RecordDeliveries(ctx context.Context, list []notify.Outcome) error {
+	_, err := outbox(ctx, i, &Call{Method: "RecordDeliveries", Request: list}, func(ctx context.Context, o notify.Store) (struct{}, error) {
+		return struct{}{}, o.RecordDeliveries(ctx, list)
 	})
 	return err
 }
@@ -68,8 +75,8 @@ func (i *intercepted) Deliveries(ctx context.Context, f notify.DeliveryFilter) (
 	})
 }
 
-func (i *intercepted) Replay(ctx context.Context, subscription string, events []string) (int, error) {
-	return outbox(ctx, i, &Call{Method: "Replay", Request: events}, func(ctx context.Context, o notify.Store) (int, error) {
-		return o.Replay(ctx, subscription, events)
+func (i *intercepted) ReplayDeliveries(ctx context.Context, subscription string, events []string) (int, error) {
+	return outbox(ctx, i, &Call{Method: "ReplayDeliveries", Request: events}, func(ctx context.Context, o notify.Store) (int, error) {
+		return o.ReplayDeliveries(ctx, subscription, events)
 	})
 }

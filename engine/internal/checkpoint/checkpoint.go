@@ -1,5 +1,6 @@
 // Package checkpoint keeps what a run knows of how far its execution has come: what the
-// store has, and what the next transition adds to that. It writes nothing itself.
+// store has, and what the next transition adds to that. It writes nothing itself: package
+// engine calls Apply of [store.Ledger], and that statement is the checkpoint.
 package checkpoint
 
 import (

@@ -18,14 +18,6 @@ import (
 	"github.com/courierhq/courier/internal/text"
 )
 
-// Start is what an execution is started with.
-type Start struct {
-	Params         map[string]any
-	Priority       int16 // of a job; a chain's members have their own
-	IdempotencyKey string
-	By             courier.By
-}
-
 // ParamProblems returns what an error of a start says of the parameters of a
 // definition: the problems of a [*courier.ParamsError], or one problem.
 func ParamProblems(err error) []courier.Problem {

@@ -105,16 +105,6 @@ func Changed(log *slog.Logger, kind, name, change string, by courier.By, more ..
 	log.LogAttrs(context.Background(), slog.LevelInfo, kind+" "+change, attrs...)
 }
 
-// A Change is what somebody has changed that is no execution.
-type Change struct {
-	Kind, Name string // such as "schedule", and its name
-	Verb       string // such as "set"
-	By         courier.By
-	Job        string          // to which it belongs, if to one
-	Now        json.RawMessage // the definition or figure afterwards; nil if there is none
-	More       []slog.Attr     // for the log
-}
-
 // Explained is [Changed] where a reason was given, and does nothing otherwise. It is for
 // what the store records with the actor alone.
 func Explained(log *slog.Logger, kind, name, change string, by courier.By, more ...slog.Attr) {

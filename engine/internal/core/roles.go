@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/monitor"
@@ -31,14 +30,9 @@ func (r Roles) Catalog() store.Catalog { return r.Store }
 // Archive returns the part that has the records of executions.
 func (r Roles) Archive() store.Archive { return r.Store }
 
-// Subscriptions returns the part that keeps subscriptions and their deliveries. Its error
-// matches [courier.ErrInvalid] too.
+// Subscriptions returns the part that keeps subscriptions and their deliveries.
 func (r Roles) Subscriptions() (notify.Store, error) {
-	o, err := role[notify.Store](r, "events for subscribers")
-	if err != nil {
-		return nil, courier.Errorf(courier.ErrInvalid, "%w", err)
-	}
-	return o, nil
+	return role[notify.Store](r, "subscriptions")
 }
 
 // Monitors returns the part that keeps monitors.

@@ -79,7 +79,7 @@ func (s *Secrets) Used() []courier.SecretUse {
 }
 
 // Resolve returns the value of a secret, which counts as used. Its error is a
-// *[SecretError].
+// *[secret.Error].
 func (s *Secrets) Resolve(ctx context.Context, q courier.SecretRequest) (string, error) {
 	v, err := secret.Resolve(ctx, q, s.Source, s.Redactor)
 	if err == nil {

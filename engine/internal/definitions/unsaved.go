@@ -111,8 +111,8 @@ type unsavedSubscriptions struct {
 	added []notify.Record
 }
 
-// PutSubscription adds a subscription, unless it can't be stored.
-func (s *unsavedSubscriptions) PutSubscription(x notify.Subscription) {
+// AddSubscription adds a subscription, unless it can't be stored.
+func (s *unsavedSubscriptions) AddSubscription(x notify.Subscription) {
 	if body, err := jsontext.Append(nil, x); err == nil {
 		s.added = append(s.added, notify.Record{Name: x.Name, Body: body})
 	}
@@ -134,7 +134,7 @@ func (s *unsavedSubscriptions) Subscriptions(ctx context.Context, f notify.Filte
 	}
 	var all []notify.Record
 	for _, x := range s.added {
-		if x.Name > f.After && (full == "" || x.Name <= full) {
+		if x.Name > f.After && (f.Name == "" || x.Name == f.Name) && (full == "" || x.Name <= full) {
 			all = append(all, x)
 		}
 	}

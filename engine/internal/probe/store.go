@@ -168,9 +168,14 @@ func (v *probed) SeenFiles(ctx context.Context, f monitor.SeenFilter) (got []mon
 	return v.Store.(monitor.Store).SeenFiles(ctx, f)
 }
 
-func (v *probed) Subscribe(ctx context.Context, s notify.Record) (err error) {
-	defer v.told.Store("Subscribe", time.Now(), &err)
-	return v.Store.(notify.Store).Subscribe(ctx, s)
+func (v *probed) PutSubscription(ctx context.Context, s notify.Record) (err error) {
+	defer v.told.Store("PutSubscription", time.Now(), &err)
+	return v.Store.(notify.Store).PutSubscription(ctx, s)
+}
+
+func (v *probed) RemoveSubscription(ctx context.Context, name string) (err error) {
+	defer v.told.Store("RemoveSubscription", time.Now(), &err)
+	return v.Store.(notify.Store).RemoveSubscription(ctx, name)
 }
 
 func (v *probed) Subscriptions(ctx context.Context, f notify.Filter) (got []notify.Record, err error) {
@@ -178,14 +183,14 @@ func (v *probed) Subscriptions(ctx context.Context, f notify.Filter) (got []noti
 	return v.Store.(notify.Store).Subscriptions(ctx, f)
 }
 
-func (v *probed) Take(ctx context.Context, r notify.TakeRequest) (got notify.Taken, err error) {
-	defer v.told.Store("Take", time.Now(), &err)
-	return v.Store.(notify.Store).Take(ctx, r)
+func (v *probed) DueDeliveries(ctx context.Context, r notify.DueRequest) (got notify.DueList, err error) {
+	defer v.told.Store("DueDeliveries", time.Now(), &err)
+	return v.Store.(notify.Store).DueDeliveries(ctx, r)
 }
 
-func (v *probed) Settle(ctx context.Context, list []notify.Outcome) (err error) {
-	defer v.told.Store("Settle", time.Now(), &err)
-	return v.Store.(notify.Store).Settle(ctx, list)
+func (v *probed) RecordDeliveries(ctx context.Context, list []notify.Outcome) (err error) {
+	defer v.told.Store("RecordDeliveries", time.Now(), &err)
+	return v.Store.(notify.Store).RecordDeliveries(ctx, list)
 }
 
 func (v *probed) Deliveries(ctx context.Context, f notify.DeliveryFilter) (got []notify.Delivery, err error) {
@@ -193,9 +198,9 @@ func (v *probed) Deliveries(ctx context.Context, f notify.DeliveryFilter) (got [
 	return v.Store.(notify.Store).Deliveries(ctx, f)
 }
 
-func (v *probed) Replay(ctx context.Context, subscription string, events []string) (got int, err error) {
-	defer v.told.Store("Replay", time.Now(), &err)
-	return v.Store.(notify.Store).Replay(ctx, subscription, events)
+func (v *probed) ReplayDeliveries(ctx context.Context, subscription string, events []string) (got int, err error) {
+	defer v.told.Store("ReplayDeliveries", time.Now(), &err)
+	return v.Store.(notify.Store).ReplayDeliveries(ctx, subscription, events)
 }
 
 func (v *probed) Census(ctx context.Context, most int) (got store.Census, err error) {

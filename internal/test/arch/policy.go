@@ -84,7 +84,6 @@ var Rooms = []Room{
 	{Dir: "engine/dryrun", Imports: []string{".", "flow", "schedule", "internal/*", "chain"}}, // what a dry run reports, without how it is made
 	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "internal/*", "chain"}},
 	{Dir: "engine/internal/core", Imports: []string{".", "flow", "monitor", "schedule", "store", "engine/internal/program", "internal/*", "chain", "notify"}},
-	{Dir: "engine/internal/chains", Imports: append([]string{"engine/internal/repair"}, subsystem...)},
 	{Dir: "engine/internal/deadlines", Imports: subsystem},
 	{Dir: "engine/internal/definitions", Imports: append([]string{"chain", "schedule", "notify"}, subsystem...)},
 	{Dir: "engine/internal/dryruns", Imports: append([]string{"chain", "engine/dryrun", "schedule"}, subsystem...)},
@@ -95,9 +94,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/checkpoint", Imports: append([]string{"engine/internal/reports"}, subsystem...)},
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
-	{Dir: "engine/internal/notifications", Imports: append([]string{"webhook"}, subsystem...)},
 	{Dir: "engine/internal/probe", Imports: append([]string{"monitor", "schedule", "chain", "notify"}, subsystem...)},
-	{Dir: "engine/internal/monitors", Imports: append([]string{"chain"}, subsystem...)},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},

@@ -63,7 +63,7 @@ func (s *scene) schedule(policy string) schedule.Record {
 	next := time.Now().UTC().Add(time.Second)
 	got, err := s.s.(schedule.Store).PutSchedule(s.t.Context(), schedule.Record{
 		Name: "s", Kind: store.Job, Target: "job", Body: json.RawMessage(`{"name": "s", "job": "job", "every_seconds": 1` + policy + `}`),
-		State: schedule.State{Next: next, Due: next},
+		Status: schedule.Status{Next: next, Due: next},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -84,9 +84,9 @@ func (s *scene) fire(ticks ...time.Time) {
 	if len(ticks) == 0 {
 		ticks = []time.Time{got.Next}
 	}
-	f := schedule.Firing{Schedule: "s", Revision: got.Revision, State: got.State}
-	f.State.Next = got.Next.Add(time.Second)
-	f.State.Due = f.State.Next
+	f := schedule.Firing{Schedule: "s", Revision: got.Revision, Status: got.Status}
+	f.Status.Next = got.Next.Add(time.Second)
+	f.Status.Due = f.Status.Next
 	for _, tick := range ticks {
 		s.n++
 		f.Executions = append(f.Executions, store.NewExecution{
@@ -112,17 +112,17 @@ func (s *scene) lateChain() {
 	}
 	time.Sleep(time.Second)
 	body := json.RawMessage(`{"name": "s", "chain": "chain", "every_seconds": 1}`)
-	next := schedule.State{Next: was.Next, Due: was.Next}
-	if _, err := a.PutSchedule(s.t.Context(), schedule.Record{Name: "s", Kind: store.Chain, Target: "chain", Body: body, State: next}); err != nil {
+	next := schedule.Status{Next: was.Next, Due: was.Next}
+	if _, err := a.PutSchedule(s.t.Context(), schedule.Record{Name: "s", Kind: store.Chain, Target: "chain", Body: body, Status: next}); err != nil {
 		s.t.Fatal(err)
 	}
 	d, err := a.DueSchedules(s.t.Context(), 1, time.Minute)
 	if err != nil || len(d.List) != 1 {
 		s.t.Fatal(d, err)
 	}
-	f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: d.List[0].State}
-	f.State.Next = was.Next.Add(time.Minute)
-	f.State.Due = f.State.Next
+	f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, Status: d.List[0].Status}
+	f.Status.Next = was.Next.Add(time.Minute)
+	f.Status.Due = f.Status.Next
 	f.Chains = []chain.NewExecution{{
 		ID: "c", Chain: "chain", Version: 1, IdempotencyKey: schedule.TickKey("s", was.Next), Members: []chain.NewMember{{Name: "a", Execution: store.NewExecution{
 			ID: "ca", Job: "job", Version: 1, StepTypes: []string{"a.b"}, Queue: "default",

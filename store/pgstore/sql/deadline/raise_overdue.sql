@@ -1,5 +1,5 @@
 -- Looks at deadlines that have passed, and keeps the event JobOverdue for executions that
--- have not ended; see store.NotifyOverdue. Their rows stay for overview/incidents, and are
+-- have not ended; see notify.OfOverdue. Their rows stay for overview/incidents, and are
 -- looked at again every 10 minutes, until the execution has ended for good; the other rows are
 -- removed. A deadline by which an execution has to begin raises no event, and is put off for
 -- a minute until it has begun or ended, since whoever is told of it may die before it acts.

@@ -7,7 +7,7 @@
 -- An audit row has up to three entries here: the step attempt that ended, the change of
 -- the execution's state, the step attempt that started. An interrupted step comes after
 -- the first, and is no event. store.EventOf defines which entry is which event, and
--- store.NotifyEvents which number the events have that a step has emitted. The row
+-- notify.OfStepEvents which number the events have that a step has emitted. The row
 -- of the execution is the one from before the statement: an execution that no worker has
 -- claimed before has not started.
 --

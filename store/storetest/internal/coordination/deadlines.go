@@ -212,7 +212,7 @@ var deadlineCases = []testCase{
 		}
 		s := k.subscription("of the chain", courier.EventJobOverdue)
 		s.Chains = []string{"chain"}
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		n := k.newChain("a b<a")
 		for i := range n.Members {
 			n.Members[i].Execution.MaxDuration, n.Members[i].Execution.ExpectedBy = long, 3*k.Unit

@@ -83,7 +83,7 @@ var dependencyChainCases = []testCase{
 		s := p.put(daily("s"), 0)
 		f := p.tick(s)
 		f.Executions[0] = p.of("down", "up other/")
-		f.State.Due, f.State.Open, f.State.LastExecution = s.Due, []courier.ExecutionID{f.Executions[0].ID}, f.Executions[0].ID
+		f.Status.Due, f.Status.Open, f.Status.LastExecution = s.Due, []courier.ExecutionID{f.Executions[0].ID}, f.Executions[0].ID
 		fired := p.fire(f)[0]
 		if _, ok := errors.AsType[*courier.DependencyError](fired.Err); !ok || fired.Done {
 			p.Fatalf("refused: %s, %v", storekit.Text(fired), fired.Err)

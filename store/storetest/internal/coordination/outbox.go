@@ -17,17 +17,17 @@ var outboxCases = []testCase{
 		o := k.outbox()
 		b := k.subscription("b", courier.EventJobFailed)
 		b.Jobs, b.Chains, b.Window = []string{"job"}, []string{"chain"}, time.Minute
-		k.OK(o.Subscribe(k.Ctx(), b))
+		k.OK(o.PutSubscription(k.Ctx(), b))
 		a := k.subscription("a", courier.EventJobStarted, courier.EventStepFailed)
 		a.Disabled, a.Reason = true, "not now"
-		k.OK(o.Subscribe(k.Ctx(), a))
+		k.OK(o.PutSubscription(k.Ctx(), a))
 		k.subscriptions("saved", a, b)
 		b.Channel, b.Window, b.Jobs = "email", 0, nil
-		k.OK(o.Subscribe(k.Ctx(), b))
+		k.OK(o.PutSubscription(k.Ctx(), b))
 		k.subscriptions("replaced", a, b)
-		k.OK(o.Subscribe(k.Ctx(), notify.Record{Name: "a"}))
+		k.OK(o.RemoveSubscription(k.Ctx(), "a"))
 		k.subscriptions("removed", b)
-		k.Is("removed twice", o.Subscribe(k.Ctx(), notify.Record{Name: "a"}), courier.ErrNotFound)
+		k.Is("removed twice", o.RemoveSubscription(k.Ctx(), "a"), courier.ErrNotFound)
 	}},
 	{"every_event_once", func(k *kit) {
 		k.subscribe("all", everyEvent...)
@@ -143,11 +143,11 @@ var outboxCases = []testCase{
 		}{{"any", nil, nil}, {"mine", []string{"job", "none"}, nil}, {"others", []string{"other"}, nil}, {"chains", nil, []string{"job"}}} {
 			sub := k.subscription(s.name, courier.EventJobCompleted)
 			sub.Jobs, sub.Chains = s.jobs, s.chains
-			k.OK(o.Subscribe(k.Ctx(), sub))
+			k.OK(o.PutSubscription(k.Ctx(), sub))
 		}
 		off := k.subscription("off", courier.EventJobCompleted)
 		off.Disabled = true
-		k.OK(o.Subscribe(k.Ctx(), off))
+		k.OK(o.PutSubscription(k.Ctx(), off))
 		k.complete()
 		var names []string
 		for _, d := range k.taken(nil) {
@@ -249,7 +249,7 @@ var outboxCases = []testCase{
 		d := k.taken(nil)[0]
 		o := outcome(d, notify.Retry)
 		o.Delay, o.Error = 4*k.Unit, "busy"
-		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{o}))
+		k.OK(k.outbox().RecordDeliveries(k.Ctx(), []notify.Outcome{o}))
 		got := k.take(k.takes())
 		if len(got.List) != 0 || got.Next <= 0 || got.Next > o.Delay {
 			k.Errorf("%d taken before it is due, next in %v", len(got.List), got.Next)
@@ -279,7 +279,7 @@ var outboxCases = []testCase{
 		for _, d := range k.taken(nil) {
 			o := outcome(d, notify.GivenUp)
 			o.Error = "no such host"
-			k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{o}))
+			k.OK(k.outbox().RecordDeliveries(k.Ctx(), []notify.Outcome{o}))
 		}
 		k.Same("taken", len(k.taken(nil)), 0)
 		failed := k.deliveries(notify.Failed)
@@ -287,18 +287,18 @@ var outboxCases = []testCase{
 			k.Fatalf("failed: %+v", failed)
 		}
 		k.Same("pending", len(k.deliveries(notify.Pending)), 0)
-		n, err := k.outbox().Replay(k.Ctx(), "sub", []string{failed[1].ID, "018f0000-0000-7000-8000-000000000000-1"})
+		n, err := k.outbox().ReplayDeliveries(k.Ctx(), "sub", []string{failed[1].ID, "018f0000-0000-7000-8000-000000000000-1"})
 		k.OK(err)
 		k.Same("replayed", n, 1)
 		again := k.taken(nil)
 		if len(again) != 1 || again[0].Notification.Execution != two || again[0].Attempt != 1 {
 			k.Errorf("taken: %+v", again)
 		}
-		n, err = k.outbox().Replay(k.Ctx(), "sub", nil)
+		n, err = k.outbox().ReplayDeliveries(k.Ctx(), "sub", nil)
 		k.OK(err)
 		k.Same("replayed", n, 1)
 		k.Same("taken", ids(k.taken(nil)), []courier.ExecutionID{one})
-		_, err = k.outbox().Replay(k.Ctx(), "none", nil)
+		_, err = k.outbox().ReplayDeliveries(k.Ctx(), "none", nil)
 		k.Is("of an unknown subscription", err, courier.ErrNotFound)
 	}},
 	{"replay_before_the_next_attempt", func(k *kit) {
@@ -308,9 +308,9 @@ var outboxCases = []testCase{
 		list := k.taken(nil)
 		again := outcome(list[0], notify.Retry)
 		again.Delay = 24 * time.Hour
-		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{again})) // the other one is under way
+		k.OK(k.outbox().RecordDeliveries(k.Ctx(), []notify.Outcome{again})) // the other one is under way
 		k.Same("taken before", len(k.taken(nil)), 0)
-		n, err := k.outbox().Replay(k.Ctx(), "sub", nil)
+		n, err := k.outbox().ReplayDeliveries(k.Ctx(), "sub", nil)
 		k.OK(err)
 		k.Same("replayed", n, 1)
 		taken := k.taken(nil)
@@ -319,7 +319,7 @@ var outboxCases = []testCase{
 			k.Errorf("it is attempt %d, want 1", taken[0].Attempt)
 		}
 		k.settle(list[1], notify.Delivered)
-		n, err = k.outbox().Replay(k.Ctx(), "sub", nil)
+		n, err = k.outbox().ReplayDeliveries(k.Ctx(), "sub", nil)
 		k.OK(err)
 		k.Same("replayed while taken", n, 0)
 	}},
@@ -330,7 +330,7 @@ var outboxCases = []testCase{
 		list := k.taken(nil)
 		o := outcome(list[0], notify.EndpointGone)
 		o.Error = "410 Gone"
-		k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{o}))
+		k.OK(k.outbox().RecordDeliveries(k.Ctx(), []notify.Outcome{o}))
 		k.settle(list[1], notify.Returned)
 		subs, err := k.outbox().Subscriptions(k.Ctx(), notify.Filter{})
 		k.OK(err)
@@ -361,12 +361,18 @@ var outboxCases = []testCase{
 			pages = append(pages, names)
 		}
 		k.Same("pages", pages, [][]string{{"B", "a", "a b"}, {"c"}, nil})
+		one, err := k.outbox().Subscriptions(k.Ctx(), notify.Filter{Name: "a"})
+		k.OK(err)
+		k.Same("of one name", len(one) == 1 && one[0].Name == "a", true)
+		none, err := k.outbox().Subscriptions(k.Ctx(), notify.Filter{Name: "b"})
+		k.OK(err)
+		k.Same("of a name that there is not", len(none), 0)
 	}},
 	{"removed_with_its_deliveries", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.subscribe("stays", courier.EventJobCompleted)
 		k.complete()
-		k.OK(k.outbox().Subscribe(k.Ctx(), notify.Record{Name: "sub"}))
+		k.OK(k.outbox().RemoveSubscription(k.Ctx(), "sub"))
 		k.Same("kept", len(k.deliveries("")), 1)
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.Same("taken", len(k.taken(nil)), 1)
@@ -398,7 +404,7 @@ var outboxCases = []testCase{
 		k.subscribe("sub", courier.EventStepSkipped)
 		w := k.subscription("window", courier.EventStepSkipped)
 		w.Window = long
-		k.OK(k.outbox().Subscribe(k.Ctx(), w))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), w))
 		const events, takers = 20, 8
 		k.endMany(events, courier.StepSkipped, "")
 		var mu sync.Mutex
@@ -410,7 +416,7 @@ var outboxCases = []testCase{
 				r := k.takes()
 				r.Max = 3
 				for none := 0; none < 3; {
-					got, err := k.outbox().Take(k.Ctx(), r)
+					got, err := k.outbox().DueDeliveries(k.Ctx(), r)
 					if err != nil {
 						k.Error(err)
 						return

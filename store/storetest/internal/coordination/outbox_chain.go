@@ -113,12 +113,12 @@ var chainEventCases = []testCase{
 	{"of_chains_within_a_window", func(k *kit) {
 		s := k.subscription("sub", courier.EventChainFailed, courier.EventJobFailed)
 		s.Window, s.Chains = long, []string{"chain"}
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		first, second := k.chainOf("a"), k.chainOf("a")
 		k.end(first, "a", courier.Failed)
 		k.end(second, "a", courier.Failed)
 		list := k.taken(nil)
-		slices.SortFunc(list, func(a, b notify.TakenDelivery) int { return strings.Compare(a.Notification.Job, b.Notification.Job) })
+		slices.SortFunc(list, func(a, b notify.Due) int { return strings.Compare(a.Notification.Job, b.Notification.Job) })
 		if len(list) != 2 {
 			k.Fatalf("taken %+v", list)
 		}
@@ -137,7 +137,7 @@ var chainEventCases = []testCase{
 		}{{"any", nil, nil}, {"by chain", nil, []string{"none", "chain"}}, {"by job", []string{"job"}, nil}, {"others", []string{"other"}, []string{"other"}}} {
 			sub := k.subscription(s.name, courier.EventJobCompleted, courier.EventChainCompleted)
 			sub.Jobs, sub.Chains = s.jobs, s.chains
-			k.OK(o.Subscribe(k.Ctx(), sub))
+			k.OK(o.PutSubscription(k.Ctx(), sub))
 		}
 		k.end(k.chainOf("a"), "a", courier.Completed)
 		alone := k.complete()

@@ -65,14 +65,14 @@ var emittedCases = []testCase{
 	{"emitted_events_of_another_job", func(k *kit) {
 		s := k.subscription("sub", courier.EventStep)
 		s.Jobs = []string{"other"}
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		k.emit(1)
 		k.Same("events", len(k.taken(nil)), 0)
 	}},
 	{"emitted_events_in_a_window", func(k *kit) {
 		s := k.subscription("sub", courier.EventStep)
 		s.Window = k.Unit
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		k.emit(courier.MaxStepEvents)
 		list := k.taken(nil)
 		k.Same("deliveries", len(list), 1)

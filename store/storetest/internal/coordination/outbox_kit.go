@@ -31,7 +31,7 @@ func (k *kit) subscription(name string, events ...courier.EventType) notify.Reco
 
 func (k *kit) subscribe(name string, events ...courier.EventType) {
 	k.Helper()
-	k.OK(k.outbox().Subscribe(k.Ctx(), k.subscription(name, events...)))
+	k.OK(k.outbox().PutSubscription(k.Ctx(), k.subscription(name, events...)))
 }
 
 // subscriptions reports others than the wanted ones.
@@ -48,19 +48,19 @@ func (k *kit) subscriptions(what string, want ...notify.Record) {
 }
 
 // takes is a request for all that there is.
-func (k *kit) takes() notify.TakeRequest {
-	return notify.TakeRequest{Channels: []string{"webhook", "func:test"}, Max: 1000, Each: 1000, Lease: long}
+func (k *kit) takes() notify.DueRequest {
+	return notify.DueRequest{Channels: []string{"webhook", "func:test"}, Max: 1000, Each: 1000, Lease: long}
 }
 
-func (k *kit) take(r notify.TakeRequest) notify.Taken {
+func (k *kit) take(r notify.DueRequest) notify.DueList {
 	k.Helper()
-	got, err := k.outbox().Take(k.Ctx(), r)
+	got, err := k.outbox().DueDeliveries(k.Ctx(), r)
 	k.OK(err)
 	return got
 }
 
 // taken takes all that there is, but for what change leaves out.
-func (k *kit) taken(change func(*notify.TakeRequest)) []notify.TakenDelivery {
+func (k *kit) taken(change func(*notify.DueRequest)) []notify.Due {
 	k.Helper()
 	r := k.takes()
 	if change != nil {
@@ -69,13 +69,13 @@ func (k *kit) taken(change func(*notify.TakeRequest)) []notify.TakenDelivery {
 	return k.take(r).List
 }
 
-func outcome(d notify.TakenDelivery, v notify.Result) notify.Outcome {
+func outcome(d notify.Due, v notify.Result) notify.Outcome {
 	return notify.Outcome{Subscription: d.Notification.Subscription, Event: d.Notification.ID, Token: d.Token, Result: v}
 }
 
-func (k *kit) settle(d notify.TakenDelivery, v notify.Result) {
+func (k *kit) settle(d notify.Due, v notify.Result) {
 	k.Helper()
-	k.OK(k.outbox().Settle(k.Ctx(), []notify.Outcome{outcome(d, v)}))
+	k.OK(k.outbox().RecordDeliveries(k.Ctx(), []notify.Outcome{outcome(d, v)}))
 }
 
 func (k *kit) deliveries(state notify.DeliveryState) []notify.Delivery {
@@ -121,7 +121,7 @@ func (k *kit) events(what string, id courier.ExecutionID, want ...courier.EventT
 }
 
 // notifications are those of deliveries, in the order of the audit.
-func notifications(list []notify.TakenDelivery) []notify.Notification {
+func notifications(list []notify.Due) []notify.Notification {
 	var all []notify.Notification
 	for i := range list {
 		all = append(all, list[i].Notification)
@@ -136,7 +136,7 @@ func notifications(list []notify.TakenDelivery) []notify.Notification {
 }
 
 // ids are the executions of deliveries.
-func ids(list []notify.TakenDelivery) []courier.ExecutionID {
+func ids(list []notify.Due) []courier.ExecutionID {
 	var all []courier.ExecutionID
 	for i := range list {
 		all = append(all, list[i].Notification.Execution)

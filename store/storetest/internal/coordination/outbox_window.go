@@ -17,7 +17,7 @@ var windowCases = []testCase{
 		k.Job("other")
 		s := k.subscription("sub", courier.EventJobCompleted)
 		s.Window = 4 * k.Unit
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		first := k.complete()
 		k.Same("the first at once", ids(k.taken(nil)), []courier.ExecutionID{first})
 		second, third := k.complete(), k.complete()
@@ -41,7 +41,7 @@ var windowCases = []testCase{
 	{"window_holds_back", func(k *kit) {
 		s := k.subscription("sub", courier.EventJobCompleted)
 		s.Window = long
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		k.complete()
 		k.Same("the first at once", len(k.taken(nil)), 1)
 		k.complete()
@@ -55,7 +55,7 @@ var windowCases = []testCase{
 		k.Job("other")
 		s := k.subscription("sub", courier.EventJobCompleted, courier.EventJobStarted)
 		s.Window = long
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		k.complete()
 		k.complete()
 		n := k.With(func(n *store.NewExecution) { n.Job = "other" })
@@ -71,7 +71,7 @@ var windowCases = []testCase{
 	{"window_names_the_first_50", func(k *kit) {
 		s := k.subscription("sub", courier.EventStepFailed)
 		s.Window = long
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		const count = notify.MaxCoalesced + 3
 		k.endMany(count, courier.StepFailed, strings.Repeat("ü", 300))
 		list := k.taken(nil)
@@ -83,13 +83,13 @@ var windowCases = []testCase{
 	{"window_that_was_removed", func(k *kit) {
 		s := k.subscription("sub", courier.EventJobCompleted)
 		s.Window = long
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		k.complete()
 		k.Same("the first", len(k.taken(nil)), 1)
 		k.complete()
 		k.Same("held back", len(k.taken(nil)), 0)
 		s.Window = 0
-		k.OK(k.outbox().Subscribe(k.Ctx(), s))
+		k.OK(k.outbox().PutSubscription(k.Ctx(), s))
 		k.Same("let go", len(k.taken(nil)), 1)
 	}},
 }

@@ -108,10 +108,10 @@ func (p *scheduleKit) fire(list ...schedule.Firing) []schedule.Fired {
 func (p *scheduleKit) tick(s schedule.Record) schedule.Firing {
 	p.Helper()
 	n := p.With(func(n *store.NewExecution) { n.IdempotencyKey = schedule.TickKey(s.Name, s.Next) })
-	f := schedule.Firing{Schedule: s.Name, Revision: s.Revision, State: s.State}
+	f := schedule.Firing{Schedule: s.Name, Revision: s.Revision, Status: s.Status}
 	f.Executions = []store.NewExecution{n}
-	f.State.Last, f.State.LastExecution, f.State.Open = s.Next, n.ID, []courier.ExecutionID{n.ID}
-	f.State.Next, f.State.Due = s.Next.Add(long), s.Next.Add(long)
+	f.Status.Last, f.Status.LastExecution, f.Status.Open = s.Next, n.ID, []courier.ExecutionID{n.ID}
+	f.Status.Next, f.Status.Due = s.Next.Add(long), s.Next.Add(long)
 	return f
 }
 
@@ -129,7 +129,7 @@ var scheduleCases = []testCase{
 	{"put_keeps_every_field", withSchedules(func(p *scheduleKit) {
 		s := daily("s")
 		s.Body = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`)
-		s.State = schedule.State{
+		s.Status = schedule.Status{
 			Disabled: true, Paused: true, Waiting: true, Reason: "r\n", Failures: 3, Problem: "'p'",
 			Next: time.Date(2031, 1, 2, 3, 4, 5, 678901234, time.FixedZone("", 3600)), Due: time.Date(2031, 1, 2, 3, 4, 6, 0, time.UTC),
 			Last: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), LastExecution: p.New().ID, Open: []courier.ExecutionID{p.New().ID, p.New().ID},
@@ -179,7 +179,7 @@ var scheduleCases = []testCase{
 		if d.List[0].Kind != store.Chain || d.List[0].Definition != nil {
 			p.Errorf("kind %q, definition %v", d.List[0].Kind, d.List[0].Definition)
 		}
-		fired := p.fire(schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: schedule.State{Problem: "x"}})
+		fired := p.fire(schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, Status: schedule.Status{Problem: "x"}})
 		if !fired[0].Done || p.one("s").Problem != "x" {
 			p.Errorf("fired: %s, then %s", storekit.Text(fired), storekit.Text(p.one("s")))
 		}
@@ -332,7 +332,7 @@ var scheduleCases = []testCase{
 		if got.Revision <= s.Revision {
 			p.Error("the revision is the same")
 		}
-		p.Same("state", got.State, f.State)
+		p.Same("state", got.Status, f.Status)
 		p.Claimed("claimed", p.ClaimRequest(2), x.ID)
 	})},
 	{"fire_compares_the_revision", withSchedules(func(p *scheduleKit) {
@@ -422,8 +422,8 @@ var scheduleCases = []testCase{
 	})},
 	{"fire_later", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
-		f := schedule.Firing{Schedule: "s", Revision: s.Revision, State: s.State, After: long}
-		f.State.Problem = "later"
+		f := schedule.Firing{Schedule: "s", Revision: s.Revision, Status: s.Status, After: long}
+		f.Status.Problem = "later"
 		p.fire(f)
 		d := p.due(1, long)
 		p.names("at once", d)
@@ -465,7 +465,7 @@ var scheduleCases = []testCase{
 						continue
 					}
 					f := p.tick(s)
-					f.State.Failures++ // counts the ticks
+					f.Status.Failures++ // counts the ticks
 					firings = append(firings, f)
 				}
 				fired, err := p.FireSchedules(p.Ctx(), firings)

@@ -25,8 +25,8 @@ var scheduleChainCases = []testCase{
 		if def := d.List[0].Definition; def == nil || def.Kind != store.Chain || def.Name != "chain" {
 			p.Errorf("definition %+v", def)
 		}
-		f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, State: s.State, Chains: []chain.NewExecution{n}}
-		f.State.Open, f.State.LastExecution = []courier.ExecutionID{courier.ExecutionID(n.ID)}, courier.ExecutionID(n.ID)
+		f := schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, Status: s.Status, Chains: []chain.NewExecution{n}}
+		f.Status.Open, f.Status.LastExecution = []courier.ExecutionID{courier.ExecutionID(n.ID)}, courier.ExecutionID(n.ID)
 		fired := p.fire(f)[0]
 		if !fired.Done || len(fired.Chains) != 1 || fired.Chains[0].Existed || fired.Chains[0].Execution.State != chain.Running {
 			p.Fatalf("fired: %s", storekit.Text(fired))
@@ -37,7 +37,7 @@ var scheduleChainCases = []testCase{
 		again := p.newChain("a")
 		again.IdempotencyKey, again.Params = "tick", json.RawMessage(`{"x":1}`)
 		f.Revision, f.Chains = d.List[0].Revision, []chain.NewExecution{again}
-		f.State.Open, f.State.LastExecution = []courier.ExecutionID{courier.ExecutionID(again.ID)}, courier.ExecutionID(again.ID)
+		f.Status.Open, f.Status.LastExecution = []courier.ExecutionID{courier.ExecutionID(again.ID)}, courier.ExecutionID(again.ID)
 		fired = p.fire(f)[0]
 		if !fired.Done || !fired.Chains[0].Existed || fired.Chains[0].Execution.ID != n.ID {
 			p.Fatalf("with a used key: %s", storekit.Text(fired))
@@ -69,7 +69,7 @@ var scheduleChainCases = []testCase{
 		id := p.startChain(n).ID
 		p.end(id, "a", courier.Failed)
 		s = p.one("s")
-		f := schedule.Firing{Schedule: "s", Revision: s.Revision, State: s.State, Cancel: []courier.ExecutionID{courier.ExecutionID(id)}, By: "schedule:s"}
+		f := schedule.Firing{Schedule: "s", Revision: s.Revision, Status: s.Status, Cancel: []courier.ExecutionID{courier.ExecutionID(id)}, By: "schedule:s"}
 		if fired := p.fire(f)[0]; !fired.Done {
 			p.Fatalf("fired: %s", storekit.Text(fired))
 		}
