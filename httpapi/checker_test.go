@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -10,16 +11,34 @@ import (
 	"sync"
 
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/test/schemacheck"
 )
 
 // document is the OpenAPI document, which all answers in these tests have to fit.
 var document = sync.OnceValue(func() *validator {
-	doc, err := parse(httpapi.Document())
+	doc, err := jsontext.Parse(httpapi.Document())
 	if err != nil {
 		panic(err)
 	}
-	return &validator{root: doc.(map[string]any), strict: true}
+	return newValidator(doc)
 })
+
+// A validator holds answers against an OpenAPI document. It refuses fields that the document
+// does not name: the document permits them in answers, so that later versions can have more.
+type validator struct{ *schemacheck.Validator }
+
+func newValidator(doc any) *validator {
+	return &validator{&schemacheck.Validator{Root: doc.(map[string]any), Strict: true}}
+}
+
+// check returns what is wrong with a value.
+func (v *validator) check(schema, value any) error {
+	if wrong := v.Check(schema, value); wrong != nil {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
+}
 
 // fitsDocument fails the test unless the answer is as the document says: its status, its
 // headers, its media type and its body.
@@ -57,7 +76,7 @@ func (v *validator) answer(method, path string, status int, head http.Header, bo
 		if !slices.Contains([]int{403, 404, 405, 500}, status) {
 			return fmt.Errorf("there is no such operation, and the status is %d", status)
 		}
-		response, err := v.resolve("#/components/responses/internal")
+		response, err := v.Resolve("#/components/responses/internal")
 		if err != nil {
 			return err
 		}
@@ -102,11 +121,11 @@ func (v *validator) content(content map[string]any, mediaType string, body []byt
 }
 
 func (v *validator) body(schema map[string]any, body []byte) error {
-	value, err := parse(body)
+	value, err := jsontext.Parse(body)
 	if err != nil {
 		return err
 	}
-	return v.check(schema, value, "")
+	return v.check(schema, value)
 }
 
 // headers checks that the headers that are always there are, and that there are no others
@@ -122,7 +141,7 @@ func (v *validator) headers(response map[string]any, head http.Header) error {
 			return fmt.Errorf("the header %s is missing", name)
 		}
 	}
-	for name := range v.root["components"].(map[string]any)["headers"].(map[string]any) {
+	for name := range v.Root["components"].(map[string]any)["headers"].(map[string]any) {
 		if _, ok := declared[name]; !ok && len(head.Values(name)) > 0 {
 			return fmt.Errorf("it has the header %s, which the route must have in sets", name)
 		}
@@ -133,7 +152,7 @@ func (v *validator) headers(response map[string]any, head http.Header) error {
 // deref follows a reference.
 func (v *validator) deref(o map[string]any) (map[string]any, error) {
 	if ref, ok := o["$ref"].(string); ok {
-		return v.resolve(ref)
+		return v.Resolve(ref)
 	}
 	return o, nil
 }
@@ -144,7 +163,7 @@ func (v *validator) operation(method, path string) (operation map[string]any, ok
 		method = http.MethodGet
 	}
 	most := -1
-	for template, item := range v.root["paths"].(map[string]any) {
+	for template, item := range v.Root["paths"].(map[string]any) {
 		o, has := item.(map[string]any)[strings.ToLower(method)].(map[string]any)
 		if literal := literals(template, path); has && literal > most {
 			operation, most = o, literal

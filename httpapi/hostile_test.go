@@ -104,7 +104,7 @@ func TestBounds(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
 	w.services()
 	id, tried := w.start("report", ""), 0
-	for path, operations := range document().root["paths"].(map[string]any) {
+	for path, operations := range document().Root["paths"].(map[string]any) {
 		get, _ := operations.(map[string]any)["get"].(map[string]any)
 		parameters, _ := get["parameters"].([]any)
 		for _, o := range parameters {

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -56,11 +57,11 @@ func TestDocumentServed(t *testing.T) {
 	if !bytes.Equal(bytes.TrimSpace(a.Body.Bytes()), httpapi.Document()) || !bytes.Equal(a.Body.Bytes(), w.api.OpenAPI()) {
 		t.Error("it is another document")
 	}
-	doc, err := parse(a.Body.Bytes())
+	doc, err := jsontext.Parse(a.Body.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &validator{root: doc.(map[string]any)}
+	v := newValidator(doc)
 	var walk func(x any)
 	walk = func(x any) {
 		switch x := x.(type) {
@@ -70,7 +71,7 @@ func TestDocumentServed(t *testing.T) {
 			}
 		case map[string]any:
 			if ref, ok := x["$ref"].(string); ok {
-				if _, err := v.resolve(ref); err != nil {
+				if _, err := v.Resolve(ref); err != nil {
 					t.Error(err)
 				}
 			}
@@ -85,7 +86,7 @@ func TestDocumentServed(t *testing.T) {
 // The document lets the name in a body be left out where the path has it, as the service
 // does, and nowhere else.
 func TestNameInPath(t *testing.T) {
-	v := &validator{root: document().root, strict: true}
+	v := document()
 	for kind, body := range map[string]string{
 		"job": `{"steps": [{"type": "test.work"}]}`, "chain": `{"members": [{"job": "report"}]}`, "schedule": `{"job": "report"}`, "monitor": `{"path": "/in"}`,
 		"subscription": `{"kind": "func", "events": ["JobFailed"]}`,
@@ -94,11 +95,11 @@ func TestNameInPath(t *testing.T) {
 			o, _ := v.operation(route[0], route[1])
 			content := o["requestBody"].(map[string]any)["content"].(map[string]any)["application/json"].(map[string]any)
 			for text, want := range map[string]bool{body: leaveOut, strings.Replace(body, "{", `{"name": "x", `, 1): true} {
-				sent, err := parse([]byte(text))
+				sent, err := jsontext.Parse([]byte(text))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := v.check(content["schema"].(map[string]any), sent, ""); (err == nil) != want {
+				if err := v.check(content["schema"], sent); (err == nil) != want {
 					t.Errorf("%s %s: %v", route, text, err)
 				}
 			}
@@ -207,11 +208,11 @@ func TestSchemas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text, _ := httpapi.SchemaOf(typ)
-			schema, err := parse(text)
+			schema, err := jsontext.Parse(text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			v := &validator{root: schema.(map[string]any), strict: true}
+			v := newValidator(schema)
 			g := newRandomValues()
 			for range g.runs(typ) {
 				value := g.value(typ)
@@ -219,9 +220,9 @@ func TestSchemas(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := parse(written)
+				got, err := jsontext.Parse(written)
 				if err == nil {
-					err = v.check(v.root, got, "")
+					err = v.check(v.Root, got)
 				}
 				if err != nil {
 					t.Fatalf("%v in %s", err, written)

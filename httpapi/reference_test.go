@@ -28,7 +28,7 @@ func TestReference(t *testing.T) {
 // reference returns the tables of routes and of codes.
 func reference() string {
 	var b strings.Builder
-	paths := document().root["paths"].(map[string]any)
+	paths := document().Root["paths"].(map[string]any)
 	byGroup := map[string][]httpapi.Route{}
 	var groups []string
 	operation := func(r httpapi.Route) map[string]any {

@@ -72,7 +72,7 @@ func TestFields(t *testing.T) {
 		if err := json.Unmarshal(text, &written); err != nil {
 			t.Fatal(err)
 		}
-		var at any = newValidator(t, schemas()[c.kind]).root
+		var at any = newValidator(t, schemas()[c.kind]).Root
 		for name := range strings.SplitSeq(c.path, "/") {
 			switch x := at.(type) {
 			case []any:

@@ -9,6 +9,8 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/test/schemacheck"
 	"github.com/courierhq/courier/jsonschema"
 	"github.com/courierhq/courier/steps"
 	"github.com/courierhq/courier/steps/azure"
@@ -32,6 +34,32 @@ func registerAll(r *courier.Registry) {
 		Connections: sftp.Map{}, FTPConnections: ftp.Map{}, Keys: new(pgp.Keyring),
 		HTTP: new(httpreq.Options), Exec: new(exec.Options), Azure: new(azure.Options), Depot: new(couriertest.Depot),
 	})
+}
+
+// A validator checks values against a schema.
+type validator struct {
+	*schemacheck.Validator
+	t *testing.T
+}
+
+func newValidator(t *testing.T, text []byte) *validator {
+	t.Helper()
+	return &validator{&schemacheck.Validator{Root: parse(t, text).(map[string]any)}, t}
+}
+
+// check returns what is wrong with a JSON text.
+func (v *validator) check(text string) []string {
+	v.t.Helper()
+	return v.Check(v.Root, parse(v.t, []byte(text)))
+}
+
+func parse(t *testing.T, text []byte) any {
+	t.Helper()
+	value, err := jsontext.Parse(text)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return value
 }
 
 // schemas returns the schemas of all kinds of definitions.

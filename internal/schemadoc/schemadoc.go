@@ -2,8 +2,8 @@
 // field, and the parts of which package httpapi makes the schemas of its other types.
 //
 // It writes two dialects. Editors read draft-07, one document for each kind of definition
-// ([Job], [Chain] and so on). OpenAPI documents have the dialect 2020-12, and name the
-// schemas by which generated clients name their types ([NewComponents]).
+// ([Definition]). OpenAPI documents have the dialect 2020-12, and a name for each schema, by
+// which generated clients name their types ([Components]).
 package schemadoc
 
 import (
@@ -40,26 +40,18 @@ type Names struct {
 	Connections  map[string][]string
 }
 
+// kinds make the schemas of the kinds of definitions.
+var kinds = map[string]func(*builder) Schema{
+	"job": (*builder).job, "chain": (*builder).chain, "schedule": (*builder).schedule, "monitor": (*builder).monitor,
+	"subscription": (*builder).subscription,
+}
+
 // Definition returns the draft-07 schema of a kind of definitions: job, chain, schedule,
 // monitor or subscription. The steps of jobs are of the types in r, which the other kinds do
 // not use.
 func Definition(kind string, r *courier.Registry, n Names) []byte {
 	b := &builder{registry: r, names: n, definitions: Schema{}}
-	var root Schema
-	switch kind {
-	case "job":
-		root = b.job()
-	case "chain":
-		root = b.chain()
-	case "schedule":
-		root = b.schedule()
-	case "monitor":
-		root = b.monitor()
-	case "subscription":
-		root = b.subscription()
-	default:
-		panic("schemadoc: there are no definitions of the kind " + kind)
-	}
+	root := kinds[kind](b)
 	if len(b.definitions) > 0 {
 		root["definitions"] = b.definitions
 	}
@@ -84,8 +76,8 @@ type builder struct {
 
 // define adds a part that is used several times, and returns a reference to it. The part
 // has a name for each dialect.
-func (b *builder) define(draft07, openAPI string, part func() Schema) Schema {
-	name, ref := draft07, Schema{"$ref": "#/definitions/" + draft07}
+func (b *builder) define(editor, openAPI string, part func() Schema) Schema {
+	name, ref := editor, Schema{"$ref": "#/definitions/" + editor}
 	if b.types != nil {
 		name, ref = openAPI, Ref(openAPI)
 	}

@@ -1,4 +1,7 @@
-package jsonschema_test
+// Package schemacheck checks JSON values against JSON Schemas, for tests. It has the keywords
+// of draft-07 and of the dialect 2020-12 that the schemas of this module use, and panics if a
+// schema has another one.
+package schemacheck
 
 import (
 	"encoding/json"
@@ -8,45 +11,43 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
+	"sync"
 	"time"
 	"unicode/utf8"
-
-	"github.com/courierhq/courier/internal/jsontext"
 )
 
-// A validator checks values against a schema. It knows the keywords of draft-07 that
-// the package uses, and fails the test for all others.
-type validator struct {
-	t        *testing.T
-	root     map[string]any
-	patterns map[string]*regexp.Regexp
+// A Validator checks values against the schemas of a document. It can be used concurrently.
+type Validator struct {
+	// Root is the document, with the digits of numbers, as jsontext.Parse reads it.
+	Root map[string]any
+	// Strict refuses fields that the schema of an object does not name, where it does not say
+	// what becomes of them.
+	Strict   bool
+	patterns sync.Map // compiled, by their texts
 }
 
-func newValidator(t *testing.T, text []byte) *validator {
-	t.Helper()
-	root, err := jsontext.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &validator{t, root.(map[string]any), map[string]*regexp.Regexp{}}
-}
+// Check returns what is wrong with a value, each with where it is; nil if it fits the schema.
+func (v *Validator) Check(schema, value any) []string { return v.value(schema, value, "") }
 
-// check returns what is wrong with a JSON text.
-func (v *validator) check(text string) []string {
-	v.t.Helper()
-	value, err := jsontext.Parse([]byte(text))
-	if err != nil {
-		v.t.Fatalf("%v: %s", err, text)
+// Resolve returns the part of the document that a reference leads to, as #/definitions/step.
+func (v *Validator) Resolve(ref string) (map[string]any, error) {
+	var at any = v.Root
+	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+		o, _ := at.(map[string]any)
+		at = o[name]
 	}
-	return v.value(v.root, value, "")
+	to, ok := at.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the reference %s leads nowhere", ref)
+	}
+	return to, nil
 }
 
 // annotations are the keywords that permit everything.
-var annotations = []string{"$schema", "title", "description", "default", "examples", "readOnly", "definitions", "then", "else", "errorMessage", "formatMinimum", "formatMaximum"}
+var annotations = []string{"$schema", "title", "description", "default", "examples", "readOnly", "definitions", "components", "contentEncoding", "then", "else", "errorMessage", "formatMinimum", "formatMaximum"}
 
 // value returns what is wrong with the value at a path.
-func (v *validator) value(schema, value any, at string) (wrong []string) {
+func (v *Validator) value(schema, value any, at string) (wrong []string) {
 	if allowed, ok := schema.(bool); ok {
 		if !allowed {
 			return []string{at + ": is not allowed"}
@@ -66,7 +67,7 @@ func (v *validator) value(schema, value any, at string) (wrong []string) {
 	return wrong
 }
 
-func (v *validator) keyword(s map[string]any, keyword string, value any, at string) []string {
+func (v *Validator) keyword(s map[string]any, keyword string, value any, at string) []string {
 	if slices.Contains(annotations, keyword) {
 		return nil
 	}
@@ -75,12 +76,11 @@ func (v *validator) keyword(s map[string]any, keyword string, value any, at stri
 			return wrong
 		}
 	}
-	v.t.Fatalf("the validator does not know the keyword %q", keyword)
-	return nil
+	panic(fmt.Sprintf("%s: the validator does not know the keyword %q", at, keyword))
 }
 
 // logic checks keywords that apply other schemas to the same value.
-func (v *validator) logic(s map[string]any, keyword string, value any, at string) (wrong []string, known bool) {
+func (v *Validator) logic(s map[string]any, keyword string, value any, at string) (wrong []string, known bool) {
 	list, _ := s[keyword].([]any)
 	fits, closest := 0, []string(nil)
 	for i, part := range list {
@@ -117,10 +117,9 @@ func (v *validator) logic(s map[string]any, keyword string, value any, at string
 			wrong = v.value(branch, value, at)
 		}
 	case "$ref":
-		name := strings.TrimPrefix(s[keyword].(string), "#/definitions/")
-		part, ok := v.root["definitions"].(map[string]any)[name]
-		if !ok {
-			v.t.Fatalf("there is no definition %q", name)
+		part, err := v.Resolve(s[keyword].(string))
+		if err != nil {
+			return []string{at + ": " + err.Error()}, true
 		}
 		wrong = v.value(part, value, at)
 	default:
@@ -130,7 +129,7 @@ func (v *validator) logic(s map[string]any, keyword string, value any, at string
 }
 
 // valueOf is value for the parts of allOf, anyOf and oneOf.
-func (v *validator) valueOf(keyword string, part, value any, at string) []string {
+func (v *Validator) valueOf(keyword string, part, value any, at string) []string {
 	if keyword != "allOf" && keyword != "anyOf" && keyword != "oneOf" {
 		return nil
 	}
@@ -138,12 +137,16 @@ func (v *validator) valueOf(keyword string, part, value any, at string) []string
 }
 
 // plain checks keywords for values of any type and for numbers.
-func (v *validator) plain(s map[string]any, keyword string, value any, at string) ([]string, bool) {
+func (v *Validator) plain(s map[string]any, keyword string, value any, at string) ([]string, bool) {
 	ok := true
 	number, isNumber := value.(json.Number)
 	switch keyword {
 	case "type":
-		ok = isType(s[keyword].(string), value)
+		kinds, several := s[keyword].([]any)
+		if !several {
+			kinds = []any{s[keyword]}
+		}
+		ok = slices.ContainsFunc(kinds, func(kind any) bool { return isType(kind.(string), value) })
 	case "enum":
 		ok = slices.ContainsFunc(s[keyword].([]any), func(x any) bool { return same(x, value) })
 	case "const":
@@ -189,7 +192,7 @@ func isType(name string, value any) bool {
 	return name == "object"
 }
 
-func (v *validator) ofObject(s map[string]any, keyword string, value any, at string) (wrong []string, known bool) {
+func (v *Validator) ofObject(s map[string]any, keyword string, value any, at string) (wrong []string, known bool) {
 	object, _ := value.(map[string]any)
 	switch keyword {
 	case "properties":
@@ -198,6 +201,9 @@ func (v *validator) ofObject(s map[string]any, keyword string, value any, at str
 				wrong = append(wrong, v.value(part, x, at+"/"+name)...)
 			}
 		}
+		if v.Strict && s["additionalProperties"] == nil && s["$ref"] == nil {
+			wrong = append(wrong, v.others(s, object, false, at)...)
+		}
 	case "required":
 		for _, name := range s[keyword].([]any) {
 			if _, given := object[name.(string)]; !given && object != nil {
@@ -205,12 +211,7 @@ func (v *validator) ofObject(s map[string]any, keyword string, value any, at str
 			}
 		}
 	case "additionalProperties":
-		properties, _ := s["properties"].(map[string]any)
-		for name, x := range object {
-			if _, ok := properties[name]; !ok {
-				wrong = append(wrong, v.value(s[keyword], x, at+"/"+name)...)
-			}
-		}
+		wrong = v.others(s, object, s[keyword], at)
 	case "maxProperties":
 		wrong = fault(len(object) <= size(s[keyword]), s, keyword, at)
 	case "dependencies":
@@ -229,9 +230,20 @@ func (v *validator) ofObject(s map[string]any, keyword string, value any, at str
 	return wrong, true
 }
 
+// others checks the fields of an object that its schema does not name.
+func (v *Validator) others(s, object map[string]any, schema any, at string) (wrong []string) {
+	properties, _ := s["properties"].(map[string]any)
+	for name, x := range object {
+		if _, ok := properties[name]; !ok {
+			wrong = append(wrong, v.value(schema, x, at+"/"+name)...)
+		}
+	}
+	return wrong
+}
+
 func size(v any) int { n, _ := v.(json.Number).Int64(); return int(n) }
 
-func (v *validator) ofList(s map[string]any, keyword string, value any, at string) (wrong []string, known bool) {
+func (v *Validator) ofList(s map[string]any, keyword string, value any, at string) (wrong []string, known bool) {
 	list, isList := value.([]any)
 	switch keyword {
 	case "items":
@@ -254,7 +266,7 @@ func (v *validator) ofList(s map[string]any, keyword string, value any, at strin
 	return wrong, true
 }
 
-func (v *validator) ofText(s map[string]any, keyword string, value any, at string) ([]string, bool) {
+func (v *Validator) ofText(s map[string]any, keyword string, value any, at string) ([]string, bool) {
 	text, isText := value.(string)
 	ok := true
 	switch keyword {
@@ -274,9 +286,10 @@ func (v *validator) ofText(s map[string]any, keyword string, value any, at strin
 	return fault(ok || !isText, s, keyword, at), true
 }
 
-func (v *validator) pattern(text string) *regexp.Regexp {
-	if v.patterns[text] == nil {
-		v.patterns[text] = regexp.MustCompile(text)
+func (v *Validator) pattern(text string) *regexp.Regexp {
+	p, ok := v.patterns.Load(text)
+	if !ok {
+		p, _ = v.patterns.LoadOrStore(text, regexp.MustCompile(text))
 	}
-	return v.patterns[text]
+	return p.(*regexp.Regexp)
 }
