@@ -51,8 +51,8 @@ type Member struct {
 	// execution keeps the version that it was started with.
 	Version int `json:"version,omitempty"`
 	// Params are given to the member's execution. They may hold references to
-	// the chain's, such as "context:params.day". Params of the chain that the
-	// job takes and that are not given here it gets as they are.
+	// the chain's, such as "context:params.day". The member also
+	// gets the params of the chain that its job takes and that are not given here.
 	Params   map[string]any `json:"params,omitempty"`
 	Priority int16          `json:"priority,omitempty"` // higher is claimed first
 	// DependsOn are the members that must have ended before this one begins.

@@ -35,7 +35,7 @@ type MemberState string
 // The states of members that are not those of an execution.
 const (
 	MemberPending MemberState = "pending" // has no execution yet
-	MemberSkipped MemberState = "skipped" // what it depends on came to something else
+	MemberSkipped MemberState = "skipped" // a dependency can't be satisfied any more
 )
 
 // StartOptions are the settings of a new chain execution. The zero value is the default.
@@ -57,8 +57,8 @@ type Execution struct {
 	Chain   string                   `json:"chain"`
 	Version int                      `json:"version"` // of the chain; it never changes
 	State   State                    `json:"state"`
-	// Request is what an operator has asked of it and what is not yet done, or
-	// still holds: "pause", "cancel", or empty.
+	// Request is the request of an operator that is not carried out yet, or still
+	// holds: "pause", "cancel", or empty.
 	Request courier.RequestKind `json:"request,omitempty"`
 	Members []MemberExecution   `json:"members"`          // in the order of the chain's definition
 	Params  json.RawMessage     `json:"params,omitempty"` // a JSON object
@@ -67,11 +67,11 @@ type Execution struct {
 	StartedAt time.Time `json:"started_at,omitzero"` // when its first members were released
 	EndedAt   time.Time `json:"ended_at,omitzero"`   // when it became completed, failed or cancelled
 
-	// Failure says which member is to blame; only that of a failed one.
+	// Failure names the member that made it fail; nil unless it has failed.
 	Failure        *Failure `json:"failure,omitempty"`
 	IdempotencyKey string   `json:"idempotency_key,omitempty"`
 	By             string   `json:"by,omitempty"`
-	// RerunOf is the chain execution whose parameters this one was started with again.
+	// RerunOf is the chain execution that this one repeats; see [Service.Rerun].
 	RerunOf courier.ChainExecutionID `json:"rerun_of,omitempty"`
 	// Labels and Trace are those of all executions of its members; see [courier.Execution].
 	Labels map[string]string `json:"labels,omitempty"`

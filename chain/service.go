@@ -39,7 +39,7 @@ type Options struct {
 	// Trace returns the trace context of a call, empty if there is none.
 	Trace func(ctx context.Context) string
 	// Requested is called after the store has recorded a request for the execution of a
-	// member, which is given as it is since then.
+	// member. X is that execution afterwards.
 	Requested func(ctx context.Context, x *courier.Execution, r *store.Request)
 	// Written is called after the store has written chain executions that were started or
 	// changed.
@@ -262,8 +262,8 @@ func (v *Service) request(ctx context.Context, id courier.ChainExecutionID, kind
 	return x, nil
 }
 
-// MemberEnded gives observers the end of a chain execution, if the end of one of its
-// members, which this engine has written, was that.
+// MemberEnded gives observers the event of the end of a chain execution, if it has ended.
+// An engine calls it when it has written the end of the execution of a member.
 func (v *Service) MemberEnded(ctx context.Context, id courier.ChainExecutionID) {
 	if !v.opt.Observed() {
 		return

@@ -9,10 +9,10 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A Probe is told what an engine does, for metrics and traces. It misses nothing, as
-// observers may: it is called in the goroutines of the engine, several at once, which wait
-// for it. So it must return at once, and must not call the engine. What it is given is a
-// copy, but it must not change what that points to. A panic of a probe is contained; the
+// A Probe is called with everything that an engine does, for metrics and traces. Unlike
+// observers it misses nothing: goroutines of the engine call it, several at a time, and wait
+// for it. So it must return at once, and must not call the engine. Its arguments are
+// copies, but it must not change what they point to. A panic of a probe is contained; the
 // first one is logged at level error.
 type Probe interface {
 	// Claimed is called after each claim that the store has answered, with how many

@@ -16,10 +16,12 @@ type Executions struct{ e *Engine }
 // Executions returns the executions in the engine's store.
 func (e *Engine) Executions() Executions { return Executions{e} }
 
-// StoreID tells the engine's store from all others; empty if the store has no id.
+// StoreID returns the id of the engine's store, which no other store has; empty if it has
+// none.
 func (h Executions) StoreID(ctx context.Context) (string, error) { return h.e.roles.StoreID(ctx) }
 
-// Get returns an execution as it is now.
+// Get returns an execution as it is now. If there is no such execution, the error matches
+// [courier.ErrNotFound].
 func (h Executions) Get(ctx context.Context, id courier.ExecutionID) (courier.Execution, error) {
 	x, err := h.e.roles.Archive().Execution(ctx, id)
 	if errors.Is(err, courier.ErrNotFound) {

@@ -7,9 +7,9 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// Jobs are the definitions of jobs. Its methods may be called by several
-// goroutines; so for the other handles, which are small values that belong to
-// their engine and need not be kept.
+// Jobs are the definitions of jobs in the engine's store. Jobs, [Executions] and [Limits]
+// are handles of an engine: small values that need not be kept. Their methods may be called
+// by several goroutines.
 type Jobs struct{ e *Engine }
 
 // Jobs returns the definitions of jobs in the engine's store.

@@ -108,7 +108,7 @@ func isLimitScope(s string) bool {
 // changed records a change of a limit, and has the engine claim: there may be room now.
 func (h Limits) changed(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr) {
 	a.Kind = "limit"
-	access{h.e}.Changed(ctx, by, a, more...)
+	access(h).Changed(ctx, by, a, more...)
 	wakeup.Send(h.e.wake)
 }
 

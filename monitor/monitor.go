@@ -39,8 +39,8 @@ type Monitor struct {
 	// of the idempotency keys of what the monitor starts.
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	// Lister is the name of what lists the directory, as the engine's
-	// Options.Listers knows it. Empty means "file".
+	// Lister is the name of the lister of the directory in engine.Options.Listers.
+	// Empty means "file".
 	Lister     string `json:"lister,omitempty"`
 	Connection string `json:"connection_id,omitempty"` // none for a directory of the machine
 	Path       string `json:"path"`                    // of the directory; directories in it are not searched
@@ -49,7 +49,7 @@ type Monitor struct {
 	// character, all else for itself. One that matches is enough, and none
 	// selects all.
 	Patterns []string `json:"patterns,omitempty"`
-	// Events are what starts executions. Empty means created.
+	// Events are the changes of a file that start executions. Empty means created.
 	Events []Event `json:"events,omitempty"`
 	// Every is the time between two polls. 0 means a minute; the least is a second
 	// for a directory of the machine, and 30 seconds for one of a server. In JSON

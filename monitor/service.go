@@ -60,9 +60,9 @@ type Options struct {
 	// Recorded is called after the result of a poll was written.
 	Recorded  func(Recorded)
 	MaxParams int // bytes of the parameters of an execution
-	// StoreWakes says that [Service.Wake] is called when a monitor is saved by any engine,
-	// so that Run looks for monitors every 5 minutes only while there are none, in place
-	// of every 30 seconds.
+	// StoreWakes says that [Service.Wake] is called when any engine saves a monitor.
+	// While there are no monitors, Run then looks for one every 5 minutes; otherwise it
+	// looks every 30 seconds.
 	StoreWakes bool
 	Log        *slog.Logger  // of Run
 	Poll       time.Duration // until Run makes a call to the store again that failed

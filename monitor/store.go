@@ -50,7 +50,7 @@ type Store interface {
 // A Record is a monitor as a store keeps it.
 type Record struct {
 	Name    string
-	Lister  string          // the name of what lists its directory
+	Lister  string          // the name of the lister of its directory
 	Kind    store.Kind      // what it starts, Job or Chain
 	Target  string          // its name
 	Body    json.RawMessage // the definition, valid JSON

@@ -57,15 +57,15 @@ type Schedule struct {
 	// means no bound.
 	Starts time.Time `json:"starts_at,omitzero"`
 	Ends   time.Time `json:"ends_at,omitzero"`
-	// Params are the parameters of the executions, as of one that is enqueued.
+	// Params are the parameters of the executions, as those of [courier.EnqueueOptions].
 	Params map[string]any `json:"params,omitempty"`
 	// Priority is that of the executions; higher is claimed first.
 	Priority int16 `json:"priority,omitempty"`
 	// Overlap says what happens to a tick while an execution that the schedule
 	// has started before has not ended. Empty means allow.
 	Overlap Overlap `json:"overlap,omitempty"`
-	// Misfire says what happens to ticks that came while no engine was there to
-	// see them, or that it saw a minute late. Empty means fire_once.
+	// Misfire says what happens to ticks that came while no engine was started, or that
+	// an engine found more than [MisfireAfter] late. Empty means fire_once.
 	Misfire Misfire `json:"misfire,omitempty"`
 	// Window is how long ago a tick may be for fire_all. 0 means a day. In JSON
 	// it is window_seconds.

@@ -40,8 +40,8 @@ type Options struct {
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
 	// Fired is called after firings were carried out.
 	Fired func([]Fired)
-	// Awaited is called when [Store.AwaitSchedules] has returned: stores announce
-	// changes of monitors and deadlines by it too.
+	// Awaited is called when [Store.AwaitSchedules] has returned, by which stores also
+	// announce changes of monitors and deadlines.
 	Awaited func()
 	Log     *slog.Logger  // of [Service.Run]
 	Poll    time.Duration // until Run makes a call to the store again that failed

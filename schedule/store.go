@@ -123,7 +123,7 @@ type DueList struct {
 	Mark uint64 // for [Store.AwaitSchedules]
 }
 
-// A Due is a schedule with everything that the engine needs to decide.
+// A Due is a due schedule with everything that an engine needs to decide on its ticks.
 type Due struct {
 	Record
 	Definition *store.Definition // the latest of its target; nil if there is none
