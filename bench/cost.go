@@ -31,8 +31,8 @@ func cost() []bench {
 	}
 	var early float64
 	return []bench{
-		costs("cost-steps-10x64", load{steps: 10, at: 64}, 10, "step", []string{"dbos", "go-workflows", "raw"}),
-		costs("cost-executions-1x100", load{steps: 1, at: 100}, 1, "execution", []string{"river", "dbos", "raw"}),
+		costs("cost-steps-10x64", load{steps: 10, at: 64}, 10, "step", []string{"dbos", "go-workflows", "raw", "raw-history", "raw-history-2"}),
+		costs("cost-executions-1x100", load{steps: 1, at: 100}, 1, "execution", []string{"river", "dbos", "raw", "raw-history", "raw-history-2"}),
 		{
 			name: "cost-late-wal", peers: []string{firstSteps}, figures: []figure{{unit: "B/step", less: true}},
 			turn: func(ctx context.Context, h *harness, who string) (v []float64, err error) {

@@ -13,7 +13,7 @@ func executions() []bench {
 		list = append(list, bench{
 			name:    fmt.Sprintf("executions-1x%d", at),
 			figures: []figure{{unit: "executions/s"}},
-			peers:   []string{"river", "river-defaults", "dbos", "raw"},
+			peers:   []string{"river", "river-defaults", "dbos", "raw", "raw-history", "raw-history-2"},
 			turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
 				rate, err := h.throughput(ctx, who, l)
 				return []float64{rate}, err

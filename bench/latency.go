@@ -97,7 +97,7 @@ func (h *harness) courierLatency(ctx context.Context, db *database) ([]float64, 
 // commits returns the milliseconds that n commits take, each of an update of
 // one small row.
 func (h *harness) commits(ctx context.Context, n int) (float64, error) {
-	db, err := h.srv.fresh(ctx, "raw", migrateRaw)
+	db, err := h.srv.fresh(ctx, "raw", migrateRaw(twoTables))
 	if err != nil {
 		return 0, err
 	}

@@ -46,7 +46,9 @@ type maker struct {
 func makers() map[string]maker {
 	return map[string]maker{
 		courierName:      {"courier", migrateCourier, openCourier},
-		"raw":            {"raw", migrateRaw, openRaw},
+		"raw":            {"raw", migrateRaw(twoTables), openRaw(twoTables)},
+		"raw-history":    {"raw-history", migrateRaw(oneHistory), openRaw(oneHistory)},
+		"raw-history-2":  {"raw-history-2", migrateRaw(oneHistoryTwice), openRaw(oneHistoryTwice)},
 		"river":          {"river", migrateRiver, openRiver(riverTuned)},
 		"river-defaults": {"river", migrateRiver, openRiver(riverDefaults)},
 		"dbos":           {"dbos", migrateDBOS, openDBOS},

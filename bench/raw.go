@@ -78,15 +78,75 @@ with t as materialized (
 )
 select count(*) from u`
 
+// A rawDesign is a way to keep executions and their history by hand.
+type rawDesign struct{ tables, fill, claim, apply string }
+
+// twoTables keeps a record of each step and an audit entry of each change, as Courier does.
+var twoTables = rawDesign{rawTables, rawFill, rawClaim, rawApply}
+
+// oneHistory keeps one row for each step: its record and the change that was made with it.
+// The claim or the start that the next write follows stands in the row of the execution
+// alone, and moves into the history with that write.
+var oneHistory = rawDesign{`
+create table execution (
+	id uuid primary key, token uuid, lease_expires_at timestamptz, due_at timestamptz not null,
+	started_at timestamptz, ended_at timestamptz, state_since timestamptz not null,
+	seq bigint not null, step integer not null, current_started timestamptz, current_attempt integer, current_type text,
+	state text not null, worker text
+) with (fillfactor = 60);
+create index execution_queued on execution (due_at, id) where state = 'queued';
+create table history (
+	execution_id uuid, seq bigint, at timestamptz not null, opened_at timestamptz, opened_by text, opened_elapsed bigint,
+	ended_step integer, ended_attempt integer, ended_elapsed bigint, execution_attempt integer, state text, type text, bytes bigint, outputs json,
+	state_from text, state_to text, state_elapsed bigint, worker text,
+	primary key (execution_id, seq)
+);`, rawFill, `
+with c as (
+	select id from execution where state = 'queued' and due_at <= now() order by due_at, id limit $1 for update skip locked
+)
+update execution e set state = 'running', token = $2, lease_expires_at = now() + interval '15 s', started_at = now(), worker = 'worker-1',
+	state_since = now(), current_started = now(), current_attempt = 1, current_type = 'bench.nothing', seq = 2
+from c where e.id = c.id
+returning e.id`, `
+with t as materialized (
+	select * from unnest($1::uuid[], $2::int[], $3::bool[]) as t (id, step, last)
+), u as (
+	update execution e set seq = e.seq + 1, step = t.step + 1, state = case when t.last then 'completed' else 'running' end,
+		state_since = case when t.last then now() else e.state_since end, ended_at = case when t.last then now() end,
+		lease_expires_at = case when not t.last then e.lease_expires_at end,
+		current_started = case when not t.last then now() end, current_attempt = case when not t.last then 1 end,
+		current_type = case when not t.last then 'bench.nothing' end
+	from t join execution o on o.id = t.id
+	where e.id = t.id and e.token = $4 and e.seq = t.step + 2 and e.state = 'running'
+	returning e.id, e.seq, t.step, t.last, e.started_at, o.current_started, o.worker
+), a as (
+	insert into history (execution_id, seq, at, opened_at, opened_by, ended_step, ended_attempt, ended_elapsed, execution_attempt, state, type,
+		bytes, outputs, state_from, state_to, state_elapsed)
+	select id, seq, now(), current_started, worker, step, 1, (extract(epoch from now() - current_started) * 1000000)::bigint, 1, 'completed', 'bench.nothing',
+		0, '{"n":1}', case when last then 'running' end, case when last then 'completed' end,
+		case when last then (extract(epoch from now() - started_at) * 1000000)::bigint end
+	from u
+)
+select count(*) from u`}
+
+// oneHistoryTwice has a second index, by which the latest record of each step is found without
+// a sort.
+var oneHistoryTwice = rawDesign{
+	oneHistory.tables + "create index history_latest on history (execution_id, execution_attempt, ended_step, seq);", oneHistory.fill, oneHistory.claim, oneHistory.apply,
+}
+
 // rawWriters is how many connections write what is waiting; with two, one
 // statement is being prepared while the other is being committed.
 const rawWriters = 2
 
-func migrateRaw(ctx context.Context, url string) error { return execute(ctx, url, rawTables) }
+func migrateRaw(d rawDesign) func(ctx context.Context, url string) error {
+	return func(ctx context.Context, url string) error { return execute(ctx, url, d.tables) }
+}
 
 // A rawSystem runs loads with statements written by hand: callers wait while a
 // few writers commit together what is waiting.
 type rawSystem struct {
+	rawDesign
 	pool  *pgxpool.Pool
 	load  load
 	token pgtype.UUID
@@ -100,14 +160,20 @@ type rawCall struct {
 	done chan<- error
 }
 
-func openRaw(ctx context.Context, db *database, l load, t *trips) (system, error) {
+func openRaw(d rawDesign) func(ctx context.Context, db *database, l load, t *trips) (system, error) {
+	return func(ctx context.Context, db *database, l load, t *trips) (system, error) {
+		return d.open(ctx, db, l, t)
+	}
+}
+
+func (d rawDesign) open(ctx context.Context, db *database, l load, t *trips) (system, error) {
 	// A hand-written program knows that its batches are small.
 	tuned := withSettings(db.url, "enable_hashjoin=off&enable_mergejoin=off&plan_cache_mode=force_generic_plan")
 	pool, err := newPool(ctx, tuned, rawWriters+2, t)
 	if err != nil {
 		return nil, err
 	}
-	return &rawSystem{pool: pool, load: l, token: rawID(1), calls: make(chan rawCall, l.at)}, nil
+	return &rawSystem{rawDesign: d, pool: pool, load: l, token: rawID(1), calls: make(chan rawCall, l.at)}, nil
 }
 
 func (s *rawSystem) close() { s.pool.Close() }
@@ -127,7 +193,7 @@ func (s *rawSystem) fill(ctx context.Context, n int) error {
 	for i := range ids {
 		ids[i] = rawID(i)
 	}
-	_, err := s.pool.Exec(ctx, rawFill, ids)
+	_, err := s.pool.Exec(ctx, s.rawDesign.fill, ids)
 	return err
 }
 
@@ -170,7 +236,7 @@ func (s *rawSystem) run(ctx context.Context, n int) (ran, error) {
 
 // claim takes executions, at most n.
 func (s *rawSystem) claim(ctx context.Context, n int) ([]pgtype.UUID, error) {
-	rows, err := s.pool.Query(ctx, rawClaim, n, s.token)
+	rows, err := s.pool.Query(ctx, s.rawDesign.claim, n, s.token)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +318,7 @@ func (s *rawSystem) apply(ctx context.Context, batch []rawCall) error {
 		ids[i], steps[i], last[i] = c.id, c.step, c.last
 	}
 	var n int
-	if err := s.pool.QueryRow(ctx, rawApply, ids, steps, last, s.token).Scan(&n); err != nil {
+	if err := s.pool.QueryRow(ctx, s.rawDesign.apply, ids, steps, last, s.token).Scan(&n); err != nil {
 		return err
 	}
 	if n != len(batch) {

@@ -13,7 +13,7 @@ func steps() []bench {
 		list = append(list, bench{
 			name:    fmt.Sprintf("steps-10x%d", at),
 			figures: []figure{{unit: "steps/s"}},
-			peers:   []string{"dbos", "go-workflows", "raw"},
+			peers:   []string{"dbos", "go-workflows", "raw", "raw-history", "raw-history-2"},
 			turn: func(ctx context.Context, h *harness, who string) ([]float64, error) {
 				rate, err := h.throughput(ctx, who, l)
 				return []float64{rate * float64(l.steps)}, err

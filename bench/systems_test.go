@@ -64,6 +64,8 @@ func TestSystems(t *testing.T) {
 		courierName: `select count(*) from courier.step_executions s join courier.job_executions e on e.id = s.execution_id
 			where e.state = 'completed' and s.state = 'completed'`,
 		"raw":            "select count(*) from step s join execution e on e.id = s.execution_id where e.state = 'completed'",
+		"raw-history":    "select count(*) from history s join execution e on e.id = s.execution_id where e.state = 'completed' and s.ended_step is not null",
+		"raw-history-2":  "select count(*) from history s join execution e on e.id = s.execution_id where e.state = 'completed' and s.ended_step is not null",
 		"river":          "select count(*) from river_job where state = 'completed'",
 		"river-defaults": "select count(*) from river_job where state = 'completed'",
 		"dbos": `select count(*) from dbos.operation_outputs o join dbos.workflow_status s using (workflow_uuid)
