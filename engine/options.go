@@ -165,7 +165,9 @@ type Options struct {
 	// Probe is told what the engine does; see [Probe]. Nil means none, and costs nothing.
 	Probe Probe
 	// Observers are called with every event, one event at a time, after it was
-	// committed. A slow observer delays the events of the others, and when 1024
+	// committed. Those of what a worker does come in order. That of a request, such as
+	// JobResumed, comes from the goroutine that has made it, and so may come after the
+	// start of a step that it led to. A slow observer delays the events of the others, and when 1024
 	// events are waiting, further ones are lost (see [Engine.Dropped]). It affects
 	// nothing else.
 	Observers []func(courier.Event)
