@@ -72,7 +72,8 @@ type Dependency struct {
 }
 
 // A Defined is a version of a chain in the store. Its fields mean what those of
-// [courier.DefinedJob] mean.
+// [courier.DefinedJob] mean. It is a type of its own, since package courier does not know
+// [Chain].
 type Defined struct {
 	Chain      Chain
 	SavedBy    string

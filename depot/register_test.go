@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/lockedbuffer"
 )
 
 // A counted depot counts its listings of all files, and fails or panics if it is told to.
@@ -124,8 +125,8 @@ func TestRegisteredOptions(t *testing.T) {
 		if got := depot.RetentionOf(h.Registry); got.Keep != 0 || got.Every != 0 {
 			t.Errorf("without a depot: %+v", got)
 		}
-		log := new(lockedBuffer)
-		depot.Register(h.Registry, d, &depot.Retention{Keep: time.Hour, KeepFailed: -1, Every: 10 * time.Minute, Log: log.logger()})
+		log := new(lockedbuffer.Buffer)
+		depot.Register(h.Registry, d, &depot.Retention{Keep: time.Hour, KeepFailed: -1, Every: 10 * time.Minute, Log: logger(log)})
 		if got := depot.RetentionOf(h.Registry); got.Keep != time.Hour || got.KeepFailed != -1 {
 			t.Errorf("registered: %+v", got)
 		}

@@ -1,7 +1,6 @@
 package depot_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/lockedbuffer"
 )
 
 var _ depot.Executions = engine.Executions{}
@@ -70,28 +70,11 @@ type room struct {
 	*testing.T
 	depot.Depot
 	records
-	log lockedBuffer
+	log lockedbuffer.Buffer
 	opt depot.Retention
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func (b *lockedBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+func logger(b *lockedbuffer.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 // eachDepot runs a test in virtual time on the depot in a directory and on that in memory.
 func eachDepot(t *testing.T, test func(r *room)) {
@@ -102,7 +85,7 @@ func eachDepot(t *testing.T, test func(r *room)) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &room{T: t, Depot: open(t)}
-				r.opt.Log = r.log.logger()
+				r.opt.Log = logger(&r.log)
 				test(r)
 			})
 		})

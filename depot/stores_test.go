@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/lockedbuffer"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -22,7 +23,7 @@ type house struct {
 	store *memstore.Store
 	e     *engine.Engine
 	files *depot.Directory
-	log   lockedBuffer
+	log   lockedbuffer.Buffer
 }
 
 func newHouse(t *testing.T, dir string) *house {
@@ -33,7 +34,7 @@ func newHouse(t *testing.T, dir string) *house {
 	must(t, err)
 	reg := new(courier.Registry)
 	depot.Register(reg, h.files, &depot.Retention{Every: 10 * time.Minute})
-	h.e = engine.New(h.store, reg, &engine.Options{Workspace: t.TempDir(), Log: h.log.logger()})
+	h.e = engine.New(h.store, reg, &engine.Options{Workspace: t.TempDir(), Log: logger(&h.log)})
 	_, err = h.e.Jobs().Define(t.Context(), courier.Job{Name: "fetch", Steps: []courier.StepSpec{{Type: "depot.fetch"}}}, nil)
 	must(t, err)
 	must(t, h.e.Start(t.Context()))

@@ -88,7 +88,7 @@ func TestChainDefinitions(t *testing.T) {
 		}
 		var d definitiondiff.Diff
 		watcher.get("v1/chains/daily/diff").want(http.StatusOK, &d)
-		if got := summary(&d); got != "changed report 0>0 /priority >5" {
+		if got := d.String(); got != "changed report 0>0 /priority >5" {
 			t.Errorf("%s", got)
 		}
 		watcher.get("v1/chains/dialy").problem(http.StatusNotFound, "not_found", "daily")

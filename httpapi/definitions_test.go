@@ -19,30 +19,6 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// summary is a diff in few words.
-func summary(d *definitiondiff.Diff) string {
-	var all []string
-	for _, f := range d.Fields {
-		all = append(all, fmt.Sprintf("%s %s>%s", f.Pointer, f.From, f.To))
-	}
-	for _, p := range append(d.Steps, d.Members...) {
-		text := p.Change + " " + p.ID + p.Type
-		if p.From != nil {
-			text += fmt.Sprint(" ", *p.From)
-		}
-		if p.To != nil {
-			text += fmt.Sprint(">", *p.To)
-		}
-		for _, f := range p.Fields {
-			if f.Pointer != "" {
-				text += fmt.Sprintf(" %s %s>%s", f.Pointer, f.From, f.To)
-			}
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, "; ")
-}
-
 // entryNames returns the names, or with versions the versions, in an answer with a list.
 func (a answer) entries() (names []string, versions []int, next string) {
 	a.Helper()
@@ -272,12 +248,12 @@ func TestVersions(t *testing.T) {
 	}
 	var d definitiondiff.Diff
 	w.as("vera").get("v1/jobs/report/diff").want(http.StatusOK, &d)
-	if got := summary(&d); d.From != 4 || d.To != 5 || got != "/limit 3>4; added s2test.work>0; removed s1test.work 0" {
+	if got := d.String(); d.From != 4 || d.To != 5 || got != "/limit 3>4; added s2test.work>0; removed s1test.work 0" {
 		t.Errorf("%+v: %s", d, got)
 	}
 	d = definitiondiff.Diff{}
 	w.get("v1/jobs/report/diff?from=3&to=4").want(http.StatusOK, &d)
-	if got := summary(&d); got != "/limit 2>3" {
+	if got := d.String(); got != "/limit 2>3" {
 		t.Errorf("%+v: %s", d, got)
 	}
 	w.get("v1/jobs/report/diff?to=1").problem(http.StatusBadRequest, "invalid", "version 1")

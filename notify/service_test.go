@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/lockedbuffer"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
@@ -29,7 +30,7 @@ type world struct {
 	t     *testing.T
 	store *memstore.Store
 	stop  func() // ends Run
-	log   logbook
+	log   lockedbuffer.Buffer
 
 	mu      sync.Mutex
 	ids     uuid7.Source
@@ -40,24 +41,6 @@ type world struct {
 	changes []string // in words
 	started []courier.EnqueueOptions
 	refuses error // of all starts
-}
-
-// A logbook is a log that several goroutines write.
-type logbook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // newWorld makes a world whose service runs until the end of the test.

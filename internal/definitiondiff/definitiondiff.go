@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"sort"
@@ -19,6 +20,30 @@ type Diff struct {
 	Fields  []Difference `json:"fields"`            // of the definition itself
 	Steps   []PartDiff   `json:"steps,omitempty"`   // of a job, in the order of To; those that were removed stand last
 	Members []PartDiff   `json:"members,omitempty"` // of a chain, likewise
+}
+
+// String lists what differs in few words, such as "/limit 2>3; added s2file.copy>0".
+func (d Diff) String() string {
+	var all []string
+	for _, f := range d.Fields {
+		all = append(all, fmt.Sprintf("%s %s>%s", f.Pointer, f.From, f.To))
+	}
+	for _, p := range slices.Concat(d.Steps, d.Members) {
+		text := p.Change + " " + p.ID + p.Type
+		if p.From != nil {
+			text += fmt.Sprint(" ", *p.From)
+		}
+		if p.To != nil {
+			text += fmt.Sprint(">", *p.To)
+		}
+		for _, f := range p.Fields {
+			if f.Pointer != "" {
+				text += fmt.Sprintf(" %s %s>%s", f.Pointer, f.From, f.To)
+			}
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
 }
 
 // A PartDiff is what has become of a step or a member. Steps are told from each other by

@@ -11,30 +11,6 @@ import (
 	"github.com/courierhq/courier/internal/definitiondiff"
 )
 
-// summary is a diff in few words.
-func summary(d *definitiondiff.Diff) string {
-	var all []string
-	for _, f := range d.Fields {
-		all = append(all, fmt.Sprintf("%s %s>%s", f.Pointer, f.From, f.To))
-	}
-	for _, p := range append(d.Steps, d.Members...) {
-		text := p.Change + " " + p.ID + p.Type
-		if p.From != nil {
-			text += fmt.Sprint(" ", *p.From)
-		}
-		if p.To != nil {
-			text += fmt.Sprint(">", *p.To)
-		}
-		for _, f := range p.Fields {
-			if f.Pointer != "" {
-				text += fmt.Sprintf(" %s %s>%s", f.Pointer, f.From, f.To)
-			}
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, "; ")
-}
-
 func TestDiff(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"the same", `{"name": "j", "version": 1, "steps": [{"id": "a", "type": "t"}]}`, `{"name": "j", "version": 2, "steps": [{"id": "a", "type": "t"}]}`, ""},
@@ -59,12 +35,12 @@ func TestDiff(t *testing.T) {
 		{"nothing to something", `{}`, `{"steps": [{"type": "t"}]}`, "added t>0"},
 	} {
 		d := definitiondiff.Of([]byte(c.from), []byte(c.to))
-		if got := summary(&d); got != c.want {
+		if got := d.String(); got != c.want {
 			t.Errorf("%s: got\n%s, want\n%s", c.name, got, c.want)
 		}
 		back := definitiondiff.Of([]byte(c.to), []byte(c.from))
-		if a, b := strings.Count(summary(&d), "added"), strings.Count(summary(&back), "removed"); a != b {
-			t.Errorf("%s: %d added, and %d removed the other way round: %s", c.name, a, b, summary(&back))
+		if a, b := strings.Count(d.String(), "added"), strings.Count(back.String(), "removed"); a != b {
+			t.Errorf("%s: %d added, and %d removed the other way round: %s", c.name, a, b, back.String())
 		}
 	}
 }
@@ -88,13 +64,13 @@ func TestDiffRandom(t *testing.T) {
 	for range 500 {
 		a, b := random(), random()
 		if same := definitiondiff.Of([]byte(a), []byte(a)); len(same.Steps) > 0 {
-			t.Fatalf("%s differs from itself: %s", a, summary(&same))
+			t.Fatalf("%s differs from itself: %s", a, same.String())
 		}
 		d := definitiondiff.Of([]byte(a), []byte(b))
 		from, to, grows := map[int]bool{}, map[int]bool{}, 0
 		for _, p := range d.Steps {
 			if p.From != nil && from[*p.From] || p.To != nil && to[*p.To] {
-				t.Fatalf("%s to %s: twice in %s", a, b, summary(&d))
+				t.Fatalf("%s to %s: twice in %s", a, b, d.String())
 			}
 			if p.From != nil {
 				from[*p.From] = true
@@ -106,7 +82,7 @@ func TestDiffRandom(t *testing.T) {
 			}
 		}
 		if n := strings.Count(b, "type") - strings.Count(a, "type"); n != grows {
-			t.Fatalf("%s to %s: %s", a, b, summary(&d))
+			t.Fatalf("%s to %s: %s", a, b, d.String())
 		}
 	}
 }

@@ -111,7 +111,8 @@ type StatConfig struct {
 	IgnoreMissing bool   `json:"ignore_missing" default:"true" doc:"that there is nothing is no error; see exists"`
 }
 
-// A StatOutput is the output of a step that looks at one file or directory.
+// A StatOutput is the output of a step that looks at one file or directory. It is no [File], nor
+// an entry of local files: a directory may be there, or nothing, and the server may tell no size.
 type StatOutput struct {
 	Exists      bool      `json:"exists" doc:"whether there is a file or directory"`
 	Name        string    `json:"name" doc:"name within its directory"`
@@ -131,7 +132,8 @@ type DeleteConfig struct {
 	OnUnsafeName  string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries of the directory that can't be used: skip or fail"`
 }
 
-// A DeleteOutput is the output of a step that deletes files.
+// A DeleteOutput is the output of a step that deletes files. That of file.delete has its fields
+// with documentation of its own, which names local paths.
 type DeleteOutput struct {
 	DeletedFile  string   `json:"deleted_file,omitempty" doc:"remote path of what was deleted, the first if there are several"`
 	DeletedFiles []string `json:"deleted_files" doc:"remote paths of all that was deleted"`

@@ -12,28 +12,11 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/lockedbuffer"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
-
-// A journal is the log of an engine.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
 
 // within10 waits until ok, for ten seconds.
 func within10(t *testing.T, what string, ok func() bool) {
@@ -58,7 +41,7 @@ func TestRefusedByTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	reg, log := new(courier.Registry), new(journal)
+	reg, log := new(courier.Registry), new(lockedbuffer.Buffer)
 	courier.RegisterFunc(reg, "demo.text", func(_ context.Context, _ *courier.Context, c struct{ N int }) (struct{ Text string }, error) {
 		return struct{ Text string }{strings.Repeat("x", c.N)}, nil
 	}, nil)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/lockedbuffer"
 	"github.com/courierhq/courier/store"
 )
 
@@ -226,7 +227,7 @@ func TestParentGone(t *testing.T) {
 		dir := t.TempDir()
 		parent := exec.Command(os.Args[0], "-test.run=^TestIsParent$", "-test.v")
 		parent.Env = append(os.Environ(), "COURIER_TEST_PARENT="+dir, "TMPDIR="+t.TempDir()) // it can remove nothing
-		out := new(syncedText)
+		out := new(lockedbuffer.Buffer)
 		parent.Stdout, parent.Stderr = out, out
 		if err := parent.Start(); err != nil {
 			t.Fatal(err)

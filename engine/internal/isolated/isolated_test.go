@@ -11,12 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/lockedbuffer"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -26,24 +26,7 @@ type bench struct {
 	*testing.T
 	e   *engine.Engine
 	dir string
-	log *syncedText
-}
-
-type syncedText struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *syncedText) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *syncedText) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	log *lockedbuffer.Buffer
 }
 
 var secrets = map[string]string{"mine": "hunter2secret", "lazy": "lazy-hunter3", "other": "not-for-this-step"}
@@ -51,7 +34,7 @@ var secrets = map[string]string{"mine": "hunter2secret", "lazy": "lazy-hunter3",
 func newBench(t *testing.T, change func(*engine.Options)) *bench {
 	t.Helper()
 	dir := t.TempDir()
-	b := &bench{T: t, dir: dir, log: new(syncedText)}
+	b := &bench{T: t, dir: dir, log: new(lockedbuffer.Buffer)}
 	reg, err := build()
 	if err != nil {
 		t.Fatal(err)

@@ -205,6 +205,7 @@ var Rooms = []Room{
 	{Dir: "internal/test/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/planted", Outside: true},
 	{Dir: "internal/test/promise", Imports: []string{".", "chain", "internal/stepcontext", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
+	{Dir: "internal/test/lockedbuffer", Outside: true},
 	{Dir: "internal/test/raced", Outside: true},
 	{Dir: "internal/test/remotetour", Imports: []string{"."}, Outside: true},
 	{Dir: "internal/test/schemacheck", Outside: true},
