@@ -1,6 +1,7 @@
 package depot
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -48,6 +49,52 @@ func write(t testing.TB, d Depot, key, content string) error {
 	}
 	_, err = p.Commit()
 	return err
+}
+
+// nobody are Executions of which none is known.
+type nobody struct{}
+
+// Get implements [Executions].
+func (nobody) Get(context.Context, courier.ExecutionID) (courier.Execution, error) {
+	return courier.Execution{}, courier.Errorf(courier.ErrNotFound, "nobody")
+}
+
+// TestCleanBesideUpload: the first file of an upload, which has no execution yet, stays when
+// retention has seen its directory before it is there.
+func TestCleanBesideUpload(t *testing.T) {
+	dir := t.TempDir()
+	d, uploads := openAt(t, dir), openAt(t, dir)
+	if err := os.MkdirAll(filepath.Join(dir, filesDir, string(some), inputs), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	key, came := InputKey(some, "orders.csv"), false
+	d.before = func(op, name string) error {
+		if came || !strings.Contains(name, string(some)) {
+			return nil
+		}
+		came = true
+		return write(t, uploads, key, "content")
+	}
+	if err := CleanOnce(t.Context(), d, nobody{}, nil); err != nil || !came {
+		t.Fatalf("clean: %v; it looked at the directory: %v", err, came)
+	}
+	o, err := uploads.Open(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Close()
+	if err := d.Remove(t.Context(), string(some)+"/"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, filesDir, string(some), inputs), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := CleanOnce(t.Context(), d, nobody{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, filesDir, string(some))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an empty directory stays: %v", err)
+	}
 }
 
 // shown describes all files of a depot, each of which must be whole.

@@ -122,6 +122,16 @@ func (d *Directory) Remove(ctx context.Context, prefix string) error {
 	return nil
 }
 
+// removeEmpty removes the directories of an execution in which no file is, also if one is put
+// there at the same time.
+func (d *Directory) removeEmpty(x courier.ExecutionID) error {
+	dir := path.Join(filesDir, string(x))
+	if err := d.syncGone(dir); err != nil {
+		return fmt.Errorf("depot: remove directory %q: %w", dir, err)
+	}
+	return nil
+}
+
 // syncGone removes the directory of an execution if it is empty, and makes durable what
 // was removed from it.
 func (d *Directory) syncGone(dir string) error {

@@ -300,12 +300,19 @@ func (c *cleaner) unknown(ctx context.Context, id courier.ExecutionID, at time.T
 			at = info.Time
 		}
 	}
+	if len(infos) == 0 {
+		// The first file of an upload may come at any moment: its directory is there before it.
+		if dir, ok := c.depot.(*Directory); ok {
+			err = dir.removeEmpty(id)
+		}
+		return now.Add(again), err
+	}
 	switch {
 	case now.Sub(at) < unknownAge:
 		return earlier(at.Add(unknownAge), now.Add(again)), nil
 	case c.isAnothers(id, infos):
 		return now.Add(again), nil
-	case marked || len(infos) == 0:
+	case marked:
 		return next, c.depot.Remove(ctx, string(id)+"/")
 	}
 	return now.Add(again), c.retire(ctx, &courier.Execution{ID: id})
