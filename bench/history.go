@@ -128,9 +128,9 @@ func (h *harness) fillPast(ctx context.Context, n int) error {
 	defer func() { h.filled += time.Since(start) }()
 	for p.n < n && (!h.quick || time.Since(start) < maxFilling) {
 		var parts sync.WaitGroup
-		tables := []string{"job_executions", "step_executions", "job_audit_log"}
+		tables := []string{"job_executions", "execution_history"}
 		errs := make([]error, 2)
-		for i, list := range [][]string{tables[:2], tables[2:]} {
+		for i, list := range [][]string{tables[:1], tables[1:]} {
 			parts.Go(func() {
 				for _, table := range list {
 					errs[i] = errors.Join(errs[i], p.copy(ctx, table, p.n+1, min(p.n+chunk, n)))

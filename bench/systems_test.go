@@ -148,7 +148,7 @@ func TestHistory(t *testing.T) {
 		var executions, steps, audited int
 		err = db.pool.QueryRow(t.Context(), `select (select count(*) from courier.job_executions where state = 'completed'),
 			(select count(distinct execution_id) from courier.step_executions),
-			(select count(distinct execution_id) from courier.job_audit_log)`).Scan(&executions, &steps, &audited)
+			(select count(distinct execution_id) from courier.execution_history where state_to = 'completed')`).Scan(&executions, &steps, &audited)
 		if err != nil || executions != size+1 || steps != size+1 || audited != size+1 {
 			t.Errorf("%d executions, %d with steps, %d with an audit, %v, want %d", executions, steps, audited, err, size+1)
 		}

@@ -168,7 +168,7 @@ func TestChainsRollBack(t *testing.T) {
 	if err != nil || k.State != chain.Running || k.Members[1].State != chain.MemberPending {
 		t.Errorf("chain %+v, %v", k, err)
 	}
-	exec(t, admin, "begin; set local courier.retention = 'on'; delete from courier.job_audit_log where execution_id = '"+string(taken.ID)+
+	exec(t, admin, "begin; set local courier.retention = 'on'; delete from courier.execution_history where execution_id = '"+string(taken.ID)+
 		"'; delete from courier.job_executions where id = '"+string(taken.ID)+"'; commit")
 	if err := s.Apply(t.Context(), endOf(&c, courier.Completed)); err != nil {
 		t.Errorf("again: %v", err)
@@ -253,7 +253,7 @@ func TestRetryAfterRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec(t, admin, "begin; set local courier.retention = 'on'; delete from courier.job_audit_log; delete from courier.job_executions; commit")
+	exec(t, admin, "begin; set local courier.retention = 'on'; delete from courier.execution_history; delete from courier.job_executions; commit")
 	r := chain.Request{Chain: n.ID, Kind: courier.RequestRetry, IDs: []courier.ExecutionID{courier.ExecutionID(idSource.New()), courier.ExecutionID(idSource.New())}}
 	x, _, err := s.RequestChain(t.Context(), r)
 	if err != nil || x.State != chain.Running || x.Members[0].State != "completed" || x.Members[1].State != "queued" || x.Members[1].Execution != r.IDs[1] {

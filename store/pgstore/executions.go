@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -145,14 +144,17 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 	}
 	notCompleted := len(f.States) > 0 && !slices.Contains(f.States, courier.StepCompleted)
 	if f.FailedItems || f.Files || f.Events || notCompleted || f.Step != nil && f.Attempt != 0 {
-		if f.Attempt != 0 {
-			add("s.execution_attempt = $%d::int", int32(f.Attempt))
+		// Without statistics all records of the attempt or the step would be read: "+ 0" keeps
+		// the index of the steps for what is meant to be found by it.
+		hide := " + 0"
+		if f.Step != nil && f.Attempt != 0 && !notCompleted && !f.FailedItems {
+			hide = ""
 		}
-		switch {
-		case f.Step != nil && notCompleted:
-			add("s.step + 0 = $%d::int", int32(*f.Step)) // without statistics all records of the step would be read
-		case f.Step != nil:
-			add("s.step = $%d::int", int32(*f.Step))
+		if f.Attempt != 0 {
+			add("s.execution_attempt"+hide+" = $%d::int", int32(f.Attempt))
+		}
+		if f.Step != nil {
+			add("s.step"+hide+" = $%d::int", int32(*f.Step))
 		}
 		if len(f.States) > 0 {
 			add("s.state = any($%d::text[])", asStrings(f.States))
@@ -172,14 +174,13 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		return s.sqlFiltered("execution/list_steps_by_index", filter), args
 	}
 	if f.Attempt != 0 {
-		add("a.execution_attempt = $%d::int", int32(f.Attempt))
+		add("s.execution_attempt + 0 = $%d::int", int32(f.Attempt))
 	}
 	if f.Step != nil {
-		add("a.ended_step = $%d::int", int32(*f.Step))
+		add("s.step + 0 = $%d::int", int32(*f.Step))
 	}
 	if len(f.States) > 0 {
-		add("exists (select from courier.step_executions r where r.execution_id = a.execution_id and r.execution_attempt = a.execution_attempt"+
-			" and r.step = a.ended_step and r.seq = a.seq and r.state = any($%d::text[]))", asStrings(f.States))
+		add("s.state = any($%d::text[])", asStrings(f.States))
 	}
 	return s.sqlFiltered("execution/list_steps", filter), args
 }
@@ -208,8 +209,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]courier.Audit
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	// The entry after the given one may stand in a row that began before it.
-	rows, err := query(ctx, s.pool, scanAudit, s.sql("execution/list_audit"), bind.ID(string(f.Execution)), max(0, f.After)-maxEntries+2, int64(f.Limit)+maxEntries)
+	rows, err := query(ctx, s.pool, scanHistory, s.sql("execution/list_audit"), bind.ID(string(f.Execution)), max(0, f.After)+1, int64(f.Limit)+2)
 	if err != nil {
 		return nil, failed(fmt.Sprintf("read the audit of execution %s", f.Execution), err)
 	}
@@ -225,25 +225,37 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) ([]courier.Audit
 	return list, nil
 }
 
-// maxEntries is how many entries a row of the audit can have.
-const maxEntries = 3
+// A historyRow is a row of execution_history, or what the row of an execution has of the
+// audit; see sql/execution/list_audit.sql.
+type historyRow struct {
+	seq             int64
+	at              time.Time
+	attempt         int // of the execution
+	worker          string
+	from, to        string
+	elapsed         int64 // microseconds, as all durations here
+	reason, err, by string
+	claimed         *time.Time
+	waited          int64
+	startBefore     bool
+	started         *startedStep
+	beforeWorker    string
+	endedStep       *int
+	ended           courier.StepExecution
+	endedBegan      bool
+	endedElapsed    *int64 // nil: since ended.StartedAt
+	interrupted     *interrupted
+}
 
-// An auditRow is a row of job_audit_log with the record that it refers to.
-type auditRow struct {
-	seq          int64
-	at           time.Time
-	endedStep    *int
-	endedBegan   bool
-	endedElapsed *int64 // microseconds; nil: since ended.StartedAt
-	ended        courier.StepExecution
-	startedStep  *int
-	started      courier.StepExecution
-	interrupted  *interrupted
-	from, to     string
-	elapsed      int64
-	reason, err  string
-	by, worker   string
-	attempt      int // of the execution
+// A startedStep is a step attempt that started before a row of the history was written, and
+// neither ended nor was interrupted there.
+type startedStep struct {
+	Step      int       `json:"step"`
+	ID        string    `json:"id"`
+	Type      string    `json:"type"`
+	Iteration []int     `json:"iteration"`
+	Attempt   int       `json:"attempt"`
+	At        time.Time `json:"at"`
 }
 
 // An interrupted is the step that went back to pending, as the audit keeps it: its
@@ -258,68 +270,102 @@ type interrupted struct {
 	Reason    courier.Reason `json:"reason,omitempty"`
 }
 
-func scanAudit(rows pgx.Rows) (a auditRow, err error) {
-	var iteration, startedIteration, stopped *string
+func scanHistory(rows pgx.Rows) (h historyRow, err error) {
+	var iteration, started, stopped *string
 	var startedAt *time.Time
-	err = rows.Scan(&a.seq, &a.at, &a.endedStep, &a.endedBegan, &a.endedElapsed,
-		&a.ended.ID, &a.ended.Type, &iteration, &a.ended.Attempt, &a.ended.State, &a.ended.Bytes,
-		&a.ended.Reason, &a.ended.Error, &startedAt,
-		&a.startedStep, &a.started.Attempt, &a.started.ID, &a.started.Type, &startedIteration,
-		&stopped, &a.from, &a.to, &a.elapsed, &a.reason, &a.err, &a.by, &a.worker, &a.attempt)
+	err = rows.Scan(&h.seq, &h.at, &h.attempt, &h.worker, &h.from, &h.to, &h.elapsed, &h.reason, &h.err, &h.by,
+		&h.claimed, &h.waited, &h.startBefore, &started, &h.beforeWorker,
+		&startedAt, &h.ended.Bytes, &h.endedStep, &h.ended.Attempt, &h.ended.State, &h.ended.Type, &h.ended.ID, &h.endedBegan, &h.endedElapsed, &iteration,
+		&h.ended.Reason, &h.ended.Error, &stopped)
 	if err != nil {
-		return a, err
+		return h, err
 	}
-	a.at, a.ended.StartedAt = a.at.UTC(), instant(startedAt)
-	if err := decode(iteration, &a.ended.Iteration); err != nil {
-		return a, err
+	h.at, h.ended.StartedAt = h.at.UTC(), instant(startedAt)
+	for _, f := range []struct {
+		from *string
+		to   any
+	}{{iteration, &h.ended.Iteration}, {started, &h.started}, {stopped, &h.interrupted}} {
+		if err := decode(f.from, f.to); err != nil {
+			return h, err
+		}
 	}
-	if err := decode(startedIteration, &a.started.Iteration); err != nil {
-		return a, err
-	}
-	if stopped != nil {
-		a.interrupted = new(interrupted)
-		err = json.Unmarshal([]byte(*stopped), a.interrupted)
-	}
-	return a, err
+	return h, nil
 }
 
 // entries returns the entries of the row, in their order.
-func (a *auditRow) entries() []courier.AuditEntry {
+func (h *historyRow) entries() []courier.AuditEntry {
 	var list []courier.AuditEntry
+	if h.claimed != nil {
+		list = append(list, courier.AuditEntry{
+			At: h.claimed.UTC(), From: string(courier.Queued), To: string(courier.Running), Elapsed: micro(h.waited), Worker: h.beforeWorker,
+		})
+	}
+	if e := h.start(); e != nil {
+		list = append(list, *e)
+	}
+	first := h.seq - int64(len(list))
 	add := func(e courier.AuditEntry) {
-		e.Seq, e.At, e.Worker, e.ExecutionAttempt = a.seq+int64(len(list)), a.at, a.worker, a.attempt
+		e.At, e.Worker = h.at, h.worker
 		list = append(list, e)
 	}
-	if a.endedStep != nil {
+	if h.endedStep != nil {
 		e := courier.AuditEntry{
-			Step: a.endedStep, ID: a.ended.ID, Type: a.ended.Type, Iteration: a.ended.Iteration, Attempt: a.ended.Attempt,
-			From: string(courier.StepPending), To: string(a.ended.State), Bytes: a.ended.Bytes, Reason: a.ended.Reason, Error: a.ended.Error,
+			Step: h.endedStep, ID: h.ended.ID, Type: h.ended.Type, Iteration: h.ended.Iteration, Attempt: h.ended.Attempt,
+			From: string(courier.StepPending), To: string(h.ended.State), Bytes: h.ended.Bytes, Reason: h.ended.Reason, Error: h.ended.Error,
 		}
-		if a.endedBegan {
-			e.From, e.Elapsed = string(courier.StepRunning), max(0, a.at.Sub(a.ended.StartedAt))
-			if a.endedElapsed != nil {
-				e.Elapsed = time.Duration(*a.endedElapsed) * time.Microsecond
-			}
+		if h.endedBegan {
+			e.From, e.Elapsed = string(courier.StepRunning), h.ran()
 		}
 		add(e)
 	}
-	if i := a.interrupted; i != nil {
+	if i := h.interrupted; i != nil {
 		add(courier.AuditEntry{
 			Step: &i.Step, ID: i.ID, Type: i.Type, Iteration: i.Iteration, Attempt: i.Attempt, Reason: i.Reason,
-			From: string(courier.StepRunning), To: string(courier.StepPending), Elapsed: time.Duration(i.Elapsed) * time.Microsecond,
+			From: string(courier.StepRunning), To: string(courier.StepPending), Elapsed: micro(i.Elapsed),
 		})
 	}
-	if a.to != "" {
+	if h.to != "" {
 		add(courier.AuditEntry{
-			From: a.from, To: a.to, Elapsed: time.Duration(a.elapsed) * time.Microsecond,
-			Reason: courier.Reason(a.reason), Error: a.err, By: a.by,
+			From: h.from, To: h.to, Elapsed: micro(h.elapsed), Reason: courier.Reason(h.reason), Error: h.err, By: h.by,
 		})
 	}
-	if a.startedStep != nil {
-		add(courier.AuditEntry{
-			Step: a.startedStep, ID: a.started.ID, Type: a.started.Type, Iteration: a.started.Iteration, Attempt: a.started.Attempt,
-			From: string(courier.StepPending), To: string(courier.StepRunning),
-		})
+	for i := range list {
+		list[i].Seq, list[i].ExecutionAttempt = first+int64(i), h.attempt
 	}
 	return list
 }
+
+// start returns the entry of the step attempt that had started before the row was written,
+// if no earlier row has it, or nil.
+func (h *historyRow) start() *courier.AuditEntry {
+	e := courier.AuditEntry{From: string(courier.StepPending), To: string(courier.StepRunning), Worker: h.beforeWorker}
+	switch {
+	case h.started != nil:
+		s := h.started
+		e.At, e.Step, e.ID, e.Type, e.Iteration, e.Attempt = s.At.UTC(), &s.Step, s.ID, s.Type, s.Iteration, s.Attempt
+	case h.startBefore:
+		return nil
+	case h.endedBegan:
+		e.At, e.Step, e.ID, e.Type, e.Iteration, e.Attempt = h.ended.StartedAt, h.endedStep, h.ended.ID, h.ended.Type, h.ended.Iteration, h.ended.Attempt
+		if h.endedElapsed != nil {
+			e.At = h.at.Add(-micro(*h.endedElapsed))
+		}
+	case h.interrupted != nil:
+		i := h.interrupted
+		e.At, e.Step, e.ID, e.Type, e.Iteration, e.Attempt = h.at.Add(-micro(i.Elapsed)), &i.Step, i.ID, i.Type, i.Iteration, i.Attempt
+	default:
+		return nil
+	}
+	return &e
+}
+
+// ran returns how long the attempt that ended had been running.
+func (h *historyRow) ran() time.Duration {
+	if h.endedElapsed != nil {
+		return micro(*h.endedElapsed)
+	}
+	return max(0, h.at.Sub(h.ended.StartedAt))
+}
+
+// micro is a number of microseconds.
+func micro(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

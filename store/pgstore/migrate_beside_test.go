@@ -32,7 +32,7 @@ func TestMigrateBesideWriters(t *testing.T) {
 	}
 	written := writeBeside(t, pool, func() {
 		withMigration(t, fmt.Sprintf("%04d_later.sql", len(today)+1), `
-			alter table courier.job_audit_log add column later text;
+			alter table courier.execution_history add column later text;
 			alter table courier.job_executions add column later integer, drop constraint job_executions_state_check,
 				add constraint job_executions_state_check check (state <> 'later') not valid;
 			drop index courier.job_executions_state;
@@ -47,7 +47,7 @@ func TestMigrateBesideWriters(t *testing.T) {
 		}
 	})
 	var there int
-	if err := pool.QueryRow(t.Context(), "select count(*) from courier.job_executions e join courier.job_audit_log a on a.execution_id = e.id where e.state = 'completed'").Scan(&there); err != nil || there != written {
+	if err := pool.QueryRow(t.Context(), "select count(*) from courier.job_executions e join courier.execution_history a on a.execution_id = e.id where e.state = 'completed'").Scan(&there); err != nil || there != written {
 		t.Errorf("%d executions and entries are there, %v; %d were written", there, err, written)
 	}
 }
@@ -66,7 +66,7 @@ func TestMigrateAfterDeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	withMigration(t, fmt.Sprintf("%04d_later.sql", len(today)+1),
-		"alter table courier.job_audit_log add column later text; alter table courier.job_executions add column later text;")
+		"alter table courier.execution_history add column later text; alter table courier.job_executions add column later text;")
 	other, err := pool.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestMigrateAfterDeadlock(t *testing.T) {
 	if !waits {
 		t.Fatal("the migration does not wait")
 	}
-	if _, err := other.Exec(ctx, "lock table courier.job_audit_log in row exclusive mode"); err != nil {
+	if _, err := other.Exec(ctx, "lock table courier.execution_history in row exclusive mode"); err != nil {
 		t.Fatalf("the other transaction was ended: %v", err)
 	}
 	if err := other.Commit(ctx); err != nil {
@@ -164,7 +164,7 @@ func writeOne(ctx context.Context, pool *pgxpool.Pool, id string) error {
 			values ($1::text::uuid, clock_timestamp(), 1, 1, 0, 0, 'q', '{}', '{}', 0, '', clock_timestamp(), 'queued', clock_timestamp(), 1, 1, 0)`,
 		`update courier.job_executions set state = 'running', lease_token = id, lease_expires_at = clock_timestamp() + interval '1 minute', last_audit_seq = last_audit_seq + 1 where id = $1::text::uuid and state = 'queued'`,
 		`with x as (update courier.job_executions set state = 'completed', ended_at = clock_timestamp(), last_audit_seq = last_audit_seq + 1 where id = $1::text::uuid and state = 'running' returning id, last_audit_seq as seq)
-			insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to) select x.id, x.seq, clock_timestamp(), 'running', 'completed' from x`,
+			insert into courier.execution_history (execution_id, seq, at, execution_attempt, state_from, state_to) select x.id, x.seq, clock_timestamp(), 1, 'running', 'completed' from x`,
 	} {
 		if err := repeat(ctx, func() error { _, err := pool.Exec(ctx, sql, id); return err }); err != nil {
 			return err
@@ -195,8 +195,8 @@ func TestMigrateBesideEngine(t *testing.T) {
 	}
 	withMigration(t, fmt.Sprintf("%04d_later.sql", len(today)+1), `
 		alter table courier.job_executions add column later integer;
-		alter table courier.job_audit_log add column later text;
-		alter table courier.step_executions add column later bigint not null default 0;
+		alter table courier.execution_history add column later text;
+		alter table courier.execution_history add column later2 bigint not null default 0;
 		create index job_executions_later on courier.job_executions (later);`)
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup

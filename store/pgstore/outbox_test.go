@@ -121,7 +121,7 @@ func TestSubscribedElsewhere(t *testing.T) {
 		}, "JobStarted StepStarted JobStarted StepStarted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			exec(t, pool, "delete from courier.subscriptions; delete from courier.outbox; delete from courier.outbox_windows; delete from courier.job_executions; delete from courier.chain_members; delete from courier.chain_executions")
+			exec(t, pool, "set local courier.retention = 'on'; delete from courier.subscriptions; delete from courier.outbox; delete from courier.outbox_windows; delete from courier.job_executions; delete from courier.chain_members; delete from courier.chain_executions")
 			if err := here.Set(ctx, store.LimitSetting(""), tt.limit); err != nil {
 				t.Fatal(err)
 			}

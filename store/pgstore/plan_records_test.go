@@ -29,18 +29,16 @@ func TestPlanOfRecords(t *testing.T) {
 	u := pgtest.URL(t)
 	s, sent := recorded(t, u)
 	pool := dial(t, u)
-	for _, table := range []string{"job_executions", "step_executions", "job_audit_log", "chain_executions"} {
+	for _, table := range []string{"job_executions", "execution_history", "chain_executions"} {
 		exec(t, pool, "alter table courier."+table+" set (autovacuum_enabled = off)")
 	}
 	job := defined(t, s, pool, "j")
 	past{job: job, state: "completed", count: 50_000, created: 9 * time.Hour, ended: time.Hour}.make(t, pool)
 	id := past{job: job, state: "failed", count: 1, created: 10 * time.Hour, ended: time.Hour}.make(t, pool)[0]
 	exec(t, pool, "update courier.job_executions set failed_items = 200, rerun_of = id, last_audit_seq = 200010 where id = '"+id+"'")
-	exec(t, pool, `insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
+	exec(t, pool, `insert into courier.execution_history (execution_id, seq, started_at, at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
 		select '`+id+`', 10 + 2 * n, now(), now(), 0, 1, 1 + n % 3, 1, case when n % 500 = 0 then 'failed' else 'completed' end, 'file.copy', 'w',
 			case when n % 500 = 0 then 0 end from generate_series(1, 100000) n`)
-	exec(t, pool, `insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started)
-		select execution_id, seq, ended_at, step, execution_attempt, true from courier.step_executions where execution_id = '`+id+`' and seq > 10`)
 	exec(t, pool, `insert into courier.chain_executions (id, created_at, definition_id, version, created_by, plan, state, member_states, rerun_of)
 		select gen_random_uuid(), now(), `+value[string](t, pool, "select id::text from courier.job_definitions")+`, 1, '', '[]', 'completed', '', case when n = 9 then '`+id+`'::uuid end
 		from generate_series(1, 20000) n`)
@@ -56,7 +54,7 @@ func TestPlanOfRecords(t *testing.T) {
 				}
 				read, plan := sent.pagesOf(t, pool, q.name)
 				for kind, plan := range map[string]string{"executed": plan, "generic": sent.genericPlan(t, pool, q.name)} {
-					if !strings.Contains(plan, q.index) || strings.Contains(plan, "Seq Scan on step_executions") || strings.Contains(plan, "Seq Scan on job_executions") {
+					if !strings.Contains(plan, q.index) || strings.Contains(plan, "Seq Scan on execution_history") || strings.Contains(plan, "Seq Scan on job_executions") {
 						t.Errorf("%s: the %s plan does not use %s:\n%s", q.what, kind, q.index, plan)
 					}
 				}
@@ -74,28 +72,28 @@ var recordQueries = []struct {
 	rows, pages       int
 	send              func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error)
 }{
-	{"a page of a step", "execution/list_steps_by_index", "step_executions_pkey", 50, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"a page of a step", "execution/list_steps_by_index", "execution_history_steps", 50, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Steps(ctx, store.StepFilter{Execution: id, Attempt: 1, Step: new(2), After: 150_000, Limit: 50}))
 	}},
-	{"failed items of an attempt", "execution/list_steps_by_index", "step_executions_failed_items", 200, 450, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"failed items of an attempt", "execution/list_steps_by_index", "execution_history_failed_items", 200, 450, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Steps(ctx, store.StepFilter{Execution: id, Attempt: 1, FailedItems: true}))
 	}},
-	{"a page of failed items", "execution/list_steps_by_index", "step_executions_failed_items", 20, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"a page of failed items", "execution/list_steps_by_index", "execution_history_failed_items", 20, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Steps(ctx, store.StepFilter{Execution: id, FailedItems: true, After: 100_000, Limit: 20}))
 	}},
-	{"a page of an attempt", "execution/list_steps", "job_audit_log_pkey", 50, 1500, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"a page of an attempt", "execution/list_steps", "execution_history_pkey", 50, 1500, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Steps(ctx, store.StepFilter{Execution: id, Attempt: 1, After: 100_000, Limit: 50}))
 	}},
-	{"a page of failed records", "execution/list_steps_by_index", "step_executions_not_completed", 11, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"a page of failed records", "execution/list_steps_by_index", "execution_history_not_completed", 11, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Steps(ctx, store.StepFilter{Execution: id, States: []courier.StepState{courier.StepFailed}, After: 190_000, Limit: 50}))
 	}},
-	{"a page of failed records of a step", "execution/list_steps_by_index", "step_executions_not_completed", 20, 200, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"a page of failed records of a step", "execution/list_steps_by_index", "execution_history_not_completed", 20, 200, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Steps(ctx, store.StepFilter{Execution: id, Step: new(2), States: []courier.StepState{courier.StepFailed}, After: 50_000, Limit: 20}))
 	}},
-	{"the latest records before one", "execution/list_latest_steps", "step_executions_pkey", 4, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"the latest records before one", "execution/list_latest_steps", "execution_history_steps", 4, 100, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		return count(s.Latest(ctx, store.LatestFilter{Execution: id, Before: 1000}))
 	}},
-	{"the records of a page of files", "trail/list_reports", "job_audit_log_pkey", 100, 1500, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+	{"the records of a page of files", "trail/list_reports", "execution_history_pkey", 100, 1500, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
 		var entries []store.TrailEntry
 		for n := range int64(100) {
 			entries = append(entries, store.TrailEntry{Execution: id, Seq: 12 + 2000*n})
@@ -123,7 +121,7 @@ func TestFailedItemsPage(t *testing.T) {
 	s, sent := recorded(t, u)
 	pool := dial(t, u)
 	id := past{job: defined(t, s, pool, "j"), state: "failed", count: 1, created: 10 * time.Hour, ended: time.Hour}.make(t, pool)[0]
-	exec(t, pool, fmt.Sprintf(`insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
+	exec(t, pool, fmt.Sprintf(`insert into courier.execution_history (execution_id, seq, started_at, at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
 		select '%s', 10 + 2 * n, now(), now(), 0, 1, 1, 1, case when n %% %d = 0 then 'failed' else 'completed' end, 'file.copy', 'w', case when n %% %[2]d = 0 then 0 end
 		from generate_series(1, %d) n`, id, *manyRecords/12, *manyRecords))
 	exec(t, pool, "analyze")

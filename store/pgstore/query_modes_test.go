@@ -81,7 +81,9 @@ func suite(t *testing.T, mode pgx.QueryExecMode, bouncer bool, opt *pgstore.Opti
 	storetest.Run(t, func(t *testing.T) store.Store {
 		pool := <-free
 		t.Cleanup(func() { free <- pool }) // after the store is closed
-		return emptied(t, pool, opt)
+		s := emptied(t, pool, opt)
+		t.Cleanup(func() { viewsAgree(t, pool, schemaOf(opt)) })
+		return s
 	}, &storetest.Options{Parallel: databases, MaxTransition: pgstore.MaxTransition})
 }
 
@@ -141,7 +143,7 @@ func emptied(t *testing.T, pool *pgxpool.Pool, opt *pgstore.Options) store.Store
 func empty(t *testing.T, pool *pgxpool.Pool, schema string) error {
 	sql := "begin; set local courier.retention = 'on';" // or the audit refuses
 	for _, table := range []string{
-		"job_audit_log", "step_executions", "job_executions", "chain_members", "chain_executions", "job_dependencies",
+		"execution_history", "job_executions", "chain_members", "chain_executions", "job_dependencies",
 		"job_definition_versions", "job_definitions", "system_settings", "job_schedules", "chain_schedules",
 		"execution_deadlines", "outbox", "outbox_windows", "subscriptions",
 		"monitors", "monitor_files", "workers", "trail", "journal",

@@ -163,7 +163,7 @@ func (s *Store) retainChains(ctx context.Context, r Retention, alone bool) error
 // retainError is err, with what to do if the role may not delete.
 func retainError(what string, err error) error {
 	if code(err) == "42501" {
-		return fmt.Errorf("%s: %w; to remove executions, a role needs select, update of a column and delete on job_executions, and select and delete on step_executions and job_audit_log, and select, update of a column and delete on chain_executions and select and delete on chain_members: grant them, or let a role that has them do it (\"rights\" in docs/postgres.md)", what, err)
+		return fmt.Errorf("%s: %w; to remove executions, a role needs select, update of a column and delete on job_executions, and select and delete on execution_history, and select, update of a column and delete on chain_executions and select and delete on chain_members: grant them, or let a role that has them do it (\"rights\" in docs/postgres.md)", what, err)
 	}
 	return failed(what, err)
 }

@@ -57,12 +57,9 @@ func (p past) make(t testing.TB, pool *pgxpool.Pool) []string {
 				case when $2 = 'running' then clock_timestamp() + interval '1 hour' end, case when $2 = 'running' then gen_random_uuid() end
 			from n returning id, created_at
 		), s as (
-			insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state, step_type, worker)
-			select x.id, 3, x.created_at, x.created_at, 0, 1, 0, 1, 'completed', 'file.copy', 'w' from x
-		), a as (
-			insert into courier.job_audit_log (execution_id, seq, at, state_to) select x.id, 1, x.created_at, 'queued' from x
-			union all select x.id, 2, x.created_at, 'running' from x
-			union all select x.id, $6, x.created_at, $2 from x where $6 > 2
+			insert into courier.execution_history (execution_id, seq, started_at, at, bytes, execution_attempt, step, attempt, state, step_type, worker, claimed_at, claim_waited_us, began, state_to)
+			select x.id, 3, x.created_at, x.created_at, 0, 1, 0, 1, 'completed', 'file.copy', 'w', x.created_at, 0, false, case when $6 <= 3 then $2 end from x
+			union all select x.id, $6, null, x.created_at, null, 1, null, null, null, null, 'w', null, null, null, $2 from x where $6 > 3
 		)
 		select x.id::text from x order by x.id`,
 		p.job, p.state, p.count, p.created.Microseconds(), p.ended.Microseconds(), max(p.entries, 3))
@@ -80,7 +77,7 @@ func (p past) make(t testing.TB, pool *pgxpool.Pool) []string {
 // something of any other is left.
 func left(t testing.TB, pool *pgxpool.Pool) []string {
 	t.Helper()
-	for _, table := range []string{"step_executions", "job_audit_log"} {
+	for _, table := range []string{"execution_history"} {
 		if n := value[int](t, pool, "select count(*) from courier."+table+" where execution_id not in (select id from courier.job_executions)"); n != 0 {
 			t.Errorf("%d rows of executions that are gone are left in %s", n, table)
 		}
@@ -415,16 +412,25 @@ func TestAuditAppendOnly(t *testing.T) {
 	s, pool := open(t, u, nil), dial(t, u)
 	id := oneExecution(t, s)
 	for _, statement := range []string{
-		"update courier.job_audit_log set by = 'nobody'",
-		"update courier.job_audit_log set by = 'nobody' where false",
-		"delete from courier.job_audit_log",
-		"truncate courier.job_audit_log",
-		"delete from courier.job_audit_log where execution_id = '" + string(id) + "'",
-		"begin; set local courier.retention = 'on'; update courier.job_audit_log set by = 'nobody'; commit",
-		"begin; set local courier.retention = 'off'; delete from courier.job_audit_log; commit",
-		"begin; set local courier.retention = 'true'; delete from courier.job_audit_log; commit",
-		"merge into courier.job_audit_log a using (select 1) x on true when matched then delete",
-		"insert into courier.job_audit_log (execution_id, seq, at) select execution_id, seq, at from courier.job_audit_log on conflict (execution_id, seq) do update set by = 'nobody'",
+		"update courier.execution_history set by = 'nobody'",
+		"update courier.execution_history set by = 'nobody' where false",
+		"delete from courier.execution_history",
+		"truncate courier.execution_history",
+		"delete from courier.execution_history where execution_id = '" + string(id) + "'",
+		"delete from courier.step_executions",
+		"begin; set local courier.retention = 'on'; update courier.execution_history set by = 'nobody'; commit",
+		"begin; set local courier.retention = 'off'; delete from courier.execution_history; commit",
+		"begin; set local courier.retention = 'true'; delete from courier.execution_history; commit",
+		"merge into courier.execution_history a using (select 1) x on true when matched then delete",
+		"insert into courier.execution_history (execution_id, seq, at, execution_attempt) select execution_id, seq, at, 1 from courier.execution_history on conflict (execution_id, seq) do update set by = 'nobody'",
+		// The creation stands in the row of the execution.
+		"delete from courier.job_executions",
+		"truncate courier.job_executions",
+		"begin; set local courier.retention = 'off'; delete from courier.job_executions where id = '" + string(id) + "'; commit",
+		"update courier.job_executions set created_by = 'nobody'",
+		"update courier.job_executions set created_at = now()",
+		"update courier.job_executions set held = true",
+		"begin; set local courier.retention = 'on'; update courier.job_executions set created_by = 'nobody'; commit",
 	} {
 		_, err := pool.Exec(t.Context(), statement, pgx.QueryExecModeSimpleProtocol)
 		if strings.HasPrefix(statement, "merge") && err != nil && strings.Contains(err.Error(), "syntax error") {
@@ -445,7 +451,7 @@ func TestAuditAppendOnly(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), "select set_config('courier.retention', 'on', true)"); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(t.Context(), "delete from courier.job_audit_log")
+		tag, err := tx.Exec(t.Context(), "delete from courier.execution_history")
 		if err == nil && tag.RowsAffected() == 0 {
 			err = fmt.Errorf("nothing was removed")
 		}
@@ -454,6 +460,6 @@ func TestAuditAppendOnly(t *testing.T) {
 	if err != nil {
 		t.Errorf("what retention does: %v", err)
 	}
-	_, err = conn.Exec(t.Context(), "delete from courier.job_audit_log")
+	_, err = conn.Exec(t.Context(), "delete from courier.execution_history")
 	wants(t, err, "the audit log is append-only: delete is refused")
 }

@@ -102,7 +102,7 @@ func (v variant) compose() string {
 	}
 	vars := map[string]string{
 		"subscribed": strconv.FormatBool(v.subscribed), "unsubscribed": strconv.FormatBool(!v.subscribed), "filter": v.filter,
-		"deadlines": strconv.FormatBool(v.deadlines), "labels": strconv.FormatBool(v.labels), "files": strconv.FormatBool(v.files), "ended_steps": "false", "failures": "false", "result": "e.result", "params": "e.params", "repairs": "e.repairs", "only_copies": "e.only_copies", "changes_version": "false",
+		"deadlines": strconv.FormatBool(v.deadlines), "labels": strconv.FormatBool(v.labels), "files": strconv.FormatBool(v.files), "claims": "false", "starts": "false", "failures": "false", "result": "e.result", "params": "e.params", "repairs": "e.repairs", "only_copies": "e.only_copies", "changes_version": "false",
 	}
 	return "/* courier: " + title + " */ " + sqltext.Compose(sqlFiles, v.name+".sql", vars)
 }

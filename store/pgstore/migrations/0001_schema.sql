@@ -63,6 +63,7 @@ create table courier.job_executions (
 	chain_member      text,             -- the name of the member
 	rerun_of          uuid,             -- the execution that is run again; null for most
 	options           text,             -- JSON: labels, max_retries, trace; null for most
+	held              boolean,          -- it was created in the state created, and not queued; null: no
 	has_dependents    boolean,          -- other jobs depend on the job; null: no
 
 	-- Columns that change with the state.
@@ -111,7 +112,8 @@ create table courier.job_executions (
 	current_step_type       text,
 	current_iteration       text,    -- JSON
 	current_iteration_total text,    -- JSON
-	current_lost_worker     text,    -- the worker that started the step, if it was lost
+	current_lost_worker     text,    -- the worker that started the step, if it was lost; then the start is in the history
+	claim_waited_us         bigint,  -- how long the execution was queued before the claim; null: the claim is in the history, or there is none
 
 	check (state in ('created', 'queued', 'running', 'paused', 'completed', 'failed', 'cancelled')),
 	check (state <> 'running' or lease_expires_at is not null and lease_token is not null)
@@ -151,41 +153,129 @@ create table courier.execution_deadlines (
 );
 create index execution_deadlines_passed on courier.execution_deadlines (passed_at, execution_id) where passed_at is not null;
 
--- Step attempts that have ended. A claim reads the latest row of each step in the
--- order of the primary key.
-create table courier.step_executions (
+-- The history of executions: a row for each step attempt that has ended, with the change
+-- of the execution's state that the same write made, if any, and a row for each other write
+-- that changed the state. It is append-only. The views step_executions and job_audit_log
+-- show it by attempt and by entry.
+--
+-- The entries of an execution are numbered. seq is the number of the first entry that the
+-- write of the row made: the attempt that ended, the attempt that was interrupted, the
+-- change of the state, in this order.
+--
+-- Two entries are not written when they come to be: that of a claim and that of a step
+-- that starts. They stand in the row of the execution until its next write, which has them
+-- in its row, with the numbers before seq: first the claim, if claimed_at is set, then the
+-- start. The start is that of the attempt which ended or was interrupted in the row, unless
+-- start_before says that an earlier row has it; of another attempt it stands in started.
+-- The creation of an execution is in no row: it is told from the columns of the execution
+-- that never change.
+create table courier.execution_history (
 	execution_id      uuid not null,
-	seq               bigint not null, -- of its audit entry
-	started_at        timestamptz not null,
-	ended_at          timestamptz not null,
-	bytes             bigint not null,
+	seq               bigint not null,
+	at                timestamptz not null,
 	execution_attempt integer not null,
-	step              integer not null,
-	attempt           integer not null,
-	state             text not null,
-	step_type         text not null,
+	worker            text,        -- which wrote the row; null: none did
+	state_from        text,        -- null: the state has not changed
+	state_to          text,
+	state_elapsed_us  bigint,
+	state_reason      text,
+	state_error       text,
+	by                text,        -- who asked for the change; null: nobody
+
+	-- What came before.
+	claimed_at        timestamptz, -- null: the claim is in an earlier row
+	claim_waited_us   bigint,      -- how long the execution had been queued
+	start_before      boolean,     -- null: false
+	started           text,        -- JSON: step, id, type, iteration, attempt, at
+	before_worker     text,        -- which claimed it and started the step; null: worker
+
+	-- The attempt that ended; step is null if none did.
+	started_at        timestamptz,
+	bytes             bigint,
+	step              integer,
+	attempt           integer,
+	state             text,
+	step_type         text,
 	step_id           text,
-	worker            text not null,
-	iteration         text, -- JSON
-	iteration_total   text, -- JSON
-	outputs           text, -- JSON
-	files             text, -- JSON
+	began             boolean,     -- false: it ended without having started
+	elapsed_us        bigint,      -- null: the time since started_at
+	step_worker       text,        -- null: worker
+	iteration         text,        -- JSON
+	iteration_total   text,        -- JSON
+	outputs           text,        -- JSON
+	files             text,        -- JSON
 	reason            text,
 	error             text,
-	failed_loop       integer, -- the flow.foreach whose item failed with this attempt; null for most
-	stack             text,    -- of a panic, or of a step that was cut off; null for most
-	log               text,    -- what the step has logged; null: nothing
-	events            text,    -- JSON: what the step has emitted; null for most
-	primary key (execution_id, execution_attempt, step, seq)
+	failed_loop       integer,     -- the flow.foreach whose item failed with this attempt; null for most
+	stack             text,        -- of a panic, or of a step that was cut off; null for most
+	log               text,        -- what the step has logged; null: nothing
+	events            text,        -- JSON: what the step has emitted; null for most
+
+	interrupted       text,        -- JSON: step, id, type, iteration, attempt, elapsed, reason
+
+	primary key (execution_id, seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
 
-create index step_executions_failed_items on courier.step_executions
-	(execution_id, execution_attempt, seq) where failed_loop is not null;
-
+-- A claim reads the latest row of each step in the order of this index.
+create index execution_history_steps on courier.execution_history
+	(execution_id, execution_attempt, step, seq) where step is not null;
+create index execution_history_failed_items on courier.execution_history
+	(execution_id, seq) where failed_loop is not null;
 -- For lists of attempts that failed or were skipped. Completed ones, which are most, have
 -- no entry.
-create index step_executions_not_completed on courier.step_executions
-	(execution_id, execution_attempt, seq) where state <> 'completed';
+create index execution_history_not_completed on courier.execution_history
+	(execution_id, seq) where state <> 'completed';
+
+-- Step attempts that have ended.
+create view courier.step_executions as
+select h.execution_id, h.seq, h.started_at, h.at as ended_at, h.bytes, h.execution_attempt, h.step, h.attempt, h.state, h.step_type, h.step_id,
+	coalesce(h.step_worker, h.worker, '') as worker, h.iteration, h.iteration_total, h.outputs, h.files, h.reason, h.error, h.failed_loop, h.stack, h.log, h.events
+from courier.execution_history h where h.step is not null;
+
+-- What rows of the history have of the time before them: a claim (claimed_at), and the
+-- start of a step attempt (of, start_at).
+create view courier.opened_before as
+select h.execution_id, h.seq, h.execution_attempt, h.worker, h.before_worker, h.claimed_at, h.claim_waited_us,
+	case when h.started is not null then h.started::jsonb when h.start_before then null
+		when h.began then jsonb_build_object('step', h.step, 'attempt', h.attempt, 'type', h.step_type, 'id', h.step_id, 'iteration', h.iteration::json)
+		else h.interrupted::jsonb end as of,
+	case when h.started is not null then ((h.started::json) ->> 'at')::timestamptz
+		when h.began then coalesce(h.at - h.elapsed_us * interval '1 microsecond', h.started_at)
+		else h.at - ((h.interrupted::json) ->> 'elapsed')::bigint * interval '1 microsecond' end as start_at
+from courier.execution_history h
+where h.claimed_at is not null or h.started is not null or h.began or h.interrupted is not null;
+
+-- The audit: the entries of all executions. A row has up to three, numbered from seq: the
+-- step attempt that ended, the step that was interrupted, the change of the execution's
+-- state; or it has the step attempt that started. The step attempt that ended is the row of
+-- step_executions with the same seq.
+create view courier.job_audit_log as
+select h.execution_id, h.seq, h.at, h.execution_attempt, h.step as ended_step, h.began as ended_started, h.elapsed_us as ended_elapsed_us,
+	null::integer as started_step, null::integer as started_attempt, null::text as started_step_type, null::text as started_step_id, null::text as started_iteration,
+	h.interrupted, h.state_from, h.state_to, h.state_elapsed_us, h.state_reason as reason, h.state_error as error, h.by, h.worker
+from courier.execution_history h
+where h.step is not null or h.interrupted is not null or h.state_to is not null
+union all
+select b.execution_id, b.seq - (b.of is not null)::integer - 1, b.claimed_at, b.execution_attempt, null, null, null, null, null, null, null, null,
+	null, 'queued', 'running', b.claim_waited_us, null, null, null, coalesce(b.before_worker, b.worker)
+from courier.opened_before b where b.claimed_at is not null
+union all
+select b.execution_id, b.seq - 1, b.start_at, b.execution_attempt, null, null, null,
+	(b.of ->> 'step')::integer, (b.of ->> 'attempt')::integer, b.of ->> 'type', b.of ->> 'id', b.of ->> 'iteration',
+	null, null, null, null, null, null, null, coalesce(b.before_worker, b.worker)
+from courier.opened_before b where b.of is not null
+union all
+select e.id, e.last_audit_seq - (e.current_step is not null and e.current_lost_worker is null)::integer, e.state_since, e.attempt, null, null, null, null, null, null, null, null,
+	null, 'queued', 'running', e.claim_waited_us, null, null, null, e.worker
+from courier.job_executions e where e.state = 'running' and e.claim_waited_us is not null
+union all
+select e.id, e.last_audit_seq, e.current_started_at, e.attempt, null, null, null, e.current_step, e.current_attempt, e.current_step_type, e.current_step_id, e.current_iteration,
+	null, null, null, null, null, null, null, e.worker
+from courier.job_executions e where e.state = 'running' and e.current_step is not null and e.current_lost_worker is null
+union all
+select e.id, 1, e.created_at, 1, null, null, null, null, null, null, null, null, null, null, case when e.held then 'created' else 'queued' end, null, null, null,
+	case when e.created_by <> '' then e.created_by end, null
+from courier.job_executions e;
 
 -- By what people find executions: the names of files that steps have reported (key
 -- file), and labels. It is written together with what it refers to.
@@ -216,40 +306,8 @@ create table courier.journal (
 
 create index journal_name on courier.journal (kind, name, id);
 
--- The audit: a row for each write to an execution. A row has one to three entries,
--- numbered from seq: the step attempt that ended, the step that was interrupted, the
--- change of the execution's state, the step attempt that started.
-create table courier.job_audit_log (
-	execution_id uuid not null,
-	seq          bigint not null,
-	at           timestamptz not null,
-	execution_attempt integer, -- null: 1, in rows without ended_step
-
-	-- The step attempt that ended is the row of step_executions with the same seq.
-	ended_step       integer,
-	ended_started    boolean, -- false: the step attempt ended without having started
-	ended_elapsed_us bigint,  -- null: the time since started_at of the step execution
-
-	started_step      integer,
-	started_attempt   integer,
-	started_step_type text,
-	started_step_id   text,
-	started_iteration text,   -- JSON
-
-	interrupted text, -- JSON: step, id, type, iteration, attempt, elapsed, reason
-
-	state_from       text,
-	state_to         text,
-	state_elapsed_us bigint,
-	reason           text,
-	error            text,
-	by               text, -- who asked for it; null: nobody
-	worker           text, -- null: that of the step execution, or none
-	primary key (execution_id, seq)
-) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
-
--- The audit is append-only. Retention removes rows in a transaction that sets
--- courier.retention. The function names the schemas of all that it uses: it runs with
+-- The audit is append-only: the history, and what the row of an execution has of its
+-- creation. Retention removes rows in a transaction that sets courier.retention. The function names the schemas of all that it uses: it runs with
 -- the search path of whoever changes the table.
 create function courier.refuse_change() returns trigger language plpgsql as $$
 begin
@@ -261,7 +319,9 @@ begin
 end
 $$;
 
-create trigger job_audit_log_append_only before update or delete or truncate on courier.job_audit_log
+create trigger execution_history_append_only before update or delete or truncate on courier.execution_history
+	for each statement execute function courier.refuse_change();
+create trigger job_executions_creation before update of id, created_at, created_by, held or delete or truncate on courier.job_executions
 	for each statement execute function courier.refuse_change();
 
 -- Schedules of jobs. A name is either in this table or in chain_schedules.

@@ -34,10 +34,7 @@ with clock as materialized (
 	from clock, before, courier.chain_members m join courier.job_definitions d on d.id = m.definition_id
 	where m.chain_execution_id = $1::text::uuid and m.ordinal = any($5::int[])
 	order by m.ordinal
-	returning id, created_at, queue, created_by, waits_for, options
-), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
-	select r.id, 1, r.created_at, 'queued', nullif(r.created_by, '') from released r
+	returning id, created_at, queue, waits_for, options
 ), labels as (
 	insert into courier.trail (key, value, execution_id, seq)
 	select l.key, l.value, r.id, 0 from released r cross join lateral json_each_text(r.options::json -> 'labels') l
@@ -52,7 +49,7 @@ with clock as materialized (
 	insert into courier.outbox (subscription_id, execution_id, seq, event, job, chain, version, at, error, state, due_at)
 	select s.id, b.id, b.seq, b.event, '', d.name, b.version, clock.now, case when b.event = 'ChainFailed' then (
 			select 'member "' || m.name || '": ' || coalesce(
-				(select a.error from courier.job_audit_log a where a.execution_id = m.execution_id and a.state_to is not null order by a.seq desc limit 1),
+				(select h.state_error from courier.execution_history h where h.execution_id = m.execution_id and h.state_to is not null order by h.seq desc limit 1),
 				'its execution was ' || e.state)
 			from courier.chain_members m join courier.job_executions e on e.id = m.execution_id
 			where m.chain_execution_id = b.id and m.name = $8::text

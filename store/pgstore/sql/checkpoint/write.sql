@@ -67,9 +67,14 @@ with u as (
 		current_step_type = nullif(($25::text[])[old.ord], ''),
 		current_iteration = nullif(($26::text[])[old.ord], ''),
 		current_iteration_total = nullif(($27::text[])[old.ord], ''),
-		current_lost_worker = null
+		current_lost_worker = null,
+		claim_waited_us = case when old.writes then null else e.claim_waited_us end
 	from (
-		select t.now, t.ord, t.lease, t.state_to, r.*
+		select t.now, t.ord, t.lease, t.state_to, r.*,
+			r.current_step is not null and r.current_lost_worker is null as open,
+			-- Whether there is an entry besides that of what starts, or that of what started is to be closed.
+			($4::bigint[])[t.ord] - ($3::bigint[])[t.ord] + (($22::int[])[t.ord] < 0)::int > 0
+				or r.current_step is not null and (r.current_lost_worker is null or ($15::bool[])[t.ord]) as writes
 		from (
 			select clock_timestamp() as now, t.id, t.lease, t.ord::int as ord, ($5::text[])[t.ord::int] as state_to
 			from unnest((select $1::uuid[]), (select $2::uuid[])) with ordinality as t (id, lease, ord)
@@ -77,7 +82,7 @@ with u as (
 		cross join lateral (
 			select x.ctid as place, x.id, x.lease_token, x.state, x.last_audit_seq, x.attempt, x.worker, x.state_since, x.request, x.requested_by, x.request_reason,
 				x.current_step, x.current_attempt, x.current_started_at, x.current_step_id, x.current_step_type, x.current_iteration,
-				x.chain_execution_id, x.has_dependents
+				x.current_lost_worker, x.claim_waited_us, x.chain_execution_id, x.has_dependents
 			from courier.job_executions x where x.id = t.id limit 1
 		) r
 	) old
@@ -89,26 +94,48 @@ with u as (
 \if :unsubscribed
 		and not exists (select from courier.subscriptions where not disabled)
 \endif
-	returning old.now, old.ord, old.state_to, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by, old.request_reason,
-		old.current_step, old.current_attempt, old.current_started_at, old.current_step_id, old.current_step_type, old.current_iteration, old.has_dependents
+	returning old.now, old.ord, old.state_to, old.open, old.writes, e.id, old.attempt, old.worker, old.state_since, old.request, old.requested_by, old.request_reason,
+		old.current_step, old.current_attempt, old.current_started_at, old.current_step_id, old.current_step_type, old.current_iteration, old.claim_waited_us, old.has_dependents,
+		e.last_audit_seq, e.current_step as next_step, e.current_attempt as next_attempt, e.current_step_type as next_type, e.current_step_id as next_id,
+		e.current_iteration as next_iteration
 ), w as materialized (
-	select u.*, x.n, x.n is null or ($29::bool[])[x.n] as is_last,
+	select u.*, x.n, x.n is null or ($29::bool[])[x.n] as is_last, x.n is null or ($30::bigint[])[x.n] = ($3::bigint[])[u.ord] as is_first,
 		x.n is not null and ($31::int[])[x.n] = u.current_step and ($32::int[])[x.n] = u.current_attempt
 			and coalesce(($36::text[])[x.n], '') = coalesce(u.current_iteration, '') as was_current
 	from u left join (select ord, n::int as n from unnest((select $28::int[])) with ordinality as x (ord, n)) x on x.ord = u.ord
-), ended as (
-	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
-		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error, failed_loop, stack, log, events)
-	select w.id, ($30::bigint[])[w.n],
-		case when ($38::text[])[w.n] <> '' then ($38::text[])[w.n]::timestamptz when w.was_current then w.current_started_at else w.now end,
-		w.now, coalesce(($39::bigint[])[w.n], 0), w.attempt, ($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n],
-		nullif(($35::text[])[w.n], ''), coalesce(nullif(($45::text[])[w.n], ''), w.worker), nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
+	where u.writes
+), history as (
+	insert into courier.execution_history (execution_id, seq, at, execution_attempt, worker, state_from, state_to, state_elapsed_us, state_reason, state_error, by,
+		claimed_at, claim_waited_us, start_before, started,
+		started_at, bytes, step, attempt, state, step_type, step_id, began, elapsed_us, step_worker,
+		iteration, iteration_total, outputs, files, reason, error, failed_loop, stack, log, events, interrupted)
+	select w.id, coalesce(($30::bigint[])[w.n], ($3::bigint[])[w.ord]), w.now, w.attempt, w.worker,
+		case when moves then 'running' end,
+		case when moves then w.state_to end,
+		case when moves then greatest(0, extract(epoch from w.now - w.state_since) * 1000000) end,
+		case when moves then nullif(($17::text[])[w.ord], '') end,
+		case when moves then coalesce(nullif(($18::text[])[w.ord], ''), case when carries_out and w.requested_by <> '' then nullif(w.request_reason, '') end) end,
+		case when moves and carries_out then nullif(w.requested_by, '') end,
+		case when w.is_first and w.claim_waited_us is not null then w.state_since end,
+		case when w.is_first then w.claim_waited_us end,
+		case when (w.was_current or interrupts) and not (w.open and w.is_first) then true end,
+		case when w.open and w.is_first and not (w.was_current or interrupts) then json_build_object('step', w.current_step, 'id', w.current_step_id,
+			'type', w.current_step_type, 'iteration', w.current_iteration::json, 'attempt', w.current_attempt, 'at', w.current_started_at)::text end,
+		case when w.n is null then null when ($38::text[])[w.n] <> '' then ($38::text[])[w.n]::timestamptz when w.was_current then w.current_started_at else w.now end,
+		case when w.n is not null then coalesce(($39::bigint[])[w.n], 0) end,
+		($31::int[])[w.n], ($32::int[])[w.n], ($33::text[])[w.n], ($34::text[])[w.n], nullif(($35::text[])[w.n], ''),
+		case when w.n is not null then w.was_current end,
+		case when w.was_current and ($38::text[])[w.n] <> '' then greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000) end,
+		nullif(($45::text[])[w.n], ''), nullif(($36::text[])[w.n], ''), nullif(($37::text[])[w.n], ''),
 		nullif(($40::text[])[w.n], ''), nullif(($41::text[])[w.n], ''), nullif(($42::text[])[w.n], ''), nullif(($43::text[])[w.n], ''),
-		nullif(($48::int[])[w.n], 0) - 1, nullif(($49::text[])[w.n], ''), nullif(($50::text[])[w.n], ''),
-		nullif(($51::text[])[w.n], '')
-	from w where w.n is not null
+		nullif(($48::int[])[w.n], 0) - 1, nullif(($49::text[])[w.n], ''), nullif(($50::text[])[w.n], ''), nullif(($51::text[])[w.n], ''),
+		case when interrupts then json_build_object('step', w.current_step, 'id', w.current_step_id,
+			'type', w.current_step_type, 'iteration', w.current_iteration::json, 'attempt', w.current_attempt,
+			'elapsed', greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000)::bigint)::text end
+	from (select *, is_last and ($15::bool[])[ord] and current_step is not null as interrupts, is_last and state_to <> 'running' as moves,
+		state_to = 'paused' and request = 'pause' or state_to = 'cancelled' and request = 'cancel' as carries_out from w) w
 \if :subscribed
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, events, files
+	returning *
 \else
 \if :files
 	returning execution_id, seq, files
@@ -118,37 +145,8 @@ with u as (
 \if :files
 \ir ../trail/keep_files.inc.sql
 \endif
-, audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started, ended_elapsed_us,
-		started_step, started_attempt, started_step_type, started_step_id, started_iteration,
-		interrupted, state_from, state_to, state_elapsed_us, reason, error, by, worker)
-	select w.id, coalesce(($30::bigint[])[w.n], ($3::bigint[])[w.ord]), w.now, ($31::int[])[w.n],
-		case when w.n is not null or w.attempt > 1 then w.attempt end,
-		case when w.n is not null then w.was_current end,
-		case when w.was_current and ($38::text[])[w.n] <> '' then greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000) end,
-		case when starts then ($22::int[])[w.ord] end,
-		case when starts then ($23::int[])[w.ord] end,
-		case when starts then nullif(($25::text[])[w.ord], '') end,
-		case when starts then nullif(($24::text[])[w.ord], '') end,
-		case when starts then nullif(($26::text[])[w.ord], '') end,
-		case when w.is_last and ($15::bool[])[w.ord] and w.current_step is not null then json_build_object('step', w.current_step, 'id', w.current_step_id,
-			'type', w.current_step_type, 'iteration', w.current_iteration::json, 'attempt', w.current_attempt,
-			'elapsed', greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000)::bigint)::text end,
-		case when moves then 'running' end,
-		case when moves then w.state_to end,
-		case when moves then greatest(0, extract(epoch from w.now - w.state_since) * 1000000) end,
-		case when moves then nullif(($17::text[])[w.ord], '') end,
-		case when moves then coalesce(nullif(($18::text[])[w.ord], ''), case when carries_out and w.requested_by <> '' then nullif(w.request_reason, '') end) end,
-		case when moves and carries_out then nullif(w.requested_by, '') end,
-		case when w.n is null or ($45::text[])[w.n] <> '' then w.worker end
-	from (select *, is_last and ($22::int[])[ord] >= 0 as starts, is_last and state_to <> 'running' as moves,
-		state_to = 'paused' and request = 'pause' or state_to = 'cancelled' and request = 'cancel' as carries_out from w) w
 \if :subscribed
-	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
-\endif
-)
-\if :subscribed
-\set ended_steps true
+\set starts true
 \set failures true
 \ir ../delivery/keep_events.inc.sql
 \endif

@@ -38,7 +38,8 @@ with u as (
 		current_step_id = ($8::text[])[($15::int[])[old.ord]],
 		current_step_type = ($8::text[])[($16::int[])[old.ord]],
 		current_iteration = nullif(($17::text[])[old.ord], ''),
-		current_iteration_total = ($8::text[])[($18::int[])[old.ord]]
+		current_iteration_total = ($8::text[])[($18::int[])[old.ord]],
+		claim_waited_us = case when old.current_step is null and not old.ends then e.claim_waited_us end
 	from (
 		select t.now, t.ord, t.lease, t.ends, r.*
 		from (
@@ -47,7 +48,7 @@ with u as (
 		) t
 		cross join lateral (
 			select x.ctid as place, x.lease_token, x.last_audit_seq, x.attempt, x.worker, x.state_since, x.current_step, x.current_attempt,
-				x.current_started_at, x.current_iteration, x.chain_execution_id, x.has_dependents
+				x.current_started_at, x.current_iteration, x.claim_waited_us, x.chain_execution_id, x.has_dependents
 			from courier.job_executions x where x.id = t.id limit 1
 		) r
 	) old
@@ -61,19 +62,23 @@ with u as (
 		and not exists (select from courier.subscriptions where not disabled)
 \endif
 	returning old.now, old.ord, old.ends, e.id, old.attempt, old.worker, old.state_since,
-		old.current_step, old.current_attempt, old.current_started_at, old.current_iteration,
-		e.current_step as next_step, e.current_attempt as next_attempt, e.current_step_type as next_type, e.current_step_id as next_id,
-		e.current_iteration as next_iteration, old.has_dependents
-), ended as (
-	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
-		step_type, step_id, worker, iteration, iteration_total, outputs, files, log, events)
-	select u.id, ($3::bigint[])[u.ord], u.current_started_at, u.now, coalesce(($22::bigint[])[u.ord], 0), u.attempt, u.current_step,
-		u.current_attempt, 'completed', ($8::text[])[($25::int[])[u.ord]], ($8::text[])[($26::int[])[u.ord]], u.worker, u.current_iteration,
-		($8::text[])[($27::int[])[u.ord]],
+		old.current_step, old.current_attempt, old.current_started_at, old.current_iteration, old.claim_waited_us, old.has_dependents,
+		e.last_audit_seq, e.current_step as next_step, e.current_attempt as next_attempt, e.current_step_type as next_type, e.current_step_id as next_id,
+		e.current_iteration as next_iteration
+), history as (
+	insert into courier.execution_history (execution_id, seq, at, execution_attempt, worker, state_from, state_to, state_elapsed_us, claimed_at, claim_waited_us,
+		started_at, bytes, step, attempt, state, step_type, step_id, began, iteration, iteration_total, outputs, files, log, events)
+	select u.id, ($3::bigint[])[u.ord], u.now, u.attempt, u.worker,
+		case when u.ends then 'running' end, case when u.ends then 'completed' end,
+		case when u.ends then greatest(0, extract(epoch from u.now - u.state_since) * 1000000) end,
+		case when u.claim_waited_us is not null then u.state_since end, u.claim_waited_us,
+		u.current_started_at, case when u.current_step is not null then coalesce(($22::bigint[])[u.ord], 0) end, u.current_step, u.current_attempt,
+		case when u.current_step is not null then 'completed' end, ($8::text[])[($25::int[])[u.ord]], ($8::text[])[($26::int[])[u.ord]],
+		case when u.current_step is not null then true end, u.current_iteration, ($8::text[])[($27::int[])[u.ord]],
 		nullif(($23::text[])[u.ord], ''), nullif(($24::text[])[u.ord], ''), nullif(($28::text[])[u.ord], ''), nullif(($29::text[])[u.ord], '')
-	from u where u.current_step is not null
+	from u where u.current_step is not null or u.ends
 \if :subscribed
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, events, files
+	returning *
 \else
 \if :files
 	returning execution_id, seq, files
@@ -83,22 +88,8 @@ with u as (
 \if :files
 \ir ../trail/keep_files.inc.sql
 \endif
-, audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started,
-		started_step, started_attempt, started_step_type, started_step_id, started_iteration, state_from, state_to, state_elapsed_us, worker)
-	select u.id, ($3::bigint[])[u.ord], u.now,
-		u.current_step, case when u.current_step is not null or u.attempt > 1 then u.attempt end, case when u.current_step is not null then true end,
-		u.next_step, u.next_attempt, u.next_type, u.next_id, u.next_iteration,
-		case when u.ends then 'running' end, case when u.ends then 'completed' end,
-		case when u.ends then greatest(0, extract(epoch from u.now - u.state_since) * 1000000) end,
-		case when u.current_step is null then u.worker end
-	from u
 \if :subscribed
-	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
-\endif
-)
-\if :subscribed
-\set ended_steps true
+\set starts true
 \ir ../delivery/keep_events.inc.sql
 \endif
 select ord, coalesce(has_dependents, false) and ends from u

@@ -69,7 +69,7 @@ with recursive arg as materialized (
 		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 		and (not (select restricted from arg) or e.id = any((select ids from arg)::uuid[]))
 ), lost as materialized (
-	select e.id, e.worker, e.state_since, -(e.priority::integer) as urgency, e.due_at
+	select e.id, e.worker, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.claim_waited_us, e.current_lost_worker is not null as start_before
 	from courier.job_executions e, arg
 	where e.id = any(array(select r.id from run_now r, arg where r.lease_expires_at <= arg.now))
 		-- Without the || a planner that has seen nothing run takes the index of states.

@@ -63,24 +63,17 @@ with recursive q as materialized (
 		lease_first_seq = e.last_audit_seq + 1,
 		heartbeat_at = first.now,
 		lease_expires_at = first.now + $5::bigint * interval '1 microsecond',
-		last_audit_seq = e.last_audit_seq + case when e.first_step_type is not null then 2 else 1 end
+		last_audit_seq = e.last_audit_seq + case when e.first_step_type is not null then 2 else 1 end,
+		claim_waited_us = greatest(0, extract(epoch from first.now - first.state_since) * 1000000)
 	from first
 	where e.id = first.id and not (select limited from rule)
 \if :unsubscribed
 		and not exists (select from courier.subscriptions where not disabled)
 \endif
-	returning e.*, first.state_since as since, first.urgency
-), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed_us, worker, execution_attempt,
-		started_step, started_attempt, started_step_type, started_step_id)
-	select c.id, c.lease_first_seq, c.state_since, 'queued', 'running', greatest(0, extract(epoch from c.state_since - c.since) * 1000000), c.worker, nullif(c.attempt, 1),
-		c.current_step, c.current_attempt, c.current_step_type, c.current_step_id
-	from claimed c
-\if :subscribed
-	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
-\endif
+	returning e.*, first.urgency, first.now as claimed_at, false as reclaim, '' as lost_worker
 )
 \if :subscribed
+\set claims true
 \ir ../delivery/keep_events.inc.sql
 \endif
 select

@@ -1,12 +1,11 @@
 -- The end of sql/claim/queued_with_limits.sql and sql/claim/queued_without_limits.sql:
--- leases the executions of "lost" and "ready", writes the audit, and registers the
--- worker.
+-- leases the executions of "lost" and "ready", and registers the worker.
 , pick as materialized (
 	-- The lost worker may have written after this statement began and before its execution
 	-- was locked. The time of the takeover is later than that.
-	select id, worker, state_since, urgency, due_at, true as reclaim, clock_timestamp() as at from lost
+	select id, worker, state_since, urgency, due_at, true as reclaim, clock_timestamp() as at, claim_waited_us as waited, start_before from lost
 	union all (
-		select id, '', state_since, urgency, due_at, false, (select now from arg) from ready
+		select id, '', state_since, urgency, due_at, false, (select now from arg), null, false from ready
 		order by urgency, due_at, id
 		limit greatest(0, (select most from arg) - (select count(*) from lost))
 	)
@@ -33,7 +32,8 @@
 		heartbeat_at = pick.at,
 		lease_expires_at = pick.at + (select lease from arg),
 		reclaims = e.reclaims + pick.reclaim::int,
-		last_audit_seq = e.last_audit_seq + case when pick.reclaim or e.first_step_type is not null then 2 else 1 end
+		last_audit_seq = e.last_audit_seq + case when pick.reclaim or e.first_step_type is not null then 2 else 1 end,
+		claim_waited_us = case when pick.reclaim then 0 else greatest(0, extract(epoch from pick.at - pick.state_since) * 1000000) end
 	from pick
 	-- Under limits no queued execution is locked until here. One that was paused and
 	-- resumed meanwhile is left to the next claim.
@@ -41,25 +41,21 @@
 \if :unsubscribed
 		and not exists (select from courier.subscriptions where not disabled)
 \endif
-	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, pick.at as claimed_at
-), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_from, state_to, state_elapsed_us, reason, error, worker, execution_attempt,
-		started_step, started_attempt, started_step_type, started_step_id)
-	select c.id, c.last_audit_seq - 1, c.claimed_at, 'running', 'queued', greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000),
-		'worker_lost', 'the lease of worker "' || c.lost_worker || '" expired', (select worker from arg), nullif(c.attempt, 1),
-		null, null, null, null
+	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, pick.at as claimed_at, pick.waited, pick.start_before
+), history as (
+	-- Only a takeover is written at once, with what the lost worker left open.
+	insert into courier.execution_history (execution_id, seq, at, execution_attempt, worker, state_from, state_to, state_elapsed_us, state_reason, state_error,
+		claimed_at, claim_waited_us, started, before_worker)
+	select c.id, c.last_audit_seq - 1, c.claimed_at, c.attempt, c.worker, 'running', 'queued', greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000),
+		'worker_lost', 'the lease of worker "' || c.lost_worker || '" expired',
+		case when c.waited is not null then c.since end, c.waited,
+		case when c.current_step is not null and not c.start_before then json_build_object('step', c.current_step, 'id', c.current_step_id,
+			'type', c.current_step_type, 'iteration', c.current_iteration::json, 'attempt', c.current_attempt, 'at', c.current_started_at)::text end,
+		c.lost_worker
 	from claimed c where c.reclaim
-	union all
-	select c.id, c.lease_first_seq, c.claimed_at, 'queued', 'running',
-		case when c.reclaim then 0 else greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000) end, null, null, (select worker from arg), nullif(c.attempt, 1),
-		case when not c.reclaim then c.current_step end, case when not c.reclaim then c.current_attempt end,
-		case when not c.reclaim then c.current_step_type end, case when not c.reclaim then c.current_step_id end
-	from claimed c
-\if :subscribed
-	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
-\endif
 )
 \if :subscribed
+\set claims true
 \ir ../delivery/keep_events.inc.sql
 \endif
 , found as materialized (

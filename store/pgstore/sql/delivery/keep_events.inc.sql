@@ -1,13 +1,12 @@
 -- Keeps the events of a statement for each subscription that wants them. It is a part of
--- the statements that insert rows of the audit as "audit": claims, checkpoints and
--- requests. In those where steps end (ended_steps), "ended" has the inserted step
--- executions; failures says that parameter 16 has failures, whose step the event names;
--- changes_version that "after" has the execution with the version of the events.
+-- the statements that change the state of executions: claims, which have "claimed", and
+-- checkpoints and requests, which have "history", the inserted rows, and in checkpoints
+-- "u", the executions after the write (starts). failures says that parameter 16 has
+-- failures, whose step the event names; changes_version that "after" has the execution
+-- with the version of the events.
 --
--- An audit row has up to three entries here: the step attempt that ended, the change of
--- the execution's state, the step attempt that started. An interrupted step comes after
--- the first, and is no event. store.EventOf defines which entry is which event, and
--- notify.OfStepEvents which number the events have that a step has emitted. The row
+-- store.EventOf defines which entry of the audit is which event, and notify.OfStepEvents
+-- which number the events have that a step has emitted. The row
 -- of the execution is the one from before the statement: an execution that no worker has
 -- claimed before has not started.
 --
@@ -20,7 +19,7 @@
 	select s.id, v.execution_id, v.seq, v.event, x.job, x.chain, x.version, v.at, v.step, v.step_id, v.step_type, v.iteration,
 		v.step_attempt, v.bytes, v.reason, v.error, v.by, v.event_name, v.payload, case when s.window_us > 0 then 'held' else 'pending' end, v.at
 	from (
-		select a.execution_id, a.seq + (a.ended_step is not null)::int + (a.interrupted is not null)::int as seq, a.at,
+		select a.execution_id, a.seq, a.at,
 			case a.state_to
 				when 'completed' then 'JobCompleted' when 'failed' then 'JobFailed' when 'paused' then 'JobPaused'
 				when 'cancelled' then 'JobCancelled' when 'running' then 'JobStarted'
@@ -29,7 +28,19 @@
 			f.step, case when f.step is not null then f.of ->> 'id' end as step_id, case when f.step is not null then f.of ->> 'type' end as step_type,
 			case when f.step is not null then f.of ->> 'iteration' end as iteration, case when f.step is not null then (f.of ->> 'attempt')::int end as step_attempt,
 			null::bigint as bytes, a.reason, a.error, a.by, null::text as event_name, null::text as payload
-		from audit a cross join lateral (
+		from (
+\if :claims
+			select c.id as execution_id, c.last_audit_seq - 1 as seq, c.claimed_at as at, 'running' as state_from, 'queued' as state_to, 'worker_lost' as reason,
+				'the lease of worker "' || c.lost_worker || '" expired' as error, null::text as by
+			from claimed c where c.reclaim
+			union all
+			select c.id, c.lease_first_seq, c.claimed_at, 'queued', 'running', null, null, null from claimed c
+\else
+			select h.execution_id, h.seq + (h.step is not null)::int + (h.interrupted is not null)::int as seq, h.at, h.state_from, h.state_to, h.state_reason as reason,
+				h.state_error as error, h.by
+			from history h where h.state_to is not null
+\endif
+		) a cross join lateral (
 			select w.of, case when (w.of ->> 'step')::int >= 0 then (w.of ->> 'step')::int end as step
 			from (select case when a.state_to = 'failed' then nullif(
 \if :failures
@@ -38,21 +49,26 @@
 				null::text
 \endif
 			, '') end::json as of) w
-		) f where a.state_to is not null
+		) f
+\if :claims
 		union all
-		select a.execution_id, a.seq + (a.ended_step is not null)::int + (a.interrupted is not null)::int + (a.state_to is not null)::int, a.at,
-			'StepStarted', a.started_step, a.started_step_id, a.started_step_type, a.started_iteration, a.started_attempt, null, null, null, null, null, null
-		from audit a where a.started_step is not null
-\if :ended_steps
+		select c.id, c.last_audit_seq, c.claimed_at, 'StepStarted', c.current_step, c.current_step_id, c.current_step_type, c.current_iteration, c.current_attempt, null, null, null, null, null, null
+		from claimed c where not c.reclaim and c.current_step is not null
+\else
+\if :starts
 		union all
-		select r.execution_id, r.seq, r.ended_at,
-			case r.state when 'completed' then 'StepCompleted' when 'failed' then 'StepFailed' when 'skipped' then 'StepSkipped' end,
-			r.step, r.step_id, r.step_type, r.iteration, r.attempt, r.bytes, r.reason, r.error, null, null, null
-		from ended r
+		select u.id, u.last_audit_seq, u.now, 'StepStarted', u.next_step, u.next_id, u.next_type, u.next_iteration, u.next_attempt, null, null, null, null, null, null
+		from u where u.next_step is not null
+\endif
 		union all
-		select r.execution_id, -(r.seq * 100 + 100 - e.n), r.ended_at, 'StepEvent', r.step, r.step_id, r.step_type, r.iteration, r.attempt, null, null, null, null,
+		select h.execution_id, h.seq, h.at,
+			case h.state when 'completed' then 'StepCompleted' when 'failed' then 'StepFailed' when 'skipped' then 'StepSkipped' end,
+			h.step, h.step_id, h.step_type, h.iteration, h.attempt, h.bytes, h.reason, h.error, null, null, null
+		from history h where h.step is not null
+		union all
+		select h.execution_id, -(h.seq * 100 + 100 - e.n), h.at, 'StepEvent', h.step, h.step_id, h.step_type, h.iteration, h.attempt, null, null, null, null,
 			e.value ->> 'name', (e.value -> 'payload')::text
-		from ended r cross join lateral json_array_elements(r.events::json) with ordinality as e (value, n)
+		from history h cross join lateral json_array_elements(h.events::json) with ordinality as e (value, n)
 \endif
 	) v
 	join courier.subscriptions s on not s.disabled and v.event = any(s.events)

@@ -17,22 +17,19 @@ with clock as materialized (
 ), created as (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id,
-		waits_for, has_dependents, rerun_of, options)
+		waits_for, held, has_dependents, rerun_of, options)
 	select n.id, clock.now, d.id, n.version, n.concurrency_limit, n.priority, n.queue, array(select json_array_elements_text(n.step_types::json)),
 		array(select json_array_elements_text(n.limit_keys::json)), n.timeout_ns, nullif(n.params, ''), n.by, nullif(n.key, ''),
 		clock.now + n.delay * interval '1 microsecond', case when n.hold then 'created' else 'queued' end, clock.now, 1, 1, 0,
 		nullif(n.first_step_type, ''), case when n.first_step_type <> '' then nullif(n.first_step_id, '') end,
-		case when n.waits_for <> '' then array(select json_array_elements_text(n.waits_for::json)) end, nullif(d.dependents > 0, false),
+		case when n.waits_for <> '' then array(select json_array_elements_text(n.waits_for::json)) end, nullif(n.hold, false), nullif(d.dependents > 0, false),
 		nullif(n.rerun_of, '')::uuid, nullif(n.options, '')
 	from clock, n
 	join courier.job_definitions d on d.kind = 'job' and d.name = n.job and (not n.latest or d.latest_version = n.version)
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = n.version
 	order by n.ord
 	on conflict do nothing
-	returning id, created_at, due_at, state, created_by, options
-), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
-	select c.id, 1, c.created_at, c.state, nullif(c.created_by, '') from created c
+	returning id, created_at, due_at, options
 )
 \if :labels
 , labels as (

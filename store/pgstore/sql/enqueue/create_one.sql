@@ -11,20 +11,17 @@
 with created as (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id,
-		waits_for, has_dependents, rerun_of, options)
+		waits_for, held, has_dependents, rerun_of, options)
 	select $1::text::uuid, clock.now, d.id, v.version, $4::int, $5::int, $6::text, $7::text[], $8::text[],
 		$9::bigint, nullif($10::text, ''), $11::text, nullif($12::text, ''), clock.now + $13::bigint * interval '1 microsecond',
 		case when $14::bool then 'created' else 'queued' end, clock.now, 1, 1, 0,
 		nullif($15::text, ''), case when $15::text <> '' then nullif($16::text, '') end,
-		nullif($18::text[], '{}'), nullif(d.dependents > 0, false), nullif($21::text, '')::uuid, nullif($22::text, '')
+		nullif($18::text[], '{}'), nullif($14::bool, false), nullif(d.dependents > 0, false), nullif($21::text, '')::uuid, nullif($22::text, '')
 	from (select clock_timestamp() as now offset 0) clock
 	join courier.job_definitions d on d.kind = 'job' and d.name = $2::text and (not $17::bool or d.latest_version = $3::int)
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = $3::int
 	on conflict do nothing
-	returning id, created_at, due_at, state, created_by, waits_for, options
-), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, state_to, by)
-	select c.id, 1, c.created_at, c.state, nullif(c.created_by, '') from created c
+	returning id, created_at, due_at, state, waits_for, options
 )
 \if :labels
 , labels as (

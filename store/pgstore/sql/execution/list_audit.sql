@@ -1,13 +1,30 @@
--- The audit of an execution, each row with the step execution that it refers to.
--- $1 execution, $2 the first number, $3 at most how many rows.
-select a.seq, a.at, a.ended_step, coalesce(a.ended_started, false), a.ended_elapsed_us,
-	coalesce(s.step_id, ''), coalesce(s.step_type, ''), s.iteration, coalesce(s.attempt, 0), coalesce(s.state, ''), coalesce(s.bytes, 0),
-	coalesce(s.reason, ''), coalesce(s.error, ''), s.started_at,
-	a.started_step, coalesce(a.started_attempt, 0), coalesce(a.started_step_id, ''), coalesce(a.started_step_type, ''), a.started_iteration,
-	a.interrupted, coalesce(a.state_from, ''), coalesce(a.state_to, ''), coalesce(a.state_elapsed_us, 0),
-	coalesce(a.reason, ''), coalesce(a.error, ''), coalesce(a.by, ''), coalesce(a.worker, s.worker, ''), coalesce(a.execution_attempt, 1)
-from courier.job_audit_log a
-left join courier.step_executions s on s.execution_id = a.execution_id and s.execution_attempt = a.execution_attempt and s.step = a.ended_step and s.seq = a.seq
-where a.execution_id = $1::text::uuid and a.seq >= $2::bigint
+-- The history of an execution from the row that may have the entry with the number $2, and
+-- behind it what the row of the execution has of the audit: its creation, and the claim and
+-- the step that started since the last row, as a row with no entry of its own; see
+-- execution_history. $1 execution, $3 at most how many rows of the history.
+select a.seq, a.at, coalesce(a.execution_attempt, 1), coalesce(a.worker, ''), coalesce(a.state_from, ''), coalesce(a.state_to, ''), coalesce(a.state_elapsed_us, 0),
+	coalesce(a.state_reason, ''), coalesce(a.state_error, ''), coalesce(a.by, ''),
+	a.claimed_at, coalesce(a.claim_waited_us, 0), coalesce(a.start_before, false), a.started, coalesce(a.before_worker, a.worker, ''),
+	a.started_at, a.bytes, a.step, coalesce(a.attempt, 0), coalesce(a.state, ''), coalesce(a.step_type, ''), coalesce(a.step_id, ''), coalesce(a.began, false), a.elapsed_us, a.iteration,
+	coalesce(a.reason, ''), coalesce(a.error, ''), a.interrupted
+from (
+	(select h.seq, h.at, h.execution_attempt, h.worker, h.state_from, h.state_to, h.state_elapsed_us, h.state_reason, h.state_error, h.by,
+		h.claimed_at, h.claim_waited_us, h.start_before, h.started, h.before_worker, h.started_at, coalesce(h.bytes, 0) as bytes, h.step, h.attempt, h.state, h.step_type, h.step_id,
+		h.began, h.elapsed_us, h.iteration, h.reason, h.error, h.interrupted
+	from courier.execution_history h
+	where h.execution_id = $1::text::uuid and h.seq >= $2::bigint - 2
+	order by h.seq
+	limit $3::bigint)
+	union all
+	select 1, e.created_at, 1, null, null, case when e.held then 'created' else 'queued' end, null, null, null, e.created_by,
+		null, null, null, null, null, null, 0, null, null, null, null, null, null, null, null, null, null, null
+	from courier.job_executions e where e.id = $1::text::uuid and $2::bigint <= 1
+	union all
+	select e.last_audit_seq + 1, e.state_since, e.attempt, e.worker, null, null, null, null, null, null,
+		case when e.claim_waited_us is not null then e.state_since end, e.claim_waited_us, null,
+		case when e.current_step is not null and e.current_lost_worker is null then json_build_object('step', e.current_step, 'id', e.current_step_id, 'type', e.current_step_type,
+			'iteration', e.current_iteration::json, 'attempt', e.current_attempt, 'at', e.current_started_at)::text end,
+		null, null, 0, null, null, null, null, null, null, null, null, null, null, null
+	from courier.job_executions e where e.id = $1::text::uuid and e.state = 'running'
+) a
 order by a.seq
-limit $3::bigint

@@ -1,4 +1,4 @@
 -- The columns of an execution e that is there. The last is the instant of its last change,
 -- which is not in the row because every step would write it.
 \ir base_columns.inc.sql
-, greatest(e.state_since, (select a.at from courier.job_audit_log a where a.execution_id = e.id order by a.seq desc limit 1))
+, greatest(e.state_since, e.current_started_at, (select h.at from courier.execution_history h where h.execution_id = e.id order by h.seq desc limit 1))

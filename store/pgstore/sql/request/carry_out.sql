@@ -19,7 +19,10 @@ with clock as materialized (
 		bytes bigint, outputs text, files text, reason text, error text, failed_loop int)
 	where s.step is not null
 ), before as materialized (
-	select e.id, e.state, e.state_since, e.last_audit_seq, e.current_started_at, e.attempt from courier.job_executions e where e.id = $1::text::uuid
+	select e.id, e.state, e.state_since, e.last_audit_seq, e.attempt, e.worker, e.claim_waited_us, e.current_step, e.current_attempt, e.current_started_at,
+		e.current_step_id, e.current_step_type, e.current_iteration, e.current_step is not null and e.current_lost_worker is null as open,
+		e.current_step is not null and e.current_lost_worker is not null and $7::text <> '' as start_before
+	from courier.job_executions e where e.id = $1::text::uuid
 ), after as (
 	update courier.job_executions e set
 		request = case when $2::text = '' then nullif($3::text, '') end,
@@ -63,6 +66,7 @@ with clock as materialized (
 		current_iteration = case when $2::text = '' then e.current_iteration end,
 		current_iteration_total = case when $2::text = '' then e.current_iteration_total end,
 		current_lost_worker = case when $2::text = '' then e.current_lost_worker end,
+		claim_waited_us = case when $2::text = '' then e.claim_waited_us end,
 		last_audit_seq = case when $2::text = '' then e.last_audit_seq
 			else e.last_audit_seq + 1 + ($7::text <> '')::int + (select count(*) from skip) end
 	from clock, change
@@ -70,25 +74,24 @@ with clock as materialized (
 		select from courier.job_definition_versions v where v.definition_id = e.definition_id and v.version = change.version
 	))
 	returning e.*
-), ended as (
-	insert into courier.step_executions (execution_id, seq, started_at, ended_at, bytes, execution_attempt, step, attempt, state,
-		step_type, step_id, worker, iteration, iteration_total, outputs, files, reason, error, failed_loop)
-	select b.id, b.last_audit_seq + 1, clock.now, clock.now, coalesce(skip.bytes, 0), b.attempt, skip.step, skip.attempt, 'skipped',
-		skip.step_type, skip.step_id, '', skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop
-	from skip, clock, before b
-	returning execution_id, seq, ended_at, state, step, step_id, step_type, iteration, attempt, bytes, reason, error, events
-), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, ended_step, execution_attempt, ended_started, interrupted, state_from, state_to, state_elapsed_us,
-		reason, error, by)
-	select b.id, b.last_audit_seq + 1, clock.now, skip.step, case when skip.step is not null or b.attempt > 1 then b.attempt end, case when skip.step is not null then false end,
+), history as (
+	insert into courier.execution_history (execution_id, seq, at, execution_attempt, state_from, state_to, state_elapsed_us, state_reason, state_error, by,
+		claimed_at, claim_waited_us, start_before, started, before_worker,
+		started_at, bytes, step, attempt, state, step_type, step_id, began, iteration, iteration_total, outputs, files, reason, error, failed_loop, interrupted)
+	select b.id, b.last_audit_seq + 1, clock.now, b.attempt, b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000),
+		nullif($10::text, ''), nullif($11::text, ''), nullif($4::text, ''),
+		case when b.claim_waited_us is not null then b.state_since end, b.claim_waited_us, nullif(b.start_before, false),
+		case when b.open and $7::text = '' then json_build_object('step', b.current_step, 'id', b.current_step_id,
+			'type', b.current_step_type, 'iteration', b.current_iteration::json, 'attempt', b.current_attempt, 'at', b.current_started_at)::text end,
+		case when b.open or b.claim_waited_us is not null then b.worker end,
+		case when skip.step is not null then clock.now end, case when skip.step is not null then coalesce(skip.bytes, 0) end, skip.step, skip.attempt,
+		case when skip.step is not null then 'skipped' end, skip.step_type, skip.step_id, case when skip.step is not null then false end,
+		skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop,
 		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}',
-			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started_at) * 1000000)::bigint))::text end,
-		b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000),
-		nullif($10::text, ''), nullif($11::text, ''), nullif($4::text, '')
+			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started_at) * 1000000)::bigint))::text end
 	from clock cross join before b left join skip on true where $2::text <> ''
-	returning execution_id, seq, at, ended_step, interrupted, started_step, started_step_id, started_step_type, started_iteration, started_attempt, state_from, state_to, reason, error, by
+	returning *
 )
-\set ended_steps true
 \set changes_version true
 \ir ../delivery/keep_events.inc.sql
 select

@@ -18,9 +18,9 @@ with clock as materialized (
 		last_audit_seq = e.last_audit_seq + ($7::text <> '')::int
 	from clock where e.id = $1::text::uuid
 	returning e.*
-), audit as (
-	insert into courier.job_audit_log (execution_id, seq, at, execution_attempt, state_from, state_to, state_elapsed_us, error, by)
-	select e.id, e.last_audit_seq, clock.now, nullif(e.attempt, 1), e.state, e.state,
+), history as (
+	insert into courier.execution_history (execution_id, seq, at, execution_attempt, state_from, state_to, state_elapsed_us, state_error, by)
+	select e.id, e.last_audit_seq, clock.now, e.attempt, e.state, e.state,
 		greatest(0, extract(epoch from clock.now - b.state_since) * 1000000), $7::text, nullif($8::text, '')
 	from after e, clock, before b where $7::text <> ''
 )

@@ -1,5 +1,5 @@
--- Removes executions of a job, in the order of their ids, with their step executions,
--- their audit and their trail. sql/retention/begin_transaction.sql precedes it in the same transaction. It skips
+-- Removes executions of a job, in the order of their ids, with their history
+-- and their trail. sql/retention/begin_transaction.sql precedes it in the same transaction. It skips
 -- executions that another statement has locked, members of a chain execution that has not
 -- ended or can be retried, because others may read their outputs, those that hold files that may
 -- exist nowhere else, and the latest
@@ -38,17 +38,15 @@ with clock as materialized (
 		select 'file' as key,
 \ir ../trail/name.inc.sql
 			as value, s.execution_id, s.seq
-		from courier.step_executions s cross join lateral json_array_elements(s.files::json) f
+		from courier.execution_history s cross join lateral json_array_elements(s.files::json) f
 		where s.execution_id = any(array(select part.id from part)) and s.files is not null
 		union
 		select l.key, l.value, e.id, 0
 		from courier.job_executions e cross join lateral json_each_text(e.options::json -> 'labels') l
 		where e.id = any(array(select part.id from part)) and e.options is not null
 	) d join courier.trail x on x.key = d.key and x.value = d.value and x.execution_id = d.execution_id and x.seq = d.seq))
-), audit as (
-	delete from courier.job_audit_log a where a.execution_id = any(array(select part.id from part))
-), steps as (
-	delete from courier.step_executions s where s.execution_id = any(array(select part.id from part))
+), history as (
+	delete from courier.execution_history h where h.execution_id = any(array(select part.id from part))
 ), gone as (
 	delete from courier.job_executions e where e.id = any(array(select part.id from part))
 	returning e.id

@@ -1,4 +1,4 @@
--- A part of the statements that insert step executions, as "ended": the trail of their
+-- A part of the statements that insert step executions, as "history": the trail of their
 -- files.
 , files as (
 	insert into courier.trail (key, value, execution_id, seq)
@@ -7,7 +7,7 @@
 		select distinct
 \ir name.inc.sql
 			as name, r.execution_id, r.seq
-		from ended r cross join lateral json_array_elements(r.files::json) f
+		from history r cross join lateral json_array_elements(r.files::json) f
 		where r.files is not null
 	) n
 	where n.name <> ''
