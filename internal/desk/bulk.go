@@ -157,8 +157,8 @@ func (d *Desk) bulk(ctx context.Context, b Bulk, reach *reach) (Outcome, error) 
 	if err := b.check(); err != nil {
 		return out, err
 	}
-	mark := b.mark()
-	before, err := readCursor(b.Cursor, mark)
+	cursors := b.cursors()
+	before, err := cursors.Read(b.Cursor)
 	if err == nil && before == "" {
 		err = d.known(ctx, &b.Where)
 	}
@@ -172,7 +172,7 @@ func (d *Desk) bulk(ctx context.Context, b Bulk, reach *reach) (Outcome, error) 
 		err := d.count(ctx, &b, before, reach, &out)
 		out.Next = ""
 		if len(out.Sample) > 0 {
-			out.Next = writeCursor(after(out.Sample[0]), mark)
+			out.Next = cursors.Write(filter.After(out.Sample[0]))
 		}
 		out.Text = out.text()
 		return out, err
@@ -181,11 +181,11 @@ func (d *Desk) bulk(ctx context.Context, b Bulk, reach *reach) (Outcome, error) 
 	if err != nil {
 		return out, fmt.Errorf("bulk %s: %w", b.Action, err)
 	}
-	out.Matched, out.More, out.Next = len(list), next != "", writeCursor(next, mark)
+	out.Matched, out.More, out.Next = len(list), next != "", cursors.Write(next)
 	for i := range list {
 		r, err := d.do(ctx, &b, &list[i], reach)
 		if err != nil {
-			out.More, out.Next = true, writeCursor(after(list[i].ID), mark)
+			out.More, out.Next = true, cursors.Write(filter.After(list[i].ID))
 			out.Text = out.text()
 			return out, fmt.Errorf("bulk %s: stopped before execution %s, after %d of %d: %w", b.Action, list[i].ID, i, len(list), err)
 		}
@@ -203,10 +203,9 @@ func (d *Desk) bulk(ctx context.Context, b Bulk, reach *reach) (Outcome, error) 
 	return out, nil
 }
 
-// mark identifies what a cursor of the bulk belongs to.
-func (b *Bulk) mark() string {
-	what := fmt.Sprintf("bulk %s %q %q", b.Action, b.Key, b.IDs)
-	return markOf(what, b.Where)
+// cursors are those of the bulk.
+func (b *Bulk) cursors() filter.Cursors {
+	return filter.CursorsOf(fmt.Sprintf("bulk %s %q %q", b.Action, b.Key, b.IDs), b.Where)
 }
 
 // check returns all that is wrong with a bulk.
@@ -226,7 +225,7 @@ func (b *Bulk) check() error {
 		problem("%d ids, %d at most", len(b.IDs), maxBulkIDs)
 	}
 	for _, id := range b.IDs {
-		if !IsID(string(id)) && len(problems) < 20 {
+		if !filter.IsID(string(id)) && len(problems) < 20 {
 			problem("%q is no id of an execution", id)
 		}
 	}

@@ -7,10 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -96,8 +93,8 @@ func (v *Visit) Executions(ctx context.Context, w filter.Filter, cursor string, 
 }
 
 func (d *Desk) executions(ctx context.Context, w filter.Filter, cursor string, limit int, r *reach) (Page, error) {
-	mark := markOf("list", w)
-	before, err := readCursor(cursor, mark)
+	cursors := filter.CursorsOf("list", w)
+	before, err := cursors.Read(cursor)
 	if err == nil && before == "" {
 		err = d.known(ctx, &w)
 	}
@@ -111,7 +108,7 @@ func (d *Desk) executions(ctx context.Context, w filter.Filter, cursor string, l
 	if err != nil {
 		return Page{}, err
 	}
-	return Page{Items: list, Next: writeCursor(next, mark)}, nil
+	return Page{Items: list, Next: cursors.Write(next)}, nil
 }
 
 // known returns the error of a job or chain that the filter names and that is not there,
@@ -194,63 +191,4 @@ func (c *chainSet) has(ctx context.Context, id courier.ChainExecutionID) (bool, 
 		c.all = len(page) == 0
 	}
 	return c.of[id], nil
-}
-
-// markOf identifies what a cursor belongs to. The instants of a filter do not count: a
-// duration such as 24h is another instant at each call.
-func markOf(what string, w filter.Filter) string {
-	w.Since, w.Until, w.Ended = time.Time{}, time.Time{}, time.Time{}
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s %s", what, w)
-	return fmt.Sprintf("%08x", h.Sum32())
-}
-
-// writeCursor returns the cursor of what comes before an id; empty for an empty id.
-func writeCursor(before courier.ExecutionID, mark string) string {
-	if before == "" {
-		return ""
-	}
-	return string(before) + "." + mark
-}
-
-// readCursor returns the id of a cursor; empty for an empty cursor.
-func readCursor(cursor, mark string) (courier.ExecutionID, error) {
-	id, m, _ := strings.Cut(cursor, ".")
-	switch {
-	case cursor == "":
-	case !IsID(id):
-		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it is none; begin without a cursor", cursor)
-	case m != mark:
-		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it belongs to another filter or action; begin without a cursor", cursor)
-	}
-	return courier.ExecutionID(id), nil
-}
-
-// IsID reports whether text has the form of the id of an execution, or of one of a chain.
-func IsID(text string) bool {
-	if len(text) != 36 {
-		return false
-	}
-	for i, r := range text {
-		if dash := slices.Contains([]int{8, 13, 18, 23}, i); dash != (r == '-') || !dash && !strings.ContainsRune("0123456789abcdef", r) {
-			return false
-		}
-	}
-	return true
-}
-
-// after returns the id that comes next after one, in the order of ids.
-func after(id courier.ExecutionID) courier.ExecutionID {
-	const digits = "0123456789abcdef"
-	text := []byte(id)
-	for i := len(text) - 1; i >= 0; i-- {
-		if text[i] == '-' {
-			continue
-		}
-		n := strings.IndexByte(digits, text[i]) + 1
-		if text[i] = digits[n%16]; n < 16 {
-			break
-		}
-	}
-	return courier.ExecutionID(text)
 }

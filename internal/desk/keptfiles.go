@@ -29,8 +29,8 @@ func (v *Visit) KeptFiles(ctx context.Context, cursor string, limit int) (KeptPa
 	if limit <= 0 {
 		limit = 20
 	}
-	mark := markOf("kept files", filter.Filter{})
-	before, err := readCursor(cursor, mark)
+	cursors := filter.CursorsOf("kept files", filter.Filter{})
+	before, err := cursors.Read(cursor)
 	if err != nil {
 		return KeptPage{}, err
 	}
@@ -51,7 +51,7 @@ func (v *Visit) KeptFiles(ctx context.Context, cursor string, limit int) (KeptPa
 	}
 	p := KeptPage{Items: list}
 	if len(list) == f.Limit {
-		p.Next = writeCursor(list[len(list)-1].Execution, mark)
+		p.Next = cursors.Write(list[len(list)-1].Execution)
 	}
 	for i := range list {
 		if !v.SeesValues(ctx, list[i].Job) {

@@ -125,16 +125,3 @@ func TestStoreSelectsWhatOneMaySee(t *testing.T) {
 		}
 	}
 }
-
-// TestCursor checks that the order of ids is that of their successors.
-func TestCursor(t *testing.T) {
-	for id, want := range map[courier.ExecutionID]courier.ExecutionID{
-		"01930000-0000-7000-8000-000000000000": "01930000-0000-7000-8000-000000000001",
-		"01930000-0000-7000-8000-000000000009": "01930000-0000-7000-8000-00000000000a",
-		"01930000-0000-7000-8fff-ffffffffffff": "01930000-0000-7000-9000-000000000000",
-	} {
-		if got := after(id); got != want {
-			t.Errorf("after %s comes %s, want %s", id, got, want)
-		}
-	}
-}
