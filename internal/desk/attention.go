@@ -90,9 +90,10 @@ const (
 	lostFor     = time.Minute
 	stoppingFor = 5 * time.Minute
 	dueFor      = 5 * time.Minute
-	lateFor     = time.Minute     // a schedule
-	unpolledFor = 5 * time.Minute // a monitor
-	stuckFor    = 5 * time.Minute // a step of an overdue execution, which reports no progress
+	lateFor     = time.Minute         // a schedule
+	unpolledFor = 5 * time.Minute     // a monitor
+	stuckFor    = 5 * time.Minute     // a step of an overdue execution, which reports no progress
+	noticed     = 14 * 24 * time.Hour // how long before it a change of the clocks is an entry
 )
 
 const (

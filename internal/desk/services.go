@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -53,7 +54,7 @@ func (a *attention) queues() error {
 }
 
 func (a *attention) schedules() error {
-	clocks := newClocks(a.At)
+	clocks := ticks.NewClocks(a.At, a.At.Add(noticed))
 	list, err := a.e.Schedules().List(a.ctx, schedule.Filter{Limit: most})
 	if ok, err := a.has("schedule.Store", err); !ok {
 		return err
@@ -84,11 +85,11 @@ func (a *attention) schedules() error {
 			e.Title = fmt.Sprintf("The schedule %q is late: it was due, and has not fired.", s.Name)
 			e.Do, e.Call = "Look whether an engine is started on the store.", "Engine.Start"
 		default:
-			note := clocks.next(s)
-			if note == "" {
+			note, found := clocks.First(s)
+			if !found {
 				continue
 			}
-			e.Title, e.Message = fmt.Sprintf("The schedule %q meets a change of the clocks.", s.Name), note
+			e.Title, e.Message = fmt.Sprintf("The schedule %q meets a change of the clocks.", s.Name), note.Day+": "+note.Text
 			e.Do, e.Call = "Look whether that is meant. Otherwise give it a time that comes once on each day.", "Schedules.Set"
 		}
 		a.add(e)
