@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
@@ -37,6 +38,9 @@ func in(t *testing.T, f func(w *world)) {
 		f(w)
 	})
 }
+
+// ann is a visitor who may see and do everything.
+func (w *world) ann() *desk.Visit { return w.desk.Visitor(access.Principal{ID: "ann"}) }
 
 func (w *world) ok(err error) {
 	w.Helper()

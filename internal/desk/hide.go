@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -235,8 +236,8 @@ func seenCoalesced(e *notify.CoalescedEvent) notify.CoalescedEvent {
 }
 
 // HideAttention takes away what may have values in it.
-func HideAttention(e *Entry) {
-	*e = Entry{
+func HideAttention(e *attention.Entry) {
+	*e = attention.Entry{
 		Kind: e.Kind, Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
 		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Thing: e.Thing, State: e.State, By: e.By,
 		Message: HiddenIf(e.Message), Executions: e.Executions, Version: e.Version, Because: each(e.Because, seenCause),
