@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/attention"
+	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/monitor"
@@ -129,9 +130,9 @@ func TestAttention(t *testing.T) {
 		}
 
 		// What is done about it is gone.
-		_, err = w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Cancel, IDs: of[want[11]].Executions})
+		_, err = w.ann().Bulk(w.Context(), bulk.Request{Action: bulk.Cancel, IDs: of[want[11]].Executions})
 		w.ok(err)
-		_, err = w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Resume, Where: w.where("state:failed")})
+		_, err = w.ann().Bulk(w.Context(), bulk.Request{Action: bulk.Resume, Where: w.where("state:failed")})
 		w.ok(err)
 		for _, e := range w.attention().Entries {
 			if e.Kind == attention.Failed || e.Kind == attention.Superseded {

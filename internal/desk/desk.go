@@ -1,6 +1,8 @@
-// Package desk answers what operators ask of an engine, and does what they want to many
-// executions at once: what HTTP, pages and a command have in common. It keeps nothing and
-// decides nothing that engine and store do not know.
+// Package desk ties requests to principals: what HTTP, pages and a command have in common. It
+// decides what a [Visit] may see and do of an engine, hides the values of what it must not see,
+// writes the journal, and lets many watch at the cost of one. What an operator has to look at
+// (internal/attention), what is done with many executions (internal/bulk) and when schedules fire
+// (internal/ticks) are subjects of their own, which it gives what the visitor may reach.
 package desk
 
 import (
@@ -55,7 +57,7 @@ type permit func(x *courier.Execution) bool
 
 // How much is read at once.
 const (
-	pageSize = 500    // executions that one call of the store reads, or that one call of Bulk treats
+	pageSize = 500    // executions that one call of the store reads
 	maxWalk  = 10_000 // executions that one call examines
 )
 
@@ -95,20 +97,28 @@ func (v *Visit) Executions(ctx context.Context, w filter.Filter, cursor string, 
 func (d *Desk) executions(ctx context.Context, w filter.Filter, cursor string, limit int, r *reach) (Page, error) {
 	cursors := filter.CursorsOf("list", w)
 	before, err := cursors.Read(cursor)
-	if err == nil && before == "" {
-		err = d.known(ctx, &w)
-	}
 	if err != nil {
 		return Page{}, err
 	}
 	if limit <= 0 {
 		limit = 100
 	}
-	list, next, err := d.walk(ctx, &w, before, min(limit, 1000), r)
+	list, next, err := d.find(ctx, &w, before, min(limit, 1000), r)
 	if err != nil {
 		return Page{}, err
 	}
 	return Page{Items: list, Next: cursors.Write(next)}, nil
+}
+
+// find is walk. The first page is an error if there is no job or chain of a name that the filter
+// has.
+func (d *Desk) find(ctx context.Context, w *filter.Filter, before courier.ExecutionID, limit int, r *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
+	if before == "" {
+		if err := d.known(ctx, w); err != nil {
+			return nil, "", err
+		}
+	}
+	return d.walk(ctx, w, before, limit, r)
 }
 
 // known returns the error of a job or chain that the filter names and that is not there,

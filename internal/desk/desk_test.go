@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
@@ -230,7 +231,7 @@ func TestExecutionsOfChain(t *testing.T) {
 }
 
 // ids of results with an outcome.
-func withResult(list []desk.Result, result string) (ids []courier.ExecutionID) {
+func withResult(list []bulk.Result, result string) (ids []courier.ExecutionID) {
 	for _, r := range list {
 		if r.Result == result {
 			ids = append(ids, r.Execution)
