@@ -1,8 +1,9 @@
 // Package desk ties requests to principals: what HTTP, pages and a command have in common. It
 // decides what a [Visit] may see and do of an engine, hides the values of what it must not see,
-// writes the journal, and lets many watch at the cost of one. What an operator has to look at
-// (internal/attention), what is done with many executions (internal/bulk) and when schedules fire
-// (internal/ticks) are subjects of their own, which it gives what the visitor may reach.
+// writes the journal, and limits what it costs. What an operator has to look at
+// (internal/attention), what is done with many executions (internal/bulk), how many watch at the
+// cost of one (internal/watch) and when schedules fire (internal/ticks) are subjects of their own,
+// which it gives what the visitor may reach.
 package desk
 
 import (
@@ -17,6 +18,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/filter"
+	"github.com/courierhq/courier/internal/watch"
 )
 
 // A Desk is the desk of an engine. Its methods may be called by several goroutines, and
@@ -28,8 +30,8 @@ type Desk struct {
 	refusals refusals
 	same     recent
 	viewers  viewers
-	watcher  watcher
-	lists    listWatcher
+	watched  *watch.Executions
+	lists    *watch.Lists
 	work     work
 	quotas   quotas
 	unbegun  unbegun
@@ -47,7 +49,7 @@ func New(e *engine.Engine, opt *Options) *Desk {
 	}
 	d.viewers.most, d.viewers.mostOf = cmp.Or(max(d.opt.Streams, 0), 200), cmp.Or(max(d.opt.StreamsOf, 0), 10)
 	d.work.most = cmp.Or(max(d.opt.Examined, 0), 1_000_000)
-	d.watcher.d, d.watcher.e, d.watcher.log, d.lists.d = d, e, d.log, d
+	d.watched, d.lists = watch.NewExecutions(watch.Of(e), d.log), watch.NewLists(watch.Of(e), d.log)
 	return d
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/attention"
+	"github.com/courierhq/courier/internal/watch"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -105,11 +106,11 @@ func seenStep(s *courier.StepExecution) courier.StepExecution {
 }
 
 // HideEvents takes away what may have values in it, the events included.
-func HideEvents(list []AuditEvent) {
+func HideEvents(list []watch.AuditEvent) {
 	for i := range list {
 		entry := list[i].AuditEntry
 		HideEntry(&entry)
-		list[i] = AuditEvent{AuditEntry: entry}
+		list[i] = watch.AuditEvent{AuditEntry: entry}
 	}
 }
 

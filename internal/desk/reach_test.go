@@ -12,6 +12,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/internal/uuid7"
+	"github.com/courierhq/courier/internal/watch"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -120,7 +121,7 @@ func TestStoreSelectsWhatOneMaySee(t *testing.T) {
 	}
 	for i := range 3 {
 		_, err := ann.Look()
-		if busy := isBusy(err); busy != (i == 2) || busy && !strings.Contains(err.Error(), "Options.MaxStreamsOf") {
+		if busy := errors.Is(err, watch.ErrBusy); busy != (i == 2) || busy && !strings.Contains(err.Error(), "Options.MaxStreamsOf") {
 			t.Errorf("stream %d: %v", i, err)
 		}
 	}

@@ -133,7 +133,7 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "access"},
-	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/ticks", "internal/uuid7", "webhook", "monitor", "chain", "notify"}},
+	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/ticks", "internal/uuid7", "internal/watch", "webhook", "monitor", "chain", "notify"}},
 	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi", "dashboard/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/ticks"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format", "chain"}},
@@ -153,7 +153,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}}, // streams of files, without what routes know
 	{Dir: "internal/definitiondiff"},
-	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/attention", "internal/bulk", "internal/filter", "internal/ticks", "monitor", "chain", "notify"}}, // what ties the requests of HTTP, pages and a command to a principal: above the engine
+	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/attention", "internal/bulk", "internal/filter", "internal/ticks", "internal/watch", "monitor", "chain", "notify"}}, // what ties the requests of HTTP, pages and a command to a principal: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filter", Imports: []string{".", "store", "internal/nearest", "internal/uuid7"}}, // the language in which people filter executions
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
@@ -188,6 +188,7 @@ var Rooms = []Room{
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 	{Dir: "internal/wakeup"},
+	{Dir: "internal/watch", Imports: []string{".", "access", "engine", "store"}}, // what tells many viewers at the cost of one: above the engine
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
