@@ -1,8 +1,7 @@
 // Package bulk carries out one action on many executions: it resumes, cancels, pauses, releases
 // or starts again those of a filter, or those with given ids. A call of [Do] treats up to 500 of
 // them, the newest first, and says of each what came of it; a cursor says where the next call goes
-// on, so that nothing is kept between two calls. What the one who asks may reach is given as a
-// [Caller].
+// on, so that nothing is kept between two calls. A [Caller] says which executions may be treated.
 package bulk
 
 import (

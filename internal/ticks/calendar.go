@@ -1,6 +1,7 @@
 // Package ticks finds the instants at which schedules fire, by their definitions of today:
 // one after another as a [Calendar], or counted by day as a [Week]. It also has what changes of
-// the clocks mean for schedules ([Clocks]). It reads no store: who asks gives the schedules.
+// the clocks mean for schedules ([Clocks]). It reads no store: the caller
+// passes the schedules.
 package ticks
 
 import (
@@ -31,8 +32,8 @@ type Calendar struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Ticks []Tick    `json:"ticks"`
-	// Cut says that there are more: the calendar ends with the last tick that it has. Who
-	// makes it of some schedules only sets it too.
+	// Cut says that there are more: the calendar ends with the last tick that it has. A
+	// caller that passes some schedules only sets it too.
 	Cut bool `json:"cut,omitempty"`
 }
 

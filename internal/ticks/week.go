@@ -15,7 +15,7 @@ type Week struct {
 	Days []Day
 	// Notes say what changes of the clocks on these days mean for schedules.
 	Notes []ClockNote
-	// Cut is for who makes a week of some schedules only: there are more of them.
+	// Cut says that there are more schedules. It is set by a caller that passes some only.
 	Cut bool
 }
 

@@ -40,8 +40,8 @@ type Executions struct {
 	failing bool // of the goroutine: the last read has failed, which the log says once
 }
 
-// NewExecutions returns the executions of an engine, of which none is watched. The log has it once
-// when they can't be read.
+// NewExecutions returns the executions of an engine, of which none is watched. That they can't be
+// read is logged once.
 func NewExecutions(s Source, log *slog.Logger) *Executions { return &Executions{s: s, log: log} }
 
 // How often is read.

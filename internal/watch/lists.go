@@ -11,12 +11,13 @@ import (
 	"github.com/courierhq/courier/access"
 )
 
-// ErrBusy is matched by an error of [List.Read] after which a list stays as it is for 10 seconds.
+// ErrBusy is matched by an error of [List.Read] that asks for patience: viewers keep the page that
+// they have, and the list is read again after 10 seconds.
 var ErrBusy = errors.New("busy")
 
 // A List is the first page of a list, as a viewer may see it.
 type List struct {
-	Key  string // is that of all who see the same
+	Key  string // identifies the list; viewers with the same key share what is read
 	Read func(ctx context.Context) ([]courier.Execution, error)
 }
 
@@ -29,8 +30,8 @@ type Lists struct {
 	feeds map[string]*listFeed
 }
 
-// NewLists returns the lists of an engine, of which none is watched. The log has it once when one
-// can't be read.
+// NewLists returns the lists of an engine, of which none is watched. A list that can't be read is
+// logged once.
 func NewLists(s Source, log *slog.Logger) *Lists { return &Lists{observe: s.Observe, log: log} }
 
 // A ListWatch tells one viewer what is on the first page of a list. Its methods are for one
@@ -43,10 +44,10 @@ type ListWatch struct {
 	seen int
 }
 
-// Watch begins to tell what is on the first page of a list, which is asked for again at each
-// change, since the viewer may see more or less by then. However many watch the same list, it is
-// read every two seconds, and soon after this engine has changed an execution. The caller must
-// close the watch, which calls done once.
+// Watch begins to report the first page of a list. The function returns the list as the viewer may
+// see it now; it is called again at each change, since the viewer may see more or less by then. A
+// list is read every two seconds, however many watch it, and soon after this engine has changed an
+// execution. The caller must close the watch, which calls done once.
 func (l *Lists) Watch(ctx context.Context, list func(ctx context.Context) List, done func()) *ListWatch {
 	return &ListWatch{l: l, f: l.join(list(ctx)), list: list, done: done}
 }

@@ -1,6 +1,6 @@
-// Package watch tells any number of viewers of the changes of executions ([Executions]), and of
-// what is on the first page of lists ([Lists]). What somebody watches is read once for all who do,
-// for as long as somebody does. Who may watch what is decided by who calls it.
+// Package watch reports changes of executions ([Executions]) and of the first pages of lists
+// ([Lists]) to any number of viewers. An execution or a list is read once for all its viewers, for
+// as long as it has any. The caller decides who may watch which.
 package watch
 
 import (
@@ -43,9 +43,9 @@ type Watch struct {
 	seen  int   // the version of the feed
 }
 
-// Watch begins to tell of the changes of an execution, from the entry of the audit behind the
-// number after on. However many watch an execution, it is read once a second, and at once when this
-// engine has changed it. The caller must close the watch, which calls done once.
+// Watch begins to report the changes of an execution, from the entry of the audit behind the
+// number after on. An execution is read once a second, however many watch it, and at once when
+// this engine has changed it. The caller must close the watch, which calls done once.
 func (e *Executions) Watch(id courier.ExecutionID, after int64, done func()) *Watch {
 	return &Watch{e: e, f: e.join(id), done: done, after: after}
 }
