@@ -10,7 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/schedule"
 )
@@ -36,7 +36,7 @@ type attentionPage struct {
 }
 
 type attentionEntry struct {
-	desk.Entry
+	attention.Entry
 	First   []executionLink
 	Show    string // reference of the list of them, or of the page of the thing
 	ShowAs  string
@@ -60,7 +60,7 @@ func (c *call) attentionPage() (any, error) {
 	p := &attentionPage{Missing: a.Missing, Cut: a.Cut, Tick: a.Next}
 	for _, e := range a.Entries {
 		list := &p.Entries
-		if e.Kind == desk.PutAway {
+		if e.Kind == attention.PutAway {
 			list = &p.PutAway
 		}
 		*list = append(*list, c.entry(e))
@@ -74,7 +74,7 @@ func (c *call) attentionPage() (any, error) {
 // attention reads what needs somebody. Open pages of those who see everything share what was
 // read in the last attentionEvery, so that they cost the store the same, however many there
 // are. A page that is opened is read anew, and what is open shows nothing older from then on.
-func (c *call) attention() (desk.Attention, error) {
+func (c *call) attention() (attention.List, error) {
 	if !c.SeesValues(c.ctx(), "") {
 		return c.Attention(c.ctx())
 	}
@@ -90,12 +90,12 @@ func (c *call) attention() (desk.Attention, error) {
 	last.mu.Lock()
 	defer last.mu.Unlock()
 	if last.known && time.Since(last.at) < attentionEvery {
-		return last.Attention, nil
+		return last.List, nil
 	}
 	begun := time.Now()
 	a, err := c.Attention(c.ctx())
 	if err == nil {
-		last.at, last.known, last.Attention = begun, true, a
+		last.at, last.known, last.List = begun, true, a
 	}
 	return a, err
 }
@@ -105,15 +105,15 @@ type lastAttention struct {
 	mu    sync.Mutex
 	at    time.Time // when reading it began, or when it was forgotten
 	known bool
-	desk.Attention
+	attention.List
 }
 
 // keep keeps what was read, unless that began before what is kept, or before the last action.
-func (l *lastAttention) keep(begun time.Time, a desk.Attention) {
+func (l *lastAttention) keep(begun time.Time, a attention.List) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !begun.Before(l.at) {
-		l.at, l.known, l.Attention = begun, true, a
+		l.at, l.known, l.List = begun, true, a
 	}
 }
 
@@ -121,11 +121,11 @@ func (l *lastAttention) keep(begun time.Time, a desk.Attention) {
 func (l *lastAttention) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.at, l.known, l.Attention = time.Now(), false, desk.Attention{}
+	l.at, l.known, l.List = time.Now(), false, attention.List{}
 }
 
 // entry returns an entry with the references to what it is about, and what can be done.
-func (c *call) entry(e desk.Entry) attentionEntry {
+func (c *call) entry(e attention.Entry) attentionEntry {
 	v := attentionEntry{Entry: e}
 	for _, id := range e.Executions[:min(len(e.Executions), 5)] {
 		v.First = append(v.First, executionLink{string(id), c.link("executions", string(id))})
@@ -159,14 +159,14 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 	}
 	job := filter.Filter{Jobs: []string{e.Job}}.String()
 	switch e.Kind {
-	case desk.Lost:
+	case attention.Lost:
 		list("state:lost")
 		if e.Call == "Engine.Resume" {
 			resume("Resume elsewhere…", "elsewhere=1")
 		}
-	case desk.Stopping:
+	case attention.Stopping:
 		list("state:pausing,cancelling", job)
-	case desk.Failed:
+	case attention.Failed:
 		where := []string{"state:failed", job}
 		if e.Reason != "" {
 			where = append(where, "reason:"+string(e.Reason))
@@ -182,13 +182,13 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 			}
 			v.Buttons = append(v.Buttons, c.bulkButton("Resume"+all, "resume", where...), c.bulkButton("Cancel"+all, "cancel", where...))
 		}
-	case desk.Overdue:
+	case attention.Overdue:
 		list("state:created,queued,running,paused", job)
-	case desk.Due, desk.Stranded:
+	case attention.Due, attention.Stranded:
 		list("state:queued", filter.Filter{Queue: e.Queue}.String())
-	case desk.Kept:
+	case attention.Kept:
 		v.Show, v.ShowAs = c.link("kept-files"), "Show them"
-	case desk.PutAway:
+	case attention.PutAway:
 		switch {
 		case e.State != "":
 			list("state:"+string(e.State), job)
@@ -197,21 +197,21 @@ func (c *call) entry(e desk.Entry) attentionEntry {
 		default:
 			thing(e.Thing+"s", e.Name)
 		}
-	case desk.Superseded:
+	case attention.Superseded:
 		if operator {
 			v.Buttons = append(v.Buttons, button{Label: "Give up all…", Action: "cancel", IDs: e.Executions})
 		}
-	case desk.Schedule:
+	case attention.Schedule:
 		thing("schedules", e.Name)
 		edit("schedules")
-	case desk.Monitor:
+	case attention.Monitor:
 		thing("monitors", e.Name)
-	case desk.Delivery, desk.Subscription:
+	case attention.Delivery, attention.Subscription:
 		thing("notifications", e.Name)
-		if e.Kind == desk.Subscription {
+		if e.Kind == attention.Subscription {
 			edit("notifications")
 		}
-	case desk.Refusal:
+	case attention.Refusal:
 		thing("health", e.Name)
 	}
 	return v

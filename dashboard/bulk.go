@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
@@ -28,10 +29,10 @@ var bulkPages = []page{{
 // A bulkPage does one thing with many executions: first it says with which, then it asks for
 // their number, then it says what came of each.
 type bulkPage struct {
-	Action  desk.Action
+	Action  bulk.Action
 	Where   string
 	IDs     string // with spaces between them; empty if the filter says which
-	Preview *desk.Outcome
+	Preview *bulk.Outcome
 	Sample  []executionRow
 	Confirm string // what has to be typed
 	Cursor  string // of the newest execution that was counted
@@ -49,12 +50,12 @@ type bulkResults struct {
 }
 
 type bulkRow struct {
-	desk.Result
+	bulk.Result
 	Href, Started string // references
 }
 
 // bulkVerbs are the words for what a bulk does.
-var bulkVerbs = map[desk.Action]string{desk.Resume: "Resume", desk.Cancel: "Cancel", desk.Pause: "Pause", desk.Release: "Release", desk.Rerun: "Start again"}
+var bulkVerbs = map[bulk.Action]string{bulk.Resume: "Resume", bulk.Cancel: "Cancel", bulk.Pause: "Pause", bulk.Release: "Release", bulk.Rerun: "Start again"}
 
 // How much one form does, and how many results its page lists.
 const (
@@ -71,8 +72,8 @@ func (c *call) field(name string) string {
 }
 
 // bulk reads what is wanted.
-func (c *call) bulk() (b desk.Bulk, err error) {
-	b.Action = desk.Action(c.field("action"))
+func (c *call) bulk() (b bulk.Request, err error) {
+	b.Action = bulk.Action(c.field("action"))
 	if bulkVerbs[b.Action] == "" {
 		return b, problem.Invalid("Choose what is to be done: resume, cancel, pause, release or rerun.")
 	}
@@ -166,7 +167,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		b.Key = was // it goes on
 	}
 	r := &bulkResults{}
-	var all desk.Outcome
+	var all bulk.Outcome
 	for end := time.Now().Add(bulkTime); ; {
 		out, err := c.Bulk(ctx, b)
 		all.Done, all.Refused, all.Skipped = all.Done+out.Done, all.Refused+out.Refused, all.Skipped+out.Skipped
@@ -182,7 +183,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 			break
 		}
 	}
-	slices.SortStableFunc(all.Results, func(x, y desk.Result) int { return isDone(x) - isDone(y) })
+	slices.SortStableFunc(all.Results, func(x, y bulk.Result) int { return isDone(x) - isDone(y) })
 	r.Text += fmt.Sprintf("%s done, %s refused, %s skipped.", format.Count(all.Done), format.Count(all.Refused), format.Count(all.Skipped))
 	r.Next, r.Done, r.Failures = b.Cursor, all.Done, all.Refused+all.Skipped
 	if r.Left = len(all.Results) - maxResults; r.Left > 0 {
@@ -199,8 +200,8 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 	return c.link("bulk") + "?of=" + c.formID(), nil
 }
 
-func isDone(r desk.Result) int {
-	if r.Result == desk.Done {
+func isDone(r bulk.Result) int {
+	if r.Result == bulk.Done {
 		return 1
 	}
 	return 0

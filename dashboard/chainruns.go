@@ -92,7 +92,7 @@ func (c *call) chainRuns() (any, error) {
 			return nil, problem.Invalid("There is no state of this name in the address.")
 		}
 	}
-	if f.Before != "" && !desk.IsID(string(f.Before)) {
+	if f.Before != "" && !filter.IsID(string(f.Before)) {
 		return nil, problem.Invalid("The cursor in the address is none: begin without it.")
 	}
 	list, err := c.h.e.Chains().Executions(c.ctx(), f)

@@ -95,7 +95,7 @@ var views = []struct{ label, where string }{
 
 func (c *call) executions() (any, error) {
 	text := strings.TrimSpace(c.query.Get("where"))
-	if desk.IsID(text) {
+	if filter.IsID(text) {
 		return nil, c.redirect(c.link("executions", text))
 	}
 	l := &executionList{Where: text, Grammar: filter.Grammar}

@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
 )
@@ -100,7 +101,7 @@ func (c *call) monitors() (any, error) {
 
 func (c *call) monitorRow(m monitor.Monitor) monitorRow {
 	r := monitorRow{Monitor: m, Href: c.link("monitors", m.Name), Status: string(m.State), Target: c.target(m.Job, m.Chain)}
-	if desk.IsUnpolled(&m, now()) {
+	if attention.IsUnpolled(&m, now()) {
 		r.Status = "late"
 	}
 	if id := m.Health.LastExecution; id != "" {

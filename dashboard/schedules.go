@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -200,7 +201,7 @@ func scheduleStatus(s *schedule.Schedule, at time.Time) string {
 		return "paused"
 	case s.Problem != "":
 		return "error"
-	case desk.IsLate(s, at):
+	case attention.IsLate(s, at):
 		return "late"
 	case s.Waiting:
 		return "waiting"

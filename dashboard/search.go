@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/filehash"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/store"
 )
@@ -97,7 +98,7 @@ func (c *call) search() (any, error) {
 	if p.Problem != "" {
 		return p, nil
 	}
-	if desk.IsID(p.Text) {
+	if filter.IsID(p.Text) {
 		return p, c.openID(p)
 	}
 	text := p.Text
@@ -149,7 +150,7 @@ func (c *call) openID(p *searchPage) error {
 func (c *call) moreFiles(p *searchPage) error {
 	var last store.TrailEntry
 	raw, err := base64.RawURLEncoding.DecodeString(c.query.Get("after"))
-	if err != nil || jsontext.DecodeStrict(raw, &last) != nil || !jsontext.Storable(last.Value) || !desk.IsID(string(last.Execution)) || last.Seq < 0 {
+	if err != nil || jsontext.DecodeStrict(raw, &last) != nil || !jsontext.Storable(last.Value) || !filter.IsID(string(last.Execution)) || last.Seq < 0 {
 		return problem.Invalid("The cursor in the address is none: begin without it.")
 	}
 	list, more, err := c.Files(c.ctx(), p.Text, &last, desk.MaxFound)

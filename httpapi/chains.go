@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/internal/mount"
 )
 
@@ -162,7 +163,7 @@ func (c *call) listChainExecutions() error {
 	f.States = slices.Compact(f.States)
 	what := fmt.Sprintf("chain execution %s %s", f.Chain, f.States) // a cursor belongs to its filter
 	before, err := readAfter(c.query.Get("cursor"), what)
-	if err == nil && before != "" && !desk.IsID(before) {
+	if err == nil && before != "" && !filter.IsID(before) {
 		err = errCursor()
 	}
 	if err != nil {

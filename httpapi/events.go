@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/eventstream"
+	"github.com/courierhq/courier/internal/watch"
 )
 
 // A StateEvent is the data of the event "state": what has become of an execution. A client
@@ -51,7 +52,7 @@ var eventRoutes = []route{
 			limitParam, cursorParam,
 		},
 		headers: []param{lastEventHeader},
-		answers: map[int]any{http.StatusOK: page[desk.AuditEvent]{}, http.StatusNoContent: nil}, media: eventstream.Media, do: (*call).watchExecution,
+		answers: map[int]any{http.StatusOK: page[watch.AuditEvent]{}, http.StatusNoContent: nil}, media: eventstream.Media, do: (*call).watchExecution,
 	},
 	{
 		method: "GET", path: "v1/events", id: "watchExecutions", group: "executions", on: onVisible,
@@ -138,11 +139,11 @@ type executionEvents struct {
 	stream         *eventstream.Stream
 	viewer, values bool
 	state          []byte // the last one that was sent
-	progress       *desk.Progress
+	progress       *watch.Progress
 }
 
 // add adds the events of a change, and reports whether there will be more.
-func (e *executionEvents) add(change *desk.Change) (bool, error) {
+func (e *executionEvents) add(change *watch.Change) (bool, error) {
 	x := &change.Execution
 	id := strconv.FormatInt(x.Seq, 10)
 	s := StateEvent{Status: clientStatus(x)}
@@ -188,7 +189,7 @@ func (e *executionEvents) add(change *desk.Change) (bool, error) {
 }
 
 // audit adds entries of the audit.
-func (e *executionEvents) audit(list []desk.AuditEvent) error {
+func (e *executionEvents) audit(list []watch.AuditEvent) error {
 	if !e.values {
 		list = slices.Clone(list) // others have it too
 		desk.HideEvents(list)

@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
+	"github.com/courierhq/courier/internal/watch"
 	"github.com/courierhq/courier/store"
 )
 
@@ -77,7 +78,7 @@ var executionRoutes = []route{
 	{
 		method: "GET", path: "v1/executions/{id}/audit", id: "listAudit", group: "executions", on: onExecution,
 		does: "Lists the changes of state, the oldest first, each with what the step has emitted whose end it is.", query: []param{limitParam, cursorParam},
-		answers: map[int]any{http.StatusOK: page[desk.AuditEvent]{}}, do: (*call).listAudit,
+		answers: map[int]any{http.StatusOK: page[watch.AuditEvent]{}}, do: (*call).listAudit,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/explain", id: "explainExecution", group: "executions", on: onExecution,
@@ -312,7 +313,7 @@ func (c *call) listAudit() error {
 	if err != nil {
 		return err
 	}
-	list, err := c.h.desk.AuditEvents(c.ctx(), store.AuditFilter{Execution: c.execution.ID, After: after, Limit: limit})
+	list, err := watch.AuditEvents(c.ctx(), c.h.e.Executions(), store.AuditFilter{Execution: c.execution.ID, After: after, Limit: limit})
 	if err != nil {
 		return err
 	}

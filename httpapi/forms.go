@@ -7,7 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/watch"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 )
@@ -33,7 +33,7 @@ var forms = map[reflect.Type]form{
 	reflect.TypeFor[courier.StepExecution](): {adds: struct {
 		Index *int `json:"iteration_index"`
 	}{}},
-	reflect.TypeFor[desk.AuditEvent](): {only: struct {
+	reflect.TypeFor[watch.AuditEvent](): {only: struct {
 		courier.AuditEntry
 		Index   **int               `json:"iteration_index,omitempty"` // left out, or null
 		Attempt int                 `json:"execution_attempt,omitempty"`

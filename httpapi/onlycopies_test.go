@@ -20,7 +20,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -132,10 +132,10 @@ func (p *partner) kept() (got struct {
 
 // superseded are the executions that Attention advises to give up.
 func (p *partner) superseded() (ids []courier.ExecutionID) {
-	var a desk.Attention
+	var a attention.List
 	p.get("v1/attention").want(http.StatusOK, &a)
 	for _, e := range a.Entries {
-		if e.Kind == desk.Superseded {
+		if e.Kind == attention.Superseded {
 			ids = append(ids, e.Executions...)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
@@ -54,7 +55,7 @@ var overviewRoutes = []route{
 	{
 		method: "GET", path: "v1/attention", id: "getAttention", group: "overview", on: onVisible,
 		does:    "Says what somebody has to look at, the most urgent first: of the jobs that you may see.",
-		answers: map[int]any{http.StatusOK: desk.Attention{}}, do: (*call).attention,
+		answers: map[int]any{http.StatusOK: attention.List{}}, do: (*call).attention,
 	},
 	{
 		method: "GET", path: "v1/queues", id: "getQueues", group: "overview", on: onAll,

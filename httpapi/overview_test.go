@@ -15,7 +15,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -92,7 +92,7 @@ func TestAttention(t *testing.T) {
 			}
 		}
 		of := func(user string) (got []string) {
-			var at desk.Attention
+			var at attention.List
 			body := w.as(user).get("v1/attention").want(http.StatusOK, &at).Body.String()
 			for _, e := range at.Entries {
 				got = append(got, string(e.Kind)+" "+e.Job+e.Name)
@@ -334,7 +334,7 @@ func TestNotSupported(t *testing.T) {
 	if want := []string{"schedule.Store", "monitor.Store", "store.Trail"}; !slices.Equal(f.Missing, want) || !slices.Equal(f.Jobs, []string{"report"}) {
 		t.Errorf("%+v", f)
 	}
-	var a desk.Attention
+	var a attention.List
 	w.get("v1/attention").want(http.StatusOK, &a)
 	if !slices.Contains(a.Missing, "store.Overview") {
 		t.Errorf("%+v", a)

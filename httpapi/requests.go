@@ -8,7 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
@@ -34,7 +34,7 @@ type RerunRequest struct {
 }
 
 // A BulkRequest is the body of an action on many executions: those of a filter, or those
-// with the given ids. It is a [desk.Bulk] as text: the filter is not parsed, and who asks is not
+// with the given ids. It is a [bulk.Request] as text: the filter is not parsed, and who asks is not
 // in it.
 type BulkRequest struct {
 	Action string                `json:"action"` // resume, cancel, pause, release or rerun
@@ -68,7 +68,7 @@ var requestRoutes = []route{
 	{
 		method: "POST", path: "v1/bulk", id: "bulk", group: "executions", on: onVisible,
 		does: "Does one thing with up to 500 executions, the newest first; the outcome has a cursor if there are more.", body: BulkRequest{},
-		answers: map[int]any{http.StatusOK: desk.Outcome{}}, do: (*call).bulk,
+		answers: map[int]any{http.StatusOK: bulk.Outcome{}}, do: (*call).bulk,
 	},
 }
 
@@ -203,10 +203,10 @@ func (c *call) bulk() error {
 	if err != nil {
 		return err
 	}
-	bulk := desk.Bulk{Action: desk.Action(b.Action), Where: w, IDs: b.IDs, By: courier.By{Reason: b.Reason}, Key: b.Key, DryRun: b.DryRun, Cursor: b.Cursor}
-	var out desk.Outcome
+	r := bulk.Request{Action: bulk.Action(b.Action), Where: w, IDs: b.IDs, By: courier.By{Reason: b.Reason}, Key: b.Key, DryRun: b.DryRun, Cursor: b.Cursor}
+	var out bulk.Outcome
 	do := func(ctx context.Context) error {
-		out, err = c.Bulk(ctx, bulk)
+		out, err = c.Bulk(ctx, r)
 		return err
 	}
 	if b.DryRun {

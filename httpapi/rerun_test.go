@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/bulk"
 )
 
 // A rerun is of who has asked for it: with other parameters it results in what is not for
@@ -21,7 +21,7 @@ func TestRerunIsOfWhoAsks(t *testing.T) {
 		w.ended(id)
 		var again httpapi.Started
 		otto.post("v1/executions/"+id+"/rerun", `{"params": {"text": "otto's secret"}}`).want(http.StatusAccepted, &again)
-		var out desk.Outcome
+		var out bulk.Outcome
 		otto.post("v1/bulk", `{"action": "rerun", "key": "k", "ids": ["`+id+`"]}`).want(http.StatusOK, &out)
 		if len(out.Results) != 1 || out.Done != 1 {
 			t.Fatalf("%+v", out)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -52,7 +53,7 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 			{name: "from", kind: "string", does: "The first instant, or day in UTC; now if it is not given."},
 			{name: "to", kind: "string", does: "The instant, or day in UTC, before which the last one is; 7 days after from if it is not given."},
 		},
-		answers: map[int]any{http.StatusOK: desk.Calendar{}}, do: (*call).calendar,
+		answers: map[int]any{http.StatusOK: ticks.Calendar{}}, do: (*call).calendar,
 	},
 	{
 		method: "POST", path: "v1/cron/explain", id: "explainCron", group: "schedules", on: onVisible,
@@ -60,6 +61,9 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 		answers: map[int]any{http.StatusOK: schedule.CronExplanation{}}, do: (*call).explainCron,
 	},
 })
+
+// maxCalendar is how long a calendar is at most.
+const maxCalendar = 31 * 24 * time.Hour
 
 func (c *call) calendar() error {
 	from, err := c.instant("from", time.Now())
@@ -70,7 +74,7 @@ func (c *call) calendar() error {
 	switch {
 	case err != nil:
 		return err
-	case !to.After(from) || to.Sub(from) > desk.MaxCalendar:
+	case !to.After(from) || to.Sub(from) > maxCalendar:
 		return oneProblem(item{Parameter: "to", Message: "it must be after from, and at most 31 days after it"})
 	}
 	calendar, err := c.Calendar(c.ctx(), from, to)

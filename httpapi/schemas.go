@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/schemadoc"
 	"github.com/courierhq/courier/monitor"
 )
@@ -159,6 +160,7 @@ var typeNames = map[reflect.Type]string{
 	reflect.TypeFor[chain.Execution](): "ChainExecution",
 	reflect.TypeFor[chain.Failure]():   "ChainFailure",
 	reflect.TypeFor[monitor.Health]():  "MonitorHealth",
+	reflect.TypeFor[attention.List]():  "Attention",
 }
 
 // typeName returns the name of a type for the document.

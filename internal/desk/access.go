@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/internal/filter"
 )
 
 // Options are the settings of a Desk.
@@ -144,7 +145,7 @@ func (v *Visit) sees(ctx context.Context, x *courier.Execution) bool {
 // Execution returns an execution, if the visitor may see it and do with it what needs n. Ids
 // that are none, that do not exist, and executions of others have the same error.
 func (v *Visit) Execution(ctx context.Context, id string, n Need) (courier.Execution, error) {
-	if !IsID(id) {
+	if !filter.IsID(id) {
 		return courier.Execution{}, errUnknown
 	}
 	x, err := v.d.e.Executions().Get(ctx, courier.ExecutionID(id))

@@ -2,7 +2,6 @@ package desk_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,8 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/attention"
+	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/monitor"
@@ -26,15 +28,15 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-func (w *world) attention() desk.Attention {
+func (w *world) attention() attention.List {
 	w.Helper()
-	got, err := w.desk.Attention(w.Context())
+	got, err := w.ann().Attention(w.Context())
 	w.ok(err)
 	return got
 }
 
 // lines are the entries as text: kind, count, and what is told apart.
-func lines(a desk.Attention) (list []string) {
+func lines(a attention.List) (list []string) {
 	for _, e := range a.Entries {
 		list = append(list, strings.TrimSpace(fmt.Sprintf("%s %d %s", e.Kind, e.Count, strings.Join(slices.DeleteFunc([]string{e.Job, e.StepID, string(e.Reason), e.Queue, e.Name}, func(s string) bool { return s == "" }), " "))))
 	}
@@ -99,10 +101,10 @@ func TestAttention(t *testing.T) {
 		if list := lines(got); !slices.Equal(list, want) {
 			t.Fatalf("%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))
 		}
-		of := make(map[string]*desk.Entry)
+		of := make(map[string]*attention.Entry)
 		for i := range got.Entries {
 			e := &got.Entries[i]
-			if of[want[i]] = e; e.Title == "" || e.Do == "" || e.Since.IsZero() && e.Kind != desk.Subscription && e.Kind != desk.Monitor && e.Name != "by a person" {
+			if of[want[i]] = e; e.Title == "" || e.Do == "" || e.Since.IsZero() && e.Kind != attention.Subscription && e.Kind != attention.Monitor && e.Name != "by a person" {
 				t.Errorf("incomplete: %+v", e)
 			}
 		}
@@ -128,49 +130,14 @@ func TestAttention(t *testing.T) {
 		}
 
 		// What is done about it is gone.
-		_, err = w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Cancel, IDs: of[want[11]].Executions})
+		_, err = w.ann().Bulk(w.Context(), bulk.Request{Action: bulk.Cancel, IDs: of[want[11]].Executions})
 		w.ok(err)
-		_, err = w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Resume, Where: w.where("state:failed")})
+		_, err = w.ann().Bulk(w.Context(), bulk.Request{Action: bulk.Resume, Where: w.where("state:failed")})
 		w.ok(err)
 		for _, e := range w.attention().Entries {
-			if e.Kind == desk.Failed || e.Kind == desk.Superseded {
+			if e.Kind == attention.Failed || e.Kind == attention.Superseded {
 				t.Errorf("after it was mended: %+v", e)
 			}
-		}
-	})
-}
-
-// TestAttentionOfNotYet shows nothing of what has not lasted long enough.
-func TestAttentionOfNotYet(t *testing.T) {
-	in(t, func(w *world) {
-		w.add("other", courier.EnqueueOptions{})
-		w.claim(time.Second, w.add("other", courier.EnqueueOptions{}))
-		stuck := w.add("other", courier.EnqueueOptions{})
-		w.claim(time.Hour, stuck)
-		_, err := w.Engine.Pause(w.Context(), stuck, courier.By{})
-		w.ok(err)
-		time.Sleep(time.Minute)
-		if got := lines(w.attention()); len(got) != 0 {
-			t.Errorf("after a minute: %v", got)
-		}
-		time.Sleep(time.Second)
-		if got := lines(w.attention()); !slices.Equal(got, []string{"lost 1 other default w"}) {
-			t.Errorf("a second later: %v", got)
-		}
-		time.Sleep(4 * time.Minute)
-		if got := lines(w.attention()); !slices.Contains(got, "stopping 1 other default w") || !slices.Contains(got, "due 1 default") {
-			t.Errorf("after five minutes: %v", got)
-		}
-	})
-}
-
-// TestAttentionSaysWhatItCuts has more failed executions than it reads.
-func TestAttentionSaysWhatItCuts(t *testing.T) {
-	in(t, func(w *world) {
-		w.end(courier.Failed, courier.ReasonError, w.many(1200, "other", courier.EnqueueOptions{})...)
-		got := w.attention()
-		if e := got.Entries[0]; e.Count != 1000 || !e.More || !strings.Contains(e.Title, "1000 executions or more") || len(e.Executions) != 5 || len(got.Cut) != 1 {
-			t.Errorf("%+v, %v", e, got.Cut)
 		}
 	})
 }
@@ -289,28 +256,8 @@ func TestAttentionWithoutRoles(t *testing.T) {
 		if want := []string{"store.Overview", "schedule.Store", "monitor.Store", "store.Workers", "notify.Store"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
 			t.Errorf("%+v", got)
 		}
-		w.desk = desk.New(engine.New(struct {
-			store.Store
-			store.Overview
-		}{w.Store, w.Store}, nil, nil), nil)
-		if got := w.attention(); len(got.Missing) != 4 || len(got.Entries) != 1 {
-			t.Errorf("with one role: %+v", got)
-		}
-		down := errors.New("the server is down")
-		w.desk = desk.New(engine.New(failing{w.Store, w.Store, down}, nil, nil), nil)
-		if _, err := w.desk.Attention(w.Context()); !errors.Is(err, down) {
-			t.Errorf("of a store that fails: %v", err)
-		}
 	})
 }
-
-type failing struct {
-	store.Store
-	store.Overview
-	err error
-}
-
-func (s failing) Census(context.Context, int) (store.Census, error) { return store.Census{}, s.err }
 
 // A statementCounter counts the statements that a pool sends.
 type statementCounter struct{ n int }
@@ -380,7 +327,7 @@ func TestAttentionOnPostgres(t *testing.T) {
 	d := desk.New(engine.New(open(statements), nil, nil), nil)
 	for _, when := range []string{"at first", "afterwards"} {
 		statements.n = 0
-		got, err := d.Attention(t.Context())
+		got, err := d.Visitor(access.Principal{ID: "ann"}).Attention(t.Context())
 		if err != nil || len(got.Missing) > 0 || len(lines(got)) != 9 || len(got.Entries[0].Because) == 0 {
 			t.Fatalf("%v, %+v, %v", err, got, lines(got))
 		}
@@ -388,4 +335,17 @@ func TestAttentionOnPostgres(t *testing.T) {
 			t.Errorf("%s: %d statements", when, statements.n)
 		}
 	}
+}
+
+// A failed execution of a job that was edited since is led to the newer version.
+func TestAttentionNewerVersion(t *testing.T) {
+	in(t, func(w *world) {
+		w.end(courier.Failed, courier.ReasonSecret, w.add("other", courier.EnqueueOptions{}))
+		for version := range 2 {
+			if got := w.attention(); len(got.Entries) != 1 || got.Entries[0].Version != 2*version {
+				t.Errorf("after %d changes: %+v", version, got.Entries)
+			}
+			w.define(courier.Job{Name: "other", Queue: "night", Steps: []courier.StepSpec{{Type: "demo.a"}}})
+		}
+	})
 }

@@ -2,16 +2,15 @@ package desk_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
@@ -79,12 +78,12 @@ func TestQuotedNamesAreLiteral(t *testing.T) {
 					got = append(got, p.Items[i].ID)
 				}
 				same("a list for who sees "+who, got)
-				out, err := v.Bulk(t.Context(), desk.Bulk{Action: desk.Cancel, Where: w.where(text), DryRun: true})
+				out, err := v.Bulk(t.Context(), bulk.Request{Action: bulk.Cancel, Where: w.where(text), DryRun: true})
 				w.ok(err)
 				same("a bulk action of who sees "+who, out.Sample)
 			}
 		}
-		out, err := all.Bulk(t.Context(), desk.Bulk{Action: desk.Cancel, Where: w.where(`job:"ab*"`)})
+		out, err := all.Bulk(t.Context(), bulk.Request{Action: bulk.Cancel, Where: w.where(`job:"ab*"`)})
 		if err != nil || out.Done != 1 || w.state(of["abc"]) != courier.Queued || w.state(of["ab*"]) != courier.Cancelled {
 			t.Errorf("%+v, %v; abc is %s", out, err, w.state(of["abc"]))
 		}
@@ -100,10 +99,10 @@ func TestBulkOfAStorm(t *testing.T) {
 		paused := w.add("other", courier.EnqueueOptions{})
 		_, err := w.Engine.Pause(w.Context(), paused, courier.By{})
 		w.ok(err)
-		b := desk.Bulk{Action: desk.Resume, Where: w.where("state:failed job:other"), By: courier.By{Actor: "ann", Reason: "the server is back"}}
+		b := bulk.Request{Action: bulk.Resume, Where: w.where("state:failed job:other"), By: courier.By{Actor: "ann", Reason: "the server is back"}}
 
 		b.DryRun = true
-		dry, err := w.desk.Bulk(w.Context(), b)
+		dry, err := w.ann().Bulk(w.Context(), b)
 		w.ok(err)
 		if dry.Matched != 1500 || dry.More || len(dry.Sample) != 10 || len(dry.Results) != 0 || dry.Next == "" || w.state(storm[0]) != courier.Failed {
 			t.Errorf("dry run: %+v", dry)
@@ -125,17 +124,17 @@ func TestBulkOfAStorm(t *testing.T) {
 		b.DryRun, b.Cursor = false, dry.Next
 		done := 0
 		for page := range 4 {
-			out, err := w.desk.Bulk(w.Context(), b)
+			out, err := w.ann().Bulk(w.Context(), b)
 			w.ok(err)
 			done += out.Done
 			if page < 2 && (out.Matched != 500 || len(out.Results) != 500) {
 				t.Errorf("page %d: %d matched, %d results", page, out.Matched, len(out.Results))
 			}
-			if skipped := withResult(out.Results, desk.Skipped); page == 0 && !slices.Equal(skipped, []courier.ExecutionID{storm[1400]}) || out.Refused > 0 || page > 0 && len(skipped) > 0 {
+			if skipped := withResult(out.Results, bulk.Skipped); page == 0 && !slices.Equal(skipped, []courier.ExecutionID{storm[1400]}) || out.Refused > 0 || page > 0 && len(skipped) > 0 {
 				t.Errorf("page %d: skipped %v, refused %d", page, skipped, out.Refused)
 			}
 			if page == 0 {
-				again, err := w.desk.Bulk(w.Context(), b) // as if the answer was lost
+				again, err := w.ann().Bulk(w.Context(), b) // as if the answer was lost
 				if err != nil || again.Done > 500 {
 					t.Errorf("repeated: %d done, %v", again.Done, err)
 				}
@@ -165,61 +164,19 @@ func TestBulkOfAStorm(t *testing.T) {
 	})
 }
 
-// TestBulkStops ends the context, and then has the store fail, between two executions. The
-// cursor goes on with the one that was not treated.
-func TestBulkStops(t *testing.T) {
-	in(t, func(w *world) {
-		ids := w.many(10, "other", courier.EnqueueOptions{Hold: true})
-		s := w.watch()
-		ctx, cancel := context.WithCancel(w.Context())
-		s.before = func(r store.Request) error {
-			if r.Execution == ids[6] {
-				cancel()
-			}
-			return nil
-		}
-		b := desk.Bulk{Action: desk.Release, Where: w.where("job:other")}
-		out, err := w.desk.Bulk(ctx, b)
-		if !errors.Is(err, context.Canceled) || out.Done != 3 || out.Next == "" || !strings.Contains(err.Error(), "after 3 of 10") {
-			t.Fatalf("%+v, %v", out, err)
-		}
-		down := errors.New("the server is down")
-		s.before = func(r store.Request) error {
-			if r.Execution == ids[4] {
-				return down
-			}
-			return nil
-		}
-		b.Cursor = out.Next
-		if out, err = w.desk.Bulk(w.Context(), b); !errors.Is(err, down) || out.Done != 2 || out.Results[0].Execution != ids[6] {
-			t.Fatalf("%+v, %v", out, err)
-		}
-		s.before = nil
-		b.Cursor = out.Next
-		if out, err = w.desk.Bulk(w.Context(), b); err != nil || out.Done != 5 || out.Next != "" {
-			t.Fatalf("%+v, %v", out, err)
-		}
-		for i, id := range ids {
-			if got := w.state(id); got != courier.Queued {
-				t.Errorf("execution %d is %s", i, got)
-			}
-		}
-	})
-}
-
 // TestBulkRerun starts executions again, once however often it is repeated.
 func TestBulkRerun(t *testing.T) {
 	in(t, func(w *world) {
 		ids := w.many(3, "other", courier.EnqueueOptions{Params: map[string]any{"day": "1"}})
 		w.end(courier.Completed, "", ids...)
 		w.add("other", courier.EnqueueOptions{})
-		b := desk.Bulk{Action: desk.Rerun, Where: w.where("job:other"), By: courier.By{Actor: "ann", Reason: "the partner has lost them"}, Key: "k"}
-		first, err := desk.New(w.Engine, nil).Bulk(w.Context(), b)
+		b := bulk.Request{Action: bulk.Rerun, Where: w.where("job:other"), By: courier.By{Actor: "ann", Reason: "the partner has lost them"}, Key: "k"}
+		first, err := desk.New(w.Engine, nil).Visitor(access.Principal{ID: "ann"}).Bulk(w.Context(), b)
 		w.ok(err)
-		second, err := w.desk.Bulk(w.Context(), b)
+		second, err := w.ann().Bulk(w.Context(), b)
 		w.ok(err)
 		b.Key = "another"
-		third, err := w.desk.Bulk(w.Context(), b)
+		third, err := w.ann().Bulk(w.Context(), b)
 		w.ok(err)
 		if first.Done != 3 || second.Done != 3 || third.Done != 3 {
 			t.Fatalf("%+v\n%+v", first, second)
@@ -235,114 +192,6 @@ func TestBulkRerun(t *testing.T) {
 			if err != nil || x.By != "ann" || x.RerunOf != r.Execution || string(x.Params) != `{"day":"1"}` {
 				t.Errorf("%+v, %v", x, err)
 			}
-		}
-	})
-}
-
-// TestBulkByIDs says of each execution what came of it.
-func TestBulkByIDs(t *testing.T) {
-	in(t, func(w *world) {
-		const nobody = courier.ExecutionID("00000000-0000-7000-8000-000000000000")
-		queued, completed := w.add("other", courier.EnqueueOptions{}), w.add("other", courier.EnqueueOptions{})
-		w.end(courier.Completed, "", completed)
-		for _, dry := range []bool{true, false} {
-			out, err := w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Cancel, IDs: []courier.ExecutionID{nobody, queued, completed, queued}, DryRun: dry})
-			w.ok(err)
-			if dry {
-				if out.Matched != 3 || w.state(queued) != courier.Queued {
-					t.Errorf("dry run: %+v", out)
-				}
-				continue
-			}
-			refused := withResult(out.Results, desk.Refused)
-			if out.Done != 1 || !slices.Equal(refused, []courier.ExecutionID{nobody, completed}) || w.state(queued) != courier.Cancelled {
-				t.Errorf("%+v", out)
-			}
-			for _, r := range out.Results {
-				if (r.Result == desk.Refused) != (r.Error != "") {
-					t.Errorf("%+v", r)
-				}
-			}
-		}
-	})
-}
-
-// TestBulkTakesWhatItCan selects, without states in the filter, those for which the action
-// is possible.
-func TestBulkTakesWhatItCan(t *testing.T) {
-	in(t, func(w *world) {
-		states := make(map[string]courier.ExecutionID)
-		for _, name := range []string{"created", "queued", "running", "paused", "failed", "completed", "cancelled"} {
-			id := w.add("other", courier.EnqueueOptions{Hold: name == "created"})
-			states[name] = id
-			switch name {
-			case "running":
-				w.claim(100*time.Hour, id)
-			case "failed", "completed":
-				w.end(courier.State(name), courier.ReasonError, id)
-			case "paused":
-				_, err := w.Engine.Pause(w.Context(), id, courier.By{})
-				w.ok(err)
-			case "cancelled":
-				_, err := w.Engine.Cancel(w.Context(), id, courier.By{})
-				w.ok(err)
-			}
-		}
-		for action, want := range map[desk.Action][]string{
-			desk.Resume: {"paused", "failed"}, desk.Pause: {"queued", "running"}, desk.Release: {"created"},
-			desk.Cancel: {"created", "queued", "running", "paused", "failed"}, desk.Rerun: {"failed", "completed", "cancelled"},
-		} {
-			out, err := w.desk.Bulk(w.Context(), desk.Bulk{Action: action, Where: w.where("job:other"), DryRun: true})
-			w.ok(err)
-			var got []string
-			for name, id := range states {
-				if slices.Contains(out.Sample, id) {
-					got = append(got, name)
-				}
-			}
-			slices.Sort(got)
-			slices.Sort(want)
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: %v, want %v", action, got, want)
-			}
-		}
-	})
-}
-
-// TestBulkMistakes has bulk actions refused that can't be meant, with all that is wrong.
-func TestBulkMistakes(t *testing.T) {
-	in(t, func(w *world) {
-		id := w.add("other", courier.EnqueueOptions{})
-		ids := []courier.ExecutionID{id}
-		for want, b := range map[string]desk.Bulk{
-			`there is no action "resum"; did you mean "resume"?`: {Action: "resum", IDs: ids},
-			"it says of nothing what it is about":                {Action: desk.Cancel},
-			"give ids or a filter, not both":                     {Action: desk.Cancel, IDs: ids, Where: w.where("job:other")},
-			`"x" is no id of an execution`:                       {Action: desk.Cancel, IDs: []courier.ExecutionID{"x"}},
-			"a resume is not possible in state:completed":        {Action: desk.Resume, Where: w.where("state:completed")},
-			"a release is not possible in state:failed":          {Action: desk.Release, Where: w.where("ended:1h")},
-			"a rerun needs a key":                                {Action: desk.Rerun, IDs: ids},
-			"since is not before until":                          {Action: desk.Cancel, Where: filter.Filter{Since: time.Now(), Until: time.Now()}},
-			`there is no job "othr"; did you mean "other"?`:      {Action: desk.Cancel, Where: w.where("job:othr")},
-			"it is none; begin without":                          {Action: desk.Cancel, IDs: ids, Cursor: "x"},
-			"it says of nothing what it is about: give ids or a filter, such as state:failed; a rerun needs": {Action: desk.Rerun},
-		} {
-			out, err := w.desk.Bulk(w.Context(), b)
-			if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, courier.ErrInvalid) && !errors.Is(err, courier.ErrNotFound) || len(out.Results) > 0 {
-				t.Errorf("%+v: %v, want %s", b, err, want)
-			}
-		}
-		page, err := w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Cancel, Where: w.where("job:other"), DryRun: true})
-		w.ok(err)
-		if _, err := w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Pause, Where: w.where("job:other"), Cursor: page.Next}); !errors.Is(err, courier.ErrInvalid) {
-			t.Errorf("with the cursor of another action: %v", err)
-		}
-		none, err := w.desk.Bulk(w.Context(), desk.Bulk{Action: desk.Resume, Where: w.where("job:other")})
-		if err != nil || none.Text != "Bulk resume: no execution is selected, nothing was done." || none.Next != "" {
-			t.Errorf("of nothing: %+v, %v", none, err)
-		}
-		if w.state(id) != courier.Queued {
-			t.Error("something was done")
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
 )
 
@@ -30,7 +31,7 @@ func ChainStatus(x *chain.Execution) string {
 // to no job, and starts any: what counts is the role for all jobs, and a client sees its own.
 // Ids that are none, that do not exist, and executions of others have the same error.
 func (v *Visit) ChainExecution(ctx context.Context, id string) (chain.Execution, error) {
-	if !IsID(id) {
+	if !filter.IsID(id) {
 		return chain.Execution{}, errUnknown
 	}
 	x, err := v.d.e.Chains().Execution(ctx, courier.ChainExecutionID(id))

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -157,6 +159,31 @@ func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([
 	return pickBeginning(beginning, after, limit, func(after string, limit int) ([]courier.DefinedJob, error) {
 		return v.d.e.Jobs().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
 	}, func(j *courier.DefinedJob) string { return j.Job.Name }, func(j *courier.DefinedJob) bool { return v.Role(ctx, j.Job.Name) != access.None })
+}
+
+// Calendar returns the ticks of the enabled schedules that the visitor may see, from an
+// instant on and before another. Cut also says that there are more schedules than were read.
+func (v *Visit) Calendar(ctx context.Context, from, to time.Time) (ticks.Calendar, error) {
+	list, next, err := v.Schedules(ctx, "", store.DefaultCountLimit)
+	if err != nil {
+		return ticks.Calendar{}, err
+	}
+	c := ticks.Between(v.d.e.Schedules().Next, list, from, to)
+	c.Cut = c.Cut || next != ""
+	return c, ctx.Err()
+}
+
+// Week returns the ticks of the enabled schedules that the visitor may see, on a number of
+// days from the one on that has an instant. Cut says that there are more schedules than were
+// read.
+func (v *Visit) Week(ctx context.Context, from time.Time, days int, zone *time.Location) (ticks.Week, error) {
+	list, next, err := v.Schedules(ctx, "", store.DefaultCountLimit)
+	if err != nil {
+		return ticks.Week{}, err
+	}
+	w, err := ticks.OfDays(ctx, v.d.e.Schedules().Next, list, from, days, zone)
+	w.Cut = next != ""
+	return w, err
 }
 
 // Schedules returns a page of the schedules that the visitor may see.

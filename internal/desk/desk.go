@@ -1,16 +1,16 @@
-// Package desk answers what operators ask of an engine, and does what they want to many
-// executions at once: what HTTP, pages and a command have in common. It keeps nothing and
-// decides nothing that engine and store do not know.
+// Package desk ties requests to principals: what HTTP, pages and a command have in common. It
+// decides what a [Visit] may see and do of an engine, hides the values of what it must not see,
+// writes the journal, and limits what it costs. What an operator has to look at
+// (internal/attention), what is done with many executions (internal/bulk), how many watch at the
+// cost of one (internal/watch) and when schedules fire (internal/ticks) are subjects of their own,
+// which it gives what the visitor may reach.
 package desk
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/filter"
+	"github.com/courierhq/courier/internal/watch"
 )
 
 // A Desk is the desk of an engine. Its methods may be called by several goroutines, and
@@ -29,8 +30,8 @@ type Desk struct {
 	refusals refusals
 	same     recent
 	viewers  viewers
-	watcher  watcher
-	lists    listWatcher
+	watched  *watch.Executions
+	lists    *watch.Lists
 	work     work
 	quotas   quotas
 	unbegun  unbegun
@@ -48,7 +49,7 @@ func New(e *engine.Engine, opt *Options) *Desk {
 	}
 	d.viewers.most, d.viewers.mostOf = cmp.Or(max(d.opt.Streams, 0), 200), cmp.Or(max(d.opt.StreamsOf, 0), 10)
 	d.work.most = cmp.Or(max(d.opt.Examined, 0), 1_000_000)
-	d.watcher.d, d.watcher.e, d.watcher.log, d.lists.d = d, e, d.log, d
+	d.watched, d.lists = watch.NewExecutions(watch.Of(e), d.log), watch.NewLists(watch.Of(e), d.log)
 	return d
 }
 
@@ -58,7 +59,7 @@ type permit func(x *courier.Execution) bool
 
 // How much is read at once.
 const (
-	pageSize = 500    // executions that one call of the store reads, or that one call of Bulk treats
+	pageSize = 500    // executions that one call of the store reads
 	maxWalk  = 10_000 // executions that one call examines
 )
 
@@ -96,22 +97,30 @@ func (v *Visit) Executions(ctx context.Context, w filter.Filter, cursor string, 
 }
 
 func (d *Desk) executions(ctx context.Context, w filter.Filter, cursor string, limit int, r *reach) (Page, error) {
-	mark := markOf("list", w)
-	before, err := readCursor(cursor, mark)
-	if err == nil && before == "" {
-		err = d.known(ctx, &w)
-	}
+	cursors := filter.CursorsOf("list", w)
+	before, err := cursors.Read(cursor)
 	if err != nil {
 		return Page{}, err
 	}
 	if limit <= 0 {
 		limit = 100
 	}
-	list, next, err := d.walk(ctx, &w, before, min(limit, 1000), r)
+	list, next, err := d.find(ctx, &w, before, min(limit, 1000), r)
 	if err != nil {
 		return Page{}, err
 	}
-	return Page{Items: list, Next: writeCursor(next, mark)}, nil
+	return Page{Items: list, Next: cursors.Write(next)}, nil
+}
+
+// find is walk. The first page is an error if there is no job or chain of a name that the filter
+// has.
+func (d *Desk) find(ctx context.Context, w *filter.Filter, before courier.ExecutionID, limit int, r *reach) (list []courier.Execution, next courier.ExecutionID, err error) {
+	if before == "" {
+		if err := d.known(ctx, w); err != nil {
+			return nil, "", err
+		}
+	}
+	return d.walk(ctx, w, before, limit, r)
 }
 
 // known returns the error of a job or chain that the filter names and that is not there,
@@ -194,63 +203,4 @@ func (c *chainSet) has(ctx context.Context, id courier.ChainExecutionID) (bool, 
 		c.all = len(page) == 0
 	}
 	return c.of[id], nil
-}
-
-// markOf identifies what a cursor belongs to. The instants of a filter do not count: a
-// duration such as 24h is another instant at each call.
-func markOf(what string, w filter.Filter) string {
-	w.Since, w.Until, w.Ended = time.Time{}, time.Time{}, time.Time{}
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s %s", what, w)
-	return fmt.Sprintf("%08x", h.Sum32())
-}
-
-// writeCursor returns the cursor of what comes before an id; empty for an empty id.
-func writeCursor(before courier.ExecutionID, mark string) string {
-	if before == "" {
-		return ""
-	}
-	return string(before) + "." + mark
-}
-
-// readCursor returns the id of a cursor; empty for an empty cursor.
-func readCursor(cursor, mark string) (courier.ExecutionID, error) {
-	id, m, _ := strings.Cut(cursor, ".")
-	switch {
-	case cursor == "":
-	case !IsID(id):
-		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it is none; begin without a cursor", cursor)
-	case m != mark:
-		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it belongs to another filter or action; begin without a cursor", cursor)
-	}
-	return courier.ExecutionID(id), nil
-}
-
-// IsID reports whether text has the form of the id of an execution, or of one of a chain.
-func IsID(text string) bool {
-	if len(text) != 36 {
-		return false
-	}
-	for i, r := range text {
-		if dash := slices.Contains([]int{8, 13, 18, 23}, i); dash != (r == '-') || !dash && !strings.ContainsRune("0123456789abcdef", r) {
-			return false
-		}
-	}
-	return true
-}
-
-// after returns the id that comes next after one, in the order of ids.
-func after(id courier.ExecutionID) courier.ExecutionID {
-	const digits = "0123456789abcdef"
-	text := []byte(id)
-	for i := len(text) - 1; i >= 0; i-- {
-		if text[i] == '-' {
-			continue
-		}
-		n := strings.IndexByte(digits, text[i]) + 1
-		if text[i] = digits[n%16]; n < 16 {
-			break
-		}
-	}
-	return courier.ExecutionID(text)
 }

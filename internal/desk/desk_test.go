@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/store"
@@ -37,6 +39,9 @@ func in(t *testing.T, f func(w *world)) {
 		f(w)
 	})
 }
+
+// ann is a visitor who may see and do everything.
+func (w *world) ann() *desk.Visit { return w.desk.Visitor(access.Principal{ID: "ann"}) }
 
 func (w *world) ok(err error) {
 	w.Helper()
@@ -226,7 +231,7 @@ func TestExecutionsOfChain(t *testing.T) {
 }
 
 // ids of results with an outcome.
-func withResult(list []desk.Result, result string) (ids []courier.ExecutionID) {
+func withResult(list []bulk.Result, result string) (ids []courier.ExecutionID) {
 	for _, r := range list {
 		if r.Result == result {
 			ids = append(ids, r.Execution)

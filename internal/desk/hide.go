@@ -7,6 +7,8 @@ import (
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/attention"
+	"github.com/courierhq/courier/internal/watch"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -104,11 +106,11 @@ func seenStep(s *courier.StepExecution) courier.StepExecution {
 }
 
 // HideEvents takes away what may have values in it, the events included.
-func HideEvents(list []AuditEvent) {
+func HideEvents(list []watch.AuditEvent) {
 	for i := range list {
 		entry := list[i].AuditEntry
 		HideEntry(&entry)
-		list[i] = AuditEvent{AuditEntry: entry}
+		list[i] = watch.AuditEvent{AuditEntry: entry}
 	}
 }
 
@@ -235,8 +237,8 @@ func seenCoalesced(e *notify.CoalescedEvent) notify.CoalescedEvent {
 }
 
 // HideAttention takes away what may have values in it.
-func HideAttention(e *Entry) {
-	*e = Entry{
+func HideAttention(e *attention.Entry) {
+	*e = attention.Entry{
 		Kind: e.Kind, Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
 		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Thing: e.Thing, State: e.State, By: e.By,
 		Message: HiddenIf(e.Message), Executions: e.Executions, Version: e.Version, Because: each(e.Because, seenCause),

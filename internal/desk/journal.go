@@ -54,7 +54,7 @@ func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Co
 		return 0, fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 	err = f(ctx)
-	v.d.watcher.touch(a.Execution)
+	v.d.watched.Touch(a.Execution)
 	_, forbidden := errors.AsType[*access.Error](err)
 	switch {
 	case err == nil:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -55,7 +56,7 @@ func TestPutAway(t *testing.T) {
 
 		var got []string
 		for _, e := range w.attention().Entries {
-			if e.Kind == desk.PutAway {
+			if e.Kind == attention.PutAway {
 				got = append(got, fmt.Sprintf("%s %d %s %s %d %s", e.Title, int(e.Since.Sub(began).Hours())/24, e.By, e.Message, e.Count, e.Call))
 			}
 		}
@@ -92,7 +93,7 @@ func TestPutAway(t *testing.T) {
 		}
 		w.ok(func() error { _, err := e.Resume(ctx, paused, nil); return err }())
 		for _, e := range w.attention().Entries {
-			if e.Kind == desk.PutAway {
+			if e.Kind == attention.PutAway {
 				t.Errorf("after it was put back: %+v", e)
 			}
 		}

@@ -51,7 +51,7 @@ type SearchedFile struct {
 // may see, at most [MaxFound] of each kind.
 func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 	var s Search
-	if IsID(text) {
+	if filter.IsID(text) {
 		x, err := v.Execution(ctx, text, NeedOf("search"))
 		if err == nil {
 			s.Executions = []courier.Execution{x}

@@ -4,128 +4,63 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/filter"
+	"github.com/courierhq/courier/internal/watch"
 )
 
-// A Change is what has become of an execution that somebody watches.
-type Change struct {
-	// Execution is the execution as it is now, and without its result.
-	Execution courier.Execution
-	// Audit are the entries that were not told yet, in their order: up to that with the
-	// number Execution.Seq. An event is emitted once, with the entry.
-	Audit []AuditEvent
-	// Progress is that of the step in progress; nil if nothing is known of it.
-	Progress *Progress
-}
-
-// A Progress is what a step in progress has moved: a [courier.Progress] with its step, and
-// without the time of the last change, which the execution itself has.
-type Progress struct {
-	Step  int    `json:"step"` // the index of the step
-	Item  string `json:"item,omitempty"`
-	Done  int64  `json:"done"`            // bytes of the item
-	Total int64  `json:"total"`           // bytes of the item; -1 if not known
-	Bytes int64  `json:"bytes"`           // of the attempt, all items
-	Stage string `json:"stage,omitempty"` // what the step is doing, if it says so
-}
-
-// A Watch tells one viewer of the changes of an execution. Its methods are for one goroutine.
-type Watch struct {
-	d     *Desk
-	f     *feed
-	done  func()
-	after int64 // the entries of the audit that the viewer has
-	seen  int   // the version of the feed
-}
-
-// Watch begins to tell of the changes of an execution which the visitor may see, from the
-// entry of the audit behind the number after on. However many watch an execution, it is read
-// once a second, and at once when this engine has changed it. The error is a *[BusyError] if
-// too many watch already. The caller must close the watch.
-func (v *Visit) Watch(id courier.ExecutionID, after int64) (*Watch, error) {
-	done, err := v.d.viewers.enter(v.ID)
+// Watch begins to tell of the changes of an execution which the visitor may see, as
+// [watch.Executions.Watch] does. The error is a *[BusyError] if too many watch already. The caller
+// must close the watch.
+func (v *Visit) Watch(id courier.ExecutionID, after int64) (*watch.Watch, error) {
+	left, err := v.Look()
 	if err != nil {
 		return nil, err
 	}
-	return &Watch{d: v.d, f: v.d.watcher.join(id), done: done, after: after}, nil
+	return v.d.watched.Watch(id, after, left), nil
 }
 
-// Close ends the watch. It may be called more than once.
-func (w *Watch) Close() {
-	if w.done != nil {
-		w.d.watcher.leave(w.f)
-		w.done()
-		w.done = nil
+// WatchExecutions begins to tell what is on the first page of the executions that a filter
+// selects, as far as the visitor may see them. Those who may see all of it share what is read. The
+// error is a *[BusyError] if too many watch already. The caller must close the watch.
+func (v *Visit) WatchExecutions(ctx context.Context, w filter.Filter, limit int) (*watch.ListWatch, error) {
+	left, err := v.Look()
+	if err != nil {
+		return nil, err
 	}
+	return v.d.lists.Watch(ctx, func(ctx context.Context) watch.List { return v.d.list(ctx, v.Principal, w, limit) }, left), nil
 }
 
-// auditPage is how many entries of the audit a change has at most.
-const auditPage = 1000
-
-// Next returns the next change: the first time the execution as it is, with the entries that
-// the viewer lacks; then it waits. A change can have part of the entries, if there are many;
-// then the next one comes at once. The error is that of ctx if it ends first, and one that
-// matches [courier.ErrNotFound] if the execution is no longer there.
-func (w *Watch) Next(ctx context.Context) (Change, error) {
-	for {
-		s := w.f.read()
-		if s.version == w.seen {
-			select {
-			case <-s.changed:
-				continue
-			case <-ctx.Done():
-				return Change{}, ctx.Err()
-			}
-		}
-		if s.err != nil {
-			return Change{}, s.err
-		}
-		entries, err := w.entries(ctx, &s)
-		if err != nil {
-			return Change{}, err
-		}
-		if n := len(entries); n > 0 {
-			w.after = entries[n-1].Seq
-		}
-		if len(entries) < auditPage {
-			w.seen, w.after = s.version, max(w.after, s.execution.Seq)
-		}
-		return Change{Execution: s.execution, Audit: entries, Progress: s.progress}, nil
+// list is the list of a filter as a viewer may see it now: all of it, which is the same for all
+// who may, or what it may see, which is its own.
+func (d *Desk) list(ctx context.Context, viewer access.Principal, w filter.Filter, limit int) watch.List {
+	v := d.Visitor(viewer)  // roles are asked for each time
+	var of access.Principal // none for all who may see all of it
+	if may, err := v.mayAsk(ctx, &w); err != nil || may != nil || !v.Can(ctx, "", access.RightSee) {
+		of = viewer
 	}
+	read := func(ctx context.Context) ([]courier.Execution, error) {
+		if of == (access.Principal{}) {
+			page, err := d.Executions(ctx, w, "", limit)
+			return page.Items, err
+		}
+		page, err := d.Visitor(viewer).Executions(ctx, w, "", limit)
+		return page.Items, err
+	}
+	return watch.List{Key: fmt.Sprintf("%q %d %s", of.ID, limit, w), Read: read}
 }
 
-// entries returns the entries that the viewer lacks: from what the feed has kept, or from the
-// store.
-func (w *Watch) entries(ctx context.Context, s *snapshot) ([]AuditEvent, error) {
-	if w.after >= s.execution.Seq {
-		return nil, nil
-	}
-	list := s.entries
-	if w.after < s.base {
-		var err error
-		list, err = w.d.AuditEvents(ctx, store.AuditFilter{Execution: s.execution.ID, After: w.after, Limit: auditPage})
-		if err != nil {
-			return nil, err
-		}
-	}
-	first, last := 0, len(list)
-	for first < last && list[first].Seq <= w.after {
-		first++
-	}
-	for last > first && list[last-1].Seq > s.execution.Seq {
-		last--
-	}
-	return list[first:min(last, first+auditPage)], nil
-}
-
-// A BusyError says that too many watch.
+// A BusyError says that too many watch, or that too much was examined for a visitor. It matches
+// [watch.ErrBusy].
 type BusyError struct{ Text string }
 
 // Error returns the text.
 func (e *BusyError) Error() string { return e.Text }
+
+// Is reports whether target is [watch.ErrBusy].
+func (e *BusyError) Is(target error) bool { return target == watch.ErrBusy }
 
 // Look counts the visitor among those who watch, until left is called. It is for views of
 // what the desk does not watch itself. The error is a *[BusyError] if too many watch already.
@@ -163,119 +98,4 @@ func (v *viewers) enter(id string) (left func(), err error) {
 			delete(v.of, id)
 		}
 	}, nil
-}
-
-// A feed is an execution that somebody watches. Its viewers read it, and the goroutine of
-// the watcher changes it.
-type feed struct {
-	id courier.ExecutionID
-
-	// Of the watcher, under its lock.
-	viewers int
-	readAt  time.Time // of the last statement
-	touched bool      // this engine has told of a change since
-	urgent  bool      // ... of the whole execution
-
-	mu sync.Mutex
-	snapshot
-	failing time.Time // since when the store can't be read; zero if it can
-	movedAt time.Time // when the progress was last told
-}
-
-// A snapshot is what is known of an execution. What its fields refer to does not change.
-type snapshot struct {
-	version   int // 0 before the first read
-	changed   chan struct{}
-	execution courier.Execution
-	status    string
-	progress  *Progress
-	base      int64 // entries has those of the audit behind this number
-	entries   []AuditEvent
-	err       error
-}
-
-func (f *feed) read() snapshot {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.snapshot
-}
-
-// publish tells the viewers that the feed has changed, which the caller has locked.
-func (f *feed) publish() {
-	f.version++
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
-// mostKept is how many entries of the audit a feed keeps for viewers that are slow.
-const mostKept = 2 * auditPage
-
-// update takes an execution that was read, and the entries since the one before.
-func (f *feed) update(x *courier.Execution, entries []AuditEvent, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.failing = time.Time{}
-	p := progressOf(x)
-	if told := f.progress; told != nil && x.Seq == f.execution.Seq && x.State == courier.Running && (p == nil || p.Bytes < told.Bytes) {
-		p = told // by an event: the store has it later
-	}
-	status := x.Status(now)
-	was := &f.execution
-	changed := f.version == 0 || f.err != nil || x.Seq != was.Seq || x.Request != was.Request || status != f.status || !same(p, f.progress)
-	if f.version == 0 || len(entries) == auditPage {
-		f.base, f.entries = x.Seq, nil // viewers read the entries before
-	} else if f.entries = append(f.entries[:len(f.entries):len(f.entries)], entries...); len(f.entries) > mostKept {
-		f.entries = f.entries[len(f.entries)-auditPage:]
-		f.base = f.entries[0].Seq - 1
-	}
-	f.execution, f.status, f.progress, f.err = *x, status, p, nil
-	if changed {
-		f.publish()
-	}
-}
-
-func same(a, b *Progress) bool { return a == b || a != nil && b != nil && *a == *b }
-
-// progressOf returns the progress that the store has; nil if it has none.
-func progressOf(x *courier.Execution) *Progress {
-	if x.State != courier.Running || x.Current == nil || x.Current.Progress == nil {
-		return nil
-	}
-	p := x.Current.Progress
-	return &Progress{Step: x.Current.Step, Item: p.Item, Done: p.Done, Total: p.Total, Bytes: p.Bytes, Stage: p.Stage}
-}
-
-// patience is how long the store may be out of reach before viewers are told.
-const patience = 10 * time.Second
-
-// fail takes the error of a read. Viewers are told at once that the execution is not there,
-// and later that the store is out of reach.
-func (f *feed) fail(err error, now time.Time, lasting bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.failing.IsZero() {
-		f.failing = now
-	}
-	if f.err == nil && (lasting || now.Sub(f.failing) >= patience) {
-		f.err = err
-		f.publish()
-	}
-}
-
-// minMoved is the least time between two changes of the progress that events tell.
-const minMoved = 500 * time.Millisecond
-
-// moved takes the progress that an event tells.
-func (f *feed) moved(ev *courier.Event) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.version == 0 || ev.At.Sub(f.movedAt) < minMoved && ev.ItemDone != ev.ItemTotal {
-		return
-	}
-	p := &Progress{Step: ev.Step, Item: ev.Item, Done: ev.ItemDone, Total: ev.ItemTotal, Bytes: ev.Bytes}
-	if f.progress != nil && f.progress.Step == p.Step {
-		p.Stage = f.progress.Stage
-	}
-	f.progress, f.movedAt = p, ev.At
-	f.publish()
 }

@@ -1,5 +1,6 @@
 // Package filter is the language in which people filter executions, such as
-// "state:failed job:daily-* since:24h", in a URL, on a page or in a request.
+// "state:failed job:daily-* since:24h", in a URL, on a page or in a request. It also has the
+// cursors of what is filtered.
 package filter
 
 import (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/ticks"
 )
 
 // A Calendar is a table with a column for each day, and a row for each hour in which something
@@ -21,7 +21,7 @@ type Calendar struct {
 	Days    []Day
 	Often   []Cell // what fires often on a day; nil if nothing does
 	Hours   []Hour
-	Notes   []desk.ClockNote
+	Notes   []ticks.ClockNote
 	Cut     bool // there are more schedules than were read
 }
 
@@ -67,7 +67,7 @@ const (
 )
 
 // New lays out the ticks of one day or more by the clock of w.Zone. Now is the present instant.
-func New(w *desk.Week, now time.Time, links Links) *Calendar {
+func New(w *ticks.Week, now time.Time, links Links) *Calendar {
 	b := &builder{zone: w.Zone, now: now, links: links, most: weekMarks, hours: make([]Hour, 24), often: make([]Cell, len(w.Days))}
 	c := &Calendar{Zone: w.Zone.String(), Notes: w.Notes, Cut: w.Cut}
 	first := w.Days[0].Begin.Format("Monday, 2 January 2006")
@@ -118,10 +118,10 @@ type builder struct {
 }
 
 // place puts the ticks of a schedule on a day into the cells: many into one for the day.
-func (b *builder) place(t *desk.DayTicks, day int) {
+func (b *builder) place(t *ticks.DayTicks, day int) {
 	m := Mark{Name: t.Schedule, Href: b.links.Schedule(t.Schedule), At: t.First[0], Clock: t.First[0].In(b.zone).Format("15:04")}
 	own := t.Zone.String() != b.zone.String()
-	if t.Count > desk.MaxDayTicks {
+	if t.Count > ticks.MaxDayTicks {
 		m.Often = oftenText(t, b.zone)
 		b.often[day].add(m, b.most)
 		return
@@ -155,7 +155,7 @@ func clock(t time.Time, zone *time.Location) string {
 }
 
 // oftenText says how often a schedule fires on a day, such as "every 5 min, 288".
-func oftenText(t *desk.DayTicks, zone *time.Location) string {
+func oftenText(t *ticks.DayTicks, zone *time.Location) string {
 	n := format.Count(t.Count)
 	if t.More {
 		n += " or more"

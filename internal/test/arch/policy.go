@@ -123,7 +123,9 @@ var Rooms = []Room{
 	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
 
 	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
+	{Dir: "internal/attention", Imports: []string{".", "advice", "engine", "internal/ticks", "monitor", "notify", "schedule", "store"}}, // what an operator has to look at: above the engine
 	{Dir: "internal/bandwidth"},
+	{Dir: "internal/bulk", Imports: []string{".", "engine", "internal/filter", "internal/nearest"}}, // one action on many executions: above the engine
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
@@ -131,9 +133,9 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "access"},
-	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/uuid7", "webhook", "monitor", "chain", "notify"}},
-	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi", "dashboard/internal/*", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
-	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/desk"}},
+	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/ticks", "internal/uuid7", "internal/watch", "webhook", "monitor", "chain", "notify"}},
+	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi", "dashboard/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
+	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/ticks"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format", "chain"}},
 	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext", "chain"}},
 	{Dir: "dashboard/internal/diff", Imports: []string{".", "dashboard/internal/format", "internal/definitiondiff", "chain", "internal/desk"}},
@@ -151,7 +153,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}}, // streams of files, without what routes know
 	{Dir: "internal/definitiondiff"},
-	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/filter", "internal/nearest", "internal/uuid7", "monitor", "chain", "notify"}}, // what HTTP, pages and a command have in common: above the engine
+	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/attention", "internal/bulk", "internal/filter", "internal/ticks", "internal/watch", "monitor", "chain", "notify"}}, // what ties the requests of HTTP, pages and a command to a principal: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filter", Imports: []string{".", "store", "internal/nearest", "internal/uuid7"}}, // the language in which people filter executions
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
@@ -182,9 +184,11 @@ var Rooms = []Room{
 	{Dir: "internal/strictjson", Imports: []string{"internal/errtext", "internal/nearest"}},
 	{Dir: "internal/target", Imports: []string{"store"}},                // the names of what a schedule or a monitor starts
 	{Dir: "internal/text", Imports: []string{".", "internal/jsontext"}}, // rules for text that is stored and shown
+	{Dir: "internal/ticks", Imports: []string{"schedule"}},              // when schedules fire, and what changes of the clocks mean for them
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 	{Dir: "internal/wakeup"},
+	{Dir: "internal/watch", Imports: []string{".", "access", "engine", "store"}}, // what tells many viewers at the cost of one: above the engine
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},

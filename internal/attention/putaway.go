@@ -1,4 +1,4 @@
-package desk
+package attention
 
 import (
 	"cmp"
@@ -16,11 +16,11 @@ const (
 )
 
 // setAside takes note of something that a person has switched off, if the visitor may see it.
-func (a *attention) setAside(thing, name, job, state, reason string) {
-	if !a.sees(job) {
+func (l *reading) setAside(thing, name, job, state, reason string) {
+	if !l.Sees(job) {
 		return
 	}
-	a.away = append(a.away, Entry{
+	l.away = append(l.away, Entry{
 		Kind: PutAway, Thing: thing, Name: name, Job: job, Count: 1, Message: reason, Title: fmt.Sprintf("The %s %q is %s.", thing, name, state),
 		Do: "Enable it again, or remove it if it is not needed any more.",
 	})
@@ -28,31 +28,31 @@ func (a *attention) setAside(thing, name, job, state, reason string) {
 
 // putAway adds what people have put away: schedules, monitors and subscriptions that are
 // switched off, and executions that are held or paused, by job.
-func (a *attention) putAway() error {
-	for i := range a.away {
-		e := &a.away[i]
+func (l *reading) putAway() error {
+	for i := range l.away {
+		e := &l.away[i]
 		if i < mostDated {
-			if err := a.date(e); err != nil {
+			if err := l.date(e); err != nil {
 				return err
 			}
 		}
-		a.add(*e)
+		l.add(*e)
 	}
 	filter := store.Filter{States: []courier.State{courier.Created, courier.Paused}, Limit: mostHeld}
-	if !a.sees("") {
-		jobs, err := a.jobs()
+	if !l.Sees("") {
+		jobs, err := l.Jobs()
 		if err != nil || len(jobs) == 0 {
 			return err
 		}
 		filter.Jobs = jobs
 	}
-	list, err := a.e.Executions().List(a.ctx, filter)
+	list, err := l.Executions.List(l.ctx, filter)
 	if err != nil {
 		return err
 	}
 	more := len(list) == mostHeld
 	if more {
-		a.Cut = append(a.Cut, fmt.Sprintf("There are %d held and paused executions or more, of which these were looked at.", mostHeld))
+		l.Cut = append(l.Cut, fmt.Sprintf("There are %d held and paused executions or more, of which these were looked at.", mostHeld))
 	}
 	slices.SortStableFunc(list, func(x, y courier.Execution) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
 	var entries []Entry
@@ -63,7 +63,7 @@ func (a *attention) putAway() error {
 			at = len(entries)
 			entries = append(entries, Entry{Kind: PutAway, Job: x.Job, State: x.State, Since: x.UpdatedAt, By: x.By, More: more})
 			if x.State == courier.Paused && at < mostDated {
-				if entries[at].By, err = a.lastBy(x); err != nil {
+				if entries[at].By, err = l.lastBy(x); err != nil {
 					return err
 				}
 			}
@@ -78,14 +78,14 @@ func (a *attention) putAway() error {
 		if e.State == courier.Paused {
 			e.Title, e.Do, e.Call = fmt.Sprintf("Of the job %q, %s paused.", e.Job, are(e.Count, e.More)), "Resume them, or cancel them.", "Engine.Resume"
 		}
-		a.add(e)
+		l.add(e)
 	}
 	return nil
 }
 
 // lastBy returns who has asked for the last change of an execution.
-func (a *attention) lastBy(x *courier.Execution) (string, error) {
-	list, err := a.e.Executions().AuditPage(a.ctx, store.AuditFilter{Execution: x.ID, After: x.Seq - 1, Limit: 1})
+func (l *reading) lastBy(x *courier.Execution) (string, error) {
+	list, err := l.Executions.AuditPage(l.ctx, store.AuditFilter{Execution: x.ID, After: x.Seq - 1, Limit: 1})
 	if err != nil || len(list) == 0 {
 		return "", err
 	}
@@ -102,9 +102,9 @@ func are(n int, more bool) string {
 
 // date finds in the journal since when something is put away, and by whom. A store without
 // one, or an entry that is older than the last few of the thing, leaves that open.
-func (a *attention) date(e *Entry) error {
-	list, err := a.e.Journal(a.ctx, store.ActionFilter{Kind: e.Thing, Name: e.Name, Limit: 20})
-	if ok, err := a.has("store.Journal", err); !ok {
+func (l *reading) date(e *Entry) error {
+	list, err := l.Journal(l.ctx, store.ActionFilter{Kind: e.Thing, Name: e.Name, Limit: 20})
+	if ok, err := l.has("store.Journal", err); !ok {
 		return err
 	}
 	for _, entry := range list {

@@ -1,4 +1,4 @@
-package desk
+package ticks
 
 import (
 	"context"
@@ -15,7 +15,7 @@ type Week struct {
 	Days []Day
 	// Notes say what changes of the clocks on these days mean for schedules.
 	Notes []ClockNote
-	// Cut says that there are more schedules than were read.
+	// Cut says that there are more schedules. It is set by a caller that passes some only.
 	Cut bool
 }
 
@@ -40,30 +40,20 @@ type DayTicks struct {
 	Every time.Duration
 }
 
-// A ClockNote says what a change of the clocks means for a schedule.
-type ClockNote struct {
-	Schedule, Day, Text string // the day is as in 2027-03-28, in the zone of the schedule
-}
-
-// Bounds of [Visit.Week].
+// Bounds of a [Week].
 const (
 	MaxDayTicks = 4
 	maxCounted  = 1440   // ticks of a schedule on a day
 	maxWeek     = 40_000 // ticks of all; behind that only the first of each day are counted
 )
 
-// Week returns the ticks of the enabled schedules that the visitor may see, on a number of
-// days from the one on that has an instant. Many ticks of a schedule are counted, so that
-// one that fires every second leaves room for the others.
-func (v *Visit) Week(ctx context.Context, from time.Time, days int, zone *time.Location) (Week, error) {
+// OfDays returns the ticks of the schedules that are enabled and not paused, on a number of
+// days from the one on that has an instant. Many ticks of a schedule are counted, so that one
+// that fires every second leaves room for the others. The error is that of ctx.
+func OfDays(ctx context.Context, next Next, list []schedule.Schedule, from time.Time, days int, zone *time.Location) (Week, error) {
 	w := Week{Zone: zone, Days: make([]Day, days)}
 	year, month, day := from.In(zone).Date()
 	midnight := func(i int) time.Time { return time.Date(year, month, day+i, 0, 0, 0, 0, zone) }
-	list, next, err := v.Schedules(ctx, "", most)
-	if err != nil {
-		return w, err
-	}
-	w.Cut = next != ""
 	counted := 0
 	for i := range w.Days {
 		w.Days[i].Begin = midnight(i)
@@ -79,7 +69,7 @@ func (v *Visit) Week(ctx context.Context, from time.Time, days int, zone *time.L
 			if counted > maxWeek {
 				bound = MaxDayTicks + 1
 			}
-			ticks := v.d.day(t, midnight(d), midnight(d+1), bound)
+			ticks := next.day(t, midnight(d), midnight(d+1), bound)
 			if ticks.Count > 0 {
 				w.Days[d].Ticks = append(w.Days[d].Ticks, ticks)
 			}
@@ -101,10 +91,10 @@ func (v *Visit) Week(ctx context.Context, from time.Time, days int, zone *time.L
 
 // day returns the ticks of a schedule from an instant on and before another, of which it
 // looks at no more than most.
-func (d *Desk) day(t *ticking, from, to time.Time, most int) DayTicks {
+func (next Next) day(t *ticking, from, to time.Time, most int) DayTicks {
 	ticks := DayTicks{Schedule: t.Name, Job: t.Job, Chain: t.Chain, Zone: t.zone}
 	even := true
-	for at := d.tickAfter(t.Schedule, from.Add(-1)); !at.IsZero() && at.Before(to); at = d.tickAfter(t.Schedule, at) {
+	for at := next.after(t.Schedule, from.Add(-1)); !at.IsZero() && at.Before(to); at = next.after(t.Schedule, at) {
 		if ticks.Count == most {
 			ticks.More = true
 			break
@@ -140,15 +130,4 @@ func (ticks DayTicks) rest(s *schedule.Schedule, to time.Time) DayTicks {
 	ticks.Last = ticks.Last.Add(more * s.Every)
 	ticks.Every = s.Every
 	return ticks
-}
-
-// within returns the notes on changes of the clocks between two instants.
-func (t *ticking) within(from, to time.Time) (list []ClockNote) {
-	for day, text := range t.notes {
-		at, err := time.ParseInLocation(time.DateOnly, day, t.zone)
-		if err == nil && at.AddDate(0, 0, 1).After(from) && at.Before(to) {
-			list = append(list, ClockNote{t.Name, day, text})
-		}
-	}
-	return list
 }

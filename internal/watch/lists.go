@@ -1,74 +1,61 @@
-package desk
+package watch
 
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/internal/filter"
 )
+
+// ErrBusy is matched by an error of [List.Read] that asks for patience: viewers keep the page that
+// they have, and the list is read again after 10 seconds.
+var ErrBusy = errors.New("busy")
+
+// A List is the first page of a list, as a viewer may see it.
+type List struct {
+	Key  string // identifies the list; viewers with the same key share what is read
+	Read func(ctx context.Context) ([]courier.Execution, error)
+}
+
+// Lists has the lists that are watched. Its methods may be called by several goroutines.
+type Lists struct {
+	observe func(f func(courier.Event)) (stop func())
+	log     *slog.Logger
+
+	mu    sync.Mutex
+	feeds map[string]*listFeed
+}
+
+// NewLists returns the lists of an engine, of which none is watched. A list that can't be read is
+// logged once.
+func NewLists(s Source, log *slog.Logger) *Lists { return &Lists{observe: s.Observe, log: log} }
 
 // A ListWatch tells one viewer what is on the first page of a list. Its methods are for one
 // goroutine.
 type ListWatch struct {
-	d     *Desk
-	f     *listFeed
-	of    access.Principal
-	where filter.Filter
-	limit int
-	done  func()
-	seen  int
+	l    *Lists
+	f    *listFeed
+	list func(ctx context.Context) List
+	done func()
+	seen int
 }
 
-// WatchExecutions begins to tell what is on the first page of the executions that a filter
-// selects, as far as the visitor may see them. However many watch the same list, it is read
-// every two seconds, and soon after this engine has changed an execution. The error is a
-// *[BusyError] if too many watch already. The caller must close the watch.
-func (v *Visit) WatchExecutions(ctx context.Context, w filter.Filter, limit int) (*ListWatch, error) {
-	done, err := v.d.viewers.enter(v.ID)
-	if err != nil {
-		return nil, err
-	}
-	l := &ListWatch{d: v.d, of: v.Principal, where: w, limit: limit, done: done}
-	l.f = v.d.lists.join(l.key(ctx))
-	return l, nil
+// Watch begins to report the first page of a list. The function returns the list as the viewer may
+// see it now; it is called again at each change, since the viewer may see more or less by then. A
+// list is read every two seconds, however many watch it, and soon after this engine has changed an
+// execution. The caller must close the watch, which calls done once.
+func (l *Lists) Watch(ctx context.Context, list func(ctx context.Context) List, done func()) *ListWatch {
+	return &ListWatch{l: l, f: l.join(list(ctx)), list: list, done: done}
 }
-
-// key identifies the list as the viewer may see it now: all of it, which is the same for all
-// who may, or what it may see, which is its own.
-func (w *ListWatch) key(ctx context.Context) listKey {
-	v := w.d.Visitor(w.of) // roles are asked for each time
-	k := listKey{where: w.where.String(), limit: w.limit}
-	if may, err := v.mayAsk(ctx, &w.where); err != nil || may != nil || !v.Can(ctx, "", access.RightSee) {
-		k.of = w.of
-	}
-	k.read = func(ctx context.Context) (Page, error) {
-		if k.of == (access.Principal{}) {
-			return w.d.Executions(ctx, w.where, "", w.limit)
-		}
-		return w.d.Visitor(w.of).Executions(ctx, w.where, "", w.limit)
-	}
-	return k
-}
-
-// A listKey says which list is read, and for whom.
-type listKey struct {
-	of    access.Principal // none for all who may see all of it
-	where string
-	limit int
-	read  func(ctx context.Context) (Page, error)
-}
-
-func (k *listKey) text() string { return fmt.Sprintf("%q %d %s", k.of.ID, k.limit, k.where) }
 
 // Close ends the watch. It may be called more than once.
 func (w *ListWatch) Close() {
 	if w.done != nil {
-		w.d.lists.leave(w.f)
+		w.l.leave(w.f)
 		w.done()
 		w.done = nil
 	}
@@ -80,9 +67,9 @@ func (w *ListWatch) Next(ctx context.Context) ([]courier.Execution, error) {
 	for {
 		s := w.f.read()
 		if s.version != w.seen {
-			if k := w.key(ctx); k.text() != w.f.key { // it may see more now, or less
-				f := w.d.lists.join(k)
-				w.d.lists.leave(w.f)
+			if list := w.list(ctx); list.Key != w.f.key { // it may see more now, or less
+				f := w.l.join(list)
+				w.l.leave(w.f)
 				w.f, w.seen = f, 0
 				continue
 			}
@@ -97,18 +84,10 @@ func (w *ListWatch) Next(ctx context.Context) ([]courier.Execution, error) {
 	}
 }
 
-// A listWatcher has the lists that are watched.
-type listWatcher struct {
-	d *Desk
-
-	mu    sync.Mutex
-	feeds map[string]*listFeed
-}
-
 // A listFeed is a list that somebody watches, with a goroutine of its own.
 type listFeed struct {
 	key     string
-	viewers int // under the lock of the listWatcher
+	viewers int // under the lock of the lists
 	end     context.CancelFunc
 
 	mu sync.Mutex
@@ -137,25 +116,24 @@ func (f *listFeed) publish(items []courier.Execution, err error) {
 	f.changed = make(chan struct{})
 }
 
-func (l *listWatcher) join(k listKey) *listFeed {
+func (l *Lists) join(list List) *listFeed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := k.text()
-	f := l.feeds[key]
+	f := l.feeds[list.Key]
 	if f == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		f = &listFeed{key: key, end: cancel, listSnapshot: listSnapshot{changed: make(chan struct{})}}
+		f = &listFeed{key: list.Key, end: cancel, listSnapshot: listSnapshot{changed: make(chan struct{})}}
 		if l.feeds == nil {
 			l.feeds = make(map[string]*listFeed)
 		}
-		l.feeds[key] = f
-		go l.run(ctx, f, k.read)
+		l.feeds[list.Key] = f
+		go l.run(ctx, f, list.Read)
 	}
 	f.viewers++
 	return f
 }
 
-func (l *listWatcher) leave(f *listFeed) {
+func (l *Lists) leave(f *listFeed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f.viewers--; f.viewers == 0 {
@@ -171,15 +149,10 @@ const (
 	busyGap    = 10 * time.Second
 )
 
-func isBusy(err error) bool {
-	_, busy := errors.AsType[*BusyError](err)
-	return busy
-}
-
 // run reads a list until nobody watches it.
-func (l *listWatcher) run(ctx context.Context, f *listFeed, read func(ctx context.Context) (Page, error)) {
+func (l *Lists) run(ctx context.Context, f *listFeed, read func(ctx context.Context) ([]courier.Execution, error)) {
 	touched := make(chan struct{}, 1)
-	stop := l.d.e.Observe(func(ev courier.Event) {
+	stop := l.observe(func(ev courier.Event) {
 		if ev.StepType != "" && ev.Type != courier.EventJobFailed {
 			return
 		}
@@ -192,23 +165,23 @@ func (l *listWatcher) run(ctx context.Context, f *listFeed, read func(ctx contex
 	failing := time.Time{}
 	for ctx.Err() == nil {
 		began := time.Now()
-		page, err := read(ctx)
+		items, err := read(ctx)
 		switch {
 		case err == nil:
 			failing = time.Time{}
-			f.publish(page.Items, nil)
+			f.publish(items, nil)
 		case ctx.Err() != nil:
 			return
 		case refusedToAsk(err), errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid):
 			f.publish(nil, err)
-		case isBusy(err): // the page stays as it is until the visitor may read again
+		case errors.Is(err, ErrBusy): // the page stays as it is until the viewer may read again
 			if !pause(ctx, busyGap) {
 				return
 			}
 		default:
 			if failing.IsZero() {
 				failing = began
-				l.d.log.Error("a list that is watched could not be read; it is tried again every two seconds", "error", err)
+				l.log.Error("a list that is watched could not be read; it is tried again every two seconds", "error", err)
 			}
 			if began.Sub(failing) >= patience {
 				f.publish(nil, err)

@@ -1,4 +1,4 @@
-package desk
+package attention
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -18,57 +19,57 @@ import (
 // queues adds the queues whose oldest execution is due for long. Why it does not go on is
 // known of queues that nobody serves, and asked of the one that waits longest of the rest. An
 // explanation takes a statement or two, and those of more queues would exceed the ten of
-// [Desk.Attention]: it takes ten with one.
-func (a *attention) queues() error {
-	c, err := a.e.Executions().Census(a.ctx, most)
-	if ok, err := a.has("store.Overview", err); !ok {
+// [Read]: it takes ten with one.
+func (l *reading) queues() error {
+	c, err := l.Executions.Census(l.ctx, most)
+	if ok, err := l.has("store.Overview", err); !ok {
 		return err
 	}
-	a.At = c.At
+	l.At = c.At
 	list := slices.DeleteFunc(c.Queues, func(q store.QueueCensus) bool { return q.Oldest == "" || c.At.Sub(q.DueAt) < dueFor })
 	slices.SortStableFunc(list, func(x, y store.QueueCensus) int { return x.DueAt.Compare(y.DueAt) })
 	if len(c.Queues) >= store.MaxQueues {
-		a.Cut = append(a.Cut, fmt.Sprintf("There are %d queues or more, of which these were looked at.", store.MaxQueues))
+		l.Cut = append(l.Cut, fmt.Sprintf("There are %d queues or more, of which these were looked at.", store.MaxQueues))
 	}
 	asked := false
 	for _, q := range list {
 		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueCountLimit, Executions: []courier.ExecutionID{q.Oldest}}
 		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due, and does not begin.", q.Queue, count(e.Count, e.More, "execution"))
 		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
-		if c, ok := a.unserved[q.Queue]; ok {
+		if c, ok := l.unserved[q.Queue]; ok {
 			e.Because, e.Do, e.Call = []advice.Cause{c}, c.Do, c.Call
 		} else if !asked {
 			asked = true
-			why, err := a.e.Executions().Explain(a.ctx, q.Oldest)
+			why, err := l.Executions.Explain(l.ctx, q.Oldest)
 			if err == nil && len(why.Because) > 0 {
 				e.Because, e.Do, e.Call = why.Because, why.Because[0].Do, why.Because[0].Call
 			}
-			if err := a.ctx.Err(); err != nil {
+			if err := l.ctx.Err(); err != nil {
 				return err
 			}
 		}
-		a.add(e)
+		l.add(e)
 	}
 	return nil
 }
 
-func (a *attention) schedules() error {
-	clocks := newClocks(a.At)
-	list, err := a.e.Schedules().List(a.ctx, schedule.Filter{Limit: most})
-	if ok, err := a.has("schedule.Store", err); !ok {
+func (l *reading) schedules() error {
+	clocks := ticks.NewClocks(l.At, l.At.Add(noticed))
+	list, err := l.Schedules.List(l.ctx, schedule.Filter{Limit: most})
+	if ok, err := l.has("schedule.Store", err); !ok {
 		return err
 	}
-	a.cut(len(list), "schedules")
+	l.cut(len(list), "schedules")
 	for i := range list {
 		s := &list[i]
-		if s.Disabled && (s.At.IsZero() || s.At.After(a.At)) { // no single one that is over
-			a.setAside("schedule", s.Name, s.Job, "disabled", s.Reason)
+		if s.Disabled && (s.At.IsZero() || s.At.After(l.At)) { // no single one that is over
+			l.setAside("schedule", s.Name, s.Job, "disabled", s.Reason)
 		}
-		if s.Disabled || !a.sees(s.Job) {
+		if s.Disabled || !l.Sees(s.Job) {
 			continue
 		}
-		if !s.Paused && !s.NextFire.IsZero() && (a.Next == nil || s.NextFire.Before(a.Next.NextFire)) {
-			a.Next = s
+		if !s.Paused && !s.NextFire.IsZero() && (l.Next == nil || s.NextFire.Before(l.Next.NextFire)) {
+			l.Next = s
 		}
 		e := Entry{Kind: Schedule, Name: s.Name, Job: s.Job, Count: 1, Since: s.NextFire}
 		switch {
@@ -80,18 +81,18 @@ func (a *attention) schedules() error {
 			e.Title, e.Message = fmt.Sprintf("The schedule %q can't fire.", s.Name), s.Problem
 			e.Do = "Correct the schedule, or what it starts. Engines try again every minute."
 			e.Call = "Schedules.Set"
-		case IsLate(s, a.At):
+		case IsLate(s, l.At):
 			e.Title = fmt.Sprintf("The schedule %q is late: it was due, and has not fired.", s.Name)
 			e.Do, e.Call = "Look whether an engine is started on the store.", "Engine.Start"
 		default:
-			note := clocks.next(s)
-			if note == "" {
+			note, found := clocks.First(s)
+			if !found {
 				continue
 			}
-			e.Title, e.Message = fmt.Sprintf("The schedule %q meets a change of the clocks.", s.Name), note
+			e.Title, e.Message = fmt.Sprintf("The schedule %q meets a change of the clocks.", s.Name), note.Day+": "+note.Text
 			e.Do, e.Call = "Look whether that is meant. Otherwise give it a time that comes once on each day.", "Schedules.Set"
 		}
-		a.add(e)
+		l.add(e)
 	}
 	return nil
 }
@@ -107,20 +108,20 @@ func IsUnpolled(m *monitor.Monitor, at time.Time) bool {
 	return m.State.Polls() && !m.NextPoll.IsZero() && at.Sub(m.NextPoll) > unpolledFor
 }
 
-func (a *attention) monitors() error {
-	list, err := a.e.Monitors().List(a.ctx, monitor.Filter{Limit: most})
-	if ok, err := a.has("monitor.Store", err); !ok {
+func (l *reading) monitors() error {
+	list, err := l.Monitors.List(l.ctx, monitor.Filter{Limit: most})
+	if ok, err := l.has("monitor.Store", err); !ok {
 		return err
 	}
-	a.cut(len(list), "monitors")
+	l.cut(len(list), "monitors")
 	for i := range list {
 		m := &list[i]
 		e := Entry{Kind: Monitor, Name: m.Name, Job: m.Job, Count: max(1, m.Health.Failures), Since: m.Health.LastPoll, Message: m.Health.Problem}
 		switch {
 		case m.State == monitor.Paused, m.State == monitor.Disabled:
-			a.setAside("monitor", m.Name, m.Job, string(m.State), m.Reason)
+			l.setAside("monitor", m.Name, m.Job, string(m.State), m.Reason)
 			continue
-		case !a.sees(m.Job):
+		case !l.Sees(m.Job):
 			continue
 		case m.State == monitor.Failed:
 			e.Title = fmt.Sprintf("The monitor %q has stopped: its polls have failed too often.", m.Name)
@@ -131,25 +132,25 @@ func (a *attention) monitors() error {
 		case m.State == monitor.Degraded:
 			e.Title = fmt.Sprintf("The monitor %q is degraded: its last poll failed, or could not take all files.", m.Name)
 			e.Do = "Remove the cause. It goes on polling."
-		case m.State == monitor.Active && IsUnpolled(m, a.At):
+		case m.State == monitor.Active && IsUnpolled(m, l.At):
 			e.Title, e.Since = fmt.Sprintf("The monitor %q is not polled: its next poll was due.", m.Name), m.NextPoll
 			e.Do = fmt.Sprintf("Start an engine that has the lister %q in Options.Listers.", m.Lister)
 		default:
 			continue
 		}
-		a.add(e)
+		l.add(e)
 	}
 	return nil
 }
 
 // deliveries adds the subscriptions with failed deliveries, and those that were switched
 // off.
-func (a *attention) deliveries() error {
-	list, err := a.e.Subscriptions().Deliveries(a.ctx, notify.DeliveryFilter{State: notify.Failed, Limit: most})
-	if ok, err := a.has("notify.Store", err); !ok {
+func (l *reading) deliveries() error {
+	list, err := l.Subscriptions.Deliveries(l.ctx, notify.DeliveryFilter{State: notify.Failed, Limit: most})
+	if ok, err := l.has("notify.Store", err); !ok {
 		return err
 	}
-	more := a.cut(len(list), "failed deliveries")
+	more := l.cut(len(list), "failed deliveries")
 	var entries []Entry
 	for i := range list {
 		n := &list[i]
@@ -167,20 +168,20 @@ func (a *attention) deliveries() error {
 	for _, e := range entries {
 		e.Title = fmt.Sprintf("Subscription %q: %s failed for good.", e.Name, count(e.Count, e.More, "notification"))
 		e.Do, e.Call = "Remove the cause, and deliver them again. They are kept for 30 days.", "Subscriptions.Replay"
-		a.add(e)
+		l.add(e)
 	}
-	subscriptions, err := a.e.Subscriptions().List(a.ctx, notify.Filter{Limit: most})
+	subscriptions, err := l.Subscriptions.List(l.ctx, notify.Filter{Limit: most})
 	if err != nil {
 		return err
 	}
-	a.cut(len(subscriptions), "subscriptions")
+	l.cut(len(subscriptions), "subscriptions")
 	for i := range subscriptions {
 		s := &subscriptions[i]
 		switch {
 		case s.Disabled && s.Reason == "":
-			a.setAside("subscription", s.Name, "", "disabled", "")
+			l.setAside("subscription", s.Name, "", "disabled", "")
 		case s.Disabled: // no person did it
-			a.add(Entry{
+			l.add(Entry{
 				Kind: Subscription, Name: s.Name, Count: 1, Message: s.Reason, Title: fmt.Sprintf("The subscription %q was switched off.", s.Name),
 				Do: "Correct the receiver, and enable the subscription as you save it. Then deliver again what has failed.", Call: "Subscriptions.Set",
 			})
@@ -191,41 +192,41 @@ func (a *attention) deliveries() error {
 
 // stranded adds the groups of executions that no worker can claim. Lost ones are entries
 // already, which get what can be done.
-func (a *attention) stranded() error {
-	list, err := a.e.Executions().Stranded(a.ctx)
-	if ok, err := a.has("store.Workers", err); !ok {
+func (l *reading) stranded() error {
+	list, err := l.Executions.Stranded(l.ctx)
+	if ok, err := l.has("store.Workers", err); !ok {
 		return err
 	}
-	a.unserved = make(map[string]advice.Cause)
+	l.unserved = make(map[string]advice.Cause)
 	for _, g := range list {
 		c := advice.Stranded(&g)
 		e := Entry{Kind: Stranded, Queue: g.Queue, Count: g.Count, More: g.Count >= store.MaxSampled, Since: g.Since, Executions: []courier.ExecutionID{g.Oldest}, Do: c.Do, Call: c.Call}
 		switch g.Reason {
 		case store.StrandedQueue:
 			_, e.Message, _ = strings.Cut(c.Text, ". ")
-			a.unserved[g.Queue] = c
+			l.unserved[g.Queue] = c
 		case store.StrandedWorkspace:
 			e.Name = g.Workspace
-			a.elsewhere(&e)
+			l.elsewhere(&e)
 		}
 		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), advice.StrandedReason(&g))
-		a.add(e)
+		l.add(e)
 	}
 	return nil
 }
 
 // elsewhere says of the lost executions of a group without workspace what can be done.
-func (a *attention) elsewhere(stranded *Entry) {
-	for i := range a.Entries {
-		if e := &a.Entries[i]; e.Kind == Lost && slices.Contains(e.Executions, stranded.Executions[0]) {
+func (l *reading) elsewhere(stranded *Entry) {
+	for i := range l.Entries {
+		if e := &l.Entries[i]; e.Kind == Lost && slices.Contains(e.Executions, stranded.Executions[0]) {
 			e.Do, e.Call = fmt.Sprintf("No other worker has the workspace %q with their files. %s", stranded.Name, stranded.Do), stranded.Call
 		}
 	}
 }
 
 // refusals adds the progress that the store does not take from this engine.
-func (a *attention) refusals() {
-	list := slices.DeleteFunc(slices.Clone(a.e.Health().Refused), func(r engine.RefusedWrite) bool { return !a.sees(r.Job) })
+func (l *reading) refusals() {
+	list := slices.DeleteFunc(slices.Clone(l.Refused()), func(r engine.RefusedWrite) bool { return !l.Sees(r.Job) })
 	if len(list) == 0 {
 		return
 	}
@@ -235,5 +236,5 @@ func (a *attention) refusals() {
 	}
 	e.Title = fmt.Sprintf("The store does not take the progress of %s of this engine.", count(len(list), false, "execution"))
 	e.Do = "Remove the cause that the message names. The engine repeats the writes."
-	a.add(e)
+	l.add(e)
 }

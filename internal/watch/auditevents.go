@@ -1,4 +1,4 @@
-package desk
+package watch
 
 import (
 	"context"
@@ -31,24 +31,32 @@ func (e AuditEvent) MarshalJSON() ([]byte, error) {
 	return append(append(entry[:len(entry)-1], ','), events[1:]...), nil
 }
 
+// An Audit has the audit of executions and their records; [engine.Executions] is one.
+type Audit interface {
+	// AuditPage returns a page of the audit of an execution, in its order.
+	AuditPage(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error)
+	// StepsPage returns a page of the records of an execution, in the order of their numbers.
+	StepsPage(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error)
+}
+
 // AuditEvents returns a page of the audit with what steps have emitted.
-func (d *Desk) AuditEvents(ctx context.Context, f store.AuditFilter) ([]AuditEvent, error) {
-	entries, err := d.e.Executions().AuditPage(ctx, f)
+func AuditEvents(ctx context.Context, a Audit, f store.AuditFilter) ([]AuditEvent, error) {
+	entries, err := a.AuditPage(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]AuditEvent, len(entries))
 	completed := 0
-	for i, a := range entries {
-		list[i].AuditEntry = a
-		if a.Step != nil && a.To == string(courier.StepCompleted) {
+	for i, entry := range entries {
+		list[i].AuditEntry = entry
+		if entry.Step != nil && entry.To == string(courier.StepCompleted) {
 			completed++
 		}
 	}
 	if completed == 0 {
 		return list, nil
 	}
-	steps, err := d.e.Executions().StepsPage(ctx, store.StepFilter{
+	steps, err := a.StepsPage(ctx, store.StepFilter{
 		Execution: f.Execution, Events: true, Details: true, Brief: true, After: f.After, Limit: completed,
 	})
 	if err != nil {

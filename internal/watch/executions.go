@@ -1,4 +1,4 @@
-package desk
+package watch
 
 import (
 	"context"
@@ -12,12 +12,25 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A watcher reads the executions that are watched: by one goroutine that lives while there
+// A Source is what is read of an engine. [Of] returns that of one.
+type Source struct {
+	// Observe has a function called with every event of the engine until stop is called.
+	Observe    func(f func(courier.Event)) (stop func())
+	Executions interface {
+		Audit
+		// List returns executions, without their parameters and results.
+		List(ctx context.Context, f store.Filter) ([]courier.Execution, error)
+	}
+}
+
+// Of returns an engine as a source.
+func Of(e *engine.Engine) Source { return Source{Observe: e.Observe, Executions: e.Executions()} }
+
+// Executions reads the executions that are watched: by one goroutine that lives while there
 // are any, and by one statement for all of them. A second one reads the audit of each that
-// has changed.
-type watcher struct {
-	d   *Desk
-	e   *engine.Engine
+// has changed. Its methods may be called by several goroutines.
+type Executions struct {
+	s   Source
 	log *slog.Logger
 
 	mu    sync.Mutex
@@ -27,6 +40,10 @@ type watcher struct {
 	failing bool // of the goroutine: the last read has failed, which the log says once
 }
 
+// NewExecutions returns the executions of an engine, of which none is watched. That they can't be
+// read is logged once.
+func NewExecutions(s Source, log *slog.Logger) *Executions { return &Executions{s: s, log: log} }
+
 // How often is read.
 const (
 	period    = time.Second
@@ -35,55 +52,55 @@ const (
 )
 
 // join returns the feed of an execution, with one more viewer.
-func (w *watcher) join(id courier.ExecutionID) *feed {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.feeds[id]
+func (e *Executions) join(id courier.ExecutionID) *feed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f := e.feeds[id]
 	if f == nil {
 		f = &feed{id: id, snapshot: snapshot{changed: make(chan struct{})}}
-		if w.feeds == nil {
-			w.feeds = make(map[courier.ExecutionID]*feed)
+		if e.feeds == nil {
+			e.feeds = make(map[courier.ExecutionID]*feed)
 		}
-		w.feeds[id] = f
+		e.feeds[id] = f
 	}
 	f.viewers++
-	if w.wake == nil {
-		w.wake = make(chan struct{}, 1)
-		go w.run(w.wake)
+	if e.wake == nil {
+		e.wake = make(chan struct{}, 1)
+		go e.run(e.wake)
 	}
-	w.poke()
+	e.poke()
 	return f
 }
 
 // leave takes a viewer away.
-func (w *watcher) leave(f *feed) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (e *Executions) leave(f *feed) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if f.viewers--; f.viewers == 0 {
-		delete(w.feeds, f.id)
-		w.poke()
+		delete(e.feeds, f.id)
+		e.poke()
 	}
 }
 
 // poke wakes the goroutine. The caller holds the lock.
-func (w *watcher) poke() {
+func (e *Executions) poke() {
 	select {
-	case w.wake <- struct{}{}:
+	case e.wake <- struct{}{}:
 	default:
 	}
 }
 
 // run reads until nobody watches.
-func (w *watcher) run(wake <-chan struct{}) {
-	stop := w.e.Observe(w.observe)
+func (e *Executions) run(wake <-chan struct{}) {
+	stop := e.s.Observe(e.observe)
 	defer stop()
 	for {
-		due, wait, ok := w.due(time.Now())
+		due, wait, ok := e.due(time.Now())
 		if !ok {
 			return
 		}
 		if len(due) > 0 {
-			w.read(due)
+			e.read(due)
 			continue
 		}
 		timer := time.NewTimer(wait)
@@ -96,10 +113,10 @@ func (w *watcher) run(wake <-chan struct{}) {
 }
 
 // observe takes an event of the own engine.
-func (w *watcher) observe(ev courier.Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.feeds[ev.Execution]
+func (e *Executions) observe(ev courier.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f := e.feeds[ev.Execution]
 	switch {
 	case f == nil:
 	case ev.Type == courier.EventStepProgress:
@@ -107,29 +124,29 @@ func (w *watcher) observe(ev courier.Event) {
 	default:
 		f.touched = true
 		f.urgent = f.urgent || ev.StepType == "" || ev.Type == courier.EventJobFailed
-		w.poke()
+		e.poke()
 	}
 }
 
 // due returns the feeds to read now, or how long none is; ok is false if there are no feeds,
 // and then the goroutine ends.
-func (w *watcher) due(now time.Time) (list []*feed, wait time.Duration, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.feeds) == 0 {
-		w.wake = nil
+func (e *Executions) due(now time.Time) (list []*feed, wait time.Duration, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.feeds) == 0 {
+		e.wake = nil
 		return nil, 0, false
 	}
 	wait = period
-	for _, f := range w.feeds {
-		wait = min(wait, f.readAt.Add(f.gap(len(w.feeds))).Sub(now))
+	for _, f := range e.feeds {
+		wait = min(wait, f.readAt.Add(f.gap(len(e.feeds))).Sub(now))
 	}
 	if wait > 0 {
 		return nil, wait, true
 	}
-	for _, f := range w.feeds {
+	for _, f := range e.feeds {
 		// What is due soon is read with the rest, so that all are read together in the end.
-		gap := f.gap(len(w.feeds))
+		gap := f.gap(len(e.feeds))
 		if now.Sub(f.readAt) < gap-gap/8 {
 			continue
 		}
@@ -140,7 +157,7 @@ func (w *watcher) due(now time.Time) (list []*feed, wait time.Duration, ok bool)
 }
 
 // gap is the time between two reads of a feed, one of n. The caller holds the lock of the
-// watcher.
+// executions.
 func (f *feed) gap(n int) time.Duration {
 	switch {
 	case f.urgent:
@@ -151,13 +168,13 @@ func (f *feed) gap(n int) time.Duration {
 	return period
 }
 
-// touch has an execution read at once, if somebody watches it.
-func (w *watcher) touch(id courier.ExecutionID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if f := w.feeds[id]; f != nil {
+// Touch has an execution read at once, if somebody watches it.
+func (e *Executions) Touch(id courier.ExecutionID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if f := e.feeds[id]; f != nil {
 		f.touched, f.urgent = true, true
-		w.poke()
+		e.poke()
 	}
 }
 
@@ -165,7 +182,7 @@ func (w *watcher) touch(id courier.ExecutionID) {
 const readTimeout = 10 * time.Second
 
 // read reads feeds.
-func (w *watcher) read(list []*feed) {
+func (e *Executions) read(list []*feed) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	byID := make(map[courier.ExecutionID]*feed, len(list))
@@ -176,14 +193,14 @@ func (w *watcher) read(list []*feed) {
 	for len(ids) > 0 {
 		page := ids[:min(len(ids), 1000)]
 		ids = ids[len(page):]
-		found, err := w.e.Executions().List(ctx, store.Filter{IDs: page, Limit: len(page)})
+		found, err := e.s.Executions.List(ctx, store.Filter{IDs: page, Limit: len(page)})
 		if err != nil {
-			w.fail(byID, err)
+			e.fail(byID, err)
 			return
 		}
-		w.failing = false
+		e.failing = false
 		for i := range found {
-			w.update(ctx, byID[found[i].ID], &found[i])
+			e.update(ctx, byID[found[i].ID], &found[i])
 			delete(byID, found[i].ID)
 		}
 		for _, id := range page {
@@ -197,14 +214,14 @@ func (w *watcher) read(list []*feed) {
 
 // update reads what has come to the audit of an execution, if there is something, and tells
 // its viewers.
-func (w *watcher) update(ctx context.Context, f *feed, x *courier.Execution) {
+func (e *Executions) update(ctx context.Context, f *feed, x *courier.Execution) {
 	was := f.read()
 	var entries []AuditEvent
 	if was.version > 0 && x.Seq > was.execution.Seq {
 		var err error
-		entries, err = w.d.AuditEvents(ctx, store.AuditFilter{Execution: f.id, After: was.execution.Seq, Limit: auditPage})
+		entries, err = AuditEvents(ctx, e.s.Executions, store.AuditFilter{Execution: f.id, After: was.execution.Seq, Limit: auditPage})
 		if err != nil {
-			w.fail(map[courier.ExecutionID]*feed{f.id: f}, err)
+			e.fail(map[courier.ExecutionID]*feed{f.id: f}, err)
 			return
 		}
 		for n := len(entries); n > 0 && entries[n-1].Seq > x.Seq; n = len(entries) {
@@ -215,11 +232,11 @@ func (w *watcher) update(ctx context.Context, f *feed, x *courier.Execution) {
 }
 
 // fail takes the error of a read of feeds.
-func (w *watcher) fail(feeds map[courier.ExecutionID]*feed, err error) {
-	if !w.failing {
-		w.log.Error("executions that are watched could not be read; it is tried again every second", "executions", len(feeds), "error", err)
+func (e *Executions) fail(feeds map[courier.ExecutionID]*feed, err error) {
+	if !e.failing {
+		e.log.Error("executions that are watched could not be read; it is tried again every second", "executions", len(feeds), "error", err)
 	}
-	w.failing = true
+	e.failing = true
 	err = errors.Join(errors.New("the store could not be read"), err)
 	for _, f := range feeds {
 		f.fail(err, time.Now(), false)

@@ -1,0 +1,196 @@
+package attention
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// incidents adds the entries of executions that are lost, stopping, overdue or failed. It
+// returns those of superseded ones.
+func (l *reading) incidents() ([]Entry, error) {
+	got, err := l.Executions.Incidents(l.ctx, most)
+	if ok, err := l.has("store.Overview", err); !ok {
+		return nil, err
+	}
+	l.At = got.At
+	of, read := make(map[store.IncidentKind][]store.Incident), make(map[store.IncidentKind]int)
+	for _, i := range got.List {
+		if read[i.Kind]++; l.Sees(i.Job) {
+			of[i.Kind] = append(of[i.Kind], i)
+		}
+	}
+	// There may be more also of a kind of which none that was read may be seen.
+	l.lost(of[store.IncidentLost], l.cut(read[store.IncidentLost], "lost executions"))
+	l.stopping(of[store.IncidentPausing], "pause", l.cut(read[store.IncidentPausing], "executions with a pending pause"))
+	l.stopping(of[store.IncidentCancelling], "cancel", l.cut(read[store.IncidentCancelling], "executions with a pending cancel"))
+	l.overdue(of[store.IncidentOverdue], l.cut(read[store.IncidentOverdue], "overdue executions"))
+	return l.failed(of[store.IncidentFailed], l.cut(read[store.IncidentFailed], "failed executions")), nil
+}
+
+// A group has the incidents with the same key, in their order.
+type group[K comparable] struct {
+	key  K
+	list []store.Incident
+}
+
+// entry returns an entry of the group, whose incidents begin with the one for which it has
+// lasted longest.
+func (g *group[K]) entry(kind Kind, more bool) Entry {
+	e := Entry{Kind: kind, Since: g.list[0].Since, Count: len(g.list), More: more}
+	for _, i := range g.list[:min(len(g.list), samples)] {
+		e.Executions = append(e.Executions, i.Execution)
+	}
+	return e
+}
+
+func grouped[K comparable](list []store.Incident, key func(*store.Incident) K) (groups []group[K]) {
+	place := make(map[K]int)
+	for i := range list {
+		k := key(&list[i])
+		n, ok := place[k]
+		if !ok {
+			n = len(groups)
+			place[k] = n
+			groups = append(groups, group[K]{key: k})
+		}
+		groups[n].list = append(groups[n].list, list[i])
+	}
+	return groups
+}
+
+// lasting returns the incidents that have lasted for so long.
+func (l *reading) lasting(list []store.Incident, d time.Duration) []store.Incident {
+	return slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return l.At.Sub(i.Since) < d })
+}
+
+func (l *reading) lost(list []store.Incident, more bool) {
+	for _, g := range grouped(l.lasting(list, lostFor), func(i *store.Incident) string { return i.Worker }) {
+		e := g.entry(Lost, more)
+		e.Name, e.Job, e.Queue = g.key, g.list[0].Job, g.list[0].Queue
+		e.Title = fmt.Sprintf("Worker %q: its lease of %s has ended, and no other worker has taken over.", g.key, count(e.Count, more, "execution"))
+		e.Do = "Look whether workers run, whether they reach the store, and whether one has the queue, the step types and the workspace."
+		e.Call = "Executions.Explain"
+		l.add(e)
+	}
+}
+
+func (l *reading) stopping(list []store.Incident, what string, more bool) {
+	for _, g := range grouped(l.lasting(list, stoppingFor), func(i *store.Incident) string { return i.Job }) {
+		e := g.entry(Stopping, more)
+		e.Job, e.Queue, e.Name, e.Message = g.key, g.list[0].Queue, g.list[0].Worker, g.list[0].Text
+		e.Title = fmt.Sprintf("Job %q: the %s of %s was requested, and the worker has not carried it out.", g.key, what, count(e.Count, more, "execution"))
+		e.Do, e.Call = "Wait until the present step has ended, or cancel the execution, which interrupts the step.", "Engine.Cancel"
+		if what == "cancel" {
+			e.Do, e.Call = fmt.Sprintf("The step does not return although it was interrupted. Look at the log of the worker %q, and restart it if the step is stuck.", e.Name), ""
+		}
+		l.add(e)
+	}
+}
+
+func (l *reading) overdue(list []store.Incident, more bool) {
+	type key struct {
+		job    string
+		reason courier.Reason
+	}
+	for _, g := range grouped(list, func(i *store.Incident) key { return key{i.Job, i.Reason} }) {
+		e := g.entry(Overdue, more)
+		e.Job, e.Reason, e.Queue = g.key.job, g.key.reason, g.list[0].Queue
+		e.Title = fmt.Sprintf("Job %q: %s has passed for %s, not ended yet.", e.Job, strings.ReplaceAll(string(e.Reason), "_", " "), count(e.Count, more, "execution"))
+		e.Do, e.Call = "Look why it takes so long. Cancel it if its result is no longer needed.", "Executions.Explain"
+		if c := g.list[0].Current; c != nil {
+			e.Step, e.StepID, e.StepType = &c.Step, c.ID, c.Type
+			e.Message = fmt.Sprintf("%s reports no progress since %s.", courier.StepLabel(c.Step, c.ID, c.Type), c.Still.UTC().Format(time.RFC3339))
+			if e.Count > 1 {
+				e.Message = "The first of them: " + e.Message
+			}
+			if l.At.Sub(c.Still) >= stuckFor {
+				e.Do = "Look at the log of its worker. If the step hangs, cancel the execution, and start it again."
+			}
+		}
+		l.add(e)
+	}
+}
+
+// failed adds the failures by job, step and reason, those with the most executions first.
+// It returns the entries of those that are superseded.
+func (l *reading) failed(list []store.Incident, more bool) (superseded []Entry) {
+	type key struct {
+		job, id, typ string
+		step         int
+		reason       courier.Reason
+	}
+	open := slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return i.SupersededBy != "" })
+	groups := grouped(open, func(i *store.Incident) key {
+		k := key{job: i.Job, step: -1, reason: i.Reason}
+		if f := i.Failure; f != nil {
+			if k.id, k.typ, k.step = f.ID, f.Type, f.Step; k.id != "" {
+				k.step = 0 // the id is the step's, wherever a version of the job has it
+			}
+		}
+		return k
+	})
+	slices.SortStableFunc(groups, func(x, y group[key]) int { return len(y.list) - len(x.list) })
+	for _, g := range groups {
+		e := g.entry(Failed, more)
+		e.Job, e.Reason, e.Queue = g.key.job, g.key.reason, g.list[0].Queue
+		for _, i := range g.list {
+			if i.Since.Before(e.Since) {
+				e.Since = i.Since
+			}
+		}
+		where := ""
+		if f := g.list[0].Failure; f != nil {
+			if e.StepID, e.StepType, e.Message = f.ID, f.Type, f.Message; f.Step >= 0 {
+				e.Step, where = &f.Step, " at "+courier.StepLabel(f.Step, f.ID, f.Type)
+			}
+		}
+		if e.Reason != courier.ReasonError { // the message says more than that
+			where += ": " + strings.ReplaceAll(string(e.Reason), "_", " ")
+		}
+		them := "them"
+		if e.Count == 1 && !more {
+			them = "it"
+		}
+		runs := "completed steps are not run again"
+		if e.Reason == courier.ReasonItems {
+			runs = "each failed item goes on at the step that failed"
+		}
+		e.Title = fmt.Sprintf("Job %q: %s failed%s.", e.Job, count(e.Count, more, "execution"), where)
+		e.Do = fmt.Sprintf("Remove the cause, and resume %s: %s. Or cancel %s.", them, runs, them)
+		e.Call = "Engine.Resume"
+		if e.Version = newer(g.list); e.Version > 0 {
+			e.Do = fmt.Sprintf("The job has a version %d, and they have an older one. If that removes the cause, resume them with it: a plain resume keeps theirs. Or cancel them.", e.Version)
+			if e.Count == 1 {
+				e.Do = fmt.Sprintf("The job has a version %d, and it has version %d. If the newer one removes the cause, resume it with that: a plain resume keeps its own. Or cancel it.", e.Version, g.list[0].Version)
+			}
+		}
+		l.add(e)
+	}
+	old := slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return i.SupersededBy == "" })
+	for _, g := range grouped(old, func(i *store.Incident) string { return i.Job }) {
+		e := g.entry(Superseded, more)
+		e.Job, e.Executions = g.key, nil
+		for _, i := range g.list {
+			e.Executions = append(e.Executions, i.Execution)
+		}
+		e.Title = fmt.Sprintf("Job %q: %s failed, and a younger one with the same parameters, or the same label key, has completed.", e.Job, count(e.Count, more, "execution"))
+		e.Do, e.Call = "Give them up: cancel them all. They hold no file that exists nowhere else.", "Engine.Cancel"
+		superseded = append(superseded, e)
+	}
+	return superseded
+}
+
+// newer returns the latest version of the job of some failures, if all have older ones.
+func newer(list []store.Incident) int {
+	for i := range list {
+		if list[i].Version >= list[i].Latest {
+			return 0
+		}
+	}
+	return list[0].Latest
+}

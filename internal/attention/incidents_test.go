@@ -1,0 +1,107 @@
+package attention_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/attention"
+	"github.com/courierhq/courier/store"
+)
+
+// Failures are grouped by job, step and reason; the entry has the newest message and the
+// earliest instant.
+func TestFailed(t *testing.T) {
+	in(t, func(s *service) {
+		at := func(step int, message string) *courier.Failure {
+			return &courier.Failure{Step: step, ID: "get", Type: "demo.a", Message: message}
+		}
+		s.incidents = []store.Incident{
+			{Kind: store.IncidentFailed, Execution: "x2", Job: "j", Since: ago(time.Minute), Reason: courier.ReasonTimeout, Failure: at(1, "the newest"), Version: 2, Latest: 2},
+			{Kind: store.IncidentFailed, Execution: "x1", Job: "j", Since: ago(time.Hour), Reason: courier.ReasonTimeout, Failure: at(0, "older"), Version: 1, Latest: 2},
+		}
+		e := s.only()
+		if e.Title != `Job "j": 2 executions failed at step 1 "get" (demo.a): timeout.` || e.Message != "the newest" || !e.Since.Equal(ago(time.Hour)) || *e.Step != 1 || e.Call != "Engine.Resume" {
+			t.Errorf("%+v", e)
+		}
+		if len(e.Executions) != 2 || e.Executions[0] != "x2" || e.Version != 0 {
+			t.Errorf("%v, version %d", e.Executions, e.Version)
+		}
+		s.says(e.Do, "resume them: completed steps are not run again")
+		s.incidents[1].Reason = courier.ReasonItems
+		if got := s.list(); len(got.Entries) != 2 {
+			t.Errorf("of two reasons: %q", lines(got))
+		}
+	})
+}
+
+// Failed executions of a job that was edited since are led to the newer version, which a plain
+// resume does not take.
+func TestNewerVersion(t *testing.T) {
+	in(t, func(s *service) {
+		s.incidents = []store.Incident{{Kind: store.IncidentFailed, Job: "j", Version: 1, Latest: 2}}
+		e := s.only()
+		if e.Version != 2 {
+			t.Errorf("the newer version is %d", e.Version)
+		}
+		s.says(e.Do, "has a version 2, and it has version 1", "resume it with that")
+		s.incidents = append(s.incidents, s.incidents[0])
+		s.says(s.only().Do, "has a version 2, and they have an older one", "resume them with it")
+		s.incidents[1].Version = 2
+		if e := s.only(); e.Version != 0 || strings.Contains(e.Do, "version") {
+			t.Errorf("where one has the newest version: %+v", e)
+		}
+	})
+}
+
+// Superseded failures are an entry of their own, with all that were read.
+func TestSuperseded(t *testing.T) {
+	in(t, func(s *service) {
+		for range 7 {
+			s.incidents = append(s.incidents, store.Incident{Kind: store.IncidentFailed, Execution: "x", Job: "j", SupersededBy: "y"})
+		}
+		if e := s.only(); e.Kind != attention.Superseded || e.Count != 7 || len(e.Executions) != 7 || e.Call != "Engine.Cancel" {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A pause that was not carried out can still be cancelled; after a cancel there is the worker.
+func TestStopping(t *testing.T) {
+	in(t, func(s *service) {
+		x := store.Incident{Kind: store.IncidentPausing, Execution: "x", Job: "j", Worker: "w", Since: ago(time.Hour), Text: "wrong day"}
+		s.incidents = []store.Incident{x}
+		e := s.only()
+		s.says(e.Title, "the pause of 1 execution was requested")
+		if e.Call != "Engine.Cancel" || e.Message != "wrong day" || e.Name != "w" {
+			t.Errorf("%+v", e)
+		}
+		x.Kind = store.IncidentCancelling
+		s.incidents = []store.Incident{x}
+		e = s.only()
+		s.says(e.Title, "the cancel of 1 execution was requested")
+		if s.says(e.Do, `the log of the worker "w"`); e.Call != "" {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// An overdue execution whose step does not move says since when.
+func TestStuckStep(t *testing.T) {
+	in(t, func(s *service) {
+		still := ago(5*time.Minute - 1)
+		step := &store.CurrentStep{ID: "weigh", Type: "demo.a", Still: still}
+		s.incidents = []store.Incident{{Kind: store.IncidentOverdue, Job: "j", Reason: "max_duration", Current: step}}
+		e := s.only()
+		s.says(e.Title, "max duration has passed for 1 execution")
+		s.says(e.Message, `step 0 "weigh" (demo.a) reports no progress since `+still.UTC().Format(time.RFC3339))
+		if strings.Contains(e.Do, "hangs") {
+			t.Errorf("too early: %s", e.Do)
+		}
+		step.Still = ago(5 * time.Minute)
+		s.says(s.only().Do, "If the step hangs, cancel")
+		s.incidents = append(s.incidents, s.incidents[0])
+		s.says(s.only().Message, "The first of them: step 0")
+	})
+}

@@ -1,0 +1,76 @@
+package filter
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+// Cursors writes and reads the cursors of one list or action with one filter, in which
+// executions come in the order of their ids, the newest first.
+type Cursors struct{ mark string }
+
+// CursorsOf returns the cursors of a list or action, such as "list", with a filter. The
+// instants of the filter do not count: a duration such as 24h is another instant at each call.
+func CursorsOf(what string, f Filter) Cursors {
+	f.Since, f.Until, f.Ended = time.Time{}, time.Time{}, time.Time{}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s %s", what, f)
+	return Cursors{fmt.Sprintf("%08x", h.Sum32())}
+}
+
+// Write returns the cursor of what comes before an id; empty for an empty id.
+func (c Cursors) Write(before courier.ExecutionID) string {
+	if before == "" {
+		return ""
+	}
+	return string(before) + "." + c.mark
+}
+
+// Read returns the id of a cursor; empty for an empty cursor. The error matches
+// [courier.ErrInvalid]: the text is no cursor, or one of another filter or action.
+func (c Cursors) Read(cursor string) (before courier.ExecutionID, err error) {
+	id, mark, _ := strings.Cut(cursor, ".")
+	switch {
+	case cursor == "":
+	case !IsID(id):
+		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it is none; begin without a cursor", cursor)
+	case mark != c.mark:
+		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it belongs to another filter or action; begin without a cursor", cursor)
+	}
+	return courier.ExecutionID(id), nil
+}
+
+// IsID reports whether text has the form of the id of an execution, or of one of a chain.
+func IsID(text string) bool {
+	if len(text) != 36 {
+		return false
+	}
+	for i, r := range text {
+		if dash := slices.Contains([]int{8, 13, 18, 23}, i); dash != (r == '-') || !dash && !strings.ContainsRune("0123456789abcdef", r) {
+			return false
+		}
+	}
+	return true
+}
+
+// After returns the id that comes next after one, in the order of ids: a cursor of it goes on
+// with the execution of the one.
+func After(id courier.ExecutionID) courier.ExecutionID {
+	const digits = "0123456789abcdef"
+	text := []byte(id)
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] == '-' {
+			continue
+		}
+		n := strings.IndexByte(digits, text[i]) + 1
+		if text[i] = digits[n%16]; n < 16 {
+			break
+		}
+	}
+	return courier.ExecutionID(text)
+}
