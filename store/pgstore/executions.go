@@ -157,10 +157,10 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 			add("s.step"+hide+" = $%d::int", int32(*f.Step))
 		}
 		if len(f.States) > 0 {
-			add("s.state = any($%d::text[])", asStrings(f.States))
+			add("coalesce(s.state, 'completed') = any($%d::text[])", asStrings(f.States))
 		}
 		if notCompleted {
-			filter += " and s.state <> 'completed'" // what the index is for
+			filter += " and s.state is not null" // what the index is for
 		}
 		if f.FailedItems {
 			filter += " and s.failed_loop is not null"
@@ -180,7 +180,7 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		add("s.step + 0 = $%d::int", int32(*f.Step))
 	}
 	if len(f.States) > 0 {
-		add("s.state = any($%d::text[])", asStrings(f.States))
+		add("coalesce(s.state, 'completed') = any($%d::text[])", asStrings(f.States))
 	}
 	return s.sqlFiltered("execution/list_steps", filter), args
 }

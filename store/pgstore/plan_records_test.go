@@ -37,7 +37,7 @@ func TestPlanOfRecords(t *testing.T) {
 	id := past{job: job, state: "failed", count: 1, created: 10 * time.Hour, ended: time.Hour}.make(t, pool)[0]
 	exec(t, pool, "update courier.job_executions set failed_items = 200, rerun_of = id, last_audit_seq = 200010 where id = '"+id+"'")
 	exec(t, pool, `insert into courier.execution_history (execution_id, seq, started_at, at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
-		select '`+id+`', 10 + 2 * n, now(), now(), 0, 1, 1 + n % 3, 1, case when n % 500 = 0 then 'failed' else 'completed' end, 'file.copy', 'w',
+		select '`+id+`', 10 + 2 * n, now(), now(), 0, 1, 1 + n % 3, 1, case when n % 500 = 0 then 'failed' end, 'file.copy', 'w',
 			case when n % 500 = 0 then 0 end from generate_series(1, 100000) n`)
 	exec(t, pool, `insert into courier.chain_executions (id, created_at, definition_id, version, created_by, plan, state, member_states, rerun_of)
 		select gen_random_uuid(), now(), `+value[string](t, pool, "select id::text from courier.job_definitions")+`, 1, '', '[]', 'completed', '', case when n = 9 then '`+id+`'::uuid end
@@ -122,7 +122,7 @@ func TestFailedItemsPage(t *testing.T) {
 	pool := dial(t, u)
 	id := past{job: defined(t, s, pool, "j"), state: "failed", count: 1, created: 10 * time.Hour, ended: time.Hour}.make(t, pool)[0]
 	exec(t, pool, fmt.Sprintf(`insert into courier.execution_history (execution_id, seq, started_at, at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
-		select '%s', 10 + 2 * n, now(), now(), 0, 1, 1, 1, case when n %% %d = 0 then 'failed' else 'completed' end, 'file.copy', 'w', case when n %% %[2]d = 0 then 0 end
+		select '%s', 10 + 2 * n, now(), now(), 0, 1, 1, 1, case when n %% %d = 0 then 'failed' end, 'file.copy', 'w', case when n %% %[2]d = 0 then 0 end
 		from generate_series(1, %d) n`, id, *manyRecords/12, *manyRecords))
 	exec(t, pool, "analyze")
 	var took []time.Duration

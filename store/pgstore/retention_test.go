@@ -58,7 +58,7 @@ func (p past) make(t testing.TB, pool *pgxpool.Pool) []string {
 			from n returning id, created_at
 		), s as (
 			insert into courier.execution_history (execution_id, seq, started_at, at, bytes, execution_attempt, step, attempt, state, step_type, worker, claimed_at, claim_waited_us, began, state_to)
-			select x.id, 3, x.created_at, x.created_at, 0, 1, 0, 1, 'completed', 'file.copy', 'w', x.created_at, 0, false, case when $6 <= 3 then $2 end from x
+			select x.id, 3, x.created_at, x.created_at, null::bigint, 1, 0, 1, null::text, 'file.copy', 'w', x.created_at, 0, false, case when $6 <= 3 then $2 end from x
 			union all select x.id, $6, null, x.created_at, null, 1, null, null, null, null, 'w', null, null, null, $2 from x where $6 > 3
 		)
 		select x.id::text from x order by x.id`,

@@ -100,19 +100,19 @@ create table courier.job_executions (
 	request_reason     text,
 	progress           text,        -- JSON: how far the present step is, and its cursor; null: nothing was reported
 
-	-- Columns that change with every step.
-	last_audit_seq          bigint not null,
-	step                    integer not null, -- the position: the index of the next step, or of the current one
+	-- Columns that change with every step, the ones that always do at the end.
 	loops                   text,    -- JSON: the loops around the position
 	retry_state             text,    -- JSON: counters of attempts and failures
-	current_step            integer, -- null: no step is running
-	current_attempt         integer,
-	current_started_at      timestamptz,
-	current_step_id         text,
-	current_step_type       text,
-	current_iteration       text,    -- JSON
-	current_iteration_total text,    -- JSON
 	current_lost_worker     text,    -- the worker that started the step, if it was lost; then the start is in the history
+	current_attempt         integer,
+	current_step_type       text,
+	current_iteration_total text,    -- JSON
+	current_iteration       text,    -- JSON
+	current_step_id         text,
+	last_audit_seq          bigint not null,
+	current_started_at      timestamptz,
+	step                    integer not null, -- the position: the index of the next step, or of the current one
+	current_step            integer, -- null: no step is running
 	claim_waited_us         bigint,  -- how long the execution was queued before the claim; null: the claim is in the history, or there is none
 
 	check (state in ('created', 'queued', 'running', 'paused', 'completed', 'failed', 'cancelled')),
@@ -170,35 +170,40 @@ create index execution_deadlines_passed on courier.execution_deadlines (passed_a
 -- The creation of an execution is in no row: it is told from the columns of the execution
 -- that never change.
 create table courier.execution_history (
+	-- Columns of fixed length come first, the longest before the others: so none is padded.
 	execution_id      uuid not null,
 	seq               bigint not null,
 	at                timestamptz not null,
-	execution_attempt integer not null,
-	worker            text,        -- which wrote the row; null: none did
-	state_from        text,        -- null: the state has not changed
-	state_to          text,
 	state_elapsed_us  bigint,
-	state_reason      text,
-	state_error       text,
-	by                text,        -- who asked for the change; null: nobody
-
-	-- What came before.
 	claimed_at        timestamptz, -- null: the claim is in an earlier row
 	claim_waited_us   bigint,      -- how long the execution had been queued
-	start_before      boolean,     -- null: false
-	started           text,        -- JSON: step, id, type, iteration, attempt, at
-	before_worker     text,        -- which claimed it and started the step; null: worker
-
-	-- The attempt that ended; step is null if none did.
-	started_at        timestamptz,
-	bytes             bigint,
-	step              integer,
+	started_at        timestamptz, -- of the attempt that ended; null if none did
+	elapsed_us        bigint,      -- of the attempt that ended; null: the time since started_at
+	bytes             bigint,      -- null: 0
+	execution_attempt integer not null,
+	step              integer,     -- of the attempt that ended; null if none did
 	attempt           integer,
-	state             text,
+	failed_loop       integer,     -- the flow.foreach whose item failed with this attempt; null for most
+	began             boolean,     -- false: the attempt ended without having started
+	start_before      boolean,     -- null: false
+	worker            text,        -- which wrote the row; null: none did
+
+	-- The change of the state.
+	state_from        text,        -- null: there is none
+	state_to          text,
+	state_reason      text,
+	state_error       text,
+	by                text,        -- who asked for it; null: nobody
+
+	-- What came before.
+	before_worker     text,        -- which claimed the execution and started the step; null: worker
+	started           text,        -- JSON: step, id, type, iteration, attempt, at
+	interrupted       text,        -- JSON: step, id, type, iteration, attempt, elapsed, reason
+
+	-- The attempt that ended.
+	state             text,        -- null: completed
 	step_type         text,
 	step_id           text,
-	began             boolean,     -- false: it ended without having started
-	elapsed_us        bigint,      -- null: the time since started_at
 	step_worker       text,        -- null: worker
 	iteration         text,        -- JSON
 	iteration_total   text,        -- JSON
@@ -206,12 +211,9 @@ create table courier.execution_history (
 	files             text,        -- JSON
 	reason            text,
 	error             text,
-	failed_loop       integer,     -- the flow.foreach whose item failed with this attempt; null for most
 	stack             text,        -- of a panic, or of a step that was cut off; null for most
 	log               text,        -- what the step has logged; null: nothing
 	events            text,        -- JSON: what the step has emitted; null for most
-
-	interrupted       text,        -- JSON: step, id, type, iteration, attempt, elapsed, reason
 
 	primary key (execution_id, seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
@@ -224,11 +226,11 @@ create index execution_history_failed_items on courier.execution_history
 -- For lists of attempts that failed or were skipped. Completed ones, which are most, have
 -- no entry.
 create index execution_history_not_completed on courier.execution_history
-	(execution_id, seq) where state <> 'completed';
+	(execution_id, seq) where state is not null;
 
 -- Step attempts that have ended.
 create view courier.step_executions as
-select h.execution_id, h.seq, h.started_at, h.at as ended_at, h.bytes, h.execution_attempt, h.step, h.attempt, h.state, h.step_type, h.step_id,
+select h.execution_id, h.seq, h.started_at, h.at as ended_at, coalesce(h.bytes, 0) as bytes, h.execution_attempt, h.step, h.attempt, coalesce(h.state, 'completed') as state, h.step_type, h.step_id,
 	coalesce(h.step_worker, h.worker, '') as worker, h.iteration, h.iteration_total, h.outputs, h.files, h.reason, h.error, h.failed_loop, h.stack, h.log, h.events
 from courier.execution_history h where h.step is not null;
 

@@ -67,13 +67,13 @@ with u as (
 		e.current_iteration as next_iteration
 ), history as (
 	insert into courier.execution_history (execution_id, seq, at, execution_attempt, worker, state_from, state_to, state_elapsed_us, claimed_at, claim_waited_us,
-		started_at, bytes, step, attempt, state, step_type, step_id, began, iteration, iteration_total, outputs, files, log, events)
+		started_at, bytes, step, attempt, step_type, step_id, began, iteration, iteration_total, outputs, files, log, events)
 	select u.id, ($3::bigint[])[u.ord], u.now, u.attempt, u.worker,
 		case when u.ends then 'running' end, case when u.ends then 'completed' end,
 		case when u.ends then greatest(0, extract(epoch from u.now - u.state_since) * 1000000) end,
 		case when u.claim_waited_us is not null then u.state_since end, u.claim_waited_us,
-		u.current_started_at, case when u.current_step is not null then coalesce(($22::bigint[])[u.ord], 0) end, u.current_step, u.current_attempt,
-		case when u.current_step is not null then 'completed' end, ($8::text[])[($25::int[])[u.ord]], ($8::text[])[($26::int[])[u.ord]],
+		u.current_started_at, nullif(($22::bigint[])[u.ord], 0), u.current_step, u.current_attempt,
+		($8::text[])[($25::int[])[u.ord]], ($8::text[])[($26::int[])[u.ord]],
 		case when u.current_step is not null then true end, u.current_iteration, ($8::text[])[($27::int[])[u.ord]],
 		nullif(($23::text[])[u.ord], ''), nullif(($24::text[])[u.ord], ''), nullif(($28::text[])[u.ord], ''), nullif(($29::text[])[u.ord], '')
 	from u where u.current_step is not null or u.ends

@@ -62,8 +62,8 @@
 \endif
 		union all
 		select h.execution_id, h.seq, h.at,
-			case h.state when 'completed' then 'StepCompleted' when 'failed' then 'StepFailed' when 'skipped' then 'StepSkipped' end,
-			h.step, h.step_id, h.step_type, h.iteration, h.attempt, h.bytes, h.reason, h.error, null, null, null
+			case h.state when 'failed' then 'StepFailed' when 'skipped' then 'StepSkipped' else 'StepCompleted' end,
+			h.step, h.step_id, h.step_type, h.iteration, h.attempt, coalesce(h.bytes, 0), h.reason, h.error, null, null, null
 		from history h where h.step is not null
 		union all
 		select h.execution_id, -(h.seq * 100 + 100 - e.n), h.at, 'StepEvent', h.step, h.step_id, h.step_type, h.iteration, h.attempt, null, null, null, null,

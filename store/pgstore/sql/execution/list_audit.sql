@@ -5,7 +5,7 @@
 select a.seq, a.at, coalesce(a.execution_attempt, 1), coalesce(a.worker, ''), coalesce(a.state_from, ''), coalesce(a.state_to, ''), coalesce(a.state_elapsed_us, 0),
 	coalesce(a.state_reason, ''), coalesce(a.state_error, ''), coalesce(a.by, ''),
 	a.claimed_at, coalesce(a.claim_waited_us, 0), coalesce(a.start_before, false), a.started, coalesce(a.before_worker, a.worker, ''),
-	a.started_at, a.bytes, a.step, coalesce(a.attempt, 0), coalesce(a.state, ''), coalesce(a.step_type, ''), coalesce(a.step_id, ''), coalesce(a.began, false), a.elapsed_us, a.iteration,
+	a.started_at, a.bytes, a.step, coalesce(a.attempt, 0), case when a.step is not null then coalesce(a.state, 'completed') else '' end, coalesce(a.step_type, ''), coalesce(a.step_id, ''), coalesce(a.began, false), a.elapsed_us, a.iteration,
 	coalesce(a.reason, ''), coalesce(a.error, ''), a.interrupted
 from (
 	(select h.seq, h.at, h.execution_attempt, h.worker, h.state_from, h.state_to, h.state_elapsed_us, h.state_reason, h.state_error, h.by,

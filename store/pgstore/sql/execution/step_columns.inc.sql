@@ -2,5 +2,5 @@
 -- ones may be large; they are read only if details is a true condition. So are outputs and
 -- files if values is none.
 s.execution_id::text, s.seq, s.step, coalesce(s.step_id, ''), s.step_type, s.iteration, s.iteration_total, s.attempt, s.execution_attempt,
-s.state, s.started_at, s.at, s.bytes, case when :values then s.outputs end, case when :values then s.files end, coalesce(s.reason, ''), coalesce(s.error, ''), coalesce(s.step_worker, s.worker, ''), s.failed_loop,
+coalesce(s.state, 'completed'), s.started_at, s.at, coalesce(s.bytes, 0), case when :values then s.outputs end, case when :values then s.files end, coalesce(s.reason, ''), coalesce(s.error, ''), coalesce(s.step_worker, s.worker, ''), s.failed_loop,
 case when :details then s.stack end, case when :details then s.log end, case when :details then s.events end

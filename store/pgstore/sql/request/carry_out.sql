@@ -84,7 +84,7 @@ with clock as materialized (
 		case when b.open and $7::text = '' then json_build_object('step', b.current_step, 'id', b.current_step_id,
 			'type', b.current_step_type, 'iteration', b.current_iteration::json, 'attempt', b.current_attempt, 'at', b.current_started_at)::text end,
 		case when b.open or b.claim_waited_us is not null then b.worker end,
-		case when skip.step is not null then clock.now end, case when skip.step is not null then coalesce(skip.bytes, 0) end, skip.step, skip.attempt,
+		case when skip.step is not null then clock.now end, nullif(skip.bytes, 0), skip.step, skip.attempt,
 		case when skip.step is not null then 'skipped' end, skip.step_type, skip.step_id, case when skip.step is not null then false end,
 		skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop,
 		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}',
