@@ -176,50 +176,6 @@ func TestScheduleThatIsRefused(t *testing.T) {
 	})
 }
 
-func TestBadDependencies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newChains(t)
-		w.on("b", `["a"]`)
-		w.on("c", `["b"]`)
-		for _, tt := range []struct {
-			job, on string
-			want    []string
-		}{
-			{"a", `["c"]`, []string{"depends_on: depends on itself: a -> c -> b -> a; each would wait for the next"}},
-			{"a", `["a"]`, []string{"depends_on[0].job: a job can't depend on itself"}},
-			{"a", `["c", {"job": ""}, "b", "c", {"job": "dd", "required_status": "complete", "on_unmet": "refused"}]`, []string{
-				"depends_on: depends on itself: a -> c -> b -> a", "depends_on[1].job: is required", `depends_on[3].job: "c" is given twice`,
-				`depends_on[4].job: there is no job "dd"; did you mean "d"?`, `depends_on[4].required_status: unknown status "complete"; did you mean "completed"?`,
-				`depends_on[4].on_unmet: unknown way "refused"; did you mean "refuse"?`,
-			}},
-		} {
-			var job courier.Job
-			if err := json.Unmarshal([]byte(`{"name": "`+tt.job+`", "depends_on": `+tt.on+`, "steps": [{"type": "demo.do"}]}`), &job); err != nil {
-				t.Fatal(err)
-			}
-			_, err := w.Jobs().Define(t.Context(), job, nil)
-			d, ok := errors.AsType[*courier.DefinitionError](err)
-			if !ok || len(d.Problems) != len(tt.want) {
-				t.Errorf("%s: %v", tt.on, err)
-				continue
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q lacks %q", err, want)
-				}
-			}
-			if report, err := w.Jobs().DryRun(t.Context(), job, nil); err != nil || len(report.Problems) != len(tt.want) || report.OK() {
-				t.Errorf("dry run: %v, %v", report.Problems, err)
-			}
-		}
-		for job, version := range map[string]int{"a": 1, "b": 2} {
-			if got, err := w.Jobs().Get(t.Context(), job, 0); err != nil || got.Version != version {
-				t.Errorf("job %s has version %d: %v", job, got.Version, err)
-			}
-		}
-	})
-}
-
 // TestDependencySavedMeanwhile shows what is said about a cycle that comes about
 // after it was looked for.
 func TestDependencySavedMeanwhile(t *testing.T) {

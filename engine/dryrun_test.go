@@ -26,13 +26,9 @@ import (
 
 // A probe is a step whose Validate says what its path asks for.
 type probe struct {
-	mu     sync.Mutex
-	busy   map[string]int // by connection
-	most   int            // at a time
-	now    int
-	shared bool // two at a time have used one connection
-	calls  int
-	seen   []probeConfig
+	mu    sync.Mutex
+	calls int
+	seen  []probeConfig
 }
 
 type probeConfig struct {
@@ -46,28 +42,15 @@ func (*probe) Execute(ctx, *courier.Context, probeConfig) (listOutput, error) {
 	panic("a dry run must not execute")
 }
 
-func (p *probe) enter(cfg probeConfig) (leave func()) {
+func (p *probe) enter(cfg probeConfig) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.busy == nil {
-		p.busy = make(map[string]int)
-	}
 	p.calls++
-	p.now++
-	p.busy[cfg.Connection]++
-	p.most = max(p.most, p.now)
-	p.shared = p.shared || cfg.Connection != "" && p.busy[cfg.Connection] > 1
 	p.seen = append(p.seen, cfg)
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.now--
-		p.busy[cfg.Connection]--
-	}
 }
 
 func (p *probe) Validate(ctx context.Context, job *courier.Context, cfg probeConfig) error {
-	defer p.enter(cfg)()
+	p.enter(cfg)
 	time.Sleep(2 * time.Millisecond)
 	switch cfg.Path {
 	case "bad":
@@ -263,31 +246,6 @@ func TestDryRunReportsABadDefinition(t *testing.T) {
 			t.Errorf("%d calls\n%s", p.calls, &r)
 		}
 	}
-}
-
-func TestDryRunSharesConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, p := probing(t, nil)
-		job := courier.Job{Name: "d", Params: m{"partner": "c3"}}
-		for i := range 100 {
-			id := fmt.Sprint("c", i%5)
-			if i%5 == 3 {
-				id = "context:params.partner"
-			}
-			job.Steps = append(job.Steps, courier.StepSpec{Type: "demo.probe", Config: m{"path": "good", "connection_id": id}})
-		}
-		for most, parallel := range map[int]int{5: 0, 2: 2, 1: 1} {
-			p.most, p.calls = 0, 0
-			begun := time.Now()
-			r, err := h.Engine.Jobs().DryRun(t.Context(), job, &dryrun.Options{Parallel: parallel})
-			if err != nil || !r.OK() || p.calls != 100 || p.shared || p.most != most {
-				t.Errorf("%d at a time, want %d; %d calls; one connection used twice at a time: %v; %v", p.most, most, p.calls, p.shared, err)
-			}
-			if took := time.Since(begun); took != r.Duration || took > time.Second {
-				t.Errorf("it took %v and says %v", took, r.Duration)
-			}
-		}
-	})
 }
 
 func TestDryRunEndsWithItsContext(t *testing.T) {

@@ -113,10 +113,16 @@ func unsupported(steps []courier.StepSpec) (found []courier.Problem) {
 	return found
 }
 
-// distinct drops repetitions: the check of a definition also reports what the
-// parser has found.
+// distinct drops repetitions: the check of a definition also reports what the parser has found,
+// and names the field of a text that can't be stored.
 func distinct(problems []courier.Problem) []courier.Problem {
 	seen := make(map[courier.Problem]bool, len(problems))
+	for _, p := range problems {
+		if p.Field != "" {
+			p.Field = ""
+			seen[p] = true
+		}
+	}
 	return slices.DeleteFunc(problems, func(p courier.Problem) bool {
 		again := seen[p]
 		seen[p] = true

@@ -1,0 +1,124 @@
+package bind_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
+)
+
+// TestTextColumn: a column is an empty array as long as all of its texts are empty, and never null.
+func TestTextColumn(t *testing.T) {
+	c := bind.TextColumn{N: 3}
+	c.Set(1, "")
+	if !c.Empty() || c.Arg() == nil || len(c.Arg()) != 0 {
+		t.Errorf("%q", c.Arg())
+	}
+	if c.Set(2, "a"); c.Empty() || !slices.Equal(c.Arg(), []string{"", "", "a"}) {
+		t.Errorf("%q", c.Arg())
+	}
+	var numbers []int32
+	if bind.Set(&numbers, 3, 0, 0); numbers != nil {
+		t.Errorf("%v", numbers)
+	}
+	bind.Set(&numbers, 3, 1, 7)
+	if bind.Set(&numbers, 3, 2, -1); !slices.Equal(numbers, []int32{0, 7, -1}) {
+		t.Errorf("%v", numbers)
+	}
+}
+
+// TestID: an id is a UUID in lower case with its four dashes. Any other text is one that nothing
+// has, since Postgres refuses it or takes it for another.
+func TestID(t *testing.T) {
+	const id = "0190a2b4-c5d6-7e8f-9012-34567890abcd"
+	for text, is := range map[string]bool{
+		id: true, bind.MaxUUID: true, strings.ToUpper(id): false, strings.ReplaceAll(id, "-", ""): false, "{" + id + "}": false, "": false, id + " ": false,
+		strings.Replace(id, "a", "g", 1): false, "0190a2b4c-5d6-7e8f-9012-34567890abcd": false, "0190a2b4-c5d6-7e8f-9012-3456789-abcd": false,
+		"0190a2b4-c5d6-7e8f-9012-34567890ab\x00d": false, "'; drop table executions; --1234567890": false,
+	} {
+		want := bind.NilUUID
+		if is {
+			want = text
+		}
+		if got := bind.ID(text); got != want || (bind.UUIDOf(text) != bind.UUID{}) != is {
+			t.Errorf("%q is %s", text, got)
+		}
+	}
+	if bind.OptionalID("") != "" || bind.OptionalID("x") != bind.NilUUID || bind.OptionalID(id) != id {
+		t.Error("an optional id is another one")
+	}
+}
+
+// TestUUIDs: ids have the same value in the binary form and as a text.
+func TestUUIDs(t *testing.T) {
+	const a, b = "0190a2b4-c5d6-7e8f-9012-34567890abcd", bind.MaxUUID
+	list := bind.UUIDs{bind.UUIDOf(a), bind.UUIDOf(b)}
+	text, err := list.Value()
+	if want := "{" + strings.ReplaceAll(a+","+b, "-", "") + "}"; err != nil || text != want {
+		t.Errorf("%v, %v", text, err)
+	}
+	if text, err := (bind.UUIDs{}).Value(); err != nil || text != "{}" {
+		t.Errorf("none are %v, %v", text, err)
+	}
+	types := pgtype.NewMap()
+	for name, v := range map[string]any{"plain": list, "reserved": &bind.Reserved{First: list, Size: 1 << 16}} {
+		types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{bind.PlanReserved}, types.TryWrapEncodePlanFuncs...)
+		buf, err := types.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, v, make([]byte, 0, 256))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if name == "reserved" && cap(buf) < 1<<16 {
+			t.Errorf("there is room for %d bytes", cap(buf))
+		}
+		var back []pgtype.UUID
+		if err := types.Scan(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, buf, &back); err != nil || len(back) != 2 || back[0].String() != a || back[1].String() != b {
+			t.Errorf("%s: %v, %v", name, back, err)
+		}
+	}
+}
+
+// TestDictionary: a text has one code, from 1 on, which is its place in the list. The empty text has
+// none.
+func TestDictionary(t *testing.T) {
+	d := bind.NewDictionary()
+	if d.List == nil {
+		t.Error("an empty list is null")
+	}
+	var codes []int32
+	for _, s := range []string{"a", "", "b", "a", "A"} {
+		codes = append(codes, d.Code(s))
+	}
+	if !slices.Equal(codes, []int32{1, 0, 2, 1, 3}) || !slices.Equal(d.List, []string{"a", "b", "A"}) {
+		t.Errorf("%v, %q", codes, d.List)
+	}
+}
+
+// TestSizeOf: what parameters take in binary is no more than what is reserved for them, and not much
+// less.
+func TestSizeOf(t *testing.T) {
+	args := []any{
+		make(bind.UUIDs, 100), []string{"", "some text", strings.Repeat("x", 5000)}, make([]int64, 50), make([]int32, 50), make([]bool, 50), "a text",
+	}
+	oids := []uint32{pgtype.UUIDArrayOID, pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.BoolArrayOID, pgtype.TextOID}
+	types, sum := pgtype.NewMap(), 0
+	for i, arg := range args {
+		buf, err := types.Encode(oids[i], pgtype.BinaryFormatCode, arg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 4 + len(buf) // with its length
+		if size := bind.SizeOf(args[i : i+1]); size < n || size > n+20 {
+			t.Errorf("%T takes %d bytes, and %d are reserved", arg, n, size)
+		}
+		sum += n
+	}
+	if size := bind.SizeOf(args); size < sum {
+		t.Errorf("%d bytes, and %d are reserved", sum, size)
+	}
+	if buf, err := bind.Headroom(1000).Encode(nil); err != nil || len(buf) != 0 || cap(buf) < 1000 {
+		t.Errorf("the message has %d bytes and room for %d, %v", len(buf), cap(buf), err)
+	}
+}
