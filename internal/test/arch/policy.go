@@ -162,6 +162,7 @@ var Rooms = []Room{
 	{Dir: "internal/jsontext"},
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
 	{Dir: "internal/mount"},
+	{Dir: "internal/named", Imports: []string{".", "store", "internal/nearest", "internal/text"}}, // what schedules, monitors and subscriptions have in common
 	{Dir: "internal/nearest"},
 	{Dir: "internal/note", Imports: []string{"internal/failure", "internal/inside", "internal/localfile"}},
 	{Dir: "internal/parallel"},
