@@ -30,6 +30,9 @@ import (
 type Delete struct {
 	Limits Limits // of which Delete uses MaxDeletes
 
+	// Files.Remove does not take the place of the code below. It removes a single file, and
+	// has no plan for all files of a pattern, and no directories that disappear as a whole.
+
 	before func(effect string) // for tests: called before each effect
 }
 

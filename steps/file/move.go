@@ -29,6 +29,9 @@ import (
 type Move struct {
 	Limits Limits // of which Move uses MaxMatches and KeepFree
 
+	// Files.Move does not take the place of the code below. It moves a single file, and has
+	// no plan for all files of a pattern, no if_exists, no mode and no KeepFree.
+
 	before func(effect string) // for tests: called before each effect
 }
 
