@@ -208,10 +208,11 @@ var Rooms = []Room{
 	{Dir: "internal/test/promise", Imports: []string{".", "chain", "internal/stepcontext", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
 	{Dir: "internal/test/lockedbuffer", Outside: true},
 	{Dir: "internal/test/raced", Outside: true},
-	{Dir: "internal/test/remotetour", Imports: []string{"."}, Outside: true},
+	{Dir: "internal/test/remotetour", Imports: []string{".", "internal/test/steprig"}, Outside: true},
 	{Dir: "internal/test/schemacheck", Outside: true},
 	{Dir: "internal/test/sftpserver", Imports: []string{"internal/test/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
 	{Dir: "internal/test/sshdtest", Imports: []string{"internal/test/ftpdtest", "internal/test/inetd"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "internal/test/steprig", Imports: []string{".", "internal/test/lockedbuffer"}, Outside: true},
 	{Dir: "internal/test/synced", Outside: true},
 }
 
