@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/filter"
+	"github.com/courierhq/courier/internal/wakeup"
 )
 
 // A ListWatch tells one viewer what is on the first page of a list. Its methods are for one
@@ -202,7 +203,7 @@ func (l *listWatcher) run(ctx context.Context, f *listFeed, read func(ctx contex
 		case refusedToAsk(err), errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid):
 			f.publish(nil, err)
 		case isBusy(err): // the page stays as it is until the visitor may read again
-			if !pause(ctx, busyGap) {
+			if wakeup.Sleep(ctx, busyGap) != nil {
 				return
 			}
 		default:
@@ -214,7 +215,7 @@ func (l *listWatcher) run(ctx context.Context, f *listFeed, read func(ctx contex
 				f.publish(nil, err)
 			}
 		}
-		if !pause(ctx, listGap) {
+		if wakeup.Sleep(ctx, listGap) != nil {
 			return
 		}
 		select {
@@ -229,16 +230,4 @@ func (l *listWatcher) run(ctx context.Context, f *listFeed, read func(ctx contex
 func refusedToAsk(err error) bool {
 	_, no := errors.AsType[*access.Error](err)
 	return no
-}
-
-// pause waits, and reports whether ctx has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -71,7 +71,7 @@ var Rooms = []Room{
 	{Dir: "notify", Imports: []string{".", "store", "webhook", "internal/*"}},
 	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
-	{Dir: "store/pgstore/internal/pgnotify", Libraries: []string{pgx}},
+	{Dir: "store/pgstore/internal/pgnotify", Imports: []string{"internal/wakeup"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},
 	{Dir: "store/storewrap", Imports: []string{".", "monitor", "schedule", "store", "chain", "notify"}, Outside: true},
 	{Dir: "store/storetest", Imports: []string{".", "store", "store/storewrap", "store/storetest/internal/*", "engine", "internal/*"}, Outside: true},
@@ -123,7 +123,7 @@ var Rooms = []Room{
 	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
 
 	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
-	{Dir: "internal/bandwidth"},
+	{Dir: "internal/bandwidth", Imports: []string{"internal/wakeup"}},
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
@@ -151,7 +151,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}}, // streams of files, without what routes know
 	{Dir: "internal/definitiondiff"},
-	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/filter", "internal/nearest", "internal/uuid7", "monitor", "chain", "notify"}}, // what HTTP, pages and a command have in common: above the engine
+	{Dir: "internal/desk", Imports: []string{".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/filter", "internal/nearest", "internal/uuid7", "internal/wakeup", "monitor", "chain", "notify"}}, // what HTTP, pages and a command have in common: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filter", Imports: []string{".", "store", "internal/nearest", "internal/uuid7"}}, // the language in which people filter executions
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
@@ -172,7 +172,7 @@ var Rooms = []Room{
 	{Dir: "internal/reload"},
 	{Dir: "internal/procgroup"},
 	{Dir: "internal/readahead"},
-	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/stepcontext", "internal/transfer", "steps/fileserver"}, Libraries: []string{doublestar}},
+	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/stepcontext", "internal/transfer", "internal/wakeup", "steps/fileserver"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/schemadoc", Imports: []string{".", "flow", "chain", "monitor", "notify", "schedule", "internal/jsontext"}}, // JSON Schemas: those of definitions, for editors and for the HTTP API
