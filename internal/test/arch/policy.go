@@ -55,7 +55,7 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 // directory gets its room by a decision, not by what it happens to import.
 // That a room is listed does not mean that it has been built.
 var Rooms = []Room{
-	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/inside", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/strictjson"}},
+	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/inside", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/safename", "internal/strictjson"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
 	{Dir: "jsonschema", Imports: []string{".", "internal/schemadoc"}},
 	{Dir: "webhook"},
