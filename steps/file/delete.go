@@ -79,7 +79,8 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 	if len(out.DeletedFiles) > 0 {
 		out.DeletedFile, out.Existed = out.DeletedFiles[0], true
 	}
-	return out, r.finish()
+	r.effect("sync")
+	return out, syncDirsOf(r.dirs)
 }
 
 // Validate checks the path.
@@ -444,16 +445,4 @@ func (r *remover) report(p place, it plannedDeletion) error {
 		}
 	}
 	return own.Removed(p.name)
-}
-
-// finish makes the deletions durable.
-func (r *remover) finish() error {
-	r.effect("sync")
-	synced := make(dirSet)
-	for _, p := range r.dirs {
-		if err := synced.sync(p.root, p.dir()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }
