@@ -177,7 +177,7 @@ var Rooms = []Room{
 	{Dir: "internal/safename"},
 	{Dir: "internal/schemadoc", Imports: []string{".", "flow", "chain", "monitor", "notify", "schedule", "internal/jsontext"}}, // JSON Schemas: those of definitions, for editors and for the HTTP API
 	{Dir: "internal/secret", Imports: []string{".", "internal/text"}},                                                          // how secrets are resolved, and kept out of text
-	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
+	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/glob", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
 	{Dir: "internal/stepcontext", Imports: []string{".", "internal/inside"}},
 	{Dir: "internal/storecall", Imports: []string{"."}}, // how the engine calls a store
 	{Dir: "internal/strictjson", Imports: []string{"internal/errtext", "internal/nearest"}},
