@@ -14,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/safename"
 )
 
 // A File is a report of a step about a file: that it wrote the file, which then had
@@ -237,7 +238,7 @@ func checkWindows(name string) error {
 			why = "names a stream of another file"
 		case strings.HasSuffix(element, ".") || strings.HasSuffix(element, " "):
 			why = "ends in a dot or a blank, which Windows leaves out"
-		case isDevice(element):
+		case safename.IsDevice(element):
 			why = "names a device"
 		}
 		if why != "" {
@@ -245,21 +246,6 @@ func checkWindows(name string) error {
 		}
 	}
 	return nil
-}
-
-// isDevice reports whether Windows takes a name for a device, with any extension.
-func isDevice(element string) bool {
-	base, _, _ := strings.Cut(element, ".")
-	base = strings.ToUpper(strings.TrimRight(base, " "))
-	switch base {
-	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
-		return true
-	}
-	port, ok := strings.CutPrefix(base, "COM")
-	if !ok {
-		port, ok = strings.CutPrefix(base, "LPT")
-	}
-	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
 }
 
 // unconfined finds the nearest directory above name that exists, for contexts

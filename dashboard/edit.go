@@ -138,7 +138,7 @@ func (c *call) base() (int, error) {
 
 // addFindings adds to the page what came of the form that was sent.
 func (c *call) addFindings(p *editPage, latest *desk.Defined) (err error) {
-	problems := problem.List(c.failed)
+	problems := desk.ProblemsOf(c.failed)
 	if found, ok := c.found.(*textCheck); ok {
 		problems = found.Problems
 		p.Warnings = problem.Place(p.Text, found.Warnings)
@@ -248,7 +248,7 @@ func saveText(ctx context.Context, c *call) (string, error) {
 		return "", all.Failed(name, k.Problems)
 	}
 	saved, err := all.Define(ctx, &k.defined, &courier.DefineOptions{By: c.by(), Base: &base, CheckQueue: true})
-	src.Locate(problem.List(err))
+	src.Locate(desk.ProblemsOf(err))
 	c.warn(saved.Warnings)
 	if err == nil && *saved.Version() == base {
 		err = desk.ErrUnchanged

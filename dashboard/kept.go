@@ -197,7 +197,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 		err = k.suggest(c, p.Editor)
 	case p.Tab == "remove" && editor:
 		p.Remove = &removal{Kind: k.kind, Name: name}
-		if list := problem.List(c.failed); len(list) > 0 {
+		if list := desk.ProblemsOf(c.failed); len(list) > 0 {
 			p.Remove.Problem = format.Sentence(list[0].Message)
 		}
 	case p.Tab == "":
@@ -249,7 +249,7 @@ func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
 			return e
 		}
 	}
-	problems := problem.List(c.failed)
+	problems := desk.ProblemsOf(c.failed)
 	if !asText {
 		sent := c.form
 		if do := sent.Get("do"); do != e.Verb && do != e.Enable && do != "check" {
@@ -364,7 +364,7 @@ func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 	name := *k.name(&v)
 	now, err := k.set(ctx, c, v)
 	if err != nil {
-		c.locate(problem.List(err))
+		c.locate(desk.ProblemsOf(err))
 		return "", err
 	}
 	if was, ok := c.subject.(T); ok {

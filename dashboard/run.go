@@ -8,7 +8,6 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/format"
-	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/dashboard/internal/report"
 	"github.com/courierhq/courier/dashboard/internal/runform"
 	"github.com/courierhq/courier/flow"
@@ -47,7 +46,7 @@ func (c *call) run() (any, error) {
 		r.Problems = runform.Place(p.Params, p.Settings, r.Problems)
 		return p, nil
 	}
-	problems := problem.List(c.failed)
+	problems := desk.ProblemsOf(c.failed)
 	for _, rest := range runform.Place(p.Params, p.Settings, problems) {
 		p.Rest = append(p.Rest, rest.String())
 	}

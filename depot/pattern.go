@@ -57,30 +57,9 @@ func (m matcher) match(below string) bool {
 	return slices.ContainsFunc(m.alternatives, func(pattern []string) bool { return matchParts(pattern, parts) })
 }
 
-// matchParts compares part by part. After a mismatch it goes back to the last ** and lets
-// it stand for one part more; an earlier one need not stand for more.
+// matchParts compares part by part; ** stands for any number of parts.
 func matchParts(pattern, parts []string) bool {
-	p, i := 0, 0
-	star, from := -1, 0
-	for i < len(parts) {
-		switch {
-		case p < len(pattern) && pattern[p] == "**":
-			star, from = p, i
-			p++
-		case p < len(pattern) && matchPart(pattern[p], parts[i]):
-			p++
-			i++
-		case star >= 0:
-			from++
-			p, i = star+1, from
-		default:
-			return false
-		}
-	}
-	for p < len(pattern) && pattern[p] == "**" {
-		p++
-	}
-	return p == len(pattern)
+	return glob.MatchWildcards(pattern, parts, func(p string) bool { return p == "**" }, matchPart)
 }
 
 func matchPart(pattern, name string) bool {

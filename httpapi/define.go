@@ -75,7 +75,7 @@ func (c *call) putDefinition(d desk.Catalog) error {
 		}
 		return err
 	})
-	if list, ok := problemsOf(err); ok {
+	if list := desk.ProblemsOf(err); list != nil {
 		src.Locate(shown(list))
 		return err
 	} else if errors.Is(err, courier.ErrConflict) {

@@ -14,9 +14,6 @@ import (
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/monitor"
-	"github.com/courierhq/courier/notify"
-	"github.com/courierhq/courier/schedule"
 )
 
 // A code is what a program can rely on in a problem document.
@@ -173,7 +170,7 @@ func problemOf(err error) problem {
 	if busy, ok := errors.AsType[*desk.BusyError](err); ok {
 		return problem{code: codeUnavailable, Detail: busy.Text}
 	}
-	if list, ok := problemsOf(err); ok {
+	if list := desk.ProblemsOf(err); list != nil {
 		p.code = codeDefinition
 		if _, params := errors.AsType[*courier.ParamsError](err); params {
 			p.code = codeInvalid
@@ -212,29 +209,6 @@ func problemOf(err error) problem {
 		p.Detail = "the service can't do this now, and its log has the reason, with the incident " + p.Incident + "; a request with an Idempotency-Key can be sent again"
 	}
 	return p
-}
-
-// problemsOf returns the problems of an error that lists them.
-func problemsOf(err error) ([]courier.Problem, bool) {
-	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
-		return e.Problems, true
-	}
-	if e, ok := errors.AsType[*courier.ParamsError](err); ok {
-		return e.Problems, true
-	}
-	if e, ok := errors.AsType[*chain.Error](err); ok {
-		return e.Problems, true
-	}
-	if e, ok := errors.AsType[*schedule.Error](err); ok {
-		return e.Problems, true
-	}
-	if e, ok := errors.AsType[*notify.Error](err); ok {
-		return e.Problems, true
-	}
-	if e, ok := errors.AsType[*monitor.Error](err); ok {
-		return e.Problems, true
-	}
-	return nil, false
 }
 
 // maxProblems is how many problems an answer has.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/errtext"
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/strictjson"
@@ -188,28 +189,7 @@ func (m *Monitor) Selects(name string) bool {
 // matchName reports whether a pattern of * and ? matches a name. It takes time
 // in proportion to the product of their lengths at most.
 func matchName(pattern, name string) bool {
-	p, n := []rune(pattern), []rune(name)
-	i, j := 0, 0
-	star, from := -1, 0 // the last *, and up to where in the name it stands for text
-	for j < len(n) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, from = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == n[j]):
-			i++
-			j++
-		case star >= 0:
-			from++
-			i, j = star+1, from
-		default:
-			return false
-		}
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
+	return glob.MatchCharacters([]rune(pattern), []rune(name))
 }
 
 // The most that a monitor may ask for.

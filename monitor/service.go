@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
+	"github.com/courierhq/courier/internal/named"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/target"
 	"github.com/courierhq/courier/internal/text"
@@ -72,7 +73,8 @@ type Options struct {
 // goroutines. If the store keeps no monitors, the errors of methods that need it match
 // [errors.ErrUnsupported].
 type Service struct {
-	opt Options
+	opt     Options
+	records named.Records[Store, Record, Put]
 
 	mu       sync.Mutex
 	early    map[string]bool // monitors whose directories may have changed
@@ -84,10 +86,26 @@ type Service struct {
 
 // New returns the service of an engine. It starts nothing.
 func New(opt Options) *Service {
-	return &Service{
+	v := &Service{
 		opt: opt, wake: make(chan struct{}, 1),
 		early: make(map[string]bool), known: make(map[string]known), watchers: make(map[string]directoryWatcher),
 	}
+	v.records = named.Records[Store, Record, Put]{
+		Kind: "monitor", Store: opt.Store, Changed: opt.Changed,
+		List: func(ctx context.Context, a Store, name string) (list []Record, now time.Time, err error) {
+			list, err = a.Monitors(ctx, Filter{Name: name})
+			return list, now, err
+		},
+		Name: func(r *Record) string { return r.Name }, Delete: Store.RemoveMonitor,
+		Write: func(a Store, ctx context.Context, p Put) (Record, error) {
+			got, err := a.PutMonitor(ctx, p)
+			if err == nil {
+				v.pollNow(nil)
+			}
+			return got, err
+		},
+	}
+	return v
 }
 
 // Set checks a monitor and saves it under its name, so that started engines on the same
@@ -101,8 +119,7 @@ func (v *Service) Set(ctx context.Context, m Monitor, by courier.By) (Monitor, e
 	fail := func(err error) (Monitor, error) {
 		return Monitor{}, fmt.Errorf("set monitor %q: %w", m.Name, err)
 	}
-	a, err := v.opt.Store()
-	if err != nil {
+	if _, err := v.opt.Store(); err != nil {
 		return fail(err)
 	}
 	body, problems, err := v.checkMonitor(ctx, &m)
@@ -112,22 +129,13 @@ func (v *Service) Set(ctx context.Context, m Monitor, by courier.By) (Monitor, e
 	if problems = append(problems, v.checkLister(&m)...); len(problems) > 0 {
 		return Monitor{}, &Error{Monitor: m.Name, Problems: problems}
 	}
-	if err := text.Check(text.By(by)); err != nil {
-		return fail(err)
-	}
-	changed := false
-	got, err := v.changeMonitor(ctx, a, m.Name, func(old *Record) (Put, error) {
-		put, err := setMonitor(old, &m, body, by)
-		changed = err == nil
-		return put, err
+	got, err := v.records.Change(ctx, "set", store.Action{Name: m.Name, Verb: "set", Now: body}, by, func(old *Record, _ time.Time) (Put, error) {
+		return setMonitor(old, &m, body, by)
 	})
 	if err != nil {
-		return fail(err)
+		return Monitor{}, err
 	}
-	if changed {
-		v.opt.Changed(ctx, by, store.Action{Kind: "monitor", Name: m.Name, Verb: "set", Now: body})
-	}
-	return got, nil
+	return publicMonitor(got), nil
 }
 
 // checkMonitor finds what is wrong with a monitor, all but its directory, and
@@ -166,7 +174,7 @@ func setMonitor(old *Record, m *Monitor, body json.RawMessage, by courier.By) (P
 	if old != nil {
 		put.Record = *old
 		if sameMonitor(old.Body, m) && (old.State == Disabled || !m.Disabled) {
-			return put, errUnchanged
+			return put, named.ErrUnchanged
 		}
 		var was Monitor
 		put.Forget = json.Unmarshal(old.Body, &was) != nil || was.WithDefaults().Lister != full.Lister || was.Directory() != m.Directory()
@@ -194,37 +202,6 @@ func sameMonitor(body json.RawMessage, m *Monitor) bool {
 
 // never is an After of what is not due.
 const never = -1
-
-// errUnchanged says that there is nothing to save.
-var errUnchanged = errors.New("unchanged")
-
-// changeMonitor saves what change makes of a monitor, which is nil if there is
-// none, until nobody has changed it meanwhile.
-func (v *Service) changeMonitor(ctx context.Context, a Store, name string, change func(old *Record) (Put, error)) (Monitor, error) {
-	const most = 20
-	for n := 1; ; n++ {
-		old, err := find(ctx, a, name)
-		if err != nil {
-			return Monitor{}, err
-		}
-		put, err := change(old)
-		if errors.Is(err, errUnchanged) {
-			return publicMonitor(&put.Record), nil
-		}
-		if err != nil {
-			return Monitor{}, err
-		}
-		got, err := a.PutMonitor(ctx, put)
-		if errors.Is(err, courier.ErrConflict) && n < most {
-			continue
-		}
-		if err != nil {
-			return Monitor{}, err
-		}
-		v.pollNow(nil)
-		return publicMonitor(&got), nil
-	}
-}
 
 // publicMonitor is what a store keeps of a monitor, as users see it: with the values
 // that hold where none was given.
@@ -308,7 +285,7 @@ func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Monit
 	return v.switchMonitor(ctx, "enable", name, by, func(m *Record) error {
 		switch {
 		case m.State.Polls():
-			return errUnchanged
+			return named.ErrUnchanged
 		case m.State == Failed:
 			return courier.Errorf(courier.ErrConflict, "it is in the state error, since %s; acknowledge that", m.Reason)
 		}
@@ -323,7 +300,7 @@ func (v *Service) Pause(ctx context.Context, name string, by courier.By) (Monito
 	return v.switchMonitor(ctx, "pause", name, by, func(m *Record) error {
 		switch {
 		case m.State == Paused:
-			return errUnchanged
+			return named.ErrUnchanged
 		case !m.State.Polls():
 			return courier.Errorf(courier.ErrConflict, "it is in the state %s, and can't be paused", m.State)
 		}
@@ -336,7 +313,7 @@ func (v *Service) Pause(ctx context.Context, name string, by courier.By) (Monito
 func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Monitor, error) {
 	return v.switchMonitor(ctx, "disable", name, by, func(m *Record) error {
 		if m.State == Disabled {
-			return errUnchanged
+			return named.ErrUnchanged
 		}
 		m.State, m.Reason = Disabled, "it was disabled"+by.String()
 		return nil
@@ -349,7 +326,7 @@ func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Moni
 func (v *Service) Acknowledge(ctx context.Context, name string, by courier.By) (Monitor, error) {
 	return v.switchMonitor(ctx, "acknowledge", name, by, func(m *Record) error {
 		if m.State != Failed {
-			return errUnchanged
+			return named.ErrUnchanged
 		}
 		m.State, m.Reason = Active, ""
 		h := healthOf(m)
@@ -362,84 +339,38 @@ func (v *Service) Acknowledge(ctx context.Context, name string, by courier.By) (
 
 // switchMonitor changes the state of a monitor that must be there.
 func (v *Service) switchMonitor(ctx context.Context, verb, name string, by courier.By, change func(*Record) error) (Monitor, error) {
-	fail := func(err error) (Monitor, error) {
-		return Monitor{}, fmt.Errorf("%s monitor %q: %w", verb, name, err)
-	}
-	a, err := v.opt.Store()
-	if err != nil {
-		return fail(err)
-	}
-	if err := text.Check(text.By(by)); err != nil {
-		return fail(err)
-	}
-	changed := false
-	got, err := v.changeMonitor(ctx, a, name, func(old *Record) (Put, error) {
+	got, err := v.records.Change(ctx, verb, store.Action{Name: name, Verb: verb + "d"}, by, func(old *Record, _ time.Time) (Put, error) {
 		if old == nil {
-			return Put{}, unknown(ctx, a, name)
+			return Put{}, courier.ErrNotFound
 		}
 		put := Put{Record: *old}
 		err := change(&put.Record)
-		changed = err == nil
 		if !put.State.Polls() {
 			put.After = never
 		}
 		return put, err
 	})
 	if err != nil {
-		return fail(err)
+		return Monitor{}, err
 	}
-	if changed {
-		v.opt.Changed(ctx, by, store.Action{Kind: "monitor", Name: name, Verb: verb + "d"})
-	}
-	return got, nil
+	return publicMonitor(got), nil
 }
 
 // Remove removes a monitor and its record of files. Executions that it has started go on.
 // If the monitor is set again, it does not hand over a file again that has not changed, as
 // long as the execution that got it is in the store.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
-	a, err := v.opt.Store()
-	if err == nil {
-		err = text.Check(text.By(by))
-	}
-	if err == nil {
-		err = a.RemoveMonitor(ctx, name)
-	}
-	if errors.Is(err, courier.ErrNotFound) {
-		err = unknown(ctx, a, name)
-	}
-	if err != nil {
-		return fmt.Errorf("remove monitor %q: %w", name, err)
-	}
-	v.opt.Changed(ctx, by, store.Action{Kind: "monitor", Name: name, Verb: "removed"})
-	return nil
+	return v.records.Remove(ctx, name, by)
 }
 
 // Get returns a monitor in its present state. Every field that has a default is set. If
 // there is no such monitor, the error matches [courier.ErrNotFound].
 func (v *Service) Get(ctx context.Context, name string) (Monitor, error) {
-	a, err := v.opt.Store()
+	m, err := v.records.Get(ctx, name)
 	if err != nil {
-		return Monitor{}, fmt.Errorf("monitor: %w", err)
-	}
-	m, err := find(ctx, a, name)
-	if err == nil && m == nil {
-		err = unknown(ctx, a, name)
-	}
-	if err != nil {
-		return Monitor{}, fmt.Errorf("monitor: %w", err)
+		return Monitor{}, err
 	}
 	return publicMonitor(m), nil
-}
-
-// find returns the monitor of a name, nil if there is none. A filter without a name would
-// select all monitors.
-func find(ctx context.Context, a Store, name string) (*Record, error) {
-	list, err := a.Monitors(ctx, Filter{Name: name})
-	if err != nil || len(list) == 0 || list[0].Name != name {
-		return nil, err
-	}
-	return &list[0], nil
 }
 
 // List returns a page of monitors, in byte order of their names.
@@ -471,14 +402,4 @@ func (v *Service) Files(ctx context.Context, f SeenFilter) ([]SeenFile, error) {
 		return nil, fmt.Errorf("monitor files: %w", err)
 	}
 	return list, nil
-}
-
-// unknown is the error of a monitor that does not exist.
-func unknown(ctx context.Context, a Store, name string) error {
-	var names []string
-	list, _ := a.Monitors(ctx, Filter{})
-	for i := range list {
-		names = append(names, list[i].Name)
-	}
-	return courier.Errorf(courier.ErrNotFound, "there is no monitor %q; %s", name, nearest.DidYouMean(name, names))
 }

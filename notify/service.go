@@ -11,7 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/named"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
@@ -58,14 +58,22 @@ type Options struct {
 // methods may be called by several goroutines. If the store keeps no subscriptions, the
 // errors of methods that need it match [errors.ErrUnsupported].
 type Service struct {
-	opt    Options
-	wanted atomic.Bool   // there are subscriptions, as far as this engine has seen
-	wake   chan struct{} // something may have been kept for one
+	opt     Options
+	records named.Records[Store, Record, Record]
+	wanted  atomic.Bool   // there are subscriptions, as far as this engine has seen
+	wake    chan struct{} // something may have been kept for one
 }
 
 // New returns the service of an engine. It starts nothing.
 func New(opt Options) *Service {
-	return &Service{opt: opt, wake: make(chan struct{}, 1)}
+	return &Service{opt: opt, wake: make(chan struct{}, 1), records: named.Records[Store, Record, Record]{
+		Kind: "subscription", Store: opt.Store, Changed: opt.Changed,
+		List: func(ctx context.Context, o Store, name string) (list []Record, now time.Time, err error) {
+			list, err = o.Subscriptions(ctx, Filter{Name: name})
+			return list, now, err
+		},
+		Name: func(r *Record) string { return r.Name }, Delete: Store.RemoveSubscription,
+	}}
 }
 
 // A Subscribed is what [Service.Set] has saved.
@@ -86,10 +94,7 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	fail := func(err error) (Subscribed, error) {
 		return Subscribed{}, fmt.Errorf("set subscription %q: %w", s.Name, err)
 	}
-	o, err := v.opt.Store()
-	if err == nil {
-		err = text.Check(text.By(by))
-	}
+	o, err := v.records.Open(by)
 	if err != nil {
 		return fail(err)
 	}
@@ -109,7 +114,7 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	if err := json.Unmarshal(body, &plain); err != nil {
 		return Subscribed{}, courier.Errorf(courier.ErrInvalid, "set subscription %q: %w", s.Name, err)
 	}
-	kept, err := isKept(ctx, o, plain)
+	kept, err := v.isKept(ctx, o, plain)
 	if err != nil {
 		return fail(err)
 	}
@@ -133,8 +138,8 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 }
 
 // isKept reports whether a subscription is kept as it is given.
-func isKept(ctx context.Context, o Store, s Subscription) (bool, error) {
-	r, err := find(ctx, o, s.Name)
+func (v *Service) isKept(ctx context.Context, o Store, s Subscription) (bool, error) {
+	r, _, err := v.records.Find(ctx, o, s.Name)
 	if err != nil || r == nil {
 		return false, err
 	}
@@ -147,59 +152,17 @@ func isKept(ctx context.Context, o Store, s Subscription) (bool, error) {
 // progress are not interrupted. If there is no such subscription, the error is
 // [courier.ErrNotFound].
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
-	o, err := v.opt.Store()
-	if err == nil {
-		err = text.Check(text.By(by))
-	}
-	if err == nil {
-		err = o.RemoveSubscription(ctx, name)
-	}
-	if errors.Is(err, courier.ErrNotFound) {
-		err = unknown(ctx, o, name)
-	}
-	if err != nil {
-		return fmt.Errorf("remove subscription %q: %w", name, err)
-	}
-	v.opt.Changed(ctx, by, store.Action{Kind: "subscription", Name: name, Verb: "removed"})
-	return nil
-}
-
-// unknown is the error of a subscription that does not exist.
-func unknown(ctx context.Context, o Store, name string) error {
-	var names []string
-	list, _ := o.Subscriptions(ctx, Filter{})
-	for i := range list {
-		names = append(names, list[i].Name)
-	}
-	return courier.Errorf(courier.ErrNotFound, "there is no subscription %q; %s", name, nearest.DidYouMean(name, names))
+	return v.records.Remove(ctx, name, by)
 }
 
 // Get returns a subscription with the window that is in force. If there is none of the
 // name, the error matches [courier.ErrNotFound].
 func (v *Service) Get(ctx context.Context, name string) (Subscription, error) {
-	fail := func(err error) (Subscription, error) { return Subscription{}, fmt.Errorf("subscription: %w", err) }
-	o, err := v.opt.Store()
+	r, err := v.records.Get(ctx, name)
 	if err != nil {
-		return fail(err)
-	}
-	r, err := find(ctx, o, name)
-	if err == nil && r == nil {
-		err = unknown(ctx, o, name)
-	}
-	if err != nil {
-		return fail(err)
+		return Subscription{}, err
 	}
 	return publicSubscription(r)
-}
-
-// find returns the subscription of a name, nil if there is none. A filter without a name
-// would select all subscriptions.
-func find(ctx context.Context, o Store, name string) (*Record, error) {
-	list, err := o.Subscriptions(ctx, Filter{Name: name})
-	if err != nil || len(list) == 0 || list[0].Name != name {
-		return nil, err
-	}
-	return &list[0], nil
 }
 
 // List returns a page of subscriptions, in byte order of their names, each with the
@@ -253,10 +216,7 @@ func (v *Service) Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery,
 // wait for their next attempt, which may be a day away: of the events with the given
 // IDs, or all if events is nil. Receivers get the same event ID again.
 func (v *Service) Replay(ctx context.Context, name string, events []string, by courier.By) (int, error) {
-	o, err := v.opt.Store()
-	if err == nil {
-		err = text.Check(text.By(by))
-	}
+	o, err := v.records.Open(by)
 	for i := 0; i < len(events) && err == nil; i++ {
 		_, _, err = ParseEventID(events[i])
 	}
@@ -265,7 +225,7 @@ func (v *Service) Replay(ctx context.Context, name string, events []string, by c
 	}
 	n, err := o.ReplayDeliveries(ctx, name, events)
 	if errors.Is(err, courier.ErrNotFound) {
-		err = unknown(ctx, o, name)
+		err = v.records.Unknown(ctx, o, name)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("replay deliveries of subscription %q: %w", name, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
-	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/internal/named"
 	"github.com/courierhq/courier/internal/target"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/store"
@@ -51,12 +51,22 @@ type Options struct {
 // goroutines. If the store keeps no schedules, the errors of methods that need it match
 // [errors.ErrUnsupported].
 type Service struct {
-	opt   Options
-	zones zones
+	opt     Options
+	zones   zones
+	records named.Records[Store, Record, Record]
 }
 
 // New returns the service of an engine. It starts nothing.
-func New(opt Options) *Service { return &Service{opt: opt} }
+func New(opt Options) *Service {
+	return &Service{opt: opt, records: named.Records[Store, Record, Record]{
+		Kind: "schedule", Store: opt.Store, Changed: opt.Changed,
+		List: func(ctx context.Context, a Store, name string) ([]Record, time.Time, error) {
+			t, err := a.Schedules(ctx, Filter{Name: name})
+			return t.List, t.Now, err
+		},
+		Name: func(r *Record) string { return r.Name }, Write: Store.PutSchedule, Delete: Store.RemoveSchedule,
+	}}
+}
 
 // Set checks a schedule and saves it under its name, so that started engines on the same
 // store fire it. If it equals the saved schedule, that one is returned and nothing is
@@ -69,8 +79,7 @@ func (v *Service) Set(ctx context.Context, s Schedule, by courier.By) (Schedule,
 	fail := func(err error) (Schedule, error) {
 		return Schedule{}, fmt.Errorf("set schedule %q: %w", s.Name, err)
 	}
-	a, err := v.opt.Store()
-	if err != nil {
+	if _, err := v.opt.Store(); err != nil {
 		return fail(err)
 	}
 	body, c, problems, err := v.checkSchedule(ctx, &s)
@@ -80,25 +89,16 @@ func (v *Service) Set(ctx context.Context, s Schedule, by courier.By) (Schedule,
 	if len(problems) > 0 {
 		return Schedule{}, &Error{Schedule: s.Name, Problems: problems}
 	}
-	if err := text.Check(text.By(by)); err != nil {
-		return fail(err)
-	}
-	changed := false
-	got, err := v.changeSchedule(ctx, a, s.Name, func(old *Record, now time.Time) (Record, error) {
-		put, err := setSchedule(old, &s, body, c, now, by)
-		changed = err == nil
-		return put, err
+	got, err := v.records.Change(ctx, "set", store.Action{Name: s.Name, Verb: "set", Job: s.Job, Now: body}, by, func(old *Record, now time.Time) (Record, error) {
+		return setSchedule(old, &s, body, c, now, by)
 	})
 	if problems, ok := errors.AsType[*Error](err); ok {
 		return Schedule{}, problems
 	}
 	if err != nil {
-		return fail(err)
+		return Schedule{}, err
 	}
-	if changed {
-		v.opt.Changed(ctx, by, store.Action{Kind: "schedule", Name: s.Name, Verb: "set", Job: s.Job, Now: body})
-	}
-	return got, nil
+	return publicSchedule(got), nil
 }
 
 // checkSchedule finds what is wrong with a schedule, and returns what is kept of
@@ -146,9 +146,6 @@ func plainTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// errUnchanged says that there is nothing to save.
-var errUnchanged = errors.New("unchanged")
-
 // setSchedule returns what is to be saved in place of old, which may be nil.
 func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now time.Time, by courier.By) (Record, error) {
 	kind, name := target.Of(s.Job, s.Chain)
@@ -159,7 +156,7 @@ func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now
 		put = *old
 		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
 		if text.SameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled) {
-			return put, errUnchanged
+			return put, named.ErrUnchanged
 		}
 	}
 	if put.Kind != kind || put.Target != name {
@@ -200,35 +197,6 @@ func begin(put *Record, s *Schedule, c Calendar, now time.Time) error {
 	return nil
 }
 
-// maxChanges is how often a change is tried again when there was another one meanwhile.
-const maxChanges = 20
-
-// changeSchedule saves what change makes of a schedule, which is nil if there is
-// none, again if it was changed meanwhile.
-func (v *Service) changeSchedule(ctx context.Context, a Store, name string, change func(old *Record, now time.Time) (Record, error)) (Schedule, error) {
-	for n := 1; ; n++ {
-		old, now, err := find(ctx, a, name)
-		if err != nil {
-			return Schedule{}, err
-		}
-		put, err := change(old, now)
-		if errors.Is(err, errUnchanged) {
-			return publicSchedule(&put), nil
-		}
-		if err != nil {
-			return Schedule{}, err
-		}
-		put, err = a.PutSchedule(ctx, put)
-		if errors.Is(err, courier.ErrConflict) && n < maxChanges {
-			continue
-		}
-		if err != nil {
-			return Schedule{}, err
-		}
-		return publicSchedule(&put), nil
-	}
-}
-
 // publicSchedule is what a store keeps of a schedule, as users see it: with the
 // values that hold where none was given.
 func publicSchedule(s *Record) Schedule {
@@ -253,7 +221,7 @@ func publicSchedule(s *Record) Schedule {
 func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Schedule, error) {
 	return v.switchSchedule(ctx, "enable", name, by, func(s *Record, now time.Time) error {
 		if !s.Disabled && !s.Paused {
-			return errUnchanged
+			return named.ErrUnchanged
 		}
 		var def Schedule
 		if err := json.Unmarshal(s.Body, &def); err != nil {
@@ -273,7 +241,7 @@ func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Sched
 func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Schedule, error) {
 	return v.switchSchedule(ctx, "disable", name, by, func(s *Record, _ time.Time) error {
 		if s.Disabled {
-			return errUnchanged
+			return named.ErrUnchanged
 		}
 		s.Disabled, s.Waiting, s.Next, s.Due = true, false, time.Time{}, time.Time{}
 		s.Reason = "it was disabled" + by.String()
@@ -283,80 +251,32 @@ func (v *Service) Disable(ctx context.Context, name string, by courier.By) (Sche
 
 // switchSchedule changes a schedule that must be there.
 func (v *Service) switchSchedule(ctx context.Context, verb, name string, by courier.By, change func(*Record, time.Time) error) (Schedule, error) {
-	fail := func(err error) (Schedule, error) {
-		return Schedule{}, fmt.Errorf("%s schedule %q: %w", verb, name, err)
-	}
-	a, err := v.opt.Store()
-	if err != nil {
-		return fail(err)
-	}
-	if err := text.Check(text.By(by)); err != nil {
-		return fail(err)
-	}
-	changed := false
-	got, err := v.changeSchedule(ctx, a, name, func(old *Record, now time.Time) (Record, error) {
+	got, err := v.records.Change(ctx, verb, store.Action{Name: name, Verb: verb + "d"}, by, func(old *Record, now time.Time) (Record, error) {
 		if old == nil {
-			return Record{}, unknown(ctx, a, name)
+			return Record{}, courier.ErrNotFound
 		}
 		put := *old
-		err := change(&put, now)
-		changed = err == nil
-		return put, err
+		return put, change(&put, now)
 	})
 	if err != nil {
-		return fail(err)
+		return Schedule{}, err
 	}
-	if changed {
-		v.opt.Changed(ctx, by, store.Action{Kind: "schedule", Name: name, Verb: verb + "d"})
-	}
-	return got, nil
+	return publicSchedule(got), nil
 }
 
 // Remove removes a schedule. Executions that it has started go on.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
-	a, err := v.opt.Store()
-	if err == nil {
-		err = text.Check(text.By(by))
-	}
-	if err == nil {
-		err = a.RemoveSchedule(ctx, name)
-	}
-	if errors.Is(err, courier.ErrNotFound) {
-		err = unknown(ctx, a, name)
-	}
-	if err != nil {
-		return fmt.Errorf("remove schedule %q: %w", name, err)
-	}
-	v.opt.Changed(ctx, by, store.Action{Kind: "schedule", Name: name, Verb: "removed"})
-	return nil
+	return v.records.Remove(ctx, name, by)
 }
 
 // Get returns a schedule in its present state. Every field that has a default is set.
 // If there is no such schedule, the error matches [courier.ErrNotFound].
 func (v *Service) Get(ctx context.Context, name string) (Schedule, error) {
-	fail := func(err error) (Schedule, error) { return Schedule{}, fmt.Errorf("schedule: %w", err) }
-	a, err := v.opt.Store()
+	s, err := v.records.Get(ctx, name)
 	if err != nil {
-		return fail(err)
-	}
-	s, _, err := find(ctx, a, name)
-	if err == nil && s == nil {
-		err = unknown(ctx, a, name)
-	}
-	if err != nil {
-		return fail(err)
+		return Schedule{}, err
 	}
 	return publicSchedule(s), nil
-}
-
-// find returns the schedule of a name, nil if there is none, and the time by the clock of
-// the store. A filter without a name would select all schedules.
-func find(ctx context.Context, a Store, name string) (*Record, time.Time, error) {
-	t, err := a.Schedules(ctx, Filter{Name: name})
-	if err != nil || len(t.List) == 0 || t.List[0].Name != name {
-		return nil, t.Now, err
-	}
-	return &t.List[0], t.Now, nil
 }
 
 // List returns a page of schedules, in byte order of their names.
@@ -374,14 +294,4 @@ func (v *Service) List(ctx context.Context, f Filter) ([]Schedule, error) {
 		list[i] = publicSchedule(&t.List[i])
 	}
 	return list, nil
-}
-
-// unknown is the error of a schedule that does not exist.
-func unknown(ctx context.Context, a Store, name string) error {
-	var names []string
-	t, _ := a.Schedules(ctx, Filter{})
-	for i := range t.List {
-		names = append(names, t.List[i].Name)
-	}
-	return courier.Errorf(courier.ErrNotFound, "there is no schedule %q; %s", name, nearest.DidYouMean(name, names))
 }

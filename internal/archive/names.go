@@ -104,16 +104,7 @@ func checkElement(e string) error {
 // directory and the extension are.
 func isReserved(e string) bool {
 	base, _, _ := strings.Cut(e, ".")
-	base = strings.ToUpper(strings.TrimRight(base, " "))
-	switch base {
-	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$":
-		return true
-	}
-	port, ok := strings.CutPrefix(base, "COM")
-	if !ok {
-		port, ok = strings.CutPrefix(base, "LPT")
-	}
-	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
+	return safename.IsDevice(e) || strings.EqualFold(strings.TrimRight(base, " "), "CLOCK$")
 }
 
 // Names collects the names of an archive's entries, and refuses those that could

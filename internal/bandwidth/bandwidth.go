@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/courierhq/courier/internal/wakeup"
 )
 
 // A Limiter keeps the transfers of one step below a number of bytes per
@@ -60,22 +62,10 @@ func (l *Limiter) Wait(ctx context.Context, n int) error {
 	l.free = l.free.Add(time.Duration(float64(n) / l.rate * float64(time.Second)))
 	delay := l.free.Sub(now)
 	l.mu.Unlock()
-	return Sleep(ctx, delay)
-}
-
-// Sleep returns after d, or when ctx ends, with its cause.
-func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
+	if delay <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wakeup.Sleep(ctx, delay)
 }
 
 // Reader returns a reader of r that keeps to the limit.

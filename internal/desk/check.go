@@ -9,6 +9,10 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/monitor"
+	"github.com/courierhq/courier/notify"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A Checked is what was found in a text that is to be one definition.
@@ -97,4 +101,22 @@ func (v *Visit) HiddenJobs(ctx context.Context, d courier.Definition) (problems 
 		}
 	}
 	return problems, nil
+}
+
+// ProblemsOf returns the problems of an error that lists them; nil if it does not.
+func ProblemsOf(err error) []courier.Problem {
+	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*chain.Error](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*schedule.Error](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*notify.Error](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*monitor.Error](err); ok {
+		return e.Problems
+	}
+	return nil
 }

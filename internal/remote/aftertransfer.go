@@ -88,14 +88,17 @@ func (a After) local(ctx context.Context, job *courier.Context, f LocalFile, at 
 		job.Log().Warn("a file has changed since it was uploaded; it stays", "file", f.Local)
 		return nil
 	case a.Action == AfterDelete:
+		// Files.Remove and Files.Move keep notes of their own. They leave a file that has come
+		// since an earlier attempt of the job; this one was uploaded, so it goes.
 		return errors.Join(stepcontext.Of(job).HoldDeleted(f.Local), stepcontext.Of(job).Unlink(f.Local))
 	case !gone:
 		if err := stepcontext.Of(job).HoldMoved(f.Local, to); err != nil {
 			return err
 		}
-		if err := moveLocal(ctx, job, f.Local, to, info); err != nil {
+		if err := job.Files().Replace(ctx, to, f.Local); err != nil {
 			return err
 		}
+		return stepcontext.Of(job).Removed(f.Local)
 	}
 	return errors.Join(job.Files().Wrote(to), stepcontext.Of(job).Removed(f.Local))
 }

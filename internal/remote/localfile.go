@@ -14,8 +14,6 @@ import (
 	"github.com/courierhq/courier/internal/connerr"
 	"github.com/courierhq/courier/internal/localfile"
 	"github.com/courierhq/courier/internal/safename"
-	"github.com/courierhq/courier/internal/stepcontext"
-	"github.com/courierhq/courier/internal/transfer"
 )
 
 // A LocalIdentity tells a local file from another that has its name at another
@@ -47,45 +45,6 @@ func (f LocalFile) Sum(ctx context.Context, job *courier.Context, item string) (
 	}
 	m := &Meter{Job: job, Item: item, Total: info.Size(), Done: info.Size()}
 	return Sum(ctx, src, info.Size(), m.Beat)
-}
-
-// moveLocal moves a local file, by copying it where it must.
-func moveLocal(ctx context.Context, job *courier.Context, from, to string, info fs.FileInfo) error {
-	if err := job.Files().MkdirAll(path.Dir(to)); err != nil {
-		return err
-	}
-	a, relA, err := job.Files().Root(from)
-	if err != nil {
-		return err
-	}
-	b, relB, err := job.Files().Root(to)
-	if err != nil {
-		return err
-	}
-	if a == b && a.Rename(relA, relB) == nil {
-		return errors.Join(localfile.SyncDir(b, filepath.Dir(relB)), localfile.SyncDir(a, filepath.Dir(relA)))
-	}
-	src, err := job.Files().Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	w, err := job.Files().Create(to)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if _, err := transfer.Copy(ctx, w, src, func(done int64) { job.Progress(done, info.Size(), to) }); err != nil {
-		return err
-	}
-	side := filepath.Join(filepath.Dir(relB), stepcontext.Of(job).SideName(filepath.Base(relB)))
-	if err := errors.Join(w.Chmod(info.Mode().Perm()), b.Chtimes(side, info.ModTime(), info.ModTime())); err != nil {
-		return err
-	}
-	if err := w.Commit(); err != nil {
-		return err
-	}
-	return stepcontext.Of(job).Unlink(from)
 }
 
 // A LocalFile is a local file to upload. The notes of a step hold its JSON form.

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/transfer"
@@ -59,33 +58,6 @@ func (m *Meter) Stage(name string) {
 // Finish reports that the file has its final name.
 func (m *Meter) Finish() { m.Job.Progress(m.Total, m.Total, m.Item) }
 
-// For a while, finishing a file takes time without progress, such as when it
-// is made durable.
-const (
-	beatEvery = 15 * time.Second
-	maxBeats  = 20
-)
-
 // While calls f and keeps the stall timeout from firing meanwhile, for up to
 // five minutes.
-func (m *Meter) While(f func() error) error {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		beat := time.NewTicker(beatEvery)
-		defer beat.Stop()
-		for range maxBeats {
-			select {
-			case <-beat.C:
-				m.Beat()
-			case <-stop:
-				return
-			}
-		}
-	}()
-	defer func() {
-		close(stop)
-		<-stopped
-	}()
-	return f()
-}
+func (m *Meter) While(f func() error) error { return transfer.KeepAlive(m.Beat, f) }

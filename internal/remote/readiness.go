@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/internal/bandwidth"
 	"github.com/courierhq/courier/internal/safename"
+	"github.com/courierhq/courier/internal/transfer"
+	"github.com/courierhq/courier/internal/wakeup"
 )
 
 // A Readiness says when remote files may be downloaded.
@@ -109,9 +110,9 @@ func (r Readiness) Await(ctx context.Context, job *courier.Context, file string,
 // meanwhile.
 func WaitStable(ctx context.Context, job *courier.Context, seconds float64, item string) error {
 	left := time.Duration(seconds * float64(time.Second))
-	for ; left > 0; left -= beatEvery {
+	for ; left > 0; left -= transfer.BeatEvery {
 		job.Progress(0, -1, item)
-		if err := bandwidth.Sleep(ctx, min(left, beatEvery)); err != nil {
+		if err := wakeup.Sleep(ctx, min(left, transfer.BeatEvery)); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ func Check(name string) error { return check(name, runtime.GOOS == "windows") }
 // begins with that of a drive, and it has no characters that nobody sees.
 func Portable(name string) error {
 	switch {
-	case isDevice(name):
+	case IsDevice(name):
 		return errors.New("the name is one of a device on Windows")
 	case len(name) > 1 && name[1] == ':' && isASCII(name[:1]) && unicode.IsLetter(rune(name[0])):
 		return errors.New("the name begins with a drive of Windows")
@@ -68,7 +68,7 @@ func check(name string, windows bool) error {
 	if last := name[len(name)-1]; last == '.' || last == ' ' {
 		return errors.New("the name ends in a dot or a space")
 	}
-	if windows && isDevice(name) {
+	if windows && IsDevice(name) {
 		return errors.New("the name is one of a device")
 	}
 	return nil
@@ -90,8 +90,8 @@ func checkRune(r rune, windows bool) error {
 	return nil
 }
 
-// isDevice reports whether Windows takes name for a device, with any extension.
-func isDevice(name string) bool {
+// IsDevice reports whether Windows takes name for a device, with any extension.
+func IsDevice(name string) bool {
 	base, _, _ := strings.Cut(name, ".")
 	base = strings.ToUpper(strings.TrimRight(base, " "))
 	switch base {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/safename"
 )
 
@@ -198,24 +199,7 @@ func matchHashed(hashed, name string) bool {
 // matchPattern compares a text with a pattern in which * stands for any text
 // and ? for any one byte.
 func matchPattern(pattern, text string) bool {
-	star, mark := -1, 0 // the last * and where its text ends
-	i, j := 0, 0
-	for j < len(text) {
-		switch {
-		case i < len(pattern) && pattern[i] == '*':
-			star, mark = i, j
-			i++
-		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == text[j]):
-			i++
-			j++
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[i:], "*") == ""
+	return glob.MatchCharacters([]byte(pattern), []byte(text))
 }
 
 // A verdict says what keys mean for a key that a server presents.

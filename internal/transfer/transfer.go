@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/courierhq/courier/internal/localfile"
 )
@@ -147,4 +148,35 @@ func (r *reader) Read(p []byte) (int, error) {
 		err = context.Cause(r.ctx)
 	}
 	return n, err
+}
+
+// BeatEvery is how often a step that waits gives a sign of life.
+const BeatEvery = 15 * time.Second
+
+// maxBeats bounds how long KeepAlive gives signs of life.
+const maxBeats = 20
+
+// KeepAlive calls f, and beat every 15 seconds meanwhile, for up to five minutes. Finishing
+// a file takes time without progress, such as when it is made durable; beat keeps the stall
+// timeout from firing.
+func KeepAlive(beat func(), f func() error) error {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(BeatEvery)
+		defer tick.Stop()
+		for range maxBeats {
+			select {
+			case <-tick.C:
+				beat()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+	return f()
 }

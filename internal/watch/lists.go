@@ -9,6 +9,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/wakeup"
 )
 
 // ErrBusy is matched by an error of [List.Read] that asks for patience: viewers keep the page that
@@ -175,7 +176,7 @@ func (l *Lists) run(ctx context.Context, f *listFeed, read func(ctx context.Cont
 		case refusedToAsk(err), errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid):
 			f.publish(nil, err)
 		case errors.Is(err, ErrBusy): // the page stays as it is until the viewer may read again
-			if !pause(ctx, busyGap) {
+			if wakeup.Sleep(ctx, busyGap) != nil {
 				return
 			}
 		default:
@@ -187,7 +188,7 @@ func (l *Lists) run(ctx context.Context, f *listFeed, read func(ctx context.Cont
 				f.publish(nil, err)
 			}
 		}
-		if !pause(ctx, listGap) {
+		if wakeup.Sleep(ctx, listGap) != nil {
 			return
 		}
 		select {
@@ -202,16 +203,4 @@ func (l *Lists) run(ctx context.Context, f *listFeed, read func(ctx context.Cont
 func refusedToAsk(err error) bool {
 	_, no := errors.AsType[*access.Error](err)
 	return no
-}
-
-// pause waits, and reports whether ctx has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

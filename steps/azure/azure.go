@@ -46,9 +46,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/connfile"
 	"github.com/courierhq/courier/internal/nearest"
 
 	"github.com/courierhq/courier"
@@ -179,10 +179,10 @@ func (o *Options) app(ctx context.Context, job *courier.Context, id string) (*ap
 	if a.query, err = parseBase(query); err != nil {
 		return fail("query_url", err)
 	}
-	if a.functionKey, err = secret(ctx, job, "function_key", c.FunctionKey); err != nil {
+	if a.functionKey, err = connfile.Secret(ctx, job, "function_key", c.FunctionKey); err != nil {
 		return nil, fmt.Errorf("connection %q: %w", id, err)
 	}
-	if a.masterKey, err = secret(ctx, job, "master_key", c.MasterKey); err != nil {
+	if a.masterKey, err = connfile.Secret(ctx, job, "master_key", c.MasterKey); err != nil {
 		return nil, fmt.Errorf("connection %q: %w", id, err)
 	}
 	return a, nil
@@ -202,24 +202,6 @@ func parseBase(text string) (*url.URL, error) {
 		u.Path = "/"
 	}
 	return u, nil
-}
-
-// secret returns what the text of a key stands for, which the job's Redact knows
-// from now on. Errors begin with the name of the field.
-func secret(ctx context.Context, job *courier.Context, field, text string) (string, error) {
-	name, ok := strings.CutPrefix(text, "secret:")
-	if !ok {
-		if strings.HasPrefix(text, "$secret:") {
-			text = text[1:]
-		}
-		job.AddSecret(field, text)
-		return text, nil
-	}
-	v, err := job.Secret(ctx, name)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", field, err)
-	}
-	return v, nil
 }
 
 // errf is fmt.Errorf for what repeating can't cure.

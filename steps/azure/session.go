@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/internal/safename"
 )
@@ -91,7 +92,7 @@ func (s *session) do(ctx context.Context, method string, u *url.URL, h http.Head
 	if len(text) > maxAnswer {
 		return nil, errf("%s: the answer has more than %d bytes", where, maxAnswer)
 	}
-	if json.Valid(text) && safehttp.Depth(text) > safehttp.MaxDepth {
+	if json.Valid(text) && jsontext.Depth(text) > safehttp.MaxDepth {
 		return nil, errf("%s: the JSON of the answer is nested more than %d times, so it can't become a value; have the function answer with text that holds it", where, safehttp.MaxDepth)
 	}
 	return &response{s, where, resp.StatusCode, resp.Header, text}, nil

@@ -189,14 +189,7 @@ func (s single) validate(job *courier.Context) error {
 }
 
 func (s single) cleanup(job *courier.Context) error {
-	dst, err := s.place(job)
-	if err == nil {
-		err = localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
-	}
-	if err != nil || s.output != "" {
-		return err
-	}
-	return removeEarlier(job, "")
+	return cleanupOutput(job, s.output, s.place)
 }
 
 func (s single) compress(ctx context.Context, job *courier.Context, format archive.Compression) (out CompressOutput, err error) {

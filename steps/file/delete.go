@@ -30,6 +30,9 @@ import (
 type Delete struct {
 	Limits Limits // of which Delete uses MaxDeletes
 
+	// Files.Remove does not take the place of the code below. It removes a single file, and
+	// has no plan for all files of a pattern, and no directories that disappear as a whole.
+
 	before func(effect string) // for tests: called before each effect
 }
 
@@ -76,7 +79,8 @@ func (d Delete) Execute(ctx context.Context, job *courier.Context, cfg DeleteCon
 	if len(out.DeletedFiles) > 0 {
 		out.DeletedFile, out.Existed = out.DeletedFiles[0], true
 	}
-	return out, r.finish()
+	r.effect("sync")
+	return out, syncDirsOf(r.dirs)
 }
 
 // Validate checks the path.
@@ -441,16 +445,4 @@ func (r *remover) report(p place, it plannedDeletion) error {
 		}
 	}
 	return own.Removed(p.name)
-}
-
-// finish makes the deletions durable.
-func (r *remover) finish() error {
-	r.effect("sync")
-	synced := make(dirSet)
-	for _, p := range r.dirs {
-		if err := synced.sync(p.root, p.dir()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }

@@ -156,14 +156,7 @@ func (h Hash) Validate(ctx context.Context, job *courier.Context, cfg HashConfig
 
 // Cleanup removes an unfinished manifest. A finished one stays.
 func (h Hash) Cleanup(ctx context.Context, job *courier.Context, cfg HashConfig) error {
-	dst, err := cfg.place(job)
-	if err == nil {
-		err = localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
-	}
-	if err != nil || cfg.OutputPath != "" {
-		return err
-	}
-	return removeEarlier(job, "")
+	return cleanupOutput(job, cfg.OutputPath, cfg.place)
 }
 
 // errNoManifest says that a manifest can't be used.

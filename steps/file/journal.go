@@ -186,6 +186,17 @@ func (s dirSet) sync(root *os.Root, dir string) error {
 	}
 }
 
+// syncDirsOf makes durable which names there are in the directories of places.
+func syncDirsOf(places []place) error {
+	synced := make(dirSet)
+	for _, p := range places {
+		if err := synced.sync(p.root, p.dir()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // isNotes reports whether name, in the form of [courier.Files.Path], is where
 // this step or, for later attempts, any step notes something down, or lies there.
 func isNotes(job *courier.Context, name string) bool {

@@ -29,6 +29,9 @@ import (
 type Move struct {
 	Limits Limits // of which Move uses MaxMatches and KeepFree
 
+	// Files.Move does not take the place of the code below. It moves a single file, and has
+	// no plan for all files of a pattern, no if_exists, no mode and no KeepFree.
+
 	before func(effect string) // for tests: called before each effect
 }
 
@@ -84,7 +87,8 @@ func (m Move) Execute(ctx context.Context, job *courier.Context, cfg MoveConfig)
 			out.SkippedFiles = append(out.SkippedFiles, it.dst.name)
 		}
 	}
-	if err := moves.finish(); err != nil {
+	moves.effect("sync")
+	if err := syncDirsOf(moves.dirs); err != nil {
 		return out, err
 	}
 	if n := len(out.MovedFiles); n > 0 {
@@ -349,16 +353,4 @@ func (m *mover) complete(it *move, src fs.FileInfo) error {
 		err = m.job.Files().Wrote(it.dst.name)
 	}
 	return err
-}
-
-// finish makes all renames and removals durable.
-func (m *mover) finish() error {
-	m.effect("sync")
-	synced := make(dirSet)
-	for _, p := range m.dirs {
-		if err := synced.sync(p.root, p.dir()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }

@@ -225,11 +225,17 @@ func (p packing) validate(job *courier.Context) error {
 
 // cleanup removes an unfinished archive. A finished one stays.
 func (p packing) cleanup(job *courier.Context) error {
-	dst, err := p.place(job)
+	return cleanupOutput(job, p.output, p.place)
+}
+
+// cleanupOutput removes the unfinished file of a step that makes one file, at the place that
+// the function finds. Output is the path that was asked for, if any.
+func cleanupOutput(job *courier.Context, output string, find func(*courier.Context) (place, error)) error {
+	dst, err := find(job)
 	if err == nil {
 		err = localfile.Error(dst.name, job.Files().RemoveSideFiles(dst.name))
 	}
-	if err != nil || p.output != "" {
+	if err != nil || output != "" {
 		return err
 	}
 	return removeEarlier(job, "")

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/glob"
 	"github.com/courierhq/courier/internal/localfile"
+	"github.com/courierhq/courier/internal/wakeup"
 )
 
 // Wait is the step type file.wait. It waits until a file is there, or enough
@@ -94,25 +95,13 @@ func (w Wait) Execute(ctx context.Context, job *courier.Context, cfg WaitConfig)
 			next = min(next, max(limit-now.Sub(start), shortestPoll))
 		}
 		job.Progress(0, -1, cfg.Path.String()) // waiting is no stall
-		if err := sleep(ctx, next); err != nil {
+		if err := wakeup.Sleep(ctx, next); err != nil {
 			return WaitOutput{}, err
 		}
 	}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// sleep waits for d, or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 // A sighting is a file as it was seen.
 type sighting struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/ftp"
 )
 
@@ -20,10 +21,10 @@ import (
 // content.
 func newActive(t *testing.T, address string, opt ftpserver.Options) *rig {
 	t.Helper()
-	r := &rig{t: t, remote: t.TempDir(), work: t.TempDir(), attempt: 1, res: &courier.Resources{}}
-	opt.Users = map[string]string{user: password}
+	r := &rig{Rig: steprig.Rig{T: t, Remote: t.TempDir(), Work: t.TempDir(), Attempt: 1, Resources: &courier.Resources{}}}
+	opt.Users = map[string]string{steprig.User: steprig.Password}
 	opt.Listen = func() (net.Listener, int, error) { return nil, 0, errors.New("only active connections") }
-	s, err := ftpserver.New(r.remote, &opt)
+	s, err := ftpserver.New(r.Remote, &opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,16 +36,16 @@ func newActive(t *testing.T, address string, opt ftpserver.Options) *rig {
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
-		r.res.Close()
+		r.Resources.Close()
 		if err := errors.Join(s.Close(), <-done); err != nil {
 			t.Errorf("server: %v", err)
 		}
 	})
-	r.conn = ftp.Connection{Host: address, Port: l.Addr().(*net.TCPAddr).Port, Username: user, Password: password, Security: "none", Active: true}
+	r.conn = ftp.Connection{Host: address, Port: l.Addr().(*net.TCPAddr).Port, Username: steprig.User, Password: steprig.Password, Security: "none", Active: true}
 	if opt.TLS != nil {
 		r.conn.Security, r.conn.Authorities = "explicit", ftpserver.ServerCertificate
 	}
-	ftp.Register(&r.reg, connections(func() ftp.Connection { return r.conn }))
+	ftp.Register(&r.Registry, connections(func() ftp.Connection { return r.conn }))
 	return r
 }
 
@@ -59,13 +60,13 @@ func TestActive(t *testing.T) {
 			}
 			t.Run(address+" "+strconv.FormatBool(encrypted), func(t *testing.T) {
 				r := newActive(t, address, opt)
-				r.putLocal("f", content(300_000))
-				r.put("dir/keep", nil)
-				r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "dir/", "resume": true}))
-				r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir/f", "local_path": "g"}))
-				out := r.must(r.run(t.Context(), "ftp.list", object{"remote_path": "dir"}))
-				if r.getLocal("g") != string(content(300_000)) || out["file_count"] != 2. {
-					t.Errorf("%v; the content differs: %v", out, r.getLocal("g") != string(content(300_000)))
+				r.PutLocal("f", steprig.Content(300_000))
+				r.Put("dir/keep", nil)
+				r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "dir/", "resume": true}))
+				r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "dir/f", "local_path": "g"}))
+				out := r.Must(r.Run(t.Context(), "ftp.list", object{"remote_path": "dir"}))
+				if r.GetLocal("g") != string(steprig.Content(300_000)) || out["file_count"] != 2. {
+					t.Errorf("%v; the content differs: %v", out, r.GetLocal("g") != string(steprig.Content(300_000)))
 				}
 				for _, c := range r.Commands() {
 					if !strings.HasPrefix(c, "PORT ") && !strings.HasPrefix(c, "EPRT ") {
@@ -109,19 +110,19 @@ func activeAddress(command string) (netip.AddrPort, error) {
 // connects.
 func TestActiveRefused(t *testing.T) {
 	r := newActive(t, "::1", ftpserver.Options{Answer: says2("EPRT", "500 unknown")})
-	r.put("f", []byte("x"))
-	_, err := r.run(t.Context(), "ftp.download", object{"remote_path": "f"})
-	wantError(t, err, true, `500 "unknown"`)
+	r.Put("f", []byte("x"))
+	_, err := r.Run(t.Context(), "ftp.download", object{"remote_path": "f"})
+	steprig.WantError(t, err, true, `500 "unknown"`)
 
 	var asked string
 	r = newActive(t, "::1", ftpserver.Options{Answer: on("EPRT", func(c *ftpserver.Conn, argument string) {
 		asked = argument
 		c.Reply("200 fine") // and goes nowhere
 	})})
-	r.put("f", []byte("x"))
+	r.Put("f", []byte("x"))
 	r.conn.ConnectTimeout = 300 * time.Millisecond
 	r.conn.OperationTimeout = 2 * time.Second
-	_, err = r.run(t.Context(), "ftp.download", object{"remote_path": "f"})
+	_, err = r.Run(t.Context(), "ftp.download", object{"remote_path": "f"})
 	if err == nil || asked == "" {
 		t.Errorf("asked to connect to %q: %v", asked, err)
 	}
@@ -148,9 +149,9 @@ func TestActiveStranger(t *testing.T) {
 		wrong = append(wrong, err, e)
 		return false
 	}})
-	r.put("f", []byte("genuine"))
-	r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f"}))
-	if got := r.getLocal("f"); got != "genuine" {
+	r.Put("f", []byte("genuine"))
+	r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f"}))
+	if got := r.GetLocal("f"); got != "genuine" {
 		t.Errorf("content is %q", got)
 	}
 	if len(wrong) == 0 || slices.ContainsFunc(wrong, func(err error) bool { return err != nil }) {

@@ -18,9 +18,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/ftp"
 )
 
@@ -78,28 +80,28 @@ func TestSecurity(t *testing.T) {
 		"unknown secret":      {opt: ftpserver.Options{TLS: tlsConfig}, set: func(c *ftp.Connection) { c.Password = "secret:other" }, want: "no such secret", temporary: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, tt.opt)
 				if tt.set != nil {
 					tt.set(&r.conn)
 				}
-				r.put("f", content(50_000))
+				r.Put("f", steprig.Content(50_000))
 				for range 2 {
-					_, err := r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f"})
+					_, err := r.Run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f"})
 					if tt.want == "" && err != nil {
 						t.Fatal(err)
 					} else if tt.want != "" {
-						wantError(t, err, !tt.temporary, tt.want)
+						steprig.WantError(t, err, !tt.temporary, tt.want)
 					}
 				}
 				commands := r.Commands()
 				if got := slices.Contains(commands, "PASS ***"); got != tt.login {
 					t.Errorf("credentials were sent: %v; commands: %q", got, commands)
 				}
-				if n := strings.Count(r.log.String(), "level=WARN"); tt.log == "" && n > 0 || tt.log != "" && (n != 2 || !strings.Contains(r.log.String(), tt.log)) {
-					t.Errorf("the log has %d warnings: %s", n, r.log.String())
+				if n := strings.Count(r.Log.String(), "level=WARN"); tt.log == "" && n > 0 || tt.log != "" && (n != 2 || !strings.Contains(r.Log.String(), tt.log)) {
+					t.Errorf("the log has %d warnings: %s", n, r.Log.String())
 				}
-				if strings.Contains(r.log.String(), password) {
+				if strings.Contains(r.Log.String(), steprig.Password) {
 					t.Error("the log has the password")
 				}
 			})
@@ -212,13 +214,13 @@ func TestReadConnections(t *testing.T) {
 // TestUnknownConnection suggests what may be meant.
 func TestUnknownConnection(t *testing.T) {
 	r := newRig(t, ftpserver.Options{})
-	_, err := r.run(t.Context(), "ftp.list", object{"connection_id": "partnr"})
-	wantError(t, err, true, `connection "partnr"`, `did you mean "partner"`)
+	_, err := r.Run(t.Context(), "ftp.list", object{"connection_id": "partnr"})
+	steprig.WantError(t, err, true, `connection "partnr"`, `did you mean "partner"`)
 }
 
 // TestFewerSessions uses as many sessions as the server allows.
 func TestFewerSessions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var users atomic.Int32
 		r := newRig(t, ftpserver.Options{Answer: on2("USER", func(c *ftpserver.Conn) bool {
 			if users.Add(1) <= 2 {
@@ -229,9 +231,9 @@ func TestFewerSessions(t *testing.T) {
 			return true
 		})})
 		for i := range 20 {
-			r.put(fmt.Sprintf("dir/%d", i), content(1000))
+			r.Put(fmt.Sprintf("dir/%d", i), steprig.Content(1000))
 		}
-		out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir", "local_path": "in/"}))
+		out := r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "dir", "local_path": "in/"}))
 		if out["file_count"] != 20.0 || r.Logins() != 2 {
 			t.Errorf("%v files with %d logins", out["file_count"], r.Logins())
 		}
@@ -246,10 +248,10 @@ func on2(verb string, f func(*ftpserver.Conn) bool) func(*ftpserver.Conn, string
 // TestKeptSession is used by later steps, kept alive, and replaced when the
 // server has closed it.
 func TestKeptSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
 		for range 3 {
-			r.must(r.run(t.Context(), "ftp.list", object{}))
+			r.Must(r.Run(t.Context(), "ftp.list", object{}))
 		}
 		time.Sleep(10 * time.Minute)
 		if n := r.Logins(); n != 1 {
@@ -266,7 +268,7 @@ func TestKeptSession(t *testing.T) {
 		}
 		r.Cut()
 		time.Sleep(10 * time.Second)
-		r.must(r.run(t.Context(), "ftp.list", object{}))
+		r.Must(r.Run(t.Context(), "ftp.list", object{}))
 		if n := r.Logins(); n != 2 {
 			t.Errorf("%d logins", n)
 		}
@@ -278,7 +280,7 @@ func TestKeptSession(t *testing.T) {
 func TestLostReply(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		for _, before := range []bool{false, true} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				lost := false
 				var r *rig
 				r = newRig(t, ftpserver.Options{NoRenameOver: over, Answer: func(c *ftpserver.Conn, verb, argument string) bool {
@@ -287,10 +289,10 @@ func TestLostReply(t *testing.T) {
 					}
 					lost = true
 					if !before { // it takes effect
-						side := tree(t, r.remote)
+						side := steprig.Tree(t, r.Remote)
 						for _, f := range side {
 							if strings.Contains(f, ".courier-tmp-") && !over {
-								if err := os.Rename(filepath.Join(r.remote, f), filepath.Join(r.remote, argument)); err != nil {
+								if err := os.Rename(filepath.Join(r.Remote, f), filepath.Join(r.Remote, argument)); err != nil {
 									t.Error(err)
 								}
 							}
@@ -299,13 +301,13 @@ func TestLostReply(t *testing.T) {
 					c.Close()
 					return true
 				}})
-				r.put("f", []byte("old"))
-				r.putLocal("f", content(1000))
-				r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "f"}))
-				if r.get("f") != string(content(1000)) {
+				r.Put("f", []byte("old"))
+				r.PutLocal("f", steprig.Content(1000))
+				r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "f"}))
+				if r.Get("f") != string(steprig.Content(1000)) {
 					t.Error("the content differs")
 				}
-				wantTree(t, r.remote, "f")
+				steprig.WantTree(t, r.Remote, "f")
 			})
 		}
 	}
@@ -314,7 +316,7 @@ func TestLostReply(t *testing.T) {
 // TestWindow refuses to rename onto a file. That is moved aside, and back if the
 // renaming fails nevertheless.
 func TestWindow(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		r := newRig(t, ftpserver.Options{Fault: func(verb, argument string) error {
 			if verb != "RNTO" {
@@ -325,14 +327,14 @@ func TestWindow(t *testing.T) {
 			}
 			return nil
 		}})
-		r.put("f", []byte("old"))
-		r.putLocal("f", content(1000))
-		_, err := r.run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "f"})
-		wantError(t, err, false, "renaming the complete file", "not today")
-		if r.get("f") != "old" {
-			t.Errorf("the file that was there before is %q", r.get("f"))
+		r.Put("f", []byte("old"))
+		r.PutLocal("f", steprig.Content(1000))
+		_, err := r.Run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "f"})
+		steprig.WantError(t, err, false, "renaming the complete file", "not today")
+		if r.Get("f") != "old" {
+			t.Errorf("the file that was there before is %q", r.Get("f"))
 		}
-		wantTree(t, r.remote, "f")
+		steprig.WantTree(t, r.Remote, "f")
 	})
 }
 
@@ -353,15 +355,15 @@ func TestLiars(t *testing.T) {
 		"does not rename": {says("RNTO", "250 renamed\r\n"), "it is still called"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, ftpserver.Options{Answer: tt.answer})
-				r.put("f", []byte("old"))
-				r.putLocal("f", content(1000))
-				_, err := r.run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "f"})
+				r.Put("f", []byte("old"))
+				r.PutLocal("f", steprig.Content(1000))
+				_, err := r.Run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "f"})
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("error is %v, want %q", err, tt.want)
 				}
-				if r.get("f") != "old" {
+				if r.Get("f") != "old" {
 					t.Error("the file was replaced")
 				}
 			})
@@ -404,21 +406,21 @@ func TestNothingInTheClear(t *testing.T) {
 		"explicit": {TLS: tlsConfig, RequireReuse: true}, "implicit": {TLS: tlsConfig, Implicit: true, RequireReuse: true}, "none": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r, w := newRig(t, opt), new(wire)
 				dial := r.conn.Dial
 				r.conn.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					c, err := dial(ctx, network, addr)
 					return tapped{c, w}, err
 				}
-				r.put("dir/plain-name", []byte(strings.Repeat("plain-content ", 1000)))
-				r.must(r.run(t.Context(), "ftp.list", object{"remote_path": "dir"}))
-				r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "dir/plain-name", "local_path": "f"}))
-				r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "dir/plain-copy"}))
+				r.Put("dir/plain-name", []byte(strings.Repeat("plain-content ", 1000)))
+				r.Must(r.Run(t.Context(), "ftp.list", object{"remote_path": "dir"}))
+				r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "dir/plain-name", "local_path": "f"}))
+				r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "f", "remote_path": "dir/plain-copy"}))
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				text := w.text.String()
-				for _, secret := range []string{"plain-name", "plain-content", "plain-copy", password} {
+				for _, secret := range []string{"plain-name", "plain-content", "plain-copy", steprig.Password} {
 					if strings.Contains(text, secret) != (name == "none") {
 						t.Errorf("%q is on the wire: %v", secret, name != "none")
 					}

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 const (
@@ -43,7 +45,7 @@ func TestCuts(t *testing.T) {
 				t.Run(c.name(), func(t *testing.T) {
 					t.Parallel()
 					for at := phase * cutStep; at < cutSize; at += every * cutStep {
-						bubble(t, func(t *testing.T) { c.test(t, at) })
+						synctest.Test(t, func(t *testing.T) { c.test(t, at) })
 					}
 				})
 			}
@@ -98,9 +100,9 @@ func (c cut) test(t *testing.T, at int64) {
 	key, cfg := "ftp.download", object{"remote_path": "f", "local_path": "f", "resume": true}
 	if c.up {
 		key = "ftp.upload"
-		r.putLocal("f", content(cutSize))
+		r.PutLocal("f", steprig.Content(cutSize))
 	} else {
-		r.put("f", content(cutSize))
+		r.Put("f", steprig.Content(cutSize))
 	}
 	switch {
 	case c.kind == "killed":
@@ -112,21 +114,21 @@ func (c cut) test(t *testing.T, at int64) {
 	}
 	first.Store(false)
 	time.Sleep(time.Second) // until the server has written what it got
-	target := r.getLocal("f")
+	target := r.GetLocal("f")
 	if c.up {
-		target = r.get("f")
+		target = r.Get("f")
 	}
 	if !strings.Contains(target, "no such file") {
 		t.Fatalf("cut at %d: the target has %d bytes", at, len(target))
 	}
-	r.reports = nil
-	if _, err := r.retry(t.Context(), key, cfg); err != nil {
+	r.ForgetReports()
+	if _, err := r.Retry(t.Context(), key, cfg); err != nil {
 		t.Fatalf("cut at %d: %v", at, err)
 	}
-	if r.get("f") != string(content(cutSize)) || r.getLocal("f") != string(content(cutSize)) {
+	if r.Get("f") != string(steprig.Content(cutSize)) || r.GetLocal("f") != string(steprig.Content(cutSize)) {
 		t.Fatalf("cut at %d: the content differs", at)
 	}
-	wantTree(t, r.remote, "f")
+	steprig.WantTree(t, r.Remote, "f")
 	if c.kind == "half-close" && c.up && at > cutSize-underWay {
 		return // the server confirmed too little, so what it has proves nothing
 	}
@@ -139,24 +141,24 @@ func (c cut) test(t *testing.T, at int64) {
 // succeeds. It reports false if the attempt fails, as it may where the content
 // seems to be complete.
 func (c cut) goesOn(r *rig, at int64, key string, cfg object) bool {
-	r.t.Helper()
-	if _, err := r.run(r.t.Context(), key, cfg); err != nil {
+	r.T.Helper()
+	if _, err := r.Run(r.T.Context(), key, cfg); err != nil {
 		if c.kind != "half-close" {
-			r.t.Fatalf("cut at %d: %v", at, err)
+			r.T.Fatalf("cut at %d: %v", at, err)
 		}
 		return false
 	}
-	if r.get("f") != string(content(cutSize)) || r.getLocal("f") != string(content(cutSize)) {
-		r.t.Fatalf("cut at %d: the content differs", at)
+	if r.Get("f") != string(steprig.Content(cutSize)) || r.GetLocal("f") != string(steprig.Content(cutSize)) {
+		r.T.Fatalf("cut at %d: the content differs", at)
 	}
-	wantTree(r.t, r.remote, "f")
-	if !strings.Contains(r.log.String(), "the transfer goes on with another") {
-		r.t.Errorf("cut at %d: the connection was not lost", at)
+	steprig.WantTree(r.T, r.Remote, "f")
+	if !strings.Contains(r.Log.String(), "the transfer goes on with another") {
+		r.T.Errorf("cut at %d: the connection was not lost", at)
 	}
 	last := int64(0)
-	for _, p := range r.reports {
+	for _, p := range r.Reports() {
 		if p.Done < min(last, at)-underWay { // a black hole swallows what comes after
-			r.t.Errorf("cut at %d: after %d bytes it went on at %d", at, last, p.Done)
+			r.T.Errorf("cut at %d: after %d bytes it went on at %d", at, last, p.Done)
 		}
 		last = p.Done
 	}
@@ -166,22 +168,22 @@ func (c cut) goesOn(r *rig, at int64, key string, cfg object) bool {
 // kill ends the first attempt as the end of its process would: nothing that it
 // has open can be used any more. It reports whether there was time for that.
 func (c cut) kill(t *testing.T, r *rig, at int64, key string, cfg object) bool {
-	typ, _ := r.reg.Lookup(key)
-	job := r.job()
-	r.onProgress = func(p courier.Progress) {
+	typ, _ := r.Registry.Lookup(key)
+	job := r.Job()
+	r.OnProgress = func(p courier.Progress) {
 		if p.Done >= at && p.Done < p.Total {
-			r.onProgress = nil
+			r.OnProgress = nil
 			r.Cut()
 			job.Close()
 		}
 	}
-	_, err := typ.Execute(context.Background(), job, configOf(cfg))
-	killed := r.onProgress == nil
-	if r.onProgress = nil; killed == (err == nil) {
+	_, err := typ.Execute(context.Background(), job, steprig.ConfigOf(cfg))
+	killed := r.OnProgress == nil
+	if r.OnProgress = nil; killed == (err == nil) {
 		t.Fatalf("killed at %d: %v; the attempt returned %v", at, killed, err)
 	}
-	r.res.Close()
-	r.res = &courier.Resources{}
+	r.Resources.Close()
+	r.Resources = &courier.Resources{}
 	return killed
 }
 
@@ -220,36 +222,36 @@ var tlsConfig = ftpserver.Config()
 // attempt.
 func TestInterrupted(t *testing.T) {
 	for _, key := range []string{"ftp.download", "ftp.upload"} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			at := int64(100_000)
 			cfg := object{"remote_path": "f", "local_path": "f", "resume": true}
 			r := newRig(t, ftpserver.Options{})
 			r.net.SetLink(func(int, int) memnet.Link {
 				return memnet.Link{Up: memnet.Flow{Buffer: underWay}, Down: memnet.Flow{Buffer: underWay}}
 			})
-			r.put("keep", nil)
+			r.Put("keep", nil)
 			if key == "ftp.upload" {
-				r.putLocal("f", content(cutSize))
+				r.PutLocal("f", steprig.Content(cutSize))
 			} else {
-				r.put("f", content(cutSize))
+				r.Put("f", steprig.Content(cutSize))
 			}
 			if !(cut{kind: "killed"}).kill(t, r, at, key, cfg) {
 				t.Fatal("the attempt was not killed")
 			}
-			typ, _ := r.reg.Lookup(key)
-			r.attempt++
-			if err := r.cleanup(t.Context(), key, cfg); err != nil {
+			typ, _ := r.Registry.Lookup(key)
+			r.Attempt++
+			if err := r.Cleanup(t.Context(), key, cfg); err != nil {
 				t.Fatal(err)
 			}
-			if left := append(tree(t, r.remote), tree(t, r.work)...); !strings.Contains(strings.Join(left, " "), ".courier-tmp-") {
+			if left := append(steprig.Tree(t, r.Remote), steprig.Tree(t, r.Work)...); !strings.Contains(strings.Join(left, " "), ".courier-tmp-") {
 				t.Errorf("%s: nothing is kept for the next attempt: %q", key, left)
 			}
-			job := courier.NewContext(courier.ContextConfig{Execution: r.job().Execution(), Step: 3, Attempt: 2, Workspace: r.work, Resources: r.res, Cancelled: true})
+			job := courier.NewContext(courier.ContextConfig{Execution: r.Job().Execution(), Step: 3, Attempt: 2, Workspace: r.Work, Resources: r.Resources, Cancelled: true})
 			defer job.Close()
-			if err := typ.Rollback(t.Context(), job, configOf(cfg)); err != nil {
+			if err := typ.Rollback(t.Context(), job, steprig.ConfigOf(cfg)); err != nil {
 				t.Fatal(err)
 			}
-			if left := append(tree(t, r.remote), tree(t, r.work)...); strings.Contains(strings.Join(left, " "), ".courier-tmp-") {
+			if left := append(steprig.Tree(t, r.Remote), steprig.Tree(t, r.Work)...); strings.Contains(strings.Join(left, " "), ".courier-tmp-") {
 				t.Errorf("%s: left are %q", key, left)
 			}
 		})

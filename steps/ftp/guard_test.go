@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // A dripping connection moves 512 bytes every 50 seconds.
@@ -38,25 +40,25 @@ func TestDrip(t *testing.T) {
 		"ftp.list":     {"remote_path": "many"},
 	} {
 		t.Run(key, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, ftpserver.Options{Content: func(_ *ftpserver.Conn, _ string, c net.Conn) net.Conn { return dripping{c} }})
-				r.put("x", content(4<<20))
+				r.Put("x", steprig.Content(4<<20))
 				for i := range 500 {
-					r.put(fmt.Sprintf("many/file %d", i), nil)
+					r.Put(fmt.Sprintf("many/file %d", i), nil)
 				}
-				r.putLocal("y", content(4<<20))
+				r.PutLocal("y", steprig.Content(4<<20))
 				began := time.Now()
-				_, err := r.run(t.Context(), key, cfg)
+				_, err := r.Run(t.Context(), key, cfg)
 				want := "min_bytes_per_second"
 				if key == "ftp.upload" {
 					want = "nothing has come from the server for too long" // which comes first
 				}
-				wantError(t, err, false, want)
+				steprig.WantError(t, err, false, want)
 				if took := time.Since(began); took > time.Hour {
 					t.Errorf("it took %v", took)
 				}
 				if key != "ftp.download" { // which is kept for the next attempt
-					wantTree(t, r.work, "y")
+					steprig.WantTree(t, r.Work, "y")
 				}
 			})
 		})
@@ -65,19 +67,19 @@ func TestDrip(t *testing.T) {
 
 // TestMaxBytes downloads more than may be, and more than fits on the disk.
 func TestMaxBytes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
-		r.put("x", content(1000))
-		_, err := r.run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "x", "max_bytes": 999})
-		wantError(t, err, true, "has 1000 bytes, and max_bytes allows 999")
-		r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "ok", "max_bytes": 1000}))
-		_, err = r.run(t.Context(), "ftp.download", object{"remote_path": "x", "max_bytes": -1})
-		wantError(t, err, true, "max_bytes: must be at least 0")
+		r.Put("x", steprig.Content(1000))
+		_, err := r.Run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "x", "max_bytes": 999})
+		steprig.WantError(t, err, true, "has 1000 bytes, and max_bytes allows 999")
+		r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "ok", "max_bytes": 1000}))
+		_, err = r.Run(t.Context(), "ftp.download", object{"remote_path": "x", "max_bytes": -1})
+		steprig.WantError(t, err, true, "max_bytes: must be at least 0")
 		r.conn.KeepFree = 1 << 60
-		r.res.Close()
-		r.res = new(courier.Resources)
-		_, err = r.run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "x"})
-		wantError(t, err, false, "keep_free_bytes", "make room")
-		wantTree(t, r.work, "ok")
+		r.Resources.Close()
+		r.Resources = new(courier.Resources)
+		_, err = r.Run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "x"})
+		steprig.WantError(t, err, false, "keep_free_bytes", "make room")
+		steprig.WantTree(t, r.Work, "ok")
 	})
 }

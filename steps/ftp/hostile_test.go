@@ -10,9 +10,11 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // A lie is a server that answers some commands in its own way, and what must
@@ -71,7 +73,7 @@ func TestHostile(t *testing.T) {
 		"silence":                 {answer: says("MLST", ""), want: "nothing has come from the server for too long"},
 		"half a reply":            {answer: says("MLST", "250-it"), want: "nothing has come from the server for too long"},
 		"hangs up":                {answer: on("MLST", func(c *ftpserver.Conn, _ string) { c.Close() }), want: "the connection is lost"},
-		"password in a reply":     {answer: says("PASS", "530 no, "+password+" is wrong\r\n"), permanent: true, want: "no, [secret password] is wrong"},
+		"password in a reply":     {answer: says("PASS", "530 no, "+steprig.Password+" is wrong\r\n"), permanent: true, want: "no, [secret password] is wrong"},
 		"asks for an account":     {answer: says("PASS", "332 account?\r\n"), permanent: true, want: "ACCT"},
 		"size is huge":            {answer: says("SIZE", "213 99999999999999999999\r\n"), opt: ftpserver.Options{NoMLSD: true}, want: "no number of bytes"},
 		"size is negative":        {answer: says("SIZE", "213 -5\r\n"), opt: ftpserver.Options{NoMLSD: true}, want: "no number of bytes"},
@@ -83,7 +85,7 @@ func TestHostile(t *testing.T) {
 			c.Content("RETR", func(conn net.Conn) error { time.Sleep(time.Hour); return nil })
 		}), want: "nothing has come"},
 		"426": {answer: sends("RETR", func(conn net.Conn) error {
-			conn.Write(content(500))
+			conn.Write(steprig.Content(500))
 			return errors.New("disk\r\n226 all is well")
 		}), want: `426 "disk`},
 		"port of another service": {answer: says("EPSV", "229 (|||25|)\r\n"), want: "port 25"},
@@ -92,15 +94,15 @@ func TestHostile(t *testing.T) {
 		"closed port":             {answer: says("EPSV", "229 (|||4000|)\r\n"), want: "firewall"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				h.opt.Answer = h.answer
 				r := newRig(t, h.opt)
-				r.put("f", content(100_000))
-				within(t, 3*time.Minute, func() {
-					_, err := r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f"})
-					wantError(t, err, h.permanent, h.want)
+				r.Put("f", steprig.Content(100_000))
+				steprig.Within(t, 3*time.Minute, func() {
+					_, err := r.Run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f"})
+					steprig.WantError(t, err, h.permanent, h.want)
 				})
-				wantTree(t, r.work)
+				steprig.WantTree(t, r.Work)
 			})
 		})
 	}
@@ -118,8 +120,8 @@ func TestEndlessListing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h.opt.Answer = h.answer
 			r := newRig(t, h.opt)
-			_, err := r.run(t.Context(), "ftp.list", object{})
-			wantError(t, err, true, h.want)
+			_, err := r.Run(t.Context(), "ftp.list", object{})
+			steprig.WantError(t, err, true, h.want)
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			if m.HeapInuse > 200<<20 {
@@ -149,8 +151,8 @@ func TestEndlessRmdir(t *testing.T) {
 				}
 				return true
 			}})
-			_, err := r.run(t.Context(), "ftp.rmdir", object{"remote_path": "x", "recursive": true})
-			wantError(t, err, true, c.want)
+			_, err := r.Run(t.Context(), "ftp.rmdir", object{"remote_path": "x", "recursive": true})
+			steprig.WantError(t, err, true, c.want)
 			for _, command := range r.Commands() {
 				if strings.HasPrefix(command, "DELE") || strings.HasPrefix(command, "RMD") {
 					t.Errorf("the server got %q", command)
@@ -182,22 +184,22 @@ func TestHostileNames(t *testing.T) {
 				return nil
 			}
 			r := newRig(t, ftpserver.Options{NoMLSD: verb == "LIST", Answer: sends(verb, listing)})
-			r.put("good", []byte("1"))
-			out := r.must(r.run(t.Context(), "ftp.list", object{}))
+			r.Put("good", []byte("1"))
+			out := r.Must(r.Run(t.Context(), "ftp.list", object{}))
 			if out["file_count"] != 1.0 || out["unsafe_count"] != float64(len(hostileNames)-1) { // ".." is no entry
 				t.Errorf("%v files, %v skipped of %d", out["file_count"], out["unsafe_count"], len(hostileNames))
 			}
-			_, err := r.run(t.Context(), "ftp.list", object{"on_unsafe_name": "fail"})
-			wantError(t, err, true, "entries can't be used")
-			r.must(r.run(t.Context(), "ftp.download", object{"remote_path": ".", "local_path": "in/"}))
-			wantTree(t, r.work, "in/good")
-			if strings.Contains(r.log.String(), "\x1b") {
+			_, err := r.Run(t.Context(), "ftp.list", object{"on_unsafe_name": "fail"})
+			steprig.WantError(t, err, true, "entries can't be used")
+			r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": ".", "local_path": "in/"}))
+			steprig.WantTree(t, r.Work, "in/good")
+			if strings.Contains(r.Log.String(), "\x1b") {
 				t.Error("the log contains control characters")
 			}
 			// Removing such a directory would have to name them.
-			r.put("x/y", nil)
-			_, err = r.run(t.Context(), "ftp.rmdir", object{"remote_path": "x", "recursive": true})
-			wantError(t, err, true, "which leads elsewhere; nothing more is removed")
+			r.Put("x/y", nil)
+			_, err = r.Run(t.Context(), "ftp.rmdir", object{"remote_path": "x", "recursive": true})
+			steprig.WantError(t, err, true, "which leads elsewhere; nothing more is removed")
 			for _, c := range r.Commands() {
 				if strings.HasPrefix(c, "DELE") || strings.HasPrefix(c, "RMD") {
 					t.Errorf("the server got %q", c)
@@ -210,7 +212,7 @@ func TestHostileNames(t *testing.T) {
 // TestInjection uses paths that would end a command and begin another.
 func TestInjection(t *testing.T) {
 	r := newRig(t, ftpserver.Options{})
-	r.putLocal("f", []byte("x"))
+	r.PutLocal("f", []byte("x"))
 	for _, bad := range []string{"a\r\nDELE x", "a\nDELE x", "a\rb", "a\x00b", "a\xffb"} {
 		for key, cfg := range map[string]object{
 			"ftp.list":     {"remote_path": bad},
@@ -225,19 +227,19 @@ func TestInjection(t *testing.T) {
 			if strings.Contains(bad, "\xff") {
 				continue // JSON can't hold it
 			}
-			_, err := r.run(t.Context(), key, cfg)
-			wantError(t, err, true, "control character")
+			_, err := r.Run(t.Context(), key, cfg)
+			steprig.WantError(t, err, true, "control character")
 		}
 	}
 	r.conn.Username = "ada\r\nDELE x"
-	r.res.Close()
+	r.Resources.Close()
 	r2 := newRig(t, ftpserver.Options{})
 	r2.conn.Username = "ada\r\nDELE x"
-	_, err := r2.run(t.Context(), "ftp.list", object{})
-	wantError(t, err, true, "username: contains a control character")
-	r2.conn.Username, r2.conn.Password = user, "x\r\nDELE x"
-	_, err = r2.run(t.Context(), "ftp.list", object{})
-	wantError(t, err, true, "password: contains a control character")
+	_, err := r2.Run(t.Context(), "ftp.list", object{})
+	steprig.WantError(t, err, true, "username: contains a control character")
+	r2.conn.Username, r2.conn.Password = steprig.User, "x\r\nDELE x"
+	_, err = r2.Run(t.Context(), "ftp.list", object{})
+	steprig.WantError(t, err, true, "password: contains a control character")
 	for _, c := range append(r.Commands(), r2.Commands()...) {
 		if strings.HasPrefix(c, "DELE") {
 			t.Errorf("the server got %q", c)
@@ -248,10 +250,10 @@ func TestInjection(t *testing.T) {
 // TestBounce has PASV name other machines. No connection goes there.
 func TestBounce(t *testing.T) {
 	for _, host := range []string{"127,0,0,99", "169,254,169,254", "10,0,0,1"} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, ftpserver.Options{NoEPSV: true, PassiveHost: host})
-			r.put("f", []byte("x"))
-			r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f"}))
+			r.Put("f", []byte("x"))
+			r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "f", "local_path": "f"}))
 			for _, d := range r.net.Dials() {
 				if !strings.HasPrefix(d, "files.example.com:") {
 					t.Errorf("a connection went to %s", d)
@@ -265,18 +267,18 @@ func TestBounce(t *testing.T) {
 func TestCancel(t *testing.T) {
 	for _, verb := range []string{"USER", "MLST", "EPSV", "RETR"} {
 		t.Run(verb, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				reached := make(chan bool, 10)
 				r := newRig(t, ftpserver.Options{Answer: on(verb, func(c *ftpserver.Conn, _ string) { reached <- true })})
-				r.put("f", content(100))
+				r.Put("f", steprig.Content(100))
 				ctx, cancel := context.WithCancelCause(t.Context())
 				go func() {
 					<-reached
 					cancel(errors.New("enough of it"))
 				}()
-				within(t, time.Second, func() {
-					_, err := r.run(ctx, "ftp.download", object{"remote_path": "f"})
-					wantError(t, err, false, "enough of it")
+				steprig.Within(t, time.Second, func() {
+					_, err := r.Run(ctx, "ftp.download", object{"remote_path": "f"})
+					steprig.WantError(t, err, false, "enough of it")
 				})
 			})
 		})

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier/internal/test/ftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // losing loses the connection in place of the n-th answer to a command, which is
@@ -33,52 +35,52 @@ func losing(verb string, n int64, do func(argument string)) func(*ftpserver.Conn
 // TestAfterDownload deletes or moves what was downloaded, and nothing else.
 func TestAfterDownload(t *testing.T) {
 	for _, opt := range []ftpserver.Options{{}, {NoRenameOver: true}} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, opt)
 			for _, name := range []string{"in/a", "in/b", "in/c", "in/a.done", "in/b.done", "old/a"} {
-				r.put(name, []byte(name))
+				r.Put(name, []byte(name))
 			}
-			out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "in", "done_file": "*.done", "after_transfer": "move", "move_to": "old"}))
+			out := r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "in", "done_file": "*.done", "after_transfer": "move", "move_to": "old"}))
 			if out["file_count"] != 2. || out["not_ready_count"] != 1. {
 				t.Errorf("%v", out)
 			}
-			wantTree(t, r.remote, "in/c", "old/a", "old/b")
-			if r.get("old/a") != "in/a" {
+			steprig.WantTree(t, r.Remote, "in/c", "old/a", "old/b")
+			if r.Get("old/a") != "in/a" {
 				t.Error("the file of that name was not replaced")
 			}
-			r.work = filepath.Join(t.TempDir(), "other")
-			r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "in/c", "after_transfer": "delete"}))
-			wantTree(t, r.remote, "old/a", "old/b")
-			_, err := r.run(t.Context(), "ftp.download", object{"remote_path": "in/none", "done_file": "*.done"})
-			wantError(t, err, true, "no such file")
-			r.put("in/d", nil)
-			_, err = r.run(t.Context(), "ftp.download", object{"remote_path": "in/d", "done_file": "*.done"})
-			wantError(t, err, false, `its done_file "in/d.done" is not there yet`)
-			_, err = r.run(t.Context(), "ftp.download", object{"remote_path": "in", "done_file": "*.done"})
-			wantError(t, err, false, "1 that are not yet")
+			r.Work = filepath.Join(t.TempDir(), "other")
+			r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "in/c", "after_transfer": "delete"}))
+			steprig.WantTree(t, r.Remote, "old/a", "old/b")
+			_, err := r.Run(t.Context(), "ftp.download", object{"remote_path": "in/none", "done_file": "*.done"})
+			steprig.WantError(t, err, true, "no such file")
+			r.Put("in/d", nil)
+			_, err = r.Run(t.Context(), "ftp.download", object{"remote_path": "in/d", "done_file": "*.done"})
+			steprig.WantError(t, err, false, `its done_file "in/d.done" is not there yet`)
+			_, err = r.Run(t.Context(), "ftp.download", object{"remote_path": "in", "done_file": "*.done"})
+			steprig.WantError(t, err, false, "1 that are not yet")
 		})
 	}
 }
 
 // TestArchive moves whole trees, each file under a name of its own.
 func TestArchive(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
 		stamped := regexp.MustCompile(`-\d{8}T\d{6}\.\d{6}Z`)
 		for round := range 2 {
-			r.put("in/a.csv", []byte("a"))
-			r.put("in/sub/b", []byte("b"))
-			r.put("sent/keep", nil)
-			r.work = filepath.Join(filepath.Dir(r.work), fmt.Sprint("work", round))
-			r.putLocal("out/a.csv", []byte("a"))
-			r.putLocal("out/sub/b", []byte("b"))
-			out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "in", "pattern": "**", "after_transfer": "archive", "move_to": "old"}))
+			r.Put("in/a.csv", []byte("a"))
+			r.Put("in/sub/b", []byte("b"))
+			r.Put("sent/keep", nil)
+			r.Work = filepath.Join(filepath.Dir(r.Work), fmt.Sprint("work", round))
+			r.PutLocal("out/a.csv", []byte("a"))
+			r.PutLocal("out/sub/b", []byte("b"))
+			out := r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "in", "pattern": "**", "after_transfer": "archive", "move_to": "old"}))
 			if out["file_count"] != 2. {
 				t.Errorf("%v", out)
 			}
-			r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "out/**", "remote_path": "sent/", "after_transfer": "archive", "move_to": "old"}))
+			r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "out/**", "remote_path": "sent/", "after_transfer": "archive", "move_to": "old"}))
 			var names []string
-			for _, name := range tree(t, filepath.Join(r.work, "old")) {
+			for _, name := range steprig.Tree(t, filepath.Join(r.Work, "old")) {
 				names = append(names, stamped.ReplaceAllString(name, "-T"))
 			}
 			if got := strings.Join(names, " "); got != "a-T.csv sub/b-T" {
@@ -86,7 +88,7 @@ func TestArchive(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		names := tree(t, filepath.Join(r.remote, "old"))
+		names := steprig.Tree(t, filepath.Join(r.Remote, "old"))
 		if len(names) != 4 || !stamped.MatchString(names[0]) || !strings.HasSuffix(names[0], "Z.csv") || !strings.HasPrefix(names[2], "sub/b-") {
 			t.Errorf("archived are %q", names)
 		}
@@ -96,61 +98,61 @@ func TestArchive(t *testing.T) {
 // TestAfterDownloadAgain loses the answer to the deletion of the source, and a
 // new source comes: it is kept, and the outputs are those of the first.
 func TestAfterDownloadAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var r *rig
-		r = newRig(t, ftpserver.Options{Answer: losing("DELE", 1, func(name string) { os.Remove(filepath.Join(r.remote, name)) })})
-		r.put("in/a", []byte("old"))
+		r = newRig(t, ftpserver.Options{Answer: losing("DELE", 1, func(name string) { os.Remove(filepath.Join(r.Remote, name)) })})
+		r.Put("in/a", []byte("old"))
 		cfg := object{"remote_path": "in", "after_transfer": "delete"}
-		_, err := r.run(t.Context(), "ftp.download", cfg)
-		wantError(t, err, false, `delete "in/a"`, "connection is lost")
-		r.put("in/a", []byte("newer"))
-		out := r.must(r.retry(t.Context(), "ftp.download", cfg))
-		if r.getLocal(out["downloaded_file"]) != "old" || r.get("in/a") != "newer" {
-			t.Errorf("%v, %q, %q", out, r.getLocal(out["downloaded_file"]), r.get("in/a"))
+		_, err := r.Run(t.Context(), "ftp.download", cfg)
+		steprig.WantError(t, err, false, `delete "in/a"`, "connection is lost")
+		r.Put("in/a", []byte("newer"))
+		out := r.Must(r.Retry(t.Context(), "ftp.download", cfg))
+		if r.GetLocal(out["downloaded_file"]) != "old" || r.Get("in/a") != "newer" {
+			t.Errorf("%v, %q, %q", out, r.GetLocal(out["downloaded_file"]), r.Get("in/a"))
 		}
-		if err := os.Remove(filepath.Join(r.work, out["downloaded_file"].(string))); err != nil {
+		if err := os.Remove(filepath.Join(r.Work, out["downloaded_file"].(string))); err != nil {
 			t.Fatal(err)
 		}
-		_, err = r.retry(t.Context(), "ftp.download", cfg)
-		wantError(t, err, true, "an earlier attempt has downloaded it, but it is gone or has changed")
+		_, err = r.Retry(t.Context(), "ftp.download", cfg)
+		steprig.WantError(t, err, true, "an earlier attempt has downloaded it, but it is gone or has changed")
 	})
 }
 
 // TestStableSeconds leaves out what is still being written.
 func TestStableSeconds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
-		r.put("in/done", content(10))
-		r.put("in/growing", content(10))
+		r.Put("in/done", steprig.Content(10))
+		r.Put("in/growing", steprig.Content(10))
 		grow := func() {
 			time.Sleep(25 * time.Second)
-			r.put("in/growing", content(11))
-			r.put("in/new", content(11))
+			r.Put("in/growing", steprig.Content(11))
+			r.Put("in/new", steprig.Content(11))
 		}
 		go grow()
-		out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "in", "stable_seconds": 40}))
+		out := r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "in", "stable_seconds": 40}))
 		if out["file_count"] != 1. || out["not_ready_count"] != 2. {
 			t.Errorf("%v", out)
 		}
 		go grow()
-		out = r.must(r.run(t.Context(), "ftp.list", object{"remote_path": "in", "stable_seconds": 10}))
+		out = r.Must(r.Run(t.Context(), "ftp.list", object{"remote_path": "in", "stable_seconds": 10}))
 		if out["file_count"] != 3. || out["not_ready_count"] != 0. {
 			t.Errorf("%v", out)
 		}
 		go func() {
 			time.Sleep(25 * time.Second)
-			r.put("in/growing", content(3))
-			r.putLocal("out/growing", content(4))
+			r.Put("in/growing", steprig.Content(3))
+			r.PutLocal("out/growing", steprig.Content(4))
 		}()
-		_, err := r.run(t.Context(), "ftp.download", object{"remote_path": "in/growing", "stable_seconds": 40})
-		wantError(t, err, false, "it has changed within the 40 seconds")
-		r.putLocal("out/done", content(5))
+		_, err := r.Run(t.Context(), "ftp.download", object{"remote_path": "in/growing", "stable_seconds": 40})
+		steprig.WantError(t, err, false, "it has changed within the 40 seconds")
+		r.PutLocal("out/done", steprig.Content(5))
 		go func() {
 			time.Sleep(25 * time.Second)
-			r.putLocal("out/growing", content(6))
+			r.PutLocal("out/growing", steprig.Content(6))
 		}()
 		began := time.Now()
-		out = r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "out/*", "remote_path": "in/", "stable_seconds": 40}))
+		out = r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "out/*", "remote_path": "in/", "stable_seconds": 40}))
 		if took := time.Since(began); out["file_count"] != 1. || took < 40*time.Second || took > 42*time.Second {
 			t.Errorf("%v; it took %v", out, took)
 		}
@@ -159,11 +161,11 @@ func TestStableSeconds(t *testing.T) {
 
 // TestBandwidthLimit measures.
 func TestBandwidthLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
 		for i := range 4 {
-			r.put(fmt.Sprintf("in/%d", i), content(100_000))
-			r.putLocal(fmt.Sprintf("out/%d", i), content(100_000))
+			r.Put(fmt.Sprintf("in/%d", i), steprig.Content(100_000))
+			r.PutLocal(fmt.Sprintf("out/%d", i), steprig.Content(100_000))
 		}
 		for _, test := range []struct {
 			key string
@@ -173,7 +175,7 @@ func TestBandwidthLimit(t *testing.T) {
 			{"ftp.upload", object{"local_path": "out/*", "remote_path": "in/", "bandwidth_limit": 10_000}},
 		} {
 			began := time.Now()
-			r.must(r.run(t.Context(), test.key, test.cfg))
+			r.Must(r.Run(t.Context(), test.key, test.cfg))
 			if took := time.Since(began); took < 38*time.Second || took > 45*time.Second {
 				t.Errorf("%s: 400 kB with 10 kB/s took %v", test.key, took)
 			}
@@ -183,42 +185,42 @@ func TestBandwidthLimit(t *testing.T) {
 
 // TestChecksum compares with what the partner says, and reads again.
 func TestChecksum(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var lie atomic.Bool
 		r := newRig(t, ftpserver.Options{Answer: func(c *ftpserver.Conn, verb, argument string) bool {
 			if verb != "RETR" || !lie.CompareAndSwap(true, false) {
 				return false
 			}
-			return sends("RETR", func(conn net.Conn) error { _, err := conn.Write(content(300_001)[1:]); return err })(c, verb, argument)
+			return sends("RETR", func(conn net.Conn) error { _, err := conn.Write(steprig.Content(300_001)[1:]); return err })(c, verb, argument)
 		}})
-		r.put("in/x", content(300_000))
+		r.Put("in/x", steprig.Content(300_000))
 		cfg := object{"remote_path": "in/x", "checksum": "sidecar", "local_path": "x", "resume": true}
-		_, err := r.run(t.Context(), "ftp.download", cfg)
-		wantError(t, err, true, `checksum in "in/x.sha256"`, "550")
-		sum := sha256.Sum256(content(300_000))
-		r.put("in/x.sha256", []byte(strings.ToUpper(hex.EncodeToString(sum[:]))+"  x\n"))
-		r.must(r.run(t.Context(), "ftp.download", cfg))
-		out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "in", "checksum": "sidecar"}))
+		_, err := r.Run(t.Context(), "ftp.download", cfg)
+		steprig.WantError(t, err, true, `checksum in "in/x.sha256"`, "550")
+		sum := sha256.Sum256(steprig.Content(300_000))
+		r.Put("in/x.sha256", []byte(strings.ToUpper(hex.EncodeToString(sum[:]))+"  x\n"))
+		r.Must(r.Run(t.Context(), "ftp.download", cfg))
+		out := r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "in", "checksum": "sidecar"}))
 		if out["file_count"] != 1. {
 			t.Errorf("%v", out)
 		}
 		sum[0]++
-		r.put("in/x.sha256", []byte(hex.EncodeToString(sum[:])))
+		r.Put("in/x.sha256", []byte(hex.EncodeToString(sum[:])))
 		cfg = object{"remote_path": "in/x", "checksum": "sidecar"}
-		_, err = r.run(t.Context(), "ftp.download", cfg)
-		wantError(t, err, false, "the content has the SHA-256", "in/x.sha256")
-		r.put("in/x.sha256", []byte("hello"))
-		_, err = r.run(t.Context(), "ftp.download", cfg)
-		wantError(t, err, true, `it begins with "hello"`)
-		r.put("in/x.sha256", content(5000))
-		_, err = r.run(t.Context(), "ftp.download", cfg)
-		wantError(t, err, true, "is no file with a checksum")
+		_, err = r.Run(t.Context(), "ftp.download", cfg)
+		steprig.WantError(t, err, false, "the content has the SHA-256", "in/x.sha256")
+		r.Put("in/x.sha256", []byte("hello"))
+		_, err = r.Run(t.Context(), "ftp.download", cfg)
+		steprig.WantError(t, err, true, `it begins with "hello"`)
+		r.Put("in/x.sha256", steprig.Content(5000))
+		_, err = r.Run(t.Context(), "ftp.download", cfg)
+		steprig.WantError(t, err, true, "is no file with a checksum")
 		cfg = object{"remote_path": "in/x", "checksum": "read_back", "local_path": "y"}
-		r.must(r.run(t.Context(), "ftp.download", cfg))
+		r.Must(r.Run(t.Context(), "ftp.download", cfg))
 		lie.Store(true)
-		_, err = r.run(t.Context(), "ftp.download", cfg)
-		wantError(t, err, false, "the content differs when it is read again")
-		if r.getLocal("y") != string(content(300_000)) {
+		_, err = r.Run(t.Context(), "ftp.download", cfg)
+		steprig.WantError(t, err, false, "the content differs when it is read again")
+		if r.GetLocal("y") != string(steprig.Content(300_000)) {
 			t.Error("the file was replaced nevertheless")
 		}
 	})
@@ -226,7 +228,7 @@ func TestChecksum(t *testing.T) {
 
 // TestSkipIfSame downloads and uploads nothing that is there already.
 func TestSkipIfSame(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var moved atomic.Int64
 		r := newRig(t, ftpserver.Options{Fault: func(verb, _ string) error {
 			if verb == "RETR" || verb == "STOR" {
@@ -234,17 +236,17 @@ func TestSkipIfSame(t *testing.T) {
 			}
 			return nil
 		}})
-		r.put("x", content(1000))
+		r.Put("x", steprig.Content(1000))
 		at := time.Unix(1_600_000_000, 0)
-		if err := os.Chtimes(filepath.Join(r.remote, "x"), at, at); err != nil {
+		if err := os.Chtimes(filepath.Join(r.Remote, "x"), at, at); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			out := r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "x", "skip_if_same": true}))
+			out := r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "x", "skip_if_same": true}))
 			if out["file_count"] != 1. || out["size"] != 1000. || out["skipped"] != false {
 				t.Errorf("%v", out)
 			}
-			out = r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "x", "remote_path": "y", "skip_if_same": true, "preserve": "times"}))
+			out = r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "x", "remote_path": "y", "skip_if_same": true, "preserve": "times"}))
 			if out["file_count"] != 1. || out["size"] != 1000. {
 				t.Errorf("%v", out)
 			}
@@ -252,8 +254,8 @@ func TestSkipIfSame(t *testing.T) {
 		if n := moved.Load(); n != 2 {
 			t.Errorf("%d transfers, want 2", n)
 		}
-		r.must(r.run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "z", "preserve": "none"}))
-		if info, err := os.Stat(filepath.Join(r.work, "z")); err != nil || info.ModTime().Equal(at) {
+		r.Must(r.Run(t.Context(), "ftp.download", object{"remote_path": "x", "local_path": "z", "preserve": "none"}))
+		if info, err := os.Stat(filepath.Join(r.Work, "z")); err != nil || info.ModTime().Equal(at) {
 			t.Errorf("the time was taken over: %v, %v", info.ModTime(), err)
 		}
 	})
@@ -261,56 +263,56 @@ func TestSkipIfSame(t *testing.T) {
 
 // TestAfterUpload deletes or moves what was uploaded, and writes companions.
 func TestAfterUpload(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
-		r.putLocal("out/a", []byte("a"))
-		r.putLocal("out/sub/b", []byte("b"))
-		r.put("in/a", nil)
+		r.PutLocal("out/a", []byte("a"))
+		r.PutLocal("out/sub/b", []byte("b"))
+		r.Put("in/a", nil)
 		cfg := object{"local_path": "out/**", "remote_path": "in", "if_exists": "skip", "after_transfer": "move", "move_to": "sent", "checksum": "sidecar", "done_file": "done-*"}
-		r.must(r.run(t.Context(), "ftp.upload", cfg))
-		wantTree(t, r.remote, "in/a", "in/sub/b", "in/sub/b.sha256", "in/sub/done-b")
-		if r.getLocal("sent/sub/b") != "b" || r.getLocal("out/a") != "a" {
-			t.Errorf("local files are %q", tree(t, r.work))
+		r.Must(r.Run(t.Context(), "ftp.upload", cfg))
+		steprig.WantTree(t, r.Remote, "in/a", "in/sub/b", "in/sub/b.sha256", "in/sub/done-b")
+		if r.GetLocal("sent/sub/b") != "b" || r.GetLocal("out/a") != "a" {
+			t.Errorf("local files are %q", steprig.Tree(t, r.Work))
 		}
 		sum := sha256.Sum256([]byte("b"))
-		if got := r.get("in/sub/b.sha256"); got != hex.EncodeToString(sum[:])+"  b\n" {
+		if got := r.Get("in/sub/b.sha256"); got != hex.EncodeToString(sum[:])+"  b\n" {
 			t.Errorf("sidecar = %q", got)
 		}
 		// Again, after the answer was lost: nothing happens, and the outputs are the same.
-		r.putLocal("out/sub/b", []byte("new"))
-		out := r.must(r.retry(t.Context(), "ftp.upload", cfg))
-		if out["file_count"] != 1. || r.get("in/sub/b") != "b" || r.getLocal("out/sub/b") != "new" {
+		r.PutLocal("out/sub/b", []byte("new"))
+		out := r.Must(r.Retry(t.Context(), "ftp.upload", cfg))
+		if out["file_count"] != 1. || r.Get("in/sub/b") != "b" || r.GetLocal("out/sub/b") != "new" {
 			t.Errorf("%v", out)
 		}
-		r.work = filepath.Join(t.TempDir(), "other")
-		r.putLocal("out/sub/b", []byte("new"))
-		r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "out/sub/b", "remote_path": "in/sub/", "after_transfer": "delete"}))
-		if r.get("in/sub/b") != "new" || !strings.Contains(r.getLocal("out/sub/b"), "no such file") {
-			t.Errorf("%q, %q", r.get("in/sub/b"), r.getLocal("out/sub/b"))
+		r.Work = filepath.Join(t.TempDir(), "other")
+		r.PutLocal("out/sub/b", []byte("new"))
+		r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "out/sub/b", "remote_path": "in/sub/", "after_transfer": "delete"}))
+		if r.Get("in/sub/b") != "new" || !strings.Contains(r.GetLocal("out/sub/b"), "no such file") {
+			t.Errorf("%q, %q", r.Get("in/sub/b"), r.GetLocal("out/sub/b"))
 		}
 	})
 }
 
 // TestNoParent makes the directories that a pattern finds, but not remote_path.
 func TestNoParent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
-		r.putLocal("out/sub/deep/b", []byte("b"))
-		_, err := r.run(t.Context(), "ftp.upload", object{"local_path": "out/**", "remote_path": "typo/"})
-		wantError(t, err, true, `make directory "typo/sub"`)
-		r.put("in/keep", nil)
-		r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "out/**", "remote_path": "in/"}))
-		wantTree(t, r.remote, "in/keep", "in/sub/deep/b")
-		r.put("in/other/x", nil)
-		r.putLocal("out/other", []byte("b"))
-		_, err = r.run(t.Context(), "ftp.upload", object{"local_path": "out/**", "remote_path": "in/"})
-		wantError(t, err, true, `upload "in/other": is a directory`)
+		r.PutLocal("out/sub/deep/b", []byte("b"))
+		_, err := r.Run(t.Context(), "ftp.upload", object{"local_path": "out/**", "remote_path": "typo/"})
+		steprig.WantError(t, err, true, `make directory "typo/sub"`)
+		r.Put("in/keep", nil)
+		r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "out/**", "remote_path": "in/"}))
+		steprig.WantTree(t, r.Remote, "in/keep", "in/sub/deep/b")
+		r.Put("in/other/x", nil)
+		r.PutLocal("out/other", []byte("b"))
+		_, err = r.Run(t.Context(), "ftp.upload", object{"local_path": "out/**", "remote_path": "in/"})
+		steprig.WantError(t, err, true, `upload "in/other": is a directory`)
 	})
 }
 
 // TestTransferOptions checks what is said about wrong options.
 func TestTransferOptions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ftpserver.Options{})
 		for _, test := range []struct {
 			cfg  object
@@ -335,12 +337,12 @@ func TestTransferOptions(t *testing.T) {
 				for k, v := range test.cfg {
 					cfg[k] = v
 				}
-				_, err := r.run(t.Context(), key, cfg)
-				wantError(t, err, true, test.text)
+				_, err := r.Run(t.Context(), key, cfg)
+				steprig.WantError(t, err, true, test.text)
 			}
 		}
-		_, err := r.run(t.Context(), "ftp.list", object{"stable_seconds": 100_000})
-		wantError(t, err, true, "stable_seconds: must be at most 86400")
+		_, err := r.Run(t.Context(), "ftp.list", object{"stable_seconds": 100_000})
+		steprig.WantError(t, err, true, "stable_seconds: must be at most 86400")
 		if len(r.net.Dials()) != 0 {
 			t.Error("it has connected nevertheless")
 		}
@@ -364,13 +366,13 @@ func TestRefusedIsNotMissing(t *testing.T) {
 		{"CWD", "421 going down", false},
 	} {
 		for key, says := range map[string]string{"ftp.stat": "exists", "ftp.delete": "existed", "ftp.rmdir": "existed"} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, ftpserver.Options{NoMLSD: c.verb == "CWD", Answer: on2(c.verb, func(conn *ftpserver.Conn) bool {
 					conn.Reply(c.reply)
 					return true
 				})})
-				r.put("x/y", nil)
-				out, err := r.run(t.Context(), key, object{"remote_path": "x"})
+				r.Put("x/y", nil)
+				out, err := r.Run(t.Context(), key, object{"remote_path": "x"})
 				if (err == nil) != c.missing || c.missing && out[says] != false {
 					t.Errorf("%s, %s: %v, %v", c.reply, key, out, err)
 				}
@@ -383,25 +385,25 @@ func TestRefusedIsNotMissing(t *testing.T) {
 // run too; with make_directories it is made.
 func TestRenameIntoMissingDirectory(t *testing.T) {
 	r := newRig(t, ftpserver.Options{})
-	r.put("inv.csv", content(10))
+	r.Put("inv.csv", steprig.Content(10))
 	cfg := object{"source_path": "inv.csv", "destination_path": "out/deep/inv.csv"}
 	want := []string{`rename "inv.csv"`, `destination_path: the remote directory "out/deep" doesn't exist`, "set make_directories"}
-	wantError(t, r.validate(t.Context(), "ftp.rename", cfg), true, want...)
-	_, err := r.run(t.Context(), "ftp.rename", cfg)
-	wantError(t, err, true, want...)
-	wantError(t, r.validate(t.Context(), "ftp.rename", object{"source_path": "inv.csv", "destination_path": "out/"}), true, `the remote directory "out" doesn't exist`)
-	wantTree(t, r.remote, "inv.csv")
+	steprig.WantError(t, r.Validate(t.Context(), "ftp.rename", cfg), true, want...)
+	_, err := r.Run(t.Context(), "ftp.rename", cfg)
+	steprig.WantError(t, err, true, want...)
+	steprig.WantError(t, r.Validate(t.Context(), "ftp.rename", object{"source_path": "inv.csv", "destination_path": "out/"}), true, `the remote directory "out" doesn't exist`)
+	steprig.WantTree(t, r.Remote, "inv.csv")
 
 	cfg["make_directories"] = true
-	if err := r.validate(t.Context(), "ftp.rename", cfg); err != nil {
+	if err := r.Validate(t.Context(), "ftp.rename", cfg); err != nil {
 		t.Error(err)
 	}
-	out := r.must(r.run(t.Context(), "ftp.rename", cfg))
+	out := r.Must(r.Run(t.Context(), "ftp.rename", cfg))
 	if out["renamed_file"] != "out/deep/inv.csv" {
 		t.Errorf("%v", out)
 	}
-	wantTree(t, r.remote, "out/deep/inv.csv")
-	if err := r.validate(t.Context(), "ftp.rename", object{"source_path": "out/deep/inv.csv", "destination_path": "out"}); err != nil {
+	steprig.WantTree(t, r.Remote, "out/deep/inv.csv")
+	if err := r.Validate(t.Context(), "ftp.rename", object{"source_path": "out/deep/inv.csv", "destination_path": "out"}); err != nil {
 		t.Errorf("into a directory that is there: %v", err)
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // TestReusedSession has the session end within five seconds of its last reply,
@@ -36,7 +38,7 @@ func TestReusedSession(t *testing.T) {
 	for how, end := range ends {
 		for key, cfg := range verbs {
 			t.Run(how+" "+key, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					var server atomic.Pointer[ftpserver.Conn]
 					var client atomic.Pointer[memnet.Conn]
 					r := newRig(t, ftpserver.Options{Answer: func(c *ftpserver.Conn, _, _ string) bool { server.Store(c); return false }})
@@ -48,15 +50,15 @@ func TestReusedSession(t *testing.T) {
 						}
 						return c, err
 					}
-					r.put("dir/a", content(1000))
-					r.put("empty/x", nil)
-					remove(r.remote, "empty/x")
-					r.putLocal("a", content(2000))
-					r.must(r.run(t.Context(), "ftp.list", nil))
+					r.Put("dir/a", steprig.Content(1000))
+					r.Put("empty/x", nil)
+					remove(r.Remote, "empty/x")
+					r.PutLocal("a", steprig.Content(2000))
+					r.Must(r.Run(t.Context(), "ftp.list", nil))
 					time.Sleep(time.Second)
 					end(server.Load(), client.Load())
 					time.Sleep(time.Second)
-					r.must(r.run(t.Context(), key, cfg))
+					r.Must(r.Run(t.Context(), key, cfg))
 					if n := r.Logins(); n != 2 {
 						t.Errorf("%d logins, want one more", n)
 					}
@@ -69,7 +71,7 @@ func TestReusedSession(t *testing.T) {
 // TestReusedSessionOnce has every session end: the step connects once more, and
 // then it fails.
 func TestReusedSessionOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Bool
 		r := newRig(t, ftpserver.Options{Answer: func(c *ftpserver.Conn, verb, _ string) bool {
 			if ended.Load() && verb == "MLST" {
@@ -78,11 +80,11 @@ func TestReusedSessionOnce(t *testing.T) {
 			}
 			return false
 		}})
-		r.put("a", content(10))
-		r.must(r.run(t.Context(), "ftp.stat", object{"remote_path": "a"}))
+		r.Put("a", steprig.Content(10))
+		r.Must(r.Run(t.Context(), "ftp.stat", object{"remote_path": "a"}))
 		ended.Store(true)
-		_, err := r.run(t.Context(), "ftp.stat", object{"remote_path": "a"})
-		wantError(t, err, false, "connection is lost")
+		_, err := r.Run(t.Context(), "ftp.stat", object{"remote_path": "a"})
+		steprig.WantError(t, err, false, "connection is lost")
 		if n := r.Logins(); n != 2 {
 			t.Errorf("%d logins, want one more", n)
 		}
@@ -112,7 +114,7 @@ func TestRefusals(t *testing.T) {
 		"":            true, // no answer, twice
 	} {
 		t.Run(said, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var tried atomic.Int32
 				r := newRig(t, ftpserver.Options{Answer: on2("PASS", func(c *ftpserver.Conn) bool {
 					tried.Add(1)
@@ -124,12 +126,12 @@ func TestRefusals(t *testing.T) {
 					}
 					return true
 				})})
-				_, err := r.run(t.Context(), "ftp.list", nil)
+				_, err := r.Run(t.Context(), "ftp.list", nil)
 				want := int32(1)
 				if said == "" {
 					want = 2
 				}
-				wantError(t, err, permanent)
+				steprig.WantError(t, err, permanent)
 				if errors.Is(err, courier.ErrLogin) != permanent || tried.Load() != want {
 					t.Errorf("%d logins, %v", tried.Load(), err)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/internal/test/ftpdtest"
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/remotetour"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/ftp"
 )
 
@@ -46,8 +47,8 @@ var reals = []real{
 func newReal(t *testing.T, w real) (*rig, *ftpdtest.Server) {
 	t.Helper()
 	s := w.start(t, w.how)
-	r := &rig{t: t, work: filepath.Join(t.TempDir(), "work"), remote: s.Dir, path: s.Path, attempt: 1, res: &courier.Resources{}}
-	t.Cleanup(func() { r.res.Close() })
+	r := &rig{Rig: steprig.Rig{T: t, Work: filepath.Join(t.TempDir(), "work"), Remote: s.Dir, Attempt: 1, Resources: &courier.Resources{}}, path: s.Path}
+	t.Cleanup(func() { r.Resources.Close() })
 	r.conn = ftp.Connection{
 		Host: "127.0.0.1", Port: s.Port(), Username: s.User, Password: s.Password,
 		Security: [...]string{"none", "explicit", "implicit"}[w.how],
@@ -55,7 +56,7 @@ func newReal(t *testing.T, w real) (*rig, *ftpdtest.Server) {
 	if w.how != ftpdtest.Plain {
 		r.conn.Authorities = ftpserver.ServerCertificate
 	}
-	ftp.Register(&r.reg, connections(func() ftp.Connection { return r.conn }))
+	ftp.Register(&r.Registry, connections(func() ftp.Connection { return r.conn }))
 	return r, s
 }
 
@@ -91,14 +92,14 @@ func TestServers(t *testing.T) {
 func TestSizesOfDirectories(t *testing.T) {
 	r := newRig(t, ftpserver.Options{NoMLSD: true, SizesAll: true})
 	r.tour()
-	r.put("to/keep", nil)
-	r.put("f", content(10))
-	r.must(r.run(t.Context(), "ftp.rename", object{"source_path": "f", "destination_path": "to/g"}))
-	out := r.must(r.run(t.Context(), "ftp.rmdir", object{"remote_path": "to", "recursive": true}))
+	r.Put("to/keep", nil)
+	r.Put("f", steprig.Content(10))
+	r.Must(r.Run(t.Context(), "ftp.rename", object{"source_path": "f", "destination_path": "to/g"}))
+	out := r.Must(r.Run(t.Context(), "ftp.rmdir", object{"remote_path": "to", "recursive": true}))
 	if out["existed"] != true {
 		t.Errorf("rmdir: %v", out)
 	}
-	wantTree(t, r.remote)
+	steprig.WantTree(t, r.Remote)
 }
 
 // at is the path of a file on the server.
@@ -111,18 +112,18 @@ func (r *rig) at(name string) string {
 
 // tour runs one step after the other.
 func (r *rig) tour() {
-	r.t.Helper()
-	ctx, family := r.t.Context(), "ftp"
+	r.T.Helper()
+	ctx, family := r.T.Context(), "ftp"
 	if r.conn.Security != "none" {
 		family = "ftps"
 	}
 	remotetour.Tour{
-		TB: r.t, Family: family, Work: r.work, Remote: r.remote, Path: r.path,
-		Run:      func(key string, cfg object) (object, error) { return r.run(ctx, key, cfg) },
-		Validate: func(key string, cfg object) error { return r.validate(ctx, key, cfg) },
+		TB: r.T, Family: family, Work: r.Work, Remote: r.Remote, Path: r.path,
+		Run:      func(key string, cfg object) (object, error) { return r.Run(ctx, key, cfg) },
+		Validate: func(key string, cfg object) error { return r.Validate(ctx, key, cfg) },
 		Reconnect: func() {
-			r.res.Close()
-			r.res = &courier.Resources{}
+			r.Resources.Close()
+			r.Resources = &courier.Resources{}
 		},
 	}.Go()
 }
@@ -137,25 +138,25 @@ func TestResumeServers(t *testing.T) {
 				r, s := newReal(t, w)
 				cfg := object{"local_path": "file", "remote_path": r.at("file"), "resume": true}
 				if key == "ftp.upload" {
-					r.putLocal("file", content(size))
-				} else if err := s.Write("file", content(size)); err != nil {
+					r.PutLocal("file", steprig.Content(size))
+				} else if err := s.Write("file", steprig.Content(size)); err != nil {
 					t.Fatal(err)
 				}
-				r.onProgress = func(p courier.Progress) {
-					if p.Done > size/2 && p.Done < size && r.attempt == 1 {
+				r.OnProgress = func(p courier.Progress) {
+					if p.Done > size/2 && p.Done < size && r.Attempt == 1 {
 						s.Cut()
 					}
 				}
-				if _, err := r.run(t.Context(), key, cfg); err == nil {
+				if _, err := r.Run(t.Context(), key, cfg); err == nil {
 					t.Fatal("a cut transfer succeeded")
 				}
 				time.Sleep(50 * time.Millisecond) // until the server has written what it got
-				r.reports = nil
-				r.must(r.retry(t.Context(), key, cfg))
-				if r.get("file") != string(content(size)) || r.getLocal("file") != string(content(size)) {
+				r.ForgetReports()
+				r.Must(r.Retry(t.Context(), key, cfg))
+				if r.Get("file") != string(steprig.Content(size)) || r.GetLocal("file") != string(steprig.Content(size)) {
 					t.Error("the content differs")
 				}
-				wantTree(t, r.remote, "file")
+				steprig.WantTree(t, r.Remote, "file")
 				if first := r.firstReport(); first <= 0 {
 					t.Errorf("the second attempt began at %d", first)
 				}
@@ -166,9 +167,7 @@ func TestResumeServers(t *testing.T) {
 
 // firstReport is how far the first file was when the transfer began.
 func (r *rig) firstReport() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.reports {
+	for _, p := range r.Reports() {
 		if p.Total > 0 {
 			return p.Done
 		}
@@ -182,14 +181,14 @@ func TestTail(t *testing.T) {
 	r, _ := newReal(t, real{name: "vsftpd", start: ftpdtest.VSFTPD, how: ftpdtest.Explicit})
 	r.conn.MinTLS = "1.3"
 	const size = 64 << 20
-	r.putLocal("file", content(size))
+	r.PutLocal("file", steprig.Content(size))
 	for i := range 6 {
 		name := fmt.Sprintf("file%d", i)
-		r.must(r.run(t.Context(), "ftp.upload", object{"local_path": "file", "remote_path": r.at(name)}))
-		if r.get(name) != string(content(size)) {
+		r.Must(r.Run(t.Context(), "ftp.upload", object{"local_path": "file", "remote_path": r.at(name)}))
+		if r.Get(name) != string(steprig.Content(size)) {
 			t.Fatalf("upload %d differs", i)
 		}
-		remove(r.remote, name)
+		remove(r.Remote, name)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/ftp"
 	"github.com/courierhq/courier/steps/steptest"
 )
@@ -82,7 +83,7 @@ func TestContract(t *testing.T) {
 				Setup: func(w *steptest.World) {
 					remote := serve(w, tr.opt)
 					tr.fill(w, remote)
-					w.Config = object{"connection_id": partner}
+					w.Config = object{"connection_id": steprig.Partner}
 					for k, v := range tr.cfg {
 						w.Config.(object)[k] = v
 					}
@@ -104,14 +105,14 @@ func (tr trial) fill(w *steptest.World, remote string) {
 	for _, name := range tr.here {
 		text := "old " + name
 		if upload && moving {
-			text = string(content(tr.size + len(name)))
+			text = string(steprig.Content(tr.size + len(name)))
 		}
 		w.Write(name, text)
 	}
 	for _, name := range tr.far {
 		text := "old " + name
 		if !upload && moving {
-			text = string(content(tr.size + len(name)))
+			text = string(steprig.Content(tr.size + len(name)))
 		}
 		w.Write(filepath.Join(remote, name), text)
 	}
@@ -122,7 +123,7 @@ func (tr trial) fill(w *steptest.World, remote string) {
 func serve(w *steptest.World, opt ftpserver.Options) string {
 	var net ftpserver.Network
 	remote := filepath.Join(w.Dir, "remote")
-	opt.Users, opt.Listen = map[string]string{user: password}, net.Listen
+	opt.Users, opt.Listen = map[string]string{steprig.User: steprig.Password}, net.Listen
 	opt.Fault = func(verb, argument string) error {
 		switch verb {
 		case "USER", "PASS", "FEAT", "OPTS", "TYPE", "EPSV", "PASV", "NOOP", "PWD":
@@ -142,6 +143,6 @@ func serve(w *steptest.World, opt ftpserver.Options) string {
 			w.Errorf("server: %v", err)
 		}
 	})
-	ftp.Register(w.Registry, ftp.Map{partner: connection(&net, &opt)})
+	ftp.Register(w.Registry, ftp.Map{steprig.Partner: connection(&net, &opt)})
 	return remote
 }

@@ -85,7 +85,7 @@ func (p *prepared) publish(ctx context.Context, r io.Reader, size int64, out *Re
 	if out.DownloadedFile, err = p.job.Files().Path(p.cfg.OutputPath); err != nil {
 		return err
 	}
-	if err := p.meter.while(w.Commit); err != nil {
+	if err := transfer.KeepAlive(p.meter.beat, w.Commit); err != nil {
 		return err
 	}
 	say(item, n, n)

@@ -56,12 +56,8 @@ func Register(r *courier.Registry, opt *Options) {
 	})
 }
 
-const (
-	// stall is the longest time without progress before a step is given up.
-	stall = 60 * time.Second
-	// beatEvery is how often a step that waits gives a sign of life.
-	beatEvery = 15 * time.Second
-)
+// stall is the longest time without progress before a step is given up.
+const stall = 60 * time.Second
 
 // open returns the client that the steps of the execution share.
 func (o *Options) open(ctx context.Context, job *courier.Context) (*safehttp.Client, error) {

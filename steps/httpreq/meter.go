@@ -2,7 +2,6 @@ package httpreq
 
 import (
 	"sync"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/transfer"
@@ -44,30 +43,4 @@ func (m *meter) beat() {
 	item, done, total := m.item, m.done, m.total
 	m.mu.Unlock()
 	m.job.SetProgress(done, total, item)
-}
-
-// maxBeats bounds how long the end of a file may take.
-const maxBeats = 20
-
-// while calls f and gives signs of life meanwhile, for up to five minutes.
-func (m *meter) while(f func() error) error {
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for range maxBeats {
-			select {
-			case <-tick.C:
-				m.beat()
-			case <-end:
-				return
-			}
-		}
-	}()
-	defer func() {
-		close(end)
-		<-ended
-	}()
-	return f()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safehttp"
+	"github.com/courierhq/courier/internal/transfer"
 )
 
 // Request is the step type http.request. The zero Request has the default
@@ -147,7 +148,7 @@ func (p *prepared) run(ctx context.Context) (RequestOutput, error) {
 func (p *prepared) sleep(ctx context.Context, d time.Duration) error {
 	end := time.NewTimer(d)
 	defer end.Stop()
-	tick := time.NewTicker(beatEvery)
+	tick := time.NewTicker(transfer.BeatEvery)
 	defer tick.Stop()
 	for {
 		p.meter.beat()

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/safehttp"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/transfer"
@@ -185,7 +186,7 @@ func (p *prepared) toOutput(ctx context.Context, resp *http.Response, out *Reque
 		if !json.Valid(text) {
 			return fmt.Errorf("%s %s: the content of the response should be JSON, but is not valid", p.method, safehttp.Origin(p.url))
 		}
-		if safehttp.Depth(text) > safehttp.MaxDepth {
+		if jsontext.Depth(text) > safehttp.MaxDepth {
 			return errf("%s %s: the JSON of the response is nested more than %d times; write it to a file by output_path", p.method, safehttp.Origin(p.url), safehttp.MaxDepth)
 		}
 		out.JSON = text

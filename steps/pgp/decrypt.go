@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,13 +175,14 @@ func (d *Decrypt) Cleanup(_ context.Context, job *courier.Context, cfg DecryptCo
 }
 
 // decryptedName is the default name of a decrypted file.
-func decryptedName(input string) string {
+func decryptedName(input string) string { return without(input, ".dec", ".pgp", ".gpg", ".asc") }
+
+// without returns the name of a file without its extension, if that is one of those given.
+// Otherwise it adds more.
+func without(input, more string, extensions ...string) string {
 	base := baseName(input)
-	switch ext := path.Ext(base); strings.ToLower(ext) {
-	case ".pgp", ".gpg", ".asc":
-		if base != ext {
-			return strings.TrimSuffix(base, ext)
-		}
+	if ext := path.Ext(base); base != ext && slices.Contains(extensions, strings.ToLower(ext)) {
+		return strings.TrimSuffix(base, ext)
 	}
-	return base + ".dec"
+	return base + more
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -137,14 +135,7 @@ func (v *Verify) Cleanup(_ context.Context, job *courier.Context, cfg VerifyConf
 
 // verifiedName is the name of the content in a directory.
 func verifiedName(input string) string {
-	base := baseName(input)
-	switch ext := path.Ext(base); strings.ToLower(ext) {
-	case ".signed", ".pgp", ".gpg", ".asc":
-		if base != ext {
-			return strings.TrimSuffix(base, ext)
-		}
-	}
-	return base + ".verified"
+	return without(input, ".verified", ".signed", ".pgp", ".gpg", ".asc")
 }
 
 // check checks the signature, writes the content to w, and makes what was found out an

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -28,20 +29,21 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
 // again forgets the connections that are open, so that the next step connects.
 func (r *rig) again() {
-	r.res.Close()
-	r.res = &courier.Resources{}
+	r.Resources.Close()
+	r.Resources = &courier.Resources{}
 }
 
 // list connects anew and lists the login directory.
 func (r *rig) list() error {
-	r.t.Helper()
+	r.T.Helper()
 	r.again()
-	_, err := r.run(r.t.Context(), "sftp.list", nil)
+	_, err := r.Run(r.T.Context(), "sftp.list", nil)
 	return err
 }
 
@@ -69,7 +71,7 @@ func TestHostKeyTypes(t *testing.T) {
 		keys = append(keys, s)
 	}
 	other := newSigner(t)
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{HostKeys: keys})
 		file := filepath.Join(t.TempDir(), "known_hosts")
 		for _, k := range keys {
@@ -79,7 +81,7 @@ func TestHostKeyTypes(t *testing.T) {
 				"public key":  func() { r.conn.HostKeys = []string{string(ssh.MarshalAuthorizedKey(k.PublicKey()))} },
 				"known_hosts": func() {
 					r.conn.HostKeys, r.conn.KnownHosts = nil, file
-					write(t, filepath.Dir(file), "known_hosts", []byte(knownhosts.Line([]string{"files.example.com"}, k.PublicKey())+"\n"))
+					steprig.Write(t, filepath.Dir(file), "known_hosts", []byte(knownhosts.Line([]string{"files.example.com"}, k.PublicKey())+"\n"))
 				},
 			} {
 				r.conn.HostKeys, r.conn.KnownHosts = nil, ""
@@ -93,7 +95,7 @@ func TestHostKeyTypes(t *testing.T) {
 		r.conn.HostKeys, r.conn.KnownHosts = []string{ssh.FingerprintSHA256(other.PublicKey())}, ""
 		logins := r.Count("login")
 		err := r.list()
-		wantError(t, err, true, "has changed, or another server is at this address: expected "+ssh.FingerprintSHA256(other.PublicKey())+", but it presents ",
+		steprig.WantError(t, err, true, "has changed, or another server is at this address: expected "+ssh.FingerprintSHA256(other.PublicKey())+", but it presents ",
 			"; ask the server's operator, by another way, for the new key and the address, which may be a retired one; only if both agree, replace the entry in the connection's host_keys", "no credentials were sent")
 		if strings.Contains(err.Error(), "(ssh-") {
 			t.Errorf("keys are told with their types: %v", err)
@@ -102,22 +104,22 @@ func TestHostKeyTypes(t *testing.T) {
 			t.Errorf("it is of the class %q, and like refused credentials: %v", courier.ClassOf(err), errors.Is(err, courier.ErrLogin))
 		}
 		for _, k := range keys {
-			wantError(t, err, true, ssh.FingerprintSHA256(k.PublicKey()))
+			steprig.WantError(t, err, true, ssh.FingerprintSHA256(k.PublicKey()))
 		}
 		// A key of a type that the server doesn't have.
 		only := newRig(t, sftpserver.Options{HostKeys: keys[:1]})
 		only.conn.HostKeys = []string{string(ssh.MarshalAuthorizedKey(keys[2].PublicKey()))}
-		wantError(t, only.list(), true, "has changed", ssh.FingerprintSHA256(keys[0].PublicKey()), ssh.FingerprintSHA256(keys[2].PublicKey()))
+		steprig.WantError(t, only.list(), true, "has changed", ssh.FingerprintSHA256(keys[0].PublicKey()), ssh.FingerprintSHA256(keys[2].PublicKey()))
 		// Revocation counts more than a pin.
-		write(t, filepath.Dir(file), "known_hosts", []byte("@revoked * "+string(ssh.MarshalAuthorizedKey(keys[2].PublicKey()))))
+		steprig.Write(t, filepath.Dir(file), "known_hosts", []byte("@revoked * "+string(ssh.MarshalAuthorizedKey(keys[2].PublicKey()))))
 		r.conn.HostKeys, r.conn.KnownHosts = []string{ssh.FingerprintSHA256(keys[2].PublicKey())}, file
-		wantError(t, r.list(), true, "revoked", ssh.FingerprintSHA256(keys[2].PublicKey()))
+		steprig.WantError(t, r.list(), true, "revoked", ssh.FingerprintSHA256(keys[2].PublicKey()))
 		r.conn.HostKeys, r.conn.InsecureIgnoreHostKey = nil, true
-		wantError(t, r.list(), true, "revoked")
+		steprig.WantError(t, r.list(), true, "revoked")
 		// A key for another host.
-		write(t, filepath.Dir(file), "known_hosts", []byte(knownhosts.Line([]string{"other.example.com"}, keys[2].PublicKey())+"\n"))
+		steprig.Write(t, filepath.Dir(file), "known_hosts", []byte(knownhosts.Line([]string{"other.example.com"}, keys[2].PublicKey())+"\n"))
 		r.conn.InsecureIgnoreHostKey = false
-		wantError(t, r.list(), true, "is not in "+file)
+		steprig.WantError(t, r.list(), true, "is not in "+file)
 		if r.Count("login") != logins {
 			t.Error("credentials were sent to a server that is not the right one")
 		}
@@ -127,7 +129,7 @@ func TestHostKeyTypes(t *testing.T) {
 // TestHostCertificate trusts the authority that has signed a server's key.
 func TestHostCertificate(t *testing.T) {
 	authority, key := newSigner(t), newSigner(t)
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		cert := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"files.example.com"}, ValidBefore: ssh.CertTimeInfinity}
 		if err := cert.SignCert(rand.Reader, authority); err != nil {
 			t.Fatal(err)
@@ -142,27 +144,27 @@ func TestHostCertificate(t *testing.T) {
 		line := func(k ssh.PublicKey) []byte {
 			return []byte("@cert-authority *.example.com " + string(ssh.MarshalAuthorizedKey(k)))
 		}
-		write(t, filepath.Dir(file), "known_hosts", line(authority.PublicKey()))
+		steprig.Write(t, filepath.Dir(file), "known_hosts", line(authority.PublicKey()))
 		if err := r.list(); err != nil {
 			t.Error(err)
 		}
-		write(t, filepath.Dir(file), "known_hosts", line(key.PublicKey()))
-		wantError(t, r.list(), true, "certified by "+ssh.FingerprintSHA256(key.PublicKey()))
+		steprig.Write(t, filepath.Dir(file), "known_hosts", line(key.PublicKey()))
+		steprig.WantError(t, r.list(), true, "certified by "+ssh.FingerprintSHA256(key.PublicKey()))
 	})
 }
 
 func TestInsecureIgnoreHostKey(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		r.conn.HostKeys, r.conn.InsecureIgnoreHostKey = nil, true
 		if err := r.list(); err != nil {
 			t.Fatal(err)
 		}
-		r.must(r.run(t.Context(), "sftp.list", nil))
-		if n := strings.Count(r.log.String(), "insecure_ignore_host_key"); n != 2 || !strings.Contains(r.log.String(), "level=WARN") {
-			t.Errorf("%d warnings for 2 uses:\n%s", n, r.log.String())
+		r.Must(r.Run(t.Context(), "sftp.list", nil))
+		if n := strings.Count(r.Log.String(), "insecure_ignore_host_key"); n != 2 || !strings.Contains(r.Log.String(), "level=WARN") {
+			t.Errorf("%d warnings for 2 uses:\n%s", n, r.Log.String())
 		}
-		if strings.Contains(r.log.String(), password) {
+		if strings.Contains(r.Log.String(), steprig.Password) {
 			t.Error("the log contains the password")
 		}
 	})
@@ -187,12 +189,12 @@ func TestLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := func(b *pem.Block) string { return string(pem.EncodeToMemory(b)) }
-	users := map[string]string{user: password}
+	users := map[string]string{steprig.User: steprig.Password}
 	keys := []ssh.PublicKey{signer.PublicKey()}
 	both := func(c *ssh.ServerConfig) { // the key first, then the password
 		c.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
 			return nil, &ssh.PartialSuccessError{Next: ssh.ServerAuthCallbacks{PasswordCallback: func(_ ssh.ConnMetadata, p []byte) (*ssh.Permissions, error) {
-				if string(p) != password {
+				if string(p) != steprig.Password {
 					return nil, errors.New("wrong")
 				}
 				return nil, nil
@@ -204,13 +206,13 @@ func TestLogin(t *testing.T) {
 		conn  sftp.Connection
 		texts []string // of the error; nil means success
 	}{
-		"password":             {opt: sftpserver.Options{Users: users}, conn: sftp.Connection{Password: password}},
-		"keyboard-interactive": {opt: sftpserver.Options{Users: users, KeyboardInteractive: true}, conn: sftp.Connection{Password: password}},
+		"password":             {opt: sftpserver.Options{Users: users}, conn: sftp.Connection{Password: steprig.Password}},
+		"keyboard-interactive": {opt: sftpserver.Options{Users: users, KeyboardInteractive: true}, conn: sftp.Connection{Password: steprig.Password}},
 		"key":                  {opt: sftpserver.Options{AuthorizedKeys: keys}, conn: sftp.Connection{PrivateKey: text(plain)}},
 		"sealed key":           {opt: sftpserver.Options{AuthorizedKeys: keys}, conn: sftp.Connection{PrivateKey: text(sealed), Passphrase: "sesame"}},
 		"key and password":     {opt: sftpserver.Options{Users: users, AuthorizedKeys: keys}, conn: sftp.Connection{PrivateKey: text(plain), Password: "wrong"}},
-		"wrong key, password":  {opt: sftpserver.Options{Users: users, AuthorizedKeys: keys}, conn: sftp.Connection{PrivateKey: string(mustPEM(t)), Password: password}},
-		"two factors":          {opt: sftpserver.Options{Configure: both}, conn: sftp.Connection{PrivateKey: text(plain), Password: password}},
+		"wrong key, password":  {opt: sftpserver.Options{Users: users, AuthorizedKeys: keys}, conn: sftp.Connection{PrivateKey: string(mustPEM(t)), Password: steprig.Password}},
+		"two factors":          {opt: sftpserver.Options{Configure: both}, conn: sftp.Connection{PrivateKey: text(plain), Password: steprig.Password}},
 		"secret":               {opt: sftpserver.Options{Users: users}, conn: sftp.Connection{Password: "secret:acme"}},
 		"wrong password":       {sftpserver.Options{Users: users}, sftp.Connection{Password: "wrong"}, []string{`refuses the login of user "ada"`, "check username, password"}},
 		"wrong answer":         {sftpserver.Options{Users: users, KeyboardInteractive: true}, sftp.Connection{Password: "wrong"}, []string{"refuses the login"}},
@@ -222,14 +224,14 @@ func TestLogin(t *testing.T) {
 		"one of two factors":   {sftpserver.Options{Configure: both}, sftp.Connection{PrivateKey: text(plain)}, []string{"refuses the login"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, test.opt)
 				r.conn.Password, r.conn.PrivateKey, r.conn.Passphrase = test.conn.Password, test.conn.PrivateKey, test.conn.Passphrase
 				err := r.list()
 				if test.texts == nil && err != nil {
 					t.Error(err)
 				} else if test.texts != nil {
-					wantError(t, err, true, append(test.texts, `connection "partner" (files.example.com:22): connect`)...)
+					steprig.WantError(t, err, true, append(test.texts, `connection "partner" (files.example.com:22): connect`)...)
 					if strings.Contains(err.Error(), "ssh:") {
 						t.Errorf("%v: these are words of the library", err)
 					}
@@ -237,10 +239,10 @@ func TestLogin(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		r.conn.Password = "secret:other"
-		wantError(t, r.list(), false, "password: no such secret")
+		steprig.WantError(t, r.list(), false, "password: no such secret")
 	})
 }
 
@@ -269,10 +271,10 @@ func TestQuestions(t *testing.T) {
 		"twice":   {[]string{"Password: "}, []bool{false}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				asked = nil
 				r := newRig(t, sftpserver.Options{Users: map[string]string{}, Configure: ask(test.questions, test.echos)})
-				wantError(t, r.list(), true, "asks for more than a password")
+				steprig.WantError(t, r.list(), true, "asks for more than a password")
 				r.Server.Close()
 				if len(asked) != test.answers {
 					t.Errorf("the server got %d answers, want %d", len(asked), test.answers)
@@ -303,28 +305,28 @@ func TestServerRefuses(t *testing.T) {
 		}}, true, []string{"refuses the login"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, test.opt)
-				wantError(t, r.list(), test.permanent, test.texts...)
+				steprig.WantError(t, r.list(), test.permanent, test.texts...)
 			})
 		})
 	}
 }
 
 func TestDialErrors(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		r.net.SetLink(func(int) memnet.Link { return memnet.Link{Refuse: syscall.ECONNREFUSED} })
-		wantError(t, r.list(), false, "connection refused", "files.example.com:22")
+		steprig.WantError(t, r.list(), false, "connection refused", "files.example.com:22")
 		r.conn.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errBroken }
-		wantError(t, r.list(), false, "out of", "connect")
+		steprig.WantError(t, r.list(), false, "out of", "connect")
 	})
 }
 
 // TestInsecureAlgorithms names old algorithms, which then work and are
 // warned of.
 func TestInsecureAlgorithms(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{Configure: func(c *ssh.ServerConfig) {
 			c.KeyExchanges = []string{ssh.InsecureKeyExchangeDH14SHA1}
 			c.Ciphers = []string{ssh.InsecureCipherAES128CBC}
@@ -333,11 +335,11 @@ func TestInsecureAlgorithms(t *testing.T) {
 		if err := r.list(); err != nil {
 			t.Fatal(err)
 		}
-		if log := r.log.String(); !strings.Contains(log, "considered weak") || !strings.Contains(log, "aes128-cbc") {
+		if log := r.Log.String(); !strings.Contains(log, "considered weak") || !strings.Contains(log, "aes128-cbc") {
 			t.Errorf("no warning:\n%s", log)
 		}
 		r.conn.Algorithms = sftp.Algorithms{Ciphers: []string{"aes256-crt"}}
-		wantError(t, r.list(), true, "algorithms.ciphers", `did you mean "aes256-ctr"?`)
+		steprig.WantError(t, r.list(), true, "algorithms.ciphers", `did you mean "aes256-ctr"?`)
 	})
 }
 
@@ -347,7 +349,7 @@ func TestTarpit(t *testing.T) {
 	after := []int64{0, 1, 10, 30, 100, 500, 900, 1200, 1500, 1800, 2000, 2200, 2400, 2600, 2800, 3000}
 	for _, n := range after {
 		for _, up := range []bool{true, false} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, sftpserver.Options{})
 				r.net.SetLink(func(int) memnet.Link {
 					if up {
@@ -357,7 +359,7 @@ func TestTarpit(t *testing.T) {
 				})
 				r.conn.ConnectTimeout = 10 * time.Second
 				var err error
-				within(t, 70*time.Second, func() { err = r.list() })
+				steprig.Within(t, 70*time.Second, func() { err = r.list() })
 				switch {
 				case err == nil && n < 2400:
 					t.Errorf("no error after %d bytes", n)
@@ -389,7 +391,7 @@ func TestTarpit(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, sftpserver.Options{})
 				done := make(chan bool)
 				r.conn.Dial = func(context.Context, string, string) (net.Conn, error) {
@@ -402,7 +404,7 @@ func TestTarpit(t *testing.T) {
 					}()
 					return near, nil
 				}
-				within(t, 30*time.Second, func() { wantError(t, r.list(), false, "connect: ") })
+				steprig.Within(t, 30*time.Second, func() { steprig.WantError(t, r.list(), false, "connect: ") })
 				<-done
 			})
 		})
@@ -414,10 +416,10 @@ func TestTarpit(t *testing.T) {
 func TestReadConnectionsFindsAll(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "connections.json")
-	write(t, dir, "damaged", []byte("h ssh-ed25519 AAAA\n"))
+	steprig.Write(t, dir, "damaged", []byte("h ssh-ed25519 AAAA\n"))
 	key := string(ssh.MarshalAuthorizedKey(newSigner(t).PublicKey()))
-	write(t, dir, "others", []byte("other "+key+"@revoked [h]:2222 "+key))
-	write(t, dir, "connections.json", []byte(`{
+	steprig.Write(t, dir, "others", []byte("other "+key+"@revoked [h]:2222 "+key))
+	steprig.Write(t, dir, "connections.json", []byte(`{
   "plain": {"host": "h", "username": "x", "host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"],
     "password": "hunter2-one",
     "private_key": "hunter2-two",
@@ -468,11 +470,11 @@ func TestReadConnectionsFindsAll(t *testing.T) {
 			}
 		}
 	}
-	write(t, dir, "connections.json", []byte("{\n\"a\": {\n]"))
+	steprig.Write(t, dir, "connections.json", []byte("{\n\"a\": {\n]"))
 	if _, err := sftp.ReadConnections(file); err == nil || !strings.Contains(err.Error(), "line 3") {
 		t.Errorf("a file that is no JSON: %v", err)
 	}
-	write(t, dir, "connections.json", []byte(`{"a": {"host": "h", "username": "x"}}`))
+	steprig.Write(t, dir, "connections.json", []byte(`{"a": {"host": "h", "username": "x"}}`))
 	m, err := sftp.ReadConnections(file, func(id string, c *sftp.Connection) {
 		c.Password, c.TrustOnFirstUse = "of "+id, &sftp.HostKeyFile{Path: filepath.Join(dir, "trusted")}
 	})
@@ -484,11 +486,11 @@ func TestReadConnectionsFindsAll(t *testing.T) {
 func TestReadConnections(t *testing.T) {
 	dir := t.TempDir()
 	parse := func(text string) (sftp.Map, error) {
-		write(t, dir, "connections.json", []byte(text))
+		steprig.Write(t, dir, "connections.json", []byte(text))
 		return sftp.ReadConnections(filepath.Join(dir, "connections.json"))
 	}
 	known := filepath.Join(dir, "known")
-	write(t, dir, "known", nil)
+	steprig.Write(t, dir, "known", nil)
 	m, err := parse(`{"acme": {"host": "files.example.com", "port": 2222, "username": "ada", "password": "secret:acme", "private_key": "secret:pem", "passphrase": "secret:sesame",
 		"host_keys": ["SHA256:uNiVztksCsDhcc0u9e8BrlzmJOh1eeRWzVjKyZ7ZI0I"], "known_hosts": "` + known + `", "insecure_ignore_host_key": true,
 		"connect_timeout_seconds": 1.5, "keep_alive_seconds": 0, "operation_timeout_seconds": 60, "algorithms": {"macs": ["hmac-sha2-256"]}},
@@ -546,8 +548,8 @@ func TestReadConnections(t *testing.T) {
 // TestNoLeak formats a connection in every way that programs do by accident.
 func TestNoLeak(t *testing.T) {
 	c := sftp.Connection{Host: "h", Username: "ada", Password: "hunter2", PrivateKey: "hunter2", Passphrase: "hunter2"}
-	var log logged
-	slog.New(&log).Info("using", "connection", c, "pointer", &c, "map", sftp.Map{"a": c})
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("using", "connection", c, "pointer", &c, "map", sftp.Map{"a": c})
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)

@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 const (
@@ -44,7 +46,7 @@ func TestCuts(t *testing.T) {
 			t.Run(c.name(), func(t *testing.T) {
 				t.Parallel()
 				for at := phase * cutStep; at < cutSize; at += every * cutStep {
-					bubble(t, func(t *testing.T) { c.test(t, at) })
+					synctest.Test(t, func(t *testing.T) { c.test(t, at) })
 				}
 			})
 		}
@@ -77,17 +79,17 @@ func (c cut) test(t *testing.T, at int64) {
 	key, cfg := "sftp.download", object{"remote_path": "f", "local_path": "g", "resume": true}
 	if c.up {
 		key, cfg = "sftp.upload", object{"local_path": "f", "remote_path": "g", "resume": true}
-		k.putLocal("f", content(cutSize))
-		k.put("g", []byte(cutPrelude))
+		k.PutLocal("f", steprig.Content(cutSize))
+		k.Put("g", []byte(cutPrelude))
 	} else {
-		k.put("f", content(cutSize))
-		k.putLocal("g", []byte(cutPrelude))
+		k.Put("f", steprig.Content(cutSize))
+		k.PutLocal("g", []byte(cutPrelude))
 	}
 	if c.kind == "killed" {
 		if !k.kill(key, cfg) {
 			return // the end came before the next report
 		}
-	} else if _, err := k.run(t.Context(), key, cfg); err == nil {
+	} else if _, err := k.Run(t.Context(), key, cfg); err == nil {
 		t.Fatalf("cut at %d: the attempt succeeded", at)
 	}
 	time.Sleep(time.Second) // until the server has written what it got
@@ -95,13 +97,13 @@ func (c cut) test(t *testing.T, at int64) {
 		t.Fatalf("cut at %d: the target has %d bytes", at, len(got))
 	}
 	k.first.Store(false)
-	if _, err := k.retry(t.Context(), key, cfg); err != nil {
+	if _, err := k.Retry(t.Context(), key, cfg); err != nil {
 		t.Fatalf("cut at %d: %v", at, err)
 	}
-	if k.target() != string(content(cutSize)) {
+	if k.target() != string(steprig.Content(cutSize)) {
 		t.Fatalf("cut at %d: the content differs", at)
 	}
-	wantTree(t, k.remote, map[bool][]string{true: {"g"}, false: {"f"}}[c.up]...)
+	steprig.WantTree(t, k.Remote, map[bool][]string{true: {"g"}, false: {"f"}}[c.up]...)
 	twice := k.received.Load() - cutSize - cutAround
 	if c.up {
 		twice = k.written.Load() - cutSize
@@ -113,9 +115,9 @@ func (c cut) test(t *testing.T, at int64) {
 
 func (k *cutting) target() string {
 	if k.up {
-		return k.get("g")
+		return k.Get("g")
 	}
-	return k.getLocal("g")
+	return k.GetLocal("g")
 }
 
 // link cuts the first connection, and lets the first attempt make no other.
@@ -162,19 +164,19 @@ func (k *cutting) dial(ctx context.Context, network, addr string) (net.Conn, err
 // kill ends the first attempt as the end of its process would: nothing that it
 // has open can be used any more. It reports whether there was time for that.
 func (k *cutting) kill(key string, cfg object) bool {
-	typ, _ := k.reg.Lookup(key)
-	job := k.job()
-	k.onProgress = func(p courier.Progress) {
+	typ, _ := k.Registry.Lookup(key)
+	job := k.Job()
+	k.OnProgress = func(p courier.Progress) {
 		if p.Done >= k.at && p.Done < p.Total {
-			k.onProgress = nil
+			k.OnProgress = nil
 			k.net.Cut()
 			job.Close()
 		}
 	}
-	_, err := typ.Execute(context.Background(), job, configOf(cfg))
-	killed := k.onProgress == nil
-	if k.onProgress = nil; killed == (err == nil) {
-		k.t.Fatalf("killed at %d: %v; the attempt returned %v", k.at, killed, err)
+	_, err := typ.Execute(context.Background(), job, steprig.ConfigOf(cfg))
+	killed := k.OnProgress == nil
+	if k.OnProgress = nil; killed == (err == nil) {
+		k.T.Fatalf("killed at %d: %v; the attempt returned %v", k.at, killed, err)
 	}
 	k.again()
 	return killed

@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // errBroken is a failure of the server that may pass.
@@ -36,55 +38,55 @@ func (tr trial) upload() bool { return tr.key == "sftp.upload" }
 
 func (tr trial) set(r *rig) {
 	if tr.upload() {
-		r.putLocal("source", content(tr.size))
-		r.put("dir/keep", nil)
+		r.PutLocal("source", steprig.Content(tr.size))
+		r.Put("dir/keep", nil)
 		if tr.old != "" {
-			r.put("dir/target", []byte(tr.old))
+			r.Put("dir/target", []byte(tr.old))
 		}
 		return
 	}
-	r.put("dir/source", content(tr.size))
-	r.put("dir/other", content(10))
+	r.Put("dir/source", steprig.Content(tr.size))
+	r.Put("dir/other", steprig.Content(10))
 	if tr.old != "" {
-		r.putLocal("target", []byte(tr.old))
+		r.PutLocal("target", []byte(tr.old))
 	}
 }
 
 // target reads what has the final name.
 func (tr trial) target(r *rig) string {
 	if tr.upload() {
-		return r.get("dir/target")
+		return r.Get("dir/target")
 	}
-	return r.getLocal("target")
+	return r.GetLocal("target")
 }
 
 // between checks what must hold after an attempt that failed.
 func (tr trial) between(r *rig, what string) {
-	r.t.Helper()
+	r.T.Helper()
 	got := tr.target(r)
 	missing := strings.Contains(got, "no such file")
 	switch {
-	case got == string(content(tr.size)) || got == tr.old || missing && tr.old == "":
-	case missing && tr.opt.NoPosixRename && slices.ContainsFunc(tree(r.t, r.remote), func(f string) bool {
-		return strings.Contains(f, ".old.courier-tmp-") && r.get(f) == tr.old
+	case got == string(steprig.Content(tr.size)) || got == tr.old || missing && tr.old == "":
+	case missing && tr.opt.NoPosixRename && slices.ContainsFunc(steprig.Tree(r.T, r.Remote), func(f string) bool {
+		return strings.Contains(f, ".old.courier-tmp-") && r.Get(f) == tr.old
 	}): // it was moved aside
 	default:
-		r.t.Errorf("%s: the target has %d bytes (%.60q) after a failure", what, len(got), got)
+		r.T.Errorf("%s: the target has %d bytes (%.60q) after a failure", what, len(got), got)
 	}
 }
 
 // after checks the outcome.
 func (tr trial) after(r *rig, what string) {
-	r.t.Helper()
-	if tr.target(r) != string(content(tr.size)) {
-		r.t.Errorf("%s: the content differs", what)
+	r.T.Helper()
+	if tr.target(r) != string(steprig.Content(tr.size)) {
+		r.T.Errorf("%s: the content differs", what)
 	}
 	if tr.upload() {
-		wantTree(r.t, r.remote, "dir/keep", "dir/target")
-		wantTree(r.t, r.work, "source")
+		steprig.WantTree(r.T, r.Remote, "dir/keep", "dir/target")
+		steprig.WantTree(r.T, r.Work, "source")
 	} else {
-		wantTree(r.t, r.remote, "dir/other", "dir/source")
-		wantTree(r.t, r.work, "target")
+		steprig.WantTree(r.T, r.Remote, "dir/other", "dir/source")
+		steprig.WantTree(r.T, r.Work, "target")
 	}
 }
 
@@ -140,7 +142,7 @@ func TestEveryOperation(t *testing.T) {
 				t.Parallel()
 				for n := 0; ; n += raced.Or(9, 1) {
 					what := ""
-					bubble(t, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
 						what = tr.disturb(t, n, fault.err, fault.after)
 					})
 					if what == "" {
@@ -171,7 +173,7 @@ func (tr trial) disturb(t *testing.T, n int, fault error, after bool) string {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, stalled)
 	defer cancel()
 	var err error
-	within(t, time.Minute+time.Second, func() { _, err = r.run(ctx, tr.key, tr.cfg) })
+	steprig.Within(t, time.Minute+time.Second, func() { _, err = r.Run(ctx, tr.key, tr.cfg) })
 	what := hit()
 	if what == "" {
 		if err != nil {
@@ -193,7 +195,7 @@ func (tr trial) disturb(t *testing.T, n int, fault error, after bool) string {
 		t.Errorf("%s: the error is not escaped: %q", what, err)
 	}
 	tr.between(r, what)
-	if _, err := r.retry(t.Context(), tr.key, tr.cfg); err != nil {
+	if _, err := r.Retry(t.Context(), tr.key, tr.cfg); err != nil {
 		t.Errorf("%s: again: %v", what, err)
 	}
 	tr.after(r, what)
@@ -217,7 +219,7 @@ func TestCutEverywhere(t *testing.T) {
 						step = 64 << 10
 					}
 					whole := false
-					bubble(t, func(t *testing.T) { whole = tr.cut(t, n, up) })
+					synctest.Test(t, func(t *testing.T) { whole = tr.cut(t, n, up) })
 					if whole {
 						break
 					}
@@ -246,14 +248,14 @@ func (tr trial) cut(t *testing.T, n int64, up bool) bool {
 		return memnet.Link{Down: memnet.Flow{CutAfter: &n}}
 	})
 	what := fmt.Sprintf("cut after %d bytes", n)
-	_, err := r.run(t.Context(), tr.key, tr.cfg)
+	_, err := r.Run(t.Context(), tr.key, tr.cfg)
 	if err == nil {
 		tr.after(r, what)
 		return r.net.Dialed() == 1
 	}
-	wantError(t, err, false, `connection "partner"`)
+	steprig.WantError(t, err, false, `connection "partner"`)
 	tr.between(r, what)
-	if _, err := r.retry(t.Context(), tr.key, tr.cfg); err != nil {
+	if _, err := r.Retry(t.Context(), tr.key, tr.cfg); err != nil {
 		t.Errorf("%s: again: %v", what, err)
 	}
 	tr.after(r, what)
@@ -265,7 +267,7 @@ func (tr trial) cut(t *testing.T, n int64, up bool) bool {
 func TestLastWrite(t *testing.T) {
 	for _, size := range []int{1, 32 << 10, 255<<10 + 1, 1 << 20} {
 		for _, opt := range []sftpserver.Options{{}, {NoLimits: true}} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				full := true
 				opt.Fault = func(o sftpserver.Op) error {
 					if o.Method == "write" && o.Offset+o.Length == int64(size) && full {
@@ -274,13 +276,13 @@ func TestLastWrite(t *testing.T) {
 					return nil
 				}
 				r := newRig(t, opt)
-				r.putLocal("x", content(size))
-				_, err := r.run(t.Context(), "sftp.upload", object{"local_path": "x"})
-				wantError(t, err, false, `upload "x"`, `"disk quota exceeded"`)
-				wantTree(t, r.remote)
+				r.PutLocal("x", steprig.Content(size))
+				_, err := r.Run(t.Context(), "sftp.upload", object{"local_path": "x"})
+				steprig.WantError(t, err, false, `upload "x"`, `"disk quota exceeded"`)
+				steprig.WantTree(t, r.Remote)
 				full = false
-				r.must(r.retry(t.Context(), "sftp.upload", object{"local_path": "x"}))
-				wantTree(t, r.remote, "x")
+				r.Must(r.Retry(t.Context(), "sftp.upload", object{"local_path": "x"}))
+				steprig.WantTree(t, r.Remote, "x")
 			})
 		}
 	}
@@ -288,7 +290,7 @@ func TestLastWrite(t *testing.T) {
 
 // TestSilentLoss has the server confirm writes that it doesn't make.
 func TestSilentLoss(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		lossy := true
 		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
 			if o.Method == "write" && o.Offset > 0 && lossy {
@@ -296,18 +298,18 @@ func TestSilentLoss(t *testing.T) {
 			}
 			return nil
 		}})
-		r.putLocal("x", content(600_000))
-		_, err := r.run(t.Context(), "sftp.upload", object{"local_path": "x"})
-		wantError(t, err, false, "the server has 261120 bytes of 600000, although it confirmed all of them")
-		wantTree(t, r.remote)
+		r.PutLocal("x", steprig.Content(600_000))
+		_, err := r.Run(t.Context(), "sftp.upload", object{"local_path": "x"})
+		steprig.WantError(t, err, false, "the server has 261120 bytes of 600000, although it confirmed all of them")
+		steprig.WantTree(t, r.Remote)
 		lossy = false
-		r.must(r.retry(t.Context(), "sftp.upload", object{"local_path": "x"}))
+		r.Must(r.Retry(t.Context(), "sftp.upload", object{"local_path": "x"}))
 	})
 }
 
 // TestReadBack finds a hole that the size doesn't show.
 func TestReadBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		lossy := true
 		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
 			if o.Method == "write" && o.Offset == 0 && lossy {
@@ -315,14 +317,14 @@ func TestReadBack(t *testing.T) {
 			}
 			return nil
 		}})
-		r.putLocal("x", content(600_000))
+		r.PutLocal("x", steprig.Content(600_000))
 		cfg := object{"local_path": "x", "checksum": "read_back"}
-		_, err := r.run(t.Context(), "sftp.upload", cfg)
-		wantError(t, err, false, "the server has other content than was sent")
-		wantTree(t, r.remote)
+		_, err := r.Run(t.Context(), "sftp.upload", cfg)
+		steprig.WantError(t, err, false, "the server has other content than was sent")
+		steprig.WantTree(t, r.Remote)
 		lossy = false
-		r.must(r.retry(t.Context(), "sftp.upload", cfg))
-		if r.get("x") != string(content(600_000)) {
+		r.Must(r.Retry(t.Context(), "sftp.upload", cfg))
+		if r.Get("x") != string(steprig.Content(600_000)) {
 			t.Error("the content differs")
 		}
 	})
@@ -357,17 +359,17 @@ func TestRefusals(t *testing.T) {
 		{"list", fs.ErrPermission, "sftp.list", nil, true, []string{`list ".": permission denied`}},
 		{"readdir", errBroken, "sftp.list", nil, false, []string{`list ".": the server reports a failure`}},
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, sftpserver.Options{Fault: failing(test.method, "", test.err)})
-			r.put("source", content(100))
-			r.put("target", []byte("old"))
-			r.putLocal("local", content(100))
-			_, err := r.run(t.Context(), test.key, test.cfg)
-			wantError(t, err, test.permanent, append(test.texts, `connection "partner" (files.example.com:22)`)...)
-			wantTree(t, r.remote, "source", "target")
-			wantTree(t, r.work, "local")
-			if r.get("target") != "old" || r.net.Dialed() != 1 {
-				t.Errorf("%s: target %q after %d connections", test.method, r.get("target"), r.net.Dialed())
+			r.Put("source", steprig.Content(100))
+			r.Put("target", []byte("old"))
+			r.PutLocal("local", steprig.Content(100))
+			_, err := r.Run(t.Context(), test.key, test.cfg)
+			steprig.WantError(t, err, test.permanent, append(test.texts, `connection "partner" (files.example.com:22)`)...)
+			steprig.WantTree(t, r.Remote, "source", "target")
+			steprig.WantTree(t, r.Work, "local")
+			if r.Get("target") != "old" || r.net.Dialed() != 1 {
+				t.Errorf("%s: target %q after %d connections", test.method, r.Get("target"), r.net.Dialed())
 			}
 		})
 	}
@@ -377,7 +379,7 @@ func TestRefusals(t *testing.T) {
 // various points; the file that was there must stay or come back.
 func TestRenameRefused(t *testing.T) {
 	for refused := range 3 {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			n := 0
 			r := newRig(t, sftpserver.Options{NoPosixRename: true, Fault: func(o sftpserver.Op) error {
 				if o.Method == "rename" {
@@ -387,19 +389,19 @@ func TestRenameRefused(t *testing.T) {
 				}
 				return nil
 			}})
-			r.put("target", []byte("old"))
-			r.putLocal("local", content(100))
+			r.Put("target", []byte("old"))
+			r.PutLocal("local", steprig.Content(100))
 			cfg := object{"local_path": "local", "remote_path": "target"}
-			_, err := r.run(t.Context(), "sftp.upload", cfg)
-			wantError(t, err, false, map[int]string{0: "moving that aside fails", 1: "moving that aside fails", 2: "renaming the complete file"}[refused])
-			if got := r.get("target"); got != "old" {
+			_, err := r.Run(t.Context(), "sftp.upload", cfg)
+			steprig.WantError(t, err, false, map[int]string{0: "moving that aside fails", 1: "moving that aside fails", 2: "renaming the complete file"}[refused])
+			if got := r.Get("target"); got != "old" {
 				t.Errorf("refused from the %dth on: target = %q", refused, got)
 			}
-			wantTree(t, r.remote, "target")
+			steprig.WantTree(t, r.Remote, "target")
 			n = 4
-			r.must(r.retry(t.Context(), "sftp.upload", cfg))
-			wantTree(t, r.remote, "target")
-			if r.get("target") != string(content(100)) {
+			r.Must(r.Retry(t.Context(), "sftp.upload", cfg))
+			steprig.WantTree(t, r.Remote, "target")
+			if r.Get("target") != string(steprig.Content(100)) {
 				t.Error("the content differs")
 			}
 		})
@@ -409,7 +411,7 @@ func TestRenameRefused(t *testing.T) {
 // TestRestore ends an execution while the old file is moved aside: Cleanup
 // brings it back.
 func TestRestore(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		r := newRig(t, sftpserver.Options{NoPosixRename: true, Fault: func(o sftpserver.Op) error {
 			if o.Method == "rename" {
@@ -419,22 +421,22 @@ func TestRestore(t *testing.T) {
 			}
 			return nil
 		}})
-		r.put("target", []byte("old"))
-		r.putLocal("local", content(100))
+		r.Put("target", []byte("old"))
+		r.PutLocal("local", steprig.Content(100))
 		cfg := object{"local_path": "local", "remote_path": "target"}
-		_, err := r.run(t.Context(), "sftp.upload", cfg)
-		wantError(t, err, false, "connection is lost")
-		if got := r.get("target"); !strings.Contains(got, "no such file") {
+		_, err := r.Run(t.Context(), "sftp.upload", cfg)
+		steprig.WantError(t, err, false, "connection is lost")
+		if got := r.Get("target"); !strings.Contains(got, "no such file") {
 			t.Fatalf("target = %q, want it to be moved aside", got)
 		}
 		n = -100
-		if err := r.cleanup(t.Context(), "sftp.upload", cfg); err != nil {
+		if err := r.Cleanup(t.Context(), "sftp.upload", cfg); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.get("target"); got != "old" {
+		if got := r.Get("target"); got != "old" {
 			t.Errorf("target = %q after Cleanup", got)
 		}
-		wantTree(t, r.remote, "target")
+		steprig.WantTree(t, r.Remote, "target")
 	})
 }
 
@@ -442,7 +444,7 @@ func TestRestore(t *testing.T) {
 // new connection, and whoever waits for the file gets it once.
 func TestLostReply(t *testing.T) {
 	for _, taken := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var r *rig
 			renames := 0
 			r = newRig(t, sftpserver.Options{FaultAfter: func(o sftpserver.Op) error {
@@ -451,19 +453,19 @@ func TestLostReply(t *testing.T) {
 				}
 				renames++
 				if taken { // by whoever waits for the file
-					remove(r.remote, "x")
+					remove(r.Remote, "x")
 				}
 				return sftpserver.ErrDrop
 			}})
-			r.putLocal("x", content(1000))
-			out := r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x"}))
+			r.PutLocal("x", steprig.Content(1000))
+			out := r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "x"}))
 			if out["uploaded_file"] != "x" || renames != 1 || r.net.Dialed() != 2 {
 				t.Errorf("%v after %d renames on %d connections", out, renames, r.net.Dialed())
 			}
 			if taken {
-				wantTree(t, r.remote)
+				steprig.WantTree(t, r.Remote)
 			} else {
-				wantTree(t, r.remote, "x")
+				steprig.WantTree(t, r.Remote, "x")
 			}
 		})
 	}
@@ -472,7 +474,7 @@ func TestLostReply(t *testing.T) {
 // TestLostForGood takes the server away during the renaming. What is said names
 // the file, and both losses.
 func TestLostForGood(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{Fault: failing("posix-rename", "", sftpserver.ErrDrop)})
 		r.net.SetLink(func(i int) memnet.Link {
 			if i > 1 {
@@ -480,9 +482,9 @@ func TestLostForGood(t *testing.T) {
 			}
 			return memnet.Link{}
 		})
-		r.putLocal("x", content(1000))
-		_, err := r.run(t.Context(), "sftp.upload", object{"local_path": "x"})
-		wantError(t, err, false, `connection "partner" (files.example.com:22): upload "x": the connection is lost`, "connecting again to see the outcome", "connection refused")
+		r.PutLocal("x", steprig.Content(1000))
+		_, err := r.Run(t.Context(), "sftp.upload", object{"local_path": "x"})
+		steprig.WantError(t, err, false, `connection "partner" (files.example.com:22): upload "x": the connection is lost`, "connecting again to see the outcome", "connection refused")
 		if n := strings.Count(err.Error(), "connection is lost"); n != 1 {
 			t.Errorf("the loss is told %d times: %v", n, err)
 		}
@@ -492,7 +494,7 @@ func TestLostForGood(t *testing.T) {
 // TestManyFilesFault fails one of several files.
 func TestManyFilesFault(t *testing.T) {
 	for _, fault := range []error{errBroken, sftpserver.ErrDrop} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var broken atomic.Bool
 			broken.Store(true)
 			r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
@@ -507,34 +509,34 @@ func TestManyFilesFault(t *testing.T) {
 			var in, out, all []string
 			for i := range 40 {
 				name := fmt.Sprintf("%d", i)
-				r.put("in/"+name, content(300_000))
+				r.Put("in/"+name, steprig.Content(300_000))
 				in, out, all = append(in, "in/"+name), append(out, "out/"+name), append(all, "in/"+name, "out/"+name)
 			}
-			r.put("out/0", nil)
+			r.Put("out/0", nil)
 			download := object{"remote_path": "in", "local_path": "in/"}
-			_, err := r.run(t.Context(), "sftp.download", download)
-			wantError(t, err, false, `connection "partner" (files.example.com:22): download "in/`)
+			_, err := r.Run(t.Context(), "sftp.download", download)
+			steprig.WantError(t, err, false, `connection "partner" (files.example.com:22): download "in/`)
 			if fault == errBroken && !strings.Contains(err.Error(), "in/17") {
 				t.Error(err)
 			}
-			for _, f := range tree(t, r.work) {
+			for _, f := range steprig.Tree(t, r.Work) {
 				if strings.Contains(f, ".courier-tmp") {
 					t.Errorf("%s was left behind", f)
 				}
 			}
 			broken.Store(false)
-			r.must(r.retry(t.Context(), "sftp.download", download))
-			wantTree(t, r.work, in...)
+			r.Must(r.Retry(t.Context(), "sftp.download", download))
+			steprig.WantTree(t, r.Work, in...)
 
 			broken.Store(true)
 			upload := object{"local_path": "in/*", "remote_path": "out"}
-			_, err = r.run(t.Context(), "sftp.upload", upload)
-			wantError(t, err, false, `upload "out/`)
+			_, err = r.Run(t.Context(), "sftp.upload", upload)
+			steprig.WantError(t, err, false, `upload "out/`)
 			broken.Store(false)
-			r.must(r.retry(t.Context(), "sftp.upload", upload))
-			wantTree(t, r.remote, all...)
+			r.Must(r.Retry(t.Context(), "sftp.upload", upload))
+			steprig.WantTree(t, r.Remote, all...)
 			for _, f := range out {
-				if r.get(f) != string(content(300_000)) {
+				if r.Get(f) != string(steprig.Content(300_000)) {
 					t.Errorf("%s differs", f)
 				}
 			}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // TestDrip has a server send 512 bytes or an entry every 50 seconds, and accept
@@ -18,16 +20,16 @@ func TestDrip(t *testing.T) {
 		"sftp.list":     {"remote_path": "/"},
 	} {
 		t.Run(key, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				entry := 0
-				r := newHostile(t, sftpserver.Script{Content: content(1 << 18), Answer: func(r sftpserver.Request, w io.Writer) bool {
+				r := newHostile(t, sftpserver.Script{Content: steprig.Content(1 << 18), Answer: func(r sftpserver.Request, w io.Writer) bool {
 					switch r.Method {
 					case "read":
 						if r.Offset >= 1<<18 {
 							return false
 						}
 						time.Sleep(50 * time.Second)
-						w.Write(r.Contents(content(1 << 18)[r.Offset:][:min(512, r.Length)]))
+						w.Write(r.Contents(steprig.Content(1 << 18)[r.Offset:][:min(512, r.Length)]))
 					case "write": // of 256 KiB
 						time.Sleep(290 * time.Second)
 						w.Write(r.Status(0, ""))
@@ -40,14 +42,14 @@ func TestDrip(t *testing.T) {
 					}
 					return true
 				}})
-				r.putLocal("y", content(4<<20))
+				r.PutLocal("y", steprig.Content(4<<20))
 				began := time.Now()
-				_, err := r.run(t.Context(), key, cfg)
-				wantError(t, err, false, "min_bytes_per_second")
+				_, err := r.Run(t.Context(), key, cfg)
+				steprig.WantError(t, err, false, "min_bytes_per_second")
 				if took := time.Since(began); took > 2*time.Hour {
 					t.Errorf("it took %v", took)
 				}
-				wantTree(t, r.work, "y")
+				steprig.WantTree(t, r.Work, "y")
 			})
 		})
 	}
@@ -56,7 +58,7 @@ func TestDrip(t *testing.T) {
 // TestMaxBytes announces more than may be downloaded, and more than fits on the
 // disk.
 func TestMaxBytes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		size := int64(1 << 50)
 		r := newHostile(t, sftpserver.Script{Answer: func(r sftpserver.Request, w io.Writer) bool {
 			if r.Method == "stat" || r.Method == "lstat" || r.Method == "fstat" {
@@ -66,17 +68,17 @@ func TestMaxBytes(t *testing.T) {
 			return false
 		}})
 		cfg := object{"remote_path": "/x", "local_path": "x", "resume": false}
-		_, err := r.run(t.Context(), "sftp.download", cfg)
-		wantError(t, err, true, "has 1125899906842624 bytes, and max_bytes allows 1099511627776")
+		_, err := r.Run(t.Context(), "sftp.download", cfg)
+		steprig.WantError(t, err, true, "has 1125899906842624 bytes, and max_bytes allows 1099511627776")
 		r.conn.MaxBytes = -1
 		r.again()
-		_, err = r.run(t.Context(), "sftp.download", cfg)
-		wantError(t, err, false, "keep_free_bytes", "make room")
+		_, err = r.Run(t.Context(), "sftp.download", cfg)
+		steprig.WantError(t, err, false, "keep_free_bytes", "make room")
 		size = 1000
-		_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "/x", "local_path": "x", "max_bytes": 999})
-		wantError(t, err, true, "has 1000 bytes, and max_bytes allows 999")
-		_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "/x", "max_bytes": -1})
-		wantError(t, err, true, "max_bytes: must be at least 0")
-		wantTree(t, r.work)
+		_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "/x", "local_path": "x", "max_bytes": 999})
+		steprig.WantError(t, err, true, "has 1000 bytes, and max_bytes allows 999")
+		_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "/x", "max_bytes": -1})
+		steprig.WantError(t, err, true, "max_bytes: must be at least 0")
+		steprig.WantTree(t, r.Work)
 	})
 }

@@ -11,12 +11,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/internal/test/hostile"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // TestHostileNames lists and downloads from a server that sends such names
@@ -36,9 +38,9 @@ func TestHostileNames(t *testing.T) {
 			entries = append(entries, sftpserver.Entry{Name: "good.csv"}) // listed again and again
 		}
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newHostile(t, sftpserver.Script{Dir: "/in", Entries: entries, Content: []byte("12345")})
-		out := r.must(r.run(t.Context(), "sftp.list", object{"remote_path": "/in"}))
+		out := r.Must(r.Run(t.Context(), "sftp.list", object{"remote_path": "/in"}))
 		got := map[string]bool{}
 		for _, f := range out["file_list"].([]any) {
 			f := f.(object)
@@ -57,17 +59,17 @@ func TestHostileNames(t *testing.T) {
 		if want := len(entries) - len(good) - 2; len(got) != len(good) || out["unsafe_count"] != float64(want) {
 			t.Errorf("%d files and %v skipped, want %d and %d", len(got), out["unsafe_count"], len(good), want)
 		}
-		if log := r.log.String(); strings.ContainsAny(log, "\x00\x1b\x07\r") || strings.Count(log, "\n") > 20 || !strings.Contains(log, "skipped") {
+		if log := r.Log.String(); strings.ContainsAny(log, "\x00\x1b\x07\r") || strings.Count(log, "\n") > 20 || !strings.Contains(log, "skipped") {
 			t.Errorf("the log has %d lines:\n%.2000q", strings.Count(log, "\n"), log)
 		}
 
-		r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "/in", "local_path": "down/"}))
+		r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "/in", "local_path": "down/"}))
 		var want []string
 		for _, name := range good {
 			want = append(want, "down/"+name)
 		}
-		wantTree(t, r.work, want...)
-		if info, err := os.ReadDir(filepath.Dir(r.work)); err != nil || len(info) != 1 {
+		steprig.WantTree(t, r.Work, want...)
+		if info, err := os.ReadDir(filepath.Dir(r.Work)); err != nil || len(info) != 1 {
 			t.Errorf("beside the workspace there is %v, %v", info, err)
 		}
 		for _, o := range r.Ops() {
@@ -76,12 +78,12 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 
-		_, err := r.run(t.Context(), "sftp.list", object{"remote_path": "/in", "on_unsafe_name": "fail"})
-		wantError(t, err, true, `list "/in"`, "entries can't be used", `set on_unsafe_name to "skip"`)
-		_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "/in", "on_unsafe_name": "fail"})
-		wantError(t, err, true, "entries can't be used")
+		_, err := r.Run(t.Context(), "sftp.list", object{"remote_path": "/in", "on_unsafe_name": "fail"})
+		steprig.WantError(t, err, true, `list "/in"`, "entries can't be used", `set on_unsafe_name to "skip"`)
+		_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "/in", "on_unsafe_name": "fail"})
+		steprig.WantError(t, err, true, "entries can't be used")
 		// What the pattern leaves out does no harm.
-		r.must(r.run(t.Context(), "sftp.list", object{"remote_path": "/in", "pattern": "größe*", "on_unsafe_name": "fail"}))
+		r.Must(r.Run(t.Context(), "sftp.list", object{"remote_path": "/in", "pattern": "größe*", "on_unsafe_name": "fail"}))
 	})
 }
 
@@ -93,14 +95,14 @@ func TestHostileDelete(t *testing.T) {
 	for _, name := range append(bad, "good.csv") {
 		entries = append(entries, sftpserver.Entry{Name: name})
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newHostile(t, sftpserver.Script{Dir: "/in", Entries: entries, Content: []byte("12345")})
-		out := r.must(r.run(t.Context(), "sftp.delete", object{"remote_path": "/in", "pattern": "*"}))
+		out := r.Must(r.Run(t.Context(), "sftp.delete", object{"remote_path": "/in", "pattern": "*"}))
 		if out["deleted_count"] != 1. || out["deleted_file"] != "/in/good.csv" {
 			t.Errorf("%v", out)
 		}
-		_, err := r.run(t.Context(), "sftp.rmdir", object{"remote_path": "/in", "recursive": true})
-		wantError(t, err, true, "leads elsewhere")
+		_, err := r.Run(t.Context(), "sftp.rmdir", object{"remote_path": "/in", "recursive": true})
+		steprig.WantError(t, err, true, "leads elsewhere")
 		for _, o := range r.Ops() {
 			if o.Method == "remove" && o.Path != "/in/good.csv" || o.Method == "rmdir" {
 				t.Errorf("it asked for %v", o)
@@ -111,7 +113,7 @@ func TestHostileDelete(t *testing.T) {
 
 // TestHostileAttributes lists impossible sizes and times.
 func TestHostileAttributes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		file := func(name string, a sftpserver.Attrs) sftpserver.Entry { return sftpserver.Entry{Name: name, Attrs: &a} }
 		then := time.Unix(1e9, 0)
 		r := newHostile(t, sftpserver.Script{Dir: "/in", Content: []byte("12345"), Entries: []sftpserver.Entry{
@@ -127,7 +129,7 @@ func TestHostileAttributes(t *testing.T) {
 			file("larger", sftpserver.Attrs{Size: 6, Mode: 0o600, ModTime: then}),
 			file("empty", sftpserver.Attrs{Size: 0, Mode: 0o600, ModTime: then}),
 		}})
-		out := r.must(r.run(t.Context(), "sftp.list", object{"remote_path": "/in"}))
+		out := r.Must(r.Run(t.Context(), "sftp.list", object{"remote_path": "/in"}))
 		text := fmt.Sprint(out["file_list"])
 		if out["file_count"] != 7. || out["unsafe_count"] != 2. || !strings.Contains(text, "2106-02-07T06:28:15Z") || !strings.Contains(text, "1970-01-01T00:00:00Z") || strings.Contains(text, "pipe") {
 			t.Errorf("list = %v", out)
@@ -143,10 +145,10 @@ func TestHostileAttributes(t *testing.T) {
 			"smaller":  "goes on after its size",
 			"empty":    "goes on after its size",
 		} {
-			_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "/in/" + name})
-			wantError(t, err, strings.Contains(want, "gives") || strings.Contains(want, "regular") || strings.Contains(want, "max_bytes"), want)
+			_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "/in/" + name})
+			steprig.WantError(t, err, strings.Contains(want, "gives") || strings.Contains(want, "regular") || strings.Contains(want, "max_bytes"), want)
 		}
-		wantTree(t, r.work)
+		steprig.WantTree(t, r.Work)
 	})
 }
 
@@ -170,9 +172,9 @@ func TestHostileEndless(t *testing.T) {
 		"dots": {Endless: true, Entries: []sftpserver.Entry{{Name: ".", LongName: words}, {Name: "..", LongName: words}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newHostile(t, script)
-				_, err := r.run(t.Context(), "sftp.list", object{"remote_path": "/"})
+				_, err := r.Run(t.Context(), "sftp.list", object{"remote_path": "/"})
 				if err == nil || !strings.Contains(err.Error(), "more than 100000 files") && !strings.Contains(err.Error(), "longer than 64 MiB") && !strings.Contains(err.Error(), "goes on without entries") {
 					t.Errorf("error is %v", err)
 				}
@@ -229,21 +231,21 @@ func TestHostilePackets(t *testing.T) {
 			t.Run(key+"/"+method, func(t *testing.T) {
 				t.Parallel()
 				for name, answer := range nonsense {
-					bubble(t, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
 						r := newHostile(t, sftpserver.Script{Content: content, Entries: []sftpserver.Entry{{Name: "x"}}, Answer: func(r sftpserver.Request, w io.Writer) bool {
 							if r.Method == method {
 								w.Write(answer(r))
 							}
 							return r.Method == method
 						}})
-						r.putLocal("x", content)
+						r.PutLocal("x", content)
 						r.conn.ConnectTimeout, r.conn.OperationTimeout = 20*time.Second, 20*time.Second
 						var err error
-						within(t, 90*time.Second, func() { _, err = r.run(t.Context(), key, configs[key]) })
+						steprig.Within(t, 90*time.Second, func() { _, err = r.Run(t.Context(), key, configs[key]) })
 						if err != nil {
-							wantError(t, err, courier.IsPermanent(err), `connection "partner"`)
-							wantTree(t, r.work, "x")
-						} else if got := r.getLocal("down"); key == "sftp.download" && got != string(content) {
+							steprig.WantError(t, err, courier.IsPermanent(err), `connection "partner"`)
+							steprig.WantTree(t, r.Work, "x")
+						} else if got := r.GetLocal("down"); key == "sftp.download" && got != string(content) {
 							t.Errorf("%s: success, with %d bytes", name, len(got))
 						}
 					})
@@ -255,21 +257,21 @@ func TestHostilePackets(t *testing.T) {
 
 // TestServerText shows what a server prints that should not.
 func TestServerText(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newHostile(t, sftpserver.Script{Answer: func(r sftpserver.Request, w io.Writer) bool {
 			io.WriteString(w, "This service allows sftp connections only.\r\n\x1b[2J")
 			return true
 		}})
-		_, err := r.run(t.Context(), "sftp.list", nil)
-		wantError(t, err, false, "connect", "breaks the SFTP protocol", "This service allows", "start-up script")
+		_, err := r.Run(t.Context(), "sftp.list", nil)
+		steprig.WantError(t, err, false, "connect", "breaks the SFTP protocol", "This service allows", "start-up script")
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newHostile(t, sftpserver.Script{Answer: func(r sftpserver.Request, w io.Writer) bool {
 			w.Write([]byte{0, 0, 0, 5, 2, 0, 0, 0, 6})
 			return true
 		}})
-		_, err := r.run(t.Context(), "sftp.list", nil)
-		wantError(t, err, false, "offers version 6 instead of 3")
+		_, err := r.Run(t.Context(), "sftp.list", nil)
+		steprig.WantError(t, err, false, "offers version 6 instead of 3")
 	})
 }
 
@@ -281,7 +283,7 @@ func TestLimits(t *testing.T) {
 		{1000, 2000, 1000, 2000},
 		{1 << 40, math.MaxUint64, 255 << 10, 255 << 10},
 	} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			data := bytes.Repeat([]byte("x"), 600_000)
 			var largestRead, largestWrite uint64
 			r := newHostile(t, sftpserver.Script{Content: data, Answer: func(r sftpserver.Request, w io.Writer) bool {
@@ -303,9 +305,9 @@ func TestLimits(t *testing.T) {
 				}
 				return false
 			}})
-			r.putLocal("x", data)
-			r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "/y", "local_path": "y"}))
-			r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "/y"}))
+			r.PutLocal("x", data)
+			r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "/y", "local_path": "y"}))
+			r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "/y"}))
 			if largestRead != test.wantRead || largestWrite != test.wantWrite {
 				t.Errorf("limits %d and %d: requests of %d and %d, want %d and %d", test.read, test.write, largestRead, largestWrite, test.wantRead, test.wantWrite)
 			}

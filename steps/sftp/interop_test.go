@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
@@ -23,23 +24,23 @@ import (
 // no limits, so packets are small, and answers requests in any order.
 func TestInterop(t *testing.T) {
 	r := newPkgSFTP(t, nil)
-	dir := r.remote
-	r.put("dir/keep", nil)
+	dir := r.Remote
+	r.Put("dir/keep", nil)
 	for _, size := range []int{0, 1, 32<<10 + 1, 5 << 20} {
 		name := fmt.Sprint(size)
-		r.putLocal(name, content(size))
+		r.PutLocal(name, steprig.Content(size))
 		for range 2 { // the second time the file is there
-			out := r.must(r.run(t.Context(), "sftp.upload", object{"local_path": name, "remote_path": "dir", "checksum": "read_back"}))
-			if out["uploaded_file"] != "dir/"+name || r.get("dir/"+name) != string(content(size)) {
+			out := r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": name, "remote_path": "dir", "checksum": "read_back"}))
+			if out["uploaded_file"] != "dir/"+name || r.Get("dir/"+name) != string(steprig.Content(size)) {
 				t.Errorf("upload of %d bytes: %v", size, out)
 			}
 		}
-		out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "dir/" + name}))
-		if r.getLocal(out["downloaded_file"]) != string(content(size)) {
+		out := r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "dir/" + name}))
+		if r.GetLocal(out["downloaded_file"]) != string(steprig.Content(size)) {
 			t.Errorf("download of %d bytes: the content differs", size)
 		}
 	}
-	out := r.must(r.run(t.Context(), "sftp.list", object{"remote_path": filepath.ToSlash(dir) + "/dir"}))
+	out := r.Must(r.Run(t.Context(), "sftp.list", object{"remote_path": filepath.ToSlash(dir) + "/dir"}))
 	var names []any
 	for _, f := range out["file_list"].([]any) {
 		names = append(names, f.(object)["name"])
@@ -47,17 +48,17 @@ func TestInterop(t *testing.T) {
 	if want := []any{"0", "1", "32769", "5242880", "keep"}; !reflect.DeepEqual(names, want) {
 		t.Errorf("list = %v, want %v", names, want)
 	}
-	out = r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "dir", "local_path": "all/"}))
+	out = r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "dir", "local_path": "all/"}))
 	if out["file_count"] != 5. {
 		t.Errorf("download = %v", out)
 	}
-	_, err := r.run(t.Context(), "sftp.upload", object{"local_path": "1", "remote_path": "dir/0", "if_exists": "fail"})
-	wantError(t, err, true, "exists")
-	_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "none"})
-	wantError(t, err, true, "no such file")
-	_, err = r.run(t.Context(), "sftp.list", object{"remote_path": "none"})
-	wantError(t, err, true, "no such file")
-	wantTree(t, dir, "dir/0", "dir/1", "dir/32769", "dir/5242880", "dir/keep")
+	_, err := r.Run(t.Context(), "sftp.upload", object{"local_path": "1", "remote_path": "dir/0", "if_exists": "fail"})
+	steprig.WantError(t, err, true, "exists")
+	_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "none"})
+	steprig.WantError(t, err, true, "no such file")
+	_, err = r.Run(t.Context(), "sftp.list", object{"remote_path": "none"})
+	steprig.WantError(t, err, true, "no such file")
+	steprig.WantTree(t, dir, "dir/0", "dir/1", "dir/32769", "dir/5242880", "dir/keep")
 }
 
 // TestFlood works with a server that asks without an end for what no client has,
@@ -90,13 +91,13 @@ func TestFlood(t *testing.T) {
 					asked.Add(1)
 				}
 			})
-			r.putLocal("up", content(1<<20))
+			r.PutLocal("up", steprig.Content(1<<20))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for range 3 {
-				r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "up", "remote_path": "there"}))
-				out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "there"}))
-				if r.getLocal(out["downloaded_file"]) != string(content(1<<20)) {
+				r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "up", "remote_path": "there"}))
+				out := r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "there"}))
+				if r.GetLocal(out["downloaded_file"]) != string(steprig.Content(1<<20)) {
 					t.Error("the content differs")
 				}
 			}
@@ -134,15 +135,15 @@ func newPkgSFTP(t *testing.T, beside func(ssh.Conn)) *rig {
 			serving.Go(func() { servePkgSFTP(conn, config, dir, beside) })
 		}
 	})
-	r := &rig{t: t, remote: dir, work: filepath.Join(t.TempDir(), "work"), attempt: 1, res: &courier.Resources{}}
+	r := &rig{Rig: steprig.Rig{T: t, Remote: dir, Work: filepath.Join(t.TempDir(), "work"), Attempt: 1, Resources: &courier.Resources{}}}
 	t.Cleanup(func() {
-		r.res.Close()
+		r.Resources.Close()
 		l.Close()
 		serving.Wait()
 	})
 	addr := l.Addr().(*net.TCPAddr)
-	r.conn = sftp.Connection{Host: addr.IP.String(), Port: addr.Port, Username: user, Password: password, HostKeys: []string{ssh.FingerprintSHA256(key.PublicKey())}}
-	sftp.Register(&r.reg, connections(func() sftp.Connection { return r.conn }))
+	r.conn = sftp.Connection{Host: addr.IP.String(), Port: addr.Port, Username: steprig.User, Password: steprig.Password, HostKeys: []string{ssh.FingerprintSHA256(key.PublicKey())}}
+	sftp.Register(&r.Registry, connections(func() sftp.Connection { return r.conn }))
 	return r
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/internal/test/sshdtest"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
@@ -119,12 +120,12 @@ func TestKnownHostsAsSSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, s.Files(), "ecdsa", pem.EncodeToMemory(block))
+	steprig.Write(t, s.Files(), "ecdsa", pem.EncodeToMemory(block))
 	cert := &ssh.Certificate{Key: s.HostKey, CertType: ssh.HostCert, ValidPrincipals: []string{"files.example.com"}, ValidBefore: ssh.CertTimeInfinity}
 	if err := cert.SignCert(rand.Reader, authority); err != nil {
 		t.Fatal(err)
 	}
-	write(t, s.Files(), "cert", ssh.MarshalAuthorizedKey(cert))
+	steprig.Write(t, s.Files(), "cert", ssh.MarshalAuthorizedKey(cert))
 	ecdsaSigner, err := ssh.NewSignerFromKey(key)
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +163,7 @@ func TestKnownHostsAsSSH(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "known_hosts")
-			write(t, filepath.Dir(file), filepath.Base(file), []byte(fill(row.text)))
+			steprig.Write(t, filepath.Dir(file), filepath.Base(file), []byte(fill(row.text)))
 			want := sshTrusts(t, s, file, max(row.port, 22))
 			conn := named(r.conn, row.port)
 			byFile := conn
@@ -193,7 +194,7 @@ func TestKnownHostsAsSSH(t *testing.T) {
 // twin returns a server in this process with the host keys of s, of which cert
 // certifies one, and more. It costs less than s.
 func twin(t *testing.T, s *sshdtest.Server, cert *ssh.Certificate, more ...ssh.Signer) *rig {
-	key, err := ssh.ParsePrivateKey([]byte(read(s.Files(), "host_key")))
+	key, err := ssh.ParsePrivateKey([]byte(steprig.Read(s.Files(), "host_key")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func TestHostCertificateAsSSH(t *testing.T) {
 	s := sshdtest.Start(t)
 	authority := newSigner(t)
 	file := filepath.Join(s.Files(), "known_hosts")
-	write(t, s.Files(), "known_hosts", []byte("@cert-authority * "+string(ssh.MarshalAuthorizedKey(authority.PublicKey()))))
+	steprig.Write(t, s.Files(), "known_hosts", []byte("@cert-authority * "+string(ssh.MarshalAuthorizedKey(authority.PublicKey()))))
 	now := uint64(time.Now().Unix())
 	for name, cert := range map[string]*ssh.Certificate{
 		"good":          {CertType: ssh.HostCert, ValidPrincipals: []string{"x", "files.example.com"}, ValidBefore: now + 1000},
@@ -231,7 +232,7 @@ func TestHostCertificateAsSSH(t *testing.T) {
 		if err := cert.SignCert(rand.Reader, authority); err != nil {
 			t.Fatal(err)
 		}
-		write(t, s.Files(), "cert", ssh.MarshalAuthorizedKey(cert))
+		steprig.Write(t, s.Files(), "cert", ssh.MarshalAuthorizedKey(cert))
 		s.Configure(t, "HostCertificate "+filepath.Join(s.Files(), "cert"))
 		r := twin(t, s, cert)
 		conn := named(r.conn, 0)
@@ -253,9 +254,9 @@ const markRevoked = "@revoked"
 // trusts connects without credentials that the server takes, and returns an
 // error unless it is the login that fails.
 func trusts(t *testing.T, conn sftp.Connection) error {
-	r := &rig{t: t, work: t.TempDir(), attempt: 1, conn: conn, res: &courier.Resources{}}
-	defer func() { r.res.Close() }()
-	sftp.Register(&r.reg, connections(func() sftp.Connection { return r.conn }))
+	r := &rig{Rig: steprig.Rig{T: t, Work: t.TempDir(), Attempt: 1, Resources: &courier.Resources{}}, conn: conn}
+	defer func() { r.Resources.Close() }()
+	sftp.Register(&r.Registry, connections(func() sftp.Connection { return r.conn }))
 	err := r.list()
 	if err == nil || !strings.Contains(err.Error(), "refuses the login") {
 		return errors.Join(err, errors.New("there was no login"))
@@ -305,7 +306,7 @@ func TestKnownHostsStore(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"\n[h]:2222 ", "\n::1 ", "\n[::1]:2222 "} {
-		if !strings.Contains(read(filepath.Dir(file), "known_hosts"), want) {
+		if !strings.Contains(steprig.Read(filepath.Dir(file), "known_hosts"), want) {
 			t.Errorf("the file lacks %q", want)
 		}
 	}

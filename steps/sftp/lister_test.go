@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
@@ -19,23 +20,23 @@ func TestLister(t *testing.T) {
 	r.conn.Password = "secret:acme"
 	l := sftp.NewLister(connections(func() sftp.Connection { return r.conn }))
 	job := courier.NewContext(courier.ContextConfig{
-		Log: slog.New(&r.log),
+		Log: slog.New(slog.NewTextHandler(&r.Log, nil)),
 		Secrets: func(_ context.Context, q courier.SecretRequest) (string, error) {
 			if q.Name != "acme" {
 				return "", errors.New("no such secret")
 			}
-			return password, nil
+			return steprig.Password, nil
 		},
 	})
 	defer job.Close()
 	dir := "in"
-	r.put("in/a.csv", []byte("12345"))
-	r.put("in/b", nil)
-	r.put("in/sub/c", []byte("1"))
-	r.put("in/x.courier-tmp-1", []byte("1"))
-	r.put("in/bad\x01name", []byte("1"))
+	r.Put("in/a.csv", []byte("12345"))
+	r.Put("in/b", nil)
+	r.Put("in/sub/c", []byte("1"))
+	r.Put("in/x.courier-tmp-1", []byte("1"))
+	r.Put("in/bad\x01name", []byte("1"))
 	for range 2 {
-		got, err := l.List(t.Context(), job, courier.Directory{Connection: partner, Path: dir})
+		got, err := l.List(t.Context(), job, courier.Directory{Connection: steprig.Partner, Path: dir})
 		if err != nil || len(got.Files) != 2 {
 			t.Fatalf("listed %+v, %v", got, err)
 		}
@@ -46,7 +47,7 @@ func TestLister(t *testing.T) {
 			t.Errorf("%d refused: %q", got.Refused, got.Example)
 		}
 	}
-	if _, err := l.List(t.Context(), job, courier.Directory{Connection: partner, Path: dir + "/missing"}); err == nil || errors.Is(err, courier.ErrLogin) || !strings.Contains(err.Error(), "missing") {
+	if _, err := l.List(t.Context(), job, courier.Directory{Connection: steprig.Partner, Path: dir + "/missing"}); err == nil || errors.Is(err, courier.ErrLogin) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	if l.Least() != 30*time.Second {
@@ -57,13 +58,13 @@ func TestLister(t *testing.T) {
 // TestListerRefused tells a refused login from everything else.
 func TestListerRefused(t *testing.T) {
 	r := newRig(t, sftpserver.Options{})
-	r.put("in/a", nil)
+	r.Put("in/a", nil)
 	const wrong = "wrong horse"
 	r.conn.Password = wrong
 	job := courier.NewContext(courier.ContextConfig{})
 	defer job.Close()
 	l := sftp.NewLister(connections(func() sftp.Connection { return r.conn }))
-	_, err := l.List(t.Context(), job, courier.Directory{Connection: partner, Path: "in"})
+	_, err := l.List(t.Context(), job, courier.Directory{Connection: steprig.Partner, Path: "in"})
 	if !errors.Is(err, courier.ErrLogin) || strings.Contains(err.Error(), wrong) || strings.Contains(err.Error(), courier.ErrLogin.Error()) {
 		t.Errorf("a wrong password: %v", err)
 	}
@@ -76,8 +77,8 @@ func TestListerRefused(t *testing.T) {
 		want   string
 	}{
 		{courier.Directory{Path: "in"}, "connection_id: it is missing"},
-		{courier.Directory{Connection: partner}, "path: it is missing"},
-		{courier.Directory{Connection: partner, Path: "a\x00b"}, "NUL"},
+		{courier.Directory{Connection: steprig.Partner}, "path: it is missing"},
+		{courier.Directory{Connection: steprig.Partner, Path: "a\x00b"}, "NUL"},
 	} {
 		if err := l.Check(tt.target); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("check %+v: %v, want %q", tt.target, err, tt.want)
@@ -86,7 +87,7 @@ func TestListerRefused(t *testing.T) {
 			t.Errorf("listed %+v", tt.target)
 		}
 	}
-	if err := l.Check(courier.Directory{Connection: partner, Path: "in"}); err != nil {
+	if err := l.Check(courier.Directory{Connection: steprig.Partner, Path: "in"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -20,6 +21,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/internal/test/sshdtest"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
@@ -51,7 +53,7 @@ func TestCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.conn.PrivateKey = string(key)
-	wantError(t, r.list(), true, "refuses the login")
+	steprig.WantError(t, r.list(), true, "refuses the login")
 	r.conn.Certificate = certificate(t, ca, publicOf(t, key), ssh.UserCert, s.User)
 	if err := r.list(); err != nil {
 		t.Error(err)
@@ -64,10 +66,10 @@ func TestCertificate(t *testing.T) {
 		certificate(t, newSigner(t), publicOf(t, key), ssh.UserCert, "ada"): "refuses the login",
 	} {
 		r.conn.Certificate = text
-		wantError(t, r.list(), true, want)
+		steprig.WantError(t, r.list(), true, want)
 	}
 	r.conn.PrivateKey, r.conn.Password = "", "x"
-	wantError(t, r.list(), true, "no private_key that it belongs to")
+	steprig.WantError(t, r.list(), true, "no private_key that it belongs to")
 }
 
 // TestAgent logs in with the keys of an agent, by its socket and otherwise.
@@ -105,9 +107,9 @@ func TestAgent(t *testing.T) {
 		}
 	}()
 	r.conn.PrivateKey, r.conn.AgentSocket = "", socket
-	wantError(t, r.list(), false, "agent_socket: it holds no keys")
+	steprig.WantError(t, r.list(), false, "agent_socket: it holds no keys")
 	add(mustPEM(t))
-	wantError(t, r.list(), true, "refuses the login")
+	steprig.WantError(t, r.list(), true, "refuses the login")
 	add(s.ClientKey)
 	if err := r.list(); err != nil {
 		t.Error(err)
@@ -118,13 +120,13 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	r.conn.AgentSocket = filepath.Join(dir, "none")
-	wantError(t, r.list(), false, "agent_socket", "no such file")
+	steprig.WantError(t, r.list(), false, "agent_socket", "no such file")
 	r.conn.AgentSocket, r.conn.Agent = "", func(context.Context) (agent.Agent, error) { return keys, nil }
 	if err := r.list(); err != nil {
 		t.Error(err)
 	}
 	r.conn.Agent = func(context.Context) (agent.Agent, error) { return nil, errors.New("locked") }
-	wantError(t, r.list(), false, "agent: locked")
+	steprig.WantError(t, r.list(), false, "agent: locked")
 }
 
 // TestPassphrase logs in with an encrypted key.
@@ -134,14 +136,14 @@ func TestPassphrase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block, err := ssh.MarshalPrivateKeyWithPassphrase(raw, "", []byte(password))
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(raw, "", []byte(steprig.Password))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.conn.PrivateKey = string(pem.EncodeToMemory(block))
-	wantError(t, r.list(), true, "is encrypted, and passphrase is missing")
+	steprig.WantError(t, r.list(), true, "is encrypted, and passphrase is missing")
 	r.conn.Passphrase = "wrong"
-	wantError(t, r.list(), true, "can't be decrypted")
+	steprig.WantError(t, r.list(), true, "can't be decrypted")
 	r.conn.Passphrase = "secret:acme"
 	if err := r.list(); err != nil {
 		t.Error(err)
@@ -150,11 +152,11 @@ func TestPassphrase(t *testing.T) {
 
 // TestChallenge answers more than one question.
 func TestChallenge(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{Configure: func(c *ssh.ServerConfig) {
 			c.KeyboardInteractiveCallback = func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
 				got, err := ask("", "Two things", []string{"Password: ", "Code: "}, []bool{false, true})
-				if err != nil || fmt.Sprint(got) != "["+password+" 123456]" {
+				if err != nil || fmt.Sprint(got) != "["+steprig.Password+" 123456]" {
 					return nil, errors.New("no")
 				}
 				return nil, nil
@@ -166,13 +168,13 @@ func TestChallenge(t *testing.T) {
 			if instruction != "Two things" || fmt.Sprint(questions, echoed) != "[Password:  Code: ] [false true]" {
 				t.Errorf("asked %q %q %v", instruction, questions, echoed)
 			}
-			return []string{password, code}, nil
+			return []string{steprig.Password, code}, nil
 		}
 		if err := r.list(); err != nil {
 			t.Error(err)
 		}
 		code = "0"
-		wantError(t, r.list(), true, "refuses the login")
+		steprig.WantError(t, r.list(), true, "refuses the login")
 	})
 }
 
@@ -197,12 +199,12 @@ func TestTrustOnFirstUse(t *testing.T) {
 	memory := &memoryStore{keys: map[string][]string{}}
 	for name, store := range map[string]sftp.HostKeyStore{"file": file, "memory": memory} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, sftpserver.Options{})
 				r.conn.HostKeys, r.conn.TrustOnFirstUse = nil, store
 				good := r.conn.Password
 				r.conn.Password = "wrong"
-				wantError(t, r.list(), true, "refuses the login")
+				steprig.WantError(t, r.list(), true, "refuses the login")
 				addr := "files.example.com:22"
 				if keys, _ := store.HostKeys(t.Context(), addr); len(keys) != 0 {
 					t.Error("a key was kept before the login had succeeded")
@@ -213,7 +215,7 @@ func TestTrustOnFirstUse(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if n := strings.Count(r.log.String(), "trusted because it is the first"); n != 1 {
+				if n := strings.Count(r.Log.String(), "trusted because it is the first"); n != 1 {
 					t.Errorf("%d warnings, want one for the first use", n)
 				}
 				keys, err := store.HostKeys(t.Context(), addr)
@@ -223,7 +225,7 @@ func TestTrustOnFirstUse(t *testing.T) {
 				// Another server under the name gets nothing.
 				other := newRig(t, sftpserver.Options{})
 				other.conn.HostKeys, other.conn.TrustOnFirstUse = nil, store
-				wantError(t, other.list(), true, "has changed", "no credentials were sent")
+				steprig.WantError(t, other.list(), true, "has changed", "no credentials were sent")
 				// A pinned key is stronger than the store.
 				other.conn.HostKeys = []string{ssh.FingerprintSHA256(other.HostKey())}
 				if err := other.list(); err != nil {
@@ -235,10 +237,10 @@ func TestTrustOnFirstUse(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		r.conn.HostKeys, r.conn.TrustOnFirstUse = nil, &memoryStore{map[string][]string{}, errors.New("disk full")}
-		wantError(t, r.list(), false, "trusted host keys: disk full")
+		steprig.WantError(t, r.list(), false, "trusted host keys: disk full")
 	})
 }
 
@@ -251,28 +253,28 @@ func jumps(t *testing.T) (*rig, *sshdtest.Server, map[string]sftp.Connection) {
 	fmt.Sscan(port, &in.Port)
 	all := map[string]sftp.Connection{"bastion": in}
 	r.conn.Jump = "bastion"
-	all[partner] = r.conn
-	r.reg = courier.Registry{}
-	sftp.Register(&r.reg, sftp.Map(all))
+	all[steprig.Partner] = r.conn
+	r.Registry = courier.Registry{}
+	sftp.Register(&r.Registry, sftp.Map(all))
 	return r, bastion, all
 }
 
 // TestJump moves files through a server in between.
 func TestJump(t *testing.T) {
 	r, bastion, all := jumps(t)
-	r.putLocal("x", content(3<<20))
-	r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "x"}))
-	r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
-	if r.getLocal("y") != string(content(3<<20)) {
+	r.PutLocal("x", steprig.Content(3<<20))
+	r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "x"}))
+	r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
+	if r.GetLocal("y") != string(steprig.Content(3<<20)) {
 		t.Error("the content differs")
 	}
 	bastion.Cut()
-	if _, err := r.run(t.Context(), "sftp.list", nil); err != nil { // it may learn of the end only now
-		wantError(t, err, false, "connection is lost")
-		r.must(r.run(t.Context(), "sftp.list", nil))
+	if _, err := r.Run(t.Context(), "sftp.list", nil); err != nil { // it may learn of the end only now
+		steprig.WantError(t, err, false, "connection is lost")
+		r.Must(r.Run(t.Context(), "sftp.list", nil))
 	}
 
-	fresh := func() { r.res.Close(); r.res = &courier.Resources{} }
+	fresh := func() { r.Resources.Close(); r.Resources = &courier.Resources{} }
 	change := func(id string, f func(c *sftp.Connection)) func() {
 		old := all[id]
 		c := old
@@ -281,21 +283,21 @@ func TestJump(t *testing.T) {
 		fresh()
 		return func() { all[id] = old; fresh() }
 	}
-	list := func() error { _, err := r.run(t.Context(), "sftp.list", nil); return err }
+	list := func() error { _, err := r.Run(t.Context(), "sftp.list", nil); return err }
 	undo := change("bastion", func(c *sftp.Connection) { c.HostKeys = []string{ssh.FingerprintSHA256(newSigner(t).PublicKey())} })
-	wantError(t, list(), true, `connection "bastion"`, "has changed")
+	steprig.WantError(t, list(), true, `connection "bastion"`, "has changed")
 	undo()
-	undo = change(partner, func(c *sftp.Connection) { c.HostKeys = []string{ssh.FingerprintSHA256(newSigner(t).PublicKey())} })
-	wantError(t, list(), true, `connection "partner"`, "has changed")
+	undo = change(steprig.Partner, func(c *sftp.Connection) { c.HostKeys = []string{ssh.FingerprintSHA256(newSigner(t).PublicKey())} })
+	steprig.WantError(t, list(), true, `connection "partner"`, "has changed")
 	undo()
-	undo = change(partner, func(c *sftp.Connection) { c.Port = 1 })
-	wantError(t, list(), false, `connection "bastion"`, "jump to 127.0.0.1:1", "doesn't connect")
+	undo = change(steprig.Partner, func(c *sftp.Connection) { c.Port = 1 })
+	steprig.WantError(t, list(), false, `connection "bastion"`, "jump to 127.0.0.1:1", "doesn't connect")
 	undo()
-	undo = change("bastion", func(c *sftp.Connection) { c.Jump = partner })
-	wantError(t, list(), true, "lead in a circle")
+	undo = change("bastion", func(c *sftp.Connection) { c.Jump = steprig.Partner })
+	steprig.WantError(t, list(), true, "lead in a circle")
 	undo()
-	undo = change(partner, func(c *sftp.Connection) { c.Jump = "none" })
-	wantError(t, list(), true, `jump: connection "none"`, "no such connection")
+	undo = change(steprig.Partner, func(c *sftp.Connection) { c.Jump = "none" })
+	steprig.WantError(t, list(), true, `jump: connection "none"`, "no such connection")
 	undo()
 	if err := list(); err != nil {
 		t.Error(err)
@@ -339,35 +341,35 @@ func (m *mute) Close() error {
 func TestJumpSilent(t *testing.T) {
 	r, _, all := jumps(t)
 	var silent atomic.Bool
-	in, out := all["bastion"], all[partner]
+	in, out := all["bastion"], all[steprig.Partner]
 	in.KeepAlive = new(time.Duration(0))
 	in.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return &mute{c, &silent, make(chan struct{})}, err
 	}
 	out.KeepAlive = new(200 * time.Millisecond)
-	all["bastion"], all[partner] = in, out
-	r.put("x", content(64<<20))
-	r.onProgress = func(p courier.Progress) { silent.Store(true) }
-	within(t, 20*time.Second, func() {
-		_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y", "resume": false})
-		wantError(t, err, false, "connection is lost")
+	all["bastion"], all[steprig.Partner] = in, out
+	r.Put("x", steprig.Content(64<<20))
+	r.OnProgress = func(p courier.Progress) { silent.Store(true) }
+	steprig.Within(t, 20*time.Second, func() {
+		_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y", "resume": false})
+		steprig.WantError(t, err, false, "connection is lost")
 	})
 	silent.Store(false)
-	r.onProgress = nil
-	r.must(r.retry(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
+	r.OnProgress = nil
+	r.Must(r.Retry(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
 }
 
 // TestValidateReports checks what an operator gets to know who tests a
 // connection.
 func TestValidateReports(t *testing.T) {
 	r, s := newOpenSSH(t)
-	if err := r.validate(t.Context(), "sftp.list", nil); err != nil {
+	if err := r.Validate(t.Context(), "sftp.list", nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"the connection works", "SSH-2.0-OpenSSH", ssh.FingerprintSHA256(s.HostKey), "key_exchange=", "cipher=", "round_trip="} {
-		if !strings.Contains(r.log.String(), want) {
-			t.Errorf("the log lacks %q:\n%s", want, r.log.String())
+		if !strings.Contains(r.Log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, r.Log.String())
 		}
 	}
 }

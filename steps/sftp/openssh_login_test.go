@@ -8,12 +8,14 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
@@ -83,7 +85,7 @@ func TestOpenSSHRefusals(t *testing.T) {
 			}
 			r.conn.HostKeys = []string{string(ssh.MarshalAuthorizedKey(s.HostKey))}
 			err := r.list()
-			wantError(t, err, true, "refuses the login of user")
+			steprig.WantError(t, err, true, "refuses the login of user")
 			if !errors.Is(err, courier.ErrLogin) || dialed.Load() != 1 {
 				t.Errorf("%d connections, %v", dialed.Load(), err)
 			}
@@ -97,7 +99,7 @@ func TestOpenSSHRefusals(t *testing.T) {
 func TestLoginHungUp(t *testing.T) {
 	for _, times := range []int32{1, 1000} {
 		t.Run(fmt.Sprint(times), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var tried atomic.Int32
 				r := newRig(t, sftpserver.Options{Configure: func(c *ssh.ServerConfig) {
 					check := func(_ ssh.ConnMetadata, p []byte) (*ssh.Permissions, error) { return nil, nil }
@@ -115,7 +117,7 @@ func TestLoginHungUp(t *testing.T) {
 					}
 					return
 				}
-				wantError(t, err, true, "ends the connection in place of an answer to the login", "and again")
+				steprig.WantError(t, err, true, "ends the connection in place of an answer to the login", "and again")
 				if !errors.Is(err, courier.ErrLogin) || tried.Load() != 2 {
 					t.Errorf("%d logins, %v", tried.Load(), err)
 				}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/sshdtest"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // tour uses every kind of step, and returns the first error.
 func (r *rig) tour() error {
-	r.putLocal("up.bin", content(100_000))
+	r.PutLocal("up.bin", steprig.Content(100_000))
 	for _, step := range []struct {
 		key string
 		cfg object
@@ -31,7 +32,7 @@ func (r *rig) tour() error {
 		{"sftp.delete", object{"remote_path": "d/moved.bin"}},
 		{"sftp.rmdir", object{"remote_path": "d"}},
 	} {
-		out, err := r.run(r.t.Context(), step.key, step.cfg)
+		out, err := r.Run(r.T.Context(), step.key, step.cfg)
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.key, err)
 		}
@@ -39,7 +40,7 @@ func (r *rig) tour() error {
 			return fmt.Errorf("the listing is %v", out)
 		}
 	}
-	if r.getLocal("down.bin") != string(content(100_000)) {
+	if r.GetLocal("down.bin") != string(steprig.Content(100_000)) {
 		return fmt.Errorf("the content differs")
 	}
 	return nil
@@ -97,7 +98,7 @@ func TestOpenSSHOddities(t *testing.T) {
 				}
 				return
 			}
-			wantError(t, err, !row.again && (!row.either || courier.IsPermanent(err)), row.want...)
+			steprig.WantError(t, err, !row.again && (!row.either || courier.IsPermanent(err)), row.want...)
 		})
 	}
 }

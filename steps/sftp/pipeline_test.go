@@ -10,6 +10,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/sftp"
 )
 
@@ -31,11 +32,11 @@ func TestPipeline(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		r := newRig(t, sftpserver.Options{})
 		for i := range 10 {
-			r.put(fmt.Sprintf("incoming/%d.csv", i), content(200*i))
+			r.Put(fmt.Sprintf("incoming/%d.csv", i), steprig.Content(200*i))
 		}
-		r.put("incoming/other.txt", nil)
-		r.put("large/keep", nil)
-		r.put("small/keep", nil)
+		r.Put("incoming/other.txt", nil)
+		r.Put("large/keep", nil)
+		r.Put("small/keep", nil)
 		r.net.SetLink(func(n int) memnet.Link {
 			down := int64(4000 + 500*n)
 			if n > 5 {
@@ -43,18 +44,18 @@ func TestPipeline(t *testing.T) {
 			}
 			return memnet.Link{Down: memnet.Flow{CutAfter: &down}}
 		})
-		sftp.Register(h.Registry, sftp.Map{partner: r.conn})
+		sftp.Register(h.Registry, sftp.Map{steprig.Partner: r.conn})
 		h.Run(h.Job(pipeline), nil).RequireState(courier.Completed)
 		for i := range 10 {
 			name := fmt.Sprintf("small/%d-%d.csv", i, i)
 			if i > 5 {
 				name = fmt.Sprintf("large/%d.csv", i)
 			}
-			if r.get(name) != string(content(200*i)) {
-				t.Errorf("%s differs: %.60q", name, r.get(name))
+			if r.Get(name) != string(steprig.Content(200*i)) {
+				t.Errorf("%s differs: %.60q", name, r.Get(name))
 			}
 		}
-		if files := tree(t, r.remote); len(files) != 23 {
+		if files := steprig.Tree(t, r.Remote); len(files) != 23 {
 			t.Errorf("remote files: %q", files)
 		}
 		if n := r.net.Dialed(); n < 3 {
@@ -75,8 +76,8 @@ func TestStall(t *testing.T) {
 			}
 			return nil
 		}})
-		r.put("x", content(1000))
-		sftp.Register(h.Registry, sftp.Map{partner: r.conn})
+		r.Put("x", steprig.Content(1000))
+		sftp.Register(h.Registry, sftp.Map{steprig.Partner: r.conn})
 		start := time.Now()
 		result := h.Run(h.Job(`{"name": "get", "failure_policy": {"type": "retry_step", "max_retries": 1}, "steps": [
 			{"type": "sftp.download", "config": {"connection_id": "partner", "remote_path": "x"}}]}`), nil).RequireState(courier.Completed)

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // moved counts the bytes that clients asked to read or write, by a hook.
@@ -31,9 +33,8 @@ const aChunk = 255 << 10
 
 // bytes are those that the attempt has moved, by its last report.
 func (r *rig) bytes() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.reports[len(r.reports)-1].Bytes
+	list := r.Reports()
+	return list[len(list)-1].Bytes
 }
 
 // TestResumeDownload cuts the connection at many places: an attempt goes on by
@@ -42,33 +43,33 @@ func TestResumeDownload(t *testing.T) {
 	const size = 2 << 20
 	cfg := object{"remote_path": "dir/source", "local_path": "target", "resume": true}
 	for n := int64(5000); n < size+size/4; n += 100_000 {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, sftpserver.Options{})
-			r.put("dir/source", content(size))
+			r.Put("dir/source", steprig.Content(size))
 			r.net.SetLink(func(i int) memnet.Link {
 				if i > 3 {
 					return memnet.Link{}
 				}
 				return memnet.Link{Down: memnet.Flow{CutAfter: &n}}
 			})
-			_, err := r.run(t.Context(), "sftp.download", cfg)
+			_, err := r.Run(t.Context(), "sftp.download", cfg)
 			for range 2 {
 				if err == nil {
 					break
 				}
-				wantError(t, err, false, "connection is lost")
-				if !strings.Contains(r.getLocal("target"), "no such file") {
+				steprig.WantError(t, err, false, "connection is lost")
+				if !strings.Contains(r.GetLocal("target"), "no such file") {
 					t.Fatal("the final name appeared too early")
 				}
-				_, err = r.retry(t.Context(), "sftp.download", cfg)
+				_, err = r.Retry(t.Context(), "sftp.download", cfg)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.getLocal("target") != string(content(size)) {
+			if r.GetLocal("target") != string(steprig.Content(size)) {
 				t.Errorf("cut after %d bytes: the content differs", n)
 			}
-			wantTree(t, r.work, "3/sftp-download-note.courier-tmp", "target")
+			steprig.WantTree(t, r.Work, "3/sftp-download-note.courier-tmp", "target")
 			var off int64 // all before has been asked for by connections that asked for it to the end
 			again := int64(0)
 			last := int64(-1)
@@ -96,7 +97,7 @@ func TestResumeDownload(t *testing.T) {
 func TestResumeOnce(t *testing.T) {
 	const size = 2 << 20
 	for cut := 1; cut < 8; cut++ {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var sent atomic.Int64
 			reads := 0
 			r := newRig(t, sftpserver.Options{FaultAfter: moved(&sent, "read"), Fault: func(o sftpserver.Op) error {
@@ -108,9 +109,9 @@ func TestResumeOnce(t *testing.T) {
 				}
 				return nil
 			}})
-			r.put("source", content(size))
-			r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "source", "local_path": "x", "resume": true}))
-			if r.getLocal("x") != string(content(size)) {
+			r.Put("source", steprig.Content(size))
+			r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "source", "local_path": "x", "resume": true}))
+			if r.GetLocal("x") != string(steprig.Content(size)) {
 				t.Error("the content differs")
 			}
 			if twice := sent.Load() - size; twice >= aChunk {
@@ -132,22 +133,22 @@ func TestResumeOnce(t *testing.T) {
 func TestResumeChanged(t *testing.T) {
 	const size = 1 << 20
 	for name, change := range map[string]func(r *rig){
-		"size": func(r *rig) { r.put("source", content(size+1)) },
+		"size": func(r *rig) { r.Put("source", steprig.Content(size+1)) },
 		"time": func(r *rig) {
-			r.put("source", content(size - 1)[:size-1])
-			r.put("source", append([]byte{1}, content(size-1)...))
-			chtimes(filepath.Join(r.remote, "source"), time.Now().Add(time.Hour))
+			r.Put("source", steprig.Content(size - 1)[:size-1])
+			r.Put("source", append([]byte{1}, steprig.Content(size-1)...))
+			chtimes(filepath.Join(r.Remote, "source"), time.Now().Add(time.Hour))
 		},
 		"tail": func(r *rig) {
-			info, _ := os.Stat(filepath.Join(r.remote, "source"))
-			r.put("source", append([]byte{1}, content(size-1)...))
-			chtimes(filepath.Join(r.remote, "source"), info.ModTime())
+			info, _ := os.Stat(filepath.Join(r.Remote, "source"))
+			r.Put("source", append([]byte{1}, steprig.Content(size-1)...))
+			chtimes(filepath.Join(r.Remote, "source"), info.ModTime())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, sftpserver.Options{Fault: nil})
-				r.put("source", content(size))
+				r.Put("source", steprig.Content(size))
 				down := int64(600_000)
 				cfg := object{"remote_path": "source", "resume": true}
 				r.net.SetLink(func(i int) memnet.Link {
@@ -156,15 +157,15 @@ func TestResumeChanged(t *testing.T) {
 					}
 					return memnet.Link{Down: memnet.Flow{CutAfter: &down}}
 				})
-				_, err := r.run(t.Context(), "sftp.download", cfg)
-				wantError(t, err, false, "down")
+				_, err := r.Run(t.Context(), "sftp.download", cfg)
+				steprig.WantError(t, err, false, "down")
 				r.net.SetLink(nil)
 				change(r)
-				out := r.must(r.retry(t.Context(), "sftp.download", cfg))
-				if r.getLocal(out["downloaded_file"]) != r.get("source") {
+				out := r.Must(r.Retry(t.Context(), "sftp.download", cfg))
+				if r.GetLocal(out["downloaded_file"]) != r.Get("source") {
 					t.Error("the content differs")
 				}
-				wantTree(t, r.work, "3/2/source", "3/sftp-download-note.courier-tmp")
+				steprig.WantTree(t, r.Work, "3/2/source", "3/sftp-download-note.courier-tmp")
 			})
 		})
 	}
@@ -173,7 +174,7 @@ func TestResumeChanged(t *testing.T) {
 // TestResumeCancelled keeps a part for a resume, and removes it when the execution
 // is cancelled.
 func TestResumeCancelled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		reads := 0
 		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
 			if o.Method == "read" {
@@ -184,7 +185,7 @@ func TestResumeCancelled(t *testing.T) {
 			}
 			return nil
 		}})
-		r.put("dir/source", content(1<<20))
+		r.Put("dir/source", steprig.Content(1<<20))
 		for _, cfg := range []object{
 			{"remote_path": "dir/source", "resume": true},
 			{"remote_path": "dir/source", "resume": true, "local_path": "target"},
@@ -198,24 +199,24 @@ func TestResumeCancelled(t *testing.T) {
 				}
 				return memnet.Link{}
 			})
-			r.res.Close()
-			r.res = &courier.Resources{}
-			_, err := r.run(t.Context(), "sftp.download", cfg)
-			wantError(t, err, false, "down")
-			if n := len(tree(t, r.work)); n != 2 {
-				t.Errorf("%q, want a part and its note", tree(t, r.work))
+			r.Resources.Close()
+			r.Resources = &courier.Resources{}
+			_, err := r.Run(t.Context(), "sftp.download", cfg)
+			steprig.WantError(t, err, false, "down")
+			if n := len(steprig.Tree(t, r.Work)); n != 2 {
+				t.Errorf("%q, want a part and its note", steprig.Tree(t, r.Work))
 			}
-			typ, _ := r.reg.Lookup("sftp.download")
+			typ, _ := r.Registry.Lookup("sftp.download")
 			for _, cancelled := range []bool{false, true} {
 				job := courier.NewContext(courier.ContextConfig{
-					Execution: "0198c0de-0000-7000-8000-000000000001", Step: 3, Attempt: 1, Workspace: r.work, Resources: r.res, Cancelled: cancelled,
+					Execution: "0198c0de-0000-7000-8000-000000000001", Step: 3, Attempt: 1, Workspace: r.Work, Resources: r.Resources, Cancelled: cancelled,
 				})
-				if err := typ.Rollback(t.Context(), job, configOf(cfg)); err != nil {
+				if err := typ.Rollback(t.Context(), job, steprig.ConfigOf(cfg)); err != nil {
 					t.Error(err)
 				}
 				job.Close()
-				if n := len(tree(t, r.work)); n != map[bool]int{false: 2, true: 0}[cancelled] {
-					t.Errorf("cancelled=%v: %q", cancelled, tree(t, r.work))
+				if n := len(steprig.Tree(t, r.Work)); n != map[bool]int{false: 2, true: 0}[cancelled] {
+					t.Errorf("cancelled=%v: %q", cancelled, steprig.Tree(t, r.Work))
 				}
 			}
 		}
@@ -225,29 +226,29 @@ func TestResumeCancelled(t *testing.T) {
 // TestAfterDownload deletes or moves what was downloaded, and nothing else.
 func TestAfterDownload(t *testing.T) {
 	for _, opt := range []sftpserver.Options{{}, {NoPosixRename: true}} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, opt)
 			for _, name := range []string{"in/a", "in/b", "in/c", "in/a.done", "in/b.done", "archive/a"} {
-				r.put(name, []byte(name))
+				r.Put(name, []byte(name))
 			}
-			out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in", "done_file": "*.done", "after_transfer": "move", "move_to": "archive"}))
+			out := r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "done_file": "*.done", "after_transfer": "move", "move_to": "archive"}))
 			if out["file_count"] != 2. || out["not_ready_count"] != 1. {
 				t.Errorf("%v", out)
 			}
-			wantTree(t, r.remote, "archive/a", "archive/b", "in/c")
-			if r.get("archive/a") != "in/a" {
+			steprig.WantTree(t, r.Remote, "archive/a", "archive/b", "in/c")
+			if r.Get("archive/a") != "in/a" {
 				t.Error("the archived file was not replaced")
 			}
-			r.work = filepath.Join(t.TempDir(), "other")
-			r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in/c", "after_transfer": "delete"}))
-			wantTree(t, r.remote, "archive/a", "archive/b")
-			_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "in/none", "done_file": "*.done"})
-			wantError(t, err, true, "no such file")
-			r.put("in/d", nil)
-			_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "in/d", "done_file": "*.done"})
-			wantError(t, err, false, `its done_file "in/d.done" is not there yet`)
-			_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "in", "done_file": "*.done"})
-			wantError(t, err, false, "1 that are not yet")
+			r.Work = filepath.Join(t.TempDir(), "other")
+			r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in/c", "after_transfer": "delete"}))
+			steprig.WantTree(t, r.Remote, "archive/a", "archive/b")
+			_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "in/none", "done_file": "*.done"})
+			steprig.WantError(t, err, true, "no such file")
+			r.Put("in/d", nil)
+			_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "in/d", "done_file": "*.done"})
+			steprig.WantError(t, err, false, `its done_file "in/d.done" is not there yet`)
+			_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "done_file": "*.done"})
+			steprig.WantError(t, err, false, "1 that are not yet")
 		})
 	}
 }
@@ -255,51 +256,51 @@ func TestAfterDownload(t *testing.T) {
 // TestAfterDownloadAgain loses the answer to the deletion of the source, and
 // a new source comes: it is kept, and the outputs are those of the first.
 func TestAfterDownloadAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{FaultAfter: failing("remove", "/in/a", sftpserver.ErrDrop)})
-		r.put("in/a", []byte("old"))
+		r.Put("in/a", []byte("old"))
 		cfg := object{"remote_path": "in", "after_transfer": "delete"}
-		_, err := r.run(t.Context(), "sftp.download", cfg)
-		wantError(t, err, false, `delete "in/a"`, "connection is lost")
-		r.put("in/a", []byte("newer"))
-		out := r.must(r.retry(t.Context(), "sftp.download", cfg))
-		if r.getLocal(out["downloaded_file"]) != "old" || out["downloaded_file"] != "3/2/a" || r.get("in/a") != "newer" {
-			t.Errorf("%v, %q, %q", out, r.getLocal(out["downloaded_file"]), r.get("in/a"))
+		_, err := r.Run(t.Context(), "sftp.download", cfg)
+		steprig.WantError(t, err, false, `delete "in/a"`, "connection is lost")
+		r.Put("in/a", []byte("newer"))
+		out := r.Must(r.Retry(t.Context(), "sftp.download", cfg))
+		if r.GetLocal(out["downloaded_file"]) != "old" || out["downloaded_file"] != "3/2/a" || r.Get("in/a") != "newer" {
+			t.Errorf("%v, %q, %q", out, r.GetLocal(out["downloaded_file"]), r.Get("in/a"))
 		}
-		if err := os.Remove(filepath.Join(r.work, "3/2/a")); err != nil {
+		if err := os.Remove(filepath.Join(r.Work, "3/2/a")); err != nil {
 			t.Fatal(err)
 		}
-		_, err = r.retry(t.Context(), "sftp.download", cfg)
-		wantError(t, err, true, "an earlier attempt has downloaded it, but it is gone")
+		_, err = r.Retry(t.Context(), "sftp.download", cfg)
+		steprig.WantError(t, err, true, "an earlier attempt has downloaded it, but it is gone")
 	})
 }
 
 // TestStableSeconds leaves out what is still being written.
 func TestStableSeconds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.put("in/done", content(10))
-		r.put("in/growing", content(10))
+		r.Put("in/done", steprig.Content(10))
+		r.Put("in/growing", steprig.Content(10))
 		grow := func() {
 			time.Sleep(25 * time.Second)
-			r.put("in/growing", content(11))
-			r.put("in/new", content(11))
+			r.Put("in/growing", steprig.Content(11))
+			r.Put("in/new", steprig.Content(11))
 		}
 		go grow()
-		out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in", "stable_seconds": 40}))
+		out := r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "stable_seconds": 40}))
 		if out["file_count"] != 1. || out["not_ready_count"] != 2. {
 			t.Errorf("%v", out)
 		}
 		go grow()
-		out = r.must(r.run(t.Context(), "sftp.list", object{"remote_path": "in", "stable_seconds": 10}))
+		out = r.Must(r.Run(t.Context(), "sftp.list", object{"remote_path": "in", "stable_seconds": 10}))
 		if out["file_count"] != 3. {
 			t.Errorf("%v", out)
 		}
-		r.put("in/growing", content(3))
-		_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "in/growing", "stable_seconds": 40})
-		wantError(t, err, false, "it has changed within the 40 seconds")
+		r.Put("in/growing", steprig.Content(3))
+		_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "in/growing", "stable_seconds": 40})
+		steprig.WantError(t, err, false, "it has changed within the 40 seconds")
 		began := time.Now()
-		r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in/growing", "stable_seconds": 40}))
+		r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in/growing", "stable_seconds": 40}))
 		if took := time.Since(began); took < 40*time.Second || took > 42*time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -308,11 +309,11 @@ func TestStableSeconds(t *testing.T) {
 
 // TestBandwidthLimit measures.
 func TestBandwidthLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		for i := range 4 {
-			r.put(fmt.Sprintf("in/%d", i), content(100_000))
-			r.putLocal(fmt.Sprintf("out/%d", i), content(100_000))
+			r.Put(fmt.Sprintf("in/%d", i), steprig.Content(100_000))
+			r.PutLocal(fmt.Sprintf("out/%d", i), steprig.Content(100_000))
 		}
 		for _, test := range []struct {
 			key string
@@ -322,55 +323,55 @@ func TestBandwidthLimit(t *testing.T) {
 			{"sftp.upload", object{"local_path": "out/*", "remote_path": "in/", "bandwidth_limit": 10_000}},
 		} {
 			began := time.Now()
-			r.must(r.run(t.Context(), test.key, test.cfg))
+			r.Must(r.Run(t.Context(), test.key, test.cfg))
 			if took := time.Since(began); took < 38*time.Second || took > 45*time.Second {
 				t.Errorf("%s: 400 kB with 10 kB/s took %v", test.key, took)
 			}
 		}
-		_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "in", "bandwidth_limit": 100})
-		wantError(t, err, true, "bandwidth_limit: 100 is too low")
+		_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "bandwidth_limit": 100})
+		steprig.WantError(t, err, true, "bandwidth_limit: 100 is too low")
 	})
 }
 
 // TestChecksum compares with what the partner says, and reads again.
 func TestChecksum(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.put("in/x", content(300_000))
+		r.Put("in/x", steprig.Content(300_000))
 		cfg := object{"remote_path": "in/x", "checksum": "sidecar"}
-		_, err := r.run(t.Context(), "sftp.download", cfg)
-		wantError(t, err, true, `checksum in "in/x.sha256": no such file`)
-		sum := sha256.Sum256(content(300_000))
-		r.put("in/x.sha256", []byte(strings.ToUpper(hex.EncodeToString(sum[:]))+"  x\n"))
-		r.must(r.run(t.Context(), "sftp.download", cfg))
-		out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in", "checksum": "sidecar"}))
+		_, err := r.Run(t.Context(), "sftp.download", cfg)
+		steprig.WantError(t, err, true, `checksum in "in/x.sha256": no such file`)
+		sum := sha256.Sum256(steprig.Content(300_000))
+		r.Put("in/x.sha256", []byte(strings.ToUpper(hex.EncodeToString(sum[:]))+"  x\n"))
+		r.Must(r.Run(t.Context(), "sftp.download", cfg))
+		out := r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "checksum": "sidecar"}))
 		if out["file_count"] != 1. {
 			t.Errorf("%v", out)
 		}
 		sum[0]++
-		r.put("in/x.sha256", []byte(hex.EncodeToString(sum[:])))
-		_, err = r.run(t.Context(), "sftp.download", cfg)
-		wantError(t, err, false, "the content has the SHA-256", "in/x.sha256")
-		r.put("in/x.sha256", []byte("hello"))
-		_, err = r.run(t.Context(), "sftp.download", cfg)
-		wantError(t, err, true, `it begins with "hello"`)
-		r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in/x", "checksum": "read_back"}))
+		r.Put("in/x.sha256", []byte(hex.EncodeToString(sum[:])))
+		_, err = r.Run(t.Context(), "sftp.download", cfg)
+		steprig.WantError(t, err, false, "the content has the SHA-256", "in/x.sha256")
+		r.Put("in/x.sha256", []byte("hello"))
+		_, err = r.Run(t.Context(), "sftp.download", cfg)
+		steprig.WantError(t, err, true, `it begins with "hello"`)
+		r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in/x", "checksum": "read_back"}))
 	})
 }
 
 // TestSkipIfSame downloads and uploads nothing that is there already.
 func TestSkipIfSame(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.put("x", content(1000))
-		chtimes(filepath.Join(r.remote, "x"), time.Unix(1_600_000_000, 0))
+		r.Put("x", steprig.Content(1000))
+		chtimes(filepath.Join(r.Remote, "x"), time.Unix(1_600_000_000, 0))
 		down := object{"remote_path": "x", "local_path": "x", "skip_if_same": true, "preserve": "all"}
 		up := object{"local_path": "x", "remote_path": "y", "skip_if_same": true, "preserve": "times"}
 		for range 2 {
-			if out := r.must(r.run(t.Context(), "sftp.download", down)); out["file_count"] != 1. || out["size"] != 1000. {
+			if out := r.Must(r.Run(t.Context(), "sftp.download", down)); out["file_count"] != 1. || out["size"] != 1000. {
 				t.Errorf("%v", out)
 			}
-			if out := r.must(r.run(t.Context(), "sftp.upload", up)); out["file_count"] != 1. || out["size"] != 1000. {
+			if out := r.Must(r.Run(t.Context(), "sftp.upload", up)); out["file_count"] != 1. || out["size"] != 1000. {
 				t.Errorf("%v", out)
 			}
 		}
@@ -387,19 +388,19 @@ func TestPreserve(t *testing.T) {
 		mode  os.FileMode
 		timed bool
 	}{"none": {0o600, false}, "times": {0o600, true}, "modes": {0o640, false}, "all": {0o640, true}} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, sftpserver.Options{})
-			r.put("x", content(10))
-			r.putLocal("y", content(10))
-			for _, name := range []string{filepath.Join(r.remote, "x"), filepath.Join(r.work, "y")} {
+			r.Put("x", steprig.Content(10))
+			r.PutLocal("y", steprig.Content(10))
+			for _, name := range []string{filepath.Join(r.Remote, "x"), filepath.Join(r.Work, "y")} {
 				if err := os.Chmod(name, 0o640); err != nil {
 					t.Fatal(err)
 				}
 				chtimes(name, at)
 			}
-			r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "x", "preserve": preserve}))
-			r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "y", "remote_path": "y", "preserve": preserve}))
-			for _, name := range []string{filepath.Join(r.remote, "y"), filepath.Join(r.work, "x")} {
+			r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "x", "preserve": preserve}))
+			r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "y", "remote_path": "y", "preserve": preserve}))
+			for _, name := range []string{filepath.Join(r.Remote, "y"), filepath.Join(r.Work, "x")} {
 				info, err := os.Stat(name)
 				if err != nil || info.Mode() != want.mode || info.ModTime().Equal(at) != want.timed {
 					t.Errorf("preserve %s: %s has mode %v and time %v", preserve, filepath.Base(name), info.Mode(), info.ModTime())
@@ -411,17 +412,17 @@ func TestPreserve(t *testing.T) {
 
 // TestResumeModes gives files the modes that they have without resume.
 func TestResumeModes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.put("x", content(10))
+		r.Put("x", steprig.Content(10))
 		outside := t.TempDir()
 		for _, dir := range []string{"", outside + "/"} {
 			var modes [2]os.FileMode
 			for i, resume := range []bool{false, true} {
 				name := fmt.Sprintf("%sx%d", dir, i)
-				typ, _ := r.reg.Lookup("sftp.download")
-				job := courier.NewContext(courier.ContextConfig{Execution: "e", Workspace: r.work, Roots: []string{outside}, Resources: r.res})
-				if _, err := typ.Execute(t.Context(), job, configOf(object{"remote_path": "x", "local_path": name, "resume": resume})); err != nil {
+				typ, _ := r.Registry.Lookup("sftp.download")
+				job := courier.NewContext(courier.ContextConfig{Execution: "e", Workspace: r.Work, Roots: []string{outside}, Resources: r.Resources})
+				if _, err := typ.Execute(t.Context(), job, steprig.ConfigOf(object{"remote_path": "x", "local_path": name, "resume": resume})); err != nil {
 					t.Fatal(err)
 				}
 				info, err := job.Files().Stat(name)

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // TestResumeUpload breaks the connection at the n-th write and counts what is
@@ -24,7 +26,7 @@ func TestResumeUpload(t *testing.T) {
 	const size = 2 << 20
 	for cut := 1; cut < 9; cut++ {
 		for _, after := range []bool{false, true} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var taken atomic.Int64
 				writes := 0
 				drop := func(o sftpserver.Op) error {
@@ -42,13 +44,13 @@ func TestResumeUpload(t *testing.T) {
 					}}
 				}
 				r := newRig(t, opt)
-				r.putLocal("x", content(size))
-				r.put("dir/x", []byte("old"))
-				r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "dir/x", "resume": true}))
-				if r.get("dir/x") != string(content(size)) {
+				r.PutLocal("x", steprig.Content(size))
+				r.Put("dir/x", []byte("old"))
+				r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "dir/x", "resume": true}))
+				if r.Get("dir/x") != string(steprig.Content(size)) {
 					t.Error("the content differs")
 				}
-				wantTree(t, r.remote, "dir/x")
+				steprig.WantTree(t, r.Remote, "dir/x")
 				if twice := taken.Load() - size; twice >= aChunk {
 					t.Errorf("cut at write %d: %d bytes were sent twice", cut, twice)
 				}
@@ -66,7 +68,7 @@ func TestResumeUpload(t *testing.T) {
 // says so.
 func TestResumeUploadRefused(t *testing.T) {
 	const size = 2 << 20
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var taken atomic.Int64
 		opened, cut := 0, false
 		r := newRig(t, sftpserver.Options{FaultAfter: moved(&taken, "write"), Fault: func(o sftpserver.Op) error {
@@ -80,13 +82,13 @@ func TestResumeUploadRefused(t *testing.T) {
 			}
 			return nil
 		}})
-		r.putLocal("x", content(size))
-		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "x", "resume": true}))
-		if r.get("x") != string(content(size)) || !cut || opened != 1 {
+		r.PutLocal("x", steprig.Content(size))
+		r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "x", "remote_path": "x", "resume": true}))
+		if r.Get("x") != string(steprig.Content(size)) || !cut || opened != 1 {
 			t.Errorf("the content differs, or was not resumed: cut %v, tried %d times", cut, opened)
 		}
-		wantTree(t, r.remote, "x")
-		if log := r.log.text.String(); strings.Count(log, "all of the file is uploaded again") != 1 {
+		steprig.WantTree(t, r.Remote, "x")
+		if log := r.Log.String(); strings.Count(log, "all of the file is uploaded again") != 1 {
 			t.Errorf("log: %s", log)
 		}
 	})
@@ -97,34 +99,34 @@ func TestResumeUploadCut(t *testing.T) {
 	const size = 1 << 20
 	cfg := object{"local_path": "x", "remote_path": "dir/x", "resume": true}
 	for n := int64(4000); n < size+size/4; n += 90_000 {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, sftpserver.Options{})
-			r.putLocal("x", content(size))
-			r.put("dir/x", []byte("old"))
+			r.PutLocal("x", steprig.Content(size))
+			r.Put("dir/x", []byte("old"))
 			r.net.SetLink(func(i int) memnet.Link {
 				if i > 4 {
 					return memnet.Link{}
 				}
 				return memnet.Link{Up: memnet.Flow{CutAfter: &n}}
 			})
-			_, err := r.run(t.Context(), "sftp.upload", cfg)
+			_, err := r.Run(t.Context(), "sftp.upload", cfg)
 			for range 2 {
 				if err == nil {
 					break
 				}
-				wantError(t, err, false, "lost")
-				if r.get("dir/x") != "old" {
+				steprig.WantError(t, err, false, "lost")
+				if r.Get("dir/x") != "old" {
 					t.Fatal("the final name shows something else too early")
 				}
-				_, err = r.retry(t.Context(), "sftp.upload", cfg)
+				_, err = r.Retry(t.Context(), "sftp.upload", cfg)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.get("dir/x") != string(content(size)) {
+			if r.Get("dir/x") != string(steprig.Content(size)) {
 				t.Errorf("cut after %d: the content differs", n)
 			}
-			wantTree(t, r.remote, "dir/x")
+			steprig.WantTree(t, r.Remote, "dir/x")
 		})
 	}
 }
@@ -141,7 +143,7 @@ func TestResumeUploadHole(t *testing.T) {
 		"right":     func(b []byte) []byte { return b },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var taken atomic.Int64
 				writes := 0
 				r := newRig(t, sftpserver.Options{FaultAfter: moved(&taken, "write"), Fault: func(o sftpserver.Op) error {
@@ -152,35 +154,35 @@ func TestResumeUploadHole(t *testing.T) {
 					}
 					return nil
 				}})
-				r.putLocal("x", content(size))
+				r.PutLocal("x", steprig.Content(size))
 				cfg := object{"local_path": "x", "resume": true}
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errors.New("killed"))
 				defer cancel()
-				_, err := r.run(ctx, "sftp.upload", cfg)
-				wantError(t, err, false, "killed")
-				parts := tree(t, r.remote)
+				_, err := r.Run(ctx, "sftp.upload", cfg)
+				steprig.WantError(t, err, false, "killed")
+				parts := steprig.Tree(t, r.Remote)
 				if len(parts) != 1 || !strings.HasPrefix(parts[0], "x.courier-tmp-") {
 					t.Fatalf("%q, want a part", parts)
 				}
-				for _, f := range tree(t, r.work) { // a killed process has not noted down how far it was
+				for _, f := range steprig.Tree(t, r.Work) { // a killed process has not noted down how far it was
 					if strings.Contains(f, "sftp-part-") {
-						text := read(r.work, f)
+						text := steprig.Read(r.Work, f)
 						i := strings.Index(text, `"acked":`)
-						write(t, r.work, f, []byte(text[:i]+`"acked":0}`))
+						steprig.Write(t, r.Work, f, []byte(text[:i]+`"acked":0}`))
 					}
 				}
-				part := damage([]byte(r.get(parts[0])))
+				part := damage([]byte(r.Get(parts[0])))
 				if part == nil {
-					remove(r.remote, parts[0])
+					remove(r.Remote, parts[0])
 				} else {
-					r.put(parts[0], part)
+					r.Put(parts[0], part)
 				}
 				taken.Store(0)
-				r.must(r.retry(t.Context(), "sftp.upload", cfg))
-				if r.get("x") != string(content(size)) {
+				r.Must(r.Retry(t.Context(), "sftp.upload", cfg))
+				if r.Get("x") != string(steprig.Content(size)) {
 					t.Error("the content differs")
 				}
-				wantTree(t, r.remote, "x")
+				steprig.WantTree(t, r.Remote, "x")
 				if name == "right" && taken.Load() > size-20*aChunk {
 					t.Errorf("%d bytes were sent again", taken.Load())
 				}
@@ -191,7 +193,7 @@ func TestResumeUploadHole(t *testing.T) {
 
 // TestResumeUploadChanged changes the source between two attempts, and cancels.
 func TestResumeUploadChanged(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		broken := true
 		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
 			if o.Method == "write" && o.Offset > 300_000 && broken {
@@ -199,65 +201,65 @@ func TestResumeUploadChanged(t *testing.T) {
 			}
 			return nil
 		}})
-		r.putLocal("x", content(1<<20))
+		r.PutLocal("x", steprig.Content(1<<20))
 		cfg := object{"local_path": "x", "resume": true}
-		_, err := r.run(t.Context(), "sftp.upload", cfg)
-		wantError(t, err, false, `upload "x"`)
-		first := tree(t, r.remote)
-		r.putLocal("x", content(1<<20+1))
-		_, err = r.retry(t.Context(), "sftp.upload", cfg)
-		wantError(t, err, false, `upload "x"`)
-		second := tree(t, r.remote)
+		_, err := r.Run(t.Context(), "sftp.upload", cfg)
+		steprig.WantError(t, err, false, `upload "x"`)
+		first := steprig.Tree(t, r.Remote)
+		r.PutLocal("x", steprig.Content(1<<20+1))
+		_, err = r.Retry(t.Context(), "sftp.upload", cfg)
+		steprig.WantError(t, err, false, `upload "x"`)
+		second := steprig.Tree(t, r.Remote)
 		if len(first) != 1 || len(second) != 1 || slices.Equal(first, second) {
 			t.Errorf("parts are %q and %q", first, second)
 		}
-		typ, _ := r.reg.Lookup("sftp.upload")
+		typ, _ := r.Registry.Lookup("sftp.upload")
 		for _, cancelled := range []bool{false, true} {
 			job := courier.NewContext(courier.ContextConfig{
-				Execution: "0198c0de-0000-7000-8000-000000000001", Step: 3, Attempt: 2, Workspace: r.work, Resources: r.res, Cancelled: cancelled,
+				Execution: "0198c0de-0000-7000-8000-000000000001", Step: 3, Attempt: 2, Workspace: r.Work, Resources: r.Resources, Cancelled: cancelled,
 			})
-			if err := typ.Rollback(t.Context(), job, configOf(cfg)); err != nil {
+			if err := typ.Rollback(t.Context(), job, steprig.ConfigOf(cfg)); err != nil {
 				t.Error(err)
 			}
 			job.Close()
-			if n := len(tree(t, r.remote)); n != map[bool]int{false: 1, true: 0}[cancelled] {
-				t.Errorf("cancelled=%v: %q", cancelled, tree(t, r.remote))
+			if n := len(steprig.Tree(t, r.Remote)); n != map[bool]int{false: 1, true: 0}[cancelled] {
+				t.Errorf("cancelled=%v: %q", cancelled, steprig.Tree(t, r.Remote))
 			}
 		}
 		broken = false
-		r.must(r.retry(t.Context(), "sftp.upload", cfg))
-		wantTree(t, r.remote, "x")
+		r.Must(r.Retry(t.Context(), "sftp.upload", cfg))
+		steprig.WantTree(t, r.Remote, "x")
 	})
 }
 
 // TestAfterUpload deletes or moves what was uploaded, and writes companions.
 func TestAfterUpload(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.putLocal("out/a", []byte("a"))
-		r.putLocal("out/sub/b", []byte("b"))
-		r.put("in/a", nil)
-		r.put("in/sub/keep", nil)
+		r.PutLocal("out/a", []byte("a"))
+		r.PutLocal("out/sub/b", []byte("b"))
+		r.Put("in/a", nil)
+		r.Put("in/sub/keep", nil)
 		cfg := object{"local_path": "out/**", "remote_path": "in", "if_exists": "skip", "after_transfer": "move", "move_to": "sent", "checksum": "sidecar", "done_file": "done-*"}
-		r.must(r.run(t.Context(), "sftp.upload", cfg))
-		wantTree(t, r.remote, "in/a", "in/sub/b", "in/sub/b.sha256", "in/sub/done-b", "in/sub/keep")
-		wantTree(t, r.work, ".notes/3/sftp-upload-note.courier-tmp", "out/a", "sent/sub/b")
+		r.Must(r.Run(t.Context(), "sftp.upload", cfg))
+		steprig.WantTree(t, r.Remote, "in/a", "in/sub/b", "in/sub/b.sha256", "in/sub/done-b", "in/sub/keep")
+		steprig.WantTree(t, r.Work, ".notes/3/sftp-upload-note.courier-tmp", "out/a", "sent/sub/b")
 		sum := sha256.Sum256([]byte("b"))
-		if got := r.get("in/sub/b.sha256"); got != hex.EncodeToString(sum[:])+"  b\n" {
+		if got := r.Get("in/sub/b.sha256"); got != hex.EncodeToString(sum[:])+"  b\n" {
 			t.Errorf("sidecar = %q", got)
 		}
 		// Again, after the answer was lost: nothing happens, and the outputs are the same.
-		r.putLocal("out/sub/b", []byte("new"))
-		out := r.must(r.retry(t.Context(), "sftp.upload", cfg))
-		if out["file_count"] != 1. || r.get("in/sub/b") != "b" || r.getLocal("out/sub/b") != "new" {
+		r.PutLocal("out/sub/b", []byte("new"))
+		out := r.Must(r.Retry(t.Context(), "sftp.upload", cfg))
+		if out["file_count"] != 1. || r.Get("in/sub/b") != "b" || r.GetLocal("out/sub/b") != "new" {
 			t.Errorf("%v", out)
 		}
-		if err := os.Remove(filepath.Join(r.work, ".notes/3/sftp-upload-note.courier-tmp")); err != nil {
+		if err := os.Remove(filepath.Join(r.Work, ".notes/3/sftp-upload-note.courier-tmp")); err != nil {
 			t.Fatal(err)
 		}
-		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "out/sub/b", "remote_path": "in/sub/", "after_transfer": "delete"}))
-		wantTree(t, r.work, ".notes/3/sftp-upload-note.courier-tmp", "out/a", "sent/sub/b")
-		if r.get("in/sub/b") != "new" {
+		r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "out/sub/b", "remote_path": "in/sub/", "after_transfer": "delete"}))
+		steprig.WantTree(t, r.Work, ".notes/3/sftp-upload-note.courier-tmp", "out/a", "sent/sub/b")
+		if r.Get("in/sub/b") != "new" {
 			t.Error("the new file was not uploaded")
 		}
 	})
@@ -265,7 +267,7 @@ func TestAfterUpload(t *testing.T) {
 
 // TestTransferOptions checks what is said about wrong options.
 func TestTransferOptions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		for _, test := range []struct {
 			cfg  object
@@ -288,8 +290,8 @@ func TestTransferOptions(t *testing.T) {
 				for k, v := range test.cfg {
 					cfg[k] = v
 				}
-				_, err := r.run(t.Context(), key, cfg)
-				wantError(t, err, true, test.text)
+				_, err := r.Run(t.Context(), key, cfg)
+				steprig.WantError(t, err, true, test.text)
 			}
 		}
 		if r.net.Dialed() != 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/internal/test/ftpserver"
 	"github.com/courierhq/courier/internal/test/remotetour"
 	"github.com/courierhq/courier/internal/test/sshdtest"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 var moreServers = flag.String("servers", "", "servers to test beside those that .ci/test installs, with commas between them: lsh, ssh2")
@@ -71,36 +72,36 @@ func TestServers(t *testing.T) {
 
 // fullTour uses all steps, with most of their options.
 func (r *rig) fullTour() {
-	r.t.Helper()
-	ctx := r.t.Context()
+	r.T.Helper()
+	ctx := r.T.Context()
 	remotetour.Tour{
-		TB: r.t, Family: "sftp", Work: r.work, Remote: r.remote, Path: ".",
-		Run:      func(key string, cfg object) (object, error) { return r.run(ctx, key, cfg) },
-		Validate: func(key string, cfg object) error { return r.validate(ctx, key, cfg) },
+		TB: r.T, Family: "sftp", Work: r.Work, Remote: r.Remote, Path: ".",
+		Run:      func(key string, cfg object) (object, error) { return r.Run(ctx, key, cfg) },
+		Validate: func(key string, cfg object) error { return r.Validate(ctx, key, cfg) },
 		Reconnect: func() {
-			r.res.Close()
-			r.res = &courier.Resources{}
+			r.Resources.Close()
+			r.Resources = &courier.Resources{}
 		},
 	}.Go()
 }
 
 // resumeTour has a transfer cut, and goes on with it.
 func (r *rig) resumeTour(key string, cut func()) {
-	t := r.t
+	t := r.T
 	t.Helper()
 	const size = 8_000_000
 	name := "file of " + key
 	cfg := object{"local_path": name, "remote_path": name, "resume": true}
 	if key == "sftp.upload" {
-		r.putLocal(name, content(size))
+		r.PutLocal(name, steprig.Content(size))
 	} else {
-		r.put(name, content(size))
-		if err := os.Chmod(filepath.Join(r.remote, name), 0o644); err != nil { // the server may be another user
+		r.Put(name, steprig.Content(size))
+		if err := os.Chmod(filepath.Join(r.Remote, name), 0o644); err != nil { // the server may be another user
 			t.Fatal(err)
 		}
 	}
 	isCut, least := false, int64(size)
-	r.onProgress = func(p courier.Progress) {
+	r.OnProgress = func(p courier.Progress) {
 		if isCut && p.Done > 0 { // 0 is said before the part is compared
 			least = min(least, p.Done)
 		} else if p.Done > size/2 {
@@ -108,15 +109,15 @@ func (r *rig) resumeTour(key string, cut func()) {
 			cut()
 		}
 	}
-	r.must(r.run(t.Context(), key, cfg)) // connects again by itself
-	r.onProgress = nil
-	if r.get(name) != string(content(size)) || r.getLocal(name) != string(content(size)) {
+	r.Must(r.Run(t.Context(), key, cfg)) // connects again by itself
+	r.OnProgress = nil
+	if r.Get(name) != string(steprig.Content(size)) || r.GetLocal(name) != string(steprig.Content(size)) {
 		t.Errorf("%s: the content differs", key)
 	}
 	if !isCut || least < size/4 {
 		t.Errorf("%s: after the cut it was at %d bytes", key, least)
 	}
-	remove(r.remote, name)
-	remove(r.work, name)
-	wantTree(t, r.remote)
+	remove(r.Remote, name)
+	remove(r.Work, name)
+	steprig.WantTree(t, r.Remote)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/courierhq/courier/internal/stepcontext"
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // TestReconnect loses the connection between steps: that costs no attempt.
@@ -32,13 +33,13 @@ func TestReconnect(t *testing.T) {
 		"black hole, 1": func(r *rig) { r.net.Stall(); time.Sleep(time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, sftpserver.Options{})
-				r.put("x", content(100))
-				r.must(r.run(t.Context(), "sftp.list", nil))
+				r.Put("x", steprig.Content(100))
+				r.Must(r.Run(t.Context(), "sftp.list", nil))
 				time.Sleep(10 * time.Second) // another step works
 				lose(r)
-				within(t, 20*time.Second, func() { r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "x"})) })
+				steprig.Within(t, 20*time.Second, func() { r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "x"})) })
 				if n := r.net.Dialed(); n != 2 {
 					t.Errorf("%d connections, want 2", n)
 				}
@@ -54,32 +55,32 @@ var connectionsOf = map[bool]time.Duration{false: 1, true: 1 + remote.MaxReconne
 // TestKeepAlive leaves a connection idle for long, and finds out in time that
 // one is dead.
 func TestKeepAlive(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.must(r.run(t.Context(), "sftp.list", nil))
+		r.Must(r.Run(t.Context(), "sftp.list", nil))
 		time.Sleep(24 * time.Hour)
-		r.must(r.run(t.Context(), "sftp.list", nil))
+		r.Must(r.Run(t.Context(), "sftp.list", nil))
 		if n := r.net.Dialed(); n != 1 {
 			t.Errorf("%d connections after an idle day, want 1", n)
 		}
 	})
 	for keepAlive, limit := range map[time.Duration]time.Duration{0: 5 * time.Minute, 2 * time.Second: 6 * time.Second, 15 * time.Second: 45 * time.Second} {
 		for resume, tries := range connectionsOf {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, sftpserver.Options{})
-				r.put("x", content(1<<20))
+				r.Put("x", steprig.Content(1<<20))
 				n := int64(100_000)
 				r.net.SetLink(func(int) memnet.Link { return memnet.Link{Down: memnet.Flow{StallAfter: &n}} })
 				r.conn.KeepAlive = &keepAlive
 				start := time.Now()
-				_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "resume": resume})
+				_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "x", "resume": resume})
 				if took := time.Since(start); took > tries*(limit+time.Second) || took < tries*(limit-time.Second) {
 					t.Errorf("keep-alive %v, resume %v: the end came after %v, want %v", keepAlive, resume, took, tries*limit)
 				}
 				if keepAlive > 0 {
-					wantError(t, err, false, "nothing has come from the server for too long")
+					steprig.WantError(t, err, false, "nothing has come from the server for too long")
 				} else {
-					wantError(t, err, false, "the server has stopped answering requests")
+					steprig.WantError(t, err, false, "the server has stopped answering requests")
 				}
 			})
 		}
@@ -90,23 +91,23 @@ func TestKeepAlive(t *testing.T) {
 func TestOperationTimeout(t *testing.T) {
 	for _, method := range []string{"stat", "open", "read", "close", "list", "readdir", "realpath"} {
 		for resume, tries := range connectionsOf {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, sftpserver.Options{Fault: failing(method, "", sftpserver.ErrHang)})
-				r.put("x", content(100))
+				r.Put("x", steprig.Content(100))
 				r.conn.OperationTimeout = 90 * time.Second
 				key, cfg := "sftp.download", object{"remote_path": "x", "resume": resume}
 				switch method {
 				case "list", "readdir":
 					key, cfg, tries = "sftp.list", nil, 1
 				case "realpath":
-					err := r.validate(t.Context(), "sftp.list", nil)
-					wantError(t, err, false, "stopped answering")
+					err := r.Validate(t.Context(), "sftp.list", nil)
+					steprig.WantError(t, err, false, "stopped answering")
 					return
 				}
-				within(t, tries*91*time.Second, func() {
-					_, err := r.run(t.Context(), key, cfg)
+				steprig.Within(t, tries*91*time.Second, func() {
+					_, err := r.Run(t.Context(), key, cfg)
 					if method != "close" {
-						wantError(t, err, false, "stopped answering")
+						steprig.WantError(t, err, false, "stopped answering")
 					}
 				})
 			})
@@ -125,34 +126,34 @@ func TestCancel(t *testing.T) {
 		"sftp.list":     nil,
 	} {
 		for _, after := range []time.Duration{0, time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, sftpserver.Options{})
-				r.put("source", content(2<<20))
-				r.putLocal("source", content(2<<20))
+				r.Put("source", steprig.Content(2<<20))
+				r.PutLocal("source", steprig.Content(2<<20))
 				r.net.SetLink(func(int) memnet.Link { return memnet.Link{Up: slow, Down: slow} })
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(after, func() { cancel(courier.ErrCancelled) })
 				var err error
-				within(t, after, func() { _, err = r.run(ctx, key, cfg) })
+				steprig.Within(t, after, func() { _, err = r.Run(ctx, key, cfg) })
 				if err == nil && key == "sftp.list" {
 					return
 				}
 				if !errors.Is(err, courier.ErrCancelled) || courier.IsPermanent(err) {
 					t.Errorf("%s, cancelled after %v: %v", key, after, err)
 				}
-				for _, dir := range []string{r.remote, r.work} {
-					for _, f := range tree(t, dir) {
+				for _, dir := range []string{r.Remote, r.Work} {
+					for _, f := range steprig.Tree(t, dir) {
 						if f == "target" {
 							t.Errorf("%s, cancelled after %v: there is a target", key, after)
 						}
 					}
 				}
 				if key != "sftp.list" {
-					if err := r.cancel(key, cfg); err != nil {
+					if err := r.Cancel(key, cfg); err != nil {
 						t.Error(err)
 					}
-					wantTree(t, r.work, "source")
-					wantTree(t, r.remote, "source")
+					steprig.WantTree(t, r.Work, "source")
+					steprig.WantTree(t, r.Remote, "source")
 				}
 			})
 		}
@@ -161,10 +162,10 @@ func TestCancel(t *testing.T) {
 
 // TestProgress checks what observers see.
 func TestProgress(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		const size = 3 << 20
-		r.putLocal("x", content(size))
+		r.PutLocal("x", steprig.Content(size))
 		for _, step := range []struct {
 			key, item string
 			cfg       object
@@ -172,20 +173,20 @@ func TestProgress(t *testing.T) {
 			{"sftp.upload", "y", object{"local_path": "x", "remote_path": "y"}},
 			{"sftp.download", "y", object{"remote_path": "y", "local_path": "z"}},
 		} {
-			r.reports = nil
+			r.ForgetReports()
 			seen := false
-			r.onProgress = func(p courier.Progress) {
+			r.OnProgress = func(p courier.Progress) {
 				if p.Done == size {
-					got := r.get("y")
+					got := r.Get("y")
 					if step.key == "sftp.download" {
-						got = r.getLocal("z")
+						got = r.GetLocal("z")
 					}
-					seen = got == string(content(size))
+					seen = got == string(steprig.Content(size))
 				}
 			}
-			r.must(r.run(t.Context(), step.key, step.cfg))
+			r.Must(r.Run(t.Context(), step.key, step.cfg))
 			last := int64(0)
-			for _, p := range r.reports {
+			for _, p := range r.Reports() {
 				if p.Item == "" && p.Stage == "transfer" {
 					continue // before the first byte
 				}
@@ -194,8 +195,8 @@ func TestProgress(t *testing.T) {
 				}
 				last = p.Done
 			}
-			if last != size || len(r.reports) < 10 || !seen {
-				t.Errorf("%s: %d reports up to %d; complete when the last came: %v", step.key, len(r.reports), last, seen)
+			if last != size || len(r.Reports()) < 10 || !seen {
+				t.Errorf("%s: %d reports up to %d; complete when the last came: %v", step.key, len(r.Reports()), last, seen)
 			}
 		}
 	})
@@ -204,21 +205,21 @@ func TestProgress(t *testing.T) {
 // TestSlowEnd has the server take minutes to make a file durable. Progress is
 // reported meanwhile, so that the step isn't taken for stalled.
 func TestSlowEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
 			if o.Method == "fsync" {
 				time.Sleep(4 * time.Minute)
 			}
 			return nil
 		}})
-		r.putLocal("x", content(1000))
+		r.PutLocal("x", steprig.Content(1000))
 		var longest time.Duration
 		last := time.Now()
-		r.onProgress = func(courier.Progress) {
+		r.OnProgress = func(courier.Progress) {
 			longest = max(longest, time.Since(last))
 			last = time.Now()
 		}
-		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x"}))
+		r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "x"}))
 		if longest > time.Minute {
 			t.Errorf("%v without progress", longest)
 		}
@@ -228,19 +229,19 @@ func TestSlowEnd(t *testing.T) {
 // TestParallel uses the session of an execution from several steps at once, as
 // iterations that run in parallel will.
 func TestParallel(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		for i := range 10 {
-			r.put(fmt.Sprint(i), content(300_000+i))
+			r.Put(fmt.Sprint(i), steprig.Content(300_000+i))
 		}
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
 				cfg := object{"remote_path": fmt.Sprint(i), "local_path": fmt.Sprintf("%d.down", i)}
-				if _, err := r.run(t.Context(), "sftp.download", cfg); err != nil {
+				if _, err := r.Run(t.Context(), "sftp.download", cfg); err != nil {
 					t.Error(err)
 				}
-				if r.getLocal(cfg["local_path"]) != string(content(300_000+i)) {
+				if r.GetLocal(cfg["local_path"]) != string(steprig.Content(300_000+i)) {
 					t.Errorf("file %d differs", i)
 				}
 			})
@@ -256,17 +257,17 @@ func TestParallel(t *testing.T) {
 // and while it transfers: an abandoned step must come to its end.
 func TestClosedUnderIt(t *testing.T) {
 	for _, hang := range []string{"connect", "login", "read"} {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, sftpserver.Options{Fault: failing(hang, "", sftpserver.ErrHang)})
-			r.put("x", content(100))
+			r.Put("x", steprig.Content(100))
 			var done atomic.Bool
 			go func() {
-				_, err := r.run(context.WithoutCancel(t.Context()), "sftp.download", object{"remote_path": "x"})
-				wantError(t, err, false, "closed")
+				_, err := r.Run(context.WithoutCancel(t.Context()), "sftp.download", object{"remote_path": "x"})
+				steprig.WantError(t, err, false, "closed")
 				done.Store(true)
 			}()
 			time.Sleep(time.Second)
-			r.res.Close()
+			r.Resources.Close()
 			synctest.Wait()
 			if !done.Load() {
 				t.Errorf("hanging at %s, the step goes on after everything was closed", hang)
@@ -279,7 +280,7 @@ func TestClosedUnderIt(t *testing.T) {
 // TestChangingSource changes the file while it is downloaded.
 func TestChangingSource(t *testing.T) {
 	const size = 1 << 20
-	grown := string(content(size)) + "more"
+	grown := string(steprig.Content(size)) + "more"
 	for name, change := range map[string]func(dir string){
 		"grows":    func(dir string) { writeInPlace(dir, "x", grown) },
 		"shrinks":  func(dir string) { writeInPlace(dir, "x", grown[:size/2]) },
@@ -288,22 +289,22 @@ func TestChangingSource(t *testing.T) {
 	} {
 		for _, at := range []string{"open", "read", "close"} {
 			t.Run(name+" at "+at, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					var r *rig
 					changed := false
 					r = newRig(t, sftpserver.Options{FaultAfter: func(o sftpserver.Op) error {
 						if o.Method == at && !changed {
 							changed = true
-							change(r.remote)
+							change(r.Remote)
 						}
 						return nil
 					}})
-					r.put("x", content(size))
-					_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"})
-					wantError(t, err, false, "changed")
-					wantTree(t, r.work)
-					r.must(r.retry(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
-					if r.getLocal("y") != r.get("x") {
+					r.Put("x", steprig.Content(size))
+					_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"})
+					steprig.WantError(t, err, false, "changed")
+					steprig.WantTree(t, r.Work)
+					r.Must(r.Retry(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
+					if r.GetLocal("y") != r.Get("x") {
 						t.Error("the content differs")
 					}
 				})
@@ -312,17 +313,17 @@ func TestChangingSource(t *testing.T) {
 	}
 	// A file that goes away when it has been read is complete: some servers
 	// hand out a file only once.
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var r *rig
 		r = newRig(t, sftpserver.Options{FaultAfter: func(o sftpserver.Op) error {
 			if o.Method == "close" {
-				remove(r.remote, "x")
+				remove(r.Remote, "x")
 			}
 			return nil
 		}})
-		r.put("x", content(size))
-		r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
-		if r.getLocal("y") != string(content(size)) {
+		r.Put("x", steprig.Content(size))
+		r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
+		if r.GetLocal("y") != string(steprig.Content(size)) {
 			t.Error("the content differs")
 		}
 	})
@@ -332,27 +333,27 @@ func TestChangingSource(t *testing.T) {
 func TestChangingLocal(t *testing.T) {
 	const size = 1 << 20
 	for name, change := range map[string]func(dir string){
-		"grows":   func(dir string) { writeInPlace(dir, "x", string(content(size))+"more") },
+		"grows":   func(dir string) { writeInPlace(dir, "x", string(steprig.Content(size))+"more") },
 		"shrinks": func(dir string) { writeInPlace(dir, "x", "less") },
 		"touched": func(dir string) { touch(dir, "x") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var r *rig
 				changed := false
 				r = newRig(t, sftpserver.Options{Fault: func(o sftpserver.Op) error {
 					if o.Method == "open" && !changed {
 						changed = true
-						change(r.work)
+						change(r.Work)
 					}
 					return nil
 				}})
-				r.putLocal("x", content(size))
-				_, err := r.run(t.Context(), "sftp.upload", object{"local_path": "x"})
-				wantError(t, err, false, "changed")
-				wantTree(t, r.remote)
-				r.must(r.retry(t.Context(), "sftp.upload", object{"local_path": "x"}))
-				if r.getLocal("x") != r.get("x") {
+				r.PutLocal("x", steprig.Content(size))
+				_, err := r.Run(t.Context(), "sftp.upload", object{"local_path": "x"})
+				steprig.WantError(t, err, false, "changed")
+				steprig.WantTree(t, r.Remote)
+				r.Must(r.Retry(t.Context(), "sftp.upload", object{"local_path": "x"}))
+				if r.GetLocal("x") != r.Get("x") {
 					t.Error("the content differs")
 				}
 			})
@@ -361,9 +362,9 @@ func TestChangingLocal(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.put("dir/file", nil)
+		r.Put("dir/file", nil)
 		for _, test := range []struct {
 			key   string
 			cfg   object
@@ -401,14 +402,14 @@ func TestValidate(t *testing.T) {
 			{"sftp.rename", object{"source_path": "dir/file", "destination_path": "x"}, nil},
 			{"sftp.rename", object{"source_path": "none", "destination_path": "x"}, []string{`rename "none": no such file`}},
 		} {
-			err := r.validate(t.Context(), test.key, test.cfg)
+			err := r.Validate(t.Context(), test.key, test.cfg)
 			if test.texts == nil && err != nil {
 				t.Errorf("%s %v: %v", test.key, test.cfg, err)
 			} else if test.texts != nil {
-				wantError(t, err, courier.IsPermanent(err), test.texts...)
+				steprig.WantError(t, err, courier.IsPermanent(err), test.texts...)
 			}
 		}
-		wantTree(t, r.remote, "dir/file")
+		steprig.WantTree(t, r.Remote, "dir/file")
 		if r.Count("write", "remove", "rename", "posix-rename", "mkdir", "rmdir") > 0 {
 			t.Error("Validate has changed something")
 		}
@@ -418,12 +419,12 @@ func TestValidate(t *testing.T) {
 // TestUnresolved validates configurations of which parts are known only at run
 // time.
 func TestUnresolved(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		for _, key := range []string{"sftp.list", "sftp.download", "sftp.upload"} {
 			for _, field := range []string{"connection_id", "remote_path", "local_path"} {
-				job := courier.NewContext(courier.ContextConfig{Resources: r.res, Unresolved: []string{field}})
-				typ, _ := r.reg.Lookup(key)
+				job := courier.NewContext(courier.ContextConfig{Resources: r.Resources, Unresolved: []string{field}})
+				typ, _ := r.Registry.Lookup(key)
 				cfg := object{"remote_path": "/", "local_path": "x"}
 				if key == "sftp.list" {
 					delete(cfg, "local_path")
@@ -431,7 +432,7 @@ func TestUnresolved(t *testing.T) {
 				if cfg[field] != nil {
 					cfg[field] = "context:not.yet"
 				}
-				if err := typ.Validate(t.Context(), job, configOf(cfg)); err != nil && field != "local_path" {
+				if err := typ.Validate(t.Context(), job, steprig.ConfigOf(cfg)); err != nil && field != "local_path" {
 					t.Errorf("%s without %s: %v", key, field, err)
 				}
 				job.Close()
@@ -442,86 +443,86 @@ func TestUnresolved(t *testing.T) {
 
 // TestLeftovers removes what a crashed attempt left, and nothing else.
 func TestLeftovers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		long := strings.Repeat("n", 255)
 		for _, name := range []string{"x", long} {
-			r.putLocal(name, content(10))
-			r.attempt = 1
+			r.PutLocal(name, steprig.Content(10))
+			r.Attempt = 1
 			var sides []string
 			for range 3 {
-				sides = append(sides, stepcontext.Of(r.job()).SideName(name))
-				r.attempt++
+				sides = append(sides, stepcontext.Of(r.Job()).SideName(name))
+				r.Attempt++
 			}
 			others := []string{"x.courier-tmp", "x.courier-tmp-other-3-1.1", "y" + sides[0]}
 			for _, f := range append(sides, others...) {
-				r.put(f, []byte("half"))
+				r.Put(f, []byte("half"))
 			}
 			cfg := object{"local_path": name, "remote_path": "."}
-			if err := r.cleanup(t.Context(), "sftp.upload", cfg); err != nil {
+			if err := r.Cleanup(t.Context(), "sftp.upload", cfg); err != nil {
 				t.Fatal(err)
 			}
-			wantTree(t, r.remote, others...)
-			out := r.must(r.run(t.Context(), "sftp.upload", cfg))
+			steprig.WantTree(t, r.Remote, others...)
+			out := r.Must(r.Run(t.Context(), "sftp.upload", cfg))
 			if out["uploaded_file"] != name {
 				t.Errorf("uploaded %v", out["uploaded_file"])
 			}
 			for _, f := range append(others, name) {
-				remove(r.remote, f)
+				remove(r.Remote, f)
 			}
 		}
 		// Where listing is forbidden, too, and for many files.
 		for i := range 100 {
-			r.putLocal(fmt.Sprintf("many/%d", i), nil)
+			r.PutLocal(fmt.Sprintf("many/%d", i), nil)
 		}
-		r.attempt = 2
+		r.Attempt = 2
 		for _, f := range []string{"many/7", "many/99"} {
-			r.put(f+strings.TrimPrefix(stepcontext.Of(r.job()).SideName("x"), "x"), nil)
+			r.Put(f+strings.TrimPrefix(stepcontext.Of(r.Job()).SideName("x"), "x"), nil)
 		}
-		r.put("many/keep", nil)
-		if err := r.cleanup(t.Context(), "sftp.upload", object{"local_path": "many/*", "remote_path": "many"}); err != nil {
+		r.Put("many/keep", nil)
+		if err := r.Cleanup(t.Context(), "sftp.upload", object{"local_path": "many/*", "remote_path": "many"}); err != nil {
 			t.Fatal(err)
 		}
-		wantTree(t, r.remote, "many/keep")
+		steprig.WantTree(t, r.Remote, "many/keep")
 		if r.Count("remove") > 50 {
 			t.Errorf("%d removals", r.Count("remove"))
 		}
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{Fault: failing("list", "", fs.ErrPermission)})
-		r.putLocal("x", nil)
-		r.attempt = 7
-		r.put(stepcontext.Of(r.job()).SideName("x"), nil)
-		if err := r.cleanup(t.Context(), "sftp.upload", object{"local_path": "x"}); err != nil {
+		r.PutLocal("x", nil)
+		r.Attempt = 7
+		r.Put(stepcontext.Of(r.Job()).SideName("x"), nil)
+		if err := r.Cleanup(t.Context(), "sftp.upload", object{"local_path": "x"}); err != nil {
 			t.Fatal(err)
 		}
-		wantTree(t, r.remote)
+		steprig.WantTree(t, r.Remote)
 	})
 }
 
 // TestCleanupDownload removes the unfinished local files of all attempts, and
 // needs no server for it.
 func TestCleanupDownload(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		r.conn.Dial = func(context.Context, string, string) (net.Conn, error) {
 			t.Error("Cleanup has connected")
 			return nil, errBroken
 		}
-		r.attempt = 3
-		side := stepcontext.Of(r.job()).SideName("x")
+		r.Attempt = 3
+		side := stepcontext.Of(r.Job()).SideName("x")
 		for _, f := range []string{"3/1/" + side, "3/2/" + side, "3/3/" + side, "dir/" + side, side} {
-			r.putLocal(f, nil)
+			r.PutLocal(f, nil)
 		}
 		for _, f := range []string{"3/1/keep", "4/1/" + side, "dir/other.courier-tmp-1"} {
-			r.putLocal(f, nil)
+			r.PutLocal(f, nil)
 		}
 		for _, cfg := range []object{{"remote_path": "x"}, {"remote_path": "x", "local_path": "dir"}, {"remote_path": "x", "local_path": "x"}, {"remote_path": "x", "local_path": "none/x"}} {
-			if err := r.cleanup(t.Context(), "sftp.download", cfg); err != nil {
+			if err := r.Cleanup(t.Context(), "sftp.download", cfg); err != nil {
 				t.Error(err)
 			}
 		}
-		wantTree(t, r.work, "3/1/keep", "4/1/"+side, "dir/other.courier-tmp-1")
+		steprig.WantTree(t, r.Work, "3/1/keep", "4/1/"+side, "dir/other.courier-tmp-1")
 	})
 }
 
@@ -552,11 +553,11 @@ func TestBigFile(t *testing.T) {
 		}}, 0, 8, 800 * time.Millisecond},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, test.opt)
 				r.conn.Channels = test.channels
-				r.putLocal("x", content(test.size))
-				r.put("y", content(test.size))
+				r.PutLocal("x", steprig.Content(test.size))
+				r.Put("y", steprig.Content(test.size))
 				r.net.SetLink(func(int) memnet.Link {
 					return memnet.Link{Up: memnet.Flow{Latency: 10 * time.Millisecond}, Down: memnet.Flow{Latency: 10 * time.Millisecond}}
 				})
@@ -570,7 +571,7 @@ func TestBigFile(t *testing.T) {
 					r.again()
 					before := r.Count("session")
 					start := time.Now()
-					r.must(r.run(t.Context(), step.key, step.cfg))
+					r.Must(r.Run(t.Context(), step.key, step.cfg))
 					if took := time.Since(start); took > test.limit {
 						t.Errorf("%s of %d MiB with 20 ms per round trip took %v, want %v", step.key, test.size>>20, took, test.limit)
 					}
@@ -578,7 +579,7 @@ func TestBigFile(t *testing.T) {
 						t.Errorf("%s: %d sessions, want %d", step.key, n, test.sessions)
 					}
 				}
-				if r.get("x") != string(content(test.size)) || r.getLocal("y") != string(content(test.size)) {
+				if r.Get("x") != string(steprig.Content(test.size)) || r.GetLocal("y") != string(steprig.Content(test.size)) {
 					t.Error("the content differs")
 				}
 			})
@@ -588,17 +589,17 @@ func TestBigFile(t *testing.T) {
 
 // TestManyBigFiles spreads several files over the channels.
 func TestManyBigFiles(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		r.conn.Channels = 3
 		for i := range 7 {
-			r.put(fmt.Sprintf("in/%d", i), content(1<<20+i))
+			r.Put(fmt.Sprintf("in/%d", i), steprig.Content(1<<20+i))
 		}
-		r.put("out/keep", nil)
-		r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in", "local_path": "in/"}))
-		r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "in/*", "remote_path": "out"}))
+		r.Put("out/keep", nil)
+		r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "local_path": "in/"}))
+		r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "in/*", "remote_path": "out"}))
 		for i := range 7 {
-			if r.get(fmt.Sprintf("out/%d", i)) != string(content(1<<20+i)) {
+			if r.Get(fmt.Sprintf("out/%d", i)) != string(steprig.Content(1<<20+i)) {
 				t.Errorf("file %d differs", i)
 			}
 		}
@@ -609,7 +610,7 @@ func TestManyBigFiles(t *testing.T) {
 }
 
 func writeInPlace(dir, name, text string) {
-	write(nil, dir, name, []byte(text))
+	os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
 }
 
 func touch(dir, name string) {

@@ -9,24 +9,26 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
 // TestRoundTrip lists, downloads and uploads on one connection.
 func TestRoundTrip(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		mtime := time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 		for name, size := range map[string]int{"b.csv": 100_000, "a.csv": 0, "c.txt": 5} {
-			r.put("incoming/"+name, content(size))
-			if err := os.Chtimes(filepath.Join(r.remote, "incoming", name), mtime, mtime); err != nil {
+			r.Put("incoming/"+name, steprig.Content(size))
+			if err := os.Chtimes(filepath.Join(r.Remote, "incoming", name), mtime, mtime); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r.put("incoming/sub/x.csv", nil)
-		out := r.must(r.run(t.Context(), "sftp.list", object{"remote_path": "/incoming", "pattern": "*.csv"}))
+		r.Put("incoming/sub/x.csv", nil)
+		out := r.Must(r.Run(t.Context(), "sftp.list", object{"remote_path": "/incoming", "pattern": "*.csv"}))
 		file := func(name string, size float64) object {
 			return object{"name": name, "path": "/incoming/" + name, "size": size, "modified": "2024-02-29T12:30:45Z", "is_directory": false}
 		}
@@ -37,33 +39,33 @@ func TestRoundTrip(t *testing.T) {
 
 		for _, size := range []int{0, 100_000} {
 			name := map[int]string{0: "a.csv", 100_000: "b.csv"}[size]
-			out = r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "/incoming/" + name, "expected_size": size}))
+			out = r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "/incoming/" + name, "expected_size": size}))
 			want := object{"downloaded_file": "3/1/" + name, "downloaded_files": []any{"3/1/" + name}, "file_count": 1., "size": float64(size),
 				"modified": "2024-02-29T12:30:45Z", "unsafe_count": 0., "not_ready_count": 0., "skipped": false, "skipped_files": []any{}}
 			if !reflect.DeepEqual(out, want) {
 				t.Errorf("download = %v, want %v", out, want)
 			}
-			if got := r.getLocal(out["downloaded_file"]); got != string(content(size)) {
+			if got := r.GetLocal(out["downloaded_file"]); got != string(steprig.Content(size)) {
 				t.Errorf("downloaded %d bytes, want %d", len(got), size)
 			}
-			if info, err := os.Stat(filepath.Join(r.work, "3/1", name)); err != nil || !info.ModTime().Equal(mtime) {
+			if info, err := os.Stat(filepath.Join(r.Work, "3/1", name)); err != nil || !info.ModTime().Equal(mtime) {
 				t.Errorf("modified %v, %v, want %v", info.ModTime(), err, mtime)
 			}
-			out = r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "3/1/" + name, "remote_path": "out-" + name}))
+			out = r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "3/1/" + name, "remote_path": "out-" + name}))
 			want = object{"uploaded_file": "out-" + name, "uploaded_files": []any{"out-" + name}, "file_count": 1., "size": float64(size),
 				"skipped_files": []any{}, "skipped": false}
 			if !reflect.DeepEqual(out, want) {
 				t.Errorf("upload = %v, want %v", out, want)
 			}
-			if got := r.get("out-" + name); got != string(content(size)) {
+			if got := r.Get("out-" + name); got != string(steprig.Content(size)) {
 				t.Errorf("uploaded %d bytes, want %d", len(got), size)
 			}
 		}
 		if n := r.net.Dialed(); n != 1 {
 			t.Errorf("%d connections, want 1", n)
 		}
-		wantTree(t, r.work, "3/1/a.csv", "3/1/b.csv")
-		wantTree(t, r.remote, "incoming/a.csv", "incoming/b.csv", "incoming/c.txt", "incoming/sub/x.csv", "out-a.csv", "out-b.csv")
+		steprig.WantTree(t, r.Work, "3/1/a.csv", "3/1/b.csv")
+		steprig.WantTree(t, r.Remote, "incoming/a.csv", "incoming/b.csv", "incoming/c.txt", "incoming/sub/x.csv", "out-a.csv", "out-b.csv")
 	})
 }
 
@@ -78,21 +80,21 @@ func TestSizes(t *testing.T) {
 	const chunk, window = 255 << 10, 4 << 20
 	for name, opt := range servers {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, opt)
 				for _, size := range []int{0, 1, 4999, 5000, 5001, 32<<10 - 1, 32 << 10, 32<<10 + 1, chunk - 1, chunk, chunk + 1, window - 1, window, window + chunk + 1} {
-					r.putLocal("x", content(size))
-					r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "x"}))
-					if r.get("x") != string(content(size)) {
+					r.PutLocal("x", steprig.Content(size))
+					r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "x"}))
+					if r.Get("x") != string(steprig.Content(size)) {
 						t.Errorf("upload of %d bytes: the content differs", size)
 					}
-					out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
-					if r.getLocal(out["downloaded_file"]) != string(content(size)) {
+					out := r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "x", "local_path": "y"}))
+					if r.GetLocal(out["downloaded_file"]) != string(steprig.Content(size)) {
 						t.Errorf("download of %d bytes: the content differs", size)
 					}
 				}
-				wantTree(t, r.remote, "x")
-				wantTree(t, r.work, "3/sftp-download-note.courier-tmp", "x", "y") // what a repetition need not download
+				steprig.WantTree(t, r.Remote, "x")
+				steprig.WantTree(t, r.Work, "3/sftp-download-note.courier-tmp", "x", "y") // what a repetition need not download
 			})
 		})
 	}
@@ -100,7 +102,7 @@ func TestSizes(t *testing.T) {
 
 // TestManyFiles transfers more files than are transferred at a time.
 func TestManyFiles(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		const n = 250
 		var names []any
@@ -108,42 +110,42 @@ func TestManyFiles(t *testing.T) {
 		for i := range n {
 			name := fmt.Sprintf("in/%03d.csv", i)
 			names = append(names, name)
-			r.put(name, content(i*10))
+			r.Put(name, steprig.Content(i*10))
 			total += float64(i * 10)
 		}
-		r.put("in/other.txt", nil)
-		out := r.must(r.run(t.Context(), "sftp.download", object{"remote_path": "in", "pattern": "*.csv", "local_path": "in/"}))
+		r.Put("in/other.txt", nil)
+		out := r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "pattern": "*.csv", "local_path": "in/"}))
 		if !reflect.DeepEqual(out["downloaded_files"], names) || out["size"] != total || out["file_count"] != float64(n) || out["downloaded_file"] != nil {
 			t.Errorf("download = %v", out)
 		}
-		out = r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "in/*.csv", "remote_path": "in"}))
+		out = r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "in/*.csv", "remote_path": "in"}))
 		if !reflect.DeepEqual(out["uploaded_files"], names) || out["size"] != total || out["file_count"] != float64(n) || out["uploaded_file"] != nil {
 			t.Errorf("upload = %v", out)
 		}
 		for i := range n {
-			if r.get(fmt.Sprintf("in/%03d.csv", i)) != string(content(i*10)) {
+			if r.Get(fmt.Sprintf("in/%03d.csv", i)) != string(steprig.Content(i*10)) {
 				t.Errorf("file %d differs", i)
 			}
 		}
-		if got := tree(t, r.remote); len(got) != n+1 {
+		if got := steprig.Tree(t, r.Remote); len(got) != n+1 {
 			t.Errorf("%d remote files, want %d", len(got), n+1)
 		}
-		if got := tree(t, r.work); len(got) != n {
+		if got := steprig.Tree(t, r.Work); len(got) != n {
 			t.Errorf("%d local files, want %d", len(got), n)
 		}
 	})
 }
 
 func TestListOptions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.put("one.csv", nil)
-		r.put("two.CSV", nil)
-		r.put("dir/three.csv", nil)
-		r.put("four.csv.courier-tmp-0198-3-1.1", nil)
-		r.must(r.run(t.Context(), "sftp.list", nil))
-		if err := errors.Join(os.Symlink("dir", filepath.Join(r.remote, "link")), os.Symlink("one.csv", filepath.Join(r.remote, "alias.csv")),
-			os.Symlink("nowhere", filepath.Join(r.remote, "broken.csv")), os.Symlink("/etc/passwd", filepath.Join(r.remote, "outside.csv"))); err != nil {
+		r.Put("one.csv", nil)
+		r.Put("two.CSV", nil)
+		r.Put("dir/three.csv", nil)
+		r.Put("four.csv.courier-tmp-0198-3-1.1", nil)
+		r.Must(r.Run(t.Context(), "sftp.list", nil))
+		if err := errors.Join(os.Symlink("dir", filepath.Join(r.Remote, "link")), os.Symlink("one.csv", filepath.Join(r.Remote, "alias.csv")),
+			os.Symlink("nowhere", filepath.Join(r.Remote, "broken.csv")), os.Symlink("/etc/passwd", filepath.Join(r.Remote, "outside.csv"))); err != nil {
 			t.Fatalf("the file system has no symbolic links: %v", err)
 		}
 		for _, test := range []struct {
@@ -162,7 +164,7 @@ func TestListOptions(t *testing.T) {
 			{object{"remote_path": "dir/"}, []string{"three.csv"}},
 			{object{"remote_path": "/dir/../link"}, []string{"three.csv"}},
 		} {
-			out := r.must(r.run(t.Context(), "sftp.list", test.cfg))
+			out := r.Must(r.Run(t.Context(), "sftp.list", test.cfg))
 			var got []string
 			for _, f := range out["file_list"].([]any) {
 				name := f.(object)["name"].(string)
@@ -187,8 +189,8 @@ func TestListOptions(t *testing.T) {
 			{object{"remote_path": "a\x00b"}, []string{"remote_path", "NUL"}},
 			{object{"connection_id": "partnr"}, []string{`connection "partnr"`, `did you mean "partner"?`}},
 		} {
-			_, err := r.run(t.Context(), "sftp.list", test.cfg)
-			wantError(t, err, true, test.texts...)
+			_, err := r.Run(t.Context(), "sftp.list", test.cfg)
+			steprig.WantError(t, err, true, test.texts...)
 		}
 		if r.net.Dialed() != 1 {
 			t.Errorf("%d connections, want 1: refusals by the server are no reason for another", r.net.Dialed())
@@ -197,15 +199,15 @@ func TestListOptions(t *testing.T) {
 }
 
 func TestDownloadTargets(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
-		r.put("in/a.csv", []byte("a"))
-		r.put("in/b.csv", []byte("b"))
-		r.put("in/*", []byte("star"))
-		r.put("bad\\name", []byte("bad"))
-		r.put("empty/dir/x", nil)
-		r.putLocal("existing/keep", nil)
-		r.putLocal("file", []byte("old"))
+		r.Put("in/a.csv", []byte("a"))
+		r.Put("in/b.csv", []byte("b"))
+		r.Put("in/*", []byte("star"))
+		r.Put("bad\\name", []byte("bad"))
+		r.Put("empty/dir/x", nil)
+		r.PutLocal("existing/keep", nil)
+		r.PutLocal("file", []byte("old"))
 		for _, test := range []struct {
 			cfg  object
 			want []string
@@ -224,12 +226,12 @@ func TestDownloadTargets(t *testing.T) {
 			{object{"remote_path": "none", "ignore_missing": true}, nil},
 			{object{"remote_path": "empty", "ignore_missing": true}, nil},
 		} {
-			out := r.must(r.run(t.Context(), "sftp.download", test.cfg))
+			out := r.Must(r.Run(t.Context(), "sftp.download", test.cfg))
 			var got []string
 			for _, f := range out["downloaded_files"].([]any) {
 				got = append(got, f.(string))
-				if base := filepath.Base(f.(string)); len(base) == 5 && r.getLocal(f) != base[:1] {
-					t.Errorf("%s = %q", f, r.getLocal(f))
+				if base := filepath.Base(f.(string)); len(base) == 5 && r.GetLocal(f) != base[:1] {
+					t.Errorf("%s = %q", f, r.GetLocal(f))
 				}
 			}
 			single, _ := out["downloaded_file"].(string)
@@ -251,25 +253,25 @@ func TestDownloadTargets(t *testing.T) {
 			{object{"remote_path": "bad\\name"}, []string{"path separator", "set local_path"}},
 			{object{"remote_path": "in/a.csv", "local_path": "/outside"}, []string{"engine.Options.Roots"}},
 		} {
-			_, err := r.run(t.Context(), "sftp.download", test.cfg)
-			wantError(t, err, true, test.texts...)
+			_, err := r.Run(t.Context(), "sftp.download", test.cfg)
+			steprig.WantError(t, err, true, test.texts...)
 		}
-		_, err := r.run(t.Context(), "sftp.download", object{"remote_path": "in/a.csv", "expected_size": 7})
-		wantError(t, err, false, "has 1 bytes instead of the 7")
-		_, err = r.run(t.Context(), "sftp.download", object{"remote_path": "in/a.csv", "local_path": "../up"})
-		wantError(t, err, true, "leads out of the workspace")
+		_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "in/a.csv", "expected_size": 7})
+		steprig.WantError(t, err, false, "has 1 bytes instead of the 7")
+		_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "in/a.csv", "local_path": "../up"})
+		steprig.WantError(t, err, true, "leads out of the workspace")
 	})
 }
 
 func TestUploadTargets(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, sftpserver.Options{})
 		for _, name := range []string{"a.csv", "out/b.csv", "out/c.csv", "out/deep/d.csv", "out/[x].txt", "out/d.csv.courier-tmp-1"} {
-			r.putLocal(name, []byte(name))
+			r.PutLocal(name, []byte(name))
 		}
-		r.put("dir/keep", nil)
-		r.put("into/deep/keep", nil)
-		r.put("old", []byte("old"))
+		r.Put("dir/keep", nil)
+		r.Put("into/deep/keep", nil)
+		r.Put("old", []byte("old"))
 		for _, test := range []struct {
 			cfg  object
 			want map[string]string // local by remote
@@ -286,15 +288,15 @@ func TestUploadTargets(t *testing.T) {
 			{object{"local_path": "out/none*", "ignore_missing": true}, map[string]string{}},
 			{object{"local_path": "none", "ignore_missing": true}, map[string]string{}},
 		} {
-			out := r.must(r.run(t.Context(), "sftp.upload", test.cfg))
+			out := r.Must(r.Run(t.Context(), "sftp.upload", test.cfg))
 			got := out["uploaded_files"].([]any)
 			if len(got) != len(test.want) || (len(got) == 1) != (out["uploaded_file"] != nil) {
 				t.Errorf("upload %v = %v", test.cfg, out)
 			}
 			for _, f := range got {
 				local, ok := test.want[f.(string)]
-				if !ok || r.get(f.(string)) != local {
-					t.Errorf("upload %v: %v = %q", test.cfg, f, r.get(f.(string)))
+				if !ok || r.Get(f.(string)) != local {
+					t.Errorf("upload %v: %v = %q", test.cfg, f, r.Get(f.(string)))
 				}
 			}
 		}
@@ -313,10 +315,10 @@ func TestUploadTargets(t *testing.T) {
 			{object{"local_path": "[", "glob": true}, []string{"malformed"}},
 			{object{"local_path": "a.csv", "remote_path": "x\x00"}, []string{"NUL"}},
 		} {
-			_, err := r.run(t.Context(), "sftp.upload", test.cfg)
-			wantError(t, err, true, test.texts...)
+			_, err := r.Run(t.Context(), "sftp.upload", test.cfg)
+			steprig.WantError(t, err, true, test.texts...)
 		}
-		for _, name := range tree(t, r.remote) {
+		for _, name := range steprig.Tree(t, r.Remote) {
 			if strings.Contains(name, ".courier-tmp") {
 				t.Errorf("%s was left behind", name)
 			}
@@ -327,39 +329,39 @@ func TestUploadTargets(t *testing.T) {
 func TestIfExists(t *testing.T) {
 	for name, opt := range map[string]sftpserver.Options{"posix-rename": {}, "no posix-rename": {NoPosixRename: true}, "plain rename replaces": {NoPosixRename: true, RenameReplaces: true}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, opt)
-				r.putLocal("a", []byte("new"))
-				r.put("a", []byte("old and longer"))
-				out := r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "a", "if_exists": "skip"}))
-				if r.get("a") != "old and longer" || out["skipped"] != true || out["reason"] != "file_exists" || out["uploaded_file"] != "a" || out["file_count"] != 0. {
-					t.Errorf("skip: %v, %q", out, r.get("a"))
+				r.PutLocal("a", []byte("new"))
+				r.Put("a", []byte("old and longer"))
+				out := r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "a", "if_exists": "skip"}))
+				if r.Get("a") != "old and longer" || out["skipped"] != true || out["reason"] != "file_exists" || out["uploaded_file"] != "a" || out["file_count"] != 0. {
+					t.Errorf("skip: %v, %q", out, r.Get("a"))
 				}
-				_, err := r.run(t.Context(), "sftp.upload", object{"local_path": "a", "if_exists": "fail"})
-				wantError(t, err, true, `upload "a": exists`, "if_exists")
-				if !errors.Is(err, fs.ErrExist) || r.get("a") != "old and longer" {
-					t.Errorf("fail: %v, %q", err, r.get("a"))
+				_, err := r.Run(t.Context(), "sftp.upload", object{"local_path": "a", "if_exists": "fail"})
+				steprig.WantError(t, err, true, `upload "a": exists`, "if_exists")
+				if !errors.Is(err, fs.ErrExist) || r.Get("a") != "old and longer" {
+					t.Errorf("fail: %v, %q", err, r.Get("a"))
 				}
-				r.must(r.run(t.Context(), "sftp.upload", object{"local_path": "a"}))
-				if r.get("a") != "new" {
-					t.Errorf("overwrite: %q", r.get("a"))
+				r.Must(r.Run(t.Context(), "sftp.upload", object{"local_path": "a"}))
+				if r.Get("a") != "new" {
+					t.Errorf("overwrite: %q", r.Get("a"))
 				}
 				// A later attempt takes what has exactly the content for its own.
 				for _, policy := range []string{"fail", "skip"} {
-					out := r.must(r.retry(t.Context(), "sftp.upload", object{"local_path": "a", "if_exists": policy}))
+					out := r.Must(r.Retry(t.Context(), "sftp.upload", object{"local_path": "a", "if_exists": policy}))
 					if out["skipped"] != false {
 						t.Errorf("%s: %v", policy, out)
 					}
 				}
-				r.put("a", []byte("nev"))
-				_, err = r.retry(t.Context(), "sftp.upload", object{"local_path": "a", "if_exists": "fail"})
-				wantError(t, err, true, "exists")
-				r.put("dir/x", nil)
-				_, err = r.run(t.Context(), "sftp.upload", object{"local_path": "a", "remote_path": "b"})
+				r.Put("a", []byte("nev"))
+				_, err = r.Retry(t.Context(), "sftp.upload", object{"local_path": "a", "if_exists": "fail"})
+				steprig.WantError(t, err, true, "exists")
+				r.Put("dir/x", nil)
+				_, err = r.Run(t.Context(), "sftp.upload", object{"local_path": "a", "remote_path": "b"})
 				if err != nil {
 					t.Error(err)
 				}
-				wantTree(t, r.remote, "a", "b", "dir/x")
+				steprig.WantTree(t, r.Remote, "a", "b", "dir/x")
 			})
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/internal/test/memnet"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/internal/test/sftpserver"
+	"github.com/courierhq/courier/internal/test/steprig"
 	"github.com/courierhq/courier/steps/sftp"
 	"github.com/courierhq/courier/steps/steptest"
 )
@@ -82,7 +83,7 @@ func TestContract(t *testing.T) {
 				Setup: func(w *steptest.World) {
 					remote := serve(w, tr.opt)
 					tr.fill(w, remote)
-					w.Config = object{"connection_id": partner}
+					w.Config = object{"connection_id": steprig.Partner}
 					for k, v := range tr.cfg {
 						w.Config.(object)[k] = v
 					}
@@ -103,15 +104,15 @@ func (tr trial) fill(w *steptest.World, remote string) {
 	at := func(name string) string { return filepath.Join(remote, name) }
 	switch {
 	case tr.upload():
-		w.Write("source", string(content(tr.size)))
-		w.Write("source2", string(content(tr.size+1)))
+		w.Write("source", string(steprig.Content(tr.size)))
+		w.Write("source2", string(steprig.Content(tr.size+1)))
 		w.Write(at("dir/keep"), "")
 		if tr.old != "" {
 			w.Write(at("dir/target"), tr.old)
 		}
 	default:
-		w.Write(at("dir/source"), string(content(tr.size)))
-		w.Write(at("dir/other"), string(content(10)))
+		w.Write(at("dir/source"), string(steprig.Content(tr.size)))
+		w.Write(at("dir/other"), string(steprig.Content(10)))
 		if tr.key == "sftp.rmdir" {
 			w.Write(at("tree/sub/deep/x"), "x")
 			w.Write(at("tree/y"), "y")
@@ -129,7 +130,7 @@ func (tr trial) fill(w *steptest.World, remote string) {
 // serves.
 func serve(w *steptest.World, opt sftpserver.Options) string {
 	remote := filepath.Join(w.Dir, "remote")
-	opt.Users = map[string]string{user: password}
+	opt.Users = map[string]string{steprig.User: steprig.Password}
 	opt.Fault = func(o sftpserver.Op) error {
 		if o.Method == "connect" || o.Method == "login" || o.Method == "sftp" {
 			return nil
@@ -148,8 +149,8 @@ func serve(w *steptest.World, opt sftpserver.Options) string {
 			w.Errorf("server: %v", err)
 		}
 	})
-	sftp.Register(w.Registry, sftp.Map{partner: {
-		Host: "files.example.com", Username: user, Password: password,
+	sftp.Register(w.Registry, sftp.Map{steprig.Partner: {
+		Host: "files.example.com", Username: steprig.User, Password: steprig.Password,
 		HostKeys: []string{ssh.FingerprintSHA256(s.HostKey())},
 		Dial:     net.DialContext,
 	}})

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
@@ -258,7 +259,7 @@ func (s *Store) probe(c *claim) {
 		if found.any() || !more {
 			s.notifier.Queues.WakeAll()
 		}
-		if !more || !s.sleep(wait) {
+		if !more || wakeup.Sleep(s.ctx, wait) != nil {
 			return
 		}
 	}

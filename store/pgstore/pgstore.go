@@ -176,17 +176,5 @@ func (s *Store) checkOpen(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits for d. It reports false when the store closes.
-func (s *Store) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-s.ctx.Done():
-		return false
-	}
-}
-
 // micros is d in microseconds, the resolution of a timestamptz.
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }

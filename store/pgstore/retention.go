@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/courierhq/courier/store/pgstore/internal/bind"
 	"math/rand/v2"
 	"time"
+
+	"github.com/courierhq/courier/internal/wakeup"
+	"github.com/courierhq/courier/store/pgstore/internal/bind"
 
 	"github.com/jackc/pgx/v5"
 
@@ -93,7 +95,7 @@ func (s *Store) Retain(ctx context.Context, r Retention) (int64, error) {
 // process at a time does so.
 func (s *Store) retainPeriodically(r Retention, every time.Duration) {
 	// The first time comes soon, for the sake of processes that live briefly.
-	for wait := rand.N(min(every, time.Minute)); s.sleep(wait); wait = every - every/10 + rand.N(every/5+1) {
+	for wait := rand.N(min(every, time.Minute)); wakeup.Sleep(s.ctx, wait) == nil; wait = every - every/10 + rand.N(every/5+1) {
 		n, err := s.retain(s.ctx, r, true)
 		if err != nil && s.ctx.Err() == nil {
 			s.log.Error("remove old executions; it is tried again later", "error", err)
@@ -134,7 +136,7 @@ func (s *Store) retain(ctx context.Context, r Retention, background bool) (remov
 			if n == 0 {
 				break
 			}
-			if background && !s.sleep(time.Since(started)) {
+			if background && wakeup.Sleep(s.ctx, time.Since(started)) != nil {
 				return removed, nil
 			}
 		}

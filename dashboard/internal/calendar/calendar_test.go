@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/dashboard/internal/calendar"
-	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/ticks"
 )
 
 // zone returns a time zone.
@@ -22,10 +22,10 @@ func zone(t *testing.T, name string) *time.Location {
 }
 
 // week returns some days from 2026-11-16 on, in a zone.
-func week(z *time.Location, days int) *desk.Week {
-	w := &desk.Week{Zone: z}
+func week(z *time.Location, days int) *ticks.Week {
+	w := &ticks.Week{Zone: z}
 	for i := range days {
-		w.Days = append(w.Days, desk.Day{Begin: time.Date(2026, 11, 16+i, 0, 0, 0, 0, z)})
+		w.Days = append(w.Days, ticks.Day{Begin: time.Date(2026, 11, 16+i, 0, 0, 0, 0, z)})
 	}
 	return w
 }
@@ -40,7 +40,7 @@ func TestCalendar(t *testing.T) {
 	at := func(day, hour, minute, second int) time.Time {
 		return time.Date(2026, 11, day, hour, minute, second, 0, berlin)
 	}
-	w.Days[1].Ticks = []desk.DayTicks{
+	w.Days[1].Ticks = []ticks.DayTicks{
 		{Schedule: "late", Zone: berlin, Count: 1, First: []time.Time{at(17, 8, 45, 30)}},
 		{Schedule: "tokyo", Zone: tokyo, Count: 2, First: []time.Time{at(17, 8, 0, 0), at(17, 23, 0, 0)}},
 	}
@@ -71,7 +71,7 @@ func TestDay(t *testing.T) {
 	for days, shown := range map[int]int{7: 5, 1: 100} {
 		w := week(time.UTC, days)
 		for i := range 107 {
-			w.Days[0].Ticks = append(w.Days[0].Ticks, desk.DayTicks{Schedule: fmt.Sprint(i), Zone: time.UTC, Count: 1, First: []time.Time{time.Date(2026, 11, 16, 3, 0, 0, 0, time.UTC)}})
+			w.Days[0].Ticks = append(w.Days[0].Ticks, ticks.DayTicks{Schedule: fmt.Sprint(i), Zone: time.UTC, Count: 1, First: []time.Time{time.Date(2026, 11, 16, 3, 0, 0, 0, time.UTC)}})
 		}
 		c := calendar.New(w, time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), links)
 		cell := c.Hours[0].Cells[0]
@@ -84,7 +84,7 @@ func TestDay(t *testing.T) {
 // TestOften: what fires often on a day is one mark of the day, which says how often.
 func TestOften(t *testing.T) {
 	first := time.Date(2026, 11, 16, 8, 0, 0, 0, time.UTC)
-	for want, d := range map[string]desk.DayTicks{
+	for want, d := range map[string]ticks.DayTicks{
 		"every 5 min, 288":             {Count: 288, Every: 5 * time.Minute},
 		"every 1 s, 1,000 or more":     {Count: 1000, Every: time.Second, More: true},
 		"every 1 h, 5, 08:00 to 12:00": {Count: 5, Every: time.Hour, Last: first.Add(4 * time.Hour)},
@@ -92,7 +92,7 @@ func TestOften(t *testing.T) {
 	} {
 		w := week(time.UTC, 2)
 		d.Zone, d.First = time.UTC, []time.Time{first}
-		w.Days[0].Ticks = []desk.DayTicks{d}
+		w.Days[0].Ticks = []ticks.DayTicks{d}
 		c := calendar.New(w, first, links)
 		if len(c.Hours) > 0 || len(c.Often) != 2 || len(c.Often[0].Marks) != 1 || c.Often[0].Marks[0].Often != want {
 			t.Errorf("%+v, want %q", c.Often, want)

@@ -15,9 +15,6 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
-	"github.com/courierhq/courier/monitor"
-	"github.com/courierhq/courier/notify"
-	"github.com/courierhq/courier/schedule"
 )
 
 // ErrPanic is the error of a page whose code has panicked.
@@ -117,27 +114,9 @@ func Of(err error) *Error {
 
 // texts returns the problems of an error that lists them, as texts; nil if it does not.
 func texts(err error) (texts []string) {
-	list := List(err)
+	list := desk.ProblemsOf(err)
 	for _, p := range list[:min(len(list), 100)] {
 		texts = append(texts, p.String())
 	}
 	return texts
-}
-
-// List returns the problems of an error that lists them; nil if it does not.
-func List(err error) []courier.Problem {
-	if e, ok := errors.AsType[*courier.DefinitionError](err); ok {
-		return e.Problems
-	} else if e, ok := errors.AsType[*courier.ParamsError](err); ok {
-		return e.Problems
-	} else if e, ok := errors.AsType[*chain.Error](err); ok {
-		return e.Problems
-	} else if e, ok := errors.AsType[*schedule.Error](err); ok {
-		return e.Problems
-	} else if e, ok := errors.AsType[*notify.Error](err); ok {
-		return e.Problems
-	} else if e, ok := errors.AsType[*monitor.Error](err); ok {
-		return e.Problems
-	}
-	return nil
 }

@@ -62,7 +62,7 @@ func TestOf(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	many := &chain.Error{Problems: make([]courier.Problem, 1000)}
-	if p := problem.Of(many); len(p.Problems) != 100 || len(problem.List(many)) != 1000 || problem.List(errors.New("a")) != nil {
+	if p := problem.Of(many); len(p.Problems) != 100 {
 		t.Errorf("%d problems", len(p.Problems))
 	}
 	if p := problem.Invalid("%d of %s", 3, "x"); p.Status != http.StatusBadRequest || p.Error() != "The request is invalid: 3 of x" {

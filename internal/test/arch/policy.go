@@ -55,7 +55,7 @@ var subsystem = []string{".", "flow", "store", "engine/internal/core", "engine/i
 // directory gets its room by a decision, not by what it happens to import.
 // That a room is listed does not mean that it has been built.
 var Rooms = []Room{
-	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/inside", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/strictjson"}},
+	{Dir: ".", Imports: []string{"internal/errtext", "internal/failure", "internal/glob", "internal/inside", "internal/jsontext", "internal/localfile", "internal/nearest", "internal/note", "internal/redact", "internal/reference", "internal/safename", "internal/strictjson"}},
 	{Dir: "flow", Imports: []string{".", "internal/glob", "internal/jsontext", "internal/nearest", "internal/reference"}},
 	{Dir: "jsonschema", Imports: []string{".", "internal/schemadoc"}},
 	{Dir: "webhook"},
@@ -71,7 +71,7 @@ var Rooms = []Room{
 	{Dir: "notify", Imports: []string{".", "store", "webhook", "internal/*"}},
 	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
-	{Dir: "store/pgstore/internal/pgnotify", Libraries: []string{pgx}},
+	{Dir: "store/pgstore/internal/pgnotify", Imports: []string{"internal/wakeup"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},
 	{Dir: "store/storewrap", Imports: []string{".", "monitor", "schedule", "store", "chain", "notify"}, Outside: true},
 	{Dir: "store/storetest", Imports: []string{".", "store", "store/storewrap", "store/storetest/internal/*", "engine", "internal/*"}, Outside: true},
@@ -124,7 +124,7 @@ var Rooms = []Room{
 
 	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
 	{Dir: "internal/attention", Imports: []string{".", "advice", "engine", "internal/ticks", "monitor", "notify", "schedule", "store"}}, // what an operator has to look at: above the engine
-	{Dir: "internal/bandwidth"},
+	{Dir: "internal/bandwidth", Imports: []string{"internal/wakeup"}},
 	{Dir: "internal/bulk", Imports: []string{".", "engine", "internal/filter", "internal/nearest"}}, // one action on many executions: above the engine
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
@@ -164,6 +164,7 @@ var Rooms = []Room{
 	{Dir: "internal/jsontext"},
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
 	{Dir: "internal/mount"},
+	{Dir: "internal/named", Imports: []string{".", "store", "internal/nearest", "internal/text"}}, // what schedules, monitors and subscriptions have in common
 	{Dir: "internal/nearest"},
 	{Dir: "internal/note", Imports: []string{"internal/failure", "internal/inside", "internal/localfile"}},
 	{Dir: "internal/parallel"},
@@ -173,12 +174,12 @@ var Rooms = []Room{
 	{Dir: "internal/reload"},
 	{Dir: "internal/procgroup"},
 	{Dir: "internal/readahead"},
-	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/stepcontext", "internal/transfer", "steps/fileserver"}, Libraries: []string{doublestar}},
+	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/stepcontext", "internal/transfer", "internal/wakeup", "steps/fileserver"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
 	{Dir: "internal/schemadoc", Imports: []string{".", "flow", "chain", "monitor", "notify", "schedule", "internal/jsontext"}}, // JSON Schemas: those of definitions, for editors and for the HTTP API
 	{Dir: "internal/secret", Imports: []string{".", "internal/text"}},                                                          // how secrets are resolved, and kept out of text
-	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
+	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/glob", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
 	{Dir: "internal/stepcontext", Imports: []string{".", "internal/inside"}},
 	{Dir: "internal/storecall", Imports: []string{"."}}, // how the engine calls a store
 	{Dir: "internal/strictjson", Imports: []string{"internal/errtext", "internal/nearest"}},
@@ -188,7 +189,7 @@ var Rooms = []Room{
 	{Dir: "internal/transfer", Imports: []string{"internal/failure", "internal/localfile", "internal/safename"}},
 	{Dir: "internal/uuid7"},
 	{Dir: "internal/wakeup"},
-	{Dir: "internal/watch", Imports: []string{".", "access", "engine", "store"}}, // what tells many viewers at the cost of one: above the engine
+	{Dir: "internal/watch", Imports: []string{".", "access", "engine", "internal/wakeup", "store"}}, // what tells many viewers at the cost of one: above the engine
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
@@ -211,10 +212,11 @@ var Rooms = []Room{
 	{Dir: "internal/test/promise", Imports: []string{".", "chain", "internal/stepcontext", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
 	{Dir: "internal/test/lockedbuffer", Outside: true},
 	{Dir: "internal/test/raced", Outside: true},
-	{Dir: "internal/test/remotetour", Imports: []string{"."}, Outside: true},
+	{Dir: "internal/test/remotetour", Imports: []string{".", "internal/test/steprig"}, Outside: true},
 	{Dir: "internal/test/schemacheck", Outside: true},
 	{Dir: "internal/test/sftpserver", Imports: []string{"internal/test/memnet"}, Libraries: []string{pkgSFTP, xCrypto}, Outside: true},
 	{Dir: "internal/test/sshdtest", Imports: []string{"internal/test/ftpdtest", "internal/test/inetd"}, Libraries: []string{xCrypto}, Outside: true},
+	{Dir: "internal/test/steprig", Imports: []string{".", "internal/test/lockedbuffer"}, Outside: true},
 	{Dir: "internal/test/synced", Outside: true},
 }
 

@@ -4,21 +4,18 @@ package remotetour
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/internal/test/steprig"
 )
 
-type object = map[string]any
+type object = steprig.Object
 
 // A Tour is a server and a workspace, with which the steps of a family are run.
 type Tour struct {
@@ -38,9 +35,9 @@ const size = 3_000_001
 // Go makes the tour.
 func (t Tour) Go() {
 	t.Helper()
-	t.put(t.Work, "out/big", content(size))
-	t.put(t.Work, "out/empty", nil)
-	t.put(t.Work, "out/grüße aus köln.txt", content(11))
+	steprig.Write(t, t.Work, "out/big", steprig.Content(size))
+	steprig.Write(t, t.Work, "out/empty", nil)
+	steprig.Write(t, t.Work, "out/grüße aus köln.txt", steprig.Content(11))
 	at := time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
 	if err := os.Chtimes(filepath.Join(t.Work, "out/big"), at, at); err != nil {
 		t.Fatal(err)
@@ -64,7 +61,7 @@ func (t Tour) files() {
 	t.want(t.must("upload", object{"local_path": "out/*", "remote_path": t.at("a/b c/"), "preserve": "times", "checksum": "read_back"}), object{"file_count": 3.})
 	// Again: onto files that exist.
 	t.must("upload", object{"local_path": "out/*", "remote_path": t.at("a/b c")})
-	t.wantTree("a/b c/big", "a/b c/empty", "a/b c/grüße aus köln.txt")
+	steprig.WantTree(t, t.Remote, "a/b c/big", "a/b c/empty", "a/b c/grüße aus köln.txt")
 	t.same(t.Remote, "a/b c/big", size)
 	t.want(t.must("list", object{"remote_path": t.at("a"), "pattern": "**"}), object{"file_count": 3., "unsafe_count": 0.})
 	t.want(t.must("list", object{"remote_path": t.at("a/b c"), "pattern": "*.txt"}), object{"file_count": 1.})
@@ -100,29 +97,29 @@ func (t Tour) targets() {
 	t.refused("exists", "rename", object{"source_path": t.at("a/b c/big"), "destination_path": t.at("a/b c/empty"), "if_exists": "fail"})
 	t.must("rename", object{"source_path": t.at("a/b c/big"), "destination_path": t.at("a/b c/empty")})
 	t.must("delete", object{"remote_path": t.at("a/b c"), "pattern": "*.txt"})
-	t.wantTree("a/b c/empty")
+	steprig.WantTree(t, t.Remote, "a/b c/empty")
 	t.must("rename", object{"source_path": t.at("a/b c/empty"), "destination_path": t.at("a/new/dir/x"), "make_directories": true})
-	t.wantTree("a/new/dir/x")
+	steprig.WantTree(t, t.Remote, "a/new/dir/x")
 	t.must("download", object{"remote_path": t.at("a/new/dir/x"), "local_path": "moved", "after_transfer": "delete"})
 	t.same(t.Work, "moved", size)
-	t.wantTree()
+	steprig.WantTree(t, t.Remote)
 }
 
 // uploadTree uploads directories, with all that belongs to files.
 func (t Tour) uploadTree() {
 	t.Helper()
-	t.put(t.Work, "tree/x", content(100))
-	t.put(t.Work, "tree/sub/deep/y", content(5000))
+	steprig.Write(t, t.Work, "tree/x", steprig.Content(100))
+	steprig.Write(t, t.Work, "tree/sub/deep/y", steprig.Content(5000))
 	up := object{"local_path": "tree/**", "remote_path": t.at("a/"), "checksum": "sidecar", "done_file": "*.done", "preserve": "times", "after_transfer": "move", "move_to": "sent"}
 	t.want(t.must("upload", up), object{"file_count": 2.})
 	t.same(t.Work, "sent/sub/deep/y", 5000)
-	t.wantTree("a/sub/deep/y", "a/sub/deep/y.done", "a/sub/deep/y.sha256", "a/x", "a/x.done", "a/x.sha256")
+	steprig.WantTree(t, t.Remote, "a/sub/deep/y", "a/sub/deep/y.done", "a/sub/deep/y.sha256", "a/x", "a/x.done", "a/x.sha256")
 }
 
 // downloadTree fetches what uploadTree has left.
 func (t Tour) downloadTree() {
 	t.Helper()
-	t.put(t.Remote, "a/sub/deep/unfinished", nil)
+	steprig.Write(t, t.Remote, "a/sub/deep/unfinished", nil)
 	down := object{"remote_path": t.at("a"), "pattern": "**", "local_path": "back/", "checksum": "sidecar", "done_file": "*.done", "after_transfer": "move", "move_to": t.at("a/old")}
 	t.want(t.must("download", down), object{"file_count": 2., "not_ready_count": 1.})
 	t.same(t.Work, "back/sub/deep/y", 5000)
@@ -130,7 +127,7 @@ func (t Tour) downloadTree() {
 	t.same(t.Remote, "a/old/sub/deep/y", 5000)
 	t.same(t.Remote, "a/old/x", 100)
 	t.must("delete", object{"remote_path": t.at("a"), "pattern": "**"})
-	t.wantTree()
+	steprig.WantTree(t, t.Remote)
 }
 
 // end removes all that is left.
@@ -179,43 +176,11 @@ func (t Tour) want(got, want object) {
 	}
 }
 
-// put writes a file past the steps.
-func (t Tour) put(dir, name string, data []byte) {
-	t.Helper()
-	name = filepath.Join(dir, filepath.FromSlash(name))
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, data, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // same checks that a file has the content of n bytes.
 func (t Tour) same(dir, name string, n int) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-	if err != nil || !bytes.Equal(data, content(n)) {
+	if err != nil || !bytes.Equal(data, steprig.Content(n)) {
 		t.Errorf("%s has %d bytes, %v, want %d; or its content differs", name, len(data), err, n)
 	}
-}
-
-// wantTree checks which files the server has.
-func (t Tour) wantTree(want ...string) {
-	t.Helper()
-	var got []string
-	err := filepath.WalkDir(t.Remote, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			rel, _ := filepath.Rel(t.Remote, p)
-			got = append(got, filepath.ToSlash(rel))
-		}
-		return err
-	})
-	if !slices.Equal(got, want) || err != nil {
-		t.Errorf("files are %q, %v, want %q", got, err, want)
-	}
-}
-
-// content returns n bytes that repeat nowhere.
-func content(n int) []byte {
-	b := make([]byte, n)
-	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(b)
-	return b
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -54,7 +55,7 @@ func (n *Notifier) listenAlways() {
 		} else if time.Since(started) > relisten {
 			wait = time.Second
 		}
-		if !n.sleep(wait/2 + rand.N(wait/2)) {
+		if wakeup.Sleep(n.ctx, wait/2+rand.N(wait/2)) != nil {
 			return
 		}
 		wait = min(2*wait, relisten)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -182,21 +183,9 @@ func (n *Notifier) sendAll() {
 		if err := n.notify(payloads); err != nil && n.ctx.Err() == nil {
 			n.opt.Log.Warn("notify other stores of new work; they find it when they poll", "error", err)
 		}
-		if !n.sleep(notifyEvery) {
+		if wakeup.Sleep(n.ctx, notifyEvery) != nil {
 			return
 		}
-	}
-}
-
-// sleep waits; it reports false when the store closes.
-func (n *Notifier) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-n.ctx.Done():
-		return false
 	}
 }
 
@@ -227,7 +216,7 @@ func (n *Notifier) WatchTransaction(xid string, queues []string, waits bool) {
 func (n *Notifier) pollTransactions() {
 	const first = time.Millisecond
 	wait := first
-	for n.sleep(wait) {
+	for wakeup.Sleep(n.ctx, wait) == nil {
 		xids := n.pendingTransactions()
 		if len(xids) == 0 {
 			n.mu.Lock()
@@ -244,7 +233,7 @@ func (n *Notifier) pollTransactions() {
 		if err != nil || ended > 0 {
 			wait = first
 		}
-		if err != nil && !n.sleep(maxPollOpenTx) {
+		if err != nil && wakeup.Sleep(n.ctx, maxPollOpenTx) != nil {
 			return
 		}
 	}
