@@ -90,7 +90,10 @@ func (a After) local(ctx context.Context, job *courier.Context, f LocalFile, at 
 	case a.Action == AfterDelete:
 		// Files.Remove and Files.Move keep notes of their own. They leave a file that has come
 		// since an earlier attempt of the job; this one was uploaded, so it goes.
-		return errors.Join(stepcontext.Of(job).HoldDeleted(f.Local), stepcontext.Of(job).Unlink(f.Local))
+		if err := stepcontext.Of(job).HoldDeleted(f.Local); err != nil {
+			return err
+		}
+		return stepcontext.Of(job).Unlink(f.Local)
 	case !gone:
 		if err := stepcontext.Of(job).HoldMoved(f.Local, to); err != nil {
 			return err

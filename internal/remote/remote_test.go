@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/connerr"
+	"github.com/courierhq/courier/internal/note"
 )
 
 func TestArchiveNames(t *testing.T) {
@@ -77,5 +80,32 @@ func TestReconnecting(t *testing.T) {
 	})
 	if err != other {
 		t.Errorf("after the end of the context: %v", err)
+	}
+}
+
+// TestAfterDelete: a local file is deleted after it is noted down that the workspace holds what is
+// left of it. If the note can't be written, the file stays.
+func TestAfterDelete(t *testing.T) {
+	dir := t.TempDir()
+	local, held := filepath.Join(dir, "a.csv"), filepath.Join(dir, note.Top, note.Held)
+	if err := errors.Join(os.WriteFile(local, []byte("a"), 0o600), os.MkdirAll(held, 0o700)); err != nil { // no file can have that name
+		t.Fatal(err)
+	}
+	job := courier.NewContext(courier.ContextConfig{Execution: "0198c0df-0000-7000-8000-000000000001", Workspace: dir})
+	info, err := job.Files().Stat("a.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []LocalFile{{Local: "a.csv", Was: Identify(info)}}
+	err = After{Action: AfterDelete}.Local(t.Context(), job, files, time.Now())
+	if _, there := os.Stat(local); err == nil || there != nil {
+		t.Errorf("the error is %v, and the file: %v", err, there)
+	}
+	if err := os.Remove(held); err != nil {
+		t.Fatal(err)
+	}
+	err = After{Action: AfterDelete}.Local(t.Context(), job, files, time.Now())
+	if _, there := os.Stat(local); err != nil || !errors.Is(there, os.ErrNotExist) {
+		t.Errorf("later: the error is %v, and the file: %v", err, there)
 	}
 }
