@@ -30,7 +30,7 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	var results []store.Enqueued
 	var inline pgnotify.Inline
 	err := repeat(ctx, func() (err error) {
-		if len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0 {
+		if alone(list) {
 			inline = s.notifier.BeginInline(list[0].Queue)
 			defer s.notifier.EndInline(&inline)
 			results, err = s.enqueue(ctx, s.pool, list, &inline)
@@ -68,14 +68,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
 	}
-	var results []store.Enqueued
-	var xid string
-	err := pgx.BeginFunc(ctx, tx, func(point pgx.Tx) (err error) {
-		if results, err = s.enqueue(ctx, point, list, nil); err != nil {
-			return err
-		}
-		return point.QueryRow(ctx, "select pg_catalog.pg_current_xact_id()::pg_catalog.text").Scan(&xid)
-	})
+	results, xid, err := s.enqueueInside(ctx, tx, list)
 	if err != nil {
 		return nil, enqueueError(err)
 	}
@@ -85,6 +78,30 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 		return nil, failed("enqueue", err)
 	}
 	return results, nil
+}
+
+// enqueueInside creates executions in a transaction, and returns its id. One alone is created
+// or not by a single statement. Of several, some may have been created when an error is found,
+// so a savepoint is needed.
+func (s *Store) enqueueInside(ctx context.Context, tx pgx.Tx, list []store.NewExecution) (results []store.Enqueued, xid string, err error) {
+	if alone(list) {
+		var inline pgnotify.Inline
+		results, err = s.enqueue(ctx, tx, list, &inline)
+		return results, inline.Transaction, err
+	}
+	err = pgx.BeginFunc(ctx, tx, func(point pgx.Tx) (err error) {
+		if results, err = s.enqueue(ctx, point, list, nil); err != nil {
+			return err
+		}
+		return point.QueryRow(ctx, "select pg_catalog.pg_current_xact_id()::pg_catalog.text").Scan(&xid)
+	})
+	return results, xid, err
+}
+
+// alone reports whether a list is one execution, which nothing can refuse once its statement
+// has created it.
+func alone(list []store.NewExecution) bool {
+	return len(list) == 1 && len(store.Refusing(list[0].DependsOn)) == 0
 }
 
 // A contractError is an error that the contract of the store defines. Callers return
@@ -175,7 +192,7 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		fields := []any{&id, &now}
 		sql, args := s.createStatement(list, part, now, inline)
 		if len(list) == 1 {
-			fields = append(fields, &inline.Sent)
+			fields = append(fields, &inline.Sent, &inline.Transaction)
 		}
 		rows, err := db.Query(ctx, sql, args...)
 		if err != nil {
@@ -253,7 +270,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	waits, reruns, options := bind.TextColumn{N: n}, bind.TextColumn{N: n}, bind.TextColumn{N: n}
 	for i, at := range part {
 		e := &list[at]
-		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, texts(e.StepTypes), texts(e.LimitKeys)
+		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, bind.Array(e.StepTypes), bind.Array(e.LimitKeys)
 		params[i], bys[i], idem[i] = string(e.Params), e.By, e.IdempotencyKey
 		versions[i], limits[i], priorities[i] = int32(e.Version), int32(e.JobLimit), int32(e.Priority)
 		timeouts[i], delays[i], holds[i] = int64(e.Timeout), micros(e.Delay), e.Hold
@@ -261,7 +278,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		reruns.Set(i, bind.OptionalID(string(e.RerunOf)))
 		options.Set(i, optionsOf(e))
 		if terms := waitTerms(e.DependsOn); len(terms) > 0 {
-			waits.Set(i, texts(terms))
+			waits.Set(i, bind.Array(terms))
 		}
 		if e.First != nil {
 			firstTypes[i], firstIDs[i] = e.First.Type, e.First.ID
@@ -272,14 +289,6 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
 	}
 	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.Arg(), reruns.Arg(), options.Arg()}
-}
-
-// texts returns a list as JSON.
-func texts(list []string) string {
-	if len(list) == 0 {
-		return "[]"
-	}
-	return encode(list)
 }
 
 // newExecution is an execution that was created at a time.

@@ -62,13 +62,13 @@ func moment(t time.Time) string {
 	return t.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
 }
 
-// idList returns ids as JSON.
+// idList returns ids as the text of an array.
 func idList(ids []courier.ExecutionID) string {
 	list := make([]string, len(ids))
 	for i, id := range ids {
 		list[i] = bind.ID(string(id))
 	}
-	return texts(list)
+	return bind.Array(list)
 }
 
 // PutSchedule creates a schedule or replaces one.

@@ -87,6 +87,28 @@ func (u UUIDs) Value() (driver.Value, error) {
 	return string(append(b, '}')), nil
 }
 
+// Array returns texts as the text of an array, for a row of a column of such texts: PostgreSQL
+// has no arrays of arrays of different lengths.
+func Array(list []string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, s := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		for at := range len(s) {
+			if s[at] == '"' || s[at] == '\\' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(s[at])
+		}
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
 // A Dictionary has texts of which many rows have the same. Each is sent once, and
 // its rows have its code, which is its subscript.
 type Dictionary struct {

@@ -122,3 +122,13 @@ func TestSizeOf(t *testing.T) {
 		t.Errorf("the message has %d bytes and room for %d, %v", len(buf), cap(buf), err)
 	}
 }
+
+// TestArray: what PostgreSQL reads from the text of an array are the texts, whatever is in them.
+func TestArray(t *testing.T) {
+	for _, list := range [][]string{nil, {""}, {"a", "b c"}, {"NULL", "null"}, {`a"b`, `\`, `\"`, `{,}`, " x ", "ü\n"}} {
+		var got []string
+		if err := pgtype.NewMap().Scan(pgtype.TextArrayOID, pgtype.TextFormatCode, []byte(bind.Array(list)), &got); err != nil || !slices.Equal(got, list) {
+			t.Errorf("%q is %q, %v", list, got, err)
+		}
+	}
+}

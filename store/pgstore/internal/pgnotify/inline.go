@@ -23,7 +23,8 @@ type inlineState struct {
 type Inline struct {
 	Channel, Payload string
 	started          time.Time
-	Sent             bool // the statement has created something and sent the payload
+	Sent             bool   // the statement has created something and sent the payload
+	Transaction      string // in which it has created something, for [Notifier.WatchTransaction]
 }
 
 // BeginInline returns the notification for a statement that creates an execution in

@@ -1,10 +1,10 @@
 -- Creates the executions that do not exist and whose job version does.
 -- $1 ids, $2 jobs, $3 versions, $4 concurrency limits of the jobs, $5 priorities,
--- $6 queues, $7 step types and $8 limit keys as JSON, $9 timeouts in nanoseconds,
+-- $6 queues, $7 step types and $8 limit keys as texts of arrays, $9 timeouts in nanoseconds,
 -- $10 params, $11 created by, $12 idempotency keys, $13 delays in microseconds, $14 held,
 -- $15 now, if an earlier statement of the same call has asked for it, $16 types and
 -- $17 ids of the first steps, which the first claim starts, $18 whether the version must
--- be the latest, $19 dependencies as JSON (empty: none), $20 the executions that are run
+-- be the latest, $19 dependencies as texts of arrays (empty: none), $20 the executions that are run
 -- again (empty: none), $21 other options as JSON (empty: none). If some have deadlines,
 -- $22 the longest durations in microseconds and $23 the times in which they are expected
 -- to end, $24 those in which they have to begin (0: none).
@@ -18,11 +18,11 @@ with clock as materialized (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id,
 		waits_for, held, has_dependents, rerun_of, options)
-	select n.id, clock.now, d.id, n.version, n.concurrency_limit, n.priority, n.queue, array(select json_array_elements_text(n.step_types::json)),
-		array(select json_array_elements_text(n.limit_keys::json)), n.timeout_ns, nullif(n.params, ''), n.by, nullif(n.key, ''),
+	select n.id, clock.now, d.id, n.version, n.concurrency_limit, n.priority, n.queue, n.step_types::text[],
+		n.limit_keys::text[], n.timeout_ns, nullif(n.params, ''), n.by, nullif(n.key, ''),
 		clock.now + n.delay * interval '1 microsecond', case when n.hold then 'created' else 'queued' end, clock.now, 1, 1, 0,
 		nullif(n.first_step_type, ''), case when n.first_step_type <> '' then nullif(n.first_step_id, '') end,
-		case when n.waits_for <> '' then array(select json_array_elements_text(n.waits_for::json)) end, nullif(n.hold, false), nullif(d.dependents > 0, false),
+		nullif(n.waits_for, '')::text[], nullif(n.hold, false), nullif(d.dependents > 0, false),
 		nullif(n.rerun_of, '')::uuid, nullif(n.options, '')
 	from clock, n
 	join courier.job_definitions d on d.kind = 'job' and d.name = n.job and (not n.latest or d.latest_version = n.version)

@@ -39,5 +39,6 @@ with created as (
 	select c.created_at + $25::bigint * interval '1 microsecond', c.id, 'expired' from created c where $25::bigint > 0
 )
 \endif
-select c.id::text, c.created_at, case when $19::text <> '' and c.state = 'queued' and c.waits_for is null then pg_notify($19::text, $20::text)::text end is not null
+select c.id::text, c.created_at, case when $19::text <> '' and c.state = 'queued' and c.waits_for is null then pg_notify($19::text, $20::text)::text end is not null,
+	pg_current_xact_id()::text
 from created c
