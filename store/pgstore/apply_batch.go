@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -91,9 +90,6 @@ func (a *applyCall) failed(s *Store, err error) error {
 // send sends a statement that writes transitions, and returns to the callers of those
 // that it wrote. It returns the others.
 func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql string, args []any) (left []*applyCall, err error) {
-	if conn, ok := db.(*pgxpool.Conn); ok {
-		args = bind.ReserveBuffers(conn, args)
-	}
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"github.com/courierhq/courier/store/pgstore/internal/bind"
 	"io/fs"
 	"maps"
 	"slices"
@@ -18,17 +17,6 @@ const MaxTransition = maxTransition
 
 // ClaimLock is the lock of claims that count, for tests.
 func ClaimLock(schema string) int64 { return claimLock(schema) }
-
-// Plain returns parameters as any connection takes them.
-func Plain(args []any) []any {
-	args = slices.Clone(args)
-	for i, arg := range args {
-		if r, ok := arg.(*bind.Reserved); ok {
-			args[i] = r.First
-		}
-	}
-	return args
-}
 
 // Find has a store find all claims and probes slow, as if a session held a
 // snapshot for long, or quick.

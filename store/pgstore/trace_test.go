@@ -35,7 +35,7 @@ func titleOf(sql string) string {
 }
 
 func (f tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	f.note(q.SQL, pgstore.Plain(q.Args))
+	f.note(q.SQL, q.Args)
 	return ctx
 }
 
