@@ -66,38 +66,38 @@ create table courier.job_executions (
 	held              boolean,          -- it was created in the state created, and not queued; null: no
 	has_dependents    boolean,          -- other jobs depend on the job; null: no
 
-	-- Columns that change with the state.
+	-- Columns that change with the state: first those that few changes change, then those of
+	-- a claim, then those of every change.
 	due_at             timestamptz not null,
-	state              text not null,
-	state_since        timestamptz not null,
-	waits_for          text[],      -- the unmet dependencies of a queued execution: c, f or a (completed, also failed, any end) and the job's name; null: it may be claimed
+	requested_at       timestamptz, -- of the request; see below
 	attempt            integer not null, -- of the whole job
-	resumed            boolean not null default false, -- at least once
-	resumed_from_state text,        -- null once a step has started since
 	failed_items       integer not null default 0, -- items of loops that failed and were not repaired
+	reclaims           integer not null default 0, -- workers lost since a step last ended
+	resumed            boolean not null default false, -- at least once
+	waits_for          text[],      -- the unmet dependencies of a queued execution: c, f or a (completed, also failed, any end) and the job's name; null: it may be claimed
+	resumed_from_state text,        -- null once a step has started since
 	repairs            text,        -- JSON: what operators have changed; null for most
-	first_step_type    text,        -- the step that the first claim starts; null after that
-	first_step_id      text,
-	started_at         timestamptz,
-	timeout_started_at timestamptz, -- the timeout counts from here
-	ended_at           timestamptz,
+	request            text,        -- pause or cancel, for the worker to carry out
+	requested_by       text,
+	request_reason     text,        -- it and requested_at stay after the request was carried out, and have no meaning then
 	failure            text,        -- JSON
 	result             text,        -- JSON; null for most
 	workspace          text not null default '', -- the workspace that has its files; empty: none
 	disk_bytes         bigint not null default 0,
-	only_copies        text,        -- JSON: files in the workspace that may exist nowhere else; {}: none; null: not known, or completed without
+	started_at         timestamptz,
+	timeout_started_at timestamptz, -- the timeout counts from here
+	first_step_type    text,        -- the step that the first claim starts; null after that
+	first_step_id      text,
 	worker             text not null default '', -- the holder of the present or last lease
 	lease_token        uuid,        -- of the present or last lease
 	lease_first_seq    bigint not null default 0, -- the first audit entry written under that lease
-	lease_last_seq     bigint not null default 0, -- the last one, when the lease has ended
+	only_copies        text,        -- JSON: files in the workspace that may exist nowhere else; {}: none; null: not known, or completed without
+	lease_last_seq     bigint not null default 0, -- the last one under the lease, when it has ended
 	heartbeat_at       timestamptz, -- the claim or the last renewal; null unless running
 	lease_expires_at   timestamptz,
-	reclaims           integer not null default 0, -- workers lost since a step last ended
-	request            text,        -- pause or cancel, for the worker to carry out
-	requested_by       text,
-	-- Of the request. They stay after it was carried out, and have no meaning then.
-	requested_at       timestamptz,
-	request_reason     text,
+	state_since        timestamptz not null,
+	ended_at           timestamptz,
+	state              text not null,
 	progress           text,        -- JSON: how far the present step is, and its cursor; null: nothing was reported
 
 	-- Columns that change with every step, the ones that always do at the end.
