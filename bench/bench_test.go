@@ -64,7 +64,7 @@ func TestNames(t *testing.T) {
 		"steps-10x1/dbos", "steps-10x16/go-workflows", "steps-10x64/dbos", "steps-10x64/raw", "steps-10x256/raw",
 		"executions-1x1/dbos", "executions-1x64/river-defaults", "executions-1x100/river", "executions-1x256/raw",
 		"latency-10x1/commits", "enqueue-single/river", "enqueue-batch/river", "enqueue-tx/dbos",
-		"pickup-50-p50/river-defaults", "pickup-50-p99/river",
+		"pickup-50-p50/river-defaults", "pickup-50-p99/river", "freed-limit-p50/", "freed-limit-p99/",
 		"history-1m-steps-10x64/empty", "history-5m-executions-1x100/empty", "history-5m-claim-p99/empty",
 		"history-1m-enqueue-single/empty", "history-5m-enqueue-batch/empty", "history-5m-enqueue-tx/empty",
 		"history-5m-latency-10x1-from-claim/empty", "history-5m-pickup-50-p50/empty", "history-5m-pickup-50-p99/empty",

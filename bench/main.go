@@ -101,6 +101,7 @@ func benches() []bench {
 	list = append(list, latency()...)
 	list = append(list, enqueue()...)
 	list = append(list, pickup()...)
+	list = append(list, freedLimit()...)
 	list = append(list, schedules()...)
 	list = append(list, pgpBenches()...)
 	list = append(list, cost()...)
