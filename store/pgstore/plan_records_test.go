@@ -33,7 +33,7 @@ func TestPlanOfRecords(t *testing.T) {
 		exec(t, pool, "alter table courier."+table+" set (autovacuum_enabled = off)")
 	}
 	job := defined(t, s, pool, "j")
-	past{job: job, state: "completed", count: 50_000, created: 9 * time.Hour, ended: time.Hour}.make(t, pool)
+	other := past{job: job, state: "completed", count: 50_000, created: 9 * time.Hour, ended: time.Hour}.make(t, pool)[0]
 	id := past{job: job, state: "failed", count: 1, created: 10 * time.Hour, ended: time.Hour}.make(t, pool)[0]
 	exec(t, pool, "update courier.job_executions set failed_items = 200, rerun_of = id, last_audit_seq = 200010 where id = '"+id+"'")
 	exec(t, pool, `insert into courier.execution_history (execution_id, seq, started_at, at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
@@ -46,6 +46,12 @@ func TestPlanOfRecords(t *testing.T) {
 		t.Run(statistics, func(t *testing.T) {
 			if statistics == "present" {
 				exec(t, pool, "vacuum analyze")
+			}
+			for _, view := range []string{"job_audit_log", "step_executions"} { // what people ask
+				plan := explained(t, pool, "explain select * from courier."+view+" where execution_id = '"+other+"' order by seq")
+				if strings.Contains(plan, "Seq Scan on execution_history") || strings.Contains(plan, "Seq Scan on job_executions") {
+					t.Errorf("%s of one execution reads all of a table:\n%s", view, plan)
+				}
 			}
 			for _, q := range recordQueries {
 				n, err := q.send(t.Context(), s, courier.ExecutionID(id))

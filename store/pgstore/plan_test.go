@@ -315,9 +315,11 @@ func (r *recorder) genericPlan(t *testing.T, pool *pgxpool.Pool, name string) (p
 	return plan
 }
 
-func explained(t *testing.T, tx pgx.Tx, sql string, args ...any) string {
+func explained(t *testing.T, db interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, sql string, args ...any) string {
 	t.Helper()
-	rows, err := tx.Query(t.Context(), sql, args...)
+	rows, err := db.Query(t.Context(), sql, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
