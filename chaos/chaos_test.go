@@ -12,7 +12,7 @@ import (
 
 var (
 	kills    = flag.Int("kills", 100, "how many workers TestCrashPoints and TestKills kill, each")
-	ends     = flag.Int("unattended", 64, "how many workers TestUnattended kills")
+	ends     = flag.Int("unattended", 64, "how many workers TestUnattended kills, 64 in a round; a round of a few is too short for its schedules")
 	restarts = flag.Int("restarts", 18, "how many times TestServer stops the server")
 	items    = flag.Int("items", 600, "how many items the pipeline of TestItems has")
 	repairs  = flag.Int("repairs", 30, "how many executions TestRepairs has repaired")
