@@ -15,6 +15,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/memnet"
+	"github.com/courierhq/courier/internal/test/remotetour"
 	"github.com/courierhq/courier/internal/test/sftpserver"
 	"github.com/courierhq/courier/internal/test/steprig"
 )
@@ -228,27 +229,7 @@ func TestAfterDownload(t *testing.T) {
 	for _, opt := range []sftpserver.Options{{}, {NoPosixRename: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, opt)
-			for _, name := range []string{"in/a", "in/b", "in/c", "in/a.done", "in/b.done", "archive/a"} {
-				r.Put(name, []byte(name))
-			}
-			out := r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "done_file": "*.done", "after_transfer": "move", "move_to": "archive"}))
-			if out["file_count"] != 2. || out["not_ready_count"] != 1. {
-				t.Errorf("%v", out)
-			}
-			steprig.WantTree(t, r.Remote, "archive/a", "archive/b", "in/c")
-			if r.Get("archive/a") != "in/a" {
-				t.Error("the archived file was not replaced")
-			}
-			r.Work = filepath.Join(t.TempDir(), "other")
-			r.Must(r.Run(t.Context(), "sftp.download", object{"remote_path": "in/c", "after_transfer": "delete"}))
-			steprig.WantTree(t, r.Remote, "archive/a", "archive/b")
-			_, err := r.Run(t.Context(), "sftp.download", object{"remote_path": "in/none", "done_file": "*.done"})
-			steprig.WantError(t, err, true, "no such file")
-			r.Put("in/d", nil)
-			_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "in/d", "done_file": "*.done"})
-			steprig.WantError(t, err, false, `its done_file "in/d.done" is not there yet`)
-			_, err = r.Run(t.Context(), "sftp.download", object{"remote_path": "in", "done_file": "*.done"})
-			steprig.WantError(t, err, false, "1 that are not yet")
+			remotetour.AfterDownload(&r.Rig, "sftp.download")
 		})
 	}
 }
