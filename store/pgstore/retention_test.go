@@ -461,5 +461,5 @@ func TestAuditAppendOnly(t *testing.T) {
 		t.Errorf("what retention does: %v", err)
 	}
 	_, err = conn.Exec(t.Context(), "delete from courier.execution_history")
-	wants(t, err, "the audit log is append-only: delete is refused")
+	wants(t, err, "the audit log is append-only: delete is refused on execution_history")
 }

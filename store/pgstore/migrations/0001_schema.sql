@@ -316,8 +316,8 @@ begin
 	if tg_op operator(pg_catalog.=) any (array['DELETE', 'TRUNCATE']) and pg_catalog.current_setting('courier.retention', true) operator(pg_catalog.=) 'on' then
 		return null;
 	end if;
-	raise exception 'the audit log is append-only: % is refused', pg_catalog.lower(tg_op)
-		using errcode = 'insufficient_privilege', hint = 'Only retention removes entries, together with their executions.';
+	raise exception 'the audit log is append-only: % is refused on %', pg_catalog.lower(tg_op), tg_table_name
+		using errcode = 'insufficient_privilege', hint = 'Only retention removes entries, together with their executions, whose rows have the entry of their creation.';
 end
 $$;
 

@@ -1,6 +1,6 @@
--- The history of an execution from the row that may have the entry with the number $2, and
--- behind it what the row of the execution has of the audit: its creation, and the claim and
--- the step that started since the last row, as a row with no entry of its own; see
+-- The audit of an execution from the number $2 on: the rows of its history, and what its own
+-- row has. That is its creation, as a row of the history would have it, and the claim and the
+-- step that started since the last row of the history, as a row that has only these; see
 -- execution_history. $1 execution, $3 at most how many rows of the history.
 select a.seq, a.at, coalesce(a.execution_attempt, 1), coalesce(a.worker, ''), coalesce(a.state_from, ''), coalesce(a.state_to, ''), coalesce(a.state_elapsed_us, 0),
 	coalesce(a.state_reason, ''), coalesce(a.state_error, ''), coalesce(a.by, ''),
