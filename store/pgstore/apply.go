@@ -198,7 +198,7 @@ func (w *writers) take() []*applyCall {
 // the statements are prepared there and the server's process has its caches filled,
 // unless that would leave too few connections for other calls.
 func (s *Store) write() {
-	keep := int(s.pool.Stat().MaxConns()) > s.opt.Writers+1
+	keep := int(s.pool.unchecked.Stat().MaxConns()) > s.opt.Writers+1
 	var conn *pgxpool.Conn
 	release := func() {
 		if conn != nil {
@@ -219,7 +219,7 @@ func (s *Store) write() {
 				release()
 			}
 			if conn == nil {
-				conn, _ = s.pool.Acquire(ctx) // without one, the pool returns the error
+				conn, _ = s.pool.acquire(ctx) // without one, the pool returns the error
 			}
 			if conn != nil {
 				db = conn

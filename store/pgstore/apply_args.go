@@ -10,80 +10,6 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-// transitionColumns are the columns of transitions that both statements have.
-type transitionColumns struct {
-	id, token         bind.UUIDs
-	seq, last, disk   []int64
-	step, reclaims    []int32
-	loops             bind.TextColumn
-	startStep, number []int32 // of what starts; the step is -1 where nothing does
-	iteration         bind.TextColumn
-}
-
-func newTransitionColumns(batch []*applyCall) *transitionColumns {
-	n := len(batch)
-	m := &transitionColumns{
-		id: make(bind.UUIDs, n), token: make(bind.UUIDs, n), seq: make([]int64, n), last: make([]int64, n), disk: []int64{},
-		step: make([]int32, n), reclaims: []int32{}, loops: bind.TextColumn{N: n},
-		startStep: make([]int32, n), number: make([]int32, n), iteration: bind.TextColumn{N: n},
-	}
-	for i, a := range batch {
-		t := a.t
-		m.id[i], m.token[i] = bind.UUIDOf(string(t.Execution)), bind.UUIDOf(string(t.Lease))
-		m.seq[i] = t.Seq
-		bind.Set(&m.disk, n, i, t.DiskBytes)
-		m.last[i] = t.Seq + int64(len(t.Ended)) - 1
-		if t.To != courier.Running {
-			m.last[i]++
-		}
-		m.startStep[i] = -1
-		if s := t.Start; s != nil {
-			m.startStep[i], m.number[i] = int32(s.Step), int32(s.Attempt)
-			m.iteration.Set(i, numbers(s.Iteration))
-			m.last[i]++
-		}
-		m.step[i] = int32(t.Position.Step)
-		bind.Set(&m.reclaims, n, i, int32(t.Counters.Reclaims))
-		if len(t.Position.Loops) > 0 {
-			m.loops.Set(i, encode(t.Position.Loops))
-		}
-	}
-	return m
-}
-
-// endedColumns are the columns of attempts that ended, which both statements have. A step is
-// -1 where there is none.
-type endedColumns struct {
-	step, number              []int32
-	iteration, outputs, files bind.TextColumn
-	log, events               bind.TextColumn
-	bytes                     []int64
-}
-
-func newEndedColumns(n int) *endedColumns {
-	t := bind.TextColumn{N: n}
-	e := &endedColumns{step: make([]int32, n), number: make([]int32, n), iteration: t, outputs: t, files: t, log: t, events: t, bytes: []int64{}}
-	for i := range e.step {
-		e.step[i] = -1
-	}
-	return e
-}
-
-func (e *endedColumns) set(i int, s *courier.StepExecution) {
-	e.step[i], e.number[i] = int32(s.Step), int32(s.Attempt)
-	e.iteration.Set(i, numbers(s.Iteration))
-	bind.Set(&e.bytes, len(e.step), i, s.Bytes)
-	e.outputs.Set(i, string(s.Outputs))
-	e.log.Set(i, s.Log)
-	if s.Events != nil {
-		text, _ := jsontext.AppendAny(nil, s.Events) // byte by byte: encode would escape characters of HTML
-		e.events.Set(i, string(text))
-	}
-	if s.Files != nil {
-		e.files.Set(i, encode(s.Files))
-	}
-}
-
 // progresses reports whether the transition may be written by
 // sql/checkpoint/write_fast.sql. The statement itself checks the row.
 func (a *applyCall) progresses() bool {
@@ -110,129 +36,229 @@ func reportFiles(batch []*applyCall) bool {
 	})
 }
 
-// progressArgs are the parameters of sql/checkpoint/write_fast.sql.
+// progressArgs are the parameters of sql/checkpoint/write_fast.sql, but for the last.
 func progressArgs(batch []*applyCall) []any {
 	var (
 		n                              = len(batch)
-		m, ended                       = newTransitionColumns(batch), newEndedColumns(n)
+		id, token                      = make(bind.UUIDs, n), make(bind.UUIDs, n)
+		seq, last, disk                = make([]int64, n), make([]int64, n), []int64{}
 		completed                      = make([]bool, n)
+		step, reclaims                 = make([]int32, n), []int32{}
+		none                           = bind.TextColumn{N: n}
 		texts                          = bind.NewDictionary()
 		counters, workspace            = []int32{}, []int32{}
+		loops, iteration               = none, none
+		startStep, startAttempt        = make([]int32, n), make([]int32, n)
 		startID, startType, startTotal = []int32{}, []int32{}, []int32{}
-		endID, endType, endTotal       = []int32{}, []int32{}, []int32{}
+
+		endStep, endAttempt          = make([]int32, n), make([]int32, n)
+		endID, endType, endTotal     = []int32{}, []int32{}, []int32{}
+		endIteration, outputs, files = none, none, none
+		log, events                  = none, none
+		bytes                        = []int64{}
 	)
 	for i, a := range batch {
 		t := a.t
-		completed[i] = t.To == courier.Completed
+		id[i], token[i] = bind.UUIDOf(string(t.Execution)), bind.UUIDOf(string(t.Lease))
+		seq[i], last[i], completed[i], step[i] = t.Seq, lastEntry(t), t.To == courier.Completed, int32(t.Position.Step)
+		if len(t.Position.Loops) > 0 {
+			loops.Set(i, encode(t.Position.Loops))
+		}
 		bind.Set(&counters, n, i, texts.Code(encodeCounters(t.Counters)))
+		bind.Set(&reclaims, n, i, int32(t.Counters.Reclaims))
 		bind.Set(&workspace, n, i, texts.Code(t.Workspace))
+		bind.Set(&disk, n, i, t.DiskBytes)
+		startStep[i], endStep[i] = -1, -1
 		if s := t.Start; s != nil {
+			startStep[i], startAttempt[i] = int32(s.Step), int32(s.Attempt)
+			iteration.Set(i, numbers(s.Iteration))
 			bind.Set(&startID, n, i, texts.Code(s.ID))
 			bind.Set(&startType, n, i, texts.Code(s.Type))
 			bind.Set(&startTotal, n, i, texts.Code(numbers(s.Total)))
 		}
-		if len(t.Ended) > 0 {
-			e := &t.Ended[0]
-			ended.set(i, e)
-			bind.Set(&endID, n, i, texts.Code(e.ID))
-			bind.Set(&endType, n, i, texts.Code(e.Type))
-			bind.Set(&endTotal, n, i, texts.Code(numbers(e.Total)))
+		if len(t.Ended) == 0 {
+			continue
 		}
+		e := &t.Ended[0]
+		endStep[i], endAttempt[i] = int32(e.Step), int32(e.Attempt)
+		endIteration.Set(i, numbers(e.Iteration))
+		bind.Set(&endID, n, i, texts.Code(e.ID))
+		bind.Set(&endType, n, i, texts.Code(e.Type))
+		bind.Set(&endTotal, n, i, texts.Code(numbers(e.Total)))
+		bind.Set(&bytes, n, i, e.Bytes)
+		outputs.Set(i, string(e.Outputs))
+		files.Set(i, filesOf(e))
+		log.Set(i, e.Log)
+		events.Set(i, eventsOf(e))
 	}
 	return []any{
-		m.id, m.token, m.seq, m.last, completed, m.step, m.loops.Arg(), texts.List, counters, m.reclaims, workspace, m.disk,
-		m.startStep, m.number, startID, startType, m.iteration.Arg(), startTotal,
-		ended.step, ended.number, ended.iteration.Arg(), ended.bytes, ended.outputs.Arg(), ended.files.Arg(), endType, endID, endTotal,
-		ended.log.Arg(), ended.events.Arg(),
+		id, token, seq, last, completed, step, loops.Arg(), texts.List, counters, reclaims, workspace, disk,
+		startStep, startAttempt, startID, startType, iteration.Arg(), startTotal,
+		endStep, endAttempt, endIteration.Arg(), bytes, outputs.Arg(), files.Arg(), endType, endID, endTotal, log.Arg(), events.Arg(),
 	}
 }
 
-// applyArgs are the parameters of sql/checkpoint/write.sql. Locked is the chain
-// execution that is locked, if one is.
-func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
-	n, sum := len(batch), 0
-	for _, a := range batch {
-		sum += len(a.t.Ended)
-	}
-	var (
-		m                                     = newTransitionColumns(batch)
-		state, delay                          = make([]string, n), make([]int64, n)
-		pause, cancel, interrupt, retry       = make([]bool, n), make([]bool, n), make([]bool, n), make([]bool, n)
-		none                                  = bind.TextColumn{N: n}
-		counters, resumed, request, workspace = none, none, none, none
-		failure, reason, message, repairs     = none, none, none, none
-		result, progress, onlyCopies          = none, none, none
-		failedItems                           = []int32{}
-		startID, startType, startTotal        = none, none, none
+// A transitionRow is a transition as sql/checkpoint/write.sql takes it. Empty texts and nil
+// are null there, and mean that the column is empty, or stays as it is.
+type transitionRow struct {
+	Ord            int32               `json:"ord"` // from 1
+	Execution      string              `json:"execution"`
+	Lease          string              `json:"lease"`
+	Seq            int64               `json:"seq"`
+	Last           int64               `json:"last"` // the number of the last entry, but for that of an interrupt
+	StateTo        courier.State       `json:"state_to"`
+	DelayUS        int64               `json:"delay_us"`
+	Step           int                 `json:"step"`
+	Loops          string              `json:"loops,omitempty"`
+	Counters       string              `json:"counters,omitempty"`
+	Reclaims       int                 `json:"reclaims,omitempty"`
+	ResumedFrom    courier.State       `json:"resumed_from,omitempty"`
+	Answers        courier.RequestKind `json:"answers,omitempty"` // the request that is carried out
+	PassesPause    bool                `json:"passes_pause"`
+	PassesCancel   bool                `json:"passes_cancel"`
+	Interrupts     bool                `json:"interrupts"`
+	Failure        string              `json:"failure,omitempty"`
+	Reason         courier.Reason      `json:"reason,omitempty"`
+	Message        string              `json:"message,omitempty"`
+	RetriesJob     bool                `json:"retries_job"`
+	Workspace      string              `json:"workspace,omitempty"`
+	DiskBytes      int64               `json:"disk_bytes,omitempty"`
+	FailedItems    *int                `json:"failed_items,omitempty"`
+	Repairs        string              `json:"repairs,omitempty"` // "{}": none
+	Result         subscript           `json:"result,omitempty"`
+	Progress       string              `json:"progress,omitempty"`
+	OnlyCopies     string              `json:"only_copies,omitempty"`
+	Starts         *int                `json:"starts,omitempty"` // a step; nil if none starts
+	StartAttempt   int                 `json:"start_attempt,omitempty"`
+	StartID        string              `json:"start_id,omitempty"`
+	StartType      string              `json:"start_type,omitempty"`
+	StartIteration string              `json:"start_iteration,omitempty"`
+	StartTotal     string              `json:"start_total,omitempty"`
+}
 
-		ended                                                            = newEndedColumns(sum)
-		ord, seq, final                                                  = make([]int32, sum), make([]int64, sum), make([]bool, sum)
-		some                                                             = bind.TextColumn{N: sum}
-		endState, endType, endID, endTotal, endReason, endError, started = some, some, some, some, some, some, some
-		endWorker, endStack, failedLoop                                  = some, some, []int32{}
-	)
-	k := 0
+// An attemptRow is a step attempt that ends with a transition.
+type attemptRow struct {
+	Ord        int32             `json:"ord"` // that of its transition
+	IsLast     bool              `json:"is_last"`
+	Seq        int64             `json:"seq"`
+	Step       int               `json:"step"`
+	Attempt    int               `json:"attempt"`
+	State      courier.StepState `json:"state"`
+	Type       string            `json:"type"`
+	ID         string            `json:"id,omitempty"`
+	Iteration  string            `json:"iteration,omitempty"`
+	Total      string            `json:"total,omitempty"`
+	StartedAt  string            `json:"started_at,omitempty"` // empty: as the store knows
+	Bytes      int64             `json:"bytes,omitempty"`
+	Worker     string            `json:"worker,omitempty"` // empty: the holder of the lease
+	Reason     courier.Reason    `json:"reason,omitempty"`
+	FailedLoop *int              `json:"failed_loop,omitempty"`
+	Error      subscript         `json:"error,omitempty"`
+	Outputs    subscript         `json:"outputs,omitempty"`
+	Files      subscript         `json:"files,omitempty"`
+	Stack      subscript         `json:"stack,omitempty"`
+	Log        subscript         `json:"log,omitempty"`
+	Events     subscript         `json:"events,omitempty"`
+}
+
+// A subscript is the place of a text in a list, from 1; 0 stands for no text.
+type subscript int
+
+// texts are texts that may be large, beside the rows that refer to them.
+type texts []string
+
+func (t *texts) add(text string) subscript {
+	if text == "" {
+		return 0
+	}
+	*t = append(*t, text)
+	return subscript(len(*t))
+}
+
+// applyArgs are the parameters of sql/checkpoint/write.sql, but for the last. Locked is the
+// chain execution that is locked, if one is.
+func applyArgs(batch []*applyCall, locked courier.ChainExecutionID) []any {
+	rows, attempts, large := make([]transitionRow, len(batch)), []attemptRow{}, texts{}
 	for i, a := range batch {
-		t := a.t
-		state[i], delay[i], interrupt[i], retry[i] = string(t.To), micros(t.Delay), t.Interrupt, t.RetryJob
-		pause[i], cancel[i] = t.Answers(courier.RequestPause), t.Answers(courier.RequestCancel)
-		marks, changes := t.Counters, t.Repairs
-		if t.RetryJob {
-			marks, changes = marks.NextAttempt(), store.NextRepairs(changes)
-		}
-		counters.Set(i, encodeCounters(marks))
-		if t.FailedItems != nil {
-			bind.Set(&failedItems, n, i, int32(*t.FailedItems)+1)
-		}
-		if t.Repairs != nil {
-			repairs.Set(i, encodeRepairs(changes))
-		}
-		progress.Set(i, encodeProgress(t.Progress.WithoutReport()))
-		resumed.Set(i, string(t.Counters.Resumed))
-		request.Set(i, string(t.Request))
-		workspace.Set(i, t.Workspace)
-		result.Set(i, string(t.Result))
-		if t.To != courier.Running {
-			onlyCopies.Set(i, encodeOnlyCopies(t.OnlyCopies))
-		}
-		if t.Failure != nil {
-			failure.Set(i, encode(t.Failure))
-			reason.Set(i, string(t.Failure.Reason))
-			message.Set(i, t.Failure.Message)
-		}
-		if s := t.Start; s != nil {
-			startID.Set(i, s.ID)
-			startType.Set(i, s.Type)
-			startTotal.Set(i, numbers(s.Total))
-		}
-		for j := range t.Ended {
-			e := &t.Ended[j]
-			ended.set(k, e)
-			ord[k], final[k], seq[k] = int32(i+1), j == len(t.Ended)-1, t.Seq+int64(j)
-			endState.Set(k, string(e.State))
-			endType.Set(k, e.Type)
-			endID.Set(k, e.ID)
-			endTotal.Set(k, numbers(e.Total))
-			endReason.Set(k, string(e.Reason))
-			endError.Set(k, e.Error)
-			endWorker.Set(k, e.Worker)
-			endStack.Set(k, e.Stack)
-			if e.FailedLoop != nil {
-				bind.Set(&failedLoop, sum, k, int32(*e.FailedLoop)+1)
-			}
-			if !e.StartedAt.IsZero() {
-				started.Set(k, e.StartedAt.UTC().Format(time.RFC3339Nano))
-			}
-			k++
+		rows[i] = newTransitionRow(a.t, int32(i+1), &large)
+		for j := range a.t.Ended {
+			r := newAttemptRow(&a.t.Ended[j], &large)
+			r.Ord, r.Seq, r.IsLast = int32(i+1), a.t.Seq+int64(j), j == len(a.t.Ended)-1
+			attempts = append(attempts, r)
 		}
 	}
-	return []any{
-		m.id, m.token, m.seq, m.last, state, delay, m.step, m.loops.Arg(), counters.Arg(), m.reclaims, resumed.Arg(), request.Arg(),
-		pause, cancel, interrupt, failure.Arg(), reason.Arg(), message.Arg(), retry, workspace.Arg(), m.disk,
-		m.startStep, m.number, startID.Arg(), startType.Arg(), m.iteration.Arg(), startTotal.Arg(),
-		ord, final, seq, ended.step, ended.number, endState.Arg(), endType.Arg(), endID.Arg(), ended.iteration.Arg(), endTotal.Arg(),
-		started.Arg(), ended.bytes, ended.outputs.Arg(), ended.files.Arg(), endReason.Arg(), endError.Arg(), string(locked),
-		endWorker.Arg(), failedItems, repairs.Arg(), failedLoop,
-		endStack.Arg(), ended.log.Arg(), ended.events.Arg(), result.Arg(), progress.Arg(), onlyCopies.Arg(),
+	return []any{encode(rows), encode(attempts), []string(large), string(locked)}
+}
+
+func newTransitionRow(t *store.Transition, ord int32, large *texts) transitionRow {
+	marks, repairs := t.Counters, t.Repairs
+	if t.RetryJob {
+		marks, repairs = marks.NextAttempt(), store.NextRepairs(repairs)
 	}
+	r := transitionRow{
+		Ord: ord, Execution: bind.ID(string(t.Execution)), Lease: bind.ID(string(t.Lease)), Seq: t.Seq, Last: lastEntry(t), StateTo: t.To, DelayUS: micros(t.Delay),
+		Step: t.Position.Step, Counters: encodeCounters(marks), Reclaims: t.Counters.Reclaims, ResumedFrom: t.Counters.Resumed,
+		Answers: t.Request, PassesPause: t.Answers(courier.RequestPause), PassesCancel: t.Answers(courier.RequestCancel), Interrupts: t.Interrupt,
+		RetriesJob: t.RetryJob, Workspace: t.Workspace, DiskBytes: t.DiskBytes, FailedItems: t.FailedItems,
+		Result: large.add(string(t.Result)), Progress: encodeProgress(t.Progress.WithoutReport()),
+	}
+	if len(t.Position.Loops) > 0 {
+		r.Loops = encode(t.Position.Loops)
+	}
+	if t.Repairs != nil {
+		r.Repairs = encodeRepairs(repairs)
+	}
+	if t.To != courier.Running {
+		r.OnlyCopies = encodeOnlyCopies(t.OnlyCopies)
+	}
+	if f := t.Failure; f != nil {
+		r.Failure, r.Reason, r.Message = encode(f), f.Reason, f.Message
+	}
+	if s := t.Start; s != nil {
+		r.Starts, r.StartAttempt, r.StartID, r.StartType = &s.Step, s.Attempt, s.ID, s.Type
+		r.StartIteration, r.StartTotal = numbers(s.Iteration), numbers(s.Total)
+	}
+	return r
+}
+
+func newAttemptRow(s *courier.StepExecution, large *texts) attemptRow {
+	r := attemptRow{
+		Step: s.Step, Attempt: s.Attempt, State: s.State, Type: s.Type, ID: s.ID, Iteration: numbers(s.Iteration), Total: numbers(s.Total),
+		Bytes: s.Bytes, Worker: s.Worker, Reason: s.Reason, FailedLoop: s.FailedLoop,
+		Error: large.add(s.Error), Outputs: large.add(string(s.Outputs)), Stack: large.add(s.Stack), Log: large.add(s.Log),
+		Files: large.add(filesOf(s)), Events: large.add(eventsOf(s)),
+	}
+	if !s.StartedAt.IsZero() {
+		r.StartedAt = s.StartedAt.UTC().Format(time.RFC3339Nano)
+	}
+	return r
+}
+
+// lastEntry is the number of the last entry of the audit after a transition, but for that of an interrupt.
+func lastEntry(t *store.Transition) int64 {
+	last := t.Seq + int64(len(t.Ended)) - 1
+	if t.To != courier.Running {
+		last++
+	}
+	if t.Start != nil {
+		last++
+	}
+	return last
+}
+
+// filesOf returns the files that a step has reported, "" for none.
+func filesOf(s *courier.StepExecution) string {
+	if s.Files == nil {
+		return ""
+	}
+	return encode(s.Files)
+}
+
+// eventsOf returns the events that a step has emitted, "" for none.
+func eventsOf(s *courier.StepExecution) string {
+	if s.Events == nil {
+		return ""
+	}
+	text, _ := jsontext.AppendAny(nil, s.Events) // byte by byte: encode would escape characters of HTML
+	return string(text)
 }

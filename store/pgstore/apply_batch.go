@@ -38,7 +38,7 @@ func (s *Store) writeBatch(ctx context.Context, db querier, batch []*applyCall) 
 // progress writes transitions by sql/checkpoint/write_fast.sql. It returns those that
 // the statement did not write.
 func (s *Store) progress(ctx context.Context, db querier, batch []*applyCall) []*applyCall {
-	left, err := s.send(ctx, db, batch, s.sqlToApply("checkpoint/write_fast", reportFiles(batch)), progressArgs(batch))
+	left, err := s.send(ctx, db, batch, s.checkpoint("checkpoint/write_fast", batch, progressArgs(batch)))
 	switch {
 	case err == nil:
 		return left
@@ -82,22 +82,39 @@ func (s *Store) writeAll(ctx context.Context, db querier, batch []*applyCall) {
 func (a *applyCall) failed(s *Store, err error) error {
 	what := fmt.Sprintf("write transition %d of %s", a.t.Seq, a.t.Execution)
 	if code(err) != "" {
-		what += fmt.Sprintf(", connected as role %q", s.pool.Config().ConnConfig.User)
+		what += fmt.Sprintf(", connected as role %q", s.pool.unchecked.Config().ConnConfig.User)
 	}
 	return failed(what, err)
 }
 
-// send sends a statement that writes transitions, and returns to the callers of those
-// that it wrote. It returns the others.
-func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql string, args []any) (left []*applyCall, err error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
+// checkpoint returns a statement that writes transitions, and what has to follow it. The
+// parameters are but for the last, which says whether events are kept.
+func (s *Store) checkpoint(name string, batch []*applyCall, args []any) []statement {
+	subscribed, files := s.subscribed.Load(), reportFiles(batch)
+	list := []statement{{s.sql(name), append(args, subscribed)}}
+	if !subscribed && !files {
+		return list
 	}
+	ids, numbers := make(bind.UUIDs, len(batch)), make([]int64, len(batch))
+	for i, a := range batch {
+		ids[i], numbers[i] = bind.UUIDOf(string(a.t.Execution)), a.t.Seq
+	}
+	if files {
+		list = append(list, statement{s.sql("trail/keep_files"), []any{ids, numbers}})
+	}
+	if subscribed {
+		list = append(list, s.keepEvents(ids, numbers, false, true))
+	}
+	return list
+}
+
+// send writes transitions, and returns to the callers of those that were written. It
+// returns the others.
+func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, list []statement) (left []*applyCall, err error) {
 	written, awaited := make([]bool, len(batch)), make([]bool, len(batch))
 	var ord int32
 	var ended bool
-	_, err = pgx.ForEachRow(rows, []any{&ord, &ended}, func() error {
+	err = sendAll(ctx, db, list, []any{&ord, &ended}, func() error {
 		written[ord-1], awaited[ord-1] = true, ended
 		return nil
 	})
@@ -132,7 +149,7 @@ func (s *Store) send(ctx context.Context, db querier, batch []*applyCall, sql st
 // whose transitions are written or refused. It returns the others: a concurrent
 // change was in their way.
 func (s *Store) writeOnce(ctx context.Context, db querier, batch []*applyCall) ([]*applyCall, error) {
-	left, err := s.send(ctx, db, batch, s.sqlToApply("checkpoint/write", reportFiles(batch)), applyArgs(batch, ""))
+	left, err := s.send(ctx, db, batch, s.checkpoint("checkpoint/write", batch, applyArgs(batch, "")))
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}

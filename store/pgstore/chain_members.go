@@ -33,7 +33,7 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 		var written bool
 		var queues []string
 		err := repeat(ctx, func() error {
-			return s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) (err error) {
+			return s.pool.with(ctx, func(conn *pgxpool.Conn) (err error) {
 				if written, queues, err = s.applyLocked(ctx, conn, t, chain); err != nil || !written {
 					if !conn.Conn().IsClosed() {
 						_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
@@ -74,7 +74,9 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 	b.Queue("begin isolation level read committed")
 	b.Queue(lockTimeout)
 	b.Queue(s.sql("chain/lock"), bind.ID(string(chain)), plan == nil, bind.ID(string(t.Execution)))
-	b.Queue(s.sqlToApply("checkpoint/write", reportFiles([]*applyCall{{t: t}})), applyArgs([]*applyCall{{t: t}}, courier.ChainExecutionID(bind.ID(string(chain))))...)
+	batch := []*applyCall{{t: t}}
+	checkpoint := s.checkpoint("checkpoint/write", batch, applyArgs(batch, courier.ChainExecutionID(bind.ID(string(chain)))))
+	b.Queue(checkpoint[0].sql, checkpoint[0].args...)
 	var c *chainRow
 	var awaited bool
 	err = sent(conn.SendBatch(ctx, &b), func(r pgx.BatchResults) error {
@@ -102,6 +104,9 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 		return false, nil, err
 	}
 	var end pgx.Batch
+	for _, q := range checkpoint[1:] {
+		end.Queue(q.sql, q.args...)
+	}
 	if c != nil && c.member == "" {
 		c = nil // it is no member of that
 	}
@@ -114,6 +119,11 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 	}
 	end.Queue("commit")
 	err = sent(conn.SendBatch(ctx, &end), func(r pgx.BatchResults) error {
+		for range checkpoint[1:] {
+			if _, err := r.Exec(); err != nil {
+				return err
+			}
+		}
 		if c != nil {
 			rows, err := r.Query()
 			if err != nil {
@@ -130,15 +140,6 @@ func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Tr
 		queues = append(queues, waitingQueue)
 	}
 	return err == nil, queues, err
-}
-
-// sent reads the results of a batch.
-func sent(r pgx.BatchResults, read func(pgx.BatchResults) error) error {
-	err := read(r)
-	if closed := r.Close(); err == nil {
-		err = closed
-	}
-	return err
 }
 
 // evaluateChain returns the next state of a chain execution, and the members to
@@ -164,7 +165,7 @@ func (s *Store) RequestChain(ctx context.Context, r chain.Request) (chain.Execut
 	var a chainAsk
 	err := repeat(ctx, func() error {
 		a = chainAsk{s: s, r: &r}
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return a.carryOut(ctx, tx) })
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) error { return a.carryOut(ctx, tx) })
 	})
 	if e, ok := errors.AsType[contractError](err); ok {
 		return chain.Execution{}, nil, e.error
@@ -307,14 +308,18 @@ func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []chain.Membe
 		return nil, nil
 	}
 	var b pgx.Batch
-	for _, ask := range asks {
+	ids, numbers := make(bind.UUIDs, len(asks)), make([]int64, len(asks))
+	for i, ask := range asks {
 		x := a.latest[ask.Member]
+		ids[i], numbers[i] = bind.UUIDOf(string(x.ID)), a.rows[ask.Member].seq+1
 		args, err := requestArgs(a.rows[ask.Member], x, ask.Decision, store.Request{Execution: x.ID, Kind: ask.Kind, By: a.r.By, Reason: a.r.Reason}, a.now)
 		if err != nil {
 			return nil, err
 		}
 		b.Queue(a.s.sql("request/carry_out"), args...)
 	}
+	keep := a.s.keepEvents(ids, numbers, false, false)
+	b.Queue(keep.sql, keep.args...)
 	after := make([]row, len(asks))
 	err := sent(tx.SendBatch(ctx, &b), func(results pgx.BatchResults) error {
 		for i := range after {
@@ -322,7 +327,8 @@ func (a *chainAsk) askMembers(ctx context.Context, tx pgx.Tx, asks []chain.Membe
 				return err
 			}
 		}
-		return nil
+		_, err := results.Exec()
+		return err
 	})
 	return after, err
 }

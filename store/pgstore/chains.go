@@ -119,7 +119,7 @@ func (s *Store) StartChains(ctx context.Context, list []chain.NewExecution) ([]c
 	var results []chain.Started
 	var queues []string
 	err := repeat(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) (err error) {
 			results, queues, err = s.startChains(ctx, tx, list, plans)
 			return err
 		})
@@ -432,7 +432,7 @@ func (s *Store) scanChainRow(rows pgx.Rows) (c chainRow, err error) {
 	var params, kept *string
 	var started, ended *time.Time
 	x := &c.execution
-	err = rows.Scan(&id, &x.Chain, &x.Version, &params, &x.By, &x.IdempotencyKey, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan, &x.RerunOf, &kept)
+	err = rows.Scan(&id, &x.Chain, &x.Version, &x.By, &x.IdempotencyKey, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan, &x.RerunOf, &kept, &params)
 	if err == nil {
 		c.id, x.ID = courier.ChainExecutionID(id), courier.ChainExecutionID(id)
 		x.Params, x.CreatedAt, x.StartedAt, x.EndedAt = raw(params), x.CreatedAt.UTC(), instant(started), instant(ended)

@@ -102,12 +102,13 @@ type claim struct {
 	queues       []string
 	from         []place // where the claim begins in each queue
 	runningFrom  string  // where the scan begins
+	keepsEvents  bool
 
 	// What the statements have returned.
 	rows       []claimedRow
 	limited    bool          // a limit is in force
 	more       bool          // another claim would find more
-	subscribed bool          // somebody has subscribed to events
+	subscribed bool          // somebody has subscribed to events, and nothing was claimed since none are kept
 	left       bool          // executions are due that the claim did not take
 	waiting    bool          // executions wait for other jobs
 	blocked    bool          // a limit seems to keep executions from being claimed
@@ -225,9 +226,9 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 func (s *Store) claimUnlimited(ctx context.Context, c *claim) error {
 	return s.retryIfSubscribed(c, func(c *claim) error {
 		if !c.scansRunning && c.Only == nil {
-			return c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/queued_fast"), c.queuedArgs()...))
+			return s.sendClaim(ctx, c, "claim/queued_fast", c.queuedArgs())
 		}
-		return s.workerRegistered(c, c.read(s.pool.Query(ctx, s.sqlSubscribed("claim/queued_without_limits"), c.args()...)))
+		return s.workerRegistered(c, s.sendClaim(ctx, c, "claim/queued_without_limits", c.args()))
 	})
 }
 
@@ -239,44 +240,66 @@ func (s *Store) claimLimited(ctx context.Context, c *claim) error {
 	for i := range c.from {
 		c.from[i] = first
 	}
-	return s.retryIfSubscribed(c, func(c *claim) error { return s.claimLocked(ctx, c) })
+	return s.retryIfSubscribed(c, func(c *claim) error {
+		lock := []statement{{lockTimeout, nil}, {s.sql("claim/lock_limits"), []any{s.lock}}}
+		return s.workerRegistered(c, s.sendClaim(ctx, c, "claim/queued_with_limits", c.args(), lock...))
+	})
 }
 
-// claimLocked sends the transaction of a claim under limits.
-func (s *Store) claimLocked(ctx context.Context, c *claim) error {
-	return s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+// sendClaim sends a statement that claims, behind others in the same transaction. The
+// parameters are but for the last, which says whether events are kept. With events it takes
+// a second round trip, because only then is it known what was claimed.
+func (s *Store) sendClaim(ctx context.Context, c *claim, name string, args []any, before ...statement) error {
+	args = append(args, c.keepsEvents)
+	if len(before) == 0 && !c.keepsEvents {
+		return c.read(s.pool.Query(ctx, s.sql(name), args...))
+	}
+	return s.pool.with(ctx, func(conn *pgxpool.Conn) error {
 		var b pgx.Batch
 		b.Queue("begin isolation level read committed")
-		b.Queue(lockTimeout)
-		b.Queue(s.sql("claim/lock_limits"), s.lock)
-		b.Queue(s.sqlSubscribed("claim/queued_with_limits"), c.args()...)
-		b.Queue("commit")
+		for _, q := range before {
+			b.Queue(q.sql, q.args...)
+		}
+		b.Queue(s.sql(name), args...)
+		if !c.keepsEvents {
+			b.Queue("commit")
+		}
 		claimed := *c
-		results := conn.SendBatch(ctx, &b)
-		err := func() error {
-			for range 3 {
+		err := sent(conn.SendBatch(ctx, &b), func(results pgx.BatchResults) error {
+			for range 1 + len(before) {
 				if _, err := results.Exec(); err != nil {
 					return err
 				}
 			}
-			if err := claimed.read(results.Query()); err != nil {
-				return err
-			}
-			_, err := results.Exec()
-			return err
-		}()
-		if closed := results.Close(); err == nil {
-			err = closed
+			return claimed.read(results.Query())
+		})
+		if err == nil && c.keepsEvents {
+			err = s.keepClaimEvents(ctx, conn, claimed.rows[len(c.rows):])
 		}
 		if err != nil {
 			if !conn.Conn().IsClosed() {
-				_, _ = conn.Exec(ctx, "rollback")
+				_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
 			}
 			return err
 		}
 		*c = claimed
-		return s.workerRegistered(c, nil)
+		return nil
 	})
+}
+
+// keepClaimEvents keeps the events of a claim, and commits it.
+func (s *Store) keepClaimEvents(ctx context.Context, conn *pgxpool.Conn, rows []claimedRow) error {
+	var b pgx.Batch
+	if len(rows) > 0 {
+		ids, numbers := make(bind.UUIDs, len(rows)), make([]int64, len(rows))
+		for i := range rows {
+			ids[i], numbers[i] = bind.UUIDOf(rows[i].id), rows[i].leaseFirst-1
+		}
+		keep := s.keepEvents(ids, numbers, true, true)
+		b.Queue(keep.sql, keep.args...)
+	}
+	b.Queue("commit")
+	return conn.SendBatch(ctx, &b).Close()
 }
 
 // claimed returns the claimed executions, in order, with all that a worker needs.

@@ -279,7 +279,7 @@ func (f *found) any() bool { return len(f.first) > 0 || f.lost != "" }
 // probeOnce searches once.
 func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 	f.started, f.first = time.Now(), make(map[string]place)
-	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+	err = s.pool.with(ctx, func(conn *pgxpool.Conn) error {
 		asked := time.Now()
 		if err := conn.Ping(ctx); err != nil {
 			return err

@@ -55,9 +55,9 @@ func (s *Store) Overdue(ctx context.Context, limit int) (store.Overdue, error) {
 	return got, nil
 }
 
-// haveDeadlines reports whether executions of a part of a list have deadlines.
-func haveDeadlines(list []store.NewExecution, part []int) bool {
-	return slices.ContainsFunc(part, func(i int) bool { return list[i].MaxDuration > 0 || list[i].ExpectedBy > 0 || list[i].Expires > 0 })
+// haveDeadlines reports whether executions of a list have deadlines.
+func haveDeadlines(list []store.NewExecution) bool {
+	return slices.ContainsFunc(list, func(n store.NewExecution) bool { return n.MaxDuration > 0 || n.ExpectedBy > 0 || n.Expires > 0 })
 }
 
 // deadlinesOf returns the deadlines of a part of a list of new executions, in

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
 // readCommitted is the isolation of the store's transactions, whatever the default
@@ -33,7 +34,7 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	var body string
 	if err == nil {
 		err = repeat(ctx, func() error {
-			return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return s.save(ctx, tx, &d, upstreams, &body) })
+			return s.pool.inTransaction(ctx, func(tx pgx.Tx) error { return s.save(ctx, tx, &d, upstreams, &body) })
 		})
 	}
 	if a, ok := errors.AsType[contractError](err); ok {
@@ -134,7 +135,7 @@ func (s *Store) List(ctx context.Context, f store.DefinitionFilter) ([]store.Def
 }
 
 // query returns what scan makes of each row of a query's result.
-func query[T any](ctx context.Context, db querier, scan func(pgx.Rows) (T, error), sql string, args ...any) ([]T, error) {
+func query[T any](ctx context.Context, db pgnotify.Querier, scan func(pgx.Rows) (T, error), sql string, args ...any) ([]T, error) {
 	var list []T
 	err := repeat(ctx, func() error {
 		list = nil

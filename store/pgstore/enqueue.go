@@ -16,9 +16,10 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
-// A querier runs queries: a pool or a transaction.
+// A querier sends statements: a pool, a connection or a transaction.
 type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	pgnotify.Querier
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
 // Enqueue creates executions, all or none. One alone takes one round trip, a
@@ -30,13 +31,13 @@ func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store
 	var results []store.Enqueued
 	var inline pgnotify.Inline
 	err := repeat(ctx, func() (err error) {
-		if alone(list) {
+		if alone(list) && !haveLabels(list) && !haveDeadlines(list) {
 			inline = s.notifier.BeginInline(list[0].Queue)
 			defer s.notifier.EndInline(&inline)
 			results, err = s.enqueue(ctx, s.pool, list, &inline)
 			return err
 		}
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) error {
 			results, err = s.enqueue(ctx, tx, list, nil)
 			return err
 		})
@@ -87,11 +88,11 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, list []store.NewExecut
 func (s *Store) enqueueInside(ctx context.Context, tx pgx.Tx, list []store.NewExecution) (results []store.Enqueued, xid string, err error) {
 	if alone(list) {
 		var inline pgnotify.Inline
-		results, err = s.enqueue(ctx, tx, list, &inline)
+		results, err = s.enqueue(ctx, &callersTx{Tx: tx}, list, &inline)
 		return results, inline.Transaction, err
 	}
 	err = pgx.BeginFunc(ctx, tx, func(point pgx.Tx) (err error) {
-		if results, err = s.enqueue(ctx, point, list, nil); err != nil {
+		if results, err = s.enqueue(ctx, &callersTx{Tx: point}, list, nil); err != nil {
 			return err
 		}
 		return point.QueryRow(ctx, "select pg_catalog.pg_current_xact_id()::pg_catalog.text").Scan(&xid)
@@ -195,14 +196,13 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		if len(list) == 1 {
 			fields = append(fields, &inline.Sent, &inline.Transaction)
 		}
-		rows, err := db.Query(ctx, sql, args...)
-		if err != nil {
-			return nil, nil, err
-		}
-		_, err = pgx.ForEachRow(rows, fields, func() error {
+		err = sendAll(ctx, db, []statement{{sql, args}}, fields, func() error {
 			created[courier.ExecutionID(id)] = true
 			return nil
 		})
+		if err == nil {
+			err = s.keepWithCreated(ctx, db, list, slices.DeleteFunc(part, func(i int) bool { return !created[list[i].ID] }))
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -222,20 +222,36 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 // createStatement returns the statement that creates a part of a list, with its
 // parameters.
 func (s *Store) createStatement(list []store.NewExecution, part []int, now time.Time, inline *pgnotify.Inline) (sql string, args []any) {
-	deadlines := haveDeadlines(list, part)
-	labels := slices.ContainsFunc(part, func(i int) bool { return len(list[i].Labels) > 0 })
 	if len(list) == 1 {
-		n := &list[0]
-		if args = enqueueOneArgs(n, inline); deadlines {
-			args = append(args, micros(n.MaxDuration), micros(n.ExpectedBy), micros(n.Expires))
-		}
-		return s.sqlToCreate("enqueue/create_one", deadlines, labels), args
+		return s.sql("enqueue/create_one"), enqueueOneArgs(&list[0], inline)
 	}
-	if args = enqueueArgs(list, part, now); deadlines {
+	return s.sql("enqueue/create_many"), enqueueArgs(list, part, now)
+}
+
+// haveLabels reports whether executions of a list have labels.
+func haveLabels(list []store.NewExecution) bool {
+	return slices.ContainsFunc(list, func(n store.NewExecution) bool { return len(n.Labels) > 0 })
+}
+
+// keepWithCreated keeps the labels and the deadlines of the part of a list that was created.
+func (s *Store) keepWithCreated(ctx context.Context, db querier, list []store.NewExecution, part []int) error {
+	var keep []statement
+	labels, deadlines := haveLabels(list), haveDeadlines(list)
+	if len(part) == 0 || !labels && !deadlines {
+		return nil
+	}
+	ids := make([]string, len(part))
+	for k, i := range part {
+		ids[k] = string(list[i].ID)
+	}
+	if labels {
+		keep = append(keep, statement{s.sql("enqueue/keep_labels"), []any{ids}})
+	}
+	if deadlines {
 		durations, expected, expires := deadlinesOf(list, part)
-		args = append(args, durations, expected, expires)
+		keep = append(keep, statement{s.sql("enqueue/keep_deadlines"), []any{ids, durations, expected, expires}})
 	}
-	return s.sqlToCreate("enqueue/create_many", deadlines, labels), args
+	return sendAll(ctx, db, keep, nil, func() error { return nil })
 }
 
 // enqueueOneArgs are the parameters of sql/enqueue/create_one.sql.

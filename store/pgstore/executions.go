@@ -78,7 +78,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		add("e.state = any($%d::text[])", asStrings(f.States))
 	}
 	if len(f.Reasons) > 0 {
-		add("e.failure is not null and e.failure::jsonb->>'reason' = any($%d::text[])", asStrings(f.Reasons))
+		add("e.failure is not null and e.failure::jsonb ->> 'reason'::text = any($%d::text[])", asStrings(f.Reasons))
 	}
 	if f.Waiting {
 		filter += " and e.state = 'queued' and e.waits_for is not null"

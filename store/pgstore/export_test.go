@@ -4,12 +4,12 @@ import (
 	"context"
 	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 )
 
 // MaxTransition is how many bytes a transition may have.
@@ -77,7 +77,24 @@ func OthersBlocked(s *Store) bool { return s.notifier.OthersBlocked() }
 
 // Words returns all words and operators of the SQL that this package has.
 func Words() []string {
-	return slices.Sorted(slices.Values(sqltext.Words(strings.Join(allSQL(), "\n;\n"))))
+	all := make(map[string]bool)
+	for _, text := range allSQL() {
+		text = notCode.ReplaceAllString(text, " ")
+		for _, w := range word.FindAllString(text, -1) {
+			all[w] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+var (
+	notCode = regexp.MustCompile(`(?m)--.*$|/\*.*?\*/|'[^']*'`)
+	word    = regexp.MustCompile(`[a-z_][a-z0-9_]*|[-+*/<>=~!@#%^&|?]+`)
+)
+
+// Statements are all statements that this package sends, without filters.
+func Statements() []string {
+	return slices.Collect(maps.Values(Composed()))
 }
 
 // allSQL is all that the package sends, but for what Go code holds: the words of
@@ -88,54 +105,28 @@ func allSQL() []string {
 		panic(err)
 	}
 	texts := []string{script}
-	for _, v := range allVariants() {
-		texts = append(texts, sqltext.ForSchema(v.compose(), DefaultSchema))
-	}
-	return texts
+	return append(texts, Statements()...)
 }
 
-// allVariants are all statements, without filters.
-func allVariants() (list []variant) {
+// statementNames are the names of all statements.
+func statementNames() (list []string) {
 	names, err := fs.Glob(sqlFiles, "*/*.sql")
 	if err != nil {
 		panic(err)
 	}
 	for _, name := range names {
-		text, err := fs.ReadFile(sqlFiles, name)
-		if err != nil {
-			panic(err)
-		}
-		if strings.HasSuffix(name, ".inc.sql") {
-			continue
-		}
-		v := variant{name: strings.TrimSuffix(name, ".sql")}
-		list = append(list, v)
-		if strings.Contains(string(text), "subscribed\n") || strings.Contains(string(text), "\\ir take_leases.inc.sql") {
-			v.subscribed = true
-			list = append(list, v)
-		}
-		for part, on := range map[string]*bool{"deadlines": &v.deadlines, "labels": &v.labels, "files": &v.files} {
-			if strings.Contains(string(text), ":"+part+"\n") {
-				*on = true
-				list = append(list, v)
-			}
+		if !strings.HasSuffix(name, ".inc.sql") {
+			list = append(list, strings.TrimSuffix(name, ".sql"))
 		}
 	}
 	return list
 }
 
-// Composed are all statements by their names, as text for the schema "courier".
+// Composed are all statements by their names, for the schema "courier", without filters.
 func Composed() map[string]string {
 	texts := make(map[string]string)
-	for _, v := range allVariants() {
-		name := v.name
-		if v.subscribed {
-			name += "+events"
-		}
-		if v.deadlines {
-			name += "+deadlines"
-		}
-		texts[name] = v.compose()
+	for _, name := range statementNames() {
+		texts[name] = statementsFor(DefaultSchema).text(filtered{name: name})
 	}
 	return texts
 }

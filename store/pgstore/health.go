@@ -135,7 +135,7 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 		h.XminHolder = &holders[0]
 	}
 	h.Notified = s.notifier.Watched(time.Second) > 0
-	pool := s.pool.Stat()
+	pool := s.pool.unchecked.Stat()
 	h.Pool = PoolUse{
 		Max: int(pool.MaxConns()), Open: int(pool.TotalConns()), InUse: int(pool.AcquiredConns()),
 		Waited: pool.EmptyAcquireCount(), WaitTime: pool.EmptyAcquireWaitTime(),

@@ -13,7 +13,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store/pgstore/internal/migrate"
-	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 )
 
 //go:embed migrations/*.sql
@@ -83,9 +82,9 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opt *MigrateOptions) ([]Mi
 		}
 		return err
 	}
-	err := pgx.BeginTxFunc(ctx, pool, readCommitted, run)
+	err := sessions{pool}.inTransaction(ctx, run)
 	for n := 1; code(err) == deadlock && n < maxAgain && ctx.Err() == nil; n++ {
-		err = pgx.BeginTxFunc(ctx, pool, readCommitted, run)
+		err = sessions{pool}.inTransaction(ctx, run)
 	}
 	if err != nil {
 		return nil, failed(fmt.Sprintf("migrate schema %q", schema), err)
@@ -119,7 +118,7 @@ func SQL(schema string) (string, error) { return migrate.Script(migrationFiles, 
 // [DefaultSchema].
 func Status(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Migration, error) {
 	var list []migrate.Migration
-	err := pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) (err error) {
+	err := sessions{pool}.inTransaction(ctx, func(tx pgx.Tx) (err error) {
 		list, err = migrate.Status(ctx, tx, migrationFiles, schemaOr(schema))
 		return err
 	})
@@ -158,8 +157,8 @@ func suitable(ctx context.Context, pool *pgxpool.Pool) error {
 	var version, encoding string
 	var number int
 	var readOnly bool
-	err := pool.QueryRow(ctx, sqltext.Qualify(`select current_setting('server_version'), current_setting('server_version_num')::int,
-		current_setting('server_encoding'), pg_is_in_recovery() or current_setting('transaction_read_only')::bool`)).Scan(&version, &number, &encoding, &readOnly)
+	err := sessions{pool}.QueryRow(ctx, `select current_setting('server_version'), current_setting('server_version_num')::int,
+		current_setting('server_encoding'), pg_is_in_recovery() or current_setting('transaction_read_only')::bool`).Scan(&version, &number, &encoding, &readOnly)
 	switch {
 	case err != nil:
 		return connectError(err)

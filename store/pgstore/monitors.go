@@ -58,7 +58,7 @@ func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, 
 	}
 	got := p.Record
 	err := repeat(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, s.sql("monitor/lock_name"), lockNumber("courier monitor "+s.opt.Schema+" "+p.Name)); err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func (s *Store) RecordPoll(ctx context.Context, r monitor.PollResult) (monitor.R
 	var done monitor.Recorded
 	var released []string // the queues of members of chains
 	err := repeat(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) (err error) {
 			done, released, err = s.record(ctx, tx, r)
 			return err
 		})

@@ -17,7 +17,7 @@ func (s *Store) newNotifier() *pgnotify.Notifier {
 		ID:       randomUUID(),
 		PollOnly: s.opt.PollOnly,
 		Log:      s.log,
-		Connect:  func(ctx context.Context) (*pgx.Conn, error) { return connect(ctx, s.pool) },
+		Connect:  func(ctx context.Context) (*pgx.Conn, error) { return connect(ctx, s.pool.unchecked) },
 		Query: func(ctx context.Context, db pgnotify.Querier, row func(pgx.Rows) error, sql string, args ...any) error {
 			_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) { return none, row(rows) }, sql, args...)
 			return err

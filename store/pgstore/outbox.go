@@ -20,7 +20,7 @@ var _ notify.Store = (*Store)(nil)
 func (s *Store) retryIfSubscribed(c *claim, claim func(*claim) error) error {
 	for {
 		try := *c
-		try.subscribed = false
+		try.subscribed, try.keepsEvents = false, s.subscribed.Load()
 		started := time.Now()
 		if err := claim(&try); err != nil {
 			return err

@@ -24,7 +24,7 @@
 //
 // The statements are files below sql, in folders by subject: sql/claim leases executions
 // to workers, sql/checkpoint writes their progress, sql/schedule records ticks. Package
-// internal/sqltext composes them, internal/pgnotify sends and receives notifications,
+// internal/sqltext reads them, internal/pgnotify sends and receives notifications,
 // and internal/migrate applies the files below migrations.
 package pgstore
 
@@ -75,7 +75,7 @@ type Options struct {
 // A Store is a store in a schema of a PostgreSQL database. It may be used by any
 // number of goroutines, and any number of stores may share a schema.
 type Store struct {
-	pool *pgxpool.Pool
+	pool sessions
 	opt  Options
 	q    *statements
 	log  *slog.Logger
@@ -106,7 +106,7 @@ func (s *Store) StoreID(ctx context.Context) (string, error) { return s.identity
 // that says what to do if the schema is missing, older or newer than this package,
 // if the store can't use the database, or if the pool has just one connection.
 func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) {
-	s := &Store{pool: pool}
+	s := &Store{pool: sessions{pool}}
 	if opt != nil {
 		s.opt = *opt
 	}
@@ -131,7 +131,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) 
 	if err := check(ctx, pool, s.opt.Schema); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s.lock, s.identity = claimLock(s.opt.Schema), migrate.Identity(pool, s.opt.Schema)
+	s.lock, s.identity = claimLock(s.opt.Schema), migrate.Identity(s.pool, s.opt.Schema)
 	s.q = statementsFor(s.opt.Schema)
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.claims.init()

@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/internal/test/raced"
+	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/pgstore"
 )
@@ -149,6 +150,10 @@ func TestPlan(t *testing.T) {
 				"claim/queued_with_limits":    {"job_executions_queued", "job_executions_state"},
 				"checkpoint/write":            {"job_executions_pkey"},
 				"checkpoint/write_fast":       {"job_executions_pkey"},
+				"delivery/keep_events":        {"job_executions_pkey", "execution_history_pkey"},
+				"trail/keep_files":            {"execution_history_pkey"},
+				"enqueue/keep_labels":         {"job_executions_pkey"},
+				"enqueue/keep_deadlines":      {"job_executions_pkey"},
 				"lease/renew":                 {"job_executions_pkey"},
 				"lease/renew_progress":        {"job_executions_pkey"},
 				"lease/get_state":             {"job_executions_pkey"},
@@ -196,6 +201,7 @@ func TestPlan(t *testing.T) {
 func work(t *testing.T, s *pgstore.Store) {
 	t.Helper()
 	ctx := t.Context()
+	workWatched(t, s)
 	for _, limit := range []string{"100000", "0"} { // without in the end: then all that is sent again takes effect
 		if err := s.Set(ctx, store.LimitSetting(""), limit); err != nil {
 			t.Fatal(err)
@@ -260,6 +266,38 @@ func work(t *testing.T, s *pgstore.Store) {
 	}
 	if n, err := s.Retain(ctx, pgstore.Retention{MaxAge: time.Minute * 50, MaxCount: finishedBefore - 500}); err != nil {
 		t.Fatalf("removed %d, %v", n, err)
+	}
+}
+
+// workWatched has a store send what it sends behind others: for labels, deadlines, files and
+// events.
+func workWatched(t *testing.T, s *pgstore.Store) {
+	t.Helper()
+	ctx := t.Context()
+	if err := s.Set(ctx, store.LimitSetting(""), "0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutSubscription(ctx, notify.Record{Name: "s", Channel: "c", Events: []courier.EventType{courier.EventStepCompleted}, Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	n := store.NewExecution{ID: courier.ExecutionID(idSource.New()), Job: "j", Version: 1, StepTypes: []string{"file.copy"}, Queue: "watched",
+		First: &courier.StepExecution{Type: "file.copy"}, Labels: map[string]string{"partner": "acme"}, MaxDuration: time.Hour}
+	if _, err := s.Enqueue(ctx, []store.NewExecution{n}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Claim(ctx, store.ClaimRequest{Worker: "w", StepTypes: []string{"file.copy"}, Queues: []string{"watched"}, Max: 1, Lease: time.Hour})
+	if err != nil || len(got.List) != 1 {
+		t.Fatalf("claimed %d, %v", len(got.List), err)
+	}
+	x := got.List[0]
+	ended := courier.StepExecution{Step: 0, Attempt: 1, Type: "file.copy", State: courier.StepCompleted, Files: []courier.File{{Path: "a.csv"}}}
+	err = s.Apply(ctx, store.Transition{Execution: x.Execution.ID, Lease: x.Token, Seq: x.Seq + 1, To: courier.Completed,
+		Position: courier.Position{Step: 1}, Ended: []courier.StepExecution{ended}})
+	if err == nil {
+		err = s.RemoveSubscription(ctx, "s")
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -357,7 +395,7 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances", "overview/incidents"} {
+	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "delivery/keep_events", "trail/keep_files", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances", "overview/incidents"} {
 		if r.of(name).sql != "" {
 			list[name], _ = r.pagesOf(t, pool, name)
 		}
@@ -403,7 +441,7 @@ func TestClaimIsWaitedFor(t *testing.T) {
 			sent.inTx(t, pool, name, func(tx pgx.Tx) {
 				q := sent.of(name)
 				if name == "claim/queued_fast" { // from the beginning, wherever the last claim began
-					q.args = append(slices.Clone(q.args[:7]), []int32{math.MinInt32}, []string{"-infinity"}, []string{"00000000-0000-0000-0000-000000000000"})
+					q.args = append(slices.Clone(q.args[:7]), []int32{math.MinInt32}, []string{"-infinity"}, []string{"00000000-0000-0000-0000-000000000000"}, false)
 				}
 				if _, err := tx.Exec(t.Context(), q.sql, q.args...); err != nil {
 					t.Fatal(err)

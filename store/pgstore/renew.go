@@ -47,12 +47,20 @@ func connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 		}
 	}
 	conn, err := pgx.ConnectConfig(ctx, c.ConnConfig)
-	if err == nil && c.AfterConnect != nil {
-		if err = c.AfterConnect(ctx, conn); err != nil {
-			_ = conn.Close(ctx)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	if c.AfterConnect != nil {
+		err = c.AfterConnect(ctx, conn)
+	}
+	if err == nil {
+		err = checkSession(ctx, conn)
+	}
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // Renew extends leases and returns those that have not passed to another worker.
@@ -77,7 +85,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) ([]store.Renewe
 
 func (s *Store) renew(ctx context.Context, r store.RenewRequest) ([]store.Renewed, error) {
 	if s.renewals.conn == nil || s.renewals.conn.IsClosed() {
-		conn, err := connect(ctx, s.pool)
+		conn, err := connect(ctx, s.pool.unchecked)
 		if err != nil {
 			return nil, err
 		}

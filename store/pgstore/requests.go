@@ -20,7 +20,7 @@ func (s *Store) Request(ctx context.Context, r store.Request) (courier.Execution
 	}
 	var got requested
 	err := repeat(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) (err error) {
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) (err error) {
 			got, err = s.request(ctx, tx, r, nil)
 			return err
 		})
@@ -79,7 +79,11 @@ func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless 
 		return requested{}, err
 	}
 	var after row
-	err = tx.QueryRow(ctx, s.sql("request/carry_out"), args...).Scan(after.fields()...)
+	var b pgx.Batch
+	b.Queue(s.sql("request/carry_out"), args...)
+	keep := s.keepEvents(bind.UUIDs{bind.UUIDOf(string(x.ID))}, []int64{before.seq + 1}, false, false)
+	b.Queue(keep.sql, keep.args...)
+	err = sent(tx.SendBatch(ctx, &b), func(results pgx.BatchResults) error { return results.QueryRow().Scan(after.fields()...) })
 	if c := r.Change; c != nil && c.Version != nil && errors.Is(err, pgx.ErrNoRows) {
 		err = contractError{courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", x.Job, c.Version.Version)}
 	}

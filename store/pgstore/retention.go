@@ -229,7 +229,7 @@ var errOthersRetain = errors.New("another process removes executions")
 // returns errOthersRetain if another process removes executions.
 func (s *Store) retaining(ctx context.Context, alone bool, f func(tx pgx.Tx) error) error {
 	return repeat(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) error {
 			var mine bool
 			if err := tx.QueryRow(ctx, s.sql("retention/begin_transaction"), alone, s.retainLock()).Scan(&mine, nil, nil, nil, nil, nil); err != nil {
 				return err

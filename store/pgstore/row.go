@@ -29,11 +29,10 @@ type row struct {
 	currentStarted                                *time.Time
 	currentID, currentType                        *string
 	currentIteration, currentTotal, currentWorker *string
-	params                                        *string
 	created, due                                  time.Time
 	started, ended                                *time.Time
 	failedItems                                   int32
-	repairs, rerunOf                              *string
+	rerunOf                                       *string
 	failure, request                              *string
 	resumed                                       bool
 	key                                           *string
@@ -42,13 +41,13 @@ type row struct {
 	by, worker, workspace                         string
 	heartbeat, leaseExpires                       *time.Time
 	disk, seq                                     int64
-	onlyCopies                                    *string
 	chain, member                                 *string
 	waitsFor                                      []string
 	hasDependents                                 *bool
 	requestedBy                                   *string
 	requestedAt                                   *time.Time
-	requestReason, options, result, progress      *string
+	requestReason, options, progress              *string
+	params, repairs, onlyCopies, result           *string
 	updated                                       *time.Time
 }
 
@@ -57,11 +56,12 @@ func (r *row) fields() []any {
 	return []any{
 		&r.id, &r.definition, &r.version, &r.state, &r.queue, &r.priority, &r.attempt, &r.step, &r.loops, &r.counters,
 		&r.reclaims, &r.resumedFrom, &r.currentStep, &r.currentAttempt, &r.currentStarted, &r.currentID, &r.currentType,
-		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.params, &r.created, &r.due, &r.started, &r.ended,
-		&r.failedItems, &r.repairs, &r.rerunOf,
+		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.created, &r.due, &r.started, &r.ended,
+		&r.failedItems, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
-		&r.heartbeat, &r.leaseExpires, &r.disk, &r.onlyCopies, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
-		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.progress, &r.result, &r.updated,
+		&r.heartbeat, &r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
+		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.progress,
+		&r.params, &r.repairs, &r.onlyCopies, &r.result, &r.updated,
 	}
 }
 
@@ -248,7 +248,7 @@ func scanStepAnd(rows pgx.Rows, more ...any) (courier.StepExecution, error) {
 	var execution string
 	var iteration, total, outputs, files, stack, log, events *string
 	err := rows.Scan(append([]any{&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
-		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &outputs, &files, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &stack, &log, &events}, more...)...)
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &outputs, &files, &stack, &log, &events}, more...)...)
 	if err != nil {
 		return s, err
 	}

@@ -86,7 +86,7 @@ func (s *Store) PutSchedule(ctx context.Context, put schedule.Record) (schedule.
 	}
 	got := put
 	err := repeat(ctx, func() error {
-		return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) error {
 			if err := s.replaces(ctx, tx, &put); err != nil {
 				return err
 			}

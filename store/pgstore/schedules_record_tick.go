@@ -122,7 +122,7 @@ func (s *Store) FireSchedules(ctx context.Context, list []schedule.Firing) ([]sc
 		f := &firings{s: s, list: list, refused: refused}
 		found := len(refused)
 		err := repeat(ctx, func() error {
-			return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error { return f.fire(ctx, tx) })
+			return s.pool.inTransaction(ctx, func(tx pgx.Tx) error { return f.fire(ctx, tx) })
 		})
 		if errors.Is(err, errRefused) && len(refused) > found {
 			continue // without those

@@ -1,9 +1,12 @@
 package pgstore
 
 import (
+	"context"
 	"embed"
-	"strconv"
+	"strings"
 	"sync"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier/store/pgstore/internal/sqltext"
 )
@@ -16,93 +19,101 @@ var sqlFiles = folder(embeddedSQL, "sql")
 
 // statements are the statements for one schema. The statement "claim/queued_fast" is
 // the file sql/claim/queued_fast.sql. A file whose name ends in ".inc.sql" is a part
-// of others. Package sqltext composes them.
+// of others, which include it.
 type statements struct {
 	schema string
 	mu     sync.RWMutex
-	texts  map[variant]string
+	texts  map[filtered]string
 }
 
-// A variant is a statement with values for the variables of its file.
-type variant struct {
-	name       string
-	subscribed bool   // there are subscriptions: the statement keeps the events that it causes
-	deadlines  bool   // some of the new executions have deadlines
-	labels     bool   // some of the new executions have labels
-	files      bool   // some of the step attempts that have ended report files
-	filter     string // conditions that begin with "and"; a constant of this package, no input
-}
+// filtered is a statement with a filter: conditions that begin with "and" and stand in the
+// place of the comment "filter". It is made of constants of this package, not of input.
+type filtered struct{ name, filter string }
 
-// statementsBySchema holds *statements. All stores of a process share them, because
-// composing and qualifying all statements takes 20 ms.
+// statementsBySchema holds *statements, which all stores of a process share.
 var statementsBySchema sync.Map
 
 // statementsFor returns the statements for a schema.
 func statementsFor(schema string) *statements {
-	q, _ := statementsBySchema.LoadOrStore(schema, &statements{schema: schema, texts: make(map[variant]string)})
+	q, _ := statementsBySchema.LoadOrStore(schema, &statements{schema: schema, texts: make(map[filtered]string)})
 	return q.(*statements)
 }
 
-// text returns a statement as it is sent. It is composed when it is first used.
-func (q *statements) text(v variant) string {
+// text returns a statement as it is sent. It begins with a comment that names the statement
+// in logs and in pg_stat_activity.
+func (q *statements) text(f filtered) string {
 	q.mu.RLock()
-	text, ok := q.texts[v]
+	text, ok := q.texts[f]
 	q.mu.RUnlock()
 	if ok {
 		return text
 	}
-	text = sqltext.ForSchema(v.compose(), q.schema)
+	text = sqltext.Read(sqlFiles, f.name+".sql")
+	if f.filter != "" {
+		text = strings.Replace(text, "/* filter */", f.filter, 1)
+	}
+	text = "/* courier: " + f.name + " */\n" + sqltext.ForSchema(text, q.schema)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.texts[v] = text
+	q.texts[f] = text
 	return text
 }
 
 // sql returns a statement.
-func (s *Store) sql(name string) string { return s.q.text(variant{name: name}) }
+func (s *Store) sql(name string) string { return s.q.text(filtered{name: name}) }
 
 // sqlFiltered returns a statement with a filter, which may be empty.
-func (s *Store) sqlFiltered(name, filter string) string {
-	return s.q.text(variant{name: name, filter: filter})
+func (s *Store) sqlFiltered(name, filter string) string { return s.q.text(filtered{name, filter}) }
+
+// A statement is one with its parameters.
+type statement struct {
+	sql  string
+	args []any
 }
 
-// sqlSubscribed returns one of two forms of a statement. While there are
-// subscriptions, as far as this store has seen, the statement keeps the events that
-// it causes. The other form writes nothing if a subscription was saved meanwhile.
-func (s *Store) sqlSubscribed(name string) string {
-	return s.q.text(variant{name: name, subscribed: s.subscribed.Load()})
-}
-
-// sqlToCreate returns a form of a statement that creates executions: with deadlines, or
-// without any, and with labels, or without any.
-func (s *Store) sqlToCreate(name string, deadlines, labels bool) string {
-	return s.q.text(variant{name: name, deadlines: deadlines, labels: labels})
-}
-
-// sqlToApply is sqlSubscribed for a statement that writes transitions. If they have files,
-// it writes the trail too.
-func (s *Store) sqlToApply(name string, files bool) string {
-	return s.q.text(variant{name: name, subscribed: s.subscribed.Load(), files: files})
-}
-
-// compose returns the text of a variant for the schema "courier". It begins with a
-// comment that names the statement in logs and in pg_stat_activity.
-func (v variant) compose() string {
-	title := v.name
-	if v.subscribed {
-		title += "+events"
-	}
-	for _, part := range []struct {
-		on   bool
-		name string
-	}{{v.deadlines, "+deadlines"}, {v.labels, "+labels"}, {v.files, "+files"}} {
-		if part.on {
-			title += part.name
+// sendAll sends statements in one transaction and one round trip, scans each row of the first
+// into fields, and then calls row.
+func sendAll(ctx context.Context, db querier, list []statement, fields []any, row func() error) error {
+	if len(list) == 1 {
+		rows, err := db.Query(ctx, list[0].sql, list[0].args...)
+		if err != nil {
+			return err
 		}
+		_, err = pgx.ForEachRow(rows, fields, row)
+		return err
 	}
-	vars := map[string]string{
-		"subscribed": strconv.FormatBool(v.subscribed), "unsubscribed": strconv.FormatBool(!v.subscribed), "filter": v.filter,
-		"deadlines": strconv.FormatBool(v.deadlines), "labels": strconv.FormatBool(v.labels), "files": strconv.FormatBool(v.files), "claims": "false", "starts": "false", "failures": "false", "result": "e.result", "params": "e.params", "repairs": "e.repairs", "only_copies": "e.only_copies", "changes_version": "false",
+	var b pgx.Batch
+	for _, q := range list {
+		b.Queue(q.sql, q.args...)
 	}
-	return "/* courier: " + title + " */ " + sqltext.Compose(sqlFiles, v.name+".sql", vars)
+	return sent(db.SendBatch(ctx, &b), func(results pgx.BatchResults) error {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		if _, err := pgx.ForEachRow(rows, fields, row); err != nil {
+			return err
+		}
+		for range list[1:] {
+			if _, err := results.Exec(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sent reads the results of a batch.
+func sent(r pgx.BatchResults, read func(pgx.BatchResults) error) error {
+	err := read(r)
+	if closed := r.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// keepEvents is the statement that keeps the events of what its transaction has written before:
+// see sql/delivery/keep_events.sql. Ids and numbers are lists of parameters.
+func (s *Store) keepEvents(ids, numbers any, claimed, started bool) statement {
+	return statement{s.sql("delivery/keep_events"), []any{ids, numbers, claimed, started}}
 }

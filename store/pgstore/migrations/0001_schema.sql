@@ -239,11 +239,11 @@ from courier.execution_history h where h.step is not null;
 create view courier.opened_before as
 select h.execution_id, h.seq, h.execution_attempt, h.worker, h.before_worker, h.claimed_at, h.claim_waited_us,
 	case when h.started is not null then h.started::jsonb when h.start_before then null
-		when h.began then jsonb_build_object('step', h.step, 'attempt', h.attempt, 'type', h.step_type, 'id', h.step_id, 'iteration', h.iteration::json)
+		when h.began then pg_catalog.jsonb_build_object('step', h.step, 'attempt', h.attempt, 'type', h.step_type, 'id', h.step_id, 'iteration', h.iteration::json)
 		else h.interrupted::jsonb end as of,
-	case when h.started is not null then ((h.started::json) ->> 'at')::timestamptz
-		when h.began then coalesce(h.at - h.elapsed_us * interval '1 microsecond', h.started_at)
-		else h.at - ((h.interrupted::json) ->> 'elapsed')::bigint * interval '1 microsecond' end as start_at
+	case when h.started is not null then ((h.started::json) ->> 'at'::text)::timestamptz
+		when h.began then coalesce(h.at - h.elapsed_us::float8 * interval '1 microsecond', h.started_at)
+		else h.at - ((h.interrupted::json) ->> 'elapsed'::text)::bigint::float8 * interval '1 microsecond' end as start_at
 from courier.execution_history h
 where h.claimed_at is not null or h.started is not null or h.began or h.interrupted is not null;
 
@@ -263,7 +263,7 @@ select b.execution_id, b.seq - (b.of is not null)::integer - 1, b.claimed_at, b.
 from courier.opened_before b where b.claimed_at is not null
 union all
 select b.execution_id, b.seq - 1, b.start_at, b.execution_attempt, null, null, null,
-	(b.of ->> 'step')::integer, (b.of ->> 'attempt')::integer, b.of ->> 'type', b.of ->> 'id', b.of ->> 'iteration',
+	(b.of ->> 'step'::text)::integer, (b.of ->> 'attempt'::text)::integer, b.of ->> 'type'::text, b.of ->> 'id'::text, b.of ->> 'iteration'::text,
 	null, null, null, null, null, null, null, coalesce(b.before_worker, b.worker)
 from courier.opened_before b where b.of is not null
 union all

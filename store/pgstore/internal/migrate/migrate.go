@@ -68,11 +68,11 @@ func Status(ctx context.Context, tx pgx.Tx, files fs.FS, schema string) ([]Migra
 		return nil, err
 	}
 	var there bool
-	if err := tx.QueryRow(ctx, sqltext.Qualify("select exists (select from pg_catalog.pg_tables where schemaname = $1::text and tablename = 'schema_migrations')"), schema).Scan(&there); err != nil || !there {
+	if err := tx.QueryRow(ctx, "select exists (select from pg_catalog.pg_tables where schemaname = $1::text and tablename = 'schema_migrations')", schema).Scan(&there); err != nil || !there {
 		return list, err
 	}
 	// A development version had no column checksum.
-	rows, err := tx.Query(ctx, sqltext.ForSchema("select m.version, m.applied_at, m.name, coalesce(to_jsonb(m) ->> 'checksum', '') from courier.schema_migrations m order by m.version", schema))
+	rows, err := tx.Query(ctx, sqltext.ForSchema("select m.version, m.applied_at, m.name, coalesce(pg_catalog.to_jsonb(m) ->> 'checksum'::text, '') from courier.schema_migrations m order by m.version", schema))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func preamble(schema string, create bool) string {
 func apply(ctx context.Context, tx pgx.Tx, schema string, m Migration) error {
 	if m.Version == 1 {
 		var there bool
-		if err := tx.QueryRow(ctx, sqltext.Qualify("select exists (select from pg_catalog.pg_namespace where nspname = $1::text)"), schema).Scan(&there); err != nil {
+		if err := tx.QueryRow(ctx, "select exists (select from pg_catalog.pg_namespace where nspname = $1::text)", schema).Scan(&there); err != nil {
 			return err
 		}
 		// CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even if it exists.

@@ -130,7 +130,7 @@ func (n *Notifier) tryEcho(ctx context.Context, fail context.CancelCauseFunc) bo
 	ctx, cancel := context.WithTimeout(ctx, echoWithin)
 	defer cancel()
 	sent := time.Now()
-	if _, err := n.opt.Pool.Exec(ctx, n.opt.SendSQL, n.channel, []string{n.self + echo}); err != nil {
+	if err := n.opt.Query(ctx, n.opt.Pool, func(pgx.Rows) error { return nil }, n.opt.SendSQL, n.channel, []string{n.self + echo}); err != nil {
 		fail(fmt.Errorf("notify: %w", err))
 		return false
 	}

@@ -14,13 +14,12 @@ import (
 
 	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Options are what a [Notifier] needs of its store. All fields are required, except
 // PollOnly.
 type Options struct {
-	Pool     *pgxpool.Pool
+	Pool     Querier
 	Schema   string
 	ID       string // of this notifier: random, and as long as those of all others
 	PollOnly bool   // neither send nor listen

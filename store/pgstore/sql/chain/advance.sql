@@ -10,7 +10,7 @@ with clock as materialized (
 		clock_timestamp()) as now
 ), before as materialized (
 	select c.id, c.created_at, c.definition_id, c.version, c.options, c.event_count + 1 as seq, case
-			when c.started_at is null and cardinality($5::int[]) > 0 then 'ChainStarted'
+			when c.started_at is null and pg_catalog.cardinality($5::int[]) > 0 then 'ChainStarted'
 			when $2::text = 'completed' and c.state <> 'completed' then 'ChainCompleted'
 			when $2::text = 'failed' and c.state <> 'failed' then 'ChainFailed'
 		end as event
@@ -20,7 +20,7 @@ with clock as materialized (
 		state = $2::text,
 		request = nullif($3::text, ''),
 		member_states = $4::text,
-		started_at = case when cardinality($5::int[]) > 0 then coalesce(c.started_at, clock.now) else c.started_at end,
+		started_at = case when pg_catalog.cardinality($5::int[]) > 0 then coalesce(c.started_at, clock.now) else c.started_at end,
 		ended_at = case when $2::text in ('completed', 'failed', 'cancelled') then coalesce(c.ended_at, clock.now) end,
 		event_count = case when before.event is null then c.event_count else before.seq end
 	from clock, before
@@ -37,13 +37,13 @@ with clock as materialized (
 	returning id, created_at, queue, waits_for, options
 ), labels as (
 	insert into courier.trail (key, value, execution_id, seq)
-	select l.key, l.value, r.id, 0 from released r cross join lateral json_each_text(r.options::json -> 'labels') l
+	select l.key, l.value, r.id, 0 from released r cross join lateral json_each_text(r.options::json -> 'labels'::text) l
 ), deadlines as (
 	insert into courier.execution_deadlines (due_at, execution_id, reason)
-	select r.created_at + m.max_duration_us * interval '1 microsecond', r.id, 'max_duration'
+	select r.created_at + m.max_duration_us::float8 * interval '1 microsecond', r.id, 'max_duration'
 	from released r join courier.chain_members m on m.chain_execution_id = $1::text::uuid and m.execution_id = r.id where m.max_duration_us > 0
 	union all
-	select before.created_at + m.expected_by_us * interval '1 microsecond', r.id, 'expected_by'
+	select before.created_at + m.expected_by_us::float8 * interval '1 microsecond', r.id, 'expected_by'
 	from before, released r join courier.chain_members m on m.chain_execution_id = $1::text::uuid and m.execution_id = r.id where m.expected_by_us > 0
 ), kept as (
 	insert into courier.outbox (subscription_id, execution_id, seq, event, job, chain, version, at, error, state, due_at)
@@ -57,6 +57,6 @@ with clock as materialized (
 	from clock cross join before b
 	join courier.job_definitions d on d.id = b.definition_id
 	join courier.subscriptions s on not s.disabled and b.event = any(s.events)
-		and (cardinality(s.jobs) + cardinality(s.chains) = 0 or d.name = any(s.chains))
+		and (pg_catalog.cardinality(s.jobs) + pg_catalog.cardinality(s.chains) = 0 or d.name = any(s.chains))
 )
 select distinct case when r.waits_for is null then r.queue else '' end from released r

@@ -14,8 +14,9 @@
 -- $11 workspace (one of the texts), $12 disk; what starts: $13 step (-1: nothing),
 -- $14 attempt, $15 id and $16 type (texts), $17 iteration, $18 totals (a text); what
 -- ended: $19 step (-1: nothing), $20 attempt, $21 iteration, $22 bytes, $23 outputs,
--- $24 files, $25 type, $26 id and $27 totals (texts), $28 log, $29 events. Empty text is null; an array
--- in which all would be, or 0, may be empty.
+-- $24 files, $25 type, $26 id and $27 totals (texts), $28 log, $29 events; $30
+-- whether events are kept, as in write.sql. Empty text is null; an array in which all would
+-- be, or 0, may be empty.
 with u as (
 	update courier.job_executions e set
 		state = case when old.ends then 'completed' else 'running' end,
@@ -58,9 +59,7 @@ with u as (
 		and coalesce(old.current_iteration, '') = coalesce(($21::text[])[old.ord], '')
 		and e.request is null and e.current_lost_worker is null and e.resumed_from_state is null and e.failure is null
 		and (old.chain_execution_id is null or not old.ends)
-\if :unsubscribed
-		and not exists (select from courier.subscriptions where not disabled)
-\endif
+		and ($30::bool or not exists (select from courier.subscriptions where not disabled))
 	returning old.now, old.ord, old.ends, e.id, old.attempt, old.worker, old.state_since,
 		old.current_step, old.current_attempt, old.current_started_at, old.current_iteration, old.claim_waited_us, old.has_dependents,
 		e.last_audit_seq, e.current_step as next_step, e.current_attempt as next_attempt, e.current_step_type as next_type, e.current_step_id as next_id,
@@ -70,26 +69,12 @@ with u as (
 		started_at, bytes, step, attempt, step_type, step_id, began, iteration, iteration_total, outputs, files, log, events)
 	select u.id, ($3::bigint[])[u.ord], u.now, u.attempt, u.worker,
 		case when u.ends then 'running' end, case when u.ends then 'completed' end,
-		case when u.ends then greatest(0, extract(epoch from u.now - u.state_since) * 1000000) end,
+		case when u.ends then greatest(0, extract(epoch from u.now - u.state_since) * 1000000::numeric) end,
 		case when u.claim_waited_us is not null then u.state_since end, u.claim_waited_us,
 		u.current_started_at, nullif(($22::bigint[])[u.ord], 0), u.current_step, u.current_attempt,
 		($8::text[])[($25::int[])[u.ord]], ($8::text[])[($26::int[])[u.ord]],
 		case when u.current_step is not null then true end, u.current_iteration, ($8::text[])[($27::int[])[u.ord]],
 		nullif(($23::text[])[u.ord], ''), nullif(($24::text[])[u.ord], ''), nullif(($28::text[])[u.ord], ''), nullif(($29::text[])[u.ord], '')
 	from u where u.current_step is not null or u.ends
-\if :subscribed
-	returning *
-\else
-\if :files
-	returning execution_id, seq, files
-\endif
-\endif
 )
-\if :files
-\ir ../trail/keep_files.inc.sql
-\endif
-\if :subscribed
-\set starts true
-\ir ../delivery/keep_events.inc.sql
-\endif
 select ord, coalesce(has_dependents, false) and ends from u

@@ -8,7 +8,8 @@
 -- $10 whether to scan the running executions for leases that have ended or will end; for
 -- each queue where to begin: $11 priority (negative), $12 due, $13 id; $14 where the scan
 -- begins, $15 whether to register the worker, and to look whether executions are left,
--- $16 its slots, $17 its version, $18 when it was started.
+-- $16 its slots, $17 its version, $18 when it was started, $19 whether events are kept, by
+-- sql/delivery/keep_events.sql; without that, nothing is claimed if somebody has subscribed.
 --
 -- The commit waits for the disk only if the claim starts a step. Otherwise the next
 -- write of the worker waits for the disk, and takes with it all that was written before;
@@ -19,9 +20,6 @@
 -- certain values looks better than the general one, and each connection plans the
 -- statement only once.
 --
--- While nobody has subscribed to events, none are kept, and nothing is claimed as soon
--- as somebody has; see sql/delivery/keep_events.inc.sql.
---
 -- Each row is a leased execution. The row without an id has what else the claim found:
 -- whether a limit is in force, whether there is more, the microseconds until the next
 -- execution is due and until the next lease ends (0: not known), whether executions wait
@@ -30,7 +28,7 @@
 -- left; see $15.
 with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
-		$6::bigint * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
+		$6::bigint::float8 * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
 		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms, $14::text::uuid as floor, $15::bool as register,
 		$16::integer as slots, $17::text as version, nullif($18::text, '')::timestamptz as started_at,
 		current_setting('synchronous_commit') as waited, set_config('synchronous_commit', 'off', true) as unwaited
@@ -66,7 +64,7 @@ with recursive arg as materialized (
 ), run_now as materialized (
 	select e.id, e.lease_expires_at from courier.job_executions e
 	where (select running from arg) and e.state = 'running' and e.id >= (select floor from arg) and e.queue = any((select queues from arg)::text[])
-		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+		and e.step_types operator(pg_catalog.<@) (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 		and (not (select restricted from arg) or e.id = any((select ids from arg)::uuid[]))
 ), lost as materialized (
 	select e.id, e.worker, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.claim_waited_us, e.current_lost_worker is not null as start_before

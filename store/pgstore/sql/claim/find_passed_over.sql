@@ -16,7 +16,7 @@ with arg as materialized (
 ), run_now as materialized (
 	select e.id, e.lease_expires_at from courier.job_executions e
 	where e.state = 'running' and e.queue = any((select $3::text[])::text[])
-		and e.step_types <@ (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
+		and e.step_types operator(pg_catalog.<@) (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
 )
 select q.queue, f.urgency, f.due_at, f.id::text, 0::bigint
 from q cross join lateral (
@@ -24,17 +24,17 @@ from q cross join lateral (
 	-- both would end no walk through the index.
 	(select -(e.priority::integer) as urgency, e.due_at, e.id from courier.job_executions e
 	where e.state = 'queued' and e.waits_for is null and e.queue = q.queue and -(e.priority::integer) < q.urgency and e.due_at <= q.now
-		and e.step_types <@ (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
+		and e.step_types operator(pg_catalog.<@) (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
 	order by -(e.priority::integer), e.due_at, e.id limit 1)
 	union all
 	(select -(e.priority::integer), e.due_at, e.id from courier.job_executions e
 	where e.state = 'queued' and e.waits_for is null and e.queue = q.queue and -(e.priority::integer) = q.urgency and e.due_at <= least(q.now, q.due_at)
 		and (e.due_at, e.id) <= (q.due_at, q.id)
-		and e.step_types <@ (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
+		and e.step_types operator(pg_catalog.<@) (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
 	order by -(e.priority::integer), e.due_at, e.id limit 1)
 	limit 1
 ) f
 union all
 select '', 0, arg.now, coalesce((select min(r.id::text) from run_now r where r.lease_expires_at <= arg.now), ''),
-	coalesce((select (extract(epoch from min(r.lease_expires_at) - arg.now) * 1000000)::bigint from run_now r where r.lease_expires_at > arg.now), 0)
+	coalesce((select (extract(epoch from min(r.lease_expires_at) - arg.now) * 1000000::numeric)::bigint from run_now r where r.lease_expires_at > arg.now), 0)
 from arg

@@ -6,7 +6,7 @@
 --
 -- $1 worker, $2 workspace, $3 its step types, $4 at most, $5 lease in
 -- microseconds, $6 token; for each queue: $7 which, where to begin: $8 priority
--- (negative), $9 due, $10 id.
+-- (negative), $9 due, $10 id. $11 whether events are kept, as there.
 with recursive q as materialized (
 	select clock_timestamp() as now, current_setting('synchronous_commit') as waited,
 		set_config('synchronous_commit', 'off', true) as unwaited, q.*
@@ -32,7 +32,7 @@ with recursive q as materialized (
 		select l.now, e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.concurrency_limit from courier.job_executions e
 		where e.state = 'queued' and e.waits_for is null and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= l.now
 			and (e.due_at, e.id) >= (l.due_at, l.id)
-			and e.step_types <@ (select $3::text[]) and (e.workspace = '' or e.workspace = (select $2::text))
+			and e.step_types operator(pg_catalog.<@) (select $3::text[]) and (e.workspace = '' or e.workspace = (select $2::text))
 		order by e.due_at, e.id limit (select $4::bigint)
 		for update of e skip locked
 	) c
@@ -62,43 +62,33 @@ with recursive q as materialized (
 		lease_token = $6::text::uuid,
 		lease_first_seq = e.last_audit_seq + 1,
 		heartbeat_at = first.now,
-		lease_expires_at = first.now + $5::bigint * interval '1 microsecond',
+		lease_expires_at = first.now + $5::bigint::float8 * interval '1 microsecond',
 		last_audit_seq = e.last_audit_seq + case when e.first_step_type is not null then 2 else 1 end,
-		claim_waited_us = greatest(0, extract(epoch from first.now - first.state_since) * 1000000)
+		claim_waited_us = greatest(0, extract(epoch from first.now - first.state_since) * 1000000::numeric)
 	from first
 	where e.id = first.id and not (select limited from rule)
-\if :unsubscribed
-		and not exists (select from courier.subscriptions where not disabled)
-\endif
+		and ($11::bool or not exists (select from courier.subscriptions where not disabled))
 	returning e.*, first.urgency, first.now as claimed_at, false as reclaim, '' as lost_worker
 )
-\if :subscribed
-\set claims true
-\ir ../delivery/keep_events.inc.sql
-\endif
 select
 \ir ../execution/columns.inc.sql
 	, false, e.lease_first_seq, e.started_at = e.state_since,
-	case when e.timeout_ns > 0 then (extract(epoch from e.state_since - e.timeout_started_at) * 1000000)::bigint else 0 end,
+	case when e.timeout_ns > 0 then (extract(epoch from e.state_since - e.timeout_started_at) * 1000000::numeric)::bigint else 0 end,
 	e.urgency, false, false, 0::bigint, 0::bigint, false, false,
 	case when e.current_step is not null then set_config('synchronous_commit', (select waited from q limit 1), true) end
 from claimed e
 union all
 select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null, null, null, null, null, null,
-	null, null, null, null, clock_timestamp(), clock_timestamp(), null, null,
-	0, null, null,
+	null, null, null, clock_timestamp(), clock_timestamp(), null, null,
+	0, null,
 	null, null, false, null, null, 0, '', '', '',
-	null, null, 0, null, 0, null, null, null, null, null, null, null, null, null, null, null,
+	null, null, 0, 0, null, null, null, null,
+	null, null, null, null, null,
+	null, null, null, null, null,
 	false, 0, false,
 	0,
 	0, rule.limited, false, 0, 0, false, false,
-\if :subscribed
-	null
-\else
-	case when exists (select from courier.subscriptions where not disabled) then 'subscribed' end
-\endif
+	case when not $11::bool and exists (select from courier.subscriptions where not disabled) then 'subscribed' end
 from rule where rule.limited
-\if :unsubscribed
-	or exists (select from courier.subscriptions where not disabled)
-\endif
+	or not $11::bool and exists (select from courier.subscriptions where not disabled)

@@ -10,10 +10,10 @@
 , run as materialized (
 	select e.definition_id, e.limit_keys from courier.job_executions e where e.state = 'running'
 ), job_run as materialized (
-	select coalesce(jsonb_object_agg(definition_id::text, n), '{}') as n
+	select coalesce(pg_catalog.jsonb_object_agg(definition_id::text, n), '{}') as n
 	from (select definition_id, count(*) as n from run group by 1) r
 ), job_most as materialized (
-	select coalesce(jsonb_object_agg(d.id::text, s.most), '{}') as most
+	select coalesce(pg_catalog.jsonb_object_agg(d.id::text, s.most), '{}') as most
 	from setting s join courier.job_definitions d on d.kind = 'job' and d.name = substr(s.scope, 6)
 	where starts_with(s.scope, '.job:')
 ), pattern as materialized (
@@ -22,9 +22,9 @@
 ), key_set as materialized (
 	select substr(s.scope, 6) as key, s.most from setting s where starts_with(s.scope, '.key:') and right(s.scope, 1) <> '*'
 ), key_most as materialized (
-	select coalesce(jsonb_object_agg(key, most), '{}') as most from key_set
+	select coalesce(pg_catalog.jsonb_object_agg(key, most), '{}') as most from key_set
 ), key_run as materialized (
-	select k.key, count(*) as n from run cross join lateral unnest(run.limit_keys) as k (key)
+	select k.key, count(*) as n from run cross join lateral pg_catalog.unnest(run.limit_keys) as k (key)
 	where exists (select from key_set) or exists (select from pattern) group by k.key
 ), key_free as materialized (
 	select r.key, m.most - r.n as free
@@ -33,7 +33,7 @@
 	) m
 	where m.most > 0
 ), key_full as materialized (
-	select coalesce(jsonb_object_agg(key, 0), '{}') as keys from key_free where free <= 0
+	select coalesce(pg_catalog.jsonb_object_agg(key, 0), '{}') as keys from key_free where free <= 0
 ), room as materialized (
 	select case when rule.global = 0 then 9223372036854775807 else rule.global - (select count(*) from run) end as free from rule
 ), first_any as materialized (
@@ -43,7 +43,7 @@
 		from courier.job_executions e
 		where e.state = 'queued' and e.waits_for is null and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= arg.now
 			and (e.due_at, e.id) >= (l.due_at, l.id)
-			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+			and e.step_types operator(pg_catalog.<@) (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 			and (coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) < 1
 				or coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) > coalesce((job_run.n ->> e.definition_id::text)::bigint, 0))
 			and not (select keys from key_full) ?| e.limit_keys
@@ -56,7 +56,7 @@
 		coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) as concurrency_limit
 	from courier.job_executions e, arg, room, job_run, job_most
 	where (select restricted from arg) and room.free > 0 and e.id = any((select ids from arg)::uuid[]) and e.state = 'queued' and e.waits_for is null and e.queue = any((select queues from arg)::text[]) and e.due_at <= arg.now
-		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+		and e.step_types operator(pg_catalog.<@) (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 		and (coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) < 1
 			or coalesce((job_most.most ->> e.definition_id::text)::bigint, e.concurrency_limit) > coalesce((job_run.n ->> e.definition_id::text)::bigint, 0))
 		and not (select keys from key_full) ?| e.limit_keys
@@ -67,22 +67,22 @@
 		row_number() over (partition by definition_id order by urgency, due_at, id) as job_rank
 	from (select * from first_any union all select * from first_only) f, job_run
 ), key_first as materialized (
-	select coalesce(jsonb_object_agg(k.key, 0), '{}') as keys from first f cross join lateral unnest(f.limit_keys) as k (key)
+	select coalesce(pg_catalog.jsonb_object_agg(k.key, 0), '{}') as keys from first f cross join lateral pg_catalog.unnest(f.limit_keys) as k (key)
 ), key_room as materialized (
 	select (
-		select coalesce(jsonb_object_agg(r.key, m.most), '{}')
+		select coalesce(pg_catalog.jsonb_object_agg(r.key, m.most), '{}')
 		from jsonb_object_keys((select keys from key_first)) as r (key) cross join lateral (select
 \ir key_limit.inc.sql
 		) m
 		where m.most > 0
 	) || (
-		select coalesce(jsonb_object_agg(f.key, f.free), '{}') from key_free f where (select keys from key_first) ? f.key
+		select coalesce(pg_catalog.jsonb_object_agg(f.key, f.free), '{}') from key_free f where (select keys from key_first) ? f.key
 	) as free
 ), key_rank as materialized (
 	select f.id, n.key, ((select free from key_room) ->> n.key)::bigint as free, f.ord, row_number() over (partition by n.key order by f.ord) as rank
-	from first f cross join lateral unnest(f.limit_keys) as n (key) where (select free from key_room) ? n.key
+	from first f cross join lateral pg_catalog.unnest(f.limit_keys) as n (key) where (select free from key_room) ? n.key
 ), key_over as materialized (
-	select coalesce(jsonb_object_agg(distinct r.id::text, 0), '{}') as ids from key_rank r where r.rank > r.free
+	select coalesce(pg_catalog.jsonb_object_agg(distinct r.id::text, 0), '{}') as ids from key_rank r where r.rank > r.free
 ), judged as materialized (
 	select f.*, coalesce(f.job_rank <= f.job_free, true) as job_ok, not (select ids from key_over) ? f.id::text as keys_ok
 	from first f

@@ -6,7 +6,7 @@
 		select e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.concurrency_limit from courier.job_executions e
 		where e.state = 'queued' and e.waits_for is null and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= arg.now
 			and (e.due_at, e.id) >= (l.due_at, l.id)
-			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+			and e.step_types operator(pg_catalog.<@) (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 		order by e.due_at, e.id limit (select most from arg)
 		for update of e skip locked
 	) c
@@ -15,7 +15,7 @@
 ), first_only as materialized (
 	select e.id, e.state_since, -(e.priority::integer) as urgency, e.due_at, e.concurrency_limit from courier.job_executions e, arg
 	where (select restricted from arg) and e.id = any((select ids from arg)::uuid[]) and e.state = 'queued' and e.waits_for is null and e.queue = any((select queues from arg)::text[]) and e.due_at <= arg.now
-		and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+		and e.step_types operator(pg_catalog.<@) (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 	order by 3, 4, 1 limit (select most from arg)
 	for update of e skip locked
 ), first as materialized (

@@ -33,31 +33,25 @@
 		lease_expires_at = pick.at + (select lease from arg),
 		reclaims = e.reclaims + pick.reclaim::int,
 		last_audit_seq = e.last_audit_seq + case when pick.reclaim or e.first_step_type is not null then 2 else 1 end,
-		claim_waited_us = case when pick.reclaim then 0 else greatest(0, extract(epoch from pick.at - pick.state_since) * 1000000) end
+		claim_waited_us = case when pick.reclaim then 0 else greatest(0, extract(epoch from pick.at - pick.state_since) * 1000000::numeric) end
 	from pick
 	-- Under limits no queued execution is locked until here. One that was paused and
 	-- resumed meanwhile is left to the next claim.
 	where e.id = pick.id and e.state = case when pick.reclaim then 'running' else 'queued' end and e.state_since = pick.state_since
-\if :unsubscribed
-		and not exists (select from courier.subscriptions where not disabled)
-\endif
+		and ($19::bool or not exists (select from courier.subscriptions where not disabled))
 	returning e.*, pick.reclaim, pick.worker as lost_worker, pick.state_since as since, pick.urgency, pick.at as claimed_at, pick.waited, pick.start_before
 ), history as (
 	-- Only a takeover is written at once, with what the lost worker left open.
 	insert into courier.execution_history (execution_id, seq, at, execution_attempt, worker, state_from, state_to, state_elapsed_us, state_reason, state_error,
 		claimed_at, claim_waited_us, started, before_worker)
-	select c.id, c.last_audit_seq - 1, c.claimed_at, c.attempt, c.worker, 'running', 'queued', greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000),
+	select c.id, c.last_audit_seq - 1, c.claimed_at, c.attempt, c.worker, 'running', 'queued', greatest(0, extract(epoch from c.claimed_at - c.since) * 1000000::numeric),
 		'worker_lost', 'the lease of worker "' || c.lost_worker || '" expired',
 		case when c.waited is not null then c.since end, c.waited,
-		case when c.current_step is not null and not c.start_before then json_build_object('step', c.current_step, 'id', c.current_step_id,
+		case when c.current_step is not null and not c.start_before then pg_catalog.json_build_object('step', c.current_step, 'id', c.current_step_id,
 			'type', c.current_step_type, 'iteration', c.current_iteration::json, 'attempt', c.current_attempt, 'at', c.current_started_at)::text end,
 		c.lost_worker
 	from claimed c where c.reclaim
 )
-\if :subscribed
-\set claims true
-\ir ../delivery/keep_events.inc.sql
-\endif
 , found as materialized (
 	select count(*) as n from claimed
 ), gone as (
@@ -76,12 +70,12 @@
 		(select min(d.due_at) from arg, level l, lateral (
 			select e.due_at from courier.job_executions e
 			where not arg.restricted and e.state = 'queued' and e.waits_for is null and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at > arg.now
-				and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
+				and e.step_types operator(pg_catalog.<@) (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 			order by e.due_at, e.id limit 1
 		) d),
 		(select min(e.due_at) from courier.job_executions e, arg
 		where (select restricted from arg) and e.id = any((select ids from arg)::uuid[]) and e.state = 'queued' and e.waits_for is null and e.due_at > arg.now and e.queue = any((select queues from arg)::text[])
-			and e.step_types <@ (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg)))
+			and e.step_types operator(pg_catalog.<@) (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg)))
 	) as at
 	from found where found.n < (select most from arg)
 ), ends as materialized (
@@ -109,24 +103,22 @@
 select
 \ir ../execution/columns.inc.sql
 	, e.reclaim, e.lease_first_seq, e.started_at = e.claimed_at,
-	case when e.timeout_ns > 0 then (extract(epoch from e.claimed_at - e.timeout_started_at) * 1000000)::bigint else 0 end,
+	case when e.timeout_ns > 0 then (extract(epoch from e.claimed_at - e.timeout_started_at) * 1000000::numeric)::bigint else 0 end,
 	e.urgency, false, false, 0::bigint, 0::bigint, false, false,
 	case when e.current_started_at = e.claimed_at then set_config('synchronous_commit', (select waited from arg), true) end
 from claimed e
 union all
 select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null, null, null, null, null, null,
-	null, null, null, null, arg.now, arg.now, null, null,
-	0, null, null,
+	null, null, null, arg.now, arg.now, null, null,
+	0, null,
 	null, null, false, null, null, 0, '', '', '',
-	null, null, 0, null, 0, null, null, null, null, null, null, null, null, null, null, null,
+	null, null, 0, 0, null, null, null, null,
+	null, null, null, null, null,
+	null, null, null, null, null,
 	remains.any, 0, false,
 	0,
-	0, ready_info.limited, ready_info.more and found.n < (select most from arg), coalesce((extract(epoch from due.at - arg.now) * 1000000)::bigint, 0),
-	coalesce((extract(epoch from ends.at - arg.now) * 1000000)::bigint, 0), waiting.any, ready_info.held,
-\if :subscribed
-	null
-\else
-	case when exists (select from courier.subscriptions where not disabled) then 'subscribed' end
-\endif
+	0, ready_info.limited, ready_info.more and found.n < (select most from arg), coalesce((extract(epoch from due.at - arg.now) * 1000000::numeric)::bigint, 0),
+	coalesce((extract(epoch from ends.at - arg.now) * 1000000::numeric)::bigint, 0), waiting.any, ready_info.held,
+	case when not $19::bool and exists (select from courier.subscriptions where not disabled) then 'subscribed' end
 from arg cross join found cross join ready_info cross join waiting cross join remains left join due on true left join ends on true

@@ -42,11 +42,11 @@ with arg as materialized (
 		case when s.window_us > 0 then 'held' else 'pending' end, arg.now
 	from arg cross join (select * from overdue where reason <> 'expired') o
 	join courier.subscriptions s on not s.disabled and 'JobOverdue' = any(s.events)
-		and (cardinality(s.jobs) + cardinality(s.chains) = 0 or o.job = any(s.jobs) or o.chain = any(s.chains))
+		and (pg_catalog.cardinality(s.jobs) + pg_catalog.cardinality(s.chains) = 0 or o.job = any(s.jobs) or o.chain = any(s.chains))
 ), next as materialized (
 	select case when (select count(*) from part) >= arg.most then 1 else coalesce((extract(epoch from (
 			select d.due_at from courier.execution_deadlines d where d.due_at > (select arg.now from arg) and d.passed_at is null order by d.due_at limit 1
-		) - arg.now) * 1000000)::bigint, 0) end as wait, exists (select from overdue o where o.reason = 'expired') as expired
+		) - arg.now) * 1000000::numeric)::bigint, 0) end as wait, exists (select from overdue o where o.reason = 'expired') as expired
 	from arg
 )
 select case when next.expired and (next.wait = 0 or next.wait > 60000000) then 60000000 else next.wait end, coalesce(o.execution_id::text, ''), o.job, o.version, o.state, o.reason, o.due_at

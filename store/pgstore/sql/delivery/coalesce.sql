@@ -14,7 +14,7 @@ with clock as materialized (
 	) o
 ), opened as (
 	insert into courier.outbox_windows as w (subscription_id, job, chain, event, ends_at)
-	select of.id, of.job, of.chain, of.event, clock.now + of.window_us * interval '1 microsecond' from of, clock
+	select of.id, of.job, of.chain, of.event, clock.now + of.window_us::float8 * interval '1 microsecond' from of, clock
 	order by 1, 2, 3, 4
 	on conflict (subscription_id, job, chain, event) do update set ends_at = excluded.ends_at
 		where w.ends_at <= (select now from clock) or excluded.ends_at = (select now from clock)
@@ -33,7 +33,7 @@ with clock as materialized (
 	where h.n > 1 and o.subscription_id = h.subscription_id and o.execution_id = h.execution_id and o.seq = h.seq
 ), beside as (
 	select h.subscription_id, h.job, h.chain, h.event, sum(h.event_count) filter (where h.n > 1) as count,
-		json_agg(json_build_object('id', h.execution_id::text || '-' || h.seq::text, 'at', h.at, 'execution_id', h.execution_id,
+		pg_catalog.json_agg(pg_catalog.json_build_object('id', h.execution_id::text || '-' || h.seq::text, 'at', h.at, 'execution_id', h.execution_id,
 			'error', left(h.error, $4::int)) order by h.n) filter (where h.n >= 2 and h.n <= $3::int + 1) as more
 	from held h group by 1, 2, 3, 4
 )

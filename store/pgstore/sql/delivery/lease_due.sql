@@ -20,13 +20,13 @@ with clock as materialized (
 	order by d.due_at, d.subscription_id, d.execution_id, d.seq limit $3::bigint
 ), taken as (
 	update courier.outbox o set
-		attempts = o.attempts + 1, lease_token = $6::text::uuid, due_at = clock.now + $5::bigint * interval '1 microsecond'
+		attempts = o.attempts + 1, lease_token = $6::text::uuid, due_at = clock.now + $5::bigint::float8 * interval '1 microsecond'
 	from due, clock
 	where o.subscription_id = due.subscription_id and o.execution_id = due.execution_id and o.seq = due.seq and o.state = 'pending'
 	returning o.*, due.due_at as was_due, clock.now
 ), windows as (
 	insert into courier.outbox_windows as w (subscription_id, job, chain, event, ends_at)
-	select t.subscription_id, t.job, t.chain, t.event, max(t.now + sub.window_us * interval '1 microsecond')
+	select t.subscription_id, t.job, t.chain, t.event, max(t.now + sub.window_us::float8 * interval '1 microsecond')
 	from taken t join sub on sub.id = t.subscription_id
 	where t.attempts = 1 and sub.window_us > 0
 	group by 1, 2, 3, 4 order by 1, 2, 3, 4
@@ -51,6 +51,6 @@ from taken t join sub on sub.id = t.subscription_id
 union all
 select '', '', 0, '', '', '', 0, clock.now, null, null, null, null, null,
 	null, null, null, null, 0, null, null, null, 0, '', clock.now,
-	coalesce((extract(epoch from least(next.at, held.at) - clock.now) * 1000000)::bigint, 0), coalesce(held.at <= clock.now, false),
-	array(select distinct e from courier.subscriptions s, unnest(s.events) e where not s.disabled order by e)
+	coalesce((extract(epoch from least(next.at, held.at) - clock.now) * 1000000::numeric)::bigint, 0), coalesce(held.at <= clock.now, false),
+	array(select distinct e from courier.subscriptions s, pg_catalog.unnest(s.events) e where not s.disabled order by e)
 from clock, held, next

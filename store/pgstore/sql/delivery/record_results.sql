@@ -21,7 +21,7 @@ with clock as materialized (
 		lease_token = null, last_error = v.error,
 		state = case when v.verdict in ('retry', 'returned') then 'pending' else 'failed' end,
 		attempts = case when v.verdict = 'returned' then o.attempts - 1 else o.attempts end,
-		due_at = clock.now + case when v.verdict = 'retry' then v.delay else 0 end * interval '1 microsecond'
+		due_at = clock.now + case when v.verdict = 'retry' then v.delay else 0 end::float8 * interval '1 microsecond'
 	from mine v, clock
 	where v.verdict <> 'delivered' and o.subscription_id = v.subscription_id and o.execution_id = v.execution_id and o.seq = v.seq
 ), disabled as (
@@ -30,5 +30,5 @@ with clock as materialized (
 	where s.id = v.subscription_id
 )
 delete from courier.outbox o using clock
-where o.state = 'failed' and o.due_at < clock.now - $8::bigint * interval '1 microsecond'
+where o.state = 'failed' and o.due_at < clock.now - $8::bigint::float8 * interval '1 microsecond'
 	and o.subscription_id = any(array(select subscription_id from said where verdict <> 'delivered'))

@@ -6,4 +6,4 @@ where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.granted
 	and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
 	and l.relation = $2::text::regclass
 	and l.pid <> pg_backend_pid()
-	and (cardinality($1::text[]) = 0 or l.virtualtransaction = any($1::text[]))
+	and (pg_catalog.cardinality($1::text[]) = 0 or l.virtualtransaction = any($1::text[]))

@@ -4,7 +4,7 @@
 with waiting as materialized (
 	select e.id, e.waits_for from courier.job_executions e where e.state = 'queued' and e.waits_for is not null
 ), term as materialized (
-	select distinct unnest(w.waits_for) as term from waiting w
+	select distinct pg_catalog.unnest(w.waits_for) as term from waiting w
 ), met as materialized (
 	select term.term from term
 	join courier.job_definitions d on d.kind = 'job' and d.name = substr(term.term, 2)
@@ -19,7 +19,7 @@ with waiting as materialized (
 ), ready as materialized (
 	select e.id from courier.job_executions e
 	where e.state = 'queued' and e.waits_for is not null
-		and e.id = any(array(select w.id from waiting w where w.waits_for <@ array(select met.term from met)))
+		and e.id = any(array(select w.id from waiting w where w.waits_for operator(pg_catalog.<@) array(select met.term from met)))
 	order by e.id
 	for update skip locked
 ), gone as (

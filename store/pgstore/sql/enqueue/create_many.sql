@@ -5,9 +5,8 @@
 -- $15 now, if an earlier statement of the same call has asked for it, $16 types and
 -- $17 ids of the first steps, which the first claim starts, $18 whether the version must
 -- be the latest, $19 dependencies as texts of arrays (empty: none), $20 the executions that are run
--- again (empty: none), $21 other options as JSON (empty: none). If some have deadlines,
--- $22 the longest durations in microseconds and $23 the times in which they are expected
--- to end, $24 those in which they have to begin (0: none).
+-- again (empty: none), $21 other options as JSON (empty: none). Deadlines and labels are
+-- kept by sql/enqueue/keep_deadlines.sql and keep_labels.sql, in the same transaction.
 with clock as materialized (
 	select coalesce(nullif($15::text, '')::timestamptz, clock_timestamp()) as now
 ), n as materialized (
@@ -20,7 +19,7 @@ with clock as materialized (
 		waits_for, held, has_dependents, rerun_of, options)
 	select n.id, clock.now, d.id, n.version, n.concurrency_limit, n.priority, n.queue, n.step_types::text[],
 		n.limit_keys::text[], n.timeout_ns, nullif(n.params, ''), n.by, nullif(n.key, ''),
-		clock.now + n.delay * interval '1 microsecond', case when n.hold then 'created' else 'queued' end, clock.now, 1, 1, 0,
+		clock.now + n.delay::float8 * interval '1 microsecond', case when n.hold then 'created' else 'queued' end, clock.now, 1, 1, 0,
 		nullif(n.first_step_type, ''), case when n.first_step_type <> '' then nullif(n.first_step_id, '') end,
 		nullif(n.waits_for, '')::text[], nullif(n.hold, false), nullif(d.dependents > 0, false),
 		nullif(n.rerun_of, '')::uuid, nullif(n.options, '')
@@ -29,24 +28,6 @@ with clock as materialized (
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = n.version
 	order by n.ord
 	on conflict do nothing
-	returning id, created_at, due_at, options
+	returning id, created_at
 )
-\if :labels
-, labels as (
-	insert into courier.trail (key, value, execution_id, seq)
-	select l.key, l.value, c.id, 0 from created c cross join lateral json_each_text(c.options::json -> 'labels') l
-)
-\endif
-\if :deadlines
-, given as (
-	select * from unnest($1::text[]::uuid[], $22::bigint[], $23::bigint[], $24::bigint[]) as g (id, max_duration, expected_by, expires)
-), deadlines as (
-	insert into courier.execution_deadlines (due_at, execution_id, reason)
-	select c.due_at + g.max_duration * interval '1 microsecond', c.id, 'max_duration' from created c join given g on g.id = c.id where g.max_duration > 0
-	union all
-	select c.created_at + g.expected_by * interval '1 microsecond', c.id, 'expected_by' from created c join given g on g.id = c.id where g.expected_by > 0
-	union all
-	select c.created_at + g.expires * interval '1 microsecond', c.id, 'expired' from created c join given g on g.id = c.id where g.expires > 0
-)
-\endif
 select c.id::text, c.created_at from created c

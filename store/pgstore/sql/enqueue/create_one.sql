@@ -5,40 +5,22 @@
 -- $12 idempotency key, $13 delay in microseconds, $14 held, $15 type and $16 id of the
 -- first step, $17 whether the version must be the latest, $18 dependencies, $19 channel
 -- (empty: none) and $20 payload of a notification if the execution may be claimed, $21 the
--- execution that is run again (empty: none), $22 other options as JSON (empty: none). For
--- an execution with deadlines, $23 the longest duration in microseconds and $24 the time
--- in which it is expected to end, $25 that in which it has to begin (0: none).
+-- execution that is run again (empty: none), $22 other options as JSON (empty: none).
 with created as (
 	insert into courier.job_executions (id, created_at, definition_id, version, concurrency_limit, priority, queue, step_types, limit_keys,
 		timeout_ns, params, created_by, idempotency_key, due_at, state, state_since, attempt, last_audit_seq, step, first_step_type, first_step_id,
 		waits_for, held, has_dependents, rerun_of, options)
 	select $1::text::uuid, clock.now, d.id, v.version, $4::int, $5::int, $6::text, $7::text[], $8::text[],
-		$9::bigint, nullif($10::text, ''), $11::text, nullif($12::text, ''), clock.now + $13::bigint * interval '1 microsecond',
+		$9::bigint, nullif($10::text, ''), $11::text, nullif($12::text, ''), clock.now + $13::bigint::float8 * interval '1 microsecond',
 		case when $14::bool then 'created' else 'queued' end, clock.now, 1, 1, 0,
 		nullif($15::text, ''), case when $15::text <> '' then nullif($16::text, '') end,
-		nullif($18::text[], '{}'), nullif($14::bool, false), nullif(d.dependents > 0, false), nullif($21::text, '')::uuid, nullif($22::text, '')
+		case when pg_catalog.cardinality($18::text[]) > 0 then $18::text[] end, nullif($14::bool, false), nullif(d.dependents > 0, false), nullif($21::text, '')::uuid, nullif($22::text, '')
 	from (select clock_timestamp() as now offset 0) clock
 	join courier.job_definitions d on d.kind = 'job' and d.name = $2::text and (not $17::bool or d.latest_version = $3::int)
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = $3::int
 	on conflict do nothing
-	returning id, created_at, due_at, state, waits_for, options
+	returning id, created_at, state, waits_for
 )
-\if :labels
-, labels as (
-	insert into courier.trail (key, value, execution_id, seq)
-	select l.key, l.value, c.id, 0 from created c cross join lateral json_each_text(c.options::json -> 'labels') l
-)
-\endif
-\if :deadlines
-, deadlines as (
-	insert into courier.execution_deadlines (due_at, execution_id, reason)
-	select c.due_at + $23::bigint * interval '1 microsecond', c.id, 'max_duration' from created c where $23::bigint > 0
-	union all
-	select c.created_at + $24::bigint * interval '1 microsecond', c.id, 'expected_by' from created c where $24::bigint > 0
-	union all
-	select c.created_at + $25::bigint * interval '1 microsecond', c.id, 'expired' from created c where $25::bigint > 0
-)
-\endif
 select c.id::text, c.created_at, case when $19::text <> '' and c.state = 'queued' and c.waits_for is null then pg_notify($19::text, $20::text)::text end is not null,
 	pg_current_xact_id()::text
 from created c

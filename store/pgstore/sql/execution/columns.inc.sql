@@ -1,4 +1,4 @@
 -- The columns of an execution e whose state this statement has changed. The last is the
 -- instant of that.
 \ir base_columns.inc.sql
-, e.state_since
+, e.params, e.repairs, e.only_copies, e.result, e.state_since

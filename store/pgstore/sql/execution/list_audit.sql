@@ -22,7 +22,7 @@ from (
 	union all
 	select e.last_audit_seq + 1, e.state_since, e.attempt, e.worker, null, null, null, null, null, null,
 		case when e.claim_waited_us is not null then e.state_since end, e.claim_waited_us, null,
-		case when e.current_step is not null and e.current_lost_worker is null then json_build_object('step', e.current_step, 'id', e.current_step_id, 'type', e.current_step_type,
+		case when e.current_step is not null and e.current_lost_worker is null then pg_catalog.json_build_object('step', e.current_step, 'id', e.current_step_id, 'type', e.current_step_type,
 			'iteration', e.current_iteration::json, 'attempt', e.current_attempt, 'at', e.current_started_at)::text end,
 		null, null, 0, null, null, null, null, null, null, null, null, null, null, null
 	from courier.job_executions e where e.id = $1::text::uuid and e.state = 'running'

@@ -1,7 +1,5 @@
 -- The latest step execution of each step in the current attempt of executions: the
 -- latest with a lower number than $2. $1 ids.
-\set details false
-\set values true
 with recursive x as materialized (
 	select id, attempt from courier.job_executions where id = any($1::text[]::uuid[])
 ), l as (
@@ -19,6 +17,7 @@ with recursive x as materialized (
 )
 select
 \ir step_columns.inc.sql
+	, s.outputs, s.files, null, null, null
 from l cross join lateral (
 	select r.* from courier.execution_history r
 	where r.execution_id = l.id and r.execution_attempt = l.attempt and r.step = l.step and r.seq < $2::bigint

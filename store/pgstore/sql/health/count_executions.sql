@@ -33,7 +33,7 @@ with recursive clock as materialized (
 )
 select clock.now, current_setting('server_version'), coalesce((select max(m.version) from courier.schema_migrations m), 0),
 	(select count(*) from run), coalesce(lease.id::text, ''), coalesce(lease.worker, ''),
-	coalesce((extract(epoch from lease.lease_expires_at - clock.now) * 1000000)::bigint, 0),
+	coalesce((extract(epoch from lease.lease_expires_at - clock.now) * 1000000::numeric)::bigint, 0),
 	queued.n, coalesce(due.id::text, ''), coalesce(due.queue, ''),
-	coalesce((extract(epoch from clock.now - due.due_at) * 1000000)::bigint, 0)
+	coalesce((extract(epoch from clock.now - due.due_at) * 1000000::numeric)::bigint, 0)
 from clock cross join queued left join lease on true left join due on true

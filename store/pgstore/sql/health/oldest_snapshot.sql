@@ -3,7 +3,7 @@
 -- transaction, or of a replication slot. A session that has written counts by its own
 -- transaction even without a snapshot; one that vacuums does not count.
 select h.kind, h.pid, h.name, h.application, h.role, h.state, h.query, h.hidden,
-	coalesce((extract(epoch from clock_timestamp() - h.since) * 1000000)::bigint, 0), h.age
+	coalesce((extract(epoch from clock_timestamp() - h.since) * 1000000::numeric)::bigint, 0), h.age
 from (
 	select case when a.datname is null and coalesce(a.backend_type, 'walsender') = 'walsender' then 'standby' else 'session' end as kind, a.pid, '' as name,
 		coalesce(a.application_name, '') as application, coalesce(a.usename::text, '') as role, coalesce(a.state, '') as state,

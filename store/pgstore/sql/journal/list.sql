@@ -2,6 +2,6 @@
 -- at most how many; the filter has the rest.
 select j.id, j.at, j.by, j.via, j.verb, j.kind, j.name, j.job, j.was, j.now, coalesce(j.execution_id::text, ''), j.reason, j.outcome
 from courier.journal j
-where j.id < $1::bigint :filter
+where j.id < $1::bigint /* filter */
 order by j.id desc
 limit $2::bigint

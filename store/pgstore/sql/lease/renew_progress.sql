@@ -9,9 +9,9 @@ with l as (
 	for update of e skip locked
 )
 update courier.job_executions e
-set heartbeat_at = l.now, lease_expires_at = l.now + $3::bigint * interval '1 microsecond',
+set heartbeat_at = l.now, lease_expires_at = l.now + $3::bigint::float8 * interval '1 microsecond',
 	progress = case when l.progress <> '' then
-		'{"changed":' || ((extract(epoch from l.now) * 1000000)::bigint - l.idle)::text || ',' || substr(l.progress, 2)
+		'{"changed":' || ((extract(epoch from l.now) * 1000000::numeric)::bigint - l.idle)::text || ',' || substr(l.progress, 2)
 		else e.progress end
 from l where e.id = l.id
 returning e.id::text, coalesce(e.request, ''), coalesce(e.requested_by, ''), case when e.request is null then '' else coalesce(e.request_reason, '') end

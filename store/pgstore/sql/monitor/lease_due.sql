@@ -5,7 +5,7 @@
 -- microseconds until the next monitor is due (0: none is). If no monitor is due there is
 -- one row with these alone.
 with arg as materialized (
-	select clock_timestamp() as now, $2::bigint as most, $3::bigint * interval '1 microsecond' as lease
+	select clock_timestamp() as now, $2::bigint as most, $3::bigint::float8 * interval '1 microsecond' as lease
 ), due as materialized (
 	select m.name from courier.monitors m
 	where m.due_at is not null and (m.due_at <= (select arg.now from arg) or m.name = any($4::text[]))
@@ -24,7 +24,7 @@ with arg as materialized (
 		and m.name <> all(array(select due.name from due))
 ), next as materialized (
 	select arg.now, case when (select count(*) from due) > arg.most then 1
-		else coalesce((extract(epoch from later.at - arg.now) * 1000000)::bigint, 0) end as wait
+		else coalesce((extract(epoch from later.at - arg.now) * 1000000::numeric)::bigint, 0) end as wait
 	from arg, later
 )
 select next.now, next.wait, t.name, t.lister, t.kind, t.target, t.body, t.saved_at, t.revision, t.status, t.reason, t.health, t.due_at

@@ -41,22 +41,22 @@ with recursive clock as materialized (
 	) d
 	order by d.queue, d.due_at, d.id
 )
-select json_build_object(
+select pg_catalog.json_build_object(
 	'at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
 	'queues', coalesce((
-		select json_agg(json_build_object('queue', q.queue, 'queued', q.n, 'oldest', d.id, 'due_at', to_char(timezone('UTC', d.due_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) order by q.queue)
+		select pg_catalog.json_agg(pg_catalog.json_build_object('queue', q.queue, 'queued', q.n, 'oldest', d.id, 'due_at', to_char(timezone('UTC', d.due_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) order by q.queue)
 		from queued q left join due d on d.queue = q.queue
 	), '[]'::json),
 	'queue_count_limit', (select share.most from share),
 	'running', (select count(*) from run),
 	'lost', (select count(*) from run where run.lease_expires_at <= clock.now),
 	'jobs', coalesce((
-		select json_agg(json_build_object('name', j.name, 'count', j.n) order by j.name)
+		select pg_catalog.json_agg(pg_catalog.json_build_object('name', j.name, 'count', j.n) order by j.name)
 		from (select d.name, count(*) as n from run join courier.job_definitions d on d.id = run.definition_id group by d.name) j
 	), '[]'::json),
 	'keys', coalesce((
-		select json_agg(json_build_object('name', k.name, 'count', k.n) order by k.name)
-		from (select u.name collate "C" as name, count(*) as n from run cross join lateral unnest(run.limit_keys) as u (name) group by 1) k
+		select pg_catalog.json_agg(pg_catalog.json_build_object('name', k.name, 'count', k.n) order by k.name)
+		from (select u.name collate "C" as name, count(*) as n from run cross join lateral pg_catalog.unnest(run.limit_keys) as u (name) group by 1) k
 	), '[]'::json),
 	'created', (select count(*) from (select from courier.job_executions e where e.state = 'created' order by e.id limit $1::bigint) e),
 	'waiting', (select count(*) from (select from courier.job_executions e where e.state = 'queued' and e.waits_for is not null order by e.id limit $1::bigint) e),

@@ -28,7 +28,7 @@ with clock as materialized (
 				and starts_with('job.concurrency_limit.key:' || k.key, left(s.key, -1))
 			order by length(s.key) desc limit 1
 		), 0)
-	from x cross join lateral unnest(x.limit_keys) with ordinality as k (key, ord)
+	from x cross join lateral pg_catalog.unnest(x.limit_keys) with ordinality as k (key, ord)
 ), limits as materialized (
 	select s.scope, s.ord, s.most, u.n, h.job, h.id
 	from scope s
@@ -55,16 +55,16 @@ with clock as materialized (
 	where x.state = 'queued' and x.waits_for is null and b.queue = x.queue and (b.urgency, b.due_at, b.id) < (-(x.priority::integer), x.due_at, x.id)
 ), present as materialized (
 	select w.name, w.workspace, w.queues, w.step_types, w.slots, w.version, w.started_at, w.seen_at, w.draining from courier.workers w, clock
-	where w.seen_at > clock.now - $4::bigint * interval '1 microsecond'
+	where w.seen_at > clock.now - $4::bigint::float8 * interval '1 microsecond'
 		or w.name in (select run.worker from run where run.lease_expires_at > (select clock.now from clock))
 	order by w.name limit $5::bigint
 )
 select
 \ir ../execution/read_columns.inc.sql
 	, clock.now, e.step_types, before.n,
-	coalesce((select json_agg(json_build_object('Scope', l.scope, 'Limit', l.most, 'Running', l.n, 'Job', coalesce(l.job, ''), 'Holder', coalesce(l.id::text, ''))
+	coalesce((select pg_catalog.json_agg(pg_catalog.json_build_object('Scope', l.scope, 'Limit', l.most, 'Running', l.n, 'Job', coalesce(l.job, ''), 'Holder', coalesce(l.id::text, ''))
 		order by l.ord) from limits l), '[]'::json)::text,
-	coalesce((select json_agg(json_build_object('name', p.name, 'workspace', p.workspace, 'queues', p.queues, 'step_types', p.step_types,
+	coalesce((select pg_catalog.json_agg(pg_catalog.json_build_object('name', p.name, 'workspace', p.workspace, 'queues', p.queues, 'step_types', p.step_types,
 			'slots', p.slots, 'version', p.version, 'started_at', p.started_at, 'seen_at', p.seen_at, 'draining', p.draining)
 		order by p.name) from present p), '[]'::json)::text,
 	exists (

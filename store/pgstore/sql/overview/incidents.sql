@@ -21,10 +21,10 @@ with clock as materialized (
 	select d.passed_at, d.execution_id, d.reason from courier.execution_deadlines d
 	where d.passed_at is not null order by d.passed_at, d.execution_id limit 3 * $1::bigint
 ), overdue as materialized (
-	select e.id, e.definition_id, e.queue, p.passed_at, p.reason, case when e.state = 'running' and e.current_step is not null then json_build_object(
+	select e.id, e.definition_id, e.queue, p.passed_at, p.reason, case when e.state = 'running' and e.current_step is not null then pg_catalog.json_build_object(
 		'step', e.current_step, 'id', coalesce(e.current_step_id, ''), 'type', coalesce(e.current_step_type, ''), 'still', to_char(timezone('UTC', greatest(e.current_started_at,
 			-- The progress of an attempt before this one has changed before it began.
-			case when e.progress::json -> 'report' is not null then to_timestamp(0) + (e.progress::json ->> 'changed')::bigint * interval '1 microsecond' end
+			case when e.progress::json -> 'report'::text is not null then to_timestamp(0::float8) + (e.progress::json ->> 'changed'::text)::bigint::float8 * interval '1 microsecond' end
 		)), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) end as current
 	from passed p cross join lateral (
 		select x.id, x.definition_id, x.queue, x.state, x.current_step, x.current_step_id, x.current_step_type, x.current_started_at, x.progress
@@ -61,13 +61,13 @@ with clock as materialized (
 	union all
 	select 4, 'overdue', o.id, o.definition_id, o.queue, o.passed_at, '', '', '', o.reason, null, null, null, o.current from overdue o
 	union all
-	select 5, 'failed', f.id, f.definition_id, f.queue, f.ended_at, '', '', '', f.failure::json ->> 'reason', f.failure, greatest(p.id, k.id), f.version, null
+	select 5, 'failed', f.id, f.definition_id, f.queue, f.ended_at, '', '', '', f.failure::json ->> 'reason'::text, f.failure, greatest(p.id, k.id), f.version, null
 	from failed f
 	left join same_params p on p.definition_id = f.definition_id and p.params = f.params and p.id > f.id and not f.holds
 	left join same_key k on k.definition_id = f.definition_id and k.key = f.key and k.id > f.id and not f.holds
 )
-select json_build_object('at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'list', coalesce((
-		select json_agg(json_build_object('kind', i.kind, 'execution_id', i.id, 'job', d.name, 'queue', i.queue, 'since', to_char(timezone('UTC', i.since), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'worker', i.worker,
+select pg_catalog.json_build_object('at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'list', coalesce((
+		select pg_catalog.json_agg(pg_catalog.json_build_object('kind', i.kind, 'execution_id', i.id, 'job', d.name, 'queue', i.queue, 'since', to_char(timezone('UTC', i.since), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'worker', i.worker,
 				'by', i.by, 'text', i.text, 'reason', i.reason, 'failure', i.failure::json, 'superseded_by', i.successor,
 				'version', i.version, 'latest', case when i.version is not null then d.latest_version end, 'current', i.current)
 			order by i.ord, case when i.ord < 5 then i.since end, case when i.ord < 5 then i.id end, i.id desc)

@@ -1,5 +1,5 @@
 -- Carries out a request on an execution that sql/request/lock.sql has locked, and writes
--- the audit. Nothing is returned if the version that it changes to does not exist.
+-- the audit; sql/delivery/keep_events.sql, which is sent behind it, keeps the events. Nothing is returned if the version that it changes to does not exist.
 -- $1 execution, $2 its new state (empty: unchanged), $3 the request that its
 -- worker has to carry out (empty: none), $4 who asked, $5 whether it is a resume,
 -- $6 retry_state after a resume, $7 the current step as JSON if it goes back to pending,
@@ -78,22 +78,19 @@ with clock as materialized (
 	insert into courier.execution_history (execution_id, seq, at, execution_attempt, state_from, state_to, state_elapsed_us, state_reason, state_error, by,
 		claimed_at, claim_waited_us, start_before, started, before_worker,
 		started_at, bytes, step, attempt, state, step_type, step_id, began, iteration, iteration_total, outputs, files, reason, error, failed_loop, interrupted)
-	select b.id, b.last_audit_seq + 1, clock.now, b.attempt, b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000),
+	select b.id, b.last_audit_seq + 1, clock.now, b.attempt, b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000::numeric),
 		nullif($10::text, ''), nullif($11::text, ''), nullif($4::text, ''),
 		case when b.claim_waited_us is not null then b.state_since end, b.claim_waited_us, nullif(b.start_before, false),
-		case when b.open and $7::text = '' then json_build_object('step', b.current_step, 'id', b.current_step_id,
+		case when b.open and $7::text = '' then pg_catalog.json_build_object('step', b.current_step, 'id', b.current_step_id,
 			'type', b.current_step_type, 'iteration', b.current_iteration::json, 'attempt', b.current_attempt, 'at', b.current_started_at)::text end,
 		case when b.open or b.claim_waited_us is not null then b.worker end,
 		case when skip.step is not null then clock.now end, nullif(skip.bytes, 0), skip.step, skip.attempt,
 		case when skip.step is not null then 'skipped' end, skip.step_type, skip.step_id, case when skip.step is not null then false end,
 		skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop,
-		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}',
-			to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started_at) * 1000000)::bigint))::text end
+		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}'::text[],
+			pg_catalog.to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started_at) * 1000000::numeric)::bigint))::text end
 	from clock cross join before b left join skip on true where $2::text <> ''
-	returning *
 )
-\set changes_version true
-\ir ../delivery/keep_events.inc.sql
 select
 \ir ../execution/read_columns.inc.sql
 from after e

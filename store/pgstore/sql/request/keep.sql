@@ -21,7 +21,7 @@ with clock as materialized (
 ), history as (
 	insert into courier.execution_history (execution_id, seq, at, execution_attempt, state_from, state_to, state_elapsed_us, state_error, by)
 	select e.id, e.last_audit_seq, clock.now, e.attempt, e.state, e.state,
-		greatest(0, extract(epoch from clock.now - b.state_since) * 1000000), $7::text, nullif($8::text, '')
+		greatest(0, extract(epoch from clock.now - b.state_since) * 1000000::numeric), $7::text, nullif($8::text, '')
 	from after e, clock, before b where $7::text <> ''
 )
 select

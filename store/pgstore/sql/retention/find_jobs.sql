@@ -13,8 +13,8 @@ with clock as materialized (
 	left join unnest($1::text[], $2::bigint[], $3::bigint[], $4::bool[]) as r (name, age, most, failed) on r.name = d.name
 	where d.kind = 'job'
 ), bound as materialized (
-	select rule.id, rule.name, rule.age, rule.failed, clock.now - rule.age * interval '1 microsecond' as ended,
-		case when rule.age > 0 then (lpad(to_hex(greatest(0, extract(epoch from clock.now) * 1000 - rule.age / 1000)::bigint + 1), 12, '0')
+	select rule.id, rule.name, rule.age, rule.failed, clock.now - rule.age::float8 * interval '1 microsecond' as ended,
+		case when rule.age > 0 then (lpad(to_hex(greatest(0, extract(epoch from clock.now) * 1000::numeric - (rule.age / 1000)::numeric)::bigint + 1), 12, '0')
 			|| repeat('0', 20))::uuid else '00000000-0000-0000-0000-000000000000' end as old,
 		coalesce(case when rule.most > 0 then (
 			select e.id from courier.job_executions e

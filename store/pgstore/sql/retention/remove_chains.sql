@@ -13,7 +13,7 @@ with clock as materialized (
 ), old as materialized (
 	select c.id from clock, part join courier.chain_executions c on c.id = part.id
 	where (c.state in ('completed', 'cancelled') or c.state = 'failed' and $4::bool)
-		and (c.member_states ~ '[cfx]' or $3::bigint > 0 and c.ended_at <= clock.now - $3::bigint * interval '1 microsecond')
+		and (c.member_states ~ '[cfx]' or $3::bigint > 0 and c.ended_at <= clock.now - $3::bigint::float8 * interval '1 microsecond')
 		and not exists (select from courier.chain_members m join courier.job_executions e on e.id = m.execution_id where m.chain_execution_id = c.id)
 	for update of c skip locked
 ), members as (

@@ -21,7 +21,7 @@ with clock as materialized (
 			select from courier.chain_executions c
 			where c.id = e.chain_execution_id and c.state not in ('completed', 'cancelled') and not (c.state = 'failed' and $6::bool)
 		))
-		and (e.ended_at <= clock.now - $4::bigint * interval '1 microsecond' and $4::bigint > 0 or e.id <= $5::text::uuid)
+		and (e.ended_at <= clock.now - $4::bigint::float8 * interval '1 microsecond' and $4::bigint > 0 or e.id <= $5::text::uuid)
 		and (e.has_dependents is null or e.id <> coalesce((
 			select x.id from courier.job_executions x where x.definition_id = $1::int and x.has_dependents
 			order by x.created_at desc, x.id desc limit 1
@@ -31,7 +31,7 @@ with clock as materialized (
 ), part as materialized (
 	-- The lock brings a row as it now is, but what is deleted is what was there when
 	-- the statement began: an entry that came in between would be left.
-	select o.id from (select old.id, old.last_audit_seq, sum(old.last_audit_seq) over (order by old.id) - old.last_audit_seq as before from old) o
+	select o.id from (select old.id, old.last_audit_seq, (sum(old.last_audit_seq) over (order by old.id))::bigint - old.last_audit_seq as before from old) o
 	where o.before < $8::bigint and o.last_audit_seq = (select x.last_audit_seq from courier.job_executions x where x.id = o.id)
 ), trail as (
 	delete from courier.trail t where t.ctid = any(array(select x.ctid from (
@@ -42,7 +42,7 @@ with clock as materialized (
 		where s.execution_id = any(array(select part.id from part)) and s.files is not null
 		union
 		select l.key, l.value, e.id, 0
-		from courier.job_executions e cross join lateral json_each_text(e.options::json -> 'labels') l
+		from courier.job_executions e cross join lateral json_each_text(e.options::json -> 'labels'::text) l
 		where e.id = any(array(select part.id from part)) and e.options is not null
 	) d join courier.trail x on x.key = d.key and x.value = d.value and x.execution_id = d.execution_id and x.seq = d.seq))
 ), history as (

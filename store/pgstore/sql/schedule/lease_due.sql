@@ -8,7 +8,7 @@
 -- microseconds until the next schedule is due (0: none is). If no schedule is due there
 -- is one row with these alone.
 with arg as materialized (
-	select clock_timestamp() as now, $1::bigint as most, $2::bigint * interval '1 microsecond' as lease
+	select clock_timestamp() as now, $1::bigint as most, $2::bigint::float8 * interval '1 microsecond' as lease
 ), job as materialized (
 	select s.name from courier.job_schedules s
 	where s.due_at <= (select arg.now from arg)
@@ -40,13 +40,13 @@ with arg as materialized (
 	) as at
 ), next as materialized (
 	select arg.now, case when (select count(*) from jobs) + (select count(*) from chains) >= arg.most then 1
-		else coalesce((extract(epoch from later.at - arg.now) * 1000000)::bigint, 0) end as wait
+		else coalesce((extract(epoch from later.at - arg.now) * 1000000::numeric)::bigint, 0) end as wait
 	from arg, later
 ), d as (
 	select t.*, array(
-		select e.id::text || ' ' || e.state from courier.job_executions e where t.kind = 'job' and e.id = any(t.open || t.ran)
+		select e.id::text || ' ' || e.state from courier.job_executions e where t.kind = 'job' and e.id = any(pg_catalog.array_append(t.open, t.ran))
 		union all
-		select c.id::text || ' ' || c.state from courier.chain_executions c where t.kind = 'chain' and c.id = any(t.open || t.ran)
+		select c.id::text || ' ' || c.state from courier.chain_executions c where t.kind = 'chain' and c.id = any(pg_catalog.array_append(t.open, t.ran))
 	) as outcomes
 	from (select * from taken union all select * from taken_chains) t
 )

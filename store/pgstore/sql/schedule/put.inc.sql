@@ -6,7 +6,7 @@
 -- $13 last execution, $14 open executions as the text of an array. Times and ids may be empty.
 as s (name, target, body, saved_at, revision, disabled, paused, waiting, consecutive_failures, reason, problem,
 	next_fire_at, due_at, last_fire_at, last_execution_id, open_execution_ids)
-select $1::text, $2::text, $3::text, clock.now, (extract(epoch from clock.now) * 1000000)::bigint, $4::bool, $5::bool, $6::bool, $7::int,
+select $1::text, $2::text, $3::text, clock.now, (extract(epoch from clock.now) * 1000000::numeric)::bigint, $4::bool, $5::bool, $6::bool, $7::int,
 	$8::text, $9::text, nullif($10::text, '')::timestamptz, nullif($11::text, '')::timestamptz, nullif($12::text, '')::timestamptz,
 	nullif($13::text, '')::uuid, $14::text::uuid[]
 from (select clock_timestamp() as now) clock

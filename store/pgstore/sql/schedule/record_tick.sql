@@ -5,7 +5,7 @@
 -- it is due, in place of $9. Times and ids may be empty.
 with u as materialized (
 	select u.name, u.disabled, u.paused, u.waiting, u.consecutive_failures, u.reason, u.problem, nullif(u.next, '')::timestamptz as next_fire_at,
-		case when u.after > 0 then clock.now + u.after * interval '1 microsecond' else nullif(u.due, '')::timestamptz end as due_at,
+		case when u.after > 0 then clock.now + u.after::float8 * interval '1 microsecond' else nullif(u.due, '')::timestamptz end as due_at,
 		nullif(u.last, '')::timestamptz as last_fire_at, nullif(u.ran, '')::uuid as last_execution_id,
 		u.open::uuid[] as open_execution_ids
 	from (select clock_timestamp() as now) clock, unnest($1::text[], $2::bool[], $3::bool[], $4::bool[], $5::int[], $6::text[], $7::text[],

@@ -1,10 +1,9 @@
 -- The records that entries of the trail refer to, in the order of the entries, each with
 -- the version and the repairs of its execution. $1 executions, $2 numbers of records. The
 -- limit keeps the planner from reading all of a history.
-\set details false
-\set values true
 select
 \ir ../execution/step_columns.inc.sql
+	, s.outputs, s.files, null, null, null
 	, e.version, e.repairs
 from unnest($1::text[]::uuid[], $2::bigint[]) with ordinality as w (execution_id, seq, ord)
 cross join lateral (

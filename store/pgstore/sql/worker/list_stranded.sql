@@ -3,7 +3,7 @@
 -- and priority, and as many of the running ones. So the cost does not depend on how many
 -- wait.
 with recursive arg as materialized (
-	select clock_timestamp() - $1::bigint * interval '1 microsecond' as before, $2::bigint as most
+	select clock_timestamp() - $1::bigint::float8 * interval '1 microsecond' as before, $2::bigint as most
 ), level as (
 	(select e.queue, -(e.priority::integer) as urgency, 1 as n from courier.job_executions e where e.state = 'queued' and e.waits_for is null
 	order by e.queue, -(e.priority::integer), e.due_at, e.id limit 1)
@@ -27,6 +27,6 @@ with recursive arg as materialized (
 	where e.state = 'running' and e.lease_expires_at <= (select before from arg)
 	limit (select most from arg)
 )
-select x.queue, x.workspace, x.step_types, x.lost, count(*), (array_agg(x.id::text order by x.since, x.id))[1], min(x.since)
+select x.queue, x.workspace, x.step_types, x.lost, count(*), (pg_catalog.array_agg(x.id::text order by x.since, x.id))[1], min(x.since)
 from (select w.*, false as lost from due w union all select l.*, true from lost l) x
 group by x.queue, x.workspace, x.step_types, x.lost
