@@ -25,8 +25,15 @@ import (
 // executions that the statement could not decide on. The next claim takes the rest.
 const maxRounds = 5
 
-// Claim leases executions to a worker. Without a limit in force it is one statement.
-// Otherwise it is a transaction that takes a lock first, in one round trip.
+// Claim leases executions to a worker, in one of three ways:
+//
+//   - claim/queued_fast, while no limit is in force and something is probably queued;
+//   - claim/queued_without_limits, which also takes over lost executions, looks at what is
+//     due later, and registers the worker;
+//   - claim/queued_with_limits, while a limit is in force: the same in a transaction that
+//     takes a lock first, in one round trip.
+//
+// The first two lease nothing queued if a limit may be in force, and say so.
 func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, error) {
 	if err := s.checkOpen(ctx); err != nil {
 		return store.Claims{}, err
@@ -87,24 +94,33 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 	return result, nil
 }
 
-// A claim is a ClaimRequest that is being carried out.
+// A claim is a ClaimRequest that is being carried out. newClaim chooses from what the
+// claims before it have found how it begins; docs/design.md has what each choice gains.
 type claim struct {
 	*store.ClaimRequest
-	scope        string // the workspace, the queues and the step types
-	scopeHash    string // of the queues and the step types
-	mark         uint64 // of the wake-ups, before the claim
-	token        string
-	skipsClaimed bool // begins behind the last claimed row of each queue
-	notified     bool // a wake-up came since the last claim
-	scansRunning bool // scans the running executions, once: those that the claim leases may have a short lease
-	scanned      bool
-	register     bool // registers the worker, and looks whether executions are left
-	queues       []string
-	from         []place // where the claim begins in each queue
-	runningFrom  string  // where the scan begins
-	keepsEvents  bool
+	scope     string // the workspace, the queues and the step types
+	scopeHash string // of the queues and the step types
+	mark      uint64 // of the wake-ups, before the claim
+	freed     int    // claimState.freed before the claim
+	token     string
+	queues    []string
 
-	// What the statements have returned.
+	notified     bool // a wake-up came since the last claim, so that queued executions are what matters
+	scansRunning bool // looks for leases that have ended, which takes a walk over all that runs
+	scanned      bool // has done so: what it leases itself may have a short lease
+	register     bool // registers the worker, and looks whether executions are left
+	keepsEvents  bool // somebody has subscribed to events, as far as is known
+
+	// While claims are slow because of an old snapshot, they begin ahead; see claimState.
+	skipsClaimed bool
+	from         []place // where the claim begins in each queue
+	runningFrom  string  // where the look at running executions begins
+
+	findings
+}
+
+// findings are what the statements of a claim have returned.
+type findings struct {
 	rows       []claimedRow
 	limited    bool          // a limit is in force
 	more       bool          // another claim would find more
@@ -113,7 +129,6 @@ type claim struct {
 	waiting    bool          // executions wait for other jobs
 	blocked    bool          // a limit seems to keep executions from being claimed
 	took       time.Duration // the time of the longest statement
-	freed      int           // claimState.freed before the claim
 	next       time.Duration // until the next execution is due; 0: not known
 	ends       time.Duration // until the next lease ends; 0: not known
 }

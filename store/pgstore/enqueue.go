@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,8 +23,9 @@ type querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Enqueue creates executions, all or none. One alone takes one round trip, a
-// list a transaction with a statement for every 5,000.
+// Enqueue creates executions, all or none. One alone takes one round trip, a list a
+// transaction: with a statement for every 5,000, or with COPY if it is long and has no
+// idempotency keys.
 func (s *Store) Enqueue(ctx context.Context, list []store.NewExecution) ([]store.Enqueued, error) {
 	if err := s.checkOpen(ctx); err != nil || len(list) == 0 {
 		return nil, err
@@ -176,11 +178,20 @@ func conflict(n *store.NewExecution, x *courier.Execution) error {
 // create creates the executions that do not exist. It returns their results, and the
 // indexes of those that it did not create.
 func (s *Store) create(ctx context.Context, db querier, list []store.NewExecution, inline *pgnotify.Inline) (results []store.Enqueued, notCreated []int, err error) {
-	// Always in the same order, or two lists with the same keys wait for each other.
-	order := make([]int, len(list))
-	for i := range order {
-		order[i] = i
+	if tx, ok := db.(pgx.Tx); ok && copyable(list) {
+		now, err := s.copyIn(ctx, tx, list)
+		if err == nil {
+			for i := range list {
+				results = append(results, store.Enqueued{Execution: newExecution(&list[i], now)})
+			}
+			return results, nil, s.keepWithCreated(ctx, db, list, indexesOf(list))
+		}
+		if !errors.Is(err, errNotCopied) {
+			return nil, nil, err
+		}
 	}
+	// Always in the same order, or two lists with the same keys wait for each other.
+	order := indexesOf(list)
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(list[a].Job, list[b].Job), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
 	})
@@ -217,6 +228,15 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 		}
 	}
 	return results, notCreated, nil
+}
+
+// indexesOf returns the indexes of a list.
+func indexesOf(list []store.NewExecution) []int {
+	indexes := make([]int, len(list))
+	for i := range indexes {
+		indexes[i] = i
+	}
+	return indexes
 }
 
 // createStatement returns the statement that creates a part of a list, with its

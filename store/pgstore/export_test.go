@@ -62,7 +62,7 @@ func Probes(idle bool, trip time.Duration, took ...time.Duration) (probes bool) 
 	k.init()
 	k.trip = trip
 	for i, d := range took {
-		c := &claim{ClaimRequest: new(store.ClaimRequest), took: d}
+		c := &claim{ClaimRequest: new(store.ClaimRequest), findings: findings{took: d}}
 		if !idle {
 			c.mark = uint64(i + 1)
 		}

@@ -23,6 +23,9 @@ func code(err error) string {
 // each other.
 const deadlock = "40P01"
 
+// uniqueViolation is the SQLSTATE of a row that exists.
+const uniqueViolation = "23505"
+
 // again reports whether a transaction that failed with err had no effect and may
 // succeed at once: a deadlock, a serialization failure, a lock timeout, or a
 // migration that changed a prepared statement.

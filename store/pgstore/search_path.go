@@ -188,6 +188,15 @@ type callersTx struct {
 	checked bool
 }
 
+// Begin begins a savepoint.
+func (t *callersTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	point, err := t.Tx.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &callersTx{point, t.checked}, nil
+}
+
 func (t *callersTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if t.checked {
 		return t.Tx.Query(ctx, sql, args...)
