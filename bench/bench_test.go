@@ -73,7 +73,7 @@ func TestNames(t *testing.T) {
 		"sftp-20ms/openssh", "sftp-100ms/openssh", "sftp-small-20ms/openssh", "sftp-small-100ms/openssh",
 		"ftp-down-1g/curl", "ftps-down-1g/curl", "ftp-small-down/lftp", "ftp-small-down/lftp-4",
 		"ftp-up-1g/curl", "ftps-up-1g/curl", "ftp-small-up/lftp", "ftp-small-up/lftp-4",
-		"xmin-steps-10x64/free", "xmin-executions-1x100/free",
+		"xmin-steps-10x64/free", "xmin-executions-1x100/free", "xmin-executions-1x100-takeover/free",
 		"xmin-latency-10x1/free", "xmin-enqueue-single/free", "xmin-pickup-50-p99/free",
 		"pgp-encrypt/gnupg", "pgp-decrypt/gnupg", "pgp-encrypt-armored/gnupg", "pgp-decrypt-armored/gnupg",
 		"pgp-encrypt-compressed/gnupg", "pgp-decrypt-compressed/gnupg",

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore"
 )
 
 // xmin measures it all again while another session holds a transaction with a
@@ -19,16 +21,16 @@ import (
 // the rest once it is over.
 func xmin() []bench {
 	held := func(name string, l load, per float64, unit string) bench {
-		var free float64
+		var free heldFigures
 		return bench{
-			name: name, once: true, peers: []string{freeTables}, figures: []figure{{unit: unit}},
+			name: name, once: true, peers: []string{freeTables}, figures: []figure{{unit: unit}, {name: "takeover", unit: "s", less: true}},
 			turn: func(ctx context.Context, h *harness, who string) (v []float64, err error) {
 				if who == freeTables {
-					return []float64{free * per}, nil
+					return []float64{free.rate * per, free.takeover.Seconds()}, nil
 				}
-				var under float64
+				var under heldFigures
 				free, under, err = h.held(ctx, name, l)
-				return []float64{under * per}, err
+				return []float64{under.rate * per, under.takeover.Seconds()}, err
 			},
 		}
 	}
@@ -151,42 +153,103 @@ func (h *harness) holding() (open, calm time.Duration) {
 	return 10 * time.Minute, time.Minute
 }
 
-// held returns the executions per second without and with an old transaction.
-func (h *harness) held(ctx context.Context, name string, l load) (free, under float64, err error) {
+// heldFigures are the figures of a database with or without an old transaction.
+type heldFigures struct {
+	rate     float64       // executions per second
+	takeover time.Duration // from the death of a worker until another has done what it held
+}
+
+// held returns the figures without and with an old transaction, under a load.
+func (h *harness) held(ctx context.Context, name string, l load) (free, under heldFigures, err error) {
 	_, db, err := h.fresh(ctx, courierName)
 	if err != nil {
-		return 0, 0, err
+		return free, under, err
 	}
 	defer db.drop()
 	s, err := openStream(ctx, db, l, max(h.scaled(backlog), l.at))
 	if err != nil {
-		return 0, 0, err
+		return free, under, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	open, calm := h.holding()
 	h.notes[name] = fmt.Sprintf("held for %v", open)
 	if _, err := s.rate(ctx, calm/2); err != nil {
-		return 0, 0, err
+		return free, under, err
 	}
 	if err := db.settle(ctx); err != nil {
-		return 0, 0, err
+		return free, under, err
 	}
-	if free, err = s.rate(ctx, calm); err != nil {
-		return 0, 0, err
+	if free.rate, err = s.rate(ctx, calm); err != nil {
+		return free, under, err
+	}
+	if free.takeover, err = h.takeover(ctx, db); err != nil {
+		return free, under, err
 	}
 	release, err := db.hold(ctx)
 	if err != nil {
-		return 0, 0, err
+		return free, under, err
 	}
 	defer release()
 	const parts = 5
 	for i := range parts {
-		if under, err = s.rate(ctx, open/parts); err != nil {
-			return 0, 0, err
+		if under.rate, err = s.rate(ctx, open/parts); err != nil {
+			return free, under, err
 		}
-		h.say("%s: %.0f executions/s before; %.0f in part %d of %d of the time", name, free, under, i+1, parts)
+		h.say("%s: %.0f executions/s before; %.0f in part %d of %d of the time", name, free.rate, under.rate, i+1, parts)
 	}
-	return free, under, nil
+	under.takeover, err = h.takeover(ctx, db)
+	h.say("%s: a takeover takes %v before, %v in the end", name, free.takeover, under.takeover)
+	return free, under, err
+}
+
+// takeover has a worker die that has just claimed an execution, beside the engine under
+// load, and returns the time until another has done it. The lease is an engine's.
+func (h *harness) takeover(ctx context.Context, db *database) (time.Duration, error) {
+	lease := 15 * time.Second
+	if h.least {
+		lease = 300 * time.Millisecond
+	}
+	pool, err := newPool(ctx, db.url, 2, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer pool.Close()
+	s, err := pgstore.New(ctx, pool, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	died := time.Now()
+	wait := func() error {
+		if time.Since(died) > longest {
+			return fmt.Errorf("nothing was claimed or taken over within %v", longest)
+		}
+		time.Sleep(time.Millisecond)
+		return ctx.Err()
+	}
+	r := store.ClaimRequest{Worker: "dead", StepTypes: []string{"bench.nothing"}, Queues: []string{courier.DefaultQueue}, Max: 1, Lease: lease}
+	var got store.Claims
+	for len(got.List) == 0 {
+		if got, err = s.Claim(ctx, r); err == nil && len(got.List) == 0 {
+			err = wait()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	died = time.Now()
+	for {
+		x, err := s.Execution(ctx, got.List[0].Execution.ID)
+		if err == nil && x.State == courier.Completed {
+			return time.Since(died), nil
+		}
+		if err == nil {
+			err = wait()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
 }
 
 // A stream is a load that goes on until it is stopped: executions are enqueued

@@ -1,7 +1,7 @@
 -- Advances a chain execution that is locked, and creates the executions of the members
 -- that are released. Returned are their queues; an empty one says that some of them
 -- wait for other jobs. Events of the chain are kept for subscriptions, as by
--- sql/delivery/keep_events.inc.sql.
+-- sql/delivery/keep_events.sql.
 -- $1 chain execution, $2 state, $3 request (empty: none), $4 member states,
 -- $5 ordinals of the released members, $6 now; if that is empty, the time at which
 -- execution $7 entered its state; $8 the member whose failure is reported (empty: none).
