@@ -52,6 +52,8 @@ type Options struct {
 	Mailer      Mailer // for the kind email
 	// Webhooks says what subscriptions of kind webhook may reach.
 	Webhooks WebhookOptions
+	// BaseURL is the address of the pages of package dashboard, for links; empty means none.
+	BaseURL string
 }
 
 // A Service is the subscriptions of one store, and the deliveries of one engine. Its
