@@ -450,35 +450,41 @@ func TestApplyAtOnce(t *testing.T) {
 }
 
 // TestApplyOvertaken: an Apply that another one of the same name overtakes stops before its next
-// write, and names what is not saved.
+// write. If it has saved nothing, it says so, and otherwise what is not saved.
 func TestApplyOvertaken(t *testing.T) {
-	mem := memstore.New()
-	ctx := t.Context()
-	if _, err := applyEngine(mem).Apply(ctx, definitionsOf(t, "a"), &engine.ApplyOptions{Name: "service"}); err != nil {
-		t.Fatal(err)
-	}
-	change := func(loud, cron string) engine.Bundle {
-		b := definitionsOf(t, loud)
-		b.Schedules[0].Cron = cron
-		return b
-	}
-	var once sync.Once
-	slow := storewrap.Intercept(mem, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
-		err := do(ctx)
-		if d, ok := c.Request.(store.Definition); ok && c.Method == "Save" && d.Kind == store.Job {
-			once.Do(func() {
-				if _, err := applyEngine(mem).Apply(ctx, change("c", "0 0 5 ? * TUE"), &engine.ApplyOptions{Name: "service", By: courier.By{Actor: "ann"}}); err != nil {
-					t.Error(err)
-				}
-			})
+	at := map[string]store.Kind{"Load": store.Deployment, "Save": store.Job} // of the first Apply, behind which the other one comes
+	for method, want := range map[string]struct{ err, changes string }{
+		"Load": {"another Apply of this name has begun meanwhile; nothing was saved", "(change job fetch), (change schedule nightly)"},
+		"Save": {`another Apply of this name has begun by ann; schedule "nightly" and what follows were not saved`, "change job fetch, (change schedule nightly)"},
+	} {
+		mem := memstore.New()
+		ctx := t.Context()
+		if _, err := applyEngine(mem).Apply(ctx, definitionsOf(t, "a"), &engine.ApplyOptions{Name: "service"}); err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	a, err := applyEngine(slow).Apply(ctx, change("b", "0 0 4 ? * TUE"), &engine.ApplyOptions{Name: "service"})
-	if !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), `another Apply of this name has begun by ann; schedule "nightly" and what follows were not saved`) || changesIn(a) != "change job fetch, (change schedule nightly)" {
-		t.Errorf("%s, %v", changesIn(a), err)
-	}
-	if a, err := applyEngine(mem).Apply(ctx, change("c", "0 0 5 ? * TUE"), &engine.ApplyOptions{Name: "service", DryRun: true}); err != nil || a.Changes() {
-		t.Errorf("what the other has saved is not there: %v, %v", a, err)
+		change := func(loud, cron string) engine.Bundle {
+			b := definitionsOf(t, loud)
+			b.Schedules[0].Cron = cron
+			return b
+		}
+		var once sync.Once
+		slow := storewrap.Intercept(mem, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
+			err := do(ctx)
+			if d, ok := c.Request.(store.Definition); ok && c.Method == method && d.Kind == at[method] {
+				once.Do(func() {
+					if _, err := applyEngine(mem).Apply(ctx, change("c", "0 0 5 ? * TUE"), &engine.ApplyOptions{Name: "service", By: courier.By{Actor: "ann"}}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			return err
+		})
+		a, err := applyEngine(slow).Apply(ctx, change("b", "0 0 4 ? * TUE"), &engine.ApplyOptions{Name: "service"})
+		if !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), want.err) || changesIn(a) != want.changes {
+			t.Errorf("%s: %s, %v", method, changesIn(a), err)
+		}
+		if a, err := applyEngine(mem).Apply(ctx, change("c", "0 0 5 ? * TUE"), &engine.ApplyOptions{Name: "service", DryRun: true}); err != nil || a.Changes() {
+			t.Errorf("%s: what the other has saved is not there: %v, %v", method, a, err)
+		}
 	}
 }
