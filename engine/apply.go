@@ -147,8 +147,9 @@ func (a *Applied) String() string {
 //
 // A job or a chain that was changed after Apply had read it is not written: the store compares
 // it in the transaction that saves. A schedule, monitor or subscription is compared right before
-// it is written. If another Apply of the same Name with another bundle writes meanwhile, one of
-// them stops. The error then matches [courier.ErrConflict] and names what has changed.
+// it is written. If another Apply of the same Name writes meanwhile, with another bundle or with
+// Prune, one of them has an error, or both have. It matches [courier.ErrConflict] and names what has
+// changed.
 //
 // Prune removes schedules, monitors and subscriptions. It keeps a schedule or monitor of which
 // an execution has not ended, a subscription with notifications that wait for delivery, and what
@@ -449,8 +450,8 @@ func (a *apply) planRest(ctx context.Context) (err error) {
 		if was == nil {
 			continue // somebody has removed it
 		}
-		a.record.Left = append(a.record.Left, d)
 		if !a.opt.Prune {
+			a.record.Left = append(a.record.Left, d)
 			continue
 		}
 		if others == nil {
@@ -461,9 +462,12 @@ func (a *apply) planRest(ctx context.Context) (err error) {
 		p := &planned{AppliedDefinition{Kind: d.Kind, Name: d.Name, Action: ActionRemove, Stored: digest(was)}, nil, stored, nil}
 		if other := others[d]; other != "" {
 			p.Reason = fmt.Sprintf("the deployment %q has it too", other)
-		} else if p.Reason, p.write, err = a.removal(ctx, d); err != nil {
+		} else if p.Reason, p.write, err = a.removal(ctx, d); errors.Is(err, courier.ErrNotFound) {
+			continue // somebody has removed it meanwhile
+		} else if err != nil {
 			return err
 		}
+		a.record.Left = append(a.record.Left, d)
 		if p.Reason != "" {
 			p.Action, p.Done = ActionKept, true
 		}
@@ -623,10 +627,11 @@ func (a *apply) write(ctx context.Context) error {
 		if !p.Action.writes() {
 			continue
 		}
-		if err := a.unchanged(ctx, p); err != nil {
-			return err
+		there, err := a.compare(ctx, p)
+		if err == nil && !there {
+			err = p.write(ctx)
 		}
-		if err := p.write(ctx); err != nil {
+		if err != nil {
 			return err
 		}
 		p.Done, p.Stored = true, digest(p.now)
@@ -634,10 +639,27 @@ func (a *apply) write(ctx context.Context) error {
 			a.record.Left = slices.DeleteFunc(a.record.Left, func(d deployed) bool { return d.Kind == p.Kind && d.Name == p.Name })
 		}
 	}
-	if err := a.save(ctx, "all changes are saved"); err != nil {
+	const replaced = "it may have replaced what this one has saved"
+	if err := a.save(ctx, replaced); err != nil {
+		return err
+	}
+	if err := a.current(ctx, replaced); err != nil {
 		return err
 	}
 	return a.note(ctx)
+}
+
+// current returns an error, with what follows from that, if another Apply of the same name has
+// saved a record since this one has read or saved its own.
+func (a *apply) current(ctx context.Context, outcome string) error {
+	if a.Name == "" {
+		return nil
+	}
+	d, err := a.load(ctx, store.Deployment, a.Name)
+	if err == nil && d.Version != a.Version {
+		err = courier.Errorf(courier.ErrConflict, "another Apply of this name has begun%s; %s; apply again", courier.By{Actor: d.By}, outcome)
+	}
+	return err
 }
 
 // save saves the record of the deployment, if it differs from the one that is saved. It is
@@ -669,26 +691,26 @@ func (a *apply) save(ctx context.Context, outcome string) error {
 	return nil
 }
 
-// unchanged returns an error if somebody else has changed a definition since it was read, or
-// has begun another Apply of the same name. The store itself compares jobs and chains.
-func (a *apply) unchanged(ctx context.Context, p *planned) error {
-	if a.Name != "" {
-		d, err := a.load(ctx, store.Deployment, a.Name)
-		if err != nil {
-			return err
-		}
-		if d.Version != a.Version {
-			return courier.Errorf(courier.ErrConflict, "another Apply of this name has begun%s; %s %q and what follows were not saved; apply again", courier.By{Actor: d.By}, p.Kind, p.Name)
-		}
+// compare returns an error if somebody else has changed a definition since it was read, or has
+// begun another Apply of the same name. There reports that it is stored already as it is to be, by
+// an Apply of the same bundle. The store itself compares jobs and chains.
+func (a *apply) compare(ctx context.Context, p *planned) (there bool, err error) {
+	if err := a.current(ctx, fmt.Sprintf("%s %q and what follows were not saved", p.Kind, p.Name)); err != nil {
+		return false, err
 	}
 	if p.stored == nil {
-		return nil
+		return false, nil
 	}
 	was, err := p.stored(ctx)
-	if err == nil && digest(was) != p.Stored {
-		err = courier.Errorf(courier.ErrConflict, "%s %q was changed meanwhile; it and what follows were not saved; apply again", p.Kind, p.Name)
+	switch {
+	case err != nil:
+		return false, err
+	case digest(was) == digest(p.now):
+		return true, nil
+	case digest(was) != p.Stored:
+		return false, courier.Errorf(courier.ErrConflict, "%s %q was changed meanwhile; it and what follows were not saved; apply again", p.Kind, p.Name)
 	}
-	return err
+	return false, nil
 }
 
 // note adds an entry for the deployment to the journal and the log, if anything has changed.
