@@ -241,6 +241,7 @@ func TestApplyPrune(t *testing.T) {
 			`{"name": "open", "job": "fetch", "every_seconds": 60}`, `{"name": "open-chain", "chain": "daily", "every_seconds": 60}`,
 			`{"name": "shared", "job": "fetch", "every_seconds": 60}`, `{"name": "gone", "job": "fetch", "every_seconds": 60}`,
 			`{"name": "watch", "path": "/in/w", "job": "send"}`, `{"name": "pager", "kind": "func", "func": "page", "events": ["JobFailed"]}`,
+			`{"name": "busy", "path": "/in/b", "job": "send"}`, `{"name": "told", "kind": "func", "func": "page", "events": ["JobCancelled"]}`,
 			`{"name": "old", "steps": [{"type": "demo.show", "config": {"text": "a"}}]}`,
 		}
 		apply := func(b engine.Bundle, name string, prune bool) engine.Applied {
@@ -264,6 +265,17 @@ func TestApplyPrune(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		y, err := e.Enqueue(ctx, "send", &courier.EnqueueOptions{By: courier.By{Actor: "monitor:busy"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		z, err := e.Enqueue(ctx, "fetch", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Cancel(ctx, z.ID, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
 		c, err := e.Chains().Start(ctx, "daily", &chain.StartOptions{By: by("open-chain")})
 		if err != nil {
 			t.Fatal(err)
@@ -272,12 +284,12 @@ func TestApplyPrune(t *testing.T) {
 		if a := apply(definitionsOf(t, "a"), "service", false); changesIn(a) != "" {
 			t.Errorf("without Prune: %s", changesIn(a))
 		}
-		const kept = "kept job old, kept schedule open, kept schedule open-chain, kept schedule shared"
+		const kept = "kept job old, kept monitor busy, kept schedule open, kept schedule open-chain, kept schedule shared, kept subscription told"
 		a := apply(definitionsOf(t, "a"), "service", true)
-		if changesIn(a) != "kept job old, remove monitor watch, kept schedule open, kept schedule open-chain, kept schedule shared, remove subscription pager" {
+		if changesIn(a) != "kept job old, kept monitor busy, remove monitor watch, kept schedule open, kept schedule open-chain, kept schedule shared, remove subscription pager, kept subscription told" {
 			t.Errorf("pruned: %s", changesIn(a))
 		}
-		for _, want := range []string{string(x.ID) + " is queued", string(c.ID) + " is running", `the deployment "other" has it too`, "its executions refer to its versions"} {
+		for _, want := range []string{string(x.ID) + " is queued", string(y.ID) + " is queued", "notifications wait for delivery, the first of the event " + string(z.ID), string(c.ID) + " is running", `the deployment "other" has it too`, "its executions refer to its versions"} {
 			if !strings.Contains(a.String(), want) {
 				t.Errorf("%s\ndoes not say %q", a.String(), want)
 			}
