@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
@@ -27,7 +28,8 @@ import (
 // ApplyOptions are the settings of [Engine.Apply]. The zero value is the default.
 type ApplyOptions struct {
 	// Name is the name of the deployment, such as that of the service. The store keeps
-	// under it which definitions the deployment has. Empty means that nothing is kept.
+	// under it which definitions the deployment has. It has at most 200 characters, as the
+	// name of a job. Empty means that nothing is kept.
 	Name string
 	By   courier.By // who applies the bundle, and why
 	// Prune removes what an earlier Apply of the same Name had in its bundle and the
@@ -177,6 +179,8 @@ func (e *Engine) Apply(ctx context.Context, b Bundle, opt *ApplyOptions) (Applie
 	return a.Applied, nil
 }
 
+const maxDeploymentName = 200 // characters
+
 // An apply is an Apply in progress.
 type apply struct {
 	Applied
@@ -225,6 +229,10 @@ func digest(body json.RawMessage) string {
 func (a *apply) plan(ctx context.Context, b *Bundle) error {
 	if err := text.Check(text.By(a.opt.By, "Name", a.Name)); err != nil {
 		return err
+	}
+	if n := utf8.RuneCountInString(a.Name); n > maxDeploymentName {
+		a.Name = ""
+		return courier.Errorf(courier.ErrInvalid, "Name has %d characters; %d is the most", n, maxDeploymentName)
 	}
 	if a.opt.Prune && a.Name == "" {
 		return courier.Errorf(courier.ErrInvalid, "Prune needs a Name: it removes what an earlier Apply of the same name has saved")

@@ -194,6 +194,7 @@ func TestApplyProblems(t *testing.T) {
 		"checked": {broken, engine.ApplyOptions{Name: "x"}, []string{`apply "x": `, "a.json:1:", `there is no job "fech"`, "there are none"}},
 		"by hand": {byHand, engine.ApplyOptions{}, []string{`job "fetch": step 0 (demo.shout): config: unknown field "txt"`, `job "fetch": name: there is another job "fetch"; leave`, `schedule "n": job: there is no job "fech"`}},
 		"prune":   {definitionsOf(t, "a"), engine.ApplyOptions{Prune: true}, []string{"Prune needs a Name"}},
+		"name":    {definitionsOf(t, "a"), engine.ApplyOptions{Name: strings.Repeat("ü", 201)}, []string{"Name has 201 characters; 200 is the most"}},
 		"actor":   {definitionsOf(t, "a"), engine.ApplyOptions{By: courier.By{Actor: "\x00"}}, []string{"apply"}},
 	} {
 		a, err := e.Apply(ctx, c.bundle, &c.opt)
