@@ -60,7 +60,13 @@ type Policy struct {
 	// scheme, host and port, such as "https://ops.example.com". The pages of package dashboard
 	// accept forms from themselves only.
 	Origins []string
-	// Challenge is the header WWW-Authenticate of answers with 401. Empty means "Bearer".
+	// Challenge is the header WWW-Authenticate of answers with 401: it says how a client can
+	// prove who it is (RFC 9110, section 11). Empty means "Bearer", by which clients of the API
+	// know that they need a token. With "Basic", such as `Basic realm="courier"`, browsers open
+	// a window for a name and a password, and send them with every request until they are
+	// closed: nobody can log out. A service with a login page of its own leaves it empty or
+	// sets a scheme that browsers do not know, such as `Session`, and sends people to the
+	// login page itself: a browser does not follow a link from an answer with 401.
 	Challenge string
 	// Schemes are the ways in which a request can prove who makes it, one of which is enough,
 	// by the names of letters and digits that the OpenAPI document gives them. They change

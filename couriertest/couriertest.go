@@ -268,15 +268,21 @@ func (h *Harness) Wait(id courier.ExecutionID) *Result {
 
 func (h *Harness) result(x courier.Execution, err error) *Result {
 	h.t.Helper()
-	ctx := context.WithoutCancel(h.t.Context())
-	r := &Result{Execution: x, Err: err, t: h.t}
+	return resultOf(h.t, h.Engine, x, err)
+}
+
+// resultOf reads what was recorded of an execution.
+func resultOf(t testing.TB, e *engine.Engine, x courier.Execution, err error) *Result {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	r := &Result{Execution: x, Err: err, t: t}
 	var errs [3]error
-	r.Steps, errs[0] = h.Engine.Executions().Steps(ctx, x.ID)
-	r.Audit, errs[1] = h.Engine.Executions().Audit(ctx, x.ID)
-	r.Values, errs[2] = h.Engine.Executions().Values(ctx, x.ID)
+	r.Steps, errs[0] = e.Executions().Steps(ctx, x.ID)
+	r.Audit, errs[1] = e.Executions().Audit(ctx, x.ID)
+	r.Values, errs[2] = e.Executions().Values(ctx, x.ID)
 	for _, err := range errs {
 		if err != nil {
-			h.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	return r

@@ -2,6 +2,7 @@ package couriertest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 
@@ -59,16 +60,58 @@ func Fails(errs ...error) StubFunc {
 	}
 }
 
+// Sequence is a [StubFunc] that answers the first call by the first function, the second call
+// by the second one, and so on. The last one answers all further calls too. A nil function
+// returns nothing.
+func Sequence(list ...StubFunc) StubFunc {
+	var mu sync.Mutex
+	return func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
+		mu.Lock()
+		var f StubFunc
+		if len(list) > 0 {
+			f = list[0]
+		}
+		if len(list) > 1 {
+			list = list[1:]
+		}
+		mu.Unlock()
+		return f.call(ctx, job, config)
+	}
+}
+
+// PerIteration is a [StubFunc] that answers the calls in the first iteration of the innermost
+// loop by the first function, those in the second iteration by the second one, and so on. Each
+// of them may be a [Sequence], for an item that fails at first. A nil function returns nothing.
+// A call outside loops, or in an iteration for which there is no function, fails for good.
+func PerIteration(list ...StubFunc) StubFunc {
+	return func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
+		at := job.Iteration()
+		if len(at) == 0 {
+			return nil, courier.Permanent(fmt.Errorf("couriertest.PerIteration: step %d is in no loop", job.Step()))
+		}
+		i := at[len(at)-1]
+		if i >= len(list) {
+			return nil, courier.Permanent(fmt.Errorf("couriertest.PerIteration: there is no answer for iteration %s; there are %d answers", courier.FormatIteration(at), len(list)))
+		}
+		return list[i].call(ctx, job, config)
+	}
+}
+
+// call calls f; a nil f returns nothing.
+func (f StubFunc) call(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
+	if f == nil {
+		return nil, nil
+	}
+	return f(ctx, job, config)
+}
+
 // Execute notes the call and does what the stub is for. It makes a Stub a
 // [courier.Step].
 func (s *Stub) Execute(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
 	s.mu.Lock()
 	s.calls = append(s.calls, Call{job.Step(), job.Iteration(), job.Attempt(), maps.Clone(config)})
 	s.mu.Unlock()
-	if s.f == nil {
-		return nil, nil
-	}
-	return s.f(ctx, job, config)
+	return s.f.call(ctx, job, config)
 }
 
 // Calls returns the calls so far, in order.

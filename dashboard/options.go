@@ -25,6 +25,10 @@ type Options struct {
 	// Connections returns the partners that jobs transfer files with. Nil means that there
 	// is no page of connections. It may be called by several goroutines.
 	Connections func(ctx context.Context) ([]Connection, error)
+	// LogoutURL is where visitors log out: the address of a page of the service, such as
+	// "/logout", which ends the session. Each page that a known visitor sees has a link to it.
+	// Empty means no link.
+	LogoutURL string
 	// Links returns what the page of an execution links to outside, such as its trace. Nil
 	// means nothing. It is called for each view of the page, and must be fast.
 	Links func(x courier.Execution) []Link

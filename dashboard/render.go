@@ -51,6 +51,7 @@ type view struct {
 	Page    string // the path of the page in the table, "." for the first; empty for those of problems
 	Nav     []navItem
 	Visitor string   // who looks; empty if nobody knows
+	Logout  string   // Options.LogoutURL
 	Scripts []string // references of modules
 	Style   string   // reference of the style sheet
 	Icon    string
@@ -133,6 +134,7 @@ func (c *call) view() *view {
 	if v.Visitor = c.Name; v.Visitor == "" {
 		v.Visitor = c.ID
 	}
+	v.Logout = c.h.opt.LogoutURL
 	for i := range c.h.table {
 		p := &c.h.table[i]
 		if p.nav == "" || p.on == onAll && !c.maySee(p) {

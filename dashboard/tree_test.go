@@ -126,7 +126,7 @@ func (n *node) faults() (list []string) {
 			case name == "style" || strings.HasPrefix(name, "on"):
 				fault("<%s %s>", k.tag, name)
 			case name == "href" || name == "src" || name == "action":
-				if strings.HasPrefix(value, "/") || strings.Contains(strings.SplitN(value, "/", 2)[0], ":") && !strings.HasPrefix(k.attrs["rel"], "external") {
+				if (strings.HasPrefix(value, "/") || strings.Contains(strings.SplitN(value, "/", 2)[0], ":")) && !strings.HasPrefix(k.attrs["rel"], "external") {
 					fault("<%s> leads to %q, which is not relative", k.tag, value)
 				}
 			case name == "aria-describedby" || name == "aria-labelledby" || name == "for":

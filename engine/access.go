@@ -42,7 +42,7 @@ func (e *Engine) addSubsystems() {
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
 	e.notifications = notify.New(notify.Options{
 		Store: roles.Subscriptions, Catalog: roles.Catalog(), Jobs: c, Log: e.log, Secrets: o.Secrets,
-		Changed: c.Changed, Subscribers: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks,
+		Changed: c.Changed, Subscribers: o.Subscribers, Mailer: o.Mailer, Webhooks: o.Webhooks, BaseURL: o.BaseURL,
 	})
 	e.deadlines = deadlines.New(deadlines.Options{
 		Roles: roles, Programs: e.programs, Log: e.log, Poll: o.Poll,

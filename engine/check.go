@@ -113,19 +113,26 @@ func Check(files []courier.Source, r *courier.Registry, opt *Options) Bundle {
 // only mistakes of form, and one of Define has no places. The error is one of the
 // store or of ctx; mistakes in the definitions are in the Bundle.
 func (e *Engine) Check(ctx context.Context, files []courier.Source) (Bundle, error) {
-	saved, _ := e.roles.Subscriptions() // without the role there are none
-	c := e.opt.bundleCheck(definitions.NewUnsaved(e.store, saved, false), e.reg)
-	w, _ := e.roles.Workers() // without them no queue is doubtful
 	var b Bundle
-	workers, err := core.PresentWorkers(ctx, w)
+	c, err := e.bundleCheck(ctx, e.opt.bundleCheck)
 	if err == nil {
-		c.workers = workers
 		b, err = c.check(ctx, files)
 	}
 	if err != nil {
 		return Bundle{}, fmt.Errorf("check definitions: %w", err)
 	}
 	return b, nil
+}
+
+// bundleCheck returns a check of additions to the store of the engine, made by one of the
+// methods of its options.
+func (e *Engine) bundleCheck(ctx context.Context, check func(*definitions.Unsaved, *courier.Registry) *bundleCheck) (*bundleCheck, error) {
+	saved, _ := e.roles.Subscriptions() // without the role there are none
+	c := check(definitions.NewUnsaved(e.store, saved, false), e.reg)
+	w, _ := e.roles.Workers() // without them no queue is doubtful
+	var err error
+	c.workers, err = core.PresentWorkers(ctx, w)
+	return c, err
 }
 
 // A bundleCheck is a check of files in progress.
@@ -139,19 +146,29 @@ type bundleCheck struct {
 	// listers and subscribers say whether the directories of monitors and the functions of
 	// subscriptions are checked.
 	listers, subscribers bool
-	seen                 map[string]courier.Problem // where the definitions are, by kind and name
-	list                 []func()                   // the checks, which begin when all is read
-	failed               error                      // of the store
+	// checkedJobs and checkedChains are those of the bundle as they will be saved, in its
+	// order, where they have no problems.
+	checkedJobs   []core.CheckedJob
+	checkedChains []chain.Chain
+	seen          map[string]courier.Problem // where the definitions are, by kind and name
+	list          []func()                   // the checks, which begin when all is read
+	failed        error                      // of the store
 }
 
-// bundleCheck returns a check with the options that checks use. Its engine looks up no names.
+// bundleCheck returns a check with the options that checks use. Its engine looks up no names
+// and asks for no secrets.
 func (o *Options) bundleCheck(catalog *definitions.Unsaved, r *courier.Registry) *bundleCheck {
+	offline := *o
+	offline.Secrets = nil
+	offline.Webhooks.Lookup = func(context.Context, string) ([]netip.Addr, error) { return nil, errOffline }
+	return offline.savingCheck(catalog, r)
+}
+
+// savingCheck returns a check that finds whatever Define and Set would refuse, as bundleCheck
+// does, and that looks up names and asks for secrets as they do.
+func (o *Options) savingCheck(catalog *definitions.Unsaved, r *courier.Registry) *bundleCheck {
 	e := New(catalog, r, &Options{
-		Listers: o.Listers, Subscribers: o.Subscribers, Queues: o.Queues,
-		Webhooks: notify.WebhookOptions{
-			Networks: o.Webhooks.Networks, TrustedHosts: o.Webhooks.TrustedHosts, AllowPlain: o.Webhooks.AllowPlain,
-			Lookup: func(context.Context, string) ([]netip.Addr, error) { return nil, errOffline },
-		},
+		Listers: o.Listers, Subscribers: o.Subscribers, Queues: o.Queues, MaxParams: o.MaxParams, Secrets: o.Secrets, Webhooks: o.Webhooks,
 	})
 	return &bundleCheck{
 		e: e, catalog: catalog, listers: o.Listers != nil, subscribers: o.Subscribers != nil, seen: make(map[string]courier.Problem),
@@ -171,6 +188,12 @@ func (c *bundleCheck) check(ctx context.Context, files []courier.Source) (Bundle
 			c.read(ctx, s)
 		}
 	}
+	return c.result()
+}
+
+// result makes the checks on the list, and returns what they find. Its error is one of the
+// store or of ctx.
+func (c *bundleCheck) result() (Bundle, error) {
 	for _, check := range c.list {
 		check()
 	}
@@ -220,55 +243,100 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 	case "job":
 		var j courier.Job
 		form := s.Read(&j)
-		c.Jobs = append(c.Jobs, j)
-		c.catalog.Put(store.Job, j.Name, j)
-		c.later(s, "job", j.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			checked, err := c.e.definitions.CheckJob(ctx, j)
-			if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
-				return bad.Problems, nil, nil
-			}
-			return nil, append(checked.Warnings, core.UnservedQueue(&j, c.workers, c.e.opt.Queues)...), err
-		})
+		c.job(ctx, s, form, j)
 	case "chain":
 		var x chain.Chain
 		form := s.Read(&x)
-		c.Chains = append(c.Chains, x)
-		c.catalog.Put(store.Chain, x.Name, x)
-		c.later(s, "chain", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			checked, err := c.e.chains.Check(ctx, x)
-			if c.alone {
-				checked.Warnings = append(checked.Warnings, pinned(&x)...)
-			}
-			return checked.Problems, checked.Warnings, err
-		})
+		c.chain(ctx, s, form, x)
 	case "schedule":
 		var x schedule.Schedule
 		form := s.Read(&x)
-		c.Schedules = append(c.Schedules, x)
-		c.later(s, "schedule", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			return c.e.schedules.Check(ctx, x)
-		})
+		c.schedule(ctx, s, form, x)
 	case "monitor":
 		var m monitor.Monitor
 		form := s.Read(&m)
-		c.Monitors = append(c.Monitors, m)
-		c.later(s, "monitor", m.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			problems, err := c.e.monitors.Check(ctx, m, c.listers)
-			return problems, nil, err
-		})
+		c.monitor(ctx, s, form, m)
 	case "subscription":
 		var x notify.Subscription
 		form := s.Read(&x)
-		c.Subscriptions = append(c.Subscriptions, x)
-		c.catalog.AddSubscription(x)
-		c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-			problems, warnings, err := c.e.notifications.Check(ctx, x)
-			if !c.subscribers {
-				warnings = nil
-			}
-			return problems, warnings, err
-		})
+		c.subscription(ctx, s, form, x)
 	}
+}
+
+// add puts the definitions of a bundle on the list of those to check. Their problems have
+// the kind and the name in place of a file.
+func (c *bundleCheck) add(ctx context.Context, b *Bundle) {
+	at := func(kind, name string) *courier.Source {
+		return &courier.Source{File: fmt.Sprintf("%s %q", kind, name)}
+	}
+	for _, j := range b.Jobs {
+		c.job(ctx, at("job", j.Name), nil, j)
+	}
+	for _, x := range b.Chains {
+		c.chain(ctx, at("chain", x.Name), nil, x)
+	}
+	for _, x := range b.Schedules {
+		c.schedule(ctx, at("schedule", x.Name), nil, x)
+	}
+	for _, m := range b.Monitors {
+		c.monitor(ctx, at("monitor", m.Name), nil, m)
+	}
+	for _, x := range b.Subscriptions {
+		c.subscription(ctx, at("subscription", x.Name), nil, x)
+	}
+}
+
+func (c *bundleCheck) job(ctx context.Context, s *courier.Source, form []courier.Problem, j courier.Job) {
+	c.Jobs = append(c.Jobs, j)
+	c.catalog.Put(store.Job, j.Name, j)
+	c.later(s, "job", j.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+		checked, err := c.e.definitions.CheckJob(ctx, j)
+		c.checkedJobs = append(c.checkedJobs, checked)
+		if bad, ok := errors.AsType[*courier.DefinitionError](err); ok {
+			return bad.Problems, nil, nil
+		}
+		return nil, append(checked.Warnings, core.UnservedQueue(&j, c.workers, c.e.opt.Queues)...), err
+	})
+}
+
+func (c *bundleCheck) chain(ctx context.Context, s *courier.Source, form []courier.Problem, x chain.Chain) {
+	c.Chains = append(c.Chains, x)
+	c.catalog.Put(store.Chain, x.Name, x)
+	c.later(s, "chain", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+		checked, err := c.e.chains.Check(ctx, x)
+		c.checkedChains = append(c.checkedChains, checked.Chain)
+		if c.alone {
+			checked.Warnings = append(checked.Warnings, pinned(&x)...)
+		}
+		return checked.Problems, checked.Warnings, err
+	})
+}
+
+func (c *bundleCheck) schedule(ctx context.Context, s *courier.Source, form []courier.Problem, x schedule.Schedule) {
+	c.Schedules = append(c.Schedules, x)
+	c.later(s, "schedule", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+		return c.e.schedules.Check(ctx, x)
+	})
+}
+
+func (c *bundleCheck) monitor(ctx context.Context, s *courier.Source, form []courier.Problem, m monitor.Monitor) {
+	c.Monitors = append(c.Monitors, m)
+	c.later(s, "monitor", m.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+		problems, err := c.e.monitors.Check(ctx, m, c.listers)
+		return problems, nil, err
+	})
+}
+
+func (c *bundleCheck) subscription(ctx context.Context, s *courier.Source, form []courier.Problem, x notify.Subscription) {
+	c.Subscriptions = append(c.Subscriptions, x)
+	c.catalog.AddSubscription(x)
+	c.later(s, "subscription", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+		problems, warnings, err := c.e.notifications.Check(ctx, x)
+		if !c.subscribers {
+			warnings = nil
+		}
+		return problems, warnings, err
+	})
 }
 
 // later puts a definition on the list of those to check. Form is what was wrong
@@ -276,10 +344,12 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 func (c *bundleCheck) later(s *courier.Source, kind, name string, form []courier.Problem, check func() (problems, warnings []courier.Problem, err error)) {
 	again := courier.Problem{Step: -1, Field: "name"}
 	if first, ok := c.seen[kind+" "+name]; ok && name != "" {
-		again.Message = fmt.Sprintf("there is another %s %q, in %s, line %d; leave one of them out", kind, name, cmp.Or(first.File, "the same text"), first.Line)
+		again.Message = fmt.Sprintf("there is another %s %q%s; leave one of them out", kind, name, placeOf(first))
 	} else {
-		place := []courier.Problem{{Step: -1, Field: "name"}}
-		s.Locate(place)
+		place := []courier.Problem{{Step: -1, Field: "name", File: s.File}}
+		if s.Text != nil {
+			s.Locate(place)
+		}
 		c.seen[kind+" "+name] = place[0]
 	}
 	c.list = append(c.list, func() {
@@ -298,13 +368,28 @@ func (c *bundleCheck) later(s *courier.Source, kind, name string, form []courier
 	})
 }
 
+// placeOf is the phrase that says where a definition is; empty if it has no text.
+func placeOf(p courier.Problem) string {
+	if p.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", in %s, line %d", cmp.Or(p.File, "the same text"), p.Line)
+}
+
 // found notes what is wrong with a definition, but not what follows from its form.
 func (c *bundleCheck) found(s *courier.Source, form, problems, warnings []courier.Problem) {
 	problems = slices.DeleteFunc(problems, func(p courier.Problem) bool {
 		return slices.ContainsFunc(form, func(f courier.Problem) bool { return follows(p, f) })
 	})
-	s.Locate(problems)
-	s.Locate(warnings)
+	if s.Text != nil {
+		s.Locate(problems)
+		s.Locate(warnings)
+	}
+	for _, list := range [][]courier.Problem{problems, warnings} {
+		for i := range list {
+			list[i].File = s.File
+		}
+	}
 	c.Problems = append(append(c.Problems, form...), problems...)
 	c.Warnings = append(c.Warnings, warnings...)
 }

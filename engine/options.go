@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,11 @@ type Options struct {
 	Mailer notify.Mailer
 	// Webhooks says what subscriptions of kind webhook may reach.
 	Webhooks notify.WebhookOptions
+	// BaseURL is the address of the pages of package dashboard, as people reach them, such as
+	// "https://ops.example.com/courier/". Notifications that this engine delivers then have
+	// the address of the page of the execution: webhooks and functions in the field url of
+	// [notify.Notification], mails as a link. Empty means that they have none.
+	BaseURL string
 
 	// Isolate says which steps run in a process of their own, and with which limits: by
 	// the key of a type, by "family.*" or by "*" for all, and what is most precise counts.
@@ -222,6 +228,9 @@ func (o *Options) check() error {
 		case d.value > 0 && d.value < d.least:
 			add("Options.%s: %v is less than %v; give it a unit, such as %d*time.Second", d.name, d.value, d.least, d.value)
 		}
+	}
+	if u, err := url.Parse(o.BaseURL); o.BaseURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		add("Options.BaseURL: %q must be an address such as https://ops.example.com/courier/", o.BaseURL)
 	}
 	if len(found) == 0 {
 		return nil

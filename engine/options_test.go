@@ -56,6 +56,10 @@ func TestBadOptions(t *testing.T) {
 		{engine.Options{Lease: 15, Poll: 5}, []string{"Options.Lease: 15ns is less than 10ms; give it a unit, such as 15*time.Second", "Options.Poll: 5ns is less than 1ms"}},
 		{engine.Options{KeepLog: 16}, []string{"Options.KeepLog: 16 bytes is less than 1024; a negative number keeps nothing"}},
 		{engine.Options{KeepLog: -1}, nil},
+		{engine.Options{BaseURL: "ops.example.com/courier"}, []string{`Options.BaseURL: "ops.example.com/courier" must be an address such as`}},
+		{engine.Options{BaseURL: "https://ops.example.com/courier?a=b"}, []string{"Options.BaseURL"}},
+		{engine.Options{BaseURL: "javascript://x/"}, []string{"Options.BaseURL"}},
+		{engine.Options{BaseURL: "https://ops.example.com/courier/"}, nil},
 		{engine.Options{Lease: 10 * time.Millisecond, Poll: time.Millisecond, SoftStop: 1, Grace: 1, Orphans: 1}, nil},
 	} {
 		c.opt.Workspace = t.TempDir()

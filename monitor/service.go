@@ -165,6 +165,19 @@ func (v *Service) Check(ctx context.Context, m Monitor, listers bool) ([]courier
 	return problems, err
 }
 
+// Compare returns what is saved under the name of a monitor, nil if nothing is, and what
+// Set would save, as JSON; same says that Set would change nothing. It checks nothing else.
+func (v *Service) Compare(ctx context.Context, m Monitor) (was, now json.RawMessage, same bool, err error) {
+	old, err := v.records.Look(ctx, m.Name)
+	if err == nil {
+		now, err = jsontext.Append(nil, m.Definition())
+	}
+	if err != nil || old == nil {
+		return nil, now, false, err
+	}
+	return old.Body, now, sameMonitor(old, &m), nil
+}
+
 // setMonitor returns what is to be saved in place of old, which may be nil.
 func setMonitor(old *Record, m *Monitor, body json.RawMessage, by courier.By) (Put, error) {
 	full := m.WithDefaults()
@@ -173,7 +186,7 @@ func setMonitor(old *Record, m *Monitor, body json.RawMessage, by courier.By) (P
 	}}}
 	if old != nil {
 		put.Record = *old
-		if sameMonitor(old.Body, m) && (old.State == Disabled || !m.Disabled) {
+		if sameMonitor(old, m) {
 			return put, named.ErrUnchanged
 		}
 		var was Monitor
@@ -190,11 +203,11 @@ func setMonitor(old *Record, m *Monitor, body json.RawMessage, by courier.By) (P
 	return put, nil
 }
 
-// sameMonitor reports whether what is kept of a monitor has the effective values of
-// another, so that what [Service.Get] returns is the same as what was set.
-func sameMonitor(body json.RawMessage, m *Monitor) bool {
+// sameMonitor reports whether a record has the effective values of a monitor, so that what
+// [Service.Get] returns is the same as what was set.
+func sameMonitor(old *Record, m *Monitor) bool {
 	var was Monitor
-	if json.Unmarshal(body, &was) != nil {
+	if json.Unmarshal(old.Body, &was) != nil || m.Disabled && old.State != Disabled {
 		return false
 	}
 	return text.SameJSON(was.WithDefaults().Definition(), m.WithDefaults().Definition())

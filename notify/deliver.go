@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"runtime/debug"
 
 	"github.com/courierhq/courier"
@@ -16,6 +17,9 @@ func (p *dispatcher) deliver(ctx context.Context, t *Due) error {
 		return courier.Permanent(fmt.Errorf("the stored subscription can't be read: %w; save it again", err))
 	}
 	n := t.Notification
+	if s.Kind != KindJob {
+		n.URL = p.v.pageOf(&n)
+	}
 	if err := p.v.addResult(ctx, &n); err != nil {
 		return err
 	}
@@ -38,6 +42,23 @@ func (v *Service) addResult(ctx context.Context, n *Notification) (err error) {
 		n.Result, err = v.opt.Jobs.Result(ctx, n.Job, n.Version, n.Execution)
 	}
 	return err
+}
+
+// pageOf returns the address of the page of the execution of an event; empty if the pages have
+// no known address.
+func (v *Service) pageOf(n *Notification) string {
+	if v.opt.BaseURL == "" {
+		return ""
+	}
+	page, id := "executions", n.Execution
+	if id == "" {
+		page, id = "chain-executions", n.ChainExecution
+	}
+	link, err := url.JoinPath(v.opt.BaseURL, page, string(id))
+	if err != nil {
+		return "" // the engine has checked BaseURL
+	}
+	return link
 }
 
 // callSubscriber calls a function of the host's. It returns when the function has.

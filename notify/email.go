@@ -72,6 +72,10 @@ func mailOf(to *EmailTarget, n *Notification) Mail {
 		fmt.Fprintf(&page, "<tr><td>%s</td><td>%s</td></tr>\n", html.EscapeString(l[0]), html.EscapeString(l[1]))
 	}
 	page.WriteString("</table>\n")
+	if n.URL != "" {
+		fmt.Fprintf(&text, "\n%s\n", n.URL)
+		fmt.Fprintf(&page, "<p><a href=\"%s\">Open its page</a></p>\n", html.EscapeString(n.URL))
+	}
 	if n.Count > 1 {
 		fmt.Fprintf(&text, "\nSince then (%d", n.Count-1)
 		fmt.Fprintf(&page, "<p>Since then (%d", n.Count-1)

@@ -50,6 +50,10 @@ type Notification struct {
 	// step's end with others.
 	Name    string          `json:"name,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
+	// URL is the address of the page of the execution, or of the chain execution, if the
+	// engine that delivers has a BaseURL. Stores leave it out. The kind job gets none,
+	// because the parameters of what it starts must be the same in each attempt.
+	URL string `json:"url,omitempty"`
 	// Count is how many events of this type and job the notification stands for:
 	// 1, or more if the subscription has a window. More are others of them, the
 	// first 50.

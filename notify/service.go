@@ -52,6 +52,8 @@ type Options struct {
 	Mailer      Mailer // for the kind email
 	// Webhooks says what subscriptions of kind webhook may reach.
 	Webhooks WebhookOptions
+	// BaseURL is the address of the pages of package dashboard, for links; empty means none.
+	BaseURL string
 }
 
 // A Service is the subscriptions of one store, and the deliveries of one engine. Its
@@ -114,7 +116,7 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	if err := json.Unmarshal(body, &plain); err != nil {
 		return Subscribed{}, courier.Errorf(courier.ErrInvalid, "set subscription %q: %w", s.Name, err)
 	}
-	kept, err := v.isKept(ctx, o, plain)
+	_, _, same, err := v.Compare(ctx, plain)
 	if err != nil {
 		return fail(err)
 	}
@@ -125,7 +127,7 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	if err != nil {
 		return fail(err)
 	}
-	if !kept {
+	if !same {
 		v.opt.Changed(ctx, by, store.Action{Kind: "subscription", Name: s.Name, Verb: "set", Now: body})
 	}
 	v.wanted.Store(true)
@@ -137,15 +139,20 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	return Subscribed{plain, warnings}, nil
 }
 
-// isKept reports whether a subscription is kept as it is given.
-func (v *Service) isKept(ctx context.Context, o Store, s Subscription) (bool, error) {
-	r, _, err := v.records.Find(ctx, o, s.Name)
-	if err != nil || r == nil {
-		return false, err
+// Compare returns what is saved under the name of a subscription, nil if nothing is, and
+// what Set would save, as JSON; same says that they are the same. It checks nothing else.
+func (v *Service) Compare(ctx context.Context, s Subscription) (was, now json.RawMessage, same bool, err error) {
+	s.Reason = ""
+	old, err := v.records.Look(ctx, s.Name)
+	if err == nil {
+		now, err = jsontext.Append(nil, s)
 	}
-	var was Subscription
-	err = json.Unmarshal(r.Body, &was)
-	return err == nil && r.Disabled == s.Disabled && text.SameJSON(was, s), nil
+	if err != nil || old == nil {
+		return nil, now, false, err
+	}
+	var kept, given Subscription // as they are read
+	same = json.Unmarshal(old.Body, &kept) == nil && json.Unmarshal(now, &given) == nil
+	return old.Body, now, same && old.Disabled == given.Disabled && text.SameJSON(kept, given), nil
 }
 
 // Remove removes a subscription and its undelivered notifications. Deliveries in

@@ -138,6 +138,22 @@ func (v *Service) Check(ctx context.Context, s Schedule) (problems, warnings []c
 	return nil, nil, never
 }
 
+// Compare returns what is saved under the name of a schedule, nil if nothing is, and what
+// Set would save, as JSON; same says that Set would change nothing. It checks nothing else.
+func (v *Service) Compare(ctx context.Context, s Schedule) (was, now json.RawMessage, same bool, err error) {
+	s.At, s.Starts, s.Ends = plainTime(s.At), plainTime(s.Starts), plainTime(s.Ends)
+	old, err := v.records.Look(ctx, s.Name)
+	if err == nil {
+		now, err = jsontext.Append(nil, s.Definition())
+	}
+	if err != nil || old == nil {
+		return nil, now, false, err
+	}
+	var kept Schedule
+	same = json.Unmarshal(old.Body, &kept) == nil && sameSchedule(old, &kept, &s)
+	return old.Body, now, same, nil
+}
+
 // plainTime is t as the store keeps it.
 func plainTime(t time.Time) time.Time {
 	if t.IsZero() {
@@ -155,7 +171,7 @@ func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now
 	if old != nil {
 		put = *old
 		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
-		if text.SameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled) {
+		if sameSchedule(old, &was, s) {
 			return put, named.ErrUnchanged
 		}
 	}
@@ -174,6 +190,12 @@ func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now
 		return put, nil
 	}
 	return put, begin(&put, s, c, now)
+}
+
+// sameSchedule reports whether a record, of which was is the definition, has the effective
+// values of s.
+func sameSchedule(old *Record, was, s *Schedule) bool {
+	return text.SameJSON(was.WithDefaults().Definition(), s.WithDefaults().Definition()) && (old.Disabled || !s.Disabled)
 }
 
 // begin lets a schedule go on with the first tick after now, unless it is

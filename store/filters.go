@@ -4,7 +4,7 @@ import "github.com/courierhq/courier"
 
 // A DefinitionFilter selects definitions.
 type DefinitionFilter struct {
-	Kind  Kind   // Job or Chain
+	Kind  Kind
 	After string // those whose names come after it
 	Limit int    // 0 means 1000
 	Brief bool   // leaves the bodies out, which a store does not read then

@@ -153,6 +153,9 @@ type Kind string
 const (
 	Job   Kind = "job"
 	Chain Kind = "chain"
+	// Deployment is the record of what was saved as one deployment, such as by
+	// engine.Engine.Apply. Nothing can be started by it.
+	Deployment Kind = "deployment"
 )
 
 // A Setting is a name with its value, which is not empty.

@@ -17,7 +17,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -86,15 +85,7 @@ type office struct {
 
 // newOffice does what a service does when it starts.
 func newOffice(ctx context.Context, s *memstore.Store, out io.Writer) (o *office, err error) {
-	var data struct {
-		Jobs     []courier.Job     `json:"jobs"`
-		Chain    chain.Chain       `json:"chain"`
-		Schedule schedule.Schedule `json:"schedule"`
-	}
-	if err := json.Unmarshal(pipelines, &data); err != nil {
-		return nil, err
-	}
-	o = &office{out: out, store: s, chain: data.Chain, sched: data.Schedule}
+	o = &office{out: out, store: s}
 	opened := o // o is nil where an error is returned
 	defer func() {
 		if err != nil {
@@ -107,24 +98,22 @@ func newOffice(ctx context.Context, s *memstore.Store, out io.Writer) (o *office
 	if o.partner, err = startPartner(o.dirs.partner); err != nil {
 		return nil, err
 	}
-	if o.zone, err = time.LoadLocation(o.sched.Zone); err != nil {
-		return nil, err
-	}
 	var reg courier.Registry
 	steps.Register(&reg, &steps.Options{Connections: o.partner.connections, Keys: o.partner.ourKeys})
 	o.engine = engine.New(s, &reg, &engine.Options{Workspace: o.dirs.work, Roots: []string{o.dirs.staging, o.dirs.processing}})
-	for _, job := range data.Jobs {
-		if _, err := o.engine.Jobs().Define(ctx, job, nil); err != nil {
-			return nil, err
-		}
-	}
-	o.chain.Params = map[string]any{"staging": o.dirs.staging, "processing": o.dirs.processing}
-	defined, err := o.engine.Chains().Define(ctx, o.chain, nil)
-	if err != nil {
+	bundle, err := o.engine.Check(ctx, []courier.Source{{File: "pipelines.json", Text: pipelines}})
+	if err := errors.Join(err, bundle.Err()); err != nil {
 		return nil, err
 	}
-	o.chain = defined.Chain
-	_, err = o.engine.Schedules().Set(ctx, o.sched, courier.By{})
+	bundle.Chains[0].Params = map[string]any{"staging": o.dirs.staging, "processing": o.dirs.processing}
+	o.sched = bundle.Schedules[0]
+	if o.zone, err = time.LoadLocation(o.sched.Zone); err != nil {
+		return nil, err
+	}
+	if _, err = o.engine.Apply(ctx, bundle, &engine.ApplyOptions{Name: "daily-chain"}); err != nil {
+		return nil, err
+	}
+	o.chain, err = o.engine.Chains().Get(ctx, bundle.Chains[0].Name, 0)
 	return o, err
 }
 

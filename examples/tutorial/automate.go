@@ -15,18 +15,17 @@ import (
 // automate saves a schedule that starts the job every 10 seconds, and a
 // subscription to its end.
 func automate(ctx context.Context, e *engine.Engine) error {
-	_, err := e.Schedules().Set(ctx, schedule.Schedule{
-		Name: "invoices", Job: "invoices", Params: params(),
-		Every:   10 * time.Second, // or Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin"
-		Overlap: schedule.OverlapSkip,
-	}, courier.By{})
-	if err != nil {
-		return err
-	}
-	_, err = e.Subscriptions().Set(ctx, notify.Subscription{
-		Name: "ends", Kind: notify.KindFunc, Func: "print",
-		Events: []courier.EventType{courier.EventJobCompleted, courier.EventJobFailed},
-	}, courier.By{})
+	_, err := e.Apply(ctx, engine.Bundle{
+		Schedules: []schedule.Schedule{{
+			Name: "invoices", Job: "invoices", Params: params(),
+			Every:   10 * time.Second, // or Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin"
+			Overlap: schedule.OverlapSkip,
+		}},
+		Subscriptions: []notify.Subscription{{
+			Name: "ends", Kind: notify.KindFunc, Func: "print",
+			Events: []courier.EventType{courier.EventJobCompleted, courier.EventJobFailed},
+		}},
+	}, nil)
 	return err
 }
 

@@ -58,6 +58,19 @@ func (r *Records[S, R, P]) Find(ctx context.Context, s S, name string) (*R, time
 	return &list[0], now, nil
 }
 
+// Look returns the record of a name, nil if there is none.
+func (r *Records[S, R, P]) Look(ctx context.Context, name string) (*R, error) {
+	s, err := r.Store()
+	var found *R
+	if err == nil {
+		found, _, err = r.Find(ctx, s, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Kind, err)
+	}
+	return found, nil
+}
+
 // Get returns the record of a name. If there is none, the error matches
 // [courier.ErrNotFound].
 func (r *Records[S, R, P]) Get(ctx context.Context, name string) (*R, error) {

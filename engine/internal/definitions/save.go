@@ -58,6 +58,12 @@ func (v *Service) DefineJob(ctx context.Context, job courier.Job, opt *courier.D
 		}
 		c.Warnings = append(c.Warnings, core.UnservedQueue(&c.Job, workers, v.queues)...)
 	}
+	return v.DefineChecked(ctx, c, opt)
+}
+
+// DefineChecked saves a job that was checked, as DefineJob does.
+func (v *Service) DefineChecked(ctx context.Context, c core.CheckedJob, opt *courier.DefineOptions) (courier.DefinedJob, error) {
+	job := &c.Job
 	d, kept, err := v.Save(ctx, store.Job, job.Name, c.Job, c.Warnings, opt)
 	if cycle, ok := errors.AsType[*courier.CycleError](err); ok { // the rest of it was saved meanwhile
 		return courier.DefinedJob{}, &courier.DefinitionError{Job: job.Name, Problems: []courier.Problem{{Step: -1, Field: "depends_on", Message: cycle.Error()}}}

@@ -121,6 +121,7 @@ var Rooms = []Room{
 
 	{Dir: "couriertest", Imports: []string{".", "depot", "flow", "store", "store/memstore", "engine", "internal/jsontext", "internal/reference"}, Outside: true},
 	{Dir: "examples/*", Imports: []string{"..."}, Libraries: Libraries, Outside: true},
+	{Dir: "examples/login/session"},
 
 	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
 	{Dir: "internal/attention", Imports: []string{".", "advice", "engine", "internal/ticks", "monitor", "notify", "schedule", "store"}}, // what an operator has to look at: above the engine

@@ -4,10 +4,10 @@
 -- parsed again. Cast it to json or jsonb to look into it. Names of jobs, queues and
 -- the like have collation "C": they are compared byte by byte.
 
--- Jobs and chains by name.
+-- Jobs, chains and deployments by name.
 create table courier.job_definitions (
 	id             integer generated always as identity primary key,
-	kind           text not null, -- job, chain
+	kind           text not null, -- job, chain, deployment
 	name           text collate "C" not null,
 	latest_version integer not null,
 	-- Whether other jobs depend on this one. 0: no. 1: yes, and new executions have

@@ -173,13 +173,16 @@ var catalogCases = []testCase{
 	}},
 	{"kinds_are_apart", func(k *kit) {
 		k.SaveAll(store.Job, "x", `1`, `2`)
-		k.SaveAll(store.Chain, "x", `"chain"`)
-		d, err := k.Load(k.Ctx(), store.Chain, "x", 0)
-		k.OK(err)
-		k.Same("the chain", string(d.Body), `"chain"`)
-		list, err := k.List(k.Ctx(), store.DefinitionFilter{Kind: store.Chain, Limit: 10})
-		k.OK(err)
-		k.Same("chains", len(list), 1)
+		for _, kind := range []store.Kind{store.Chain, store.Deployment} {
+			body := fmt.Sprintf("%q", kind)
+			k.SaveAll(kind, "x", body)
+			d, err := k.Load(k.Ctx(), kind, "x", 0)
+			k.OK(err)
+			k.Same("the "+string(kind), string(d.Body), body)
+			list, err := k.List(k.Ctx(), store.DefinitionFilter{Kind: kind, Limit: 10})
+			k.OK(err)
+			k.Same(string(kind)+"s", len(list), 1)
+		}
 	}},
 	{"list_latest_by_name", func(k *kit) {
 		for _, name := range []string{"b", "é", "a", "B", "a b", "a-b", "ab"} {
