@@ -218,6 +218,11 @@ func (v *probed) Incidents(ctx context.Context, most int) (got store.Incidents, 
 	return v.Store.(store.Overview).Incidents(ctx, most)
 }
 
+func (v *probed) Stats(ctx context.Context, most int) (got store.Stats, err error) {
+	defer v.told.Store("Stats", time.Now(), &err)
+	return v.Store.(store.Statistics).Stats(ctx, most)
+}
+
 func (v *probed) PutSchedule(ctx context.Context, s schedule.Record) (got schedule.Record, err error) {
 	defer v.told.Store("PutSchedule", time.Now(), &err)
 	return v.Store.(schedule.Store).PutSchedule(ctx, s)

@@ -1,0 +1,62 @@
+package metrics
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// A Registry keeps what is recorded, since it was made. Its methods may be called by several
+// goroutines.
+type Registry struct {
+	sets map[*Metric]*Bounded[*series]
+	once sync.Once
+}
+
+// NewRegistry returns an empty registry. Over is called once, with the first metric that has
+// more series than [MaxSeries].
+func NewRegistry(over func(*Metric)) *Registry {
+	r := &Registry{sets: make(map[*Metric]*Bounded[*series])}
+	for _, m := range All {
+		if m.Kind != Gauge {
+			r.sets[m] = NewBounded(m, func(Values) *series { return newSeries(m) }, func() { r.once.Do(func() { over(m) }) })
+		}
+	}
+	return r
+}
+
+// Record adds a value to a counter or a histogram.
+func (r *Registry) Record(m *Metric, value float64, labels Values) {
+	r.sets[m].Get(labels).add(value)
+}
+
+// A series is a counter or a histogram with its labels.
+type series struct {
+	bounds []float64
+	counts []atomic.Uint64 // by bucket; the last one has what is above all bounds
+	sum    atomic.Uint64   // the bits of a float64
+}
+
+func newSeries(m *Metric) *series {
+	s := &series{bounds: m.Buckets}
+	if m.Kind == Histogram {
+		s.counts = make([]atomic.Uint64, len(m.Buckets)+1)
+	}
+	return s
+}
+
+func (s *series) add(value float64) {
+	if s.counts != nil {
+		i := 0
+		for i < len(s.bounds) && value > s.bounds[i] {
+			i++
+		}
+		s.counts[i].Add(1)
+	}
+	for {
+		old := s.sum.Load()
+		if s.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+value)) {
+			return
+		}
+	}
+}
