@@ -20,6 +20,7 @@ package access
 
 import (
 	"context"
+	"crypto/subtle"
 	"net/http"
 	"slices"
 	"strings"
@@ -60,6 +61,10 @@ type Policy struct {
 	// scheme, host and port, such as "https://ops.example.com". The pages of package dashboard
 	// accept forms from themselves only.
 	Origins []string
+	// Metrics is a token with which a scraper may read GET metrics, and nothing else, by the
+	// header "Authorization: Bearer TOKEN". It is compared in constant time. Empty means none:
+	// the metrics are for viewers of all jobs alone. It should have 20 random characters.
+	Metrics string
 	// Challenge is the header WWW-Authenticate of answers with 401. Empty means "Bearer".
 	Challenge string
 	// Schemes are the ways in which a request can prove who makes it, one of which is enough,
@@ -68,6 +73,12 @@ type Policy struct {
 	Schemes map[string]SecurityScheme
 
 	local *local // of [Local]
+}
+
+// MayScrape reports whether a request has the token Metrics.
+func (p *Policy) MayScrape(r *http.Request) bool {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return p.Metrics != "" && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(p.Metrics)) == 1
 }
 
 // A Principal is who makes a request.

@@ -72,6 +72,14 @@ func (m *maintainer) Maintain(ctx context.Context, with courier.Maintenance) err
 	return m.c.look(ctx)
 }
 
+// Usage implements [courier.UsageReporter]. Only a [Directory] with a limit has a usage.
+func (m *maintainer) Usage(context.Context) (used, limit int64, err error) {
+	if d, ok := m.c.depot.(*Directory); ok {
+		return d.usage()
+	}
+	return 0, 0, nil
+}
+
 // A getter is a function that tells the states of executions.
 type getter func(context.Context, courier.ExecutionID) (courier.Execution, error)
 

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryruns"
+	"github.com/courierhq/courier/engine/internal/figures"
 	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
@@ -37,6 +38,7 @@ func (e *Engine) addSubsystems() {
 	c, o, roles := access{e}, &e.opt, e.roles
 	e.programs = program.NewCache(e.store, e.reg)
 	e.definitions = definitions.New(roles, e.reg, e.programs, o.Queues, e.log)
+	e.figures = figures.New(roles, o.Queues, e.log)
 	e.unserved = unserved.New(roles.Workers, e.log)
 	e.repairs = repair.New(e.store, e.programs, o.Secrets)
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)

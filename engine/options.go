@@ -162,7 +162,8 @@ type Options struct {
 	// of the header traceparent, or "". It is kept as the execution's Trace. Nil means
 	// none.
 	Trace func(ctx context.Context) string
-	// Probe is told what the engine does; see [Probe]. Nil means none, and costs nothing.
+	// Probe is told what the engine does; see [Probe]. If it is an [Attacher], it is given the
+	// engine. Nil means none; the metrics of [Engine.WriteMetrics] need none.
 	Probe Probe
 	// Observers are called with every event, one event at a time, after it was
 	// committed. Those of what a worker does come in order. That of a request, such as

@@ -1,6 +1,9 @@
 package metrics
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Bounded keeps something for each set of label values of a metric, and nothing more than
 // [MaxSeries] allows. Its methods may be called by several goroutines.
@@ -9,8 +12,15 @@ type Bounded[T any] struct {
 	make func(Values) T
 	over func() // there is no room
 
+	recent [16]atomic.Pointer[entry[T]] // some of kept, found sooner
+
 	mu   sync.RWMutex
 	kept map[Values]T
+}
+
+type entry[T any] struct {
+	v Values
+	t T
 }
 
 // NewBounded returns one for a metric. Make is called once for each set of values that is
@@ -21,13 +31,31 @@ func NewBounded[T any](m *Metric, make func(Values) T, over func()) *Bounded[T] 
 
 // Get returns what is kept for a set of values.
 func (b *Bounded[T]) Get(v Values) T {
+	place := &b.recent[place(&v)]
+	e := place.Load()
+	if e != nil && e.v == v {
+		return e.t
+	}
 	b.mu.RLock()
 	t, ok := b.kept[v]
 	b.mu.RUnlock()
-	if ok {
-		return t
+	if !ok {
+		t = b.add(v)
 	}
-	return b.add(v)
+	if e == nil {
+		place.Store(&entry[T]{v, t})
+	}
+	return t
+}
+
+// place is where something with these values is found soon.
+func place(v *Values) (n int) {
+	for i := range 2 {
+		if s := v[i]; s != "" {
+			n = n*5 + len(s) + int(s[len(s)-1])
+		}
+	}
+	return n & 15
 }
 
 // add makes room for a set, or returns the one of all others. The last places are for those:

@@ -61,10 +61,16 @@ type Metric struct {
 	Merge   Merge     // of a gauge
 	// Whole says that it is about the whole store: all processes report the same.
 	Whole bool
+
+	index  int      // in All
+	prom   string   // the name in Prometheus
+	labels []string // their names there
 }
 
 // PromName returns the name in Prometheus, by the rules of OpenTelemetry's exporters.
-func (m *Metric) PromName() string {
+func (m *Metric) PromName() string { return m.prom }
+
+func (m *Metric) promName() string {
 	name := promName(m.Name)
 	switch m.Unit {
 	case "s":
@@ -226,7 +232,7 @@ var (
 		Help: "Executions that have been due or lost for 90 seconds and that no present worker can take, by the reason: queue, workspace or step_types.",
 	}
 	Workers = &Metric{
-		Name: "cicd.worker.count", Kind: Gauge, Unit: "{worker}", Labels: []Label{{"cicd.worker.state", false}}, Whole: true,
+		Name: "courier.workers", Kind: Gauge, Unit: "{worker}", Labels: []Label{{"courier.worker.state", false}}, Whole: true,
 		Help: "Engines that are present on the store: available, or draining when they stop.",
 	}
 	ScheduleLag = &Metric{
@@ -249,6 +255,10 @@ var (
 		Name: "courier.delivery.lag", Kind: Gauge, Unit: "s", Whole: true,
 		Help: "How long the pending notification that has been due for longest has waited; 0 if none is due.",
 	}
+	StoreReachable = &Metric{
+		Name: "courier.store.reachable", Kind: Gauge, Unit: "1", Merge: Min,
+		Help: "1 if the store answered when this process last read its figures, otherwise 0.",
+	}
 	XminAge = &Metric{
 		Name: "courier.database.xmin.age", Kind: Gauge, Unit: "s", Whole: true,
 		Help: "Age of the transaction that keeps the database from removing dead rows; 0 if there is none, or its age is not known.",
@@ -268,13 +278,24 @@ var (
 )
 
 // All are the metrics, in the order in which they are written.
-var All = []*Metric{
+var All = numbered(
 	RunDuration, RunErrors, RunActive, SystemErrors, Workers,
 	Slices, QueueDepth, QueueOldest, QueueWait, Executions, Stranded, StepDuration, StepErrors, TransferIO, Retries, Takeovers,
 	ScheduleLag, MonitorLag, MonitorFailures, DeliveriesPending, DeliveryLag,
-	ClaimSize, StoreDuration, EventsDropped, Refused, FailedMaintenance,
+	ClaimSize, StoreDuration, StoreReachable, EventsDropped, Refused, FailedMaintenance,
 	WorkspaceFree, WorkspaceMinFree, KeptExecutions, KeptSize, DepotUsed, DepotLimit,
 	XminAge, XminTransactions, TableRows, Connections,
+)
+
+// numbered completes the declarations.
+func numbered(list ...*Metric) []*Metric {
+	for i, m := range list {
+		m.index, m.prom = i, m.promName()
+		for _, l := range m.Labels {
+			m.labels = append(m.labels, promName(l.Name))
+		}
+	}
+	return list
 }
 
 // ByName returns the metric of a name in OpenTelemetry; nil if there is none.

@@ -19,9 +19,9 @@ type Sink interface {
 // engine.Probe.
 type Recorder[S Sink] struct{ Sink S }
 
-// executing is the state of all runs that are recorded: the pending ones have metrics of their
-// own.
-const executing = "executing"
+// Executing is the state of all runs that metrics have: those that are pending have metrics of
+// their own.
+const Executing = "executing"
 
 // Claimed records a claim.
 func (r *Recorder[S]) Claimed(n int, _ time.Duration) {
@@ -60,7 +60,7 @@ func (r *Recorder[S]) Ended(x *courier.Execution, took time.Duration) {
 		if !x.StartedAt.IsZero() {
 			took = max(took, time.Since(x.StartedAt))
 		}
-		r.Sink.Record(RunDuration, took.Seconds(), Values{x.Job, executing, RunResult(x)})
+		r.Sink.Record(RunDuration, took.Seconds(), Values{x.Job, Executing, RunResult(x)})
 	}
 	if x.State == courier.Failed && x.Failure != nil {
 		r.Sink.Record(RunErrors, 1, Values{x.Job, string(x.Failure.Reason)})

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -9,25 +10,32 @@ import (
 // A Registry keeps what is recorded, since it was made. Its methods may be called by several
 // goroutines.
 type Registry struct {
-	sets map[*Metric]*Bounded[*series]
+	sets []*Bounded[*series] // by the index of the metric; nil for a gauge
 	once sync.Once
 }
 
-// NewRegistry returns an empty registry. Over is called once, with the first metric that has
-// more series than [MaxSeries].
-func NewRegistry(over func(*Metric)) *Registry {
-	r := &Registry{sets: make(map[*Metric]*Bounded[*series])}
+// NewRegistry returns an empty registry. The first metric that has more series than
+// [MaxSeries] is written to the log, once.
+func NewRegistry(log *slog.Logger) *Registry {
+	r := &Registry{sets: make([]*Bounded[*series], len(All))}
 	for _, m := range All {
 		if m.Kind != Gauge {
-			r.sets[m] = NewBounded(m, func(Values) *series { return newSeries(m) }, func() { r.once.Do(func() { over(m) }) })
+			r.sets[m.index] = NewBounded(m, func(Values) *series { return newSeries(m) }, func() { Overflow(&r.once, log, m) })
 		}
 	}
 	return r
 }
 
+// Overflow writes to a log, once, that a metric has more series than are kept.
+func Overflow(once *sync.Once, log *slog.Logger, m *Metric) {
+	once.Do(func() {
+		log.Warn("metrics have too many series: what is over has the label value "+Other, "metric", m.Name, "series", MaxSeries)
+	})
+}
+
 // Record adds a value to a counter or a histogram.
 func (r *Registry) Record(m *Metric, value float64, labels Values) {
-	r.sets[m].Get(labels).add(value)
+	r.sets[m.index].Get(labels).add(value)
 }
 
 // A series is a counter or a histogram with its labels.

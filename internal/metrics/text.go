@@ -28,7 +28,7 @@ func AppendText(b []byte, r *Registry, figures []Figure) []byte {
 	w := writer{b}
 	for _, m := range All {
 		list := by[m]
-		if r != nil && r.sets[m] != nil {
+		if r != nil && r.sets[m.index] != nil {
 			list = append(list, w.recorded(m, r)...)
 		}
 		if len(list) == 0 {
@@ -38,7 +38,7 @@ func AppendText(b []byte, r *Registry, figures []Figure) []byte {
 		slices.SortFunc(list, func(a, b Figure) int { return slices.Compare(a.Labels[:], b.Labels[:]) })
 		for _, f := range list[:min(len(list), MaxSeries)] {
 			if m.Kind == Histogram {
-				w.histogram(m, f.Labels, r.sets[m].Get(f.Labels))
+				w.histogram(m, f.Labels, r.sets[m.index].Get(f.Labels))
 			} else {
 				w.line(m, "", f.Labels, "", f.Value)
 			}
@@ -51,14 +51,14 @@ type writer struct{ b []byte }
 
 // recorded returns what a registry has of a metric; of a histogram only the labels.
 func (w *writer) recorded(m *Metric, r *Registry) (list []Figure) {
-	r.sets[m].Each(func(v Values, s *series) {
+	r.sets[m.index].Each(func(v Values, s *series) {
 		list = append(list, Figure{m, v, math.Float64frombits(s.sum.Load())})
 	})
 	return list
 }
 
 func (w *writer) head(m *Metric) {
-	name := m.PromName()
+	name := m.prom
 	w.b = append(append(append(append(w.b, "# HELP "...), name...), ' '), escapeHelp.Replace(m.Help)...)
 	w.b = append(append(append(append(w.b, "\n# TYPE "...), name...), ' '), m.Kind...)
 	w.b = append(w.b, '\n')
@@ -82,16 +82,16 @@ func (w *writer) histogram(m *Metric, labels Values, s *series) {
 
 // line writes a sample. Le is the bound of a bucket; empty for others.
 func (w *writer) line(m *Metric, suffix string, labels Values, le string, value float64) {
-	w.b = append(append(w.b, m.PromName()...), suffix...)
+	w.b = append(append(w.b, m.prom...), suffix...)
 	sep := byte('{')
 	label := func(name, value string) {
 		w.b = append(append(append(w.b, sep), name...), `="`...)
 		w.b = append(append(w.b, escapeValue.Replace(strings.ToValidUTF8(value, "\uFFFD"))...), '"')
 		sep = ','
 	}
-	for i, l := range m.Labels {
+	for i, name := range m.labels {
 		if labels[i] != "" { // an empty label is as good as none
-			label(promName(l.Name), labels[i])
+			label(name, labels[i])
 		}
 	}
 	if le != "" {
@@ -100,7 +100,7 @@ func (w *writer) line(m *Metric, suffix string, labels Values, le string, value 
 	if sep == ',' {
 		w.b = append(w.b, '}')
 	}
-	w.b = append(append(append(w.b, ' '), number(value)...), '\n')
+	w.b = append(strconv.AppendFloat(append(w.b, ' '), value, 'g', -1, 64), '\n')
 }
 
 // number is a number in the text format.

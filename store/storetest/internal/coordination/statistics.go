@@ -31,7 +31,8 @@ func (k *kit) stats(most int) store.Stats {
 
 var statisticsCases = []testCase{
 	{"stats_of_nothing", func(k *kit) {
-		k.Same("stats", k.stats(0), store.Stats{At: k.stats(0).At})
+		st := k.stats(0)
+		k.Same("stats", st, store.Stats{At: st.At})
 	}},
 	{"stats_have_since_when_a_schedule_is_due", withSchedules(func(p *scheduleKit) {
 		p.put(daily("never"), -1)
