@@ -138,6 +138,26 @@ func (c access) Trace(ctx context.Context) string {
 	return c.e.opt.Trace(ctx)
 }
 
+// TraceOf returns the trace context of what a notification is about.
+func (c access) TraceOf(ctx context.Context, n *notify.Notification) (trace string, err error) {
+	if c.e.opt.Trace == nil {
+		return "", nil
+	}
+	if n.Execution != "" {
+		var x courier.Execution
+		x, err = c.e.roles.Archive().Execution(ctx, n.Execution)
+		trace = x.Trace
+	} else if chains, none := c.e.roles.Chains(); none == nil {
+		var x chain.Execution
+		x, err = chains.ChainExecution(ctx, courier.ChainExecutionID(n.ChainExecution))
+		trace = x.Trace
+	}
+	if errors.Is(err, courier.ErrNotFound) {
+		return "", nil
+	}
+	return trace, err
+}
+
 // NewExecution returns a new execution of a program, with a new id.
 func (c access) NewExecution(ctx context.Context, p *program.Program, opt *courier.EnqueueOptions) (store.NewExecution, error) {
 	return c.newExecution(ctx, p, opt, false)

@@ -159,8 +159,10 @@ type Options struct {
 	// it. x is the execution as it was claimed, with its Trace, and must not be changed.
 	AroundExecution func(ctx context.Context, x *courier.Execution, next func(context.Context))
 	// Trace returns the trace context of the call that enqueues an execution, in the form
-	// of the header traceparent, or "". It is kept as the execution's Trace. Nil means
-	// none.
+	// of the header traceparent, or "". It is kept as the execution's Trace, which goes along
+	// with the webhooks about it. It is also called with the contexts of steps, within Around:
+	// what it returns there, the steps send along in place of the execution's Trace; see
+	// [courier.Context.Trace]. Nil means none.
 	Trace func(ctx context.Context) string
 	// Probe is told what the engine does; see [Probe]. If it is an [Attacher], it is given the
 	// engine. Nil means none; the metrics of [Engine.WriteMetrics] need none.
