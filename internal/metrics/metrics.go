@@ -179,7 +179,7 @@ var (
 		Help: "Executions of this process whose progress the store refuses now.",
 	}
 	FailedMaintenance = &Metric{
-		Name: "courier.maintenance.failures", Kind: Gauge, Unit: "{step type}", Merge: Max,
+		Name: "courier.maintenance.failures", Kind: Gauge, Unit: "{type}", Merge: Max,
 		Help: "Step types whose maintenance fails in this process, such as the retention of a depot.",
 	}
 	WorkspaceFree = &Metric{
@@ -256,7 +256,7 @@ var (
 		Help: "How long the pending notification that has been due for longest has waited; 0 if none is due.",
 	}
 	StoreReachable = &Metric{
-		Name: "courier.store.reachable", Kind: Gauge, Unit: "1", Merge: Min,
+		Name: "courier.store.reachable", Kind: Gauge, Unit: "{store}", Merge: Min,
 		Help: "1 if the store answered when this process last read its figures, otherwise 0.",
 	}
 	XminAge = &Metric{
