@@ -25,7 +25,7 @@ type Probe interface {
 	// retried or handed over begins again with its next claim.
 	Began(x *courier.Execution, waited time.Duration)
 	// Step is called for each attempt of a step whose end this engine has written, with its
-	// record, which lacks what the store sets. Took is how long the step was executed. The
+	// record, which lacks what the store sets besides Execution. Took is how long the step was executed. The
 	// attempt of a lost worker ends with the takeover: its Reason is
 	// [courier.ReasonWorkerLost], and took is how long before the takeover it began. An
 	// attempt that a stop has interrupted has not ended.
@@ -63,7 +63,7 @@ func (r *run) driveAround(c *store.Claimed) {
 // probeWritten tells the probe of the attempts whose end was written with a transition.
 func (r *run) probeWritten(t *store.Transition) {
 	for i := range t.Ended {
-		r.e.probe.Step(&t.Ended[i], r.lines().Lasted(&t.Ended[i], r.checkpoint.Current(), r.took))
+		r.e.probe.Step(r.x.ID, &t.Ended[i], r.lines().Lasted(&t.Ended[i], r.checkpoint.Current(), r.took))
 	}
 	if r.last == nil {
 		return // nobody is told of an end

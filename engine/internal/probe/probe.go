@@ -83,12 +83,13 @@ func (c *Calls) Began(claimed *store.Claimed) {
 	}
 }
 
-// Step tells of an attempt of a step whose end was written.
-func (c *Calls) Step(s *courier.StepExecution, took time.Duration) {
+// Step tells of an attempt of a step of an execution whose end was written.
+func (c *Calls) Step(x courier.ExecutionID, s *courier.StepExecution, took time.Duration) {
 	c.rec.Step(s, took)
 	if c.probe != nil {
 		defer c.contain()
 		s := *s
+		s.Execution = x
 		c.probe.Step(&s, took)
 	}
 }
