@@ -174,10 +174,6 @@ func (e *Engine) Registry() *courier.Registry { return e.reg }
 // continues. It may be called at any time, and stop more than once.
 func (e *Engine) Observe(f func(courier.Event)) (stop func()) { return e.observers.Add(f) }
 
-// Dropped returns how many events observers have not seen because too many
-// were waiting.
-func (e *Engine) Dropped() int64 { return e.observers.Dropped() }
-
 // A Health is the state of an engine at an instant. It is about this engine only; a
 // store may report more about itself, as pgstore does with its method Health.
 type Health struct {

@@ -9,6 +9,15 @@ import (
 	"github.com/courierhq/courier/internal/metrics"
 )
 
+// Metrics are the metrics of an engine and its store. docs/how-to/monitor.md has the list.
+type Metrics struct{ e *Engine }
+
+// Metrics returns the metrics of the engine.
+func (e *Engine) Metrics() Metrics { return Metrics{e} }
+
+// Dropped returns how many events observers have not seen because too many were waiting.
+func (m Metrics) Dropped() int64 { return m.e.observers.Dropped() }
+
 // A Figure is the value of a metric at an instant.
 type Figure struct {
 	Name   string            // in OpenTelemetry, such as "courier.queue.depth"
@@ -20,12 +29,12 @@ type Figure struct {
 // engine, and must not call it yet.
 type Attacher interface{ Attach(*Engine) }
 
-// WriteMetrics writes the metrics of the engine and its store in the text format of
-// Prometheus, version 0.0.4. An engine that was never started has only those of the store.
+// Write writes the metrics in the text format of Prometheus, version 0.0.4. An engine that was never started has only those of the store.
 // The figures of the store are those of all of it, and some seconds old. If the store
 // can't be reached, they are missing, the metric courier_store_reachable is 0, and the log says
 // why. The error is one of w.
-func (e *Engine) WriteMetrics(ctx context.Context, w io.Writer) error {
+func (m Metrics) Write(ctx context.Context, w io.Writer) error {
+	e := m.e
 	var recorded *metrics.Registry
 	figures := e.figures.Store(ctx)
 	if e.wasStarted.Load() {
@@ -35,9 +44,10 @@ func (e *Engine) WriteMetrics(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// Figures returns the values of the metrics that [Engine.WriteMetrics] writes, but for those
+// Figures returns the values of the metrics that Write writes, but for those
 // of which a [Probe] is told: of the store, and, if the engine was started, of its process.
-func (e *Engine) Figures(ctx context.Context) []Figure {
+func (m Metrics) Figures(ctx context.Context) []Figure {
+	e := m.e
 	list := e.figures.Store(ctx)
 	if e.wasStarted.Load() {
 		list = append(list, e.ownFigures(ctx)...)
@@ -59,7 +69,7 @@ func (e *Engine) Figures(ctx context.Context) []Figure {
 func (e *Engine) ownFigures(ctx context.Context) []metrics.Figure {
 	kept, _, bytes := e.kept.Sum()
 	list := []metrics.Figure{
-		{Metric: metrics.EventsDropped, Value: float64(e.Dropped())},
+		{Metric: metrics.EventsDropped, Value: float64(e.observers.Dropped())},
 		{Metric: metrics.Refused, Value: float64(len(e.refusals.all()))},
 		{Metric: metrics.FailedMaintenance, Value: float64(len(e.maintenance.Failures()))},
 		{Metric: metrics.KeptExecutions, Value: float64(kept)},

@@ -44,7 +44,7 @@ const metricsRoute = "getMetrics"
 
 func (c *call) metrics() error {
 	var text bytes.Buffer
-	if err := c.h.e.WriteMetrics(c.ctx(), &text); err != nil {
+	if err := c.h.e.Metrics().Write(c.ctx(), &text); err != nil {
 		return err
 	}
 	c.write(http.StatusOK, c.route.media, text.Bytes())

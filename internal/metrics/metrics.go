@@ -158,7 +158,7 @@ var (
 		Help: "Attempts of steps that repeated an earlier one, which had failed or was lost, by their type.",
 	}
 	Takeovers = &Metric{
-		Name: "courier.takeovers", Kind: Counter, Unit: "{takeover}", Labels: []Label{jobLabel},
+		Name: "courier.takeovers", Kind: Counter, Unit: "{takeover}",
 		Help: "Executions that were taken over after the lease of another worker had expired.",
 	}
 	ClaimSize = &Metric{
@@ -286,6 +286,10 @@ var All = numbered(
 	WorkspaceFree, WorkspaceMinFree, KeptExecutions, KeptSize, DepotUsed, DepotLimit,
 	XminAge, XminTransactions, TableRows, Connections,
 )
+
+// FromZero are the counters without labels: they are there from the start, since Prometheus takes
+// the first value of a series for no increase.
+var FromZero = []*Metric{Takeovers}
 
 // numbered completes the declarations.
 func numbered(list ...*Metric) []*Metric {

@@ -68,7 +68,7 @@ func TestText(t *testing.T) {
 		"# HELP courier_queue_wait_seconds How long executions had been due when they were claimed.\n# TYPE courier_queue_wait_seconds histogram\n",
 		`courier_queue_wait_seconds_bucket{courier_queue="a\"b\\c\nd` + "\uFFFD" + `",le="1"} 0` + "\n",
 		`",le="5"} 1` + "\n", `",le="60"} 2` + "\n", `",le="+Inf"} 2` + "\n", `_sum{courier_queue="a\"b\\c\nd` + "\uFFFD" + `"} 62` + "\n",
-		`courier_takeovers_total{cicd_pipeline_name="a\"b\\c\nd` + "\uFFFD" + `"} 1` + "\n",
+		"\ncourier_takeovers_total 1\n",
 		`courier_step_duration_seconds_bucket{courier_step_type="demo.a",cicd_pipeline_task_run_result="timeout",le="3600"} 0` + "\n",
 		`courier_step_errors_total{courier_step_type="demo.a",error_type="stalled"} 1` + "\n",
 		`courier_transfer_io_bytes_total{courier_step_type="demo.a"} 1.099511627776e+12` + "\n",

@@ -28,10 +28,14 @@ func (r *Recorder[S]) Claimed(n int, _ time.Duration) {
 	r.Sink.Record(ClaimSize, float64(n), Values{})
 }
 
-// Began records how long an execution had been due, or that it was taken over.
+// Began records how long an execution had been due, or that it was taken over. Counters that
+// alerts look at begin with 0, since Prometheus takes the first value of a series for no increase.
 func (r *Recorder[S]) Began(x *courier.Execution, waited time.Duration) {
+	for _, end := range [...]courier.State{courier.Completed, courier.Failed} {
+		r.Sink.Record(Slices, 0, Values{x.Job, string(end)})
+	}
 	if waited < 0 {
-		r.Sink.Record(Takeovers, 1, Values{x.Job})
+		r.Sink.Record(Takeovers, 1, Values{})
 		return
 	}
 	r.Sink.Record(QueueWait, waited.Seconds(), Values{x.Queue})

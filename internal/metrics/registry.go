@@ -23,6 +23,9 @@ func NewRegistry(log *slog.Logger) *Registry {
 			r.sets[m.index] = NewBounded(m, func(Values) *series { return newSeries(m) }, func() { Overflow(&r.once, log, m) })
 		}
 	}
+	for _, m := range FromZero {
+		r.Record(m, 0, Values{})
+	}
 	return r
 }
 

@@ -143,8 +143,8 @@ func TestKilled(t *testing.T) {
 	w.same("link", spans[1].Links[0].SpanContext.SpanID(), host.SpanContext.SpanID())
 	w.same("parent", spans[0].Parent.SpanID(), spans[1].SpanContext.SpanID())
 	for name, want := range map[string]map[string]float64{
-		"courier.takeovers":          {"cicd.pipeline.name=killed": 1},
-		"courier.slices":             {"cicd.pipeline.name=killed,courier.slice.end=completed": 1},
+		"courier.takeovers":          {"": 1},
+		"courier.slices":             {"cicd.pipeline.name=killed,courier.slice.end=completed": 1, "cicd.pipeline.name=killed,courier.slice.end=failed": 0},
 		"courier.step.errors":        {"courier.step.type=test.second,error.type=worker_lost": 1},
 		"courier.retries":            {"courier.step.type=test.second": 1},
 		"courier.queue.wait":         {},

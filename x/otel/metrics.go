@@ -127,6 +127,9 @@ func (m *meters) make(meter metric.Meter) error {
 		return errors.Join(errs...)
 	}
 	var err error
+	for _, d := range metrics.FromZero {
+		m.Record(d, 0, metrics.Values{})
+	}
 	if m.callback, err = meter.RegisterCallback(m.observe, all...); err != nil {
 		return fmt.Errorf("register the gauges: %w", err)
 	}
@@ -168,7 +171,7 @@ func (m *meters) observe(ctx context.Context, o metric.Observer) error {
 	}
 	merged := make(map[series]float64)
 	for _, e := range engines {
-		for _, f := range e.Figures(ctx) {
+		for _, f := range e.Metrics().Figures(ctx) {
 			s := series{Metric: metrics.ByName(f.Name)}
 			for i, l := range s.Labels {
 				s.labels[i] = f.Labels[l.Name]

@@ -291,7 +291,7 @@ func TestTrace(t *testing.T) {
 	}
 	// Metrics: the same names and labels as in Prometheus.
 	w.same("run.duration", w.collect("cicd.pipeline.run.duration"), map[string]float64{"cicd.pipeline.name=invoices,cicd.pipeline.result=success,cicd.pipeline.run.state=executing": 1})
-	w.same("slices", w.collect("courier.slices"), map[string]float64{"cicd.pipeline.name=invoices,courier.slice.end=completed": 1, "cicd.pipeline.name=invoices,courier.slice.end=retried": 1})
+	w.same("slices", w.collect("courier.slices"), map[string]float64{"cicd.pipeline.name=invoices,courier.slice.end=completed": 1, "cicd.pipeline.name=invoices,courier.slice.end=failed": 0, "cicd.pipeline.name=invoices,courier.slice.end=retried": 1})
 	w.same("step.errors", w.collect("courier.step.errors"), map[string]float64{"courier.step.type=test.transfer,error.type=login": 1})
 	w.same("retries", w.collect("courier.retries"), map[string]float64{"courier.step.type=test.transfer": 1})
 	w.same("transfer.io", w.collect("courier.transfer.io"), map[string]float64{"courier.step.type=test.transfer": 2468})
@@ -385,7 +385,7 @@ func TestCanary(t *testing.T) {
 		t.Fatal(err)
 	}
 	var prom bytes.Buffer
-	if err := w.WriteMetrics(t.Context(), &prom); err != nil {
+	if err := w.Metrics().Write(t.Context(), &prom); err != nil {
 		t.Fatal(err)
 	}
 	for what, text := range map[string]string{"span": fmt.Sprintf("%+v", w.spans.GetSpans()), "metric": fmt.Sprintf("%+v", rm), "log": w.log.String(), "text": prom.String()} {
@@ -463,7 +463,7 @@ func TestTwoEngines(t *testing.T) {
 		}
 	}
 	w := &world{TB: t, reader: reader}
-	w.same("slices", w.collect("courier.slices"), map[string]float64{"cicd.pipeline.name=j,courier.slice.end=completed": 2})
+	w.same("slices", w.collect("courier.slices"), map[string]float64{"cicd.pipeline.name=j,courier.slice.end=completed": 2, "cicd.pipeline.name=j,courier.slice.end=failed": 0})
 	w.same("workers", w.collect("courier.workers"), map[string]float64{"courier.worker.state=available": 2, "courier.worker.state=draining": 0})
 	w.same("refused", w.collect("courier.refused.writes"), map[string]float64{"": 0})
 	if got := w.collect("courier.workspace.free"); len(got) != 1 {
