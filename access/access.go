@@ -20,7 +20,6 @@ package access
 
 import (
 	"context"
-	"crypto/subtle"
 	"net/http"
 	"slices"
 	"strings"
@@ -78,7 +77,7 @@ type Policy struct {
 // MayScrape reports whether a request has the token Metrics.
 func (p *Policy) MayScrape(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return p.Metrics != "" && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(token), []byte(p.Metrics)) == 1
+	return p.Metrics != "" && strings.EqualFold(scheme, "Bearer") && same(token, p.Metrics)
 }
 
 // A Principal is who makes a request.
