@@ -30,8 +30,8 @@ type Figure struct {
 type Attacher interface{ Attach(*Engine) }
 
 // Write writes the metrics in the text format of Prometheus, version 0.0.4. An engine that was never started has only those of the store.
-// The figures of the store are those of all of it, and some seconds old. If the store
-// can't be reached, they are missing, the metric courier_store_reachable is 0, and the log says
+// The figures of the store are those of all of it, and up to a minute old: the call does not
+// wait for the store, but for the first time. If the store can't be reached, they are missing, the metric courier_store_reachable is 0, and the log says
 // why. The error is one of w.
 func (m Metrics) Write(ctx context.Context, w io.Writer) error {
 	e := m.e

@@ -1,7 +1,9 @@
 package pgstore_test
 
 import (
+	"bytes"
 	"flag"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +74,21 @@ func TestOverviewAtScale(t *testing.T) {
 			t.Errorf("%s reads %d pages, more than %d:\n%s", what, n, pages, plan)
 		}
 	}
+	ask("Stats", "overview/statistics", 3, 50, func() error {
+		_, err := s.Stats(t.Context(), 0)
+		return err
+	})
+	// What a scrape costs that finds nothing that was kept.
+	ask("metrics, the first time", "overview/census", 7, 8*store.DefaultCountLimit, func() error {
+		var text bytes.Buffer
+		err := engine.New(s, nil, nil).Metrics().Write(t.Context(), &text)
+		if !strings.Contains(text.String(), `courier_queue_depth{courier_queue="long"} `) || !strings.Contains(text.String(), `courier_database_rows{courier_database_table="job_executions"`) {
+			t.Errorf("the metrics lack figures:\n%s", text.String())
+		}
+		return err
+	})
+	kept := e.Metrics()
+	ask("metrics", "overview/census", 0, 8*store.DefaultCountLimit, func() error { return kept.Write(t.Context(), io.Discard) })
 	ask("Census", "overview/census", 1, 8*store.DefaultCountLimit, func() error {
 		c, err := e.Executions().Census(t.Context(), 0)
 		if err == nil && (len(c.Queues) != 21 || c.Queues[0].Queued != c.QueueCountLimit || c.Queues[1].Queued != min(50**scale, c.QueueCountLimit)) {

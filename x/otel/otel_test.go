@@ -143,7 +143,7 @@ func (w *world) eventually(f func() bool) {
 func attr(s tracetest.SpanStub, key attribute.Key) string {
 	for _, a := range s.Attributes {
 		if a.Key == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
@@ -156,7 +156,7 @@ func show(spans tracetest.SpanStubs) string {
 		fmt.Fprintf(&b, "%s %s links=%d", s.Name, s.SpanKind, len(s.Links))
 		for _, a := range s.Attributes {
 			if a.Key != "cicd.pipeline.run.id" && a.Key != "cicd.pipeline.run.url.full" {
-				fmt.Fprintf(&b, " %s=%s", a.Key, a.Value.Emit())
+				fmt.Fprintf(&b, " %s=%s", a.Key, a.Value.String())
 			}
 		}
 		if s.Status.Code == codes.Error {

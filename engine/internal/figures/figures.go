@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,10 +15,12 @@ import (
 )
 
 // How long figures are kept, so that many scrapers cost the store no more than one: counts of
-// executions, and what takes longer to find out and changes rarely.
+// executions, and what takes longer to find out and changes rarely. Older ones are shown while
+// they are read anew, unless they are very old: a scrape does not wait for the store.
 const (
 	keepCounts  = 5 * time.Second
 	keepWorkers = 30 * time.Second
+	veryOld     = time.Minute
 )
 
 // readTimeout is how long the store may take: scrapers wait for 10 seconds by default.
@@ -31,7 +34,11 @@ type Service struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	counts  kept
+	list    []metrics.Figure
+	at      time.Time     // when they were read; zero if they never were
+	reading chan struct{} // closed when they are read; nil if nobody reads
+
+	// Of who reads.
 	workers kept
 	broken  bool // the last reading failed, which is in the log
 }
@@ -47,42 +54,62 @@ func New(roles core.Roles, queues []string, log *slog.Logger) *Service {
 	return &Service{roles: roles, queues: queues, log: log}
 }
 
-// Store returns the figures of the store, some seconds old. Where the store lacks a role, and
-// where it can't be reached, its figures are missing.
+// Store returns the figures of the store as they were some seconds ago. Where the store lacks a
+// role, and where it can't be reached, its figures are missing. It waits for the store only
+// when it is called for the first time, or after a long time, at most until ctx ends.
 func (s *Service) Store(ctx context.Context) []metrics.Figure {
 	s.mu.Lock()
+	age := time.Since(s.at)
+	never := s.at.IsZero() || age >= veryOld
+	if (never || age >= keepCounts) && s.reading == nil {
+		s.reading = make(chan struct{})
+		go s.read(s.reading)
+	}
+	reading := s.reading
+	s.mu.Unlock()
+	if never {
+		select {
+		case <-reading:
+		case <-ctx.Done():
+			return []metrics.Figure{{Metric: metrics.StoreReachable}}
+		}
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	return slices.Clone(s.list)
+}
+
+// read reads the figures, all at once: it takes as long as the slowest, not the sum.
+func (s *Service) read(done chan struct{}) {
+	defer close(done)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	// All at once: what a scrape costs is the slowest, not the sum.
+	var counts []metrics.Figure
 	err := errors.Join(together(
-		func() error { return refresh(ctx, &s.counts, now, keepCounts, s.readCounts) },
-		func() error { return refresh(ctx, &s.workers, now, keepWorkers, s.readWorkers) },
+		func() (err error) { counts, err = s.readCounts(ctx); return err },
+		func() (err error) {
+			if !s.workers.at.IsZero() && time.Since(s.workers.at) < keepWorkers {
+				return nil
+			}
+			list, err := s.readWorkers(ctx)
+			s.workers = kept{time.Now(), list}
+			if err != nil {
+				s.workers.at = time.Time{}
+			}
+			return err
+		},
 	)...)
 	if err != nil && !s.broken {
 		s.log.Error("metrics lack the figures of the store", "error", err)
 	}
 	s.broken = err != nil
-	reachable := 1.0
+	reachable := metrics.Figure{Metric: metrics.StoreReachable, Value: 1}
 	if err != nil {
-		reachable = 0
+		reachable.Value = 0
 	}
-	list := []metrics.Figure{{Metric: metrics.StoreReachable, Value: reachable}}
-	return append(append(list, s.counts.list...), s.workers.list...)
-}
-
-// refresh reads figures again that are too old. Old ones are not shown for others.
-func refresh(ctx context.Context, k *kept, now time.Time, keep time.Duration, read func(context.Context) ([]metrics.Figure, error)) error {
-	if age := now.Sub(k.at); !k.at.IsZero() && age >= 0 && age < keep {
-		return nil
-	}
-	list, err := read(ctx)
-	*k = kept{now, list}
-	if err != nil {
-		k.at = time.Time{}
-	}
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list, s.at, s.reading = slices.Concat([]metrics.Figure{reachable}, counts, s.workers.list), time.Now(), nil
 }
 
 // together calls functions at the same time, and returns their errors but those of roles that
