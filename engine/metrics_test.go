@@ -37,6 +37,8 @@ func TestMetrics(t *testing.T) {
 		h.Enqueue(job, nil)
 		time.Sleep(30 * time.Second)
 		other := h.AddEngine(nil)
+		written(t, other)
+		time.Sleep(time.Second) // workers are there the second time
 		lines := written(t, other)
 		for _, want := range []string{`courier_queue_depth{courier_queue="default"} 1`, `courier_queue_oldest_seconds{courier_queue="default"} 30`, `courier_workers{courier_worker_state="available"} 0`, "courier_store_reachable 1"} {
 			if !slices.Contains(lines, want) {
@@ -56,7 +58,7 @@ func TestMetrics(t *testing.T) {
 		for _, want := range []string{
 			`courier_queue_depth{courier_queue="default"} 0`, `courier_executions{courier_execution_state="failed"} 1`,
 			`courier_slices_total{cicd_pipeline_name="j",courier_slice_end="failed"} 1`, `cicd_pipeline_run_errors_total{cicd_pipeline_name="j",error_type="quota"} 1`,
-			`courier_step_errors_total{courier_step_type="demo.b",error_type="quota"} 1`, `courier_queue_wait_seconds_sum{courier_queue="default"} 30`,
+			`courier_step_errors_total{courier_step_type="demo.b",error_type="quota"} 1`, `courier_queue_wait_seconds_sum{courier_queue="default"} 31`,
 			"courier_takeovers_total 0", "courier_events_dropped_total 0", "courier_refused_writes 0",
 		} {
 			if !slices.Contains(lines, want) {

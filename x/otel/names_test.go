@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	prom "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
@@ -46,8 +47,11 @@ func TestNames(t *testing.T) {
 		t.Fatal(x.State)
 	}
 	var text strings.Builder
-	if err := e.Metrics().Write(t.Context(), &text); err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(text.String(), "courier_workers") && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		text.Reset()
+		if err := e.Metrics().Write(t.Context(), &text); err != nil {
+			t.Fatal(err)
+		}
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	own, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))

@@ -133,8 +133,10 @@ func (w *world) run(ctx context.Context, job courier.Job, params map[string]any)
 func (w *world) eventually(f func() bool) {
 	w.Helper()
 	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
+		if time.Now().After(end) && w.spans != nil {
 			w.Fatalf("not within 20 s; spans:\n%s", show(w.spans.GetSpans()))
+		} else if time.Now().After(end) {
+			w.Fatal("not within 20 s")
 		}
 	}
 }
@@ -464,6 +466,7 @@ func TestTwoEngines(t *testing.T) {
 	}
 	w := &world{TB: t, reader: reader}
 	w.same("slices", w.collect("courier.slices"), map[string]float64{"cicd.pipeline.name=j,courier.slice.end=completed": 2, "cicd.pipeline.name=j,courier.slice.end=failed": 0})
+	w.eventually(func() bool { return len(w.collect("courier.workers")) > 0 }) // not the first time
 	w.same("workers", w.collect("courier.workers"), map[string]float64{"courier.worker.state=available": 2, "courier.worker.state=draining": 0})
 	w.same("refused", w.collect("courier.refused.writes"), map[string]float64{"": 0})
 	if got := w.collect("courier.workspace.free"); len(got) != 1 {

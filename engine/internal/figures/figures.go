@@ -36,7 +36,7 @@ type Service struct {
 	mu      sync.Mutex
 	list    []metrics.Figure
 	at      time.Time     // when they were read; zero if they never were
-	reading chan struct{} // closed when they are read; nil if nobody reads
+	reading chan struct{} // closed when the counts are read; nil if nobody reads
 
 	// Of who reads.
 	workers kept
@@ -79,37 +79,40 @@ func (s *Service) Store(ctx context.Context) []metrics.Figure {
 	return slices.Clone(s.list)
 }
 
-// read reads the figures, all at once: it takes as long as the slowest, not the sum.
-func (s *Service) read(done chan struct{}) {
-	defer close(done)
+// read reads the figures, and closes counted when the counts are there: those of workers take
+// longer, and are there the next time.
+func (s *Service) read(counted chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	var counts []metrics.Figure
-	err := errors.Join(together(
-		func() (err error) { counts, err = s.readCounts(ctx); return err },
-		func() (err error) {
-			if !s.workers.at.IsZero() && time.Since(s.workers.at) < keepWorkers {
-				return nil
-			}
-			list, err := s.readWorkers(ctx)
-			s.workers = kept{time.Now(), list}
-			if err != nil {
-				s.workers.at = time.Time{}
-			}
-			return err
-		},
-	)...)
+	counts, err := s.readCounts(ctx)
+	s.keep(counts, err)
+	close(counted)
+	if s.workers.at.IsZero() || time.Since(s.workers.at) >= keepWorkers {
+		list, failed := s.readWorkers(ctx)
+		if s.workers = (kept{time.Now(), list}); failed != nil && !errors.Is(failed, errors.ErrUnsupported) {
+			s.workers.at = time.Time{}
+			err = errors.Join(err, failed)
+		}
+		s.keep(counts, err)
+	}
 	if err != nil && !s.broken {
 		s.log.Error("metrics lack the figures of the store", "error", err)
 	}
 	s.broken = err != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = nil
+}
+
+// keep keeps what was read. Err says what is missing.
+func (s *Service) keep(counts []metrics.Figure, err error) {
 	reachable := metrics.Figure{Metric: metrics.StoreReachable, Value: 1}
 	if err != nil {
 		reachable.Value = 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list, s.at, s.reading = slices.Concat([]metrics.Figure{reachable}, counts, s.workers.list), time.Now(), nil
+	s.list, s.at = slices.Concat([]metrics.Figure{reachable}, counts, s.workers.list), time.Now()
 }
 
 // together calls functions at the same time, and returns their errors but those of roles that
