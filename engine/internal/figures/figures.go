@@ -85,6 +85,9 @@ func (s *Service) read(counted chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	counts, err := s.readCounts(ctx)
+	if err != nil {
+		s.workers = kept{} // what was read before does not stay
+	}
 	s.keep(counts, err)
 	close(counted)
 	if s.workers.at.IsZero() || time.Since(s.workers.at) >= keepWorkers {

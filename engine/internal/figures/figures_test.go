@@ -95,10 +95,12 @@ func TestCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		r.Store(t.Context())
+		synctest.Wait()
 		for range 3 {
 			r.cut.Store(true)
 			time.Sleep(time.Minute)
 			list := r.Store(t.Context())
+			synctest.Wait()
 			if v, ok := has(list, metrics.StoreReachable); v != 0 || !ok || len(list) != 1 {
 				t.Errorf("the figures are %v", list)
 			}
@@ -106,6 +108,7 @@ func TestCutOff(t *testing.T) {
 		if n := strings.Count(r.log.String(), "metrics lack the figures of the store"); n != 1 {
 			t.Errorf("the log has %d lines:\n%s", n, r.log.String())
 		}
+		synctest.Wait() // workers are read after the look
 		r.cut.Store(false)
 		r.takes.Store(int64(time.Hour))
 		time.Sleep(time.Minute)
