@@ -39,7 +39,10 @@ type ContextConfig struct {
 	EarlierStarts int
 	// ExecutionAttempt is the attempt of the execution, from 1; 0 means 1.
 	ExecutionAttempt int
-	Trace            string // see [Context.Trace]
+	// Trace is the trace context of who enqueued the execution, and Propagate returns that of
+	// a context that the step has, empty if it has none; nil means none. See [Context.Trace].
+	Trace     string
+	Propagate func(ctx context.Context) string
 
 	// Workspace is the execution's directory, from which relative paths are
 	// taken. It is created when it is first needed. Empty means that nothing
@@ -185,9 +188,17 @@ func (c *Context) ExecutionAttempt() int { return max(1, c.cfg.ExecutionAttempt)
 // have done that itself. In Rollback it is true.
 func (c *Context) Repeated() bool { return c.cfg.Repeated || c.Attempt() > 1 }
 
-// Trace is the trace context of who enqueued the execution, as in the header traceparent of
-// W3C Trace Context; empty if there was none. A step sends it along to what it calls.
-func (c *Context) Trace() string { return c.cfg.Trace }
+// Trace is the trace context that a step sends along to what it calls, as in the header
+// traceparent of W3C Trace Context: that of ctx, if the host traces steps (Trace of package
+// engine's Options), and otherwise that of who enqueued the execution. Empty means none.
+func (c *Context) Trace(ctx context.Context) string {
+	if c.cfg.Propagate != nil {
+		if trace := c.cfg.Propagate(ctx); trace != "" {
+			return trace
+		}
+	}
+	return c.cfg.Trace
+}
 
 // Cancelled reports, in Rollback, that the execution is being cancelled. No resume
 // follows, so nothing has to be kept for one.

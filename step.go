@@ -122,6 +122,14 @@ type Maintainer interface {
 	Maintain(ctx context.Context, m Maintenance) error
 }
 
+// A UsageReporter is a [Maintainer] that says how full what it maintains is, for the metrics of
+// engines. That of depot.keep is one.
+type UsageReporter interface {
+	// Usage returns how many bytes are used and how many may be; a limit of 0 means that there
+	// is none. It returns soon, and may be called by several goroutines.
+	Usage(ctx context.Context) (used, limit int64, err error)
+}
+
 // Maintenance is what an engine gives a [Maintainer].
 type Maintenance struct {
 	Log *slog.Logger // of the engine; never nil

@@ -60,6 +60,10 @@ type Policy struct {
 	// scheme, host and port, such as "https://ops.example.com". The pages of package dashboard
 	// accept forms from themselves only.
 	Origins []string
+	// Metrics is a token with which a scraper may read GET metrics, and nothing else, by the
+	// header "Authorization: Bearer TOKEN". It is compared in constant time. Empty means none:
+	// the metrics are for viewers of all jobs alone. It should have 20 random characters.
+	Metrics string
 	// Challenge is the header WWW-Authenticate of answers with 401: it says how a client can
 	// prove who it is (RFC 9110, section 11). Empty means "Bearer", by which clients of the API
 	// know that they need a token. With "Basic", such as `Basic realm="courier"`, browsers open
@@ -74,6 +78,12 @@ type Policy struct {
 	Schemes map[string]SecurityScheme
 
 	local *local // of [Local]
+}
+
+// MayScrape reports whether a request has the token Metrics.
+func (p *Policy) MayScrape(r *http.Request) bool {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return p.Metrics != "" && strings.EqualFold(scheme, "Bearer") && same(token, p.Metrics)
 }
 
 // A Principal is who makes a request.

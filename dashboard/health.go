@@ -53,7 +53,7 @@ const maxFacts = 200
 
 func (c *call) health() (any, error) {
 	h := c.h.e.Health()
-	p := &healthPage{Refused: slices.Clone(h.Refused), Failing: h.Maintenance, LowSpace: h.LowSpace, Dropped: c.h.e.Dropped(), Workers: -1, HasStore: c.h.opt.Health != nil}
+	p := &healthPage{Refused: slices.Clone(h.Refused), Failing: h.Maintenance, LowSpace: h.LowSpace, Dropped: c.h.e.Metrics().Dropped(), Workers: -1, HasStore: c.h.opt.Health != nil}
 	for i := range p.Refused {
 		if r := &p.Refused[i]; !c.SeesValues(c.ctx(), r.Job) {
 			desk.HideRefused(r)

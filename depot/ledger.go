@@ -157,6 +157,22 @@ func (d *Directory) change(f func(l *ledger) error) error {
 	})
 }
 
+// usage returns how much of the limit is taken, by the ledger; 0 and 0 without a limit.
+func (d *Directory) usage() (used, limit int64, err error) {
+	t := &d.table
+	if t.most == 0 {
+		return 0, 0, nil
+	}
+	err = d.exclusively(func() error {
+		l, err := t.read()
+		if err == nil {
+			used = l.taken()
+		}
+		return err
+	})
+	return used, t.most, err
+}
+
 // read returns the ledger. One that can't be read, as after a loss of power, is made anew.
 func (t *table) read() (*ledger, error) {
 	l := &t.memory

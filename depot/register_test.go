@@ -244,3 +244,34 @@ func TestDepotThatFails(t *testing.T) {
 		})
 	}
 }
+
+// TestUsage: engines report how full a depot with a limit is, and nothing of one without.
+func TestUsage(t *testing.T) {
+	for name, c := range map[string]struct {
+		d    depot.Depot
+		want bool
+	}{"limited": {openDir(t, 1<<20), true}, "not limited": {openDir(t, 0), false}, "in memory": {new(couriertest.Depot), false}} {
+		t.Run(name, func(t *testing.T) {
+			h := couriertest.New(t, nil)
+			depot.Register(h.Registry, c.d, nil)
+			h.Start()
+			p, err := c.d.Create(t.Context(), "00000000-0000-7000-8000-000000000000/in/a")
+			if err == nil {
+				_, err = p.Write(make([]byte, 10_000))
+			}
+			if err == nil {
+				_, err = p.Commit()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text strings.Builder
+			if err := h.Engine.Metrics().Write(t.Context(), &text); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(text.String(), "\ncourier_depot_limit_bytes 1.048576e+06\n") && strings.Contains(text.String(), "\ncourier_depot_used_bytes "); got != c.want || strings.Contains(text.String(), "courier_depot_used_bytes 0\n") {
+				t.Errorf("the metrics are\n%s", text.String())
+			}
+		})
+	}
+}

@@ -72,6 +72,30 @@ func (m *maintainer) Maintain(ctx context.Context, with courier.Maintenance) err
 	return m.c.look(ctx)
 }
 
+// Usage implements [courier.UsageReporter]. Only a [Directory] with a limit has a usage.
+func (m *maintainer) Usage(ctx context.Context) (used, limit int64, err error) {
+	d, ok := m.c.depot.(*Directory)
+	if !ok {
+		return 0, 0, nil
+	}
+	type usage struct {
+		used, limit int64
+		err         error
+	}
+	got := make(chan usage, 1)
+	go func() { // another process that is stopped may have the ledger for some seconds
+		var u usage
+		u.used, u.limit, u.err = d.usage()
+		got <- u
+	}()
+	select {
+	case u := <-got:
+		return u.used, u.limit, u.err
+	case <-ctx.Done():
+		return 0, 0, context.Cause(ctx)
+	}
+}
+
 // A getter is a function that tells the states of executions.
 type getter func(context.Context, courier.ExecutionID) (courier.Execution, error)
 

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryruns"
+	"github.com/courierhq/courier/engine/internal/figures"
 	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
@@ -37,6 +38,7 @@ func (e *Engine) addSubsystems() {
 	c, o, roles := access{e}, &e.opt, e.roles
 	e.programs = program.NewCache(e.store, e.reg)
 	e.definitions = definitions.New(roles, e.reg, e.programs, o.Queues, e.log)
+	e.figures = figures.New(roles, o.Queues, e.log)
 	e.unserved = unserved.New(roles.Workers, e.log)
 	e.repairs = repair.New(e.store, e.programs, o.Secrets)
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
@@ -134,6 +136,26 @@ func (c access) Trace(ctx context.Context) string {
 		return ""
 	}
 	return c.e.opt.Trace(ctx)
+}
+
+// TraceOf returns the trace context of what a notification is about.
+func (c access) TraceOf(ctx context.Context, n *notify.Notification) (trace string, err error) {
+	if c.e.opt.Trace == nil {
+		return "", nil
+	}
+	if n.Execution != "" {
+		var x courier.Execution
+		x, err = c.e.roles.Archive().Execution(ctx, n.Execution)
+		trace = x.Trace
+	} else if chains, none := c.e.roles.Chains(); none == nil {
+		var x chain.Execution
+		x, err = chains.ChainExecution(ctx, courier.ChainExecutionID(n.ChainExecution))
+		trace = x.Trace
+	}
+	if errors.Is(err, courier.ErrNotFound) {
+		return "", nil
+	}
+	return trace, err
 }
 
 // NewExecution returns a new execution of a program, with a new id.

@@ -21,11 +21,11 @@ type Probe interface {
 	Claimed(n int, took time.Duration)
 	// Began is called when the engine begins with an execution that it has claimed. X is
 	// the execution as it was claimed. Waited is how long it had been due, by the store's
-	// clock; 0 if it was taken over from a lost worker. An execution that was paused,
+	// clock; negative if it was taken over from a lost worker. An execution that was paused,
 	// retried or handed over begins again with its next claim.
 	Began(x *courier.Execution, waited time.Duration)
 	// Step is called for each attempt of a step whose end this engine has written, with its
-	// record, which lacks what the store sets. Took is how long the step was executed. The
+	// record, which lacks what the store sets besides Execution. Took is how long the step was executed. The
 	// attempt of a lost worker ends with the takeover: its Reason is
 	// [courier.ReasonWorkerLost], and took is how long before the takeover it began. An
 	// attempt that a stop has interrupted has not ended.
@@ -45,12 +45,10 @@ type Probe interface {
 // driveAround drives the execution within Options.AroundExecution. If that does not call
 // next, or panics before, the execution is driven all the same.
 func (r *run) driveAround(c *store.Claimed) {
-	if p := r.e.probe; p != nil {
-		began, x := time.Now(), r.x
-		r.last = &x
-		p.Began(c)
-		defer func() { p.Ended(x, began) }()
-	}
+	began, x := time.Now(), r.x
+	r.last = &x
+	r.e.probe.Began(c)
+	defer func() { r.e.probe.Ended(&x, began) }()
 	around := r.e.opt.AroundExecution
 	if around == nil {
 		r.drive(c)
@@ -64,12 +62,11 @@ func (r *run) driveAround(c *store.Claimed) {
 
 // probeWritten tells the probe of the attempts whose end was written with a transition.
 func (r *run) probeWritten(t *store.Transition) {
-	p := r.e.probe
-	if p == nil {
-		return
-	}
 	for i := range t.Ended {
-		p.Step(t.Ended[i], r.lines().Lasted(&t.Ended[i], r.checkpoint.Current(), r.took))
+		r.e.probe.Step(r.x.ID, &t.Ended[i], r.lines().Lasted(&t.Ended[i], r.checkpoint.Current(), r.took))
+	}
+	if r.last == nil {
+		return // nobody is told of an end
 	}
 	r.last.State, r.last.Failure, r.last.Position = t.To, t.Failure, t.Position
 }

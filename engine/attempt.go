@@ -169,7 +169,7 @@ func (r *run) contextConfig(step, n int, a *attempt, unresolved []string) courie
 	cfg := courier.ContextConfig{
 		Execution: r.x.ID, Job: r.x.Job, Version: r.x.Version,
 		Step: step, ID: spec.ID, StepName: flow.StepName(step, r.x.Repairs), Type: r.program.Types[step].Key(),
-		Attempt: n, EarlierStarts: r.checkpoint.Base, ExecutionAttempt: r.x.Attempt, Trace: r.x.Trace,
+		Attempt: n, EarlierStarts: r.checkpoint.Base, ExecutionAttempt: r.x.Attempt, Trace: r.x.Trace, Propagate: r.e.opt.Trace,
 		Workspace: r.workspace(), Roots: r.e.opt.Roots,
 		Values: &a.scope, Secrets: r.secrets.Resolve, Redactor: &r.secrets.Redactor.Redactor, Resources: r.res,
 		OnProgress: a.progress, Unresolved: unresolved, MaxValue: r.e.opt.MaxValue,

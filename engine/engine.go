@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
@@ -24,6 +25,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/deadlines"
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryruns"
+	"github.com/courierhq/courier/engine/internal/figures"
 	"github.com/courierhq/courier/engine/internal/hooks"
 	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/leases"
@@ -35,6 +37,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/unserved"
 	"github.com/courierhq/courier/engine/internal/waiters"
 	"github.com/courierhq/courier/engine/internal/workspace"
+	"github.com/courierhq/courier/internal/metrics"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -64,10 +67,14 @@ type Engine struct {
 
 	programs  *program.Cache
 	observers *hooks.Observers
-	probe     *probe.Calls // nil if there is none
+	probe     *probe.Calls
 	work      workspace.Tree
 	kept      workspace.Kept
 	isolated  isolated.Runner
+
+	recorded   *metrics.Registry // what this engine has done
+	figures    *figures.Service
+	wasStarted atomic.Bool // at least once
 
 	// The subsystems; see [access].
 	definitions   *definitions.Service
@@ -142,7 +149,8 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
-	e.probe = probe.To(o.Probe, e.log)
+	e.recorded = metrics.NewRegistry(e.log)
+	e.probe = probe.To(&probe.Recorder{Sink: e.recorded}, o.Probe, e.log)
 	e.store = e.probe.Around(e.store)
 	e.roles = core.Roles{Store: e.store, Behind: probe.Behind(e.store)}
 	e.observers = hooks.NewObservers(o.Observers, e.log)
@@ -152,6 +160,9 @@ func New(s store.Store, r *courier.Registry, opt *Options) *Engine {
 	e.slots = slots.New(o.Slots, e.freed)
 	e.runs = leases.New[*run](leases.Options{Store: e.store, Worker: o.Worker, Lease: o.Lease, Log: e.log, Changed: e.freed})
 	e.addSubsystems()
+	if a, ok := o.Probe.(Attacher); ok {
+		a.Attach(e)
+	}
 	return e
 }
 
@@ -162,10 +173,6 @@ func (e *Engine) Registry() *courier.Registry { return e.reg }
 // [Options].Observers are, until stop is called. A call that is in progress then
 // continues. It may be called at any time, and stop more than once.
 func (e *Engine) Observe(f func(courier.Event)) (stop func()) { return e.observers.Add(f) }
-
-// Dropped returns how many events observers have not seen because too many
-// were waiting.
-func (e *Engine) Dropped() int64 { return e.observers.Dropped() }
 
 // A Health is the state of an engine at an instant. It is about this engine only; a
 // store may report more about itself, as pgstore does with its method Health.

@@ -690,8 +690,8 @@ func TestEventsFollowTheAudit(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("events %v, want %v", got, want)
 	}
-	if h.Engine.Dropped() != 0 {
-		t.Errorf("dropped %d", h.Engine.Dropped())
+	if h.Engine.Metrics().Dropped() != 0 {
+		t.Errorf("dropped %d", h.Engine.Metrics().Dropped())
 	}
 }
 

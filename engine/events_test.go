@@ -239,8 +239,8 @@ func TestEventsAreTheAudit(t *testing.T) {
 				t.Errorf("%s: %s", name, x.State)
 			}
 		}
-		if len(l.bad) > 0 || h.Engine.Dropped()+b.Dropped() > 0 {
-			t.Errorf("early: %v; dropped %d", l.bad, h.Engine.Dropped()+b.Dropped())
+		if len(l.bad) > 0 || h.Engine.Metrics().Dropped()+b.Metrics().Dropped() > 0 {
+			t.Errorf("early: %v; dropped %d", l.bad, h.Engine.Metrics().Dropped()+b.Metrics().Dropped())
 		}
 	})
 }
@@ -270,7 +270,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 			t.Errorf("an observer that blocks held up the execution for %v", d)
 		}
 		const most = 1024 + 1
-		if got := h.Engine.Dropped(); got != 2*n+2-most {
+		if got := h.Engine.Metrics().Dropped(); got != 2*n+2-most {
 			t.Errorf("dropped %d of %d, want %d", got, 2*n+2, 2*n+2-most)
 		}
 		close(open)
@@ -278,10 +278,10 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		if len(seen) != most || seen[0].Type != courier.EventJobStarted {
 			t.Errorf("%d seen, want the first %d", len(seen), most)
 		}
-		before := h.Engine.Dropped()
+		before := h.Engine.Metrics().Dropped()
 		h.Run(manySteps(10), nil).RequireState(courier.Completed)
-		if len(seen) != most+22 || h.Engine.Dropped() != before {
-			t.Errorf("afterwards %d seen, want %d; dropped %d more", len(seen), most+22, h.Engine.Dropped()-before)
+		if len(seen) != most+22 || h.Engine.Metrics().Dropped() != before {
+			t.Errorf("afterwards %d seen, want %d; dropped %d more", len(seen), most+22, h.Engine.Metrics().Dropped()-before)
 		}
 	})
 }

@@ -167,7 +167,7 @@ func TestMaxRetriesOfAnExecution(t *testing.T) {
 // TestTrace carries the trace context of who enqueues to the steps, through the store.
 func TestTrace(t *testing.T) {
 	type key struct{}
-	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	const trace, ofStep = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for name, around := range map[string]func(ctx context.Context, x *courier.Execution, next func(context.Context)){
 		"calls": func(ctx context.Context, x *courier.Execution, next func(context.Context)) {
 			next(context.WithValue(ctx, key{}, x.Trace))
@@ -185,14 +185,20 @@ func TestTrace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := couriertest.New(t, nil)
 				var seen any
-				h.Stub("demo.a", func(ctx context.Context, _ *courier.Context, _ map[string]any) (map[string]any, error) {
-					seen = ctx.Value(key{})
+				var along string
+				h.Stub("demo.a", func(ctx context.Context, job *courier.Context, _ map[string]any) (map[string]any, error) {
+					seen, along = ctx.Value(key{}), job.Trace(ctx)
 					return nil, nil
 				})
 				log := new(logbook)
 				e := engine.New(h.Store, h.Registry, &engine.Options{
 					Workspace: t.TempDir(), AroundExecution: around, Log: slog.New(slog.NewTextHandler(log, nil)),
-					Trace: func(context.Context) string { return trace },
+					Trace: func(ctx context.Context) string {
+						if ctx.Value(key{}) != nil {
+							return ofStep
+						}
+						return trace
+					},
 				})
 				if err := e.Start(t.Context()); err != nil {
 					t.Fatal(err)
@@ -209,8 +215,8 @@ func TestTrace(t *testing.T) {
 					t.Fatalf("%s, %q, %v", x.State, x.Trace, err)
 				}
 				calls := strings.HasPrefix(name, "calls")
-				if calls != (seen == trace) {
-					t.Errorf("the step saw %v", seen)
+				if calls != (seen == trace) || calls != (along == ofStep) || along != ofStep && along != trace {
+					t.Errorf("the step saw %v, and sends %q along", seen, along)
 				}
 				if wrong := name != "calls"; wrong != strings.Contains(log.String(), "AroundExecution") {
 					t.Errorf("the log has\n%s", log.String())

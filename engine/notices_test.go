@@ -340,7 +340,8 @@ func TestSubscribedJob(t *testing.T) {
 			return do(ctx)
 		})
 		var m mailbox
-		e := told(t, f, &m, nil)
+		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		e := told(t, f, &m, func(o *engine.Options) { o.Trace = func(context.Context) string { return trace } })
 		sub := notify.Subscription{
 			Name: "repair", Kind: notify.KindJob, Events: []courier.EventType{courier.EventJobFailed}, Jobs: []string{"bad"},
 			Job: &notify.JobTarget{Name: "good", Params: map[string]any{"big": json.Number("12345678901234567890")}, Priority: 3},
@@ -365,7 +366,7 @@ func TestSubscribedJob(t *testing.T) {
 		if err := json.Unmarshal(got.Params, &params); err != nil {
 			t.Fatal(err)
 		}
-		if params.Event.Execution != x.ID || params.Event.Error != "it broke" || params.Big != "12345678901234567890" || got.Priority != 3 || got.By != "subscription repair" || got.State != courier.Completed {
+		if params.Event.Execution != x.ID || params.Event.Error != "it broke" || params.Big != "12345678901234567890" || got.Priority != 3 || got.By != "subscription repair" || got.Trace != trace || got.State != courier.Completed {
 			t.Errorf("started as %+v with %s", got, got.Params)
 		}
 		if list := left(t, e); len(list) != 0 || refused == 0 {

@@ -165,16 +165,19 @@ type Options struct {
 	// it. x is the execution as it was claimed, with its Trace, and must not be changed.
 	AroundExecution func(ctx context.Context, x *courier.Execution, next func(context.Context))
 	// Trace returns the trace context of the call that enqueues an execution, in the form
-	// of the header traceparent, or "". It is kept as the execution's Trace. Nil means
-	// none.
+	// of the header traceparent, or "". It is kept as the execution's Trace, which goes along
+	// with the webhooks about it. It is also called with the contexts of steps, within Around:
+	// what it returns there, the steps send along in place of the execution's Trace; see
+	// [courier.Context.Trace]. Nil means none.
 	Trace func(ctx context.Context) string
-	// Probe is told what the engine does; see [Probe]. Nil means none, and costs nothing.
+	// Probe is told what the engine does; see [Probe]. If it is an [Attacher], it is given the
+	// engine. Nil means none; the metrics of [Engine.Metrics] need none.
 	Probe Probe
 	// Observers are called with every event, one event at a time, after it was
 	// committed. Those of what a worker does come in order. That of a request, such as
 	// JobResumed, comes from the goroutine that has made it, and so may come after the
 	// start of a step that it led to. A slow observer delays the events of the others, and when 1024
-	// events are waiting, further ones are lost (see [Engine.Dropped]). It affects
+	// events are waiting, further ones are lost (see [Metrics.Dropped]). It affects
 	// nothing else.
 	Observers []func(courier.Event)
 	// OnStuckStep is called when a step did not return within Grace after its

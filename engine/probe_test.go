@@ -143,7 +143,7 @@ func TestProbe(t *testing.T) {
 		b.Stop(t.Context())
 		wantLines(t, &first, "claimed 1 in 3ms", "began j, running, after 10.003s", "step demo.a.1 completed  in 1s",
 			"ended running, at 1, false, in 22.003s") // the lease was renewed 10 s after the claim, and is relied on for 12 s
-		wantLines(t, &second, "claimed 1 in 3ms", "began j, running, after 0s", "step demo.b.1 failed worker_lost in 24.003s",
+		wantLines(t, &second, "claimed 1 in 3ms", "began j, running, after -1ns", "step demo.b.1 failed worker_lost in 24.003s",
 			"step demo.b.2 failed error in 2s", "ended queued, at 1, true, in 2.006s",
 			"claimed 1 in 3ms", "began j, running, after 3ms", "step demo.b.3 completed  in 0s", "ended completed, at 2, false, in 6ms")
 		if second.claimed != 2 || second.claims != second.calls["Claim"] {

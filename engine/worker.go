@@ -51,6 +51,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	w.loops.Add(10) // before Stop can wait for them
 	e.worker = w
 	e.mu.Unlock()
+	e.wasStarted.Store(true)
 	e.unserved.Started()
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)

@@ -165,7 +165,7 @@ func (c *call) serve() error {
 	if err := c.checkQuery(); err != nil {
 		return err
 	}
-	if c.route.open {
+	if c.route.open || c.route.id == metricsRoute && c.h.opt.Access.MayScrape(c.r) {
 		return c.route.do(c)
 	}
 	v, err := c.h.desk.Enter(c.r)

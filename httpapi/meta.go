@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"slices"
 	"time"
 
+	"github.com/courierhq/courier/internal/metrics"
 	"github.com/courierhq/courier/store"
 )
 
@@ -30,6 +32,23 @@ var metaRoutes = []route{
 		method: "GET", path: "v1/readyz", id: "readyz", group: "service", open: true, does: "Answers with 503 if the store is out of reach, or the service is stopping.",
 		answers: map[int]any{http.StatusOK: map[string]string{}}, problems: []*code{codeUnavailable}, do: (*call).ready,
 	},
+	{
+		method: "GET", path: "metrics", id: metricsRoute, group: "service", on: onAll,
+		does:    "Returns the metrics of the process and its store in the text format of Prometheus, version 0.0.4. A token for metrics alone is enough, if the service has one.",
+		answers: map[int]any{http.StatusOK: ""}, media: metrics.MediaType, do: (*call).metrics,
+	},
+}
+
+// metricsRoute is the id of the route that a scraper may use by a token of its own.
+const metricsRoute = "getMetrics"
+
+func (c *call) metrics() error {
+	var text bytes.Buffer
+	if err := c.h.e.Metrics().Write(c.ctx(), &text); err != nil {
+		return err
+	}
+	c.write(http.StatusOK, c.route.media, text.Bytes())
+	return nil
 }
 
 func (c *call) index() error {

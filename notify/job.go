@@ -32,8 +32,12 @@ func (v *Service) startJob(ctx context.Context, to *JobTarget, n Notification) e
 		params = make(map[string]any, 1)
 	}
 	params[eventParam] = event
+	trace, err := v.opt.Jobs.TraceOf(ctx, &n)
+	if err != nil {
+		return err
+	}
 	err = v.opt.Jobs.Start(ctx, to.Name, &courier.EnqueueOptions{
-		Params: params, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: courier.By{Actor: "subscription " + n.Subscription},
+		Params: params, Trace: trace, Priority: to.Priority, IdempotencyKey: n.ID + " " + n.Subscription, By: courier.By{Actor: "subscription " + n.Subscription},
 	})
 	switch {
 	case errors.Is(err, courier.ErrConflict):

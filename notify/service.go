@@ -30,6 +30,9 @@ type Jobs interface {
 	// Result returns the result of a completed execution of a version of a job. It is nil
 	// if the job has none, or the store has the execution no longer.
 	Result(ctx context.Context, job string, version int, x courier.ExecutionID) (json.RawMessage, error)
+	// TraceOf returns the trace context of the execution or chain execution that a notification
+	// is about; empty if it has none, the store has it no longer, or the host traces nothing.
+	TraceOf(ctx context.Context, n *Notification) (string, error)
 }
 
 // Options are what a [Service] uses of the engine that makes it, and what it can deliver.

@@ -125,6 +125,12 @@ func (w *world) Result(_ context.Context, job string, version int, x courier.Exe
 	return json.RawMessage(`"the result"`), nil
 }
 
+// TraceOf is that of all executions.
+func (w *world) TraceOf(context.Context, *notify.Notification) (string, error) { return theTrace, nil }
+
+// theTrace is the trace context of who enqueued the executions.
+const theTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 // all returns what the function was called with.
 func (w *world) all() []notify.Notification {
 	w.mu.Lock()
@@ -354,7 +360,7 @@ func TestStartedJob(t *testing.T) {
 		got := w.started[0]
 		event, _ := got.Params["event"].(map[string]any)
 		if got.Priority != 3 || got.By.Actor != "subscription repair" || got.Params["big"] != json.Number("12345678901234567890") || event["execution_id"] != string(x) || event["error"] != "it broke" ||
-			got.IdempotencyKey != fmt.Sprint(event["id"], " repair") {
+			got.IdempotencyKey != fmt.Sprint(event["id"], " repair") || got.Trace != theTrace {
 			t.Errorf("started as %+v", got)
 		}
 		for _, tt := range []struct {

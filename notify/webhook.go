@@ -165,6 +165,13 @@ func (v *Service) hookRequest(ctx context.Context, to *WebhookTarget, n Notifica
 	if err != nil {
 		return r, err
 	}
+	trace, err := v.opt.Jobs.TraceOf(ctx, &n)
+	if err != nil {
+		return r, err
+	}
+	if trace != "" && r.Header.Get("Traceparent") == "" {
+		r.Header.Set("Traceparent", trace)
+	}
 	r.Header.Set(webhook.HeaderID, n.ID)
 	r.Header.Set(webhook.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
 	r.Header.Set(webhook.HeaderSignature, signature)

@@ -134,7 +134,7 @@ func TestWebhook(t *testing.T) {
 	if !strings.HasPrefix(id, string(x)+"-") || strings.Contains(id, ".") {
 		t.Errorf("webhook-id %q", id)
 	}
-	if r.header.Get("Authorization") != secrets["token"] || r.header.Get("X-From") != "courier" || r.header.Get("Content-Type") != "application/json" || r.path != "/in" {
+	if r.header.Get("Authorization") != secrets["token"] || r.header.Get("X-From") != "courier" || r.header.Get("Traceparent") != theTrace || r.header.Get("Content-Type") != "application/json" || r.path != "/in" {
 		t.Errorf("request to %s: %v", r.path, r.header)
 	}
 	w.stop()

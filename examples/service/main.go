@@ -10,6 +10,7 @@
 //	curl -H "$auth" localhost:8080/courier/api/v1/executions/ID/audit
 //	curl -H "$auth" -X POST localhost:8080/courier/api/v1/executions/ID/cancel      # or pause, resume
 //	curl localhost:8080/courier/api/v1/readyz
+//	curl -H "$auth" localhost:8080/courier/api/metrics # for Prometheus; with -metrics-token by a token of its own
 //
 // It serves who can read its log, on this host only ([access.Local]). Whoever exposes it
 // sets Who and Role of [access.Policy], for the pages too.
@@ -28,6 +29,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,8 +56,9 @@ type service struct {
 	routes *http.ServeMux
 }
 
-// newService returns a service whose engine is not started yet.
-func newService(ctx context.Context, work string, running int, log *slog.Logger) (*service, error) {
+// newService returns a service whose engine is not started yet. Metrics is the token with which
+// Prometheus reads its metrics; empty for none but that of the log.
+func newService(ctx context.Context, work string, running int, metrics string, log *slog.Logger) (*service, error) {
 	var reg courier.Registry
 	register(&reg)
 	e := engine.New(memstore.New(), &reg, &engine.Options{Workspace: work, Slots: running, Around: logged(log), Log: log})
@@ -64,6 +67,7 @@ func newService(ctx context.Context, work string, running int, log *slog.Logger)
 		return nil, err
 	}
 	policy := access.Local()
+	policy.Metrics = metrics
 	s := &service{e, dashboard.New(e, &dashboard.Options{Access: policy, URL: "/courier/api/", Log: log}), policy, http.NewServeMux()}
 	s.routes.Handle("/courier/", s.pages)
 	s.routes.Handle("POST /reports/{customer}", s.pages.API().Async("report", &httpapi.AsyncOptions{Params: params}))
@@ -75,6 +79,7 @@ func run(args []string) error {
 	f := flag.NewFlagSet("service", flag.ExitOnError)
 	addr := f.String("addr", "127.0.0.1:8080", "the `address` to listen at; programs on other hosts are refused")
 	running := f.Int("running", 64, "how many executions run at once")
+	tokenFile := f.String("metrics-token", "", "a `file` with the token for GET /courier/api/metrics, as credentials_file of Prometheus names it")
 	drain := f.Duration("drain", 0, "how long a stopping service still accepts requests, for load balancers that look at readyz")
 	patience := f.Duration("patience", 15*time.Second, "how long a stop lets the steps in progress go on; cut off, they have 10s more")
 	f.Parse(args)
@@ -91,7 +96,13 @@ func run(args []string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	svc, err := newService(ctx, work, *running, log)
+	var metrics []byte
+	if *tokenFile != "" {
+		if metrics, err = os.ReadFile(*tokenFile); err != nil {
+			return err
+		}
+	}
+	svc, err := newService(ctx, work, *running, strings.TrimSpace(string(metrics)), log)
 	if err != nil {
 		return err
 	}

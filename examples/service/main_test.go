@@ -35,7 +35,7 @@ type client struct {
 func virtual(t *testing.T, f func(t *testing.T, c *client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		svc, err := newService(t.Context(), t.TempDir(), 10, slog.New(slog.DiscardHandler))
+		svc, err := newService(t.Context(), t.TempDir(), 10, metricsToken, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,6 +108,31 @@ func TestReport(t *testing.T) {
 		}
 		c.do("POST", "/reports/acme", `["acme"]`, http.StatusBadRequest, nil)
 		c.do("POST", "/reports/acme", `{"second": 1}`, http.StatusBadRequest, nil)
+	})
+}
+
+// metricsToken is that of a scraper.
+const metricsToken = "a token for Prometheus"
+
+// TestMetrics: a scraper reads what the service does by a token that opens nothing else.
+func TestMetrics(t *testing.T) {
+	virtual(t, func(t *testing.T, c *client) {
+		c.do("POST", "/reports/acme", `{"seconds": 1}`, http.StatusAccepted, nil)
+		time.Sleep(time.Minute)
+		get := func(path string) (int, string) {
+			r := httptest.NewRequest("GET", path, nil)
+			r.Header.Set("Authorization", "Bearer "+metricsToken)
+			r.RemoteAddr, r.Host = "127.0.0.1:1000", "localhost"
+			w := httptest.NewRecorder()
+			c.svc.routes.ServeHTTP(w, r)
+			return w.Code, w.Body.String()
+		}
+		if code, text := get("/courier/api/metrics"); code != http.StatusOK || !strings.Contains(text, `courier_slices_total{cicd_pipeline_name="report",courier_slice_end="completed"} 1`) {
+			t.Errorf("%d\n%s", code, text)
+		}
+		if code, text := get("/courier/api/v1/jobs"); code != http.StatusUnauthorized {
+			t.Errorf("jobs: %d %s", code, text)
+		}
 	})
 }
 

@@ -150,6 +150,7 @@ var operations = map[string]Need{
 	"getQueues":       {Rights: access.RightSee},
 	"listWorkers":     {Rights: access.RightSee},
 	"getHealth":       {Rights: access.RightSee},
+	"getMetrics":      {Rights: access.RightSee},
 	"search":          {Rights: access.RightSee, Own: true},
 	"listConnections": {Rights: access.RightSee}, // a page
 	"testConnection":  {Rights: access.RightOperate | access.RightSee | access.RightValues},

@@ -18,16 +18,19 @@
 //
 // # Repetition
 //
-// Each step has a trace id of its own, the same for all of its attempts, which
-// goes along as traceparent and x-ms-client-request-id. Before the function is
+// Each step has an id of its own, the same for all of its attempts, which goes
+// along as x-ms-client-request-id. If the step has a trace context (see
+// [courier.Context.Trace]), the call belongs to that trace, by the header
+// traceparent, with half of the id as its span; otherwise the id is that of a trace
+// of its own. Before the function is
 // called a note is written to the workspace, and another one with the status
 // URI when that is known. A repetition takes up the status URI; without one it
-// looks for the trace id in the telemetry. Only where that finds nothing for
+// looks for trace and span in the telemetry. Only where that finds nothing for
 // telemetry_delay_seconds, or there is no telemetry, is the function called
 // again, or with once the step fails. So a function may run twice if the worker
 // dies between the call and the note of the answer, and telemetry is not
 // configured or lost. It runs twice too if the status URI of a durable function
-// was lost in that way; one that takes the trace id, or the Idempotency-Key, for
+// was lost in that way; one that takes x-ms-client-request-id, or the Idempotency-Key, for
 // the id of its instance prevents that. The status URI has a key in it; it is
 // sealed with the key of the connection before it is noted down.
 //

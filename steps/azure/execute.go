@@ -48,6 +48,7 @@ type ExecuteOutput struct {
 type record struct {
 	Run      int            `json:"run"`              // how many runs have failed before
 	Called   time.Time      `json:"called,omitzero"`  // when the function was called, or was about to be
+	Trace    string         `json:"trace,omitempty"`  // the id of the host's trace that the call belongs to; empty: it has one of its own
 	Accepted bool           `json:"accepted"`         // the call was answered
 	Status   string         `json:"status,omitempty"` // status URI, sealed
 	Stop     string         `json:"stop,omitempty"`   // terminate URI, sealed
@@ -64,7 +65,7 @@ type call struct {
 	app     *app
 	session *session
 	record  record
-	trace   string
+	trace   string    // names the run, and is its trace id if the host has none
 	until   time.Time // when waiting ends
 	sealer  sealer
 }
@@ -172,7 +173,7 @@ func (c *call) run(ctx context.Context) (ExecuteOutput, error) {
 	}
 	switch {
 	case !c.cfg.WaitForCallback:
-		return c.finish(&ExecuteOutput{FunctionSuccess: true, HTTPStatus: 202, InstanceID: c.record.Instance, TraceID: c.trace}, nil)
+		return c.finish(&ExecuteOutput{FunctionSuccess: true, HTTPStatus: 202, InstanceID: c.record.Instance, TraceID: c.operation()}, nil)
 	case c.record.Status != "":
 		return c.finish(c.followDurable(ctx))
 	case !c.app.telemetry():
@@ -191,7 +192,7 @@ func (c *call) begin(ctx context.Context) (*ExecuteOutput, error) {
 		if late := c.record.Called.Add(time.Duration(c.cfg.TelemetryDelay * float64(time.Second))); late.After(until) {
 			until = late
 		}
-		c.job.Log().Info("an earlier attempt may have called the function; it is looked for in the telemetry", "trace", c.trace)
+		c.job.Log().Info("an earlier attempt may have called the function; it is looked for in the telemetry", "trace", c.operation())
 		out, err := c.followTelemetry(ctx, until, errNothing)
 		// A durable function that was only started has to be started again, for
 		// the status URI is lost.
@@ -200,7 +201,7 @@ func (c *call) begin(ctx context.Context) (*ExecuteOutput, error) {
 		}
 	}
 	if c.cfg.Once {
-		return nil, errf("function %q: an earlier attempt may have called it, and what became of that can't be found out; with once it is not called again; look for the operation %s, then run the job again or go on after this step", c.cfg.FunctionName, c.trace)
+		return nil, errf("function %q: an earlier attempt may have called it, and what became of that can't be found out; with once it is not called again; look for the operation %s, then run the job again or go on after this step", c.cfg.FunctionName, c.operation())
 	}
 	return c.trigger(ctx)
 }

@@ -27,6 +27,7 @@ type bench struct {
 	opt     *azure.Options
 	dir     string
 	attempt int
+	trace   string // trace context of the attempt
 	log     bytes.Buffer
 	texts   strings.Builder // all errors and outputs
 }
@@ -66,7 +67,7 @@ func (b *bench) clean() {
 
 func (b *bench) job(cancelled bool) *courier.Context {
 	return courier.NewContext(courier.ContextConfig{
-		Execution: "e1", Step: 2, Attempt: b.attempt, Workspace: b.dir, Cancelled: cancelled,
+		Execution: "e1", Step: 2, Attempt: b.attempt, Workspace: b.dir, Cancelled: cancelled, Trace: b.trace,
 		Log: slog.New(slog.NewTextHandler(&b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 }
@@ -263,6 +264,42 @@ func TestLostAnswer(t *testing.T) {
 		b.fails(cfg, false, "POST http://acme.example.com")
 		b.fails(cfg, true, "with once it is not called again")
 		b.called(1)
+	})
+}
+
+// TestTrace: a call belongs to the trace of the step, under a span of its own. A repetition in
+// another trace, as after a takeover, finds what the first attempt has called.
+func TestTrace(t *testing.T) {
+	const first, second = "0af7651916cd43dd8448eb211c80319c", "1bf7651916cd43dd8448eb211c80319c"
+	in(t, func(b *bench) {
+		lost := false
+		b.cloud.on = func(w http.ResponseWriter, r *http.Request) bool {
+			if lost || strings.HasPrefix(r.URL.Path, "/v1/") || strings.Contains(r.URL.Path, "oauth2") {
+				return false
+			}
+			lost = true
+			b.cloud.mu.Lock()
+			b.cloud.run(r, nil)
+			b.cloud.mu.Unlock()
+			panic(http.ErrAbortHandler)
+		}
+		b.cloud.propagate = true
+		b.trace = "00-" + first + "-b7ad6b7169203331-01"
+		b.fails(conf("both", "plain"), false, "POST http://acme.example.com")
+		b.trace = "00-" + second + "-b7ad6b7169203331-01"
+		if out, err := b.run(conf("both", "plain")); err != nil || !out.FunctionSuccess || out.TraceID != first {
+			b.Errorf("%+v, %v", out, err)
+		}
+		b.called(1)
+		if q := b.cloud.queries[0]; b.cloud.runs[0] != first || !strings.Contains(q, first) || !strings.Contains(q, b.cloud.parents[0]) || b.cloud.parents[0] == "b7ad6b7169203331" {
+			b.Errorf("the trace is %s, the span %s, the query %s", b.cloud.runs[0], b.cloud.parents[0], q)
+		}
+	})
+	in(t, func(b *bench) {
+		b.trace = "00-" + first + "-b7ad6b7169203331-01"
+		if out, err := b.run(conf("http", "plain")); err != nil || out.TraceID != first {
+			b.Errorf("%+v, %v", out, err)
+		}
 	})
 }
 

@@ -20,7 +20,7 @@ var errNothing = errors.New("telemetry shows no run")
 // giveUp is the error of a run whose end did not come in time. It may have run
 // or may still do so, so it is not called again by itself.
 func (c *call) giveUp(last error) error {
-	text := fmt.Sprintf("function %q: its end was not seen in timeout_seconds, or in the step's time; it may still run; a resume goes on waiting (operation %s)", c.cfg.FunctionName, c.trace)
+	text := fmt.Sprintf("function %q: its end was not seen in timeout_seconds, or in the step's time; it may still run; a resume goes on waiting (operation %s)", c.cfg.FunctionName, c.operation())
 	if last != nil {
 		text += "; the last answer: " + last.Error()
 	}
@@ -109,7 +109,7 @@ func (c *call) state(r *response) (*ExecuteOutput, error) {
 	if s.Output != nil {
 		s.Output = json.RawMessage(c.session.redact(string(s.Output)))
 	}
-	out := &ExecuteOutput{CallbackResult: s.Output, HTTPStatus: http.StatusOK, InstanceID: c.record.Instance, TraceID: c.trace}
+	out := &ExecuteOutput{CallbackResult: s.Output, HTTPStatus: http.StatusOK, InstanceID: c.record.Instance, TraceID: c.operation()}
 	switch s.Status {
 	case "Completed":
 		out.FunctionSuccess = true
@@ -148,9 +148,9 @@ func (c *call) terminate(ctx context.Context) error {
 
 // A request is a row of telemetry.
 type request struct {
-	operation string
-	success   bool
-	code      int
+	operation, parent string
+	success           bool
+	code              int
 }
 
 // How often telemetry is asked.
@@ -195,26 +195,29 @@ func (c *call) followTelemetry(ctx context.Context, until time.Time, none error)
 func (c *call) kql() string {
 	const before = 5 * time.Minute
 	since, called := c.record.Called.Add(-before).UTC().Format(time.RFC3339), c.record.Called.Add(-time.Second).UTC().Format(time.RFC3339)
-	table, at, id, name, success, code := "requests", "timestamp", "operation_Id", "operation_Name", "success", "resultCode"
+	table, at, id, parent, name, success, code := "requests", "timestamp", "operation_Id", "operation_ParentId", "operation_Name", "success", "resultCode"
 	if c.app.WorkspaceID != "" {
-		table, at, id, name, success, code = "AppRequests", "TimeGenerated", "OperationId", "OperationName", "Success", "ResultCode"
+		table, at, id, parent, name, success, code = "AppRequests", "TimeGenerated", "OperationId", "ParentId", "OperationName", "Success", "ResultCode"
 	}
-	which := fmt.Sprintf(`%s == "%s"`, id, c.trace)
+	which := fmt.Sprintf(`%s == "%s"`, id, c.operation())
+	if c.record.Trace != "" {
+		which = fmt.Sprintf(`(%s and %s == "%s")`, which, parent, c.parent())
+	}
 	if c.cfg.Trigger == "admin" {
 		which += fmt.Sprintf(` or (%s == "%s" and %s >= datetime(%s))`, name, c.cfg.FunctionName, at, called)
 	}
-	return fmt.Sprintf(`%s | where %s > datetime(%s) | where %s | project at=%s, operation=%s, success=%s, code=%s | top 20 by at asc`,
-		table, at, since, which, at, id, success, code)
+	return fmt.Sprintf(`%s | where %s > datetime(%s) | where %s | project at=%s, operation=%s, parent=%s, success=%s, code=%s | top 20 by at asc`,
+		table, at, since, which, at, id, parent, success, code)
 }
 
 // pick finds the call's request among the rows; the output is nil if there is
 // none yet.
 func (c *call) pick(rows []request) (*ExecuteOutput, error) {
 	make := func(r request) *ExecuteOutput {
-		return &ExecuteOutput{FunctionSuccess: r.success, HTTPStatus: r.code, TraceID: c.trace}
+		return &ExecuteOutput{FunctionSuccess: r.success, HTTPStatus: r.code, TraceID: c.operation()}
 	}
 	for _, r := range rows {
-		if r.operation == c.trace {
+		if r.operation == c.operation() && (c.record.Trace == "" || r.parent == c.parent()) {
 			return make(r), nil
 		}
 	}
@@ -291,6 +294,8 @@ func parseRows(text []byte) ([]request, error) {
 			switch col.Name {
 			case "operation":
 				r.operation = text
+			case "parent":
+				r.parent = text
 			case "success":
 				r.success = strings.EqualFold(text, "true") || text == "1"
 			case "code":

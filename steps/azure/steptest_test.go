@@ -34,6 +34,7 @@ const (
 type cloud struct {
 	mu        sync.Mutex
 	runs      []string // trace ids of calls that were run
+	parents   []string // span ids of these calls
 	late      time.Duration
 	seen      time.Time // of the first run
 	polls     int       // until an orchestration ends
@@ -114,6 +115,7 @@ func (c *cloud) run(r *http.Request, body []byte) {
 		c.seen = time.Now()
 	}
 	c.runs, c.lastInput = append(c.runs, trace), string(body)
+	c.parents = append(c.parents, strings.Split(r.Header.Get("Traceparent"), "-")[2])
 }
 
 func (c *cloud) durable(w http.ResponseWriter, r *http.Request) {
@@ -137,17 +139,17 @@ func (c *cloud) telemetry(w http.ResponseWriter, body string) {
 	c.queries = append(c.queries, body)
 	var rows [][]any
 	if len(c.runs) > 0 && time.Since(c.seen) >= c.late {
-		operation := "0123"
+		operation, parent := "0123", c.parents[0]
 		if c.propagate {
 			operation = c.runs[0]
 		}
 		for range 1 + c.extra {
-			rows = append(rows, []any{"2026-01-02T03:04:05Z", operation, c.status != "Failed", "0"})
+			rows = append(rows, []any{"2026-01-02T03:04:05Z", operation, parent, c.status != "Failed", "0"})
 		}
 	}
 	text, err := json.Marshal(object{"tables": []any{object{
 		"name":    "PrimaryResult",
-		"columns": []any{object{"name": "at"}, object{"name": "operation"}, object{"name": "success"}, object{"name": "code"}},
+		"columns": []any{object{"name": "at"}, object{"name": "operation"}, object{"name": "parent"}, object{"name": "success"}, object{"name": "code"}},
 		"rows":    rows,
 	}}})
 	if err != nil {

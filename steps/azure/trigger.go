@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -31,12 +32,29 @@ func traceID(job *courier.Context, run int) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// join has the call belong to the trace of the step, if there is one. All attempts of a run
+// belong to the one of the first, so that any of them finds what another has called.
+func (c *call) join(ctx context.Context) {
+	parts := strings.Split(c.job.Trace(ctx), "-")
+	if c.record.Called.IsZero() && c.record.Trace == "" && len(parts) >= 4 && len(parts[1]) == 32 {
+		c.record.Trace = parts[1]
+	}
+}
+
+// operation is the trace id of the call, which telemetry has as the operation id.
+func (c *call) operation() string { return cmp.Or(c.record.Trace, c.trace) }
+
+// parent is the id of the span that the call gives itself: in a trace of the host it tells the
+// call from the others.
+func (c *call) parent() string { return c.trace[:16] }
+
 // trigger calls the function. The output is nil if its end has to be waited
 // for.
 func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
 	if _, err := c.session.client.Reach(ctx, c.app.base); err != nil {
 		return nil, c.session.fault(ctx, err) // nothing was called
 	}
+	c.join(ctx)
 	u, h, body, err := c.request()
 	if err != nil {
 		return nil, err
@@ -58,9 +76,9 @@ func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
 	case r.status == http.StatusAccepted:
 		return nil, c.accepted(r)
 	case r.status >= 200 && r.status <= 299 && c.cfg.Trigger == "http":
-		return &ExecuteOutput{FunctionSuccess: true, CallbackResult: value([]byte(c.session.redact(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
+		return &ExecuteOutput{FunctionSuccess: true, CallbackResult: value([]byte(c.session.redact(string(r.body)))), HTTPStatus: r.status, TraceID: c.operation()}, nil
 	case r.status == http.StatusInternalServerError && c.cfg.Trigger == "http":
-		return &ExecuteOutput{CallbackResult: value([]byte(c.session.redact(string(r.body)))), HTTPStatus: r.status, TraceID: c.trace}, nil
+		return &ExecuteOutput{CallbackResult: value([]byte(c.session.redact(string(r.body)))), HTTPStatus: r.status, TraceID: c.operation()}, nil
 	}
 	c.record.Called = time.Time{}
 	return nil, errors.Join(r.failure("the function was not run"), c.save())
@@ -70,7 +88,7 @@ func (c *call) trigger(ctx context.Context) (*ExecuteOutput, error) {
 func (c *call) request() (u *url.URL, h http.Header, body []byte, err error) {
 	h = http.Header{
 		"Content-Type":           {"application/json"},
-		"Traceparent":            {"00-" + c.trace + "-" + c.trace[:16] + "-01"},
+		"Traceparent":            {"00-" + c.operation() + "-" + c.parent() + "-01"},
 		"X-Ms-Client-Request-Id": {c.trace[:8] + "-" + c.trace[8:12] + "-" + c.trace[12:16] + "-" + c.trace[16:20] + "-" + c.trace[20:]},
 		"Idempotency-Key":        {"courier-" + c.trace},
 	}

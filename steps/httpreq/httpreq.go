@@ -24,8 +24,8 @@
 //
 // # Traces
 //
-// The trace context of who enqueued the execution goes along as the header traceparent (W3C
-// Trace Context), unless [Options].NoTrace is set or the job gives that header itself.
+// The trace context of the step, or else of who enqueued the execution, goes along as the
+// header traceparent (W3C Trace Context); see [courier.Context.Trace]. It does not if [Options].NoTrace is set, or if the job gives that header itself.
 //
 // # Failures
 //

@@ -2,6 +2,7 @@ package httpreq
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -24,9 +25,10 @@ import (
 
 // A prepared request is a configuration that has been checked.
 type prepared struct {
-	job *courier.Context
-	cfg *RequestConfig
-	opt *Options
+	job   *courier.Context
+	cfg   *RequestConfig
+	opt   *Options
+	trace string
 
 	method string
 	url    *url.URL
@@ -51,8 +53,8 @@ const (
 )
 
 // prepare checks a configuration.
-func (s Request) prepare(job *courier.Context, cfg *RequestConfig) (*prepared, error) {
-	p := &prepared{job: job, cfg: cfg, opt: &s.Options, method: cfg.Method, header: http.Header{}, mask: newMask(job, cfg)}
+func (s Request) prepare(ctx context.Context, job *courier.Context, cfg *RequestConfig) (*prepared, error) {
+	p := &prepared{trace: job.Trace(ctx), job: job, cfg: cfg, opt: &s.Options, method: cfg.Method, header: http.Header{}, mask: newMask(job, cfg)}
 	var err error
 	switch {
 	case cfg.Resume && (cfg.OutputPath == "" || p.method != http.MethodGet):
@@ -163,8 +165,8 @@ func (p *prepared) setHeader() error {
 			p.header.Set(name, value)
 		}
 	}
-	if trace := p.job.Trace(); trace != "" && !p.opt.NoTrace && len(p.header.Values("Traceparent")) == 0 {
-		p.header.Set("Traceparent", trace)
+	if p.trace != "" && !p.opt.NoTrace && len(p.header.Values("Traceparent")) == 0 {
+		p.header.Set("Traceparent", p.trace)
 	}
 	key := p.cfg.IdempotencyKey
 	if key == "" && p.method != "GET" && p.method != "HEAD" && p.method != "OPTIONS" {

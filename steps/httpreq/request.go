@@ -65,7 +65,7 @@ type RequestOutput struct {
 // Execute sends the request. A repetition sends it again with the same
 // Idempotency-Key, unless once is set.
 func (s Request) Execute(ctx context.Context, job *courier.Context, cfg RequestConfig) (RequestOutput, error) {
-	p, err := s.prepare(job, &cfg)
+	p, err := s.prepare(ctx, job, &cfg)
 	if err != nil {
 		return RequestOutput{}, err
 	}
@@ -91,7 +91,7 @@ func (s Request) Validate(ctx context.Context, job *courier.Context, cfg Request
 			return nil
 		}
 	}
-	p, err := s.prepare(job, &cfg)
+	p, err := s.prepare(ctx, job, &cfg)
 	if err != nil {
 		return err
 	}

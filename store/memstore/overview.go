@@ -7,10 +7,14 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 )
 
-var _ store.Overview = (*Store)(nil)
+var (
+	_ store.Overview   = (*Store)(nil)
+	_ store.Statistics = (*Store)(nil)
+)
 
 // Census counts the executions that have not ended, and failed ones.
 func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
@@ -137,4 +141,50 @@ func (s *Store) before(x *execution, now time.Time) int {
 		}
 	}
 	return min(n, store.DefaultCountLimit)
+}
+
+// Stats returns figures for metrics.
+func (s *Store) Stats(ctx context.Context, most int) (store.Stats, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Stats{}, err
+	}
+	if most <= 0 {
+		most = store.DefaultCountLimit
+	}
+	most = min(most, store.MaxCountLimit)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	st := store.Stats{At: now}
+	due := func(oldest *time.Time, at time.Time) {
+		if !at.IsZero() && !at.After(now) && (oldest.IsZero() || at.Before(*oldest)) {
+			*oldest = at
+		}
+	}
+	if len(s.schedules.due) > 0 {
+		due(&st.ScheduleDue, s.schedules.due[0].Due)
+	}
+	for _, m := range s.monitors.all {
+		switch m.State {
+		case monitor.Degraded:
+			st.MonitorsDegraded++
+		case monitor.Failed:
+			st.MonitorsFailed++
+		}
+		if !m.leased.After(now) {
+			due(&st.MonitorDue, m.Due)
+		}
+	}
+	for _, b := range s.boxes {
+		for _, d := range b.list {
+			switch {
+			case d.failed:
+				st.DeliveriesFailed = min(most, st.DeliveriesFailed+1)
+			case !d.held:
+				st.DeliveriesPending = min(most, st.DeliveriesPending+1)
+				due(&st.DeliveryDue, d.due)
+			}
+		}
+	}
+	return st, nil
 }

@@ -122,17 +122,10 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 	}
 	h, err := s.executionHealth(ctx)
 	if err == nil {
-		h.Tables, err = query(ctx, s.pool, scanTable, s.sql("health/table_statistics"), s.opt.Schema)
-	}
-	var holders []XminHolder
-	if err == nil {
-		holders, err = query(ctx, s.pool, scanHolder, s.sql("health/oldest_snapshot"))
+		h.Tables, h.XminHolder, err = s.databaseHealth(ctx)
 	}
 	if err != nil {
 		return Health{}, failed("health", err)
-	}
-	if len(holders) > 0 {
-		h.XminHolder = &holders[0]
 	}
 	h.Notified = s.notifier.Watched(time.Second) > 0
 	pool := s.pool.unchecked.Stat()
@@ -141,6 +134,20 @@ func (s *Store) Health(ctx context.Context) (Health, error) {
 		Waited: pool.EmptyAcquireCount(), WaitTime: pool.EmptyAcquireWaitTime(),
 	}
 	return h, nil
+}
+
+// databaseHealth returns the statistics of the tables, and what keeps the oldest dead rows; nil
+// if nothing does.
+func (s *Store) databaseHealth(ctx context.Context) ([]TableHealth, *XminHolder, error) {
+	tables, err := query(ctx, s.pool, scanTable, s.sql("health/table_statistics"), s.opt.Schema)
+	if err != nil {
+		return nil, nil, err
+	}
+	holders, err := query(ctx, s.pool, scanHolder, s.sql("health/oldest_snapshot"))
+	if err != nil || len(holders) == 0 {
+		return tables, nil, err
+	}
+	return tables, &holders[0], nil
 }
 
 // executionHealth returns what Health says of executions.

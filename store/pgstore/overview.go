@@ -14,7 +14,10 @@ import (
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
 )
 
-var _ store.Overview = (*Store)(nil)
+var (
+	_ store.Overview   = (*Store)(nil)
+	_ store.Statistics = (*Store)(nil)
+)
 
 // Census counts the executions that have not ended, and failed ones, in one statement.
 func (s *Store) Census(ctx context.Context, most int) (c store.Census, err error) {
@@ -28,6 +31,27 @@ func (s *Store) Incidents(ctx context.Context, most int) (in store.Incidents, er
 	in.Limit = cmp.Or(min(max(most, 0), store.MaxCountLimit), store.DefaultCountLimit)
 	err = s.overview(ctx, &in, s.sql("overview/incidents"), int64(in.Limit), int64(store.MaxCountLimit), int64(store.MaxSupersedingExamined), int64(store.MaxSuperseding), int32(store.MaxSupersedingParams))
 	return in, err
+}
+
+// Stats returns figures for metrics, in three statements.
+func (s *Store) Stats(ctx context.Context, most int) (st store.Stats, err error) {
+	most = cmp.Or(min(max(most, 0), store.MaxCountLimit), store.DefaultCountLimit)
+	if err := s.overview(ctx, &st, s.sql("overview/statistics"), int64(most)); err != nil {
+		return st, err
+	}
+	tables, holder, err := s.databaseHealth(ctx)
+	if err != nil {
+		return st, failed("statistics of the database", err)
+	}
+	pool := s.pool.unchecked.Stat()
+	st.Database = &store.DatabaseStats{ConnectionsUsed: int(pool.AcquiredConns()), ConnectionsMax: int(pool.MaxConns())}
+	for _, t := range tables {
+		st.Database.Tables = append(st.Database.Tables, store.TableStats{Name: t.Name, Live: t.Live, Dead: t.Dead})
+	}
+	if holder != nil {
+		st.Database.XminAge, st.Database.XminTransactions = holder.Age, holder.Transactions
+	}
+	return st, nil
 }
 
 // overview reads the answer of a statement, which is JSON.

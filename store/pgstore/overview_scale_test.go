@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"flag"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,40 @@ func TestOverviewAtScale(t *testing.T) {
 			t.Errorf("%s reads %d pages, more than %d:\n%s", what, n, pages, plan)
 		}
 	}
+	ask("Stats", "overview/statistics", 3, 50, func() error {
+		_, err := s.Stats(t.Context(), 0)
+		return err
+	})
+	// What a scrape costs that finds nothing that was kept. Figures of workers are there later.
+	var took []time.Duration
+	const scrapes = 31
+	statements = 0
+	kept := e.Metrics()
+	for n := range scrapes {
+		m, start := engine.New(s, nil, nil).Metrics(), time.Now()
+		if n == 0 {
+			m = kept
+		}
+		for text := ""; !strings.Contains(text, "courier_stranded"); time.Sleep(time.Millisecond) {
+			var b strings.Builder
+			if err := m.Write(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+			if text == "" {
+				took = append(took, time.Since(start))
+			}
+			text = b.String()
+			if !strings.Contains(text, `courier_queue_depth{courier_queue="long"} `) || !strings.Contains(text, `courier_database_rows{courier_database_table="job_executions"`) {
+				t.Fatalf("the metrics lack figures:\n%s", text)
+			}
+		}
+	}
+	slices.Sort(took)
+	t.Logf("the first scrape: %.2f ms (median of %d)", float64(took[scrapes/2].Microseconds())/1000, scrapes)
+	if statements > 7*scrapes {
+		t.Errorf("%d scrapes took %d statements", scrapes, statements)
+	}
+	ask("metrics", "overview/census", 0, 8*store.DefaultCountLimit, func() error { return kept.Write(t.Context(), io.Discard) })
 	ask("Census", "overview/census", 1, 8*store.DefaultCountLimit, func() error {
 		c, err := e.Executions().Census(t.Context(), 0)
 		if err == nil && (len(c.Queues) != 21 || c.Queues[0].Queued != c.QueueCountLimit || c.Queues[1].Queued != min(50**scale, c.QueueCountLimit)) {

@@ -21,6 +21,7 @@ type roles struct {
 	chains
 	notify.Store
 	store.Overview
+	store.Statistics
 	store.Trail
 	store.Journal
 	store.Deadlines
@@ -35,7 +36,7 @@ func rolesOf(s store.Store) roles {
 	if !ok {
 		i = &intercepted{s, func(ctx context.Context, _ *Call, do func(context.Context) error) error { return do(ctx) }}
 	}
-	return roles{i, i, i, i, i, i, i, i}
+	return roles{i, i, i, i, i, i, i, i, i}
 }
 
 // interceptRole is intercept for a call of a role that the store behind may not have.
@@ -52,6 +53,12 @@ func interceptRole[R, T any](ctx context.Context, i *intercepted, c *Call, call 
 func (i *intercepted) Census(ctx context.Context, most int) (store.Census, error) {
 	return interceptRole(ctx, i, &Call{Method: "Census", Request: most}, func(ctx context.Context, o store.Overview) (store.Census, error) {
 		return o.Census(ctx, most)
+	})
+}
+
+func (i *intercepted) Stats(ctx context.Context, most int) (store.Stats, error) {
+	return interceptRole(ctx, i, &Call{Method: "Stats", Request: most}, func(ctx context.Context, o store.Statistics) (store.Stats, error) {
+		return o.Stats(ctx, most)
 	})
 }
 

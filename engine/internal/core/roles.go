@@ -71,6 +71,11 @@ func (r Roles) Overview() (store.Overview, error) {
 	return role[store.Overview](r, "overview of executions")
 }
 
+// Statistics returns the part that has figures for metrics.
+func (r Roles) Statistics() (store.Statistics, error) {
+	return role[store.Statistics](r, "statistics")
+}
+
 // Trail returns the part that finds reports of files.
 func (r Roles) Trail() (store.Trail, error) { return role[store.Trail](r, "trail of files") }
 

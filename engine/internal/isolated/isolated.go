@@ -148,6 +148,7 @@ func (r *Runner) Of(typ *courier.StepType, asked bool) (*courier.StepType, time.
 func (r *Runner) Remote(typ *courier.StepType, l courier.Isolation) *courier.StepType {
 	return typ.Remote(func(ctx context.Context, job *courier.Context, method string, config []byte) (json.RawMessage, error) {
 		c := call{ctx: ctx, job: job, cfg: remote(job).Config(), limits: l, maxFrame: max(minFrame, r.MaxOutput+1<<20), done: make(chan *outcome, 1), broken: make(chan error, 1)}
+		c.cfg.Trace = job.Trace(ctx) // the child has no spans
 		return c.run(&begin{Method: method, Type: typ.Key(), Config: config, MaxOutput: r.MaxOutput, Silence: max(minSilence, r.Lease)})
 	})
 }

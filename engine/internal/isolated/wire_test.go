@@ -23,7 +23,7 @@ import (
 // TestContextCrosses checks that each field of a context's configuration crosses, or is one
 // for which the child asks.
 func TestContextCrosses(t *testing.T) {
-	asked := []string{"Values", "Secrets", "Redactor", "Resources", "Log", "OnProgress", "OnFile"}
+	asked := []string{"Values", "Secrets", "Redactor", "Resources", "Log", "OnProgress", "OnFile", "Propagate"}
 	var cfg courier.ContextConfig
 	v := reflect.ValueOf(&cfg).Elem()
 	for i := range v.NumField() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/probe"
+	"github.com/courierhq/courier/internal/metrics"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
@@ -27,7 +28,7 @@ func (c *calls) Store(call string, _ time.Duration, _ error) { *c = append(*c, c
 func TestRoles(t *testing.T) {
 	var told calls
 	behind := memstore.New()
-	s := probe.To(&told, slog.New(slog.DiscardHandler)).Around(behind)
+	s := probe.To(&probe.Recorder{Sink: metrics.NewRegistry(slog.New(slog.DiscardHandler))}, &told, slog.New(slog.DiscardHandler)).Around(behind)
 	if probe.Behind(s) != store.Store(behind) || probe.Behind(behind) != store.Store(behind) {
 		t.Error("another store is behind")
 	}

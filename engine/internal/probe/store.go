@@ -69,7 +69,9 @@ func (v *probed) Await(ctx context.Context, queues []string, since uint64) (err 
 }
 
 func (v *probed) Apply(ctx context.Context, t store.Transition) (err error) {
-	defer v.told.Store("Apply", time.Now(), &err)
+	if v.told.measures() {
+		defer v.told.Store("Apply", time.Now(), &err)
+	}
 	return v.Store.Apply(ctx, t)
 }
 
@@ -216,6 +218,11 @@ func (v *probed) Circumstances(ctx context.Context, id courier.ExecutionID, age 
 func (v *probed) Incidents(ctx context.Context, most int) (got store.Incidents, err error) {
 	defer v.told.Store("Incidents", time.Now(), &err)
 	return v.Store.(store.Overview).Incidents(ctx, most)
+}
+
+func (v *probed) Stats(ctx context.Context, most int) (got store.Stats, err error) {
+	defer v.told.Store("Stats", time.Now(), &err)
+	return v.Store.(store.Statistics).Stats(ctx, most)
 }
 
 func (v *probed) PutSchedule(ctx context.Context, s schedule.Record) (got schedule.Record, err error) {

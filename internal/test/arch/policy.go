@@ -94,6 +94,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/checkpoint", Imports: append([]string{"engine/internal/reports"}, subsystem...)},
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
+	{Dir: "engine/internal/figures", Imports: subsystem},
 	{Dir: "engine/internal/probe", Imports: append([]string{"monitor", "schedule", "chain", "notify"}, subsystem...)},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
@@ -134,7 +135,7 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "access"},
-	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/ticks", "internal/uuid7", "internal/watch", "webhook", "monitor", "chain", "notify"}},
+	{Dir: "httpapi", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/metrics", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/ticks", "internal/uuid7", "internal/watch", "webhook", "monitor", "chain", "notify"}},
 	{Dir: "dashboard", Imports: []string{".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi", "dashboard/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/ticks"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format", "chain"}},
@@ -164,6 +165,7 @@ var Rooms = []Room{
 	{Dir: "internal/inside"},
 	{Dir: "internal/jsontext"},
 	{Dir: "internal/localfile", Imports: []string{"internal/failure"}},
+	{Dir: "internal/metrics", Imports: []string{"."}}, // what is recorded of engines: below the engine
 	{Dir: "internal/mount"},
 	{Dir: "internal/named", Imports: []string{".", "store", "internal/nearest", "internal/text"}}, // what schedules, monitors and subscriptions have in common
 	{Dir: "internal/nearest"},

@@ -34,6 +34,7 @@ func Groups() []storekit.Group {
 		{Name: "events", Cases: cases(chainEventCases), Role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
 		{Name: "monitors", Cases: cases(monitorCases, monitorChainCases)},
 		{Name: "overview", Cases: cases(overviewCases, incidentCases), Role: hasOverview},
+		{Name: "statistics", Cases: cases(statisticsCases), Role: hasStatistics},
 		{Name: "trail", Cases: cases(trailCases), Role: hasTrail},
 		{Name: "journal", Cases: cases(journalCases), Role: hasJournal},
 		{Name: "deadlines", Cases: cases(deadlineCases), Role: hasDeadlines},

@@ -1,0 +1,212 @@
+// Package courierotel makes an engine of Courier tell OpenTelemetry what it does: by traces,
+// metrics and the trace ids of its log.
+//
+//	i, err := courierotel.New(&courierotel.Options{Tracers: tracers, Meters: meters, URL: "https://ops.example.com/courier/"})
+//	...
+//	e := engine.New(s, reg, i.Engine(&engine.Options{Log: log}))
+//	...
+//	err = i.Shutdown(ctx) // after the engine has stopped
+//
+// # Traces
+//
+// Each time that an engine works on an execution is a trace of its own, with the root span
+// "RUN <job>". It is linked to the span that has enqueued the execution, over workers, days and
+// restarts. Below it is a span for each attempt of a step, named by the type. A step has its span
+// in its context, and steps that send HTTP requests pass it on. A span has names, numbers and
+// reasons; never a parameter, an output, a path or the text of an error. If a process dies, the
+// spans that it has not ended are lost, and the next root span has courier.takeover.
+//
+// Of a loop the first 100 iterations have spans, and of the others the attempts that fail or
+// take [Options].Slow. A trace has 1000 spans of either at most; the attribute
+// courier.spans.omitted of the root says how many attempts have none.
+//
+// # Metrics
+//
+// They are those of [engine.Engine.Metrics], which docs/how-to/monitor.md explains, by the
+// names in OpenTelemetry. Gauges of the whole store are reported by every process alike: take the
+// maximum, not the sum.
+//
+// # Log
+//
+// The records of a step, and those of an engine about an execution, get the attributes trace_id
+// and span_id.
+//
+// It is a module of its own, so that only programs that use OpenTelemetry link it.
+package courierotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
+)
+
+// Scope is the name of the instrumentation scope of all spans and metrics.
+const Scope = "github.com/courierhq/courier/x/otel"
+
+// Options are the settings of an [Instrumentation]. The zero value is the default.
+type Options struct {
+	// Tracers and Meters take the spans and the metrics; nil means the global providers of
+	// package otel. Spans should be exported by a batch processor: one that exports in the call
+	// makes steps wait.
+	Tracers trace.TracerProvider
+	Meters  metric.MeterProvider
+	// URL is where people see the pages of package dashboard, such as
+	// "https://ops.example.com/courier/". Root spans name the page of the execution. Empty means
+	// that they don't.
+	URL string
+	// Slow is how long an attempt takes at least that has a span although it is in a later
+	// iteration of a loop. 0 means 10 seconds.
+	Slow time.Duration
+	// Log receives, once, that a metric has too many series. Nil means none.
+	Log *slog.Logger
+}
+
+// An Instrumentation instruments engines. Its methods may be called by several goroutines.
+type Instrumentation struct {
+	opt    Options
+	tracer trace.Tracer
+	meters *meters
+
+	mu      sync.Mutex
+	engines []*engine.Engine
+	slices  map[sliceKey]*slice
+	last    map[courier.ExecutionID]*slice // the one that has begun last
+	closed  bool
+}
+
+// New returns an instrumentation. Several engines may use one, and several instrumentations one
+// provider. Nil options are the defaults. The error says what is wrong with the options.
+func New(opt *Options) (*Instrumentation, error) {
+	i := &Instrumentation{slices: make(map[sliceKey]*slice), last: make(map[courier.ExecutionID]*slice)}
+	if opt != nil {
+		i.opt = *opt
+	}
+	if i.opt.Tracers == nil {
+		i.opt.Tracers = otel.GetTracerProvider()
+	}
+	if i.opt.Meters == nil {
+		i.opt.Meters = otel.GetMeterProvider()
+	}
+	if i.opt.Log == nil {
+		i.opt.Log = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case i.opt.Slow < 0:
+		return nil, fmt.Errorf("courierotel: Options.Slow: %v is negative; 0 means the default", i.opt.Slow)
+	case i.opt.Slow == 0:
+		i.opt.Slow = 10 * time.Second
+	}
+	if i.opt.URL != "" {
+		u, err := url.Parse(i.opt.URL)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return nil, errors.New("courierotel: Options.URL: it must have a scheme, a host and a path alone, such as https://ops.example.com/courier/")
+		}
+		i.opt.URL = strings.TrimSuffix(i.opt.URL, "/") + "/executions/"
+	}
+	i.tracer = i.opt.Tracers.Tracer(Scope)
+	var err error
+	if i.meters, err = metersOf(i.opt.Meters, i.opt.Log); err != nil {
+		return nil, fmt.Errorf("courierotel: %w", err)
+	}
+	return i, nil
+}
+
+// Engine returns options for an engine that is instrumented: a copy of o in which Around,
+// AroundExecution, Probe, Trace and Log are set. Those that o has are called within them. Nil
+// means the defaults. The options are for one engine.
+func (i *Instrumentation) Engine(o *engine.Options) *engine.Options {
+	var c engine.Options
+	if o != nil {
+		c = *o
+	}
+	around, aroundExecution, traced := c.Around, c.AroundExecution, c.Trace
+	c.Around = func(ctx context.Context, job *courier.Context, next func(context.Context) error) error {
+		return i.step(ctx, job, func(ctx context.Context) error {
+			if around == nil {
+				return next(ctx)
+			}
+			return around(ctx, job, next)
+		})
+	}
+	c.AroundExecution = func(ctx context.Context, x *courier.Execution, next func(context.Context)) {
+		ctx = i.execution(ctx, x)
+		if aroundExecution == nil {
+			next(ctx)
+		} else {
+			aroundExecution(ctx, x, next)
+		}
+	}
+	c.Trace = func(ctx context.Context) string {
+		if traced != nil {
+			if parent := traced(ctx); parent != "" {
+				return parent
+			}
+		}
+		return traceparent(ctx)
+	}
+	c.Probe = newProbe(i, c.Probe)
+	if c.Log != nil {
+		c.Log = slog.New(&logHandler{Handler: c.Log.Handler(), i: i})
+	}
+	return &c
+}
+
+// Shutdown ends the instrumentation: spans of executions that have not ended are lost, gauges
+// are not reported any more, and the providers of the options are shut down, also if one of them
+// fails. It returns their errors, or that of ctx. Call it after the engines have stopped.
+// Providers of package otel are the host's to shut down, if the options name none.
+func (i *Instrumentation) Shutdown(ctx context.Context) error {
+	i.mu.Lock()
+	again, engines := i.closed, i.engines
+	i.closed, i.engines = true, nil
+	i.mu.Unlock()
+	if again {
+		return nil
+	}
+	type provider interface{ Shutdown(context.Context) error }
+	list := []struct {
+		what string
+		is   any
+	}{{"tracer provider", i.opt.Tracers}, {"meter provider", i.opt.Meters}}
+	errs := make([]error, len(list), len(list)+1)
+	var all sync.WaitGroup
+	for n, p := range list {
+		if p, ok := p.is.(provider); ok {
+			all.Go(func() {
+				if err := p.Shutdown(ctx); err != nil {
+					errs[n] = fmt.Errorf("courierotel: shut down the %s: what it had not exported is lost: %w", list[n].what, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return errors.Join(append(errs, i.meters.release(engines))...)
+}
+
+// traceparent returns the trace context of ctx as a header; empty if it has none.
+func traceparent(ctx context.Context) string {
+	var c propagation.MapCarrier = make(map[string]string, 1)
+	propagation.TraceContext{}.Inject(ctx, c)
+	return c.Get("traceparent")
+}
+
+// remote returns the span of a header traceparent; invalid if it is none.
+func remote(parent string) trace.SpanContext {
+	if parent == "" {
+		return trace.SpanContext{}
+	}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": parent}))
+}
