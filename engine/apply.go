@@ -84,6 +84,8 @@ const (
 )
 
 // A Difference is a value in a definition that differs. A value that does not exist is nil.
+// Package definitiondiff has a type of its own, since a type of an internal package would have
+// no page in the documentation.
 type Difference struct {
 	// Pointer is a JSON pointer (RFC 6901) into the new definition; for a step or member
 	// that was removed, into the old one.

@@ -384,18 +384,20 @@ func TestSearchPathRefused(t *testing.T) {
 	}
 	defer s.Close()
 	oneExecution(t, s)
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it has failed
-	if _, err := tx.Exec(t.Context(), "create temp table x (n int); set local search_path = pg_temp, hostile, pg_catalog"); err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.EnqueueTx(t.Context(), tx, []store.NewExecution{{ID: "00000000-0000-7000-8000-00000000000a", Job: "odd", Version: 1, Queue: "q"}})
-	wants(t, err, "hostile,pg_catalog")
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
+	for _, n := range []int{1, 2, manyToCopy} { // each is sent in another way
+		tx := begin(t, pool, pgx.ReadCommitted)
+		if _, err := tx.Exec(t.Context(), "create temp table x (n int) on commit drop; set local search_path = pg_temp, hostile, pg_catalog"); err != nil {
+			t.Fatal(err)
+		}
+		list := make([]store.NewExecution, n)
+		for i := range list {
+			list[i] = newExecution("odd")
+		}
+		_, err = s.EnqueueTx(t.Context(), tx, list)
+		wants(t, err, "hostile,pg_catalog")
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	later.Store(true)
 	pool.Reset()

@@ -61,9 +61,7 @@ with u as (
 		and (old.chain_execution_id is null or not old.ends)
 		and ($30::bool or not exists (select from courier.subscriptions where not disabled))
 	returning old.now, old.ord, old.ends, e.id, old.attempt, old.worker, old.state_since,
-		old.current_step, old.current_attempt, old.current_started_at, old.current_iteration, old.claim_waited_us, old.has_dependents,
-		e.last_audit_seq, e.current_step as next_step, e.current_attempt as next_attempt, e.current_step_type as next_type, e.current_step_id as next_id,
-		e.current_iteration as next_iteration
+		old.current_step, old.current_attempt, old.current_started_at, old.current_iteration, old.claim_waited_us, old.has_dependents
 ), history as (
 	insert into courier.execution_history (execution_id, seq, at, execution_attempt, worker, state_from, state_to, state_elapsed_us, claimed_at, claim_waited_us,
 		started_at, bytes, step, attempt, step_type, step_id, began, iteration, iteration_total, outputs, files, log, events)
