@@ -84,11 +84,12 @@ func (r Roles) Journal() (store.Journal, error) { return role[store.Journal](r, 
 
 // role returns a part of the store, or an error that says what the part keeps.
 func role[R any](r Roles, keeps string) (R, error) {
-	part, _ := r.Store.(R)
+	var none R
 	if r.Behind == NoStore {
-		return part, ErrNoStore
+		return none, ErrNoStore
 	} else if _, ok := r.Behind.(R); !ok {
-		return part, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", r.Behind, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)
+		return none, fmt.Errorf("the store (%T) keeps no %s: it must implement %v, as memstore and pgstore do: %w", r.Behind, keeps, reflect.TypeFor[R](), errors.ErrUnsupported)
 	}
+	part, _ := r.Store.(R)
 	return part, nil
 }
