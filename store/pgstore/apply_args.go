@@ -11,10 +11,11 @@ import (
 )
 
 // progresses reports whether the transition may be written by
-// sql/checkpoint/write_fast.sql. The statement itself checks the row.
+// sql/checkpoint/write_fast.sql, which has the outputs within the JSON. The statement itself
+// checks the row.
 func (a *applyCall) progresses() bool {
 	t := a.t
-	if len(t.Ended) > 1 || t.Progress != nil {
+	if len(t.Ended) > 1 || t.Progress != nil || a.bytes > maxBytes {
 		return false
 	}
 	for i := range t.Ended {
@@ -38,68 +39,43 @@ func reportFiles(batch []*applyCall) bool {
 
 // progressArgs are the parameters of sql/checkpoint/write_fast.sql, but for the last.
 func progressArgs(batch []*applyCall) []any {
-	var (
-		n                              = len(batch)
-		id, token                      = make(bind.UUIDs, n), make(bind.UUIDs, n)
-		seq, last, disk                = make([]int64, n), make([]int64, n), []int64{}
-		completed                      = make([]bool, n)
-		step, reclaims                 = make([]int32, n), []int32{}
-		none                           = bind.TextColumn{N: n}
-		texts                          = bind.NewDictionary()
-		counters, workspace            = []int32{}, []int32{}
-		loops, iteration               = none, none
-		startStep, startAttempt        = make([]int32, n), make([]int32, n)
-		startID, startType, startTotal = []int32{}, []int32{}, []int32{}
-
-		endStep, endAttempt          = make([]int32, n), make([]int32, n)
-		endID, endType, endTotal     = []int32{}, []int32{}, []int32{}
-		endIteration, outputs, files = none, none, none
-		log, events                  = none, none
-		bytes                        = []int64{}
-	)
+	rows := make([]progressRow, len(batch))
 	for i, a := range batch {
-		t := a.t
-		id[i], token[i] = bind.UUIDOf(string(t.Execution)), bind.UUIDOf(string(t.Lease))
-		seq[i], last[i], completed[i], step[i] = t.Seq, lastEntry(t), t.To == courier.Completed, int32(t.Position.Step)
-		if len(t.Position.Loops) > 0 {
-			loops.Set(i, encode(t.Position.Loops))
-		}
-		bind.Set(&counters, n, i, texts.Code(encodeCounters(t.Counters)))
-		bind.Set(&reclaims, n, i, int32(t.Counters.Reclaims))
-		bind.Set(&workspace, n, i, texts.Code(t.Workspace))
-		bind.Set(&disk, n, i, t.DiskBytes)
-		startStep[i], endStep[i] = -1, -1
-		if s := t.Start; s != nil {
-			startStep[i], startAttempt[i] = int32(s.Step), int32(s.Attempt)
-			iteration.Set(i, numbers(s.Iteration))
-			bind.Set(&startID, n, i, texts.Code(s.ID))
-			bind.Set(&startType, n, i, texts.Code(s.Type))
-			bind.Set(&startTotal, n, i, texts.Code(numbers(s.Total)))
-		}
-		if len(t.Ended) == 0 {
-			continue
-		}
-		e := &t.Ended[0]
-		endStep[i], endAttempt[i] = int32(e.Step), int32(e.Attempt)
-		endIteration.Set(i, numbers(e.Iteration))
-		bind.Set(&endID, n, i, texts.Code(e.ID))
-		bind.Set(&endType, n, i, texts.Code(e.Type))
-		bind.Set(&endTotal, n, i, texts.Code(numbers(e.Total)))
-		bind.Set(&bytes, n, i, e.Bytes)
-		outputs.Set(i, string(e.Outputs))
-		files.Set(i, filesOf(e))
-		log.Set(i, e.Log)
-		events.Set(i, eventsOf(e))
+		rows[i] = newProgressRow(a.t, int32(i+1))
 	}
-	return []any{
-		id, token, seq, last, completed, step, loops.Arg(), texts.List, counters, reclaims, workspace, disk,
-		startStep, startAttempt, startID, startType, iteration.Arg(), startTotal,
-		endStep, endAttempt, endIteration.Arg(), bytes, outputs.Arg(), files.Arg(), endType, endID, endTotal, log.Arg(), events.Arg(),
-	}
+	return []any{encode(rows)}
 }
 
-// A transitionRow is a transition as sql/checkpoint/write.sql takes it. Empty texts and nil
-// are null there, and mean that the column is empty, or stays as it is.
+// A progressRow is a transition as sql/checkpoint/write_fast.sql takes it, with the step
+// attempt that ends with it.
+type progressRow struct {
+	transitionRow
+	EndedStep      *int   `json:"ended_step,omitempty"` // nil: none ends
+	EndedAttempt   int    `json:"ended_attempt,omitempty"`
+	EndedID        string `json:"ended_id,omitempty"`
+	EndedType      string `json:"ended_type,omitempty"`
+	EndedIteration string `json:"ended_iteration,omitempty"`
+	EndedTotal     string `json:"ended_total,omitempty"`
+	Bytes          int64  `json:"bytes,omitempty"`
+	Outputs        string `json:"outputs,omitempty"`
+	Files          string `json:"files,omitempty"`
+	Log            string `json:"log,omitempty"`
+	Events         string `json:"events,omitempty"`
+}
+
+func newProgressRow(t *store.Transition, ord int32) progressRow {
+	r := progressRow{transitionRow: newTransitionRow(t, ord, nil)}
+	if len(t.Ended) > 0 {
+		s := &t.Ended[0]
+		r.EndedStep, r.EndedAttempt, r.EndedID, r.EndedType = &s.Step, s.Attempt, s.ID, s.Type
+		r.EndedIteration, r.EndedTotal, r.Bytes = numbers(s.Iteration), numbers(s.Total), s.Bytes
+		r.Outputs, r.Files, r.Log, r.Events = string(s.Outputs), filesOf(s), s.Log, eventsOf(s)
+	}
+	return r
+}
+
+// A transitionRow is a transition as sql/checkpoint/write.sql takes it. What is empty is left
+// out, and null there: the column is empty, or stays as it is.
 type transitionRow struct {
 	Ord            int32               `json:"ord"` // from 1
 	Execution      string              `json:"execution"`
@@ -107,20 +83,20 @@ type transitionRow struct {
 	Seq            int64               `json:"seq"`
 	Last           int64               `json:"last"` // the number of the last entry, but for that of an interrupt
 	StateTo        courier.State       `json:"state_to"`
-	DelayUS        int64               `json:"delay_us"`
+	DelayUS        int64               `json:"delay_us,omitempty"`
 	Step           int                 `json:"step"`
 	Loops          string              `json:"loops,omitempty"`
 	Counters       string              `json:"counters,omitempty"`
 	Reclaims       int                 `json:"reclaims,omitempty"`
 	ResumedFrom    courier.State       `json:"resumed_from,omitempty"`
 	Answers        courier.RequestKind `json:"answers,omitempty"` // the request that is carried out
-	PassesPause    bool                `json:"passes_pause"`
-	PassesCancel   bool                `json:"passes_cancel"`
+	PassesPause    bool                `json:"passes_pause,omitempty"`
+	PassesCancel   bool                `json:"passes_cancel,omitempty"`
 	Interrupts     bool                `json:"interrupts"`
 	Failure        string              `json:"failure,omitempty"`
 	Reason         courier.Reason      `json:"reason,omitempty"`
 	Message        string              `json:"message,omitempty"`
-	RetriesJob     bool                `json:"retries_job"`
+	RetriesJob     bool                `json:"retries_job,omitempty"`
 	Workspace      string              `json:"workspace,omitempty"`
 	DiskBytes      int64               `json:"disk_bytes,omitempty"`
 	FailedItems    *int                `json:"failed_items,omitempty"`
@@ -167,6 +143,7 @@ type subscript int
 // texts are texts that may be large, beside the rows that refer to them.
 type texts []string
 
+// add adds a text. Nil texts take none but the empty one.
 func (t *texts) add(text string) subscript {
 	if text == "" {
 		return 0

@@ -1,6 +1,5 @@
 // Package bind has the parameters of statements in the forms in which they cost little
-// to send and to read: columns of which most are empty, ids in binary, and texts that many
-// rows share.
+// to send and to read: columns of which most are empty, and ids in binary.
 package bind
 
 import (
@@ -38,17 +37,6 @@ func (t *TextColumn) Arg() []string {
 		return []string{}
 	}
 	return t.list
-}
-
-// Set sets a number in a column of n, of which all may be 0: then it stays empty.
-func Set[T int32 | int64](column *[]T, n, i int, v T) {
-	if v == 0 {
-		return
-	}
-	if len(*column) == 0 {
-		*column = make([]T, n)
-	}
-	(*column)[i] = v
 }
 
 // UUIDs are a parameter of the type uuid[]. The binary form has half the size of the
@@ -107,32 +95,6 @@ func Array(list []string) string {
 	}
 	b.WriteByte('}')
 	return b.String()
-}
-
-// A Dictionary has texts of which many rows have the same. Each is sent once, and
-// its rows have its code, which is its subscript.
-type Dictionary struct {
-	List  []string
-	codes map[string]int32
-}
-
-// NewDictionary returns an empty dictionary.
-func NewDictionary() *Dictionary {
-	return &Dictionary{List: []string{}, codes: make(map[string]int32)}
-}
-
-// Code returns the code of a text; 0 if it is empty.
-func (d *Dictionary) Code(s string) int32 {
-	if s == "" {
-		return 0
-	}
-	code, ok := d.codes[s]
-	if !ok {
-		d.List = append(d.List, s)
-		code = int32(len(d.List))
-		d.codes[s] = code
-	}
-	return code
 }
 
 // NilUUID is an id that no execution has.

@@ -20,14 +20,6 @@ func TestTextColumn(t *testing.T) {
 	if c.Set(2, "a"); c.Empty() || !slices.Equal(c.Arg(), []string{"", "", "a"}) {
 		t.Errorf("%q", c.Arg())
 	}
-	var numbers []int32
-	if bind.Set(&numbers, 3, 0, 0); numbers != nil {
-		t.Errorf("%v", numbers)
-	}
-	bind.Set(&numbers, 3, 1, 7)
-	if bind.Set(&numbers, 3, 2, -1); !slices.Equal(numbers, []int32{0, 7, -1}) {
-		t.Errorf("%v", numbers)
-	}
 }
 
 // TestID: an id is a UUID in lower case with its four dashes. Any other text is one that nothing
@@ -71,22 +63,6 @@ func TestUUIDs(t *testing.T) {
 	var back []pgtype.UUID
 	if err := types.Scan(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, buf, &back); err != nil || len(back) != 2 || back[0].String() != a || back[1].String() != b {
 		t.Errorf("%v, %v", back, err)
-	}
-}
-
-// TestDictionary: a text has one code, from 1 on, which is its place in the list. The empty text has
-// none.
-func TestDictionary(t *testing.T) {
-	d := bind.NewDictionary()
-	if d.List == nil {
-		t.Error("an empty list is null")
-	}
-	var codes []int32
-	for _, s := range []string{"a", "", "b", "a", "A"} {
-		codes = append(codes, d.Code(s))
-	}
-	if !slices.Equal(codes, []int32{1, 0, 2, 1, 3}) || !slices.Equal(d.List, []string{"a", "b", "A"}) {
-		t.Errorf("%v, %q", codes, d.List)
 	}
 }
 

@@ -24,7 +24,7 @@ with t as materialized (
 		started_at timestamptz, bytes bigint, worker text, reason text, failed_loop int, error int, outputs int, files int, stack int, log int, events int)
 ), u as (
 	update courier.job_executions e set
-		due_at = case when old.state_to = 'queued' then old.now + old.delay_us::float8 * interval '1 microsecond' else e.due_at end,
+		due_at = case when old.state_to = 'queued' then old.now + coalesce(old.delay_us, 0)::float8 * interval '1 microsecond' else e.due_at end,
 		state = old.state_to,
 		state_since = case when old.state_to = 'running' then e.state_since else old.now end,
 		attempt = case when old.retries_job then e.attempt + 1 else e.attempt end,
