@@ -175,6 +175,9 @@ func (e *Engine) Apply(ctx context.Context, b Bundle, opt *ApplyOptions) (Applie
 	for _, p := range a.planned {
 		a.Definitions = append(a.Definitions, p.AppliedDefinition)
 	}
+	if err != nil && a.Name == "" {
+		return a.Applied, fmt.Errorf("apply: %w", err)
+	}
 	if err != nil {
 		return a.Applied, fmt.Errorf("apply %q: %w", a.Name, err)
 	}
