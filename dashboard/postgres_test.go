@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/pgstoretest"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store/pgstore"
@@ -81,15 +82,7 @@ func openPostgres(t *testing.T, url string) (*pgstore.Store, *pgxpool.Pool, *sta
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	s, err := pgstore.New(t.Context(), pool, &pgstore.Options{PollOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s, pool, statements
+	return pgstoretest.On(t, pool, &pgstore.Options{PollOnly: true}), pool, statements
 }
 
 // TestAttentionOnPostgres counts the statements of the first page: those of a process that has

@@ -10,17 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/pgstoretest"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
-	"github.com/courierhq/courier/store/pgstore"
 	"github.com/courierhq/courier/store/storewrap"
 )
 
@@ -30,19 +28,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 func onStores(t *testing.T, f func(t *testing.T, s store.Store)) {
 	t.Run("memstore", func(t *testing.T) { f(t, memstore.New()) })
 	t.Run("pgstore", func(t *testing.T) {
-		pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
-			t.Fatal(err)
-		}
-		s, err := pgstore.New(t.Context(), pool, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
+		s, _ := pgstoretest.Open(t, pgtest.URL(t))
 		f(t, s)
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/internal/test/pgstoretest"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -287,15 +288,7 @@ func TestAttentionOnPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(pool.Close)
-		if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
-			t.Fatal(err)
-		}
-		s, err := pgstore.New(t.Context(), pool, &pgstore.Options{PollOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		return s
+		return pgstoretest.On(t, pool, &pgstore.Options{PollOnly: true})
 	}
 	s := open(nil)
 	reg := new(courier.Registry)

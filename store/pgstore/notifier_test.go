@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgproxy"
+	"github.com/courierhq/courier/internal/test/pgstoretest"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
@@ -276,19 +277,7 @@ func TestDeadListener(t *testing.T) {
 func TestRenewWithABusyPool(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	pool, err := pgxpool.New(t.Context(), url+"&pool_max_conns=2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	s, err := pgstore.New(t.Context(), pool, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s, pool := pgstoretest.Open(t, url+"&pool_max_conns=2")
 	const lease = 2 * time.Second
 	started, release := make(chan struct{}), make(chan struct{})
 	reg := new(courier.Registry)

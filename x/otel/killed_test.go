@@ -16,6 +16,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/internal/test/pgstoretest"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/store/pgstore"
 	courierotel "github.com/courierhq/courier/x/otel"
@@ -78,19 +79,7 @@ func worker() {
 // follows. Metrics count one takeover and one lost attempt.
 func TestKilled(t *testing.T) {
 	o := workerOptions{pgtest.URL(t), t.TempDir()}
-	pool, err := pgxpool.New(t.Context(), o.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	s, err := pgstore.New(t.Context(), pool, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s, _ := pgstoretest.Open(t, o.URL)
 	w := newWorld(t, s, &engine.Options{Worker: "second", Workspace: o.Workspace, WorkspaceID: "shared", Lease: lease, Poll: 100 * time.Millisecond}, nil)
 	steps(&w.reg, false)
 	job := courier.Job{Name: "killed", Steps: []courier.StepSpec{{Type: "test.first"}, {Type: "test.second"}}}

@@ -210,6 +210,7 @@ var Rooms = []Room{
 	{Dir: "internal/test/memnet", Outside: true},
 	{Dir: "internal/test/pgproxy", Outside: true},
 	{Dir: "internal/test/pgptest", Libraries: []string{goCrypto}, Outside: true},
+	{Dir: "internal/test/pgstoretest", Imports: []string{"store/pgstore"}, Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/planted", Outside: true},
 	{Dir: "internal/test/promise", Imports: []string{".", "chain", "internal/stepcontext", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},

@@ -22,16 +22,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/internal/test/pgstoretest"
 	"github.com/courierhq/courier/internal/test/pgtest"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/pgstore"
 	"github.com/courierhq/courier/store/storewrap"
 )
 
@@ -117,19 +115,7 @@ func serve(t *testing.T, e *engine.Engine) string {
 // load has an engine under load, and one that loses its store and its lease when die is called. It
 // returns the addresses of their metrics.
 func load(t *testing.T) (addresses []string, die func()) {
-	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	if _, err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	s, err := pgstore.New(t.Context(), pool, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s, _ := pgstoretest.Open(t, pgtest.URL(t))
 	var dead atomic.Bool
 	cut := storewrap.Intercept(s, func(ctx context.Context, _ *storewrap.Call, do func(context.Context) error) error {
 		if dead.Load() {
