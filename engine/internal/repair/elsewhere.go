@@ -100,7 +100,6 @@ func (d *draft) elsewhereInPass(ctx context.Context, reports []report) error {
 		d.leaveWorkspace(ctx, courier.Position{})
 		return nil
 	}
-	d.x.Repairs.Passes = slices.Clone(passes)
 	d.restart(restart, reports)
 	if stays {
 		d.note("without the files of its workspace, where it stands")
@@ -133,10 +132,11 @@ func (d *draft) current() []Failure {
 // restart takes note that the workspace is gone, and of the loops whose failed items are
 // executed again from their first step, which may not find what later ones took away.
 func (d *draft) restart(loops []int, reports []report) {
-	r := d.x.Repairs
-	if r == nil || len(r.Passes) == 0 {
+	if d.x.Repairs == nil || len(d.x.Repairs.Passes) == 0 {
 		return
 	}
+	r := d.repairs()
+	r.Passes = slices.Clone(r.Passes) // those of the execution belong to who read it
 	p := &r.Passes[len(r.Passes)-1]
 	p.FilesLost = d.x.Seq
 	// Those of an earlier loss stay: items that wait need what is gone since then.
