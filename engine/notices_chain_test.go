@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -76,6 +79,43 @@ func TestChainEventOfSchedule(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		if got := m.got(); len(got) != 1 || got[0].Chain != "chain" || m.at[0].Sub(tick) > time.Second {
 			t.Errorf("told of %+v at %v, want one event right after %v", got, m.at, tick)
+		}
+	})
+}
+
+// TestTraceOfChainEvents: what a subscription starts for an event of a chain has the trace of the
+// call that started the chain, although it is another goroutine that delivers the event.
+func TestTraceOfChainEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var m mailbox
+		e := told(t, memstore.New(), &m, func(o *engine.Options) {
+			o.Trace = func(ctx context.Context) string { trace, _ := ctx.Value(key{}).(string); return trace }
+		})
+		if _, err := e.Chains().Define(t.Context(), readChain(t, `{"name": "chain", "members": [{"job": "good"}]}`), nil); err != nil {
+			t.Fatal(err)
+		}
+		next := courier.Job{Name: "next", Steps: []courier.StepSpec{{Type: "test.step"}}}
+		if _, err := e.Jobs().Define(t.Context(), next, nil); err != nil {
+			t.Fatal(err)
+		}
+		subscribe(t, e, func(s *notify.Subscription) {
+			s.Kind, s.Func, s.Job = notify.KindJob, "", &notify.JobTarget{Name: "next"}
+			s.Chains, s.Events = []string{"chain"}, []courier.EventType{courier.EventChainCompleted}
+		})
+		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		if _, err := e.Chains().Start(context.WithValue(t.Context(), key{}, trace), "chain", nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for _, job := range []string{"good", "next"} {
+			list, err := e.Executions().List(t.Context(), store.Filter{Job: job})
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%s: %d executions, %v", job, len(list), err)
+			}
+			if x, err := e.Executions().Get(t.Context(), list[0].ID); err != nil || x.Trace != trace {
+				t.Errorf("%s has the trace %q, %v", job, x.Trace, err)
+			}
 		}
 	})
 }

@@ -18,7 +18,9 @@ type WorkConfig struct {
 
 // work stands for real work, such as the steps of package steps. Like them it
 // ends soon after its context.
-func work(ctx context.Context, _ *courier.Context, cfg WorkConfig) (struct{}, error) {
+func work(ctx context.Context, job *courier.Context, cfg WorkConfig) (struct{}, error) {
+	const size = 1 << 20 // bytes, of the file that it would transfer
+	job.Progress(0, size, "report.csv")
 	select {
 	case <-time.After(time.Duration(cfg.Seconds * float64(time.Second))):
 	case <-ctx.Done():
@@ -27,6 +29,7 @@ func work(ctx context.Context, _ *courier.Context, cfg WorkConfig) (struct{}, er
 	if cfg.Error != "" {
 		return struct{}{}, errors.New(cfg.Error)
 	}
+	job.Progress(size, size, "report.csv")
 	return struct{}{}, nil
 }
 
@@ -39,6 +42,7 @@ func register(reg *courier.Registry) {
 // version as long as it stays the same.
 func report() courier.Job {
 	seconds := "context:params.seconds"
+	backoff, retries := time.Second, 2
 	return courier.Job{
 		Name: "report",
 		Params: map[string]any{
@@ -46,7 +50,8 @@ func report() courier.Job {
 			"seconds":  courier.Param{Type: "number", Default: 1},
 			"error":    "",
 		},
-		Result: "the report for ${context:params.customer}",
+		FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffBase: &backoff, MaxRetries: &retries},
+		Result:        "the report for ${context:params.customer}",
 		Steps: []courier.StepSpec{
 			{ID: "fetch", Type: "demo.work", Config: map[string]any{"seconds": seconds}},
 			{ID: "convert", Type: "demo.work", Config: map[string]any{"seconds": seconds}},

@@ -1,9 +1,9 @@
-// Command service is an HTTP service that embeds the engine with its API and its dashboard: a
-// request starts an execution, others tell how it stands and pause, resume or cancel it, and a
-// SIGTERM stops everything without breaking off what is under way. A browser finds the pages
-// for operators at the address that the program logs, with a token in it.
+// Command service is an HTTP service that embeds the engine with its API, its dashboard, metrics
+// and traces: a request starts an execution, others tell how it stands and pause, resume or cancel
+// it, and a SIGTERM stops everything without breaking off what is under way. A browser finds the
+// pages for operators at the address that the program logs, with a token in it.
 //
-//	go run ./examples/service
+//	go run -C examples/service .
 //	auth="Authorization: Bearer TOKEN" # of the log
 //	curl -H "$auth" -i --json '{"seconds": 5}' -H 'Idempotency-Key: 1' localhost:8080/reports/acme
 //	curl -H "$auth" localhost:8080/courier/api/v1/executions/ID
@@ -15,10 +15,11 @@
 // It serves who can read its log, on this host only ([access.Local]). Whoever exposes it
 // sets Who and Role of [access.Policy], for the pages too.
 //
-// Executions are kept in memory: those that are not done when the service stops
-// end with it. With a durable store they would be handed over, and another
-// process, or this one when it is back, would go on where they stand. Only the
-// store and the directory of the workspaces would change in this program.
+// Executions are kept in memory: those that are not done when the service stops end with it.
+// With -database they are kept in PostgreSQL, and any number of processes work on them: one
+// that stops hands them over, and those of one that dies are taken over.
+//
+// It is a module of its own, so that only programs that use OpenTelemetry need its modules.
 package main
 
 import (
@@ -29,16 +30,23 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
+	"github.com/courierhq/courier/store/pgstore"
 )
 
 func main() {
@@ -48,70 +56,160 @@ func main() {
 	}
 }
 
+// A config is what the flags say.
+type config struct {
+	addr            string
+	url             string // of this service, as people reach it
+	database        string // empty: executions are kept in memory
+	dir             string // of workspaces and files
+	collector       string // of OpenTelemetry; empty for none
+	metrics         string // the token with which Prometheus reads the metrics; empty for none but that of the log
+	running         int
+	lease           time.Duration
+	drain, patience time.Duration
+}
+
 // A service is an engine with its API, its pages and one endpoint.
 type service struct {
 	engine *engine.Engine
 	pages  *dashboard.Handler
 	policy access.Policy
 	routes *http.ServeMux
+	ends   []func() error // what close calls, last first
 }
 
-// newService returns a service whose engine is not started yet. Metrics is the token with which
-// Prometheus reads its metrics; empty for none but that of the log.
-func newService(ctx context.Context, work string, running int, metrics string, log *slog.Logger) (*service, error) {
-	var reg courier.Registry
-	register(&reg)
-	e := engine.New(memstore.New(), &reg, &engine.Options{Workspace: work, Slots: running, Around: logged(log), Log: log})
-	_, err := e.Jobs().Define(ctx, report(), nil)
-	if err := errors.Join(err, e.Limits().Set(ctx, "global", running, courier.By{})); err != nil {
+// newService returns a service whose engine is not started yet.
+func newService(ctx context.Context, c config, log *slog.Logger) (_ *service, err error) {
+	s := &service{policy: access.Local(), routes: http.NewServeMux()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	traces, err := newTraces(ctx, c, log)
+	if err != nil {
 		return nil, err
 	}
-	policy := access.Local()
-	policy.Metrics = metrics
-	s := &service{e, dashboard.New(e, &dashboard.Options{Access: policy, URL: "/courier/api/", Log: log}), policy, http.NewServeMux()}
+	s.ends = append(s.ends, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return traces.Shutdown(ctx)
+	})
+	on, err := s.openStore(ctx, c.database)
+	if err != nil {
+		return nil, err
+	}
+	files, err := depot.Dir(filepath.Join(c.dir, "files"), &depot.DirOptions{Most: 10 << 30})
+	if err != nil {
+		return nil, err
+	}
+	s.ends = append(s.ends, files.Close)
+	var reg courier.Registry
+	register(&reg)
+	depot.Register(&reg, files, nil)
+	s.engine = engine.New(on, &reg, traces.Engine(&engine.Options{
+		Workspace: filepath.Join(c.dir, "work"), Slots: c.running, Lease: c.lease,
+		BaseURL: c.url + "/courier/", Around: logged(log), Log: log,
+	}))
+	_, err = s.engine.Jobs().Define(ctx, report(), nil)
+	if err := errors.Join(err, s.engine.Limits().Set(ctx, "global", c.running, courier.By{})); err != nil {
+		return nil, err
+	}
+	s.policy.Metrics = c.metrics
+	s.pages = dashboard.New(s.engine, &dashboard.Options{Access: s.policy, URL: "/courier/api/", Depot: files, Log: log})
 	s.routes.Handle("/courier/", s.pages)
 	s.routes.Handle("POST /reports/{customer}", s.pages.API().Async("report", &httpapi.AsyncOptions{Params: params}))
 	return s, nil
 }
 
-// run serves until the process is asked to end.
-func run(args []string) error {
+// close ends what the service has opened. The engine must have stopped.
+func (s *service) close() (err error) {
+	for _, end := range slices.Backward(s.ends) {
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
+// openStore opens the store in a database, or in memory if there is none.
+func (s *service) openStore(ctx context.Context, database string) (store.Store, error) {
+	if database == "" {
+		return memstore.New(), nil
+	}
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		return nil, err
+	}
+	s.ends = append(s.ends, func() error { pool.Close(); return nil })
+	if _, err := pgstore.Migrate(ctx, pool, nil); err != nil {
+		return nil, err
+	}
+	on, err := pgstore.New(ctx, pool, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.ends = append(s.ends, func() error { on.Close(); return nil })
+	return on, nil
+}
+
+// flags reads the flags of the program.
+func flags(args []string) (c config, err error) {
 	f := flag.NewFlagSet("service", flag.ExitOnError)
-	addr := f.String("addr", "127.0.0.1:8080", "the `address` to listen at; programs on other hosts are refused")
-	running := f.Int("running", 64, "how many executions run at once")
+	f.StringVar(&c.addr, "addr", "127.0.0.1:8080", "the `address` to listen at; programs on other hosts are refused")
+	f.StringVar(&c.url, "url", "", "the `URL` of this service as people reach it, for notifications and traces; by default that of -addr")
+	f.StringVar(&c.database, "database", "", "the `URL` of a PostgreSQL database; by default executions are kept in memory")
+	f.StringVar(&c.dir, "dir", "", "the `directory` of workspaces and files, which stays, and which all processes on a database share; by default a temporary one")
+	f.StringVar(&c.collector, "otlp", "", "the `URL` of a collector of OpenTelemetry for traces, such as http://localhost:4318")
 	tokenFile := f.String("metrics-token", "", "a `file` with the token for GET /courier/api/metrics, as credentials_file of Prometheus names it")
-	drain := f.Duration("drain", 0, "how long a stopping service still accepts requests, for load balancers that look at readyz")
-	patience := f.Duration("patience", 15*time.Second, "how long a stop lets the steps in progress go on; cut off, they have 10s more")
+	f.IntVar(&c.running, "running", 64, "how many executions run at once")
+	f.DurationVar(&c.lease, "lease", 15*time.Second, "how soon another process takes over from one that has died")
+	f.DurationVar(&c.drain, "drain", 0, "how long a stopping service still accepts requests, for load balancers that look at readyz")
+	f.DurationVar(&c.patience, "patience", 15*time.Second, "how long a stop lets the steps in progress go on; cut off, they have 10s more")
 	f.Parse(args)
-	if f.NArg() > 0 || *running < 1 || *drain < 0 || *patience < 0 {
-		return errors.New("there are flags only, -running must be at least 1, and no duration may be negative; see -help")
+	if f.NArg() > 0 || c.running < 1 || c.lease < time.Second || c.drain < 0 || c.patience < 0 {
+		return c, errors.New("there are flags only, -running must be at least 1, -lease at least 1s, and no duration may be negative; see -help")
+	}
+	if c.database != "" && c.dir == "" {
+		return c, errors.New("with -database, name a directory that stays with -dir: another process goes on with the files in it")
+	}
+	if c.url == "" {
+		c.url = "http://" + c.addr
+	}
+	if *tokenFile != "" {
+		token, err := os.ReadFile(*tokenFile)
+		if err != nil {
+			return c, err
+		}
+		c.metrics = strings.TrimSpace(string(token))
+	}
+	return c, nil
+}
+
+// run serves until the process is asked to end.
+func run(args []string) (err error) {
+	c, err := flags(args)
+	if err != nil {
+		return err
 	}
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer release()
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	// Each process needs a directory of its own, because each has a store of its
-	// own. With a durable store, this is a directory that stays.
-	work, err := os.MkdirTemp("", "service-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	var metrics []byte
-	if *tokenFile != "" {
-		if metrics, err = os.ReadFile(*tokenFile); err != nil {
+	if c.dir == "" {
+		if c.dir, err = os.MkdirTemp("", "service-"); err != nil {
 			return err
 		}
+		defer os.RemoveAll(c.dir)
 	}
-	svc, err := newService(ctx, work, *running, strings.TrimSpace(string(metrics)), log)
+	svc, err := newService(ctx, c, log)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, svc.close()) }()
 	// The end of the context that Start is given would stop the engine at once;
 	// here stop decides when.
 	if err := svc.engine.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	server, served, err := listen(*addr, svc, log)
+	server, served, err := listen(c.addr, svc, log)
 	if err != nil {
 		return errors.Join(err, svc.engine.Stop(ctx))
 	}
@@ -120,8 +218,8 @@ func run(args []string) error {
 		release()         // a second signal ends the process at once
 		svc.pages.Close() // readyz says that the service is stopping, and streams end
 		log.Info("stopping", "signal", context.Cause(ctx).Error())
-		time.Sleep(*drain)
+		time.Sleep(c.drain)
 	case err = <-served:
 	}
-	return errors.Join(err, stop(server, svc.engine, *patience, log))
+	return errors.Join(err, stop(server, svc.engine, c.patience, log))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -35,7 +36,7 @@ type client struct {
 func virtual(t *testing.T, f func(t *testing.T, c *client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		svc, err := newService(t.Context(), t.TempDir(), 10, metricsToken, slog.New(slog.DiscardHandler))
+		svc, err := newService(t.Context(), config{url: "http://localhost:8080", dir: t.TempDir(), metrics: metricsToken, running: 10}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +45,7 @@ func virtual(t *testing.T, f func(t *testing.T, c *client)) {
 		}
 		f(t, &client{t, svc})
 		svc.pages.Close()
-		if err := svc.engine.Stop(t.Context()); err != nil {
+		if err := errors.Join(svc.engine.Stop(t.Context()), svc.close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -156,6 +157,7 @@ func TestRequests(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"-running", "0"}, {"-patience", "-1s"}, {"-drain", "-1s"}, {"more"}, {"-addr", "127.0.0.1:-1"},
+		{"-lease", "1ms"}, {"-database", "postgres://localhost/none"}, {"-otlp", "localhost:4318"}, {"-metrics-token", "missing"},
 	} {
 		if err := run(args); err == nil {
 			t.Errorf("run %v: no error", args)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -316,6 +317,8 @@ func (*counting) Step(*courier.StepExecution, time.Duration)    {}
 func (*counting) Store(string, time.Duration, error)            {}
 func (c *counting) Ended(x *courier.Execution, _ time.Duration) { c.Lock(); c.ended++; c.Unlock() }
 
+var iterations = flag.Int("iterations", 4100, "of the loop of TestLoop, at least 4100")
+
 // TestLoop: of a long loop the first 100 iterations have spans, and the others if they fail or
 // take long; the root counts what has none. Late attempts have no children.
 func TestLoop(t *testing.T) {
@@ -331,7 +334,7 @@ func TestLoop(t *testing.T) {
 		}
 		return struct{}{}, nil
 	}, nil)
-	items := make([]int, 4100)
+	items := make([]int, *iterations)
 	x := w.run(t.Context(), courier.Job{Name: "long", Params: map[string]any{"items": []any{}}, FailurePolicy: courier.FailurePolicy{Type: courier.Stop}, Steps: []courier.StepSpec{
 		{Type: "flow.foreach", Config: map[string]any{"source": "context:params.items", "on_item_failure": "continue"}}, {Type: "test.item"}, {Type: "flow.end"},
 	}}, map[string]any{"items": items})
@@ -360,7 +363,7 @@ func TestLoop(t *testing.T) {
 		}
 	}
 	w.same("early, slow, failed, children", []int{early, slow, failed, children}, []int{100, 1, 999, 100})
-	w.same("omitted", attr(root, "courier.spans.omitted"), fmt.Sprint(4100-1100))
+	w.same("omitted", attr(root, "courier.spans.omitted"), fmt.Sprint(*iterations-1100))
 }
 
 // TestCanary: a secret is in no span, metric or record, wherever a step puts it.

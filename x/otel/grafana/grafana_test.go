@@ -1,16 +1,16 @@
 // Package grafana has a dashboard and alerts, and no code: its tests have Prometheus read what
-// engines under load serve.
+// services under load serve.
 package grafana
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -18,19 +18,11 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/depot"
-	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/internal/test/pgstoretest"
+	"github.com/courierhq/courier/internal/test/pgproxy"
 	"github.com/courierhq/courier/internal/test/pgtest"
-	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storewrap"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -102,96 +94,129 @@ func TestRules(t *testing.T) {
 
 const token = "a token for scrapers"
 
-// serve returns the address of the metrics of an engine.
-func serve(t *testing.T, e *engine.Engine) string {
-	api := httpapi.New(e, &httpapi.Options{Access: access.Policy{Metrics: token}})
-	mux := http.NewServeMux()
-	mux.Handle("/courier/api/", api)
-	s := httptest.NewServer(mux)
-	t.Cleanup(func() { api.Close(); s.Close() })
-	return s.Listener.Addr().String()
+// A service is examples/service in a process of its own.
+type service struct {
+	t    *testing.T
+	addr string
+	auth string // of a person
 }
 
-// load has an engine under load, and one that loses its store and its lease when die is called. It
-// returns the addresses of their metrics.
-func load(t *testing.T) (addresses []string, die func()) {
-	s, _ := pgstoretest.Open(t, pgtest.URL(t))
-	var dead atomic.Bool
-	cut := storewrap.Intercept(s, func(ctx context.Context, _ *storewrap.Call, do func(context.Context) error) error {
-		if dead.Load() {
-			return errors.New("the network is down")
+// build builds examples/service, and returns a function that starts it with a database.
+func build(t *testing.T) func(database string) *service {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "service")
+	cmd := exec.Command("go", "build", "-o", program, ".")
+	cmd.Dir = "../../../examples/service"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	secret := filepath.Join(dir, "token")
+	if err := os.WriteFile(secret, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func(database string) *service {
+		cmd := exec.Command(program, "-addr", "127.0.0.1:0", "-database", database, "-dir", filepath.Join(dir, "data"), "-lease", "1s", "-metrics-token", secret)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
 		}
-		return do(ctx)
-	})
-	files, err := depot.Dir(filepath.Join(t.TempDir(), "depot"), &depot.DirOptions{Most: 1 << 30})
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		for lines.Scan() {
+			var e struct{ Msg, URL, Pages string }
+			if err := json.Unmarshal(lines.Bytes(), &e); err == nil && e.Msg == "listening" {
+				go func() { _, _ = io.Copy(io.Discard, out) }()
+				_, person, _ := strings.Cut(e.Pages, "?token=")
+				return &service{t, strings.TrimPrefix(e.URL, "http://"), "Bearer " + person}
+			}
+		}
+		t.Fatal("the service has ended")
+		return nil
+	}
+}
+
+// request has the service start an execution, and returns its address.
+func (s *service) request(ctx context.Context, body string) string {
+	r, err := http.NewRequestWithContext(ctx, "POST", "http://"+s.addr+"/reports/acme", strings.NewReader(body))
+	if err != nil {
+		s.t.Error(err)
+		return ""
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", s.auth)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.t.Error(err)
+		}
+		return ""
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		s.t.Errorf("%s: %s", body, resp.Status)
+	}
+	return resp.Header.Get("Location")
+}
+
+// running waits until an execution runs.
+func (s *service) running(path string) {
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var x struct{ Status string }
+		r, err := http.NewRequest("GET", "http://"+s.addr+path, nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r.Header.Set("Authorization", s.auth)
+		resp, err := http.DefaultClient.Do(r)
+		if err == nil {
+			err = json.NewDecoder(resp.Body).Decode(&x)
+			_ = resp.Body.Close()
+		}
+		if err == nil && x.Status == "running" {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("%s is %q, %v", path, x.Status, err)
+		}
+	}
+}
+
+// load has two processes of examples/service under load. The first has an execution that the
+// other takes over when cut takes away its database. It returns the addresses of both.
+func load(t *testing.T) (addresses []string, cut func()) {
+	database := pgtest.URL(t)
+	u, err := url.Parse(database)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = files.Close() })
-	entered, work := make(chan struct{}, 100), t.TempDir()
-	start := func(name string, on store.Store) *engine.Engine {
-		var reg courier.Registry
-		depot.Register(&reg, files, nil)
-		courier.RegisterFunc(&reg, "demo.work", func(ctx context.Context, job *courier.Context, cfg struct {
-			Fail, Hang, Slow bool
-		}) (struct{}, error) {
-			job.Progress(0, 1000, "a.txt")
-			job.Progress(1000, 1000, "a.txt")
-			switch {
-			case cfg.Hang && job.Attempt() == 1:
-				entered <- struct{}{}
-				<-ctx.Done()
-				return struct{}{}, context.Cause(ctx)
-			case cfg.Slow:
-				time.Sleep(time.Second)
-			case cfg.Fail:
-				return struct{}{}, errors.New("no")
-			}
-			return struct{}{}, nil
-		}, nil)
-		e := engine.New(on, &reg, &engine.Options{Worker: name, Workspace: work, WorkspaceID: "shared", Lease: time.Second, Poll: 200 * time.Millisecond})
-		if err := e.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = e.Stop(context.Background()) })
-		return e
-	}
-	first := start("first", cut)
-	addresses = append(addresses, serve(t, first))
-	retry, backoff, once := courier.FailurePolicy{Type: courier.RetryStep}, 100*time.Millisecond, 1
-	retry.BackoffBase, retry.MaxRetries = &backoff, &once
-	for _, j := range []courier.Job{
-		{Name: "good", Steps: []courier.StepSpec{{Type: "demo.work"}}},
-		{Name: "bad", FailurePolicy: retry, Steps: []courier.StepSpec{{Type: "demo.work", Config: map[string]any{"Fail": true}}}},
-		{Name: "slow", Steps: []courier.StepSpec{{Type: "demo.work", Config: map[string]any{"Slow": true}}}},
-		{Name: "lost", Steps: []courier.StepSpec{{Type: "demo.work", Config: map[string]any{"Hang": true}}}},
-	} {
-		if _, err := first.Jobs().Define(t.Context(), j, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := first.Limits().Set(t.Context(), "global", 100, courier.By{}); err != nil {
+	proxy := pgproxy.New(t, u.Host)
+	proxied, err := proxy.URL(database)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Enqueue(t.Context(), "lost", nil); err != nil {
-		t.Fatal(err)
-	}
-	<-entered
-	second := start("second", s)
+	start := build(t)
+	first := start(proxied)
+	first.running(first.request(t.Context(), `{"seconds": 60}`))
+	second := start(database)
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {
 		for ctx.Err() == nil {
-			for _, name := range []string{"good", "bad", "slow"} {
-				if _, err := second.Enqueue(ctx, name, nil); err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
+			for _, body := range []string{`{"seconds": 0}`, `{"seconds": 0, "error": "no"}`, `{"seconds": 1}`} {
+				second.request(ctx, body)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
 	})
 	t.Cleanup(func() { stop(); all.Wait() })
-	return append(addresses, serve(t, second)), func() { dead.Store(true) }
+	return []string{first.addr, second.addr}, proxy.Close
 }
 
 // start starts Prometheus, which scrapes addresses, and returns a function that asks it.
@@ -261,14 +286,14 @@ scrape_configs:
 	}
 }
 
-// TestQueries has Prometheus scrape engines under load: the query of each panel and of each alert
+// TestQueries has Prometheus scrape two services under load: the query of each panel and of each alert
 // returns data, and no rule fails.
 func TestQueries(t *testing.T) {
 	list := append(panels(t), alerts(t)...)
 	if len(list) < 50 {
 		t.Fatalf("there are %d queries", len(list))
 	}
-	addresses, die := load(t)
+	addresses, cut := load(t)
 	ask := start(t, addresses)
 	// A counter that increases must have been seen before, and Prometheus begins to scrape some
 	// seconds after it is ready.
@@ -277,7 +302,7 @@ func TestQueries(t *testing.T) {
 		ask("/api/v1/query", url.Values{"query": {"courier_takeovers_total"}}, &a)
 		seen = len(a.Data.Result)
 	}
-	die()
+	cut()
 	lacks := func(q query) string {
 		var a struct {
 			Status, Error string
