@@ -182,9 +182,21 @@ func (h *harness) held(ctx context.Context, name string, l load) (free, under he
 	if free.rate, err = s.rate(ctx, calm); err != nil {
 		return free, under, err
 	}
-	if free.takeover, err = h.takeover(ctx, db); err != nil {
+	v, err := h.victim(ctx, db)
+	if err != nil {
 		return free, under, err
 	}
+	if free.takeover, err = v.die(ctx); err != nil {
+		return free, under, err
+	}
+	// The next one lives as long as the old transaction.
+	if v, err = h.victim(ctx, db); err != nil {
+		return free, under, err
+	}
+	alive, kill := context.WithCancel(ctx)
+	defer kill()
+	lived := make(chan error, 1)
+	go func() { lived <- v.live(alive) }()
 	release, err := db.hold(ctx)
 	if err != nil {
 		return free, under, err
@@ -197,54 +209,87 @@ func (h *harness) held(ctx context.Context, name string, l load) (free, under he
 		}
 		h.say("%s: %.0f executions/s before; %.0f in part %d of %d of the time", name, free.rate, under.rate, i+1, parts)
 	}
-	under.takeover, err = h.takeover(ctx, db)
+	kill()
+	if err := <-lived; err != nil {
+		return free, under, err
+	}
+	under.takeover, err = v.die(ctx)
 	h.say("%s: a takeover takes %v before, %v in the end", name, free.takeover, under.takeover)
 	return free, under, err
 }
 
-// takeover has a worker die that has just claimed an execution, beside the engine under
-// load, and returns the time until another has done it. The lease is an engine's.
-func (h *harness) takeover(ctx context.Context, db *database) (time.Duration, error) {
-	lease := 15 * time.Second
+// A victim is a worker with an execution, beside the engine under load.
+type victim struct {
+	store *pgstore.Store
+	lease time.Duration
+	held  store.RenewRequest
+	end   func()
+}
+
+// victim returns a worker that has claimed an execution. The lease is an engine's.
+func (h *harness) victim(ctx context.Context, db *database) (*victim, error) {
+	v := &victim{lease: 15 * time.Second}
 	if h.least {
-		lease = 300 * time.Millisecond
+		v.lease = 300 * time.Millisecond
 	}
 	pool, err := newPool(ctx, db.url, 2, nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer pool.Close()
-	s, err := pgstore.New(ctx, pool, nil)
-	if err != nil {
-		return 0, err
+	if v.store, err = pgstore.New(ctx, pool, nil); err != nil {
+		pool.Close()
+		return nil, err
 	}
-	defer s.Close()
-	died := time.Now()
-	wait := func() error {
-		if time.Since(died) > longest {
-			return fmt.Errorf("nothing was claimed or taken over within %v", longest)
+	v.end = func() { v.store.Close(); pool.Close() }
+	r := store.ClaimRequest{Worker: "victim", StepTypes: []string{"bench.nothing"}, Queues: []string{courier.DefaultQueue}, Max: 1, Lease: v.lease}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		got, err := v.store.Claim(ctx, r)
+		if err == nil && len(got.List) > 0 {
+			v.held = store.RenewRequest{Worker: r.Worker, For: v.lease, Leases: []store.Lease{{Execution: got.List[0].Execution.ID, Token: got.List[0].Token}}}
+			return v, nil
 		}
-		time.Sleep(time.Millisecond)
-		return ctx.Err()
-	}
-	r := store.ClaimRequest{Worker: "dead", StepTypes: []string{"bench.nothing"}, Queues: []string{courier.DefaultQueue}, Max: 1, Lease: lease}
-	var got store.Claims
-	for len(got.List) == 0 {
-		if got, err = s.Claim(ctx, r); err == nil && len(got.List) == 0 {
-			err = wait()
+		if err == nil && time.Since(began) > longest {
+			err = fmt.Errorf("nothing was claimed within %v", longest)
 		}
 		if err != nil {
-			return 0, err
+			v.end()
+			return nil, err
 		}
 	}
-	died = time.Now()
-	for {
-		x, err := s.Execution(ctx, got.List[0].Execution.ID)
+}
+
+// live renews the lease until ctx ends.
+func (v *victim) live(ctx context.Context) error {
+	for ctx.Err() == nil {
+		got, err := v.store.Renew(ctx, v.held)
+		if err == nil && len(got) == 0 {
+			err = errors.New("the lease is lost")
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(v.lease / 3):
+		}
+	}
+	return nil
+}
+
+// die returns the time from the last sign of life until another worker has done what the
+// victim held.
+func (v *victim) die(ctx context.Context) (time.Duration, error) {
+	defer v.end()
+	if got, err := v.store.Renew(ctx, v.held); err != nil || len(got) == 0 {
+		return 0, errors.Join(err, errors.New("the lease is lost too early"))
+	}
+	for died := time.Now(); ; time.Sleep(time.Millisecond) {
+		x, err := v.store.Execution(ctx, v.held.Leases[0].Execution)
 		if err == nil && x.State == courier.Completed {
 			return time.Since(died), nil
 		}
-		if err == nil {
-			err = wait()
+		if err == nil && time.Since(died) > longest {
+			err = fmt.Errorf("nothing was taken over within %v", longest)
 		}
 		if err != nil {
 			return 0, err
