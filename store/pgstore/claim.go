@@ -113,8 +113,8 @@ type claim struct {
 
 	// While claims are slow because of an old snapshot, they begin ahead; see claimState.
 	skipsClaimed bool
-	from         []place // where the claim begins in each queue
-	runningFrom  string  // where the look at running executions begins
+	from         []place  // where the claim begins in each queue
+	suspects     []string // the running executions that are looked at; nil: all
 
 	findings
 }
@@ -143,7 +143,7 @@ type claimedRow struct {
 }
 
 func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
-	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID(), runningFrom: bind.NilUUID}
+	c := &claim{ClaimRequest: r, mark: mark, token: randomUUID()}
 	for _, q := range r.Queues {
 		if !slices.Contains(c.queues, q) {
 			c.queues = append(c.queues, q)
@@ -161,7 +161,7 @@ func (s *Store) newClaim(r *store.ClaimRequest, mark uint64) *claim {
 	c.scansRunning = !c.notified && !(known && k.busy && recent)
 	c.skipsClaimed = known && !k.limited && k.probe != nil
 	if c.skipsClaimed {
-		c.runningFrom = k.runningFrom
+		c.suspects = k.suspects
 	}
 	for _, q := range c.queues {
 		c.from = append(c.from, k.start(q, c.skipsClaimed))
@@ -200,7 +200,7 @@ func (c *claim) args() []any {
 	}
 	return []any{
 		c.Worker, c.Workspace, textsOf(c.StepTypes), c.queues, int64(c.Max - len(c.rows)), micros(c.Lease), c.token, c.Only != nil, only,
-		c.scansRunning && !c.scanned, urgency, due, id, c.runningFrom, c.register,
+		c.scansRunning && !c.scanned, urgency, due, id, c.suspects, c.register,
 		int32(c.Slots), c.Version, moment(c.StartedAt),
 	}
 }

@@ -212,9 +212,9 @@ func TestProbeWait(t *testing.T) {
 			{10 * time.Millisecond, 14 * time.Second, 200 * time.Millisecond},
 			{500 * time.Millisecond, 14 * time.Second, 9500 * time.Millisecond},
 			{500 * time.Millisecond, 5 * time.Second, 4500 * time.Millisecond},
-			{500 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond},
+			{500 * time.Millisecond, 100 * time.Millisecond, 125 * time.Millisecond},
 			{3 * time.Second, 0, 12 * time.Second},
-			{3 * time.Second, 5 * time.Second, 3 * time.Second},
+			{3 * time.Second, 5 * time.Second, 2 * time.Second},
 			{time.Minute, 0, 4 * time.Minute},
 		} {
 			if got := pgstore.ProbeWait(c.took, lease, c.ends); got != c.want {

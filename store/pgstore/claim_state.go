@@ -21,8 +21,8 @@ import (
 // While some session holds an old snapshot, dead index entries can't be removed: a
 // claim from the start of a queue walks over all executions that were claimed since,
 // and a scan of the running executions over all that ran since. When claims become
-// slow, they begin behind the last claimed row instead, and scans with the first lease
-// that has ended. A probe beside the claims finds what they pass over; see
+// slow, they begin behind the last claimed row instead, and look only at the running
+// executions whose leases a probe has found to have ended. A probe beside the claims finds what they pass over; see
 // [Store.probe].
 type claimState struct {
 	mu      sync.Mutex
@@ -40,8 +40,8 @@ type claimState struct {
 	probe     *claim           // the claim that the running probe is for; nil: claims begin at the start
 	back      map[string]place // the first row of each queue that the probe has found
 
-	runningFrom string    // where scans begin
-	used        time.Time // the last claim
+	suspects []string  // the running executions that claims look at meanwhile; never nil then
+	used     time.Time // the last claim
 
 	nextScan time.Time // no lease can end before
 	busy     bool      // the last claim got as many executions as it asked for
@@ -136,7 +136,7 @@ func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 	if k.slow = k.slower(c, called); k.slow < slowClaims {
 		return false
 	}
-	k.slow, k.probe, k.runningFrom = 0, c, bind.MaxUUID
+	k.slow, k.probe, k.suspects = 0, c, []string{}
 	return true
 }
 
@@ -234,7 +234,8 @@ func (k *claimState) next(c *claim) time.Duration {
 }
 
 // A probe runs for a twentieth of the time, for up to a fifth if a lease would else be
-// taken over late, and again whenever a lease ends.
+// taken over late, and again whenever a lease ends, but for a fourth of its duration: so
+// a takeover is late by about the duration of a probe.
 const (
 	probeEvery   = 20 // the time between two probes in durations of one; at most two thirds of a lease
 	probeAtLeast = 4  // the least time, likewise
@@ -268,13 +269,13 @@ func (s *Store) probe(c *claim) {
 // A found is the result of a probe.
 type found struct {
 	first   map[string]place // of the queues with an execution before the place where claims begin
-	lost    string           // the first execution whose lease has ended; "" if none has
+	lost    []string         // the running executions whose lease has ended, up to 1000
 	ends    time.Duration    // until the next lease ends; 0: not known
 	started time.Time        // when the probe began
 	trip    time.Duration    // what a round trip took before it
 }
 
-func (f *found) any() bool { return len(f.first) > 0 || f.lost != "" }
+func (f *found) any() bool { return len(f.first) > 0 || len(f.lost) > 0 }
 
 // probeOnce searches once.
 func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
@@ -298,13 +299,14 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 
 // read reads the rows of sql/claim/find_passed_over.sql.
 func (f *found) read(rows pgx.Rows) error {
-	var queue, id string
+	var queue string
+	var list []string
 	var p place
 	var due time.Time
 	var ends int64
-	_, err := pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &id, &ends}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &list, &ends}, func() error {
 		if queue == "" {
-			f.lost, f.ends = id, time.Duration(ends)*time.Microsecond
+			f.lost, f.ends = list, time.Duration(ends)*time.Microsecond
 		} else {
 			// A claim begins behind a place. With the lowest id, that includes the row.
 			f.first[queue] = place{p.urgency, due.UTC().Format(dueFormat), bind.NilUUID}
@@ -341,13 +343,12 @@ func (k *claimState) probed(c *claim, f found, failures int) (wait time.Duration
 	for q, p := range f.first {
 		k.back[q] = p
 	}
-	k.runningFrom = bind.MaxUUID
-	if f.lost != "" {
-		k.runningFrom, k.nextScan = f.lost, f.started
+	if k.suspects = append([]string{}, f.lost...); len(f.lost) > 0 {
+		k.nextScan = f.started
 	}
 	wait = max(min(probeEvery*took, c.Lease*2/3-took), probeAtLeast*took)
 	if f.ends > 0 {
-		wait = min(wait, max(f.ends-took, took)) // its worker may be lost
+		wait = min(wait, max(f.ends-took, took/probeAtLeast)) // its worker may be lost
 	}
 	return max(wait, minProbe), true
 }

@@ -37,8 +37,8 @@ func Probing(s *Store) bool {
 }
 
 // Probe looks once for what claims would pass over, and returns the queues in
-// which something is, and the first that a worker has lost.
-func Probe(ctx context.Context, s *Store, r store.ClaimRequest) (queues []string, lost string, err error) {
+// which something is, and the executions that workers have lost.
+func Probe(ctx context.Context, s *Store, r store.ClaimRequest) (queues []string, lost []string, err error) {
 	f, err := s.probeOnce(ctx, s.newClaim(&r, 0))
 	return slices.Sorted(maps.Keys(f.first)), f.lost, err
 }

@@ -100,9 +100,6 @@ func Array(list []string) string {
 // NilUUID is an id that no execution has.
 const NilUUID = "00000000-0000-0000-0000-000000000000"
 
-// MaxUUID is an id that comes after those of all executions.
-const MaxUUID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-
 // ID returns text as a UUID that Postgres accepts, or one that nothing has.
 func ID(s string) string {
 	if UUIDOf(s) == (UUID{}) {

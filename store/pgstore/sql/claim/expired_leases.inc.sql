@@ -6,8 +6,8 @@
 -- $1 worker, $2 workspace, $3 its step types, $4 queues, $5 at most how many, $6 lease in
 -- microseconds, $7 token, $8 whether only certain executions are claimed, $9 which,
 -- $10 whether to scan the running executions for leases that have ended or will end; for
--- each queue where to begin: $11 priority (negative), $12 due, $13 id; $14 where the scan
--- begins, $15 whether to register the worker, and to look whether executions are left,
+-- each queue where to begin: $11 priority (negative), $12 due, $13 id; $14 the running
+-- executions that are looked at, null for all, $15 whether to register the worker, and to look whether executions are left,
 -- $16 its slots, $17 its version, $18 when it was started, $19 whether events are kept, by
 -- sql/delivery/keep_events.sql; without that, nothing is claimed if somebody has subscribed.
 --
@@ -29,7 +29,7 @@
 with recursive arg as materialized (
 	select clock_timestamp() as now, $1::text as worker, $2::text as workspace, $3::text[] as types, $4::text[] as queues, $5::bigint as most,
 		$6::bigint::float8 * interval '1 microsecond' as lease, $7::text::uuid as token, $8::bool as restricted, $9::text[]::uuid[] as ids, $10::bool as running,
-		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms, $14::text::uuid as floor, $15::bool as register,
+		$11::int[] as urgencies, $12::text[]::timestamptz[] as dues, $13::text[]::uuid[] as froms, $14::text[]::uuid[] as suspects, $15::bool as register,
 		$16::integer as slots, $17::text as version, nullif($18::text, '')::timestamptz as started_at,
 		current_setting('synchronous_commit') as waited, set_config('synchronous_commit', 'off', true) as unwaited
 ), q as materialized (
@@ -62,8 +62,14 @@ with recursive arg as materialized (
 	select coalesce((select most from setting where scope = ''), 5) as global,
 		exists (select from setting where scope <> '' and most > 0) as scoped
 ), run_now as materialized (
-	select e.id, e.lease_expires_at from courier.job_executions e
-	where (select running from arg) and e.state = 'running' and e.id >= (select floor from arg) and e.queue = any((select queues from arg)::text[])
+	select e.id, e.lease_expires_at from (
+		select e.id, e.lease_expires_at, e.queue, e.step_types, e.workspace from courier.job_executions e
+		where (select running and suspects is null from arg) and e.state = 'running'
+		union all
+		select e.id, e.lease_expires_at, e.queue, e.step_types, e.workspace from courier.job_executions e
+		where (select running from arg) and e.id = any((select suspects from arg)::uuid[]) and e.state || '' = 'running'
+	) e
+	where e.queue = any((select queues from arg)::text[])
 		and e.step_types operator(pg_catalog.<@) (select types from arg) and (e.workspace = '' or e.workspace = (select workspace from arg))
 		and (not (select restricted from arg) or e.id = any((select ids from arg)::uuid[]))
 ), lost as materialized (

@@ -1,13 +1,14 @@
 -- Finds the executions that claims pass over because they begin behind the last claimed
--- row, and scans because they begin with the first lease that has ended. It walks over
--- all dead index entries, beside the claims.
+-- row, and because they look only at the running executions that this statement has found
+-- before. It walks over all dead index entries, beside the claims.
 --
 -- $1 workspace, $2 step types, $3 queues; of some queues: $4 name, where claims begin:
 -- $5 priority (negative), $6 due, $7 id.
 --
 -- Each row is the first claimable execution of a queue before that place. The row without
--- a queue has the first running execution whose lease has ended ('' if there is none) and
--- the microseconds until the next lease ends (0: not known).
+-- a queue has the running executions whose lease has ended, those that ended first, and the
+-- microseconds from the beginning until the next lease ends (0: not known). A lease that
+-- ends during the walk has ended, also if it was renewed meanwhile: the claim looks again.
 with arg as materialized (
 	select clock_timestamp() as now
 ), q as materialized (
@@ -17,8 +18,10 @@ with arg as materialized (
 	select e.id, e.lease_expires_at from courier.job_executions e
 	where e.state = 'running' and e.queue = any((select $3::text[])::text[])
 		and e.step_types operator(pg_catalog.<@) (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
+), walked as materialized (
+	select clock_timestamp() as now from (select count(*) as n from run_now) r where r.n >= 0
 )
-select q.queue, f.urgency, f.due_at, f.id::text, 0::bigint
+select q.queue, f.urgency, f.due_at, array[f.id::text], 0::bigint
 from q cross join lateral (
 	-- First what is more urgent, then what is due before; one comparison of rows for
 	-- both would end no walk through the index.
@@ -35,6 +38,6 @@ from q cross join lateral (
 	limit 1
 ) f
 union all
-select '', 0, arg.now, coalesce((select min(r.id::text) from run_now r where r.lease_expires_at <= arg.now), ''),
-	coalesce((select (extract(epoch from min(r.lease_expires_at) - arg.now) * 1000000::numeric)::bigint from run_now r where r.lease_expires_at > arg.now), 0)
-from arg
+select '', 0, arg.now, array(select r.id::text from run_now r where r.lease_expires_at <= walked.now order by r.lease_expires_at limit 1000),
+	coalesce((select (extract(epoch from min(r.lease_expires_at) - arg.now) * 1000000::numeric)::bigint from run_now r where r.lease_expires_at > walked.now), 0)
+from arg, walked

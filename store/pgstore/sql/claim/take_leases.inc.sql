@@ -87,8 +87,8 @@
 ), waiting as materialized (
 	select exists (select from courier.job_executions e where e.state = 'queued' and e.waits_for is not null) as any
 ), remains as materialized (
-	-- Not if scans begin later than at the start: this would read all rows before.
-	select arg.register and arg.floor = '00000000-0000-0000-0000-000000000000'::uuid and (
+	-- Not if few running executions are looked at: this would read all rows.
+	select arg.register and arg.suspects is null and (
 		exists (
 			select from (
 				select e.id from courier.job_executions e where e.state = 'queued' and e.waits_for is null order by e.queue, -(e.priority::integer), e.due_at, e.id limit 100
