@@ -41,6 +41,9 @@ type AsyncOptions struct {
 	Key func(r *Received) string
 	// RequireKey refuses requests without a key.
 	RequireKey bool
+	// KeyAlone answers a repeated key with the execution that used it, whatever else the
+	// request says; see [courier.EnqueueOptions]. Without it, other parameters are refused.
+	KeyAlone bool
 	// Verify returns an error unless the request proves by itself who has sent it: such as
 	// [StandardWebhook]. The error is in the log only. With Verify, neither Access.Who nor
 	// Access.Role is asked, and what is started is by "webhook:" and As.
@@ -197,7 +200,7 @@ func (e *endpoint) serve(c *call) error {
 	if err != nil {
 		return e.undefined(c, job, err)
 	}
-	opt.IdempotencyKey = key
+	opt.IdempotencyKey, opt.KeyAlone = key, e.opt.KeyAlone
 	enqueue := func() (courier.Execution, error) { return e.h.e.Enqueue(c.ctx(), job, opt) }
 	if u != nil {
 		enqueue = func() (courier.Execution, error) { return u.enqueue(job, opt) }

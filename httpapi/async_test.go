@@ -292,6 +292,10 @@ func TestAsyncKey(t *testing.T) {
 			t.Errorf("%v and then %v", a, b)
 		}
 		e.send("POST", "/in", "b", header()).problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
+		alone := w.on("/in", &httpapi.AsyncOptions{KeyAlone: true}).send("POST", "/in", "b", header())
+		if alone.want(http.StatusAccepted, nil); alone.Header().Get("Location") != first.Header().Get("Location") {
+			t.Errorf("%v and then %v", first.Header(), alone.Header())
+		}
 		if other := e.send("POST", "/in", "a", header("X-User", "operator")); other.Header().Get("Location") == first.Header().Get("Location") {
 			t.Error("operator got the execution of admin")
 		}

@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/httpapi"
@@ -111,19 +110,9 @@ func params(r *httpapi.Received) (map[string]any, error) {
 	for _, secret := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
 		delete(headers, secret)
 	}
-	for name, values := range headers {
-		for _, v := range values {
-			if !utf8.ValidString(v) {
-				return nil, courier.Errorf(courier.ErrInvalid, "the header %s is not in UTF-8", name)
-			}
-		}
-	}
 	query := []queryParam{}
 	for _, q := range r.Query {
 		query = append(query, queryParam{q.Name, q.Values})
-	}
-	if r.BodyEncoding == "base64" {
-		return nil, courier.Errorf(courier.ErrInvalid, "the payload is no text in UTF-8: encode it, such as in base64")
 	}
 	return map[string]any{"headers": headers, "routeParams": r.Route, "queryParams": query, "payload": string(r.Raw)}, nil
 }

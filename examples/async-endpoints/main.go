@@ -41,18 +41,18 @@ const usage = `
 # worker %[2]s
 
 # Turn a request into a job. The answer is 202, with the job and its Location.
-curl -i -X POST '%[1]s/reports/acme?format=pdf' -H 'Content-Type: application/json' -d '{"seconds": 5}'
+curl -i -X POST '%[1]s/reports/acme?format=pdf' -H 'Content-Type: application/json' -d '{"seconds": 60}'
 
-# Ask how it stands, with its id in place of ID.
+# Ask how it stands, with its id in place of ID, and cancel it.
 curl %[1]s/jobs/ID
-
-# Cancel it, retry it after it has failed, or move it to a later time.
 curl -X PUT %[1]s/jobs/ID/status -d '{"status": "Canceled"}'
-curl -X PUT %[1]s/jobs/ID/status -d '{"status": "Queued"}'
-curl -X PUT %[1]s/jobs/ID/status -d '{"status": "Scheduled", "delaySeconds": 60}'
 
 # One that fails: it is retried after 2, 4 and 8 seconds.
 curl -i -X POST %[1]s/reports/acme -d '{"fail": "the archive is closed"}'
+
+# When it has failed, retry it at once or later.
+curl -X PUT %[1]s/jobs/ID/status -d '{"status": "Queued"}'
+curl -X PUT %[1]s/jobs/ID/status -d '{"status": "Scheduled", "delaySeconds": 60}'
 `
 
 func main() {
@@ -62,16 +62,14 @@ func main() {
 	}
 }
 
-// Options are the settings of a service.
+// Options are the settings of a service; the flags in run say what each is.
 type options struct {
-	timeout      time.Duration // of one execution of a handler
-	claimTimeout time.Duration // in which a job has to begin
-	retryBase    time.Duration // the delay before retry n, from 0, is 2^n times this
-	maxRetries   int
-	concurrency  int           // jobs of this process at once
-	lease        time.Duration // after which the jobs of a dead process are recovered
-	dir          string        // of the engine, for this process alone: no job has files
-	log          *slog.Logger
+	timeout, claimTimeout, retryBase, lease time.Duration
+
+	maxRetries, concurrency int
+
+	dir string // of the engine, for this process alone: no job has files
+	log *slog.Logger
 }
 
 // A service is an engine with the routes of its endpoints.
@@ -104,7 +102,9 @@ func newService(ctx context.Context, st store.Store, opt options, endpoints []en
 			return nil, err
 		}
 		// The timeout is that of the step, for each execution of the handler.
-		s.routes.Handle(p.pattern, s.api.Async(p.name, &httpapi.AsyncOptions{Params: params, Answer: s.accepted, Expires: opt.claimTimeout, Timeout: new(time.Duration)}))
+		s.routes.Handle(p.pattern, s.api.Async(p.name, &httpapi.AsyncOptions{
+			Params: params, Answer: s.accepted, KeyAlone: true, Expires: opt.claimTimeout, Timeout: new(time.Duration),
+		}))
 	}
 	s.routes.Handle("GET /jobs/{jobId}", s.api.Func(s.get))
 	s.routes.Handle("PUT /jobs/{jobId}/status", s.api.Func(s.putStatus))

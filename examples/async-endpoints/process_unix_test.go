@@ -128,6 +128,40 @@ func (p *program) until(id string, want status) job {
 	}
 }
 
+// printed sends what the printed commands send, in their order and with the id of the last
+// answer to a POST, and requires the status of each answer.
+func (p *program) printed(codes ...int) {
+	p.Helper()
+	if len(p.curl) != len(codes) {
+		p.Fatalf("%q", p.curl)
+	}
+	id := "ID"
+	for i, line := range p.curl {
+		method, target, body := "GET", "", ""
+		var list []string
+		for _, w := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1)[1:] {
+			list = append(list, strings.Trim(w, "'"))
+		}
+		for ; len(list) > 0; list = list[1:] {
+			switch option := list[0]; option {
+			case "-i":
+			case "-X":
+				method, list = list[1], list[1:]
+			case "-d":
+				body, list = list[1], list[1:]
+			case "-H":
+				list = list[1:]
+			default:
+				target = strings.Replace(strings.TrimPrefix(option, p.url), "ID", id, 1)
+			}
+		}
+		if j := p.send(method, target, body, codes[i]); method == "POST" {
+			id = string(j.ID)
+			p.until(id, map[bool]status{true: failed, false: inProgress}[strings.Contains(body, "fail")])
+		}
+	}
+}
+
 // lifecycle goes through all statuses of the document, and the transitions between them, of a
 // program with one worker at a time and short delays.
 func (p *program) lifecycle() {
@@ -194,6 +228,7 @@ func TestLifecycleInMemory(t *testing.T) {
 	p := start(t, "-concurrency", "1", "-retry-base", "20ms", "-timeout", "1s")
 	p.lifecycle()
 	p.stop()
+	start(t, "-retry-base", "1ms").printed(202, 200, 202, 202, 200, 200)
 	start(t, "-concurrency", "1", "-claim-timeout", "200ms").expires()
 }
 

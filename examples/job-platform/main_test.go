@@ -249,7 +249,7 @@ func TestRepetitionHasTheSameAnswer(t *testing.T) {
 		if got := c.post(`{}`, "other"); got != dead2 {
 			t.Errorf("%s and %s", dead2, got)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		c.is(dead2, "FAILED", dead)
 		c.jobs(2)
 	})
@@ -381,7 +381,7 @@ func TestStateMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.begin()
-		time.Sleep(24 * time.Hour)
+		time.Sleep(10 * time.Minute)
 		c.is(string(x.ID), "PENDING", created) // no worker takes it
 		if id := c.post(`{}`, "held"); id != string(x.ID) {
 			t.Errorf("%s is not %s", id, x.ID)
@@ -448,7 +448,7 @@ func TestRetriesAreDeterministic(t *testing.T) {
 		if x := c.execution(id); x.Attempt != 4 || !x.LeaseExpiresAt.IsZero() {
 			t.Errorf("%+v", x)
 		}
-		time.Sleep(24 * time.Hour)
+		time.Sleep(10 * time.Minute)
 		c.is(id, "FAILED", dead)
 	})
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -123,6 +124,22 @@ func (p *program) until(id, want string) {
 	}
 }
 
+// printed sends what the printed commands send, and requires that they are accepted.
+func (p *program) printed() {
+	p.Helper()
+	id := "ID"
+	for line := range strings.SplitSeq(usage, "\n") {
+		body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(line)
+		switch {
+		case body != nil:
+			id = p.post(body[1])
+		case strings.HasPrefix(line, "curl "):
+			p.until(id, "COMPLETED")
+		}
+	}
+	p.until(id, "FAILED") // the last one
+}
+
 // lifecycle goes through the contract, with what becomes of jobs that succeed and fail.
 func (p *program) lifecycle() {
 	p.Helper()
@@ -152,6 +169,7 @@ func (p *program) lifecycle() {
 func TestContractInMemory(t *testing.T) {
 	t.Parallel()
 	p := start(t, "-backoff", "20ms")
+	p.printed()
 	p.lifecycle()
 	p.stop()
 }
@@ -226,6 +244,7 @@ func TestContractOnPostgres(t *testing.T) {
 	p.lifecycle()
 	p.stop()
 	p = start(t, "-backoff", "1h", "-workers", "1", "-database", database)
+	p.until(p.post(request("RUN_BATCH", `{}`, "good")), "COMPLETED") // what the former program has recorded
 	waits := p.post(request("RUN_BATCH", `{"failures": 1}`, "retry"))
 	pool := connect(t, database)
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -260,10 +279,10 @@ func TestContractOnPostgres(t *testing.T) {
 		retries int
 		moves   string
 	}{
-		"good": {0, "CREATED>QUEUED QUEUED>RUNNING RUNNING>SUCCESS"}, "fatal": {0, "CREATED>QUEUED QUEUED>RUNNING RUNNING>RETRY RETRY>DEAD"},
+		"good": {0, "CREATED>QUEUED QUEUED>RUNNING RUNNING>SUCCESS"}, "fatal": {1, "CREATED>QUEUED QUEUED>RUNNING RUNNING>RETRY RETRY>DEAD"},
 		"flaky": {2, "CREATED>QUEUED QUEUED>RUNNING RUNNING>RETRY RETRY>QUEUED QUEUED>RUNNING RUNNING>RETRY RETRY>QUEUED QUEUED>RUNNING RUNNING>SUCCESS"},
 		"retry": {1, "CREATED>QUEUED QUEUED>RUNNING RUNNING>RETRY RETRY>QUEUED"},
-		"bad":   {3, "CREATED>QUEUED" + strings.Repeat(" QUEUED>RUNNING RUNNING>RETRY RETRY>QUEUED", 3) + " QUEUED>RUNNING RUNNING>RETRY RETRY>DEAD"},
+		"bad":   {4, "CREATED>QUEUED" + strings.Repeat(" QUEUED>RUNNING RUNNING>RETRY RETRY>QUEUED", 3) + " QUEUED>RUNNING RUNNING>RETRY RETRY>DEAD"},
 	} {
 		for id, r := range table {
 			if r.key == key && (r.retries != want.retries || list[id] != want.moves) {
@@ -318,7 +337,8 @@ func TestServerKilledBeforeTheAnswer(t *testing.T) {
 	database := pgtest.URL(t)
 	pool := connect(t, database)
 	other := start(t, "-database", database)
-	for at, want := range map[string]string{"insert": "CREATED", "accept": "QUEUED SUCCESS"} {
+	ways := map[string]string{"insert": "CREATED", "accept": "QUEUED SUCCESS"}
+	for at := range ways {
 		p := startAs(t, at, database)
 		if code, raw, err := p.try("POST", "/jobs", request("RUN_BATCH", `{}`, at)); err == nil {
 			t.Fatalf("a server that was to die has answered %d %s", code, raw)
@@ -326,60 +346,62 @@ func TestServerKilledBeforeTheAnswer(t *testing.T) {
 		if err := p.cmd.Wait(); err == nil {
 			t.Errorf("the server has not died")
 		}
-		time.Sleep(1200 * time.Millisecond) // in which a worker looks for jobs
-		table, _ := rows(t, pool)
-		found := ""
-		for id, r := range table {
-			if r.key == at {
-				if found = id; !strings.Contains(want, r.state) {
-					t.Errorf("killed after %s: %s; want %s", at, r.state, want)
-				}
-			}
+	}
+	time.Sleep(1200 * time.Millisecond) // in which a worker looks for jobs
+	table, _ := rows(t, pool)
+	for id, r := range table {
+		if want := ways[r.key]; !strings.Contains(want, r.state) {
+			t.Errorf("killed after %s: %s; want %s", r.key, r.state, want)
 		}
 		for range 2 {
-			if id := other.post(request("RUN_BATCH", `{"again": true}`, at)); id != found {
-				t.Errorf("killed after %s: %s and then %s", at, found, id)
+			if again := other.post(request("RUN_BATCH", `{"again": true}`, r.key)); again != id {
+				t.Errorf("killed after %s: %s and then %s", r.key, id, again)
 			}
 		}
-		other.until(found, "COMPLETED")
+		other.until(id, "COMPLETED")
 	}
-	if table, _ := rows(t, pool); len(table) != 2 {
+	if len(table) != 2 {
 		t.Errorf("%+v", table)
 	}
 }
 
-// A worker that is killed, or suspended, while it runs a job loses it when its lease expires,
-// and another worker completes the job. The suspended one, when it goes on, changes nothing.
-func TestWorkerDiesWhileRunning(t *testing.T) {
-	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "suspended": syscall.SIGSTOP} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			database := pgtest.URL(t)
-			pool := connect(t, database)
-			flags := []string{"-database", database, "-workers", "1", "-lease", "1s"}
-			first := start(t, flags...)
-			id := first.post(request("RUN_BATCH", `{"seconds": 1.5}`, "k"))
-			first.until(id, "RUNNING")
-			second := start(t, flags...)
-			if err := first.cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
-			table, _ := rows(t, pool)
-			owner := table[id].owner
-			second.until(id, "COMPLETED")
-			if sig == syscall.SIGSTOP {
-				if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-					t.Fatal(err)
-				}
-				first.stop()
-			}
-			var completed, other int
-			err := pool.QueryRow(t.Context(), "select count(*), count(*) filter (where worker <> $1) from courier.step_executions where state = 'completed'", owner).Scan(&completed, &other)
-			table, list := rows(t, pool)
-			if err != nil || completed != 1 || other != 1 || table[id].state != "SUCCESS" || list[id] != "CREATED>QUEUED QUEUED>RUNNING RUNNING>RETRY RETRY>QUEUED QUEUED>RUNNING RUNNING>SUCCESS" {
-				t.Errorf("completed %d times, %d of them by another than %v, %v; %+v %s", completed, other, *owner, err, table[id], list[id])
-			}
-		})
+// A worker that is killed while it runs a job, and one that is suspended, lose their jobs when
+// the leases expire, and a third worker completes them. The suspended one, when it goes on,
+// changes nothing.
+func TestWorkersDieWhileRunning(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	pool := connect(t, database)
+	flags := []string{"-database", database, "-workers", "1", "-lease", "1s"}
+	killed, suspended := start(t, flags...), start(t, flags...)
+	ids := []string{killed.post(request("RUN_BATCH", `{"seconds": 1.5}`, "1")), killed.post(request("RUN_BATCH", `{"seconds": 1.5}`, "2"))}
+	for _, id := range ids {
+		killed.until(id, "RUNNING")
+	}
+	before, _ := rows(t, pool)
+	if *before[ids[0]].owner == *before[ids[1]].owner {
+		t.Errorf("one worker has both jobs")
+	}
+	for p, sig := range map[*program]syscall.Signal{killed: syscall.SIGKILL, suspended: syscall.SIGSTOP} {
+		if err := p.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third := start(t, append(flags, "-workers", "2")...)
+	for _, id := range ids {
+		third.until(id, "COMPLETED")
+	}
+	if err := suspended.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	suspended.stop()
+	after, list := rows(t, pool)
+	for _, id := range ids {
+		var completed, other int
+		err := pool.QueryRow(t.Context(), "select count(*), count(*) filter (where worker <> $2) from courier.step_executions where state = 'completed' and execution_id::text = $1", id, before[id].owner).Scan(&completed, &other)
+		if err != nil || completed != 1 || other != 1 || after[id].state != "SUCCESS" || list[id] != "CREATED>QUEUED QUEUED>RUNNING RUNNING>RETRY RETRY>QUEUED QUEUED>RUNNING RUNNING>SUCCESS" {
+			t.Errorf("completed %d times, %d of them by another than %v, %v; %+v %s", completed, other, *before[id].owner, err, after[id], list[id])
+		}
 	}
 }
 
@@ -401,6 +423,29 @@ func TestJobsAreExecutedByOneWorker(t *testing.T) {
 	if err != nil || runs != 40 || jobs != 40 || workers < 2 {
 		t.Errorf("%d runs of %d jobs by %d workers, %v", runs, jobs, workers, err)
 	}
+}
+
+// A worker does not wait for a job that somebody has locked: it takes the next one.
+func TestWorkersSkipLockedJobs(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	api := start(t, "-workers", "0", "-database", database)
+	locked, next := api.post(request("RUN_BATCH", `{}`, "locked")), api.post(request("RUN_BATCH", `{}`, "next"))
+	tx, err := connect(t, database).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	if _, err := tx.Exec(t.Context(), "select from courier.job_executions where id::text = $1 for update", locked); err != nil {
+		t.Fatal(err)
+	}
+	start(t, "-workers", "1", "-database", database)
+	api.until(next, "COMPLETED")
+	api.until(locked, "PENDING")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	api.until(locked, "COMPLETED")
 }
 
 // The database is killed while a job runs and another waits. When it is back, both are there,
