@@ -49,6 +49,8 @@ const (
 	canceled   status = "Canceled"
 )
 
+var statuses = []status{queued, scheduled, inProgress, completed, failed, canceled}
+
 // statusOf returns the status of an execution. A paused one is Queued: reschedule pauses jobs
 // for a moment.
 func statusOf(x *courier.Execution) status {
@@ -132,32 +134,23 @@ func instant(t time.Time) *time.Time {
 	return &t
 }
 
-// A wish is the body of PUT /jobs/{jobId}/status.
-type wish struct {
-	Status       status  `json:"status"`
-	DelaySeconds float64 `json:"delaySeconds"` // for Scheduled alone
-}
-
-const longestDelay = 366 * 24 * time.Hour
-
 // putStatus answers PUT /jobs/{jobId}/status: with 200 if the job has the status, and with 202
 // if a worker was told to give it up.
 func (s *service) putStatus(_ http.ResponseWriter, r *httpapi.Received) (int, any, error) {
 	ctx := r.Request.Context()
-	var to wish
+	var to struct {
+		Status       status
+		DelaySeconds float64 // for Scheduled alone
+	}
 	dec := json.NewDecoder(bytes.NewReader(r.Raw))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(&to)
-	if _, more := dec.Token(); err != nil || !errors.Is(more, io.EOF) {
-		return 0, nil, courier.Errorf(courier.ErrInvalid, `the body must be like {"status": "Scheduled", "delaySeconds": 60}`)
-	}
-	if !slices.Contains([]status{queued, scheduled, inProgress, completed, failed, canceled}, to.Status) {
-		return 0, nil, courier.Errorf(courier.ErrInvalid, "status must be Queued, Scheduled, InProgress, Completed, Failed or Canceled")
+	_, end := dec.Token()
+	if err != nil || !errors.Is(end, io.EOF) || !slices.Contains(statuses, to.Status) ||
+		to.DelaySeconds < 0 || to.DelaySeconds > 366*24*3600 || (to.Status == scheduled) != (to.DelaySeconds > 0) {
+		return 0, nil, courier.Errorf(courier.ErrInvalid, `the body must be {"status": S}, where S is one of %q, and for Scheduled alone "delaySeconds" of more than 0 and at most a year`, statuses)
 	}
 	delay := time.Duration(to.DelaySeconds * float64(time.Second))
-	if to.DelaySeconds < 0 || to.DelaySeconds > longestDelay.Seconds() || (to.Status == scheduled) != (delay > 0) {
-		return 0, nil, courier.Errorf(courier.ErrInvalid, "delaySeconds must be longer than 0 and at most a year, and is for the status Scheduled alone")
-	}
 	x, err := s.find(r)
 	if err != nil {
 		return 0, nil, err

@@ -242,11 +242,10 @@ var allowed = map[[2]status]string{
 // to the same status changes nothing, and all others are refused and change nothing. What a
 // worker does is shown by TestWorkersMakeTheirTransitions.
 func TestTransitionsOnRequest(t *testing.T) {
-	all := []status{queued, scheduled, inProgress, completed, failed, canceled}
 	opt := defaults()
 	opt.timeout, opt.claimTimeout, opt.retryBase = 48*time.Hour, 24*time.Hour, time.Hour
-	for _, from := range all {
-		for _, to := range all {
+	for _, from := range statuses {
+		for _, to := range statuses {
 			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
 				virtual(t, opt, func(c *client) {
 					id := c.in(from)

@@ -155,6 +155,9 @@ func (p *program) printed(codes ...int) {
 				target = strings.Replace(strings.TrimPrefix(option, p.url), "ID", id, 1)
 			}
 		}
+		if strings.Contains(body, "Scheduled") {
+			p.until(id, failed)
+		}
 		if j := p.send(method, target, body, codes[i]); method == "POST" {
 			id = string(j.ID)
 			p.until(id, map[bool]status{true: failed, false: inProgress}[strings.Contains(body, "fail")])
