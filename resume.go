@@ -21,7 +21,7 @@ type ResumeOptions struct {
 	Seq int64 `json:"seq,omitempty"`
 
 	// Delay is the time until the execution is due, so that no worker claims it earlier; 0
-	// means at once.
+	// means at once. It does not go with Elsewhere. The HTTP API has no such field.
 	Delay time.Duration `json:"-"`
 
 	// Version is another version of the job that the execution goes on with; 0 keeps

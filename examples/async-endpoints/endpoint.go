@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"time"
 
@@ -84,7 +83,7 @@ func (p *endpoint) work(ctx context.Context, _ *courier.Context, r request) (out
 // job is the definition of the endpoint's jobs: a step that calls the handler. A job is
 // repeated as a whole, so that it counts its retries to its end; a timeout is not retried.
 func (p *endpoint) job(opt *options) courier.Job {
-	exactly, longest := false, time.Duration(math.MaxInt64)
+	exactly, longest := false, 365*24*time.Hour
 	return courier.Job{
 		Name: p.name,
 		Params: map[string]any{

@@ -290,6 +290,30 @@ func TestTransitionsOnRequest(t *testing.T) {
 	}
 }
 
+// A job that a process has paused to move it, and has died, is Queued, and goes on with the next
+// request. One that a worker takes before it is paused goes on as if nothing had been asked.
+func TestMovesThatAreCutOff(t *testing.T) {
+	virtual(t, defaults(), func(c *client) {
+		busy := c.post(`{"seconds": 60}`)
+		ids := []string{c.post(""), c.post(""), c.post("")}
+		for i, body := range []string{`{"status": "Queued"}`, `{"status": "Scheduled", "delaySeconds": 90}`, `{"status": "Canceled"}`} {
+			if _, err := c.svc.engine.Pause(c.Context(), courier.ExecutionID(ids[i]), courier.By{}); err != nil {
+				t.Fatal(err)
+			}
+			c.is(ids[i], queued)
+			c.send("PUT", "/jobs/"+ids[i]+"/status", body, http.StatusOK)
+		}
+		stale := courier.Execution{ID: courier.ExecutionID(busy), State: courier.Queued, CreatedAt: time.Now()}
+		if _, err := c.svc.reschedule(c.Context(), stale, time.Second); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), "has begun meanwhile") {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		for id, want := range map[string]status{busy: completed, ids[0]: completed, ids[1]: completed, ids[2]: canceled} {
+			c.is(id, want)
+		}
+	})
+}
+
 // A worker takes a queued job, completes it, fails it, schedules its retry and takes it up
 // again; a job that is due while no worker is free is Queued, and fails if it does not begin.
 func TestWorkersMakeTheirTransitions(t *testing.T) {
@@ -368,12 +392,18 @@ func TestRetryCountAndUnrecoverableErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := newService(c.Context(), c.store, opt, endpoints); err != nil { // as another process does
+			t.Fatal(err)
+		}
 		if err := late.engine.Start(c.Context()); err != nil {
 			t.Fatal(err)
 		}
 		other := &client{T: c.T, svc: late}
 		id := string(decode[job](t, other.send("POST", "/late", "", http.StatusAccepted)).ID)
 		time.Sleep(time.Minute)
+		if list, err := late.engine.Jobs().Versions(c.Context(), "late", store.VersionFilter{}); err != nil || len(list) != 1 {
+			t.Errorf("%d versions, %v", len(list), err)
+		}
 		if j := other.is(id, completed); j.RetryCount != 2 || *j.Result != "3" || j.Error != nil {
 			t.Errorf("%+v", j)
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -140,7 +139,7 @@ func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, e
 	for range opt.workers { // they are notified of jobs, and look by themselves if a server has died before it could
 		p.workers = append(p.workers, engine.New(st, &reg, &engine.Options{Workspace: opt.dir, Slots: 1, Lease: opt.lease, Poll: time.Second, Log: opt.log}))
 	}
-	exactly, longest, unlimited := false, time.Duration(math.MaxInt64), time.Duration(0)
+	exactly, longest, unlimited := false, 365*24*time.Hour, time.Duration(0)
 	_, err := p.api.Jobs().Define(ctx, courier.Job{
 		Name:   jobName,
 		Params: map[string]any{"jobType": courier.Param{Type: "text", Required: true}, "payload": courier.Param{Type: "object"}},
