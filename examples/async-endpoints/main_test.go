@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -653,4 +654,16 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s and %s", first.ID, again.ID)
 		}
 	})
+}
+
+// What is wrong with the flags ends the program with an error.
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"more"}, {"-timeout", "0"}, {"-concurrency", "0"}, {"-max-retries", "-1"}, {"-retry-base", "-1s"},
+		{"-addr", "127.0.0.1:99999"}, {"-database", "postgres://127.0.0.1:1/none?connect_timeout=1"},
+	} {
+		if err := run(args, io.Discard); err == nil {
+			t.Errorf("%v: no error", args)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -576,4 +577,16 @@ func TestUnknownJobTypeOfWorker(t *testing.T) {
 		c.begin()
 		c.is(string(x.ID), "PENDING", retry)
 	})
+}
+
+// What is wrong with the flags ends the program with an error.
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"more"}, {"-workers", "-1"}, {"-max-retries", "-1"}, {"-backoff", "-1s"}, {"-lease", "1ns"},
+		{"-addr", "127.0.0.1:99999"}, {"-database", "postgres://127.0.0.1:1/none?connect_timeout=1"},
+	} {
+		if err := run(args, io.Discard); err == nil {
+			t.Errorf("%v: no error", args)
+		}
+	}
 }
