@@ -9,6 +9,10 @@ type EnqueueOptions struct {
 	Priority       int16          // higher is claimed first
 	Delay          time.Duration  // until it is due
 	IdempotencyKey string         // unique per job; a used one returns the execution that used it
+	// KeyAlone lets the idempotency key alone say that two requests are the same: a used key
+	// returns the execution that used it, whatever its parameters. False means that other
+	// parameters are a conflict. Without a key it has no effect.
+	KeyAlone bool
 	// LimitKeys are in addition to the job's; these alone may begin with the prefix of
 	// users, "user:". An execution has at most 16, of at most 1,000 bytes each and 2 KiB
 	// together.

@@ -1,6 +1,9 @@
 package courier
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // ResumeOptions say who resumes an execution, why, and what changes. The zero value
 // changes nothing: the execution goes on where it stands. One that failed because of
@@ -16,6 +19,10 @@ type ResumeOptions struct {
 	// since, the resume is refused with an error that matches [ErrConflict]: what was
 	// meant for the step that had failed then may not befall another one. 0 compares nothing.
 	Seq int64 `json:"seq,omitempty"`
+
+	// Delay is the time until the execution is due, so that no worker claims it earlier; 0
+	// means at once. It does not go with Elsewhere. The HTTP API has no such field.
+	Delay time.Duration `json:"-"`
 
 	// Version is another version of the job that the execution goes on with; 0 keeps
 	// the present one. Every step with a record that the position depends on must be in
@@ -62,7 +69,7 @@ type ResumeOptions struct {
 // Changes reports whether a resume with the options does more than let the execution go on
 // where it stands.
 func (o *ResumeOptions) Changes() bool {
-	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || o.Elsewhere
+	return o.Delay != 0 || o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || o.Elsewhere
 }
 
 // A ResumeReport says what a resume would do.

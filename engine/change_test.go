@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
@@ -197,6 +198,47 @@ func TestResumeOfWhatWasSeen(t *testing.T) {
 			t.Error(err)
 		}
 		h.Wait(r.ID).RequireState(courier.Completed)
+	})
+}
+
+// TestResumeWithDelay resumes what has failed, and what is paused before it has begun, at a later
+// time; a resume without a delay makes it due at once.
+func TestResumeWithDelay(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		fails := true
+		h.Stub("demo.pull", func(context.Context, *courier.Context, map[string]any) (map[string]any, error) {
+			if fails {
+				return nil, errBoom
+			}
+			return nil, nil
+		})
+		job := h.Job(`{"name": "one", "steps": [{"id": "pull", "type": "demo.pull"}]}`)
+		r := h.Run(job, nil).RequireState(courier.Failed)
+		held, err := h.Engine.Enqueue(t.Context(), "one", &courier.EnqueueOptions{Delay: time.Minute})
+		if err == nil {
+			_, err = h.Engine.Pause(t.Context(), held.ID, courier.By{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails = false
+		h.Start()
+		for _, id := range []courier.ExecutionID{r.ID, held.ID} {
+			if _, err := h.Engine.Resume(t.Context(), id, &courier.ResumeOptions{Delay: -1}); !errors.Is(err, courier.ErrInvalid) {
+				t.Errorf("a negative delay: %v", err)
+			}
+			if _, err := h.Engine.Resume(t.Context(), id, &courier.ResumeOptions{Delay: time.Hour, Elsewhere: true}); err == nil {
+				t.Error("with Elsewhere: no error")
+			}
+			begun := time.Now()
+			x, err := h.Engine.Resume(t.Context(), id, &courier.ResumeOptions{Delay: time.Hour})
+			if err != nil || x.Status(time.Now()) != "scheduled" || !x.DueAt.Equal(begun.Add(time.Hour)) {
+				t.Errorf("%s, due at %v, %v", x.Status(time.Now()), x.DueAt, err)
+			}
+			if end := h.Wait(id).RequireState(courier.Completed); end.EndedAt.Sub(begun) != time.Hour {
+				t.Errorf("it took %v", end.EndedAt.Sub(begun))
+			}
+		}
 	})
 }
 

@@ -612,6 +612,10 @@ func TestIdempotencyKey(t *testing.T) {
 	if !errors.Is(err, courier.ErrConflict) {
 		t.Errorf("other params: %v", err)
 	}
+	alone, err := h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{IdempotencyKey: "k", KeyAlone: true, Params: m{"day": 2}})
+	if err != nil || alone.ID != first.ID || string(alone.Params) != string(first.Params) {
+		t.Errorf("other params with KeyAlone: %s of %s, %v", alone.ID, first.ID, err)
+	}
 	_, err = h.Engine.Enqueue(t.Context(), "a", &courier.EnqueueOptions{Params: m{"dya": 2}})
 	if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), `did you mean "day"?`) {
 		t.Errorf("an undeclared parameter: %v", err)

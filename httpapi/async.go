@@ -41,6 +41,9 @@ type AsyncOptions struct {
 	Key func(r *Received) string
 	// RequireKey refuses requests without a key.
 	RequireKey bool
+	// KeyAlone answers a repeated key with the execution that used it, whatever else the
+	// request says; see [courier.EnqueueOptions]. Without it, other parameters are refused.
+	KeyAlone bool
 	// Verify returns an error unless the request proves by itself who has sent it: such as
 	// [StandardWebhook]. The error is in the log only. With Verify, neither Access.Who nor
 	// Access.Role is asked, and what is started is by "webhook:" and As.
@@ -65,6 +68,11 @@ type AsyncOptions struct {
 	// Timeout limits the whole execution; 0 means none. Nil means that of the job, and 30
 	// minutes for a job that has none.
 	Timeout *time.Duration
+	// Answer returns what who has started x is answered with, in the words of the host: the
+	// header Location, and a body that is written as JSON. X is as it was enqueued, or, if the
+	// request repeats an idempotency key, as it is now. Nil means the location in the API and
+	// an [Accepted].
+	Answer func(ctx context.Context, x *courier.Execution) (location string, body any, err error)
 }
 
 // asyncTimeout is the timeout of executions for which nobody has set one.
@@ -90,7 +98,7 @@ type Accepted struct {
 // and TRACE are refused, since requests with them must change nothing. What is wrong with
 // the options is in the log, and in the answer to each request.
 func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
-	e := &endpoint{h: h, job: job}
+	e := &endpoint{h: h, job: job, root: rootOf(h.opt.URL)}
 	if opt != nil {
 		e.opt = *opt
 		e.opt.Headers, e.opt.Require = slices.Clone(opt.Headers), slices.Clone(opt.Require)
@@ -98,15 +106,14 @@ func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
 	if e.opt.As == "" {
 		e.opt.As = job
 	}
-	e.root = h.opt.URL
-	if !strings.HasSuffix(e.root, "/") {
-		e.root += "/"
-	}
 	if e.err = e.check(); e.err != nil {
 		h.log.Error("an async endpoint answers no request", "job", job, "error", e.err)
 	}
 	return e
 }
+
+// rootOf returns the URL of the API with a slash at its end.
+func rootOf(url string) string { return strings.TrimSuffix(url, "/") + "/" }
 
 // An endpoint starts executions of a job.
 type endpoint struct {
@@ -193,7 +200,7 @@ func (e *endpoint) serve(c *call) error {
 	if err != nil {
 		return e.undefined(c, job, err)
 	}
-	opt.IdempotencyKey = key
+	opt.IdempotencyKey, opt.KeyAlone = key, e.opt.KeyAlone
 	enqueue := func() (courier.Execution, error) { return e.h.e.Enqueue(c.ctx(), job, opt) }
 	if u != nil {
 		enqueue = func() (courier.Execution, error) { return u.enqueue(job, opt) }
@@ -202,8 +209,14 @@ func (e *endpoint) serve(c *call) error {
 	if err != nil {
 		return e.undefined(c, job, startProblem(err, key))
 	}
-	c.w.Header().Set("Location", e.root+"v1/executions/"+string(x.ID))
-	return c.answer(http.StatusAccepted, Accepted{x.ID, clientStatus(&x)})
+	location, body := e.root+"v1/executions/"+string(x.ID), any(Accepted{x.ID, clientStatus(&x)})
+	if e.opt.Answer != nil {
+		if location, body, err = e.opt.Answer(c.ctx(), &x); err != nil {
+			return err
+		}
+	}
+	c.w.Header().Set("Location", location)
+	return c.answer(http.StatusAccepted, body)
 }
 
 // pick returns the job of the request.

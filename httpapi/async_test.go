@@ -208,6 +208,35 @@ func TestAsyncAnswer(t *testing.T) {
 	})
 }
 
+// A host answers in its own words, also to a repetition, and what fails then can be repeated.
+func TestAsyncAnswerOfHost(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defineInbound(0)
+		broken := false
+		e := w.on("POST /in", &httpapi.AsyncOptions{Answer: func(ctx context.Context, x *courier.Execution) (string, any, error) {
+			if broken || ctx == nil {
+				return "", nil, errors.New(canarySecret)
+			}
+			return "/things/" + string(x.ID), map[string]any{"thing": x.ID, "state": x.State}, nil
+		}})
+		header := http.Header{"X-User": {"admin"}, "Idempotency-Key": {"k"}}
+		first := e.send("POST", "/in", "", header)
+		var got struct{ Thing, State string }
+		first.want(http.StatusAccepted, &got)
+		if first.Header().Get("Location") != "/things/"+got.Thing || got.State != "queued" {
+			t.Errorf("%v %s", first.Header(), first.Body)
+		}
+		w.ended(got.Thing)
+		broken = true
+		e.send("POST", "/in", "", header).problem(http.StatusServiceUnavailable, "unavailable")
+		broken = false
+		id := got.Thing
+		if e.send("POST", "/in", "", header).want(http.StatusAccepted, &got); got.Thing != id || got.State != "completed" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // clientOf is the access of ann and ben as clients of a job, and of others as in access.
 func clientOf(job string) access.Policy {
 	a := policy()
@@ -263,6 +292,10 @@ func TestAsyncKey(t *testing.T) {
 			t.Errorf("%v and then %v", a, b)
 		}
 		e.send("POST", "/in", "b", header()).problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
+		alone := w.on("/in", &httpapi.AsyncOptions{KeyAlone: true}).send("POST", "/in", "b", header())
+		if alone.want(http.StatusAccepted, nil); alone.Header().Get("Location") != first.Header().Get("Location") {
+			t.Errorf("%v and then %v", first.Header(), alone.Header())
+		}
 		if other := e.send("POST", "/in", "a", header("X-User", "operator")); other.Header().Get("Location") == first.Header().Get("Location") {
 			t.Error("operator got the execution of admin")
 		}

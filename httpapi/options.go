@@ -23,8 +23,9 @@ type Options struct {
 	Access access.Policy
 	// URL is how the API is reached from outside, such as
 	// "https://ops.example.com/courier/api/", or "/courier/api/" on the same host. Async
-	// endpoints need it for the locations that they answer with, since they lie elsewhere:
-	// without it they answer no request.
+	// endpoints and the handlers of [Handler.Func] need it for the locations and the types of
+	// problems that they answer with, since they lie elsewhere: without it they answer no
+	// request.
 	URL string
 	// MaxBody is how many bytes the body of a request may have; 0 means 1 MiB.
 	MaxBody int64

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/courierhq/courier"
 )
@@ -42,6 +43,8 @@ type Change struct {
 	// Repairs replaces that of the execution; nil leaves it, and an empty one removes
 	// it. A store may leave out white space in the values.
 	Repairs *courier.Repairs
+	// Delay is the time, from now, until the execution is due; 0 means at once.
+	Delay time.Duration
 	// Elsewhere clears Workspace, DiskBytes and OnlyCopies of the execution: its files are lost,
 	// and any worker can claim it.
 	Elsewhere bool
@@ -228,6 +231,8 @@ func (r *Request) checkChange() error {
 		return courier.Errorf(courier.ErrInvalid, "%s execution %s: only a resume can change an execution", r.Kind, r.Execution)
 	case c.Skipped != nil && c.Skipped.State != courier.StepSkipped:
 		return courier.Errorf(courier.ErrInvalid, "%s execution %s: step %d was skipped as %q", r.Kind, r.Execution, c.Skipped.Step, c.Skipped.State)
+	case c.Delay < 0:
+		return courier.Errorf(courier.ErrInvalid, "%s execution %s: the delay %v is negative", r.Kind, r.Execution, c.Delay)
 	case c.Items != nil && c.Items.Failed < 0:
 		return courier.Errorf(courier.ErrInvalid, "%s execution %s: %d failed items", r.Kind, r.Execution, c.Items.Failed)
 	}

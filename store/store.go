@@ -31,6 +31,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -79,8 +80,8 @@ type Queue interface {
 	// Enqueue creates executions, all or none, and returns one result for each, in
 	// order. If the ID of an execution exists already, or its idempotency key is used
 	// for the same job, it is not created: the result is the existing execution,
-	// whatever its state. If that one is of another job or has other params (byte by
-	// byte), Enqueue creates nothing and returns ErrConflict. If a version of a job
+	// whatever its state. If that one is of another job or is not the same by
+	// [NewExecution.Same], Enqueue creates nothing and returns ErrConflict. If a version of a job
 	// does not exist, the error is ErrNotFound. If an execution with Latest is not
 	// created because its version is not the latest, or if it would be a conflict for
 	// that reason, the error is ErrOutdated. If a dependency that refuses is not met
@@ -262,6 +263,7 @@ type NewExecution struct {
 	Delay          time.Duration // until it is due
 	Hold           bool          // creates it in the state created
 	IdempotencyKey string        // empty means none
+	KeyAlone       bool          // the params do not count if the key is used: see [NewExecution.Same]
 	Params         json.RawMessage
 	LimitKeys      []string // without repetitions, and within the bounds of flow.LimitKeysProblem
 	JobLimit       int      // the job's own limit; 0 means none
@@ -290,6 +292,13 @@ type NewExecution struct {
 	Labels     map[string]string
 	MaxRetries *int
 	Trace      string
+}
+
+// Same reports whether an execution that exists, under the ID or the idempotency key, stands
+// for the new one: it is of the same job, and has the same params, byte by byte. With KeyAlone,
+// the same key is enough.
+func (n *NewExecution) Same(x *courier.Execution) bool {
+	return x.Job == n.Job && (bytes.Equal(x.Params, n.Params) || n.KeyAlone && n.IdempotencyKey != "" && x.IdempotencyKey == n.IdempotencyKey)
 }
 
 // ErrOutdated is the error for an execution with [NewExecution.Latest] whose job has a

@@ -284,8 +284,9 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 		x.nextAttempt()
 		x.Position, x.counters, x.Workspace, x.DiskBytes, x.OnlyCopies = courier.Position{}, store.Counters{Secrets: x.counters.Secrets}, "", 0, nil
 	}
-	if r.Change != nil {
-		x.change(r.Change, now)
+	if c := r.Change; c != nil {
+		x.change(c, now)
+		due = due.Add(c.Delay.Truncate(time.Microsecond))
 	}
 	if r.DropsProgress(to) {
 		x.progress = nil

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -78,9 +77,9 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 	switch {
 	case err != nil:
 		return nil, existed, err
-	case n.Latest && s.outdated(n) && (!existed || !bytes.Equal(x.Params, n.Params)):
+	case n.Latest && s.outdated(n) && (!existed || !n.Same(&x.Execution)):
 		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)
-	case existed && !bytes.Equal(x.Params, n.Params):
+	case existed && !n.Same(&x.Execution):
 		return nil, true, courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)
 	case existed:
 		return x, true, nil

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -146,7 +145,7 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 	}
 	for _, i := range notCreated {
 		n, x := &list[i], got[i]
-		same := x != nil && x.Job == n.Job && bytes.Equal(x.Params, n.Params)
+		same := x != nil && n.Same(x)
 		if n.Latest && !same && (x == nil || x.Job == n.Job) {
 			if err := s.newest(ctx, db, n); err != nil {
 				return err

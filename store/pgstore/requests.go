@@ -200,6 +200,7 @@ type change struct {
 	FailedItems      *int     `json:"failed_items,omitempty"`
 	Repairs          string   `json:"repairs,omitempty"`
 	Elsewhere        bool     `json:"elsewhere,omitempty"`
+	DelayMicros      int64    `json:"delay_us,omitempty"`
 	DropsProgress    bool     `json:"drops_progress,omitempty"`
 }
 
@@ -209,7 +210,7 @@ func changeOfRestart(x *courier.Execution) change {
 }
 
 func changeOf(c *store.Change) change {
-	to := change{Elsewhere: c.Elsewhere}
+	to := change{Elsewhere: c.Elsewhere, DelayMicros: micros(c.Delay)}
 	if v := c.Version; v != nil {
 		to.Version, to.StepTypes, to.ConcurrencyLimit = &v.Version, v.StepTypes, &v.JobLimit
 	}

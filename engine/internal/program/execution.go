@@ -72,7 +72,7 @@ func (p *Program) NewExecution(opt *courier.EnqueueOptions, m *Making) (store.Ne
 	n := store.NewExecution{
 		ID: m.ID, Job: p.Job.Name, Version: p.Version, StepTypes: p.Keys,
 		Queue: p.Job.Queue, Priority: opt.Priority, Delay: opt.Delay, Hold: opt.Hold,
-		IdempotencyKey: opt.IdempotencyKey, Params: params, JobLimit: p.Job.Limit, By: opt.By.Actor, DependsOn: p.Job.DependsOn,
+		IdempotencyKey: opt.IdempotencyKey, KeyAlone: opt.KeyAlone, Params: params, JobLimit: p.Job.Limit, By: opt.By.Actor, DependsOn: p.Job.DependsOn,
 		Timeout: p.Job.Timeout, MaxDuration: p.Job.MaxDuration, MaxRetries: opt.MaxRetries, Trace: opt.Trace,
 		Expires: opt.Expires,
 	}

@@ -117,7 +117,10 @@ func (d *draft) force() bool { return d.opt.Force || d.dry }
 // prepare reads the execution's program, records and values.
 func (d *draft) prepare(ctx context.Context) (err error) {
 	o := d.opt
-	if o.Elsewhere && (o.Version != 0 || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0) {
+	if o.Delay < 0 {
+		d.problem("Delay: %v is negative; 0 means at once", o.Delay)
+	}
+	if o.Elsewhere && (o.Delay != 0 || o.Version != 0 || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0) {
 		d.problem("Elsewhere can be given with From and Force, but with no other change; make that one with another resume")
 	}
 	if o.Skip && (o.From != "" || len(o.Items) > 0) || o.From != "" && len(o.Items) > 0 {
@@ -130,7 +133,10 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 		return courier.Errorf(courier.ErrInvalid, "the blocks of version %d of job %q are broken: %w", d.x.Version, d.x.Job, d.old.NotRunnable)
 	}
 	d.now = d.old
-	d.plan.Change = store.Change{Seq: d.x.Seq}
+	d.plan.Change = store.Change{Seq: d.x.Seq, Delay: o.Delay}
+	if o.Delay > 0 {
+		d.note("due after %v", o.Delay)
+	}
 	err = d.read(ctx)
 	if len(d.pending) > 0 && (o.From != "" || len(o.Items) > 0) {
 		d.problem("failed items are executed again, and %d of their failures are left: From and Items can be given when that is over; resume without them", len(d.pending))

@@ -13,7 +13,7 @@ with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), change as materialized (
 	select c.* from json_to_record($12::text::json) as c (version int, step_types json, concurrency_limit int, step int, loops text,
-		failed_items int, repairs text, elsewhere bool, drops_progress bool)
+		failed_items int, repairs text, elsewhere bool, delay_us bigint, drops_progress bool)
 ), skip as materialized (
 	select s.* from json_to_record($13::text::json) as s (step int, attempt int, step_type text, step_id text, iteration text, iteration_total text,
 		bytes bigint, outputs text, files text, reason text, error text, failed_loop int)
@@ -31,7 +31,7 @@ with clock as materialized (
 		request_reason = $14::text,
 		state = case when $2::text = '' then e.state else $2::text end,
 		state_since = case when $2::text = '' then e.state_since else clock.now end,
-		due_at = case when $5::bool then clock.now else e.due_at end,
+		due_at = case when $5::bool then clock.now + coalesce(change.delay_us, 0)::float8 * interval '1 microsecond' else e.due_at end,
 		failure = case when $15::text <> '' then $15::text when not $5::bool then e.failure end,
 		resumed = e.resumed or $5::bool,
 		resumed_from_state = case when $9::bool then null when not $5::bool or e.resumed_from_state = 'failed' then e.resumed_from_state else e.state end,

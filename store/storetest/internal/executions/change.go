@@ -75,6 +75,7 @@ var changeCases = []testCase{
 		for _, invalid := range []func(c *store.Change){
 			func(c *store.Change) { c.Skipped = storekit.Skipped(0); c.Skipped.State = courier.StepCompleted },
 			func(c *store.Change) { c.Items = &store.ItemCount{Failed: -1} },
+			func(c *store.Change) { c.Delay = -1 },
 		} {
 			c := k.Change(id)
 			invalid(c)
@@ -88,6 +89,20 @@ var changeCases = []testCase{
 		k.Same("execution", y, x)
 		k.Same("audit", storekit.Moves(k.AuditOf(b.ID())), storekit.Moves(k.AuditOf(a.ID())))
 		k.Same("counters", k.Again(b.ID()).Counters, k.Again(a.ID()).Counters)
+	}},
+	{"change_delays_the_resume", func(k *kit) {
+		for _, from := range []courier.State{courier.Paused, courier.Failed} {
+			id := k.left(from)
+			c := k.Change(id)
+			c.Delay = long
+			x := k.Changed(id, c)
+			k.Same("state", x.State, courier.Queued)
+			k.Same("due after", x.DueAt.Sub(x.UpdatedAt), long)
+			k.Claimed("before it is due", k.ClaimRequest(1))
+			k.Ask(id, courier.RequestPause)
+			k.Ask(id, courier.RequestResume)
+			k.Claimed("after a resume without a delay", k.ClaimRequest(1), id)
+		}
 	}},
 	{"change_of_the_version", func(k *kit) {
 		k.SaveAll(store.Job, "job", `"one"`, `"two"`)

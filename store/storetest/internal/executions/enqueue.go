@@ -150,6 +150,25 @@ var enqueueCases = []testCase{
 		k.Refused("the same in other bytes", courier.ErrConflict, k.keyed("x", `{"a":1}`))
 		k.Refused("no params", courier.ErrConflict, k.keyed("x", ""))
 	}},
+	{"key_alone_returns_the_existing_one", func(k *kit) {
+		alone := func(key, params string) store.NewExecution {
+			n := k.keyed(key, params)
+			n.KeyAlone = true
+			return n
+		}
+		e := k.Add(k.keyed("x", `{"a": 1}`))[0]
+		k.Same("with other params", k.Existing(alone("x", `{"a": 2}`)), e)
+		k.Same("with none", k.Existing(alone("x", "")), e)
+		k.Refused("without KeyAlone", courier.ErrConflict, k.keyed("x", `{"a": 2}`))
+		other := alone("y", `{"a": 2}`)
+		other.ID = e.ID
+		k.Refused("the same id under another key", courier.ErrConflict, other)
+		old := alone("x", `{"a": 3}`)
+		old.Latest = true
+		k.SaveAll(store.Job, "job", `{"v": 2}`)
+		k.Same("of an outdated version", k.Existing(old), e)
+		k.Same("executions", len(k.All()), 1)
+	}},
 	{"key_is_of_its_job", func(k *kit) {
 		k.Add(k.keyed("x", ""))
 		k.Job("other")

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/httpapi"
+)
+
+// endpoints are those of this program. Another handler is another line.
+var endpoints = []endpoint{
+	{"POST /reports/{customer}", "report", report},
+}
+
+// report stands for real work. An error is retried, unless it is marked by courier.Permanent.
+func report(ctx context.Context, r request) (any, error) {
+	var body struct {
+		Seconds float64 // how long it takes
+		Fail    string  // if not empty, what it fails with
+	}
+	if err := json.Unmarshal([]byte(r.Payload), &body); err != nil && r.Payload != "" {
+		return nil, courier.Permanent(fmt.Errorf("the payload: %w", err))
+	}
+	select {
+	case <-time.After(time.Duration(body.Seconds * float64(time.Second))):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if body.Fail != "" {
+		return nil, errors.New(body.Fail)
+	}
+	return map[string]any{"customer": r.RouteParams["customer"], "pages": 12}, nil
+}
+
+// A request is what an endpoint keeps of an HTTP request, as its handler and the job have it.
+type request struct {
+	Headers     map[string][]string `json:"headers"`
+	RouteParams map[string]string   `json:"routeParams"`
+	QueryParams []queryParam        `json:"queryParams"`
+	Payload     string              `json:"payload"`
+}
+
+type queryParam struct {
+	Key   string   `json:"key"`
+	Value []string `json:"value"`
+}
+
+// An endpoint runs a handler for each request to a pattern of http.ServeMux. What the handler
+// returns becomes the result of the job, as JSON. It may be called again for the same job.
+type endpoint struct {
+	pattern string
+	name    string // of its jobs
+	handler func(ctx context.Context, r request) (any, error)
+}
+
+func (p *endpoint) stepType() string { return "endpoint." + p.name }
+
+type output struct {
+	Result string `json:"result"`
+}
+
+// work is the step of the endpoint's jobs.
+func (p *endpoint) work(ctx context.Context, _ *courier.Context, r request) (output, error) {
+	result, err := p.handler(ctx, r)
+	if err != nil && ctx.Err() == nil {
+		// A timeout of something that the handler calls is not the timeout of the job.
+		err = courier.WithClass(err, courier.ReasonError)
+	}
+	if err != nil {
+		return output{}, err
+	}
+	text, err := json.Marshal(result)
+	return output{string(text)}, courier.Permanent(err)
+}
+
+// job is the definition of the endpoint's jobs: a step that calls the handler. A job is
+// repeated as a whole, so that it counts its retries to its end; a timeout is not retried.
+func (p *endpoint) job(opt *options) courier.Job {
+	exactly, longest := false, 365*24*time.Hour
+	return courier.Job{
+		Name: p.name,
+		Params: map[string]any{
+			"headers": courier.Param{Type: "object"}, "routeParams": courier.Param{Type: "object"},
+			"queryParams": courier.Param{Type: "list"}, "payload": courier.Param{Type: "text"},
+		},
+		FailurePolicy: courier.FailurePolicy{
+			Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.retryBase, BackoffMax: &longest, Jitter: &exactly,
+			NoRetryOn: []courier.Reason{courier.ReasonTimeout},
+		},
+		Result: "context:work.result",
+		Steps: []courier.StepSpec{{ID: "work", Type: p.stepType(), Timeout: &opt.timeout, Config: map[string]any{
+			"headers": "context:params.headers", "routeParams": "context:params.routeParams",
+			"queryParams": "context:params.queryParams", "payload": "context:params.payload",
+		}}},
+	}
+}
+
+// params makes the parameters of a job of a request. The headers that prove who has sent it are
+// left out, since parameters are stored and shown.
+func params(r *httpapi.Received) (map[string]any, error) {
+	headers := maps.Clone(r.Request.Header)
+	for _, secret := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
+		delete(headers, secret)
+	}
+	query := []queryParam{}
+	for _, q := range r.Query {
+		query = append(query, queryParam{q.Name, q.Values})
+	}
+	return map[string]any{"headers": headers, "routeParams": r.Route, "queryParams": query, "payload": string(r.Raw)}, nil
+}
+
+// accepted is the answer to who has started a job.
+func (s *service) accepted(ctx context.Context, x *courier.Execution) (location string, body any, err error) {
+	j, err := s.view(ctx, x)
+	return "/jobs/" + string(x.ID), j, err
+}
+
+// newGUID returns a random UUID.
+func newGUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// find returns the execution of a job that a request names.
+func (s *service) find(r *httpapi.Received) (courier.Execution, error) {
+	x, err := s.engine.Executions().Get(r.Request.Context(), courier.ExecutionID(r.Route["jobId"]))
+	if errors.Is(err, courier.ErrNotFound) {
+		err = courier.Errorf(courier.ErrNotFound, "there is no such job")
+	}
+	return x, err
+}
+
+// get answers GET /jobs/{jobId}.
+func (s *service) get(_ http.ResponseWriter, r *httpapi.Received) (int, any, error) {
+	x, err := s.find(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	j, err := s.view(r.Request.Context(), &x)
+	return http.StatusOK, j, err
+}

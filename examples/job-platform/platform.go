@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/store"
+)
+
+// A state is that of a job, as README.md describes it and shows it in the database.
+type state string
+
+const (
+	created state = "CREATED" // recorded, and not accepted yet: only the API moves it on
+	queued  state = "QUEUED"
+	running state = "RUNNING"
+	success state = "SUCCESS"
+	retry   state = "RETRY" // queued, and not due before its backoff has passed
+	dead    state = "DEAD"
+)
+
+// stateOf returns the state of the job that an execution stands for.
+func stateOf(x *courier.Execution) state {
+	switch x.State {
+	case courier.Created:
+		return created
+	case courier.Running:
+		return running
+	case courier.Completed:
+		return success
+	case courier.Failed, courier.Cancelled: // nobody cancels here; an operator of the database may
+		return dead
+	case courier.Queued:
+		if x.DueAt.After(time.Now()) {
+			return retry
+		}
+	}
+	return queued
+}
+
+// visible is what clients are told of the states.
+var visible = map[state]string{
+	created: "PENDING", queued: "PENDING", retry: "PENDING", running: "RUNNING", success: "COMPLETED", dead: "FAILED",
+}
+
+// jobName is the one Courier job whose executions are the jobs of all types: an idempotency key
+// is unique for a Courier job.
+const jobName = "jobs"
+
+// Work is what a job type is given. It may be executed more than once for the same job: ID is
+// the key by which its effects can be recognised, such as by an e-mail provider.
+type work struct {
+	ID      courier.ExecutionID
+	Attempt int             // from 1
+	Payload json.RawMessage // as the client has sent it; an object
+}
+
+// jobTypes are what jobs do. An error is recoverable unless it is marked by courier.Permanent.
+var jobTypes = map[string]func(ctx context.Context, w work) error{
+	"SEND_EMAIL": sendEmail, "GENERATE_REPORT": pretend, "RUN_BATCH": pretend,
+}
+
+// sendEmail would pass the job's ID to the provider, which sends one e-mail for each.
+func sendEmail(ctx context.Context, w work) error {
+	var mail struct{ To string }
+	if err := json.Unmarshal(w.Payload, &mail); err != nil || !strings.Contains(mail.To, "@") {
+		return courier.Permanent(errors.New("there is no address to send it to"))
+	}
+	return pretend(ctx, w)
+}
+
+// pretend stands for real work: it takes the "seconds" of the payload, and fails in as many of
+// its first attempts as "failures" says.
+func pretend(ctx context.Context, w work) error {
+	var p struct {
+		Seconds  float64
+		Failures int
+	}
+	if err := json.Unmarshal(w.Payload, &p); err != nil {
+		return courier.Permanent(err)
+	}
+	select {
+	case <-time.After(time.Duration(p.Seconds * float64(time.Second))):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if w.Attempt <= p.Failures {
+		return fmt.Errorf("attempt %d has failed", w.Attempt)
+	}
+	return nil
+}
+
+// Options are the settings of a platform.
+type options struct {
+	workers    int
+	maxRetries int
+	backoff    time.Duration // before retry n, counted from 0, it is 2^n times this
+	lease      time.Duration
+	dir        string // of the engines, for this process alone: no job has files
+	log        *slog.Logger
+}
+
+// A platform is an API and its workers on one store.
+type platform struct {
+	api     *engine.Engine   // never started, so that it executes nothing
+	workers []*engine.Engine // each executes one job at a time
+	routes  *http.ServeMux
+}
+
+// newPlatform returns a platform whose workers are not started yet.
+func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, error) {
+	var reg courier.Registry
+	type config struct {
+		JobType string          `json:"job_type"`
+		Payload json.RawMessage `json:"payload"`
+	}
+	courier.RegisterFunc(&reg, "platform.execute", func(ctx context.Context, job *courier.Context, c config) (none struct{}, err error) {
+		do := jobTypes[c.JobType]
+		if do == nil { // recorded by a newer version of the program
+			return none, fmt.Errorf("this worker does not know the job type %q", c.JobType)
+		}
+		return none, do(ctx, work{job.Execution(), job.ExecutionAttempt(), c.Payload})
+	}, nil)
+	p := &platform{api: engine.New(st, &reg, &engine.Options{Workspace: opt.dir, Log: opt.log}), routes: http.NewServeMux()}
+	for range opt.workers { // they are notified of jobs, and look by themselves if a server has died before it could
+		p.workers = append(p.workers, engine.New(st, &reg, &engine.Options{Workspace: opt.dir, Slots: 1, Lease: opt.lease, Poll: time.Second, Log: opt.log}))
+	}
+	exactly, longest, unlimited := false, 365*24*time.Hour, time.Duration(0)
+	_, err := p.api.Jobs().Define(ctx, courier.Job{
+		Name:   jobName,
+		Params: map[string]any{"jobType": courier.Param{Type: "text", Required: true}, "payload": courier.Param{Type: "object"}},
+		FailurePolicy: courier.FailurePolicy{ // of the job as a whole, so that its attempts are counted to its end
+			Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.backoff, BackoffMax: &longest, Jitter: &exactly,
+		},
+		Steps: []courier.StepSpec{{ID: "execute", Type: "platform.execute", Timeout: &unlimited, Config: map[string]any{
+			"job_type": "context:params.jobType", "payload": "context:params.payload",
+		}}},
+	}, nil)
+	if err = errors.Join(err, p.api.Limits().Set(ctx, "global", 0, courier.By{})); err != nil { // each worker has its own limit
+		return nil, err
+	}
+	api := httpapi.New(p.api, &httpapi.Options{URL: "/courier/api/", Log: opt.log, Access: access.Policy{
+		Who:  func(*http.Request) (access.Principal, error) { return access.Principal{ID: "anyone"}, nil },
+		Role: func(context.Context, access.Principal, string) access.Role { return access.None },
+	}})
+	p.routes.Handle("POST /jobs", api.Func(p.post))
+	p.routes.Handle("GET /jobs/{jobId}", api.Func(p.get))
+	p.routes.Handle("/courier/api/", api) // which permits nothing, and has the pages of the problem types
+	return p, nil
+}
+
+// start starts the workers.
+func (p *platform) start(ctx context.Context) (err error) {
+	for _, w := range p.workers {
+		err = errors.Join(err, w.Start(ctx))
+	}
+	return err
+}
+
+// stop stops the workers, all at the same time.
+func (p *platform) stop(ctx context.Context) error {
+	var all sync.WaitGroup
+	errs := make([]error, len(p.workers))
+	for i, w := range p.workers {
+		all.Go(func() { errs[i] = w.Stop(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Accepted is the answer to a request that has recorded a job, and to its repetitions.
+type accepted struct {
+	JobID  courier.ExecutionID `json:"jobId"`
+	Status string              `json:"status"`
+}
+
+// post answers POST /jobs. The job is inserted in the state CREATED, unless there is one with
+// the idempotency key, and then accepted, which makes it QUEUED. If the process dies in
+// between, the job stays CREATED until the client repeats the request.
+func (p *platform) post(_ http.ResponseWriter, r *httpapi.Received) (int, any, error) {
+	ctx := r.Request.Context()
+	params, key, err := intent(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	x, err := p.api.Enqueue(ctx, jobName, &courier.EnqueueOptions{Params: params, IdempotencyKey: key, KeyAlone: true, Hold: true})
+	if err == nil && x.State == courier.Created {
+		id := x.ID
+		if x, err = p.api.Release(ctx, id, courier.By{}); errors.Is(err, courier.ErrConflict) { // another request was faster
+			x, err = p.api.Executions().Get(ctx, id)
+		}
+	}
+	return http.StatusAccepted, accepted{x.ID, visible[stateOf(&x)]}, err
+}
+
+// intent returns what a request wants to have recorded, or all that is wrong with it.
+func intent(r *httpapi.Received) (params map[string]any, key string, err error) {
+	body, ok := r.Body.(map[string]any)
+	if !ok || r.BodyEncoding != "json" {
+		return nil, "", courier.Errorf(courier.ErrInvalid, "the body must be an object in JSON, with the header Content-Type: application/json")
+	}
+	var wrong []string
+	for name := range body {
+		if !slices.Contains([]string{"jobType", "payload", "idempotencyKey"}, name) {
+			wrong = append(wrong, fmt.Sprintf("there is no field %.100q", name))
+		}
+	}
+	kind, _ := body["jobType"].(string)
+	if jobTypes[kind] == nil {
+		wrong = append(wrong, "jobType must be one of "+strings.Join(slices.Sorted(maps.Keys(jobTypes)), ", "))
+	}
+	if _, ok := body["payload"].(map[string]any); !ok && body["payload"] != nil {
+		wrong = append(wrong, "payload must be an object")
+	}
+	if key, _ = body["idempotencyKey"].(string); key == "" || utf8.RuneCountInString(key) > 200 {
+		wrong = append(wrong, "idempotencyKey must be a text of 1 to 200 characters, and the same one when the request is repeated")
+	}
+	if wrong != nil {
+		slices.Sort(wrong)
+		return nil, "", courier.Errorf(courier.ErrInvalid, "%s; nothing was recorded", strings.Join(wrong, "; "))
+	}
+	return map[string]any{"jobType": kind, "payload": body["payload"]}, key, nil
+}
+
+// A view is what clients see of a job, and nothing else.
+type view struct {
+	JobID     courier.ExecutionID `json:"jobId"`
+	JobType   string              `json:"jobType"`
+	Status    string              `json:"status"`
+	CreatedAt time.Time           `json:"createdAt"`
+	UpdatedAt time.Time           `json:"updatedAt"`
+}
+
+// get answers GET /jobs/{jobId}.
+func (p *platform) get(_ http.ResponseWriter, r *httpapi.Received) (int, any, error) {
+	x, err := p.api.Executions().Get(r.Request.Context(), courier.ExecutionID(r.Route["jobId"]))
+	if errors.Is(err, courier.ErrNotFound) || err == nil && x.Job != jobName {
+		return 0, nil, courier.Errorf(courier.ErrNotFound, "there is no such job")
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	var params struct{ JobType string }
+	err = json.Unmarshal(x.Params, &params)
+	return http.StatusOK, view{x.ID, params.JobType, visible[stateOf(&x)], x.CreatedAt, x.UpdatedAt}, err
+}
