@@ -98,10 +98,7 @@ func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
 	if e.opt.As == "" {
 		e.opt.As = job
 	}
-	e.root = h.opt.URL
-	if !strings.HasSuffix(e.root, "/") {
-		e.root += "/"
-	}
+	e.root = h.root()
 	if e.err = e.check(); e.err != nil {
 		h.log.Error("an async endpoint answers no request", "job", job, "error", e.err)
 	}
