@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/courierhq/courier/internal/mount"
 )
 
 // ErrKeyReused is the problem of a request whose idempotency key was used before with other
@@ -19,10 +21,7 @@ var ErrKeyReused = problemf(codeKeyReused, "this Idempotency-Key was used before
 // is 503, with an incident under which the log has the error.
 func (h *Handler) Func(f func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, path, _ := strings.Cut(r.Pattern, "/")
-		c := &call{h: h, w: w, r: r, root: h.root()}
-		c.route = &route{method: r.Method, path: path}
-		c.protected(func() error {
+		h.beside(w, r).protected(func() error {
 			if h.origins.err != nil {
 				return h.origins.err
 			}
@@ -35,11 +34,40 @@ func (h *Handler) Func(f func(w http.ResponseWriter, r *http.Request) error) htt
 	})
 }
 
+// Routes returns a handler that serves mux, and answers what it has no pattern for as the API
+// does: with a problem document, and with the header Allow where the method is wrong.
+func (h *Handler) Routes(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		h.beside(w, r).protected(func() error {
+			if _, allow := mount.Match(mux, r); allow != "" {
+				w.Header().Set("Allow", allow)
+				return problemf(codeMethod, "this path has other methods: %s", allow)
+			}
+			return problemf(codeNotFound, "there is nothing at this path")
+		})
+	})
+}
+
+// beside returns a call to a handler of the host.
+func (h *Handler) beside(w http.ResponseWriter, r *http.Request) *call {
+	_, path, _ := strings.Cut(r.Pattern, "/")
+	return &call{h: h, w: w, r: r, root: h.root(), route: &route{method: r.Method, path: path}}
+}
+
 // ReadJSON reads the body of a request as the API does: an object in JSON of at most
 // [Options].MaxBody bytes, with the names of the fields of v and no others, each once. The error
 // is one that a function of [Handler.Func] returns.
 func (h *Handler) ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
-	return (&call{h: h, w: w, r: r}).body(v)
+	return h.beside(w, r).body(v)
+}
+
+// WriteJSON answers a request with a value in JSON.
+func (h *Handler) WriteJSON(w http.ResponseWriter, r *http.Request, status int, v any) error {
+	return h.beside(w, r).answer(status, v)
 }
 
 // root is the URL of the API, which ends with a slash.

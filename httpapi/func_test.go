@@ -29,10 +29,10 @@ func TestFunc(t *testing.T) {
 				N int `json:"n"`
 			}
 			err := w.api.ReadJSON(rw, r, &v)
-			if err == nil {
-				_, err = fmt.Fprint(rw, v.N)
+			if err != nil {
+				return err
 			}
-			return err
+			return w.api.WriteJSON(rw, r, http.StatusCreated, v)
 		}))
 		mux.Handle("POST /long", w.api.Func(func(rw http.ResponseWriter, r *http.Request) error {
 			_, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, 2))
@@ -66,8 +66,8 @@ func TestFunc(t *testing.T) {
 			t.Errorf("%s", w.log)
 		}
 		isJSON := http.Header{"Content-Type": {"application/json"}}
-		if a := e.send("POST", "/json", `{"n": 7}`, isJSON); a.Body.String() != "7" {
-			t.Errorf("%s", a.Body)
+		if a := e.send("POST", "/json", `{"n": 7}`, isJSON); a.Code != http.StatusCreated || a.Body.String() != `{"n":7}`+"\n" || a.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%d %s %v", a.Code, a.Body, a.Header())
 		}
 		e.send("POST", "/json", `{"m": 7}`, isJSON).problem(http.StatusBadRequest, "invalid", "m")
 		e.send("POST", "/json", `{"n": 7}`, nil).problem(http.StatusUnsupportedMediaType, "media_type")
@@ -76,5 +76,30 @@ func TestFunc(t *testing.T) {
 		e.send("POST", "/panics", "", nil).problem(http.StatusInternalServerError, "internal")
 		fails = nil
 		e.send("POST", "/own/7", "", http.Header{"Sec-Fetch-Site": {"cross-site"}}).problem(http.StatusForbidden, "forbidden")
+	})
+}
+
+// TestRoutes: what the mux of the host lacks is answered as the API answers it, and the mux serves the rest.
+func TestRoutes(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		mux, own := http.NewServeMux(), http.NewServeMux()
+		own.HandleFunc("POST /own/{id}", func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, r.PathValue("id")) })
+		own.HandleFunc("GET /tree/", func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, r.URL.Path) })
+		mux.Handle("/", w.api.Routes(own))
+		e := &endpoint{w, mux}
+		if a := e.send("POST", "/own/7", "", nil); a.Body.String() != "7" {
+			t.Errorf("%s", a.Body)
+		}
+		if a := e.send("GET", "/tree/a", "", nil); a.Body.String() != "/tree/a" {
+			t.Errorf("%s", a.Body)
+		}
+		a := e.send("PUT", "/own/7", "", nil)
+		if a.problem(http.StatusMethodNotAllowed, "method_not_allowed", "POST"); a.Header().Get("Allow") != "POST" {
+			t.Errorf("%v", a.Header())
+		}
+		e.send("GET", "/none", "", nil).problem(http.StatusNotFound, "not_found")
+		if a := e.send("GET", "/tree", "", nil); a.Code != http.StatusTemporaryRedirect && a.Code != http.StatusMovedPermanently {
+			t.Errorf("%d", a.Code)
+		}
 	})
 }

@@ -100,9 +100,9 @@ func (c *part) retrieve(policy access.Policy, w http.ResponseWriter, r *http.Req
 	case err != nil:
 		return err
 	case x.StartedAt.IsZero() && !x.State.Ended():
-		return answer(w, http.StatusAccepted, map[string]any{"id": id, "status": "Prepared"})
+		return c.api.WriteJSON(w, r, http.StatusAccepted, map[string]any{"id": id, "status": "Prepared"})
 	case !x.State.Ended():
-		return answer(w, http.StatusAccepted, map[string]any{"id": id, "status": "Running"})
+		return c.api.WriteJSON(w, r, http.StatusAccepted, map[string]any{"id": id, "status": "Running"})
 	}
 	w.Header().Set(headerStatus, "Completed")
 	if x.State != courier.Completed {

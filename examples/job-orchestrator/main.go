@@ -209,7 +209,7 @@ func serve(ctx context.Context, s settings, newPart maker, ready func(net.Addr))
 	if err := p.engine.Start(context.WithoutCancel(ctx)); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	h := &http.Server{Handler: p.routes, ReadHeaderTimeout: 5 * time.Second}
+	h := &http.Server{Handler: p.api.Routes(p.routes), ReadHeaderTimeout: 5 * time.Second}
 	h.RegisterOnShutdown(p.api.Close)
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()

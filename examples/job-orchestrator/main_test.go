@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	flag.Set("test.parallel", "8") // they wait for processes most of the time
 	pgtest.Main(m)
 }
 
@@ -280,7 +282,7 @@ func direct(t *testing.T, p *part) *user {
 		rec := httptest.NewRecorder()
 		in := httptest.NewRequestWithContext(t.Context(), r.Method, r.URL.String(), r.Body)
 		in.Header = r.Header
-		p.routes.ServeHTTP(rec, in)
+		p.api.Routes(p.routes).ServeHTTP(rec, in)
 		return rec.Result(), nil
 	}}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -225,7 +224,7 @@ func (v *part) upload(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", "/download/"+string(x.ID))
-	return answer(w, http.StatusAccepted, map[string]any{"id": x.ID, "status": state(&x, false)})
+	return v.api.WriteJSON(w, r, http.StatusAccepted, map[string]any{"id": x.ID, "status": state(&x, false)})
 }
 
 // keep puts files into the directory of an execution. They are in order.
@@ -290,16 +289,5 @@ func (v *part) download(w http.ResponseWriter, r *http.Request) error {
 	if missing == nil && s == "Failed" {
 		j["output"] = "/download/" + string(x.ID) + "?partial=1"
 	}
-	return answer(w, http.StatusOK, j)
-}
-
-func answer(w http.ResponseWriter, status int, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // who does not read it has gone
-	return nil
+	return v.api.WriteJSON(w, r, http.StatusOK, j)
 }

@@ -129,7 +129,7 @@ func (s *server) start(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", "/v1/jobs/"+string(x.ID))
-	return answer(w, http.StatusAccepted, map[string]any{"jobId": x.ID, "status": status(&x)})
+	return s.api.WriteJSON(w, r, http.StatusAccepted, map[string]any{"jobId": x.ID, "status": status(&x)})
 }
 
 func (s *server) get(w http.ResponseWriter, r *http.Request) error {
@@ -141,7 +141,7 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, j)
+	return s.api.WriteJSON(w, r, http.StatusOK, j)
 }
 
 // cancel asks a job to stop. One that has failed stays so, which Courier alone would cancel.
@@ -156,7 +156,7 @@ func (s *server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusAccepted, map[string]any{"jobId": x.ID, "status": status(&x)})
+	return s.api.WriteJSON(w, r, http.StatusAccepted, map[string]any{"jobId": x.ID, "status": status(&x)})
 }
 
 // list answers with a page of jobs, the newest first. A page can have fewer jobs than the limit,
@@ -196,7 +196,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if len(names) == 0 {
-			return answer(w, http.StatusOK, page)
+			return s.api.WriteJSON(w, r, http.StatusOK, page)
 		}
 		f.Jobs = names
 	}
@@ -216,7 +216,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	if len(found) == f.Limit {
 		page.Next = found[len(found)-1].ID
 	}
-	return answer(w, http.StatusOK, page)
+	return s.api.WriteJSON(w, r, http.StatusOK, page)
 }
 
 // versions returns the names of the jobs of a definition, in all its versions.
@@ -233,15 +233,4 @@ func (s *server) versions(ctx context.Context, key string) (names []string, err 
 		}
 		f.After = page[len(page)-1]
 	}
-}
-
-func answer(w http.ResponseWriter, status int, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // who does not read it has gone
-	return nil
 }

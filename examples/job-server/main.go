@@ -170,7 +170,7 @@ func run(args []string, out io.Writer) (err error) {
 	if err := v.engine.Start(context.WithoutCancel(ctx)); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	h := &http.Server{Handler: v.routes, ReadHeaderTimeout: 5 * time.Second}
+	h := &http.Server{Handler: v.api.Routes(v.routes), ReadHeaderTimeout: 5 * time.Second}
 	h.RegisterOnShutdown(v.close)
 	h.RegisterOnShutdown(v.api.Close)
 	served := make(chan error, 1)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	flag.Set("test.parallel", "8") // they wait for processes most of the time
 	pgtest.Main(m)
 }
 
@@ -315,7 +317,7 @@ func (w *world) direct(r *http.Request) (*http.Response, error) {
 	rec := httptest.NewRecorder()
 	in := httptest.NewRequestWithContext(w.Context(), r.Method, r.URL.String(), r.Body)
 	in.Header = r.Header
-	w.servers[0].routes.ServeHTTP(rec, in)
+	w.servers[0].api.Routes(w.servers[0].routes).ServeHTTP(rec, in)
 	return rec.Result(), nil
 }
 
