@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -14,7 +16,9 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/depot"
+	"github.com/courierhq/courier/internal/test/pgstoretest"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -456,5 +460,109 @@ func TestArguments(t *testing.T) {
 		if err := run(args, nil); err == nil {
 			t.Errorf("run %v: no error", args)
 		}
+	}
+}
+
+// A slowClient is a client whose answers the test gives.
+type slowClient struct {
+	*httptest.Server
+	submit, retrieve chan func(http.ResponseWriter)
+}
+
+func newSlowClient(t *testing.T) *slowClient {
+	c := &slowClient{submit: make(chan func(http.ResponseWriter)), retrieve: make(chan func(http.ResponseWriter))}
+	mux := http.NewServeMux()
+	answer := func(from chan func(http.ResponseWriter), w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			t.Errorf("%v", r.Header)
+		}
+		select {
+		case f := <-from:
+			f(w)
+		case <-r.Context().Done():
+		}
+	}
+	mux.HandleFunc("POST /submit", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		u := user{T: t}
+		if files := u.unzip(body); err != nil || files["run.sh"] != "exit" || r.Header.Get("Idempotency-Key") == "" || r.Header.Get("Content-Disposition") != "attachment; filename=payload.zip" {
+			t.Errorf("%v %v %v", files, r.Header, err)
+		}
+		answer(c.submit, w, r)
+	})
+	mux.HandleFunc("GET /retrieve/p1", func(w http.ResponseWriter, r *http.Request) { answer(c.retrieve, w, r) })
+	c.Server = httptest.NewServer(mux)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// status answers with a status, a body and what a client says of a payload.
+func status(code int, body string, head ...string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		for i := 0; i < len(head); i += 2 {
+			w.Header().Set(head[i], head[i+1])
+		}
+		w.WriteHeader(code)
+		io.WriteString(w, body)
+	}
+}
+
+// Each move of the state is reached, one after the other, by what the client answers.
+func TestEachTransition(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T) store.Store{
+		"memory":     func(*testing.T) store.Store { return memstore.New() },
+		"PostgreSQL": func(t *testing.T) store.Store { s, _ := pgstoretest.Open(t, pgtest.URL(t)); return s },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newSlowClient(t)
+			s := settings{token: token, dir: t.TempDir(), maxAge: time.Hour, services: []service{{"demo", c.URL, 1}}}
+			v, err := newServer(t.Context(), s, open(t), new(couriertest.Depot))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := v.engine.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer v.engine.Stop(t.Context())
+			u := direct(t, v)
+			first := u.upload("exit")
+			u.await(first, "Processing") // the client has not answered
+			second := u.upload("exit")
+			time.Sleep(700 * time.Millisecond)
+			if got, _ := u.look(second); got["status"] != "Queued" { // beyond the quota
+				t.Errorf("%v", got)
+			}
+			c.submit <- status(http.StatusAccepted, `{"id": "p1", "status": "queued"}`)
+			u.await(first, "Submitted")
+			c.retrieve <- status(http.StatusAccepted, `{"id": "p1", "status": "Prepared"}`)
+			asked := time.Now()
+			c.retrieve <- status(http.StatusAccepted, `{"id": "p1", "status": "Running"}`)
+			if d := time.Since(asked); d < 400*time.Millisecond || d > 3*time.Second {
+				t.Errorf("it asks again after %v", d)
+			}
+			if got, _ := u.look(first); got["status"] != "Submitted" {
+				t.Errorf("%v", got)
+			}
+			c.retrieve <- status(http.StatusInternalServerError, "no")
+			u.await(first, "Unknown")
+			if got, _ := u.look(first); !strings.Contains(got["error"].(string), "500") {
+				t.Errorf("%v", got)
+			}
+			c.submit <- status(http.StatusServiceUnavailable, "full") // of the second, which has the slot meanwhile
+			u.await(second, "Failed")
+			c.retrieve <- status(http.StatusOK, zipped(t, "x.txt", "x"), headerStatus, "Completed")
+			if _, _, files := u.await(first, "Completed"); files["x.txt"] != "x" {
+				t.Errorf("%v", files)
+			}
+			third := u.upload("exit")
+			c.submit <- status(http.StatusAccepted, `{"id": "p1"}`)
+			c.retrieve <- status(http.StatusNotFound, "nothing", headerStatus, "Failed", headerError, "run.sh has returned 3")
+			if _, got, _ := u.await(third, "Failed"); got["output"] != nil || !strings.Contains(got["error"].(string), "returned 3") {
+				t.Errorf("%v", got)
+			}
+		})
 	}
 }

@@ -63,7 +63,11 @@ func testDefinitions() []Definition {
 			hooked.Lock()
 			defer hooked.Unlock()
 			if hooked.calls != nil {
-				hooked.calls[string(n.Execution)] = append(hooked.calls[string(n.Execution)], name)
+				call := name
+				if n.Error != "" {
+					call += ": " + n.Error
+				}
+				hooked.calls[string(n.Execution)] = append(hooked.calls[string(n.Execution)], call)
 			}
 			return nil
 		}

@@ -181,13 +181,15 @@ func TestOrphanedIsSeen(t *testing.T) {
 func TestStoppedServerLetsItsJobsEnd(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	ann, bob := launch(t, "-database", url), launch(t, "-database", url)
+	ann := launch(t, "-database", url, "-worker", "ann")
 	id := ann.start("test.work", `{"seconds": 1}`)
 	ann.await(id, "running")
+	bob := launch(t, "-database", url)
 	ann.stop()
-	if j := bob.is(id, "succeeded"); j["attempts"] != 1.0 { // one of them has executed it
+	if j := bob.is(id, "succeeded"); j["attempts"] != 1.0 || j["workerId"] != "ann" {
 		t.Errorf("%v", j)
 	}
+	bob.await(bob.start("test.work", ""), "succeeded")
 	bob.stop()
 	launch(t).stop()
 }

@@ -313,7 +313,7 @@ func TestHooksOfADefinition(t *testing.T) {
 		w.begin()
 		want := map[string]string{
 			w.start("test.hooked", ""):                                 "onEnd onStart onSuccess",
-			w.start("test.hooked", `{"fails": 1}`):                     "onEnd onFail onStart",
+			w.start("test.hooked", `{"fails": 1}`):                     "onEnd: attempt 1 is to fail onFail: attempt 1 is to fail onStart",
 			w.start("test.hooked", `{"fails": 1}`, `"maxAttempts": 2`): "onEnd onStart onSuccess", // a retry is no failure
 		}
 		id := w.start("test.hooked", `{"seconds": 60}`)
