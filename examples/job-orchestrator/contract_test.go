@@ -37,7 +37,7 @@ func TestUploadIsExecutedAndDownloaded(t *testing.T) {
 		for got["status"] == "Queued" && time.Since(began) < 10*time.Second {
 			got, _ = s.look(id)
 		}
-		if d := time.Since(began); d > 500*time.Millisecond+300*time.Millisecond { // and what the machine takes
+		if d := time.Since(began); d > 500*time.Millisecond+time.Second { // and what the machine takes
 			t.Errorf("it was queued for %v", d)
 		}
 		if got["user_id"] != "ann" || got["service"] != "demo" || got["error"] != nil || got["output"] != nil {
@@ -118,7 +118,7 @@ func TestUnreachableClientIsFailedWithoutRetry(t *testing.T) {
 func TestFailedRetrievalIsUnknownAndTriedAgain(t *testing.T) {
 	t.Parallel()
 	at, url, dir := freeAddr(t), pgtest.URL(t), t.TempDir()
-	c := launch(t, "client", "-addr", at, "-database", url, "-dir", dir)
+	c := launch(t, "client", "-addr", at, "-database", url, "-dir", dir, "-lease", "1500ms")
 	s := launch(t, "server", "-service", "demo=2@http://"+at)
 	id := s.upload("sleep 0.5; echo x > x.txt")
 	s.await(id, "Submitted")
@@ -136,7 +136,7 @@ func TestFailedRetrievalIsUnknownAndTriedAgain(t *testing.T) {
 func TestKilledServerIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := launch(t, "client", "-database", pgtest.URL(t), "-dir", t.TempDir())
-	args := []string{"-database", pgtest.URL(t), "-dir", t.TempDir(), "-service", "demo=9@" + c.at}
+	args := []string{"-database", pgtest.URL(t), "-dir", t.TempDir(), "-service", "demo=9@" + c.at, "-lease", "1500ms"}
 	s := launch(t, "server", args...)
 	count := t.TempDir() + "/count"
 	var ids []string

@@ -204,7 +204,7 @@ func launch(t *testing.T, role string, args ...string) *program {
 	if !slices.Contains(args, "-addr") {
 		args = append(args, "-addr", "127.0.0.1:0")
 	}
-	if args = append(args, "-lease", "1s"); role != "" {
+	if role != "" {
 		args = append([]string{role}, args...)
 	}
 	p := &program{user: user{T: t, name: "ann", do: http.DefaultClient.Do}, role: role, cmd: exec.Command(os.Args[0], args...)}

@@ -386,7 +386,7 @@ func (b *safeBuffer) String() string {
 // launch starts the program on a free port. It has printed its commands then.
 func launch(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command(os.Args[0], append([]string{"-addr", "127.0.0.1:0", "-workspace", t.TempDir(), "-lease", "1s"}, args...)...)}
+	p := &program{cmd: exec.Command(os.Args[0], append([]string{"-addr", "127.0.0.1:0", "-workspace", t.TempDir()}, args...)...)}
 	p.T, p.do = t, http.DefaultClient.Do
 	p.cmd.Env = append(os.Environ(), programEnv+"=1", "CANCEL_GRACE_MS=300", "WEBHOOK_SECRET="+hookSecret)
 	p.cmd.Stderr = &p.log
