@@ -349,6 +349,11 @@ func TestUploadIsValidated(t *testing.T) {
 		body, kind := form("run.sh", "x", "user_id", "ann", "service", "demo")
 		u.problem(http.StatusBadRequest, "invalid", "multipart", "POST", "/upload", body[:len(body)-20], "Content-Type", kind)
 		u.problem(http.StatusForbidden, "forbidden", "", "POST", "/upload", body, "Content-Type", kind, "Sec-Fetch-Site", "cross-site")
+		elsewhere := *u
+		elsewhere.at = "http://attacker.example"
+		elsewhere.problem(http.StatusForbidden, "forbidden", "name", "POST", "/upload", body, "Content-Type", kind)
+		u.problem(http.StatusMethodNotAllowed, "method_not_allowed", "POST", "GET", "/upload", "")
+		u.problem(http.StatusNotFound, "not_found", "", "GET", "/downloads", "")
 		u.problem(http.StatusNotFound, "not_found", "", "GET", "/download/c3f8d6a0-9f8c-4b22-8b1c-5b0e2a9dc1e2", "")
 		left, err := files.List(u.Context(), "")
 		if err != nil || len(left) > 0 {
@@ -518,7 +523,7 @@ func TestEachTransition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newSlowClient(t)
-			s := settings{token: token, dir: t.TempDir(), maxAge: time.Hour, services: []service{{"demo", c.URL, 1}}}
+			s := settings{token: token, host: "localhost", dir: t.TempDir(), maxAge: time.Hour, services: []service{{"demo", c.URL, 1}}}
 			v, err := newServer(t.Context(), s, open(t), new(couriertest.Depot))
 			if err != nil {
 				t.Fatal(err)

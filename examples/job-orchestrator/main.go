@@ -34,6 +34,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
@@ -52,9 +53,9 @@ func main() {
 
 // settings are what the flags say.
 type settings struct {
-	addr, database, dir, token string
-	maxAge, lease              time.Duration
-	services                   []service // of a server
+	addr, host, database, dir, token string
+	maxAge, lease                    time.Duration
+	services                         []service // of a server
 }
 
 // A service is a client that executes the jobs of a name, of which each user may have so many
@@ -69,6 +70,7 @@ var serviceForm = regexp.MustCompile(`^([a-z][a-z0-9_-]{0,49})=([0-9]{1,6})@(htt
 func parse(name, addr string, args []string) (s settings, err error) {
 	f := flag.NewFlagSet("job-orchestrator "+name, flag.ContinueOnError)
 	f.StringVar(&s.addr, "addr", addr, "the `address` to listen at")
+	f.StringVar(&s.host, "host", "localhost", "the `name` by which it is reached; requests for others are refused, but for addresses")
 	f.StringVar(&s.database, "database", "", "the `URL` of a PostgreSQL database; without one, jobs are kept in memory")
 	f.StringVar(&s.dir, "dir", "", "a `directory` for files, which all processes on one database share; one that is removed in the end by default")
 	f.DurationVar(&s.maxAge, "max-age", 48*time.Hour, "MAX_AGE: how long after its end the files of a job are kept, and how long results are asked for")
@@ -209,7 +211,7 @@ func serve(ctx context.Context, s settings, newPart maker, ready func(net.Addr))
 	if err := p.engine.Start(context.WithoutCancel(ctx)); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	h := &http.Server{Handler: p.api.Routes(p.routes), ReadHeaderTimeout: 5 * time.Second}
+	h := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 5 * time.Second}
 	h.RegisterOnShutdown(p.api.Close)
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()
@@ -221,6 +223,20 @@ func serve(ctx context.Context, s settings, newPart maker, ready func(net.Addr))
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	return errors.Join(err, h.Shutdown(ctx), p.engine.Stop(ctx))
+}
+
+// handler serves the routes of a part under its own name alone: a web page elsewhere can bind its
+// name to this address (DNS rebinding), and whoever uploads has a script executed.
+func (p *part) handler() http.Handler {
+	routes := p.api.Routes(p.routes)
+	return p.api.Func(func(w http.ResponseWriter, r *http.Request) error {
+		u := url.URL{Host: r.Host}
+		if name := u.Hostname(); net.ParseIP(name) == nil && name != p.host {
+			return &access.Error{Text: "this service has another name"}
+		}
+		routes.ServeHTTP(w, r)
+		return nil
+	})
 }
 
 // options are the settings of the engine of a part.

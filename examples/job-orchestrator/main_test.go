@@ -208,7 +208,7 @@ func launch(t *testing.T, role string, args ...string) *program {
 		args = append([]string{role}, args...)
 	}
 	p := &program{user: user{T: t, name: "ann", do: http.DefaultClient.Do}, role: role, cmd: exec.Command(os.Args[0], args...)}
-	p.cmd.Env = append(os.Environ(), programEnv+"=1", "ORCHESTRATOR_TOKEN="+token)
+	p.cmd.Env = append(os.Environ(), programEnv+"=1", "ORCHESTRATOR_TOKEN="+token, "TMPDIR="+t.TempDir())
 	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -282,7 +282,7 @@ func direct(t *testing.T, p *part) *user {
 		rec := httptest.NewRecorder()
 		in := httptest.NewRequestWithContext(t.Context(), r.Method, r.URL.String(), r.Body)
 		in.Header = r.Header
-		p.api.Routes(p.routes).ServeHTTP(rec, in)
+		p.handler().ServeHTTP(rec, in)
 		return rec.Result(), nil
 	}}
 }

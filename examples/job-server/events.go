@@ -83,7 +83,9 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.closed, cancel)()
-	w.Header().Set("Content-Type", "text/event-stream")
+	if w.Header().Set("Content-Type", "text/event-stream"); r.Method == http.MethodHead {
+		return nil
+	}
 	var beat time.Time // the last heartbeat
 	cancelling := false
 	for {
