@@ -1,11 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -435,21 +436,36 @@ func TestClientSubmitAndRetrieve(t *testing.T) {
 	c.problem(http.StatusNotFound, "not_found", "", "GET", "/retrieve/c3f8d6a0-9f8c-4b22-8b1c-5b0e2a9dc1e2", "", "Authorization", auth)
 }
 
-// Without a role the program is both, and prints commands that are in README.md too.
-func TestBothInOneProcess(t *testing.T) {
+// Without a role the program is both. It prints commands that README.md has too, and they work as
+// printed.
+func TestPrintedCommandsWorkInOneProcess(t *testing.T) {
 	t.Parallel()
-	p := launch(t, "")
-	if _, _, files := p.await(p.upload("tr a-z A-Z < data.txt > result.txt", "data.txt", "hello\n"), "Completed"); files["result.txt"] != "HELLO\n" {
-		t.Errorf("%v", files)
-	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(fmt.Sprintf(tryIt, "127.0.0.1:8084")) {
-		if !strings.HasPrefix(line, "job-") && !strings.Contains(string(readme), strings.TrimSpace(line)) {
+	p, dir, id := launch(t, ""), t.TempDir(), ""
+	for _, line := range p.printed {
+		if !strings.Contains(string(readme), strings.ReplaceAll(line, p.at, "http://127.0.0.1:8084")) {
 			t.Errorf("README.md lacks %s", line)
 		}
+		cmd := exec.Command("sh", "-c", strings.ReplaceAll(line, "/ID", "/"+id))
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if m := regexp.MustCompile(`"id":"([^"]+)"`).FindSubmatch(out); m != nil {
+			id = string(m[1])
+			p.await(id, "Completed")
+		}
+	}
+	archive, err := os.ReadFile(dir + "/results.zip")
+	if err != nil || len(p.printed) != 3 {
+		t.Fatalf("%q, %v", p.printed, err)
+	}
+	if files := p.unzip(archive); files["result.txt"] != "HELLO\n" {
+		t.Errorf("%v", files)
 	}
 }
 

@@ -173,9 +173,10 @@ func (u *user) await(id, want string) (seen []string, got object, files map[stri
 // A program is a server or a client in a process of its own.
 type program struct {
 	user
-	role string
-	cmd  *exec.Cmd
-	log  safeBuffer
+	role    string
+	cmd     *exec.Cmd
+	log     safeBuffer
+	printed []string // the commands
 }
 
 // A safeBuffer may be written by a process and read meanwhile.
@@ -226,7 +227,11 @@ func launch(t *testing.T, role string, args ...string) *program {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if _, at, ok := strings.Cut(lines.Text(), ": http://"); ok {
 			p.at = "http://" + at
+			if role != "client" {
+				continue
+			}
 		}
+		p.printed = append(p.printed, lines.Text())
 		if role == "client" || strings.HasSuffix(lines.Text(), "/download/ID") {
 			return p
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ const (
 
 // job returns the job of a definition. Each attempt begins it anew.
 func (d *Definition) job() courier.Job {
-	attempts, timeout := orElse(d.DefaultMaxAttempts, 3), orElse(d.Timeout, time.Hour)
+	attempts, timeout := cmp.Or(d.DefaultMaxAttempts, 3), cmp.Or(d.Timeout, time.Hour)
 	config := make(map[string]any)
 	params := map[string]any{} // of which a definition without any takes none
 	for name, p := range d.Params {
@@ -103,13 +104,6 @@ func (d *Definition) job() courier.Job {
 		FailurePolicy: courier.FailurePolicy{Type: courier.RetryJob, MaxRetries: new(attempts - 1), BackoffBase: new(2 * base), BackoffMax: new(maxBackoff), Jitter: courier.JitterAdded},
 		Steps:         []courier.StepSpec{{ID: "run", Type: d.stepType(), Timeout: &timeout, Config: config}},
 	}
-}
-
-func orElse[T int | time.Duration](v, d T) T {
-	if v == 0 {
-		return d
-	}
-	return v
 }
 
 // stepTypes makes the functions known, in the server and in the process of each attempt.

@@ -361,8 +361,9 @@ func (w *world) count(status string) int {
 type program struct {
 	client
 	cmd *exec.Cmd
-	out *bufio.Scanner
 	log safeBuffer
+
+	printed []string // the commands
 }
 
 // A safeBuffer may be written by a process and read meanwhile.
@@ -403,12 +404,12 @@ func launch(t *testing.T, args ...string) *program {
 			t.Logf("the log of %v:\n%s", args, p.log.String())
 		}
 	})
-	p.out = bufio.NewScanner(out)
-	for p.out.Scan() {
-		if at, ok := strings.CutPrefix(p.out.Text(), "job-server: "); ok {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if at, ok := strings.CutPrefix(lines.Text(), "job-server: "); ok {
 			p.at = at
+			continue
 		}
-		if strings.HasSuffix(p.out.Text(), "/metrics") {
+		if p.printed = append(p.printed, lines.Text()); strings.HasSuffix(lines.Text(), "/metrics") {
 			return p
 		}
 	}

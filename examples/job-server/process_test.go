@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -71,7 +74,10 @@ func TestJobsRunInProcessesOfTheirOwn(t *testing.T) {
 		}
 		p.await(retried, "succeeded")
 		p.metrics()
-		p.logged(id)
+		p.logged("working", id)
+		video := p.start("transcode.video", `{"url": "https://example.com/video.mp4", "seconds": 0}`)
+		p.await(video, "succeeded")
+		p.logged("the video is done with", video) // by its hook onEnd
 	})
 }
 
@@ -98,8 +104,20 @@ func (p *program) metrics() {
 	}
 }
 
-// logged requires that the log has lines of the function of a job, by its jobId, and no secret.
-func (p *program) logged(id string) {
+// logged requires that the log has, or soon gets, a message about a job, by its jobId, and no secret.
+func (p *program) logged(message, id string) {
+	p.Helper()
+	for began := time.Now(); !p.hasLogged(message, id); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			p.Fatalf("the log lacks %s for %s", message, id)
+		}
+	}
+	if strings.Contains(p.log.String(), hookSecret) {
+		p.Error("the log has a secret")
+	}
+}
+
+func (p *program) hasLogged(message, id string) bool {
 	p.Helper()
 	found := false
 	for lines := bufio.NewScanner(strings.NewReader(p.log.String())); lines.Scan(); {
@@ -107,11 +125,9 @@ func (p *program) logged(id string) {
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			p.Errorf("%v: %s", err, lines.Text())
 		}
-		found = found || line["msg"] == "working" && line["jobId"] == id
+		found = found || line["msg"] == message && line["jobId"] == id
 	}
-	if !found || strings.Contains(p.log.String(), hookSecret) {
-		p.Errorf("the log:\n%s", p.log.String())
-	}
+	return found
 }
 
 // Another server goes on with the job of one that was killed. In between the job is orphaned.
@@ -287,18 +303,40 @@ func TestWebhooksAreSignedAndRepeated(t *testing.T) {
 	}
 }
 
-// The program prints the commands of its contract, and they work as printed.
+// The program prints the commands of its contract, which README.md has too, and they work as
+// printed.
 func TestPrintedCommandsWork(t *testing.T) {
-	if !strings.Contains(tryIt, "/v1/jobs/JOBID/cancel") || strings.Count(tryIt, "curl ") != 6 {
-		t.Errorf("%s", tryIt)
-	}
+	t.Parallel()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(fmt.Sprintf(tryIt, "127.0.0.1:8083")) {
-		if strings.HasPrefix(line, "curl ") && !strings.Contains(string(readme), strings.TrimSpace(line)) {
+	p := launch(t)
+	id := ""
+	shell := func(part, want string) string {
+		t.Helper()
+		i := slices.IndexFunc(p.printed, func(line string) bool { return strings.Contains(line, part) })
+		if i < 0 {
+			t.Fatalf("%q has no %s", p.printed, part)
+		}
+		line := p.printed[i]
+		if !strings.Contains(string(readme), strings.ReplaceAll(line, p.at, "http://127.0.0.1:8083")) {
 			t.Errorf("README.md lacks %s", line)
 		}
+		out, err := exec.Command("sh", "-c", strings.ReplaceAll(line, "JOBID", id)).Output()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, %s; want %s", line, err, out, want)
+		}
+		return string(out)
+	}
+	id = regexp.MustCompile(`"jobId":"([^"]+)"`).FindStringSubmatch(shell("-d '", "202 Accepted"))[1]
+	p.await(id, "running")
+	shell("/v1/jobs?", id)
+	shell("/JOBID/cancel", "202 Accepted")
+	shell("/JOBID/events", "event: cancelled")
+	shell("/v1/jobs/JOBID", `"status":"cancelled"`)
+	shell("/metrics", "courier_queue_depth")
+	if len(p.printed) != 6 {
+		t.Errorf("%q", p.printed)
 	}
 }
