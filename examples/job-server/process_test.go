@@ -120,7 +120,9 @@ func (p *program) logged(message, id string) {
 func (p *program) hasLogged(message, id string) bool {
 	p.Helper()
 	found := false
-	for lines := bufio.NewScanner(strings.NewReader(p.log.String())); lines.Scan(); {
+	text := p.log.String()
+	text = text[:strings.LastIndexByte(text, '\n')+1] // the last line may be in the middle
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		line := make(object)
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			p.Errorf("%v: %s", err, lines.Text())
