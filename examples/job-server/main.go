@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,6 +23,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -58,7 +60,7 @@ func parse(args []string) (s settings, err error) {
 	f := flag.NewFlagSet("job-server", flag.ContinueOnError)
 	f.StringVar(&s.addr, "addr", "127.0.0.1:8083", "the `address` to listen at")
 	f.StringVar(&s.database, "database", "", "the `URL` of a PostgreSQL database; without one, jobs are kept in memory")
-	f.StringVar(&s.workspace, "workspace", filepath.Join(os.TempDir(), "job-server"), "a `directory` of this server alone")
+	f.StringVar(&s.workspace, "workspace", "", "a `directory` of this server alone; by default one for its address, among temporary files")
 	f.StringVar(&s.worker, "worker", "", "the workerId, which no other server may have; by default host, process and a random part")
 	f.StringVar(&s.webhook, "webhook", "", "a `URL` that is told of onStart, onSuccess, onFail and onEnd, signed with WEBHOOK_SECRET of the environment (whsec_ and 24 to 64 bytes in base64)")
 	f.IntVar(&s.running, "max-concurrent", env("MAX_CONCURRENT_EXECUTIONS", 8), "how many jobs this server executes at once (MAX_CONCURRENT_EXECUTIONS)")
@@ -69,6 +71,7 @@ func parse(args []string) (s settings, err error) {
 	if err = f.Parse(args); err == nil && (f.NArg() > 0 || s.running < 1 || s.grace < 1) {
 		err = errors.New("there are flags only, and -max-concurrent and -cancel-grace are at least 1; see -help")
 	}
+	s.workspace = cmp.Or(s.workspace, filepath.Join(os.TempDir(), "job-server-"+strings.ReplaceAll(s.addr, ":", "-")))
 	return s, err
 }
 
