@@ -141,18 +141,60 @@ type FailurePolicy struct {
 	MaxRetries  *int           // max_retries: attempts after the first; default 3
 	BackoffBase *time.Duration // backoff_base_seconds: before the first retry; default 1 s
 	BackoffMax  *time.Duration // backoff_max_seconds: the most between two attempts; default 60 s
-	// Jitter makes each delay a time between half of the backoff and the whole of
-	// it, so that executions which failed together do not return together. Nil means
-	// true. It is jitter in JSON.
-	Jitter    *bool
+	// Jitter says how chance changes each delay, so that executions which failed together
+	// do not return together. Empty means [JitterHalf]. It is jitter in JSON, where false is
+	// none and true is half.
+	Jitter    Jitter
 	RetryOn   []Reason // retry_on
 	NoRetryOn []Reason // no_retry_on
+}
+
+// A Jitter says how chance changes the delay before a retry; see [FailurePolicy.Backoff].
+type Jitter string
+
+// The forms of jitter.
+const (
+	JitterHalf  Jitter = "half"  // between half of the backoff and the whole of it
+	JitterFull  Jitter = "full"  // between 0 and the backoff
+	JitterAdded Jitter = "added" // up to BackoffBase more than the backoff, and at most BackoffMax
+	JitterNone  Jitter = "none"  // the backoff
+)
+
+// jitters lists them in the order in which messages name them.
+var jitters = []Jitter{JitterHalf, JitterFull, JitterAdded, JitterNone}
+
+// UnmarshalJSON reads the name of a form, or true or false. Null is the default.
+func (j *Jitter) UnmarshalJSON(data []byte) error {
+	switch string(data) {
+	case "true":
+		*j = JitterHalf
+	case "false":
+		*j = JitterNone
+	case "null":
+		*j = ""
+	default:
+		if err := json.Unmarshal(data, (*string)(j)); err != nil {
+			return errors.New("must be true, false or the name of a form of jitter")
+		}
+	}
+	return nil
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (j Jitter) MarshalJSON() ([]byte, error) {
+	switch j {
+	case JitterHalf:
+		return []byte("true"), nil
+	case JitterNone:
+		return []byte("false"), nil
+	}
+	return json.Marshal(string(j))
 }
 
 // IsZero reports whether p is the zero policy: stop for a job, and the job's policy
 // for a step.
 func (p FailurePolicy) IsZero() bool {
-	return p.Type == "" && p.MaxRetries == nil && p.BackoffBase == nil && p.BackoffMax == nil && p.Jitter == nil &&
+	return p.Type == "" && p.MaxRetries == nil && p.BackoffBase == nil && p.BackoffMax == nil && p.Jitter == "" &&
 		len(p.RetryOn) == 0 && len(p.NoRetryOn) == 0
 }
 
@@ -174,17 +216,10 @@ func (p FailurePolicy) Repeats(reason Reason, err error) bool {
 		(len(p.RetryOn) == 0 || slices.Contains(p.RetryOn, reason))
 }
 
-// Backoff is the longest delay before retry number n, counting from 0:
-// min(BackoffBase * 2^n, BackoffMax), for any n. The delay is shorter by up to half,
-// unless Jitter is false.
+// Backoff is the delay before retry number n, counting from 0, without jitter:
+// min(BackoffBase * 2^n, BackoffMax), for any n.
 func (p FailurePolicy) Backoff(n int) time.Duration {
-	base, most := time.Second, time.Minute
-	if p.BackoffBase != nil {
-		base = max(0, *p.BackoffBase)
-	}
-	if p.BackoffMax != nil {
-		most = max(0, *p.BackoffMax)
-	}
+	base, most := p.bounds()
 	for ; n > 0 && base > 0 && base < most; n-- {
 		if base > math.MaxInt64/2 {
 			return most
@@ -192,6 +227,37 @@ func (p FailurePolicy) Backoff(n int) time.Duration {
 		base *= 2
 	}
 	return min(base, most)
+}
+
+// BackoffRange are the shortest and the longest delay before retry number n, counting
+// from 0, between which chance chooses as Jitter says.
+func (p FailurePolicy) BackoffRange(n int) (least, most time.Duration) {
+	d := p.Backoff(n)
+	switch p.Jitter {
+	case JitterNone:
+		return d, d
+	case JitterFull:
+		return 0, d
+	case JitterAdded:
+		base, most := p.bounds()
+		if base >= most-d {
+			return d, most
+		}
+		return d, d + base
+	}
+	return d - d/2, d
+}
+
+// bounds are BackoffBase and BackoffMax, or their defaults.
+func (p FailurePolicy) bounds() (base, most time.Duration) {
+	base, most = time.Second, time.Minute
+	if p.BackoffBase != nil {
+		base = max(0, *p.BackoffBase)
+	}
+	if p.BackoffMax != nil {
+		most = max(0, *p.BackoffMax)
+	}
+	return base, most
 }
 
 // UnmarshalJSON reads a policy's name, or an object with its figures. Null is the
@@ -239,7 +305,7 @@ func (p FailurePolicy) MarshalJSON() ([]byte, error) {
 		MaxRetries *int                `json:"max_retries,omitempty"`
 		Base       *strictjson.Seconds `json:"backoff_base_seconds,omitempty"`
 		Max        *strictjson.Seconds `json:"backoff_max_seconds,omitempty"`
-		Jitter     *bool               `json:"jitter,omitempty"`
+		Jitter     Jitter              `json:"jitter,omitempty"`
 		RetryOn    []Reason            `json:"retry_on,omitempty"`
 		NoRetryOn  []Reason            `json:"no_retry_on,omitempty"`
 	}{name, p.MaxRetries, (*strictjson.Seconds)(p.BackoffBase), (*strictjson.Seconds)(p.BackoffMax), p.Jitter, p.RetryOn, p.NoRetryOn})
@@ -249,6 +315,8 @@ func (p FailurePolicy) check() error {
 	switch {
 	case p.Type != "" && !slices.Contains(policies, p.Type):
 		return policyError("type", "unknown policy %q; %s", errtext.Shorten(string(p.Type), 60), nearest.DidYouMean(string(p.Type), policies))
+	case p.Jitter != "" && !slices.Contains(jitters, p.Jitter):
+		return policyError("jitter", "unknown form %q; %s", errtext.Shorten(string(p.Jitter), 60), nearest.DidYouMean(string(p.Jitter), jitters))
 	case p.MaxRetries != nil && *p.MaxRetries < 0:
 		return policyError("max_retries", "%d is negative", *p.MaxRetries)
 	case p.BackoffBase != nil && *p.BackoffBase < 0:

@@ -465,7 +465,7 @@ func TestRetries(t *testing.T) {
 		w.fail = func() bool { return true }
 		pause := 10 * time.Second
 		w.define(courier.Job{
-			Name: "retried", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, MaxRetries: new(3), BackoffBase: &pause, Jitter: new(false)},
+			Name: "retried", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, MaxRetries: new(3), BackoffBase: &pause, Jitter: courier.JitterNone},
 			Steps: []courier.StepSpec{{ID: "try", Type: "test.flaky"}},
 		})
 		w.soft = true

@@ -54,7 +54,7 @@ func newClockwork(t *testing.T, differs time.Duration) *clockwork {
 	work := courier.StepSpec{Type: "demo.work", Config: map[string]any{"seconds": 5}}
 	long := courier.StepSpec{Type: "demo.work", Config: map[string]any{"seconds": 60}}
 	base := 10 * time.Second
-	fails := courier.StepSpec{Type: "demo.fails", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffBase: &base, Jitter: new(false)}}
+	fails := courier.StepSpec{Type: "demo.fails", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffBase: &base, Jitter: courier.JitterNone}}
 	for name, steps := range map[string][]courier.StepSpec{"one": {work}, "long": {long}, "fails": {fails}, "tick": {{Type: "demo.work"}}} {
 		job := courier.Job{Name: name, Steps: steps}
 		if name == "one" {

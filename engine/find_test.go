@@ -127,11 +127,13 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestMaxRetriesOfAnExecution replaces the number of retries of a policy.
+// TestMaxRetriesOfAnExecution replaces the number of retries of a policy, also of one that
+// allows none by itself.
 func TestMaxRetriesOfAnExecution(t *testing.T) {
 	for _, policy := range []courier.Policy{courier.RetryStep, courier.RetryJob} {
-		for _, n := range []int{-1, 0, 1, 5} {
-			t.Run(fmt.Sprint(policy, n), func(t *testing.T) {
+		for _, c := range [][2]int{{2, -1}, {2, 0}, {2, 1}, {2, 5}, {0, -1}, {0, 1}} {
+			ofPolicy, n := c[0], c[1]
+			t.Run(fmt.Sprint(policy, ofPolicy, n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := couriertest.New(t, nil)
 					tries := 0
@@ -141,10 +143,9 @@ func TestMaxRetriesOfAnExecution(t *testing.T) {
 					})
 					opt, want := &courier.EnqueueOptions{MaxRetries: &n}, n+1
 					if n < 0 {
-						opt, want = nil, 3
+						opt, want = nil, ofPolicy+1
 					}
-					two := 2
-					job := courier.Job{Name: "job", FailurePolicy: courier.FailurePolicy{Type: policy, MaxRetries: &two}, Steps: []courier.StepSpec{{Type: "demo.bad"}}}
+					job := courier.Job{Name: "job", FailurePolicy: courier.FailurePolicy{Type: policy, MaxRetries: &ofPolicy}, Steps: []courier.StepSpec{{Type: "demo.bad"}}}
 					x, err := h.Engine.Run(t.Context(), job, opt)
 					if err == nil || tries != want {
 						t.Errorf("%d attempts, want %d; %v", tries, want, err)

@@ -96,10 +96,11 @@ func (r *run) requeue(abandoned bool) bool {
 // failed applies the failure policy of a step to a failed attempt.
 func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandoned bool) bool {
 	policy, retries := r.program.Policy(rec.Step), 0
+	if r.x.MaxRetries != nil {
+		policy.MaxRetries = r.x.MaxRetries
+	}
 	if policy.Repeats(err.Reason, err.Err) {
-		if retries = policy.Retries(); r.x.MaxRetries != nil {
-			retries = *r.x.MaxRetries
-		}
+		retries = policy.Retries()
 	}
 	switch {
 	case policy.Type == courier.SkipAndContinue:

@@ -138,10 +138,19 @@ func TestErrorClasses(t *testing.T) {
 	}
 }
 
-// TestJitter lets a hundred executions fail in the same instant: their retries are
-// spread over the second half of the backoff, and not where the policy forbids it.
+// TestJitter lets a hundred executions fail in the same instant: their retries are spread as
+// the form of jitter says, over the second half of the backoff unless it says otherwise.
 func TestJitter(t *testing.T) {
-	for jitter, most := range map[string]int{"": 3, `, "jitter": true`: 3, `, "jitter": false`: 100} {
+	type bounds [2][2]time.Duration // of both retries, in seconds
+	half, none := bounds{{50, 100}, {75, 150}}, bounds{{100, 100}, {150, 150}}
+	for jitter, want := range map[string]bounds{
+		"": half, `, "jitter": true`: half, `, "jitter": "half"`: half, `, "jitter": false`: none, `, "jitter": "none"`: none,
+		`, "jitter": "full"`: {{0, 100}, {0, 150}}, `, "jitter": "added"`: {{100, 150}, {150, 150}},
+	} {
+		most := 3
+		if want == none {
+			most = 100
+		}
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			h.Stub("demo.a", func(_ ctx, job *courier.Context, _ map[string]any) (map[string]any, error) {
 				if job.Attempt() <= 2 {
@@ -153,10 +162,10 @@ func TestJitter(t *testing.T) {
 			second := make(map[int]int) // how many retries begin in each second
 			for range 100 {
 				r := h.Run(job, nil).RequireState(courier.Completed)
-				for n, most := range []time.Duration{100 * time.Second, 150 * time.Second} {
+				for n, bound := range want {
 					d := r.Steps[n+1].StartedAt.Sub(r.Steps[n].EndedAt)
-					if d < most/2 || d > most {
-						t.Errorf("retry %d came after %v", n, d)
+					if d < bound[0]*time.Second || d > bound[1]*time.Second {
+						t.Errorf("with %q retry %d came after %v", jitter, n, d)
 					}
 					if n == 0 {
 						second[int(d/time.Second)]++

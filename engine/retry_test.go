@@ -59,7 +59,7 @@ func TestBackoffIsExact(t *testing.T) {
 				couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 					calls := failing(h, "demo.a")
 					job := courier.Job{Name: "a", Steps: []courier.StepSpec{{Type: "demo.a"}}}
-					job.FailurePolicy = courier.FailurePolicy{Type: test.policy, MaxRetries: &test.retries, BackoffBase: &test.base, BackoffMax: &test.max, Jitter: new(false)}
+					job.FailurePolicy = courier.FailurePolicy{Type: test.policy, MaxRetries: &test.retries, BackoffBase: &test.base, BackoffMax: &test.max, Jitter: courier.JitterNone}
 					var r *couriertest.Result
 					if started {
 						r = h.Wait(begin(t, h.Engine, job, nil).ID)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -98,7 +97,7 @@ type Accepted struct {
 // and TRACE are refused, since requests with them must change nothing. What is wrong with
 // the options is in the log, and in the answer to each request.
 func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
-	e := &endpoint{h: h, job: job, root: rootOf(h.opt.URL)}
+	e := &endpoint{h: h, job: job, root: h.root()}
 	if opt != nil {
 		e.opt = *opt
 		e.opt.Headers, e.opt.Require = slices.Clone(opt.Headers), slices.Clone(opt.Require)
@@ -111,9 +110,6 @@ func (h *Handler) Async(job string, opt *AsyncOptions) http.Handler {
 	}
 	return e
 }
-
-// rootOf returns the URL of the API with a slash at its end.
-func rootOf(url string) string { return strings.TrimSuffix(url, "/") + "/" }
 
 // An endpoint starts executions of a job.
 type endpoint struct {
@@ -132,12 +128,9 @@ func (e *endpoint) check() error {
 			return problemf(codeInternal, "AsyncOptions.Headers of this endpoint has %s, which proves who somebody is: leave it out, since parameters are stored and shown", http.CanonicalHeaderKey(name))
 		}
 	}
-	u, err := url.Parse(e.root)
-	switch {
-	case e.h.opt.URL == "":
-		return problemf(codeInternal, `Options.URL of this service is missing, so that nobody knows where the API is that this endpoint refers to: write where it is mounted, such as "/courier/api/"`)
-	case err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || (u.Scheme == "") != (u.Host == ""):
-		return problemf(codeInternal, `Options.URL of this service is no address of an API: write a URL or a path, such as "https://ops.example.com/courier/api/"`)
+	switch err := e.h.checkURL(); {
+	case err != nil:
+		return err
 	case e.opt.Files && e.h.opt.Depot == nil:
 		return problemf(codeInternal, "AsyncOptions.Files of this endpoint needs a depot for the files: set Options.Depot")
 	case e.opt.Files && e.opt.Verify != nil:

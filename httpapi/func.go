@@ -1,54 +1,95 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
+
+	"github.com/courierhq/courier/internal/mount"
 )
 
-// Func returns a handler for a mux of the host, under a pattern of the host: for requests
-// that the API has no route for, such as those of a host that shows executions in its own
-// words. It does for f what the API does for its routes. Requests of web pages elsewhere, and
-// those of visitors whom [Options.Access] does not know, are refused. The body is read, at most
-// [Options].MaxBody bytes of it.
-//
-// The answer of f is written as JSON with the status. An error of f is answered with its
-// problem document: one that matches [courier.ErrNotFound], [courier.ErrInvalid] or
-// [courier.ErrConflict], or is a *[courier.TransitionError] or a *[access.Error], with its text;
-// others are in the log only, as panics are. F may set headers of w, and must write nothing
-// else to it. What the visitor may do is for f to decide: it asks for no right.
+// ErrKeyReused is the problem of a request whose idempotency key was used before with other
+// parameters: a function of [Handler.Func] returns it where the enqueuing has found a
+// [courier.ErrConflict].
+var ErrKeyReused = problemf(codeKeyReused, "this Idempotency-Key was used before with other parameters, and nothing was created: send the same parameters, or another key")
+
+// Func returns a handler for a mux of the host, beside the API, that refuses what the API
+// refuses: web pages elsewhere, and what panics. It asks nobody who he is. F answers a request,
+// or returns an error before it has written anything: the answer is the problem document
+// that the API has for the error. One that matches [courier.ErrInvalid] is 400,
+// [courier.ErrNotFound] 404, a [courier.TransitionError] 409; what is none of package courier's
+// is 503, with an incident under which the log has the error. Without [Options].URL it answers no request.
 //
 //	mux.Handle("GET /jobs/{jobId}", api.Func(getJob))
-func (h *Handler) Func(f func(w http.ResponseWriter, r *Received) (status int, answer any, err error)) http.Handler {
-	e := &endpoint{h: h, root: rootOf(h.opt.URL)}
-	e.err = e.check()
+func (h *Handler) Func(f func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, path, _ := strings.Cut(r.Pattern, "/")
-		c := &call{h: h, w: w, r: r, root: e.root, route: &route{method: r.Method, path: path}}
-		c.protected(func() error { return e.function(c, f) })
+		h.beside(w, r).protected(func() error {
+			err := cmp.Or(h.origins.err, h.checkURL())
+			if err == nil {
+				err = f(w, r)
+			}
+			if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
+				return problemf(codeTooLarge, "the request has more than %d bytes", big.Limit)
+			}
+			return err
+		})
 	})
 }
 
-// function answers a call with what f returns.
-func (e *endpoint) function(c *call, f func(http.ResponseWriter, *Received) (int, any, error)) error {
-	err := errors.Join(e.err, e.h.origins.err)
-	if err == nil {
-		c.Visit, err = e.h.desk.Enter(c.r)
+// Routes returns a handler that serves mux, and answers what it has no pattern for as the API
+// does: with a problem document, and with the header Allow where the method is wrong.
+func (h *Handler) Routes(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		h.beside(w, r).protected(func() error {
+			if _, allow := mount.Match(mux, r); allow != "" {
+				w.Header().Set("Allow", allow)
+				return problemf(codeMethod, "this path has other methods: %s", allow)
+			}
+			return problemf(codeNotFound, "there is nothing at this path")
+		})
+	})
+}
+
+// beside returns a call to a handler of the host.
+func (h *Handler) beside(w http.ResponseWriter, r *http.Request) *call {
+	_, path, _ := strings.Cut(r.Pattern, "/")
+	return &call{h: h, w: w, r: r, root: h.root(), route: &route{method: r.Method, path: path}}
+}
+
+// ReadJSON reads the body of a request as the API does: an object in JSON of at most
+// [Options].MaxBody bytes, with the names of the fields of v and no others, each once. The error
+// is one that a function of [Handler.Func] returns.
+func (h *Handler) ReadJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	return h.beside(w, r).body(v)
+}
+
+// WriteJSON answers a request with a value in JSON.
+func (h *Handler) WriteJSON(w http.ResponseWriter, r *http.Request, status int, v any) error {
+	return h.beside(w, r).answer(status, v)
+}
+
+// checkURL returns an error if nobody can know where the API is.
+func (h *Handler) checkURL() error {
+	u, err := url.Parse(h.root())
+	switch {
+	case h.opt.URL == "":
+		return problemf(codeInternal, `Options.URL of this service is missing, so that nobody knows where the API is that this endpoint refers to: write where it is mounted, such as "/courier/api/"`)
+	case err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || (u.Scheme == "") != (u.Host == ""):
+		return problemf(codeInternal, `Options.URL of this service is no address of an API: write a URL or a path, such as "https://ops.example.com/courier/api/"`)
 	}
-	if err != nil {
-		return err
+	return nil
+}
+
+// root is the URL of the API, which ends with a slash.
+func (h *Handler) root() string {
+	if strings.HasSuffix(h.opt.URL, "/") {
+		return h.opt.URL
 	}
-	raw, err := c.readBody()
-	if err != nil {
-		return err
-	}
-	r, err := e.receive(c, raw, nil)
-	if err != nil {
-		return err
-	}
-	status, answer, err := f(c.w, r)
-	if err != nil {
-		return err
-	}
-	return c.answer(status, answer)
+	return h.opt.URL + "/"
 }

@@ -1,97 +1,105 @@
 package httpapi_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/httpapi"
-	"github.com/courierhq/courier/store/memstore"
 )
 
-// A function of the host is told who makes the request and what is in it, and answers with a
-// status and JSON.
-func TestFuncAnswers(t *testing.T) {
+// TestFunc: a handler of the host answers errors as the API does, and has its protection.
+func TestFunc(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		e := &endpoint{w, http.NewServeMux()}
-		e.mux.Handle("/things/{thing}", w.api.Func(func(rw http.ResponseWriter, r *httpapi.Received) (int, any, error) {
-			rw.Header().Set("Location", "/elsewhere")
-			return http.StatusCreated, fmt.Sprint(r.Principal.ID, " ", r.Method, " ", r.Route["thing"], " ", r.Query, " ", r.Body, " ", string(r.Raw)), nil
-		}))
-		header := http.Header{"X-User": {"nobody"}, "Content-Type": {"application/json"}}
-		a := e.send("POST", "/things/a%20b?x=1", "[1.50]", header)
-		var got string
-		a.want(http.StatusCreated, &got)
-		if got != "nobody POST a b [{x [1]}] [1.50] [1.50]" || a.Header().Get("Location") != "/elsewhere" || a.Header().Get("Content-Type") != "application/json" || a.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%q %v", got, a.Header())
-		}
-		if a := e.send("GET", "/things/c", "", header); a.Code != http.StatusCreated || !strings.Contains(a.Body.String(), "nobody GET c") {
-			t.Errorf("%d %s", a.Code, a.Body)
-		}
-		if a := e.send("HEAD", "/things/c", "", header); a.Code != http.StatusCreated || a.Body.Len() != 0 {
-			t.Errorf("%d %s", a.Code, a.Body)
-		}
-	})
-}
-
-// What a function of the host returns as an error is answered with a problem document; who is
-// not known, pages elsewhere, and bodies that can't be read don't reach it.
-func TestFuncRefuses(t *testing.T) {
-	virtual(t, &httpapi.Options{Access: policy(), MaxBody: 100, URL: "https://ops.example.com/api"}, func(w *world) {
-		e := &endpoint{w, http.NewServeMux()}
 		var fails error
-		called := 0
-		e.mux.Handle("/thing", w.api.Func(func(http.ResponseWriter, *httpapi.Received) (int, any, error) {
-			if called++; fails == nil {
-				panic(canarySecret)
+		mux := http.NewServeMux()
+		mux.Handle("POST /own/{id}", w.api.Func(func(rw http.ResponseWriter, r *http.Request) error {
+			if fails != nil {
+				return fails
 			}
-			return 0, nil, fails
+			_, err := io.WriteString(rw, r.PathValue("id"))
+			return err
 		}))
+		mux.Handle("POST /json", w.api.Func(func(rw http.ResponseWriter, r *http.Request) error {
+			var v struct {
+				N int `json:"n"`
+			}
+			err := w.api.ReadJSON(rw, r, &v)
+			if err != nil {
+				return err
+			}
+			return w.api.WriteJSON(rw, r, http.StatusCreated, v)
+		}))
+		mux.Handle("POST /long", w.api.Func(func(rw http.ResponseWriter, r *http.Request) error {
+			_, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, 2))
+			return fmt.Errorf("read: %w", err)
+		}))
+		mux.Handle("POST /panics", w.api.Func(func(http.ResponseWriter, *http.Request) error { panic("no") }))
+		e := &endpoint{w, mux}
+		send := func() answer { return e.send("POST", "/own/7", "", nil) }
+		if a := send(); a.Code != http.StatusOK || a.Body.String() != "7" || a.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%d %s %v", a.Code, a.Body, a.Header())
+		}
 		for _, c := range []struct {
 			err    error
 			status int
 			code   string
-			text   string
 		}{
-			{courier.Errorf(courier.ErrNotFound, "there is no thing"), http.StatusNotFound, "not_found", "there is no thing"},
-			{courier.Errorf(courier.ErrInvalid, "it is odd"), http.StatusBadRequest, "invalid", "it is odd"},
-			{courier.Errorf(courier.ErrConflict, "somebody has it"), http.StatusConflict, "conflict", "somebody has it"},
-			{courier.Errorf(&courier.TransitionError{From: courier.Completed}, "it is done"), http.StatusConflict, "transition", "it is done"},
-			{&access.Error{Text: "it is not yours"}, http.StatusForbidden, "forbidden", "it is not yours"},
-			{errors.New(canarySecret), http.StatusServiceUnavailable, "unavailable", "incident"},
-			{nil, http.StatusInternalServerError, "internal", "incident"},
+			{fmt.Errorf("x: %w", courier.ErrInvalid), http.StatusBadRequest, "invalid"},
+			{courier.Errorf(courier.ErrNotFound, "there is no seven"), http.StatusNotFound, "not_found"},
+			{&courier.TransitionError{From: courier.Completed, To: courier.Cancelled}, http.StatusConflict, "transition"},
+			{httpapi.ErrKeyReused, http.StatusUnprocessableEntity, "idempotency_key_reused"},
+			{errors.New("the disk of 10.0.0.7"), http.StatusServiceUnavailable, "unavailable"},
 		} {
 			fails = c.err
-			a := e.send("POST", "/thing", "", nil)
-			a.problem(c.status, c.code, c.text)
-			var p struct{ Type string }
-			if a.want(c.status, &p); p.Type != "https://ops.example.com/api/v1/problems/"+c.code || strings.Contains(a.Body.String(), canarySecret) {
+			if a := send(); !strings.Contains(a.Body.String(), `"type":"/api/v1/problems/`+c.code+`"`) || strings.Contains(a.Body.String(), "10.0.0.7") {
 				t.Errorf("%s", a.Body)
+			} else {
+				a.problem(c.status, c.code)
 			}
 		}
-		calls := called
-		e.send("POST", "/thing", "", http.Header{"X-User": {"stranger"}}).problem(http.StatusUnauthorized, "unauthenticated")
-		e.send("POST", "/thing", "", http.Header{"X-User": {"admin"}, "Origin": {"https://elsewhere.example"}, "Sec-Fetch-Site": {"cross-site"}}).problem(http.StatusForbidden, "forbidden")
-		e.send("POST", "/thing", strings.Repeat("x", 101), nil).problem(http.StatusRequestEntityTooLarge, "too_large")
-		e.send("POST", "/thing", "{", http.Header{"X-User": {"admin"}, "Content-Type": {"application/json"}}).problem(http.StatusBadRequest, "invalid")
-		if called != calls {
-			t.Errorf("%d calls, not %d", called, calls)
+		if !strings.Contains(w.log.String(), "10.0.0.7") {
+			t.Errorf("%s", w.log)
 		}
+		isJSON := http.Header{"Content-Type": {"application/json"}}
+		if a := e.send("POST", "/json", `{"n": 7}`, isJSON); a.Code != http.StatusCreated || a.Body.String() != `{"n":7}`+"\n" || a.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%d %s %v", a.Code, a.Body, a.Header())
+		}
+		e.send("POST", "/json", `{"m": 7}`, isJSON).problem(http.StatusBadRequest, "invalid", "m")
+		e.send("POST", "/json", `{"n": 7}`, nil).problem(http.StatusUnsupportedMediaType, "media_type")
+		e.send("POST", "/json", `{"n": 1`+strings.Repeat("0", 1<<20), isJSON).problem(http.StatusRequestEntityTooLarge, "too_large")
+		e.send("POST", "/long", "123", nil).problem(http.StatusRequestEntityTooLarge, "too_large", "2 bytes")
+		e.send("POST", "/panics", "", nil).problem(http.StatusInternalServerError, "internal")
+		fails = nil
+		e.send("POST", "/own/7", "", http.Header{"Sec-Fetch-Site": {"cross-site"}}).problem(http.StatusForbidden, "forbidden")
 	})
 }
 
-// Without the URL of the API no function is called, as no endpoint is.
-func TestFuncNeedsURL(t *testing.T) {
-	w := newWorld(t, memstore.New(), nil)
-	api := httpapi.New(w.engine, &httpapi.Options{Access: policy()})
-	e := &endpoint{w, http.NewServeMux()}
-	e.mux.Handle("/thing", api.Func(func(http.ResponseWriter, *httpapi.Received) (int, any, error) {
-		return http.StatusOK, nil, context.Canceled
-	}))
-	e.send("GET", "/thing", "", nil).problem(http.StatusInternalServerError, "internal", "Options.URL")
+// TestRoutes: what the mux of the host lacks is answered as the API answers it, and the mux serves the rest.
+func TestRoutes(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		mux, own := http.NewServeMux(), http.NewServeMux()
+		own.HandleFunc("POST /own/{id}", func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, r.PathValue("id")) })
+		own.HandleFunc("GET /tree/", func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, r.URL.Path) })
+		mux.Handle("/", w.api.Routes(own))
+		e := &endpoint{w, mux}
+		if a := e.send("POST", "/own/7", "", nil); a.Body.String() != "7" {
+			t.Errorf("%s", a.Body)
+		}
+		if a := e.send("GET", "/tree/a", "", nil); a.Body.String() != "/tree/a" {
+			t.Errorf("%s", a.Body)
+		}
+		a := e.send("PUT", "/own/7", "", nil)
+		if a.problem(http.StatusMethodNotAllowed, "method_not_allowed", "POST"); a.Header().Get("Allow") != "POST" {
+			t.Errorf("%v", a.Header())
+		}
+		e.send("GET", "/none", "", nil).problem(http.StatusNotFound, "not_found")
+		if a := e.send("GET", "/tree", "", nil); a.Code != http.StatusTemporaryRedirect && a.Code != http.StatusMovedPermanently {
+			t.Errorf("%d", a.Code)
+		}
+	})
 }

@@ -18,8 +18,8 @@ import (
 
 // retried is the policy of jobs whose step is repeated after 2, 4, 8 ... seconds.
 func retried(times int) courier.FailurePolicy {
-	base, most, no := 2*time.Second, time.Hour, false
-	return courier.FailurePolicy{Type: courier.RetryStep, MaxRetries: &times, BackoffBase: &base, BackoffMax: &most, Jitter: &no}
+	base, most := 2*time.Second, time.Hour
+	return courier.FailurePolicy{Type: courier.RetryStep, MaxRetries: &times, BackoffBase: &base, BackoffMax: &most, Jitter: courier.JitterNone}
 }
 
 var flaky = []courier.StepSpec{{ID: "work", Type: "test.flaky"}}

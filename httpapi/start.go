@@ -229,7 +229,7 @@ func (c *call) wait() (time.Duration, error) {
 func startProblem(err error, key string) error {
 	_, dependency := errors.AsType[*courier.DependencyError](err)
 	if key != "" && !dependency && errors.Is(err, courier.ErrConflict) {
-		return problemf(codeKeyReused, "this Idempotency-Key was used before with other parameters, and nothing was created: send the same parameters, or another key")
+		return ErrKeyReused
 	}
 	return err
 }

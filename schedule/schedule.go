@@ -40,7 +40,8 @@ type Schedule struct {
 	Chain string `json:"chain,omitempty"` // that of a chain; the latest version is started
 
 	// Cron is an expression in Quartz' form, with six or seven fields, seconds
-	// first, such as "0 0 3 ? * TUE". Its times are local times in Zone.
+	// first, such as "0 0 3 ? * TUE"; or the word crontab and the five fields of
+	// crontab, such as "crontab 0 3 * * 2". Its times are local times in Zone.
 	Cron string `json:"cron,omitempty"`
 	// Zone is the time zone of Cron, by its name in the tz database, such as
 	// Europe/Berlin. Empty means UTC.

@@ -109,7 +109,7 @@ func policy(r *rand.Rand) courier.FailurePolicy {
 	if f.Type == courier.RetryStep || f.Type == courier.RetryJob {
 		retries, base, most := r.IntN(4), time.Duration(1+r.IntN(5_000_000_000)), time.Duration(1+r.IntN(30_000_000_000))
 		f.MaxRetries, f.BackoffBase, f.BackoffMax = &retries, &base, &most
-		f.Jitter = new(false) // it depends on the id, which a replay does not have again
+		f.Jitter = courier.JitterNone // it depends on the id, which a replay does not have again
 	}
 	return f
 }

@@ -83,7 +83,7 @@ func (p *endpoint) work(ctx context.Context, _ *courier.Context, r request) (out
 // job is the definition of the endpoint's jobs: a step that calls the handler. A job is
 // repeated as a whole, so that it counts its retries to its end; a timeout is not retried.
 func (p *endpoint) job(opt *options) courier.Job {
-	exactly, longest := false, 365*24*time.Hour
+	longest := 365 * 24 * time.Hour
 	return courier.Job{
 		Name: p.name,
 		Params: map[string]any{
@@ -91,7 +91,7 @@ func (p *endpoint) job(opt *options) courier.Job {
 			"queryParams": courier.Param{Type: "list"}, "payload": courier.Param{Type: "text"},
 		},
 		FailurePolicy: courier.FailurePolicy{
-			Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.retryBase, BackoffMax: &longest, Jitter: &exactly,
+			Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.retryBase, BackoffMax: &longest, Jitter: courier.JitterNone,
 			NoRetryOn: []courier.Reason{courier.ReasonTimeout},
 		},
 		Result: "context:work.result",
@@ -131,8 +131,8 @@ func newGUID() string {
 }
 
 // find returns the execution of a job that a request names.
-func (s *service) find(r *httpapi.Received) (courier.Execution, error) {
-	x, err := s.engine.Executions().Get(r.Request.Context(), courier.ExecutionID(r.Route["jobId"]))
+func (s *service) find(r *http.Request) (courier.Execution, error) {
+	x, err := s.engine.Executions().Get(r.Context(), courier.ExecutionID(r.PathValue("jobId")))
 	if errors.Is(err, courier.ErrNotFound) {
 		err = courier.Errorf(courier.ErrNotFound, "there is no such job")
 	}
@@ -140,11 +140,19 @@ func (s *service) find(r *httpapi.Received) (courier.Execution, error) {
 }
 
 // get answers GET /jobs/{jobId}.
-func (s *service) get(_ http.ResponseWriter, r *httpapi.Received) (int, any, error) {
+func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	x, err := s.find(r)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
-	j, err := s.view(r.Request.Context(), &x)
-	return http.StatusOK, j, err
+	return s.answer(w, r, http.StatusOK, &x)
+}
+
+// answer answers a request with the job of an execution.
+func (s *service) answer(w http.ResponseWriter, r *http.Request, status int, x *courier.Execution) error {
+	j, err := s.view(r.Context(), x)
+	if err != nil {
+		return err
+	}
+	return s.api.WriteJSON(w, r, status, j)
 }

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/httpapi"
 )
 
 // A job is an execution in the words of this program.
@@ -136,34 +133,30 @@ func instant(t time.Time) *time.Time {
 
 // putStatus answers PUT /jobs/{jobId}/status: with 200 if the job has the status, and with 202
 // if a worker was told to give it up.
-func (s *service) putStatus(_ http.ResponseWriter, r *httpapi.Received) (int, any, error) {
-	ctx := r.Request.Context()
+func (s *service) putStatus(w http.ResponseWriter, r *http.Request) error {
 	var to struct {
-		Status       status
-		DelaySeconds float64 // for Scheduled alone
+		Status       status  `json:"status"`
+		DelaySeconds float64 `json:"delaySeconds"` // for Scheduled alone
 	}
-	dec := json.NewDecoder(bytes.NewReader(r.Raw))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(&to)
-	_, end := dec.Token()
-	if err != nil || !errors.Is(end, io.EOF) || !slices.Contains(statuses, to.Status) ||
+	if err := s.api.ReadJSON(w, r, &to); err != nil {
+		return err
+	}
+	if !slices.Contains(statuses, to.Status) ||
 		to.DelaySeconds < 0 || to.DelaySeconds > 366*24*3600 || (to.Status == scheduled) != (to.DelaySeconds > 0) {
-		return 0, nil, courier.Errorf(courier.ErrInvalid, `the body must be {"status": S}, where S is one of %q, and for Scheduled alone "delaySeconds" of more than 0 and at most a year`, statuses)
+		return courier.Errorf(courier.ErrInvalid, `the body must be {"status": S}, where S is one of %q, and for Scheduled alone "delaySeconds" of more than 0 and at most a year`, statuses)
 	}
-	delay := time.Duration(to.DelaySeconds * float64(time.Second))
 	x, err := s.find(r)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
-	if x, err = s.move(ctx, x, to.Status, delay); err != nil {
-		return 0, nil, err
+	if x, err = s.move(r.Context(), x, to.Status, time.Duration(to.DelaySeconds*float64(time.Second))); err != nil {
+		return err
 	}
 	code := http.StatusOK
 	if statusOf(&x) != to.Status {
 		code = http.StatusAccepted
 	}
-	j, err := s.view(ctx, &x)
-	return code, j, err
+	return s.answer(w, r, code, &x)
 }
 
 // move moves a job to a status, if the table has that on request. A job that has the status

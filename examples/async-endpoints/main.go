@@ -45,14 +45,14 @@ curl -i -X POST '%[1]s/reports/acme?format=pdf' -H 'Content-Type: application/js
 
 # Ask how it stands, with its id in place of ID, and cancel it.
 curl %[1]s/jobs/ID
-curl -X PUT %[1]s/jobs/ID/status -d '{"status": "Canceled"}'
+curl -X PUT %[1]s/jobs/ID/status -H 'Content-Type: application/json' -d '{"status": "Canceled"}'
 
 # One that fails: it is retried after 2, 4 and 8 seconds.
 curl -i -X POST %[1]s/reports/acme -d '{"fail": "the archive is closed"}'
 
 # When it has failed, retry it at once or later.
-curl -X PUT %[1]s/jobs/ID/status -d '{"status": "Queued"}'
-curl -X PUT %[1]s/jobs/ID/status -d '{"status": "Scheduled", "delaySeconds": 60}'
+curl -X PUT %[1]s/jobs/ID/status -H 'Content-Type: application/json' -d '{"status": "Queued"}'
+curl -X PUT %[1]s/jobs/ID/status -H 'Content-Type: application/json' -d '{"status": "Scheduled", "delaySeconds": 60}'
 `
 
 func main() {

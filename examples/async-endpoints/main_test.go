@@ -94,6 +94,9 @@ func (c *client) send(method, target, body string, code int, headers ...string) 
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
+	if strings.HasSuffix(target, "/status") && r.Header.Get("Content-Type") == "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	rec := httptest.NewRecorder()
 	c.svc.routes.ServeHTTP(rec, r)
 	if rec.Code != code {
@@ -613,7 +616,7 @@ func TestBadInput(t *testing.T) {
 		}{
 			{"GET", "/jobs/" + strings.ToUpper(id) + "0", "", http.StatusNotFound, nil},
 			{"GET", "/jobs/1", "", http.StatusNotFound, nil},
-			{"GET", "/jobs/%00", "", http.StatusBadRequest, nil},
+			{"GET", "/jobs/%00", "", http.StatusNotFound, nil},
 			{"GET", "/jobs/00000000-0000-7000-8000-000000000000", "", http.StatusNotFound, nil},
 			{"PUT", "/jobs/1/status", `{"status": "Canceled"}`, http.StatusNotFound, nil},
 			{"PUT", "/jobs/" + id + "/status", "", http.StatusBadRequest, nil},
@@ -627,6 +630,7 @@ func TestBadInput(t *testing.T) {
 			{"PUT", "/jobs/" + id + "/status", `{"status": "Scheduled", "delaySeconds": 1e300}`, http.StatusBadRequest, nil},
 			{"PUT", "/jobs/" + id + "/status", `{"status": "Scheduled", "delaySeconds": 301}`, http.StatusBadRequest, nil},
 			{"PUT", "/jobs/" + id + "/status", `{"status": "Canceled"}`, http.StatusForbidden, []string{"Origin", "https://elsewhere.example", "Sec-Fetch-Site", "cross-site"}},
+			{"PUT", "/jobs/" + id + "/status", `{"status": "Canceled"}`, http.StatusUnsupportedMediaType, []string{"Content-Type", "text/plain"}},
 			{"POST", "/reports/acme", `{"seconds": `, http.StatusBadRequest, []string{"Content-Type", "application/json"}},
 			{"POST", "/reports/acme", "\xff\xfe", http.StatusBadRequest, nil},
 			{"POST", "/reports/acme", "a\x00", http.StatusBadRequest, nil},

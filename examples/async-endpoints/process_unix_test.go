@@ -91,6 +91,9 @@ func (p *program) send(method, path, body string, code int) (j job) {
 	if err != nil {
 		p.Fatal(err)
 	}
+	if strings.HasSuffix(path, "/status") {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 	if err != nil {
 		p.Fatal(err)

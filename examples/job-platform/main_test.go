@@ -547,7 +547,7 @@ func TestBadInput(t *testing.T) {
 			{request("run_batch", "{}", "k"), http.StatusBadRequest, nil},
 			{request("", "{}", "k"), http.StatusBadRequest, nil},
 			{`{"jobType": "RUN_BATCH", "payload": {}, "idempotencyKey": "k", "status": "DEAD"}`, http.StatusBadRequest, nil},
-			{good, http.StatusBadRequest, []string{"Content-Type", "text/plain"}},
+			{good, http.StatusUnsupportedMediaType, []string{"Content-Type", "text/plain"}},
 			{good, http.StatusForbidden, page},
 			{request("RUN_BATCH", `{"a": "`+strings.Repeat("x", 1<<20)+`"}`, "k"), http.StatusRequestEntityTooLarge, nil},
 		} {

@@ -118,6 +118,7 @@ type options struct {
 type platform struct {
 	api     *engine.Engine   // never started, so that it executes nothing
 	workers []*engine.Engine // each executes one job at a time
+	http    *httpapi.Handler // answers with problem documents
 	routes  *http.ServeMux
 }
 
@@ -139,12 +140,12 @@ func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, e
 	for range opt.workers { // they are notified of jobs, and look by themselves if a server has died before it could
 		p.workers = append(p.workers, engine.New(st, &reg, &engine.Options{Workspace: opt.dir, Slots: 1, Lease: opt.lease, Poll: time.Second, Log: opt.log}))
 	}
-	exactly, longest, unlimited := false, 365*24*time.Hour, time.Duration(0)
+	longest, unlimited := 365*24*time.Hour, time.Duration(0)
 	_, err := p.api.Jobs().Define(ctx, courier.Job{
 		Name:   jobName,
 		Params: map[string]any{"jobType": courier.Param{Type: "text", Required: true}, "payload": courier.Param{Type: "object"}},
 		FailurePolicy: courier.FailurePolicy{ // of the job as a whole, so that its attempts are counted to its end
-			Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.backoff, BackoffMax: &longest, Jitter: &exactly,
+			Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.backoff, BackoffMax: &longest, Jitter: courier.JitterNone,
 		},
 		Steps: []courier.StepSpec{{ID: "execute", Type: "platform.execute", Timeout: &unlimited, Config: map[string]any{
 			"job_type": "context:params.jobType", "payload": "context:params.payload",
@@ -153,13 +154,13 @@ func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, e
 	if err = errors.Join(err, p.api.Limits().Set(ctx, "global", 0, courier.By{})); err != nil { // each worker has its own limit
 		return nil, err
 	}
-	api := httpapi.New(p.api, &httpapi.Options{URL: "/courier/api/", Log: opt.log, Access: access.Policy{
+	p.http = httpapi.New(p.api, &httpapi.Options{URL: "/courier/api/", Log: opt.log, Access: access.Policy{
 		Who:  func(*http.Request) (access.Principal, error) { return access.Principal{ID: "anyone"}, nil },
 		Role: func(context.Context, access.Principal, string) access.Role { return access.None },
 	}})
-	p.routes.Handle("POST /jobs", api.Func(p.post))
-	p.routes.Handle("GET /jobs/{jobId}", api.Func(p.get))
-	p.routes.Handle("/courier/api/", api) // which permits nothing, and has the pages of the problem types
+	p.routes.Handle("POST /jobs", p.http.Func(p.post))
+	p.routes.Handle("GET /jobs/{jobId}", p.http.Func(p.get))
+	p.routes.Handle("/courier/api/", p.http) // which permits nothing, and has the pages of the problem types
 	return p, nil
 }
 
@@ -191,11 +192,15 @@ type accepted struct {
 // post answers POST /jobs. The job is inserted in the state CREATED, unless there is one with
 // the idempotency key, and then accepted, which makes it QUEUED. If the process dies in
 // between, the job stays CREATED until the client repeats the request.
-func (p *platform) post(_ http.ResponseWriter, r *httpapi.Received) (int, any, error) {
-	ctx := r.Request.Context()
-	params, key, err := intent(r)
+func (p *platform) post(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	var body map[string]any
+	if err := p.http.ReadJSON(w, r, &body); err != nil {
+		return err
+	}
+	params, key, err := intent(body)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	x, err := p.api.Enqueue(ctx, jobName, &courier.EnqueueOptions{Params: params, IdempotencyKey: key, KeyAlone: true, Hold: true})
 	if err == nil && x.State == courier.Created {
@@ -204,15 +209,14 @@ func (p *platform) post(_ http.ResponseWriter, r *httpapi.Received) (int, any, e
 			x, err = p.api.Executions().Get(ctx, id)
 		}
 	}
-	return http.StatusAccepted, accepted{x.ID, visible[stateOf(&x)]}, err
+	if err != nil {
+		return err
+	}
+	return p.http.WriteJSON(w, r, http.StatusAccepted, accepted{x.ID, visible[stateOf(&x)]})
 }
 
-// intent returns what a request wants to have recorded, or all that is wrong with it.
-func intent(r *httpapi.Received) (params map[string]any, key string, err error) {
-	body, ok := r.Body.(map[string]any)
-	if !ok || r.BodyEncoding != "json" {
-		return nil, "", courier.Errorf(courier.ErrInvalid, "the body must be an object in JSON, with the header Content-Type: application/json")
-	}
+// intent returns what the body of a request wants to have recorded, or all that is wrong with it.
+func intent(body map[string]any) (params map[string]any, key string, err error) {
 	var wrong []string
 	for name := range body {
 		if !slices.Contains([]string{"jobType", "payload", "idempotencyKey"}, name) {
@@ -246,15 +250,17 @@ type view struct {
 }
 
 // get answers GET /jobs/{jobId}.
-func (p *platform) get(_ http.ResponseWriter, r *httpapi.Received) (int, any, error) {
-	x, err := p.api.Executions().Get(r.Request.Context(), courier.ExecutionID(r.Route["jobId"]))
+func (p *platform) get(w http.ResponseWriter, r *http.Request) error {
+	x, err := p.api.Executions().Get(r.Context(), courier.ExecutionID(r.PathValue("jobId")))
 	if errors.Is(err, courier.ErrNotFound) || err == nil && x.Job != jobName {
-		return 0, nil, courier.Errorf(courier.ErrNotFound, "there is no such job")
+		return courier.Errorf(courier.ErrNotFound, "there is no such job")
 	}
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	var params struct{ JobType string }
-	err = json.Unmarshal(x.Params, &params)
-	return http.StatusOK, view{x.ID, params.JobType, visible[stateOf(&x)], x.CreatedAt, x.UpdatedAt}, err
+	if err := json.Unmarshal(x.Params, &params); err != nil {
+		return err
+	}
+	return p.http.WriteJSON(w, r, http.StatusOK, view{x.ID, params.JobType, visible[stateOf(&x)], x.CreatedAt, x.UpdatedAt})
 }

@@ -28,6 +28,18 @@
 // the month, 6#3 the third, and L alone is Saturday. A day that a month doesn't
 // have is left out in that month, with W too. Letter case does not count.
 //
+// # Crontab
+//
+// The word crontab and five fields are an expression as POSIX and Vixie's cron have it:
+// minute, hour, day of month, month, and day of week, which is 0-7 or SUN-SAT, where 0 and 7
+// are Sunday.
+//
+//	crontab 30 2 * * 1-5     at 02:30 from Monday to Friday
+//	crontab 0 12 13 * FRI    at noon on each 13th, and on each Friday
+//
+// There is no "?", L, W and #. If both fields of days name some, either is enough; but a field
+// that begins with "*", such as "*/2", only takes days away from the other.
+//
 // # Daylight saving time
 //
 // A schedule goes by the clock on the wall in its [Zone], and clocks are put
@@ -79,9 +91,11 @@ type Expression struct {
 	days                            [4][7]uint32 // by length of the month - 28 and day of the week of its first
 
 	interval bool // repeats in a repeated hour
+	bothDays bool // of crontab: a day must be in both fields of days, not in one of them
 }
 
-// Parse reads an expression in Quartz' form. The error is a *[ParseError].
+// Parse reads an expression in Quartz' form, or in that of crontab behind the word
+// "crontab". The error is a *[ParseError].
 //
 // An expression may be right and still never fire, as on 30 February:
 // [Expression.Next] tells.

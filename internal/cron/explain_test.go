@@ -37,7 +37,7 @@ func ExampleParseError() {
 	fmt.Println(err)
 	fmt.Println(err.(*ParseError).Caret())
 	// Output:
-	// cron expression "0 3 * * 2", column 9: it has 5 fields, as in crontab; here the seconds come first, and one of the days is "?"; did you mean "0 0 3 ? * TUE"?
+	// cron expression "0 3 * * 2", column 9: it has 5 fields, as in crontab; here the seconds come first, and one of the days is "?", unless the expression begins with the word crontab; did you mean "0 0 3 ? * TUE"?
 	// 0 3 * * 2
 	//         ^
 }

@@ -17,10 +17,17 @@ func parse(text string) (*Expression, *ParseError) {
 		return nil, &ParseError{text, maxLength, fmt.Sprintf("it has %d bytes, %d at most", len(text), maxLength), ""}
 	}
 	words := split(text)
+	e := &Expression{text: text}
+	if isCrontab(text, words) {
+		if err := e.parseCrontab(words[1:]); err != nil {
+			return nil, err
+		}
+		e.compile()
+		return e, nil
+	}
 	if err := count(text, words); err != nil {
 		return nil, err
 	}
-	e := &Expression{text: text}
 	for i, w := range words {
 		p := parser{text: text[:w.end], at: w.start, index: i, unit: &units[i]}
 		if err := p.field(&e.fields[i]); err != nil {
@@ -29,13 +36,18 @@ func parse(text string) (*Expression, *ParseError) {
 		}
 	}
 	if len(words) == year {
-		e.fields[year] = field{terms: []term{{kind: every, low: MinYear, high: MaxYear, step: 1}}, at: len(text)}
+		e.fields[year] = everyYear(text)
 	}
 	if err := e.checkDays(words); err != nil {
 		return nil, err
 	}
 	e.compile()
 	return e, nil
+}
+
+// everyYear is the field of years of an expression that has none.
+func everyYear(text string) field {
+	return field{terms: []term{{kind: every, low: MinYear, high: MaxYear, step: 1}}, at: len(text)}
 }
 
 // A word is a part of the expression without spaces.
@@ -66,7 +78,10 @@ func (e *Expression) compile() {
 	for i := range e.days {
 		for first := range e.days[i] {
 			length := 28 + i
-			e.days[i][first] = f[dayOfMonth].daysOfMonth(length, first) | f[dayOfWeek].daysOfWeek(length, first)
+			ofMonth, ofWeek := f[dayOfMonth].daysOfMonth(length, first), f[dayOfWeek].daysOfWeek(length, first)
+			if e.days[i][first] = ofMonth | ofWeek; e.bothDays {
+				e.days[i][first] = ofMonth & ofWeek
+			}
 		}
 	}
 }
@@ -105,6 +120,7 @@ type parser struct {
 	at    int
 	index int
 	unit  *unit
+	plain bool // letters are names alone, as in crontab
 }
 
 func (p *parser) fail(at int, hint, format string, args ...any) *ParseError {
@@ -200,7 +216,7 @@ func (p *parser) term() (term, *ParseError) {
 		return p.question()
 	case c == '*', c == '/':
 		return p.star()
-	case isLetter(c) && p.special():
+	case isLetter(c) && !p.plain && p.special():
 		return p.last()
 	}
 	at := p.at

@@ -25,8 +25,8 @@ func TestParseErrors(t *testing.T) {
 		{"30 4 1,15 * *", crontab(13, "0 30 4 1,15 * ?")},
 		{"30 4 ? * mon", crontab(10, "0 30 4 ? * mon")},
 		{"30 4 ? * *", crontab(10, "0 30 4 * * ?")},
-		{"0 3 1 * 2", `column 9: it has 5 fields, as in crontab; here the seconds come first, and one of the days is "?"; crontab fires on either of the days, for which two schedules are needed`},
-		{"0 99 * * 2", `column 10: it has 5 fields, as in crontab; here the seconds come first, and one of the days is "?"`},
+		{"0 3 1 * 2", `column 9: it has 5 fields, as in crontab; here the seconds come first, and one of the days is "?", unless the expression begins with the word crontab; did you mean "crontab 0 3 1 * 2"?`},
+		{"0 99 * * 2", `column 10: it has 5 fields, as in crontab; here the seconds come first, and one of the days is "?", unless the expression begins with the word crontab`},
 		{"@daily", `column 1: short forms that begin with @ are not known here; @daily is "0 0 0 * * ?"`},
 		{" @Montly ", `column 2: short forms that begin with @ are not known here; @monthly is "0 0 0 1 * ?"`},
 		{"@every 5m", `column 1: short forms that begin with @ are not known here; did you mean "0 0/5 * * * ?"?`},
@@ -125,7 +125,7 @@ func TestParseErrors(t *testing.T) {
 }
 
 func crontab(column int, meant string) string {
-	return "column " + strconv.Itoa(column) + `: it has 5 fields, as in crontab; here the seconds come first, and one of the days is "?"; did you mean "` + meant + `"?`
+	return "column " + strconv.Itoa(column) + `: it has 5 fields, as in crontab; here the seconds come first, and one of the days is "?", unless the expression begins with the word crontab; did you mean "` + meant + `"?`
 }
 
 // checkError holds any error of Parse to what its type says, and to suggesting

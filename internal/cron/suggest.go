@@ -19,7 +19,7 @@ func count(text string, words []word) *ParseError {
 		err.Problem, err.Hint = macro(text[words[0].start:])
 	case n == 5:
 		err.Offset = words[4].start
-		err.Problem = "it has 5 fields, as in crontab; here the seconds come first, and one of the days is \"?\""
+		err.Problem = "it has 5 fields, as in crontab; here the seconds come first, and one of the days is \"?\", unless the expression begins with the word crontab"
 		err.Hint = fromCrontab(text, words)
 	case n < 6:
 		err.Offset = len(text)
@@ -111,7 +111,11 @@ func fromCrontab(text string, words []word) string {
 	case f[2] == "*" || f[2] == "?":
 		f[2], f[4] = "?", crontabDays(f[4])
 	default:
-		return "crontab fires on either of the days, for which two schedules are needed"
+		meant := crontabWord + " " + strings.Join(f[:], " ")
+		if _, err := parse(meant); err != nil {
+			return ""
+		}
+		return didYouMean(meant)
 	}
 	meant := "0 " + strings.Join(f[:], " ")
 	if _, err := parse(meant); err != nil {
@@ -157,7 +161,7 @@ func (p *parser) unknown(at int, name string) *ParseError {
 // meant says which name was probably meant by a word.
 func (u *unit) meant(word string) string {
 	var names, known []string
-	for v := u.min; v <= u.max; v++ {
+	for v := u.min; v < u.min+len(u.names); v++ {
 		short := u.short(v)
 		names, known = append(names, short, u.names[v-u.min]), append(known, short)
 		if strings.HasPrefix(strings.ToUpper(word), short) {

@@ -17,7 +17,15 @@ func (e *Expression) Words() string {
 			s += " every day"
 		}
 	}
-	s += e.fields[dayOfMonth].monthDays() + e.fields[dayOfWeek].weekDays() +
+	ofMonth, ofWeek := e.fields[dayOfMonth].monthDays(), e.fields[dayOfWeek].weekDays()
+	if ofMonth != "" && ofWeek != "" { // of crontab
+		between := " or"
+		if e.bothDays {
+			between = " if it falls"
+		}
+		ofMonth += between
+	}
+	s += ofMonth + ofWeek +
 		e.fields[month].phrase(month, "in", "") + e.fields[year].phrase(year, "in", "")
 	return strings.ToUpper(s[:1]) + s[1:]
 }

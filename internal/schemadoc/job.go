@@ -82,9 +82,10 @@ func (b *builder) policy(name, openAPI string, allowed []courier.Policy) Schema 
 			"max_retries":          b.orNull(described(whole("Attempts after the first.", 0, nil), "", 3)),
 			"backoff_base_seconds": b.orNull(described(seconds("The delay before the first retry; it doubles with every further one."), "", 1)),
 			"backoff_max_seconds":  b.orNull(described(seconds("The longest delay."), "", 60)),
-			"jitter":               b.orNull(described(boolean("Makes each delay a time between half of the backoff and the whole of it."), "", true)),
-			"retry_on":             classes("The error classes that are repeated; none means all."),
-			"no_retry_on":          classes("The error classes that are not repeated."),
+			"jitter": b.orNull(described(AnyOf(boolean(""), enum("", nil, courier.JitterHalf, courier.JitterFull, courier.JitterAdded, courier.JitterNone)),
+				"How chance changes each delay: half (or true) between half of the backoff and the whole of it, full between 0 and the whole, added up to the base more, none (or false) not at all.", true)),
+			"retry_on":    classes("The error classes that are repeated; none means all."),
+			"no_retry_on": classes("The error classes that are not repeated."),
 		})
 		none := Schema{"maxItems": 0}
 		figures["allOf"] = []Schema{when(

@@ -17,7 +17,7 @@ func (b *builder) schedule() Schema {
 		"name":           name("The name of the schedule."),
 		"job":            known("The name of the job that is started.", b.names.Jobs),
 		"chain":          known("The name of the chain that is started.", b.names.Chains),
-		"cron":           described(Schema{"type": "string", "pattern": `^\s*\S+(\s+\S+){5,6}\s*$`}, "An expression in Quartz' form, seconds first, such as 0 0 3 ? * TUE.", nil),
+		"cron":           described(Schema{"type": "string", "pattern": `^\s*\S+(\s+\S+){5,6}\s*$`}, "An expression in Quartz' form, seconds first, such as 0 0 3 ? * TUE; or the word crontab and five fields, such as crontab 0 3 * * 2.", nil),
 		"time_zone":      described(text("The time zone of cron, by its name in the tz database, such as Europe/Berlin."), "", "UTC"),
 		"every_seconds":  every,
 		"at":             instant("The only tick of a schedule that fires once."),

@@ -91,10 +91,10 @@ func TestFlowIsBounded(t *testing.T) {
 // TestConfig: fields stand in the order of the type and then of their names, each by what it is, and
 // rules are words.
 func TestConfig(t *testing.T) {
-	minute, none, no := time.Minute, time.Duration(0), false
+	minute, none := time.Minute, time.Duration(0)
 	node := definition.FlowOf(&courier.Job{Steps: []courier.StepSpec{{
 		Type: "demo.fetch", Timeout: &minute, StallTimeout: &none, AllowParent: true,
-		FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffMax: &minute, Jitter: &no, NoRetryOn: []courier.Reason{courier.ReasonPermission}},
+		FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffMax: &minute, Jitter: courier.JitterNone, NoRetryOn: []courier.Reason{courier.ReasonPermission}},
 		Config:        map[string]any{"zone": "context:params.z", "size": 3, "path": "/in", "a": "secret:db"},
 	}}}, registry()).Nodes[0]
 	if got := fmt.Sprint(node.Config); got != "[{path text /in} {size json 3} {a secret db} {zone ref context:params.z}]" || node.Unknown {

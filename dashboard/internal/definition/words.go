@@ -145,8 +145,11 @@ func policyText(p courier.FailurePolicy) string {
 			most = *p.BackoffMax
 		}
 		text += ", after " + format.Span(base) + " at first and " + format.Span(most) + " at most"
-		if p.Jitter != nil && !*p.Jitter {
+		switch p.Jitter {
+		case courier.JitterNone:
 			text += ", without jitter"
+		case courier.JitterFull, courier.JitterAdded:
+			text += ", with " + string(p.Jitter) + " jitter"
 		}
 	case courier.SkipAndContinue:
 		text = "A failure skips the step"

@@ -13,12 +13,12 @@ import (
 // after an attempt. The random part of the backoff follows from these, so that another
 // worker which repeats the decision comes to the same.
 func RetryDelay(p courier.FailurePolicy, x *courier.Execution, attempt, n int) time.Duration {
-	most := p.Backoff(n)
-	if p.Jitter != nil && !*p.Jitter {
+	least, most := p.BackoffRange(n)
+	if least == most {
 		return most
 	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%d/%d/%d", x.ID, x.Attempt, attempt, n)
 	dice := rand.New(rand.NewPCG(h.Sum64(), 0))
-	return most - time.Duration(dice.Int64N(int64(most/2)+1))
+	return most - time.Duration(dice.Int64N(int64(most-least)+1))
 }
