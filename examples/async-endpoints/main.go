@@ -26,8 +26,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/engine"
@@ -157,18 +155,11 @@ func openStore(ctx context.Context, url string) (store.Store, func(), error) {
 	if url == "" {
 		return memstore.New(), func() {}, nil
 	}
-	pool, err := pgxpool.New(ctx, url)
+	s, err := pgstore.Open(ctx, url, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err = pgstore.Migrate(ctx, pool, nil); err == nil {
-		var s *pgstore.Store
-		if s, err = pgstore.New(ctx, pool, nil); err == nil {
-			return s, func() { s.Close(); pool.Close() }, nil
-		}
-	}
-	pool.Close()
-	return nil, nil, err
+	return s, s.Close, nil
 }
 
 // serve answers requests until ctx ends, and stops the engine. Handlers that take longer than

@@ -32,8 +32,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/depot"
 	"github.com/courierhq/courier/engine"
@@ -168,18 +166,11 @@ func open(ctx context.Context, url string) (store.Store, func(), error) {
 	if url == "" {
 		return memstore.New(), func() {}, nil
 	}
-	pool, err := pgxpool.New(ctx, url)
+	s, err := pgstore.Open(ctx, url, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err = pgstore.Migrate(ctx, pool, nil); err == nil {
-		var s *pgstore.Store
-		if s, err = pgstore.New(ctx, pool, nil); err == nil {
-			return s, func() { s.Close(); pool.Close() }, nil
-		}
-	}
-	pool.Close()
-	return nil, nil, err
+	return s, s.Close, nil
 }
 
 // serve serves a part until ctx ends. Ready is told the address.

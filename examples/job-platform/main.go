@@ -25,8 +25,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/pgstore"
@@ -91,18 +89,11 @@ func openStore(ctx context.Context, url string) (store.Store, func(), error) {
 	if url == "" {
 		return memstore.New(), func() {}, nil
 	}
-	pool, err := pgxpool.New(ctx, url)
+	s, err := pgstore.Open(ctx, url, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err = pgstore.Migrate(ctx, pool, nil); err == nil {
-		var s *pgstore.Store
-		if s, err = pgstore.New(ctx, pool, nil); err == nil {
-			return s, func() { s.Close(); pool.Close() }, nil
-		}
-	}
-	pool.Close()
-	return nil, nil, err
+	return s, s.Close, nil
 }
 
 // serve starts the workers, answers requests until ctx ends, and stops. Jobs that take longer

@@ -36,8 +36,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
@@ -135,15 +133,7 @@ func (s *service) openStore(ctx context.Context, database string) (store.Store, 
 	if database == "" {
 		return memstore.New(), nil
 	}
-	pool, err := pgxpool.New(ctx, database)
-	if err != nil {
-		return nil, err
-	}
-	s.ends = append(s.ends, func() error { pool.Close(); return nil })
-	if _, err := pgstore.Migrate(ctx, pool, nil); err != nil {
-		return nil, err
-	}
-	on, err := pgstore.New(ctx, pool, nil)
+	on, err := pgstore.Open(ctx, database, nil)
 	if err != nil {
 		return nil, err
 	}

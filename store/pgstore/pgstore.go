@@ -10,6 +10,8 @@
 //	defer s.Close()
 //	e := engine.New(s, registry, nil)
 //
+// [Open] does all of it but the last line, for programs that may change the schema.
+//
 // A checkpoint of an execution is one statement in one round trip. Checkpoints that
 // several executions write at the same moment share a statement and a commit; none
 // waits for others to join. Each row is guarded by the token of its own lease.
@@ -94,6 +96,8 @@ type Store struct {
 	ctx   context.Context // ends with Close
 	close context.CancelFunc
 	wg    sync.WaitGroup
+
+	ownPool *pgxpool.Pool // that Close closes; nil if the caller does
 }
 
 var _ store.Store = (*Store)(nil)
@@ -142,6 +146,31 @@ func New(ctx context.Context, pool *pgxpool.Pool, opt *Options) (*Store, error) 
 	return s, nil
 }
 
+// Open connects to the database of a connection string, brings the schema up to date as
+// [Migrate] does, and returns its store. Close ends the connections too. It is for programs
+// whose user may change the schema; others call Migrate on deployment, and New. A nil opt means
+// the defaults.
+func Open(ctx context.Context, database string, opt *Options) (*Store, error) {
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	var migration MigrateOptions
+	if opt != nil {
+		migration.Schema = opt.Schema
+	}
+	var s *Store
+	if _, err = Migrate(ctx, pool, &migration); err == nil {
+		s, err = New(ctx, pool, opt)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.ownPool = pool
+	return s, nil
+}
+
 // claimLock is the number of the advisory lock of claims under limits in a schema.
 func claimLock(schema string) int64 { return lockNumber("courier claims " + schema) }
 
@@ -160,6 +189,9 @@ func (s *Store) Close() {
 	s.close()
 	s.wg.Wait()
 	s.renewals.end()
+	if s.ownPool != nil {
+		s.ownPool.Close()
+	}
 }
 
 // errClosed is what calls return after Close.

@@ -1,7 +1,9 @@
 package pgstore_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -32,4 +34,33 @@ func open(t testing.TB, url string, opt *pgstore.Options) *pgstore.Store {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// TestOpen: one call connects, makes the schema and opens the store; Close ends the connections.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	u := pgtest.URL(t)
+	pool := dial(t, u)
+	for range 2 { // the second time the schema is there
+		s, err := pgstore.Open(t.Context(), u, &pgstore.Options{Schema: "own"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		define(t, s, "j")
+		s.Close()
+		for began := time.Now(); value[int](t, pool, "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend'") > 1; time.Sleep(time.Millisecond) {
+			if time.Since(began) > 10*time.Second {
+				t.Fatal("Close leaves connections open")
+			}
+		}
+	}
+	if n := value[int](t, pool, "select count(*) from own.job_definitions"); n != 1 {
+		t.Errorf("%d definitions", n)
+	}
+	exec(t, pool, "create schema odd; create table odd.schema_migrations (odd int)")
+	for _, c := range []struct{ url, schema string }{{"postgres://user:canary@[", "own"}, {u, "odd"}} {
+		if s, err := pgstore.Open(t.Context(), c.url, &pgstore.Options{Schema: c.schema}); err == nil || s != nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s %s: %v, %v", c.url, c.schema, s, err)
+		}
+	}
 }
