@@ -284,6 +284,43 @@ func TestFromMakesFilesAgain(t *testing.T) {
 	})
 }
 
+// TestFromForgetsFiles: what a step had left before a resume from it is not asked for any more,
+// if the step leaves another file when it runs again.
+func TestFromForgetsFiles(t *testing.T) {
+	dir := t.TempDir()
+	couriertest.Virtual(t, &engine.Options{Workspace: dir}, func(t *testing.T, h *couriertest.Harness) {
+		runs, fails := 0, 2
+		courier.RegisterFunc(h.Registry, "demo.numbered", func(_ ctx, job *courier.Context, _ struct{}) (struct{}, error) {
+			runs++
+			w, err := job.Files().Create(fmt.Sprintf("file-%d", runs))
+			if err != nil {
+				return struct{}{}, err
+			}
+			return struct{}{}, w.Commit()
+		}, nil)
+		courier.RegisterFunc(h.Registry, "demo.fails", func(ctx, *courier.Context, struct{}) (struct{}, error) {
+			if fails--; fails >= 0 {
+				return struct{}{}, errors.New("boom")
+			}
+			return struct{}{}, nil
+		}, nil)
+		x := h.Run(h.Job(`{"name": "again", "steps": [{"id": "a", "type": "demo.numbered"}, {"type": "demo.fails"}]}`), nil).RequireState(courier.Failed)
+		h.Start()
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{From: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(x.ID).RequireState(courier.Failed)
+		_ = os.Remove(filepath.Join(dir, string(x.ID), "file-1"))
+		if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(x.ID).RequireState(courier.Completed)
+		if runs != 2 {
+			t.Errorf("the step ran %d times", runs)
+		}
+	})
+}
+
 // TestElsewhereInAFailedItem loses the workspace while an execution stands in the middle of
 // an item that has failed already, and whose failed step needs a file that is gone. The item
 // begins again at once: a step that was completed where the execution stood would run a

@@ -77,6 +77,7 @@ func Run(t *testing.T, c Case) {
 		return
 	}
 	t.Run("full", func(t *testing.T) { full(t, c) })
+	t.Run("full of pending files", func(t *testing.T) { fullOfPending(t, c) })
 	t.Run("full at once", func(t *testing.T) { fullAtOnce(t, c) })
 }
 

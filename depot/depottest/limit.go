@@ -28,6 +28,27 @@ func full(t *testing.T, c Case) {
 	tr.has(in("b"), noise("b", most/4))
 }
 
+// fullOfPending: what is written counts before it is committed, and no more when it is given up.
+func fullOfPending(t *testing.T, c Case) {
+	const most = 100_000
+	tr := &trial{t, c, c.Limited(t, most)}
+	p, err := tr.d.Create(t.Context(), in("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Write(noise("a", most*3/5)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := write(t.Context(), tr.d, in("b"), noise("b", most*3/5)); !errors.Is(err, depot.ErrFull) {
+		t.Errorf("write beside a pending file that leaves no room: %v; want an error that matches depot.ErrFull", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tr.put(in("b"), noise("b", most*3/5))
+}
+
 func fullAtOnce(t *testing.T, c Case) {
 	const most, size, writers = 1_000_000, 90_000, 30
 	d := c.Limited(t, most)
