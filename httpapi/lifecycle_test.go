@@ -24,8 +24,8 @@ func retried(times int) courier.FailurePolicy {
 
 var flaky = []courier.StepSpec{{ID: "work", Type: "test.flaky"}}
 
-// The states of the document, by the words of the API.
-func TestSpec001_JobStatusProgression(t *testing.T) {
+// TestStatusProgression: the statuses from the request to each end.
+func TestStatusProgression(t *testing.T) {
 	for _, c := range []struct {
 		state, body, status string
 		job                 courier.Job
@@ -41,7 +41,7 @@ func TestSpec001_JobStatusProgression(t *testing.T) {
 		{state: "Canceled", body: `{"hold": true}`, status: "cancelled", do: func(w *world, id string) { w.post("v1/executions/"+id+"/cancel", "").want(http.StatusAccepted, nil) }},
 	} {
 		t.Run(c.state, func(t *testing.T) {
-			spec(t, engine.Options{}, c.job, func(w *world) {
+			jobWorld(t, engine.Options{}, c.job, func(w *world) {
 				w.begin()
 				id := w.as("ann").start("job", c.body)
 				synctest.Wait()
@@ -56,8 +56,8 @@ func TestSpec001_JobStatusProgression(t *testing.T) {
 }
 
 // A transition that the state does not permit is refused, and one to the same state changes
-// nothing. Other than in the document, what is completed can't be cancelled.
-func TestSpec001_StateTransitionValidation(t *testing.T) {
+// nothing. What is completed can't be cancelled.
+func TestRefusedTransitions(t *testing.T) {
 	const no = http.StatusConflict
 	for _, c := range []struct {
 		from, body     string
@@ -82,7 +82,7 @@ func TestSpec001_StateTransitionValidation(t *testing.T) {
 		{"completed", "", true, "pause", no, "completed", no, "completed"},
 	} {
 		t.Run(c.from+" "+c.verb, func(t *testing.T) {
-			spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+			jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 				w.begin()
 				id := w.start("job", c.body)
 				synctest.Wait()
@@ -108,8 +108,8 @@ func TestSpec001_StateTransitionValidation(t *testing.T) {
 }
 
 // The delay before retry n is 2^n times the base, and the count of retries is a viewer's.
-func TestSpec001_RetryMechanics(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{FailurePolicy: retried(4), Steps: flaky}, func(w *world) {
+func TestRetryDelays(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{FailurePolicy: retried(4), Steps: flaky}, func(w *world) {
 		w.begin()
 		id := w.as("ann").start("job", "")
 		time.Sleep(time.Second)
@@ -140,8 +140,8 @@ func TestSpec001_RetryMechanics(t *testing.T) {
 
 // JobTimeoutMinutes is the timeout of an execution, 30 minutes by default at an async
 // endpoint, and JobClaimTimeout the time in which one has to begin.
-func TestSpec001_TimeoutHandling(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestTimeouts(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		w.begin()
 		e := &endpoint{w, http.NewServeMux()}
 		e.mux.Handle("/job", w.api.Async("job", &httpapi.AsyncOptions{Params: func(*httpapi.Received) (map[string]any, error) {
@@ -164,8 +164,8 @@ func TestSpec001_TimeoutHandling(t *testing.T) {
 
 // An execution whose worker is not heard of is lost when its lease ends, after 15 seconds by
 // default, and another worker goes on with it; the third loss in a row fails it.
-func TestSpec001_JobRecoveryMechanisms(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestLostWorkersAreReplaced(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		id := w.as("ann").start("job", "")
 		w.lose(id)
 		w.is(id, "running")
@@ -183,7 +183,7 @@ func TestSpec001_JobRecoveryMechanisms(t *testing.T) {
 			t.Errorf("%v", moves)
 		}
 	})
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		id := w.start("job", "")
 		for range 3 {
 			w.lose(id)
@@ -197,7 +197,7 @@ func TestSpec001_JobRecoveryMechanisms(t *testing.T) {
 }
 
 // WorkerId is null when no worker has the job.
-func TestSpec001_WorkerID(t *testing.T) {
+func TestWorkerID(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		id := w.start("report", `{"params": {"seconds": 10}}`)
 		time.Sleep(time.Second)
@@ -213,8 +213,8 @@ func TestSpec001_WorkerID(t *testing.T) {
 	})
 }
 
-// The fields of the document and where they are. A client sees those without "viewer".
-func TestSpec001_JobDataStructure(t *testing.T) {
+// TestFieldsOfAnExecution: where each field is. A client sees those without "viewer".
+func TestFieldsOfAnExecution(t *testing.T) {
 	fields := []struct{ field, at, whose string }{
 		{"Id", "id", ""}, {"Name", "job", ""}, {"Status", "status", ""}, {"Result", "result", ""}, {"Error", "failure", "viewer"}, {"Error (class)", "reason", "client"},
 		{"Headers", "params.request.headers", "viewer"}, {"RouteParams", "params.request.route", "viewer"}, {"QueryParams", "params.request.query", "viewer"},
@@ -225,7 +225,7 @@ func TestSpec001_JobDataStructure(t *testing.T) {
 	job := courier.Job{FailurePolicy: retried(3), Result: "a link"}
 	for _, steps := range [][]courier.StepSpec{nil, flaky} { // what completes and what fails
 		job.Steps = steps
-		spec(t, engine.Options{}, job, func(w *world) {
+		jobWorld(t, engine.Options{}, job, func(w *world) {
 			w.begin()
 			id := w.as("ann").start("job", `{"max_attempts": 2, "params": {"request": {"headers": {}, "route": {}, "query": [], "body": 1}}}`)
 			w.ended(id)
@@ -261,8 +261,8 @@ func flatten(prefix string, x, to map[string]any) {
 }
 
 // MaximumConcurrency is a setting of each worker, and claims are atomic.
-func TestSpec001_ConcurrencyManagement(t *testing.T) {
-	spec(t, engine.Options{Slots: 3}, courier.Job{}, func(w *world) {
+func TestSlotsAndClaims(t *testing.T) {
+	jobWorld(t, engine.Options{Slots: 3}, courier.Job{}, func(w *world) {
 		if err := w.engine.Limits().Set(w.Context(), "global", 0, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
@@ -291,9 +291,9 @@ func (w *world) counts(want map[string]int) {
 	}
 }
 
-// Each instant is set when the document says so, and the last change follows the others.
-func TestSpec001_TimestampManagement(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+// Each instant is set once, and the last change follows the others.
+func TestInstants(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		id := w.as("ann").start("job", `{"params": {"seconds": 60}}`)
 		ann := w.as("ann")
 		at := func(created, started, ended, updated any) {
@@ -314,10 +314,9 @@ func TestSpec001_TimestampManagement(t *testing.T) {
 	})
 }
 
-// What is no id, what is not there and what is another's have the same answer, as by the
-// constraint ":guid" of the document.
-func TestSpec001_StatusChecking(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+// What is no id, what is not there and what is another's have the same answer.
+func TestUnknownExecutions(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		own, foreign := w.as("ann").start("job", ""), w.as("ben").start("job", "")
 		w.as("ann").get("v1/executions/"+own).want(http.StatusOK, nil)
 		bodies := make(map[string]bool)
@@ -333,8 +332,8 @@ func TestSpec001_StatusChecking(t *testing.T) {
 }
 
 // The creation and each change of state are in the audit, with the instant and the error.
-func TestSpec001_LifecycleEvents(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestAuditOfAnExecution(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		w.begin()
 		good, bad := w.start("job", ""), w.start("job", `{"params": {"fail": "the partner is closed"}}`)
 		w.ended(good)

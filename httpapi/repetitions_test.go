@@ -18,8 +18,8 @@ import (
 
 // POST records what is to be done, and does nothing: it is queued at once, also if no worker
 // is there, and the answer says no more than how to find it.
-func TestSpec004_PostRecordsOnly(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestPostExecutesNothing(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		var got map[string]any
 		a := w.as("ann").post("v1/jobs/job/executions", `{"params": {"text": "Welcome"}, "idempotency_key": "req_550e8400-e29b-41d4-a716-446655440000"}`).want(http.StatusAccepted, &got)
 		id, _ := got["id"].(string)
@@ -36,9 +36,9 @@ func TestSpec004_PostRecordsOnly(t *testing.T) {
 
 // A repetition has the same status code, headers and fields as the first request, in any
 // state of the execution; only the status is the current one. Requests at the same time
-// create one execution. Other than in the document, another payload is refused.
-func TestSpec004_PostOnRetry(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+// create one execution. Other parameters are refused.
+func TestRepetitionsHaveTheSameAnswer(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		body, ann := `{"params": {"seconds": 60}, "idempotency_key": "k"}`, w.as("ann")
 		answers := make(chan answer, 16)
 		var all sync.WaitGroup
@@ -82,7 +82,7 @@ func same(t *testing.T, first, again answer, status string) {
 
 // Whatever state an execution is in, a client sees how it stands, and none of the payload,
 // counters, workers, leases, messages and traces; nor in lists.
-func TestSpec004_FieldsNeverExposed(t *testing.T) {
+func TestFieldsThatClientsDoNotSee(t *testing.T) {
 	always := []string{"id", "job", "status", "created_at", "updated_at"}
 	for _, c := range []struct {
 		status string
@@ -101,7 +101,7 @@ func TestSpec004_FieldsNeverExposed(t *testing.T) {
 			if c.status == "scheduled" {
 				job.FailurePolicy = retried(3)
 			}
-			spec(t, engine.Options{Worker: "worker-host-17"}, job, func(w *world) {
+			jobWorld(t, engine.Options{Worker: "worker-host-17"}, job, func(w *world) {
 				id := w.as("ann").start("job", `{"params": {"text": "`+canaryParam+`"}, "max_attempts": 7, "priority": 9}`)
 				switch {
 				case c.lost:
@@ -139,8 +139,8 @@ func TestSpec004_FieldsNeverExposed(t *testing.T) {
 }
 
 // GET changes nothing, however often it is sent, and neither does one of what is not there.
-func TestSpec004_GetIsReadOnly(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestGetIsReadOnly(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		id := w.as("ann").start("job", "")
 		first := w.as("ann").get("v1/executions/"+id).want(http.StatusOK, nil)
 		for range 20 {
@@ -161,10 +161,10 @@ func TestSpec004_GetIsReadOnly(t *testing.T) {
 	})
 }
 
-// The states of the document by those of the API, and what leads from one to the next. That
+// TestStatesOfClients: the statuses, and what leads from one to the next. That
 // a failed execution can be resumed is an operator's "manual intervention".
-func TestSpec004_StateMachine(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{FailurePolicy: retried(1), Steps: flaky}, func(w *world) {
+func TestStatesOfClients(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{FailurePolicy: retried(1), Steps: flaky}, func(w *world) {
 		w.begin()
 		id := w.start("job", `{"hold": true}`)
 		w.is(id, "created") // CREATED

@@ -31,7 +31,7 @@ var anyCode = func() (codes []int) {
 	return codes
 }()
 
-// runScript is the job of the document: it runs the run.sh that was uploaded, keeps what
+// runScript is a job that runs the run.sh that was uploaded, keeps what
 // that has left in out, and fails if it has failed.
 func runScript(queue string) courier.Job {
 	return courier.Job{
@@ -47,7 +47,7 @@ func runScript(queue string) courier.Job {
 	}
 }
 
-// orchestrator returns a world of the document: a server that takes uploads, and whose
+// orchestrator returns a world with a server that takes uploads, and whose
 // engine is not started. Ann is a client of its service, which is the job.
 func orchestrator(t *testing.T, d depot.Depot, definition courier.Job) *world {
 	t.Helper()
@@ -60,10 +60,10 @@ func orchestrator(t *testing.T, d depot.Depot, definition courier.Job) *world {
 	return w
 }
 
-// maxAge is the MAX_AGE of the document.
+// maxAge is how long files stay.
 const maxAge = time.Hour
 
-// worker returns an engine on the store of the world: a client in the words of the document.
+// worker returns an engine on the store of the world, which runs the scripts.
 func (w *world) worker(d depot.Depot, queues []string) *engine.Engine {
 	w.Helper()
 	var reg courier.Registry
@@ -88,7 +88,7 @@ func (w *world) submit(parts ...part) string {
 
 // The life of a job: files and run.sh are uploaded, a client of the queue runs it, and the
 // results are downloaded as results.zip. The user is who makes the request.
-func TestSpec002_Lifecycle(t *testing.T) {
+func TestUploadRunDownload(t *testing.T) {
 	d := new(couriertest.Depot)
 	w := orchestrator(t, d, runScript("remote"))
 	id := w.submit(part{"files", "run.sh", "mkdir -p out/deep && tr a-z A-Z < data.txt > out/data.txt && echo x > out/deep/x"}, part{"files", "data.txt", "hello\n"}, part{"user_id", "", "ann"})
@@ -122,7 +122,7 @@ func TestSpec002_Lifecycle(t *testing.T) {
 }
 
 // A script that fails makes the job fail, and what it has left can be downloaded.
-func TestSpec002_ExecutionFailure(t *testing.T) {
+func TestScriptThatFails(t *testing.T) {
 	w := orchestrator(t, new(couriertest.Depot), runScript(""))
 	id := w.submit(part{"files", "run.sh", "mkdir out; echo half > out/half; exit 7"})
 	x := w.run(id)
@@ -142,7 +142,7 @@ func TestSpec002_ExecutionFailure(t *testing.T) {
 }
 
 // The request is validated: the service, the parameters, and the files that it needs.
-func TestSpec002_Validation(t *testing.T) {
+func TestUploadIsValidated(t *testing.T) {
 	d := new(couriertest.Depot)
 	w := orchestrator(t, d, runScript(""))
 	w.user = "admin"
@@ -160,7 +160,7 @@ func TestSpec002_Validation(t *testing.T) {
 
 // The quota of a user and service is exact, also for uploads at the same time. What exceeds
 // it stays queued, and Explain says so.
-func TestSpec002_Quota(t *testing.T) {
+func TestQuotaOfUploads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(couriertest.Depot)
 		definition := courier.Job{Name: "job", Params: map[string]any{"request": nil}, Steps: []courier.StepSpec{{ID: "work", Type: "test.work", Config: map[string]any{"seconds": 10}}}}
@@ -221,8 +221,8 @@ func TestSpec002_Quota(t *testing.T) {
 	})
 }
 
-// Where the document says Unknown, a worker is lost: another one goes on, with the files.
-func TestSpec002_Unknown(t *testing.T) {
+// A worker is lost: another one goes on, with the files.
+func TestUploadOutlivesItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(couriertest.Depot)
 		w := orchestrator(t, d, courier.Job{Name: "job", Params: map[string]any{"files": nil}, Steps: []courier.StepSpec{
@@ -257,7 +257,7 @@ func TestSpec002_Unknown(t *testing.T) {
 // The files of jobs that are older than MAX_AGE, which a service can have of its own, are
 // removed while an engine is started, and never those of a job that has not ended. The record
 // stays.
-func TestSpec002_Cleanup(t *testing.T) {
+func TestFilesAreRemovedByAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(couriertest.Depot)
 		w := orchestrator(t, d, courier.Job{Name: "job", Limit: 1, Params: map[string]any{"files": nil, "seconds": courier.Param{Type: "number", Default: 0}}, Steps: []courier.StepSpec{
@@ -291,7 +291,7 @@ func TestSpec002_Cleanup(t *testing.T) {
 
 // Of a failed execution Explain says until when its files are kept, and that they were
 // removed; of one without files it says nothing of them.
-func TestSpec002_FilesOfFailed(t *testing.T) {
+func TestExplainSaysUntilWhenFilesStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(couriertest.Depot)
 		w := orchestrator(t, d, courier.Job{Name: "job", Params: map[string]any{"files": nil}, Steps: []courier.StepSpec{
@@ -334,7 +334,7 @@ func TestSpec002_FilesOfFailed(t *testing.T) {
 }
 
 // Nobody sees the files of another user, or learns that there are any.
-func TestSpec002_Ownership(t *testing.T) {
+func TestFilesOfOthers(t *testing.T) {
 	w, id := withResults(t, new(couriertest.Depot), nil)
 	unknown := w.as("ben").get("v1/executions/00000000-0000-7000-8000-000000000000/results")
 	unknown.problem(http.StatusNotFound, "not_found")

@@ -25,9 +25,9 @@ import (
 	"github.com/courierhq/courier/webhook"
 )
 
-// POST /v1/jobs with the fields of the document, by the names of the API, and GET.
-func TestSpec003_StartAndGet(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+// What a request to start a job can say, and what GET shows of it.
+func TestStartAndGet(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		w.define(courier.Job{Result: "version 2"})
 		var got httpapi.Started
 		w.post("v1/jobs/job/executions", `{"version": 1, "params": {"text": "https://example.com/video.mp4", "seconds": 60}, "priority": 5, "max_attempts": 3, "idempotency_key": "upload-123"}`).
@@ -48,8 +48,8 @@ func TestSpec003_StartAndGet(t *testing.T) {
 	})
 }
 
-// Any state but the first is reached as the document says; orphaned is lost here.
-func TestSpec003_StatusStateMachine(t *testing.T) {
+// TestEveryStatusIsReached: from queued to each end, lost included.
+func TestEveryStatusIsReached(t *testing.T) {
 	for _, c := range []struct{ name, body, ask, want string }{
 		{"succeeded", `{}`, "", ">queued queued>running running>completed"},
 		{"failed", `{"params": {"fail": "no"}}`, "", ">queued queued>running running>failed"},
@@ -57,7 +57,7 @@ func TestSpec003_StatusStateMachine(t *testing.T) {
 		{"cancelled while running", `{"params": {"seconds": 60}}`, "cancel", ">queued queued>running running>cancelled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+			jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 				w.begin()
 				id := w.start("job", c.body)
 				synctest.Wait()
@@ -76,9 +76,9 @@ func TestSpec003_StatusStateMachine(t *testing.T) {
 }
 
 // The delay before a retry is random between half of the backoff and the whole.
-func TestSpec003_RetryAndBackoff(t *testing.T) {
+func TestJitterOfRetries(t *testing.T) {
 	base, most, times := 8*time.Second, 20*time.Second, 3
-	spec(t, engine.Options{}, courier.Job{Steps: flaky, FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, MaxRetries: &times, BackoffBase: &base, BackoffMax: &most}}, func(w *world) {
+	jobWorld(t, engine.Options{}, courier.Job{Steps: flaky, FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, MaxRetries: &times, BackoffBase: &base, BackoffMax: &most}}, func(w *world) {
 		w.begin()
 		delays := make(map[float64]bool)
 		for range 5 {
@@ -111,8 +111,8 @@ func TestSpec003_RetryAndBackoff(t *testing.T) {
 }
 
 // A key finds the execution of the same job, in flight or ended, and of no other job.
-func TestSpec003_Idempotency(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestKeyIsOfItsJob(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		if _, err := w.engine.Jobs().Define(w.Context(), courier.Job{Name: "other", Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -132,8 +132,8 @@ func TestSpec003_Idempotency(t *testing.T) {
 }
 
 // GET /v1/jobs with filters, in pages.
-func TestSpec003_Listing(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestListByStatusAndJob(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		if _, err := w.engine.Jobs().Define(w.Context(), courier.Job{Name: "other", Queue: "nobody's", Steps: []courier.StepSpec{{Type: "test.work"}}}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -189,8 +189,8 @@ func TestSpec003_Listing(t *testing.T) {
 }
 
 // Higher priorities are claimed first, and then who came first.
-func TestSpec003_Priority(t *testing.T) {
-	spec(t, engine.Options{Slots: 1}, courier.Job{}, func(w *world) {
+func TestPriorities(t *testing.T) {
+	jobWorld(t, engine.Options{Slots: 1}, courier.Job{}, func(w *world) {
 		var want [3]string
 		for _, c := range []struct{ priority, place int }{{0, 1}, {-3, 2}, {5, 0}} {
 			want[c.place] = w.start("job", fmt.Sprintf(`{"priority": %d, "params": {"seconds": 60}}`, c.priority))
@@ -208,7 +208,7 @@ func TestSpec003_Priority(t *testing.T) {
 }
 
 // The cap of a definition holds across workers, and that of a worker for itself.
-func TestSpec003_Concurrency(t *testing.T) {
+func TestLimitOfAJob(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		slots   int
@@ -221,7 +221,7 @@ func TestSpec003_Concurrency(t *testing.T) {
 		{"per worker, of two", 2, courier.Job{}, 2, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			spec(t, engine.Options{Slots: c.slots}, c.job, func(w *world) {
+			jobWorld(t, engine.Options{Slots: c.slots}, c.job, func(w *world) {
 				w.begin()
 				for range c.workers - 1 {
 					var reg courier.Registry
@@ -244,8 +244,8 @@ func TestSpec003_Concurrency(t *testing.T) {
 
 // A cancel is told to the step; one that does not listen keeps the execution from ending no
 // longer than the grace.
-func TestSpec003_Cancellation(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestCancelWaitsForTheStep(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		w.begin()
 		id := w.start("job", `{"params": {"seconds": 600}}`)
 		synctest.Wait()
@@ -283,8 +283,8 @@ func TestSpec003_Cancellation(t *testing.T) {
 }
 
 // The changes of state of an execution and its steps come as they happen, and the end.
-func TestSpec003_Events(t *testing.T) {
-	spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+func TestEventsOfAnExecution(t *testing.T) {
+	jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 		w.begin()
 		id := w.start("job", `{"params": {"seconds": 3}}`)
 		v := w.watch("v1/executions/" + id + "/events?after=0")
@@ -297,10 +297,10 @@ func TestSpec003_Events(t *testing.T) {
 }
 
 // A schedule starts the job by cron, and catches up with what it has missed if it is to.
-func TestSpec003_Scheduling(t *testing.T) {
+func TestSchedulesCatchUp(t *testing.T) {
 	for misfire, missed := range map[schedule.Misfire]int{schedule.MisfireAll: 5, schedule.MisfireOnce: 1, schedule.MisfireSkip: 0} {
 		t.Run(string(misfire), func(t *testing.T) {
-			spec(t, engine.Options{}, courier.Job{}, func(w *world) {
+			jobWorld(t, engine.Options{}, courier.Job{}, func(w *world) {
 				_, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{
 					Name: "hourly", Job: "job", Cron: "0 30 * * * ?", Zone: "Europe/Berlin", Misfire: misfire, Params: map[string]any{"text": "x"}, Priority: 3,
 				}, courier.By{Actor: "admin"})
@@ -327,7 +327,7 @@ func TestSpec003_Scheduling(t *testing.T) {
 
 // The hooks of a definition are subscriptions: to the start, the success, the failure, and
 // each end. Their requests are signed.
-func TestSpec003_LifecycleHooks(t *testing.T) {
+func TestSubscriptionsAreHooks(t *testing.T) {
 	got := make(chan string, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -384,9 +384,9 @@ func TestSpec003_LifecycleHooks(t *testing.T) {
 }
 
 // What a step logs is structured, has the id of the execution, and is read by it.
-func TestSpec003_Observability(t *testing.T) {
+func TestLogOfSteps(t *testing.T) {
 	var log strings.Builder
-	spec(t, engine.Options{Log: slog.New(slog.NewJSONHandler(&log, nil))}, courier.Job{}, func(w *world) {
+	jobWorld(t, engine.Options{Log: slog.New(slog.NewJSONHandler(&log, nil))}, courier.Job{}, func(w *world) {
 		w.begin()
 		id := w.start("job", `{"params": {"text": "hello"}}`)
 		other := w.start("job", `{"params": {"text": "good-bye"}}`)
@@ -409,7 +409,7 @@ func TestSpec003_Observability(t *testing.T) {
 }
 
 // Parameters are checked by their declarations, with one problem for each.
-func TestSpec003_InputValidation(t *testing.T) {
+func TestParamsAreValidated(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		_, err := w.engine.Jobs().Define(w.Context(), courier.Job{Name: "transcode", Steps: []courier.StepSpec{{Type: "test.work"}}, Params: map[string]any{
 			"url":    courier.Param{Type: "text", Required: true, Pattern: "https://.*"},

@@ -210,7 +210,7 @@ func database(t *testing.T) (string, *engine.Engine) {
 
 // A process that dies when it has created an execution and has not answered leaves it there:
 // the repeated request finds it in another process, whatever the way in.
-func TestSpec004_CrashBeforeTheAnswerOnPostgres(t *testing.T) {
+func TestKilledBeforeTheAnswerOnPostgres(t *testing.T) {
 	url, e := database(t)
 	for path, body := range map[string]string{"/v1/jobs/job/executions": `{"params": {"text": "a"}}`, "/jobs": `{"text": "a"}`} {
 		dying := serve(t, order{URL: url, Die: true})
@@ -240,7 +240,7 @@ func TestSpec004_CrashBeforeTheAnswerOnPostgres(t *testing.T) {
 // Two processes on one database are one API: what one has created the other shows, also when
 // the first is gone; the same key at the same time in both creates one execution. Neither
 // executes anything; a worker does.
-func TestSpec004_StatelessOnPostgres(t *testing.T) {
+func TestProcessesAreOneAPIOnPostgres(t *testing.T) {
 	url, e := database(t)
 	both := []*process{serve(t, order{URL: url}), serve(t, order{URL: url})}
 	ids := make(chan string, 32)

@@ -18,13 +18,10 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// The tests of the files spec*_test.go are named after the sections of the documents whose
-// systems the API stands in for: 001 async endpoints, 003 job server, 004 job platform.
-
-// spec runs f in virtual time with an engine of its own settings, which is not started, and
+// jobWorld runs f in virtual time with an engine of its own settings, which is not started, and
 // the job "job", which does what the parameters say. Ann is its client, and may set its
 // priority and number of attempts.
-func spec(t *testing.T, opt engine.Options, job courier.Job, f func(w *world)) {
+func jobWorld(t *testing.T, opt engine.Options, job courier.Job, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memstore.New(), log: new(strings.Builder), user: "admin"}
