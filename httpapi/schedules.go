@@ -47,13 +47,13 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 			return c.h.e.Schedules().Disable(ctx, name, by)
 		}),
 	{
-		method: "GET", path: "v1/calendar", id: "getCalendar", group: "schedules", on: onVisible,
+		method: "GET", path: "v1/ticks", id: "listTicks", group: "schedules", on: onVisible,
 		does: "Returns the instants at which enabled schedules fire, by their definitions of today: within at most 31 days, and 5,000 of them.",
 		query: []param{
 			{name: "from", kind: "string", does: "The first instant, or day in UTC; now if it is not given."},
 			{name: "to", kind: "string", does: "The instant, or day in UTC, before which the last one is; 7 days after from if it is not given."},
 		},
-		answers: map[int]any{http.StatusOK: ticks.Calendar{}}, do: (*call).calendar,
+		answers: map[int]any{http.StatusOK: ticks.TickList{}}, do: (*call).ticks,
 	},
 	{
 		method: "POST", path: "v1/cron/explain", id: "explainCron", group: "schedules", on: onVisible,
@@ -62,10 +62,10 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 	},
 })
 
-// maxCalendar is how long a calendar is at most.
-const maxCalendar = 31 * 24 * time.Hour
+// maxTicksFor is for how long ticks are listed at most.
+const maxTicksFor = 31 * 24 * time.Hour
 
-func (c *call) calendar() error {
+func (c *call) ticks() error {
 	from, err := c.instant("from", time.Now())
 	if err != nil {
 		return err
@@ -74,14 +74,14 @@ func (c *call) calendar() error {
 	switch {
 	case err != nil:
 		return err
-	case !to.After(from) || to.Sub(from) > maxCalendar:
+	case !to.After(from) || to.Sub(from) > maxTicksFor:
 		return oneProblem(item{Parameter: "to", Message: "it must be after from, and at most 31 days after it"})
 	}
-	calendar, err := c.Calendar(c.ctx(), from, to)
+	list, err := c.Ticks(c.ctx(), from, to)
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, calendar)
+	return c.answer(http.StatusOK, list)
 }
 
 // instant returns a parameter of the URL that is an instant or a day.

@@ -133,6 +133,7 @@ var scheduleCases = []testCase{
 			Disabled: true, Paused: true, Waiting: true, Reason: "r\n", Failures: 3, Problem: "'p'",
 			Next: time.Date(2031, 1, 2, 3, 4, 5, 678901234, time.FixedZone("", 3600)), Due: time.Date(2031, 1, 2, 3, 4, 6, 0, time.UTC),
 			Last: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), LastExecution: p.New().ID, Open: []courier.ExecutionID{p.New().ID, p.New().ID},
+			MovesFrom: time.Date(2031, 1, 1, 20, 0, 0, 0, time.UTC),
 		}
 		got, err := p.PutSchedule(p.Ctx(), s)
 		p.OK(err)
@@ -183,6 +184,17 @@ var scheduleCases = []testCase{
 		if !fired[0].Done || p.one("s").Problem != "x" {
 			p.Errorf("fired: %s, then %s", storekit.Text(fired), storekit.Text(p.one("s")))
 		}
+	})},
+	{"firing_keeps_from_when_ticks_move", withSchedules(func(p *scheduleKit) {
+		s := daily("s")
+		s.MovesFrom = time.Date(2031, 1, 1, 20, 0, 0, 0, time.UTC)
+		s = p.put(s, 0)
+		d := p.due(10, long)
+		p.names("due", d, "s")
+		p.Same("of what is due", d.List[0].MovesFrom, s.MovesFrom)
+		fired := p.fire(schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, Status: d.List[0].Status})
+		p.Same("fired", fired[0].Done, true)
+		p.Same("after it was fired", p.one("s").MovesFrom, s.MovesFrom)
 	})},
 	{"put_is_of_one_only", withSchedules(func(p *scheduleKit) {
 		var put atomic.Int64
