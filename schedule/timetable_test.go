@@ -144,11 +144,15 @@ func model(t *testing.T, c calendar.Calendar, s schedule.Schedule, from, to cale
 // TestModel: the ticks of random schedules, calendars and zones are those of the model.
 func TestModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 1))
-	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Australia/Lord_Howe", "America/Havana", "Asia/Tokyo"}
-	changes := []string{"2026-03-08", "2026-03-29", "2026-10-25", "2026-11-01", "2026-04-05", "2026-10-04", "2018-11-04", "2018-02-18", "2026-06-10"}
-	for n := range 120 {
-		c := calendar.Calendar{Name: "c", Zone: zones[r.IntN(len(zones))], Weekend: [][]string{nil, {"saturday", "sunday"}, {"sunday"}, {"friday", "saturday", "sunday", "monday"}}[r.IntN(4)]}
-		middle, err := calendar.ParseDate(changes[r.IntN(len(changes))])
+	changes := []struct{ zone, day string }{ // of the clocks, but for the last two
+		{"Europe/Berlin", "2026-03-29"}, {"Europe/Berlin", "2026-10-25"}, {"America/New_York", "2026-03-08"}, {"America/New_York", "2026-11-01"},
+		{"America/Sao_Paulo", "2018-11-04"}, {"America/Sao_Paulo", "2018-02-18"}, {"Australia/Lord_Howe", "2026-04-05"}, {"Australia/Lord_Howe", "2026-10-04"},
+		{"America/Havana", "2026-03-08"}, {"America/Havana", "2026-11-01"}, {"UTC", "2026-10-25"}, {"Asia/Tokyo", "2026-06-10"},
+	}
+	for n := range 200 {
+		change := changes[r.IntN(len(changes))]
+		c := calendar.Calendar{Name: "c", Zone: change.zone, Weekend: [][]string{nil, {"saturday", "sunday"}, {"sunday"}, {"friday", "saturday", "sunday", "monday"}, {"saturday"}, {"monday"}}[r.IntN(6)]}
+		middle, err := calendar.ParseDate(change.day)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -186,15 +186,19 @@ var scheduleCases = []testCase{
 		}
 	})},
 	{"firing_keeps_from_when_ticks_move", withSchedules(func(p *scheduleKit) {
-		s := daily("s")
-		s.MovesFrom = time.Date(2031, 1, 1, 20, 0, 0, 0, time.UTC)
-		s = p.put(s, 0)
-		d := p.due(10, long)
-		p.names("due", d, "s")
-		p.Same("of what is due", d.List[0].MovesFrom, s.MovesFrom)
-		fired := p.fire(schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, Status: d.List[0].Status})
-		p.Same("fired", fired[0].Done, true)
-		p.Same("after it was fired", p.one("s").MovesFrom, s.MovesFrom)
+		for _, kind := range []store.Kind{store.Job, store.Chain} {
+			s := daily(string(kind))
+			s.Kind, s.MovesFrom = kind, time.Date(2031, 1, 1, 20, 0, 0, 0, time.UTC)
+			s = p.put(s, 0)
+			d := p.due(10, long)
+			p.names("due", d, s.Name)
+			p.Same("of what is due", d.List[0].MovesFrom, s.MovesFrom)
+			status := d.List[0].Status
+			status.Next, status.Due = time.Time{}, time.Time{}
+			fired := p.fire(schedule.Firing{Schedule: s.Name, Revision: d.List[0].Revision, Status: status})
+			p.Same("fired", fired[0].Done, true)
+			p.Same("after it was fired", p.one(s.Name).MovesFrom, s.MovesFrom)
+		}
 	})},
 	{"put_is_of_one_only", withSchedules(func(p *scheduleKit) {
 		var put atomic.Int64
