@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/ticks"
+	"github.com/courierhq/courier/schedule"
 )
 
 // A calendar is saved, listed with its versions, and removed unless something goes by it. The
@@ -43,6 +44,14 @@ func TestCalendars(t *testing.T) {
 		if len(c.Closed) != 1 || c.Closed[0] != want {
 			t.Errorf("%+v", c.Closed)
 		}
+		var x2 schedule.CronExplanation
+		const ask = `{"cron": "0 0 18 ? * FRI", "zone": "Europe/Berlin", "after": "2027-03-20T00:00:00Z", "count": 1, "calendar": "week", "on_closed": "next"}`
+		w.post("v1/cron/explain", ask).want(http.StatusOK, &x2)
+		if len(x2.Next) != 1 || x2.Next[0].Format("2006-01-02 15:04") != "2027-03-29 18:00" || len(x2.Notes) == 0 {
+			t.Errorf("%+v", x2)
+		}
+		w.as("vera").post("v1/cron/explain", ask).problem(http.StatusForbidden, "forbidden")
+		w.post("v1/cron/explain", `{"cron": "0 0 18 ? * FRI", "calendar": "wek"}`).problem(http.StatusBadRequest, "invalid")
 		moved := ""
 		for _, tick := range c.Ticks {
 			if tick.Schedule == "closing" {

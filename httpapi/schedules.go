@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/schedule"
@@ -18,6 +19,11 @@ type CronRequest struct {
 	Zone  string    `json:"zone,omitempty"`  // empty means UTC
 	After time.Time `json:"after,omitzero"`  // from when on the times are; zero means now
 	Count int       `json:"count,omitempty"` // how many times: 1 to 100, 5 if it is not given
+	// Calendar is the name of the calendar that the schedule goes by, and OnClosed what happens
+	// to the ticks of days that it closes. Empty means that all days are open. A calendar needs
+	// the role viewer.
+	Calendar string            `json:"calendar,omitempty"`
+	OnClosed schedule.OnClosed `json:"on_closed,omitempty"`
 }
 
 var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
@@ -117,7 +123,18 @@ func (c *call) explainCron() error {
 	if err := p.invalid("the body"); err != nil {
 		return err
 	}
-	x, err := schedule.ExplainCron(b.Cron, b.Zone, b.After, b.Count)
+	explain := func() (schedule.CronExplanation, error) {
+		return schedule.ExplainCron(b.Cron, b.Zone, b.After, b.Count)
+	}
+	if b.Calendar != "" || b.OnClosed != "" {
+		if err := c.Need(c.ctx(), "", access.RightSee); err != nil {
+			return err
+		}
+		explain = func() (schedule.CronExplanation, error) {
+			return c.h.e.Schedules().ExplainOnOpenDays(c.ctx(), b.Cron, b.Zone, b.Calendar, b.OnClosed, b.After, b.Count)
+		}
+	}
+	x, err := explain()
 	if err != nil {
 		return err
 	}

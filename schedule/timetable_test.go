@@ -266,3 +266,34 @@ func TestCalendarProblems(t *testing.T) {
 		}
 	})
 }
+
+// TestExplainOnOpenDays: an explanation has the times that a calendar leaves, and says which days it
+// closes until the last of them.
+func TestExplainOnOpenDays(t *testing.T) {
+	w := newWorld(t)
+	w.calendars = map[string]calendar.Calendar{"bank": bank}
+	after := time.Date(2026, 12, 18, 12, 0, 0, 0, time.UTC)
+	x, err := w.ExplainOnOpenDays(t.Context(), "0 0 7 ? * FRI", "Europe/Berlin", "bank", schedule.ClosedPrevious, after, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "At 07:00:00 on Friday\nnext: Thu 2026-12-24 07:00:00 CET\nnext: Thu 2026-12-31 07:00:00 CET\n" +
+		"note: 25 December: closed in bank (Christmas Day); moved to 24 December\nnote: 1 January: closed in bank; moved to 31 December\n"
+	if x.String() != want {
+		t.Errorf("%s", x)
+	}
+	for want, ask := range map[string][3]string{
+		`explain cron: calendar: there is no calendar "bnk"`:                  {"0 0 7 ? * FRI", "bnk", ""},
+		`explain cron: on_closed: unknown policy "nxt"; did you mean "next"?`: {"0 0 7 ? * FRI", "bank", "nxt"},
+		"explain cron: on_closed: it is for schedules with a calendar only":   {"0 0 7 ? * FRI", "", "next"},
+		"explain cron: ": {"0 0 25 ? * FRI", "bank", ""},
+	} {
+		if _, err := w.ExplainOnOpenDays(t.Context(), ask[0], "", ask[1], schedule.OnClosed(ask[2]), after, 2); !errors.Is(err, courier.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	w.unread = errors.New("the store fails")
+	if _, err := w.ExplainOnOpenDays(t.Context(), "0 0 7 ? * FRI", "", "bank", "", after, 2); !errors.Is(err, w.unread) {
+		t.Errorf("%v", err)
+	}
+}
