@@ -89,6 +89,15 @@ func (c *call) calendars() (any, error) {
 	return l, nil
 }
 
+// calendarHref returns the reference of a calendar; empty if there is no name, or the visitor may not
+// see calendars.
+func (c *call) calendarHref(name string) string {
+	if name == "" || !c.Can(c.ctx(), "", access.RightSee) {
+		return ""
+	}
+	return c.link("calendars", name)
+}
+
 // A calendarView is the first tab of the page of a calendar.
 type calendarView struct {
 	calendarRow

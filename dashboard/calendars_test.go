@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -44,6 +46,22 @@ func TestCalendars(t *testing.T) {
 		w.get("schedules/daily").has(why + "; left out")
 		w.get("schedules?from=" + day.Format(time.DateOnly)).has("Days that calendars close").has(why + "; left out").has("moved from " + why).has("Calendars")
 
+		w.monitor(monitor.Monitor{Name: "in", Path: "/in", Job: "inbox", Calendar: "target2", Between: monitor.Hours{From: "06:00", Until: "19:30"}})
+		if page := w.get("monitors/in").has("on open days of target2").has("from 06:00, until 19:30"); !strings.Contains(page.Body.String(), "calendars/target2") {
+			t.Error("the page does not lead to the calendar")
+		}
+		form := w.get("monitors/in?tab=edit").fields("set")
+		if form["f.calendar"] != "target2" || form["f.between.from"] != "06:00" || form["f.between.until"] != "19:30" {
+			t.Errorf("the form has %q", form)
+		}
+		w.user = "vicky"
+		if page := w.get("schedules/weekly").has("target2"); strings.Contains(page.Body.String(), "calendars/target2") {
+			t.Error("the page leads to the calendar")
+		}
+		w.user = "admin"
+		if err := w.engine.Monitors().Remove(w.Context(), "in", courier.By{}); err != nil {
+			t.Fatal(err)
+		}
 		w.get("calendars/target2").has("schedule weekly").has("schedule daily")
 		refused := w.post("calendars/target2?tab=remove", w.get("calendars/target2?tab=remove").with("do", "remove", "confirm", "target2"))
 		if refused.Code != http.StatusUnprocessableEntity {

@@ -125,14 +125,15 @@ func (c *call) started(id courier.ExecutionID, chain string) string {
 // A monitorView is the first tab of the page of a monitor.
 type monitorView struct {
 	monitorRow
-	Turns     []turnButton
-	PollTook  time.Duration
-	Outcome   string
-	Params    string
-	SeesFiles bool
-	Files     []seenRow
-	First     string
-	Next      string
+	Turns        []turnButton
+	PollTook     time.Duration
+	Outcome      string
+	Params       string
+	SeesFiles    bool
+	CalendarHref string
+	Files        []seenRow
+	First        string
+	Next         string
 }
 
 // A seenRow is a file that a monitor has seen.
@@ -143,7 +144,7 @@ type seenRow struct {
 }
 
 func (c *call) monitor(m *monitor.Monitor) (any, error) {
-	v := &monitorView{monitorRow: c.monitorRow(*m), PollTook: time.Duration(m.Health.PollSeconds * float64(time.Second))}
+	v := &monitorView{monitorRow: c.monitorRow(*m), PollTook: time.Duration(m.Health.PollSeconds * float64(time.Second)), CalendarHref: c.calendarHref(m.Calendar)}
 	outcomes, err := c.statuses(idsOf(m.Health.LastExecution, m.Job))
 	if err != nil {
 		return nil, err

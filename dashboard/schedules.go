@@ -238,8 +238,9 @@ func inZone(t time.Time, zone string) string {
 // A scheduleView is the first tab of the page of a schedule.
 type scheduleView struct {
 	scheduleRow
-	Ticks  any // a ticks
-	Params string
+	Ticks        any // a ticks
+	Params       string
+	CalendarHref string
 }
 
 // A ticks says when a schedule fires by its definition.
@@ -266,7 +267,7 @@ func (c *call) schedule(s *schedule.Schedule) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := scheduleView{scheduleRow: c.scheduleRow(*s), Ticks: c.ticks(s)}
+	v := scheduleView{scheduleRow: c.scheduleRow(*s), Ticks: c.ticks(s), CalendarHref: c.calendarHref(s.Calendar)}
 	v.Outcome = outcomes[s.LastExecution]
 	if len(s.Params) > 0 {
 		v.Params = format.JSON(s.Params)
