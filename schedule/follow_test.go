@@ -242,7 +242,10 @@ func TestPreviousOfNew(t *testing.T) {
 func TestEnableWithCalendar(t *testing.T) {
 	inWorld(t, func(w *world, start time.Time) {
 		w.change(weekend())
-		w.set(schedule.Schedule{Name: "s", Cron: "0 0 6 * * ?", Calendar: "week", Disabled: true})
+		w.set(schedule.Schedule{Name: "s", Cron: "0 0 6 * * ?", Calendar: "week", OnClosed: "previous", Disabled: true})
+		if len(w.changes) != 1 || !w.get("s").MovesFrom.IsZero() {
+			t.Errorf("of one that is disabled it is noted: %q", w.changes)
+		}
 		s, err := w.Enable(w.t.Context(), "s", courier.By{})
 		if err != nil || s.NextFire.Format(time.DateOnly) != "2000-01-03" {
 			t.Errorf("%v, %v", s.NextFire, err)

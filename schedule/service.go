@@ -203,15 +203,18 @@ func (v *Service) setSchedule(ctx context.Context, old *Record, s *Schedule, bod
 		put.Due = TickAt(s.Name, put.Next, s.Jitter) // an engine that is firing it now is refused
 		return put, nil, nil
 	}
-	var before *Timetable
-	if old != nil && !put.Disabled && !put.Paused {
-		was.MovesFrom = old.MovesFrom
-		var err error
-		if before, _, err = v.timetable(ctx, &was, make(map[string]*calendar.Days)); err != nil {
-			return put, nil, err
+	var missed []ClosedDay
+	if !put.Disabled && !put.Paused {
+		var before *Timetable
+		if old != nil {
+			was.MovesFrom = old.MovesFrom
+			var err error
+			if before, _, err = v.timetable(ctx, &was, make(map[string]*calendar.Days)); err != nil {
+				return put, nil, err
+			}
 		}
+		missed = put.moves(t, before, now)
 	}
-	missed := put.moves(t, before, now)
 	return put, missed, begin(&put, t.since(put.MovesFrom), now)
 }
 
