@@ -294,9 +294,9 @@ func (c *call) ticks(s *schedule.Schedule) any {
 			v.Notes = append(v.Notes, day.Text+".")
 		}
 	}
-	if s.Cron != "" {
+	if s.Cron != "" && table != nil {
 		if x, err := schedule.ExplainCron(s.Cron, s.Zone, time.Time{}, 1); err == nil {
-			v.Notes = append(v.Notes, x.Notes...)
+			v.Notes = append(v.Notes, table.OnOpenDays(x.Notes)...)
 		}
 	}
 	if len(v.Next) == 0 && v.Why == "" {

@@ -237,6 +237,10 @@ func (t *Timetable) shownAfter(closed calendar.Date, after time.Duration) (first
 	return first, found
 }
 
+// Open reports whether an instant is on a day that the calendar of the schedule leaves open; without a
+// calendar all are.
+func (t *Timetable) Open(at time.Time) bool { return t.days == nil || t.days.Open(t.days.On(at)) }
+
 // Moved says from which closed day a tick was moved, such as "moved from 25 December: closed
 // in target2 (Christmas Day)"; empty if the schedule has the tick by itself.
 func (t *Timetable) Moved(tick time.Time) string {

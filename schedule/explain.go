@@ -89,7 +89,7 @@ func (v *Service) ExplainOnOpenDays(ctx context.Context, expression, zone, calen
 	}
 	location, last := t.location(), after
 	most := max(len(x.Next), 1)
-	x.Next = nil
+	x.Next, x.Notes = nil, t.OnOpenDays(x.Notes)
 	for at := t.Next(after); !at.IsZero() && len(x.Next) < most; at = t.Next(at) {
 		x.Next, last = append(x.Next, at.In(location)), at
 	}
@@ -97,6 +97,19 @@ func (v *Service) ExplainOnOpenDays(ctx context.Context, expression, zone, calen
 		x.Notes = append(x.Notes, day.Text)
 	}
 	return x, nil
+}
+
+// OnOpenDays returns notes of [ExplainCron] without those on changes of the clocks on days that the calendar closes,
+// which mean nothing then. A note of a day begins with its date in the zone of the schedule.
+func (t *Timetable) OnOpenDays(notes []string) (list []string) {
+	for _, note := range notes {
+		day, _, _ := strings.Cut(note, ": ")
+		date, err := time.ParseInLocation(time.DateOnly, day, t.location())
+		if err != nil || t.Open(date.Add(12*time.Hour)) {
+			list = append(list, note)
+		}
+	}
+	return list
 }
 
 // location is the zone of the schedule.

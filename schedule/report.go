@@ -73,6 +73,7 @@ func report(s *Schedule, tables func(*Schedule) (*Timetable, error), now time.Ti
 		return r, err
 	}
 	r.Words, r.Notes = words(s, now)
+	r.Notes = t.OnOpenDays(r.Notes)
 	if s.Problem != "" {
 		r.Notes = append(r.Notes, "the last time it could not fire: "+s.Problem)
 	}

@@ -282,6 +282,16 @@ func TestExplainOnOpenDays(t *testing.T) {
 	if x.String() != want {
 		t.Errorf("%s", x)
 	}
+	after = time.Date(2027, 3, 20, 12, 0, 0, 0, time.UTC)
+	for _, cron := range []string{"0 30 2 * * ?", "0 30 2 ? * SUN"} { // the clocks change on Sundays, which are closed
+		x, err := w.ExplainOnOpenDays(t.Context(), cron, "Europe/Berlin", "bank", schedule.ClosedNext, after, 1)
+		if err != nil || slices.ContainsFunc(x.Notes, func(s string) bool { return strings.Contains(s, "doesn't exist") }) {
+			t.Errorf("%s: %q, %v", cron, x.Notes, err)
+		}
+	}
+	if plain, err := schedule.ExplainCron("0 30 2 * * ?", "Europe/Berlin", after, 1); err != nil || len(plain.Notes) == 0 {
+		t.Errorf("%q, %v", plain.Notes, err)
+	}
 	for want, ask := range map[string][3]string{
 		`explain cron: calendar: there is no calendar "bnk"`:                  {"0 0 7 ? * FRI", "bnk", ""},
 		`explain cron: on_closed: unknown policy "nxt"; did you mean "next"?`: {"0 0 7 ? * FRI", "bank", "nxt"},

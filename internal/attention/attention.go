@@ -122,6 +122,7 @@ type Source struct {
 	}
 	Schedules interface {
 		List(ctx context.Context, f schedule.Filter) ([]schedule.Schedule, error)
+		Timetables(ctx context.Context) func(*schedule.Schedule) (*schedule.Timetable, error)
 	}
 	Calendars interface {
 		List(ctx context.Context, f store.DefinitionFilter) ([]calendar.Calendar, error)

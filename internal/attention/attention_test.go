@@ -133,6 +133,17 @@ func (s calendars) List(context.Context, store.DefinitionFilter) ([]calendar.Cal
 	return s.calendars, s.fails["calendars"]
 }
 
+func (s schedules) Timetables(ctx context.Context) func(*schedule.Schedule) (*schedule.Timetable, error) {
+	return schedule.New(schedule.Options{Calendar: func(_ context.Context, name string) (*calendar.Days, error) {
+		for _, c := range s.calendars {
+			if c.Name == name {
+				return calendar.New(c)
+			}
+		}
+		return nil, courier.Errorf(courier.ErrNotFound, "there is no calendar %q", name)
+	}}).Timetables(ctx)
+}
+
 func (s monitors) List(context.Context, monitor.Filter) ([]monitor.Monitor, error) {
 	return s.monitors, s.fails["monitors"]
 }

@@ -55,7 +55,7 @@ func (l *reading) queues() error {
 }
 
 func (l *reading) schedules() error {
-	clocks := ticks.NewClocks(l.At, l.At.Add(noticed))
+	clocks := ticks.NewClocks(l.Schedules.Timetables(l.ctx), l.At, l.At.Add(noticed))
 	list, err := l.Schedules.List(l.ctx, schedule.Filter{Limit: most})
 	if ok, err := l.has("schedule.Store", err); !ok {
 		return err

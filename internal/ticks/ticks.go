@@ -80,7 +80,7 @@ func Between(tables Tables, list []schedule.Schedule, from, to time.Time) TickLi
 			continue
 		}
 		t := newTicking(s, c.From, c.To)
-		t.table = table
+		t.goBy(table)
 		c.Closed = append(c.Closed, closedOf(s.Name, table, c.From, c.To)...)
 		if t.at = table.Next(c.From.Add(-1)); !t.at.IsZero() {
 			all = append(all, t)
@@ -135,6 +135,18 @@ func newTicking(s *schedule.Schedule, from, to time.Time) *ticking {
 		t.notes[day] = text
 	}
 	return t
+}
+
+// goBy gives a schedule its timetable. A change of the clocks on a day that its calendar closes means
+// nothing for it.
+func (t *ticking) goBy(table *schedule.Timetable) {
+	t.table = table
+	for day := range t.notes {
+		date, err := time.ParseInLocation(time.DateOnly, day, t.zone)
+		if err == nil && !table.Open(date.Add(12*time.Hour)) {
+			delete(t.notes, day)
+		}
+	}
 }
 
 func (t *ticking) tick() Tick {

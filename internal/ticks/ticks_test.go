@@ -17,9 +17,13 @@ import (
 // tables are those of a service without a store: ticks come from the definition alone.
 var tables = schedule.New(schedule.Options{Calendar: holiday}).Timetables(context.Background())
 
-// holiday is a calendar in which Saturday is closed.
-func holiday(context.Context, string) (*calendar.Days, error) {
-	return calendar.New(calendar.Calendar{Name: "holiday", Zone: "Europe/Berlin", Weekend: []string{"saturday"}})
+// holiday is a calendar in which Saturday is closed; in sundays Sunday is.
+func holiday(_ context.Context, name string) (*calendar.Days, error) {
+	c := calendar.Calendar{Name: name, Zone: "Europe/Berlin", Weekend: []string{"saturday"}}
+	if name == "sundays" {
+		c.Weekend = []string{"sunday"}
+	}
+	return calendar.New(c)
 }
 
 func berlin(t *testing.T) *time.Location {
@@ -127,17 +131,20 @@ func TestClocks(t *testing.T) {
 		days       int // before the change, from when 14 days are looked at
 		cron, zone string
 		want       string
+		calendar   string
 	}{
-		{13, "0 30 2 * * ?", "Europe/Berlin", "2027-03-28: 02:30 doesn't exist in Europe/Berlin; fires at 03:30"},
-		{16, "0 30 2 * * ?", "Europe/Berlin", ""},
-		{-1, "0 30 2 * * ?", "Europe/Berlin", ""},
-		{13, "0 30 1 * * ?", "Europe/Berlin", ""},
-		{13, "0 30 2 * * ?", "", ""},
-		{13, "", "Europe/Berlin", ""},
-		{13, "0 30 2 * * ?", "Mars/Base", ""},
+		{13, "0 30 2 * * ?", "Europe/Berlin", "", "sundays"}, // which are closed, as that of the change
+		{13, "0 30 2 * * ?", "Europe/Berlin", "2027-03-28: 02:30 doesn't exist in Europe/Berlin; fires at 03:30", "holiday"},
+		{13, "0 30 2 * * ?", "Europe/Berlin", "2027-03-28: 02:30 doesn't exist in Europe/Berlin; fires at 03:30", ""},
+		{16, "0 30 2 * * ?", "Europe/Berlin", "", ""},
+		{-1, "0 30 2 * * ?", "Europe/Berlin", "", ""},
+		{13, "0 30 1 * * ?", "Europe/Berlin", "", ""},
+		{13, "0 30 2 * * ?", "", "", ""},
+		{13, "", "Europe/Berlin", "", ""},
+		{13, "0 30 2 * * ?", "Mars/Base", "", ""},
 	} {
 		from := change.AddDate(0, 0, -c.days)
-		note, found := ticks.NewClocks(from, from.AddDate(0, 0, 14)).First(&schedule.Schedule{Name: "s", Cron: c.cron, Zone: c.zone})
+		note, found := ticks.NewClocks(tables, from, from.AddDate(0, 0, 14)).First(&schedule.Schedule{Name: "s", Cron: c.cron, Zone: c.zone, Calendar: c.calendar})
 		if got := note.Day + ": " + note.Text; found != (c.want != "") || found && (!strings.HasPrefix(got, c.want) || note.Schedule != "s") {
 			t.Errorf("%q in %q, %d days before: %v %q", c.cron, c.zone, c.days, found, got)
 		}

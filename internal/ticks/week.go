@@ -76,7 +76,7 @@ func OfDays(ctx context.Context, tables Tables, list []schedule.Schedule, from t
 			continue
 		}
 		t := newTicking(s, midnight(0).Add(-24*time.Hour), midnight(days).Add(24*time.Hour))
-		t.table = table
+		t.goBy(table)
 		w.Closed = append(w.Closed, closedOf(s.Name, table, midnight(0), midnight(days))...)
 		for d := range w.Days {
 			bound := maxCounted
