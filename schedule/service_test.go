@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,8 +31,9 @@ type world struct {
 	store   *memstore.Store
 	ids     uuid7.Source
 	changes []string // what was changed, in words
-	fired   int      // firings that were carried out
-	refuses error    // of all executions
+	mu      sync.Mutex
+	fired   int   // firings that were carried out
+	refuses error // of all executions
 	// calendars are those that there are; unread is the error of reading them.
 	calendars map[string]calendar.Calendar
 	unread    error
@@ -60,6 +62,8 @@ func newWorld(t *testing.T) *world {
 			w.changes = append(w.changes, change)
 		},
 		Fired: func(list []schedule.Fired) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			for _, f := range list {
 				if f.Done {
 					w.fired++
