@@ -204,6 +204,8 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 	case attention.Schedule:
 		thing("schedules", e.Name)
 		edit("schedules")
+	case attention.Calendar:
+		thing("calendars", e.Name)
 	case attention.Monitor:
 		thing("monitors", e.Name)
 	case attention.Delivery, attention.Subscription:

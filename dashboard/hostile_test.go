@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/monitor"
@@ -112,7 +113,12 @@ func (w *world) evil() map[string]string {
 		{ID: "long", Type: "test.file", Config: map[string]any{"path": "/out/" + evilText[:900], "size": 7}},
 	}}, nil)
 	run(courier.Job{Name: evilName + " lists", Steps: []courier.StepSpec{{ID: "list", Name: evilName, Type: "test.list", Config: map[string]any{"connection_id": evilName}}, work(evilText)}}, nil)
-	_, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: evilName, Job: evilName, Every: time.Hour}, by)
+	_, err := w.engine.Calendars().Set(w.Context(), calendar.Calendar{
+		Name: evilName, Description: evilName, Weekend: []string{"sunday"},
+		Closed: []calendar.Closing{{Date: "2000-01-01", Title: evilName}, {Date: "2000-01-05", Title: evilName}}, OpenDays: []string{"2000-01-09"},
+	}, by)
+	must(err)
+	_, err = w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: evilName, Job: evilName, Every: time.Hour, Calendar: evilName, OnClosed: schedule.ClosedNext}, by)
 	must(err)
 	_, err = w.engine.Monitors().Set(w.Context(), monitor.Monitor{Name: evilName, Description: evilName, Lister: "shelf", Connection: evilName, Path: "/" + evilName, Every: time.Second, MaxFailures: 1, Job: evilName}, by)
 	must(err)
@@ -130,6 +136,7 @@ func (w *world) evil() map[string]string {
 		"attention": "", "execution": loop, "attempts": loop + "?tab=attempts&state=failed", "values": loop + "?tab=values", "log": loop + "?tab=log", "audit": loop + "?tab=audit",
 		"resume": loop + "/resume", "files": files + "?tab=files", "connections": "connections", "search": "search?q=" + url.QueryEscape(evilName), "found": "search?q=%2Ascript%2A",
 		"chain": "chains/" + url.PathEscape(evilName), "chainrun": "chain-executions/" + string(x.ID), "journal": "journal", "executions": "executions",
+		"calendars": "calendars", "calendar": "calendars/" + url.PathEscape(evilName), "schedule": "schedules/" + url.PathEscape(evilName), "week": "schedules",
 	}
 }
 

@@ -41,7 +41,7 @@ type journalRow struct {
 // journalKinds are what the journal has entries of, each with the path of its page.
 var journalKinds = []struct{ kind, path string }{
 	{"execution", "executions"}, {"chain execution", "chain-executions"}, {"job", "jobs"}, {"chain", "chains"}, {"schedule", "schedules"},
-	{"monitor", "monitors"}, {"subscription", "notifications"}, {"delivery", ""}, {"limit", ""}, {"executions", ""},
+	{"monitor", "monitors"}, {"calendar", "calendars"}, {"subscription", "notifications"}, {"delivery", ""}, {"limit", ""}, {"executions", ""},
 }
 
 // maxChanges is how many changed values an entry shows.

@@ -52,6 +52,9 @@ var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
 		{Name: "done_file", Label: "Ending of the file that says it is complete", Kind: form.Text, Hint: "Such as .done. Empty means that a file is ready when it no longer changes."},
 		{Name: "stable_seconds", Label: "Unchanged for, in seconds", Kind: form.Number, Hint: "Before a file is ready. Empty means 5."},
 		{Name: "every_seconds", Label: "Interval of polls in seconds", Kind: form.Number, Hint: "Empty means a minute."},
+		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of one of the calendars: it polls on open days only. Empty means that all days are open."},
+		{Name: "between.from", Label: "Polls from", Kind: form.Text, Hint: "A time of the day in the time zone of the calendar, such as 06:00. Empty means its begin."},
+		{Name: "between.until", Label: "Polls until", Kind: form.Text, Hint: "Such as 19:30. Empty means the end of the day."},
 		{Name: "max_failures", Label: "Stop after failed polls in a row", Kind: form.Number, Hint: "Empty means 5."},
 		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: `Its latest version is started, with the parameters "files" and "monitor".`, Group: "What is started"},
 		{Name: "chain", Label: "or chain", Kind: form.Text},
@@ -122,14 +125,15 @@ func (c *call) started(id courier.ExecutionID, chain string) string {
 // A monitorView is the first tab of the page of a monitor.
 type monitorView struct {
 	monitorRow
-	Turns     []turnButton
-	PollTook  time.Duration
-	Outcome   string
-	Params    string
-	SeesFiles bool
-	Files     []seenRow
-	First     string
-	Next      string
+	Turns        []turnButton
+	PollTook     time.Duration
+	Outcome      string
+	Params       string
+	SeesFiles    bool
+	CalendarHref string
+	Files        []seenRow
+	First        string
+	Next         string
 }
 
 // A seenRow is a file that a monitor has seen.
@@ -140,7 +144,7 @@ type seenRow struct {
 }
 
 func (c *call) monitor(m *monitor.Monitor) (any, error) {
-	v := &monitorView{monitorRow: c.monitorRow(*m), PollTook: time.Duration(m.Health.PollSeconds * float64(time.Second))}
+	v := &monitorView{monitorRow: c.monitorRow(*m), PollTook: time.Duration(m.Health.PollSeconds * float64(time.Second)), CalendarHref: c.calendarHref(m.Calendar)}
 	outcomes, err := c.statuses(idsOf(m.Health.LastExecution, m.Job))
 	if err != nil {
 		return nil, err

@@ -91,6 +91,7 @@ func allPages() []page {
 		bulkPages,
 		keptFilesPages,
 		schedulePages,
+		calendarPages,
 		monitorPages,
 		connectionPages,
 		limitPages,

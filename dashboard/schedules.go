@@ -56,6 +56,8 @@ var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once: 2030-01-31T08:00:00Z."},
 		{Name: "starts_at", Label: "Not before", Kind: form.Text, Hint: "An instant, such as 2030-01-31T08:00:00Z. Empty means no bound."},
 		{Name: "ends_at", Label: "Not after", Kind: form.Text},
+		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of one of the calendars. Empty means that all days are open."},
+		{Name: "on_closed", Label: "Ticks of days that it closes", Kind: form.Choice, Options: []string{"skip", "next", "previous"}, Hint: "skip leaves them out; next and previous move them to an open day. Empty means skip."},
 		{Name: "jitter_seconds", Label: "Jitter in seconds", Kind: form.Number, Hint: "Each tick is late by a time from 0 to this one, so that many schedules do not fire at once."},
 		{Name: "overlap", Label: "If the execution before has not ended", Kind: form.Choice, Options: []string{"allow", "skip", "queue_one", "cancel_running"}, Group: "When something is in the way"},
 		{Name: "misfire", Label: "Ticks that nobody saw", Kind: form.Choice, Options: []string{"fire_once", "fire_all", "skip"}, Hint: "Those that came while no engine was there."},
@@ -236,23 +238,26 @@ func inZone(t time.Time, zone string) string {
 // A scheduleView is the first tab of the page of a schedule.
 type scheduleView struct {
 	scheduleRow
-	Ticks  any // a ticks
-	Params string
+	Ticks        any // a ticks
+	Params       string
+	CalendarHref string
 }
 
 // A ticks says when a schedule fires by its definition.
 type ticks struct {
 	ZoneName string // empty for those in UTC
 	Next     []fire
-	Notes    []string // what changes of the clocks mean
+	Notes    []string // what changes of the clocks mean, and closed days
 	Why      string   // it has no next tick
 	Idle     bool     // it does not fire until it is enabled
+	Moved    bool     // some of the ticks were moved
 }
 
 // A fire is a tick in the zone of the schedule and in UTC.
 type fire struct {
 	Local string
 	At    time.Time
+	Moved string // from which closed day it was moved
 }
 
 const nextTicks = 10
@@ -262,7 +267,7 @@ func (c *call) schedule(s *schedule.Schedule) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := scheduleView{scheduleRow: c.scheduleRow(*s), Ticks: c.ticks(s)}
+	v := scheduleView{scheduleRow: c.scheduleRow(*s), Ticks: c.ticks(s), CalendarHref: c.calendarHref(s.Calendar)}
 	v.Outcome = outcomes[s.LastExecution]
 	if len(s.Params) > 0 {
 		v.Params = format.JSON(s.Params)
@@ -276,20 +281,22 @@ func (c *call) ticks(s *schedule.Schedule) any {
 	if s.Zone != "" && s.Zone != "UTC" {
 		v.ZoneName = s.Zone
 	}
-	after := now()
-	for len(v.Next) < nextTicks {
-		at, err := c.h.e.Schedules().Next(*s, after)
-		if err != nil {
-			v.Why = format.Sentence(err.Error())
+	table, err := c.h.e.Schedules().Timetables(c.ctx())(s)
+	if err != nil {
+		v.Why = format.Sentence(err.Error())
+	} else {
+		after := now()
+		for at := table.Next(after); !at.IsZero() && len(v.Next) < nextTicks; at = table.Next(at) {
+			v.Next, after = append(v.Next, fire{inZone(at, v.ZoneName), at, table.Moved(at)}), at
+			v.Moved = v.Moved || v.Next[len(v.Next)-1].Moved != ""
 		}
-		if err != nil || at.IsZero() {
-			break
+		for _, day := range table.Closed(now(), after, nextTicks) {
+			v.Notes = append(v.Notes, day.Text+".")
 		}
-		v.Next, after = append(v.Next, fire{inZone(at, v.ZoneName), at}), at
 	}
-	if s.Cron != "" {
+	if s.Cron != "" && table != nil {
 		if x, err := schedule.ExplainCron(s.Cron, s.Zone, time.Time{}, 1); err == nil {
-			v.Notes = x.Notes
+			v.Notes = append(v.Notes, table.OnOpenDays(x.Notes)...)
 		}
 	}
 	if len(v.Next) == 0 && v.Why == "" {

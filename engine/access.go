@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/deadlines"
@@ -57,12 +58,15 @@ func (e *Engine) addSubsystems() {
 	})
 	_, wakes := roles.Behind.(schedule.Store)
 	e.monitors = monitor.New(monitor.Options{
-		Store: roles.Monitors, Targets: c, Listers: o.Listers, NewContext: c.listingContext, Changed: c.Changed,
+		Store: roles.Monitors, Targets: c, Calendar: c.days, Listers: o.Listers, NewContext: c.listingContext, Changed: c.Changed,
 		Recorded:  func(r monitor.Recorded) { e.chains.Started(r.Chains) },
 		MaxParams: o.MaxParams, StoreWakes: wakes, Log: e.log, Poll: o.Poll,
 	})
+	e.calendars = calendar.NewService(calendar.Options{
+		Catalog: roles.Catalog(), Users: c.calendarUsers, Follow: c.followCalendar, Changed: c.Changed,
+	})
 	e.schedules = schedule.New(schedule.Options{
-		Store: roles.Schedules, Targets: c, Log: e.log, Poll: o.Poll, Changed: c.Changed,
+		Store: roles.Schedules, Targets: c, Calendar: c.days, Log: e.log, Poll: o.Poll, Changed: c.Changed,
 		Fired: func(list []schedule.Fired) {
 			e.notifications.Wake()
 			for i := range list {
@@ -81,6 +85,35 @@ func (e *Engine) addSubsystems() {
 		},
 		Roles: roles, Registry: e.reg, Queues: o.Queues, Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams, Grace: o.Grace,
 	})
+}
+
+// days returns the days of a calendar.
+func (c access) days(ctx context.Context, name string) (*calendar.Days, error) {
+	return c.e.calendars.Days(ctx, name)
+}
+
+// calendarUsers returns the schedules and monitors that go by a calendar, as phrases.
+func (c access) calendarUsers(ctx context.Context, name string) (users []string, err error) {
+	schedules, err := c.e.schedules.Using(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	monitors, err := c.e.monitors.Using(ctx, name)
+	for _, s := range schedules {
+		users = append(users, fmt.Sprintf("schedule %q", s))
+	}
+	for _, m := range monitors {
+		users = append(users, fmt.Sprintf("monitor %q", m))
+	}
+	return users, err
+}
+
+// followCalendar makes schedules and monitors follow a calendar that was changed.
+func (c access) followCalendar(ctx context.Context, name string, was *calendar.Days, by courier.By) error {
+	if err := c.e.schedules.Follow(ctx, name, was, by); err != nil {
+		return err
+	}
+	return c.e.monitors.Follow(ctx, name)
 }
 
 // listingContext returns the context of one listing for a monitor, and the redactor of the

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/internal/definitiondiff"
@@ -58,7 +59,7 @@ type Applied struct {
 
 // An AppliedDefinition is what [Engine.Apply] has done with a definition, or would do.
 type AppliedDefinition struct {
-	Kind   string      `json:"kind"` // job, chain, schedule, monitor or subscription
+	Kind   string      `json:"kind"` // job, chain, calendar, schedule, monitor or subscription
 	Name   string      `json:"name"`
 	Action ApplyAction `json:"action"`
 	// Done says that the store has it so. It is false in a dry run, and for what Apply did
@@ -145,19 +146,19 @@ func (a *Applied) String() string {
 // [Bundle.Err].
 //
 // The stores have no transaction over all kinds of definitions. Apply writes jobs before the
-// jobs that depend on them, then chains, schedules, monitors and subscriptions, and then removes
+// jobs that depend on them, then chains, calendars, schedules, monitors and subscriptions, and then removes
 // what Prune is to remove. If a write fails, Apply stops and returns the report with the error:
 // [AppliedDefinition].Done says what is saved. Another Apply of the same bundle continues.
 //
 // A job or a chain that was changed after Apply had read it is not written: the store compares
-// it in the transaction that saves. A schedule, monitor or subscription is compared right before
-// it is written. If another Apply of the same Name writes meanwhile, with another bundle or with
+// it in the transaction that saves. A calendar, schedule, monitor or subscription is compared right
+// before it is written. If another Apply of the same Name writes meanwhile, with another bundle or with
 // Prune, one of them has an error, or both have. It matches [courier.ErrConflict] and names what has
 // changed.
 //
-// Prune removes schedules, monitors and subscriptions. It keeps a schedule or monitor of which
-// an execution has not ended, a subscription with notifications that wait for delivery, and what
-// is in the deployment of another name. Jobs and chains are always kept, because their
+// Prune removes schedules, monitors, subscriptions and calendars. It keeps a schedule or monitor
+// of which an execution has not ended, a subscription with notifications that wait for delivery, a
+// calendar that something else goes by, and what is in the deployment of another name. Jobs and chains are always kept, because their
 // executions refer to their versions. What is kept is removed by a later Apply with Prune, as
 // soon as the reason is gone.
 //
@@ -219,6 +220,14 @@ type deployed struct {
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
 	Digest string `json:"digest,omitempty"` // of the definition in the bundle
+}
+
+// rank puts calendars behind what goes by them.
+func (d deployed) rank() int {
+	if d.Kind == string(store.Calendar) {
+		return 1
+	}
+	return 0
 }
 
 // digest tells definitions from each other; it is empty for none.
@@ -391,8 +400,13 @@ func (a *apply) load(ctx context.Context, kind store.Kind, name string) (store.D
 	return d, nil
 }
 
-// planServices plans schedules, monitors and subscriptions.
+// planServices plans calendars, schedules, monitors and subscriptions.
 func (a *apply) planServices(ctx context.Context) error {
+	for _, x := range a.check.Calendars {
+		if err := addService(ctx, a, "calendar", x.Name, x, a.e.calendars.Compare, a.e.calendars.Set); err != nil {
+			return err
+		}
+	}
 	for _, x := range a.check.Schedules {
 		if err := addService(ctx, a, "schedule", x.Name, x, a.e.schedules.Compare, a.e.schedules.Set); err != nil {
 			return err
@@ -449,7 +463,9 @@ func (a *apply) readRecord(ctx context.Context) error {
 // planRest plans what is to be done with what earlier bundles had.
 func (a *apply) planRest(ctx context.Context) (err error) {
 	var others map[deployed]string
-	for _, d := range slices.Concat(a.old.Definitions, a.old.Left) {
+	rest := slices.Concat(a.old.Definitions, a.old.Left)
+	slices.SortStableFunc(rest, func(x, y deployed) int { return cmp.Compare(x.rank(), y.rank()) })
+	for _, d := range rest {
 		d.Digest = ""
 		given := func(have deployed) bool { return have.Kind == d.Kind && have.Name == d.Name }
 		if slices.ContainsFunc(a.record.Definitions, given) || slices.ContainsFunc(a.record.Left, given) {
@@ -492,6 +508,8 @@ func (a *apply) planRest(ctx context.Context) (err error) {
 // stored returns what is stored of a definition; nil if nothing is.
 func (a *apply) stored(ctx context.Context, d deployed) (was json.RawMessage, err error) {
 	switch d.Kind {
+	case "calendar":
+		was, _, _, err = a.e.calendars.Compare(ctx, calendar.Calendar{Name: d.Name})
 	case "schedule":
 		was, _, _, err = a.e.schedules.Compare(ctx, schedule.Schedule{Name: d.Name})
 	case "monitor":
@@ -534,6 +552,9 @@ func (a *apply) otherDeployments(ctx context.Context) (map[deployed]string, erro
 // removal returns how a definition is removed, or the reason why it can't be.
 func (a *apply) removal(ctx context.Context, d deployed) (reason string, remove func(context.Context) error, err error) {
 	switch d.Kind {
+	case "calendar":
+		reason, err = a.users(ctx, d.Name)
+		return reason, a.remove(d, a.e.calendars.Remove), err
 	case "schedule":
 		s, err := a.e.schedules.Get(ctx, d.Name)
 		if err == nil {
@@ -554,6 +575,34 @@ func (a *apply) removal(ctx context.Context, d deployed) (reason string, remove 
 		return reason, a.remove(d, a.e.notifications.Remove), err
 	}
 	return fmt.Sprintf("a %s is not removed, because its executions refer to its versions", d.Kind), nil, nil
+}
+
+// users returns the phrase that names what will go by a calendar after this Apply; empty if
+// nothing will.
+func (a *apply) users(ctx context.Context, name string) (string, error) {
+	left, err := a.e.calendars.Users(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range a.planned {
+		if p.Action != ActionKept { // it is removed, or the bundle says by which calendar it goes
+			left = slices.DeleteFunc(left, func(user string) bool { return user == fmt.Sprintf("%s %q", p.Kind, p.Name) })
+		}
+	}
+	for _, x := range a.check.Schedules {
+		if x.Calendar == name {
+			left = append(left, fmt.Sprintf("schedule %q", x.Name))
+		}
+	}
+	for _, x := range a.check.Monitors {
+		if x.Calendar == name {
+			left = append(left, fmt.Sprintf("monitor %q", x.Name))
+		}
+	}
+	if err := calendar.InUse(name, left); err != nil {
+		return text.Plain(err), nil
+	}
+	return "", nil
 }
 
 // remove returns what removes a definition that somebody else may have removed meanwhile.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/definitions"
@@ -57,6 +58,7 @@ type Bundle struct {
 	Chains        []chain.Chain
 	Schedules     []schedule.Schedule
 	Monitors      []monitor.Monitor
+	Calendars     []calendar.Calendar
 	Subscriptions []notify.Subscription
 	// Problems are what is wrong, and Warnings what looks doubtful, each with file,
 	// line and column, in that order.
@@ -84,8 +86,8 @@ func (b Bundle) Err() error {
 // Check reads definitions and checks them as a whole, without a store: whatever they
 // name must be among them. Each file is a JSON object that is a definition, or a list of
 // such objects. What an object defines follows from its fields: a job has "steps", a chain
-// "members", a subscription "kind", a monitor "path", and a schedule "cron",
-// "every_seconds" or "at". The name of a file is for problems, and may be empty.
+// "members", a subscription "kind", a monitor "path", a schedule "cron",
+// "every_seconds" or "at", and a calendar "weekend", "closed" or "open". The name of a file is for problems, and may be empty.
 //
 // Check reports all mistakes at once, those of form together with those of content. Step
 // types are those of r. Of opt, which may be nil, it uses Webhooks, Queues, Listers and
@@ -213,6 +215,7 @@ func (c *bundleCheck) result() (Bundle, error) {
 var kinds = []struct{ field, kind string }{
 	{"steps", "job"}, {"members", "chain"}, {"kind", "subscription"}, {"path", "monitor"},
 	{"cron", "schedule"}, {"every_seconds", "schedule"}, {"at", "schedule"},
+	{"weekend", "calendar"}, {"closed", "calendar"}, {"open", "calendar"},
 }
 
 // kindOf returns what a text defines.
@@ -226,7 +229,7 @@ func (c *bundleCheck) kindOf(s *courier.Source) string {
 		}
 		fields = append(fields, k.field)
 	}
-	message := `it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", and a schedule "cron", "every_seconds" or "at"`
+	message := `it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", a schedule "cron", "every_seconds" or "at", and a calendar "weekend", "closed" or "open"`
 	for name := range object {
 		if near := nearest.Name(name, fields); near != "" {
 			message += fmt.Sprintf("; for %q, did you mean %q?", name, near)
@@ -256,6 +259,10 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		var m monitor.Monitor
 		form := s.Read(&m)
 		c.monitor(ctx, s, form, m)
+	case "calendar":
+		var x calendar.Calendar
+		form := s.Read(&x)
+		c.calendar(s, form, x)
 	case "subscription":
 		var x notify.Subscription
 		form := s.Read(&x)
@@ -274,6 +281,9 @@ func (c *bundleCheck) add(ctx context.Context, b *Bundle) {
 	}
 	for _, x := range b.Chains {
 		c.chain(ctx, at("chain", x.Name), nil, x)
+	}
+	for _, x := range b.Calendars {
+		c.calendar(at("calendar", x.Name), nil, x)
 	}
 	for _, x := range b.Schedules {
 		c.schedule(ctx, at("schedule", x.Name), nil, x)
@@ -309,6 +319,14 @@ func (c *bundleCheck) chain(ctx context.Context, s *courier.Source, form []couri
 			checked.Warnings = append(checked.Warnings, pinned(&x)...)
 		}
 		return checked.Problems, checked.Warnings, err
+	})
+}
+
+func (c *bundleCheck) calendar(s *courier.Source, form []courier.Problem, x calendar.Calendar) {
+	c.Calendars = append(c.Calendars, x)
+	c.catalog.Put(store.Calendar, x.Name, x.Definition())
+	c.later(s, "calendar", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+		return c.e.calendars.Check(x), nil, nil
 	})
 }
 

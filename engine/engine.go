@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/deadlines"
@@ -79,6 +80,7 @@ type Engine struct {
 	// The subsystems; see [access].
 	definitions   *definitions.Service
 	chains        *chain.Service
+	calendars     *calendar.Service
 	schedules     *schedule.Service
 	monitors      *monitor.Service
 	notifications *notify.Service
@@ -105,6 +107,9 @@ type Engine struct {
 // Chains returns the service of the chains in the engine's store, which must have the role
 // [chain.Store]. Started engines run the members.
 func (e *Engine) Chains() *chain.Service { return e.chains }
+
+// Calendars returns the service of the calendars in the engine's store.
+func (e *Engine) Calendars() *calendar.Service { return e.calendars }
 
 // Schedules returns the service of the schedules in the engine's store, which must have
 // the role [schedule.Store]. Started engines fire them.

@@ -13,7 +13,7 @@ import (
 )
 
 // names are values of {name} by the part of the path before it.
-var names = map[string]string{"jobs": "report", "schedules": "nightly", "monitors": "incoming", "subscriptions": "failures"}
+var names = map[string]string{"jobs": "report", "schedules": "nightly", "monitors": "incoming", "subscriptions": "failures", "calendars": "week"}
 
 // fill returns the path of a route with values in the place of its wildcards.
 func fill(path, id string) string {
@@ -40,6 +40,7 @@ func fill(path, id string) string {
 func TestAccess(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
 	w.services()
+	w.put("v1/calendars/week", `{"weekend": ["sunday"]}`).want(http.StatusCreated, nil)
 	owners := map[string]string{} // executions of report, by who has started them
 	for _, user := range []string{"ann", "admin"} {
 		owners[user] = w.as(user).start("report", "")

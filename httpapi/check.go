@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
@@ -33,6 +34,7 @@ var checkRoutes = []route{
 	checkRoute("chain", chain.Chain{}, func() courier.Definition { return new(chain.Chain) }),
 	checkRoute("schedule", schedule.Schedule{}, func() courier.Definition { return new(schedule.Schedule) }),
 	checkRoute("monitor", monitor.Monitor{}, func() courier.Definition { return new(monitor.Monitor) }),
+	checkRoute("calendar", calendar.Calendar{}, func() courier.Definition { return new(calendar.Calendar) }),
 	checkRoute("subscription", notify.Subscription{}, func() courier.Definition { return new(notify.Subscription) }),
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A kept is what schedules, monitors and subscriptions have in common as resources: a name,
+// A kept is what calendars, schedules, monitors and subscriptions have in common as resources: a name,
 // a definition that is replaced as a whole, and the jobs that they are about. Who may see
 // or change one follows from these jobs.
 type kept[T any, D interface {
@@ -32,6 +32,8 @@ type kept[T any, D interface {
 	set    func(c *call, v T) (T, []courier.Problem, error)
 	remove func(c *call, name string) error
 	wrong  func(name string, list []courier.Problem) error
+	// kept are the problems of removing one; nil if it can always be removed.
+	kept []*code
 }
 
 // routes returns the routes to list, read, replace and remove.
@@ -57,7 +59,7 @@ func (k *kept[T, D]) routes() []route {
 		},
 		{
 			method: "DELETE", path: "v1/" + kinds + "/{name}", id: "remove" + title, group: kinds, on: onBody,
-			does: "Removes a " + k.kind + ".", answers: map[int]any{http.StatusNoContent: nil}, do: k.delete,
+			does: "Removes a " + k.kind + ".", answers: map[int]any{http.StatusNoContent: nil}, problems: k.kept, do: k.delete,
 		},
 	}
 }

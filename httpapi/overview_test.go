@@ -317,7 +317,7 @@ func TestSearchFiles(t *testing.T) {
 func TestNotSupported(t *testing.T) {
 	w := newWorld(t, struct{ store.Store }{memstore.New()}, nil)
 	for path, role := range map[string]string{
-		"GET v1/schedules": "schedule.Store", "GET v1/schedules/x": "schedule.Store", "GET v1/calendar": "schedule.Store",
+		"GET v1/schedules": "schedule.Store", "GET v1/schedules/x": "schedule.Store", "GET v1/ticks": "schedule.Store",
 		"POST v1/schedules/x/enable": "schedule.Store", "DELETE v1/schedules/x": "schedule.Store",
 		"GET v1/monitors": "monitor.Store", "GET v1/monitors/x/files": "monitor.Store",
 		"GET v1/subscriptions": "notify.Store", "GET v1/subscriptions/x": "notify.Store", "GET v1/deliveries": "notify.Store", "POST v1/subscriptions/x/replay": "notify.Store",

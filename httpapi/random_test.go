@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/test/raced"
@@ -30,7 +31,7 @@ type randomValues struct {
 var definitions = sync.OnceValue(func() map[reflect.Type][]reflect.Value {
 	kinds := map[string]reflect.Type{
 		"job": reflect.TypeFor[courier.Job](), "chain": reflect.TypeFor[chain.Chain](), "schedule": reflect.TypeFor[schedule.Schedule](),
-		"monitor": reflect.TypeFor[monitor.Monitor](), "subscription": reflect.TypeFor[notify.Subscription](),
+		"monitor": reflect.TypeFor[monitor.Monitor](), "subscription": reflect.TypeFor[notify.Subscription](), "calendar": reflect.TypeFor[calendar.Calendar](),
 	}
 	found := map[reflect.Type][]reflect.Value{
 		reflect.TypeFor[chain.Dependency](): {reflect.ValueOf(chain.Dependency{Member: "a", RequiredStatus: courier.RequireAny})},

@@ -121,6 +121,7 @@ var table = granted(slices.Concat(
 	chainExecutionRoutes,
 	checkRoutes,
 	typeRoutes,
+	calendarRoutes,
 	scheduleRoutes,
 	monitorRoutes,
 	subscriptionRoutes,

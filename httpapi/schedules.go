@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/schedule"
@@ -18,6 +19,11 @@ type CronRequest struct {
 	Zone  string    `json:"zone,omitempty"`  // empty means UTC
 	After time.Time `json:"after,omitzero"`  // from when on the times are; zero means now
 	Count int       `json:"count,omitempty"` // how many times: 1 to 100, 5 if it is not given
+	// Calendar is the name of the calendar that the schedule goes by, and OnClosed what happens
+	// to the ticks of days that it closes. Empty means that all days are open. A calendar needs
+	// the role viewer.
+	Calendar string            `json:"calendar,omitempty"`
+	OnClosed schedule.OnClosed `json:"on_closed,omitempty"`
 }
 
 var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
@@ -47,13 +53,13 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 			return c.h.e.Schedules().Disable(ctx, name, by)
 		}),
 	{
-		method: "GET", path: "v1/calendar", id: "getCalendar", group: "schedules", on: onVisible,
+		method: "GET", path: "v1/ticks", id: "listTicks", group: "schedules", on: onVisible,
 		does: "Returns the instants at which enabled schedules fire, by their definitions of today: within at most 31 days, and 5,000 of them.",
 		query: []param{
 			{name: "from", kind: "string", does: "The first instant, or day in UTC; now if it is not given."},
 			{name: "to", kind: "string", does: "The instant, or day in UTC, before which the last one is; 7 days after from if it is not given."},
 		},
-		answers: map[int]any{http.StatusOK: ticks.Calendar{}}, do: (*call).calendar,
+		answers: map[int]any{http.StatusOK: ticks.TickList{}}, do: (*call).ticks,
 	},
 	{
 		method: "POST", path: "v1/cron/explain", id: "explainCron", group: "schedules", on: onVisible,
@@ -62,10 +68,10 @@ var scheduleRoutes = slices.Concat(schedules.routes(), []route{
 	},
 })
 
-// maxCalendar is how long a calendar is at most.
-const maxCalendar = 31 * 24 * time.Hour
+// maxTicksFor is for how long ticks are listed at most.
+const maxTicksFor = 31 * 24 * time.Hour
 
-func (c *call) calendar() error {
+func (c *call) ticks() error {
 	from, err := c.instant("from", time.Now())
 	if err != nil {
 		return err
@@ -74,14 +80,14 @@ func (c *call) calendar() error {
 	switch {
 	case err != nil:
 		return err
-	case !to.After(from) || to.Sub(from) > maxCalendar:
+	case !to.After(from) || to.Sub(from) > maxTicksFor:
 		return oneProblem(item{Parameter: "to", Message: "it must be after from, and at most 31 days after it"})
 	}
-	calendar, err := c.Calendar(c.ctx(), from, to)
+	list, err := c.Ticks(c.ctx(), from, to)
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, calendar)
+	return c.answer(http.StatusOK, list)
 }
 
 // instant returns a parameter of the URL that is an instant or a day.
@@ -117,7 +123,18 @@ func (c *call) explainCron() error {
 	if err := p.invalid("the body"); err != nil {
 		return err
 	}
-	x, err := schedule.ExplainCron(b.Cron, b.Zone, b.After, b.Count)
+	explain := func() (schedule.CronExplanation, error) {
+		return schedule.ExplainCron(b.Cron, b.Zone, b.After, b.Count)
+	}
+	if b.Calendar != "" || b.OnClosed != "" {
+		if err := c.Need(c.ctx(), "", access.RightSee); err != nil {
+			return err
+		}
+		explain = func() (schedule.CronExplanation, error) {
+			return c.h.e.Schedules().ExplainOnOpenDays(c.ctx(), b.Cron, b.Zone, b.Calendar, b.OnClosed, b.After, b.Count)
+		}
+	}
+	x, err := explain()
 	if err != nil {
 		return err
 	}

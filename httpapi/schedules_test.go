@@ -20,7 +20,7 @@ func TestCalendar(t *testing.T) {
 		w.services()
 		w.put("v1/schedules/hourly", `{"job": "other", "every_seconds": 43200}`).want(http.StatusCreated, nil)
 		w.put("v1/schedules/off", `{"job": "report", "every_seconds": 60, "disabled": true}`).want(http.StatusCreated, nil)
-		lines := func(c *ticks.Calendar) (list []string) {
+		lines := func(c *ticks.TickList) (list []string) {
 			for _, k := range c.Ticks {
 				line := k.At.Format("02T15:04Z") + " " + k.Local.Format("15:04-07:00") + " " + k.Zone + " " + k.Schedule + " " + k.Job
 				if k.Note != "" {
@@ -32,8 +32,8 @@ func TestCalendar(t *testing.T) {
 		}
 		get := func(w *world, from, to string, want ...string) {
 			t.Helper()
-			var c ticks.Calendar
-			w.get("v1/calendar?from="+from+"&to="+to).want(http.StatusOK, &c)
+			var c ticks.TickList
+			w.get("v1/ticks?from="+from+"&to="+to).want(http.StatusOK, &c)
 			if got := lines(&c); !slices.Equal(got, want) || c.Cut {
 				t.Errorf("%s:\n%s\nwant\n%s", w.user, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
@@ -49,18 +49,18 @@ func TestCalendar(t *testing.T) {
 			"01T00:30Z 02:30+02:00 Europe/Berlin nightly-hidden hidden", "01T12:00Z 12:00+00:00 UTC hourly other")
 		get(w.as("ann"), "2027-06-01", "2027-06-02")
 
-		var c ticks.Calendar
-		vera.get("v1/calendar").want(http.StatusOK, &c)
+		var c ticks.TickList
+		vera.get("v1/ticks").want(http.StatusOK, &c)
 		if len(c.Ticks) != 7 || !c.From.Equal(time.Now()) || c.To.Sub(c.From) != 7*24*time.Hour {
 			t.Errorf("%d ticks from %s to %s", len(c.Ticks), c.From, c.To)
 		}
 		w.put("v1/schedules/often", `{"job": "report", "every_seconds": 1}`).want(http.StatusCreated, nil)
-		vera.get("v1/calendar").want(http.StatusOK, &c)
+		vera.get("v1/ticks").want(http.StatusOK, &c)
 		if len(c.Ticks) != 5000 || !c.Cut {
 			t.Errorf("%d ticks, cut %t", len(c.Ticks), c.Cut)
 		}
 		for _, q := range []string{"from=tomorrow", "from=2027-01-01&to=2027-01-01", "from=2027-01-01&to=2027-02-02", "from=2027-01-02&to=2027-01-01", "from=2201-01-01"} {
-			w.get("v1/calendar?"+q).problem(http.StatusBadRequest, "invalid")
+			w.get("v1/ticks?"+q).problem(http.StatusBadRequest, "invalid")
 		}
 	})
 }

@@ -36,6 +36,7 @@ var typeRoutes = []route{
 	schemaRoute("schedule"),
 	schemaRoute("monitor"),
 	schemaRoute("subscription"),
+	schemaRoute("calendar"),
 }
 
 func schemaRoute(kind string) route {

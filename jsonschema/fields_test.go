@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -62,6 +63,7 @@ func TestFields(t *testing.T) {
 		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(monitor.Monitor)}, {"subscription", "", new(notify.Subscription)},
 		{"subscription", "properties/webhook", new(notify.WebhookTarget)}, {"subscription", "properties/job", new(notify.JobTarget)},
 		{"subscription", "properties/email", new(notify.EmailTarget)},
+		{"calendar", "", new(calendar.Calendar)}, {"monitor", "properties/between", new(monitor.Hours)},
 	} {
 		fill(reflect.ValueOf(c.v).Elem())
 		text, err := json.Marshal(c.v)
@@ -91,7 +93,7 @@ func TestFields(t *testing.T) {
 }
 
 // valueOf finds the constants of the types of which schemas list the values.
-var valueOf = regexp.MustCompile(`(?m)^\s*(?:const )?\w+ +(?:EventType|Policy|Overlap|Misfire|MonitorEvent|OnUnmet|RequiredStatus|Kind) += "(\w+)"`)
+var valueOf = regexp.MustCompile(`(?m)^\s*(?:const )?\w+ +(?:EventType|Policy|Overlap|OnClosed|Misfire|MonitorEvent|OnUnmet|RequiredStatus|Kind) += "(\w+)"`)
 
 // TestConstants: each value of the types of definitions is in a schema.
 func TestConstants(t *testing.T) {

@@ -54,6 +54,9 @@ func Monitor(o *Options) []byte { return definition("monitor", nil, o) }
 // notify.
 func Subscription(o *Options) []byte { return definition("subscription", nil, o) }
 
+// Calendar returns the schema of a calendar, the type Calendar of package calendar.
+func Calendar(o *Options) []byte { return definition("calendar", nil, o) }
+
 // definition returns the schema of a kind of definitions.
 func definition(kind string, r *courier.Registry, o *Options) []byte {
 	if o == nil {

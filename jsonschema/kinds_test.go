@@ -43,7 +43,7 @@ var scheduleCase = kindCase{
 	fields: map[string]field{
 		"name": ofName, "job": ofJob, "chain": ofChain, "cron": values(`"0 0 3 ? * TUE"; "0 0/15 8-17 * * ? 2030"; " 0 0 3  * * ? " | "0 3 * * *"; 5; "0 0 3 * * ? 2030 x"; "0 0 3 * * X"`),
 		"time_zone": values(`"Europe/Berlin"; "UTC" | 5; "Nowhere"`), "every_seconds": values(`1; 3600; 1.5 | 0.5; -1; "60"; 1.0001`), "at": ofTime, "starts_at": ofTime, "ends_at": ofTime,
-		"params": ofParams, "priority": ofPrio, "overlap": values(`"allow"; "skip"; "queue_one"; "cancel_running" | "x"; 5`), "misfire": values(`"fire_all"; "fire_all"; "skip"; "fire_once" | "x"; 5`),
+		"on_closed": values(`"skip" | "x"; 5`), "params": ofParams, "priority": ofPrio, "overlap": values(`"allow"; "skip"; "queue_one"; "cancel_running" | "x"; 5`), "misfire": values(`"fire_all"; "fire_all"; "skip"; "fire_once" | "x"; 5`),
 		"window_seconds": ofSecs, "jitter_seconds": values(`0.5; 86400 | -1; 86401; "5"`), "pause_after": values(`0; 3 | -1; 1.5; "3"`), "disabled": ofBool,
 		"reason": values(`"x" | 5`), "failures": values(`3 | "x"`),
 	},
@@ -82,7 +82,20 @@ var subscriptionCase = kindCase{
 	unseen: `there is no (job|chain) "nobody"|it is not an address|would start|no receiver`,
 }
 
-var kindCases = map[string]kindCase{"chain": chainCase, "schedule": scheduleCase, "monitor": monitorCase, "subscription": subscriptionCase}
+var calendarCase = kindCase{
+	fields: map[string]field{
+		"name": ofName, "description": ofText, "time_zone": values(`"Europe/Berlin"; "UTC" | 5; "Nowhere"`),
+		"weekend": values(`["saturday", "sunday"]; []; ["friday"] | ["Saturday"]; ["saturday", "saturday"]; "saturday"; [5]`),
+		"closed": values(`["2026-12-25", {"yearly": "05-01", "title": "Labour Day"}]; [{"date": "2026-12-24", "title": "x"}]; [{"yearly": "02-29"}]; []
+			| ["2026-1-1"]; [{"yearly": "13-01"}]; [{}]; [{"title": "x"}]; [{"date": "2026-12-24", "yearly": "12-24"}]; [{"datum": "2026-12-24"}]; [5]; "2026-12-25"; ["1812-01-01"]; [{"yearly": "5-1"}]`),
+		"open": values(`["2026-11-28"]; [] | ["28.11.2026"]; "2026-11-28"; [5]; ["2300-01-01"]`), "version": values(`3 | "x"`), "saved_by": values(`"x" | 5`),
+	},
+	needed: []string{"name"},
+	is:     "weekend",
+	unseen: `time zone|is in closed too|no date such as`,
+}
+
+var kindCases = map[string]kindCase{"chain": chainCase, "schedule": scheduleCase, "monitor": monitorCase, "subscription": subscriptionCase, "calendar": calendarCase}
 
 // draw draws a definition of a kind.
 func (d *drawer) draw(k kindCase) map[string]any {

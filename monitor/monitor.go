@@ -56,6 +56,13 @@ type Monitor struct {
 	// for a directory of the machine, and 30 seconds for one of a server. In JSON
 	// it is every_seconds.
 	Every time.Duration `json:"-"`
+	// Calendar is the name of the calendar that the monitor goes by: on days that it closes,
+	// the directory is not polled. What came meanwhile is handed over on the next open day.
+	// Empty means that all days are open.
+	Calendar string `json:"calendar,omitempty"`
+	// Between are the times of an open day between which the directory is polled. It needs a
+	// Calendar, in whose time zone the times are. Zero means the whole day.
+	Between Hours `json:"between,omitzero"`
 	// Stable is how long size and time of a file must not change before it is ready,
 	// seen by at least two polls. 0 means 5 seconds. In JSON it is stable_seconds.
 	Stable time.Duration `json:"-"`
@@ -200,7 +207,7 @@ const (
 )
 
 // Check returns what is wrong with the monitor itself. It does not check the lister,
-// the directory, the job and the parameters; [Service.Check] does.
+// the directory, the calendar, the job and the parameters; [Service.Check] does.
 func (m *Monitor) Check() []courier.Problem {
 	var found []courier.Problem
 	add := func(field, format string, args ...any) {
@@ -218,6 +225,7 @@ func (m *Monitor) Check() []courier.Problem {
 		add("path", "it is missing; name a directory")
 	}
 	m.checkFiles(add)
+	m.checkHours(add)
 	for _, t := range []struct {
 		field string
 		d     time.Duration
@@ -288,7 +296,7 @@ func (m *Monitor) fields() map[string]func(*json.Decoder) error {
 		"path": strictjson.Into(&m.Path), "patterns": strictjson.Into(&m.Patterns), "events": strictjson.Into(&m.Events), "every_seconds": strictjson.IntoDuration(&m.Every),
 		"stable_seconds": strictjson.IntoDuration(&m.Stable), "done_file": strictjson.Into(&m.DoneFile), "batch": strictjson.Into(&m.Batch), "job": strictjson.Into(&m.Job),
 		"chain": strictjson.Into(&m.Chain), "params": strictjson.Into(&m.Params), "priority": strictjson.Into(&m.Priority), "max_failures": strictjson.Into(&m.MaxFailures),
-		"disabled": strictjson.Into(&m.Disabled), "state": strictjson.Into(&m.State), "reason": strictjson.Into(&m.Reason), "health": strictjson.Into(&m.Health),
+		"calendar": strictjson.Into(&m.Calendar), "between": strictjson.Into(&m.Between), "disabled": strictjson.Into(&m.Disabled), "state": strictjson.Into(&m.State), "reason": strictjson.Into(&m.Reason), "health": strictjson.Into(&m.Health),
 		"next_poll": strictjson.IntoTime(&m.NextPoll), "saved_at": strictjson.IntoTime(&m.SavedAt),
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/text"
@@ -151,6 +152,7 @@ type polling struct {
 	m       *Record
 	def     Monitor
 	lister  courier.Lister
+	days    *calendar.Days      // of its calendar; nil if it goes by none
 	files   map[string]SeenFile // that were seen before
 	now     time.Time           // by the store's clock, at
 	at      time.Time
@@ -174,6 +176,18 @@ func (v *Service) poll(w *loops, a Store, m *Record, now, at time.Time) {
 	}
 	g.def = g.def.WithDefaults()
 	var err error
+	if g.days, err = v.days(ctx, &g.def); err != nil {
+		if !errors.Is(err, courier.ErrNotFound) {
+			v.opt.Log.Error("read the calendar of a monitor", "monitor", m.Name, "error", err)
+			return // the store fails; the lease ends
+		}
+		_ = g.record(ctx, g.failed(err))
+		return
+	}
+	if wait := g.closed(g.instant()); wait > 0 {
+		_ = g.record(ctx, PollResult{Status: m.Status, After: wait})
+		return
+	}
 	if g.files, err = g.seen(w.ctx); err != nil {
 		if w.ctx.Err() != nil {
 			_ = g.record(ctx, PollResult{Status: m.Status}) // others poll at once
@@ -400,6 +414,9 @@ func (g *polling) state(r *PollResult, h Health) {
 // not twice.
 func (g *polling) record(ctx context.Context, r PollResult) error {
 	r.Monitor, r.Revision = g.m.Name, g.m.Revision
+	if r.After > 0 {
+		r.After += g.closed(g.instant().Add(r.After))
+	}
 	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
 	defer cancel()
 	calls := storecall.Calls{Parent: ctx}

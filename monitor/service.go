@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/named"
 	"github.com/courierhq/courier/internal/nearest"
@@ -48,6 +49,9 @@ type Options struct {
 	// error says so, and matches [errors.ErrUnsupported].
 	Store   func() (Store, error)
 	Targets Targets
+	// Calendar returns the days of a calendar. If there is none of that name, the error
+	// matches [courier.ErrNotFound].
+	Calendar func(ctx context.Context, name string) (*calendar.Days, error)
 	// Listers list directories, by the names that monitors use. If it is empty,
 	// [Service.Run] polls nothing.
 	Listers map[string]courier.Lister
@@ -144,6 +148,10 @@ func (v *Service) checkMonitor(ctx context.Context, m *Monitor) (body json.RawMe
 	problems = m.Check()
 	more, err := v.checkTarget(ctx, m)
 	if err != nil {
+		return nil, nil, err
+	}
+	problems = append(problems, more...)
+	if more, err = v.checkCalendar(ctx, m); err != nil {
 		return nil, nil, err
 	}
 	problems = append(problems, more...)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
@@ -110,6 +111,8 @@ type world struct {
 	mu       sync.Mutex
 	declared map[string]any // the parameters of the job
 	refuses  error          // of all executions
+	days     *calendar.Days // of the calendar "week"; nil if there is none
+	unread   error          // of reading the calendar
 	recorded int            // polls that were written
 }
 
@@ -130,6 +133,7 @@ func newWorld(t *testing.T) *world {
 	w.Service = monitor.New(monitor.Options{
 		Store:      func() (monitor.Store, error) { return w.store, nil },
 		Targets:    w,
+		Calendar:   w.calendar,
 		Listers:    map[string]courier.Lister{"file": w.dir},
 		NewContext: w.newContext,
 		Changed: func(_ context.Context, by courier.By, a store.Action, _ ...slog.Attr) {
@@ -177,6 +181,16 @@ func (w *world) newContext(name string) (*courier.Context, *courier.Redactor) {
 		secrets.Add(q.Name, "hunter-2")
 		return "hunter-2", nil
 	}}), secrets
+}
+
+// calendar knows the calendar "week".
+func (w *world) calendar(_ context.Context, name string) (days *calendar.Days, err error) {
+	w.change(func() {
+		if days, err = w.days, w.unread; err == nil && (days == nil || name != "week") {
+			err = courier.Errorf(courier.ErrNotFound, "there is no calendar %q; there are none", name)
+		}
+	})
+	return days, err
 }
 
 // CheckStart refuses the parameter "bad".

@@ -1,6 +1,9 @@
 package schedule
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -57,4 +60,63 @@ func ExplainCron(expression, zone string, after time.Time, n int) (CronExplanati
 		explained.Notes = append(explained.Notes, note.Text)
 	}
 	return explained, nil
+}
+
+// ExplainOnOpenDays is [ExplainCron] for a schedule that goes by a calendar: the times are those
+// that the calendar leaves or moves, and the notes also say which of the days until the last of them
+// it closes, and what becomes of their ticks. The error of an unknown calendar or policy matches
+// [courier.ErrInvalid]; others are of the store.
+func (v *Service) ExplainOnOpenDays(ctx context.Context, expression, zone, calendar string, on OnClosed, after time.Time, n int) (CronExplanation, error) {
+	if after.IsZero() {
+		after = time.Now()
+	}
+	x, err := ExplainCron(expression, zone, after, n)
+	if err != nil {
+		return CronExplanation{}, err
+	}
+	s := Schedule{Name: "explain cron", Cron: expression, Zone: zone, Calendar: calendar, OnClosed: on}
+	for _, p := range s.Check() {
+		if p.Field == "on_closed" {
+			return CronExplanation{}, courier.Errorf(courier.ErrInvalid, "explain cron: on_closed: %s", p.Message)
+		}
+	}
+	t, err := v.Timetables(ctx)(&s)
+	if bad, ok := errors.AsType[*Error](err); ok {
+		return CronExplanation{}, courier.Errorf(courier.ErrInvalid, "explain cron: %s", bad.Problems[0].String())
+	}
+	if err != nil {
+		return CronExplanation{}, fmt.Errorf("explain cron: %w", err)
+	}
+	location, last := t.location(), after
+	most := max(len(x.Next), 1)
+	x.Next, x.Notes = nil, t.OnOpenDays(x.Notes)
+	for at := t.Next(after); !at.IsZero() && len(x.Next) < most; at = t.Next(at) {
+		x.Next, last = append(x.Next, at.In(location)), at
+	}
+	for _, day := range t.Closed(after, t.until(last), maxNotes) {
+		x.Notes = append(x.Notes, day.Text)
+	}
+	return x, nil
+}
+
+// OnOpenDays returns notes of [ExplainCron] without those on changes of the clocks on days that the calendar closes,
+// which mean nothing then. A note of a day begins with its date in the zone of the schedule.
+func (t *Timetable) OnOpenDays(notes []string) (list []string) {
+	for _, note := range notes {
+		day, _, _ := strings.Cut(note, ": ")
+		date, err := time.ParseInLocation(time.DateOnly, day, t.location())
+		if err != nil || t.Open(date.Add(12*time.Hour)) {
+			list = append(list, note)
+		}
+	}
+	return list
+}
+
+// location is the zone of the schedule.
+func (t *Timetable) location() *time.Location {
+	location, err := time.LoadLocation(t.def.Zone)
+	if err != nil {
+		return time.UTC // which the timetable itself refuses
+	}
+	return location
 }

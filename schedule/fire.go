@@ -137,8 +137,9 @@ func (v *Service) fireDue(ctx context.Context, a Store) (d DueList, err error) {
 		}
 	}()
 	list := make([]Firing, len(d.List))
+	tables := v.Timetables(ctx) // with calendars as they are now, after the schedules were read
 	for i := range d.List {
-		list[i] = v.firing(ctx, &d.List[i], d.Now)
+		list[i] = v.firing(ctx, &d.List[i], tables, d.Now)
 		d.Next = sooner(d.Next, untilDue(&list[i], d.Now))
 	}
 	fired, err := v.fire(ctx, a, list)
@@ -196,16 +197,21 @@ func (v *Service) fire(ctx context.Context, a Store, list []Firing) (fired []Fir
 }
 
 // firing decides what a schedule does.
-func (v *Service) firing(ctx context.Context, s *Due, now time.Time) Firing {
+func (v *Service) firing(ctx context.Context, s *Due, tables func(*Schedule) (*Timetable, error), now time.Time) Firing {
 	var def Schedule
 	if err := json.Unmarshal(s.Body, &def); err != nil {
 		return v.unfired(s, fmt.Errorf("its definition can't be read: %w", err))
 	}
-	c, problems := v.newCalendar(&def)
-	if len(problems) > 0 {
-		return v.unfired(s, &Error{Schedule: s.Name, Problems: problems})
+	def.MovesFrom = s.MovesFrom
+	t, err := tables(&def)
+	if err != nil {
+		f := v.unfired(s, err)
+		if _, wrong := errors.AsType[*Error](err); !wrong {
+			f.After = dueLease // the store could not be read for the calendar
+		}
+		return f
 	}
-	p := PlanTicks(s, &def, c, now)
+	p := PlanTicks(s, &def, t.Next, now)
 	f := Firing{
 		Schedule: s.Name, Revision: s.Revision, Status: p.Status, After: p.After, Cancel: p.Cancel, By: "schedule:" + s.Name,
 	}

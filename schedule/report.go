@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,9 +44,13 @@ func (v *Service) Reports(ctx context.Context, kind store.Kind, target string, l
 	if more = len(t.List) > limit; more {
 		t.List = t.List[:limit]
 	}
+	tables := v.Timetables(call)
 	for i := range t.List {
 		s := publicSchedule(&t.List[i])
-		r := v.report(&s, t.Now, n)
+		r, err := report(&s, tables, t.Now, n)
+		if err != nil {
+			return nil, false, fmt.Errorf("read calendars: %w", err)
+		}
 		if r.Problem == "" && check != nil {
 			if err := check(s.Params); err != nil {
 				r.Problem = text.Plain(err)
@@ -56,34 +61,59 @@ func (v *Service) Reports(ctx context.Context, kind store.Kind, target string, l
 	return list, more, nil
 }
 
-// report says when a saved schedule will fire.
-func (v *Service) report(s *Schedule, now time.Time, n int) Report {
+// report says when a saved schedule will fire. The error is one of the store.
+func report(s *Schedule, tables func(*Schedule) (*Timetable, error), now time.Time, n int) (Report, error) {
 	r := Report{Schedule: s.Name, Zone: s.Zone, Next: []time.Time{}}
-	c, problems := v.newCalendar(s)
-	if len(problems) > 0 {
-		r.Problem = (&Error{Schedule: s.Name, Problems: problems}).Error()
-		return r
+	t, err := tables(s)
+	if wrong, ok := errors.AsType[*Error](err); ok {
+		r.Problem = wrong.Error()
+		return r, nil
+	}
+	if err != nil {
+		return r, err
 	}
 	r.Words, r.Notes = words(s, now)
+	r.Notes = t.OnOpenDays(r.Notes)
 	if s.Problem != "" {
 		r.Notes = append(r.Notes, "the last time it could not fire: "+s.Problem)
 	}
 	switch {
 	case s.Disabled || s.Paused:
 		r.Reason = cmp.Or(s.Reason, "it is disabled")
-		return r
+		return r, nil
 	case s.NextFire.IsZero():
 		r.Reason = "it has no time to fire any more"
-		return r
+		return r, nil
 	}
 	zone, err := time.LoadLocation(s.Zone)
 	if err != nil {
 		zone = time.UTC
 	}
-	for at := s.NextFire; !at.IsZero() && len(r.Next) < n; at = c(at) {
+	for at := s.NextFire; !at.IsZero() && len(r.Next) < n; at = t.Next(at) {
 		r.Next = append(r.Next, at.In(zone))
 	}
-	return r
+	if len(r.Next) > 0 {
+		for _, closed := range t.Closed(now, t.until(r.Next[len(r.Next)-1]), maxNotes) {
+			r.Notes = append(r.Notes, closed.Text)
+		}
+	}
+	return r, nil
+}
+
+// maxNotes is how many closed days a report names.
+const maxNotes = 10
+
+// until returns the end of the closed days whose ticks are moved to the day of a tick.
+func (t *Timetable) until(tick time.Time) time.Time {
+	if t.days == nil || t.def.onClosed() != ClosedPrevious {
+		return tick
+	}
+	return t.begin(t.days.Next(t.days.On(tick)))
+}
+
+// closedWords say what happens to ticks of closed days.
+var closedWords = map[OnClosed]string{
+	ClosedSkip: "left out", ClosedNext: "moved to the next open day", ClosedPrevious: "moved to the open day before",
 }
 
 // words describes a schedule, with notes about its times.
@@ -97,6 +127,9 @@ func words(s *Schedule, now time.Time) (words string, notes []string) {
 		if x, err := ExplainCron(s.Cron, s.Zone, now, 1); err == nil {
 			words, notes = x.Words, x.Notes
 		}
+	}
+	if s.Calendar != "" {
+		notes = append(notes, fmt.Sprintf("ticks of days that the calendar %q closes are %s", s.Calendar, closedWords[s.onClosed()]))
 	}
 	if s.Jitter > 0 {
 		notes = append(notes, "each time is late by up to "+shortDuration(s.Jitter)+" (jitter)")

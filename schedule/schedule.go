@@ -54,6 +54,14 @@ type Schedule struct {
 	// At is the only tick of a schedule that fires once. Then it is disabled.
 	At time.Time `json:"at,omitzero"`
 
+	// Calendar is the name of the calendar that the schedule goes by; empty means that all
+	// days are open. A tick is on the day that it has in the time zone of the calendar.
+	// One that fires once, by At, goes by none.
+	Calendar string `json:"calendar,omitempty"`
+	// OnClosed says what happens to the ticks of days that the calendar closes. Empty means
+	// skip. It is for schedules with a calendar only.
+	OnClosed OnClosed `json:"on_closed,omitempty"`
+
 	// Starts and Ends bound the ticks: none is before Starts or after Ends. Zero
 	// means no bound.
 	Starts time.Time `json:"starts_at,omitzero"`
@@ -107,7 +115,28 @@ type Schedule struct {
 	// try again after a minute.
 	Problem string    `json:"problem,omitempty"`
 	SavedAt time.Time `json:"saved_at,omitzero"` // when it was last set
+	// MovesFrom is when ticks of closed days could last only be moved to a time that had passed,
+	// so that they were moved to the next open day; zero if that never was.
+	MovesFrom time.Time `json:"moves_from,omitzero"`
 }
+
+// An OnClosed says what happens to the ticks of a schedule on days that its calendar closes.
+type OnClosed string
+
+// What can happen to ticks of closed days. A tick that is moved keeps its local time in the
+// time zone of the calendar. Ticks that fall together fire once.
+const (
+	ClosedSkip OnClosed = "skip" // they do not fire
+	ClosedNext OnClosed = "next" // they are moved to the next open day
+	// They are moved to the open day before. Those whose time has passed there when the
+	// schedule or the calendar is changed are moved to the next open day.
+	ClosedPrevious OnClosed = "previous"
+)
+
+var onClosed = []OnClosed{ClosedSkip, ClosedNext, ClosedPrevious}
+
+// onClosed is what holds where nothing is given.
+func (s *Schedule) onClosed() OnClosed { return cmp.Or(s.OnClosed, ClosedSkip) }
 
 // An Overlap says what happens to a tick of a schedule while an execution of
 // the same schedule has not ended.
@@ -145,6 +174,9 @@ func (s Schedule) WithDefaults() Schedule {
 	if s.Cron != "" {
 		s.Zone = cmp.Or(s.Zone, "UTC")
 	}
+	if s.Calendar != "" {
+		s.OnClosed = s.onClosed()
+	}
 	s.Overlap, s.Misfire = cmp.Or(s.Overlap, OverlapAllow), cmp.Or(s.Misfire, MisfireOnce)
 	if s.Misfire == MisfireAll {
 		s.Window = cmp.Or(s.Window, DefaultWindow)
@@ -157,18 +189,19 @@ func (s Schedule) WithDefaults() Schedule {
 func (s Schedule) Definition() Schedule {
 	s.Disabled, s.Paused, s.Waiting = false, false, false
 	s.Reason, s.Problem, s.LastExecution, s.Failures = "", "", "", 0
-	s.NextFire, s.LastFire, s.SavedAt = time.Time{}, time.Time{}, time.Time{}
+	s.NextFire, s.LastFire, s.SavedAt, s.MovesFrom = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	return s
 }
 
-// SameTicks reports whether s and t fire at the same instants.
+// SameTicks reports whether s and t fire at the same instants, as long as their calendar is the
+// same.
 func (s *Schedule) SameTicks(t *Schedule) bool {
 	return s.Name == t.Name && s.Cron == t.Cron && s.Zone == t.Zone && s.Every == t.Every && s.Jitter == t.Jitter &&
-		s.At.Equal(t.At) && s.Starts.Equal(t.Starts) && s.Ends.Equal(t.Ends)
+		s.At.Equal(t.At) && s.Starts.Equal(t.Starts) && s.Ends.Equal(t.Ends) && s.Calendar == t.Calendar && s.onClosed() == t.onClosed()
 }
 
 // Check returns what is wrong with the schedule itself. It does not check the cron
-// expression, the zone, the job and the parameters; [Service.Check] does.
+// expression, the zone, the calendar, the job and the parameters; [Service.Check] does.
 func (s *Schedule) Check() []courier.Problem {
 	var found []courier.Problem
 	add := func(field, format string, args ...any) {
@@ -181,6 +214,15 @@ func (s *Schedule) Check() []courier.Problem {
 		add(field, "%s", problem)
 	}
 	s.checkTicks(add)
+	switch {
+	case s.OnClosed != "" && !slices.Contains(onClosed, s.OnClosed):
+		add("on_closed", "unknown policy %q; %s", errtext.Shorten(string(s.OnClosed), 60), nearest.DidYouMean(string(s.OnClosed), onClosed))
+	case s.OnClosed != "" && s.Calendar == "":
+		add("on_closed", "it is for schedules with a calendar only; name one in calendar")
+	}
+	if s.Calendar != "" && !s.At.IsZero() {
+		add("calendar", "it is for cron and every_seconds only; a single instant is not moved")
+	}
 	if s.Overlap != "" && !slices.Contains(overlaps, s.Overlap) {
 		add("overlap", "unknown policy %q; %s", errtext.Shorten(string(s.Overlap), 60), nearest.DidYouMean(string(s.Overlap), overlaps))
 	}
@@ -268,12 +310,12 @@ func (s *Schedule) fields() map[string]func(*json.Decoder) error {
 	return strictjson.Fields{
 		"name": strictjson.Into(&s.Name), "job": strictjson.Into(&s.Job), "chain": strictjson.Into(&s.Chain),
 		"cron": strictjson.Into(&s.Cron), "time_zone": strictjson.Into(&s.Zone), "every_seconds": strictjson.IntoDuration(&s.Every), "at": strictjson.IntoTime(&s.At),
-		"starts_at": strictjson.IntoTime(&s.Starts), "ends_at": strictjson.IntoTime(&s.Ends), "params": strictjson.Into(&s.Params), "priority": strictjson.Into(&s.Priority),
+		"calendar": strictjson.Into(&s.Calendar), "on_closed": strictjson.Into(&s.OnClosed), "starts_at": strictjson.IntoTime(&s.Starts), "ends_at": strictjson.IntoTime(&s.Ends), "params": strictjson.Into(&s.Params), "priority": strictjson.Into(&s.Priority),
 		"overlap": strictjson.Into(&s.Overlap), "misfire": strictjson.Into(&s.Misfire), "window_seconds": strictjson.IntoDuration(&s.Window),
 		"jitter_seconds": strictjson.IntoDuration(&s.Jitter), "pause_after": strictjson.Into(&s.PauseAfter), "disabled": strictjson.Into(&s.Disabled),
 		"paused": strictjson.Into(&s.Paused), "reason": strictjson.Into(&s.Reason), "next_fire": strictjson.IntoTime(&s.NextFire), "waiting": strictjson.Into(&s.Waiting),
 		"last_fire": strictjson.IntoTime(&s.LastFire), "last_execution": strictjson.Into(&s.LastExecution), "failures": strictjson.Into(&s.Failures),
-		"problem": strictjson.Into(&s.Problem), "saved_at": strictjson.IntoTime(&s.SavedAt),
+		"problem": strictjson.Into(&s.Problem), "saved_at": strictjson.IntoTime(&s.SavedAt), "moves_from": strictjson.IntoTime(&s.MovesFrom),
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 func TestScheduleJSON(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := schedule.Schedule{
-		Name: "s", Job: "j", Chain: "c", Cron: "0 0 3 * * ?", Zone: "UTC", Every: 1500 * time.Millisecond, At: at, Starts: at, Ends: at,
+		Name: "s", Job: "j", Chain: "c", Cron: "0 0 3 * * ?", Zone: "UTC", Every: 1500 * time.Millisecond, At: at, Calendar: "k", OnClosed: schedule.ClosedNext, Starts: at, Ends: at,
 		Params: map[string]any{"a": "b"}, Priority: -3, Overlap: schedule.OverlapQueue, Misfire: schedule.MisfireAll, Window: time.Hour,
 		Jitter: time.Minute, PauseAfter: 4, Disabled: true, Paused: true, Reason: "r", NextFire: at, Waiting: true, LastFire: at,
-		LastExecution: "x", Failures: 2, Problem: "p", SavedAt: at,
+		LastExecution: "x", Failures: 2, Problem: "p", SavedAt: at, MovesFrom: at,
 	}
 	v := reflect.ValueOf(s)
 	for i := range v.NumField() {

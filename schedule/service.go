@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/named"
 	"github.com/courierhq/courier/internal/target"
@@ -35,6 +36,9 @@ type Options struct {
 	// the error says so, and matches [errors.ErrUnsupported].
 	Store   func() (Store, error)
 	Targets Targets
+	// Calendar returns the days of a calendar. If there is none of that name, the error
+	// matches [courier.ErrNotFound].
+	Calendar func(ctx context.Context, name string) (*calendar.Days, error)
 	// Changed is called after somebody has changed a schedule. The entry is for the
 	// journal, without the actor; the attributes are for the log.
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
@@ -82,15 +86,17 @@ func (v *Service) Set(ctx context.Context, s Schedule, by courier.By) (Schedule,
 	if _, err := v.opt.Store(); err != nil {
 		return fail(err)
 	}
-	body, c, problems, err := v.checkSchedule(ctx, &s)
+	body, t, problems, err := v.checkSchedule(ctx, &s)
 	if err != nil {
 		return fail(err)
 	}
 	if len(problems) > 0 {
 		return Schedule{}, &Error{Schedule: s.Name, Problems: problems}
 	}
-	got, err := v.records.Change(ctx, "set", store.Action{Name: s.Name, Verb: "set", Job: s.Job, Now: body}, by, func(old *Record, now time.Time) (Record, error) {
-		return setSchedule(old, &s, body, c, now, by)
+	var missed []ClosedDay
+	got, err := v.records.Change(ctx, "set", store.Action{Name: s.Name, Verb: "set", Job: s.Job, Now: body}, by, func(old *Record, now time.Time) (put Record, err error) {
+		put, missed, err = v.setSchedule(ctx, old, &s, body, t, now, by)
+		return put, err
 	})
 	if problems, ok := errors.AsType[*Error](err); ok {
 		return Schedule{}, problems
@@ -98,14 +104,18 @@ func (v *Service) Set(ctx context.Context, s Schedule, by courier.By) (Schedule,
 	if err != nil {
 		return Schedule{}, err
 	}
+	v.note(ctx, s.Name, missed, by)
 	return publicSchedule(got), nil
 }
 
 // checkSchedule finds what is wrong with a schedule, and returns what is kept of
 // it. Its error is one of the store.
-func (v *Service) checkSchedule(ctx context.Context, s *Schedule) (body json.RawMessage, c Calendar, problems []courier.Problem, err error) {
+func (v *Service) checkSchedule(ctx context.Context, s *Schedule) (body json.RawMessage, t *Timetable, problems []courier.Problem, err error) {
 	problems = s.Check()
-	c, more := v.newCalendar(s)
+	t, more, err := v.timetable(ctx, s, make(map[string]*calendar.Days))
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	problems = append(problems, more...)
 	if s.Job != "" || s.Chain != "" { // otherwise there is a problem already
 		more, err := v.opt.Targets.CheckStart(ctx, s.Job, s.Chain, s.Params)
@@ -118,24 +128,27 @@ func (v *Service) checkSchedule(ctx context.Context, s *Schedule) (body json.Raw
 	if err != nil {
 		problems = append(problems, courier.Problem{Step: -1, Field: "params", Message: err.Error()})
 	}
-	return body, c, problems, nil
+	return body, t, problems, nil
 }
 
 // Check returns what is wrong with a schedule that is to be set, by the clock of this
 // process, and what looks doubtful. It saves nothing. The error is one of the store.
 func (v *Service) Check(ctx context.Context, s Schedule) (problems, warnings []courier.Problem, err error) {
-	_, calendar, problems, err := v.checkSchedule(ctx, &s)
+	_, t, problems, err := v.checkSchedule(ctx, &s)
 	if err != nil || len(problems) > 0 {
 		return problems, nil, err
 	}
-	never := begin(new(Record), &s, calendar, time.Now())
+	if t.days != nil && s.Cron != "" && t.days.Zone().String() != t.zone() {
+		warnings = append(warnings, courier.Problem{Step: -1, Field: "calendar", Message: fmt.Sprintf("the days of calendar %q are those of %s, and the times of cron are those of %s; give both the same time zone unless that is meant", s.Calendar, t.days.Zone(), t.zone())})
+	}
+	never := begin(new(Record), t, time.Now())
 	if bad, ok := errors.AsType[*Error](never); ok {
 		if !s.At.IsZero() || !s.Ends.IsZero() { // it may have fired
-			return nil, bad.Problems, nil
+			return nil, append(warnings, bad.Problems...), nil
 		}
-		return bad.Problems, nil, nil
+		return bad.Problems, warnings, nil
 	}
-	return nil, nil, never
+	return nil, warnings, never
 }
 
 // Compare returns what is saved under the name of a schedule, nil if nothing is, and what
@@ -162,8 +175,9 @@ func plainTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// setSchedule returns what is to be saved in place of old, which may be nil.
-func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now time.Time, by courier.By) (Record, error) {
+// setSchedule returns what is to be saved in place of old, which may be nil, and the closed days
+// whose ticks could only be moved to a time that has passed.
+func (v *Service) setSchedule(ctx context.Context, old *Record, s *Schedule, body json.RawMessage, t *Timetable, now time.Time, by courier.By) (Record, []ClosedDay, error) {
 	kind, name := target.Of(s.Job, s.Chain)
 	put := Record{Name: s.Name}
 	var was Schedule
@@ -172,7 +186,7 @@ func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now
 		put = *old
 		same = json.Unmarshal(old.Body, &was) == nil && was.SameTicks(s)
 		if sameSchedule(old, &was, s) {
-			return put, named.ErrUnchanged
+			return put, nil, named.ErrUnchanged
 		}
 	}
 	if put.Kind != kind || put.Target != name {
@@ -187,9 +201,54 @@ func setSchedule(old *Record, s *Schedule, body json.RawMessage, c Calendar, now
 	}
 	if same && !put.Next.IsZero() && !put.Disabled {
 		put.Due = TickAt(s.Name, put.Next, s.Jitter) // an engine that is firing it now is refused
-		return put, nil
+		return put, nil, nil
 	}
-	return put, begin(&put, s, c, now)
+	var missed []ClosedDay
+	if !put.Disabled && !put.Paused {
+		var before *Timetable
+		if old != nil {
+			was.MovesFrom = old.MovesFrom
+			var err error
+			if before, _, err = v.timetable(ctx, &was, make(map[string]*calendar.Days)); err != nil {
+				return put, nil, err
+			}
+		}
+		missed = put.moves(t, before, now)
+	}
+	return put, missed, begin(&put, t.since(put.MovesFrom), now)
+}
+
+// moves changes MovesFrom if ticks of closed days could only be moved to a time that has passed,
+// and returns these days. Was is the timetable that held before; nil if none did.
+func (s *Status) moves(t, was *Timetable, now time.Time) []ClosedDay {
+	missed := t.missed(was, now)
+	if len(missed) > 0 {
+		s.MovesFrom = now
+	}
+	return missed
+}
+
+// since returns the timetable with [Status].MovesFrom.
+func (t *Timetable) since(from time.Time) *Timetable {
+	c := *t
+	c.from = from
+	return &c
+}
+
+// note adds an entry to the journal for ticks of closed days that could only be moved to a time
+// that has passed, and so are moved to a later one.
+func (v *Service) note(ctx context.Context, schedule string, missed []ClosedDay, by courier.By) {
+	if len(missed) == 0 {
+		return
+	}
+	list := make([]string, len(missed))
+	for i := range missed {
+		list[i] = missed[i].Text
+	}
+	now, err := jsontext.Append(nil, list)
+	if err == nil {
+		v.opt.Changed(ctx, by, store.Action{Kind: "schedule", Name: schedule, Verb: "moved", Now: now})
+	}
 }
 
 // sameSchedule reports whether a record, of which was is the definition, has the effective
@@ -200,9 +259,10 @@ func sameSchedule(old *Record, was, s *Schedule) bool {
 
 // begin lets a schedule go on with the first tick after now, unless it is
 // disabled or paused.
-func begin(put *Record, s *Schedule, c Calendar, now time.Time) error {
+func begin(put *Record, t *Timetable, now time.Time) error {
+	s := &t.def
 	put.Waiting, put.Next, put.Due = false, time.Time{}, time.Time{}
-	next := c(now)
+	next := t.Next(now)
 	if next.IsZero() {
 		p := courier.Problem{Step: -1, Field: "cron", Message: "it never fires: no day matches all fields"}
 		switch {
@@ -210,6 +270,8 @@ func begin(put *Record, s *Schedule, c Calendar, now time.Time) error {
 			p.Field, p.Message = "at", fmt.Sprintf("%s is in the past; by the store's clock it is %s", s.At.Format(time.RFC3339), now.Format(time.RFC3339))
 		case !s.Ends.IsZero():
 			p.Field, p.Message = "ends_at", fmt.Sprintf("there is no time to fire until %s; by the store's clock it is %s", s.Ends.Format(time.RFC3339), now.Format(time.RFC3339))
+		case t.days != nil && !t.raw(now).IsZero():
+			p.Field, p.Message = "calendar", fmt.Sprintf("it never fires: all its ticks are on days that %q closes", s.Calendar)
 		}
 		return &Error{Schedule: s.Name, Problems: []courier.Problem{p}}
 	}
@@ -230,7 +292,7 @@ func publicSchedule(s *Record) Schedule {
 	p = p.WithDefaults()
 	p.Disabled, p.Paused, p.Reason, p.Waiting = s.Disabled, s.Paused, s.Reason, s.Waiting
 	p.NextFire, p.LastFire, p.LastExecution = s.Next, s.Last, s.LastExecution
-	p.Failures, p.SavedAt = s.Failures, s.SavedAt
+	p.Failures, p.SavedAt, p.MovesFrom = s.Failures, s.SavedAt, s.MovesFrom
 	if s.Problem != "" {
 		p.Problem = s.Problem
 	}
@@ -249,12 +311,13 @@ func (v *Service) Enable(ctx context.Context, name string, by courier.By) (Sched
 		if err := json.Unmarshal(s.Body, &def); err != nil {
 			return err
 		}
-		c, problems := v.newCalendar(&def)
-		if len(problems) > 0 {
-			return &Error{Schedule: name, Problems: problems}
+		def.MovesFrom = s.MovesFrom
+		t, err := v.Timetables(ctx)(&def)
+		if err != nil {
+			return err
 		}
 		s.Disabled, s.Paused, s.Reason, s.Failures, s.Problem = false, false, "", 0, ""
-		return begin(s, &def, c, now)
+		return begin(s, t, now)
 	})
 }
 

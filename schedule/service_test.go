@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +11,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
@@ -28,9 +31,13 @@ type world struct {
 	store   *memstore.Store
 	ids     uuid7.Source
 	changes []string // what was changed, in words
-	fired   int      // firings that were carried out
-	refuses error    // of all executions
-	log     bytes.Buffer
+	mu      sync.Mutex
+	fired   int   // firings that were carried out
+	refuses error // of all executions
+	// calendars are those that there are; unread is the error of reading them.
+	calendars map[string]calendar.Calendar
+	unread    error
+	log       bytes.Buffer
 }
 
 // newWorld makes a world.
@@ -40,10 +47,23 @@ func newWorld(t *testing.T) *world {
 	w.Service = schedule.New(schedule.Options{
 		Store:   func() (schedule.Store, error) { return w.store, nil },
 		Targets: w,
+		Calendar: func(_ context.Context, name string) (*calendar.Days, error) {
+			c, ok := w.calendars[name]
+			if !ok || w.unread != nil {
+				return nil, cmp.Or(w.unread, courier.Errorf(courier.ErrNotFound, "there is no calendar %q; there are none", name))
+			}
+			return calendar.New(c)
+		},
 		Changed: func(_ context.Context, by courier.By, a store.Action, _ ...slog.Attr) {
-			w.changes = append(w.changes, a.Verb+" "+a.Name+by.String())
+			change := a.Verb + " " + a.Name + by.String()
+			if a.Verb == "moved" {
+				change += " " + string(a.Now)
+			}
+			w.changes = append(w.changes, change)
 		},
 		Fired: func(list []schedule.Fired) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			for _, f := range list {
 				if f.Done {
 					w.fired++
@@ -255,12 +275,12 @@ func TestNextTick(t *testing.T) {
 		"2027-04-01T00:00:00Z": {At: time.Date(2027, 4, 1, 0, 0, 0, 0, time.UTC)},
 		"0001-01-01T00:00:00Z": {Every: time.Hour, Ends: after},
 	} {
-		if got, err := w.Next(s, after); err != nil || got.Format(time.RFC3339) != want {
+		if got, err := w.Next(t.Context(), s, after); err != nil || got.Format(time.RFC3339) != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
 	for _, s := range []schedule.Schedule{{}, {Cron: "0 0 25 ? * *"}, {Cron: "0 0 2 ? * *", Zone: "Berlin"}} {
-		if _, err := w.Next(s, after); !errors.As(err, new(*schedule.Error)) {
+		if _, err := w.Next(t.Context(), s, after); !errors.As(err, new(*schedule.Error)) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}

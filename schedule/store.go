@@ -78,6 +78,10 @@ type Status struct {
 	Open     []courier.ExecutionID
 	Failures int // in a row
 	Problem  string
+	// MovesFrom is from when on ticks of closed days can be moved to an open day before. Those
+	// that would be moved to it or an earlier instant, and whose own time is later, are moved to
+	// the next open day. Zero means that there was no such tick.
+	MovesFrom time.Time
 }
 
 // Replace puts another execution in the place of one, in Open and

@@ -11,8 +11,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// A Calendar returns the first tick after an instant, zero if there is none.
-type Calendar func(after time.Time) time.Time
+// Ticks returns the first tick after an instant, zero if there is none.
+type Ticks func(after time.Time) time.Time
 
 // Limits and intervals of [PlanTicks].
 const (
@@ -36,8 +36,9 @@ type TickPlan struct {
 }
 
 // PlanTicks decides which ticks of a schedule fire at an instant, which is by the
-// store's clock. The calendar has the ticks of the definition, and the policies of the
-// definition decide about them. It has no clock of its own and does no I/O.
+// store's clock. Next has the ticks of the definition, and the policies of the
+// definition decide about them. It has no clock of its own and does no I/O. If the schedule
+// goes by a calendar that has changed, what is no tick any more does not fire.
 //
 // A tick that is up to a minute late fires. If the first one is later than that, the
 // misfire policy decides which ticks fire: the last one (fire_once), all within
@@ -53,7 +54,7 @@ type TickPlan struct {
 // An execution that has failed adds to the count of failures; one that has completed
 // resets it. A schedule whose count has reached PauseAfter is paused before anything
 // fires.
-func PlanTicks(s *Due, def *Schedule, c Calendar, now time.Time) TickPlan {
+func PlanTicks(s *Due, def *Schedule, ticks Ticks, now time.Time) TickPlan {
 	p := TickPlan{Status: s.Status}
 	st := &p.Status
 	st.Problem = ""
@@ -74,12 +75,16 @@ func PlanTicks(s *Due, def *Schedule, c Calendar, now time.Time) TickPlan {
 	if last := s.Outcomes[st.LastExecution]; last != "" && !last.Ended() && !slices.Contains(busy, st.LastExecution) {
 		busy = append(busy, st.LastExecution) // it was resumed
 	}
-	t := ticker{name: s.Name, def: def, next: c, now: now}
+	t := ticker{name: s.Name, def: def, next: ticks, now: now}
 	var next time.Time
 	if st.Waiting { // ticks that were due meanwhile do not fire
 		p.Ticks, next = []time.Time{st.Next}, t.next(t.last(st.Next))
 	} else {
-		p.Ticks, next = t.due(st.Next)
+		first := st.Next
+		if def.Calendar != "" {
+			first = ticks(first.Add(-time.Nanosecond))
+		}
+		p.Ticks, next = t.due(first)
 	}
 	if wait := p.overlap(def.Overlap, busy); !wait.IsZero() {
 		st.Waiting, st.Next, p.After = true, wait, WaitAgain
@@ -142,7 +147,7 @@ func settleOpen(s *Due) (open []courier.ExecutionID, failures int) {
 type ticker struct {
 	name string
 	def  *Schedule
-	next Calendar
+	next Ticks
 	now  time.Time
 }
 

@@ -13,7 +13,7 @@ import (
 var noon = time.Date(2030, 5, 6, 12, 0, 0, 0, time.UTC)
 
 // every is a calendar with a tick at noon and then every so often.
-func every(d time.Duration) schedule.Calendar {
+func every(d time.Duration) schedule.Ticks {
 	return func(after time.Time) time.Time {
 		if after.Before(noon) {
 			return noon

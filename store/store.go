@@ -157,6 +157,9 @@ const (
 	// Deployment is the record of what was saved as one deployment, such as by
 	// engine.Engine.Apply. Nothing can be started by it.
 	Deployment Kind = "deployment"
+	// Calendar is the calendar of package calendar. Nothing can be started by it. The body
+	// null says that it was removed.
+	Calendar Kind = "calendar"
 )
 
 // A Setting is a name with its value, which is not empty.

@@ -20,7 +20,8 @@ type plans struct {
 	mix       planMix
 	defined   chan struct{} // closed when the jobs are
 	schedules []*planned
-	serial    int // of the last version of a chain
+	calendars *calendars // nil if schedules go by none
+	serial    int        // of the last version of a chain
 
 	chains map[courier.ChainExecutionID]int // their numbers, in the order of their creation
 	asked  map[string]courier.ChainExecutionID
@@ -80,6 +81,9 @@ func (w *world) plan(r *rand.Rand) {
 		w.spawn(func() { w.begin(w.dice("schedule", i), w.plans.schedules[i]) })
 	}
 	w.spawn(func() { w.meddle(w.dice("meddler")) })
+	if w.plans.calendars != nil {
+		w.spawn(func() { w.changeCalendar(w.dice("changes of calendars")) })
+	}
 	if m.night > 0 {
 		w.spawn(func() {
 			if w.wait(spread(w.dice("night"), w.mix.trouble/4)) {

@@ -8,7 +8,8 @@
 // leases and breaks down. Workers crash at any call, stand still for longer than
 // their leases, stop and start again; steps fail, panic, hang, and ignore the
 // end of their context. A quarter of the worlds have schedules, and chains that
-// operators pause, resume, cancel and retry. Then calm comes, and everything
+// operators pause, resume, cancel and retry. If it is asked for, a day ends in the
+// middle, and schedules go by calendars that people change. Then calm comes, and everything
 // that was acknowledged must end, with every promise of package promise kept.
 //
 // The same seed is the same world: each actor has random numbers of its own,
@@ -51,6 +52,9 @@ type Options struct {
 	// Dir is the workspace of all workers, which must exist. Empty means a
 	// directory of the test's own.
 	Dir string
+	// Calendars asks for a world in whose middle a day ends, and whose schedules go by
+	// calendars. It is another world than that of the same seed without.
+	Calendars bool
 	// Tell asks for the story of a world in which nothing was broken, too.
 	Tell bool
 }
@@ -171,11 +175,23 @@ func newWorld(seed uint64, o Options) *world {
 	if agenda && chains {
 		w.plans = newPlans(w.dice("plans"))
 	}
+	if o.Calendars {
+		for draws := w.dice("plans with calendars"); w.plans == nil || w.plans.mix.schedules == 0; {
+			w.plans = newPlans(draws)
+		}
+		w.plans.calendars = newCalendars()
+		w.setCalendars(w.dice("calendars"), s)
+	}
 	if w.plans == nil {
 		w.store = w.witness.Store()
 		return w
 	}
 	w.mix.trouble += w.plans.mix.night
+	if o.Calendars {
+		day := 24 * time.Hour
+		time.Sleep(day - time.Since(w.start.Truncate(day)) - w.mix.trouble*2/3)
+		w.start = time.Now()
+	}
 	for i, kept := range w.dice("kept").Perm(2 * w.plans.mix.schedules)[:w.plans.mix.schedules] {
 		w.plans.schedules = append(w.plans.schedules, &planned{name: fmt.Sprintf("schedule-%d", i), kept: kept%2 == 0})
 	}

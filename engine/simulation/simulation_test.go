@@ -20,12 +20,13 @@ import (
 )
 
 var (
-	seeds  = flag.Int("seeds", raced.Or(150, 1000), "how many worlds TestSimulation runs; a night takes 1000000")
-	from   = flag.Uint64("from", uint64(raced.Or(1_000_001, 1)), "the first seed")
-	update = flag.Bool("update", false, "choose the worlds of TestRareWorlds from -seeds worlds")
-	seed   = flag.Uint64("seed", 0, "run just this world, and tell all that happens in it")
-	all    = flag.Bool("all", false, "go on after a world that breaks a promise, to find all of them")
-	twice  = flag.Int("twice", raced.Or(20, 50), "how many worlds TestReplay runs twice")
+	seeds               = flag.Int("seeds", raced.Or(150, 1000), "how many worlds TestSimulation runs; a night takes 1000000")
+	from                = flag.Uint64("from", uint64(raced.Or(1_000_001, 1)), "the first seed")
+	update              = flag.Bool("update", false, "choose the worlds of TestRareWorlds from -seeds worlds")
+	seed                = flag.Uint64("seed", 0, "run just this world, and tell all that happens in it")
+	all                 = flag.Bool("all", false, "go on after a world that breaks a promise, to find all of them")
+	worldsWithCalendars = flag.Int("calendars", raced.Or(20, 100), "how many worlds TestCalendars runs")
+	twice               = flag.Int("twice", raced.Or(20, 50), "how many worlds TestReplay runs twice")
 )
 
 const replay = "replay it with: go test ./engine/simulation -run TestSimulation -v -seed=%d"
@@ -220,4 +221,32 @@ func TestWorldsThatBroke(t *testing.T) {
 			t.Errorf("seed %d, where %s: %v\n"+replay, r.Seed, world.broke, r.Err, r.Seed)
 		}
 	}
+}
+
+// TestCalendars runs worlds in which a day ends and schedules go by calendars, which people change:
+// no promise is broken, and no closed day fires.
+func TestCalendars(t *testing.T) {
+	if *seed != 0 {
+		r := simulation.Run(t, *seed, &simulation.Options{Tell: true, Calendars: true})
+		t.Log(r.Story)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v", r.Seed, r.Err)
+		}
+		return
+	}
+	sum := tally{events: make(map[string]int)}
+	each(t, inRow(*from, *worldsWithCalendars), func(t *testing.T, seed uint64, opt *simulation.Options) {
+		opt.Calendars = true
+		r := simulation.Run(t, seed, opt)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v\nreplay it with: go test ./engine/simulation -run TestCalendars -v -seed=%d", r.Seed, r.Err, r.Seed)
+		}
+		sum.mu.Lock()
+		defer sum.mu.Unlock()
+		sum.add(&r)
+	})
+	if n := sum.events["tick due by calendar"]; n < *worldsWithCalendars {
+		t.Errorf("in %d worlds only %d ticks of schedules with a calendar were due", *worldsWithCalendars, n)
+	}
+	t.Logf("%d worlds, %d ticks by calendars", sum.worlds, sum.events["tick due by calendar"])
 }

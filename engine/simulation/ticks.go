@@ -72,6 +72,7 @@ func (w *world) begin(r *rand.Rand, p *planned) {
 		return
 	}
 	s := w.newSchedule(r, p.name)
+	w.plans.calendars.choose(r, &s, p.kept)
 	if p.kept {
 		s.Overlap, s.Misfire, s.Window, s.PauseAfter = schedule.OverlapAllow, schedule.MisfireAll, 0, 0
 		if s.At.IsZero() && s.Ends.IsZero() {
@@ -93,7 +94,9 @@ func (w *world) edit(r *rand.Rand, p *process, name string) {
 		var err error
 		switch r.IntN(7) {
 		case 0, 1:
-			_, err = e.Schedules().Set(ctx, w.newSchedule(r, name), courier.By{})
+			s := w.newSchedule(r, name)
+			w.plans.calendars.choose(r, &s, false)
+			_, err = e.Schedules().Set(ctx, s, courier.By{})
 		case 2:
 			s, got := e.Schedules().Get(ctx, name)
 			if err = got; err == nil {
@@ -120,12 +123,12 @@ func (w *world) endless(s *schedule.Record) bool {
 
 // tick checks that a tick which has fired is one of the schedule's.
 func (w *world) tick(s *schedule.Schedule, at time.Time) {
-	if !isTick(s, at) {
-		w.wrong("P6: schedule %q (cron %q, every %v, at %v, from %v to %v) has no tick %v", s.Name, s.Cron, s.Every, s.At, s.Starts, s.Ends, at)
+	if !w.plans.calendars.isTick(s, at) {
+		w.wrong("P6: schedule %q (cron %q, every %v, at %v, from %v to %v, calendar %q, %q) has no tick %v", s.Name, s.Cron, s.Every, s.At, s.Starts, s.Ends, s.Calendar, s.OnClosed, at)
 	}
 }
 
-// isTick works out, without package cron, whether a schedule has a tick.
+// isTick works out, without package cron, whether a schedule has a tick as if all days were open.
 func isTick(s *schedule.Schedule, at time.Time) bool {
 	if !s.Starts.IsZero() && at.Before(s.Starts) || !s.Ends.IsZero() && at.After(s.Ends) {
 		return false
@@ -209,10 +212,13 @@ func (w *world) missing(s *schedule.Record, keys map[string]bool) {
 		at = def.At
 	}
 	for ; !at.After(end); at = at.Add(step) {
-		if !at.After(s.SavedAt) || !isTick(&def, at) {
+		if !at.After(s.SavedAt) || !w.plans.calendars.isTick(&def, at) {
 			continue
 		}
 		w.counts["tick due"]++
+		if def.Calendar != "" {
+			w.counts["tick due by calendar"]++
+		}
 		if key := "schedule:" + s.Name + ":" + at.Format(time.RFC3339Nano); !keys[key] {
 			w.wrong("P6: schedule %q, saved at %v: its tick %v has started nothing", s.Name, s.SavedAt, at)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -51,7 +52,7 @@ type Entry struct {
 	StepType string         `json:"step_type,omitempty"`
 	Reason   courier.Reason `json:"reason,omitempty"`
 	Queue    string         `json:"queue,omitempty"`
-	Name     string         `json:"name,omitempty"`    // of a schedule, monitor, subscription or worker
+	Name     string         `json:"name,omitempty"`    // of a schedule, calendar, monitor, subscription or worker
 	Thing    string         `json:"thing,omitempty"`   // that is put away: "schedule", "monitor" or "subscription"
 	State    courier.State  `json:"state,omitempty"`   // of executions that are put away
 	By       string         `json:"by,omitempty"`      // who has put it away; of several the one that is longest so
@@ -80,6 +81,7 @@ const (
 	Due          Kind = "due"          // a queue with executions that are due for 5 minutes
 	Overdue      Kind = "overdue"      // executions that have passed max_duration or expected_by
 	Schedule     Kind = "schedule"     // one that is paused, late or has a problem, or that a change of the clocks meets within 14 days
+	Calendar     Kind = "calendar"     // one that names no dates after the next 30 days
 	Monitor      Kind = "monitor"      // one that is degraded or in error, or that nobody polls
 	Delivery     Kind = "delivery"     // deliveries that have failed
 	Subscription Kind = "subscription" // one that was switched off
@@ -99,6 +101,7 @@ const (
 	unpolledFor = 5 * time.Minute     // a monitor
 	stuckFor    = 5 * time.Minute     // a step of an overdue execution, which reports no progress
 	noticed     = 14 * 24 * time.Hour // how long before it a change of the clocks is an entry
+	endsWithin  = 30                  // days before the last date that a calendar names
 )
 
 const (
@@ -119,6 +122,10 @@ type Source struct {
 	}
 	Schedules interface {
 		List(ctx context.Context, f schedule.Filter) ([]schedule.Schedule, error)
+		Timetables(ctx context.Context) func(*schedule.Schedule) (*schedule.Timetable, error)
+	}
+	Calendars interface {
+		List(ctx context.Context, f store.DefinitionFilter) ([]calendar.Calendar, error)
 	}
 	Monitors interface {
 		List(ctx context.Context, f monitor.Filter) ([]monitor.Monitor, error)
@@ -135,7 +142,7 @@ type Source struct {
 // Of returns an engine as a source.
 func Of(e *engine.Engine) Source {
 	return Source{
-		Executions: e.Executions(), Schedules: e.Schedules(), Monitors: e.Monitors(), Subscriptions: e.Subscriptions(),
+		Executions: e.Executions(), Schedules: e.Schedules(), Calendars: e.Calendars(), Monitors: e.Monitors(), Subscriptions: e.Subscriptions(),
 		Journal: e.Journal, Refused: func() []engine.RefusedWrite { return e.Health().Refused },
 	}
 }
@@ -150,7 +157,7 @@ type Reader struct {
 	Jobs func() ([]string, error)
 }
 
-// Read returns what an operator has to look at, of what the reader may see. It reads at most 12
+// Read returns what an operator has to look at, of what the reader may see. It reads at most 13
 // statements of the store, and one for each of up to 40 things that people have put away. None
 // depends on the length of the history. An error is one of the source or of r.Jobs.
 func Read(ctx context.Context, s Source, r Reader) (List, error) {
@@ -158,7 +165,7 @@ func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	var last []Entry
 	parts := []func() error{func() (err error) { last, err = l.incidents(); return err }, l.schedules, l.monitors, l.kept}
 	if r.Sees("") {
-		parts = append(parts, l.stranded, l.queues, l.deliveries)
+		parts = append(parts, l.stranded, l.queues, l.deliveries, l.calendars)
 	}
 	for _, part := range append(parts, l.putAway) {
 		if err := part(); err != nil {
@@ -167,7 +174,7 @@ func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	}
 	l.refusals()
 	l.Entries = append(l.Entries, last...)
-	order := []Kind{Lost, Stopping, Failed, Due, Overdue, Schedule, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded, PutAway}
+	order := []Kind{Lost, Stopping, Failed, Due, Overdue, Schedule, Calendar, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded, PutAway}
 	slices.SortStableFunc(l.Entries, func(x, y Entry) int { return slices.Index(order, x.Kind) - slices.Index(order, y.Kind) })
 	return l.List, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/monitor"
@@ -30,6 +31,7 @@ type service struct {
 	kept, aside   []courier.Execution // those that keep files, and those that are held or paused
 	lastBy        string              // in the audit of all executions
 	schedules     []schedule.Schedule
+	calendars     []calendar.Calendar
 	monitors      []monitor.Monitor
 	subscriptions []notify.Subscription
 	deliveries    []notify.Delivery
@@ -42,7 +44,7 @@ type service struct {
 // read reads the list.
 func (s *service) read() (attention.List, error) {
 	return attention.Read(s.t.Context(), attention.Source{
-		Executions: executions{s}, Schedules: schedules{s}, Monitors: monitors{s}, Subscriptions: subscriptions{s},
+		Executions: executions{s}, Schedules: schedules{s}, Calendars: calendars{s}, Monitors: monitors{s}, Subscriptions: subscriptions{s},
 		Journal: func(_ context.Context, f store.ActionFilter) ([]store.Action, error) {
 			return s.journal[f.Name], s.fails["journal"]
 		},
@@ -85,6 +87,7 @@ func lines(l attention.List) (list []string) {
 type (
 	executions    struct{ *service }
 	schedules     struct{ *service }
+	calendars     struct{ *service }
 	monitors      struct{ *service }
 	subscriptions struct{ *service }
 )
@@ -124,6 +127,21 @@ func (s executions) AuditPage(context.Context, store.AuditFilter) ([]courier.Aud
 
 func (s schedules) List(context.Context, schedule.Filter) ([]schedule.Schedule, error) {
 	return s.schedules, s.fails["schedules"]
+}
+
+func (s calendars) List(context.Context, store.DefinitionFilter) ([]calendar.Calendar, error) {
+	return s.calendars, s.fails["calendars"]
+}
+
+func (s schedules) Timetables(ctx context.Context) func(*schedule.Schedule) (*schedule.Timetable, error) {
+	return schedule.New(schedule.Options{Calendar: func(_ context.Context, name string) (*calendar.Days, error) {
+		for _, c := range s.calendars {
+			if c.Name == name {
+				return calendar.New(c)
+			}
+		}
+		return nil, courier.Errorf(courier.ErrNotFound, "there is no calendar %q", name)
+	}}).Timetables(ctx)
 }
 
 func (s monitors) List(context.Context, monitor.Filter) ([]monitor.Monitor, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/advice"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/monitor"
@@ -54,7 +55,7 @@ func (l *reading) queues() error {
 }
 
 func (l *reading) schedules() error {
-	clocks := ticks.NewClocks(l.At, l.At.Add(noticed))
+	clocks := ticks.NewClocks(l.Schedules.Timetables(l.ctx), l.At, l.At.Add(noticed))
 	list, err := l.Schedules.List(l.ctx, schedule.Filter{Limit: most})
 	if ok, err := l.has("schedule.Store", err); !ok {
 		return err
@@ -93,6 +94,31 @@ func (l *reading) schedules() error {
 			e.Do, e.Call = "Look whether that is meant. Otherwise give it a time that comes once on each day.", "Schedules.Set"
 		}
 		l.add(e)
+	}
+	return nil
+}
+
+// calendars adds those that name no dates after the next 30 days, of those that name dates.
+func (l *reading) calendars() error {
+	list, err := l.Calendars.List(l.ctx, store.DefinitionFilter{Limit: most})
+	if err != nil {
+		return err
+	}
+	l.cut(len(list), "calendars")
+	for i := range list {
+		days, err := calendar.New(list[i])
+		if err != nil {
+			continue // a version of the library that knows more has saved it
+		}
+		last, ok := days.Ends()
+		if !ok || last > days.On(l.At)+endsWithin {
+			continue
+		}
+		l.add(Entry{
+			Kind: Calendar, Name: list[i].Name, Count: 1, Title: fmt.Sprintf("The calendar %q names no date after %s.", list[i].Name, last.Words()),
+			Message: "Later days are open or closed by the weekend and by what is closed every year alone.",
+			Do:      "Add the days that follow, and save the calendar.", Call: "Calendars.Set",
+		})
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package attention_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/courierhq/courier/advice"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -134,6 +136,36 @@ func TestDeliveries(t *testing.T) {
 		}
 		if e := got.Entries[0]; !e.Since.Equal(ago(time.Hour)) || e.Message != "z" || e.Title != `Subscription "a": 2 notifications failed for good.` || e.Call != "Subscriptions.Replay" {
 			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A calendar is an entry when it names no date after the next 30 days, of those that name any.
+func TestCalendars(t *testing.T) {
+	in(t, func(s *service) {
+		day := func(n int) string { return time.Now().AddDate(0, 0, n).Format(time.DateOnly) }
+		for last, want := range map[string]bool{day(-100): true, day(0): true, day(30): true, day(31): false, "": false} {
+			c := calendar.Calendar{Name: "target2", Closed: []calendar.Closing{{Yearly: "12-25"}}}
+			if last != "" {
+				c.OpenDays = []string{last}
+			}
+			s.calendars = []calendar.Calendar{c}
+			got := s.list().Entries
+			if (len(got) == 1) != want || want && (got[0].Kind != attention.Calendar || got[0].Name != "target2" || got[0].Call != "Calendars.Set") {
+				t.Errorf("with %q as the last date: %+v", last, got)
+			}
+		}
+		s.calendars[0].OpenDays = []string{"2000-01-20"}
+		if got := s.only().Title; got != `The calendar "target2" names no date after 20 January 2000.` {
+			t.Errorf("%s", got)
+		}
+		s.fails["calendars"] = errors.New("down")
+		if _, err := s.read(); !errors.Is(err, s.fails["calendars"]) {
+			t.Errorf("%v", err)
+		}
+		s.sees = []string{"job"}
+		if got := s.list().Entries; len(got) != 0 {
+			t.Errorf("who sees one job is told of %+v", got)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -161,14 +162,14 @@ func (v *Visit) Jobs(ctx context.Context, beginning, after string, limit int) ([
 	}, func(j *courier.DefinedJob) string { return j.Job.Name }, func(j *courier.DefinedJob) bool { return v.Role(ctx, j.Job.Name) != access.None })
 }
 
-// Calendar returns the ticks of the enabled schedules that the visitor may see, from an
+// Ticks returns the ticks of the enabled schedules that the visitor may see, from an
 // instant on and before another. Cut also says that there are more schedules than were read.
-func (v *Visit) Calendar(ctx context.Context, from, to time.Time) (ticks.Calendar, error) {
+func (v *Visit) Ticks(ctx context.Context, from, to time.Time) (ticks.TickList, error) {
 	list, next, err := v.Schedules(ctx, "", store.DefaultCountLimit)
 	if err != nil {
-		return ticks.Calendar{}, err
+		return ticks.TickList{}, err
 	}
-	c := ticks.Between(v.d.e.Schedules().Next, list, from, to)
+	c := ticks.Between(v.d.e.Schedules().Timetables(ctx), list, from, to)
 	c.Cut = c.Cut || next != ""
 	return c, ctx.Err()
 }
@@ -181,7 +182,7 @@ func (v *Visit) Week(ctx context.Context, from time.Time, days int, zone *time.L
 	if err != nil {
 		return ticks.Week{}, err
 	}
-	w, err := ticks.OfDays(ctx, v.d.e.Schedules().Next, list, from, days, zone)
+	w, err := ticks.OfDays(ctx, v.d.e.Schedules().Timetables(ctx), list, from, days, zone)
 	w.Cut = next != ""
 	return w, err
 }
@@ -191,6 +192,13 @@ func (v *Visit) Schedules(ctx context.Context, after string, limit int) ([]sched
 	return Pick(after, limit, func(after string, limit int) ([]schedule.Schedule, error) {
 		return v.d.e.Schedules().List(ctx, schedule.Filter{After: after, Limit: limit})
 	}, func(s *schedule.Schedule) string { return s.Name }, func(s *schedule.Schedule) bool { return v.Has(ctx, JobsOf(s), access.RightSee) })
+}
+
+// Calendars returns a page of the calendars. They belong to no job: who may see one sees all.
+func (v *Visit) Calendars(ctx context.Context, after string, limit int) ([]calendar.Calendar, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]calendar.Calendar, error) {
+		return v.d.e.Calendars().List(ctx, store.DefinitionFilter{After: after, Limit: limit})
+	}, func(c *calendar.Calendar) string { return c.Name }, func(c *calendar.Calendar) bool { return v.Has(ctx, JobsOf(c), access.RightSee) })
 }
 
 // Monitors returns a page of the monitors that the visitor may see.

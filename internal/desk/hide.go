@@ -166,10 +166,10 @@ func seenCause(c *advice.Cause) advice.Cause {
 // HideSchedule takes away the values of a schedule, and what may have them in it.
 func HideSchedule(s *schedule.Schedule) {
 	*s = schedule.Schedule{
-		Name: s.Name, Job: s.Job, Chain: s.Chain, Cron: s.Cron, Zone: s.Zone, Every: s.Every, At: s.At, Starts: s.Starts, Ends: s.Ends,
+		Name: s.Name, Job: s.Job, Chain: s.Chain, Cron: s.Cron, Zone: s.Zone, Every: s.Every, At: s.At, Calendar: s.Calendar, OnClosed: s.OnClosed, Starts: s.Starts, Ends: s.Ends,
 		Priority: s.Priority, Overlap: s.Overlap, Misfire: s.Misfire, Window: s.Window, Jitter: s.Jitter, PauseAfter: s.PauseAfter,
 		Disabled: s.Disabled, Paused: s.Paused, Reason: HiddenIf(s.Reason), NextFire: s.NextFire, Waiting: s.Waiting,
-		LastFire: s.LastFire, LastExecution: s.LastExecution, Failures: s.Failures, Problem: HiddenIf(s.Problem), SavedAt: s.SavedAt,
+		LastFire: s.LastFire, LastExecution: s.LastExecution, Failures: s.Failures, Problem: HiddenIf(s.Problem), SavedAt: s.SavedAt, MovesFrom: s.MovesFrom,
 	}
 }
 
@@ -177,7 +177,7 @@ func HideSchedule(s *schedule.Schedule) {
 func HideMonitor(m *monitor.Monitor) {
 	*m = monitor.Monitor{
 		Name: m.Name, Description: m.Description, Lister: m.Lister, Connection: m.Connection, Path: m.Path, Patterns: m.Patterns,
-		Events: m.Events, Every: m.Every, Stable: m.Stable, DoneFile: m.DoneFile, Batch: m.Batch, Job: m.Job, Chain: m.Chain,
+		Events: m.Events, Every: m.Every, Calendar: m.Calendar, Between: monitor.Hours{From: m.Between.From, Until: m.Between.Until}, Stable: m.Stable, DoneFile: m.DoneFile, Batch: m.Batch, Job: m.Job, Chain: m.Chain,
 		Priority: m.Priority, MaxFailures: m.MaxFailures, Disabled: m.Disabled, State: m.State, Reason: HiddenIf(m.Reason),
 		Health: seenHealth(&m.Health), NextPoll: m.NextPoll, SavedAt: m.SavedAt,
 	}

@@ -43,11 +43,11 @@ type Names struct {
 // kinds make the schemas of the kinds of definitions.
 var kinds = map[string]func(*builder) Schema{
 	"job": (*builder).job, "chain": (*builder).chain, "schedule": (*builder).schedule, "monitor": (*builder).monitor,
-	"subscription": (*builder).subscription,
+	"subscription": (*builder).subscription, "calendar": (*builder).calendar,
 }
 
 // Definition returns the draft-07 schema of a kind of definitions: job, chain, schedule,
-// monitor or subscription. The steps of jobs are of the types in r, which the other kinds do
+// monitor, subscription or calendar. The steps of jobs are of the types in r, which the other kinds do
 // not use.
 func Definition(kind string, r *courier.Registry, n Names) []byte {
 	b := &builder{registry: r, names: n, definitions: Schema{}}

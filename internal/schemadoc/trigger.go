@@ -21,6 +21,8 @@ func (b *builder) schedule() Schema {
 		"time_zone":      described(text("The time zone of cron, by its name in the tz database, such as Europe/Berlin."), "", "UTC"),
 		"every_seconds":  every,
 		"at":             instant("The only tick of a schedule that fires once."),
+		"calendar":       text("The name of the calendar that it goes by; none: all days are open."),
+		"on_closed":      enum("What happens to ticks of days that the calendar closes.", schedule.ClosedSkip, schedule.ClosedSkip, schedule.ClosedNext, schedule.ClosedPrevious),
 		"starts_at":      instant("No tick is before it."),
 		"ends_at":        instant("No tick is after it."),
 		"params":         Schema{"type": "object", "description": "The parameters of the executions."},
@@ -33,13 +35,13 @@ func (b *builder) schedule() Schema {
 		"disabled":       boolean("The schedule does not fire."),
 		"paused":         reports("boolean"), "reason": reports("string"), "next_fire": reports("string"), "waiting": reports("boolean"),
 		"last_fire": reports("string"), "last_execution": reports("string"), "failures": reports("integer"), "problem": reports("string"),
-		"saved_at": reports("string"),
+		"saved_at": reports("string"), "moves_from": reports("string"),
 	}, "name")
 	s["allOf"] = []Schema{
 		exactlyOne("job", "chain"), exactlyOne("cron", "every_seconds", "at"),
 		unless(has("misfire", schedule.MisfireAll), forbidden("window_seconds")),
 	}
-	s["dependencies"] = Schema{"time_zone": []string{"cron"}, "at": forbidden("starts_at", "ends_at")}
+	s["dependencies"] = Schema{"time_zone": []string{"cron"}, "at": forbidden("starts_at", "ends_at", "calendar"), "on_closed": []string{"calendar"}}
 	return s
 }
 
@@ -64,6 +66,8 @@ func (b *builder) monitor() Schema {
 		"patterns":       patterns,
 		"events":         events,
 		"every_seconds":  within("The time between two polls.", 60),
+		"calendar":       text("The name of the calendar that it goes by: it polls on open days only. None: all days are open."),
+		"between":        b.hours(),
 		"stable_seconds": within("How long size and time of a file must not change before it is ready.", 5),
 		"done_file":      described(Schema{"type": "string", "maxLength": maxPattern, "pattern": `^[^/\\*?]*$`}, "The ending of a second file, which says that the first one is complete, such as .done.", nil),
 		"batch":          boolean("All files that are ready are handed over to one execution."),
@@ -77,8 +81,47 @@ func (b *builder) monitor() Schema {
 		"saved_at": reports("string"),
 	}, "name", "path")
 	s["allOf"] = []Schema{exactlyOne("job", "chain")}
-	s["dependencies"] = Schema{"chain": forbidden("priority")}
+	s["dependencies"] = Schema{"chain": forbidden("priority"), "between": []string{"calendar"}}
 	return s
+}
+
+// hours is the schema of the times of a day between which a monitor polls.
+func (b *builder) hours() Schema {
+	clock := func(doc string) Schema {
+		return described(Schema{"type": "string", "pattern": `^([01]?[0-9]|2[0-3]):[0-5][0-9]$`}, doc, nil)
+	}
+	s := Object(Schema{"from": clock("A time of the day, such as 06:00; none: its begin."), "until": clock("A time of the day, such as 19:30; none: its end.")})
+	s["description"] = "The times of an open day between which it polls, in the time zone of the calendar."
+	return s
+}
+
+// calendar returns the schema of calendars.
+func (b *builder) calendar() Schema {
+	const maxDates, maxTitle = 5000, 200
+	date := func(doc string) Schema {
+		return described(Schema{"type": "string", "pattern": `^(19[7-9][0-9]|2[01][0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$`}, doc, nil)
+	}
+	title := func() Schema {
+		return described(Schema{"type": "string", "maxLength": maxTitle}, "What day it is, such as Labour Day.", nil)
+	}
+	weekend := list(Schema{"enum": []string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}}, "The days of the week that are closed.")
+	weekend["uniqueItems"] = true
+	closed := list(Schema{"anyOf": []Schema{
+		date("A date, such as 2026-12-25."),
+		Object(Schema{"date": date("A date, such as 2026-12-25."), "title": title()}, "date"),
+		Object(Schema{"yearly": described(Schema{"type": "string", "pattern": `^(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$`}, "Month and day of every year, such as 05-01.", nil), "title": title()}, "yearly"),
+	}}, "Further days that are closed.")
+	open := list(date("A date, such as 2026-11-28."), "Dates that are open although they are of the weekend or closed every year.")
+	closed["maxItems"], open["maxItems"] = maxDates, maxDates
+	return Object(Schema{
+		"name":        name("The name of the calendar."),
+		"description": text("A text for people."),
+		"time_zone":   described(text("The time zone in which days begin and end, by its name in the tz database, such as Europe/Berlin."), "", "UTC"),
+		"weekend":     weekend,
+		"closed":      closed,
+		"open":        open,
+		"version":     reports("integer"), "saved_by": reports("string"), "saved_at": reports("string"),
+	}, "name")
 }
 
 // anyConnection is the schema of the id of a connection of any family.

@@ -15,12 +15,14 @@ type ClockNote struct {
 // goroutine may use it at a time.
 type Clocks struct {
 	from, to time.Time
+	tables   Tables
 	change   map[string]bool // by zone: its clocks change between from and to
 }
 
-// NewClocks returns the changes of the clocks from an instant on and before another.
-func NewClocks(from, to time.Time) *Clocks {
-	return &Clocks{from, to, make(map[string]bool)}
+// NewClocks returns the changes of the clocks from an instant on and before another. It asks tables
+// for schedules that go by a calendar only.
+func NewClocks(tables Tables, from, to time.Time) *Clocks {
+	return &Clocks{from, to, tables, make(map[string]bool)}
 }
 
 // First returns what the first change of the clocks means for a schedule, and whether ticks
@@ -40,6 +42,13 @@ func (c *Clocks) First(s *schedule.Schedule) (first ClockNote, found bool) {
 		return ClockNote{}, false
 	}
 	t := newTicking(s, c.from, c.to)
+	if s.Calendar != "" {
+		table, err := c.tables(s)
+		if err != nil {
+			return ClockNote{}, false // which the schedule itself says
+		}
+		t.goBy(table)
+	}
 	for _, n := range t.within(c.from, c.to) {
 		if first.Day == "" || n.Day < first.Day {
 			first = n

@@ -4,16 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/schedule"
 )
 
-// next is that of a service without a store: ticks come from the definition alone.
-var next = schedule.New(schedule.Options{}).Next
+// tables are those of a service without a store: ticks come from the definition alone.
+var tables = schedule.New(schedule.Options{Calendar: holiday}).Timetables(context.Background())
+
+// holiday is a calendar in which Saturday is closed; in sundays Sunday is.
+func holiday(_ context.Context, name string) (*calendar.Days, error) {
+	c := calendar.Calendar{Name: name, Zone: "Europe/Berlin", Weekend: []string{"saturday"}}
+	if name == "sundays" {
+		c.Weekend = []string{"sunday"}
+	}
+	return calendar.New(c)
+}
 
 func berlin(t *testing.T) *time.Location {
 	t.Helper()
@@ -27,7 +38,7 @@ func berlin(t *testing.T) *time.Location {
 // A week has the ticks of each day in the zone that was asked for, and counts many.
 func TestWeek(t *testing.T) {
 	zone := berlin(t)
-	week, err := ticks.OfDays(t.Context(), next, []schedule.Schedule{
+	week, err := ticks.OfDays(t.Context(), tables, []schedule.Schedule{
 		{Name: "always", Cron: "* * * ? * *"},
 		{Name: "night", Cron: "0 30 2 ? * *", Zone: "Europe/Berlin"},
 		{Name: "seconds", Every: time.Second, Starts: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), Ends: time.Date(2027, 3, 28, 0, 0, 9, 0, time.UTC)},
@@ -65,7 +76,7 @@ func TestWeekBounded(t *testing.T) {
 	for i := range 300 {
 		list = append(list, schedule.Schedule{Name: fmt.Sprint("s", i), Cron: "* * * ? * *"})
 	}
-	week, err := ticks.OfDays(t.Context(), next, list, time.Now(), 7, time.UTC)
+	week, err := ticks.OfDays(t.Context(), tables, list, time.Now(), 7, time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +96,7 @@ func TestWeekBounded(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := ticks.OfDays(ended, next, list, time.Now(), 7, time.UTC); !errors.Is(err, context.Canceled) {
+	if _, err := ticks.OfDays(ended, tables, list, time.Now(), 7, time.UTC); !errors.Is(err, context.Canceled) {
 		t.Errorf("for nobody who waits: %v", err)
 	}
 }
@@ -94,7 +105,7 @@ func TestWeekBounded(t *testing.T) {
 // schedule, and ends with the last one that it has room for.
 func TestBetween(t *testing.T) {
 	from := time.Date(2027, 3, 27, 12, 0, 0, 0, time.UTC)
-	c := ticks.Between(next, []schedule.Schedule{
+	c := ticks.Between(tables, []schedule.Schedule{
 		{Name: "closing", Job: "j", Cron: "0 30 2,5 ? * *", Zone: "Europe/Berlin"},
 		{Name: "noon", Chain: "c", Cron: "0 0 12 ? * *"},
 		{Name: "off", Cron: "* * * ? * *", Disabled: true},
@@ -107,7 +118,7 @@ func TestBetween(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) || c.Cut {
 		t.Errorf("the ticks are\n%q\nand not\n%q", got, want)
 	}
-	c = ticks.Between(next, []schedule.Schedule{{Name: "always", Cron: "* * * ? * *"}}, from, from.Add(24*time.Hour))
+	c = ticks.Between(tables, []schedule.Schedule{{Name: "always", Cron: "* * * ? * *"}}, from, from.Add(24*time.Hour))
 	if len(c.Ticks) != ticks.MaxTicks || !c.Cut {
 		t.Errorf("of many: %d, cut %v", len(c.Ticks), c.Cut)
 	}
@@ -120,19 +131,60 @@ func TestClocks(t *testing.T) {
 		days       int // before the change, from when 14 days are looked at
 		cron, zone string
 		want       string
+		calendar   string
 	}{
-		{13, "0 30 2 * * ?", "Europe/Berlin", "2027-03-28: 02:30 doesn't exist in Europe/Berlin; fires at 03:30"},
-		{16, "0 30 2 * * ?", "Europe/Berlin", ""},
-		{-1, "0 30 2 * * ?", "Europe/Berlin", ""},
-		{13, "0 30 1 * * ?", "Europe/Berlin", ""},
-		{13, "0 30 2 * * ?", "", ""},
-		{13, "", "Europe/Berlin", ""},
-		{13, "0 30 2 * * ?", "Mars/Base", ""},
+		{13, "0 30 2 * * ?", "Europe/Berlin", "", "sundays"}, // which are closed, as that of the change
+		{13, "0 30 2 * * ?", "Europe/Berlin", "2027-03-28: 02:30 doesn't exist in Europe/Berlin; fires at 03:30", "holiday"},
+		{13, "0 30 2 * * ?", "Europe/Berlin", "2027-03-28: 02:30 doesn't exist in Europe/Berlin; fires at 03:30", ""},
+		{16, "0 30 2 * * ?", "Europe/Berlin", "", ""},
+		{-1, "0 30 2 * * ?", "Europe/Berlin", "", ""},
+		{13, "0 30 1 * * ?", "Europe/Berlin", "", ""},
+		{13, "0 30 2 * * ?", "", "", ""},
+		{13, "", "Europe/Berlin", "", ""},
+		{13, "0 30 2 * * ?", "Mars/Base", "", ""},
 	} {
 		from := change.AddDate(0, 0, -c.days)
-		note, found := ticks.NewClocks(from, from.AddDate(0, 0, 14)).First(&schedule.Schedule{Name: "s", Cron: c.cron, Zone: c.zone})
+		note, found := ticks.NewClocks(tables, from, from.AddDate(0, 0, 14)).First(&schedule.Schedule{Name: "s", Cron: c.cron, Zone: c.zone, Calendar: c.calendar})
 		if got := note.Day + ": " + note.Text; found != (c.want != "") || found && (!strings.HasPrefix(got, c.want) || note.Schedule != "s") {
 			t.Errorf("%q in %q, %d days before: %v %q", c.cron, c.zone, c.days, found, got)
 		}
+	}
+}
+
+// The closed days of a calendar are told with what becomes of their ticks, and so is where a tick
+// that was moved comes from.
+func TestClosedDays(t *testing.T) {
+	zone := berlin(t)
+	friday := time.Date(2026, 11, 27, 0, 0, 0, 0, zone)
+	list := []schedule.Schedule{
+		{Name: "moved", Cron: "0 30 5 * * ?", Zone: "Europe/Berlin", Calendar: "holiday", OnClosed: schedule.ClosedPrevious},
+		{Name: "late", Cron: "0 0 6 ? * SAT", Zone: "Europe/Berlin", Calendar: "holiday", OnClosed: schedule.ClosedNext},
+		{Name: "skipped", Cron: "0 0 7 * * ?", Zone: "Europe/Berlin", Calendar: "holiday"},
+	}
+	c := ticks.Between(tables, list, friday, friday.AddDate(0, 0, 3))
+	var got []string
+	for _, x := range c.Ticks {
+		got = append(got, x.Schedule+" "+x.Local.Format("Mon 15:04")+" "+x.Note)
+	}
+	want := []string{
+		"moved Fri 05:30 ", "skipped Fri 07:00 ", "moved Sun 05:30 ", "late Sun 06:00 moved from 28 November: closed in holiday (Saturday)", "skipped Sun 07:00 ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the ticks are\n%q\nand not\n%q", got, want)
+	}
+	closed := []ticks.Closed{
+		{"moved", "2026-11-28", "28 November: closed in holiday (Saturday); moved to 27 November"},
+		{"late", "2026-11-28", "28 November: closed in holiday (Saturday); moved to 29 November"},
+		{"skipped", "2026-11-28", "28 November: closed in holiday (Saturday); left out"},
+	}
+	if !slices.Equal(c.Closed, closed) {
+		t.Errorf("the closed days are %q", c.Closed)
+	}
+	week, err := ticks.OfDays(t.Context(), tables, list, friday, 3, zone)
+	if err != nil || !slices.Equal(week.Closed, closed) || len(week.Days[0].Ticks) != 2 || len(week.Days[1].Ticks) != 0 || len(week.Days[2].Ticks) != 3 {
+		t.Errorf("the week is %+v, %v", week, err)
+	}
+	if moved := week.Days[2].Ticks[1].Moved; len(moved) != 1 || moved[0] != "moved from 28 November: closed in holiday (Saturday)" {
+		t.Errorf("on Sunday it says %q", moved)
 	}
 }

@@ -15,6 +15,9 @@ type Week struct {
 	Days []Day
 	// Notes say what changes of the clocks on these days mean for schedules.
 	Notes []ClockNote
+	// Closed are the days that a calendar closes and on which a schedule would have ticks,
+	// at most [MaxClosed] of each schedule.
+	Closed []Closed
 	// Cut says that there are more schedules. It is set by a caller that passes some only.
 	Cut bool
 }
@@ -38,6 +41,8 @@ type DayTicks struct {
 	More  bool
 	// Every is the time between two ticks; 0 if it differs.
 	Every time.Duration
+	// Moved says from which closed days the first ticks were moved.
+	Moved []string
 }
 
 // Bounds of a [Week].
@@ -50,7 +55,7 @@ const (
 // OfDays returns the ticks of the schedules that are enabled and not paused, on a number of
 // days from the one on that has an instant. Many ticks of a schedule are counted, so that one
 // that fires every second leaves room for the others. The error is that of ctx.
-func OfDays(ctx context.Context, next Next, list []schedule.Schedule, from time.Time, days int, zone *time.Location) (Week, error) {
+func OfDays(ctx context.Context, tables Tables, list []schedule.Schedule, from time.Time, days int, zone *time.Location) (Week, error) {
 	w := Week{Zone: zone, Days: make([]Day, days)}
 	year, month, day := from.In(zone).Date()
 	midnight := func(i int) time.Time { return time.Date(year, month, day+i, 0, 0, 0, 0, zone) }
@@ -63,17 +68,26 @@ func OfDays(ctx context.Context, next Next, list []schedule.Schedule, from time.
 		if s.Disabled || s.Paused {
 			continue
 		}
+		table, err := tables(s)
+		if err != nil {
+			if err := ctx.Err(); err != nil {
+				return w, err
+			}
+			continue
+		}
 		t := newTicking(s, midnight(0).Add(-24*time.Hour), midnight(days).Add(24*time.Hour))
+		t.goBy(table)
+		w.Closed = append(w.Closed, closedOf(s.Name, table, midnight(0), midnight(days))...)
 		for d := range w.Days {
 			bound := maxCounted
 			if counted > maxWeek {
 				bound = MaxDayTicks + 1
 			}
-			ticks := next.day(t, midnight(d), midnight(d+1), bound)
+			ticks := t.day(midnight(d), midnight(d+1), bound)
 			if ticks.Count > 0 {
 				w.Days[d].Ticks = append(w.Days[d].Ticks, ticks)
 			}
-			if s.Every == 0 {
+			if s.Every == 0 || s.Calendar != "" {
 				counted += ticks.Count
 			}
 		}
@@ -91,10 +105,10 @@ func OfDays(ctx context.Context, next Next, list []schedule.Schedule, from time.
 
 // day returns the ticks of a schedule from an instant on and before another, of which it
 // looks at no more than most.
-func (next Next) day(t *ticking, from, to time.Time, most int) DayTicks {
+func (t *ticking) day(from, to time.Time, most int) DayTicks {
 	ticks := DayTicks{Schedule: t.Name, Job: t.Job, Chain: t.Chain, Zone: t.zone}
 	even := true
-	for at := next.after(t.Schedule, from.Add(-1)); !at.IsZero() && at.Before(to); at = next.after(t.Schedule, at) {
+	for at := t.table.Next(from.Add(-1)); !at.IsZero() && at.Before(to); at = t.table.Next(at) {
 		if ticks.Count == most {
 			ticks.More = true
 			break
@@ -107,9 +121,12 @@ func (next Next) day(t *ticking, from, to time.Time, most int) DayTicks {
 		}
 		if ticks.Count++; ticks.Count <= MaxDayTicks {
 			ticks.First = append(ticks.First, at)
+			if moved := t.table.Moved(at); moved != "" && !slices.Contains(ticks.Moved, moved) {
+				ticks.Moved = append(ticks.Moved, moved)
+			}
 		}
 		ticks.Last = at
-		if t.Every > 0 && ticks.Count == MaxDayTicks {
+		if t.Every > 0 && t.Calendar == "" && ticks.Count == MaxDayTicks {
 			return ticks.rest(t.Schedule, to)
 		}
 	}

@@ -120,7 +120,9 @@ func (s *Store) PutSchedule(ctx context.Context, put schedule.Record) (schedule.
 }
 
 // cut makes instants what the store keeps of them.
-func cut(st *schedule.Status) { st.Next, st.Last = instant(st.Next), instant(st.Last) }
+func cut(st *schedule.Status) {
+	st.Next, st.Last, st.MovesFrom = instant(st.Next), instant(st.Last), instant(st.MovesFrom)
+}
 
 func instant(t time.Time) time.Time {
 	if t.IsZero() {

@@ -26,7 +26,7 @@ type scheduleRow struct {
 	disabled, paused, waiting *bool
 	failures                  *int32
 	reason, problem           *string
-	next, due, last           *time.Time
+	next, due, last, moves    *time.Time
 	ran                       *string
 	open                      []string
 }
@@ -35,7 +35,7 @@ type scheduleRow struct {
 func (r *scheduleRow) fields() []any {
 	return []any{
 		&r.kind, &r.name, &r.target, &r.body, &r.saved, &r.revision, &r.disabled, &r.paused, &r.waiting, &r.failures,
-		&r.reason, &r.problem, &r.next, &r.due, &r.last, &r.ran, &r.open,
+		&r.reason, &r.problem, &r.next, &r.due, &r.last, &r.ran, &r.open, &r.moves,
 	}
 }
 
@@ -45,7 +45,7 @@ func (r *scheduleRow) schedule() schedule.Record {
 		Name: *r.name, Kind: store.Kind(*r.kind), Target: *r.target, Body: json.RawMessage(*r.body), SavedAt: r.saved.UTC(), Revision: *r.revision,
 		Status: schedule.Status{
 			Disabled: *r.disabled, Paused: *r.paused, Waiting: *r.waiting, Failures: int(*r.failures), Reason: *r.reason, Problem: *r.problem,
-			Next: instant(r.next), Due: instant(r.due), Last: instant(r.last), LastExecution: courier.ExecutionID(*r.ran),
+			Next: instant(r.next), Due: instant(r.due), Last: instant(r.last), LastExecution: courier.ExecutionID(*r.ran), MovesFrom: instant(r.moves),
 		},
 	}
 	for _, id := range r.open {
@@ -91,7 +91,7 @@ func (s *Store) PutSchedule(ctx context.Context, put schedule.Record) (schedule.
 				return err
 			}
 			return tx.QueryRow(ctx, sql, put.Name, put.Target, string(put.Body), put.Disabled, put.Paused, put.Waiting, int32(put.Failures),
-				put.Reason, put.Problem, moment(put.Next), moment(put.Due), moment(put.Last), ran, idList(put.Open)).Scan(&got.SavedAt, &got.Revision)
+				put.Reason, put.Problem, moment(put.Next), moment(put.Due), moment(put.Last), ran, idList(put.Open), moment(put.MovesFrom)).Scan(&got.SavedAt, &got.Revision)
 		})
 	})
 	if a, ok := errors.AsType[contractError](err); ok {
@@ -101,7 +101,7 @@ func (s *Store) PutSchedule(ctx context.Context, put schedule.Record) (schedule.
 		return schedule.Record{}, failed(fmt.Sprintf("put schedule %q", put.Name), err)
 	}
 	got.SavedAt = got.SavedAt.UTC()
-	for _, t := range []*time.Time{&got.Next, &got.Due, &got.Last} {
+	for _, t := range []*time.Time{&got.Next, &got.Due, &got.Last, &got.MovesFrom} {
 		if !t.IsZero() {
 			*t = t.UTC().Truncate(time.Microsecond)
 		}

@@ -284,7 +284,7 @@ func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map
 func (f *firings) args(valid []int) []any {
 	n := len(valid)
 	names, reasons, problems := make([]string, n), make([]string, n), make([]string, n)
-	next, due, last, ran, open := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	next, due, last, ran, open, moves := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	disabled, paused, waiting := make([]bool, n), make([]bool, n), make([]bool, n)
 	failures, after := make([]int32, n), make([]int64, n)
 	for k, i := range valid {
@@ -300,13 +300,13 @@ func (f *firings) args(valid []int) []any {
 		}
 		names[k], reasons[k], problems[k] = f.list[i].Schedule, st.Reason, st.Problem
 		disabled[k], paused[k], waiting[k] = st.Disabled, st.Paused, st.Waiting
-		next[k], due[k], last[k], open[k] = moment(st.Next), moment(st.Due), moment(st.Last), idList(st.Open)
+		next[k], due[k], last[k], open[k], moves[k] = moment(st.Next), moment(st.Due), moment(st.Last), idList(st.Open), moment(st.MovesFrom)
 		if st.LastExecution != "" {
 			ran[k] = bind.ID(string(st.LastExecution))
 		}
 		failures[k], after[k] = int32(st.Failures), micros(f.list[i].After)
 	}
-	return []any{names, disabled, paused, waiting, failures, reasons, problems, next, due, last, ran, open, after}
+	return []any{names, disabled, paused, waiting, failures, reasons, problems, next, due, last, ran, open, after, moves}
 }
 
 // startChains starts the chain executions of firings, but for those that exist

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier/dashboard/internal/format"
@@ -22,7 +23,8 @@ type Calendar struct {
 	Often   []Cell // what fires often on a day; nil if nothing does
 	Hours   []Hour
 	Notes   []ticks.ClockNote
-	Cut     bool // there are more schedules than were read
+	Closed  []ticks.Closed // days that calendars close, the first ones
+	Cut     bool           // there are more schedules than were read
 }
 
 // A Day is the head of a column.
@@ -51,6 +53,7 @@ type Mark struct {
 	Clock      string // in the zone of the calendar
 	Own        string // in the zone of the schedule, if that is another
 	Past       bool
+	Moved      string // from which closed days it was moved
 	Often      string // such as "every 5 min, 288"; empty for a tick
 }
 
@@ -64,12 +67,13 @@ type Links struct {
 const (
 	weekMarks = 5
 	dayMarks  = 100 // of a calendar of one day
+	maxClosed = 50  // closed days of schedules that are listed
 )
 
 // New lays out the ticks of one day or more by the clock of w.Zone. Now is the present instant.
 func New(w *ticks.Week, now time.Time, links Links) *Calendar {
 	b := &builder{zone: w.Zone, now: now, links: links, most: weekMarks, hours: make([]Hour, 24), often: make([]Cell, len(w.Days))}
-	c := &Calendar{Zone: w.Zone.String(), Notes: w.Notes, Cut: w.Cut}
+	c := &Calendar{Zone: w.Zone.String(), Notes: w.Notes, Closed: w.Closed[:min(len(w.Closed), maxClosed)], Cut: w.Cut}
 	first := w.Days[0].Begin.Format("Monday, 2 January 2006")
 	c.Caption = fmt.Sprintf("What fires from %s on, by the clock of %s", first, c.Zone)
 	if len(w.Days) == 1 {
@@ -120,6 +124,7 @@ type builder struct {
 // place puts the ticks of a schedule on a day into the cells: many into one for the day.
 func (b *builder) place(t *ticks.DayTicks, day int) {
 	m := Mark{Name: t.Schedule, Href: b.links.Schedule(t.Schedule), At: t.First[0], Clock: t.First[0].In(b.zone).Format("15:04")}
+	m.Moved = strings.Join(t.Moved, "; ")
 	own := t.Zone.String() != b.zone.String()
 	if t.Count > ticks.MaxDayTicks {
 		m.Often = oftenText(t, b.zone)

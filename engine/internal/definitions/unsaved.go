@@ -36,7 +36,7 @@ func NewUnsaved(s store.Store, n notify.Store, anyVersion bool) *Unsaved {
 	if s == nil {
 		s = emptyStore{core.NoStore}
 	}
-	return &Unsaved{Store: s, unsavedSubscriptions: unsavedSubscriptions{Store: n}, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}}, anyVersion: anyVersion}
+	return &Unsaved{Store: s, unsavedSubscriptions: unsavedSubscriptions{Store: n}, definitions: map[store.Kind]map[string]store.Definition{store.Job: {}, store.Chain: {}, store.Calendar: {}}, anyVersion: anyVersion}
 }
 
 // Add adds jobs and chains, but for those that can't be stored and those whose name

@@ -4,10 +4,10 @@
 -- parsed again. Cast it to json or jsonb to look into it. Names of jobs, queues and
 -- the like have collation "C": they are compared byte by byte.
 
--- Jobs, chains and deployments by name.
+-- Jobs, chains, deployments and calendars by name.
 create table courier.job_definitions (
 	id             integer generated always as identity primary key,
-	kind           text not null, -- job, chain, deployment
+	kind           text not null, -- job, chain, deployment, calendar
 	name           text collate "C" not null,
 	latest_version integer not null,
 	-- Whether other jobs depend on this one. 0: no. 1: yes, and new executions have
@@ -344,7 +344,8 @@ create table courier.job_schedules (
 	due_at               timestamptz,               -- when an engine next looks at it, or when a lease ends; null: never
 	last_fire_at         timestamptz,
 	last_execution_id    uuid,
-	open_execution_ids   uuid[] not null            -- executions that are not known to have ended
+	open_execution_ids   uuid[] not null,           -- executions that are not known to have ended
+	moves_from           timestamptz                -- ticks are not moved to this instant or an earlier one; null: there was none to move
 ) with (
 	fillfactor = 70,
 	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,

@@ -27,12 +27,12 @@ with arg as materialized (
 	update courier.job_schedules s set due_at = arg.now + arg.lease
 	from arg where s.name = any(array(select jobs.name from jobs))
 	returning 'job' as kind, s.name, s.target, s.body, s.saved_at, s.revision, s.disabled, s.paused, s.waiting, s.consecutive_failures, s.reason, s.problem,
-		s.next_fire_at, s.due_at, s.last_fire_at, coalesce(s.last_execution_id::text, '') as last_execution_id, s.open_execution_ids::text[] as open_execution_ids, s.last_execution_id as ran, s.open_execution_ids as open
+		s.next_fire_at, s.due_at, s.last_fire_at, coalesce(s.last_execution_id::text, '') as last_execution_id, s.open_execution_ids::text[] as open_execution_ids, s.moves_from, s.last_execution_id as ran, s.open_execution_ids as open
 ), taken_chains as (
 	update courier.chain_schedules s set due_at = arg.now + arg.lease
 	from arg where s.name = any(array(select chains.name from chains))
 	returning 'chain', s.name, s.target, s.body, s.saved_at, s.revision, s.disabled, s.paused, s.waiting, s.consecutive_failures, s.reason, s.problem,
-		s.next_fire_at, s.due_at, s.last_fire_at, coalesce(s.last_execution_id::text, ''), s.open_execution_ids::text[], s.last_execution_id, s.open_execution_ids
+		s.next_fire_at, s.due_at, s.last_fire_at, coalesce(s.last_execution_id::text, ''), s.open_execution_ids::text[], s.moves_from, s.last_execution_id, s.open_execution_ids
 ), later as materialized (
 	select least(
 		(select s.due_at from courier.job_schedules s where s.due_at > (select arg.now from arg) order by s.due_at limit 1),
@@ -51,7 +51,7 @@ with arg as materialized (
 	from (select * from taken union all select * from taken_chains) t
 )
 select next.now, next.wait, d.kind, d.name, d.target, d.body, d.saved_at, d.revision, d.disabled, d.paused, d.waiting, d.consecutive_failures,
-	d.reason, d.problem, d.next_fire_at, d.due_at, d.last_fire_at, d.last_execution_id, d.open_execution_ids,
+	d.reason, d.problem, d.next_fire_at, d.due_at, d.last_fire_at, d.last_execution_id, d.open_execution_ids, d.moves_from,
 	coalesce(f.id, 0), coalesce(f.latest_version, 0), d.outcomes
 from next
 left join d on true

@@ -133,6 +133,7 @@ var scheduleCases = []testCase{
 			Disabled: true, Paused: true, Waiting: true, Reason: "r\n", Failures: 3, Problem: "'p'",
 			Next: time.Date(2031, 1, 2, 3, 4, 5, 678901234, time.FixedZone("", 3600)), Due: time.Date(2031, 1, 2, 3, 4, 6, 0, time.UTC),
 			Last: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), LastExecution: p.New().ID, Open: []courier.ExecutionID{p.New().ID, p.New().ID},
+			MovesFrom: time.Date(2031, 1, 1, 20, 0, 0, 0, time.UTC),
 		}
 		got, err := p.PutSchedule(p.Ctx(), s)
 		p.OK(err)
@@ -182,6 +183,21 @@ var scheduleCases = []testCase{
 		fired := p.fire(schedule.Firing{Schedule: "s", Revision: d.List[0].Revision, Status: schedule.Status{Problem: "x"}})
 		if !fired[0].Done || p.one("s").Problem != "x" {
 			p.Errorf("fired: %s, then %s", storekit.Text(fired), storekit.Text(p.one("s")))
+		}
+	})},
+	{"firing_keeps_from_when_ticks_move", withSchedules(func(p *scheduleKit) {
+		for _, kind := range []store.Kind{store.Job, store.Chain} {
+			s := daily(string(kind))
+			s.Kind, s.MovesFrom = kind, time.Date(2031, 1, 1, 20, 0, 0, 0, time.UTC)
+			s = p.put(s, 0)
+			d := p.due(10, long)
+			p.names("due", d, s.Name)
+			p.Same("of what is due", d.List[0].MovesFrom, s.MovesFrom)
+			status := d.List[0].Status
+			status.Next, status.Due = time.Time{}, time.Time{}
+			fired := p.fire(schedule.Firing{Schedule: s.Name, Revision: d.List[0].Revision, Status: status})
+			p.Same("fired", fired[0].Done, true)
+			p.Same("after it was fired", p.one(s.Name).MovesFrom, s.MovesFrom)
 		}
 	})},
 	{"put_is_of_one_only", withSchedules(func(p *scheduleKit) {

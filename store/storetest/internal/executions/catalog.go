@@ -173,7 +173,7 @@ var catalogCases = []testCase{
 	}},
 	{"kinds_are_apart", func(k *kit) {
 		k.SaveAll(store.Job, "x", `1`, `2`)
-		for _, kind := range []store.Kind{store.Chain, store.Deployment} {
+		for _, kind := range []store.Kind{store.Chain, store.Deployment, store.Calendar} {
 			body := fmt.Sprintf("%q", kind)
 			k.SaveAll(kind, "x", body)
 			d, err := k.Load(k.Ctx(), kind, "x", 0)

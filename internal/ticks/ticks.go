@@ -1,5 +1,5 @@
 // Package ticks finds the instants at which schedules fire, by their definitions of today:
-// one after another as a [Calendar], or counted by day as a [Week]. It also has what changes of
+// one after another as a [TickList], or counted by day as a [Week]. It also has what changes of
 // the clocks mean for schedules ([Clocks]). It reads no store: the caller
 // passes the schedules.
 package ticks
@@ -11,30 +11,44 @@ import (
 	"github.com/courierhq/courier/schedule"
 )
 
-// A Next returns the first tick of a schedule after an instant, and the zero time if there is
-// none: [schedule.Service.Next]. A schedule for which it fails has no ticks.
-type Next func(s schedule.Schedule, after time.Time) (time.Time, error)
+// Tables returns the timetable of a schedule: [schedule.Service.Timetables]. A schedule for which
+// it fails has no ticks.
+type Tables func(s *schedule.Schedule) (*schedule.Timetable, error)
 
-// after returns the next tick of a schedule; zero if there is none, or none can be found out.
-func (next Next) after(s *schedule.Schedule, after time.Time) time.Time {
-	at, err := next(*s, after)
-	if err != nil {
-		return time.Time{}
-	}
-	return at
-}
-
-// MaxTicks is how many ticks a [Calendar] has at most.
+// MaxTicks is how many ticks a [TickList] has at most.
 const MaxTicks = 5000
 
-// A Calendar has the ticks of schedules between two instants, the earliest first.
-type Calendar struct {
+// A TickList has the ticks of schedules between two instants, the earliest first.
+type TickList struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Ticks []Tick    `json:"ticks"`
-	// Cut says that there are more: the calendar ends with the last tick that it has. A
+	// Closed are the days that a calendar closes and on which a schedule would have ticks,
+	// at most [MaxClosed] of each schedule.
+	Closed []Closed `json:"closed,omitempty"`
+	// Cut says that there are more: the list ends with the last tick that it has. A
 	// caller that passes some schedules only sets it too.
 	Cut bool `json:"cut,omitempty"`
+}
+
+// MaxClosed is how many closed days of a schedule a [TickList] or a [Week] has at most.
+const MaxClosed = 31
+
+// A Closed is a day on which the ticks of a schedule are left out or moved, since its calendar
+// closes the day.
+type Closed struct {
+	Schedule string `json:"schedule"`
+	Day      string `json:"day"` // as in 2026-12-25, in the zone of the calendar
+	// Note says why, and what becomes of the ticks.
+	Note string `json:"note"`
+}
+
+// closedOf returns the closed days of a schedule between two instants.
+func closedOf(name string, table *schedule.Timetable, from, to time.Time) (list []Closed) {
+	for _, day := range table.Closed(from, to, MaxClosed) {
+		list = append(list, Closed{name, day.Date.String(), day.Text})
+	}
+	return list
 }
 
 // A Tick is an instant at which a schedule fires, by its definition of today. An execution
@@ -46,23 +60,29 @@ type Tick struct {
 	At       time.Time `json:"at"`    // in UTC
 	Local    time.Time `json:"local"` // the same in the zone of the schedule
 	Zone     string    `json:"time_zone"`
-	// Note says what a change of the clocks on that day means for the schedule. The first
-	// tick of the day has it.
+	// Note says what a change of the clocks on that day means for the schedule, which the
+	// first tick of the day has, or from which closed day the tick was moved.
 	Note string `json:"note,omitempty"`
 }
 
 // Between returns the ticks of the schedules that are enabled and not paused, from an instant
 // on and before another, at most [MaxTicks].
-func Between(next Next, list []schedule.Schedule, from, to time.Time) Calendar {
-	c := Calendar{From: from.UTC(), To: to.UTC(), Ticks: []Tick{}}
+func Between(tables Tables, list []schedule.Schedule, from, to time.Time) TickList {
+	c := TickList{From: from.UTC(), To: to.UTC(), Ticks: []Tick{}}
 	var all []*ticking
 	for i := range list {
 		s := &list[i]
 		if s.Disabled || s.Paused {
 			continue
 		}
+		table, err := tables(s)
+		if err != nil {
+			continue
+		}
 		t := newTicking(s, c.From, c.To)
-		if t.at = next.after(s, c.From.Add(-1)); !t.at.IsZero() {
+		t.goBy(table)
+		c.Closed = append(c.Closed, closedOf(s.Name, table, c.From, c.To)...)
+		if t.at = table.Next(c.From.Add(-1)); !t.at.IsZero() {
 			all = append(all, t)
 		}
 	}
@@ -81,7 +101,7 @@ func Between(next Next, list []schedule.Schedule, from, to time.Time) Calendar {
 			break
 		}
 		c.Ticks = append(c.Ticks, first.tick())
-		if first.at = next.after(first.Schedule, first.at); first.at.IsZero() {
+		if first.at = first.table.Next(first.at); first.at.IsZero() {
 			first.at = c.To
 		}
 	}
@@ -92,6 +112,7 @@ func Between(next Next, list []schedule.Schedule, from, to time.Time) Calendar {
 type ticking struct {
 	*schedule.Schedule
 	at    time.Time
+	table *schedule.Timetable
 	zone  *time.Location
 	notes map[string]string // by the day, as in 2027-03-28
 }
@@ -116,10 +137,28 @@ func newTicking(s *schedule.Schedule, from, to time.Time) *ticking {
 	return t
 }
 
+// goBy gives a schedule its timetable. A change of the clocks on a day that its calendar closes means
+// nothing for it.
+func (t *ticking) goBy(table *schedule.Timetable) {
+	t.table = table
+	for day := range t.notes {
+		date, err := time.ParseInLocation(time.DateOnly, day, t.zone)
+		if err == nil && !table.Open(date.Add(12*time.Hour)) {
+			delete(t.notes, day)
+		}
+	}
+}
+
 func (t *ticking) tick() Tick {
 	local := t.at.In(t.zone)
 	day := local.Format(time.DateOnly)
 	note := t.notes[day]
 	delete(t.notes, day)
+	if moved := t.table.Moved(t.at); moved != "" {
+		if note != "" {
+			moved += "; " + note
+		}
+		note = moved
+	}
 	return Tick{Schedule: t.Name, Job: t.Job, Chain: t.Chain, At: t.at.UTC(), Local: local, Zone: t.zone.String(), Note: note}
 }

@@ -1,0 +1,212 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
+	"github.com/courierhq/courier/internal/errtext"
+	"github.com/courierhq/courier/internal/storecall"
+	"github.com/courierhq/courier/internal/strictjson"
+)
+
+// Hours are the times of an open day between which a monitor polls, by the clock in the time
+// zone of its calendar.
+type Hours struct {
+	From  string `json:"from,omitempty"`  // such as 06:00; empty means the begin of the day
+	Until string `json:"until,omitempty"` // such as 19:30, when it does not poll any more; empty means the end of the day
+}
+
+// UnmarshalJSON reads the hours strictly.
+func (h *Hours) UnmarshalJSON(data []byte) error { return strictjson.Read(h, data, (*Hours).read) }
+
+func (h *Hours) read(dec *json.Decoder) error {
+	return strictjson.ReadObject(dec, strictjson.Fields{"from": strictjson.Into(&h.From), "until": strictjson.Into(&h.Until)})
+}
+
+// readClock reads a time of day; an empty one is that of the begin.
+func readClock(text string) (hour, minute int, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	t, err := time.Parse("15:04", text)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%q is no time of day such as 06:00", errtext.Shorten(text, 60))
+	}
+	return t.Hour(), t.Minute(), nil
+}
+
+// checkHours finds what is wrong with when the monitor polls.
+func (m *Monitor) checkHours(add func(field, format string, args ...any)) {
+	h := m.Between
+	if h == (Hours{}) {
+		return
+	}
+	if m.Calendar == "" {
+		add("between", "it is for monitors with a calendar only, whose time zone its times are in; name one in calendar")
+	}
+	fromHour, fromMinute, err := readClock(h.From)
+	untilHour, untilMinute, wrong := readClock(h.Until)
+	if err != nil {
+		add("between.from", "%v", err)
+	}
+	if wrong != nil {
+		add("between.until", "%v", wrong)
+	}
+	if err == nil && wrong == nil && h.Until != "" && untilHour*60+untilMinute <= fromHour*60+fromMinute {
+		add("between.until", "%q is not after from, %q; leave it out for the end of the day", h.Until, h.From)
+	}
+}
+
+// opening returns the first instant, from one on, at which a monitor polls by its calendar. A
+// time that the clocks skip on a day is that of the instant at which they do.
+func opening(h Hours, days *calendar.Days, at time.Time) time.Time {
+	for day := days.On(at); ; day = days.Next(day) {
+		if !days.Open(day) {
+			continue
+		}
+		from, until := day.Begin(days.Zone()), (day + 1).Begin(days.Zone())
+		if h.From != "" {
+			from = clockOn(day, h.From, days.Zone())
+		}
+		if h.Until != "" {
+			until = clockOn(day, h.Until, days.Zone())
+		}
+		if at.Before(until) && from.Before(until) {
+			if at.After(from) {
+				return at
+			}
+			return from
+		}
+	}
+}
+
+// clockOn returns the first instant of a day at which the clocks show a time, or a later one where
+// they skip it.
+func clockOn(day calendar.Date, clock string, zone *time.Location) time.Time {
+	hour, minute, err := readClock(clock)
+	if err != nil {
+		return day.Begin(zone) // which Check refuses
+	}
+	begin := day.Begin(zone)
+	year, month, date := begin.Date()
+	at := time.Date(year, month, date, hour, minute, 0, 0, zone)
+	start, end := at.ZoneBounds()
+	if at.Hour() != hour || at.Minute() != minute { // the clocks skip it
+		if start.After(begin) && at.Sub(start) < 3*time.Hour {
+			return start.In(zone)
+		}
+		return end.In(zone)
+	}
+	if !start.IsZero() { // perhaps they have shown it already
+		_, now := at.Zone()
+		_, before := start.Add(-time.Nanosecond).In(zone).Zone()
+		if first := at.Add(-time.Duration(before-now) * time.Second); before > now && first.Before(start) {
+			return first
+		}
+	}
+	return at
+}
+
+// days returns the days of the monitor's calendar; nil if it goes by none.
+func (v *Service) days(ctx context.Context, m *Monitor) (*calendar.Days, error) {
+	if m.Calendar == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
+	defer cancel()
+	return v.opt.Calendar(ctx, m.Calendar)
+}
+
+// checkCalendar finds what is wrong with the calendar of a monitor. Its error is one of the
+// store.
+func (v *Service) checkCalendar(ctx context.Context, m *Monitor) ([]courier.Problem, error) {
+	_, err := v.days(ctx, m)
+	if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
+		return []courier.Problem{{Step: -1, Field: "calendar", Message: plainMessage(err)}}, nil
+	}
+	return nil, err
+}
+
+// closed returns the time until the monitor polls again by its calendar; 0 if it polls at an
+// instant.
+func (g *polling) closed(at time.Time) time.Duration {
+	if g.days == nil {
+		return 0
+	}
+	return opening(g.def.Between, g.days, at).Sub(at)
+}
+
+// eachUser calls do for each monitor that goes by a calendar.
+func (v *Service) eachUser(ctx context.Context, name string, do func(a Store, r *Record) error) error {
+	a, err := v.opt.Store()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	const page = 1000
+	f := Filter{Limit: page}
+	for err == nil {
+		var list []Record
+		if list, err = a.Monitors(ctx, f); err != nil {
+			break
+		}
+		for i := range list {
+			r := &list[i]
+			f.After = r.Name
+			var def Monitor
+			if json.Unmarshal(r.Body, &def) != nil || def.Calendar != name {
+				continue
+			}
+			if err := do(a, r); err != nil {
+				return err
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+	}
+	return fmt.Errorf("monitors: %w", err)
+}
+
+// Using returns the names of the monitors that go by a calendar. There is none if the store keeps
+// no monitors.
+func (v *Service) Using(ctx context.Context, name string) (names []string, err error) {
+	err = v.eachUser(ctx, name, func(_ Store, r *Record) error {
+		names = append(names, r.Name)
+		return nil
+	})
+	return names, err
+}
+
+// maxWrites is how often a monitor is written that others change meanwhile.
+const maxWrites = 20
+
+// Follow makes the monitors that go by a calendar follow it after it was changed: each is due at
+// once, and a poll that is not to be waits for the next opening.
+func (v *Service) Follow(ctx context.Context, name string) error {
+	return v.eachUser(ctx, name, func(a Store, r *Record) error {
+		for n := 1; r.State.Polls(); n++ {
+			_, err := a.PutMonitor(ctx, Put{Record: *r})
+			if err == nil {
+				v.pollNow(nil)
+				return nil
+			}
+			if !errors.Is(err, courier.ErrConflict) || n == maxWrites {
+				return fmt.Errorf("monitor %q: %w", r.Name, err)
+			}
+			list, err := a.Monitors(ctx, Filter{Name: r.Name})
+			if err != nil {
+				return fmt.Errorf("monitors: %w", err)
+			}
+			if len(list) == 0 {
+				return nil // it was removed meanwhile
+			}
+			r = &list[0]
+		}
+		return nil
+	})
+}

@@ -1,0 +1,201 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
+	"github.com/courierhq/courier/internal/cron"
+	"github.com/courierhq/courier/internal/text"
+)
+
+// A Timetable has the ticks of a schedule by its definition and, if it goes by a calendar, by
+// that. It never changes, has no clock and does no I/O, and may be used by several goroutines.
+// It is made by [Service.Timetables].
+type Timetable struct {
+	def  Schedule
+	raw  Ticks // as if every day were open
+	days *calendar.Days
+	// wall has the ticks of a cron expression in the zone of the calendar on a clock that is
+	// never put forward or back, and that stands for UTC; nil for other ticks.
+	wall Ticks
+	// from is [Status].MovesFrom.
+	from time.Time
+}
+
+// Next returns the first tick after an instant; zero if there is none. It is a [Ticks].
+func (t *Timetable) Next(after time.Time) time.Time {
+	if t.days == nil {
+		return t.raw(after)
+	}
+	next := t.moved
+	if t.def.onClosed() == ClosedSkip {
+		next = t.open
+	}
+	return bounded(&t.def, next)(after)
+}
+
+// Next returns the first tick of a schedule after an instant; zero if there is none. It
+// goes by the definition alone, whether the schedule is saved, enabled or due. If no ticks
+// follow from the definition, the error is an *[Error].
+func (v *Service) Next(ctx context.Context, s Schedule, after time.Time) (time.Time, error) {
+	t, err := v.Timetables(ctx)(&s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return t.Next(after), nil
+}
+
+// Timetables returns a function that returns the timetable of a schedule, saved or not, and
+// reads each calendar once. If no ticks follow from the definition, its error is an *[Error];
+// otherwise it is one of the store. The function is for one goroutine, and for one answer: it
+// does not see later changes of calendars.
+func (v *Service) Timetables(ctx context.Context) func(*Schedule) (*Timetable, error) {
+	known := make(map[string]*calendar.Days)
+	return func(s *Schedule) (*Timetable, error) {
+		t, problems, err := v.timetable(ctx, s, known)
+		if err != nil {
+			return nil, err
+		}
+		if t == nil && len(problems) == 0 {
+			problems = s.Check()
+		}
+		if len(problems) > 0 {
+			return nil, &Error{Schedule: s.Name, Problems: problems}
+		}
+		return t, nil
+	}
+}
+
+// timetable returns the ticks of a schedule, or what is wrong with it. Known are calendars that
+// were read already. The error is one of the store.
+func (v *Service) timetable(ctx context.Context, s *Schedule, known map[string]*calendar.Days) (*Timetable, []courier.Problem, error) {
+	t := &Timetable{def: *s, from: s.MovesFrom}
+	var found []courier.Problem
+	switch {
+	case !s.At.IsZero():
+		t.raw = func(after time.Time) time.Time {
+			if s.At.After(after) {
+				return s.At
+			}
+			return time.Time{}
+		}
+	case s.Every > 0:
+		t.raw = func(after time.Time) time.Time { return nextInterval(s.Starts, s.Every, after) }
+	default:
+		found = v.cronTicks(t)
+	}
+	if s.Calendar != "" {
+		days := known[s.Calendar]
+		if days == nil {
+			var err error
+			days, err = v.opt.Calendar(ctx, s.Calendar)
+			switch {
+			case errors.Is(err, courier.ErrNotFound), errors.Is(err, courier.ErrInvalid):
+				found = append(found, courier.Problem{Step: -1, Field: "calendar", Message: text.Plain(err)})
+			case err != nil:
+				return nil, nil, err
+			default:
+				known[s.Calendar] = days
+			}
+		}
+		t.days = days
+	}
+	if len(found) > 0 || t.raw == nil {
+		return nil, found, nil
+	}
+	if zone := t.zone(); t.days != nil && t.days.Zone().String() != zone {
+		t.wall = nil // the date of a tick in the zone of the calendar may be another
+	}
+	t.raw = bounded(&t.def, t.raw)
+	return t, nil, nil
+}
+
+// zone is the name of the zone of the schedule.
+func (t *Timetable) zone() string {
+	if t.def.Zone == "" {
+		return time.UTC.String()
+	}
+	return t.def.Zone
+}
+
+// cronTicks adds the ticks of a cron expression, or returns what is wrong with it.
+func (v *Service) cronTicks(t *Timetable) (found []courier.Problem) {
+	zone, err := v.zones.load(t.def.Zone)
+	if err != nil {
+		found = append(found, courier.Problem{Step: -1, Field: "time_zone", Message: err.Error()})
+	}
+	if t.def.Cron == "" {
+		return found
+	}
+	x, err := cron.Parse(t.def.Cron)
+	if err != nil {
+		return append(found, courier.Problem{Step: -1, Field: "cron", Message: err.Error()})
+	}
+	in := func(zone *cron.Zone) Ticks {
+		return func(after time.Time) time.Time {
+			if t, ok := x.Next(after, zone); ok {
+				return t.UTC()
+			}
+			return time.Time{}
+		}
+	}
+	t.raw, t.wall = in(zone), in(nil)
+	return found
+}
+
+// nextInterval returns the first instant after one that is a whole number of
+// intervals from start, or from 1970 where that is zero.
+func nextInterval(start time.Time, every time.Duration, after time.Time) time.Time {
+	if start.IsZero() {
+		start = time.Unix(0, 0).UTC()
+	}
+	if after.Before(start) {
+		return start
+	}
+	return start.Add((after.Sub(start)/every + 1) * every)
+}
+
+// bounded keeps ticks within the schedule's Starts and Ends.
+func bounded(s *Schedule, next Ticks) Ticks {
+	return func(after time.Time) time.Time {
+		if !s.Starts.IsZero() && after.Before(s.Starts) {
+			after = s.Starts.Add(-time.Nanosecond)
+		}
+		t := next(after)
+		if !s.Ends.IsZero() && t.After(s.Ends) {
+			return time.Time{}
+		}
+		return t
+	}
+}
+
+// zones keeps time zones, of which there are few, by their names.
+type zones struct {
+	mu  sync.Mutex
+	all map[string]*cron.Zone
+}
+
+// maxZones bounds the zones that are kept.
+const maxZones = 1000
+
+// load returns the zone of a name.
+func (z *zones) load(name string) (*cron.Zone, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if got := z.all[name]; got != nil {
+		return got, nil
+	}
+	got, err := cron.LoadZone(name)
+	if err != nil {
+		return nil, err
+	}
+	if z.all == nil || len(z.all) >= maxZones {
+		z.all = make(map[string]*cron.Zone)
+	}
+	z.all[name] = got
+	return got, nil
+}
