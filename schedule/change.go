@@ -54,7 +54,7 @@ func (v *Service) Using(ctx context.Context, name string) (names []string, err e
 
 // Follow makes the schedules that go by a calendar follow it from their next tick on, after it
 // was changed. Was are the days that held before; nil if there was no such calendar. A tick
-// whose time has come is not changed.
+// that has come and not fired is left to [PlanTicks], and one that waits for an execution fires.
 func (v *Service) Follow(ctx context.Context, name string, was *calendar.Days, by courier.By) error {
 	return v.eachUser(ctx, name, func(a Store, r *Record, def *Schedule, now time.Time) error {
 		for n := 1; ; n++ {

@@ -59,6 +59,7 @@ func (s *site) deeds() (list []*deed) {
 // number that no other form has. A space selects a box.
 var fields = map[string]map[string]string{
 	"new/job":              {"name": "made-%d"},
+	"new/calendar":         {"f.name": "made-%d"},
 	"new/schedule":         {"f.name": "made-%d", "f.job": "nested", "f.cron": "0 0 3 * * ?"},
 	"new/monitor":          {"f.name": "made-%d", "f.job": "nested", "f.lister": "sftp", "f.connection_id": "acme-sftp", "f.path": "/out/invoices"},
 	"new/subscription":     {"f.name": "made-%d", "f.events": "JobFailed", "f.webhook.url": "https://1.1.1.1/", "f.webhook.secrets": "secret:hook"},

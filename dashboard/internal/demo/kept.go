@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -32,11 +33,23 @@ func (shelf) List(_ context.Context, _ *courier.Context, t courier.Directory) (l
 	return l, nil
 }
 
-// kept sets schedules, monitors and subscriptions.
+// kept sets calendars, schedules, monitors and subscriptions.
 func (w *World) kept(ctx context.Context, _ Options) error {
 	by := courier.By{Actor: "ann", Reason: "demo"}
+	weekend := []string{"saturday", "sunday"}
+	for _, c := range []calendar.Calendar{
+		{Name: "works", Description: "The plant is closed over the turn of the year.", Zone: "Europe/Berlin", Weekend: []string{"sunday"}, Closed: []calendar.Closing{{Yearly: "12-31"}, {Yearly: "01-01"}}},
+		{Name: "target2", Description: "Days on which the bank settles.", Zone: "Europe/Berlin", Weekend: weekend, Closed: []calendar.Closing{
+			{Yearly: "01-01", Title: "New Year's Day"}, {Yearly: "05-01", Title: "Labour Day"}, {Yearly: "12-25", Title: "Christmas Day"}, {Yearly: "12-26", Title: "26 December"},
+		}},
+		{Name: Hostile[0], Description: endless[:300], Weekend: weekend, Closed: []calendar.Closing{{Yearly: "02-29", Title: Hostile[5]}}},
+	} {
+		if _, err := w.Engine.Calendars().Set(ctx, c, by); err != nil {
+			return fmt.Errorf("calendar %q: %w", c.Name, err)
+		}
+	}
 	for _, s := range []schedule.Schedule{
-		{Name: "daily", Chain: "daily", Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin", Overlap: schedule.OverlapSkip},
+		{Name: "daily", Chain: "daily", Cron: "0 30 5 * * ?", Zone: "Europe/Berlin", Calendar: "target2", OnClosed: schedule.ClosedNext, Overlap: schedule.OverlapSkip},
 		{Name: "invoices-acme", Job: "invoices", Every: 5 * time.Minute, Starts: time.Now().Add(time.Hour), Params: map[string]any{"partner": "acme"}},
 		{Name: "night", Job: "statements", Cron: "0 30 2 * * ?", Zone: "Europe/Berlin", PauseAfter: 3},
 		{Name: "tokyo", Job: "nested", Cron: "0 0 9 ? * TUE,THU", Zone: "Asia/Tokyo", Jitter: time.Minute},
