@@ -346,6 +346,10 @@ type StepExecution struct {
 	// FailedLoop is the index of the flow.foreach around the step whose present item
 	// failed with this attempt; nil if none did.
 	FailedLoop *int `json:"failed_loop,omitempty"`
+	// ItemLabels name the items of the loops around the step, outermost first as in
+	// Iteration, if an item or the execution has failed with this attempt; nil for others.
+	// Each has at most 200 bytes and no secrets. [FormatItems] shows them.
+	ItemLabels []string `json:"item_labels,omitempty"`
 	// Progress is how far the attempt is, in [Execution].Current while it runs. Its worker
 	// writes it with the renewals of its lease, a third of [engine.Options].Lease apart.
 	// Nil if the step reports nothing, or has only just begun to.

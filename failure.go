@@ -20,9 +20,11 @@ type Failure struct {
 	ID        string `json:"id,omitempty"`
 	Type      string `json:"type,omitempty"`
 	Iteration []int  `json:"iteration,omitempty"`
-	Attempt   int    `json:"attempt,omitempty"`
-	Reason    Reason `json:"reason"`
-	Message   string `json:"message"`
+	// ItemLabels name the items of the loops around the step, outermost first.
+	ItemLabels []string `json:"item_labels,omitempty"`
+	Attempt    int      `json:"attempt,omitempty"`
+	Reason     Reason   `json:"reason"`
+	Message    string   `json:"message"`
 }
 
 // A Reason is the class of a failure, as failure policies, records, events and

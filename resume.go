@@ -105,6 +105,8 @@ type ConsumedFile struct {
 // its first failure: the outermost item that the failure belongs to.
 type FailedItem struct {
 	ItemPath
+	// Label names the item, by the label of its flow.foreach; the index if it has none.
+	Label string `json:"label"`
 	// The step that failed, with its iteration, and why.
 	Step      int    `json:"step"`
 	ID        string `json:"id,omitempty"`
@@ -113,4 +115,14 @@ type FailedItem struct {
 	Reason    Reason `json:"reason"`
 	Error     string `json:"error"`
 	FailedSeq int64  `json:"seq"` // of the record
+}
+
+// An ItemFailure says in few words which item of a loop failed, and why: an element of the
+// value failed of a loop, and of Failed in an event.
+type ItemFailure struct {
+	Index   int    `json:"index"` // in the list
+	Label   string `json:"label"`
+	Step    string `json:"step"` // that failed: its id, or its index if it has none
+	Class   Reason `json:"class"`
+	Message string `json:"message"` // at most 200 bytes
 }

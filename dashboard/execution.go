@@ -155,7 +155,7 @@ func (p *executionPage) headline(sees bool) {
 	x := &p.X
 	switch s := x.Current; {
 	case x.State == courier.Running && s != nil:
-		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %q.", courier.StepLabel(s.Step, s.ID, s.Type), format.InItem(s.Iteration), s.Attempt, x.Worker)
+		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %q.", courier.StepLabel(s.Step, s.ID, s.Type), format.InItem(s.ItemLabels, s.Iteration), s.Attempt, x.Worker)
 		p.Running = &runningStep{Percent: -1, Since: s.StartedAt.UTC().Format(time.RFC3339)}
 		if s.Progress != nil {
 			p.Running.Progress = *s.Progress
@@ -205,7 +205,7 @@ func failureText(f *courier.Failure) string {
 	if f.Step < 0 {
 		return f.Message
 	}
-	return courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.Iteration) + ": " + f.Message
+	return courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.ItemLabels, f.Iteration) + ": " + f.Message
 }
 
 // offer finds what can be done with the execution.

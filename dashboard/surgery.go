@@ -79,7 +79,7 @@ func (c *call) resumePage() (any, error) {
 		return nil, err
 	}
 	if f := x.Failure; f != nil && f.Step >= 0 && x.State == courier.Failed {
-		p.Failed = courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.Iteration)
+		p.Failed = courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.ItemLabels, f.Iteration)
 	}
 	if x.FailedItems > 0 {
 		if err := c.itemChoices(p); err != nil {
@@ -123,7 +123,7 @@ func (c *call) itemChoices(p *resumePage) error {
 		value := resumeform.ItemValue(f.ItemPath)
 		p.Items = append(p.Items, itemChoice{runform.Option{
 			Value: value, Chosen: slices.Contains(c.form["item"], value),
-			Label: fmt.Sprintf("index %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)),
+			Label: format.Item(f.Label, f.Iteration) + ", at " + courier.StepLabel(f.Step, f.ID, f.Type),
 		}, f.Error})
 	}
 	return nil

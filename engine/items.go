@@ -4,56 +4,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/flow"
-	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/store"
 )
 
 // An endedItem is the item of a loop that a failure has ended.
 type endedItem struct {
-	loop *int   // nil if none has ended
-	name string // in quotes, or empty
+	loop   *int     // nil if none has ended
+	labels []string // of the items of the loops around the failure
+	name   string   // for people; empty if the item has none
 }
 
 // mark marks the record of the failure.
 func (f endedItem) mark(rec *courier.StepExecution) {
+	rec.ItemLabels = f.labels[:min(len(f.labels), len(rec.Iteration))]
 	if rec.FailedLoop = f.loop; f.name != "" {
-		rec.Error = "item " + f.name + ": " + rec.Error
+		rec.Error = f.name + ": " + rec.Error
 	}
 }
 
 // failItem ends the present item of a loop as failed, if one around a step goes on after
 // a failure of the class.
 func (r *run) failItem(step int, class courier.Reason) (endedItem, bool) {
+	item := endedItem{labels: r.itemLabels()}
 	loop, ok := r.program.Tree.ContinuingLoop(step, class)
 	if !ok {
-		return endedItem{}, false
+		return item, false
 	}
 	r.stopsAt(step)
-	name := itemName(r.walk.FailItem(loop))
-	if name != "" {
-		name = safename.Quote(r.secrets.Clean(name))
+	if label, index := r.program.Tree.NameOf(loop, item.labels, r.walk.Iteration()); label != strconv.Itoa(index) {
+		item.name = courier.FormatItem(label, index)
 	}
+	item.loop = &loop
+	r.walk.FailItem(loop)
 	r.checkpoint.Passed()
 	r.countItems()
-	return endedItem{&loop, name}, true
+	return item, true
 }
 
-// itemName returns by what people know an item of a loop: its path, or else its name, or the
-// item itself if it is a text. It is empty for others.
-func itemName(item any) string {
-	if fields, ok := item.(map[string]any); ok {
-		if item = fields["path"]; item == nil {
-			item = fields["name"]
-		}
+// itemLabels are the labels of the present items of the open loops. That a label can't be
+// made is logged once.
+func (r *run) itemLabels() []string {
+	labels, err := r.walk.Labels(r.secrets.Clean)
+	if err != nil && !r.unlabelled {
+		r.unlabelled = true
+		r.log.Warn("name the item of a loop", "error", r.secrets.Message(err))
 	}
-	text, _ := item.(string)
-	return text
+	return labels
+}
+
+// failedAt returns the first items that have failed and were not repaired when the execution
+// has come to a position, as events have them.
+func (r *run) failedAt(pos courier.Position) []courier.ItemFailure {
+	if r.checkpoint.Items == 0 || r.program == nil {
+		return nil
+	}
+	x := r.x
+	x.Position = pos
+	h := &repair.History{Archive: r.e.store, Tree: r.program.Tree, Execution: &x}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.lease.Context()), repair.MaxReading)
+	defer cancel()
+	left, err := h.Failures(ctx)
+	if err != nil {
+		r.log.Error("read the failed items for an event", "error", r.secrets.Message(err))
+	}
+	return repair.ItemFailures(h.Tree, left, pos)
 }
 
 // countItems takes note of items that have failed since it was last called. What fails
@@ -126,8 +146,9 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 		rec.Iteration, rec.Total = r.walk.Iteration()[:outer], r.walk.Total()[:outer]
 	}
 	at := r.walk.Position()
-	if item, ok := r.failItem(e.Step, courier.ReasonItems); ok {
-		item.mark(&rec)
+	item, goesOn := r.failItem(e.Step, courier.ReasonItems)
+	item.mark(&rec)
+	if goesOn {
 		r.end(rec)
 		return true
 	}
@@ -136,7 +157,7 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 	}
 	r.checkpoint.Add(rec)
 	return !r.endFailed(&courier.Failure{
-		Step: e.Step, ID: rec.ID, Type: rec.Type, Iteration: rec.Iteration, Attempt: 1, Reason: courier.ReasonItems, Message: e.Error(),
+		Step: e.Step, ID: rec.ID, Type: rec.Type, Iteration: rec.Iteration, ItemLabels: rec.ItemLabels, Attempt: 1, Reason: courier.ReasonItems, Message: e.Error(),
 	}, at)
 }
 
@@ -269,7 +290,7 @@ func (r *run) loadMembers() error {
 
 // failedItems lists the failed items of a loop that is over, for a step that refers to
 // them, and says how many there are.
-func (r *run) failedItems(marker int, outer []int) ([]program.FailedItem, int) {
+func (r *run) failedItems(marker int, outer []int) ([]courier.ItemFailure, int) {
 	left, err := r.earlier.History().Records(r.lease.Context())
 	if err != nil {
 		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))

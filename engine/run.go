@@ -55,6 +55,7 @@ type run struct {
 	// used says that the execution may have files in the workspace; reclaimed that the
 	// worker before was lost, which may have left files that it has not reported.
 	used, reclaimed bool
+	unlabelled      bool // it was logged that an item has no label
 
 	// The present attempt at a step, or the last one.
 	caller  stepcall.Caller

@@ -54,6 +54,10 @@ const (
 	// [Walk.Limit].
 	//
 	// Inside, loop.current_item and loop.index are the item and its index from 0.
+	// The field label, a text with references to loop and params, is by what people know an
+	// item, and is loop.label; by default that is its name, the last part of its path, or the
+	// item itself; see [Walk.Labels].
+	//
 	// When an iteration begins, the outputs of the loop's steps in the iteration
 	// before go out of scope. After the loop, those of the last iteration are in
 	// scope.
@@ -171,6 +175,7 @@ type block struct {
 	restart    bool        // on_resume: restart
 	iterations int         // max_iterations; 0 means the walk's limit
 	policy     *ItemPolicy // of a loop with on_item_failure: continue; nil for all others
+	label      *operand    // of its items; nil for the default
 	source     operand
 	cond       condition
 	loops      atomic.Pointer[[]int] // see [Tree.Loops]; made when first asked for

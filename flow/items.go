@@ -146,12 +146,11 @@ func (f *frame) exceeded() error {
 
 // FailItem ends the present item of an open loop as failed. The blocks in the item are
 // left, the outputs of its steps read null, and the walk stands at the flow.end of the
-// loop, from which [Walk.Next] goes on. It returns the item. If the loop is not open, it does
-// nothing.
-func (w *Walk) FailItem(marker int) (item any) {
+// loop, from which [Walk.Next] goes on. If the loop is not open, it does nothing.
+func (w *Walk) FailItem(marker int) {
 	at := slices.IndexFunc(w.loops, func(f frame) bool { return f.block.open == marker })
 	if at < 0 {
-		return nil
+		return
 	}
 	clear(w.loops[at+1:])
 	w.loops = w.loops[:at+1]
@@ -161,7 +160,6 @@ func (w *Walk) FailItem(marker int) (item any) {
 	if first, last := f.block.open+1, f.block.end-1; first <= last {
 		w.values.SetNull(first, last)
 	}
-	return f.items[f.index]
 }
 
 // failed counts the present item of a loop as failed, once.

@@ -391,6 +391,7 @@ const (
 
 	loopItem  = "current_item"
 	loopIndex = "index"
+	loopLabel = "label"
 
 	// The values of a loop with on_item_failure: continue, once it is over.
 	loopFailed      = "failed"
@@ -401,10 +402,10 @@ const (
 // Value returns the value called head.name: a loop variable, or one of the
 // execution's values, where the id of a step means the same as its index.
 //
-// "loop.current_item" and "loop.index" belong to the innermost loop. While
-// that is not the only one, "loop.<depth>" is an object with the
-// "current_item" and "index" of a loop around it, the outermost having depth
-// 0. The caller must not change what is returned.
+// "loop.current_item", "loop.index" and "loop.label" belong to the innermost
+// loop. While that is not the only one, "loop.<depth>" is an object with the
+// "current_item", "index" and "label" of a loop around it, the outermost having
+// depth 0. The caller must not change what is returned.
 func (w *Walk) Value(head, name string) (any, bool) {
 	switch head {
 	case headLoop:
@@ -437,6 +438,8 @@ func (w *Walk) loop(name string) (any, bool) {
 		return top.items[top.index], true
 	case loopIndex:
 		return number(top.index), true
+	case loopLabel:
+		return w.shownLabel(len(w.loops) - 1), true
 	}
 	depth, ok := parseIndex(name)
 	if !ok || depth >= len(w.loops)-1 {
@@ -444,7 +447,7 @@ func (w *Walk) loop(name string) (any, bool) {
 	}
 	f := &w.loops[depth]
 	if f.outer == nil {
-		f.outer = map[string]any{loopItem: f.items[f.index], loopIndex: number(f.index)}
+		f.outer = map[string]any{loopItem: f.items[f.index], loopIndex: number(f.index), loopLabel: w.shownLabel(depth)}
 	}
 	return f.outer, true
 }
@@ -456,7 +459,7 @@ func number(n int) json.Number { return json.Number(strconv.Itoa(n)) }
 func (w *Walk) Keys() []string {
 	var keys []string
 	if n := len(w.loops); n > 0 {
-		keys = append(keys, headLoop+"."+loopItem, headLoop+"."+loopIndex)
+		keys = append(keys, headLoop+"."+loopItem, headLoop+"."+loopIndex, headLoop+"."+loopLabel)
 		for i := range n - 1 {
 			keys = append(keys, headLoop+"."+strconv.Itoa(i))
 		}

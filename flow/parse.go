@@ -277,7 +277,7 @@ func (p *parser) operand(i int, t *Template, name string) (o operand, given bool
 
 // forEach reads the configuration of a flow.foreach.
 func (p *parser) forEach(i int, b *block) {
-	t := p.marker(i, append([]string{fieldSource, fieldOnResume, fieldMaxIter, fieldOnItem}, itemFields...))
+	t := p.marker(i, append([]string{fieldSource, fieldLabel, fieldOnResume, fieldMaxIter, fieldOnItem}, itemFields...))
 	source, given := p.operand(i, t, fieldSource)
 	b.source = source
 	if !given {
@@ -307,6 +307,7 @@ func (p *parser) forEach(i int, b *block) {
 	default:
 		p.problem(i, "config.on_resume", `must be "continue", which is the default, or "restart"`)
 	}
+	p.label(i, t, b)
 	p.itemPolicy(i, t, b)
 }
 

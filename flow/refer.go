@@ -25,7 +25,7 @@ var (
 )
 
 // loopValues are the variables of a loop.
-var loopValues = []string{loopItem, loopIndex}
+var loopValues = []string{loopItem, loopIndex, loopLabel}
 
 // typeNames is how messages name the types of a [courier.Schema].
 var typeNames = map[string]string{
@@ -137,6 +137,9 @@ func (u *use) loop() *courier.Schema {
 		return nil
 	}
 	in := u.tree.loopOf(u.step)
+	if u.ofLabel() {
+		in = u.tree.entries[u.step].block
+	}
 	if in < 0 {
 		u.problem("has a value only inside a flow.foreach, and %s is not in one", u.label(u.step))
 		return nil
@@ -167,6 +170,12 @@ func (u *use) loop() *courier.Schema {
 		return nil
 	case loopIndex:
 		return u.path(&courier.Schema{Type: "integer"}, name, path)
+	case loopLabel:
+		if u.ofLabel() && in == u.tree.entries[u.step].block {
+			u.problem("is made of the label itself; use loop.current_item or loop.index")
+			return nil
+		}
+		return u.path(&courier.Schema{Type: "string"}, name, path)
 	}
 	u.problem("has no value: a loop has no %q; %s", shorten(name), nearest.DidYouMean(name, loopValues))
 	return nil

@@ -14,6 +14,7 @@ var loopResults = []string{loopFailed, loopFailedCount, loopCount}
 // failedItem is what is known of an element of a loop's failed.
 var failedItem = &courier.Schema{Type: "object", Properties: []courier.Property{
 	{Name: "index", Schema: &courier.Schema{Type: "integer"}},
+	{Name: "label", Schema: &courier.Schema{Type: "string"}},
 	{Name: "step", Schema: &courier.Schema{Type: "string"}},
 	{Name: "class", Schema: &courier.Schema{Type: "string"}},
 	{Name: "message", Schema: &courier.Schema{Type: "string"}},

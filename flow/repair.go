@@ -122,8 +122,8 @@ func Depends(t *Tree, p courier.Position, head, name string) (what string, ok bo
 	}
 	for _, b := range t.blocksAround(p.Step) {
 		for _, ref := range t.Template(b.open).refs {
-			if ref.Ref.Name != name {
-				continue
+			if ref.Ref.Name != name || ref.Field == configLabel {
+				continue // a label has no part in what is executed
 			}
 			same := ref.Ref.Head == head
 			if isStep {

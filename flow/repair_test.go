@@ -57,8 +57,8 @@ func TestMapRecord(t *testing.T) {
 func TestDepends(t *testing.T) {
 	tree := parse(t,
 		named("list", do("a.b")), // 0
-		named("each", with("flow.foreach", m{"source": []any{"context:list.files", "context:params.more"}})), // 1
-		when("${context:params.day}-x", "equals", "context:0.day"),                                           // 2
+		named("each", with("flow.foreach", m{"source": []any{"context:list.files", "context:params.more"}, "label": "${context:params.name}"})), // 1
+		when("${context:params.day}-x", "equals", "context:0.day"),                                                                              // 2
 		do("a.b"), // 3
 		otherwise, // 4
 		do("a.b"), // 5
@@ -82,6 +82,7 @@ func TestDepends(t *testing.T) {
 		{in(3), "params", "day", cond},
 		{in(5), "list", "day", cond},
 		{in(3), "params", "files", ""},
+		{in(3), "params", "name", ""}, // a label has no part in what is executed
 		{in(3), "list", "more", ""},
 		{in(3), "3", "files", ""},
 		{in(3), "nobody", "files", ""},

@@ -258,7 +258,7 @@ func HideKept(k *store.KeptFiles) {
 // HideItem takes away what a step has said of an item that failed.
 func HideItem(f *courier.FailedItem) {
 	*f = courier.FailedItem{
-		ItemPath: seenPath(&f.ItemPath), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
+		ItemPath: seenPath(&f.ItemPath), Label: courier.IndexLabel(f.Iteration), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
 		Error: Hidden, FailedSeq: f.FailedSeq,
 	}
 }

@@ -40,7 +40,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	for i := range t.Ended {
 		x.end(&t.Ended[i], now)
 	}
-	s.noteFiles(x, before)
+	s.noteNames(x, before)
 	if t.Interrupt {
 		x.interrupt(now, x.Worker, nil)
 	}

@@ -246,9 +246,9 @@ func scanStep(rows pgx.Rows) (courier.StepExecution, error) { return scanStepAnd
 func scanStepAnd(rows pgx.Rows, more ...any) (courier.StepExecution, error) {
 	var s courier.StepExecution
 	var execution string
-	var iteration, total, outputs, files, stack, log, events *string
+	var iteration, total, labels, outputs, files, stack, log, events *string
 	err := rows.Scan(append([]any{&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
-		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &outputs, &files, &stack, &log, &events}, more...)...)
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &labels, &outputs, &files, &stack, &log, &events}, more...)...)
 	if err != nil {
 		return s, err
 	}
@@ -257,7 +257,7 @@ func scanStepAnd(rows pgx.Rows, more ...any) (courier.StepExecution, error) {
 	for _, f := range []struct {
 		from *string
 		to   any
-	}{{iteration, &s.Iteration}, {total, &s.Total}, {files, &s.Files}, {events, &s.Events}} {
+	}{{iteration, &s.Iteration}, {total, &s.Total}, {labels, &s.ItemLabels}, {files, &s.Files}, {events, &s.Events}} {
 		if err := decode(f.from, f.to); err != nil {
 			return s, err
 		}

@@ -55,6 +55,7 @@ type Loop struct {
 	Summary        string
 	Ticks          template.HTML
 	Item           string // the iteration that the rows below show, such as "3.0"
+	Label          string // of that item; empty if it has none but the index, or it is not known
 	Previous, Next string // references
 	FirstFailed    string
 	Present        string // reference of the iteration in which the execution is; empty if that is shown, or the execution has ended
@@ -86,7 +87,7 @@ type Reader interface {
 	// Records returns records of the execution, as the visitor may see them.
 	Records(f store.StepFilter) ([]courier.StepExecution, error)
 	// FailedItems returns the items that failed and were not repaired.
-	FailedItems() ([]courier.ItemPath, error)
+	FailedItems() ([]courier.FailedItem, error)
 	// Values returns the values in scope; nil if they are gone, or the visitor may not see them.
 	Values() (courier.Values, error)
 }
@@ -112,6 +113,7 @@ type builder struct {
 	out    *View
 	values courier.Values                  // in scope; nil if the visitor may not see them
 	items  map[int][][]int                 // failed items by loop: their iterations
+	labels map[int]map[string]string       // their labels by loop and iteration
 	failed []courier.StepExecution         // failed attempts
 	chosen *chosenItem                     // the iteration that the address names
 	shown  map[int][]courier.StepExecution // its records, by step

@@ -129,7 +129,7 @@ func ReportOf(report *courier.ResumeReport, tree *flow.Tree, sees bool) *Report 
 	}
 	if i := r.Position.Step; i < tree.Len() {
 		s := tree.Spec(i)
-		r.At = courier.StepLabel(i, s.ID, s.Type) + format.InItem(r.Position.Iteration())
+		r.At = courier.StepLabel(i, s.ID, s.Type) + format.InItem(nil, r.Position.Iteration())
 	}
 	for _, s := range r.Steps {
 		if s.Repeated {

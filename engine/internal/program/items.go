@@ -24,20 +24,12 @@ const (
 	maxFailedMessage = 200 // bytes of a message
 )
 
-// A FailedItem is an element of the value failed of a loop.
-type FailedItem struct {
-	Index   int    // in the list
-	Step    string // that failed: its id, or its index if it has none
-	Class   courier.Reason
-	Message string
-}
-
 // A loopResult is what a loop that is over has as values.
 type loopResult struct {
 	count       int
 	failedCount int // -1 if it is not known yet
 	// failed lists the failed items, and says how many there are; nil if there are none.
-	failed func() ([]FailedItem, int)
+	failed func() ([]courier.ItemFailure, int)
 	list   []any // made when first asked for
 }
 
@@ -76,7 +68,7 @@ func (l *loopResult) load() {
 	}
 	for _, f := range all[:min(len(all), maxFailedItems)] {
 		l.list = append(l.list, map[string]any{
-			"index": number(f.Index), "step": f.Step, "class": string(f.Class), "message": cut(f.Message),
+			"index": number(f.Index), "label": f.Label, "step": f.Step, "class": string(f.Class), "message": cut(f.Message),
 		})
 	}
 }
@@ -105,16 +97,16 @@ func (v *Values) SetNull(first, last int) {
 // are. It is called when a reference needs them, once for each time that the loop has
 // ended, and not if none has failed. It may be called while a step's configuration is
 // made, in the goroutine of that.
-func (v *Values) SetFailedItems(list func(marker int, outer []int) (first []FailedItem, count int)) {
+func (v *Values) SetFailedItems(list func(marker int, outer []int) (first []courier.ItemFailure, count int)) {
 	v.failed = list
 }
 
 // LoopEnded sets the values of a loop that is over. Its failed items are listed by the
 // function of SetFailedItems; a number of -1 is the one that it returns.
 func (v *Values) LoopEnded(marker int, outer []int, count, failed int) {
-	var list func() ([]FailedItem, int)
+	var list func() ([]courier.ItemFailure, int)
 	if v.failed != nil {
-		list = func() ([]FailedItem, int) { return v.failed(marker, outer) }
+		list = func() ([]courier.ItemFailure, int) { return v.failed(marker, outer) }
 	}
 	v.setLoop(marker, &loopResult{count: count, failedCount: failed, failed: list})
 }
@@ -122,10 +114,10 @@ func (v *Values) LoopEnded(marker int, outer []int, count, failed int) {
 // SetLoop sets the values of a loop that is over. Failed lists its failed items; it is
 // called when a reference needs them, once, and not if none has failed. Of the list the
 // first 1,000 count.
-func (v *Values) SetLoop(marker, count, failedCount int, failed func() []FailedItem) {
+func (v *Values) SetLoop(marker, count, failedCount int, failed func() []courier.ItemFailure) {
 	l := &loopResult{count: count, failedCount: failedCount}
 	if failed != nil {
-		l.failed = func() ([]FailedItem, int) { return failed(), failedCount }
+		l.failed = func() ([]courier.ItemFailure, int) { return failed(), failedCount }
 	}
 	v.setLoop(marker, l)
 }
@@ -140,17 +132,25 @@ func (v *Values) setLoop(marker int, l *loopResult) {
 // FailedItems returns the first 1,000 failed items of a loop in some iterations of the
 // loops around it, and how many there are. Failures are the records with which items
 // failed that were not executed again since.
-func (p *Program) FailedItems(marker int, outer []int, failures []courier.StepExecution) (first []FailedItem, count int) {
+func (p *Program) FailedItems(marker int, outer []int, failures []courier.StepExecution) (first []courier.ItemFailure, count int) {
 	records := p.Tree.FailedItems(marker, outer, failures)
 	for i := range records[:min(len(records), maxFailedItems)] {
-		r := &records[i]
-		step := r.ID
-		if step == "" {
-			step = strconv.Itoa(r.Step)
-		}
-		first = append(first, FailedItem{Index: r.Iteration[len(outer)], Step: step, Class: r.Reason, Message: r.Error})
+		first = append(first, ItemFailure(&records[i], len(outer)))
 	}
 	return first, len(records)
+}
+
+// ItemFailure says of a record with which an item has failed which item that was: the one of
+// the loop at a depth, from 0, among those around the step.
+func ItemFailure(r *courier.StepExecution, depth int) courier.ItemFailure {
+	f := courier.ItemFailure{Index: r.Iteration[depth], Label: courier.IndexLabel(r.Iteration[:depth+1]), Step: r.ID, Class: r.Reason, Message: cut(r.Error)}
+	if depth < len(r.ItemLabels) {
+		f.Label = r.ItemLabels[depth]
+	}
+	if f.Step == "" {
+		f.Step = strconv.Itoa(r.Step)
+	}
+	return f
 }
 
 // SetChanges sets what operators have changed: parameters, and outputs of records that

@@ -23,7 +23,7 @@ type Values struct {
 	raw     json.RawMessage // params as they were stored
 	steps   []*outputs
 	loops   map[int]*loopResult // of loops that are over, by marker; nil for most
-	failed  func(marker int, outer []int) ([]FailedItem, int)
+	failed  func(marker int, outer []int) ([]courier.ItemFailure, int)
 	changes []courier.ValueChange
 	of      *courier.Execution
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -118,8 +119,22 @@ func FailedItems(tree *flow.Tree, left []Failure, at courier.Position) []courier
 	for _, f := range perItem(tree, left, at) {
 		r := &f.Record
 		list = append(list, courier.FailedItem{
-			ItemPath: f.Item, Step: r.Step, ID: tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
+			ItemPath: f.Item, Label: program.ItemFailure(r, len(f.Item.Iteration)-1).Label, Step: r.Step, ID: tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
 		})
+	}
+	return list
+}
+
+// maxTold is how many failed items events tell of.
+const maxTold = 20
+
+// ItemFailures are the first 20 of FailedItems, as events have them.
+func ItemFailures(tree *flow.Tree, left []Failure, at courier.Position) []courier.ItemFailure {
+	items := perItem(tree, left, at)
+	list := make([]courier.ItemFailure, 0, min(len(items), maxTold))
+	for i := range items[:min(len(items), maxTold)] {
+		f := &items[i]
+		list = append(list, program.ItemFailure(&f.Record, len(f.Item.Iteration)-1))
 	}
 	return list
 }

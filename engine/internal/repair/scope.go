@@ -177,7 +177,7 @@ func (h *History) EndLoops(ctx context.Context, p *program.Program, vals *progra
 		return err
 	}
 	if walk, err := h.Tree.Walk(h.Execution.Position, vals); err == nil {
-		vals.SetFailedItems(func(marker int, outer []int) ([]program.FailedItem, int) { return p.FailedItems(marker, outer, left) })
+		vals.SetFailedItems(func(marker int, outer []int) ([]courier.ItemFailure, int) { return p.FailedItems(marker, outer, left) })
 		walk.EndLoops()
 	}
 	return nil

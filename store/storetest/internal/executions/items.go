@@ -56,6 +56,27 @@ var itemCases = []testCase{
 		h.Must(t)
 		k.Same("of a completed one", k.Records(h.ID())[3].FailedLoop, new(2))
 	}},
+	{"labels_of_the_items_of_a_record", func(k *kit) {
+		h := k.Start()
+		for i, labels := range [][]string{nil, {"inv-7.csv"}, {"acme", "a\nb \u202e\"<\\"}} {
+			h.Must(h.Begin(i))
+			t := h.Finish(i)
+			t.Ended[0].State, t.Ended[0].Error, t.Ended[0].ItemLabels = courier.StepFailed, "why", labels
+			h.Must(t)
+			k.Same("record", k.Records(h.ID())[i].ItemLabels, labels)
+			k.Same("latest", k.LatestOf(h.ID())[i].ItemLabels, labels)
+		}
+		h.Must(h.Begin(3))
+		t := h.Next(3, 4)
+		t.Ended[0].ItemLabels = []string{"a"} // of a completed one, which takes the shortest way
+		h.Must(t)
+		k.Same("of a completed one", k.Records(h.ID())[3].ItemLabels, []string{"a"})
+		f := &courier.Failure{Step: 4, Iteration: []int{2}, ItemLabels: []string{"inv-7.csv"}, Reason: courier.ReasonError, Message: "why"}
+		t = h.To(courier.Failed)
+		t.Interrupt, t.Failure = true, f
+		h.Must(t)
+		k.Same("failure", k.Get(h.ID()).Failure, f)
+	}},
 	{"repairs_of_a_transition", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
