@@ -47,6 +47,7 @@ const (
 	ReasonOperator     Reason = "operator"          // an operator skipped the step
 	ReasonWithoutFiles Reason = "without_files"     // an operator had the execution go on without its files
 	ReasonItems        Reason = "items_failed"      // items of a loop failed; all that could run has run
+	ReasonRescued      Reason = "items_rescued"     // items or blocks were rescued, and the job says that the execution fails then
 	ReasonExpired      Reason = "expired"           // the execution was not begun in time; see courier.EnqueueOptions
 	ReasonStore        Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
 )

@@ -64,7 +64,7 @@ func (c *call) resumePage() (any, error) {
 	tree := g.Tree
 	for i := range min(x.Position.Step+1, tree.Len()) {
 		s := tree.Spec(i)
-		if t := strings.ToLower(s.Type); t == flow.TypeEnd || t == flow.TypeElse {
+		if t := strings.ToLower(s.Type); t == flow.TypeEnd || t == flow.TypeElse || t == flow.TypeRescue {
 			continue
 		}
 		label := courier.StepLabel(i, s.ID, s.Type)

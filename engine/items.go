@@ -13,30 +13,54 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// An endedItem is the item of a loop that a failure has ended.
+// An endedItem is what a failure has come to: a rescue, or the end of the item of a loop.
 type endedItem struct {
-	loop   *int     // nil if none has ended
-	labels []string // of the items of the loops around the failure
-	name   string   // for people; empty if the item has none
+	loop, rescue *int     // both nil if it fails the execution
+	labels       []string // of the items of the loops around the failure
+	name         string   // of the item that has failed, for people; empty if it has none
+	rescued      string   // the error whose rescue has failed; empty if none has
 }
 
 // mark marks the record of the failure.
 func (f endedItem) mark(rec *courier.StepExecution) {
 	rec.ItemLabels = f.labels[:min(len(f.labels), len(rec.Iteration))]
-	if rec.FailedLoop = f.loop; f.name != "" {
+	rec.FailedLoop, rec.Rescue = f.loop, f.rescue
+	rec.Error += f.rescueText()
+	if f.name != "" {
 		rec.Error = f.name + ": " + rec.Error
 	}
 }
 
-// failItem ends the present item of a loop as failed, if one around a step goes on after
-// a failure of the class.
+// rescueText says what a rescue was for that has failed.
+func (f endedItem) rescueText() string {
+	if f.rescued == "" {
+		return ""
+	}
+	return "; in the rescue for: " + f.rescued
+}
+
+// failItem begins the rescue that a failure of the class at a step comes to, or ends the
+// present item of a loop as failed, if there is one around the step that goes on then.
 func (r *run) failItem(step int, class courier.Reason) (endedItem, bool) {
 	item := endedItem{labels: r.itemLabels()}
-	loop, ok := r.program.Tree.ContinuingLoop(step, class)
-	if !ok {
+	if marker := r.program.Tree.InRescue(step); marker >= 0 {
+		if e, ok := r.vals.Value(strconv.Itoa(marker), "error"); ok {
+			item.rescued, _ = e.(map[string]any)["message"].(string)
+		}
+	}
+	h, ok := r.program.Tree.Handler(step, class)
+	if !ok || h.Rescue && !r.walk.CanRescue(h.Marker) {
 		return item, false
 	}
 	r.stopsAt(step)
+	if h.Rescue {
+		item.rescue = &h.Marker
+		r.walk.Rescue(h.Marker)
+		r.checkpoint.Passed()
+		r.countItems()
+		return item, true
+	}
+	loop := h.Marker
 	if label, index := r.program.Tree.NameOf(loop, item.labels, r.walk.Iteration()); label != strconv.Itoa(index) {
 		item.name = courier.FormatItem(label, index)
 	}
@@ -76,9 +100,12 @@ func (r *run) failedAt(pos courier.Position) []courier.ItemFailure {
 	return repair.ItemFailures(h.Tree, left, pos)
 }
 
-// countItems takes note of items that have failed since it was last called. What fails
-// in an item that is executed again was counted when it failed first.
+// countItems takes note of items that have failed or were rescued since it was last called.
+// What fails in an item that is executed again was counted when it failed first.
 func (r *run) countItems() {
+	rescued, fails := r.walk.TakeRescued()
+	r.checkpoint.RescuedItems += rescued
+	r.checkpoint.RescueFails = r.checkpoint.RescueFails || fails
 	if failed, accepted := r.walk.TakeFailures(); r.checkpoint.Target == 0 {
 		r.checkpoint.Items += failed
 		r.checkpoint.AcceptedItems += accepted
@@ -88,7 +115,10 @@ func (r *run) countItems() {
 // end takes note of an attempt that is over, until it is written.
 func (r *run) end(rec courier.StepExecution) {
 	r.checkpoint.Add(rec)
-	if rec.FailedLoop != nil && r.checkpoint.Target > 0 {
+	if rec.Rescue != nil {
+		r.vals.SetError(&rec)
+	}
+	if (rec.FailedLoop != nil || rec.Rescue != nil) && r.checkpoint.Target > 0 {
 		r.earlier.Pass.Record(rec)
 	}
 }
@@ -103,13 +133,16 @@ func (r *run) complete() bool {
 		}
 		return r.endFailed(repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected()), r.walk.Position())
 	}
+	if r.checkpoint.RescueFails && r.checkpoint.Resumed != courier.Failed {
+		return r.endFailed(repair.RescuedFailure(r.checkpoint.RescuedItems), r.walk.Position())
+	}
 	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected()), DiskBytes: r.diskBytes()}
 	var why error
 	if t.Result, why = r.program.Result(r.walk); why != nil {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
-	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
+	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.checkpoint.RescuedItems > 0 || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
 		t.OnlyCopies = c
 	}
 	err := r.apply(t)
@@ -195,7 +228,7 @@ func (r *run) itemRepaired() bool {
 	next, over := r.earlier.Pass.Next(i)
 	if over && !r.earlier.Pass.Failed(i) {
 		r.checkpoint.Items--
-		if r.program.Tree.ItemPolicy(r.earlier.Pass.Targets[i].Item.Loop).Complete {
+		if r.program.Tree.Accepts(r.earlier.Pass.Targets[i].Item.Loop) {
 			r.checkpoint.AcceptedItems--
 		}
 	}
@@ -235,10 +268,7 @@ func (r *run) goTo(target int) bool {
 func (r *run) loseItem(lost *courier.StepExecution) bool {
 	pos, iteration, total := r.walk.Position(), r.walk.Iteration(), r.walk.Total()
 	attempt := max(1, r.checkpoint.Attempts)
-	step := pos.Step
-	if loop, ok := r.program.Tree.ContinuingLoop(step, courier.ReasonWorkerLost); ok && r.program.Tree.End(loop) == step {
-		step = loop
-	}
+	step := r.program.Tree.EndedLoop(pos.Step)
 	item, ok := r.failItem(step, courier.ReasonWorkerLost)
 	if !ok {
 		return false
@@ -266,6 +296,7 @@ func (r *run) goBack(from courier.Position) courier.Position {
 		return from
 	}
 	r.x.Repairs, r.checkpoint.Repairs, r.checkpoint.Items, r.checkpoint.AcceptedItems = back.Repairs, back.Repairs, back.Failed, back.Accepted
+	r.checkpoint.RescuedItems, r.checkpoint.RescueFails = back.Rescued, back.RescueFails
 	return back.Position
 }
 
@@ -296,4 +327,13 @@ func (r *run) failedItems(marker int, outer []int) ([]courier.ItemFailure, int) 
 		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))
 	}
 	return r.program.FailedItems(marker, outer, left)
+}
+
+// rescuedItems lists the rescued items of a loop that is over, as failedItems does.
+func (r *run) rescuedItems(marker int, outer []int) ([]courier.ItemFailure, int) {
+	list, err := r.earlier.History().Rescues(r.lease.Context(), r.walk.Position())
+	if err != nil {
+		r.log.Error("read the rescued items of a loop", "step", marker, "error", r.secrets.Message(err))
+	}
+	return r.program.RescuedItems(marker, outer, list)
 }

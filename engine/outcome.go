@@ -127,6 +127,9 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 	if goesOn {
 		return true
 	}
+	if text := item.rescueText(); text != "" {
+		err.Err = fmt.Errorf("%w%s", err.Err, text)
+	}
 	r.checkpoint.Reclaims = 0
 	r.fail(err, r.walk.Position())
 	return false

@@ -203,6 +203,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 		}
 		r.vals = program.NewValues(r.program, &r.x, r.workspace())
 		r.vals.SetFailedItems(r.failedItems)
+		r.vals.SetRescuedItems(r.rescuedItems)
 		err = r.earlier.Restore(r.lease.Context(), r.vals, c.Latest, r.checkpoint.Target, pos)
 	}
 	if err == nil {
@@ -245,7 +246,7 @@ func (r *run) restart(pos courier.Position) courier.Position {
 		return pos
 	}
 	r.checkpoint.Restarted()
-	if r.checkpoint.Items > 0 || r.x.Repairs != nil {
+	if r.checkpoint.Items > 0 || r.x.Repairs != nil || r.program.Tree.HasRescues() {
 		return r.goBack(from)
 	}
 	return from

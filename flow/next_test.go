@@ -166,9 +166,9 @@ func (r *recorder) SetNull(first, last int) {
 	r.values.SetNull(first, last)
 }
 
-func (r *recorder) LoopEnded(marker int, outer []int, count, failed int) {
+func (r *recorder) LoopEnded(marker int, outer []int, count, failed, rescued int) {
 	r.forgotten = append(r.forgotten, fmt.Sprintf("loop %d%v: %d of %d", marker, outer, failed, count))
-	r.values.LoopEnded(marker, outer, count, failed)
+	r.values.LoopEnded(marker, outer, count, failed, rescued)
 }
 
 func TestValuesSeeIndexes(t *testing.T) {

@@ -29,7 +29,7 @@ type Trail interface {
 // as names of files. No label has it.
 const TrailFile = "file"
 
-// MaxTrailItems is how many records with a FailedLoop of an execution have entries of their
+// MaxTrailItems is how many records with a FailedLoop or a Rescue of an execution have entries of their
 // items: the first ones. Of records after those, only the files have entries.
 const MaxTrailItems = 1000
 

@@ -19,7 +19,7 @@ func (a *applyCall) progresses() bool {
 		return false
 	}
 	for i := range t.Ended {
-		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil || e.ItemLabels != nil || e.Stack != "" {
+		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil || e.Rescue != nil || e.ItemLabels != nil || e.Stack != "" {
 			return false
 		}
 	}
@@ -137,6 +137,7 @@ type attemptRow struct {
 	Log        subscript         `json:"log,omitempty"`
 	Events     subscript         `json:"events,omitempty"`
 	ItemLabels string            `json:"item_labels,omitempty"`
+	Rescued    bool              `json:"rescued,omitempty"`
 }
 
 // A subscript is the place of a text in a list, from 1; 0 stands for no text.
@@ -206,6 +207,9 @@ func newAttemptRow(s *courier.StepExecution, large *texts) attemptRow {
 		Bytes: s.Bytes, Worker: s.Worker, Reason: s.Reason, FailedLoop: s.FailedLoop, ItemLabels: labelsOf(s),
 		Error: large.add(s.Error), Outputs: large.add(string(s.Outputs)), Stack: large.add(s.Stack), Log: large.add(s.Log),
 		Files: large.add(filesOf(s)), Events: large.add(eventsOf(s)),
+	}
+	if s.Rescue != nil {
+		r.FailedLoop, r.Rescued = s.Rescue, true
 	}
 	if !s.StartedAt.IsZero() {
 		r.StartedAt = s.StartedAt.UTC().Format(time.RFC3339Nano)

@@ -30,6 +30,9 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 		l.Summary += ", " + l.failed()
 		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
 	}
+	if n := s.Items.Rescued; n > 0 {
+		l.Summary += ", " + format.Count(n) + " of them rescued"
+	}
 	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
 	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && !b.x.State.Ended() && (at != marks.present || len(outer) > 0) {
 		l.Present = b.in.Links.Present

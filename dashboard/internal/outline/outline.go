@@ -140,6 +140,10 @@ func (b *builder) build() {
 			r.Text = "if " + conditionText(spec.Config)
 		case flow.TypeElse:
 			r.Text = "else"
+		case flow.TypeTry:
+			r.Text = "try"
+		case flow.TypeRescue:
+			r.Text = "rescue"
 		case flow.TypeForEach:
 			r.Text = "for each item of " + operandText(spec.Config["source"])
 			b.loop(r, s)
@@ -167,6 +171,8 @@ func (b *builder) word(r *Row) {
 		r.State, r.Word = "retrying", fmt.Sprintf("waits for attempt %d", r.record.Attempt+1)
 	case r.State == string(flow.OutlinePending) && (b.x.State.Ended() || b.over(r)):
 		r.State = "not_run"
+	case strings.EqualFold(r.Type, flow.TypeRescue) && r.State == string(flow.OutlineNotTaken):
+		r.Word = "not needed"
 	case l != nil && l.Failed > 0 && r.State == string(flow.OutlineCompleted):
 		r.State, r.Word = "items_failed", l.failed()
 	}

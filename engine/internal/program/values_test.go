@@ -142,11 +142,11 @@ func TestLoopResults(t *testing.T) {
 		return items, 5000
 	})
 	keys := []string{"1.count", "1.failed_count"}
-	v.LoopEnded(1, nil, 9000, 5000)
+	v.LoopEnded(1, nil, 9000, 5000, 0)
 	if got := read(v, keys...); got != "9000 5000" || asked != 0 {
 		t.Errorf("the values are %s, asked %d times", got, asked)
 	}
-	v.LoopEnded(1, nil, 9000, -1) // an unknown number
+	v.LoopEnded(1, nil, 9000, -1, -1) // an unknown number
 	if got := read(v, keys...); got != "9000 5000" || asked != 1 {
 		t.Errorf("the values are %s, asked %d times", got, asked)
 	}
@@ -164,7 +164,7 @@ func TestLoopResults(t *testing.T) {
 	if got := read(v, "1.other"); got != "-" {
 		t.Errorf("1.other is %s", got)
 	}
-	v.LoopEnded(5, nil, 0, 0)
+	v.LoopEnded(5, nil, 0, 0, 0)
 	if got := read(v, "5.failed", "5.failed_count", "5.count"); got != "[] 0 0" || asked != 1 {
 		t.Errorf("without items, the values are %s, asked %d times", got, asked)
 	}
@@ -191,7 +191,7 @@ func TestLoopResults(t *testing.T) {
 		t.Errorf("after SetLoop, the values are %s", got)
 	}
 	v = NewValues(p, &courier.Execution{}, "")
-	v.LoopEnded(1, nil, 3, -1) // nobody knows
+	v.LoopEnded(1, nil, 3, -1, -1) // nobody knows
 	if got := read(v, "1.failed", "1.failed_count"); got != "[] 0" {
 		t.Errorf("without a list, the values are %s", got)
 	}

@@ -302,7 +302,9 @@ func (d *draft) back(ctx context.Context, pos courier.Position) {
 		}
 	}
 	d.x.Repairs = back.Repairs
-	d.plan.Change.Items = &store.ItemCount{Failed: back.Failed, Accepted: back.Accepted}
+	d.plan.Change.Items = &store.ItemCount{
+		Failed: back.Failed, Accepted: back.Accepted, Rescued: &store.RescueCount{Items: back.Rescued, Fails: back.RescueFails},
+	}
 	for _, r := range d.latest {
 		if r.State == courier.StepCompleted && r.Step >= pos.Step {
 			d.done = append(d.done, r.Step)

@@ -183,9 +183,10 @@ create table courier.execution_history (
 	execution_attempt integer not null,
 	step              integer,     -- of the attempt that ended; null if none did
 	attempt           integer,
-	failed_loop       integer,     -- the flow.foreach whose item failed with this attempt; null for most
+	failed_loop       integer,     -- the flow.foreach whose item failed with this attempt, or the block whose rescue began; null for most
 	began             boolean,     -- false: the attempt ended without having started
 	start_before      boolean,     -- null: false
+	rescued           boolean,     -- whether a rescue began; null: false
 	worker            text,        -- which wrote the row; null: none did
 
 	-- The change of the state.
@@ -232,7 +233,7 @@ create index execution_history_not_completed on courier.execution_history
 -- Step attempts that have ended.
 create view courier.step_executions as
 select h.execution_id, h.seq, h.started_at, h.at as ended_at, coalesce(h.bytes, 0) as bytes, h.execution_attempt, h.step, h.attempt, coalesce(h.state, 'completed') as state, h.step_type, h.step_id,
-	coalesce(h.step_worker, h.worker, '') as worker, h.iteration, h.iteration_total, h.outputs, h.files, h.reason, h.error, h.failed_loop, h.item_labels, h.stack, h.log, h.events
+	coalesce(h.step_worker, h.worker, '') as worker, h.iteration, h.iteration_total, h.outputs, h.files, h.reason, h.error, h.failed_loop, h.rescued, h.item_labels, h.stack, h.log, h.events
 from courier.execution_history h where h.step is not null;
 
 -- What rows of the history have of the time before them: a claim (claimed_at), and the
