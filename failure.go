@@ -309,6 +309,9 @@ type RepairPass struct {
 	// Items are the items that are executed again. None, with a nil From, means all
 	// that had failed.
 	Items []ItemPath `json:"items,omitempty"`
+	// Accepted says that an operator has accepted the Items: they count as failed no more, and
+	// nothing is executed again.
+	Accepted bool `json:"accepted,omitempty"`
 	// From is where the execution went back to: failures at or after that position
 	// are covered. Nil for a repair of items.
 	From *Position `json:"from,omitempty"`

@@ -40,6 +40,11 @@ type ResumeOptions struct {
 	// Items chooses the failed items that are executed again; nil means all. Each
 	// [FailedItem] has its own.
 	Items []ItemPath `json:"items,omitempty"`
+	// Accept takes failed items as dealt with outside; By.Reason is required. They do not
+	// count as failed any more, and are not executed again; the others that have failed are.
+	// What they have left in the workspace is kept as that of failed items is. It goes with no
+	// other change.
+	Accept []ItemPath `json:"accept,omitempty"`
 
 	// Elsewhere is for an execution with files in a workspace that is gone for good, and
 	// which is paused, failed, or running and lost (it is paused then, first). It goes on
@@ -62,7 +67,7 @@ type ResumeOptions struct {
 // Changes reports whether a resume with the options does more than let the execution go on
 // where it stands.
 func (o *ResumeOptions) Changes() bool {
-	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || o.Elsewhere
+	return o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || len(o.Accept) > 0 || o.Elsewhere
 }
 
 // A ResumeReport says what a resume would do.

@@ -38,7 +38,8 @@ type resumePage struct {
 
 type itemChoice struct {
 	runform.Option
-	Error string
+	Error    string
+	Accepted bool
 }
 
 // resumeBy returns the options of a plain resume.
@@ -121,10 +122,10 @@ func (c *call) itemChoices(p *resumePage) error {
 			desk.HideItem(f)
 		}
 		value := resumeform.ItemValue(f.ItemPath)
-		p.Items = append(p.Items, itemChoice{runform.Option{
+		p.Items = append(p.Items, itemChoice{Accepted: slices.Contains(c.form["accept"], value), Error: f.Error, Option: runform.Option{
 			Value: value, Chosen: slices.Contains(c.form["item"], value),
 			Label: format.Item(f.Label, f.Iteration) + ", at " + courier.StepLabel(f.Step, f.ID, f.Type),
-		}, f.Error})
+		}})
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -142,7 +143,7 @@ func (r *run) complete() bool {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
-	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.checkpoint.RescuedItems > 0 || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
+	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.checkpoint.RescuedItems > 0 || r.accepted() || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
 		t.OnlyCopies = c
 	}
 	err := r.apply(t)
@@ -154,6 +155,11 @@ func (r *run) complete() bool {
 		return false
 	}
 	return true
+}
+
+// accepted reports whether an operator has accepted failed items.
+func (r *run) accepted() bool {
+	return r.x.Repairs != nil && slices.ContainsFunc(r.x.Repairs.Passes, func(p courier.RepairPass) bool { return p.Accepted })
 }
 
 // endFailed ends the execution as failed with the items. It reports false if an operator

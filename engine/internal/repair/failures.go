@@ -188,7 +188,7 @@ func (h *History) Targets(ctx context.Context) ([]Failure, error) {
 
 // targetsOf returns those of the failures that a pass executes again.
 func (h *History) targetsOf(pass *courier.RepairPass, all []Failure) []Failure {
-	if pass.From != nil {
+	if pass.From != nil || pass.Accepted {
 		return nil
 	}
 	list := slices.DeleteFunc(h.counted(all), func(f Failure) bool {
