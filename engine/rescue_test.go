@@ -436,3 +436,47 @@ func TestBackFromARescue(t *testing.T) {
 		}
 	}
 }
+
+// A dry run validates bodies and rescues.
+func TestDryRunOfRescues(t *testing.T) {
+	h := couriertest.New(t, nil)
+	(&doings{}).stub(h)
+	report, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "a", "steps": [
+		{"id": "t", "type": "flow.try"}, {"type": "demo.do"}, {"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "context:t.error.message"}}, {"type": "flow.end"},
+		{"type": "flow.foreach", "config": {"source": ["x"]}}, {"type": "demo.do"}, {"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "context:loop.error.message"}}, {"type": "flow.end"}]}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range report.Steps {
+		got = append(got, s.Path)
+	}
+	if want := "0.try.1 0.rescue.3 5.6 5.rescue.8"; strings.Join(got, " ") != want || report.Err() != nil {
+		t.Errorf("the steps are %q, want %q; %v", got, want, report.Err())
+	}
+}
+
+// The outline says which part of a block has run.
+func TestOutlineOfRescues(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid}}
+	d.stub(h)
+	for files, want := range map[string]string{
+		`["x", "y"]`: "completed completed failed completed completed completed completed completed {2 0 0 1 0 1}",
+		`["y", "x"]`: "completed completed completed not_taken not_taken not_taken completed completed {2 0 0 1 0 1}",
+		`["x"]`:      "completed completed completed not_taken not_taken not_taken completed completed {1 0 0 1 0 0}",
+	} {
+		r := h.Run(h.Job(strings.Replace(fmt.Sprintf(quarantine, "{}"), `["x", "y", "z"]`, files, 1)), nil).RequireState(courier.Completed)
+		o, err := h.Engine.Executions().Outline(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range o.Steps {
+			got = append(got, string(s.State))
+		}
+		if got := fmt.Sprint(strings.Join(got, " "), " ", *o.Steps[0].Items); got != want {
+			t.Errorf("%s: the states are\n%s, want\n%s", files, got, want)
+		}
+	}
+}
