@@ -480,3 +480,38 @@ func TestOutlineOfRescues(t *testing.T) {
 		}
 	}
 }
+
+// A step that is skipped has not failed, so no rescue begins.
+func TestSkippedStepsComeToNoRescue(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"one": courier.ReasonError}}
+	d.stub(h)
+	r := h.Run(h.Job(`{"name": "a", "steps": [{"id": "t", "type": "flow.try"},
+		{"type": "demo.do", "failure_policy": "skip_and_continue", "config": {"what": "one"}}, {"type": "demo.do", "config": {"what": "two"}},
+		{"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "rescue"}}, {"type": "flow.end"}, {"type": "demo.do", "config": {"what": "error ${context:t.error}"}}]}`), nil)
+	if r.RequireState(courier.Completed); d.taken() != "one two error " {
+		t.Error("a rescue has begun")
+	}
+}
+
+// A loop that starts again rescues its items again, and counts them once.
+func TestRescueInALoopThatStartsAgain(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"load-x": courier.ReasonInvalid, "load-y": courier.ReasonConnection}}
+	d.stub(h)
+	job := h.Job(strings.Replace(fmt.Sprintf(quarantine, "{}"), `"context:params.files"`, `"context:params.files", "on_resume": "restart"`, 1))
+	r := h.Run(job, nil).RequireState(courier.Failed)
+	if got := d.taken(); r.RescuedItems != 1 || !strings.HasSuffix(got, "get-y load-y load-y") {
+		t.Fatalf("%d items were rescued; done was %s", r.RescuedItems, got)
+	}
+	d.set(map[string]courier.Reason{"load-x": courier.ReasonInvalid})
+	h.Start()
+	if _, err := h.Engine.Resume(t.Context(), r.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := h.Wait(r.ID).RequireState(courier.Completed)
+	const want = `get-x load-x load-x aside-x tell-x: load invalid load-x is bad 2 of get-x get-y load-y get-z load-z report 0 1 [{"class":"invalid","index":0,"label":"x","message":"load-x is bad","step":"load"}]`
+	if did := d.taken(); did != want || got.RescuedItems != 1 {
+		t.Errorf("%d items were rescued; done was\n%s, want\n%s", got.RescuedItems, did, want)
+	}
+}
