@@ -4,7 +4,7 @@
 //
 // A [Job] is a named, versioned list of [StepSpec] values. Each names a step
 // type, registered in a [Registry] under a key such as "sftp.download", or a
-// control-flow marker ("flow.if", "flow.else", "flow.foreach", "flow.end"),
+// control-flow marker ("flow.if", "flow.else", "flow.foreach", "flow.try", "flow.rescue", "flow.end"),
 // and carries that type's configuration. An engine (package engine) runs jobs
 // against a store (package store): it saves a checkpoint after every step, so
 // that an execution that is paused, fails, or loses its process continues
@@ -118,6 +118,10 @@ type LoopPosition struct {
 	// the iteration ended with failed items, and the steps after that loop still run.
 	Failed     int  `json:"failed,omitempty"`
 	ItemFailed bool `json:"item_failed,omitempty"`
+	// Rescued is how many items were rescued so far. Rescue says that the present one is in
+	// its rescue, or has just come to the end of it.
+	Rescued int  `json:"rescued,omitempty"`
+	Rescue  bool `json:"rescue,omitempty"`
 }
 
 // Iteration returns the iteration of each open loop, outermost first; nil
@@ -196,6 +200,9 @@ type Execution struct {
 	// FailedItems is how many items of loops with on_item_failure: continue have failed
 	// and were not repaired. Of nested loops with that setting only the outermost count.
 	FailedItems int `json:"failed_items,omitempty"`
+	// RescuedItems is how many items of loops the rescues of these loops have dealt with. They
+	// are not among FailedItems.
+	RescuedItems int `json:"rescued_items,omitempty"`
 	// Repairs are what operators have changed for this execution; nil for most.
 	Repairs *Repairs `json:"repairs,omitempty"`
 	// RerunOf is the execution whose parameters this one was started with again.
@@ -346,6 +353,14 @@ type StepExecution struct {
 	// FailedLoop is the index of the flow.foreach around the step whose present item
 	// failed with this attempt; nil if none did.
 	FailedLoop *int `json:"failed_loop,omitempty"`
+	// Rescue is the index of the flow.foreach or flow.try around the step whose rescue began
+	// because of this attempt; nil if none did. It is no failed item then: FailedLoop is nil.
+	Rescue *int `json:"rescue,omitempty"`
+	// ItemLabels name the items of the loops around the step, outermost first as in
+	// Iteration, if an item was rescued or failed, or the execution failed, with this attempt;
+	// nil for others.
+	// Each has at most 200 bytes and no secrets. [FormatItems] shows them.
+	ItemLabels []string `json:"item_labels,omitempty"`
 	// Progress is how far the attempt is, in [Execution].Current while it runs. Its worker
 	// writes it with the renewals of its lease, a third of [engine.Options].Lease apart.
 	// Nil if the step reports nothing, or has only just begun to.

@@ -3,10 +3,12 @@ package courier
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/reference"
+	"github.com/courierhq/courier/internal/safename"
 )
 
 // Errors that callers test for with [errors.Is].
@@ -53,9 +55,12 @@ type StepError struct {
 	ID        string
 	Type      string
 	Iteration []int
-	Attempt   int
-	Reason    Reason
-	Err       error
+	// ItemLabels name the items of the loops around the step, outermost first; nil if they
+	// are not known.
+	ItemLabels []string
+	Attempt    int
+	Reason     Reason
+	Err        error
 }
 
 // Error describes the failure, beginning with the job and the step.
@@ -65,7 +70,7 @@ func (e *StepError) Error() string {
 	if e.Step >= 0 {
 		fmt.Fprintf(&b, ": %s", StepLabel(e.Step, e.ID, e.Type))
 		if len(e.Iteration) > 0 {
-			fmt.Fprintf(&b, ", iteration %s", FormatIteration(e.Iteration))
+			fmt.Fprintf(&b, ", %s", FormatItems(e.ItemLabels, e.Iteration))
 		}
 		if e.Attempt > 1 {
 			fmt.Fprintf(&b, ", attempt %d", e.Attempt)
@@ -82,7 +87,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 func (f *Failure) stepError(e *Execution) *StepError {
 	return &StepError{
 		Execution: e.ID, Job: e.Job,
-		Step: f.Step, ID: f.ID, Type: f.Type, Iteration: f.Iteration, Attempt: f.Attempt,
+		Step: f.Step, ID: f.ID, Type: f.Type, Iteration: f.Iteration, ItemLabels: f.ItemLabels, Attempt: f.Attempt,
 		Reason: f.Reason, Err: errors.New(f.Message),
 	}
 }
@@ -103,6 +108,41 @@ func StepLabel(index int, id, typ string) string {
 // "3.0" for a loop in a loop, and "" outside loops.
 func FormatIteration(path []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(path), " ", "."), "[]")
+}
+
+// IndexLabel is the label of an item without one: its index, the last one of an iteration.
+func IndexLabel(iteration []int) string {
+	if len(iteration) == 0 {
+		return ""
+	}
+	return strconv.Itoa(iteration[len(iteration)-1])
+}
+
+// FormatItem names an item of a loop for people: `item "inv-7.csv" (index 27)`, or
+// `item 27` if the label is empty or only the index. What is not plainly visible in the
+// label is escaped.
+func FormatItem(label string, index int) string {
+	if at := strconv.Itoa(index); label == "" || label == at {
+		return "item " + at
+	}
+	return fmt.Sprintf("item %s (index %d)", safename.Quote(label), index)
+}
+
+// FormatItems names the items of the loops around a step for people, outermost first, each as
+// [FormatItem] does. Where there is no label for each of them, it is the path of the
+// iteration, as in "iteration 3.0"; outside loops it is "".
+func FormatItems(labels []string, iteration []int) string {
+	switch {
+	case len(iteration) == 0:
+		return ""
+	case len(labels) != len(iteration):
+		return "iteration " + FormatIteration(iteration)
+	}
+	items := make([]string, len(labels))
+	for i, label := range labels {
+		items[i] = FormatItem(label, iteration[i])
+	}
+	return strings.Join(items, ", ")
 }
 
 // A TransitionError says that an execution can't move from one state to

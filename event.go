@@ -57,11 +57,18 @@ type Event struct {
 	ID        string
 	StepType  string
 	Iteration []int
-	Attempt   int
-	Reason    Reason
-	Error     string
-	Bytes     int64 // moved so far by the attempt
-	By        string
+	// ItemLabels name the items of the loops around the step, outermost first, if an item or
+	// the execution has failed there; otherwise nil.
+	ItemLabels []string
+	Attempt    int
+	Reason     Reason
+	Error      string
+	// FailedItems is how many items have failed and were not repaired, for
+	// EventJobCompleted and EventJobFailed. Failed are the first 20 of them.
+	FailedItems int
+	Failed      []ItemFailure
+	Bytes       int64 // moved so far by the attempt
+	By          string
 	// Item, Done and Total bytes of the item that a step is working on, for
 	// EventStepProgress; ItemTotal is -1 when it is not known.
 	Item      string

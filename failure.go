@@ -20,9 +20,11 @@ type Failure struct {
 	ID        string `json:"id,omitempty"`
 	Type      string `json:"type,omitempty"`
 	Iteration []int  `json:"iteration,omitempty"`
-	Attempt   int    `json:"attempt,omitempty"`
-	Reason    Reason `json:"reason"`
-	Message   string `json:"message"`
+	// ItemLabels name the items of the loops around the step, outermost first.
+	ItemLabels []string `json:"item_labels,omitempty"`
+	Attempt    int      `json:"attempt,omitempty"`
+	Reason     Reason   `json:"reason"`
+	Message    string   `json:"message"`
 }
 
 // A Reason is the class of a failure, as failure policies, records, events and
@@ -45,6 +47,7 @@ const (
 	ReasonOperator     Reason = "operator"          // an operator skipped the step
 	ReasonWithoutFiles Reason = "without_files"     // an operator had the execution go on without its files
 	ReasonItems        Reason = "items_failed"      // items of a loop failed; all that could run has run
+	ReasonRescued      Reason = "items_rescued"     // items or blocks were rescued, and the job says that the execution fails then
 	ReasonExpired      Reason = "expired"           // the execution was not begun in time; see courier.EnqueueOptions
 	ReasonStore        Reason = "store"             // the store refused to keep what became of the attempt, or took it only after a long time
 )
@@ -374,6 +377,9 @@ type RepairPass struct {
 	// Items are the items that are executed again. None, with a nil From, means all
 	// that had failed.
 	Items []ItemPath `json:"items,omitempty"`
+	// Accepted says that an operator has accepted the Items: they count as failed no more, and
+	// nothing is executed again.
+	Accepted bool `json:"accepted,omitempty"`
 	// From is where the execution went back to: failures at or after that position
 	// are covered. Nil for a repair of items.
 	From *Position `json:"from,omitempty"`

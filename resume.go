@@ -47,6 +47,11 @@ type ResumeOptions struct {
 	// Items chooses the failed items that are executed again; nil means all. Each
 	// [FailedItem] has its own.
 	Items []ItemPath `json:"items,omitempty"`
+	// Accept takes failed items as dealt with outside; By.Reason is required. They do not
+	// count as failed any more, and are not executed again; the others that have failed are.
+	// What they have left in the workspace is kept as that of failed items is. It goes with no
+	// other change.
+	Accept []ItemPath `json:"accept,omitempty"`
 
 	// Elsewhere is for an execution with files in a workspace that is gone for good, and
 	// which is paused, failed, or running and lost (it is paused then, first). It goes on
@@ -69,7 +74,7 @@ type ResumeOptions struct {
 // Changes reports whether a resume with the options does more than let the execution go on
 // where it stands.
 func (o *ResumeOptions) Changes() bool {
-	return o.Delay != 0 || o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || o.Elsewhere
+	return o.Delay != 0 || o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || len(o.Accept) > 0 || o.Elsewhere
 }
 
 // A ResumeReport says what a resume would do.
@@ -112,6 +117,8 @@ type ConsumedFile struct {
 // its first failure: the outermost item that the failure belongs to.
 type FailedItem struct {
 	ItemPath
+	// Label names the item, by the label of its flow.foreach; the index if it has none.
+	Label string `json:"label"`
 	// The step that failed, with its iteration, and why.
 	Step      int    `json:"step"`
 	ID        string `json:"id,omitempty"`
@@ -120,4 +127,14 @@ type FailedItem struct {
 	Reason    Reason `json:"reason"`
 	Error     string `json:"error"`
 	FailedSeq int64  `json:"seq"` // of the record
+}
+
+// An ItemFailure says in few words which item of a loop failed, and why: an element of the
+// value failed of a loop, and of Failed in an event.
+type ItemFailure struct {
+	Index   int    `json:"index"` // in the list
+	Label   string `json:"label"`
+	Step    string `json:"step"` // that failed: its id, or its index if it has none
+	Class   Reason `json:"class"`
+	Message string `json:"message"` // at most 200 bytes
 }

@@ -151,6 +151,9 @@ func resumeRuns(reason courier.Reason) string {
 	if reason == courier.ReasonItems {
 		return "each failed item goes on at the step that failed"
 	}
+	if reason == courier.ReasonRescued {
+		return "that completes it, and nothing runs again"
+	}
 	return "completed steps are not run again"
 }
 

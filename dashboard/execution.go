@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
+	"github.com/courierhq/courier/dashboard/internal/resumeform"
 	"github.com/courierhq/courier/dashboard/internal/versions"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/desk"
@@ -42,8 +44,10 @@ type executionPage struct {
 	Can      map[string]bool // the actions that its state and the visitor's role permit
 	Resume   string          // reference of the page that resumes it with changes
 	Rerun    string
-	Newer    int  // a version of the job that is newer than that of a failed execution
-	Gone     bool // it is lost, and no worker has its files
+	Failed   []failedRow // items, the first ones, of an execution that stands still
+	More     int         // further failed items
+	Newer    int         // a version of the job that is newer than that of a failed execution
+	Gone     bool        // it is lost, and no worker has its files
 	Tabs     []navItem
 	Tab      string
 
@@ -65,6 +69,51 @@ type runningStep struct {
 	Percent int // of the item; -1 if not known
 	Rate    int64
 	Since   string
+}
+
+// A failedRow is a failed item of a loop.
+type failedRow struct {
+	Label, Step, Error string
+	Href               string // of the outline with the item
+	Again, Accept      string // of the page that resumes the execution, with the item chosen
+}
+
+// maxFailedRows is how many failed items the page lists, and maxFailedItems of how many it
+// reads them at all.
+const (
+	maxFailedRows  = 20
+	maxFailedItems = 1000
+)
+
+// failedItems lists failed items, which is what somebody has to look at first. While the
+// execution runs, the outline has them.
+func (c *call) failedItems(p *executionPage, sees bool) error {
+	x := &p.X
+	if x.FailedItems == 0 || x.FailedItems > maxFailedItems || x.State != courier.Failed && x.State != courier.Paused && x.State != courier.Completed {
+		return nil
+	}
+	list, err := c.h.e.Executions().FailedItems(c.ctx(), x.ID)
+	if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
+		return nil // its job can't be read any more, which a part of the page that needs it says
+	} else if err != nil {
+		return err
+	}
+	p.More = max(0, len(list)-maxFailedRows)
+	for i := range list[:min(len(list), maxFailedRows)] {
+		f := &list[i]
+		if !sees {
+			desk.HideItem(f)
+		}
+		value, self := resumeform.ItemValue(f.ItemPath), c.link("executions", string(x.ID))
+		name, index := f.Label, f.Iteration[len(f.Iteration)-1]
+		p.Failed = append(p.Failed, failedRow{
+			Label: format.Item(name, f.Iteration), Step: courier.StepLabel(f.Step, f.ID, f.Type), Error: strings.TrimPrefix(f.Error, courier.FormatItem(name, index)+": "),
+			Href:   self + "?" + url.Values{"loop": {strconv.Itoa(f.Loop)}, "item": {courier.FormatIteration(f.Iteration)}}.Encode(),
+			Again:  p.Resume + "?" + url.Values{"item": {value}}.Encode(),
+			Accept: p.Resume + "?" + url.Values{"accept": {value}}.Encode(),
+		})
+	}
+	return nil
 }
 
 // executionTabs are the parts of the page of an execution, the first without a parameter.
@@ -115,6 +164,9 @@ func (c *call) executionPage() (any, error) {
 	if err := c.offer(p); err != nil {
 		return nil, err
 	}
+	if err := c.failedItems(p, sees); err != nil {
+		return nil, err
+	}
 	if x.State == courier.Running && x.Current != nil {
 		if v, err := c.parsed(&x); err == nil { // a part of the page that needs it says the error
 			p.Last = isLast(v.Job.Steps, x.Current)
@@ -155,7 +207,7 @@ func (p *executionPage) headline(sees bool) {
 	x := &p.X
 	switch s := x.Current; {
 	case x.State == courier.Running && s != nil:
-		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %q.", courier.StepLabel(s.Step, s.ID, s.Type), format.InItem(s.Iteration), s.Attempt, x.Worker)
+		p.Headline = fmt.Sprintf("Executes %s%s, attempt %d, on worker %q.", courier.StepLabel(s.Step, s.ID, s.Type), format.InItem(s.ItemLabels, s.Iteration), s.Attempt, x.Worker)
 		p.Running = &runningStep{Percent: -1, Since: s.StartedAt.UTC().Format(time.RFC3339)}
 		if s.Progress != nil {
 			p.Running.Progress = *s.Progress
@@ -205,7 +257,7 @@ func failureText(f *courier.Failure) string {
 	if f.Step < 0 {
 		return f.Message
 	}
-	return courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.Iteration) + ": " + f.Message
+	return courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.ItemLabels, f.Iteration) + ": " + f.Message
 }
 
 // offer finds what can be done with the execution.

@@ -573,3 +573,37 @@ func TestNestedItems(t *testing.T) {
 		check("?loop=2&item=2.3", "completed", "not taken", "completed", "completed")
 	})
 }
+
+// The page of an execution with failed items begins with their names, each with what can be done
+// about it.
+func TestFailedItemsByName(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.define(branching([]any{"", "disk full", ""}))
+		x := w.ended("branching", "ann", nil)
+		at := "executions/" + string(x.ID)
+		page := w.get(at)
+		page.has(`disk full (index 1) at step 8 "put" (test.work) : disk full`)
+		var accept string
+		for _, a := range page.tree.one(t, ".found").all("a") {
+			if a.text() == "Accept…" {
+				accept = a.attrs["href"]
+			}
+		}
+		if want := "resume?accept=6%3A1"; !strings.HasSuffix(accept, want) {
+			t.Fatalf("the item is accepted at %q, want %q", accept, want)
+		}
+		form := w.get(at + "/resume?accept=6%3A1")
+		form.has("Accept disk full (index 1)")
+		if !strings.Contains(form.Body.String(), `name="accept" value="6:1" checked`) {
+			t.Error("the item is not chosen")
+		}
+		if page := w.get(at + "?loop=6&item=1"); !strings.Contains(page.row(6).text(), "disk full, index 1") {
+			t.Errorf("the loop is %q", page.row(6).text())
+		}
+		w.act(at+"/resume", map[string]string{"do": "resume with changes", "accept": "6:1", "reason": "sent by mail", "seq": fmt.Sprint(x.Seq)})
+		now, err := w.engine.Wait(w.Context(), x.ID)
+		if err != nil || now.State != courier.Completed || now.FailedItems != 0 {
+			t.Errorf("it is %s with %d failed items, %v", now.State, now.FailedItems, err)
+		}
+	})
+}

@@ -75,12 +75,14 @@ func (r outlineRecords) Records(f store.StepFilter) ([]courier.StepExecution, er
 	return r.c.records(f)
 }
 
-func (r outlineRecords) FailedItems() (items []courier.ItemPath, err error) {
+func (r outlineRecords) FailedItems() ([]courier.FailedItem, error) {
 	list, err := r.c.h.e.Executions().FailedItems(r.c.ctx(), r.x.ID)
 	for i := range list {
-		items = append(items, list[i].ItemPath)
+		if !r.sees {
+			desk.HideItem(&list[i])
+		}
 	}
-	return items, err
+	return list, err
 }
 
 func (r outlineRecords) Values() (courier.Values, error) {

@@ -60,7 +60,7 @@ type foundRow struct {
 	Name      string
 	Path      string
 	Server    string // its connection; empty for this machine
-	Verb      string // "wrote", "sent", "fetched" or "removed"
+	Verb      string // "wrote", "sent", "fetched" or "removed"; "failed" of an item
 	Size      int64
 	Sized     bool
 	Hash      string
@@ -169,6 +169,9 @@ func (c *call) addFiles(p *searchPage, list []desk.SearchedFile, more bool) {
 		for _, f := range list[i].Files {
 			p.Files = append(p.Files, c.foundFile(&list[i], f))
 		}
+		if list[i].Item != "" {
+			p.Files = append(p.Files, c.foundItem(&list[i]))
+		}
 	}
 	if more && len(list) > 0 {
 		raw, err := json.Marshal(list[len(list)-1].Entry)
@@ -176,6 +179,14 @@ func (c *call) addFiles(p *searchPage, list []desk.SearchedFile, more bool) {
 			p.Next = c.with("after", base64.RawURLEncoding.EncodeToString(raw))
 		}
 	}
+}
+
+// foundItem says where an item of a loop has failed.
+func (c *call) foundItem(s *desk.SearchedFile) foundRow {
+	r := c.foundFile(s, courier.File{Path: s.Item, Removed: true})
+	r.Path, r.Verb = courier.FormatItems(s.Step.ItemLabels, s.Step.Iteration), "failed"
+	r.Name, r.Whole, r.Why = s.Item, "failed", s.Step.Error
+	return r
 }
 
 // foundFile says what a step has done with a file.

@@ -38,7 +38,8 @@ type resumePage struct {
 
 type itemChoice struct {
 	runform.Option
-	Error string
+	Error    string
+	Accepted bool
 }
 
 // resumeBy returns the options of a plain resume.
@@ -64,7 +65,7 @@ func (c *call) resumePage() (any, error) {
 	tree := g.Tree
 	for i := range min(x.Position.Step+1, tree.Len()) {
 		s := tree.Spec(i)
-		if t := strings.ToLower(s.Type); t == flow.TypeEnd || t == flow.TypeElse {
+		if t := strings.ToLower(s.Type); t == flow.TypeEnd || t == flow.TypeElse || t == flow.TypeRescue {
 			continue
 		}
 		label := courier.StepLabel(i, s.ID, s.Type)
@@ -79,7 +80,7 @@ func (c *call) resumePage() (any, error) {
 		return nil, err
 	}
 	if f := x.Failure; f != nil && f.Step >= 0 && x.State == courier.Failed {
-		p.Failed = courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.Iteration)
+		p.Failed = courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.ItemLabels, f.Iteration)
 	}
 	if x.FailedItems > 0 {
 		if err := c.itemChoices(p); err != nil {
@@ -121,10 +122,10 @@ func (c *call) itemChoices(p *resumePage) error {
 			desk.HideItem(f)
 		}
 		value := resumeform.ItemValue(f.ItemPath)
-		p.Items = append(p.Items, itemChoice{runform.Option{
+		p.Items = append(p.Items, itemChoice{Accepted: slices.Contains(c.form["accept"], value), Error: f.Error, Option: runform.Option{
 			Value: value, Chosen: slices.Contains(c.form["item"], value),
-			Label: fmt.Sprintf("index %s, at %s", courier.FormatIteration(f.ItemPath.Iteration), courier.StepLabel(f.Step, f.ID, f.Type)),
-		}, f.Error})
+			Label: format.Item(f.Label, f.Iteration) + ", at " + courier.StepLabel(f.Step, f.ID, f.Type),
+		}})
 	}
 	return nil
 }

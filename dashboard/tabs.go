@@ -237,7 +237,7 @@ func (c *call) audit(p *executionPage) error {
 		}
 		what := "execution"
 		if a.Step != nil {
-			what = courier.StepLabel(*a.Step, a.ID, a.Type) + format.InItem(a.Iteration)
+			what = courier.StepLabel(*a.Step, a.ID, a.Type) + format.InItem(nil, a.Iteration)
 		}
 		t.Rows = append(t.Rows, auditRow{a, what})
 	}

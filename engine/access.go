@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -222,6 +223,33 @@ func (c access) Result(ctx context.Context, job string, version int, x courier.E
 		return nil, fmt.Errorf("read the result of execution %s: %w", x, err)
 	}
 	return got.Result, nil
+}
+
+// Items adds to the notification of an execution's end what is known of its failed items.
+func (c access) Items(ctx context.Context, n *notify.Notification) error {
+	x, err := c.e.roles.Archive().Execution(ctx, n.Execution)
+	if f := x.Failure; f != nil && slices.Equal(f.Iteration, n.Iteration) {
+		n.ItemLabels = f.ItemLabels
+	}
+	if n.FailedItems = x.FailedItems; err != nil || x.FailedItems == 0 {
+		return itemsError(n, err)
+	}
+	p, err := c.e.programs.Load(ctx, x.Job, x.Version)
+	if err != nil || p.Tree == nil {
+		return itemsError(n, err)
+	}
+	left, err := c.e.Executions().history(p, &x).Failures(ctx)
+	n.Failed = repair.ItemFailures(p.Tree, left, x.Position)
+	return itemsError(n, err)
+}
+
+// itemsError is the error of reading the failed items for a notification. What retention has
+// removed is none.
+func itemsError(n *notify.Notification, err error) error {
+	if err == nil || errors.Is(err, courier.ErrNotFound) {
+		return nil
+	}
+	return fmt.Errorf("read the failed items of execution %s: %w", n.Execution, err)
 }
 
 // CheckExecution returns the error that NewExecution would have, for a dry run: secrets

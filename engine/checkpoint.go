@@ -85,9 +85,17 @@ func (r *run) emitWritten(t *store.Transition) {
 		if i < len(t.Ended) {
 			executionlog.StepEvents(&r.x, &t.Ended[i], r.e.observers.Emit)
 		}
-		if ev, ok := executionlog.EventOf(&r.x, &a, t.Failure); ok {
-			r.e.observers.Emit(ev)
+		ev, ok := executionlog.EventOf(&r.x, &a, t.Failure)
+		if !ok {
+			continue
 		}
+		switch {
+		case i < len(t.Ended):
+			ev.ItemLabels = t.Ended[i].ItemLabels
+		case ev.Type == courier.EventJobFailed || ev.Type == courier.EventJobCompleted:
+			ev.FailedItems, ev.Failed = r.checkpoint.Items, r.failedAt(t.Position)
+		}
+		r.e.observers.Emit(ev)
 	}
 }
 

@@ -20,16 +20,18 @@ type FileFilter struct {
 	Limit  int               // 0 means 100, the most is 1000
 }
 
-// A FoundFile is a file that a step has reported.
+// A FoundFile is a file that a step has reported, or an item of a loop in which it has failed.
 type FoundFile struct {
 	Entry store.TrailEntry      // for Before of the next page
 	Step  courier.StepExecution // the record: when it was, where, and whether it succeeded
 	Files []courier.File        // those of the record that have the name
+	Item  string                // the label that has the name, of an item in which the step has failed; empty if none has
 }
 
 // FindFiles returns a page of the reports of files with a name: by which step of which
-// execution it was written, received, sent or removed. Those of one name come newest
-// first, and names in falling order. The store must have the role store.Trail; otherwise
+// execution it was written, received, sent or removed. Items of loops in which steps have
+// failed are found by their labels as files are; see [store.MaxTrailItems]. Those of one name
+// come newest first, and names in falling order. The store must have the role store.Trail; otherwise
 // the error matches [errors.ErrUnsupported].
 func (h Executions) FindFiles(ctx context.Context, f FileFilter) ([]FoundFile, error) {
 	t, err := h.e.roles.Trail()
@@ -87,6 +89,11 @@ func foundFiles(entries []store.TrailEntry, steps []courier.StepExecution) []Fou
 		for _, file := range found.Step.Files {
 			if store.TrailName(file.Path) == e.Value {
 				found.Files = append(found.Files, file)
+			}
+		}
+		for _, label := range found.Step.ItemLabels {
+			if store.TrailName(label) == e.Value {
+				found.Item = label
 			}
 		}
 		list = append(list, found)

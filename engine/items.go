@@ -4,61 +4,109 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
-	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/flow"
-	"github.com/courierhq/courier/internal/safename"
 	"github.com/courierhq/courier/store"
 )
 
-// An endedItem is the item of a loop that a failure has ended.
+// An endedItem is what a failure has come to: a rescue, or the end of the item of a loop.
 type endedItem struct {
-	loop *int   // nil if none has ended
-	name string // in quotes, or empty
+	loop, rescue *int     // both nil if it fails the execution
+	labels       []string // of the items of the loops around the failure
+	name         string   // of the item that has failed, for people; empty if it has none
+	rescued      string   // the error whose rescue has failed; empty if none has
 }
 
 // mark marks the record of the failure.
 func (f endedItem) mark(rec *courier.StepExecution) {
-	if rec.FailedLoop = f.loop; f.name != "" {
-		rec.Error = "item " + f.name + ": " + rec.Error
+	rec.ItemLabels = f.labels[:min(len(f.labels), len(rec.Iteration))]
+	rec.FailedLoop, rec.Rescue = f.loop, f.rescue
+	rec.Error += f.rescueText()
+	if f.name != "" {
+		rec.Error = f.name + ": " + rec.Error
 	}
 }
 
-// failItem ends the present item of a loop as failed, if one around a step goes on after
-// a failure of the class.
+// rescueText says what a rescue was for that has failed.
+func (f endedItem) rescueText() string {
+	if f.rescued == "" {
+		return ""
+	}
+	return "; in the rescue for: " + f.rescued
+}
+
+// failItem begins the rescue that a failure of the class at a step comes to, or ends the
+// present item of a loop as failed, if there is one around the step that goes on then.
 func (r *run) failItem(step int, class courier.Reason) (endedItem, bool) {
-	loop, ok := r.program.Tree.ContinuingLoop(step, class)
-	if !ok {
-		return endedItem{}, false
-	}
-	r.stopsAt(step)
-	name := itemName(r.walk.FailItem(loop))
-	if name != "" {
-		name = safename.Quote(r.secrets.Clean(name))
-	}
-	r.checkpoint.Passed()
-	r.countItems()
-	return endedItem{&loop, name}, true
-}
-
-// itemName returns by what people know an item of a loop: its path, or else its name, or the
-// item itself if it is a text. It is empty for others.
-func itemName(item any) string {
-	if fields, ok := item.(map[string]any); ok {
-		if item = fields["path"]; item == nil {
-			item = fields["name"]
+	item := endedItem{labels: r.itemLabels()}
+	if marker := r.program.Tree.InRescue(step); marker >= 0 {
+		if e, ok := r.vals.Value(strconv.Itoa(marker), "error"); ok {
+			item.rescued, _ = e.(map[string]any)["message"].(string)
 		}
 	}
-	text, _ := item.(string)
-	return text
+	h, ok := r.program.Tree.Handler(step, class)
+	if !ok || h.Rescue && !r.walk.CanRescue(h.Marker) {
+		return item, false
+	}
+	r.stopsAt(step)
+	if h.Rescue {
+		item.rescue = &h.Marker
+		r.walk.Rescue(h.Marker)
+		r.checkpoint.Passed()
+		r.countItems()
+		return item, true
+	}
+	loop := h.Marker
+	if label, index := r.program.Tree.NameOf(loop, item.labels, r.walk.Iteration()); label != strconv.Itoa(index) {
+		item.name = courier.FormatItem(label, index)
+	}
+	item.loop = &loop
+	r.walk.FailItem(loop)
+	r.checkpoint.Passed()
+	r.countItems()
+	return item, true
 }
 
-// countItems takes note of items that have failed since it was last called. What fails
-// in an item that is executed again was counted when it failed first.
+// itemLabels are the labels of the present items of the open loops. That a label can't be
+// made is logged once.
+func (r *run) itemLabels() []string {
+	labels, err := r.walk.Labels(r.secrets.Clean)
+	if err != nil && !r.unlabelled {
+		r.unlabelled = true
+		r.log.Warn("name the item of a loop", "error", r.secrets.Message(err))
+	}
+	return labels
+}
+
+// failedAt returns the first items that have failed and were not repaired when the execution
+// has come to a position, as events have them.
+func (r *run) failedAt(pos courier.Position) []courier.ItemFailure {
+	if r.checkpoint.Items == 0 || r.program == nil {
+		return nil
+	}
+	x := r.x
+	x.Position = pos
+	h := &repair.History{Archive: r.e.store, Tree: r.program.Tree, Execution: &x}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.lease.Context()), repair.MaxReading)
+	defer cancel()
+	left, err := h.Failures(ctx)
+	if err != nil {
+		r.log.Error("read the failed items for an event", "error", r.secrets.Message(err))
+	}
+	return repair.ItemFailures(h.Tree, left, pos)
+}
+
+// countItems takes note of items that have failed or were rescued since it was last called.
+// What fails in an item that is executed again was counted when it failed first.
 func (r *run) countItems() {
+	rescued, fails := r.walk.TakeRescued()
+	r.checkpoint.RescuedItems += rescued
+	r.checkpoint.RescueFails = r.checkpoint.RescueFails || fails
 	if failed, accepted := r.walk.TakeFailures(); r.checkpoint.Target == 0 {
 		r.checkpoint.Items += failed
 		r.checkpoint.AcceptedItems += accepted
@@ -68,7 +116,10 @@ func (r *run) countItems() {
 // end takes note of an attempt that is over, until it is written.
 func (r *run) end(rec courier.StepExecution) {
 	r.checkpoint.Add(rec)
-	if rec.FailedLoop != nil && r.checkpoint.Target > 0 {
+	if rec.Rescue != nil {
+		r.vals.SetError(&rec)
+	}
+	if (rec.FailedLoop != nil || rec.Rescue != nil) && r.checkpoint.Target > 0 {
 		r.earlier.Pass.Record(rec)
 	}
 }
@@ -83,13 +134,16 @@ func (r *run) complete() bool {
 		}
 		return r.endFailed(repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected()), r.walk.Position())
 	}
+	if r.checkpoint.RescueFails && r.checkpoint.Resumed != courier.Failed {
+		return r.endFailed(repair.RescuedFailure(r.checkpoint.RescuedItems), r.walk.Position())
+	}
 	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected()), DiskBytes: r.diskBytes()}
 	var why error
 	if t.Result, why = r.program.Result(r.walk); why != nil {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
-	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
+	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.checkpoint.RescuedItems > 0 || r.accepted() || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
 		t.OnlyCopies = c
 	}
 	err := r.apply(t)
@@ -101,6 +155,11 @@ func (r *run) complete() bool {
 		return false
 	}
 	return true
+}
+
+// accepted reports whether an operator has accepted failed items.
+func (r *run) accepted() bool {
+	return r.x.Repairs != nil && slices.ContainsFunc(r.x.Repairs.Passes, func(p courier.RepairPass) bool { return p.Accepted })
 }
 
 // endFailed ends the execution as failed with the items. It reports false if an operator
@@ -126,8 +185,9 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 		rec.Iteration, rec.Total = r.walk.Iteration()[:outer], r.walk.Total()[:outer]
 	}
 	at := r.walk.Position()
-	if item, ok := r.failItem(e.Step, courier.ReasonItems); ok {
-		item.mark(&rec)
+	item, goesOn := r.failItem(e.Step, courier.ReasonItems)
+	item.mark(&rec)
+	if goesOn {
 		r.end(rec)
 		return true
 	}
@@ -136,7 +196,7 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 	}
 	r.checkpoint.Add(rec)
 	return !r.endFailed(&courier.Failure{
-		Step: e.Step, ID: rec.ID, Type: rec.Type, Iteration: rec.Iteration, Attempt: 1, Reason: courier.ReasonItems, Message: e.Error(),
+		Step: e.Step, ID: rec.ID, Type: rec.Type, Iteration: rec.Iteration, ItemLabels: rec.ItemLabels, Attempt: 1, Reason: courier.ReasonItems, Message: e.Error(),
 	}, at)
 }
 
@@ -174,7 +234,7 @@ func (r *run) itemRepaired() bool {
 	next, over := r.earlier.Pass.Next(i)
 	if over && !r.earlier.Pass.Failed(i) {
 		r.checkpoint.Items--
-		if r.program.Tree.ItemPolicy(r.earlier.Pass.Targets[i].Item.Loop).Complete {
+		if r.program.Tree.Accepts(r.earlier.Pass.Targets[i].Item.Loop) {
 			r.checkpoint.AcceptedItems--
 		}
 	}
@@ -214,10 +274,7 @@ func (r *run) goTo(target int) bool {
 func (r *run) loseItem(lost *courier.StepExecution) bool {
 	pos, iteration, total := r.walk.Position(), r.walk.Iteration(), r.walk.Total()
 	attempt := max(1, r.checkpoint.Attempts)
-	step := pos.Step
-	if loop, ok := r.program.Tree.ContinuingLoop(step, courier.ReasonWorkerLost); ok && r.program.Tree.End(loop) == step {
-		step = loop
-	}
+	step := r.program.Tree.EndedLoop(pos.Step)
 	item, ok := r.failItem(step, courier.ReasonWorkerLost)
 	if !ok {
 		return false
@@ -245,6 +302,7 @@ func (r *run) goBack(from courier.Position) courier.Position {
 		return from
 	}
 	r.x.Repairs, r.checkpoint.Repairs, r.checkpoint.Items, r.checkpoint.AcceptedItems = back.Repairs, back.Repairs, back.Failed, back.Accepted
+	r.checkpoint.RescuedItems, r.checkpoint.RescueFails = back.Rescued, back.RescueFails
 	return back.Position
 }
 
@@ -269,10 +327,19 @@ func (r *run) loadMembers() error {
 
 // failedItems lists the failed items of a loop that is over, for a step that refers to
 // them, and says how many there are.
-func (r *run) failedItems(marker int, outer []int) ([]program.FailedItem, int) {
+func (r *run) failedItems(marker int, outer []int) ([]courier.ItemFailure, int) {
 	left, err := r.earlier.History().Records(r.lease.Context())
 	if err != nil {
 		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))
 	}
 	return r.program.FailedItems(marker, outer, left)
+}
+
+// rescuedItems lists the rescued items of a loop that is over, as failedItems does.
+func (r *run) rescuedItems(marker int, outer []int) ([]courier.ItemFailure, int) {
+	list, err := r.earlier.History().Rescues(r.lease.Context(), r.walk.Position())
+	if err != nil {
+		r.log.Error("read the rescued items of a loop", "step", marker, "error", r.secrets.Message(err))
+	}
+	return r.program.RescuedItems(marker, outer, list)
 }

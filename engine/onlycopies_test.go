@@ -239,7 +239,13 @@ func TestOnlyCopiesAfterAnyActs(t *testing.T) {
 			for range 6 {
 				var act string
 				var err error
-				switch r.IntN(7) {
+				switch r.IntN(8) {
+				case 7:
+					act = "accept the failed items"
+					var items []courier.FailedItem
+					if items, err = w.Engine.Executions().FailedItems(t.Context(), id); len(items) > 0 {
+						err = errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by, Accept: []courier.ItemPath{items[0].ItemPath}}))
+					}
 				case 0:
 					act, err = "cancel", errOf(w.Engine.Cancel(t.Context(), id, by))
 				case 1:
@@ -719,6 +725,45 @@ func TestKeptFilesOfAnEarlierWorkspace(t *testing.T) {
 			}
 			if strings.Contains(w.Log(), "report kept files") {
 				t.Error("a report was refused")
+			}
+		})
+	}
+}
+
+// TestAcceptedItemsKeepTheirFiles accepts a failed item that holds the only copy of a file, and
+// rescues one whose rescue does not put it elsewhere: the copy stays when the execution completes.
+func TestAcceptedItemsKeepTheirFiles(t *testing.T) {
+	for _, rescues := range []bool{false, true} {
+		take(t, engine.Options{}, func(t *testing.T, w *taking) {
+			w.Stub("demo.tell", nil)
+			job := w.job("a.txt", "file.move", `"stop"`, true)
+			for i := range job.Steps {
+				if job.Steps[i].Type == "flow.foreach" {
+					delete(job.Steps[i].Config, "then")
+				}
+			}
+			if rescues {
+				end := slices.IndexFunc(job.Steps, func(s courier.StepSpec) bool { return s.Type == "flow.end" })
+				job.Steps = slices.Insert(job.Steps, end, courier.StepSpec{Type: "flow.rescue"}, courier.StepSpec{Type: "demo.tell"})
+			}
+			if err := os.WriteFile(filepath.Join(w.in, "a.txt"), []byte("a.txt"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			id := w.Enqueue(job, nil)
+			w.rest()
+			if !rescues {
+				items, err := w.Engine.Executions().FailedItems(t.Context(), id)
+				if err != nil || len(items) != 1 {
+					t.Fatalf("%+v, %v", items, err)
+				}
+				if _, err := w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{Accept: []courier.ItemPath{items[0].ItemPath}, By: courier.By{Actor: "ops", Reason: "sent by mail"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.rest()
+			x := w.Wait(id).RequireState(courier.Completed)
+			if got := w.places(id, "a.txt"); !x.HoldsOnlyCopies() || len(got) != 1 || got[0] == "target" {
+				t.Errorf("rescues %t: only copies %+v; the file is in %q", rescues, x.OnlyCopies, got)
 			}
 		})
 	}

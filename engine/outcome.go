@@ -128,6 +128,9 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 	if goesOn {
 		return true
 	}
+	if text := item.rescueText(); text != "" {
+		err.Err = fmt.Errorf("%w%s", err.Err, text)
+	}
 	r.checkpoint.Reclaims = 0
 	r.fail(err, r.walk.Position())
 	return false
@@ -267,8 +270,13 @@ func (r *run) firstCause(err error) error {
 // failure is the stored form of an error, without secrets and cut to a length
 // that people and rows can take.
 func (r *run) failure(err *courier.StepError) *courier.Failure {
+	if err.ItemLabels == nil && len(err.Iteration) > 0 && r.walk != nil {
+		if labels := r.itemLabels(); len(labels) >= len(err.Iteration) {
+			err.ItemLabels = labels[:len(err.Iteration)]
+		}
+	}
 	return &courier.Failure{
-		Step: err.Step, ID: err.ID, Type: err.Type, Iteration: err.Iteration, Attempt: err.Attempt,
+		Step: err.Step, ID: err.ID, Type: err.Type, Iteration: err.Iteration, ItemLabels: err.ItemLabels, Attempt: err.Attempt,
 		Reason: err.Reason, Message: r.secrets.Message(err.Err),
 	}
 }

@@ -55,6 +55,7 @@ type run struct {
 	// used says that the execution may have files in the workspace; reclaimed that the
 	// worker before was lost, which may have left files that it has not reported.
 	used, reclaimed bool
+	unlabelled      bool // it was logged that an item has no label
 
 	// The present attempt at a step, or the last one.
 	caller  stepcall.Caller
@@ -202,6 +203,7 @@ func (r *run) prepare(c *store.Claimed) bool {
 		}
 		r.vals = program.NewValues(r.program, &r.x, r.workspace())
 		r.vals.SetFailedItems(r.failedItems)
+		r.vals.SetRescuedItems(r.rescuedItems)
 		err = r.earlier.Restore(r.lease.Context(), r.vals, c.Latest, r.checkpoint.Target, pos)
 	}
 	if err == nil {
@@ -244,7 +246,7 @@ func (r *run) restart(pos courier.Position) courier.Position {
 		return pos
 	}
 	r.checkpoint.Restarted()
-	if r.checkpoint.Items > 0 || r.x.Repairs != nil {
+	if r.checkpoint.Items > 0 || r.x.Repairs != nil || r.program.Tree.HasRescues() {
 		return r.goBack(from)
 	}
 	return from

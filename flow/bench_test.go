@@ -12,9 +12,9 @@ import (
 // nothing are values without any, which cost nothing to forget.
 type nothing struct{ courier.Values }
 
-func (nothing) Forget(first, last int)                               {}
-func (nothing) SetNull(first, last int)                              {}
-func (nothing) LoopEnded(marker int, outer []int, count, failed int) {}
+func (nothing) Forget(first, last int)                                        {}
+func (nothing) SetNull(first, last int)                                       {}
+func (nothing) LoopEnded(marker int, outer []int, count, failed, rescued int) {}
 
 func BenchmarkParse(b *testing.B) {
 	many := func(steps ...courier.StepSpec) []courier.StepSpec {

@@ -350,8 +350,14 @@ func (c *checker) checkMarker(i int) {
 		return
 	}
 	b := c.tree.blocks[e.block]
+	if b.label != nil {
+		defer c.checkLabel(i) // when it is known what the items are
+	}
 	for _, ref := range c.tree.Template(i).refs {
 		u := use{checker: c, step: i, FieldReference: ref}
+		if u.ofLabel() {
+			continue
+		}
 		u.mayMiss = b.cond.op == opExists && strings.HasPrefix(ref.Field, "config.left")
 		got := u.schema()
 		if got == nil || ref.Field != "config.source" || !ref.Whole {

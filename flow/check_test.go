@@ -171,7 +171,7 @@ func TestCheckJob(t *testing.T) {
 	problems, _ = check(t, courier.Job{Name: strings.Repeat("é", 200)})
 	expect(t, "problems", problems, nil)
 	p, _ := flow.Check(nil, &courier.Job{Steps: []courier.StepSpec{do("a.b")}}, nil)
-	expect(t, "problems", texts(p), []string{"name: is required", `step 0 (a.b): type: unknown step type "a.b"; known are flow.if, flow.else, flow.foreach, flow.end`})
+	expect(t, "problems", texts(p), []string{"name: is required", `step 0 (a.b): type: unknown step type "a.b"; known are flow.if, flow.else, flow.foreach, flow.try, flow.rescue, flow.end`})
 }
 
 func TestCheckSteps(t *testing.T) {

@@ -50,6 +50,9 @@ func (c *checker) checkItemPolicy(i int, s *courier.StepSpec) {
 	if marker, ok := c.tree.CountingLoop(i); ok {
 		c.stepProblem(i, "failure_policy", "is %q, that of the job, but the step lies in the loop of %s, where a failure is that of the item (on_item_failure: %q); give the step a policy of its own, such as %q",
 			courier.RetryJob, c.label(marker), "continue", courier.RetryStep)
+	} else if b := c.tree.rescueAround(i); b != nil {
+		c.stepProblem(i, "failure_policy", "is %q, that of the job, but the step lies in the block of %s, which has a rescue for its failure; give the step a policy of its own, such as %q",
+			courier.RetryJob, c.label(b.open), courier.RetryStep)
 	}
 }
 

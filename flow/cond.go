@@ -21,6 +21,7 @@ const (
 	fieldSource   = "source"
 	fieldOnResume = "on_resume"
 	fieldMaxIter  = "max_iterations"
+	fieldLabel    = "label"
 )
 
 // An operator is what a flow.if compares by. Letter case does not count.

@@ -90,8 +90,8 @@ func (o outputsByStep) Forget(first, last int) {
 }
 
 // SetNull and LoopEnded are for loops with on_item_failure: continue.
-func (o outputsByStep) SetNull(first, last int)                              { o.Forget(first, last) }
-func (o outputsByStep) LoopEnded(marker int, outer []int, count, failed int) {}
+func (o outputsByStep) SetNull(first, last int)                                       { o.Forget(first, last) }
+func (o outputsByStep) LoopEnded(marker int, outer []int, count, failed, rescued int) {}
 
 func ExampleWalk() {
 	tree, err := flow.Parse(exampleSteps())

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/courierhq/courier"
@@ -74,6 +75,9 @@ func (t *Tree) fails(r *courier.StepExecution, marker int, open func(marker int)
 		if b == nil || b.policy == nil || b.policy.Complete || open != nil && open(at) {
 			return false
 		}
+		if h, ok := t.Handler(at, courier.ReasonItems); ok && h.Rescue {
+			return false // which the inner loop has come to
+		}
 		at, ok = t.policyAround(at)
 	}
 	return ok && at == marker && slices.Contains(t.Loops(r.Step), marker)
@@ -89,9 +93,9 @@ func (t *Tree) policyAround(i int) (marker int, ok bool) {
 	return 0, false
 }
 
-// Recount returns p with new numbers of failed items of its open loops. Failures are
-// the records with a FailedLoop that are left after repairs, in any order; those up
-// to p count.
+// Recount returns p with new numbers of failed and rescued items of its open loops. Failures
+// are the records with a FailedLoop or a Rescue that are left after repairs, in any order;
+// those up to p count.
 func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) courier.Position {
 	p.Loops = slices.Clone(p.Loops)
 	path := p.Iteration()
@@ -103,7 +107,10 @@ func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) cou
 	}
 	for n := range p.Loops {
 		l := &p.Loops[n]
-		l.Failed, l.ItemFailed = 0, false
+		l.Failed, l.ItemFailed, l.Rescued = 0, false, 0
+		if b := t.blocks[t.entries[l.Step].block]; p.Step != b.end {
+			l.Rescue = b.inRescue(p.Step)
+		}
 		if !t.ItemPolicy(l.Step).Continue {
 			continue
 		}
@@ -115,8 +122,53 @@ func (t *Tree) Recount(p courier.Position, failures []courier.StepExecution) cou
 			}
 		}
 		l.Failed, l.ItemFailed = len(failed), failed[l.Index]
+		for _, r := range t.RescuedItems(p, failures, failures) {
+			if *r.Rescue == l.Step && startsWith(r.Iteration, path[:n]) {
+				l.Rescued++
+			}
+		}
 	}
 	return p
+}
+
+// RescuedItems returns for each item of a loop that was rescued before a position the last of
+// the records with which its rescue began, in their order. Failures are records with a
+// FailedLoop: an item whose rescue has failed is not rescued.
+func (t *Tree) RescuedItems(at courier.Position, rescues, failures []courier.StepExecution) []courier.StepExecution {
+	last := make(map[string]int)
+	var list []courier.StepExecution
+	for i := range rescues {
+		r := &rescues[i]
+		if r.Rescue == nil || t.loopAt(*r.Rescue) == nil || !t.rescueEnded(at, r, failures) {
+			continue
+		}
+		d := len(t.Loops(*r.Rescue)) + 1
+		item := fmt.Sprint(*r.Rescue, r.Iteration[:d])
+		if n, known := last[item]; known {
+			list[n] = *r
+			continue
+		}
+		last[item] = len(list)
+		list = append(list, *r)
+	}
+	return list
+}
+
+// rescueEnded reports whether the rescue of the item of a loop that began with a record is
+// over at a position, and has not failed.
+func (t *Tree) rescueEnded(at courier.Position, r *courier.StepExecution, failures []courier.StepExecution) bool {
+	d := len(t.Loops(*r.Rescue)) + 1
+	pos, ok := t.PositionOf(r)
+	if !ok || len(pos.Loops) < d {
+		return false
+	}
+	end := courier.Position{Step: t.End(*r.Rescue), Loops: pos.Loops[:d]}
+	if Compare(end, at) > 0 || Compare(end, at) == 0 && at.Loops[d-1].Rescue {
+		return false
+	}
+	return !slices.ContainsFunc(failures, func(f courier.StepExecution) bool {
+		return f.FailedLoop != nil && len(f.Iteration) >= d && slices.Equal(f.Iteration[:d], r.Iteration[:d]) && t.fails(&f, *r.Rescue, nil)
+	})
 }
 
 // isOpen reports whether the loop with a marker in which a record was written is open

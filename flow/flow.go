@@ -1,7 +1,7 @@
 // Package flow decides what comes next in a job.
 //
 // A job is a flat list of steps in which the markers "flow.if", "flow.else",
-// "flow.foreach" and "flow.end" delimit blocks. [Parse] turns the list into a
+// "flow.foreach", "flow.try", "flow.rescue" and "flow.end" delimit blocks. [Parse] turns the list into a
 // [Tree], [Check] finds what is wrong with a job before anything runs, a
 // [Walk] follows one execution from step to step, and a [Template] puts values
 // into a step's configuration.
@@ -54,6 +54,10 @@ const (
 	// [Walk.Limit].
 	//
 	// Inside, loop.current_item and loop.index are the item and its index from 0.
+	// The field label, a text with references to loop and params, is by what people know an
+	// item, and is loop.label; by default that is its name, the last part of its path, or the
+	// item itself; see [Walk.Labels].
+	//
 	// When an iteration begins, the outputs of the loop's steps in the iteration
 	// before go out of scope. After the loop, those of the last iteration are in
 	// scope.
@@ -64,15 +68,27 @@ const (
 	// values failed, failed_count and count. If the last item has failed, the outputs
 	// of the loop's steps are null.
 	TypeForEach = "flow.foreach"
-	// TypeEnd ends what a flow.if or flow.foreach began. It has no
+	// TypeTry begins steps whose first failure leads to the steps behind the flow.rescue of
+	// the block; then those behind the block run. It has no configuration. After the block,
+	// and in its rescue, the marker has the value error: null if nothing has failed, or else
+	// an object; see [ErrorValue].
+	TypeTry = "flow.try"
+	// TypeRescue begins the steps that run when a step, a marker or a loop in a flow.try, or in
+	// an item of a flow.foreach, has failed for good. A loop with a rescue goes on with its
+	// next item. In the rescue of a loop, loop.error is the error. The fields rescue_on and
+	// no_rescue_on name error classes. By default every class comes to the rescue of a
+	// flow.try, and to that of a loop all that fail only the item; see
+	// [ItemPolicy.Continues]. If rescued is "fail", the execution fails at its end.
+	TypeRescue = "flow.rescue"
+	// TypeEnd ends what a flow.if, a flow.foreach or a flow.try began. It has no
 	// configuration.
 	TypeEnd = "flow.end"
 )
 
 // markers are the types of the markers, as messages list them.
-var markers = []string{TypeIf, TypeElse, TypeForEach, TypeEnd}
+var markers = []string{TypeIf, TypeElse, TypeForEach, TypeTry, TypeRescue, TypeEnd}
 
-// A Node is an element of a [List]: a *[Step], a *[ForEach] or an *[If]. Only
+// A Node is an element of a [List]: a *[Step], a *[ForEach], an *[If] or a *[Try]. Only
 // types of this package are nodes.
 type Node interface {
 	// Index is the place of the node in the flat list; that of a block is the
@@ -96,7 +112,18 @@ type ForEach struct {
 	index int
 	Spec  *courier.StepSpec // of the flow.foreach; shared, not to be changed
 	Body  *List
-	End   int // index of its flow.end
+	// Rescue is what runs for an item whose body failed; nil if there is no flow.rescue.
+	Rescue *List
+	End    int // index of its flow.end
+}
+
+// A Try runs its body, and its rescue if that fails.
+type Try struct {
+	index  int
+	Spec   *courier.StepSpec // of the flow.try; shared, not to be changed
+	Body   *List
+	Rescue *List
+	End    int // index of its flow.end
 }
 
 // An If runs one of two lists, or none.
@@ -117,6 +144,10 @@ func (f *ForEach) Index() int { return f.index }
 // Index is the place of the flow.if in the flat list.
 func (f *If) Index() int { return f.index }
 
+// Index is the place of the flow.try in the flat list.
+func (t *Try) Index() int { return t.index }
+
+func (t *Try) spec() *courier.StepSpec     { return t.Spec }
 func (s *Step) spec() *courier.StepSpec    { return s.Spec }
 func (f *ForEach) spec() *courier.StepSpec { return f.Spec }
 func (f *If) spec() *courier.StepSpec      { return f.Spec }
@@ -128,9 +159,14 @@ const (
 	work kind = iota // a step that does something
 	openIf
 	openForEach
+	openTry
 	otherwise
+	toRescue
 	end
 )
+
+// opens reports whether the entry is the first one of a block.
+func (k kind) opens() bool { return k == openIf || k == openForEach || k == openTry }
 
 // kindOf returns the kind of an entry; ok is false for an unknown marker.
 func kindOf(typ string) (k kind, ok bool) {
@@ -143,8 +179,12 @@ func kindOf(typ string) (k kind, ok bool) {
 		return openIf, true
 	case TypeForEach:
 		return openForEach, true
+	case TypeTry:
+		return openTry, true
 	case TypeElse:
 		return otherwise, true
+	case TypeRescue:
+		return toRescue, true
 	case TypeEnd:
 		return end, true
 	}
@@ -159,18 +199,21 @@ type entry struct {
 	block int32
 }
 
-// A block is a flow.if or a flow.foreach with all up to its flow.end.
+// A block is a flow.if, a flow.foreach or a flow.try with all up to its flow.end.
 type block struct {
-	kind       kind // openIf or openForEach
+	kind       kind // openIf, openForEach or openTry
 	open, end  int  // indexes of the markers
-	els        int  // index of the flow.else, or -1
+	els        int  // index of the flow.else or the flow.rescue, or -1
 	parent     int32
 	loop       int32       // the innermost loop that its steps lie in; -1 for none
 	depth      int         // how many loops its steps lie in
-	works      bool        // whether there is a step in it
+	works      bool        // whether there is a step in it; in the body if there is a rescue
+	rescue     *rescue     // nil if it has no flow.rescue
 	restart    bool        // on_resume: restart
 	iterations int         // max_iterations; 0 means the walk's limit
 	policy     *ItemPolicy // of a loop with on_item_failure: continue; nil for all others
+	rescued    *ItemPolicy // the policy if the loop has a rescue
+	label      *operand    // of its items; nil for the default
 	source     operand
 	cond       condition
 	loops      atomic.Pointer[[]int] // see [Tree.Loops]; made when first asked for
@@ -367,7 +410,15 @@ func drawParts(b *strings.Builder, prefix string, n Node, depth int) {
 	}
 	switch n := n.(type) {
 	case *ForEach:
-		part("Body:", n.Body, true)
+		part("Body:", n.Body, n.Rescue == nil)
+		if n.Rescue != nil {
+			part("Rescue:", n.Rescue, true)
+		}
+	case *Try:
+		part("Body:", n.Body, n.Rescue == nil)
+		if n.Rescue != nil {
+			part("Rescue:", n.Rescue, true)
+		}
 	case *If:
 		part("Then:", n.Then, n.Else == nil)
 		if n.Else != nil {
@@ -390,6 +441,8 @@ func label(n Node) string {
 		name = "ForEachNode"
 	case *If:
 		name = "IfElseNode"
+	case *Try:
+		name = "TryNode"
 	}
 	s := n.spec()
 	text := name + "(" + plain(strings.ToLower(s.Type))

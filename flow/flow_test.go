@@ -417,7 +417,7 @@ func (v values) SetNull(first, last int) {
 	}
 }
 
-func (v values) LoopEnded(marker int, _ []int, count, failed int) {
+func (v values) LoopEnded(marker int, _ []int, count, failed, rescued int) {
 	v[fmt.Sprintf("%d.count", marker)], v[fmt.Sprintf("%d.failed_count", marker)] = num(count), num(failed)
 }
 

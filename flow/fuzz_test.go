@@ -78,14 +78,14 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("Walk(%v) = %v at a position of a walk", p, err)
 			}
 			if e, ok := errors.AsType[*flow.LoopError](err); ok {
-				loop, ok := tree.ContinuingLoop(e.Step, courier.ReasonItems)
+				loop, ok := continuingLoop(tree, e.Step, courier.ReasonItems)
 				if !ok {
 					return
 				}
 				w.FailItem(loop)
 				continue
 			}
-			if loop, ok := tree.ContinuingLoop(step, courier.ReasonInvalid); ok && (step+len(p.Loops))%3 == 0 {
+			if loop, ok := continuingLoop(tree, step, courier.ReasonInvalid); ok && (step+len(p.Loops))%3 == 0 {
 				w.FailItem(loop)
 				if p := w.Position(); !p.Loops[len(p.Loops)-1].ItemFailed || p.Step != tree.End(loop) {
 					t.Errorf("after the failure of an item of loop %d, the walk stands at %+v", loop, p)

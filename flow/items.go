@@ -61,26 +61,13 @@ func (t *Tree) loopAt(marker int) *block {
 	return t.blocks[t.entries[marker].block]
 }
 
-// End returns the index of the flow.end of the flow.if or flow.foreach at an index; -1
+// End returns the index of the flow.end of the block whose first marker is at an index; -1
 // if there is none.
 func (t *Tree) End(marker int) int {
-	if marker < 0 || marker >= len(t.entries) || t.entries[marker].kind != openIf && t.entries[marker].kind != openForEach {
+	if marker < 0 || marker >= len(t.entries) || !t.entries[marker].kind.opens() {
 		return -1
 	}
 	return t.blocks[t.entries[marker].block].end
-}
-
-// ContinuingLoop returns the loop that goes on with its next item when entry i has
-// failed for a reason: the innermost loop around i whose policy continues for that
-// reason. A flow.foreach lies outside its own loop. If ok is false, the execution
-// fails.
-func (t *Tree) ContinuingLoop(i int, class courier.Reason) (marker int, ok bool) {
-	for at := t.loopOf(i); at >= 0; at = t.loopAround(t.blocks[at]) {
-		if b := t.blocks[at]; b.policy != nil && b.policy.Continues(class) {
-			return b.open, true
-		}
-	}
-	return 0, false
 }
 
 // CountingLoop returns the loop whose items count as the failed items of an execution,
@@ -94,6 +81,17 @@ func (t *Tree) CountingLoop(i int) (marker int, ok bool) {
 	return marker, ok
 }
 
+// EndedLoop returns the flow.foreach of the loop whose flow.end entry i is: what fails there
+// fails outside of the loop. For any other entry it returns i.
+func (t *Tree) EndedLoop(i int) int {
+	if i < len(t.entries) && t.entries[i].kind == end {
+		if b := t.blocks[t.entries[i].block]; b.kind == openForEach {
+			return b.open
+		}
+	}
+	return i
+}
+
 // ErrItemEnded is returned by [Walk.Next] at the end of the item that [Walk.SetBound]
 // has set as the bound.
 var ErrItemEnded = errors.New("the item of the loop has ended")
@@ -104,7 +102,7 @@ type LoopError struct {
 	Step    int // index of the flow.foreach
 	Failed  int // how many items have failed
 	Count   int // how many items the list has
-	Max     int // how many may fail
+	Max     int // how many may fail; -1 if any number may, and the failure comes to a rescue
 	Percent int // the percentage that Max is of the list; -1 if max_failures is a number
 	Index   int // of the last item that was executed
 }
@@ -115,7 +113,11 @@ func (e *LoopError) Error() string {
 	if e.Failed == 1 {
 		verb = "has"
 	}
-	s := fmt.Sprintf("%s: %d of %d items %s failed, and max_failures is ", TypeForEach, e.Failed, e.Count, verb)
+	s := fmt.Sprintf("%s: %d of %d items %s failed", TypeForEach, e.Failed, e.Count, verb)
+	if e.Max < 0 && e.Percent < 0 {
+		return s
+	}
+	s += ", and max_failures is "
 	if e.Percent >= 0 {
 		s += fmt.Sprintf("%d%%, which is %d", e.Percent, e.Max)
 	} else {
@@ -146,22 +148,21 @@ func (f *frame) exceeded() error {
 
 // FailItem ends the present item of an open loop as failed. The blocks in the item are
 // left, the outputs of its steps read null, and the walk stands at the flow.end of the
-// loop, from which [Walk.Next] goes on. It returns the item. If the loop is not open, it does
-// nothing.
-func (w *Walk) FailItem(marker int) (item any) {
+// loop, from which [Walk.Next] goes on. If the loop is not open, it does nothing.
+func (w *Walk) FailItem(marker int) {
 	at := slices.IndexFunc(w.loops, func(f frame) bool { return f.block.open == marker })
 	if at < 0 {
-		return nil
+		return
 	}
 	clear(w.loops[at+1:])
 	w.loops = w.loops[:at+1]
 	f := &w.loops[at]
 	w.step = f.block.end
 	w.failed(f)
+	w.endRescue(f)
 	if first, last := f.block.open+1, f.block.end-1; first <= last {
 		w.values.SetNull(first, last)
 	}
-	return f.items[f.index]
 }
 
 // failed counts the present item of a loop as failed, once.
@@ -175,20 +176,47 @@ func (w *Walk) failed(f *frame) {
 		return
 	}
 	w.failures++
-	if f.block.policy != nil && f.block.policy.Complete {
+	if w.tree.Accepts(f.block.open) {
 		w.accepted++
 	}
+}
+
+// endRescue counts the present item of a loop as rescued if it comes from its rescue.
+func (w *Walk) endRescue(f *frame) {
+	if !f.rescue {
+		return
+	}
+	f.rescue = false
+	w.values.Forget(f.block.open, f.block.open) // the error
+	if f.itemFailed {
+		return
+	}
+	f.rescued++
+	w.rescued++
+	w.rejected = w.rejected || f.block.rescue.fails
 }
 
 // leave ends a loop with a policy, which is the innermost one: its values are set, and
 // if its failed items are not accepted, the item around it has failed too. The steps
 // behind the loop run even so.
 func (w *Walk) leave(f frame) {
-	w.values.LoopEnded(f.block.open, w.Iteration(), len(f.items), f.failed)
-	if f.failed == 0 || f.block.policy.Complete {
+	w.values.LoopEnded(f.block.open, w.Iteration(), len(f.items), f.failed, f.rescued)
+	w.loops = append(w.loops, f)
+	w.failAround(len(w.loops) - 1)
+	w.loops = w.loops[:len(w.loops)-1]
+}
+
+// failAround has the item of the next loop with a policy around open loop i failed, if failed
+// items of that loop fail it: the policy does not accept them, and no rescue takes them.
+func (w *Walk) failAround(i int) {
+	f := &w.loops[i]
+	if f.block.policy == nil || f.failed == 0 || f.block.policy.Complete {
 		return
 	}
-	for i := len(w.loops) - 1; i >= 0; i-- {
+	if h, ok := w.tree.Handler(f.block.open, courier.ReasonItems); ok && h.Rescue {
+		return
+	}
+	for i--; i >= 0; i-- {
 		if outer := &w.loops[i]; outer.block.policy != nil {
 			w.failed(outer)
 			return
@@ -259,27 +287,37 @@ func (w *Walk) result(b *block, head, name string) (any, bool) {
 	if err != nil || !w.hasRun(b) {
 		return nil, false
 	}
-	w.values.LoopEnded(b.open, before.Iteration(), len(list), -1)
+	w.values.LoopEnded(b.open, before.Iteration(), len(list), -1, -1)
 	return w.values.Value(head, name)
 }
 
 // hasRun reports whether a block that lies before the walk, in the same iteration of the
-// same loops, has run: all conditions around it led to it. The conditions still come to
-// the same, since values don't change. Those further out are asked first, because the
-// ones in a branch that was not taken may refer to what has not run either.
-func (w *Walk) hasRun(b *block) bool {
+// same loops, has run to its end: all conditions around it led to it, and no body around it
+// failed before.
+func (w *Walk) hasRun(b *block) bool { return !w.stopped(b) && w.reached(b) }
+
+// reached reports whether all conditions around a block led to it. The conditions still come
+// to the same, since values don't change. Those further out are asked first, because the ones
+// in a branch that was not taken may refer to what has not run either.
+func (w *Walk) reached(b *block) bool {
 	if b.parent < 0 {
 		return true
 	}
 	outer := w.tree.blocks[b.parent]
 	inElse := outer.inElse(b.open)
+	around := outer.open < w.step && w.step < outer.end
 	switch {
-	case outer.kind != openIf: // a loop that is open
+	case outer.kind == openForEach: // a loop that is open
 		return true
-	case outer.open < w.step && w.step < outer.end:
+	case around && outer.kind == openTry:
+		return true
+	case around:
 		return inElse == outer.inElse(w.step)
-	case !w.hasRun(outer):
+	case !w.reached(outer):
 		return false
+	case outer.kind == openTry:
+		_, failed := w.errorOf(outer)
+		return failed || !inElse
 	}
 	before, ok := w.before(outer)
 	if !ok {
@@ -320,17 +358,28 @@ func (p *parser) itemPolicy(i int, t *Template, b *block) {
 	policy.Complete = p.choice(i, t, fieldThen, "fail", "complete")
 	policy.Rerun = p.choice(i, t, fieldAfterRepair, "continue", "rerun")
 	p.maxFailures(i, t, &policy)
-	p.continueOn(i, t, &policy)
-	if goesOn {
+	policy.ContinueOn = p.classes(i, t, fieldContinueOn, courier.ErrorClasses())
+	if b.rescued = &policy; goesOn {
 		b.policy = &policy
-		return
 	}
-	if text, given := t.config[fieldOnItem].(string); given && text != "stop" {
-		return // it is unknown what was meant
-	}
-	for _, name := range itemFields {
-		if v, given := t.config[name]; given && v != nil {
-			p.problem(i, "config."+name, `has no effect without "on_item_failure": "continue"; add that, or remove it`)
+}
+
+// checkItemPolicy looks at what a flow.foreach says of failed items when it is known whether
+// the loop has a rescue.
+func (p *parser) checkItemPolicy(b *block) {
+	t := p.tree.Template(b.open)
+	text, given := t.config[fieldOnItem].(string)
+	switch {
+	case b.rescue != nil && given && text == "stop":
+		p.problem(b.open, "config."+fieldOnItem, `is "stop", but the loop has a flow.rescue, step %d, and goes on with its next item; leave one of them out`, b.els)
+	case b.rescue != nil:
+		b.policy = b.rescued
+	case b.policy != nil || given && text != "stop": // it is unknown what was meant
+	default:
+		for _, name := range itemFields {
+			if v, given := t.config[name]; given && v != nil {
+				p.problem(b.open, "config."+name, `has no effect without "on_item_failure": "continue" or a flow.rescue; add one of them, or remove it`)
+			}
 		}
 	}
 }
@@ -373,25 +422,4 @@ func (p *parser) maxFailures(i int, t *Template, policy *ItemPolicy) {
 		}
 	}
 	p.problem(i, "config."+fieldMaxFailures, `must be a whole number from 0, or a percentage of the list from "0%%" to "100%%", and no reference`)
-}
-
-// continueOn reads a list of error classes.
-func (p *parser) continueOn(i int, t *Template, policy *ItemPolicy) {
-	v := t.config[fieldContinueOn]
-	list, ok := v.([]any)
-	if v != nil && !ok {
-		p.problem(i, "config."+fieldContinueOn, `must be a list of error classes, such as ["connection"]`)
-	}
-	known := courier.ErrorClasses()
-	for n, x := range list {
-		class, ok := x.(string)
-		switch {
-		case !ok:
-			p.problem(i, fmt.Sprintf("config.%s[%d]", fieldContinueOn, n), `must be the name of an error class, such as "connection"`)
-		case !slices.Contains(known, courier.Reason(class)):
-			p.problem(i, fmt.Sprintf("config.%s[%d]", fieldContinueOn, n), "unknown error class %q; %s", shorten(class), nearest.DidYouMean(class, known))
-		default:
-			policy.ContinueOn = append(policy.ContinueOn, courier.Reason(class))
-		}
-	}
 }

@@ -27,10 +27,14 @@ type Values interface {
 	SetNull(first, last int)
 	// LoopEnded says that a loop with on_item_failure: continue has ended, in the
 	// iterations outer of the loops around it. It had count items, of which failed
-	// have failed. Failed is -1 if the walk began after the loop; the number then
-	// follows from the records. From now on the marker has the values failed,
-	// failed_count and count, until Forget is called for it.
-	LoopEnded(marker int, outer []int, count, failed int)
+	// have failed and rescued were rescued. These two are -1 if the walk began after the
+	// loop; the numbers then follow from the records. From now on the marker has the values
+	// failed, failed_count, rescued, rescued_count and count, until Forget is called for it.
+	//
+	// The value error of a flow.try or a flow.foreach, by the index of the marker, is that of
+	// the attempt whose record has that Rescue, as [ErrorValue] has it. Who holds the values
+	// sets it, until Forget is called for the marker.
+	LoopEnded(marker int, outer []int, count, failed, rescued int)
 }
 
 // An EvalError says that a marker could not be evaluated: a reference has no value,
@@ -66,6 +70,9 @@ type Walk struct {
 	bound  int // the number of loops down to the one whose item is the last; 0 for none
 	// failures and accepted are what TakeFailures returns.
 	failures, accepted int
+	// rescued and rejected are what TakeRescued returns.
+	rescued  int
+	rejected bool
 }
 
 // A frame is an open loop.
@@ -78,6 +85,8 @@ type frame struct {
 	// failed is how many items have failed, and itemFailed whether the present one has.
 	failed     int
 	itemFailed bool
+	rescued    int  // how many items were rescued
+	rescue     bool // the present item is in its rescue, or at the end of it
 }
 
 // Walk returns a walk that stands at p. Loops that are open at p are entered again:
@@ -115,7 +124,10 @@ func (w *Walk) Seek(p courier.Position) error {
 			return err
 		}
 		f := &w.loops[i]
-		f.failed, f.itemFailed = l.Failed, l.ItemFailed
+		f.failed, f.itemFailed, f.rescued, f.rescue = l.Failed, l.ItemFailed, l.Rescued, l.Rescue
+		if p.Step != b.end {
+			f.rescue = b.inRescue(p.Step)
+		}
 	}
 	w.step, w.bound = p.Step, 0
 	if len(w.loops) > 0 {
@@ -143,7 +155,7 @@ func (w *Walk) shared(p courier.Position) int {
 // position.
 func (w *Walk) reopen(b *block, p courier.Position, i int, kept []frame) (err error) {
 	l := p.Loops[i]
-	if l.Step != b.open || l.Index < 0 || l.Failed < 0 {
+	if l.Step != b.open || l.Index < 0 || l.Failed < 0 || l.Rescued < 0 {
 		return misfit(p)
 	}
 	var list []any
@@ -205,6 +217,10 @@ func (w *Walk) pass(k kind, b *block) error {
 		return w.choose(b)
 	case k == end && b.kind == openForEach:
 		return w.repeat(b)
+	case k == openTry:
+		w.step = b.open + 1
+	case k == toRescue && b.kind == openForEach:
+		w.step = b.end // the body is over, and has not failed
 	default:
 		w.step = b.end + 1 // the branch that was chosen is over
 	}
@@ -220,7 +236,7 @@ func (w *Walk) enter(b *block) error {
 		w.forget(b)
 		w.step = b.end + 1
 		if b.policy != nil {
-			w.values.LoopEnded(b.open, w.Iteration(), len(list), 0)
+			w.values.LoopEnded(b.open, w.Iteration(), len(list), 0, 0)
 		}
 		return nil
 	}
@@ -235,12 +251,13 @@ func (w *Walk) enter(b *block) error {
 
 // repeat goes to the next iteration of the innermost loop, or out of it.
 func (w *Walk) repeat(b *block) error {
+	top := &w.loops[len(w.loops)-1]
+	w.endRescue(top)
 	if len(w.loops) <= w.bound {
 		return ErrItemEnded
 	}
-	top := &w.loops[len(w.loops)-1]
 	if b.policy != nil {
-		if err := top.exceeded(); err != nil {
+		if err := w.exceeded(top); err != nil {
 			return err
 		}
 	}
@@ -342,7 +359,7 @@ func (w *Walk) Advance() {
 	case openForEach:
 		w.forget(w.tree.blocks[e.block])
 		w.step = w.tree.blocks[e.block].end + 1
-	case openIf:
+	case openIf, openTry:
 		w.step = w.tree.blocks[e.block].end + 1
 	}
 }
@@ -354,7 +371,7 @@ func (w *Walk) Position() courier.Position {
 		p.Loops = make([]courier.LoopPosition, len(w.loops))
 		for i := range w.loops {
 			f := &w.loops[i]
-			p.Loops[i] = courier.LoopPosition{Step: f.block.open, Index: f.index, Failed: f.failed, ItemFailed: f.itemFailed}
+			p.Loops[i] = courier.LoopPosition{Step: f.block.open, Index: f.index, Failed: f.failed, ItemFailed: f.itemFailed, Rescued: f.rescued, Rescue: f.rescue}
 		}
 	}
 	return p
@@ -391,20 +408,24 @@ const (
 
 	loopItem  = "current_item"
 	loopIndex = "index"
+	loopLabel = "label"
+	loopError = "error" // in the rescue of a loop, and of a flow.try
 
 	// The values of a loop with on_item_failure: continue, once it is over.
 	loopFailed      = "failed"
 	loopFailedCount = "failed_count"
+	loopRescued     = "rescued"
+	loopRescuedCnt  = "rescued_count"
 	loopCount       = "count"
 )
 
 // Value returns the value called head.name: a loop variable, or one of the
 // execution's values, where the id of a step means the same as its index.
 //
-// "loop.current_item" and "loop.index" belong to the innermost loop. While
-// that is not the only one, "loop.<depth>" is an object with the
-// "current_item" and "index" of a loop around it, the outermost having depth
-// 0. The caller must not change what is returned.
+// "loop.current_item", "loop.index" and "loop.label" belong to the innermost
+// loop. While that is not the only one, "loop.<depth>" is an object with the
+// "current_item", "index" and "label" of a loop around it, the outermost having
+// depth 0. The caller must not change what is returned.
 func (w *Walk) Value(head, name string) (any, bool) {
 	switch head {
 	case headLoop:
@@ -422,6 +443,9 @@ func (w *Walk) Value(head, name string) (any, bool) {
 		if b := w.tree.loopAt(i); b != nil && b.policy != nil {
 			return w.result(b, head, name)
 		}
+		if b := w.tree.rescuing(i); b != nil && name == loopError {
+			return w.tryError(b, head)
+		}
 	}
 	return w.values.Value(head, name)
 }
@@ -437,6 +461,10 @@ func (w *Walk) loop(name string) (any, bool) {
 		return top.items[top.index], true
 	case loopIndex:
 		return number(top.index), true
+	case loopLabel:
+		return w.shownLabel(len(w.loops) - 1), true
+	case loopError:
+		return w.errorOf(top.block)
 	}
 	depth, ok := parseIndex(name)
 	if !ok || depth >= len(w.loops)-1 {
@@ -444,7 +472,7 @@ func (w *Walk) loop(name string) (any, bool) {
 	}
 	f := &w.loops[depth]
 	if f.outer == nil {
-		f.outer = map[string]any{loopItem: f.items[f.index], loopIndex: number(f.index)}
+		f.outer = map[string]any{loopItem: f.items[f.index], loopIndex: number(f.index), loopLabel: w.shownLabel(depth)}
 	}
 	return f.outer, true
 }
@@ -456,7 +484,7 @@ func number(n int) json.Number { return json.Number(strconv.Itoa(n)) }
 func (w *Walk) Keys() []string {
 	var keys []string
 	if n := len(w.loops); n > 0 {
-		keys = append(keys, headLoop+"."+loopItem, headLoop+"."+loopIndex)
+		keys = append(keys, headLoop+"."+loopItem, headLoop+"."+loopIndex, headLoop+"."+loopLabel)
 		for i := range n - 1 {
 			keys = append(keys, headLoop+"."+strconv.Itoa(i))
 		}

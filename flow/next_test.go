@@ -126,13 +126,13 @@ func TestLoopVariables(t *testing.T) {
 		if got, ok := w.Value("work", "file"); got != "f" || !ok {
 			t.Errorf("work.file = %v, %t", got, ok)
 		}
-		want := []string{"loop.current_item", "loop.index", "loop.0", "2.file", "work.file", "job.name", "params.day"}
+		want := []string{"loop.current_item", "loop.index", "loop.label", "loop.0", "2.file", "work.file", "job.name", "params.day"}
 		if got := w.Keys(); !slices.Equal(got, want) {
 			t.Errorf("Keys() = %v, want %v", got, want)
 		}
 		w.Advance()
 	}
-	want := "c 0 map[current_item:a index:0];<nil> 1 map[current_item:a index:0];c 0 map[current_item:b index:1];<nil> 1 map[current_item:b index:1]"
+	want := "c 0 map[current_item:a index:0 label:a];<nil> 1 map[current_item:a index:0 label:a];c 0 map[current_item:b index:1 label:b];<nil> 1 map[current_item:b index:1 label:b]"
 	if got := strings.Join(seen, ";"); got != want {
 		t.Errorf("the variables are\n%s\nwant\n%s", got, want)
 	}
@@ -166,9 +166,9 @@ func (r *recorder) SetNull(first, last int) {
 	r.values.SetNull(first, last)
 }
 
-func (r *recorder) LoopEnded(marker int, outer []int, count, failed int) {
+func (r *recorder) LoopEnded(marker int, outer []int, count, failed, rescued int) {
 	r.forgotten = append(r.forgotten, fmt.Sprintf("loop %d%v: %d of %d", marker, outer, failed, count))
-	r.values.LoopEnded(marker, outer, count, failed)
+	r.values.LoopEnded(marker, outer, count, failed, rescued)
 }
 
 func TestValuesSeeIndexes(t *testing.T) {

@@ -43,6 +43,9 @@ type ItemStates struct {
 	Running   int `json:"running"`
 	Completed int `json:"completed"`
 	Failed    int `json:"failed"`
+	// Rescued are those that the loop's rescue has dealt with. For a loop that has ended it is
+	// 0 if several loops of the job have a rescue.
+	Rescued int `json:"rescued,omitempty"`
 }
 
 // Outline returns all entries of the list with their states, in order. Latest are the
@@ -102,6 +105,8 @@ func (o *outline) nodes(l *List, at phase, parent, depth int, iteration []int) {
 			o.step(n.index, o.phaseOf(at, n.index, n.index), iteration)
 		case *If:
 			o.branch(n, o.phaseOf(at, n.index, n.End), parent, depth, iteration)
+		case *Try:
+			o.try(n, o.phaseOf(at, n.index, n.End), parent, depth, iteration)
 		case *ForEach:
 			o.loop(n, o.phaseOf(at, n.index, n.End), parent, depth, iteration)
 		}
@@ -203,6 +208,41 @@ func (o *outline) branch(n *If, at phase, parent, depth int, iteration []int) {
 	}
 }
 
+// try sets the states of a flow.try and of all in it.
+func (o *outline) try(n *Try, at phase, parent, depth int, iteration []int) {
+	state := OutlinePending
+	switch at {
+	case phaseDead:
+		state = OutlineNotTaken
+	case phasePassed:
+		state = OutlineCompleted
+	case phaseHere:
+		state = o.open()
+	}
+	o.set(n.index, parent, depth, state)
+	o.set(n.End, n.index, depth, state)
+	o.nodes(n.Body, at, n.index, depth+1, iteration)
+	o.rescue(n.index, n.Rescue, at, state, depth, iteration)
+}
+
+// rescue sets the states of the rescue of a block, and of its flow.rescue. State is that of
+// the block.
+func (o *outline) rescue(open int, l *List, at phase, state OutlineState, depth int, iteration []int) {
+	b := o.tree.rescuing(open)
+	if b == nil {
+		return
+	}
+	over := at == phasePassed || at == phaseHere && o.pos.Step >= b.end
+	switch {
+	case over && !o.ran(b.els, b.end, iteration):
+		at, state = phaseDead, OutlineNotTaken
+	case at == phaseHere && o.pos.Step < b.els:
+		state = OutlinePending // it is needed only if the body fails
+	}
+	o.set(b.els, open, depth, state)
+	o.nodes(l, at, open, depth+1, iteration)
+}
+
 // ran reports whether a step between two entries has a record in an iteration.
 func (o *outline) ran(after, before int, iteration []int) bool {
 	for i := after + 1; i < before; i++ {
@@ -236,11 +276,30 @@ func (o *outline) loop(n *ForEach, at phase, parent, depth int, iteration []int)
 		}
 		inner = append(slices.Clone(iteration), last)
 		failed := min(total, o.failed[n.index])
-		o.list[n.index].Items = &ItemStates{Total: total, Completed: total - failed, Failed: failed}
+		rescued := min(total-failed, o.rescuedIn(n.index))
+		o.list[n.index].Items = &ItemStates{Total: total, Completed: total - failed - rescued, Failed: failed, Rescued: rescued}
 	}
 	o.set(n.index, parent, depth, state)
 	o.set(n.End, n.index, depth, state)
 	o.nodes(n.Body, at, n.index, depth+1, inner)
+	o.rescue(n.index, n.Rescue, at, state, depth, inner)
+}
+
+// rescuedIn is how many items of a loop that has ended were rescued, if it is known.
+func (o *outline) rescuedIn(loop int) int {
+	of := -1
+	for _, b := range o.tree.blocks {
+		if b.kind == openForEach && b.rescue != nil {
+			if of >= 0 {
+				return 0
+			}
+			of = b.open
+		}
+	}
+	if of != loop {
+		return 0
+	}
+	return o.x.RescuedItems
 }
 
 // openItems counts the iterations of a loop in which the position is.
@@ -248,13 +307,13 @@ func (o *outline) openItems(n *ForEach, iteration []int, level, index int) *Item
 	_, total := o.extent(n, iteration)
 	s := &ItemStates{Total: total, Running: 1, Pending: max(0, total-index-1), Completed: index}
 	if level < len(o.pos.Loops) {
-		s.Failed = o.pos.Loops[level].Failed
+		s.Failed, s.Rescued = o.pos.Loops[level].Failed, o.pos.Loops[level].Rescued
 	}
 	if o.repairs {
 		s.Pending, s.Failed = 0, max(0, o.failed[n.index]-1)
 		s.Completed = total - 1
 	}
-	s.Completed = max(0, s.Completed-s.Failed)
+	s.Completed = max(0, s.Completed-s.Failed-s.Rescued)
 	if o.x.State == courier.Failed {
 		s.Running, s.Failed = 0, s.Failed+1
 	}

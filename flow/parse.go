@@ -147,8 +147,10 @@ func (p *parser) entry(i int, k kind) {
 		if top.block >= 0 {
 			t.blocks[top.block].works = true
 		}
-	case openIf, openForEach:
+	case openIf, openForEach, openTry:
 		p.openBlock(i, k)
+	case toRescue:
+		p.toRescue(i)
 	case otherwise:
 		p.marker(i, nil)
 		p.otherwise(i)
@@ -156,7 +158,7 @@ func (p *parser) entry(i int, k kind) {
 		p.marker(i, nil)
 		if top.block < 0 {
 			p.broken = true
-			p.problem(i, "", "closes nothing: there is no open flow.if or flow.foreach before it; remove it")
+			p.problem(i, "", "closes nothing: there is no open flow.if, flow.foreach or flow.try before it; remove it")
 			return
 		}
 		p.close(i)
@@ -172,11 +174,15 @@ func (p *parser) openBlock(i int, k kind) {
 	}
 	at := int32(len(t.blocks))
 	s := scope{block: at, list: new(List)}
-	if k == openForEach {
+	switch k {
+	case openForEach:
 		b.loop, b.depth = at, b.depth+1
 		s.node = &ForEach{index: i, Spec: &t.steps[i], Body: s.list}
 		p.forEach(i, b)
-	} else {
+	case openTry:
+		s.node = &Try{index: i, Spec: &t.steps[i], Body: s.list}
+		p.marker(i, nil)
+	default:
 		s.node = &If{index: i, Spec: &t.steps[i], Then: s.list}
 		p.condition(i, b)
 	}
@@ -195,7 +201,7 @@ func (p *parser) otherwise(i int) {
 		p.problem(i, "", "stands outside a flow.if; remove it, or put it between a flow.if and its flow.end")
 	case !ok:
 		p.broken = true
-		p.problem(i, "", "stands directly inside the flow.foreach of step %d, but belongs between a flow.if and its flow.end; is a flow.end missing before it?", top.node.Index())
+		p.problem(i, "", "stands directly inside the %s of step %d, but belongs between a flow.if and its flow.end; is a flow.end missing before it?", p.typeOf(top.node), top.node.Index())
 	case n.Else != nil:
 		p.broken = true
 		p.problem(i, "", "is the second flow.else of the flow.if of step %d, which has one at step %d; remove one of them", n.index, p.tree.blocks[top.block].els)
@@ -205,6 +211,9 @@ func (p *parser) otherwise(i int) {
 		p.tree.blocks[top.block].els = i
 	}
 }
+
+// typeOf is the type of a node that is a block, in small letters.
+func (p *parser) typeOf(n Node) string { return strings.ToLower(n.spec().Type) }
 
 // close ends the innermost block at entry i.
 func (p *parser) close(i int) {
@@ -216,7 +225,10 @@ func (p *parser) close(i int) {
 		n.End = i
 	case *If:
 		n.End = i
+	case *Try:
+		n.End = i
 	}
+	p.checkRescue(b, i)
 	if b.works && b.parent >= 0 {
 		p.tree.blocks[b.parent].works = true
 	}
@@ -277,7 +289,7 @@ func (p *parser) operand(i int, t *Template, name string) (o operand, given bool
 
 // forEach reads the configuration of a flow.foreach.
 func (p *parser) forEach(i int, b *block) {
-	t := p.marker(i, append([]string{fieldSource, fieldOnResume, fieldMaxIter, fieldOnItem}, itemFields...))
+	t := p.marker(i, append([]string{fieldSource, fieldLabel, fieldOnResume, fieldMaxIter, fieldOnItem}, itemFields...))
 	source, given := p.operand(i, t, fieldSource)
 	b.source = source
 	if !given {
@@ -307,6 +319,7 @@ func (p *parser) forEach(i int, b *block) {
 	default:
 		p.problem(i, "config.on_resume", `must be "continue", which is the default, or "restart"`)
 	}
+	p.label(i, t, b)
 	p.itemPolicy(i, t, b)
 }
 

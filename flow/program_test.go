@@ -31,6 +31,7 @@ type statement struct {
 	policy    *policy // of a loop that goes on after failed items
 	body, els program
 	hasElse   bool
+	rescue    *takes // of a loop or a try
 	bodyFrom  int
 	bodyTo    int
 }
@@ -42,12 +43,16 @@ type policy struct {
 	on            []courier.Reason
 }
 
+// takes is which classes come to a rescue; without any, the default.
+type takes struct{ on, not []courier.Reason }
+
 // maker makes a random program and its flat list.
 type maker struct {
 	*rand.Rand
 	flat    []courier.StepSpec
 	failed  bool  // whether steps fail
 	markers []int // of the loops with a policy
+	tries   []int // markers of flow.try
 }
 
 func (g *maker) program(depth, loops int, before, over []int) program {
@@ -63,12 +68,24 @@ func (g *maker) program(depth, loops int, before, over []int) program {
 			g.flat = append(g.flat, with("flow.foreach", config))
 			s.bodyFrom = len(g.flat)
 			s.body = g.program(depth-1, loops+1, before, over)
+			if s.rescue != nil {
+				g.rescue(&s)
+				s.els = g.program(depth-1, loops+1, before, over)
+			}
 			s.bodyTo = len(g.flat)
 			g.flat = append(g.flat, end)
 			if s.policy != nil {
 				g.markers = append(g.markers, s.index)
 				over = append(slices.Clip(over), s.index)
 			}
+		case n == 3 && depth > 0 && g.failed:
+			s.kind, s.rescue = "try", new(takes)
+			g.tries = append(g.tries, s.index)
+			g.flat = append(g.flat, do("flow.try"))
+			s.body = g.program(depth-1, loops, before, over)
+			g.rescue(&s)
+			s.els = g.program(depth-1, loops, before, over)
+			g.flat = append(g.flat, end)
 		case n < 6 && depth > 0:
 			s.kind = "if"
 			g.condition(&s, loops, before, over)
@@ -89,13 +106,34 @@ func (g *maker) program(depth, loops int, before, over []int) program {
 	return p
 }
 
+// rescue adds the flow.rescue of a block.
+func (g *maker) rescue(s *statement) {
+	config := m{}
+	switch g.IntN(5) {
+	case 0:
+		s.rescue.on = []courier.Reason{courier.ReasonConnection}
+		config["rescue_on"] = []any{"connection"}
+	case 1:
+		s.rescue.on = []courier.Reason{courier.ReasonInvalid, courier.ReasonItems}
+		config["rescue_on"] = []any{"invalid", "items_failed"}
+	case 2:
+		s.rescue.not = []courier.Reason{courier.ReasonInvalid}
+		config["no_rescue_on"] = []any{"invalid"}
+	}
+	g.flat = append(g.flat, with("flow.rescue", config))
+}
+
 // policy gives a loop a policy, or none.
 func (g *maker) policy(s *statement, config m) {
 	if !g.failed || g.IntN(4) == 0 {
 		return
 	}
 	s.policy = &policy{most: -1, percent: -1}
-	config["on_item_failure"] = "continue"
+	if g.IntN(3) == 0 {
+		s.rescue = new(takes)
+	} else {
+		config["on_item_failure"] = "continue"
+	}
 	switch g.IntN(4) {
 	case 0:
 		s.policy.most = g.IntN(3)
@@ -196,7 +234,7 @@ type moment struct {
 
 // keysOf lists the keys of outputs.
 func keysOf(env map[string]any) string {
-	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(env)), func(key string) bool { return strings.HasSuffix(key, "count") })
+	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(env)), func(key string) bool { return strings.HasSuffix(key, "count") || strings.HasSuffix(key, "error") })
 	return strings.Join(keys, " ")
 }
 
@@ -204,6 +242,10 @@ func keysOf(env map[string]any) string {
 type interpreter struct {
 	fails    bool // whether steps fail
 	markers  []int
+	tries    []int
+	handlers []func(courier.Reason) verdict // innermost last
+	errors   []any                          // of the open loops, nil outside of a rescue
+	rescued  int
 	trace    []moment
 	items    [][]any // of the open loops
 	at       []int
@@ -215,12 +257,82 @@ type interpreter struct {
 // openLoop is what an open loop with a policy has of failed items.
 type openLoop struct {
 	*policy
-	failed int
-	bad    bool // the present item has failed
+	failed  int
+	bad     bool // the present item has failed
+	accepts bool // failed items do not fail the execution
 }
 
 // A broken statement has failed for a reason.
-type broken struct{ class courier.Reason }
+type broken struct {
+	class courier.Reason
+	step  int
+}
+
+// A verdict is what a block says of a failure in it.
+type verdict int
+
+const (
+	passesOn verdict = iota
+	failsItem
+	beginsRescue
+)
+
+// takes reports whether a failure comes to a rescue, by default one that usual is true for.
+func (t *takes) takes(class courier.Reason, usual bool) bool {
+	if t.on != nil {
+		return slices.Contains(t.on, class)
+	}
+	return usual && !slices.Contains(t.not, class)
+}
+
+// says is what a loop with a policy says of a failure in its body, or in its rescue.
+func (s *statement) says(class courier.Reason, inRescue bool) verdict {
+	goesOn := class != courier.ReasonConnection || len(s.policy.on) > 0
+	switch {
+	case s.rescue != nil && !inRescue && s.rescue.takes(class, goesOn):
+		return beginsRescue
+	case goesOn:
+		return failsItem
+	}
+	return passesOn
+}
+
+// verdict is what becomes of a failure at a place.
+func (in *interpreter) verdict(class courier.Reason) verdict {
+	for _, h := range slices.Backward(in.handlers) {
+		if v := h(class); v != passesOn {
+			return v
+		}
+	}
+	return passesOn
+}
+
+// within runs a program in a block that has a say about failures.
+func (in *interpreter) within(h func(courier.Reason) verdict, p program, env map[string]any) (map[string]any, *broken) {
+	in.handlers = append(in.handlers, h)
+	defer func() { in.handlers = in.handlers[:len(in.handlers)-1] }()
+	return in.run(p, env)
+}
+
+func (in *interpreter) try(s statement, env map[string]any) (map[string]any, *broken) {
+	env, why := in.within(func(class courier.Reason) verdict {
+		if s.rescue.takes(class, true) {
+			return beginsRescue
+		}
+		return passesOn
+	}, s.body, env)
+	env = maps.Clone(env)
+	key := fmt.Sprintf("%d.error", s.index)
+	switch {
+	case why == nil:
+		env[key] = "none"
+		return env, nil
+	case !s.rescue.takes(why.class, true):
+		return env, why
+	}
+	env[key] = why.step
+	return in.run(s.els, env)
+}
 
 func (in *interpreter) run(p program, env map[string]any) (map[string]any, *broken) {
 	for _, s := range p {
@@ -236,6 +348,8 @@ func (in *interpreter) run(p program, env map[string]any) (map[string]any, *brok
 			}
 		case "loop":
 			env, why = in.loop(s, env)
+		case "try":
+			env, why = in.try(s, env)
 		}
 		if why != nil {
 			return env, why
@@ -251,7 +365,7 @@ func (in *interpreter) step(s statement, env map[string]any) (map[string]any, *b
 	}
 	in.trace = append(in.trace, moment{s.index, fmt.Sprint(in.at), fmt.Sprint(total), keysOf(env), in.results(env)})
 	if class := failing(s.index, in.at); in.fails && class != "" {
-		return env, &broken{class}
+		return env, &broken{class, s.index}
 	}
 	env = maps.Clone(env)
 	for name, v := range outputs(s.index, in.at) {
@@ -266,6 +380,14 @@ func (in *interpreter) results(env map[string]any) (list string) {
 		if n, ok := env[fmt.Sprintf("%d.count", marker)]; ok {
 			list += fmt.Sprintf("%d: %v of %v ", marker, env[fmt.Sprintf("%d.failed_count", marker)], n)
 		}
+	}
+	for _, marker := range in.tries {
+		if e, ok := env[fmt.Sprintf("%d.error", marker)]; ok {
+			list += fmt.Sprintf("%d: %v ", marker, e)
+		}
+	}
+	if n := len(in.errors); n > 0 && in.errors[n-1] != nil {
+		list += fmt.Sprintf("loop: %v", in.errors[n-1])
 	}
 	return list
 }
@@ -283,50 +405,84 @@ func (in *interpreter) loop(s statement, env map[string]any) (map[string]any, *b
 	})
 	env = outside
 	self := &openLoop{policy: s.policy}
+	self.accepts = s.policy != nil && (s.policy.complete || in.verdict(courier.ReasonItems) == beginsRescue)
 	defer func(open []*openLoop) { in.open = open }(in.open)
 	if s.policy != nil {
 		in.open = append(slices.Clip(in.open), self)
 	}
+	n := len(list.([]any))
+	// left is what is seen behind the loop; counted says that its own values are among it.
+	left := func(env map[string]any, counted bool) map[string]any {
+		env = maps.Clone(env)
+		maps.DeleteFunc(env, func(key string, _ any) bool {
+			at := stepOf(key)
+			return s.bodyFrom <= at && at < s.bodyTo && (strings.HasSuffix(key, "count") || strings.HasSuffix(key, "error"))
+		})
+		if s.policy != nil && counted {
+			env[fmt.Sprintf("%d.count", s.index)], env[fmt.Sprintf("%d.failed_count", s.index)] = n, self.failed
+		}
+		return env
+	}
 	for i := range list.([]any) {
 		self.bad = false
-		in.items, in.at = append(in.items, list.([]any)), append(in.at, i)
-		after, why := in.run(s.body, outside)
-		in.items, in.at = in.items[:len(in.items)-1], in.at[:len(in.at)-1]
+		in.items, in.at, in.errors = append(in.items, list.([]any)), append(in.at, i), append(in.errors, nil)
+		after, why := outside, (*broken)(nil)
+		if s.policy == nil {
+			after, why = in.run(s.body, outside)
+		} else {
+			after, why = in.within(func(class courier.Reason) verdict { return s.says(class, false) }, s.body, outside)
+		}
+		if why != nil && s.policy != nil && s.says(why.class, false) == beginsRescue {
+			in.errors[len(in.errors)-1] = why.step
+			after, why = in.within(func(class courier.Reason) verdict { return s.says(class, true) }, s.els, after)
+			if why == nil && !self.bad {
+				in.rescued++
+			}
+		}
+		in.items, in.at, in.errors = in.items[:len(in.items)-1], in.at[:len(in.at)-1], in.errors[:len(in.errors)-1]
+		seen := outside // if the loop is given up here
+		if i == n-1 {
+			seen = after
+		}
 		switch {
-		case why != nil && (s.policy == nil || why.class == courier.ReasonConnection && len(s.policy.on) == 0):
-			return env, why
+		case why != nil && (s.policy == nil || s.says(why.class, true) == passesOn):
+			if s.policy != nil {
+				in.open = in.open[:len(in.open)-1]
+				if self.failed > 0 && !s.policy.complete && in.verdict(why.class) == beginsRescue && in.verdict(courier.ReasonItems) != beginsRescue && len(in.open) > 0 {
+					in.bad(in.open[len(in.open)-1])
+				}
+			}
+			return left(seen, false), why
 		case why != nil:
 			in.bad(self)
 			after = maps.Clone(outside)
 			for j := s.bodyFrom; j < s.bodyTo; j++ {
 				after[fmt.Sprintf("%d.*", j)] = nil
 			}
+			if i == n-1 {
+				seen = after
+			}
 		}
 		env = after
 		if s.policy != nil && s.policy.most >= 0 && self.failed > s.policy.most {
-			return env, &broken{courier.ReasonItems}
+			return left(seen, true), &broken{courier.ReasonItems, s.index}
 		}
 	}
 	if s.policy != nil {
-		if n := len(list.([]any)); s.policy.percent >= 0 && self.failed*100 > n*s.policy.percent && self.failed > n*s.policy.percent/100 {
-			return env, &broken{courier.ReasonItems}
+		if s.policy.percent >= 0 && self.failed*100 > n*s.policy.percent && self.failed > n*s.policy.percent/100 {
+			return left(env, true), &broken{courier.ReasonItems, s.index}
 		}
 		in.open = in.open[:len(in.open)-1]
-		if self.failed > 0 && !s.policy.complete && len(in.open) > 0 {
-			in.bad(in.open[len(in.open)-1])
+		if self.failed > 0 && !s.policy.complete {
+			if in.verdict(courier.ReasonItems) == beginsRescue {
+				return left(env, true), &broken{courier.ReasonItems, s.index}
+			}
+			if len(in.open) > 0 {
+				in.bad(in.open[len(in.open)-1])
+			}
 		}
 	}
-	env = maps.Clone(env)
-	for _, marker := range in.markers {
-		if s.bodyFrom <= marker && marker < s.bodyTo {
-			delete(env, fmt.Sprintf("%d.count", marker))
-			delete(env, fmt.Sprintf("%d.failed_count", marker))
-		}
-	}
-	if s.policy != nil {
-		env[fmt.Sprintf("%d.count", s.index)], env[fmt.Sprintf("%d.failed_count", s.index)] = len(list.([]any)), self.failed
-	}
-	return env, nil
+	return left(env, true), nil
 }
 
 // bad counts the present item of a loop as failed.
@@ -338,7 +494,7 @@ func (in *interpreter) bad(l *openLoop) {
 	l.failed++
 	if l == in.open[0] {
 		in.failed++
-		if l.complete {
+		if l.accepts {
 			in.accepted++
 		}
 	}
@@ -389,18 +545,29 @@ type history struct {
 	tree    *flow.Tree
 	fails   bool
 	markers []int
+	tries   []int
 	records []courier.StepExecution
 	passes  []courier.RepairPass
 }
 
 // failures are the records with which items failed.
 func (h *history) failures() []courier.StepExecution {
+	return h.left(func(r *courier.StepExecution) bool { return r.FailedLoop != nil })
+}
+
+// rescues are the records that led to a rescue.
+func (h *history) rescues() []courier.StepExecution {
+	return h.left(func(r *courier.StepExecution) bool { return r.Rescue != nil })
+}
+
+// left are the records that are not undone.
+func (h *history) left(want func(*courier.StepExecution) bool) []courier.StepExecution {
 	return slices.DeleteFunc(slices.Clone(h.records), func(s courier.StepExecution) bool {
 		p := courier.Position{Step: s.Step}
 		for n, marker := range h.tree.Loops(s.Step) {
 			p.Loops = append(p.Loops, courier.LoopPosition{Step: marker, Index: s.Iteration[n]})
 		}
-		return s.FailedLoop == nil || slices.ContainsFunc(h.passes, func(pass courier.RepairPass) bool {
+		return !want(&s) || slices.ContainsFunc(h.passes, func(pass courier.RepairPass) bool {
 			return s.Seq <= pass.Seq && flow.Compare(p, *pass.From) >= 0
 		})
 	})
@@ -413,12 +580,25 @@ type scoped struct {
 	wrong error
 }
 
-func (s *scoped) LoopEnded(marker int, outer []int, count, failed int) {
+func (s *scoped) LoopEnded(marker int, outer []int, count, failed, rescued int) {
 	n := len(s.tree.FailedItems(marker, outer, s.failures()))
 	if failed >= 0 && failed != n && s.wrong == nil {
 		s.wrong = fmt.Errorf("loop %d%v ended with %d failed items, the records tell %d", marker, outer, failed, n)
 	}
-	s.values.LoopEnded(marker, outer, count, n)
+	at := courier.Position{Step: s.tree.End(marker) + 1}
+	for i, l := range s.tree.Loops(marker) {
+		at.Loops = append(at.Loops, courier.LoopPosition{Step: l, Index: outer[i]})
+	}
+	told := 0
+	for _, r := range s.tree.RescuedItems(at, s.rescues(), s.failures()) {
+		if *r.Rescue == marker && slices.Equal(r.Iteration[:len(outer)], outer) {
+			told++
+		}
+	}
+	if rescued >= 0 && rescued != told && s.wrong == nil {
+		s.wrong = fmt.Errorf("loop %d%v ended with %d rescued items, the records tell %d", marker, outer, rescued, told)
+	}
+	s.values.LoopEnded(marker, outer, count, n, rescued)
 }
 
 // restore sets the values to those at a position: the latest record of each step tells.
@@ -437,6 +617,13 @@ func (s *scoped) restore(p courier.Position) {
 	for _, marker := range null {
 		s.SetNull(marker+1, s.tree.End(marker)-1)
 	}
+	for _, r := range s.tree.Rescued(p, slices.Collect(maps.Values(latest)), s.passes) {
+		s.putError(r)
+	}
+}
+
+func (s *scoped) putError(r *courier.StepExecution) {
+	s.values[fmt.Sprintf("%d.error", *r.Rescue)] = flow.ErrorValue(r)
 }
 
 func (s *scoped) put(r *courier.StepExecution) {
@@ -450,6 +637,7 @@ type cut struct {
 	p                courier.Position
 	records, moments int // before it
 	failed, accepted int
+	rescued          int
 }
 
 // A walker follows an execution and compares what it sees with the moments.
@@ -460,14 +648,16 @@ type walker struct {
 	want             []moment
 	moments          int
 	failed, accepted int
+	rescued          int
 	cuts             []cut
 	class            courier.Reason // with which the execution failed
+	refused          bool           // because a rescue could not begin
 }
 
 // walker returns one that stands at a cut.
 func (h *history) walker(c cut, want []moment) (*walker, error) {
-	of := &history{h.tree, h.fails, h.markers, slices.Clone(h.records[:c.records]), h.passes}
-	w := &walker{history: of, vals: &scoped{values: values{}, history: of}, want: want, moments: c.moments, failed: c.failed, accepted: c.accepted}
+	of := &history{h.tree, h.fails, h.markers, h.tries, slices.Clone(h.records[:c.records]), h.passes}
+	w := &walker{history: of, vals: &scoped{values: values{}, history: of}, want: want, moments: c.moments, failed: c.failed, accepted: c.accepted, rescued: c.rescued}
 	w.vals.restore(c.p)
 	var err error
 	w.walk, err = h.tree.Walk(c.p, w.vals)
@@ -480,7 +670,9 @@ func (h *history) walker(c cut, want []moment) (*walker, error) {
 func (w *walker) cut() {
 	failed, accepted := w.walk.TakeFailures()
 	w.failed, w.accepted = w.failed+failed, w.accepted+accepted
-	w.cuts = append(w.cuts, cut{stored(w.walk.Position()), len(w.records), w.moments, w.failed, w.accepted})
+	rescued, _ := w.walk.TakeRescued()
+	w.rescued += rescued
+	w.cuts = append(w.cuts, cut{stored(w.walk.Position()), len(w.records), w.moments, w.failed, w.accepted, w.rescued})
 }
 
 // run walks to the end, or to the end of the item that is the bound.
@@ -518,7 +710,7 @@ func (w *walker) run() error {
 		}
 		w.cut()
 	}
-	if w.moments != len(w.want) {
+	if w.moments != len(w.want) && !w.refused {
 		return fmt.Errorf("the walk ends after %d steps, want %d", w.moments, len(w.want))
 	}
 	return nil
@@ -532,7 +724,23 @@ func (w *walker) results() (list string) {
 			list += fmt.Sprintf("%d: %v of %v ", marker, failed, n)
 		}
 	}
+	for _, marker := range w.tries {
+		if e, ok := w.walk.Value(fmt.Sprint(marker), "error"); ok {
+			list += fmt.Sprintf("%d: %v ", marker, stepOfError(e))
+		}
+	}
+	if e, ok := w.walk.Value("loop", "error"); ok {
+		list += fmt.Sprintf("loop: %v", stepOfError(e))
+	}
 	return list
+}
+
+// stepOfError is the step of an error, or none.
+func stepOfError(e any) any {
+	if e == nil {
+		return "none"
+	}
+	return e.(m)["step"]
 }
 
 func (w *walker) record(r courier.StepExecution) {
@@ -543,12 +751,18 @@ func (w *walker) record(r courier.StepExecution) {
 // fail ends the present item of the loop that goes on then, or the execution.
 func (w *walker) fail(r courier.StepExecution, class courier.Reason) {
 	r.State, r.Reason = courier.StepFailed, class
-	loop, ok := w.tree.ContinuingLoop(r.Step, class)
-	if ok {
-		r.FailedLoop = &loop
-		w.walk.FailItem(loop)
-	} else {
+	switch h, ok := w.tree.Handler(r.Step, class); {
+	case !ok:
 		w.class = class
+	case h.Rescue && !w.walk.CanRescue(h.Marker):
+		w.class, w.refused = class, true
+	case h.Rescue:
+		r.Rescue = &h.Marker
+		w.walk.Rescue(h.Marker)
+		w.vals.putError(&r)
+	default:
+		r.FailedLoop = &h.Marker
+		w.walk.FailItem(h.Marker)
 	}
 	w.record(r)
 	w.cut()
@@ -563,15 +777,15 @@ func stored(p courier.Position) courier.Position {
 }
 
 func TestRandomPrograms(t *testing.T) {
-	programs := raced.Or(100, 800)
-	var sum struct{ steps, resumes, failed, given int }
+	programs := raced.Or(100, 1200)
+	var sum struct{ steps, resumes, failed, rescued, given int }
 	for seed := range uint64(programs) {
 		g := &maker{Rand: rand.New(rand.NewPCG(seed, 1)), failed: seed%2 == 1}
 		p := g.program(1+int(seed/2%6), 0, nil, nil)
 		if len(g.flat) > 100 {
 			continue
 		}
-		in := &interpreter{fails: g.failed, markers: g.markers}
+		in := &interpreter{fails: g.failed, markers: g.markers, tries: g.tries}
 		_, why := in.run(p, map[string]any{})
 		if len(in.trace) > 200 {
 			continue
@@ -581,7 +795,7 @@ func TestRandomPrograms(t *testing.T) {
 		if err != nil {
 			fail(err)
 		}
-		h := &history{tree: tree, fails: g.failed, markers: g.markers}
+		h := &history{tree: tree, fails: g.failed, markers: g.markers, tries: g.tries}
 		w, err := h.walker(cut{}, in.trace)
 		if err == nil {
 			err = w.run()
@@ -605,7 +819,7 @@ func TestRandomPrograms(t *testing.T) {
 		if err != nil {
 			fail(err)
 		}
-		sum.steps, sum.failed = sum.steps+len(in.trace), sum.failed+in.failed
+		sum.steps, sum.failed, sum.rescued = sum.steps+len(in.trace), sum.failed+in.failed, sum.rescued+in.rescued
 		if why != nil {
 			sum.given++
 		}
@@ -625,12 +839,12 @@ func configs(flat []courier.StepSpec) (list string) {
 
 // ended compares how an execution ended.
 func (in *interpreter) ended(w *walker, why *broken) error {
-	want := walker{failed: in.failed, accepted: in.accepted}
+	want := walker{failed: in.failed, accepted: in.accepted, rescued: in.rescued}
 	if why != nil {
 		want.class = why.class
 	}
-	if w.failed != want.failed || w.accepted != want.accepted || w.class != want.class {
-		return fmt.Errorf("the walk ends with %q, %d failed items, %d accepted; want %q, %d, %d", w.class, w.failed, w.accepted, want.class, want.failed, want.accepted)
+	if w.failed != want.failed || w.accepted != want.accepted || w.rescued != want.rescued || w.class != want.class {
+		return fmt.Errorf("the walk ends with %q, %d failed items, %d accepted, %d rescued; want %q, %d, %d, %d", w.class, w.failed, w.accepted, w.rescued, want.class, want.failed, want.accepted, want.rescued)
 	}
 	return nil
 }
@@ -647,9 +861,9 @@ func (in *interpreter) interrupted(h *history, first *walker, i int, why *broken
 	}
 	plain := stored(c.p)
 	for n := range plain.Loops {
-		plain.Loops[n].Failed, plain.Loops[n].ItemFailed = 0, false
+		plain.Loops[n].Failed, plain.Loops[n].ItemFailed, plain.Loops[n].Rescued = 0, false, 0
 	}
-	if got := h.tree.Recount(plain, w.failures()); !got.Equal(c.p) {
+	if got := h.tree.Recount(plain, append(w.failures(), w.rescues()...)); !got.Equal(c.p) {
 		return fmt.Errorf("Recount() = %v", got)
 	}
 	if err := errors.Join(w.run(), in.ended(w, why)); err != nil {
@@ -659,9 +873,9 @@ func (in *interpreter) interrupted(h *history, first *walker, i int, why *broken
 		return err
 	}
 	// From elsewhere.
-	*w.history = history{h.tree, h.fails, h.markers, slices.Clone(h.records[:c.records]), nil}
+	*w.history = history{h.tree, h.fails, h.markers, h.tries, slices.Clone(h.records[:c.records]), nil}
 	w.vals.restore(c.p)
-	w.moments, w.failed, w.accepted = c.moments, c.failed, c.accepted
+	w.moments, w.failed, w.accepted, w.rescued = c.moments, c.failed, c.accepted, c.rescued
 	if err := w.walk.Seek(c.p); err != nil {
 		return fmt.Errorf("Seek from %v: %w", first.cuts[other].p, err)
 	}
@@ -669,7 +883,7 @@ func (in *interpreter) interrupted(h *history, first *walker, i int, why *broken
 		return fmt.Errorf("Seek from %v goes to %v", first.cuts[other].p, got)
 	}
 	if len(c.p.Loops) > 0 {
-		if err := w.bound(c, other%len(c.p.Loops)); err != nil {
+		if err := w.bound(c, other%len(c.p.Loops)); err != nil || w.refused {
 			return err
 		}
 	}
@@ -688,7 +902,8 @@ func (w *walker) bound(c cut, depth int) error {
 	err := w.run()
 	switch p := w.walk.Position(); {
 	case err == nil && w.class != "": // the execution failed in the item
-		if p := w.cuts[len(w.cuts)-1].p; !within(p) {
+		rescues := slices.ContainsFunc(w.records[c.records:], func(r courier.StepExecution) bool { return r.Rescue != nil })
+		if p := w.cuts[len(w.cuts)-1].p; !within(p) && !rescues { // a rescue may lie outside of the item
 			return fmt.Errorf("the walk went on to %v", p)
 		}
 	case !errors.Is(err, flow.ErrItemEnded):
@@ -712,9 +927,9 @@ func (in *interpreter) restarted(h *history, first *walker, c cut, why *broken) 
 			len(d.p.Loops) > n && slices.Equal(d.p.Iteration()[:n], from.Iteration()) && d.p.Loops[n].Step == from.Step
 	})
 	d := first.cuts[again]
-	anew := history{h.tree, h.fails, h.markers, h.records[:c.records], []courier.RepairPass{{Seq: int64(c.records), From: &from, Then: from}}}
-	from = h.tree.Recount(from, anew.failures())
-	w, err := anew.walker(cut{from, c.records, d.moments, d.failed, d.accepted}, in.trace)
+	anew := history{h.tree, h.fails, h.markers, h.tries, h.records[:c.records], []courier.RepairPass{{Seq: int64(c.records), From: &from, Then: from}}}
+	from = h.tree.Recount(from, append(anew.failures(), anew.rescues()...))
+	w, err := anew.walker(cut{from, c.records, d.moments, d.failed, d.accepted, d.rescued}, in.trace)
 	if err == nil {
 		err = errors.Join(w.run(), in.ended(w, why))
 	}

@@ -58,7 +58,7 @@ func (m *masked) Forget(first, last int) {
 func (m *masked) SetNull(first, last int) { m.Forget(first, last) }
 
 // LoopEnded shows how many items the loop had.
-func (m *masked) LoopEnded(marker int, _ []int, count, failed int) {
+func (m *masked) LoopEnded(marker int, _ []int, count, failed, rescued int) {
 	if m.loops == nil {
 		m.loops = make(map[int]map[string]any)
 	}

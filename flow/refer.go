@@ -25,7 +25,7 @@ var (
 )
 
 // loopValues are the variables of a loop.
-var loopValues = []string{loopItem, loopIndex}
+var loopValues = []string{loopItem, loopIndex, loopLabel, loopError}
 
 // typeNames is how messages name the types of a [courier.Schema].
 var typeNames = map[string]string{
@@ -137,6 +137,9 @@ func (u *use) loop() *courier.Schema {
 		return nil
 	}
 	in := u.tree.loopOf(u.step)
+	if u.ofLabel() {
+		in = u.tree.entries[u.step].block
+	}
 	if in < 0 {
 		u.problem("has a value only inside a flow.foreach, and %s is not in one", u.label(u.step))
 		return nil
@@ -167,6 +170,18 @@ func (u *use) loop() *courier.Schema {
 		return nil
 	case loopIndex:
 		return u.path(&courier.Schema{Type: "integer"}, name, path)
+	case loopError:
+		if b := u.tree.blocks[in]; !b.inRescue(u.step) {
+			u.problem("has a value only in the rescue of the loop, behind its flow.rescue")
+			return nil
+		}
+		return u.path(errorSchema, name, path)
+	case loopLabel:
+		if u.ofLabel() && in == u.tree.entries[u.step].block {
+			u.problem("is made of the label itself; use loop.current_item or loop.index")
+			return nil
+		}
+		return u.path(&courier.Schema{Type: "string"}, name, path)
 	}
 	u.problem("has no value: a loop has no %q; %s", shorten(name), nearest.DidYouMean(name, loopValues))
 	return nil
@@ -198,6 +213,8 @@ func (u *use) output() *courier.Schema {
 		u.problem("refers to a later step, %s; references can only look back", u.label(j))
 	case u.tree.loopAt(j) != nil && u.tree.loopAt(j).policy != nil:
 		return u.loopResult(j)
+	case u.tree.entries[j].kind == openTry:
+		return u.tryResult(j)
 	case u.tree.entries[j].kind != work:
 		u.problem("refers to %s, a marker, which has no outputs; a loop's variables are loop.current_item and loop.index", u.label(j))
 	case !u.reaches(j, u.tree.entries[j].block):
@@ -230,14 +247,21 @@ func (u *use) reaches(j int, in int32) bool {
 	for hops := 0; in >= 0 && hops < maxHops; hops++ {
 		b := u.tree.blocks[in]
 		switch {
-		case b.open < u.step && u.step < b.end && b.els >= 0 && j < b.els && b.els < u.step:
+		case b.kind == openIf && b.open < u.step && u.step < b.end && b.els >= 0 && j < b.els && b.els < u.step:
 			u.problem("refers to %s, in the other branch of %s; only one of them runs", u.label(j), u.label(b.open))
 			return false
 		case b.open < u.step && u.step < b.end:
+			if doubt == "" && b.rescue != nil && j < b.els && b.els < u.step {
+				doubt = "depends on where the body of " + u.label(b.open) + " has failed"
+			}
 			hops = maxHops // all blocks further out are around both
 		case doubt != "":
 		case b.kind == openIf:
 			doubt = "depends on the condition of " + u.label(b.open)
+		case b.rescue != nil && j > b.els:
+			doubt = "depends on whether the body of " + u.label(b.open) + " has failed"
+		case b.rescue != nil:
+			doubt = "depends on where the body of " + u.label(b.open) + " has failed, if it has"
 		case mayBeEmpty(&b.source):
 			doubt = "depends on whether the list of " + u.label(b.open) + " is empty"
 		}

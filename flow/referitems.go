@@ -9,11 +9,12 @@ import (
 
 // loopResults are the values that a loop with on_item_failure: continue has when it is
 // over.
-var loopResults = []string{loopFailed, loopFailedCount, loopCount}
+var loopResults = []string{loopFailed, loopFailedCount, loopRescued, loopRescuedCnt, loopCount}
 
 // failedItem is what is known of an element of a loop's failed.
 var failedItem = &courier.Schema{Type: "object", Properties: []courier.Property{
 	{Name: "index", Schema: &courier.Schema{Type: "integer"}},
+	{Name: "label", Schema: &courier.Schema{Type: "string"}},
 	{Name: "step", Schema: &courier.Schema{Type: "string"}},
 	{Name: "class", Schema: &courier.Schema{Type: "string"}},
 	{Name: "message", Schema: &courier.Schema{Type: "string"}},
@@ -43,7 +44,7 @@ func (u *use) loopResult(j int) *courier.Schema {
 		return nil
 	}
 	s := &courier.Schema{Type: "integer"}
-	if u.Ref.Name == loopFailed {
+	if u.Ref.Name == loopFailed || u.Ref.Name == loopRescued {
 		s = &courier.Schema{Type: "array", Items: failedItem}
 	}
 	return u.path(s, u.Ref.Name, u.Ref.Path)

@@ -76,6 +76,13 @@ func MapRecord(r *courier.StepExecution, changes []courier.VersionChange) (couri
 			}
 			mapped.FailedLoop = &loop
 		}
+		if mapped.Rescue != nil {
+			marker, ok := mapIndex(*mapped.Rescue, c.Steps)
+			if !ok {
+				return mapped, false
+			}
+			mapped.Rescue = &marker
+		}
 	}
 	return mapped, true
 }
@@ -122,8 +129,8 @@ func Depends(t *Tree, p courier.Position, head, name string) (what string, ok bo
 	}
 	for _, b := range t.blocksAround(p.Step) {
 		for _, ref := range t.Template(b.open).refs {
-			if ref.Ref.Name != name {
-				continue
+			if ref.Ref.Name != name || ref.Field == configLabel {
+				continue // a label has no part in what is executed
 			}
 			same := ref.Ref.Head == head
 			if isStep {
@@ -142,14 +149,14 @@ func Depends(t *Tree, p courier.Position, head, name string) (what string, ok bo
 	return "", false
 }
 
-// blocksAround are the blocks that entry i lies in, outermost first. A flow.if and a
-// flow.foreach lie outside their own block, flow.else and flow.end inside.
+// blocksAround are the blocks that entry i lies in, outermost first. The first marker of a
+// block lies outside of it, the others inside.
 func (t *Tree) blocksAround(i int) []*block {
 	if i < 0 || i >= len(t.entries) {
 		return nil
 	}
 	at := t.entries[i].block
-	if k := t.entries[i].kind; k == openIf || k == openForEach {
+	if t.entries[i].kind.opens() {
 		at = t.blocks[at].parent
 	}
 	var list []*block
@@ -179,8 +186,8 @@ func (t *Tree) Before(from int, p courier.Position, recorded func(step int) bool
 	switch {
 	case from < 0 || from >= len(t.entries):
 		return none, fmt.Errorf("there is no step %d; the last one is %d", from, len(t.entries)-1)
-	case t.entries[from].kind == otherwise || t.entries[from].kind == end:
-		return none, fmt.Errorf("%s only ends a block; give a step, a flow.if or a flow.foreach", t.label(from))
+	case t.entries[from].kind != work && !t.entries[from].kind.opens():
+		return none, fmt.Errorf("%s only ends a part of a block; give a step, or the first marker of a block", t.label(from))
 	case from == p.Step:
 		return none, fmt.Errorf("the execution stands at %s already; resume it without From", t.label(from))
 	case from > p.Step:
@@ -221,6 +228,11 @@ func (t *Tree) BackTo(entry int, p courier.Position, recorded func(step int) boo
 // checkBranches returns an error if an entry lies in a branch that has not run.
 func (t *Tree) checkBranches(from int, p courier.Position, recorded func(step int) bool) error {
 	for _, b := range t.blocksAround(from) {
+		if b.rescue != nil {
+			if err := t.checkRescued(b, from, p, recorded); err != nil {
+				return err
+			}
+		}
 		if b.kind != openIf {
 			continue
 		}
@@ -325,9 +337,9 @@ func (m *mapping) match() {
 	}
 }
 
-// markersOf returns the block of a flow.else or a flow.end, or nil.
+// markersOf returns the block of a flow.else, a flow.rescue or a flow.end, or nil.
 func (t *Tree) markersOf(i int) (*block, kind) {
-	if k := t.entries[i].kind; k == otherwise || k == end {
+	if k := t.entries[i].kind; k == otherwise || k == toRescue || k == end {
 		return t.blocks[t.entries[i].block], k
 	}
 	return nil, work
@@ -428,6 +440,8 @@ func (m *mapping) checkBlock(a, b *block, to int) {
 		m.reason("the execution stands in the block of %s, and in the new version in that of %s", label, m.now.label(b.open))
 	case a.kind == openIf && a.inElse(m.at) != b.inElse(to):
 		m.reason("the execution stands in one branch of %s, and in the new version in the other one", label)
+	case a.kind != openIf && a.inElse(m.at) != b.inElse(to):
+		m.reason("the execution stands in the body or in the rescue of %s, and in the new version in the other one", label)
 	case a.kind == openIf && differs(fieldLeft, fieldOperator, fieldRight):
 		m.reason("the condition of %s, in whose branch the execution stands, is another one", label)
 	case a.kind == openForEach && differs(fieldSource):

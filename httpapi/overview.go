@@ -37,7 +37,7 @@ type Found struct {
 	Missing []string    `json:"missing,omitempty"` // roles that the store lacks, such as "store.Trail"
 }
 
-// A FoundFile is the record of a step that reports a file.
+// A FoundFile is the record of a step that reports a file, or has failed in an item of that name.
 type FoundFile struct {
 	Name      string              `json:"name"` // as it was looked for, in small letters
 	Execution courier.ExecutionID `json:"execution_id"`
@@ -49,6 +49,7 @@ type FoundFile struct {
 	State     courier.StepState   `json:"state"`
 	EndedAt   time.Time           `json:"ended_at"`
 	Files     []courier.File      `json:"files"`
+	Item      string              `json:"item,omitempty"` // the label of the item in which the step has failed
 }
 
 var overviewRoutes = []route{
@@ -167,7 +168,7 @@ func (c *call) search() error {
 		x := &s.Files[i]
 		f.Files = append(f.Files, FoundFile{
 			Name: x.Entry.Value, Execution: x.Entry.Execution, Job: x.Job, Seq: x.Entry.Seq, Step: x.Step.Step, StepID: x.Step.ID, StepType: x.Step.Type,
-			State: x.Step.State, EndedAt: x.Step.EndedAt, Files: listOf(x.Files),
+			State: x.Step.State, EndedAt: x.Step.EndedAt, Files: listOf(x.Files), Item: x.Item,
 		})
 	}
 	return c.answer(http.StatusOK, f)

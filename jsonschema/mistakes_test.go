@@ -27,7 +27,7 @@ var mistakes = map[string]struct{ seen, unseen []string }{
 			`{"type": "flow.if", "config": {"left": "a", "operator": "matches", "right": "b"}}`, `{"type": "flow.if", "config": {"left": "a", "operator": "equals"}}`, `{"type": "flow.if", "config": {"operator": "exists"}}`,
 			`{"type": "flow.if"}`, `{"type": "flow.if", "config": {"left": "secret:x", "operator": "exists"}}`, `{"type": "flow.if", "config": {"left": 1, "operator": "exists", "rihgt": 1}}`,
 			`{"type": "flow.foreach", "config": {}}`, `{"type": "flow.foreach", "config": {"source": 7}}`, `{"type": "flow.foreach", "config": {"source": "x"}}`, `{"type": "flow.foreach", "config": {"source": [], "max_iterations": 0}}`,
-			`{"type": "flow.foreach", "config": {"source": [], "on_resume": "again"}}`, `{"type": "flow.foreach", "config": {"source": [], "then": "complete"}}`,
+			`{"type": "flow.foreach", "config": {"source": [], "on_resume": "again"}}`, `{"type": "flow.foreach", "config": {"source": [], "on_item_failure": "stop", "then": "complete"}}`,
 			`{"type": "flow.foreach", "config": {"source": [], "on_item_failure": "continue", "continue_on": ["conection"]}}`, `{"type": "flow.foreach", "config": {"source": [], "on_item_failure": "continue", "max_failures": "101%"}}`,
 			`{"type": "flow.end", "config": {"x": 1}}`, `{"type": "flow.else", "failure_policy": "retry_step"}`,
 			`{"type": "http.request", "config": {"url": "https://a.example", "body": "x", "json": 1}}`, `{"type": "file.zip", "config": {"output_path": "/srv/a.zip"}}`,

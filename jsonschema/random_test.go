@@ -298,6 +298,7 @@ var unseenOfJobs = regexp.MustCompile(strings.Join([]string{
 	`unknown operator "[^"]*[A-Z]`,       // in capital letters
 	`not the JSON of a list`,             // a text as the source of a loop
 	`is in retry_on too`,                 // a class is in both lists
+	`or a flow\.rescue; add one`,         // of a loop that has none
 	`is "retry_job", that of the job`,    // a step of a loop has none of its own
 	`there is no job `,                   // a name
 	`expected_by: `,                      // a time zone

@@ -23,6 +23,11 @@ func (p *dispatcher) deliver(ctx context.Context, t *Due) error {
 	if err := p.v.addResult(ctx, &n); err != nil {
 		return err
 	}
+	if s.Kind != KindJob && (n.Type == courier.EventJobFailed || n.Type == courier.EventJobCompleted && n.Reason == courier.ReasonItems) {
+		if err := p.v.opt.Jobs.Items(ctx, &n); err != nil {
+			return err
+		}
+	}
 	switch {
 	case s.Kind == KindFunc && p.v.opt.Subscribers[s.Func] != nil:
 		return p.v.callSubscriber(ctx, p.v.opt.Subscribers[s.Func], n)

@@ -126,12 +126,24 @@ func linesOf(n *Notification) [][2]string {
 	if n.Step != nil && n.Type == courier.EventJobFailed {
 		add("Step", courier.StepLabel(*n.Step, n.StepID, n.StepType))
 	}
-	add("Iteration", courier.FormatIteration(n.Iteration))
+	if len(n.ItemLabels) == len(n.Iteration) {
+		add("Item", courier.FormatItems(n.ItemLabels, n.Iteration))
+	} else {
+		add("Iteration", courier.FormatIteration(n.Iteration))
+	}
 	if n.StepAttempt > 1 {
 		add("Attempt", fmt.Sprint(n.StepAttempt))
 	}
 	add("Reason", string(n.Reason))
 	add("Error", n.Error)
+	for i := range n.Failed {
+		f := &n.Failed[i]
+		item := courier.FormatItem(f.Label, f.Index)
+		add("Failed", fmt.Sprintf("%s, at step %s: %s", item, f.Step, oneLine(strings.TrimPrefix(f.Message, item+": "))))
+	}
+	if more := n.FailedItems - len(n.Failed); more > 0 && len(n.Failed) > 0 {
+		add("Failed", fmt.Sprintf("and %d more", more))
+	}
 	add("Event", n.Name)
 	add("Payload", text.Shorten(string(n.Payload), maxMailPayload))
 	add("By", n.By)

@@ -58,3 +58,23 @@ func TestEmailDigest(t *testing.T) {
 		}
 	})
 }
+
+// A message about an execution with failed items names them.
+func TestEmailOfFailedItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		sub := notify.Subscription{
+			Name: "ops", Kind: notify.KindEmail, Events: []courier.EventType{courier.EventJobFailed}, Email: &notify.EmailTarget{To: []string{"ops@example.com"}},
+		}
+		if _, err := w.Set(t.Context(), sub, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		w.endWith("bad", "2 items failed")
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.mails) != 1 || !strings.Contains(w.mails[0].Text, "\nFailed: item \"inv-7.csv\" (index 27), at step get: is bad\nFailed: and 1 more\n") {
+			t.Errorf("the messages are %+v", w.mails)
+		}
+	})
+}

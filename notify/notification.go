@@ -33,15 +33,22 @@ type Notification struct {
 	Chain          string              `json:"chain,omitempty"`
 	// Step, StepID, StepType, Iteration and StepAttempt are set for events of
 	// steps; Step is nil for others.
-	Step        *int           `json:"step,omitempty"`
-	StepID      string         `json:"step_id,omitempty"`
-	StepType    string         `json:"step_type,omitempty"`
-	Iteration   []int          `json:"iteration,omitempty"`
-	StepAttempt int            `json:"step_attempt,omitempty"`
-	Bytes       int64          `json:"bytes,omitempty"`
-	Reason      courier.Reason `json:"reason,omitempty"`
-	Error       string         `json:"error,omitempty"`
-	By          string         `json:"by,omitempty"`
+	Step      *int   `json:"step,omitempty"`
+	StepID    string `json:"step_id,omitempty"`
+	StepType  string `json:"step_type,omitempty"`
+	Iteration []int  `json:"iteration,omitempty"`
+	// ItemLabels name the items of the loops in which the execution has failed, outermost
+	// first. FailedItems is how many items have failed and were not repaired, and Failed are
+	// the first 20 of them, for events of an execution's end. Stores leave them out; the engine
+	// that delivers adds them, as they are then. The kind job gets none, as for URL.
+	ItemLabels  []string              `json:"item_labels,omitempty"`
+	FailedItems int                   `json:"failed_items,omitempty"`
+	Failed      []courier.ItemFailure `json:"failed,omitempty"`
+	StepAttempt int                   `json:"step_attempt,omitempty"`
+	Bytes       int64                 `json:"bytes,omitempty"`
+	Reason      courier.Reason        `json:"reason,omitempty"`
+	Error       string                `json:"error,omitempty"`
+	By          string                `json:"by,omitempty"`
 	// Result is that of the execution, for [courier.EventJobCompleted] of a job that has
 	// one. Stores leave it out; the engine that delivers adds it.
 	Result json.RawMessage `json:"result,omitempty"`

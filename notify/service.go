@@ -30,6 +30,10 @@ type Jobs interface {
 	// Result returns the result of a completed execution of a version of a job. It is nil
 	// if the job has none, or the store has the execution no longer.
 	Result(ctx context.Context, job string, version int, x courier.ExecutionID) (json.RawMessage, error)
+	// Items adds to the notification of an execution's end what is known of its failed items:
+	// ItemLabels, FailedItems and Failed. It adds nothing if the store has the execution no
+	// longer.
+	Items(ctx context.Context, n *Notification) error
 	// TraceOf returns the trace context of the execution or chain execution that a notification
 	// is about; empty if it has none, the store has it no longer, or the host traces nothing.
 	TraceOf(ctx context.Context, n *Notification) (string, error)

@@ -125,6 +125,14 @@ func (w *world) Result(_ context.Context, job string, version int, x courier.Exe
 	return json.RawMessage(`"the result"`), nil
 }
 
+// Items are those of no execution, but for the failed one of the job bad.
+func (w *world) Items(_ context.Context, n *notify.Notification) error {
+	if n.Job == "bad" {
+		n.FailedItems, n.Failed = 2, []courier.ItemFailure{{Index: 27, Label: "inv-7.csv", Step: "get", Class: courier.ReasonInvalid, Message: "is bad"}}
+	}
+	return nil
+}
+
 // TraceOf is that of all executions.
 func (w *world) TraceOf(context.Context, *notify.Notification) (string, error) { return theTrace, nil }
 

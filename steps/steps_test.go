@@ -109,8 +109,8 @@ func TestContracts(t *testing.T) {
 func TestDocumentation(t *testing.T) {
 	reg, shown := registry(), examples(t)
 	var b strings.Builder
-	b.WriteString("# Step types\n\nGenerated from the code by `go test ./steps -run Documentation -update`. The markers `flow.if`, `flow.else`, `flow.foreach` and\n" +
-		"`flow.end`, and how a configuration refers to outputs, params and secrets, are in [flow.md](flow.md).\n")
+	b.WriteString("# Step types\n\nGenerated from the code by `go test ./steps -run Documentation -update`. The markers `flow.if`, `flow.else`, `flow.foreach`, `flow.try`,\n" +
+		"`flow.rescue` and `flow.end`, and how a configuration refers to outputs, params and secrets, are in [flow.md](flow.md).\n")
 	for _, key := range reg.Keys() {
 		typ, _ := reg.Lookup(key)
 		if typ.Key() != key {

@@ -31,7 +31,7 @@ type StepFilter struct {
 	// States selects those that ended so. If completed is not among them, a store finds
 	// them without reading those that were completed.
 	States []courier.StepState
-	// FailedItems selects those with a FailedLoop. A store finds them without reading
+	// FailedItems selects those with a FailedLoop or a Rescue. A store finds them without reading
 	// the others.
 	FailedItems bool
 	Files       bool // selects those that report files

@@ -69,7 +69,15 @@ type Move struct {
 type ItemCount struct {
 	Failed   int // what Execution.FailedItems becomes
 	Accepted int // what Counters.AcceptedItems becomes
-	Target   int // what Counters.Target becomes
+	// Rescued is what becomes of the counters about rescues; nil leaves them.
+	Rescued *RescueCount
+	Target  int // what Counters.Target becomes
+}
+
+// A RescueCount has the counts of rescues after a change.
+type RescueCount struct {
+	Items int  // what Counters.RescuedItems becomes
+	Fails bool // what Counters.RescueFails becomes
 }
 
 // Counters returns the counters of an execution after a resume with the change, given
@@ -85,6 +93,9 @@ func (c *Change) Counters(old Counters, from courier.State) Counters {
 	}
 	if n := c.Items; n != nil {
 		now.AcceptedItems, now.Target = n.Accepted, n.Target
+		if c := n.Rescued; c != nil {
+			now.RescuedItems, now.RescueFails = c.Items, c.Fails
+		}
 	}
 	return now
 }
@@ -242,7 +253,7 @@ func (r *Request) checkChange() error {
 // NextAttempt returns the counters with which the next attempt of an execution begins:
 // no items have failed in it.
 func (c Counters) NextAttempt() Counters {
-	c.AcceptedItems, c.Target = 0, 0
+	c.AcceptedItems, c.RescuedItems, c.RescueFails, c.Target = 0, 0, false, 0
 	return c
 }
 

@@ -424,6 +424,10 @@ type Counters struct {
 	// AcceptedItems counts those of the execution's FailedItems that do not fail it:
 	// the ones of loops with then: complete.
 	AcceptedItems int `json:"accepted_items,omitempty"`
+	// RescuedItems is how many items were rescued; the store returns it as that of the
+	// execution. RescueFails says that the execution fails at its end because of a rescue.
+	RescuedItems int  `json:"rescued_items,omitempty"`
+	RescueFails  bool `json:"rescue_fails,omitempty"`
 	// Target is the number, from 1, of the failed item that is executed again in the
 	// last of the execution's [courier.Repairs].Passes; 0 if none is.
 	Target int `json:"target,omitempty"`
@@ -450,7 +454,7 @@ func (c Counters) AfterResume(from courier.State) Counters {
 	}
 	return Counters{
 		Attempts: c.Attempts, Interrupted: c.Interrupted, Base: c.Base, Resumed: from,
-		AcceptedItems: c.AcceptedItems, Target: c.Target, Secrets: c.Secrets,
+		AcceptedItems: c.AcceptedItems, Target: c.Target, RescuedItems: c.RescuedItems, RescueFails: c.RescueFails, Secrets: c.Secrets,
 	}
 }
 

@@ -7,11 +7,12 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Trail finds executions by the files that their steps have reported, and by their
-// labels. It is an optional role of a [Store]; an engine finds it by a type assertion.
+// Trail finds executions by the files that their steps have reported, by the items of loops
+// in which they have failed, and by their labels. It is an optional role of a [Store]; an
+// engine finds it by a type assertion.
 //
 // An entry is written in the same statement as what it refers to: one for each label
-// when an execution is created, and one for each file of a record when the record is
+// when an execution is created, and one for each name of a file or an item when the record is
 // written. Entries are removed with their execution.
 type Trail interface {
 	// Find returns a page of entries. They are in falling order of Value, then Execution,
@@ -24,8 +25,13 @@ type Trail interface {
 	Reports(ctx context.Context, entries []TrailEntry) ([]courier.StepExecution, error)
 }
 
-// TrailFile is the key of entries of files. No label has it.
+// TrailFile is the key of entries of files, and of items: the ItemLabels of a record count
+// as names of files. No label has it.
 const TrailFile = "file"
+
+// MaxTrailItems is how many records with a FailedLoop or a Rescue of an execution have entries of their
+// items: the first ones. Of records after those, only the files have entries.
+const MaxTrailItems = 1000
 
 // MaxTrailWalk is how many of the newest entries of files a search for a part of a name
 // examines.
@@ -47,7 +53,7 @@ type TrailFilter struct {
 }
 
 // A TrailEntry says that an execution has a label, or that one of its records names a
-// file.
+// file or an item.
 type TrailEntry struct {
 	Value     string              `json:"value"`
 	Execution courier.ExecutionID `json:"execution_id"`

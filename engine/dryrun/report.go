@@ -58,7 +58,7 @@ type Report struct {
 	// Params are those that are declared with a type; Unknown those without a value.
 	Params  []flow.DeclaredParam `json:"params,omitempty"`
 	Unknown []string             `json:"unknown_params,omitempty"`
-	// Steps has an entry for each step, of both branches of each flow.if, in the
+	// Steps has an entry for each step, of both branches of each flow.if and of rescues, in the
 	// order of the list; markers have none, unless something is wrong with them.
 	Steps []StepReport `json:"steps"`
 	// Schedules are those that start the job, in the order of their names.
@@ -70,8 +70,9 @@ type Report struct {
 type StepReport struct {
 	Step int `json:"step"` // index in the flat list
 	// Path is the indexes of the blocks around the step, outermost first, and its
-	// own, with the branch after that of a flow.if: "1.3.then.4" is step 4, in
-	// the first branch of the flow.if at 3, in the flow.foreach at 1.
+	// own, with the part after that of a flow.if, a flow.try and a rescue: "1.3.then.4" is
+	// step 4, in the first branch of the flow.if at 3, in the flow.foreach at 1, and
+	// "1.rescue.6" is step 6, in the rescue of that.
 	Path    string `json:"path"`
 	ID      string `json:"id,omitempty"`
 	Name    string `json:"name,omitempty"`

@@ -85,6 +85,9 @@ func (p *printer) node(n flow.Node, branch, indent string, iteration []int) {
 			}
 			fmt.Fprintf(p.out, "%s%s[%d]\n", indent, each, i)
 			p.list(n.Body, indent+below, append(iteration[:len(iteration):len(iteration)], i))
+			if n.Rescue != nil {
+				p.list(n.Rescue, indent+below, append(iteration[:len(iteration):len(iteration)], i))
+			}
 		}
 	}
 }

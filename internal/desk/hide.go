@@ -68,7 +68,7 @@ func HideValues(x *courier.Execution) {
 		Retries: x.Retries, Current: ifAny(x.Current, seenStep),
 		CreatedAt: x.CreatedAt, DueAt: x.DueAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, UpdatedAt: x.UpdatedAt,
 		Failure: ifAny(x.Failure, seenFailure), Request: x.Request, RequestedAt: x.RequestedAt, RequestedBy: x.RequestedBy,
-		Resumed: x.Resumed, FailedItems: x.FailedItems, RerunOf: x.RerunOf, Chain: x.Chain, Member: x.Member,
+		Resumed: x.Resumed, FailedItems: x.FailedItems, RescuedItems: x.RescuedItems, RerunOf: x.RerunOf, Chain: x.Chain, Member: x.Member,
 		MaxRetries: x.MaxRetries, Trace: x.Trace, Timeout: x.Timeout, By: x.By,
 		Worker: x.Worker, Workspace: x.Workspace, HeartbeatAt: x.HeartbeatAt, LeaseExpiresAt: x.LeaseExpiresAt,
 		DiskBytes: x.DiskBytes, OnlyCopies: ifAny(x.OnlyCopies, seenCopies), Seq: x.Seq,
@@ -80,7 +80,7 @@ func seenPosition(p *courier.Position) courier.Position {
 }
 
 func seenLoop(l *courier.LoopPosition) courier.LoopPosition {
-	return courier.LoopPosition{Step: l.Step, Index: l.Index, Failed: l.Failed, ItemFailed: l.ItemFailed}
+	return courier.LoopPosition{Step: l.Step, Index: l.Index, Failed: l.Failed, ItemFailed: l.ItemFailed, Rescued: l.Rescued, Rescue: l.Rescue}
 }
 
 func seenFailure(f *courier.Failure) courier.Failure {
@@ -101,7 +101,7 @@ func seenStep(s *courier.StepExecution) courier.StepExecution {
 		Execution: s.Execution, Seq: s.Seq, Step: s.Step, ID: s.ID, Type: s.Type, Iteration: s.Iteration, Total: s.Total,
 		Attempt: s.Attempt, ExecutionAttempt: s.ExecutionAttempt, Version: s.Version, State: s.State,
 		StartedAt: s.StartedAt, EndedAt: s.EndedAt, Bytes: s.Bytes, Reason: s.Reason, Error: HiddenIf(s.Error),
-		Worker: s.Worker, FailedLoop: s.FailedLoop,
+		Worker: s.Worker, FailedLoop: s.FailedLoop, Rescue: s.Rescue,
 	}
 }
 
@@ -258,7 +258,7 @@ func HideKept(k *store.KeptFiles) {
 // HideItem takes away what a step has said of an item that failed.
 func HideItem(f *courier.FailedItem) {
 	*f = courier.FailedItem{
-		ItemPath: seenPath(&f.ItemPath), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
+		ItemPath: seenPath(&f.ItemPath), Label: courier.IndexLabel(f.Iteration), Step: f.Step, ID: f.ID, Type: f.Type, Attempt: f.Attempt, Reason: f.Reason,
 		Error: Hidden, FailedSeq: f.FailedSeq,
 	}
 }

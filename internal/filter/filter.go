@@ -75,7 +75,7 @@ func State(name string) courier.State { return shown[name] }
 var reasons = []courier.Reason{
 	courier.ReasonError, courier.ReasonTimeout, courier.ReasonStalled, courier.ReasonPanic, courier.ReasonCrashed, courier.ReasonConfig, courier.ReasonExecution,
 	courier.ReasonWorkerLost, courier.ReasonFiles, courier.ReasonDefinition, courier.ReasonCancelled, courier.ReasonOperator, courier.ReasonWithoutFiles,
-	courier.ReasonItems, courier.ReasonStore, courier.ReasonConnection, courier.ReasonLogin, courier.ReasonNotFound, courier.ReasonExists,
+	courier.ReasonItems, courier.ReasonRescued, courier.ReasonStore, courier.ReasonConnection, courier.ReasonLogin, courier.ReasonNotFound, courier.ReasonExists,
 	courier.ReasonPermission, courier.ReasonQuota, courier.ReasonSpace, courier.ReasonIntegrity, courier.ReasonInvalid, courier.ReasonSecret,
 }
 

@@ -262,8 +262,10 @@ func (b *builder) markers() []rule {
 	none := Schema{"type": "object", "maxProperties": 0}
 	return []rule{
 		{keys: []string{flow.TypeElse}, doc: "Begins the steps that run if the condition does not hold.", config: none, marker: true},
-		{keys: []string{flow.TypeEnd}, doc: "Ends what a flow.if or flow.foreach began.", config: none, marker: true},
+		{keys: []string{flow.TypeEnd}, doc: "Ends what a flow.if, a flow.foreach or a flow.try began.", config: none, marker: true},
 		{keys: []string{flow.TypeForEach}, doc: "Begins steps that run once for each item of a list.", config: b.forEach(), needed: true, marker: true},
+		{keys: []string{flow.TypeRescue}, doc: "Begins the steps that run for an item of a loop, or a flow.try, in which something has failed.", config: rescue(), marker: true},
+		{keys: []string{flow.TypeTry}, doc: "Begins steps whose first failure leads to the rescue of the block.", config: none, marker: true},
 		{keys: []string{flow.TypeIf}, doc: "Begins steps that run only if a condition holds.", config: condition(), needed: true, marker: true},
 	}
 }
@@ -283,11 +285,22 @@ func condition() Schema {
 	return s
 }
 
+// rescue is the schema of the configuration of a flow.rescue.
+func rescue() Schema {
+	classes := append(courier.ErrorClasses(), courier.ReasonItems, courier.ReasonWorkerLost)
+	return Object(Schema{
+		"rescue_on":    list(enum("", nil, classes...), "The error classes that come to the rescue; all others do not."),
+		"no_rescue_on": list(enum("", nil, classes...), "The error classes that do not come to the rescue."),
+		"rescued":      enum("What becomes of the execution at its end if the rescue has run.", "complete", "complete", "fail"),
+	})
+}
+
 // forEach is the schema of the configuration of a flow.foreach.
 func (b *builder) forEach() Schema {
 	percentage := Schema{"type": "string", "pattern": `^(\d|[1-9]\d|100)%$`}
 	s := Object(Schema{
 		"source":          described(AnyOf(Schema{"type": "array"}, Schema{"type": "string", "pattern": `context:|^\s*\[`}), "A list, a reference to one, or the JSON text of one.", nil),
+		"label":           Schema{"type": "string", "description": "By what people know an item: a text with references to loop and params."},
 		"on_resume":       enum("Where an execution goes on that was interrupted in the loop and is resumed by an operator: in the same iteration, or in the first one.", "continue", "continue", "restart"),
 		"max_iterations":  whole("The most iterations of the loop, multiplied by those of the loops around it.", 1, nil),
 		"on_item_failure": enum("Whether a step that fails ends the execution, or only the current item.", "stop", "stop", "continue"),
@@ -296,6 +309,6 @@ func (b *builder) forEach() Schema {
 		"continue_on":     list(enum("", nil, courier.ErrorClasses()...), "The error classes that end only the item."),
 		"after_repair":    enum("What happens to the steps behind the loop when failed items have been executed again.", "continue", "continue", "rerun"),
 	}, "source")
-	s["allOf"] = []Schema{unless(has("on_item_failure", "continue"), forbidden("max_failures", "then", "continue_on", "after_repair"))}
+	s["allOf"] = []Schema{when(has("on_item_failure", "stop"), forbidden("max_failures", "then", "continue_on", "after_repair"))}
 	return s
 }

@@ -40,7 +40,7 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	for i := range t.Ended {
 		x.end(&t.Ended[i], now)
 	}
-	s.noteFiles(x, before)
+	s.noteNames(x, before)
 	if t.Interrupt {
 		x.interrupt(now, x.Worker, nil)
 	}
@@ -137,7 +137,7 @@ func (x *execution) record(e entry, now time.Time) {
 	r.Seq, r.EndedAt, r.Version, r.Progress = x.seq(), now, 0, nil
 	x.steps = append(x.steps, r)
 	x.present[r.Step] = append(x.present[r.Step], r)
-	if r.FailedLoop != nil {
+	if r.FailedLoop != nil || r.Rescue != nil {
 		x.failed = append(x.failed, r)
 	}
 }

@@ -105,7 +105,7 @@ type execution struct {
 	// A record of a step is made when it starts and filled in when it ends, so
 	// that the audit can refer to it. One that was interrupted is only there.
 	steps  []*courier.StepExecution // that ended, by Seq
-	failed []*courier.StepExecution // those with a FailedLoop
+	failed []*courier.StepExecution // those with a FailedLoop or a Rescue
 	// those of the present attempt of the execution, by step
 	present map[int][]*courier.StepExecution
 	audit   []entry // number n at n-1
@@ -119,6 +119,7 @@ func (s *Store) view(x *execution) courier.Execution {
 		e.Waits = s.waits(x)
 	}
 	e.StepAttempts, e.EarlierStarts, e.Retries = x.counters.Attempts, x.counters.Base, x.counters.Retries()
+	e.RescuedItems = x.counters.RescuedItems
 	e.Secrets = x.counters.Secrets
 	e.UpdatedAt = x.audit[len(x.audit)-1].at
 	if x.RequestedAt.After(e.UpdatedAt) {

@@ -40,14 +40,22 @@ func (s *Store) follow(key string, e store.TrailEntry) {
 	}
 }
 
-// noteFiles adds the files of a record to the trail.
-func (s *Store) noteFiles(x *execution, from int) {
+// noteNames adds the files of records to the trail, and the items in which they have failed.
+func (s *Store) noteNames(x *execution, from int) {
 	for _, r := range x.steps[from:] {
 		noted := make(map[string]bool)
-		for i := range r.Files {
-			if name := store.TrailName(r.Files[i].Path); name != "" && !noted[name] {
+		note := func(path string) {
+			if name := store.TrailName(path); name != "" && !noted[name] {
 				noted[name] = true
 				s.follow(store.TrailFile, store.TrailEntry{Value: name, Execution: x.ID, Seq: r.Seq})
+			}
+		}
+		for i := range r.Files {
+			note(r.Files[i].Path)
+		}
+		if firstFrom(x.failed, r.Seq) < store.MaxTrailItems {
+			for _, label := range r.ItemLabels {
+				note(label)
 			}
 		}
 	}

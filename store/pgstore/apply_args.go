@@ -19,7 +19,7 @@ func (a *applyCall) progresses() bool {
 		return false
 	}
 	for i := range t.Ended {
-		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil || e.Stack != "" {
+		if e := &t.Ended[i]; !e.StartedAt.IsZero() || e.State != courier.StepCompleted || e.Reason != "" || e.Error != "" || e.Worker != "" || e.FailedLoop != nil || e.Rescue != nil || e.ItemLabels != nil || e.Stack != "" {
 			return false
 		}
 	}
@@ -30,10 +30,11 @@ func (a *applyCall) progresses() bool {
 		t.Counters.Resumed == "" && t.Request == "" && !t.Interrupt && t.Failure == nil && !t.RetryJob
 }
 
-// reportFiles reports whether step attempts that end with the transitions report files.
-func reportFiles(batch []*applyCall) bool {
+// leaveTrail reports whether step attempts that end with the transitions report files, or
+// have failed in items.
+func leaveTrail(batch []*applyCall) bool {
 	return slices.ContainsFunc(batch, func(a *applyCall) bool {
-		return slices.ContainsFunc(a.t.Ended, func(s courier.StepExecution) bool { return len(s.Files) > 0 })
+		return slices.ContainsFunc(a.t.Ended, func(s courier.StepExecution) bool { return len(s.Files) > 0 || len(s.ItemLabels) > 0 })
 	})
 }
 
@@ -135,6 +136,8 @@ type attemptRow struct {
 	Stack      subscript         `json:"stack,omitempty"`
 	Log        subscript         `json:"log,omitempty"`
 	Events     subscript         `json:"events,omitempty"`
+	ItemLabels string            `json:"item_labels,omitempty"`
+	Rescued    bool              `json:"rescued,omitempty"`
 }
 
 // A subscript is the place of a text in a list, from 1; 0 stands for no text.
@@ -201,9 +204,12 @@ func newTransitionRow(t *store.Transition, ord int32, large *texts) transitionRo
 func newAttemptRow(s *courier.StepExecution, large *texts) attemptRow {
 	r := attemptRow{
 		Step: s.Step, Attempt: s.Attempt, State: s.State, Type: s.Type, ID: s.ID, Iteration: numbers(s.Iteration), Total: numbers(s.Total),
-		Bytes: s.Bytes, Worker: s.Worker, Reason: s.Reason, FailedLoop: s.FailedLoop,
+		Bytes: s.Bytes, Worker: s.Worker, Reason: s.Reason, FailedLoop: s.FailedLoop, ItemLabels: labelsOf(s),
 		Error: large.add(s.Error), Outputs: large.add(string(s.Outputs)), Stack: large.add(s.Stack), Log: large.add(s.Log),
 		Files: large.add(filesOf(s)), Events: large.add(eventsOf(s)),
+	}
+	if s.Rescue != nil {
+		r.FailedLoop, r.Rescued = s.Rescue, true
 	}
 	if !s.StartedAt.IsZero() {
 		r.StartedAt = s.StartedAt.UTC().Format(time.RFC3339Nano)
@@ -229,6 +235,15 @@ func filesOf(s *courier.StepExecution) string {
 		return ""
 	}
 	return encode(s.Files)
+}
+
+// labelsOf returns the labels of the items in which an attempt failed, "" for none.
+func labelsOf(s *courier.StepExecution) string {
+	if s.ItemLabels == nil {
+		return ""
+	}
+	text, _ := jsontext.AppendAny(nil, s.ItemLabels)
+	return string(text)
 }
 
 // eventsOf returns the events that a step has emitted, "" for none.

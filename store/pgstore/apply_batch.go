@@ -90,17 +90,17 @@ func (a *applyCall) failed(s *Store, err error) error {
 // checkpoint returns a statement that writes transitions, and what has to follow it. The
 // parameters are but for the last, which says whether events are kept.
 func (s *Store) checkpoint(name string, batch []*applyCall, args []any) []statement {
-	subscribed, files := s.subscribed.Load(), reportFiles(batch)
+	subscribed, trail := s.subscribed.Load(), leaveTrail(batch)
 	list := []statement{{s.sql(name), append(args, subscribed)}}
-	if !subscribed && !files {
+	if !subscribed && !trail {
 		return list
 	}
 	ids, numbers := make(bind.UUIDs, len(batch)), make([]int64, len(batch))
 	for i, a := range batch {
 		ids[i], numbers[i] = bind.UUIDOf(string(a.t.Execution)), a.t.Seq
 	}
-	if files {
-		list = append(list, statement{s.sql("trail/keep_files"), []any{ids, numbers}})
+	if trail {
+		list = append(list, statement{s.sql("trail/keep"), []any{ids, numbers}})
 	}
 	if subscribed {
 		list = append(list, s.keepEvents(ids, numbers, false, true))

@@ -151,7 +151,7 @@ func TestPlan(t *testing.T) {
 				"checkpoint/write":            {"job_executions_pkey"},
 				"checkpoint/write_fast":       {"job_executions_pkey"},
 				"delivery/keep_events":        {"job_executions_pkey", "execution_history_pkey"},
-				"trail/keep_files":            {"execution_history_pkey"},
+				"trail/keep":                  {"execution_history_pkey"},
 				"enqueue/keep_labels":         {"job_executions_pkey"},
 				"enqueue/keep_deadlines":      {"job_executions_pkey"},
 				"lease/renew":                 {"job_executions_pkey"},
@@ -395,7 +395,7 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "delivery/keep_events", "trail/keep_files", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances", "overview/incidents"} {
+	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "delivery/keep_events", "trail/keep", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances", "overview/incidents"} {
 		if r.of(name).sql != "" {
 			list[name], _ = r.pagesOf(t, pool, name)
 		}

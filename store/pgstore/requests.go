@@ -243,6 +243,7 @@ type skip struct {
 	Reason         *string `json:"reason,omitempty"`
 	Error          *string `json:"error,omitempty"`
 	FailedLoop     *int    `json:"failed_loop,omitempty"`
+	ItemLabels     *string `json:"item_labels,omitempty"`
 }
 
 func skipOf(c *store.Change) skip {
@@ -253,7 +254,7 @@ func skipOf(c *store.Change) skip {
 	to := skip{
 		Step: &s.Step, Attempt: s.Attempt, Type: s.Type, ID: orNull(s.ID), Iteration: orNull(numbers(s.Iteration)),
 		IterationTotal: orNull(numbers(s.Total)), Bytes: s.Bytes, Outputs: orNull(string(s.Outputs)), Reason: orNull(string(s.Reason)),
-		Error: orNull(s.Error), FailedLoop: s.FailedLoop,
+		Error: orNull(s.Error), FailedLoop: s.FailedLoop, ItemLabels: orNull(labelsOf(s)),
 	}
 	if s.Files != nil {
 		to.Files = orNull(encode(s.Files))

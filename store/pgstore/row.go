@@ -85,6 +85,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		return x, err
 	}
 	x.StepAttempts, x.EarlierStarts, x.Retries = counters.Attempts, counters.Base, counters.Retries()
+	x.RescuedItems = counters.RescuedItems
 	x.Secrets = counters.Secrets
 	if x.UpdatedAt = instant(r.updated); x.Request != "" {
 		x.RequestedAt, x.RequestedBy, x.RequestReason = instant(r.requestedAt), text(r.requestedBy), text(r.requestReason)
@@ -198,7 +199,7 @@ func (r *row) readCounters() (store.Counters, error) {
 func encodeCounters(m store.Counters) string {
 	m.Reclaims, m.Resumed = 0, ""
 	switch {
-	case m.Interrupted || m.Retries()+m.Base+m.AcceptedItems+m.Target != 0 || len(m.Secrets) > 0:
+	case m.Interrupted || m.Retries()+m.Base+m.AcceptedItems+m.RescuedItems+m.Target != 0 || m.RescueFails || len(m.Secrets) > 0:
 		return encode(m)
 	case m.Attempts == 0:
 		return ""
@@ -246,18 +247,22 @@ func scanStep(rows pgx.Rows) (courier.StepExecution, error) { return scanStepAnd
 func scanStepAnd(rows pgx.Rows, more ...any) (courier.StepExecution, error) {
 	var s courier.StepExecution
 	var execution string
-	var iteration, total, outputs, files, stack, log, events *string
+	var rescued *bool
+	var iteration, total, labels, outputs, files, stack, log, events *string
 	err := rows.Scan(append([]any{&execution, &s.Seq, &s.Step, &s.ID, &s.Type, &iteration, &total, &s.Attempt, &s.ExecutionAttempt,
-		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &outputs, &files, &stack, &log, &events}, more...)...)
+		&s.State, &s.StartedAt, &s.EndedAt, &s.Bytes, &s.Reason, &s.Error, &s.Worker, &s.FailedLoop, &rescued, &labels, &outputs, &files, &stack, &log, &events}, more...)...)
 	if err != nil {
 		return s, err
+	}
+	if rescued != nil && *rescued {
+		s.FailedLoop, s.Rescue = nil, s.FailedLoop
 	}
 	s.Execution, s.Outputs, s.Stack, s.Log = courier.ExecutionID(execution), raw(outputs), text(stack), text(log)
 	s.StartedAt, s.EndedAt = s.StartedAt.UTC(), s.EndedAt.UTC()
 	for _, f := range []struct {
 		from *string
 		to   any
-	}{{iteration, &s.Iteration}, {total, &s.Total}, {files, &s.Files}, {events, &s.Events}} {
+	}{{iteration, &s.Iteration}, {total, &s.Total}, {labels, &s.ItemLabels}, {files, &s.Files}, {events, &s.Events}} {
 		if err := decode(f.from, f.to); err != nil {
 			return s, err
 		}

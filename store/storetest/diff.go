@@ -393,6 +393,7 @@ func (d *differ) transition(x *courier.Execution, seq int64) store.Transition {
 		t.Counters.AcceptedItems, t.Counters.Target = d.rand.IntN(n+1), d.rand.IntN(3)
 		for i := range t.Ended {
 			t.Ended[i].FailedLoop = pick(d.rand, nil, new(int), &n)
+			t.Ended[i].ItemLabels = pick(d.rand, nil, []string{"inv-7.csv"}, []string{"acme", "\u202e\"<"})
 		}
 	}
 	t.Repairs, t.Progress = d.repairs(8), d.progress(x.ID)

@@ -24,7 +24,7 @@ type Flow struct {
 
 // A Node is a step or a block.
 type Node struct {
-	Kind            string // "step", "if", "foreach"
+	Kind            string // "step", "if", "foreach", "try"
 	Index           int
 	ID, Type, Name  string
 	Doc             string // of the type
@@ -33,7 +33,8 @@ type Node struct {
 	Config          []Field
 	Rules           []string // timeouts and failure policy, in words
 	Then, Else      []Node
-	Elsed           bool // there is an else
+	Elsed           bool    // there is an else, or a rescue
+	Rescue          []Field // the configuration of the flow.rescue
 }
 
 // A Field is a field of a configuration.
@@ -52,6 +53,7 @@ const (
 // A maker makes the view of a job.
 type maker struct {
 	reg  *courier.Registry
+	tree *flow.Tree
 	left int // nodes that still fit
 	cut  int
 }
@@ -71,6 +73,7 @@ func FlowOf(job *courier.Job, reg *courier.Registry) Flow {
 		v.Cut = m.cut
 		return v
 	}
+	m.tree = tree
 	nodes := m.list(tree.Root(), 0)
 	return Flow{Nodes: nodes, Cut: m.cut}
 }
@@ -111,11 +114,27 @@ func (m *maker) list(l *flow.List, depth int) (nodes []Node) {
 			node := m.node("foreach", n.Index(), n.Spec)
 			node.Left = Value(n.Spec.Config["source"])
 			node.Config = slices.DeleteFunc(node.Config, func(f Field) bool { return f.Name == "source" })
-			node.Then = m.list(n.Body, depth+1)
+			node.Then, node.Else, node.Elsed = m.list(n.Body, depth+1), m.list(n.Rescue, depth+1), n.Rescue != nil
+			node.Rescue = m.rescueOf(n.Index())
+			nodes = append(nodes, node)
+		case *flow.Try:
+			if !m.block(depth, n.Index(), n.End) {
+				continue
+			}
+			node := m.node("try", n.Index(), n.Spec)
+			node.Then, node.Else, node.Elsed, node.Rescue = m.list(n.Body, depth+1), m.list(n.Rescue, depth+1), true, m.rescueOf(n.Index())
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes
+}
+
+// rescueOf returns the configuration of the flow.rescue of a block.
+func (m *maker) rescueOf(open int) []Field {
+	if at := m.tree.Rescue(open); at >= 0 {
+		return configOf(m.tree.Spec(at).Config, nil)
+	}
+	return nil
 }
 
 // block reports whether a block fits, which lies at a depth and has the entries from first

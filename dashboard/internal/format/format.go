@@ -112,11 +112,24 @@ func Span(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// InItem returns the iteration of a step in words: the indexes of the items, from 0 on, as in
-// messages of the engine. It is empty outside loops.
-func InItem(iteration []int) string {
-	if len(iteration) == 0 {
+// InItem returns the iteration of a step in words: the items by their labels, or, where these
+// are not known, the indexes of the items, from 0 on. It is empty outside loops.
+func InItem(labels []string, iteration []int) string {
+	switch {
+	case len(iteration) == 0:
 		return ""
+	case len(labels) != len(iteration):
+		return " at index " + courier.FormatIteration(iteration)
 	}
-	return " at index " + courier.FormatIteration(iteration)
+	return " at " + courier.FormatItems(labels, iteration)
+}
+
+// Item names an item of a loop: by its label, and by its index, with those of the loops around
+// it.
+func Item(label string, iteration []int) string {
+	index := "index " + courier.FormatIteration(iteration)
+	if label == courier.IndexLabel(iteration) || label == "" {
+		return index
+	}
+	return label + " (" + index + ")"
 }

@@ -179,7 +179,7 @@ func (b *builder) inChosen(r *Row) {
 // iteration.
 func (b *builder) anyIn(r *Row, path []int) bool {
 	end := b.tree.End(r.Step)
-	if strings.EqualFold(r.Type, flow.TypeElse) {
+	if strings.EqualFold(r.Type, flow.TypeElse) || strings.EqualFold(r.Type, flow.TypeRescue) {
 		end = b.tree.End(r.parent)
 	}
 	return b.anyBetween(r.Step, end, path)

@@ -21,11 +21,17 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 	r.Loop = l
 	outer := b.shownPath(b.tree.Loops(r.Step))
 	marks := b.marks(r.Step, outer, s)
+	marks.label = func(item int) string {
+		return b.labels[r.Step][courier.FormatIteration(append(slices.Clone(outer), item))]
+	}
 	l.Failed = len(marks.failed)
 	if l.Summary = fmt.Sprintf("%s of %s items done", format.Count(marks.done()), format.Count(l.Total)); l.Failed > 0 {
 		l.Failed = max(l.Failed, s.Items.Failed)
 		l.Summary += ", " + l.failed()
 		l.FirstFailed = b.itemHref(r.Step, outer, marks.failed[0])
+	}
+	if n := s.Items.Rescued; n > 0 {
+		l.Summary += ", " + format.Count(n) + " of them rescued"
 	}
 	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
 	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && !b.x.State.Ended() && (at != marks.present || len(outer) > 0) {
@@ -33,6 +39,7 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 	}
 	at = min(max(at, 0), l.Total-1)
 	l.Item = courier.FormatIteration(append(slices.Clone(outer), at))
+	l.Label = b.labels[r.Step][l.Item]
 	if at > 0 {
 		l.Previous = b.itemHref(r.Step, outer, at-1)
 	}
@@ -64,6 +71,7 @@ type itemMarks struct {
 	present int   // the item in which the execution is; total-1 if the loop has ended
 	ended   bool  // the loop has
 	failed  []int // in order
+	label   func(item int) string
 }
 
 func (b *builder) marks(loop int, outer []int, s *flow.Outlined) itemMarks {
@@ -140,7 +148,7 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 	x := 0
 	for _, t := range bad {
 		i, _ := slices.BinarySearch(m.failed, t.first)
-		x = drawTicks(b, href, t, m.failed[i], x, 1)
+		x = drawTicks(b, href, t, m.failed[i], m.label(m.failed[i]), x, 1)
 	}
 	run := max(1, (len(good)+maxRuns-1)/maxRuns)
 	for i := 0; i < len(good); {
@@ -149,7 +157,7 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 			t.last = good[k].last
 			k++
 		}
-		x = drawTicks(b, href, t, t.first, x, k-i)
+		x = drawTicks(b, href, t, t.first, "", x, k-i)
 		i = k
 	}
 	b.WriteString("</g></svg>")
@@ -157,11 +165,15 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 }
 
 // drawTicks draws n ticks of one state from x on, as a link to an item, and returns where the
-// next ones begin. A pending item has nothing to be seen.
-func drawTicks(b *strings.Builder, href string, t tick, item, x, n int) int {
+// next ones begin. The label of the item is empty if it has none. A pending item has nothing to
+// be seen.
+func drawTicks(b *strings.Builder, href string, t tick, item int, label string, x, n int) int {
 	class := format.LookOf(t.state).Class
 	if t.state != "pending" {
 		fmt.Fprintf(b, `<a href="%s%d" tabindex="-1"><title>`, href, item)
+		if label != "" {
+			b.WriteString(template.HTMLEscapeString(format.Clip(80, label)) + ", ")
+		}
 		if b.WriteString("index " + strconv.Itoa(t.first)); t.last > t.first {
 			b.WriteString(" to " + strconv.Itoa(t.last))
 		}

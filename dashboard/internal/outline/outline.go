@@ -55,6 +55,7 @@ type Loop struct {
 	Summary        string
 	Ticks          template.HTML
 	Item           string // the iteration that the rows below show, such as "3.0"
+	Label          string // of that item; empty if it has none but the index, or it is not known
 	Previous, Next string // references
 	FirstFailed    string
 	Present        string // reference of the iteration in which the execution is; empty if that is shown, or the execution has ended
@@ -86,7 +87,7 @@ type Reader interface {
 	// Records returns records of the execution, as the visitor may see them.
 	Records(f store.StepFilter) ([]courier.StepExecution, error)
 	// FailedItems returns the items that failed and were not repaired.
-	FailedItems() ([]courier.ItemPath, error)
+	FailedItems() ([]courier.FailedItem, error)
 	// Values returns the values in scope; nil if they are gone, or the visitor may not see them.
 	Values() (courier.Values, error)
 }
@@ -112,6 +113,7 @@ type builder struct {
 	out    *View
 	values courier.Values                  // in scope; nil if the visitor may not see them
 	items  map[int][][]int                 // failed items by loop: their iterations
+	labels map[int]map[string]string       // their labels by loop and iteration
 	failed []courier.StepExecution         // failed attempts
 	chosen *chosenItem                     // the iteration that the address names
 	shown  map[int][]courier.StepExecution // its records, by step
@@ -138,6 +140,10 @@ func (b *builder) build() {
 			r.Text = "if " + conditionText(spec.Config)
 		case flow.TypeElse:
 			r.Text = "else"
+		case flow.TypeTry:
+			r.Text = "try"
+		case flow.TypeRescue:
+			r.Text = "rescue"
 		case flow.TypeForEach:
 			r.Text = "for each item of " + operandText(spec.Config["source"])
 			b.loop(r, s)
@@ -165,6 +171,8 @@ func (b *builder) word(r *Row) {
 		r.State, r.Word = "retrying", fmt.Sprintf("waits for attempt %d", r.record.Attempt+1)
 	case r.State == string(flow.OutlinePending) && (b.x.State.Ended() || b.over(r)):
 		r.State = "not_run"
+	case strings.EqualFold(r.Type, flow.TypeRescue) && r.State == string(flow.OutlineNotTaken):
+		r.Word = "not needed"
 	case l != nil && l.Failed > 0 && r.State == string(flow.OutlineCompleted):
 		r.State, r.Word = "items_failed", l.failed()
 	}

@@ -35,8 +35,8 @@ func (r *records) Records(f store.StepFilter) (page []courier.StepExecution, err
 	}
 	return page, nil
 }
-func (*records) FailedItems() ([]courier.ItemPath, error) { return nil, nil }
-func (r *records) Values() (courier.Values, error)        { return r.values, nil }
+func (*records) FailedItems() ([]courier.FailedItem, error) { return nil, nil }
+func (r *records) Values() (courier.Values, error)          { return r.values, nil }
 
 // job has a step, a loop with a condition in it, and a step.
 var job = []courier.StepSpec{

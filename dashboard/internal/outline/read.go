@@ -57,7 +57,7 @@ func (b *builder) retried() bool {
 
 // readItems reads which items of loops have failed and were not repaired.
 func (b *builder) readItems() error {
-	b.items = make(map[int][][]int)
+	b.items, b.labels = make(map[int][][]int), make(map[int]map[string]string)
 	repaired := b.x.Repairs != nil && len(b.x.Repairs.Passes) > 0
 	if n := b.x.FailedItems; repaired && n > 0 && n <= maxItemsRead {
 		list, err := b.read.FailedItems()
@@ -66,6 +66,7 @@ func (b *builder) readItems() error {
 		}
 		for i := range list {
 			b.items[list[i].Loop] = append(b.items[list[i].Loop], list[i].Iteration)
+			b.name(list[i].Loop, list[i].Iteration, list[i].Label)
 		}
 	} else if n > 0 {
 		list, err := b.read.Records(store.StepFilter{Attempt: b.x.Attempt, FailedItems: true, Limit: maxItemsRead})
@@ -75,7 +76,11 @@ func (b *builder) readItems() error {
 		for i := range list {
 			if l := list[i].FailedLoop; l != nil {
 				level := len(b.tree.Loops(*l)) + 1
-				b.items[*l] = append(b.items[*l], list[i].Iteration[:min(level, len(list[i].Iteration))])
+				path := list[i].Iteration[:min(level, len(list[i].Iteration))]
+				b.items[*l] = append(b.items[*l], path)
+				if len(list[i].ItemLabels) >= level {
+					b.name(*l, path, list[i].ItemLabels[level-1])
+				}
 			}
 		}
 		if n > len(list) {
@@ -87,7 +92,21 @@ func (b *builder) readItems() error {
 			if path := f.Iteration[:min(level+1, len(f.Iteration))]; !slices.ContainsFunc(b.items[loop], func(i []int) bool { return slices.Equal(i, path) }) {
 				b.items[loop] = append(b.items[loop], path)
 			}
+			if level < len(f.ItemLabels) {
+				b.name(loop, f.Iteration[:level+1], f.ItemLabels[level])
+			}
 		}
 	}
 	return nil
+}
+
+// name takes note of the label of a failed item of a loop.
+func (b *builder) name(loop int, path []int, label string) {
+	if label == courier.IndexLabel(path) {
+		return
+	}
+	if b.labels[loop] == nil {
+		b.labels[loop] = make(map[string]string)
+	}
+	b.labels[loop][courier.FormatIteration(path)] = label
 }

@@ -79,14 +79,18 @@ func Read(f url.Values) (*courier.ResumeOptions, error) {
 	}
 	o.Set = object("set", "The changed values")
 	o.Outputs = object("outputs", "The outputs of the skipped step")
-	for _, v := range f["item"] {
-		i, err := itemOf(v)
-		if err != nil {
-			problems = append(problems, "An item is none of this execution.")
-			continue
+	items := func(name string) (list []courier.ItemPath) {
+		for _, v := range f[name] {
+			i, err := itemOf(v)
+			if err != nil {
+				problems = append(problems, "An item is none of this execution.")
+				continue
+			}
+			list = append(list, i)
 		}
-		o.Items = append(o.Items, i)
+		return list
 	}
+	o.Items, o.Accept = items("item"), items("accept")
 	if len(problems) > 0 {
 		p := problem.Invalid("The form has mistakes.")
 		p.Problems = problems
@@ -129,7 +133,7 @@ func ReportOf(report *courier.ResumeReport, tree *flow.Tree, sees bool) *Report 
 	}
 	if i := r.Position.Step; i < tree.Len() {
 		s := tree.Spec(i)
-		r.At = courier.StepLabel(i, s.ID, s.Type) + format.InItem(r.Position.Iteration())
+		r.At = courier.StepLabel(i, s.ID, s.Type) + format.InItem(nil, r.Position.Iteration())
 	}
 	for _, s := range r.Steps {
 		if s.Repeated {

@@ -88,7 +88,7 @@ func (c *Checkpoint) Rejected() int { return c.Items - c.AcceptedItems }
 
 // Passed sets the counters to what they are after a step that is over.
 func (c *Checkpoint) Passed() {
-	c.Counters = store.Counters{JobFailures: c.JobFailures, Base: c.Base, AcceptedItems: c.AcceptedItems, Target: c.Target}
+	c.Counters = store.Counters{JobFailures: c.JobFailures, Base: c.Base, AcceptedItems: c.AcceptedItems, Target: c.Target, RescuedItems: c.RescuedItems, RescueFails: c.RescueFails}
 }
 
 // Restarted sets the counters for a position that the execution goes back to. Every start

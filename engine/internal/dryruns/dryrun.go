@@ -272,6 +272,12 @@ func addPaths(paths map[int]string, list *flow.List, above string) {
 		switch n := n.(type) {
 		case *flow.ForEach:
 			addPaths(paths, n.Body, own+".")
+			if n.Rescue != nil {
+				addPaths(paths, n.Rescue, own+".rescue.")
+			}
+		case *flow.Try:
+			addPaths(paths, n.Body, own+".try.")
+			addPaths(paths, n.Rescue, own+".rescue.")
 		case *flow.If:
 			addPaths(paths, n.Then, own+".then.")
 			if n.Else != nil {

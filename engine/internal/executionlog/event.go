@@ -18,7 +18,7 @@ func EventOf(x *courier.Execution, a *courier.AuditEntry, f *courier.Failure) (c
 	}
 	ev.Type = store.EventOf(a, false)
 	if ev.Type == courier.EventJobFailed && f != nil && f.Step >= 0 {
-		ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.Attempt = f.Step, f.ID, f.Type, f.Iteration, f.Attempt
+		ev.Step, ev.ID, ev.StepType, ev.Iteration, ev.ItemLabels, ev.Attempt = f.Step, f.ID, f.Type, f.Iteration, f.ItemLabels, f.Attempt
 	}
 	return ev, ev.Type != ""
 }

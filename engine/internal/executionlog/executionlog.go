@@ -7,6 +7,7 @@ package executionlog
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -118,24 +119,27 @@ func (r Log) Lasted(s, current *courier.StepExecution, took time.Duration) time.
 }
 
 func stepAttrs(s *courier.StepExecution) []slog.Attr {
-	return placeAttrs(s.Step, s.ID, s.Type, s.Iteration, s.Attempt)
+	return placeAttrs(s.Step, s.ID, s.Type, s.Iteration, s.ItemLabels, s.Attempt)
 }
 
 func failureAttrs(f *courier.Failure) []slog.Attr {
 	var attrs []slog.Attr
 	if f.Step >= 0 {
-		attrs = placeAttrs(f.Step, f.ID, f.Type, f.Iteration, f.Attempt)
+		attrs = placeAttrs(f.Step, f.ID, f.Type, f.Iteration, f.ItemLabels, f.Attempt)
 	}
 	return append(attrs, slog.String("reason", string(f.Reason)))
 }
 
-func placeAttrs(step int, id, typ string, iteration []int, attempt int) []slog.Attr {
+func placeAttrs(step int, id, typ string, iteration []int, labels []string, attempt int) []slog.Attr {
 	attrs := []slog.Attr{slog.Int("step", step), slog.String("type", typ)}
 	if id != "" {
 		attrs = append(attrs, slog.String("id", id))
 	}
 	if iteration != nil {
 		attrs = append(attrs, slog.String("iteration", courier.FormatIteration(iteration)))
+	}
+	if labels != nil {
+		attrs = append(attrs, slog.String("item", strings.Join(labels, "/")))
 	}
 	return append(attrs, slog.Int("attempt", attempt))
 }

@@ -7,16 +7,20 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/flow"
 )
 
-// The values of a loop with on_item_failure: continue.
+// The values of a loop with on_item_failure: continue, and of what a rescue is for.
 const (
-	resultFailed      = "failed"
-	resultFailedCount = "failed_count"
-	resultCount       = "count"
+	resultFailed       = "failed"
+	resultFailedCount  = "failed_count"
+	resultRescued      = "rescued"
+	resultRescuedCount = "rescued_count"
+	resultCount        = "count"
+	resultError        = "error"
 )
 
-var resultNames = []string{resultFailed, resultFailedCount, resultCount}
+var resultNames = []string{resultFailed, resultFailedCount, resultRescued, resultRescuedCount, resultCount}
 
 // What the value failed of a loop has at most.
 const (
@@ -24,61 +28,65 @@ const (
 	maxFailedMessage = 200 // bytes of a message
 )
 
-// A FailedItem is an element of the value failed of a loop.
-type FailedItem struct {
-	Index   int    // in the list
-	Step    string // that failed: its id, or its index if it has none
-	Class   courier.Reason
-	Message string
-}
-
 // A loopResult is what a loop that is over has as values.
 type loopResult struct {
-	count       int
-	failedCount int // -1 if it is not known yet
-	// failed lists the failed items, and says how many there are; nil if there are none.
-	failed func() ([]FailedItem, int)
-	list   []any // made when first asked for
+	count           int
+	failed, rescued itemList
+}
+
+// An itemList lists items of a loop that is over.
+type itemList struct {
+	count int // -1 if it is not known yet
+	// read lists the items, and says how many there are; nil if there are none.
+	read func() ([]courier.ItemFailure, int)
+	list []any // made when first asked for
 }
 
 // value returns a value of the loop; l may be nil.
 func (l *loopResult) value(name string) (any, bool) {
 	switch {
 	case l == nil:
-		return nil, false
 	case name == resultCount:
 		return number(l.count), true
 	case name == resultFailedCount:
-		if l.failedCount < 0 {
-			l.load()
-		}
-		return number(l.failedCount), true
+		return l.failed.number(), true
 	case name == resultFailed:
-		l.load()
-		return l.list, true
+		return l.failed.values(), true
+	case name == resultRescuedCount:
+		return l.rescued.number(), true
+	case name == resultRescued:
+		return l.rescued.values(), true
 	}
 	return nil, false
 }
 
-// load lists the failed items as JSON values.
-func (l *loopResult) load() {
+func (l *itemList) number() json.Number {
+	if l.count < 0 {
+		l.values()
+	}
+	return number(l.count)
+}
+
+// values lists the items as JSON values.
+func (l *itemList) values() []any {
 	if l.list != nil {
-		return
+		return l.list
 	}
 	l.list = []any{}
-	if l.failed == nil || l.failedCount == 0 {
-		l.failedCount = max(0, l.failedCount)
-		return
+	if l.read == nil || l.count == 0 {
+		l.count = max(0, l.count)
+		return l.list
 	}
-	all, n := l.failed()
-	if l.failedCount < 0 {
-		l.failedCount = n
+	all, n := l.read()
+	if l.count < 0 {
+		l.count = n
 	}
 	for _, f := range all[:min(len(all), maxFailedItems)] {
 		l.list = append(l.list, map[string]any{
-			"index": number(f.Index), "step": f.Step, "class": string(f.Class), "message": cut(f.Message),
+			"index": number(f.Index), "label": f.Label, "step": f.Step, "class": string(f.Class), "message": cut(f.Message),
 		})
 	}
+	return l.list
 }
 
 // cut shortens a message.
@@ -105,27 +113,44 @@ func (v *Values) SetNull(first, last int) {
 // are. It is called when a reference needs them, once for each time that the loop has
 // ended, and not if none has failed. It may be called while a step's configuration is
 // made, in the goroutine of that.
-func (v *Values) SetFailedItems(list func(marker int, outer []int) (first []FailedItem, count int)) {
+func (v *Values) SetFailedItems(list func(marker int, outer []int) (first []courier.ItemFailure, count int)) {
 	v.failed = list
 }
 
-// LoopEnded sets the values of a loop that is over. Its failed items are listed by the
-// function of SetFailedItems; a number of -1 is the one that it returns.
-func (v *Values) LoopEnded(marker int, outer []int, count, failed int) {
-	var list func() ([]FailedItem, int)
-	if v.failed != nil {
-		list = func() ([]FailedItem, int) { return v.failed(marker, outer) }
+// SetRescuedItems is SetFailedItems for items that were rescued.
+func (v *Values) SetRescuedItems(list func(marker int, outer []int) (first []courier.ItemFailure, count int)) {
+	v.rescued = list
+}
+
+// SetError sets the value error of the block whose rescue a record leads to; see
+// [flow.ErrorValue].
+func (v *Values) SetError(r *courier.StepExecution) {
+	if v.errors == nil {
+		v.errors = make(map[int]map[string]any)
 	}
-	v.setLoop(marker, &loopResult{count: count, failedCount: failed, failed: list})
+	v.errors[*r.Rescue] = flow.ErrorValue(r)
+}
+
+// LoopEnded sets the values of a loop that is over. Its items are listed by the functions of
+// SetFailedItems and SetRescuedItems; a number of -1 is the one that they return.
+func (v *Values) LoopEnded(marker int, outer []int, count, failed, rescued int) {
+	of := func(count int, list func(int, []int) ([]courier.ItemFailure, int)) itemList {
+		l := itemList{count: count}
+		if list != nil {
+			l.read = func() ([]courier.ItemFailure, int) { return list(marker, outer) }
+		}
+		return l
+	}
+	v.setLoop(marker, &loopResult{count: count, failed: of(failed, v.failed), rescued: of(rescued, v.rescued)})
 }
 
 // SetLoop sets the values of a loop that is over. Failed lists its failed items; it is
 // called when a reference needs them, once, and not if none has failed. Of the list the
 // first 1,000 count.
-func (v *Values) SetLoop(marker, count, failedCount int, failed func() []FailedItem) {
-	l := &loopResult{count: count, failedCount: failedCount}
+func (v *Values) SetLoop(marker, count, failedCount int, failed func() []courier.ItemFailure) {
+	l := &loopResult{count: count, failed: itemList{count: failedCount}}
 	if failed != nil {
-		l.failed = func() ([]FailedItem, int) { return failed(), failedCount }
+		l.failed.read = func() ([]courier.ItemFailure, int) { return failed(), failedCount }
 	}
 	v.setLoop(marker, l)
 }
@@ -140,17 +165,25 @@ func (v *Values) setLoop(marker int, l *loopResult) {
 // FailedItems returns the first 1,000 failed items of a loop in some iterations of the
 // loops around it, and how many there are. Failures are the records with which items
 // failed that were not executed again since.
-func (p *Program) FailedItems(marker int, outer []int, failures []courier.StepExecution) (first []FailedItem, count int) {
+func (p *Program) FailedItems(marker int, outer []int, failures []courier.StepExecution) (first []courier.ItemFailure, count int) {
 	records := p.Tree.FailedItems(marker, outer, failures)
 	for i := range records[:min(len(records), maxFailedItems)] {
-		r := &records[i]
-		step := r.ID
-		if step == "" {
-			step = strconv.Itoa(r.Step)
-		}
-		first = append(first, FailedItem{Index: r.Iteration[len(outer)], Step: step, Class: r.Reason, Message: r.Error})
+		first = append(first, ItemFailure(&records[i], len(outer)))
 	}
 	return first, len(records)
+}
+
+// ItemFailure says of a record with which an item has failed which item that was: the one of
+// the loop at a depth, from 0, among those around the step.
+func ItemFailure(r *courier.StepExecution, depth int) courier.ItemFailure {
+	f := courier.ItemFailure{Index: r.Iteration[depth], Label: courier.IndexLabel(r.Iteration[:depth+1]), Step: r.ID, Class: r.Reason, Message: cut(r.Error)}
+	if depth < len(r.ItemLabels) {
+		f.Label = r.ItemLabels[depth]
+	}
+	if f.Step == "" {
+		f.Step = strconv.Itoa(r.Step)
+	}
+	return f
 }
 
 // SetChanges sets what operators have changed: parameters, and outputs of records that
@@ -183,6 +216,9 @@ func (v *Values) Restore(records []courier.StepExecution, pos courier.Position) 
 	for _, r := range inScope {
 		v.restore(r)
 	}
+	for _, r := range t.Rescued(pos, records, passes) {
+		v.SetError(r)
+	}
 	for _, marker := range null {
 		if first, last := marker+1, t.End(marker)-1; first <= last {
 			v.SetNull(first, last)
@@ -211,6 +247,19 @@ func (v *Values) restore(r *courier.StepExecution) {
 	v.steps[r.Step] = o
 }
 
+// RescuedItems is FailedItems for items that were rescued. Rescues are the records that led
+// to that.
+func (p *Program) RescuedItems(marker int, outer []int, rescues []courier.StepExecution) (first []courier.ItemFailure, count int) {
+	for i := range rescues {
+		if r := &rescues[i]; *r.Rescue == marker && slices.Equal(r.Iteration[:min(len(outer), len(r.Iteration))], outer) && len(r.Iteration) > len(outer) {
+			if count++; len(first) < maxFailedItems {
+				first = append(first, ItemFailure(r, len(outer)))
+			}
+		}
+	}
+	return first, count
+}
+
 // RefersToFailed reports whether a step or a marker refers to the list of failed items
 // of a loop.
 func (p *Program) RefersToFailed(marker int) bool { return p.failed[marker] }
@@ -222,7 +271,7 @@ func (p *Program) noteFailed() {
 	}
 	for i := range p.Tree.Len() {
 		for _, f := range p.Tree.Template(i).References() {
-			if f.Ref.Name != resultFailed {
+			if f.Ref.Name != resultFailed && f.Ref.Name != resultRescued {
 				continue
 			}
 			if marker, ok := p.Tree.Head(f.Ref.Head); ok && p.Tree.ItemPolicy(marker).Continue {

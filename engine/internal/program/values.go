@@ -23,7 +23,9 @@ type Values struct {
 	raw     json.RawMessage // params as they were stored
 	steps   []*outputs
 	loops   map[int]*loopResult // of loops that are over, by marker; nil for most
-	failed  func(marker int, outer []int) ([]FailedItem, int)
+	failed  func(marker int, outer []int) ([]courier.ItemFailure, int)
+	rescued func(marker int, outer []int) ([]courier.ItemFailure, int)
+	errors  map[int]map[string]any // of blocks that are rescued, by marker; nil for most
 	changes []courier.ValueChange
 	of      *courier.Execution
 }
@@ -75,6 +77,9 @@ func (v *Values) Value(head, name string) (any, bool) {
 		return nil, false
 	}
 	if v.steps[i] == nil {
+		if e := v.errors[i]; e != nil && name == resultError {
+			return e, true
+		}
 		return v.loops[i].value(name)
 	}
 	if x, ok := v.steps[i].object()[name]; ok || v.steps[i].null {
@@ -111,6 +116,9 @@ func (v *Values) Keys() []string {
 			}
 		}
 	}
+	for marker := range v.errors {
+		keys = append(keys, strconv.Itoa(marker)+"."+resultError)
+	}
 	for marker := range v.loops {
 		for _, name := range resultNames {
 			keys = append(keys, strconv.Itoa(marker)+"."+name)
@@ -124,6 +132,7 @@ func (v *Values) Keys() []string {
 func (v *Values) Forget(first, last int) {
 	clear(v.steps[first : last+1])
 	maps.DeleteFunc(v.loops, func(marker int, _ *loopResult) bool { return first <= marker && marker <= last })
+	maps.DeleteFunc(v.errors, func(marker int, _ map[string]any) bool { return first <= marker && marker <= last })
 }
 
 // Set sets the outputs of a step.
@@ -205,6 +214,12 @@ func (v *Values) Snapshot() map[string]any {
 					all[id+"."+name] = x
 				}
 			}
+		}
+	}
+	for marker, e := range v.errors {
+		all[strconv.Itoa(marker)+"."+resultError] = e
+		if id := v.program.Job.Steps[marker].ID; id != "" {
+			all[id+"."+resultError] = e
 		}
 	}
 	for marker, l := range v.loops {

@@ -132,21 +132,21 @@ func TestLoopResults(t *testing.T) {
 		t.Errorf("RefersToFailed is %t, %t, %t", p.RefersToFailed(1), p.RefersToFailed(5), p.RefersToFailed(0))
 	}
 	asked := 0
-	items := make([]FailedItem, 1200)
+	items := make([]courier.ItemFailure, 1200)
 	for i := range items {
-		items[i] = FailedItem{Index: i, Step: "get", Class: courier.ReasonInvalid, Message: strings.Repeat("é", 101) + "!"}
+		items[i] = courier.ItemFailure{Index: i, Step: "get", Class: courier.ReasonInvalid, Message: strings.Repeat("é", 101) + "!"}
 	}
 	v := NewValues(p, &courier.Execution{}, "")
-	v.SetFailedItems(func(marker int, outer []int) ([]FailedItem, int) {
+	v.SetFailedItems(func(marker int, outer []int) ([]courier.ItemFailure, int) {
 		asked++
 		return items, 5000
 	})
 	keys := []string{"1.count", "1.failed_count"}
-	v.LoopEnded(1, nil, 9000, 5000)
+	v.LoopEnded(1, nil, 9000, 5000, 0)
 	if got := read(v, keys...); got != "9000 5000" || asked != 0 {
 		t.Errorf("the values are %s, asked %d times", got, asked)
 	}
-	v.LoopEnded(1, nil, 9000, -1) // an unknown number
+	v.LoopEnded(1, nil, 9000, -1, -1) // an unknown number
 	if got := read(v, keys...); got != "9000 5000" || asked != 1 {
 		t.Errorf("the values are %s, asked %d times", got, asked)
 	}
@@ -164,7 +164,7 @@ func TestLoopResults(t *testing.T) {
 	if got := read(v, "1.other"); got != "-" {
 		t.Errorf("1.other is %s", got)
 	}
-	v.LoopEnded(5, nil, 0, 0)
+	v.LoopEnded(5, nil, 0, 0, 0)
 	if got := read(v, "5.failed", "5.failed_count", "5.count"); got != "[] 0 0" || asked != 1 {
 		t.Errorf("without items, the values are %s, asked %d times", got, asked)
 	}
@@ -184,12 +184,14 @@ func TestLoopResults(t *testing.T) {
 		t.Errorf("after SetNull, the values are %s", got)
 	}
 
-	v.SetLoop(1, 3, 1, func() []FailedItem { return []FailedItem{{Index: 2, Step: "3", Message: "x"}} })
-	if got := read(v, "1.failed", "1.failed_count"); got != "[map[class: index:2 message:x step:3]] 1" {
+	v.SetLoop(1, 3, 1, func() []courier.ItemFailure {
+		return []courier.ItemFailure{{Index: 2, Label: "a", Step: "3", Message: "x"}}
+	})
+	if got := read(v, "1.failed", "1.failed_count"); got != "[map[class: index:2 label:a message:x step:3]] 1" {
 		t.Errorf("after SetLoop, the values are %s", got)
 	}
 	v = NewValues(p, &courier.Execution{}, "")
-	v.LoopEnded(1, nil, 3, -1) // nobody knows
+	v.LoopEnded(1, nil, 3, -1, -1) // nobody knows
 	if got := read(v, "1.failed", "1.failed_count"); got != "[] 0" {
 		t.Errorf("without a list, the values are %s", got)
 	}
@@ -199,11 +201,11 @@ func TestFailedItemsOfRecords(t *testing.T) {
 	p := compile(t)
 	loop := 1
 	named := record(4, 2, "", 2)
-	named.ID, named.Reason, named.Error, named.FailedLoop = "get", courier.ReasonIntegrity, "damaged", &loop
+	named.ID, named.Reason, named.Error, named.FailedLoop, named.ItemLabels = "get", courier.ReasonIntegrity, "damaged", &loop, []string{"inv.csv"}
 	plain := record(3, 3, "", 0)
 	plain.FailedLoop = &loop
 	first, n := p.FailedItems(1, nil, []courier.StepExecution{named, plain, record(5, 7, "")})
-	if got := fmt.Sprint(first, n); got != "[{0 3  } {2 get integrity damaged}] 2" {
+	if got := fmt.Sprint(first, n); got != "[{0 0 3  } {2 inv.csv get integrity damaged}] 2" {
 		t.Errorf("FailedItems() = %s", got)
 	}
 }

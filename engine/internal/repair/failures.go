@@ -7,6 +7,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/history"
+	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
@@ -38,6 +39,7 @@ type History struct {
 	Retry bool
 
 	failed []Failure // all that were read, up to the record with the number last
+	rescue []Failure // records with which a rescue began, likewise
 	last   int64
 }
 
@@ -118,8 +120,22 @@ func FailedItems(tree *flow.Tree, left []Failure, at courier.Position) []courier
 	for _, f := range perItem(tree, left, at) {
 		r := &f.Record
 		list = append(list, courier.FailedItem{
-			ItemPath: f.Item, Step: r.Step, ID: tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
+			ItemPath: f.Item, Label: program.ItemFailure(r, len(f.Item.Iteration)-1).Label, Step: r.Step, ID: tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
 		})
+	}
+	return list
+}
+
+// maxTold is how many failed items events tell of.
+const maxTold = 20
+
+// ItemFailures are the first 20 of FailedItems, as events have them.
+func ItemFailures(tree *flow.Tree, left []Failure, at courier.Position) []courier.ItemFailure {
+	items := perItem(tree, left, at)
+	list := make([]courier.ItemFailure, 0, min(len(items), maxTold))
+	for i := range items[:min(len(items), maxTold)] {
+		f := &items[i]
+		list = append(list, program.ItemFailure(&f.Record, len(f.Item.Iteration)-1))
 	}
 	return list
 }
@@ -172,7 +188,7 @@ func (h *History) Targets(ctx context.Context) ([]Failure, error) {
 
 // targetsOf returns those of the failures that a pass executes again.
 func (h *History) targetsOf(pass *courier.RepairPass, all []Failure) []Failure {
-	if pass.From != nil {
+	if pass.From != nil || pass.Accepted {
 		return nil
 	}
 	list := slices.DeleteFunc(h.counted(all), func(f Failure) bool {
@@ -272,7 +288,11 @@ func (h *History) all(ctx context.Context) ([]Failure, error) {
 	known := len(h.failed)
 	err := h.each(ctx, store.StepFilter{FailedItems: true, After: h.last}, func(r *courier.StepExecution) {
 		h.last = r.Seq
-		if f, ok := h.failure(r); ok {
+		if f, ok := h.failure(r); !ok {
+			return
+		} else if f.Record.Rescue != nil {
+			h.rescue = append(h.rescue, f)
+		} else {
 			h.failed = append(h.failed, f)
 		}
 	})
@@ -299,7 +319,7 @@ func (h *History) each(ctx context.Context, filter store.StepFilter, f func(*cou
 // the present version.
 func (h *History) failure(r *courier.StepExecution) (f Failure, ok bool) {
 	f.Record, ok = flow.MapRecord(r, h.changes())
-	if !ok || f.Record.FailedLoop == nil {
+	if !ok || f.Record.FailedLoop == nil && f.Record.Rescue == nil {
 		return f, false
 	}
 	loops := h.Tree.Loops(f.Record.Step)
@@ -311,7 +331,10 @@ func (h *History) failure(r *courier.StepExecution) (f Failure, ok bool) {
 		f.Position.Loops = append(f.Position.Loops, courier.LoopPosition{Step: marker, Index: f.Record.Iteration[i]})
 	}
 	marker, counted := h.Tree.CountingLoop(f.Record.Step)
-	if !counted {
+	if !counted && f.Record.Rescue != nil {
+		f.Item.Loop = -1 // in a block outside of such loops
+		return f, true
+	} else if !counted {
 		marker = f.Loop()
 	}
 	f.Item = courier.ItemPath{Loop: marker, Iteration: slices.Clone(f.Record.Iteration[:depth(f.Position.Loops, marker)])}
@@ -341,6 +364,42 @@ func (h *History) place(known int) {
 			}
 		}
 	}
+}
+
+// rescues returns the records with which a rescue began that is not undone: nobody has gone
+// back to before it. They are those that [History.left] has read.
+func (h *History) rescues() (list []courier.StepExecution) {
+	for i := range h.rescue {
+		f := &h.rescue[i]
+		undone := slices.ContainsFunc(h.passes(), func(p courier.RepairPass) bool {
+			return f.Record.Seq <= p.Seq && (p.From != nil && flow.Compare(f.Position, *p.From) >= 0 || flow.Compare(f.Position, p.Then) >= 0)
+		})
+		if !undone && h.restarts(f) < f.Record.Seq {
+			list = append(list, f.Record)
+		}
+	}
+	return list
+}
+
+// Rescues returns for each item of a loop that was rescued before a position the record with
+// which the rescue began, in the order of the records: its last one.
+func (h *History) Rescues(ctx context.Context, at courier.Position) ([]courier.StepExecution, error) {
+	left, err := h.left(ctx)
+	return h.Tree.RescuedItems(at, h.rescues(), records(left)), err
+}
+
+// RescuedFailure returns the failure of an execution that has ended because of rescues, by
+// which so many items were dealt with.
+func RescuedFailure(items int) *courier.Failure {
+	message := "a rescue has run, and the job says that the execution fails then"
+	if items > 0 {
+		what := "items were"
+		if items == 1 {
+			what = "item was"
+		}
+		message = fmt.Sprintf("%d %s rescued, and the job says that the execution fails then", items, what)
+	}
+	return &courier.Failure{Step: -1, Reason: courier.ReasonRescued, Message: message + "; a resume completes it, and runs none of them again"}
 }
 
 // ItemsFailure returns the failure of an execution that has ended and of which so many

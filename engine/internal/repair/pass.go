@@ -29,7 +29,7 @@ func (h *History) Current(ctx context.Context) (*Pass, error) {
 	}
 	left, err := h.left(ctx)
 	passes := h.passes()
-	return &Pass{Targets: targets, Then: passes[len(passes)-1].Then, History: h, tree: h.Tree, left: records(left)}, err
+	return &Pass{Targets: targets, Then: passes[len(passes)-1].Then, History: h, tree: h.Tree, left: append(records(left), h.rescues()...)}, err
 }
 
 // Begin returns the repairs of the execution with a new pass for items, or for all
@@ -47,7 +47,7 @@ func (h *History) Begin(ctx context.Context, items []courier.ItemPath, seq int64
 		return nil, nil, nil
 	}
 	left = slices.DeleteFunc(left, func(f Failure) bool { return h.covers(&pass, &f) })
-	return h.with(pass), &Pass{Targets: targets, Then: pass.Then, History: h, tree: h.Tree, left: records(left)}, nil
+	return h.with(pass), &Pass{Targets: targets, Then: pass.Then, History: h, tree: h.Tree, left: append(records(left), h.rescues()...)}, nil
 }
 
 // then is where an execution goes on after its items: where it stands, or behind the
@@ -82,6 +82,10 @@ type Return struct {
 	// Failed is how many of the failed items are left, those before the position, and
 	// Accepted how many of these are accepted.
 	Failed, Accepted int
+	// Rescued is how many items were rescued before the position. RescueFails says that the
+	// execution fails at its end because of a rescue before it.
+	Rescued     int
+	RescueFails bool
 }
 
 // Back returns what an execution has that goes back to an earlier position. Seq is the
@@ -95,8 +99,11 @@ func (h *History) Back(ctx context.Context, seq int64, from courier.Position) (R
 	if err != nil {
 		return Return{}, err
 	}
-	r := Return{Repairs: x.Repairs, Position: h.Tree.Recount(from, records(left))}
+	rescues := back.rescues()
+	r := Return{Repairs: x.Repairs, Position: h.Tree.Recount(from, append(records(left), rescues...))}
 	r.Failed, r.Accepted = back.Count(left, from)
+	r.Rescued = len(h.Tree.RescuedItems(from, rescues, records(left)))
+	r.RescueFails = slices.ContainsFunc(rescues, func(r courier.StepExecution) bool { return h.Tree.RescueFails(*r.Rescue) })
 	return r, nil
 }
 
@@ -105,7 +112,7 @@ func (h *History) Back(ctx context.Context, seq int64, from courier.Position) (R
 func (h *History) Count(left []Failure, at courier.Position) (failed, accepted int) {
 	for _, f := range perItem(h.Tree, left, at) {
 		failed++
-		if h.Tree.ItemPolicy(f.Item.Loop).Complete {
+		if h.Tree.Accepts(f.Item.Loop) {
 			accepted++
 		}
 	}
@@ -145,6 +152,9 @@ func (p *Pass) Next(target int) (next int, over bool) {
 
 // inItem reports whether a record lies in the item that a failure has ended.
 func (p *Pass) inItem(r, failure *courier.StepExecution) bool {
+	if failure.FailedLoop == nil {
+		return false // what was rescued has not ended its item
+	}
 	d := slices.Index(p.tree.Loops(r.Step), *failure.FailedLoop) + 1
 	return d > 0 && slices.Equal(r.Iteration[:d], failure.Iteration[:d])
 }

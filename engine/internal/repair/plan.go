@@ -99,7 +99,7 @@ func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *courier.R
 	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context) error{d.version, d.from, d.set, d.skip, d.items, d.elsewhere} {
+	for _, part := range []func(context.Context) error{d.version, d.from, d.set, d.skip, d.items, d.accept, d.elsewhere} {
 		if err := part(ctx); err != nil {
 			return nil, err
 		}
@@ -126,6 +126,9 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 	if o.Skip && (o.From != "" || len(o.Items) > 0) || o.From != "" && len(o.Items) > 0 {
 		d.problem("Skip, From and Items exclude each other, since each says where the execution goes on; give one of them")
 	}
+	if others := (courier.ResumeOptions{Version: o.Version, From: o.From, Set: o.Set, Skip: o.Skip, Outputs: o.Outputs, Items: o.Items, Elsewhere: o.Elsewhere}); len(o.Accept) > 0 && others.Changes() {
+		d.problem("Accept can be given with no other change; make that one with another resume")
+	}
 	if d.old, err = d.programs.Load(ctx, d.x.Job, d.x.Version); err != nil {
 		return err
 	}
@@ -138,8 +141,8 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 		d.note("due after %v", o.Delay)
 	}
 	err = d.read(ctx)
-	if len(d.pending) > 0 && (o.From != "" || len(o.Items) > 0) {
-		d.problem("failed items are executed again, and %d of their failures are left: From and Items can be given when that is over; resume without them", len(d.pending))
+	if len(d.pending) > 0 && (o.From != "" || len(o.Items) > 0 || len(o.Accept) > 0) {
+		d.problem("failed items are executed again, and %d of their failures are left: From, Items and Accept can be given when that is over; resume without them", len(d.pending))
 	}
 	return err
 }
@@ -308,7 +311,9 @@ func (d *draft) back(ctx context.Context, pos courier.Position) {
 		}
 	}
 	d.x.Repairs = back.Repairs
-	d.plan.Change.Items = &store.ItemCount{Failed: back.Failed, Accepted: back.Accepted}
+	d.plan.Change.Items = &store.ItemCount{
+		Failed: back.Failed, Accepted: back.Accepted, Rescued: &store.RescueCount{Items: back.Rescued, Fails: back.RescueFails},
+	}
 	for _, r := range d.latest {
 		if r.State == courier.StepCompleted && r.Step >= pos.Step {
 			d.done = append(d.done, r.Step)
@@ -377,21 +382,9 @@ func (d *draft) items(ctx context.Context) error {
 	if len(d.opt.Items) == 0 {
 		return nil
 	}
-	if d.x.FailedItems == 0 {
-		d.problem("Items: no item of the execution has failed")
-		return nil
-	}
-	left, err := d.history.Failures(ctx)
-	if err != nil {
-		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
-	}
-	for i, item := range d.opt.Items {
-		if !slices.ContainsFunc(left, func(f Failure) bool { return SameItem(f.Item, item) }) {
-			d.problem("Items[%d]: item %v of the loop of step %d has not failed; %s", i, item.Iteration, item.Loop, someItems(left))
-		}
-	}
-	if len(d.problems) > 0 {
-		return nil
+	left, err := d.named(ctx, "Items", d.opt.Items)
+	if err != nil || len(d.problems) > 0 {
+		return err
 	}
 	repairs, pass, err := d.history.Begin(ctx, d.opt.Items, d.x.Seq, d.x.Position)
 	if err != nil || pass == nil {
@@ -406,6 +399,61 @@ func (d *draft) items(ctx context.Context) error {
 	d.move(pass.Position(0), attempts, int(d.x.Seq))
 	d.plan.Change.Items = &store.ItemCount{Failed: d.x.FailedItems, Accepted: accepted, Target: 1}
 	d.note("%d of %d failed items", len(d.opt.Items), d.x.FailedItems)
+	return d.read(ctx)
+}
+
+// named returns the failures that are left, after it has checked that each of the items of an
+// option has failed.
+func (d *draft) named(ctx context.Context, option string, items []courier.ItemPath) ([]Failure, error) {
+	if d.x.FailedItems == 0 {
+		d.problem("%s: no item of the execution has failed", option)
+		return nil, nil
+	}
+	left, err := d.history.Failures(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+	}
+	for i, item := range items {
+		if !slices.ContainsFunc(left, func(f Failure) bool { return SameItem(f.Item, item) }) {
+			d.problem("%s[%d]: item %v of the loop of step %d has not failed; %s", option, i, item.Iteration, item.Loop, someItems(left))
+		}
+	}
+	return left, nil
+}
+
+// accept takes failed items as dealt with.
+func (d *draft) accept(ctx context.Context) error {
+	if len(d.opt.Accept) == 0 {
+		return nil
+	}
+	if d.opt.By.Reason == "" {
+		d.problem("Accept: By.Reason is required, since the audit says why items were accepted")
+	}
+	left, err := d.named(ctx, "Accept", d.opt.Accept)
+	if err != nil || len(d.problems) > 0 {
+		return err
+	}
+	var names []string
+	for _, f := range perItem(d.now.Tree, left, d.x.Position) {
+		if slices.ContainsFunc(d.opt.Accept, func(i courier.ItemPath) bool { return SameItem(i, f.Item) }) {
+			item := program.ItemFailure(&f.Record, len(f.Item.Iteration)-1)
+			names = append(names, courier.FormatItem(item.Label, item.Index))
+		}
+	}
+	d.x.Repairs = d.history.with(courier.RepairPass{Seq: d.x.Seq, Items: d.opt.Accept, Then: d.x.Position, Accepted: true})
+	if left, err = d.history.left(ctx); err != nil {
+		return err
+	}
+	failed, accepted := d.history.Count(left, d.x.Position)
+	d.plan.Change.Items = &store.ItemCount{Failed: failed, Accepted: accepted}
+	if pos := d.now.Tree.Recount(d.x.Position, append(records(left), d.history.rescues()...)); !pos.Equal(d.x.Position) {
+		d.move(pos, d.x.StepAttempts, d.x.EarlierStarts)
+	}
+	const most = 10
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
+	}
+	d.note("accepted as dealt with: %s", strings.Join(names, ", "))
 	return d.read(ctx)
 }
 

@@ -172,12 +172,17 @@ func (h *History) EndLoops(ctx context.Context, p *program.Program, vals *progra
 	if h.Tree == nil || !h.Tree.HasItemPolicies() {
 		return nil
 	}
-	left, err := h.Records(ctx)
+	failures, err := h.left(ctx)
 	if err != nil {
 		return err
 	}
+	left := records(failures)
+	rescues := h.Tree.RescuedItems(h.Execution.Position, h.rescues(), left)
 	if walk, err := h.Tree.Walk(h.Execution.Position, vals); err == nil {
-		vals.SetFailedItems(func(marker int, outer []int) ([]program.FailedItem, int) { return p.FailedItems(marker, outer, left) })
+		vals.SetFailedItems(func(marker int, outer []int) ([]courier.ItemFailure, int) { return p.FailedItems(marker, outer, left) })
+		vals.SetRescuedItems(func(marker int, outer []int) ([]courier.ItemFailure, int) {
+			return p.RescuedItems(marker, outer, rescues)
+		})
 		walk.EndLoops()
 	}
 	return nil

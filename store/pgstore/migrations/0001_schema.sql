@@ -183,9 +183,10 @@ create table courier.execution_history (
 	execution_attempt integer not null,
 	step              integer,     -- of the attempt that ended; null if none did
 	attempt           integer,
-	failed_loop       integer,     -- the flow.foreach whose item failed with this attempt; null for most
+	failed_loop       integer,     -- the flow.foreach whose item failed with this attempt, or the block whose rescue began; null for most
 	began             boolean,     -- false: the attempt ended without having started
 	start_before      boolean,     -- null: false
+	rescued           boolean,     -- whether a rescue began; null: false
 	worker            text,        -- which wrote the row; null: none did
 
 	-- The change of the state.
@@ -214,6 +215,7 @@ create table courier.execution_history (
 	stack             text,        -- of a panic, or of a step that was cut off; null for most
 	log               text,        -- what the step has logged; null: nothing
 	events            text,        -- JSON: what the step has emitted; null for most
+	item_labels       text,        -- JSON: of the items in which an attempt failed; null for most
 
 	primary key (execution_id, seq)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_freeze_min_age = 10000000);
@@ -231,7 +233,7 @@ create index execution_history_not_completed on courier.execution_history
 -- Step attempts that have ended.
 create view courier.step_executions as
 select h.execution_id, h.seq, h.started_at, h.at as ended_at, coalesce(h.bytes, 0) as bytes, h.execution_attempt, h.step, h.attempt, coalesce(h.state, 'completed') as state, h.step_type, h.step_id,
-	coalesce(h.step_worker, h.worker, '') as worker, h.iteration, h.iteration_total, h.outputs, h.files, h.reason, h.error, h.failed_loop, h.stack, h.log, h.events
+	coalesce(h.step_worker, h.worker, '') as worker, h.iteration, h.iteration_total, h.outputs, h.files, h.reason, h.error, h.failed_loop, h.rescued, h.item_labels, h.stack, h.log, h.events
 from courier.execution_history h where h.step is not null;
 
 -- What rows of the history have of the time before them: a claim (claimed_at), and the
@@ -279,8 +281,8 @@ select e.id, 1, e.created_at, 1, null, null, null, null, null, null, null, null,
 	case when e.created_by <> '' then e.created_by end, null
 from courier.job_executions e;
 
--- By what people find executions: the names of files that steps have reported (key
--- file), and labels. It is written together with what it refers to.
+-- By what people find executions: the names of files that steps have reported and of items
+-- that have failed (key file), and labels. It is written together with what it refers to.
 create table courier.trail (
 	key          text collate "C" not null, -- file, or the name of a label
 	value        text collate "C" not null, -- of a file: the last part of its path, in lower case

@@ -8,7 +8,7 @@
 -- hold. What is left out is null. $3 texts that may be large, to which the rows refer by
 -- subscript. $4 the chain execution that is locked, as that of a member must be when
 -- it ends (empty: none). $5 whether events are kept, by sql/delivery/keep_events.sql; without
--- that, nothing is written if somebody has subscribed. sql/trail/keep_files.sql keeps the
+-- that, nothing is written if somebody has subscribed. sql/trail/keep.sql keeps the
 -- trail of what this statement has written.
 --
 -- The row is read first and then updated at its place (ctid). So its old values are
@@ -21,7 +21,7 @@ with t as materialized (
 		only_copies text, starts int, start_attempt int, start_id text, start_type text, start_iteration text, start_total text)
 ), a as materialized (
 	select a.* from json_to_recordset($2::json) as a (ord int, is_last bool, seq bigint, step int, attempt int, state text, type text, id text, iteration text, total text,
-		started_at timestamptz, bytes bigint, worker text, reason text, failed_loop int, error int, outputs int, files int, stack int, log int, events int)
+		started_at timestamptz, bytes bigint, worker text, reason text, failed_loop int, error int, outputs int, files int, stack int, log int, events int, item_labels text, rescued bool)
 ), u as (
 	update courier.job_executions e set
 		due_at = case when old.state_to = 'queued' then old.now + coalesce(old.delay_us, 0)::float8 * interval '1 microsecond' else e.due_at end,
@@ -90,7 +90,7 @@ with t as materialized (
 	-- A row of the history for each attempt that has ended, or one for a transition without any.
 	select u.*, t.execution, t.now, t.seq, t.state_to, t.reason, t.message, a.ord is not null as ended, coalesce(a.seq, t.seq) = t.seq as is_first,
 		a.seq as ended_seq, a.step, a.attempt as step_attempt, a.state, a.type, a.id, a.iteration, a.total, a.started_at, a.bytes, a.worker as step_worker, a.reason as step_reason,
-		a.failed_loop, a.error, a.outputs, a.files, a.stack, a.log, a.events,
+		a.failed_loop, a.error, a.outputs, a.files, a.stack, a.log, a.events, a.item_labels, a.rescued,
 		a.step = u.current_step and a.attempt = u.current_attempt and coalesce(a.iteration, '') = coalesce(u.current_iteration, '') as was_current,
 		coalesce(a.is_last, a.ord is null) and t.interrupts and u.current_step is not null as interrupted,
 		coalesce(a.is_last, a.ord is null) and t.state_to <> 'running' as moves,
@@ -101,7 +101,7 @@ with t as materialized (
 	insert into courier.execution_history (execution_id, seq, at, execution_attempt, worker, state_from, state_to, state_elapsed_us, state_reason, state_error, by,
 		claimed_at, claim_waited_us, start_before, started,
 		started_at, bytes, step, attempt, state, step_type, step_id, began, elapsed_us, step_worker,
-		iteration, iteration_total, outputs, files, reason, error, failed_loop, stack, log, events, interrupted)
+		iteration, iteration_total, outputs, files, reason, error, failed_loop, stack, log, events, item_labels, rescued, interrupted)
 	select w.execution, coalesce(w.ended_seq, w.seq), w.now, w.attempt, w.worker,
 		case when w.moves then 'running' end,
 		case when w.moves then w.state_to end,
@@ -119,7 +119,7 @@ with t as materialized (
 		case when w.ended then w.was_current end,
 		case when w.was_current and w.started_at is not null then greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000::numeric) end,
 		w.step_worker, w.iteration, w.total, ($3::text[])[w.outputs], ($3::text[])[w.files], w.step_reason, ($3::text[])[w.error],
-		w.failed_loop, ($3::text[])[w.stack], ($3::text[])[w.log], ($3::text[])[w.events],
+		w.failed_loop, ($3::text[])[w.stack], ($3::text[])[w.log], ($3::text[])[w.events], w.item_labels, w.rescued,
 		case when w.interrupted then pg_catalog.json_build_object('step', w.current_step, 'id', w.current_step_id,
 			'type', w.current_step_type, 'iteration', w.current_iteration::json, 'attempt', w.current_attempt,
 			'elapsed', greatest(0, extract(epoch from w.now - w.current_started_at) * 1000000::numeric)::bigint)::text end

@@ -16,7 +16,7 @@ with clock as materialized (
 		failed_items int, repairs text, elsewhere bool, delay_us bigint, drops_progress bool)
 ), skip as materialized (
 	select s.* from json_to_record($13::text::json) as s (step int, attempt int, step_type text, step_id text, iteration text, iteration_total text,
-		bytes bigint, outputs text, files text, reason text, error text, failed_loop int)
+		bytes bigint, outputs text, files text, reason text, error text, failed_loop int, item_labels text)
 	where s.step is not null
 ), before as materialized (
 	select e.id, e.state, e.state_since, e.last_audit_seq, e.attempt, e.worker, e.claim_waited_us, e.current_step, e.current_attempt, e.current_started_at,
@@ -77,7 +77,7 @@ with clock as materialized (
 ), history as (
 	insert into courier.execution_history (execution_id, seq, at, execution_attempt, state_from, state_to, state_elapsed_us, state_reason, state_error, by,
 		claimed_at, claim_waited_us, start_before, started, before_worker,
-		started_at, bytes, step, attempt, state, step_type, step_id, began, iteration, iteration_total, outputs, files, reason, error, failed_loop, interrupted)
+		started_at, bytes, step, attempt, state, step_type, step_id, began, iteration, iteration_total, outputs, files, reason, error, failed_loop, item_labels, interrupted)
 	select b.id, b.last_audit_seq + 1, clock.now, b.attempt, b.state, $2::text, greatest(0, extract(epoch from clock.now - b.state_since) * 1000000::numeric),
 		nullif($10::text, ''), nullif($11::text, ''), nullif($4::text, ''),
 		case when b.claim_waited_us is not null then b.state_since end, b.claim_waited_us, nullif(b.start_before, false),
@@ -86,7 +86,7 @@ with clock as materialized (
 		case when b.open or b.claim_waited_us is not null then b.worker end,
 		case when skip.step is not null then clock.now end, nullif(skip.bytes, 0), skip.step, skip.attempt,
 		case when skip.step is not null then 'skipped' end, skip.step_type, skip.step_id, case when skip.step is not null then false end,
-		skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop,
+		skip.iteration, skip.iteration_total, skip.outputs, skip.files, skip.reason, skip.error, skip.failed_loop, skip.item_labels,
 		case when $7::text <> '' then jsonb_set($7::text::jsonb, '{elapsed}'::text[],
 			pg_catalog.to_jsonb(greatest(0, extract(epoch from clock.now - b.current_started_at) * 1000000::numeric)::bigint))::text end
 	from clock cross join before b left join skip on true where $2::text <> ''

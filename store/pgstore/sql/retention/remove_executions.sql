@@ -38,8 +38,12 @@ with clock as materialized (
 		select 'file' as key,
 \ir ../trail/name.inc.sql
 			as value, s.execution_id, s.seq
-		from courier.execution_history s cross join lateral json_array_elements(s.files::json) f
-		where s.execution_id = any(array(select part.id from part)) and s.files is not null
+		from courier.execution_history s cross join lateral (
+			select j.value ->> 'path'::text as path from json_array_elements(s.files::json) j
+			union all
+			select j.value from json_array_elements_text(s.item_labels::json) j
+		) f
+		where s.execution_id = any(array(select part.id from part)) and (s.files is not null or s.item_labels is not null)
 		union
 		select l.key, l.value, e.id, 0
 		from courier.job_executions e cross join lateral json_each_text(e.options::json -> 'labels'::text) l

@@ -76,6 +76,50 @@ var trailCases = []testCase{
 		k.Same("entries", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: "same"})), 3)
 		k.Same("entries", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: "file2"})), 1)
 	}},
+	{"finds_by_item", func(k *kit) {
+		h := k.Start()
+		fail := func(loop *int, labels ...string) int64 {
+			h.Must(h.Begin(0))
+			t := h.Finish(0)
+			s := &t.Ended[0]
+			s.State, s.Error, s.FailedLoop, s.ItemLabels = courier.StepFailed, "why", loop, labels
+			if loop != nil {
+				s.Files = []courier.File{{Path: "in/inv-7.csv"}, {Path: "other"}}
+			}
+			h.Must(t)
+			return t.Seq
+		}
+		seq := fail(new(2), "acme", "Inv-7.CSV", "a/b", "c/")
+		entry := func(name string, seq int64) []store.TrailEntry {
+			return []store.TrailEntry{{Value: name, Execution: h.ID(), Seq: seq}}
+		}
+		k.Same("by the label", k.find(store.TrailFilter{Key: store.TrailFile, Value: "acme"}), entry("acme", seq))
+		k.Same("of an item and a file, once", k.find(store.TrailFilter{Key: store.TrailFile, Value: "inv-7.csv"}), entry("inv-7.csv", seq))
+		k.Same("by the last part", k.find(store.TrailFilter{Key: store.TrailFile, Value: "b"}), entry("b", seq))
+		k.Same("by a part", values(k.find(store.TrailFilter{Key: store.TrailFile, Value: "cm", Part: true})), []string{"acme"})
+		k.Same("the record", k.reports(k.find(store.TrailFilter{Key: store.TrailFile, Value: "acme"}))[0].ItemLabels, []string{"acme", "Inv-7.CSV", "a/b", "c/"})
+		seq = fail(nil, "of the execution")
+		k.Same("of one with which the execution fails, and without files", k.find(store.TrailFilter{Key: store.TrailFile, Value: "of the execution"}), entry("of the execution", seq))
+	}},
+	{"only_the_first_items_leave_entries", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		t := h.Next(0, 0)
+		for i := range store.MaxTrailItems + 2 {
+			t.Ended = append(t.Ended, courier.StepExecution{
+				Step: 1, Type: "a", Attempt: 1, Iteration: []int{i}, State: courier.StepFailed, Error: "why", FailedLoop: new(0),
+				ItemLabels: []string{fmt.Sprint("item-", i)}, Files: []courier.File{{Path: fmt.Sprint("file-", i)}},
+			})
+		}
+		h.Must(t)
+		last := store.MaxTrailItems - 1
+		k.Same("the last of them", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: fmt.Sprint("item-", last)})), 1)
+		k.Same("the next one", k.find(store.TrailFilter{Key: store.TrailFile, Value: fmt.Sprint("item-", last+1)}), nil)
+		k.Same("its file", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: fmt.Sprint("file-", last+2)})), 1)
+		list, err := k.Steps(k.Ctx(), store.StepFilter{Execution: h.ID(), FailedItems: true, After: t.Seq + int64(last)})
+		k.OK(err)
+		k.Same("its record", list[len(list)-1].ItemLabels, []string{fmt.Sprint("item-", last+2)})
+	}},
 	{"reports_are_the_records_of_entries", func(k *kit) {
 		k.Limit("", "0")
 		a, b := k.Start(), k.Start()

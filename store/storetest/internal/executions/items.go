@@ -56,6 +56,65 @@ var itemCases = []testCase{
 		h.Must(t)
 		k.Same("of a completed one", k.Records(h.ID())[3].FailedLoop, new(2))
 	}},
+	{"rescue_of_a_record", func(k *kit) {
+		h := k.Start()
+		for i, marker := range []*int{nil, new(0), new(7)} {
+			h.Must(h.Begin(i))
+			t := h.Finish(i)
+			t.Ended[0].State, t.Ended[0].Error, t.Ended[0].Rescue = courier.StepFailed, "why", marker
+			t.Position = courier.Position{Step: i, Loops: []courier.LoopPosition{{Step: 0, Index: 3, Failed: 1, Rescued: 2, Rescue: true}}}
+			h.Must(t)
+			k.Same("record", k.Records(h.ID())[i].Rescue, marker)
+			k.Same("no failed item", k.LatestOf(h.ID())[i].FailedLoop, (*int)(nil))
+			k.Same("position", k.Get(h.ID()).Position, t.Position)
+		}
+		h.Must(h.Begin(3))
+		t := h.Finish(3)
+		t.Ended[0].Rescue = new(2) // of a completed one, which takes the shortest way
+		h.Must(t)
+		list, err := k.Steps(k.Ctx(), store.StepFilter{Execution: h.ID(), FailedItems: true})
+		k.OK(err)
+		var got []int
+		for _, r := range list {
+			got = append(got, *r.Rescue)
+		}
+		k.Same("the filter of failed items", got, []int{0, 7, 2})
+	}},
+	{"rescued_items_are_counted", func(k *kit) {
+		h := k.Start()
+		h.Must(h.Begin(0))
+		t := h.Next(0, 1)
+		t.Counters.RescuedItems, t.Counters.RescueFails = 3, true
+		h.Must(t)
+		k.Same("of the execution", k.Get(h.ID()).RescuedItems, 3)
+		end := h.To(courier.Failed)
+		end.Interrupt, end.Counters = true, store.Counters{RescuedItems: 3, RescueFails: true}
+		h.Must(end)
+		k.Same("resumed", k.Ask(h.ID(), courier.RequestResume).RescuedItems, 3)
+		again := k.Again(h.ID())
+		k.Same("claimed", []any{again.Counters.RescuedItems, again.Counters.RescueFails, again.Execution.RescuedItems}, []any{3, true, 3})
+	}},
+	{"labels_of_the_items_of_a_record", func(k *kit) {
+		h := k.Start()
+		for i, labels := range [][]string{nil, {"inv-7.csv"}, {"acme", "a\nb \u202e\"<\\"}} {
+			h.Must(h.Begin(i))
+			t := h.Finish(i)
+			t.Ended[0].State, t.Ended[0].Error, t.Ended[0].ItemLabels = courier.StepFailed, "why", labels
+			h.Must(t)
+			k.Same("record", k.Records(h.ID())[i].ItemLabels, labels)
+			k.Same("latest", k.LatestOf(h.ID())[i].ItemLabels, labels)
+		}
+		h.Must(h.Begin(3))
+		t := h.Next(3, 4)
+		t.Ended[0].ItemLabels = []string{"a"} // of a completed one, which takes the shortest way
+		h.Must(t)
+		k.Same("of a completed one", k.Records(h.ID())[3].ItemLabels, []string{"a"})
+		f := &courier.Failure{Step: 4, Iteration: []int{2}, ItemLabels: []string{"inv-7.csv"}, Reason: courier.ReasonError, Message: "why"}
+		t = h.To(courier.Failed)
+		t.Interrupt, t.Failure = true, f
+		h.Must(t)
+		k.Same("failure", k.Get(h.ID()).Failure, f)
+	}},
 	{"repairs_of_a_transition", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))

@@ -1,0 +1,517 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storewrap"
+)
+
+// A doings keeps what steps do, and has some of them fail.
+type doings struct {
+	mu    sync.Mutex
+	done  []string
+	fails map[string]courier.Reason // by what the step would note
+}
+
+func (d *doings) stub(h *couriertest.Harness) {
+	h.Stub("demo.do", func(_ context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		what := fmt.Sprint(config["what"])
+		d.done = append(d.done, what)
+		if class := d.fails[what]; class != "" {
+			return nil, courier.WithClass(errors.New(what+" is bad"), class)
+		}
+		return map[string]any{"out": "of " + what}, nil
+	})
+}
+
+func (d *doings) taken() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := strings.Join(d.done, " ")
+	d.done = nil
+	return s
+}
+
+func (d *doings) set(fails map[string]courier.Reason) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fails = fails
+}
+
+const quarantine = `{"name": "a", "params": {"files": ["x", "y", "z"]}, "failure_policy": {"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 0.001}, "steps": [
+	{"id": "each", "type": "flow.foreach", "config": {"source": "context:params.files"}},
+	{"id": "get", "type": "demo.do", "config": {"what": "get-${context:loop.label}"}},
+	{"id": "load", "type": "demo.do", "config": {"what": "load-${context:loop.label}"}},
+	{"type": "flow.rescue", "config": %s},
+	{"id": "aside", "type": "demo.do", "config": {"what": "aside-${context:loop.label}"}},
+	{"id": "tell", "type": "demo.do", "config": {"what": "tell-${context:loop.label}: ${context:loop.error.id} ${context:loop.error.class} ${context:loop.error.message} ${context:loop.error.attempts} ${context:get.out}"}},
+	{"type": "flow.end"},
+	{"id": "report", "type": "demo.do", "config": {"what": "report ${context:each.failed_count} ${context:each.rescued_count} ${context:each.rescued}"}}]}`
+
+// An item whose body fails is rescued, and the loop goes on.
+func TestRescue(t *testing.T) {
+	const rescued = `[{"class":"invalid","index":1,"label":"y","message":"load-y is bad","step":"load"}]`
+	for name, c := range map[string]struct {
+		config  string
+		fails   map[string]courier.Reason
+		want    string
+		state   courier.State
+		failure string
+		counts  string // failed, rescued
+	}{
+		"one item": {
+			"{}", map[string]courier.Reason{"load-y": courier.ReasonInvalid},
+			"get-x load-x get-y load-y load-y aside-y tell-y: load invalid load-y is bad 2 of get-y get-z load-z report 0 1 " + rescued, courier.Completed, "", "0 1",
+		},
+		"that fails the execution": {
+			`{"rescued": "fail"}`, map[string]courier.Reason{"load-y": courier.ReasonInvalid},
+			"get-x load-x get-y load-y load-y aside-y tell-y: load invalid load-y is bad 2 of get-y get-z load-z report 0 1 " + rescued, courier.Failed,
+			"items_rescued 1 item was rescued, and the job says that the execution fails then; a resume completes it, and runs none of them again", "0 1",
+		},
+		"a partner that is down": {
+			"{}", map[string]courier.Reason{"load-y": courier.ReasonConnection},
+			"get-x load-x get-y load-y load-y", courier.Failed, "connection load-y is bad", "0 0",
+		},
+		"that is to be rescued": {
+			`{"rescue_on": ["connection"]}`, map[string]courier.Reason{"load-x": courier.ReasonConnection, "load-z": courier.ReasonInvalid},
+			"get-x load-x load-x aside-x tell-x: load connection load-x is bad 2 of get-x get-y load-y get-z load-z load-z " +
+				`report 1 1 [{"class":"connection","index":0,"label":"x","message":"load-x is bad","step":"load"}]`, courier.Failed,
+			"items_failed 1 item failed; a resume executes the failed items again", "1 1",
+		},
+		"a rescue that fails": {
+			"{}", map[string]courier.Reason{"load-y": courier.ReasonInvalid, "aside-y": courier.ReasonExists},
+			"get-x load-x get-y load-y load-y aside-y aside-y get-z load-z report 1 0 []", courier.Failed,
+			"items_failed 1 item failed; a resume executes the failed items again", "1 0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := couriertest.New(t, nil)
+			d := &doings{fails: c.fails}
+			d.stub(h)
+			r := h.Run(h.Job(fmt.Sprintf(quarantine, c.config)), nil).RequireState(c.state)
+			if got := d.taken(); got != c.want {
+				t.Errorf("done was\n%s, want\n%s", got, c.want)
+			}
+			x, err := h.Engine.Executions().Get(t.Context(), r.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			failure := ""
+			if x.Failure != nil {
+				failure = string(x.Failure.Reason) + " " + x.Failure.Message
+			}
+			if failure != c.failure || fmt.Sprint(x.FailedItems, x.RescuedItems) != c.counts {
+				t.Errorf("the failure is %q, want %q; failed and rescued are %d %d, want %s", failure, c.failure, x.FailedItems, x.RescuedItems, c.counts)
+			}
+			list, err := h.Engine.Executions().StepsPage(t.Context(), store.StepFilter{Execution: r.ID, FailedItems: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range list {
+				if s.Rescue != nil && (*s.Rescue != 0 || s.FailedLoop != nil || len(s.ItemLabels) != 1) || s.Step == 4 && s.Error != `item "y" (index 1): aside-y is bad; in the rescue for: load-y is bad` {
+					t.Errorf("a record is %+v", s)
+				}
+			}
+		})
+	}
+}
+
+// A plain resume runs no rescued item again, and goes on in a rescue where that has failed.
+func TestResumeOfARescue(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"load-x": courier.ReasonInvalid, "load-y": courier.ReasonInvalid, "aside-y": courier.ReasonExists}}
+	d.stub(h)
+	r := h.Run(h.Job(fmt.Sprintf(quarantine, `{"rescued": "fail"}`)), nil).RequireState(courier.Failed)
+	d.taken()
+	h.Start()
+	resume := func(want courier.State, counts, did string) {
+		t.Helper()
+		if _, err := h.Engine.Resume(t.Context(), r.ID, nil); err != nil {
+			t.Fatal(err)
+		}
+		h.Wait(r.ID).RequireState(want)
+		x, err := h.Engine.Executions().Get(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(x.FailedItems, " ", x.RescuedItems); got != counts {
+			t.Errorf("failed and rescued are %s, want %s", got, counts)
+		}
+		if got := d.taken(); got != did {
+			t.Errorf("done was\n%s, want\n%s", got, did)
+		}
+	}
+	resume(courier.Failed, "1 1", "aside-y aside-y")
+	d.set(nil)
+	resume(courier.Failed, "0 2", "aside-y tell-y: load invalid load-y is bad 2 of get-y")
+	resume(courier.Completed, "0 2", "")
+}
+
+// The first failure in a try leads to its rescue; then what follows runs.
+func TestTry(t *testing.T) {
+	const text = `{"name": "a", "steps": [
+		{"id": "t", "type": "flow.try"},
+		{"id": "one", "type": "demo.do", "config": {"what": "one"}},
+		{"id": "each", "type": "flow.foreach", "config": {"source": ["x", "y"], "on_item_failure": "continue"}},
+		{"type": "demo.do", "config": {"what": "item-${context:loop.label}"}},
+		{"type": "flow.end"},
+		{"id": "two", "type": "demo.do", "config": {"what": "two"}},
+		{"type": "flow.rescue"},
+		{"id": "mend", "type": "demo.do", "config": {"what": "mend ${context:t.error.type} ${context:t.error.class}"}},
+		{"type": "flow.end"},
+		{"type": "flow.if", "config": {"left": "context:t.error", "operator": "exists"}},
+		{"id": "after", "type": "demo.do", "config": {"what": "after ${context:t.error.message}"}},
+		{"type": "flow.end"}]}`
+	for name, c := range map[string]struct {
+		fails map[string]courier.Reason
+		want  string
+		state courier.State
+	}{
+		"nothing":       {nil, "one item-x item-y two", courier.Completed},
+		"a step":        {map[string]courier.Reason{"one": courier.ReasonConnection}, "one mend demo.do connection after one is bad", courier.Completed},
+		"the last step": {map[string]courier.Reason{"two": courier.ReasonError}, "one item-x item-y two mend demo.do error after two is bad", courier.Completed},
+		"an inner loop": {map[string]courier.Reason{"item-x": courier.ReasonError}, "one item-x item-y mend flow.foreach items_failed after flow.foreach: 1 of 2 items has failed", courier.Completed},
+		"the rescue":    {map[string]courier.Reason{"one": courier.ReasonError, "mend demo.do error": courier.ReasonError}, "one mend demo.do error", courier.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := couriertest.New(t, nil)
+			d := &doings{fails: c.fails}
+			d.stub(h)
+			r := h.Run(h.Job(text), nil).RequireState(c.state)
+			if got := d.taken(); got != c.want {
+				t.Errorf("done was\n%s, want\n%s", got, c.want)
+			}
+			if x, err := h.Engine.Executions().Get(t.Context(), r.ID); name == "the rescue" && (err != nil || x.Failure.Message != "mend demo.do error is bad; in the rescue for: one is bad") {
+				t.Errorf("%+v, %v", x.Failure, err)
+			}
+		})
+	}
+}
+
+// Whenever a worker is lost, each good item is completed once, and each bad one rescued once.
+// The worker is lost before or after each of its writes in turn.
+func TestRescueSurvivesWorkers(t *testing.T) {
+	for at := range 32 {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+			d := &doings{fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid}}
+			d.stub(h)
+			writes, dead := 0, false
+			var mu sync.Mutex
+			s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if call.Method == "Apply" {
+					if dead = dead || writes == at; !dead {
+						defer func() { dead = dead || writes == at+1 }()
+					}
+					writes += 2
+				}
+				if dead || call.Method == "Await" || call.Method == "AwaitSchedules" {
+					return errors.New("killed")
+				}
+				return do(c)
+			})
+			dir := t.TempDir()
+			a := engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: "a", Grace: time.Second})
+			b := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir, Worker: "b"})
+			if _, err := b.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(quarantine, "{}")), nil); err != nil {
+				t.Fatal(err)
+			}
+			x, err := b.Enqueue(t.Context(), "a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if err := b.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			x, err = b.Wait(t.Context(), x.ID)
+			if err != nil || x.State != courier.Completed || x.RescuedItems != 1 || x.FailedItems != 0 {
+				t.Fatalf("%d: %s, %d items were rescued and %d failed, %+v, %v", at, x.State, x.RescuedItems, x.FailedItems, x.Failure, err)
+			}
+			records, err := b.Executions().StepsPage(t.Context(), store.StepFilter{Execution: x.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			completed, rescues := make(map[string]int), 0
+			for _, r := range records {
+				if r.State == courier.StepCompleted {
+					completed[fmt.Sprint(r.Step, r.Iteration)]++
+				}
+				if r.Rescue != nil {
+					rescues++
+				}
+			}
+			want := map[string]int{"1 [0]": 1, "2 [0]": 1, "1 [1]": 1, "4 [1]": 1, "5 [1]": 1, "1 [2]": 1, "2 [2]": 1, "7 []": 1}
+			if !maps.Equal(completed, want) || rescues != 1 {
+				t.Errorf("%d: completed were %v, %d rescues began, want %v", at, completed, rescues, want)
+			}
+			if !strings.Contains(d.taken(), "tell-y: load invalid load-y is bad") {
+				t.Errorf("%d: the rescue does not know the error", at)
+			}
+			b.Stop(t.Context())
+			a.Stop(t.Context())
+		})
+	}
+}
+
+// An undone step fails, and notes that it is rolled back.
+type undone struct{ note func(string) }
+
+func (u undone) Execute(context.Context, *courier.Context, struct{}) (struct{}, error) {
+	u.note("execute")
+	return struct{}{}, errors.New("is bad")
+}
+
+func (u undone) Rollback(context.Context, *courier.Context, struct{}) error {
+	u.note("roll-back")
+	return nil
+}
+
+// The step that failed for good is rolled back before its rescue begins.
+func TestRollbackComesBeforeTheRescue(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{}
+	d.stub(h)
+	note := func(what string) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.done = append(d.done, what)
+	}
+	courier.Register(h.Registry, "demo.undone", undone{note}, nil)
+	for _, block := range []string{`{"type": "flow.try"}`, `{"type": "flow.foreach", "config": {"source": ["x"]}}`} {
+		h.Run(h.Job(`{"name": "a", "steps": [`+block+`, {"type": "demo.undone"}, {"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "rescue"}}, {"type": "flow.end"}]}`), nil).RequireState(courier.Completed)
+		if got, want := d.taken(), "execute roll-back rescue"; got != want {
+			t.Errorf("%s: done was %s, want %s", block, got, want)
+		}
+	}
+}
+
+// What has lost three workers comes to the rescue.
+func TestLostWorkersComeToTheRescue(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		d, lost := &doings{}, 0
+		var kill func()
+		h.Stub("demo.do", func(ctx context.Context, _ *courier.Context, config map[string]any) (map[string]any, error) {
+			what := fmt.Sprint(config["what"])
+			d.mu.Lock()
+			d.done = append(d.done, what)
+			d.mu.Unlock()
+			if what == "load-y" {
+				lost++
+				kill()
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			return map[string]any{"out": "of " + what}, nil
+		})
+		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(quarantine, "{}")), nil); err != nil {
+			t.Fatal(err)
+		}
+		x, err := h.Engine.Enqueue(t.Context(), "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		for i := range 4 {
+			s, dead := killable(h.Store)
+			kill = func() { dead.Store(true) }
+			e := engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: fmt.Sprint("w", i), Grace: time.Second})
+			if err := e.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			e.Stop(t.Context())
+		}
+		now, err := h.Engine.Executions().Get(t.Context(), x.ID)
+		if err != nil || now.State != courier.Completed || now.RescuedItems != 1 {
+			t.Errorf("%s, %d items were rescued, %v, %v", now.State, now.RescuedItems, now.Failure, err)
+		}
+		if got := d.taken(); lost != 3 || !strings.Contains(got, "load-y load-y load-y aside-y tell-y: load worker_lost") || !strings.HasSuffix(got, "get-z load-z report 0 1 "+
+			`[{"class":"worker_lost","index":1,"label":"y","message":"worker \"w2\" was lost","step":"load"}]`) {
+			t.Errorf("%d workers were lost; done was %s", lost, got)
+		}
+	})
+}
+
+// A pause in a rescue goes on in it, and a cancel ends it; neither comes to a rescue.
+func TestRequestsInARescue(t *testing.T) {
+	for _, cancels := range []bool{false, true} {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+			d := &doings{fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid}}
+			h.Stub("demo.do", func(ctx context.Context, _ *courier.Context, config map[string]any) (map[string]any, error) {
+				what := fmt.Sprint(config["what"])
+				d.mu.Lock()
+				d.done = append(d.done, what)
+				class := d.fails[what]
+				d.mu.Unlock()
+				if what == "aside-y" {
+					select {
+					case <-time.After(time.Minute):
+					case <-ctx.Done():
+						return nil, context.Cause(ctx)
+					}
+				}
+				if class != "" {
+					return nil, courier.WithClass(errors.New(what+" is bad"), class)
+				}
+				return map[string]any{"out": "of " + what}, nil
+			})
+			if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(quarantine, "{}")), nil); err != nil {
+				t.Fatal(err)
+			}
+			h.Start()
+			x, err := h.Engine.Enqueue(t.Context(), "a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(30 * time.Second)
+			if cancels {
+				if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{}); err != nil {
+					t.Fatal(err)
+				}
+				r := h.Wait(x.ID).RequireState(courier.Cancelled)
+				if got := d.taken(); !strings.HasSuffix(got, "aside-y") || r.RescuedItems != 0 {
+					t.Errorf("done was %s, %d items were rescued", got, r.RescuedItems)
+				}
+				return
+			}
+			if _, err := h.Engine.Pause(t.Context(), x.ID, courier.By{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			now, err := h.Engine.Executions().Get(t.Context(), x.ID)
+			if err != nil || now.State != courier.Paused || now.Position.Step != 5 || !now.Position.Loops[0].Rescue {
+				t.Fatalf("%s at %+v, %v", now.State, now.Position, err)
+			}
+			d.taken()
+			if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+				t.Fatal(err)
+			}
+			r := h.Wait(x.ID).RequireState(courier.Completed)
+			if got := d.taken(); !strings.HasPrefix(got, "tell-y: load invalid load-y is bad 2 of get-y get-z load-z report 0 1 ") || r.RescuedItems != 1 {
+				t.Errorf("done was %s, %d items were rescued", got, r.RescuedItems)
+			}
+		})
+	}
+}
+
+// An operator goes back from a rescue to the body, or to before the loop: the item is executed
+// anew, and counts once.
+func TestBackFromARescue(t *testing.T) {
+	for from, want := range map[string]string{
+		"get":  "get-y load-y get-z load-z report 0 0 []",
+		"each": "get-x load-x get-y load-y get-z load-z report 0 0 []",
+		"load": "load-y get-z load-z report 0 0 []",
+	} {
+		h := couriertest.New(t, nil)
+		d := &doings{fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid, "aside-y": courier.ReasonConnection}}
+		d.stub(h)
+		r := h.Run(h.Job(fmt.Sprintf(quarantine, "{}")), nil).RequireState(courier.Failed)
+		d.taken()
+		d.set(nil)
+		h.Start()
+		if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{From: from, By: courier.By{Actor: "ann", Reason: "mended"}}); err != nil {
+			t.Fatal(err)
+		}
+		got := h.Wait(r.ID).RequireState(courier.Completed)
+		if did := d.taken(); did != want || got.RescuedItems != 0 {
+			t.Errorf("from %s: done was\n%s, want\n%s; %d items were rescued", from, did, want, got.RescuedItems)
+		}
+	}
+}
+
+// A dry run validates bodies and rescues.
+func TestDryRunOfRescues(t *testing.T) {
+	h := couriertest.New(t, nil)
+	(&doings{}).stub(h)
+	report, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(`{"name": "a", "steps": [
+		{"id": "t", "type": "flow.try"}, {"type": "demo.do"}, {"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "context:t.error.message"}}, {"type": "flow.end"},
+		{"type": "flow.foreach", "config": {"source": ["x"]}}, {"type": "demo.do"}, {"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "context:loop.error.message"}}, {"type": "flow.end"}]}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range report.Steps {
+		got = append(got, s.Path)
+	}
+	if want := "0.try.1 0.rescue.3 5.6 5.rescue.8"; strings.Join(got, " ") != want || report.Err() != nil {
+		t.Errorf("the steps are %q, want %q; %v", got, want, report.Err())
+	}
+}
+
+// The outline says which part of a block has run.
+func TestOutlineOfRescues(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid}}
+	d.stub(h)
+	for files, want := range map[string]string{
+		`["x", "y"]`: "completed completed failed completed completed completed completed completed {2 0 0 1 0 1}",
+		`["y", "x"]`: "completed completed completed not_taken not_taken not_taken completed completed {2 0 0 1 0 1}",
+		`["x"]`:      "completed completed completed not_taken not_taken not_taken completed completed {1 0 0 1 0 0}",
+	} {
+		r := h.Run(h.Job(strings.Replace(fmt.Sprintf(quarantine, "{}"), `["x", "y", "z"]`, files, 1)), nil).RequireState(courier.Completed)
+		o, err := h.Engine.Executions().Outline(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range o.Steps {
+			got = append(got, string(s.State))
+		}
+		if got := fmt.Sprint(strings.Join(got, " "), " ", *o.Steps[0].Items); got != want {
+			t.Errorf("%s: the states are\n%s, want\n%s", files, got, want)
+		}
+	}
+}
+
+// A step that is skipped has not failed, so no rescue begins.
+func TestSkippedStepsComeToNoRescue(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"one": courier.ReasonError}}
+	d.stub(h)
+	r := h.Run(h.Job(`{"name": "a", "steps": [{"id": "t", "type": "flow.try"},
+		{"type": "demo.do", "failure_policy": "skip_and_continue", "config": {"what": "one"}}, {"type": "demo.do", "config": {"what": "two"}},
+		{"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "rescue"}}, {"type": "flow.end"}, {"type": "demo.do", "config": {"what": "error ${context:t.error}"}}]}`), nil)
+	if r.RequireState(courier.Completed); d.taken() != "one two error " {
+		t.Error("a rescue has begun")
+	}
+}
+
+// A loop that starts again rescues its items again, and counts them once.
+func TestRescueInALoopThatStartsAgain(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"load-x": courier.ReasonInvalid, "load-y": courier.ReasonConnection}}
+	d.stub(h)
+	job := h.Job(strings.Replace(fmt.Sprintf(quarantine, "{}"), `"context:params.files"`, `"context:params.files", "on_resume": "restart"`, 1))
+	r := h.Run(job, nil).RequireState(courier.Failed)
+	if got := d.taken(); r.RescuedItems != 1 || !strings.HasSuffix(got, "get-y load-y load-y") {
+		t.Fatalf("%d items were rescued; done was %s", r.RescuedItems, got)
+	}
+	d.set(map[string]courier.Reason{"load-x": courier.ReasonInvalid})
+	h.Start()
+	if _, err := h.Engine.Resume(t.Context(), r.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := h.Wait(r.ID).RequireState(courier.Completed)
+	const want = `get-x load-x load-x aside-x tell-x: load invalid load-x is bad 2 of get-x get-y load-y get-z load-z report 0 1 [{"class":"invalid","index":0,"label":"x","message":"load-x is bad","step":"load"}]`
+	if did := d.taken(); did != want || got.RescuedItems != 1 {
+		t.Errorf("%d items were rescued; done was\n%s, want\n%s", got.RescuedItems, did, want)
+	}
+}
