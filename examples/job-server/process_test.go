@@ -34,6 +34,12 @@ func (c *client) process(id string) (pid int, environment string) {
 	return 0, ""
 }
 
+// alive reports whether there is a process.
+func alive(pid int) bool {
+	p, err := os.FindProcess(pid)
+	return err == nil && p.Signal(syscall.Signal(0)) == nil
+}
+
 // Each attempt has a process of its own, with an environment that has nothing of the server's,
 // and a limit of memory: one that crashes leaves the server and other jobs alone. A cancel
 // reaches the function as the end of its context, and one that does not hear is killed after
@@ -48,7 +54,7 @@ func TestJobsRunInProcessesOfTheirOwn(t *testing.T) {
 		hears, deaf := p.start("test.work", `{"seconds": 60}`), p.start("test.work", `{"seconds": 60, "deaf": true}`)
 		p.await(id, "succeeded")
 		pid, environment := p.process(id)
-		if pid == p.cmd.Process.Pid || syscall.Kill(pid, 0) == nil || !strings.Contains(environment, "PATH=") || strings.Contains(environment, "WEBHOOK_SECRET") || strings.Contains(environment, programEnv) {
+		if pid == p.cmd.Process.Pid || alive(pid) || !strings.Contains(environment, "PATH=") || strings.Contains(environment, "WEBHOOK_SECRET") || strings.Contains(environment, programEnv) {
 			t.Errorf("process %d, environment %s", pid, environment)
 		}
 		p.await(hears, "running")
