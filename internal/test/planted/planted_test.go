@@ -12,7 +12,7 @@ import (
 
 var (
 	only = flag.String("planted", "", "try only the bugs whose names contain this")
-	all  = flag.Bool("all", false, "try all bugs, and not just those that are always tried; it takes up to ten minutes")
+	all  = flag.Bool("all", false, "try all bugs, and not just those that are always tried; it takes half an hour")
 	keep = flag.Bool("keep", false, "leave the changed files, and say how to run the command by hand")
 )
 
