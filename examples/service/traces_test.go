@@ -8,18 +8,22 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 )
 
 // TestTraces: what the service does is at the collector when it has ended.
 func TestTraces(t *testing.T) {
-	received := make(chan []byte, 100)
+	var mu sync.Mutex
+	var all []byte
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || r.URL.Path != "/v1/traces" {
 			t.Errorf("%s: %v", r.URL, err)
 		}
-		received <- body
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, body...)
 	}))
 	defer collector.Close()
 	p := start(t, "-otlp", collector.URL)
@@ -42,11 +46,7 @@ func TestTraces(t *testing.T) {
 	p.signal()
 	p.await("stopped")
 	p.ended()
-	close(received)
-	var all []byte
-	for body := range received {
-		all = append(all, body...)
-	}
+	collector.Close() // when it has answered
 	for _, want := range []string{"RUN report", "demo.work", "courier-example", "/courier/executions/"} {
 		if !bytes.Contains(all, []byte(want)) {
 			t.Errorf("the collector has received %d bytes without %q", len(all), want)

@@ -206,15 +206,19 @@ func work(t *testing.T, s *pgstore.Store) {
 		if err := s.Set(ctx, store.LimitSetting(""), limit); err != nil {
 			t.Fatal(err)
 		}
-		for range 20 {
+		enqueue := func() {
 			if _, err := s.Enqueue(ctx, []store.NewExecution{{ID: courier.ExecutionID(idSource.New()), Job: "j", Version: 1, StepTypes: []string{"file.copy"}, Queue: "default"}}); err != nil {
 				t.Fatal(err)
 			}
+		}
+		for range 19 {
+			enqueue()
 		}
 		r := store.ClaimRequest{Worker: "w", StepTypes: []string{"file.copy"}, Queues: []string{"default"}, Max: 10, Lease: time.Hour}
 		if _, err := s.Claim(ctx, r); err != nil { // learns whether there are limits
 			t.Fatal(err)
 		}
+		enqueue() // which wakes the next claim, however long the first one took
 		got, err := s.Claim(ctx, r)
 		if err != nil || len(got.List) != 10 {
 			t.Fatalf("claimed %d, %v", len(got.List), err)
