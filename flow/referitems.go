@@ -26,6 +26,18 @@ func (u *use) sameIteration(b *block) bool {
 	return at < 0 || u.tree.blocks[at].open < u.step && u.step < u.tree.blocks[at].end
 }
 
+// visible reports whether the value of a block, whose marker is entry j, is there for the step:
+// in the present iteration of the loops around the block, and in its branch. It adds the problem
+// otherwise.
+func (u *use) visible(j int, b *block) bool {
+	if !u.broken && !u.sameIteration(b) {
+		around := u.tree.blocks[u.tree.loopAround(b)]
+		u.problem("has a value only in the present iteration of the loop of %s, in which %s lies; %s lies behind that", u.label(around.open), u.label(j), u.label(u.step))
+		return false
+	}
+	return u.reaches(j, b.parent)
+}
+
 // loopResult checks a reference to a value of a loop with on_item_failure: continue.
 func (u *use) loopResult(j int) *courier.Schema {
 	b := u.tree.loopAt(j)
@@ -36,11 +48,7 @@ func (u *use) loopResult(j int) *courier.Schema {
 	case !u.broken && u.step < b.end:
 		u.problem("has a value only when the loop of %s is over, which is behind its flow.end, step %d", u.label(j), b.end)
 		return nil
-	case !u.broken && !u.sameIteration(b):
-		around := u.tree.blocks[u.tree.loopAround(b)]
-		u.problem("has a value only in the present iteration of the loop of %s, in which %s lies; %s lies behind that", u.label(around.open), u.label(j), u.label(u.step))
-		return nil
-	case !u.reaches(j, b.parent):
+	case !u.visible(j, b):
 		return nil
 	}
 	s := &courier.Schema{Type: "integer"}

@@ -358,11 +358,7 @@ func (u *use) tryResult(j int) *courier.Schema {
 	case !u.broken && u.step < b.els:
 		u.problem("has a value only behind the flow.rescue of %s, step %d", u.label(j), b.els)
 		return nil
-	case !u.broken && !u.sameIteration(b):
-		around := u.tree.blocks[u.tree.loopAround(b)]
-		u.problem("has a value only in the present iteration of the loop of %s, in which %s lies; %s lies behind that", u.label(around.open), u.label(j), u.label(u.step))
-		return nil
-	case !u.reaches(j, b.parent):
+	case !u.visible(j, b):
 		return nil
 	}
 	return u.path(errorSchema, u.Ref.Name, u.Ref.Path)
