@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
 )
@@ -199,10 +197,10 @@ func (w *writers) take() []*applyCall {
 // unless that would leave too few connections for other calls.
 func (s *Store) write() {
 	keep := int(s.pool.unchecked.Stat().MaxConns()) > s.opt.Writers+1
-	var conn *pgxpool.Conn
+	var conn *session
 	release := func() {
 		if conn != nil {
-			conn.Release()
+			conn.release()
 			conn = nil
 		}
 	}
@@ -215,7 +213,7 @@ func (s *Store) write() {
 		ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
 		var db querier = s.pool
 		if keep {
-			if conn != nil && conn.Conn().IsClosed() {
+			if conn != nil && conn.IsClosed() {
 				release()
 			}
 			if conn == nil {

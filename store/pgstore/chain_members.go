@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
@@ -33,9 +32,9 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 		var written bool
 		var queues []string
 		err := repeat(ctx, func() error {
-			return s.pool.with(ctx, func(conn *pgxpool.Conn) (err error) {
+			return s.pool.with(ctx, func(conn *session) (err error) {
 				if written, queues, err = s.applyLocked(ctx, conn, t, chain); err != nil || !written {
-					if !conn.Conn().IsClosed() {
+					if !conn.IsClosed() {
 						_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
 					}
 				}
@@ -68,7 +67,7 @@ func (s *Store) applyMember(ctx context.Context, t *store.Transition, chain cour
 
 // applyLocked writes a transition under the lock of a chain execution, and
 // reports whether it was written and in which queues members were released.
-func (s *Store) applyLocked(ctx context.Context, conn *pgxpool.Conn, t *store.Transition, chain courier.ChainExecutionID) (written bool, queues []string, err error) {
+func (s *Store) applyLocked(ctx context.Context, conn *session, t *store.Transition, chain courier.ChainExecutionID) (written bool, queues []string, err error) {
 	plan := s.plans.kept(chain)
 	var b pgx.Batch
 	b.Queue("begin isolation level read committed")

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -269,7 +268,7 @@ func (s *Store) sendClaim(ctx context.Context, c *claim, name string, args []any
 	if len(before) == 0 && !c.keepsEvents {
 		return c.read(s.pool.Query(ctx, s.sql(name), args...))
 	}
-	return s.pool.with(ctx, func(conn *pgxpool.Conn) error {
+	return s.pool.with(ctx, func(conn *session) error {
 		var b pgx.Batch
 		b.Queue("begin isolation level read committed")
 		for _, q := range before {
@@ -292,7 +291,7 @@ func (s *Store) sendClaim(ctx context.Context, c *claim, name string, args []any
 			err = s.keepClaimEvents(ctx, conn, claimed.rows[len(c.rows):])
 		}
 		if err != nil {
-			if !conn.Conn().IsClosed() {
+			if !conn.IsClosed() {
 				_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
 			}
 			return err
@@ -303,7 +302,7 @@ func (s *Store) sendClaim(ctx context.Context, c *claim, name string, args []any
 }
 
 // keepClaimEvents keeps the events of a claim, and commits it.
-func (s *Store) keepClaimEvents(ctx context.Context, conn *pgxpool.Conn, rows []claimedRow) error {
+func (s *Store) keepClaimEvents(ctx context.Context, conn *session, rows []claimedRow) error {
 	var b pgx.Batch
 	if len(rows) > 0 {
 		ids, numbers := make(bind.UUIDs, len(rows)), make([]int64, len(rows))

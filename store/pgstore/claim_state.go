@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store/pgstore/internal/bind"
@@ -280,7 +279,7 @@ func (f *found) any() bool { return len(f.first) > 0 || len(f.lost) > 0 }
 // probeOnce searches once.
 func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 	f.started, f.first = time.Now(), make(map[string]place)
-	err = s.pool.with(ctx, func(conn *pgxpool.Conn) error {
+	err = s.pool.with(ctx, func(conn *session) error {
 		asked := time.Now()
 		if err := conn.Ping(ctx); err != nil {
 			return err

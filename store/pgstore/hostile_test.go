@@ -2,6 +2,8 @@ package pgstore_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -406,6 +408,106 @@ func TestSearchPathRefused(t *testing.T) {
 	wants(t, s.Set(t.Context(), "a", "b"), says)
 	if value[bool](t, along("public"), "select is_called from hostile.sprung") {
 		t.Error("hostile code was run")
+	}
+}
+
+// TestSearchPathBehindBouncer has other clients of a PgBouncer in transaction mode change the
+// path of the server's sessions, which it lends to the store too: whatever the store sends
+// there is refused by the statement itself. Afterwards the same store goes on.
+func TestSearchPathBehindBouncer(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			url := pgtest.URL(t)
+			direct := dial(t, url)
+			reopen(t, direct, nil).(*pgstore.Store).Close()
+			setTraps(t, url, "public")
+			bouncer := pgtest.Bouncer(t, url)
+			s, err := pgstore.New(t.Context(), newPool(t, bouncer, mode), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			define(t, s, "j")
+			all := func(path string) {
+				t.Helper()
+				var open []pgx.Tx
+				for range 20 { // as many as PgBouncer has
+					conn, err := pgx.Connect(t.Context(), bouncer+"&default_query_exec_mode=exec")
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer conn.Close(context.WithoutCancel(t.Context()))
+					tx, err := conn.Begin(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := tx.Exec(t.Context(), "set search_path = "+path); err != nil {
+						t.Fatal(err)
+					}
+					open = append(open, tx)
+				}
+				for _, tx := range open {
+					if err := tx.Commit(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			list := func(n int) []store.NewExecution {
+				all := make([]store.NewExecution, n)
+				for i := range all {
+					all[i] = newExecution("j")
+				}
+				return all
+			}
+			if err := s.Set(t.Context(), store.LimitSetting(""), "1"); err != nil {
+				t.Fatal(err)
+			}
+			held := enqueueOne(t, s, newExecution("j")).ID
+			got, err := s.Claim(t.Context(), request("w", 1)) // under a limit
+			if err != nil || len(got.List) != 1 {
+				t.Fatalf("%d claimed, %v", len(got.List), err)
+			}
+			claimed := got.List[0]
+			calls := map[string]func(context.Context) error{
+				"a statement":      func(ctx context.Context) error { _, err := s.Executions(ctx, store.Filter{Limit: 1}); return err },
+				"a row":            func(ctx context.Context) error { _, err := s.Execution(ctx, held); return err },
+				"one without rows": func(ctx context.Context) error { return s.Set(ctx, "a", "b") },
+				"a transaction": func(ctx context.Context) error {
+					_, err := s.Save(ctx, store.Definition{Kind: store.Job, Name: rand.Text(), Body: json.RawMessage(`{}`)})
+					return err
+				},
+				"one execution":         func(ctx context.Context) error { _, err := s.Enqueue(ctx, list(1)); return err },
+				"two executions":        func(ctx context.Context) error { _, err := s.Enqueue(ctx, list(2)); return err },
+				"many executions":       func(ctx context.Context) error { _, err := s.Enqueue(ctx, list(manyToCopy)); return err },
+				"a claim under a limit": func(ctx context.Context) error { _, err := s.Claim(ctx, request("w", 1)); return err },
+				"a renewal": func(ctx context.Context) error {
+					_, err := s.Renew(ctx, store.RenewRequest{Worker: "w", For: time.Minute, Leases: []store.Lease{{Execution: held, Token: claimed.Token}}})
+					return err
+				},
+			}
+			for name, call := range calls {
+				if err := call(t.Context()); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+			}
+			all("hostile, pg_catalog")
+			for name, call := range calls {
+				if err := call(t.Context()); err == nil || !strings.Contains(err.Error(), "leads to {hostile,pg_catalog") {
+					t.Errorf("%s: %v, want that the path is refused", name, err)
+				}
+			}
+			if value[bool](t, direct, "select is_called from hostile.sprung") {
+				t.Error("hostile code was run")
+			}
+			all(`"$user", public`)
+			for name, call := range calls {
+				if err := call(t.Context()); err != nil {
+					t.Errorf("%s, afterwards: %v", name, err)
+				}
+			}
+		})
 	}
 }
 

@@ -17,7 +17,13 @@ func (s *Store) newNotifier() *pgnotify.Notifier {
 		ID:       randomUUID(),
 		PollOnly: s.opt.PollOnly,
 		Log:      s.log,
-		Connect:  func(ctx context.Context) (*pgx.Conn, error) { return connect(ctx, s.pool.unchecked) },
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			c, err := connect(ctx, s.pool.unchecked)
+			if err != nil {
+				return nil, err
+			}
+			return c.Conn, nil
+		},
 		Query: func(ctx context.Context, db pgnotify.Querier, row func(pgx.Rows) error, sql string, args ...any) error {
 			_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) { return none, row(rows) }, sql, args...)
 			return err

@@ -18,7 +18,7 @@ import (
 // renewal at a time uses it.
 type renewals struct {
 	mu   sync.Mutex // held while the connection is used
-	conn *pgx.Conn
+	conn *session
 }
 
 func (r *renewals) end() {
@@ -39,7 +39,7 @@ func (r *renewals) drop() {
 }
 
 // connect opens a connection of the store's own, as the pool would.
-func connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
+func connect(ctx context.Context, pool *pgxpool.Pool) (*session, error) {
 	c := pool.Config()
 	if c.BeforeConnect != nil {
 		if err := c.BeforeConnect(ctx, c.ConnConfig); err != nil {
@@ -53,14 +53,15 @@ func connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 	if c.AfterConnect != nil {
 		err = c.AfterConnect(ctx, conn)
 	}
+	var checked *session
 	if err == nil {
-		err = checkSession(ctx, conn)
+		checked, err = checkSession(ctx, conn, nil)
 	}
 	if err != nil {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
-	return conn, nil
+	return checked, nil
 }
 
 // Renew extends leases and returns those that have not passed to another worker.

@@ -1,8 +1,10 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -42,89 +44,188 @@ func searchPathError(err error) error {
 		strings.TrimSuffix(path, `"`))
 }
 
-// sessions are the sessions of a pool. Each is checked by checkSearchPath before its first
-// use. Behind a pooler a session is that of the client with the pooler.
+// sessions are the sessions of a pool.
 type sessions struct{ unchecked *pgxpool.Pool }
 
-// checkedSession is a key of the custom data of a connection that has been checked.
-const checkedSession = "courier: search_path checked"
-
-// checkSession returns an error if statements can't be sent over a connection.
-func checkSession(ctx context.Context, conn *pgx.Conn) error {
-	data := conn.PgConn().CustomData()
-	if data[checkedSession] != nil {
-		return nil
-	}
-	if _, err := conn.Exec(ctx, checkSearchPath); err != nil {
-		return searchPathError(err)
-	}
-	data[checkedSession] = true
-	return nil
+// A session is a connection that is checked by checkSearchPath: before its first use, and
+// where a pooler may give each transaction to another session of the server, in front of
+// what begins each of them, in the same round trip.
+type session struct {
+	*pgx.Conn
+	pooled  bool
+	release func()
 }
 
-// acquire returns a connection of the pool, which the caller releases.
-func (s sessions) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+// checkedSession is a key of the custom data of a connection that has been checked. The
+// value says whether there is a pooler.
+const checkedSession = "courier: search_path checked"
+
+// checkSession returns a connection as a session, or an error if statements can't be sent
+// over it. Release gives it back.
+func checkSession(ctx context.Context, conn *pgx.Conn, release func()) (*session, error) {
+	data := conn.PgConn().CustomData()
+	pooled, ok := data[checkedSession].(bool)
+	if !ok {
+		results, err := conn.PgConn().Exec(ctx, "select pg_catalog.pg_backend_pid(), ("+checkSearchPath+")").ReadAll()
+		if err != nil {
+			return nil, searchPathError(err)
+		}
+		// A pooler does not tell the process of a server's session.
+		process, err := strconv.ParseUint(string(results[0].Rows[0][0]), 10, 32)
+		pooled = err != nil || uint32(process) != conn.PgConn().PID()
+		data[checkedSession] = pooled
+	}
+	return &session{conn, pooled, release}, nil
+}
+
+// acquire returns a session of the pool, which the caller releases.
+func (s sessions) acquire(ctx context.Context) (*session, error) {
 	conn, err := s.unchecked.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSession(ctx, conn.Conn()); err != nil {
+	c, err := checkSession(ctx, conn.Conn(), conn.Release)
+	if err != nil {
 		conn.Release()
-		return nil, err
 	}
-	return conn, nil
+	return c, err
 }
 
-// with calls f with a connection of the pool.
-func (s sessions) with(ctx context.Context, f func(*pgxpool.Conn) error) error {
-	conn, err := s.acquire(ctx)
+// begins reports whether the next statement may reach another session of the server.
+func (c *session) begins() bool { return c.pooled && c.PgConn().TxStatus() == 'I' }
+
+func (c *session) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if c.begins() {
+		return queryChecked(ctx, c.Conn, sql, args)
+	}
+	return c.Conn.Query(ctx, sql, args...)
+}
+
+func (c *session) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return sessionRow(func(to []any) error {
+		rows, err := c.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		if !rows.Next() {
+			return cmp.Or(rows.Err(), pgx.ErrNoRows)
+		}
+		if err := rows.Scan(to...); err != nil {
+			return err
+		}
+		rows.Close()
+		return rows.Err()
+	})
+}
+
+func (c *session) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if !c.begins() {
+		return c.Conn.Exec(ctx, sql, args...)
+	}
+	rows, err := queryChecked(ctx, c.Conn, sql, args)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	rows.Close()
+	return rows.CommandTag(), rows.Err()
+}
+
+func (c *session) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if c.begins() {
+		return sendChecked(ctx, c.Conn, b)
+	}
+	return c.Conn.SendBatch(ctx, b)
+}
+
+func (c *session) BeginTx(ctx context.Context, opt pgx.TxOptions) (pgx.Tx, error) {
+	if c.pooled {
+		opt.BeginQuery = "begin isolation level " + string(opt.IsoLevel) + "; " + checkSearchPath
+	}
+	tx, err := c.Conn.BeginTx(ctx, opt)
+	return tx, searchPathError(err)
+}
+
+// sendChecked sends a batch behind checkSearchPath, in the same round trip.
+func sendChecked(ctx context.Context, db interface {
+	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+}, b *pgx.Batch) pgx.BatchResults {
+	var checked pgx.Batch
+	checked.Queue(checkSearchPath)
+	checked.QueuedQueries = append(checked.QueuedQueries, b.QueuedQueries...)
+	results := db.SendBatch(ctx, &checked)
+	if _, err := results.Exec(); err != nil {
+		_ = results.Close()
+		return failedBatch{err: searchPathError(err)}
+	}
+	return results
+}
+
+// queryChecked sends a statement behind checkSearchPath, in the same round trip.
+func queryChecked(ctx context.Context, db interface {
+	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+}, sql string, args []any) (pgx.Rows, error) {
+	var b pgx.Batch
+	b.Queue(sql, args...)
+	results := sendChecked(ctx, db, &b)
+	rows, err := results.Query()
+	if err != nil {
+		_ = results.Close()
+		return nil, err
+	}
+	return &sessionRows{rows, func() { _ = results.Close() }}, nil
+}
+
+// with calls f with a session of the pool.
+func (s sessions) with(ctx context.Context, f func(*session) error) error {
+	c, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
-	return f(conn)
+	defer c.release()
+	return f(c)
 }
 
 // inTransaction calls f in a transaction, which is committed unless f returns an error.
 func (s sessions) inTransaction(ctx context.Context, f func(pgx.Tx) error) error {
-	return s.with(ctx, func(conn *pgxpool.Conn) error { return pgx.BeginTxFunc(ctx, conn, readCommitted, f) })
+	return s.with(ctx, func(c *session) error { return pgx.BeginTxFunc(ctx, c, readCommitted, f) })
 }
 
-// Query sends a statement. Rows that are closed, or read to their end, release the connection.
+// Query sends a statement. Rows that are closed, or read to their end, release the session.
 func (s sessions) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	conn, err := s.acquire(ctx)
+	c, err := s.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := conn.Query(ctx, sql, args...)
+	rows, err := c.Query(ctx, sql, args...)
 	if err != nil {
-		conn.Release()
+		c.release()
 		return nil, err
 	}
-	return &sessionRows{rows, conn.Release}, nil
+	return &sessionRows{rows, c.release}, nil
 }
 
-// SendBatch sends statements. Closing the results releases the connection.
+// SendBatch sends statements. Closing the results releases the session.
 func (s sessions) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	conn, err := s.acquire(ctx)
+	c, err := s.acquire(ctx)
 	if err != nil {
 		return failedBatch{err: err}
 	}
-	return &sessionBatch{conn.SendBatch(ctx, b), conn}
+	return &sessionBatch{c.SendBatch(ctx, b), c.release}
 }
 
-// sessionBatch are the results of a batch, with its connection.
+// sessionBatch are the results of a batch, which release its session.
 type sessionBatch struct {
 	pgx.BatchResults
-	conn *pgxpool.Conn
+	release func()
 }
 
 func (b *sessionBatch) Close() error {
-	defer b.conn.Release()
+	defer b.release()
 	return b.BatchResults.Close()
 }
 
-// failedBatch are the results of a batch for which there was no connection.
+// failedBatch are the results of a batch that was not sent, or not executed.
 type failedBatch struct {
 	pgx.BatchResults // nil: what follows are its methods that are called
 	err              error
@@ -138,24 +239,24 @@ func (f failedBatch) Close() error                     { return f.err }
 // QueryRow returns the first row of a statement, which is sent by Scan.
 func (s sessions) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return sessionRow(func(to []any) error {
-		return s.with(ctx, func(conn *pgxpool.Conn) error { return conn.QueryRow(ctx, sql, args...).Scan(to...) })
+		return s.with(ctx, func(c *session) error { return c.QueryRow(ctx, sql, args...).Scan(to...) })
 	})
+}
+
+// Exec sends a statement whose rows are of no interest.
+func (s sessions) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	err = s.with(ctx, func(c *session) error {
+		tag, err = c.Exec(ctx, sql, args...)
+		return err
+	})
+	return tag, err
 }
 
 type sessionRow func(to []any) error
 
 func (r sessionRow) Scan(to ...any) error { return r(to) }
 
-// Exec sends a statement whose rows are of no interest.
-func (s sessions) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
-	err = s.with(ctx, func(conn *pgxpool.Conn) error {
-		tag, err = conn.Exec(ctx, sql, args...)
-		return err
-	})
-	return tag, err
-}
-
-// sessionRows are the rows of a statement, which release its connection at their end.
+// sessionRows are the rows of a statement, which release what they need at their end.
 type sessionRows struct {
 	pgx.Rows
 	release func() // nil after the release
@@ -201,19 +302,7 @@ func (t *callersTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	if t.checked {
 		return t.Tx.Query(ctx, sql, args...)
 	}
-	var b pgx.Batch
-	b.Queue(checkSearchPath)
-	b.Queue(sql, args...)
-	results := t.Tx.SendBatch(ctx, &b)
-	if _, err := results.Exec(); err != nil {
-		_ = results.Close()
-		return nil, searchPathError(err)
-	}
-	t.checked = true
-	rows, err := results.Query()
-	if err != nil {
-		_ = results.Close()
-		return nil, err
-	}
-	return &sessionRows{rows, func() { _ = results.Close() }}, nil
+	rows, err := queryChecked(ctx, t.Tx, sql, args)
+	t.checked = err == nil
+	return rows, err
 }
