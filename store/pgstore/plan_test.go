@@ -106,6 +106,18 @@ func TestOldSnapshot(t *testing.T) {
 	if all < 400 || behind > all/8 {
 		t.Error("a look that needs nothing reads what ran before")
 	}
+	held := make([]store.Lease, 300)
+	for i := range held {
+		held[i] = store.Lease{Execution: newExecution("j").ID, Token: nobody}
+	}
+	if _, err := s.Renew(t.Context(), store.RenewRequest{Worker: "w", For: time.Minute, Leases: held}); err != nil {
+		t.Fatal(err)
+	}
+	renewal := pages(t, pool, sent)["lease/renew"]
+	t.Logf("%d pages to renew %d leases", renewal, len(held))
+	if renewal > all/4 {
+		t.Error("a renewal reads what ran before")
+	}
 }
 
 // finishedBefore is how many executions have finished before those that wait.

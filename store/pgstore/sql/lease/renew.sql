@@ -4,7 +4,8 @@
 -- how many microseconds.
 with l as (
 	select e.id, clock_timestamp() as now from unnest($1::text[]::uuid[], $2::text[]::uuid[]) as l (id, token)
-	join courier.job_executions e on e.id = l.id and e.lease_token = l.token and e.state = 'running'
+	-- Without the || the planner may take the index of states, with an entry for all that ever ran.
+	join courier.job_executions e on e.id = l.id and e.lease_token = l.token and e.state || '' = 'running'
 	order by e.id
 	for update of e skip locked
 )

@@ -4,7 +4,8 @@
 -- for how many microseconds it has not changed.
 with l as (
 	select e.id, clock_timestamp() as now, l.progress, l.idle from unnest($1::text[]::uuid[], $2::text[]::uuid[], $4::text[], $5::bigint[]) as l (id, token, progress, idle)
-	join courier.job_executions e on e.id = l.id and e.lease_token = l.token and e.state = 'running'
+	-- Without the || the planner may take the index of states, with an entry for all that ever ran.
+	join courier.job_executions e on e.id = l.id and e.lease_token = l.token and e.state || '' = 'running'
 	order by e.id
 	for update of e skip locked
 )
