@@ -128,6 +128,7 @@ type findings struct {
 	waiting    bool          // executions wait for other jobs
 	blocked    bool          // a limit seems to keep executions from being claimed
 	took       time.Duration // the time of the longest statement
+	walked     time.Duration // of it, the walk over what was claimed before, as far as it was measured
 	next       time.Duration // until the next execution is due; 0: not known
 	ends       time.Duration // until the next lease ends; 0: not known
 }
@@ -212,12 +213,13 @@ func (c *claim) read(rows pgx.Rows, err error) error {
 	var list []claimedRow
 	var r claimedRow
 	var limited, more, waiting, held bool
-	var next, ends int64
+	var next, ends, walked int64
 	var last *string // in the row without an id: not null if somebody has subscribed
-	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &waiting, &held, &last)
+	fields := append(r.fields(), &r.reclaim, &r.leaseFirst, &r.first, &r.elapsed, &r.urgency, &limited, &more, &next, &ends, &waiting, &held, &walked, &last)
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		if r.id != "" {
 			list = append(list, r)
+			c.walked = max(c.walked, time.Duration(walked)*time.Microsecond)
 			r.limitKeys = nil
 			return nil
 		}

@@ -156,6 +156,70 @@ func TestSlowClaims(t *testing.T) {
 	}
 }
 
+// TestWalks checks when claims begin behind the last claimed row since their walks take
+// too much of the time, long before one of them is slow, and when they no longer do.
+func TestWalks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const us, ms = time.Microsecond, time.Millisecond
+		for _, c := range []struct {
+			gap, walk time.Duration
+			want      bool
+		}{
+			{5 * ms, 20 * us, false},
+			{5 * ms, 400 * us, false},
+			{5 * ms, 700 * us, true},
+			{50 * ms, 3 * ms, false},
+			{time.Hour, 5 * ms, false},
+		} {
+			if begins, goesOn := pgstore.Walks(200, c.gap, c.walk); begins != c.want || goesOn != c.want {
+				t.Errorf("walks of %v every %v are followed by a probe: %t, and by another while they last: %t; want %t", c.walk, c.gap, begins, goesOn, c.want)
+			}
+		}
+		if begins, _ := pgstore.Walks(2, 5*ms, ms); begins {
+			t.Error("one claim with a long walk is followed by a probe")
+		}
+	})
+}
+
+// TestDeadEntries shows that claims don't walk for long over executions that are no longer
+// queued, where nothing has been vacuumed, and find what is more urgent all the same.
+func TestDeadEntries(t *testing.T) {
+	t.Parallel()
+	const dead, together = 20_000, 1000
+	u := pgtest.URL(t)
+	s := unlimited(t, u)
+	pool := dial(t, u)
+	exec(t, pool, "alter table courier.job_executions set (autovacuum_enabled = off)")
+	for range dead / together {
+		list := make([]store.NewExecution, together)
+		for i := range list {
+			list[i] = newExecution("j")
+		}
+		if _, err := s.Enqueue(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, pool, "begin; set local courier.retention = 'on'; delete from courier.job_executions; commit")
+	for started := time.Now(); !pgstore.Probing(s); {
+		if time.Since(started) > time.Minute {
+			t.Fatal("claims walk over all that was queued before")
+		}
+		n := newExecution("j")
+		enqueueOne(t, s, n)
+		if got := claimSoon(t, s, request("w", 1)); got != n.ID {
+			t.Fatalf("claimed %q, want %s", got, n.ID)
+		}
+	}
+	n := newExecution("j")
+	n.Priority = 10
+	enqueueOne(t, s, n)
+	if got := claimSoon(t, s, request("w", 1)); got != n.ID {
+		t.Errorf("claimed %q, want the one that is more urgent, %s", got, n.ID)
+	}
+	exec(t, pool, "vacuum courier.job_executions")
+	stopsProbing(t, s)
+}
+
 // unlimited opens a store without limits and with a job named "j".
 func unlimited(t testing.TB, url string) *pgstore.Store {
 	t.Helper()

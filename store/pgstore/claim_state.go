@@ -21,8 +21,10 @@ import (
 // claim from the start of a queue walks over all executions that were claimed since,
 // and a scan of the running executions over all that ran since. When claims become
 // slow, they begin behind the last claimed row instead, and look only at the running
-// executions whose leases a probe has found to have ended. A probe beside the claims finds what they pass over; see
-// [Store.probe].
+// executions whose leases a probe has found to have ended. They do so too while the
+// server is free to remove dead entries but has not yet done so, once the walks take a part
+// of the time that counts: a table of millions of executions is vacuumed rarely. A probe
+// beside the claims finds what they pass over; see [Store.probe].
 type claimState struct {
 	mu      sync.Mutex
 	limited bool // the last claim met a limit
@@ -36,8 +38,12 @@ type claimState struct {
 	quick     time.Duration    // how long a claim may take besides the round trip, and 1 % more for each row
 	trip      time.Duration    // about the time of a round trip; 0: not known
 	slow      int              // successive claims from the start that took longer, without idle ones
+	walk, gap time.Duration    // about the walk of a claim from the start, and the time between two claims
 	probe     *claim           // the claim that the running probe is for; nil: claims begin at the start
 	back      map[string]place // the first row of each queue that the probe has found
+
+	queuesWalked time.Time     // when a probe has last walked through the queues
+	queuesTook   time.Duration // how long that took, as the server says
 
 	suspects []string  // the running executions that claims look at meanwhile; never nil then
 	used     time.Time // the last claim
@@ -86,6 +92,14 @@ const (
 	verySlow   = 50 // times
 )
 
+// Claims also begin behind the last claimed row once their walks take one part in
+// walkShare of the time, on the average of about walkClaims claims.
+const (
+	walkShare  = 10
+	walkClaims = 16
+	maxGap     = time.Second
+)
+
 // maxLook is the longest time between two scans of the running executions: another
 // store may have given a shorter lease.
 const maxLook = 250 * time.Millisecond
@@ -113,6 +127,11 @@ func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 		clear(k.last)
 		clear(k.back)
 	}
+	if gap := min(started.Sub(k.used), maxGap); k.gap == 0 {
+		k.gap = gap // as long as can be, before the second claim
+	} else {
+		k.gap += (gap - k.gap) / walkClaims
+	}
 	k.used = started
 	if c.scansRunning {
 		wait := maxLook
@@ -132,10 +151,12 @@ func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 	if c.skipsClaimed || k.probe != nil {
 		return false
 	}
-	if k.slow = k.slower(c, called); k.slow < slowClaims {
+	k.walk += (c.walked - k.walk) / walkClaims
+	if k.slow = k.slower(c, called); k.slow < slowClaims && !k.walksLong(k.walk) {
 		return false
 	}
-	k.slow, k.probe, k.suspects = 0, c, []string{}
+	k.slow, k.walk, k.probe, k.suspects = 0, 0, c, []string{}
+	k.queuesWalked, k.queuesTook = time.Time{}, 0
 	return true
 }
 
@@ -163,6 +184,10 @@ func (k *claimState) slower(c *claim, called bool) int {
 	}
 	return k.slow + 1
 }
+
+// walksLong reports whether the walks of claims that take so long each would take too
+// much of the time.
+func (k *claimState) walksLong(walk time.Duration) bool { return walk*walkShare > k.gap }
 
 // claimed remembers the last row of each queue.
 func (k *claimState) claimed(c *claim) {
@@ -234,7 +259,9 @@ func (k *claimState) next(c *claim) time.Duration {
 
 // A probe runs for a twentieth of the time, for up to a fifth if a lease would else be
 // taken over late, and again whenever a lease ends, but for a fourth of its duration: so
-// a takeover is late by about the duration of a probe.
+// a takeover is late by about the duration of a probe. The walk through the queues, half of
+// it, takes a twentieth of the time, but is made at least once in two leases. What is more
+// urgent than the place where claims begin is found without it.
 const (
 	probeEvery   = 20 // the time between two probes in durations of one; at most two thirds of a lease
 	probeAtLeast = 4  // the least time, likewise
@@ -272,6 +299,8 @@ type found struct {
 	ends    time.Duration    // until the next lease ends; 0: not known
 	started time.Time        // when the probe began
 	trip    time.Duration    // what a round trip took before it
+	queues  bool             // it has walked through the queues
+	walked  time.Duration    // which took so long, as the server says
 }
 
 func (f *found) any() bool { return len(f.first) > 0 || len(f.lost) > 0 }
@@ -287,7 +316,8 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 		f.started = time.Now()
 		f.trip = f.started.Sub(asked)
 		queues, urgencies, dues, ids := s.claims.places()
-		rows, err := conn.Query(ctx, s.sql("claim/find_passed_over"), c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids)
+		f.queues = s.claims.walksQueues(c, f.started)
+		rows, err := conn.Query(ctx, s.sql("claim/find_passed_over"), c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids, f.queues)
 		if err != nil {
 			return err
 		}
@@ -302,10 +332,10 @@ func (f *found) read(rows pgx.Rows) error {
 	var list []string
 	var p place
 	var due time.Time
-	var ends int64
-	_, err := pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &list, &ends}, func() error {
+	var ends, walked int64
+	_, err := pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &list, &ends, &walked}, func() error {
 		if queue == "" {
-			f.lost, f.ends = list, time.Duration(ends)*time.Microsecond
+			f.lost, f.ends, f.walked = list, time.Duration(ends)*time.Microsecond, time.Duration(walked)*time.Microsecond
 		} else {
 			// A claim begins behind a place. With the lowest id, that includes the row.
 			f.first[queue] = place{p.urgency, due.UTC().Format(dueFormat), bind.NilUUID}
@@ -313,6 +343,13 @@ func (f *found) read(rows pgx.Rows) error {
 		return nil
 	})
 	return err
+}
+
+// walksQueues reports whether a probe is to walk through the queues.
+func (k *claimState) walksQueues(c *claim, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return now.Sub(k.queuesWalked) >= min(probeEvery*k.queuesTook, 2*c.Lease)
 }
 
 // places returns where claims begin in each queue, as parameters.
@@ -335,7 +372,11 @@ func (k *claimState) probed(c *claim, f found, failures int) (wait time.Duration
 	}
 	took := time.Since(f.started)
 	k.trip = f.trip
-	if failures >= probeErrors || failures == 0 && max(0, took-k.trip) <= k.quick || time.Since(k.used) > c.Lease {
+	if f.queues {
+		k.queuesWalked, k.queuesTook = f.started, f.walked
+	}
+	quick := failures == 0 && max(0, took-k.trip) <= k.quick && k.queuesTook <= k.quick && !k.walksLong(k.queuesTook)
+	if failures >= probeErrors || quick || time.Since(k.used) > c.Lease {
 		k.probe = nil
 		return 0, false
 	}

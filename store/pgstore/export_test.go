@@ -71,6 +71,23 @@ func Probes(idle bool, trip time.Duration, took ...time.Duration) (probes bool) 
 	return probes
 }
 
+// Walks reports whether the last of n claims, one at each end of a gap, whose walks take so
+// long, is followed by a probe, and whether a probe with such a walk is followed by another.
+func Walks(n int, gap, walk time.Duration) (begins, goesOn bool) {
+	var k claimState
+	k.init()
+	for range n {
+		time.Sleep(gap)
+		c := &claim{ClaimRequest: &store.ClaimRequest{Lease: time.Minute}, findings: findings{walked: walk}}
+		if begins = k.record(c, time.Now()); begins {
+			_, goesOn = k.probed(c, found{started: time.Now(), queues: true, walked: walk}, 0)
+			_, more := k.probed(c, found{started: time.Now(), queues: true, walked: walk / 2}, 0)
+			return begins, goesOn && !more
+		}
+	}
+	return false, false
+}
+
 // OthersBlocked reports whether another store has announced that it is blocked by a
 // limit.
 func OthersBlocked(s *Store) bool { return s.notifier.OthersBlocked() }

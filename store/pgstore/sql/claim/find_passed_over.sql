@@ -3,12 +3,14 @@
 -- before. It walks over all dead index entries, beside the claims.
 --
 -- $1 workspace, $2 step types, $3 queues; of some queues: $4 name, where claims begin:
--- $5 priority (negative), $6 due, $7 id.
+-- $5 priority (negative), $6 due, $7 id. $8 whether to walk through the queues. Without
+-- that only what is more urgent is found in them, which takes no walk.
 --
 -- Each row is the first claimable execution of a queue before that place. The row without
 -- a queue has the running executions whose lease has ended, those that ended first, and the
--- microseconds from the beginning until the next lease ends (0: not known). A lease that
--- ends during the walk has ended, also if it was renewed meanwhile: the claim looks again.
+-- microseconds from the beginning until the next lease ends (0: not known), and those of
+-- the walk through the queues. A lease that ends during the walk has ended, also if it was
+-- renewed meanwhile: the claim looks again.
 with arg as materialized (
 	select clock_timestamp() as now
 ), q as materialized (
@@ -19,9 +21,10 @@ with arg as materialized (
 	where e.state = 'running' and e.queue = any((select $3::text[])::text[])
 		and e.step_types operator(pg_catalog.<@) (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
 ), walked as materialized (
-	select clock_timestamp() as now from (select count(*) as n from run_now) r where r.n >= 0
+	select clock_timestamp() as now, began.at as began
+	from (select clock_timestamp() as at offset 0) began cross join lateral (select count(*) as n from run_now where began.at is not null) r where r.n >= 0
 )
-select q.queue, f.urgency, f.due_at, array[f.id::text], 0::bigint
+select q.queue, f.urgency, f.due_at, array[f.id::text], 0::bigint, 0::bigint
 from q cross join lateral (
 	-- First what is more urgent, then what is due before; one comparison of rows for
 	-- both would end no walk through the index.
@@ -31,7 +34,7 @@ from q cross join lateral (
 	order by -(e.priority::integer), e.due_at, e.id limit 1)
 	union all
 	(select -(e.priority::integer), e.due_at, e.id from courier.job_executions e
-	where e.state = 'queued' and e.waits_for is null and e.queue = q.queue and -(e.priority::integer) = q.urgency and e.due_at <= least(q.now, q.due_at)
+	where (select $8::bool) and e.state = 'queued' and e.waits_for is null and e.queue = q.queue and -(e.priority::integer) = q.urgency and e.due_at <= least(q.now, q.due_at)
 		and (e.due_at, e.id) <= (q.due_at, q.id)
 		and e.step_types operator(pg_catalog.<@) (select $2::text[]) and (e.workspace = '' or e.workspace = (select $1::text))
 	order by -(e.priority::integer), e.due_at, e.id limit 1)
@@ -39,5 +42,6 @@ from q cross join lateral (
 ) f
 union all
 select '', 0, arg.now, array(select r.id::text from run_now r where r.lease_expires_at <= walked.now order by r.lease_expires_at limit 1000),
-	coalesce((select (extract(epoch from min(r.lease_expires_at) - arg.now) * 1000000::numeric)::bigint from run_now r where r.lease_expires_at > walked.now), 0)
+	coalesce((select (extract(epoch from min(r.lease_expires_at) - arg.now) * 1000000::numeric)::bigint from run_now r where r.lease_expires_at > walked.now), 0),
+	(extract(epoch from walked.began - arg.now) * 1000000::numeric)::bigint
 from arg, walked

@@ -104,7 +104,7 @@ select
 \ir ../execution/columns.inc.sql
 	, e.reclaim, e.lease_first_seq, e.started_at = e.claimed_at,
 	case when e.timeout_ns > 0 then (extract(epoch from e.claimed_at - e.timeout_started_at) * 1000000::numeric)::bigint else 0 end,
-	e.urgency, false, false, 0::bigint, 0::bigint, false, false,
+	e.urgency, false, false, 0::bigint, 0::bigint, false, false, 0::bigint,
 	case when e.current_started_at = e.claimed_at then set_config('synchronous_commit', (select waited from arg), true) end
 from claimed e
 union all
@@ -119,6 +119,6 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	remains.any, 0, false,
 	0,
 	0, ready_info.limited, ready_info.more and found.n < (select most from arg), coalesce((extract(epoch from due.at - arg.now) * 1000000::numeric)::bigint, 0),
-	coalesce((extract(epoch from ends.at - arg.now) * 1000000::numeric)::bigint, 0), waiting.any, ready_info.held,
+	coalesce((extract(epoch from ends.at - arg.now) * 1000000::numeric)::bigint, 0), waiting.any, ready_info.held, 0,
 	case when not $19::bool and exists (select from courier.subscriptions where not disabled) then 'subscribed' end
 from arg cross join found cross join ready_info cross join waiting cross join remains left join due on true left join ends on true
