@@ -328,6 +328,47 @@ func TestRunDoesNotSpinWhenClaimsFail(t *testing.T) {
 	})
 }
 
+// leavesClaims is a store that gives an execution to whoever asks for any, as if another
+// worker were always quicker than Run.
+type leavesClaims struct{ store.Store }
+
+func (s leavesClaims) Claim(ctx ctx, r store.ClaimRequest) (store.Claims, error) {
+	if r.Only != nil {
+		time.Sleep(10 * time.Millisecond) // meanwhile the execution ends
+		r.Max = 0
+	}
+	return s.Store.Claim(ctx, r)
+}
+
+// TestRunReturnsWhenAnotherWorkerIsQuicker: Run returns as soon as the execution has ended,
+// also if a worker of this engine, or of another, has claimed it.
+func TestRunReturnsWhenAnotherWorkerIsQuicker(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		h.Stub("demo.a", nil)
+		if err := h.Engine.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		job := h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`)
+		own := engine.New(leavesClaims{h.Store}, h.Registry, &engine.Options{Workspace: t.TempDir()})
+		if err := own.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, e := range map[string]*engine.Engine{"its own": own, "another's": engine.New(leavesClaims{h.Store}, h.Registry, &engine.Options{Workspace: t.TempDir()})} {
+			start := time.Now()
+			x, err := e.Run(t.Context(), job, nil)
+			if err != nil || x.State != courier.Completed {
+				t.Fatal(x.State, err)
+			}
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("%s worker has the execution: Run took %v", name, took)
+			}
+		}
+		if err := own.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestWithdrawnPauseDoesNotPause lets the worker learn of a pause by a renewal,
 // and not of its withdrawal.
 func TestWithdrawnPauseDoesNotPause(t *testing.T) {

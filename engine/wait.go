@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -61,7 +62,7 @@ func (e *Engine) runOne(ctx context.Context, x courier.Execution) (courier.Execu
 		case err == nil && got != nil && len(got.List) == 1:
 			last = e.driveHere(ctx, &got.List[0], sent)
 		case ctx.Err() == nil:
-			e.idle(ctx, req.Queues, got, err)
+			e.idle(ctx, &x, got, err)
 		}
 		if ctx.Err() != nil {
 			return e.unfinished(ctx, x)
@@ -96,9 +97,9 @@ func (e *Engine) driveHere(ctx context.Context, c *store.Claimed, sent time.Time
 	return r.err
 }
 
-// idle waits until the execution may be claimable. Got is nil if nothing may be
-// claimed.
-func (e *Engine) idle(ctx context.Context, queues []string, got *store.Claims, err error) {
+// idle waits until the execution may be claimable, or its state is another, since another
+// worker has claimed it. Got is nil if nothing may be claimed.
+func (e *Engine) idle(ctx context.Context, x *courier.Execution, got *store.Claims, err error) {
 	wait := e.opt.Poll
 	if err != nil {
 		e.log.Error("claim", "error", err)
@@ -106,10 +107,19 @@ func (e *Engine) idle(ctx context.Context, queues []string, got *store.Claims, e
 		wait = e.until(got)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	if got == nil || err != nil || e.store.Await(ctx, queues, got.Mark) != nil {
+	var changed sync.WaitGroup
+	changed.Go(func() {
+		defer cancel()
+		_ = e.waiters.Until(ctx, x.ID, func() (bool, error) {
+			now, err := e.store.Execution(ctx, x.ID)
+			return err == nil && now.State != x.State, nil
+		})
+	})
+	if got == nil || err != nil || e.store.Await(ctx, []string{x.Queue}, got.Mark) != nil {
 		<-ctx.Done()
 	}
+	cancel()
+	changed.Wait()
 }
 
 // unfinished is what Run returns when its context ended.

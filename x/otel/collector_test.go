@@ -50,6 +50,12 @@ func (c *collector) count(name string) float64 {
 	return c.sums[name]
 }
 
+func (c *collector) has(span string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spans[span] > 0
+}
+
 func (c *collector) ExportSpans(_ context.Context, list []sdktrace.ReadOnlySpan) error {
 	return c.take(func() {
 		for _, s := range list {
@@ -108,6 +114,11 @@ func TestCollectorGone(t *testing.T) {
 		}
 	}
 	run("before")
+	for end := time.Now().Add(10 * time.Second); !c.has("RUN before") && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if err := tracers.ForceFlush(t.Context()); err != nil { // another goroutine may have ended the span after Run
+			t.Error(err)
+		}
+	}
 	c.set(true)
 	for range 10 {
 		run("meanwhile")
