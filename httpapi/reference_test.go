@@ -14,12 +14,12 @@ import (
 
 // The reference stands between these lines of the page.
 const (
-	referencePage  = "../docs/http-api.md"
+	referencePage  = "../docs/http-reference.md"
 	referenceBegin = "<!-- Generated from the routes by: go test ./httpapi -run TestReference -update -->\n"
 	referenceEnd   = "<!-- End of the generated part. -->\n"
 )
 
-// TestReference compares the reference in docs/http-api.md with the routes. It is made anew
+// TestReference compares the reference in docs/http-reference.md with the routes. It is made anew
 // with -update.
 func TestReference(t *testing.T) {
 	generated.Part(t, referencePage, referenceBegin, referenceEnd, reference(), *update)
