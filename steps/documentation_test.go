@@ -37,20 +37,40 @@ func TestDocumentation(t *testing.T) {
 	for _, f := range p.common {
 		f.write(&b)
 	}
-	fmt.Fprintf(&b, "\nThe *usual cleanup* %s.\n", p.cleanup)
+	fmt.Fprintf(&b, "\nThe *usual cleanup* %s.\n\n", p.cleanup)
+	for _, s := range saidOnce {
+		fmt.Fprintf(&b, "- %s\n", s.rule)
+	}
 	for _, s := range p.sections {
 		p.write(&b, s)
 	}
+	whole := b.String()
+	for _, s := range saidOnce {
+		if n := strings.Count(whole, s.clause); n < 3 {
+			t.Errorf("%q is in the documentation %d times: it need not be said at the top", s.clause, n)
+		}
+		whole = strings.ReplaceAll(whole, s.clause, "")
+	}
 	path := filepath.Join("..", "docs", "step-types.md")
 	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(whole), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := os.ReadFile(path)
-	if err != nil || string(got) != b.String() {
+	if err != nil || string(got) != whole {
 		t.Errorf("%s is not what the types say (%v); run: go test ./steps -run Documentation -update", path, err)
 	}
+}
+
+// saidOnce are clauses in the documentation of many fields and types, which editors and forms
+// show alone. The page has a rule at its top instead.
+var saidOnce = []struct{ clause, rule string }{
+	{", in the attempt's own directory, or in this directory if it exists or ends in /", "An output path that is an existing directory, or ends in a slash, means a file in it; by default the file is in the attempt's own directory."},
+	{", or with a slash at its end the directory for it", "The output paths of pgp are directories only if they end in a slash."},
+	{"; taken from the login directory unless it begins with a slash", "A path on a server is taken from the login directory unless it begins with a slash."},
+	{", such as *.csv, {a,b}-*, or **/*.csv for all directories below too", "A pattern is one such as *.csv, {a,b}-*, or **/*.csv for all directories below too."},
+	{", so it is the old one or the new one", "A file that is overwritten is the old one or the new one at any time."},
 }
 
 // twins are types that are documented in the section of another one. Those of ftp are in the
