@@ -25,6 +25,14 @@ func TestReference(t *testing.T) {
 	generated.Part(t, referencePage, referenceBegin, referenceEnd, reference(), *update)
 }
 
+// firstSentence is what a row has of a summary; the OpenAPI document has the rest.
+func firstSentence(s string) string {
+	if first, _, more := strings.Cut(s, ". "); more {
+		return first + "."
+	}
+	return s
+}
+
 // reference returns the tables of routes and of codes.
 func reference() string {
 	var b strings.Builder
@@ -46,7 +54,7 @@ func reference() string {
 		fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | rights | what it does | answers |\n|---|---|---|---|\n", group)
 		for _, r := range byGroup[group] {
 			o := operation(r)
-			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(o["summary"].(string)), statuses(o))
+			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(firstSentence(o["summary"].(string))), statuses(o))
 		}
 	}
 	b.WriteString("\n### Roles and rights\n\n| right | of | client | viewer | starter | operator | editor | admin |\n|---|---|---|---|---|---|---|---|\n")
