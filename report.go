@@ -110,8 +110,8 @@ const maxCursor = 4 << 10
 // on the disk yet, or what a server has not confirmed, must not be in it. The next attempt
 // of the step in the same iteration gets it, on any worker, see [Context.Cursor]: after its
 // worker was lost or stopped, after a pause or a failure. It is dropped when the step
-// completes or is skipped, when the whole job or the loop begins again, and when a resume
-// changes something.
+// completes or is skipped, when the whole job or the loop begins again, when a resume changes
+// something, and when the step was cut off, since it may still be writing.
 func (c *Context) SaveCursor(v any) error {
 	var raw json.RawMessage
 	if v != nil {

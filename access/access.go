@@ -126,7 +126,7 @@ type SecurityScheme struct {
 type Role uint16
 
 // The rights, each as the role that has it alone. The reference of routes in
-// docs/http-api.md says which ones each route needs.
+// docs/http-reference.md says which ones each route needs.
 const (
 	RightStart    Role = 1 << iota // start executions
 	RightOverride                  // set what the job otherwise says of an execution that is started: see [Settings]

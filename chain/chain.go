@@ -15,6 +15,18 @@
 //		{Job: "report", DependsOn: []chain.Dependency{{Member: "fetch"}}},
 //	}}, nil)
 //	x, err := e.Chains().Start(ctx, "daily", nil)
+//
+// # Locking
+//
+// A member that ends and a request to the chain meet at the row of the chain execution, which
+// every store locks before executions. Of two members that end at once, the second one is
+// evaluated after the first was written; without the lock each would see the other still
+// running, and a member that waits for both would wait for ever.
+//
+// The executions of all members are prepared when the chain starts, with their ids, versions and
+// parameters, and are kept until they are released. A value "chain.<member>.<name>" is the
+// output of that name of the last completed step of the member's execution, read from its
+// records when the execution begins.
 package chain
 
 import (

@@ -8,5 +8,49 @@
 // below the path "api/" of the pages, under the same access.
 //
 // A page is a row of the table in pages.go: path, operation, function for its data, template.
-// docs/dashboard.md says how to add one.
+//
+// A form is sent to the address of its page, and carried out between two entries of the journal;
+// the answer is a redirect to a page that reads the second one. The same form within a minute is
+// the same action in one process; across processes, what creates something has the hash of the
+// form as its idempotency key. Control characters, and those that change the direction of text,
+// are replaced by numbers in the text of every page after it was rendered. A live page sends the
+// parts whose hashes have changed, at most twice a second. An item of a loop is found by
+// bisection over the numbers of the records, which lie in the order of the walk. Pages are not
+// compressed here: a proxy does that.
+//
+// # How to add a page
+//
+// What a page shows, and can be computed without a request, is a package below
+// dashboard/internal. A page has a variable of type []page in a file of its own, which allPages
+// lists; the order there is that of the links at the top of all pages. The comments of page and
+// action say what a row has. The page is in the table of docs/dashboard.md.
+//
+//   - Read through the visit in the call (c.Executions, c.Schedules, desk.Pick), and not through
+//     the engine unless the scope of the row is enough. Call desk.HideValues and the like where
+//     c.SeesValues is false. Templates read nothing.
+//   - Make references with c.link and c.with, or .Link and .With of the view. They are relative.
+//     No template has a path that begins with a slash.
+//   - Write people's text as {{clip 80 .Name}} within bdi, and long text by {{template "text"
+//     .}}. A name within a sentence stands between quotation marks. Text areas stay as they are;
+//     editable escapes JSON for them. Templates of several pages are in parts.html and
+//     parts_NAME.html.
+//   - A form is sent by POST to the address of its page, with the field key from $.Key and a
+//     button named do, whose value is an action of the row. Show the button only where $.May has
+//     the operation. The function changes the engine with c.by() and returns the page to go on
+//     with; the handler writes the journal, and carries a form out once. A dry action changes
+//     nothing: its result is in c.found, and an error in c.failed. c.warn keeps warnings for the
+//     page that comes next. What a form has led to has tabindex="-1" autofocus, and the button
+//     that goes on is behind it. The form of a definition has data-saves, and its page the
+//     script unsaved.
+//   - A live part is a template of its own, which {{$.Fragment "list" "Label"}} puts into main.
+//     It is the same text while nothing has changed: instants are absolute, and scripts add how
+//     long ago they are.
+//   - No style, no inline script, no colour alone: a status is a badge, and figures are SVG
+//     attributes. A table has a caption, and scope on each th. A row that keys walk through has
+//     data-row, a failed one data-failed, the box of buttons data-actions; each td has the name
+//     of its column in data-label. There is one h1, which the layout writes. A page whose rows
+//     can be selected has the script select.
+//   - Test it as a tree in virtual time (virtual, w.get, w.post, w.fails), for every role,
+//     empty, and with the names in hostile; add it to evil in hostile_test.go. Look at it in the
+//     pictures of dashboard/browser, which finds it by its links.
 package dashboard

@@ -34,6 +34,21 @@
 // Several stores may share a [Directory]: retention leaves the files of executions alone that
 // its own store does not know, if another store may. Any other depot belongs to one store:
 // files of which the store has no execution are removed after a day.
+//
+// # A directory on the disk
+//
+// A file in a [Directory] has its description behind the content, so that both get their name in
+// one rename; it is some 200 bytes longer than the content. Names on the disk are hashes of
+// keys. Files count in blocks of 4 KiB, with 512 bytes each and 8 KiB for the first of an
+// execution. Every write reserves room in the file ledger, which is locked meanwhile, once for
+// each 0.1 percent of the limit, 8 MiB at most. A process waits 10 s for the lock, and then
+// fails the write. The ledger is counted anew if it cannot be read or if one of its writers has
+// died, which a lock for each process shows.
+//
+// The mark of a removal is written before the first file is removed, and then the cleaner looks
+// at the execution again; a step is running already when it looks for the mark. So a resumed
+// execution keeps all its files, or is told that they are gone. A step that finds a mark waits 3
+// s, in which the cleaner takes back one that it made in vain.
 package depot
 
 import (

@@ -10,6 +10,41 @@
 // Package flow decides which step comes next, the step types of a
 // [courier.Registry] do the work, and a store keeps definitions, executions and
 // their records.
+//
+// # How an execution runs
+//
+// An engine that is started has a goroutine that claims, one that waits in [store.Queue.Await],
+// one that renews all leases in one call, one that removes old workspaces, and one for each
+// execution. That one reads the version of the job and the values in scope, and checks the files
+// of an execution that was resumed. Then it repeats four phases. The boundary carries out a
+// cancel, a pause, the timeout of the execution or a stop, in this order. The start is one
+// transition, which ends the step before and starts this one. The attempt calls Cleanup, unless
+// it is the first, and Execute, in a goroutine of its own. The outcome is handled by the failure
+// policy.
+//
+// Errors of the store are retried, 10 ms to 1 s apart, for as long as the lease lasts; a call
+// that has not returned after 10 s is made again. Errors that the contract names are answers and
+// are not retried. A write that the store refuses is logged at once and every 30 s, and shown by
+// [Engine.Health]. If the store refuses the content for good, the engine leaves out outputs and
+// files, then the attempts, and the execution fails with the reason "store". If the store
+// refuses the writer, such as a role without a right, the engine claims nothing meanwhile, and
+// after a minute it no longer renews the lease, so that another engine can take over.
+//
+// # Leases
+//
+// A lease lasts 15 s and is renewed every 5 s; a renewal that failed is retried every 0.5 s. A
+// watchdog ends the steps 12 s after the last successful renewal was sent, so that a step has
+// ended before another worker can begin. After a lost lease the engine discards the result: it
+// writes nothing, emits nothing and calls no Cleanup. The first transition of the next worker
+// ends the lost attempt with the reason worker_lost. That costs no retry. After three lost
+// workers in a row the execution fails, and nothing of the step is called, Rollback included.
+//
+// # Stopping
+//
+// [Engine.Stop] claims no more, lets steps end for 30 s, cancels them, and waits 10 s more. An
+// attempt that returned when it was cancelled goes on under its number, on any worker. If it was
+// cut off, the next start has a new number and a directory of its own, because the step may
+// still be writing. Neither costs a retry.
 package engine
 
 import (

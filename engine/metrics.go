@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier/internal/metrics"
 )
 
-// Metrics are the metrics of an engine and its store. docs/how-to/monitor.md has the list.
+// Metrics are the metrics of an engine and its store. docs/metrics.md has the list.
 type Metrics struct{ e *Engine }
 
 // Metrics returns the metrics of the engine.

@@ -9,6 +9,34 @@
 // The package is pure: it does no I/O, reads no clock and starts no
 // goroutines. The state of an execution is a [courier.Position] and the outputs
 // of its steps.
+//
+// # Position
+//
+// A position such as {"step": 3, "loops": [{"step": 1, "index": 4}]} is all that survives of the
+// control flow; the length of the list means that the execution is done. A branch is not
+// evaluated again, because the position lies in it. The list of a loop is evaluated when the
+// loop is entered, and again when a worker takes over, and comes to the same because values do
+// not change. Each record has the number of iterations of its loops (Total), since nothing else
+// shows which iteration was the last.
+//
+// In a loop that continues after failed items, the position also has how many items have failed,
+// whether the present one has, and how many were rescued. An inner loop can fail an item while
+// steps behind that loop still run, and the item must count once. After the last item has
+// failed, the outputs of the body are null. To have no value would fail the steps behind the
+// loop, and the values of the item before would be the wrong file.
+//
+// # Values in scope
+//
+// [Tree.Scope] says which records give values, from the position, the records and the repairs of
+// an execution. The records may be in any order, and several of a step; the highest sequence
+// number counts. When an iteration begins, the outputs of the one before go out of scope. An
+// item has failed if the newest record in it has the loop as its FailedLoop.
+//
+// # Long walks
+//
+// Every 1,024 markers without a step in between, and after every few expensive conditions, a
+// walk looks whether it should stop. So a loop over millions of items whose branches are not
+// taken does not block a cancel.
 package flow
 
 import (

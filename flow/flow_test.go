@@ -46,7 +46,7 @@ func parse(t testing.TB, steps ...courier.StepSpec) *flow.Tree {
 	return tree
 }
 
-// spec is the example of the specification.
+// spec is a job with a loop, branches and steps behind them.
 var spec = []courier.StepSpec{
 	with("sftp.list", m{"connection_id": "c1", "remote_path": "/incoming"}),
 	forEach("context:0.file_list"),

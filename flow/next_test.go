@@ -64,7 +64,7 @@ func TestWalk(t *testing.T) {
 	}{
 		{"nothing", nil, "0"},
 		{"steps", []courier.StepSpec{do("a.b"), do("a.b")}, "0,1,2"},
-		{"the specification's example", spec, "0,2 0,6 0,2 1,4 1,9,10"},
+		{"a loop with branches", spec, "0,2 0,6 0,2 1,4 1,9,10"},
 		{"empty list", []courier.StepSpec{forEach("[]"), do("a.b"), end, do("a.b")}, "3,4"},
 		{"null list", []courier.StepSpec{forEach("context:params.null"), do("a.b"), end}, "3"},
 		{"list of steps in text", []courier.StepSpec{forEach(`["context:params.one", 2]`), do("a.b"), end}, "1 0,1 1,3"},

@@ -22,7 +22,7 @@ import (
 	"github.com/courierhq/courier/store/memstore"
 )
 
-var update = flag.Bool("update", false, "write httpapi/testdata/openapi.json and the reference in docs/http-api.md")
+var update = flag.Bool("update", false, "write httpapi/testdata/openapi.json and the reference in docs/http-reference.md")
 
 // TestDocument compares the OpenAPI document with the one in the repository, which shows
 // each change of the API to its reviewers. It is made anew with -update.

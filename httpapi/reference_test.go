@@ -14,15 +14,23 @@ import (
 
 // The reference stands between these lines of the page.
 const (
-	referencePage  = "../docs/http-api.md"
+	referencePage  = "../docs/http-reference.md"
 	referenceBegin = "<!-- Generated from the routes by: go test ./httpapi -run TestReference -update -->\n"
 	referenceEnd   = "<!-- End of the generated part. -->\n"
 )
 
-// TestReference compares the reference in docs/http-api.md with the routes. It is made anew
+// TestReference compares the reference in docs/http-reference.md with the routes. It is made anew
 // with -update.
 func TestReference(t *testing.T) {
 	generated.Part(t, referencePage, referenceBegin, referenceEnd, reference(), *update)
+}
+
+// firstSentence is what a row has of a summary; the OpenAPI document has the rest.
+func firstSentence(s string) string {
+	if first, _, more := strings.Cut(s, ". "); more {
+		return first + "."
+	}
+	return s
 }
 
 // reference returns the tables of routes and of codes.
@@ -46,7 +54,7 @@ func reference() string {
 		fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | rights | what it does | answers |\n|---|---|---|---|\n", group)
 		for _, r := range byGroup[group] {
 			o := operation(r)
-			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(o["summary"].(string)), statuses(o))
+			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(firstSentence(o["summary"].(string))), statuses(o))
 		}
 	}
 	b.WriteString("\n### Roles and rights\n\n| right | of | client | viewer | starter | operator | editor | admin |\n|---|---|---|---|---|---|---|---|\n")

@@ -12,6 +12,16 @@
 //	_, err := e.Monitors().Set(ctx, monitor.Monitor{
 //		Name: "invoices", Path: "/srv/in", Patterns: []string{"*.csv"}, Job: "import",
 //	}, courier.By{})
+//
+// # Polls
+//
+// A file counts as unchanged from the end of one listing to the beginning of the next. The
+// instants are those of the store, plus the time that has passed on the engine's monotonic
+// clock, so engines whose clocks disagree agree on what is stable. Engines keep the rows of a
+// revision in memory, and a poll without changes reads no rows and writes one. A poll hands over
+// 1,000 files at most, and 100 executions of a chain; the rest follows at once. The idempotency
+// key of an execution is made of directory, name, size, time, event and appearance of the file.
+// A refused login ends a monitor at once. All other errors are counted.
 package monitor
 
 import (

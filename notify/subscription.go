@@ -14,6 +14,16 @@
 //	}, courier.By{})
 //
 // Stores make notifications with [OfEntry], [OfStepEvents], [OfChain] and [OfOverdue].
+//
+// # Delivery
+//
+// A lease of a delivery is a later due time, and an attempt counts when it is taken: a delivery
+// whose engine has died is due again by itself. Engines poll for what others wrote, more often
+// the more there is, and every 5 minutes while there are no subscriptions; a claim reports the
+// first one. What an engine writes itself it delivers at once. Events within a window are joined
+// when one of them is taken for the first time, because what was sent under an id must not
+// change. The id is that of the audit entry. A job is started under an idempotency key of event
+// and subscription.
 package notify
 
 import (

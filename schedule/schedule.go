@@ -11,6 +11,20 @@
 //	_, err := e.Schedules().Set(ctx, schedule.Schedule{
 //		Name: "invoices-daily", Job: "invoices", Cron: "0 30 5 ? * MON-FRI", Zone: "Europe/Berlin",
 //	}, courier.By{})
+//
+// # How ticks fire
+//
+// The column by which a store finds due schedules has the instant at which a schedule has to be
+// looked at: its next tick, the end of a lease, or a minute after a problem. Engines look when
+// the next schedule is due, when one was saved, and every 30 s. A batch of firings is one
+// transaction, which locks the rows in the order of their names. A firing that cannot be carried
+// out is left out, and the others are made again without it. A schedule keeps the ids of up to a
+// hundred executions that it has started and not seen to end. With the policy queue_one it keeps
+// the tick until there is room, and looks every 5 s.
+//
+// A calendar is part of the definition: a [Timetable] has the ticks of open days and those of
+// closed days that are moved to them. A change of a calendar writes the schedules that go by it,
+// so a firing by the old calendar is refused. Before a tick fires, it is looked up again.
 package schedule
 
 import (

@@ -11,11 +11,12 @@ import (
 	"github.com/courierhq/courier/internal/test/raced"
 )
 
-// The tests in this file are the table "Idempotency Rules by Step Type" of the
-// specification (5.12), a subtest for each row. In each, a process is killed in
-// the middle of the step, the next attempt goes on, and then one more comes, as
-// when the first one's reply was lost. docs/testing.md tells how each row is
-// met, and where that is more than the table asks for.
+// The tests in this file have a subtest for each rule about repetition. In each, a
+// process is killed in the middle of the step, the next attempt goes on, and then one more
+// comes, as when the first one's reply was lost. The old target stays until the new one is
+// complete. A download goes on where it stopped, and begins anew if the source has become
+// smaller. What a completed unpacking extracted is not wiped, because it may be in use. A
+// new file under the name of one that was moved or deleted stays.
 
 var (
 	largeSize = raced.Or(3<<20, 6<<20)

@@ -15,8 +15,7 @@ import (
 	"github.com/courierhq/courier/steps"
 )
 
-// specified is the list of steps of section 5.20.2 of the specification, with the keys
-// and configurations as they are written there. %[1]s is the id of a connection, %[2]s
+// specified is a job with a former name of a field, and with a number as text. %[1]s is the id of a connection, %[2]s
 // that of a key, %[3]s the directory that stands for the root of the host.
 const specified = `{"name": "specified", "steps": [
 	{"type": "sftp.list", "config": { "connection_id": "%[1]s", "remote_path": "/incoming" }},
@@ -31,7 +30,7 @@ const specified = `{"name": "specified", "steps": [
 	{"type": "file.delete", "config": { "path": "%[3]s/staging/*" }}
 ]}`
 
-// TestSpecifiedSteps: the list of steps of the specification is defined as it is
+// TestSpecifiedSteps: the list of steps is defined as it is
 // written, and runs against a server whose logins begin in /incoming. The directories of
 // the host are below a root of the test.
 func TestSpecifiedSteps(t *testing.T) {

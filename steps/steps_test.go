@@ -1,20 +1,15 @@
 package steps_test
 
 import (
-	"cmp"
-	"flag"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
@@ -26,8 +21,6 @@ import (
 	"github.com/courierhq/courier/steps/pgp"
 	"github.com/courierhq/courier/steps/sftp"
 )
-
-var update = flag.Bool("update", false, "write docs/step-types.md")
 
 func registry() *courier.Registry {
 	reg := new(courier.Registry)
@@ -102,118 +95,6 @@ func TestContracts(t *testing.T) {
 			t.Errorf("%s: TestContract does not call steptest.Run and steptest.Cover for %v", name, keys)
 		}
 	}
-}
-
-// TestDocumentation holds docs/step-types.md against the types themselves; run
-// it with -update after a change.
-func TestDocumentation(t *testing.T) {
-	reg, shown := registry(), examples(t)
-	var b strings.Builder
-	b.WriteString("# Step types\n\nGenerated from the code by `go test ./steps -run Documentation -update`. The markers `flow.if`, `flow.else`, `flow.foreach`, `flow.try`,\n" +
-		"`flow.rescue` and `flow.end`, and how a configuration refers to outputs, params and secrets, are in [flow.md](flow.md).\n")
-	for _, key := range reg.Keys() {
-		typ, _ := reg.Lookup(key)
-		if typ.Key() != key {
-			fmt.Fprintf(&b, "\n## %s\n\nAnother name of `%s`.\n", key, typ.Key())
-			continue
-		}
-		if typ.Doc() == "" {
-			t.Errorf("%s has no documentation in its TypeOptions", key)
-		}
-		if typ.RepeatDoc() == "" {
-			t.Errorf("%s does not say in its TypeOptions what a repetition does", key)
-		}
-		if (typ.CleanupDoc() != "") != typ.RollsBack() {
-			t.Errorf("%s has a Cleanup or Rollback: %v; its TypeOptions say of that %q", key, typ.RollsBack(), typ.CleanupDoc())
-		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", key, sentence(typ.Doc()))
-		fmt.Fprintf(&b, "\n| repetition | cleanup | timeout | without progress |\n|---|---|---|---|\n| %s | %s | %s | %s |\n",
-			typ.RepeatDoc(), cmp.Or(typ.CleanupDoc(), "nothing to clean up"), duration(typ.Timeout()), duration(typ.Stall()))
-		table(t, &b, key, "Configuration", typ.Config())
-		fmt.Fprintf(&b, "\n```json\n{\"type\": %q, \"config\": %s}\n```\n", key, shown[key])
-		table(t, &b, key, "Output", typ.Output())
-	}
-	path := filepath.Join("..", "docs", "step-types.md")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil || string(got) != b.String() {
-		t.Errorf("%s is not what the types say (%v); run: go test ./steps -run Documentation -update", path, err)
-	}
-}
-
-// duration is a limit in words.
-func duration(d time.Duration) string {
-	if d == 0 {
-		return "none"
-	}
-	return fmt.Sprintf("%g s", d.Seconds())
-}
-
-func table(t *testing.T, b *strings.Builder, key, title string, s *courier.Schema) {
-	t.Helper()
-	if len(s.Properties) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n| %s | type | |\n|---|---|---|\n", strings.ToLower(title))
-	rows(t, b, key+": the "+strings.ToLower(title), "", s)
-}
-
-// rows describes the fields of an object, and those of the objects in it, by their
-// names with prefix before them.
-func rows(t *testing.T, b *strings.Builder, where, prefix string, s *courier.Schema) {
-	t.Helper()
-	for _, p := range s.Properties {
-		name := prefix + p.Name
-		if p.Doc == "" {
-			t.Errorf("%s: the field %s has no doc tag", where, name)
-		}
-		var more []string
-		if p.Required {
-			more = append(more, "required")
-		}
-		if p.Default != "" {
-			more = append(more, "default `"+p.Default+"`")
-		}
-		if p.Alias != "" {
-			more = append(more, "also `"+p.Alias+"`")
-		}
-		more = append(more, values(p.Schema)...)
-		for _, g := range s.Groups {
-			if slices.Contains(g.Fields, p.Name) {
-				how := map[string]string{"one_of": "one", "any_of": "at least one", "at_most_one": "one at most"}[g.Kind]
-				more = append(more, how+" of `"+strings.Join(g.Fields, "`, `")+"`")
-			}
-		}
-		note := sentence(p.Doc)
-		if len(more) > 0 {
-			note = strings.TrimSpace(note + " (" + strings.Join(more, ", ") + ")")
-		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, typeName(p.Schema), strings.ReplaceAll(note, "|", `\|`))
-		if p.Schema.Type == "object" {
-			rows(t, b, where, name+".", p.Schema)
-		}
-	}
-}
-
-// values describes what a field may be.
-func values(s *courier.Schema) (all []string) {
-	if s.Items != nil {
-		s = s.Items
-	}
-	if len(s.Enum) > 0 {
-		all = append(all, "one of `"+strings.Join(s.Enum, "`, `")+"`")
-	}
-	if s.Min != "" {
-		all = append(all, "at least "+s.Min.String())
-	}
-	if s.Max != "" {
-		all = append(all, "at most "+s.Max.String())
-	}
-	return all
 }
 
 // TestFixedValues: a text that has a default, or whose documentation begins with
@@ -314,7 +195,7 @@ func typeName(s *courier.Schema) string {
 	case s.Type == "":
 		return "text" // enumerations have an unmarshaler of their own
 	}
-	return map[string]string{"string": "text", "integer": "whole number", "boolean": "true or false"}[s.Type] + map[bool]string{true: s.Type}[s.Type == "number" || s.Type == "object"]
+	return map[string]string{"string": "text", "integer": "integer", "boolean": "boolean"}[s.Type] + map[bool]string{true: s.Type}[s.Type == "number" || s.Type == "object"]
 }
 
 // TestConnectionsAreNotOverridden: who may write a job names a connection, and

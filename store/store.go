@@ -28,6 +28,71 @@
 //     [courier.ErrInvalid], the data is too large or breaks a rule; other data may be
 //     accepted. If it is marked by [courier.Permanent], the writer is the cause: it may
 //     lack a right, and the call fails until an operator has changed that.
+//
+// # Fencing
+//
+// A claim makes a random token. From then on a write is carried out only if it names the
+// execution, the token, and the number after the last audit entry, and if the execution is
+// running. The end of the lease is not among the guards of Apply: a worker whose lease has
+// expired owns its execution until another worker claims it. The statement that acts on a lease
+// also decides whether it has expired. A store reads its clock after it has taken its locks: a
+// lease that began while its claim waited for a lock would be shorter than promised.
+//
+// A database writes first, in one guarded statement, and has the same statement return the state
+// of the row. If nothing was written, [Transition.Admit] returns the reason; if it returns none,
+// another write came in between, and the statement is sent again.
+//
+// # Repeated calls
+//
+// Replies get lost, so every call can be repeated. Enqueue recognises the id, which the caller
+// made, and the idempotency key. Apply recognises the number: for that a store keeps the token
+// of a lease that has ended, the number of its claim and that of its last entry, until the next
+// claim. Renew, Set and Save have the same result. Request is compare-and-set. A repeated Claim
+// claims other executions, and those of the lost reply are claimed again when their leases have
+// expired.
+//
+// # Progress
+//
+// A renewal may carry the progress of the running step, and a store keeps one [Progress] for
+// each execution. It is a hint and no part of the audit: a renewal may come after the end of its
+// step. So a store shows it only while that attempt is the current step ([Progress.Of]), and the
+// engine gives the cursor only to the next attempt ([Progress.Next]). A transition replaces it
+// by its own, or removes it.
+//
+// # Steps and records
+//
+// A store has no rules about steps. The engine passes the attempts that ended and the one that
+// starts; the store adds instants, the worker, the attempt of the execution and numbers. [Same]
+// reports whether an ended step is the current one. The audit of a transition is
+// [Transition.Entries], and a store need not keep every entry: one row for each transition has
+// everything. Records are never rewritten: what operators set is in the Repairs of the
+// execution, which a store keeps as one text. The next attempt of the execution begins with
+// [NextRepairs].
+//
+// # Limits
+//
+// A store counts the rows that are running; a separate counter drifts. Two claims at once must
+// not both count before either has written: a store takes a lock first, in a statement of its
+// own. A claim passes over executions that do not fit, of which thousands may stand in front of
+// one that fits. It may stop after some of them if it has claimed at least one, and says so in
+// Claims.Next.
+//
+// # Dependencies
+//
+// An execution with DependsOn is queued and cannot be claimed until all its dependencies are met
+// ([Unmet]). Whatever ends an execution releases those that wait for it and can go on, before it
+// returns, and so does whatever creates one; a claim releases those that a process left behind
+// when it died. A store evaluates all dependencies of an execution at once, against the present
+// state.
+//
+// # Optional roles
+//
+// [Workers], [Deadlines], [Overview], [Statistics], [Trail], [Journal] and [Identity] are
+// declared here. A deadline changes nothing of the execution and has no audit entry; dropping it
+// and keeping its event are one transaction. No count of a census goes beyond the number that
+// the caller gives, and no part of the incidents reads further than a bound. The statement that
+// writes a record with files or ItemLabels, or creates an execution with labels, also writes the
+// entries of the trail.
 package store
 
 import (

@@ -3,6 +3,10 @@
 // else, what people have switched off, and more. Each [Entry] says in words what it is, since
 // when, and what can be done about it. [Read] computes the list from what an engine and its store
 // have, for a reader who may see all jobs or some; nothing is kept.
+//
+// A failed execution is superseded when a younger one of its job has completed with the same
+// params, or the same label "key". The list takes 9 calls of the store; only the queue that
+// waits longest is explained, and the other entries name the call that explains them.
 package attention
 
 import (

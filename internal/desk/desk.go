@@ -4,6 +4,14 @@
 // (internal/attention), what is done with many executions (internal/bulk), how many watch at the
 // cost of one (internal/watch) and when schedules fire (internal/ticks) are subjects of their own,
 // which it gives what the visitor may reach.
+//
+// One table (rights.go) has the rights that each operation needs, by its operationId; routes,
+// pages and forms name the operation. An execution belongs to who has started it by the label
+// "by". What is left of a value for who may not see values is named field by field in hide.go.
+// Whatever changes something besides the start of an execution has an entry in the journal
+// before it is done, and one afterwards; if the first can't be written, nothing is done.
+// Refusals have 60 entries a minute at most. Executions that have not begun are counted in the
+// store once a minute for each principal, and by the process in between.
 package desk
 
 import (

@@ -16,6 +16,17 @@
 // refusal that may mean that there is no such file matches [fs.ErrNotExist]; see
 // [IsMissing]. Errors that repeating can't cure are marked by package failure. Words
 // of the server are in quotes, without secrets.
+//
+// The client is Courier's own. The usual library, github.com/jlaffaye/ftp, has no active mode,
+// leaves out lines of a listing that it cannot read, takes no context for anything but dialing,
+// lets a reply that was not asked for count for the next command, and shows a truncated file
+// only when the file is closed. Package internal/test/libraries has a test for each.
+//
+// An upload is closed for writing, read to the end with a deadline, and closed. What was not
+// read, such as the tickets of TLS 1.3, makes the system reset the connection, and the server
+// lose the end of the file. Each session has a cache of TLS sessions of its own, because servers
+// demand that content resumes the TLS session of the commands. A session is not used again after
+// a transfer was interrupted, since replies can't be matched with commands then.
 package ftpclient
 
 import (

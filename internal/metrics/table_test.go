@@ -10,7 +10,7 @@ import (
 	"github.com/courierhq/courier/internal/metrics"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/how-to/monitor.md")
+var update = flag.Bool("update", false, "write the tables of docs/metrics.md")
 
 // table is the table of metrics that are about the whole store, or about a process.
 func table(whole bool) string {
@@ -33,10 +33,10 @@ func table(whole bool) string {
 	return b.String()
 }
 
-// TestPage: docs/how-to/monitor.md has all metrics as they are declared. With -update it is
+// TestPage: docs/metrics.md has all metrics as they are declared. With -update it is
 // written.
 func TestPage(t *testing.T) {
-	const page = "../../docs/how-to/monitor.md"
+	const page = "../../docs/metrics.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

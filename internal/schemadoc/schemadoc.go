@@ -4,6 +4,13 @@
 // It writes two dialects. Editors read draft-07, one document for each kind of definition
 // ([Definition]). OpenAPI documents have the dialect 2020-12, and a name for each schema, by
 // which generated clients name their types ([Components]).
+//
+// The steps of a job have one if with a then for each type, in an allOf: with oneOf and anyOf
+// editors compare a step of an unknown type with all types, and complain of missing fields of
+// some other type. A field that is no text is anyOf its type and a reference. Known names are
+// examples, so that others stay valid. The OpenAPI document leaves out conditions between fields
+// and the types of steps, which generators of clients do not read; it permits null for pointers,
+// and the zero values of fields that may be left out.
 package schemadoc
 
 import (

@@ -18,6 +18,26 @@
 // cause with which ctx has ended. A [*StatusError] matches [fs.ErrNotExist],
 // [fs.ErrExist] and [fs.ErrPermission]. Errors that repeating can't cure are marked
 // by package failure. Words of the server are in quotes, without secrets.
+//
+// # Throughput
+//
+// Up to 4 MiB of requests are under way on a channel, 32 small files or 8 others at a time. A
+// large file goes over 8 channels if the server is OpenSSH and more than 5 ms away: a channel of
+// SSH passes about 2 MiB per round trip, and other servers may not write one file through
+// several handles. Requests that do not wait for each other are sent together. A small upload
+// waits five times: open; write; sync; close and size; rename. A small download waits three
+// times: size and open; content; close and size.
+//
+// Each use of the library begins in a goroutine of its own, and the next starts when the request
+// of the one before is written, so that requests that depend on each other go out in order and
+// are answered in one round trip. A use cannot be given up: a file whose requests were given up
+// is closed when they have ended, and if that takes more than 5 s, the connection is given up.
+// The guard refuses to send the request by which Remove of the library removes a directory. An
+// entry of a listing counts for at least 128 bytes of the limit of 64 MiB, which is what it
+// takes in memory.
+//
+// Lines of known host keys mean what OpenSSH means, by code of this package. A line that OpenSSH
+// overlooks is an error if it may be about the server.
 package sftpclient
 
 import (

@@ -1,5 +1,10 @@
 // Package transfer moves bytes for the built-in steps: in bounded memory, with
 // progress, and so that a cancelled step stops soon.
+//
+// A [Guard] bounds what a file from outside costs: its size, the space that stays free, checked
+// before and every 16 MiB, and the average rate over five minutes. Large files are handed to the
+// disk every 8 MiB while they are made (sync_file_range, Linux), so that the fsync at the end
+// has little left to wait for.
 package transfer
 
 import (

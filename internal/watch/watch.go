@@ -1,6 +1,12 @@
 // Package watch reports changes of executions ([Executions]) and of the first pages of lists
 // ([Lists]) to any number of viewers. An execution or a list is read once for all its viewers, for
 // as long as it has any. The caller decides who may watch which.
+//
+// While somebody watches, one goroutine reads all executions in view by one statement a second,
+// and the audit of those that have changed. An event of the own engine has its execution read at
+// once. A list is read once for all viewers who may see all of it, and for anybody else as that
+// principal; the rights of each viewer are asked for again at each change. A viewer that is
+// behind reads the audit itself.
 package watch
 
 import (

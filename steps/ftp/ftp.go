@@ -23,7 +23,7 @@
 // This package has the connections and sessions. Package internal/remote has what the
 // steps do with a server, such as the upload and the renaming, for FTP and SFTP alike.
 //
-// The package speaks the protocol itself. See docs/design.md for the reason.
+// Package internal/ftpclient is the client, and says why it is Courier's own.
 package ftp
 
 import (

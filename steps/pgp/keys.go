@@ -37,7 +37,8 @@ type Key struct {
 
 // GenerateKey makes a private key that is not locked: Ed25519 for signatures
 // and Curve25519 for encryption, which GnuPG can read since version 2.1. It
-// suits tests, examples and first steps. The key never expires.
+// suits tests, examples and first steps. The key never expires, and does not offer AEAD,
+// which GnuPG can't read.
 func GenerateKey(name, email string) (Key, error) {
 	k, err := pgpstream.GenerateKey(name, email)
 	if err != nil {

@@ -6,6 +6,12 @@
 // messages without one are never read. Decrypted content gets its final name
 // only after the whole message, its integrity check and its signature have
 // been found good.
+//
+// AEAD of RFC 9580 is used where the keys of all
+// recipients offer it, and aead: off keeps to the form that every program reads. Clear-signed
+// text has lines of at most 19,000 bytes and no NUL. pgp.verify returns its findings as outputs,
+// also that a file is no message, because jobs branch on it; signer and time are given for valid
+// signatures only.
 package pgp
 
 import (

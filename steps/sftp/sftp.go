@@ -19,11 +19,8 @@
 // This package has the connections and sessions. Package internal/remote has what the
 // steps do with a server, such as the upload and the renaming, for SFTP and FTP alike.
 //
-// The package speaks the protocol itself, in a subset of a few hundred lines,
-// on the SSH connections of golang.org/x/crypto/ssh. The usual library for it,
-// github.com/pkg/sftp, serves as the other side in the tests, but hides here
-// what is needed: the names in listings as they were sent, whether a size was
-// sent at all, how large packets may be, and a way to give up waiting.
+// Package internal/sftpclient is the client: packets of github.com/pkg/sftp behind a guard, on
+// connections of golang.org/x/crypto/ssh.
 package sftp
 
 import (

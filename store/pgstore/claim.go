@@ -94,7 +94,26 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) (store.Claims, 
 }
 
 // A claim is a ClaimRequest that is being carried out. newClaim chooses from what the
-// claims before it have found how it begins; docs/design.md has what each choice gains.
+// claims before it have found how it begins. Without a choice the claim is right and slower:
+//
+//   - claim/queued_fast instead of the general statement, after a notification or if the last
+//     claim got all it could take: 17 % of 64 executions of 10 steps at once, 11 % of 100 of one
+//     step. The general statement also looks at leases and at what is due later.
+//   - Limits in a statement and a lock of their own: promise P5 needs the lock, which lets one
+//     claim at a time through.
+//   - Begin behind the last claimed row while claims are slow (6 ms more than a round trip,
+//     three times in a row), with the probe beside it: after ten minutes of an open transaction
+//     2.5 s for a claim become 6 ms. The probe takes a twentieth of the time, and up to a fifth
+//     where a lease would be taken over late. There is none for a server that is far away.
+//     Claims also begin there once their walks over dead entries take a tenth of the time: with
+//     250,000 such entries in a table of 5,000,000 executions, 3.8 ms become 1.2.
+//   - A commit that is not waited for, unless a step starts: one of the waits for the disk of an
+//     execution that a resume or a retry starts. If the server loses the claim, it loses the
+//     lease too; a lost start would let a step be executed twice as the same attempt.
+//   - A wait of up to 5 ms for more slots: half of the claims.
+//
+// The first claim of an execution that has waited for nothing but its turn starts its first
+// step: one write of three less for one step, of twelve for ten.
 type claim struct {
 	*store.ClaimRequest
 	scope     string // the workspace, the queues and the step types

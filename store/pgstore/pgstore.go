@@ -28,6 +28,49 @@
 // to workers, sql/checkpoint writes their progress, sql/schedule records ticks. Package
 // internal/sqltext reads them, internal/pgnotify sends and receives notifications,
 // and internal/migrate applies the files below migrations.
+//
+// # Rows
+//
+// An execution is one row of job_executions. Its updates stay on their page (HOT), because no
+// indexed column changes while the execution runs. The table execution_history has a row for
+// each ended attempt, with its outputs and files, and with the change of state that the same
+// write made; rows are inserted and never changed. The creation of an execution, a claim and the
+// start of a step have no row of their own: the creation is read from columns that a trigger
+// guards, and the others go into the row that the next write inserts. The views step_executions
+// and job_audit_log show records and audit. JSON is text, because jsonb refuses \u0000, alters
+// numbers, and is parsed with every write. Foreign keys on what is written often would lock what
+// they refer to, and partitions make queries by id look into all of them, so there are none.
+//
+// A checkpoint finds the old row by its place (ctid), so a row that changed meanwhile is not
+// written and the checkpoint is sent again. A renewal passes over locked rows and asks for them
+// again: it locks many rows, in another order than a joined checkpoint, and a statement that
+// never waits cannot deadlock. A transition above 1 MiB is written on a connection of its own,
+// one at a time, and one above 256 MiB is refused.
+//
+// The end of a member of a chain takes a path with two round trips: the shared statements refuse
+// it by a guard on a column that is null for all other executions. An execution that waits for
+// other jobs is queued, with its dependencies in waits_for, and is in no index that claims read.
+// Jobs on which others depend are marked, and so are their executions when they are created;
+// only those are in the index by creation.
+//
+// A list of 200 executions and more without idempotency keys is copied (COPY), in two thirds of
+// the time for each row.
+//
+// # Statements
+//
+// A statement is sent as it stands in its file, without comments; \ir includes a part that
+// several files have. What only some executions need, such as events, the trail of files, labels
+// and deadlines, is a statement of its own, which is sent behind the other in its transaction.
+// The comment that begins a statement names the file to the server. Most progress goes by a
+// shorter statement (checkpoint/write_fast.sql), since starting a statement costs as much as
+// writing ten to twenty rows: without it, 10 steps in each of 64 executions at once are 25 %
+// slower, and executions of one step 5 %.
+//
+// The arguments of a claim go through a materialized CTE. The planner then cannot see them, and
+// keeps the general plan after five executions; planning took as long as claiming.
+//
+// There is one migration until the first release, with a checksum in schema_migrations. A schema
+// of another development version is refused with what to do.
 package pgstore
 
 import (

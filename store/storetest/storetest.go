@@ -5,7 +5,8 @@
 //		storetest.Run(t, func(t *testing.T) store.Store { return mystore.New(t) }, nil)
 //	}
 //
-// docs/store.md lists the rules with their cases. [Diff] compares two stores over random
+// The name of a case is the rule; a comment has more where the name is too short. After each
+// case the suite checks all executions of the store by [CheckExecution]. [Diff] compares two stores over random
 // operations, [Survive] runs pipelines on a store that fails, and [CheckAudit] checks
 // the audit of an execution. Package storewrap has wrappers of stores for tests.
 package storetest

@@ -1,31 +1,27 @@
 package storetest
 
 import (
-	"os"
 	"regexp"
 	"testing"
 )
 
-// The table in docs/store.md names every case once, and no other.
-func TestTableNamesAllCases(t *testing.T) {
-	page, err := os.ReadFile("../../docs/store.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed := make(map[string]int)
-	for _, m := range regexp.MustCompile("(?m)^\\| .+ \\| `([a-z]+/[a-z0-9_]+)` \\|$").FindAllSubmatch(page, -1) {
-		listed[string(m[1])]++
-	}
+// TestCaseNames: each case has a name of its own, in words that say the rule.
+func TestCaseNames(t *testing.T) {
+	words := regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*$`)
+	seen := make(map[string]bool)
 	for _, g := range groups() {
 		for _, c := range g.Cases {
 			name := g.Name + "/" + c.Name
-			if listed[name] != 1 {
-				t.Errorf("case %s is in the table %d times, want once", name, listed[name])
+			if seen[name] {
+				t.Errorf("two cases are called %s", name)
 			}
-			delete(listed, name)
+			if !words.MatchString(c.Name) {
+				t.Errorf("case %s: the name must be words with underscores", name)
+			}
+			seen[name] = true
 		}
 	}
-	for name := range listed {
-		t.Errorf("the table names the case %s, which does not exist", name)
+	if len(seen) < 500 {
+		t.Errorf("the suite has %d cases: are all groups listed?", len(seen))
 	}
 }

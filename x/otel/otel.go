@@ -22,7 +22,7 @@
 //
 // # Metrics
 //
-// They are those of [engine.Engine.Metrics], which docs/how-to/monitor.md explains, by the
+// They are those of [engine.Engine.Metrics], which docs/metrics.md lists, by the
 // names in OpenTelemetry. Gauges of the whole store are reported by every process alike: take the
 // maximum, not the sum.
 //

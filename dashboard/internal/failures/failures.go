@@ -3,6 +3,19 @@
 // far as that needs no server of another program: SFTP servers, a web server and the engines
 // run in this process. Each failure has the words of a colleague on the telephone, who does
 // not know the cause, and a check that says whether it is repaired.
+//
+// TestRepairs of dashboard/browser repairs all ten by keys alone. A walk by hand shows whether
+// somebody who does not know the dashboard finds the way. It takes one command at a time, and
+// answers with what software for the blind would say:
+//
+//	go test ./dashboard/browser -run '^TestRepairByHand$' -timeout 0 -repair /tmp/repair.sock &
+//	c() { n=$1; shift; curl -sS --unix-socket /tmp/repair.sock --data-binary "$*" "http://repair/$n"; }
+//	c complaints            # what colleagues say, and which of it is repaired; "c complaints 3" is one of them
+//	c press Tab Tab Enter   # also Shift+Tab, Space, Escape, ArrowDown, Control+a, letters; F5 loads the page again
+//	c type "some text"      # into the field that has the focus
+//
+// Further commands are where, read, read all, value, look (a picture), call acme (or globex,
+// hooli, initech, accounting), start and quit.
 package failures
 
 import (

@@ -1,6 +1,14 @@
 // Package deadlines raises the event JobOverdue for executions that have not ended by a
 // deadline of their job. The store keeps the deadlines, and the events for subscribers; a
 // [Service] asks for those that have passed.
+//
+// A deadline is a row of its own, which is removed when it passes and not when the execution
+// ends, so that ends cost nothing. A row of an overdue execution stays until the execution has
+// ended, and is looked at every 10 minutes. The event has no audit entry and a negative number:
+// nothing has changed, and an entry would take the number of the worker's next transition. A
+// deadline that passes while the execution is failed is dropped. An expected time of day becomes
+// a duration when the execution is created, from the time at which it is due, and for a member
+// of a chain from the chain's start.
 package deadlines
 
 import (

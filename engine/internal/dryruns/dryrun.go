@@ -2,6 +2,11 @@
 // told without running it: it checks definitions and params, calls Validate of every
 // step, and reports when schedules will start what was checked. It executes and writes
 // nothing.
+//
+// Fields whose values are not known yet are left out and named. Steps with the same
+// connection_id are validated in turn, and share what they keep, a failure too: ten steps with a
+// wrong password would lock the account. The name of the field is the convention; there is no
+// code for any connector here. A missing file is a problem unless an earlier step may make it.
 package dryruns
 
 import (

@@ -7,6 +7,17 @@
 // child's own business (context.go). The parent ends the child's group of processes in any
 // case: when there is an outcome, when the child has not stopped in time, and when it breaks
 // the protocol (call.go). The child ends by itself when the parent is gone (child.go).
+//
+// The copy is started from /proc/self/exe where there is one, so a deployment that replaces the
+// file changes nothing for running workers. An argument marks the child, because a variable of
+// the environment is inherited. The child sets its limits before it builds anything:
+// RLIMIT_DATA, since RLIMIT_AS counts what Go only reserves, and adds what the program has at
+// its start. A call may take 5 s longer than the grace period, in which the parent kills the
+// group and notes the end. The child kills its group when the pipe ends, since PDEATHSIG would
+// kill the child alone. The worker tells its children four times in the time of a lease that it
+// is at work; a child that hears nothing for that time ends itself. Frames have at most 64 MiB,
+// or MaxOutput and 1 MiB. The constructor of the engine finds a program that calls RunIsolated too
+// late, and the parent does after 10 s.
 package isolated
 
 import (

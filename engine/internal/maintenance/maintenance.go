@@ -1,4 +1,11 @@
 // Package maintenance calls the maintainers of step types while an engine is started.
+//
+// Time is divided into periods that begin at the same instants for all engines. In each period
+// one of the present workers that have the step type calls the maintainer: the one whose place
+// in the list is the number of the period modulo their number. If clocks disagree, a period is
+// served twice or not at all, and the next one is right again; so a maintainer has to be safe in
+// several engines at once. With a store that does not record workers, every engine calls it. A
+// maintainer runs in a goroutine of its own, a panic is an error, and a stop waits 10 s for it.
 package maintenance
 
 import (

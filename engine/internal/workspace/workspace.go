@@ -1,5 +1,27 @@
 // Package workspace keeps the directories in which executions have their files: one for
 // each execution, in a directory that no other user may write to.
+//
+// The directory of an attempt is
+//
+//	<Workspace>/<execution>/[again-<n>/]<step>/[<iteration>/...][from-<n>/]<attempt>/
+//
+// again-<n> is of attempt n of the execution, after retry_job; from-<n> of a loop that was
+// started again. <step> is the index that the step had in the version with which the execution
+// began, so that no other step gets its files when an operator changes the version; a step that
+// a later version has added is <index>.<n>, where n is the number of the audit entry of that
+// change. The directory .notes of the execution outlasts retry_job. Steps note there what they
+// are about to take away, and which files are held because they may be the only copies.
+//
+// A directory is removed when its execution has completed or was cancelled, unless it holds
+// files that may exist nowhere else. Directories of executions that are final or unknown are
+// removed after 7 days. So engines on different stores need different trees. When the job is
+// tried again, the workspace is emptied, but for held files and notes.
+//
+// A held file is undelivered at a step if it was held on the way to that step, and not in an
+// item that is over. When the execution stops there, the worker notes this, and the steps keep
+// such a file aside before they put another content in its place. It is delivered when the step
+// completes. A worker that lets an execution go writes the held files into the store
+// (OnlyCopies); the next claim clears that.
 package workspace
 
 import (

@@ -46,8 +46,8 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(text, []byte("\n")); n > 150 {
-		t.Errorf("README.md has %d lines, more than the 150 that people read", n)
+	if n := bytes.Count(text, []byte("\n")); n > 120 {
+		t.Errorf("README.md has %d lines, more than the 120 that people read", n)
 	}
 	m := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(text)
 	if m == nil {

@@ -5,6 +5,11 @@
 // Debian lets only one of the first four be installed at a time. The others can be
 // unpacked into a directory (apt-get download, dpkg -x) that the environment
 // variable COURIER_FTPD names; without that, /opt/ftpd is looked at.
+//
+// Pure-FTPd waits 0.1 s longer after each refusal in a session. GNU inetutils lists a directory
+// that is not there with success, and the error of ls as the content. pyftpdlib 1.5.7 loses
+// sessions in active mode with several at a time, and is tested in passive mode. The ftpd of
+// inetutils looks for accounts of the machine; nss_wrapper and uid_wrapper show it one.
 package ftpdtest
 
 import (

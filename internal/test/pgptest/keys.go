@@ -1,5 +1,8 @@
 // Package pgptest makes OpenPGP keys and messages for tests, with the library alone and
 // by hand, among them what no honest program makes, and runs GnuPG.
+//
+// gosop of Debian 12 writes LF for each CRLF of a message that it decrypts. The flag -sop
+// pgpainless-cli,rsop of steps/pgp adds programs that .ci/test does not install.
 package pgptest
 
 import (

@@ -30,8 +30,7 @@
 // Building takes most of the time. So TestPlanted tries the bugs that say
 // "always: yes", and all of them with -all. -planted NAME tries those whose names
 // contain NAME, and -keep leaves the changed files where they are and says how to
-// run the command by hand. The table of all bugs in docs/testing.md is written
-// by
+// run the command by hand. The table of all bugs in README.md is written by
 //
 //	go test ./internal/test/planted -run ^TestTable$ -update
 //

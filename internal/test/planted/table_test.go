@@ -3,7 +3,6 @@ package planted
 import (
 	"flag"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"github.com/courierhq/courier/internal/test/generated"
 )
 
-var update = flag.Bool("update", false, "write the table in docs/testing.md anew")
+var update = flag.Bool("update", false, "write the table in README.md anew")
 
 // The table stands between two lines of the page.
 const (
@@ -19,9 +18,9 @@ const (
 	end   = "<!-- end of the planted bugs -->\n"
 )
 
-// TestTable compares the table of bugs in docs/testing.md with the files.
+// TestTable compares the table of bugs in README.md with the files.
 func TestTable(t *testing.T) {
-	generated.Part(t, filepath.Join(module(t), "docs", "testing.md"), begin, end, "\n"+table(bugs(t))+"\n", *update)
+	generated.Part(t, "README.md", begin, end, "\n"+table(bugs(t))+"\n", *update)
 }
 
 // table writes the bugs as a table in Markdown.

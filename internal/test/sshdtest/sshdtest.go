@@ -1,5 +1,10 @@
 // Package sshdtest runs the OpenSSH server and other SFTP servers that are
 // installed on the machine, for tests against the real thing.
+//
+// Perl's Net::SFTP::SftpServer sets no times or modes, and its root is the login directory.
+// Dropbear looks for accounts of the machine; nss_wrapper and uid_wrapper show it one. lsh and
+// npm's ssh2 are tried with -servers lsh,ssh2 only: Debian has the first up to version 12, and
+// the second takes as long as all others together.
 package sshdtest
 
 import (

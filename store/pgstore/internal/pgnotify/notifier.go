@@ -3,6 +3,24 @@
 // and receives theirs through LISTEN, on a connection of its own; [Wakeups] wakes the
 // goroutines of this process that wait. Notifications only shorten the wait: callers
 // poll for what they miss, at the latest after [Notifier.Watched].
+//
+// What each part is for:
+//
+//   - A single execution is announced by the statement that creates it, at most every 5 ms, and
+//     not for 5 s after that took 20 ms. Its step begins 0.3 ms sooner.
+//   - Other notifications are collected for 5 ms, since each statement with a NOTIFY takes a
+//     lock of all commits. One for a transaction of the caller is sent when pg_xact_status
+//     reports that it has committed.
+//   - Listeners wait at random before they claim, longer the more there are, and one that has
+//     emptied a queue says so, with a hash of what it can claim. 20 executions that come one by
+//     one to 30 workers cause 31 claims, and 698 without that. An execution that the sender
+//     cannot execute is claimed by another at once.
+//   - A store that is blocked by a limit says so every 10 s, and until then the others notify it
+//     of each execution that ends. To announce all ends would wake all workers for each; to
+//     announce none would leave a free slot until the next poll.
+//   - A listener sends itself a notification every 20 s. That detects a dead connection, a
+//     pooler that loses LISTEN, and how many other listeners there are.
+//   - When a store is closed, notifications that are due are sent, for a second at most.
 package pgnotify
 
 import (

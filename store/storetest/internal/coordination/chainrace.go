@@ -45,6 +45,8 @@ var chainRaceCases = []testCase{
 			k.chainIs(id, "running: a=failed b=cancelled c=cancelled z=queued")
 		}
 	}},
+	// Of a concurrent end and request to the chain, one is first and the other takes it into
+	// account.
 	{"an_end_and_a_pause_or_cancel_of_the_chain", func(k *kit) {
 		k.Limit("", "0")
 		for i := range 8 {

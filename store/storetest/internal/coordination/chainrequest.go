@@ -9,6 +9,8 @@ import (
 
 // chainAskCases are about requests to chain executions.
 var chainAskCases = []testCase{
+	// A pause is requested of every queued or running execution; the chain execution is paused
+	// when none runs; a resume undoes that.
 	{"pause_and_resume", func(k *kit) {
 		id := k.chainOf("a b c<a d<b")
 		h := k.run(id, "a")
@@ -63,6 +65,8 @@ var chainAskCases = []testCase{
 		k.askChain(id, courier.RequestResume)
 		k.Same("request", k.Get(h.ID()).Request, courier.RequestPause)
 	}},
+	// A cancel skips pending members and requests the cancel of all others; the chain execution is
+	// cancelled when the last one is.
 	{"cancel", func(k *kit) {
 		id := k.chainOf("a b c d<a e<d?")
 		h := k.run(id, "a")
@@ -90,6 +94,7 @@ var chainAskCases = []testCase{
 		c := k.chainIs(n.ID, "cancelled: a=skipped b=skipped")
 		k.Same("started", c.StartedAt.IsZero(), true)
 	}},
+	// A retry resumes failed executions, and creates new ones for cancelled members.
 	{"retry_goes_on_from_what_failed", func(k *kit) {
 		id := k.chainOf("a b c d<a e<b f<c g<d,e,f")
 		k.end(id, "a", courier.Completed)
@@ -119,6 +124,8 @@ var chainAskCases = []testCase{
 		k.Is("without ids", err, courier.ErrInvalid)
 		k.chainIs(id, "failed: a=cancelled")
 	}},
+	// A request that the state does not allow, an unknown one and one to an unknown chain
+	// execution change nothing.
 	{"refused_requests_change_nothing", func(k *kit) {
 		id := k.chainOf("a")
 		before := k.chain(id)
@@ -134,6 +141,7 @@ var chainAskCases = []testCase{
 		k.Is("an unknown chain execution", err, courier.ErrNotFound)
 		k.Same("chain execution", k.chain(id), before)
 	}},
+	// The audits of the members' executions name the actor.
 	{"actor_is_in_the_audit", func(k *kit) {
 		id := k.chainOf("a")
 		k.askChain(id, courier.RequestCancel)

@@ -141,6 +141,8 @@ func (k *kit) askChain(id courier.ChainExecutionID, kind courier.RequestKind) (c
 var chainCases = append(chainStartCases, append(chainEndCases, append(chainAskCases, chainRaceCases...)...)...)
 
 var chainStartCases = []testCase{
+	// A chain execution is started with every field of the request; its first members are
+	// released, with chain and member name.
 	{"started_with_every_field", func(k *kit) {
 		n := k.newChain("a b<a c<a!,b?")
 		n.Params = json.RawMessage(`{"n": 1.10}`)
@@ -173,6 +175,8 @@ var chainStartCases = []testCase{
 		k.Same("audit", k.AuditOf(a.ID), []courier.AuditEntry{{Execution: a.ID, Seq: 1, At: a.CreatedAt, To: "queued", By: "ann"}})
 		k.Same("executions", len(k.All()), 1)
 	}},
+	// Labels and trace of a chain execution are those of each execution of a member, whenever it
+	// is created.
 	{"labels_and_trace_of_all_members", func(k *kit) {
 		n := k.newChain("a b<a c<b")
 		n.Labels, n.Trace = map[string]string{"partner": "acme", "day": "Monday"}, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -225,6 +229,8 @@ var chainStartCases = []testCase{
 			k.Error("it does not tell when it was started")
 		}
 	}},
+	// An ID that exists returns the existing chain execution and changes nothing; with other
+	// params it is ErrConflict.
 	{"same_id_is_recognised", func(k *kit) {
 		n := k.newChain("a b<a")
 		k.startChain(n)
@@ -254,6 +260,8 @@ var chainStartCases = []testCase{
 		k.Is("other params", err, courier.ErrConflict)
 		k.Same("executions", len(k.All()), 1)
 	}},
+	// An unknown version of the chain or of a job is ErrNotFound, and nothing of the list is
+	// created.
 	{"unknown_version_creates_nothing", func(k *kit) {
 		good, bad := k.newChain("a"), k.newChain("a")
 		bad.Version = 2
@@ -268,12 +276,14 @@ var chainStartCases = []testCase{
 		k.Same("executions", len(k.All()), 0)
 		k.startChain(good)
 	}},
+	// Cycles, unknown members and repeated names are ErrInvalid.
 	{"cycles_and_unknown_members_are_refused", func(k *kit) {
 		for _, members := range []string{"a<b b<a", "a<a", "a b<x", "a a"} {
 			_, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{k.newChain(members)})
 			k.Is(members, err, courier.ErrInvalid)
 		}
 	}},
+	// Chain executions come by id, highest first, in pages, by chain and by states.
 	{"newest_first_pages_and_filters", func(k *kit) {
 		var ids []courier.ChainExecutionID
 		for range 5 {
@@ -305,6 +315,7 @@ var chainStartCases = []testCase{
 }
 
 var chainEndCases = []testCase{
+	// A member is released in the write that ends the one it waits for, at the same instant.
 	{"released_with_the_end_of_the_one_before", func(k *kit) {
 		id := k.chainOf("a b<a c<b")
 		h := k.run(id, "a")
@@ -368,6 +379,7 @@ var chainEndCases = []testCase{
 		h.End(courier.Cancelled)
 		k.chainIs(id, "failed: a=cancelled b=skipped")
 	}},
+	// A member is released or skipped as the plan says, with the reason.
 	{"skipped_when_it_can_not_run", func(k *kit) {
 		id := k.chainOf("a b<a c<b d<a! e<b? f<b!")
 		k.end(id, "a", courier.Failed)
@@ -387,6 +399,7 @@ var chainEndCases = []testCase{
 		k.end(id, "b", courier.Completed)
 		k.chainIs(id, "running: a=completed b=completed c=completed d=queued")
 	}},
+	// A request that ends a member's execution at once counts as its end.
 	{"ended_by_a_cancel_at_once", func(k *kit) {
 		id := k.chainOf("a b<a c<a?")
 		k.Ask(k.member(id, "a").ID, courier.RequestCancel)
@@ -409,6 +422,7 @@ var chainEndCases = []testCase{
 		h.End(courier.Completed)
 		k.chainIs(id, "running: a=completed b=queued")
 	}},
+	// Nor is a retry of the job; chain and member stay.
 	{"a_retry_of_the_job_is_no_end", func(k *kit) {
 		id := k.chainOf("a b<a")
 		h := k.run(id, "a")
@@ -421,6 +435,8 @@ var chainEndCases = []testCase{
 		k.end(id, "a", courier.Completed)
 		k.chainIs(id, "running: a=completed b=queued")
 	}},
+	// A resume of a failed member's execution reopens the chain execution, and members that were
+	// skipped are pending again.
 	{"a_resume_opens_it_again", func(k *kit) {
 		id := k.chainOf("a b<a c<b")
 		k.end(id, "a", courier.Failed)

@@ -79,6 +79,8 @@ var chainChangeCases = []testCase{
 
 // changeEventCases are about the events of a resume with a change.
 var changeEventCases = []testCase{
+	// A step that a change skips leads to an event before that of the resume; both name the new
+	// version.
 	{"a_skip_by_a_change_is_an_event", func(k *kit) {
 		k.SaveAll(store.Job, "job", `"one"`, `"two"`)
 		k.subscribe("all", everyEvent...)

@@ -18,6 +18,8 @@ func hasDeadlines(s store.Store) bool {
 }
 
 var deadlineCases = []testCase{
+	// An execution that has not begun by its deadline is returned, again after a minute, and fails
+	// on request; one that has begun does not.
 	{"expires_what_has_not_begun", func(k *kit) {
 		k.Limit("", "0")
 		with := func(change func(*store.NewExecution)) courier.ExecutionID {
@@ -75,6 +77,8 @@ var deadlineCases = []testCase{
 			k.Errorf("one that has begun and is paused expired")
 		}
 	}},
+	// An execution that has not ended by a deadline is returned once for each deadline, and the
+	// event is kept with it.
 	{"overdue_once", func(k *kit) {
 		k.subscribe("overdue", courier.EventJobOverdue)
 		k.Same("at first", k.overdue(0), store.Overdue{})
@@ -98,6 +102,8 @@ var deadlineCases = []testCase{
 		k.Same("at last", k.overdue(0), store.Overdue{})
 		k.overdueEvents(x.ID, x.State, courier.ReasonExpectedBy, courier.ReasonMaxDuration)
 	}},
+	// In every state but completed, failed and cancelled; a deadline that passes while it is
+	// failed is dropped; its worker goes on undisturbed.
 	{"overdue_in_every_state_but_ended_ones", func(k *kit) {
 		k.Limit("", "0")
 		var list []courier.Execution
@@ -130,6 +136,7 @@ var deadlineCases = []testCase{
 		k.Ask(list[1].ID, courier.RequestResume)
 		k.Same("what was resumed since", k.overdue(0).List, nil)
 	}},
+	// A longest duration counts from when it is first due.
 	{"overdue_from_the_due_time", func(k *kit) {
 		n := k.expected(k.Unit, 0)
 		n.Delay = long
@@ -140,6 +147,8 @@ var deadlineCases = []testCase{
 			k.Errorf("the deadline is in %v, want %v less at most %v", next, long+k.Unit, took)
 		}
 	}},
+	// An execution that exists already gets no deadlines again, and one that was not created has
+	// none.
 	{"overdue_of_existing_executions", func(k *kit) {
 		n := k.expected(0, k.Unit)
 		n.IdempotencyKey = "key"
@@ -154,6 +163,7 @@ var deadlineCases = []testCase{
 		k.Pass(2 * k.Unit)
 		k.Same("overdue", len(k.overdue(0).List), 1)
 	}},
+	// A call returns at most what was asked for, and says that there is more.
 	{"overdue_in_parts", func(k *kit) {
 		list := make([]store.NewExecution, 5)
 		for i := range list {
@@ -170,6 +180,7 @@ var deadlineCases = []testCase{
 		}
 		k.Same("at last", k.overdue(2), store.Overdue{})
 	}},
+	// Of concurrent calls one returns it, with one event.
 	{"overdue_once_for_many_engines", func(k *kit) {
 		k.subscribe("overdue", courier.EventJobOverdue)
 		const count, callers = 60, 8
@@ -206,6 +217,7 @@ var deadlineCases = []testCase{
 		k.Same("overdue", len(seen), 2*count)
 		k.Same("events", len(k.taken(nil)), 2*count)
 	}},
+	// The deadline of a member counts from the start of the chain execution.
 	{"overdue_members_of_chains", func(k *kit) {
 		if !hasChains(k.Store) {
 			return

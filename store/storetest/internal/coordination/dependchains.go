@@ -10,6 +10,7 @@ import (
 // dependencyChainCases are about dependencies of what chains and schedules
 // start, in stores that keep those.
 var dependencyChainCases = []testCase{
+	// Members of chains wait, even where a dependency refuses, and others wait for them.
 	{"members_wait_and_are_waited_for", func(k *kit) {
 		if !hasChains(k.Store) {
 			return
@@ -31,6 +32,7 @@ var dependencyChainCases = []testCase{
 		k.end(id, "b", courier.Completed)
 		k.chainIs(id, "running: a=completed b=completed c=queued")
 	}},
+	// A released member whose dependencies are met can be claimed.
 	{"a_released_member_need_not_wait", func(k *kit) {
 		if !hasChains(k.Store) {
 			return
@@ -42,6 +44,7 @@ var dependencyChainCases = []testCase{
 		k.end(id, "a", courier.Completed)
 		k.run(id, "b")
 	}},
+	// A member is created when it is released, whatever the instant in its id.
 	{"a_member_is_newer_than_its_id", func(k *kit) {
 		if !hasChains(k.Store) {
 			return
@@ -58,6 +61,7 @@ var dependencyChainCases = []testCase{
 		k.end(id, "b", courier.Completed)
 		k.waits(x)
 	}},
+	// A chain execution is paused, resumed and cancelled while members wait.
 	{"pause_and_cancel_of_a_chain_whose_member_waits", func(k *kit) {
 		if !hasChains(k.Store) {
 			return
@@ -79,6 +83,7 @@ var dependencyChainCases = []testCase{
 		k.waits(last)
 		k.Hold(last, long)
 	}},
+	// Executions that schedules start wait, and a tick that is refused starts nothing.
 	{"fire_waits_and_is_refused", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		f := p.tick(s)

@@ -99,6 +99,8 @@ func (k *kit) claimedNot(id courier.ExecutionID) {
 }
 
 var dependencyCases = []testCase{
+	// An execution waits until the most recent execution of the job that it depends on has
+	// completed; it is queued, its Waits name the job, and it can't be claimed.
 	{"waits_until_the_other_completes", func(k *kit) {
 		down := k.of("down", "up")
 		x := k.Add(down)[0]
@@ -125,6 +127,7 @@ var dependencyCases = []testCase{
 		k.Same("waits", x.Waits, nil)
 		k.Claimed("at once", k.ClaimRequest(5), x.ID)
 	}},
+	// Executions count that were created before any job depended on theirs.
 	{"counts_executions_from_before_the_dependency", func(k *kit) {
 		first, second := k.Add(k.of("up", ""))[0].ID, k.Add(k.of("up", ""))[0].ID
 		k.ends(second, courier.Failed)
@@ -155,6 +158,7 @@ var dependencyCases = []testCase{
 			}
 		}
 	}},
+	// The execution that was created last is the most recent, whatever its id.
 	{"the_one_created_last_counts", func(k *kit) {
 		down := k.of("down", "up")
 		later, sooner := k.of("up", ""), k.of("up", "")
@@ -175,6 +179,7 @@ var dependencyCases = []testCase{
 		k.ends(list[1].ID, courier.Completed)
 		k.waits(down.ID)
 	}},
+	// A newer execution counts while the dependent one waits, and not after that one was released.
 	{"a_newer_one_counts_from_then_on", func(k *kit) {
 		x := k.Add(k.of("down", "up"))[0].ID
 		first := k.Add(k.of("up", ""))[0].ID
@@ -204,6 +209,7 @@ var dependencyCases = []testCase{
 		k.ends(again, courier.Completed)
 		k.waits(x)
 	}},
+	// Executions that wait in a row run one after the other.
 	{"steps_of_a_ladder", func(k *kit) {
 		c, b := k.Add(k.of("c", "b"))[0].ID, k.Add(k.of("b", "a"))[0].ID
 		a := k.Add(k.of("a", ""))[0].ID
@@ -224,6 +230,8 @@ var dependencyCases = []testCase{
 		k.ends(up, courier.Failed)
 		k.waits(x)
 	}},
+	// A waiting execution can be paused; when it is resumed, it waits unless all dependencies are
+	// met by then.
 	{"pause_and_resume_while_waiting", func(k *kit) {
 		x := k.Add(k.of("down", "up"))[0].ID
 		up := k.Add(k.of("up", ""))[0].ID
@@ -257,6 +265,7 @@ var dependencyCases = []testCase{
 		k.ends(k.Add(k.of("up", ""))[0].ID, courier.Completed)
 		k.Hold(x, long)
 	}},
+	// An execution whose dependencies were met once never waits again.
 	{"a_resume_after_a_failure_waits_for_nothing", func(k *kit) {
 		k.ends(k.Add(k.of("up", ""))[0].ID, courier.Completed)
 		x := k.Add(k.of("down", "up"))[0].ID
@@ -305,6 +314,8 @@ var dependencyCases = []testCase{
 		k.ends(k.Add(k.of("up", ""))[0].ID, courier.Completed)
 		k.waits(x)
 	}},
+	// If a dependency that refuses is not met after the whole list was created, nothing of the
+	// list is created.
 	{"refuses", func(k *kit) {
 		n := k.of("down", "up/ other")
 		refused := func(what string, list ...store.NewExecution) *courier.DependencyError {
@@ -337,12 +348,14 @@ var dependencyCases = []testCase{
 		k.ends(k.Add(k.of("other", ""))[0].ID, courier.Completed)
 		k.waits(x) // what has refused nothing once, it is not asked again
 	}},
+	// Await returns when an execution's dependencies are met.
 	{"wakes_when_dependencies_are_met", func(k *kit) {
 		x := k.Add(k.of("down", "up"))[0].ID
 		h := k.Hold(k.Add(k.of("up", ""))[0].ID, long)
 		k.Wakes(func() { h.End(courier.Completed) })
 		k.waits(x)
 	}},
+	// A job that would depend on itself is not saved, nor one that depends on an unknown job.
 	{"saves_no_cycle", func(k *kit) {
 		for _, c := range []struct{ job, on, cycle, missing string }{
 			{job: "a", on: "b"},
@@ -403,6 +416,7 @@ var dependencyCases = []testCase{
 			k.Same("refused", failed, 1)
 		}
 	}},
+	// An execution that is created while the others end is not stranded.
 	{"ends_and_enqueues_at_once", func(k *kit) {
 		k.Limit("", "0")
 		k.of("down", "up other?")
@@ -424,6 +438,7 @@ var dependencyCases = []testCase{
 			}
 		}
 	}},
+	// Nor are those of many jobs that wait for each other in a row.
 	{"many_ladders_at_once", func(k *kit) {
 		k.Limit("", "0")
 		const jobs, rounds = 5, 3

@@ -10,6 +10,8 @@ import (
 )
 
 var incidentCases = []testCase{
+	// Incidents are the executions that somebody may have to look at; there are none of those that
+	// wait, run or have ended well.
 	{"incidents_of_nothing", func(k *kit) {
 		k.Limit("", "0")
 		k.Add(k.New(), k.With(func(n *store.NewExecution) { n.Hold = true }))
@@ -18,6 +20,8 @@ var incidentCases = []testCase{
 		k.Start()
 		k.Same("incidents", k.incidents(0), []store.Incident{})
 	}},
+	// Lost, pausing and cancelling ones: with worker, who asked and why, the longest first, no
+	// more of a kind than the caller asks for.
 	{"incidents_of_running_executions", func(k *kit) {
 		k.Limit("", "0")
 		asked := func(kind courier.RequestKind) courier.Execution {
@@ -38,6 +42,7 @@ var incidentCases = []testCase{
 		k.Same("lost", list[0], store.Incident{Kind: store.IncidentLost, Execution: lost.ID, Job: lost.Job, Queue: lost.Queue, Since: lost.LeaseExpiresAt, Worker: lost.Worker})
 		k.Same("others", list[1:], want)
 	}},
+	// Failed ones: with their failure, the latest first.
 	{"incidents_of_failed_executions", func(k *kit) {
 		k.Limit("", "0")
 		f := &courier.Failure{Step: 0, ID: "get", Type: "a.b", Attempt: 1, Reason: courier.ReasonConnection, Message: "reset"}
@@ -50,6 +55,8 @@ var incidentCases = []testCase{
 		want[0].Latest++
 		k.Same("with a newer version of the job", k.incidents(1), want[:1])
 	}},
+	// A younger completed execution of the job with the same params, byte by byte, of at most 8
+	// KiB, or the same label key supersedes a failed one.
 	{"incidents_that_are_superseded", func(k *kit) {
 		k.Limit("", "0")
 		k.Job("other")
@@ -89,6 +96,7 @@ var incidentCases = []testCase{
 		}
 		k.Same("superseded", got, map[courier.ExecutionID]courier.ExecutionID{byParams.ID: newer, byKey.ID: keyed, none.ID: "", other.ID: "", after.ID: "", tooLarge.ID: "", largeKey.ID: keyed4})
 	}},
+	// Not one that holds files that may exist nowhere else, or of which that is not known.
 	{"incidents_that_hold_only_copies_are_not_superseded", func(k *kit) {
 		k.Limit("", "0")
 		f := &courier.Failure{Step: -1, Reason: courier.ReasonError, Message: "boom"}
@@ -113,6 +121,7 @@ var incidentCases = []testCase{
 		}
 		k.Same("superseded", got, want)
 	}},
+	// If it is among the last 200 completed ones of the job.
 	{"incidents_superseded_by_one_of_the_last", func(k *kit) {
 		k.Limit("", "0")
 		f := &courier.Failure{Step: -1, Reason: courier.ReasonError, Message: "boom"}
@@ -134,6 +143,8 @@ var incidentCases = []testCase{
 		k.Hold(added[last].ID, long).End(courier.Completed)
 		k.Same("before the last", k.incidents(0), []store.Incident{failedOf(x, f, "")})
 	}},
+	// Overdue ones: from the event until they are completed or cancelled, but not while they are
+	// failed.
 	{"incidents_of_overdue_executions", func(k *kit) {
 		if _, ok := k.Store.(store.Deadlines); !ok {
 			return

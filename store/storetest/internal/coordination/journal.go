@@ -13,6 +13,7 @@ func hasJournal(s store.Store) bool {
 }
 
 var journalCases = []testCase{
+	// The journal keeps every field of an entry, and gives it a number and an instant.
 	{"keeps_every_field", func(k *kit) {
 		a := store.Action{
 			By: "ann", Via: "api", Verb: "set", Kind: "limit", Name: "key:acme", Job: "job", Was: json.RawMessage(`{ "n": 1.0 }`), Now: json.RawMessage("2"),
@@ -28,6 +29,7 @@ var journalCases = []testCase{
 		least := k.noted(store.Action{Verb: "looked", Kind: "page"})
 		k.Same("the least", k.actions(store.ActionFilter{Limit: 1}), []store.Action{least})
 	}},
+	// It lists entries newest first, in pages, by kind, name and actor.
 	{"lists_the_newest_first_in_pages", func(k *kit) {
 		for _, name := range []string{"a", "b", "a", "c", "a"} {
 			by := "ann"

@@ -122,6 +122,7 @@ func (l *monitorKit) started(want int) {
 }
 
 var monitorCases = []testCase{
+	// A monitor is kept with every field, its JSON byte by byte, and is due at the given time.
 	{"put_keeps_every_field", withMonitors(func(l *monitorKit) {
 		m := monitorOf("m")
 		m.Kind, m.Target, m.Lister, m.Reason, m.State = store.Chain, "chain", "l", "r\n'", monitor.Failed
@@ -178,6 +179,7 @@ var monitorCases = []testCase{
 		l.names("due", l.due(2, long), "m")
 		l.started(0)
 	})},
+	// Of concurrent puts that create one name, one succeeds.
 	{"put_is_of_one_only", withMonitors(func(l *monitorKit) {
 		var put atomic.Int64
 		l.At(16, func(int) {
@@ -191,6 +193,7 @@ var monitorCases = []testCase{
 			l.Errorf("%d of 16 have created the monitor", n)
 		}
 	})},
+	// A put keeps the files that the monitor has seen, unless it begins anew.
 	{"put_keeps_or_removes_files", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.put(monitorOf("n"), 0)
@@ -207,6 +210,7 @@ var monitorCases = []testCase{
 			l.Errorf("%d files are known of the other monitor", n)
 		}
 	})},
+	// A monitor is removed with its files; an unknown one is ErrNotFound; no revision comes twice.
 	{"remove", withMonitors(func(l *monitorKit) {
 		l.Is("remove what is not there", l.RemoveMonitor(l.Ctx(), "m"), courier.ErrNotFound)
 		m := l.put(monitorOf("m"), 0)
@@ -220,6 +224,7 @@ var monitorCases = []testCase{
 		}
 		l.Same("files of the next", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
 	})},
+	// Monitors come in byte order of their names, in pages.
 	{"monitors_by_name_in_pages", withMonitors(func(l *monitorKit) {
 		for _, name := range []string{"b", "É", "a", "B", "a b", "' or 1=1", "%"} {
 			l.put(monitorOf(name), -1)
@@ -267,6 +272,7 @@ var monitorCases = []testCase{
 		}
 		l.names("second", l.due(2, long), "b")
 	})},
+	// A leased monitor is not due again until its lease ends or it is put.
 	{"due_is_leased", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.names("first", l.due(10, long), "m")
@@ -287,6 +293,7 @@ var monitorCases = []testCase{
 		l.put(l.one("m"), 0)
 		l.names("put again", l.due(10, long), "m")
 	})},
+	// A monitor that is named in Early comes early, unless it is leased or never due.
 	{"due_early", withMonitors(func(l *monitorKit) {
 		l.put(monitorOf("m"), long)
 		l.put(monitorOf("off"), -1)
@@ -309,6 +316,8 @@ var monitorCases = []testCase{
 		l.OK(err)
 		l.names("its own", d, "m")
 	})},
+	// A record keeps files, state and health, creates executions, and sets when the monitor is
+	// due.
 	{"record_keeps_every_field_and_starts", withMonitors(func(l *monitorKit) {
 		l.put(monitorOf("m"), 0)
 		m := l.due(1, long).List[0]
@@ -346,6 +355,7 @@ var monitorCases = []testCase{
 		l.record(monitor.PollResult{Monitor: "m", Revision: m.Revision, Status: m.Status, After: -1})
 		l.names("never", l.due(1, long, "m"))
 	})},
+	// Only if the monitor has not changed since it was read.
 	{"record_compares_the_revision", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.record(l.look(m, "a"))
@@ -370,6 +380,7 @@ var monitorCases = []testCase{
 		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), nil)
 		l.started(1)
 	})},
+	// A used key takes the place of a new execution, and is no conflict.
 	{"record_starts_nothing_twice", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		first := l.record(l.look(m, "a")).Executions[0].Execution
@@ -383,6 +394,7 @@ var monitorCases = []testCase{
 		l.Same("execution", l.seen(monitor.SeenFilter{Monitor: "m"})[0].Execution, first.ID)
 		l.started(1)
 	})},
+	// A record that can't be written changes nothing.
 	{"record_whole_or_not_at_all", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		r := l.look(m, "a")
@@ -411,6 +423,7 @@ var monitorCases = []testCase{
 		l.record(r)
 		l.Same("files", l.seen(monitor.SeenFilter{Monitor: "m"}), []monitor.SeenFile{{Name: "a", Size: 1, Since: someday, Appeared: 1}, r.Changed[0]})
 	})},
+	// Files come in byte order of their names, in pages.
 	{"seen_by_name_in_pages", withMonitors(func(l *monitorKit) {
 		m := l.put(monitorOf("m"), 0)
 		l.put(monitorOf("n"), 0)
@@ -435,6 +448,7 @@ var monitorCases = []testCase{
 		l.Same("of another", l.seen(monitor.SeenFilter{Monitor: "n"}), nil)
 		l.Same("of none", l.seen(monitor.SeenFilter{Monitor: "unknown"}), nil)
 	})},
+	// Of concurrent records of one revision, one is written.
 	{"many_record_the_same", withMonitors(func(l *monitorKit) {
 		const looks = 10
 		l.put(monitorOf("m"), 0)

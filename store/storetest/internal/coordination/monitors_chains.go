@@ -15,6 +15,7 @@ import (
 
 // monitorChainCases are about monitors in stores that have other roles too.
 var monitorChainCases = []testCase{
+	// A put ends AwaitSchedules, in a store that keeps both.
 	{"put_wakes", withMonitors(func(l *monitorKit) {
 		a, ok := l.Store.(schedule.Store)
 		if !ok {
@@ -27,6 +28,7 @@ var monitorChainCases = []testCase{
 		defer cancel()
 		l.OK(a.AwaitSchedules(ctx, d.Mark)) // at once
 	})},
+	// A record starts chain executions, a used key taking the place of a new one.
 	{"record_starts_chains", withMonitors(func(l *monitorKit) {
 		if !hasChains(l.Store) {
 			return
@@ -55,6 +57,7 @@ var monitorChainCases = []testCase{
 		l.Same("execution of the used key", l.seen(monitor.SeenFilter{Monitor: "m"})[0].Execution, courier.ExecutionID(n.ID))
 		l.started(1)
 	})},
+	// A record with one that can't be started changes nothing.
 	{"record_of_chains_whole_or_not_at_all", withMonitors(func(l *monitorKit) {
 		if !hasChains(l.Store) {
 			return

@@ -29,6 +29,7 @@ var outboxCases = []testCase{
 		k.subscriptions("removed", b)
 		k.Is("removed twice", o.RemoveSubscription(k.Ctx(), "a"), courier.ErrNotFound)
 	}},
+	// Each audit entry that stands for an event leads to one delivery.
 	{"every_event_once", func(k *kit) {
 		k.subscribe("all", everyEvent...)
 		h := k.Start()
@@ -134,6 +135,7 @@ var outboxCases = []testCase{
 			}, want)
 		}
 	}},
+	// Events are kept for the subscriptions that select them, by type, job and chain.
 	{"only_subscribed_events", func(k *kit) {
 		k.Job("other")
 		o := k.outbox()
@@ -179,6 +181,8 @@ var outboxCases = []testCase{
 		k.OK(k.Apply(k.Ctx(), t))
 		k.Same("kept", len(k.taken(nil)), 1)
 	}},
+	// A delivery is due again when its lease ends; only the last caller that leased it can record
+	// its result.
 	{"taken_once_and_again_after_the_lease", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
@@ -203,6 +207,8 @@ var outboxCases = []testCase{
 		k.Same("left after it was delivered", len(k.deliveries("")), 0)
 		k.settle(third.List[0], notify.Delivered)
 	}},
+	// DueDeliveries returns only deliveries of its channels, without the subscriptions that it
+	// excepts.
 	{"only_of_the_requested_channels", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
@@ -243,6 +249,7 @@ var outboxCases = []testCase{
 		}
 		k.Same("order", got, want)
 	}},
+	// A failed attempt is due again after its delay, unchanged.
 	{"again_after_a_delay", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
@@ -264,6 +271,7 @@ var outboxCases = []testCase{
 			k.Errorf("taken again: %+v, want %+v", again, d)
 		}
 	}},
+	// A returned delivery is due at once, and its attempt is not counted.
 	{"returned_is_not_counted", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
@@ -273,6 +281,7 @@ var outboxCases = []testCase{
 			k.Errorf("taken again: %+v", again)
 		}
 	}},
+	// A delivery that failed for good stays, and can be replayed.
 	{"given_up_stays_until_it_is_replayed", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		one, two := k.complete(), k.complete()
@@ -301,6 +310,8 @@ var outboxCases = []testCase{
 		_, err = k.outbox().ReplayDeliveries(k.Ctx(), "none", nil)
 		k.Is("of an unknown subscription", err, courier.ErrNotFound)
 	}},
+	// A delivery that waits for its next attempt can be made due now; one that is under way stays
+	// as it is.
 	{"replay_before_the_next_attempt", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		one := k.complete()
@@ -323,6 +334,7 @@ var outboxCases = []testCase{
 		k.OK(err)
 		k.Same("replayed while taken", n, 0)
 	}},
+	// A receiver that is gone disables its subscription; its deliveries wait.
 	{"gone_disables", func(k *kit) {
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.complete()
@@ -346,6 +358,7 @@ var outboxCases = []testCase{
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.Same("taken when it is enabled again", ids(k.taken(nil)), []courier.ExecutionID{list[1].Notification.Execution})
 	}},
+	// Subscriptions come in byte order of their names, in pages.
 	{"subscriptions_by_name_in_pages", func(k *kit) {
 		for _, name := range []string{"c", "B", "a b", "a"} {
 			k.subscribe(name, courier.EventJobCompleted)
@@ -377,6 +390,7 @@ var outboxCases = []testCase{
 		k.subscribe("sub", courier.EventJobCompleted)
 		k.Same("taken", len(k.taken(nil)), 1)
 	}},
+	// Deliveries are listed by subscription and event, in pages.
 	{"pages_of_deliveries", func(k *kit) {
 		k.subscribe("a", courier.EventJobCompleted, courier.EventJobStarted)
 		k.subscribe("b", courier.EventJobCompleted)
@@ -400,6 +414,8 @@ var outboxCases = []testCase{
 		k.OK(err)
 		k.Same("of one", len(list), 3)
 	}},
+	// Concurrent callers of DueDeliveries share the deliveries, and no delivery is taken twice; of
+	// a window one delivery is made.
 	{"taken_by_one_of_many", func(k *kit) {
 		k.subscribe("sub", courier.EventStepSkipped)
 		w := k.subscription("window", courier.EventStepSkipped)
@@ -454,6 +470,7 @@ var outboxCases = []testCase{
 		k.OK(err)
 		k.Same("after", claims.Subscribed, true)
 	}},
+	// Even of executions that were running or queued before.
 	{"subscribed_while_executions_run", func(k *kit) {
 		// An execution that was claimed before the subscription has events too.
 		h, queued := k.Start(), k.Add(k.New())[0].ID

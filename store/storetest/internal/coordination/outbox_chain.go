@@ -12,6 +12,7 @@ import (
 
 // chainEventCases are about the events of chains and their members.
 var chainEventCases = []testCase{
+	// Members of chains have the events of all executions, in whichever way they end.
 	{"of_a_member_however_it_ends", func(k *kit) {
 		k.subscribe("all", everyEvent...)
 		id := k.chainOf("a b<a? c<b? d<c?")
@@ -35,6 +36,8 @@ var chainEventCases = []testCase{
 		k.askChain(id, courier.RequestCancel)
 		k.events("d", h.ID(), courier.EventJobCancelled)
 	}},
+	// A chain execution has an event when its first members are released and when it is completed,
+	// once.
 	{"of_a_chain", func(k *kit) {
 		k.subscribe("chains", chainEvents...)
 		n := k.newChain("a b<a")
@@ -52,6 +55,7 @@ var chainEventCases = []testCase{
 		}
 		k.chainEvents(n.ID, "2 ChainCompleted")
 	}},
+	// Each time that it comes to be failed, with the member that failed; they are counted.
 	{"of_a_chain_that_fails_again", func(k *kit) {
 		k.subscribe("chains", chainEvents...)
 		id := k.chainOf("a b<a c<a?")
@@ -90,6 +94,7 @@ var chainEventCases = []testCase{
 			k.chainEvents(id, "1 ChainStarted", "2 ChainCompleted")
 		}
 	}},
+	// Events are counted while there is no subscription too.
 	{"of_a_chain_before_any_subscription", func(k *kit) {
 		id := k.chainOf("a")
 		k.subscribe("chains", chainEvents...)
@@ -129,6 +134,8 @@ var chainEventCases = []testCase{
 			}
 		}
 	}},
+	// A subscription to a chain has events of the chain and its members; one to a job has only
+	// those of the job.
 	{"for_subscriptions_to_the_chain", func(k *kit) {
 		o := k.outbox()
 		for _, s := range []struct {

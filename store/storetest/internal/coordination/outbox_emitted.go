@@ -11,6 +11,7 @@ import (
 
 // emittedCases are about events that steps have emitted.
 var emittedCases = []testCase{
+	// Each event that a step has emitted leads to one delivery, numbered as OfStepEvents says.
 	{"emitted_events_of_a_step", func(k *kit) {
 		k.subscribe("sub", courier.EventStep, courier.EventStepCompleted)
 		h := k.Start()

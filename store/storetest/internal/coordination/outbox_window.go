@@ -13,6 +13,8 @@ import (
 
 // windowCases are about subscriptions with a window.
 var windowCases = []testCase{
+	// A window sends the first event at once, and one delivery that counts the rest when it has
+	// ended; that one does not change any more.
 	{"window_sends_one_and_counts_the_rest", func(k *kit) {
 		k.Job("other")
 		s := k.subscription("sub", courier.EventJobCompleted)
@@ -68,6 +70,7 @@ var windowCases = []testCase{
 		slices.Sort(got)
 		k.Same("notifications", got, []string{"job JobCompleted 2", "job JobStarted 2", "other JobCompleted 1", "other JobStarted 1"})
 	}},
+	// A joined delivery names 50 others and counts all.
 	{"window_names_the_first_50", func(k *kit) {
 		s := k.subscription("sub", courier.EventStepFailed)
 		s.Window = long
@@ -80,6 +83,7 @@ var windowCases = []testCase{
 		}
 		k.Same("their errors are cut", list[0].Notification.Coalesced[0].Error, strings.Repeat("ü", notify.MaxCoalescedError))
 	}},
+	// Events that a window held are sent when the window is removed.
 	{"window_that_was_removed", func(k *kit) {
 		s := k.subscription("sub", courier.EventJobCompleted)
 		s.Window = long

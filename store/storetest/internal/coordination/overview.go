@@ -16,11 +16,14 @@ func hasOverview(s store.Store) bool {
 }
 
 var overviewCases = []testCase{
+	// Of an empty store, it has no counts.
 	{"census_of_nothing", func(k *kit) {
 		c := k.census(0)
 		k.Same("count limit", c.CountLimit, store.DefaultCountLimit)
 		k.Same("census", plain(c), store.Census{CountLimit: store.DefaultCountLimit, QueueCountLimit: store.DefaultCountLimit, Queues: []store.QueueCensus{}, Jobs: []store.NamedCount{}, Keys: []store.NamedCount{}})
 	}},
+	// A census counts executions by queue, job, limit key and state, with the oldest that is due
+	// in each queue; completed ones are not counted.
 	{"census_counts_each_state", func(k *kit) {
 		k.Limit("", "0")
 		k.Job("other")
@@ -56,6 +59,7 @@ var overviewCases = []testCase{
 			Keys:   []store.NamedCount{{Name: "a", Count: 1}, {Name: "b", Count: 2}},
 		})
 	}},
+	// No count goes beyond the number that the caller gives.
 	{"census_counts_no_further_than_asked", func(k *kit) {
 		k.Limit("", "0")
 		for range 4 {
@@ -70,6 +74,8 @@ var overviewCases = []testCase{
 		c = k.census(4)
 		k.Same("counts", []int{c.CountLimit, c.Failed, c.Running, c.Created, c.Queues[0].Queued, c.Jobs[0].Count}, []int{4, 4, 4, 4, 4, 4})
 	}},
+	// Many queues share what is counted, so that none counts beyond its share, and the oldest of
+	// each is still exact.
 	{"census_shares_its_rows_among_queues", func(k *kit) {
 		// The oldest comes last in the order of claims, so no count reads it.
 		oldest := k.Add(k.With(func(n *store.NewExecution) { n.Queue, n.Priority = "full", -5 }))[0]
@@ -85,6 +91,7 @@ var overviewCases = []testCase{
 			k.Same("the oldest", c.Queues[0].Oldest, oldest.ID)
 		}
 	}},
+	// Running executions whose leases have ended are counted as lost too.
 	{"census_counts_lost_ones", func(k *kit) {
 		k.Limit("", "0")
 		k.Lose()
@@ -96,6 +103,8 @@ var overviewCases = []testCase{
 		_, err := k.Store.(store.Overview).Circumstances(k.Ctx(), "00000000-0000-7000-8000-000000000000", long)
 		k.Is("error", err, courier.ErrNotFound)
 	}},
+	// The circumstances of an execution have its limits with the oldest that holds each, how many
+	// come before it, and the workers.
 	{"circumstances_are_those_of_the_execution", func(k *kit) {
 		k.Limit("", "3")
 		k.Limit("key:acme", "1")
@@ -145,6 +154,7 @@ var overviewCases = []testCase{
 		k.Same("workers", k.circumstances(x.ID).Workers, list)
 		k.Same("worker", []any{list[0].Name, list[0].Queues, list[0].Slots, list[0].Draining}, []any{r.Worker, r.Queues, 8, true})
 	}},
+	// They explain every state in which an execution stands still.
 	{"explains_what_stands_still", func(k *kit) {
 		k.Limit("", "0")
 		k.Job("other")

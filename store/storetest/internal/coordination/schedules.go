@@ -126,6 +126,7 @@ func (p *scheduleKit) started(want int) {
 }
 
 var scheduleCases = []testCase{
+	// A schedule is kept with every field, its body byte by byte.
 	{"put_keeps_every_field", withSchedules(func(p *scheduleKit) {
 		s := daily("s")
 		s.Body = json.RawMessage(`{ "odd" : 1.50,  "text":"\u00e9" }`)
@@ -170,6 +171,7 @@ var scheduleCases = []testCase{
 		p.Is("put in place of one that is not there", err, courier.ErrConflict)
 		p.Same("afterwards", p.list(schedule.Filter{}), []schedule.Record{s})
 	})},
+	// A put can change the target from a job to a chain.
 	{"put_changes_the_kind", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		s.Kind, s.Target = store.Chain, "chain"
@@ -200,6 +202,7 @@ var scheduleCases = []testCase{
 			p.Same("after it was fired", p.one(s.Name).MovesFrom, s.MovesFrom)
 		}
 	})},
+	// Of concurrent puts that create one name, one succeeds.
 	{"put_is_of_one_only", withSchedules(func(p *scheduleKit) {
 		var put atomic.Int64
 		p.At(16, func(int) {
@@ -213,6 +216,7 @@ var scheduleCases = []testCase{
 			p.Errorf("%d of 16 have created the schedule", n)
 		}
 	})},
+	// A schedule is removed; an unknown one is ErrNotFound; no revision comes twice.
 	{"remove", withSchedules(func(p *scheduleKit) {
 		p.Is("remove what is not there", p.RemoveSchedule(p.Ctx(), "s"), courier.ErrNotFound)
 		s := p.put(daily("s"), 0)
@@ -223,6 +227,7 @@ var scheduleCases = []testCase{
 			p.Error("the next of its name has the same revision")
 		}
 	})},
+	// Schedules come in byte order of their names, in pages, over both kinds.
 	{"schedules_by_name_in_pages", withSchedules(func(p *scheduleKit) {
 		for _, name := range []string{"b", "É", "a", "B", "a b", "' or 1=1", "%"} {
 			s := daily(name)
@@ -262,6 +267,7 @@ var scheduleCases = []testCase{
 			p.Errorf("got %q", s.Name)
 		}
 	})},
+	// A due schedule comes with the latest definition and the states of its executions.
 	{"due_returns_definition_and_states", withSchedules(func(p *scheduleKit) {
 		x := p.Add(p.New(), p.New(), p.New())
 		_, err := p.Save(p.Ctx(), store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(`{"v":2}`)})
@@ -333,6 +339,7 @@ var scheduleCases = []testCase{
 			p.Error("a lease has changed the revision")
 		}
 	})},
+	// A firing creates executions and replaces the state.
 	{"fire_starts_and_goes_on", withSchedules(func(p *scheduleKit) {
 		p.put(daily("s"), 0)
 		s := p.due(1, long).List[0].Record
@@ -351,6 +358,7 @@ var scheduleCases = []testCase{
 		p.Same("state", got.Status, f.Status)
 		p.Claimed("claimed", p.ClaimRequest(2), x.ID)
 	})},
+	// Only if the schedule has not changed since it was read.
 	{"fire_compares_the_revision", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		f := p.tick(s)
@@ -377,6 +385,7 @@ var scheduleCases = []testCase{
 		}
 		p.started(1)
 	})},
+	// A used key takes the place of a new execution, and is no conflict.
 	{"fire_no_tick_twice", withSchedules(func(p *scheduleKit) {
 		s := p.put(daily("s"), 0)
 		f := p.tick(s)
@@ -395,6 +404,7 @@ var scheduleCases = []testCase{
 		p.Same("open ones", got.Open, []courier.ExecutionID{first.ID})
 		p.started(1)
 	})},
+	// A firing that can't be carried out does nothing, and does not stop the others.
 	{"fire_each_alone", withSchedules(func(p *scheduleKit) {
 		var list []schedule.Firing
 		for i := range 4 {
@@ -417,6 +427,7 @@ var scheduleCases = []testCase{
 		}
 		p.started(2)
 	})},
+	// A firing cancels executions that have not ended.
 	{"fire_cancels", withSchedules(func(p *scheduleKit) {
 		queued, running, over := p.Add(p.New())[0], p.Start(), p.Start()
 		over.Must(over.To(courier.Failed))
@@ -462,6 +473,7 @@ var scheduleCases = []testCase{
 			p.Is("nothing changed", err, context.DeadlineExceeded)
 		}
 	})},
+	// However many fire the same at once, each firing is carried out once.
 	{"many_fire_the_same", withSchedules(func(p *scheduleKit) {
 		const schedules, ticks = 5, 8
 		for i := range schedules {

@@ -12,6 +12,7 @@ import (
 
 // scheduleChainCases are about schedules of chains, in stores that keep both.
 var scheduleChainCases = []testCase{
+	// A firing starts chain executions, takes the one that has used the key, and cancels.
 	{"fire_starts_chains", withSchedules(func(p *scheduleKit) {
 		if !hasChains(p.Store) {
 			return

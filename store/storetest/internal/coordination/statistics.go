@@ -30,6 +30,7 @@ func (k *kit) stats(most int) store.Stats {
 }
 
 var statisticsCases = []testCase{
+	// The statistics of an empty store are none.
 	{"stats_of_nothing", func(k *kit) {
 		st := k.stats(0)
 		k.Same("stats", st, store.Stats{At: st.At})
@@ -61,6 +62,7 @@ var statisticsCases = []testCase{
 		l.due(10, long)
 		l.Same("all are leased", l.stats(0).MonitorDue, time.Time{})
 	})},
+	// They count deliveries that are pending and that failed, no further than the caller gives.
 	{"stats_count_deliveries", func(k *kit) {
 		k.subscribe("all", courier.EventJobCompleted)
 		k.subscribe("others", courier.EventJobCompleted)

@@ -15,6 +15,8 @@ func hasTrail(s store.Store) bool {
 }
 
 var trailCases = []testCase{
+	// A file is found by its name, in whatever directory or on whatever server it was, newest
+	// first.
 	{"finds_by_file", func(k *kit) {
 		k.Limit("", "0")
 		a, b := k.Start(), k.Start()
@@ -54,6 +56,7 @@ var trailCases = []testCase{
 		}
 		k.Same("all, by pages", paged, names)
 	}},
+	// Under the name that TrailName gives, whatever characters the path has.
 	{"names_follow_from_paths", func(k *kit) {
 		h := k.Start()
 		for _, path := range []string{"A/B", "dir/", "Ä/ÄÖ-Z", strings.Repeat("ü", 300), "x\\Y", "a\nb/C\nD", "%_'\"", "\u202eabc"} {
@@ -65,6 +68,7 @@ var trailCases = []testCase{
 			k.Same(fmt.Sprintf("%q", path), k.find(store.TrailFilter{Key: store.TrailFile, Value: store.TrailName(path)}), want)
 		}
 	}},
+	// If the attempt failed; each record that names it has an entry.
 	{"finds_failed_and_several_attempts", func(k *kit) {
 		h := k.Start()
 		t := h.To(courier.Failed)
@@ -76,6 +80,7 @@ var trailCases = []testCase{
 		k.Same("entries", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: "same"})), 3)
 		k.Same("entries", len(k.find(store.TrailFilter{Key: store.TrailFile, Value: "file2"})), 1)
 	}},
+	// The label of an item in which an attempt has failed is found as the name of a file is.
 	{"finds_by_item", func(k *kit) {
 		h := k.Start()
 		fail := func(loop *int, labels ...string) int64 {
@@ -101,6 +106,8 @@ var trailCases = []testCase{
 		seq = fail(nil, "of the execution")
 		k.Same("of one with which the execution fails, and without files", k.find(store.TrailFilter{Key: store.TrailFile, Value: "of the execution"}), entry("of the execution", seq))
 	}},
+	// Of the first 1,000 records with a FailedLoop; the others have their labels, and entries of
+	// their files.
 	{"only_the_first_items_leave_entries", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -120,6 +127,8 @@ var trailCases = []testCase{
 		k.OK(err)
 		k.Same("its record", list[len(list)-1].ItemLabels, []string{fmt.Sprint("item-", last+2)})
 	}},
+	// The records that entries refer to are read with one call, in the order of the entries,
+	// without those that are not there.
 	{"reports_are_the_records_of_entries", func(k *kit) {
 		k.Limit("", "0")
 		a, b := k.Start(), k.Start()
@@ -146,6 +155,7 @@ var trailCases = []testCase{
 		k.Same("but not of what isn't there", k.reports([]store.TrailEntry{none, entries[1], start, entries[0]}), []courier.StepExecution{want[1], want[0]})
 		k.Same("none", k.reports(nil), nil)
 	}},
+	// With the version of the job that wrote each, if the execution had several.
 	{"reports_have_versions", func(k *kit) {
 		k.SaveAll(store.Job, "job", `"one"`, `"two"`)
 		n := k.New() // saves a third
@@ -169,6 +179,7 @@ var trailCases = []testCase{
 		k.Is("error", k.Apply(k.Ctx(), t), courier.ErrLeaseLost)
 		k.Same("entries", k.find(store.TrailFilter{Key: store.TrailFile, Value: "file"}), nil)
 	}},
+	// Executions are found by their labels, whole values, and by several with a filter.
 	{"finds_by_label", func(k *kit) {
 		labels := func(list ...string) map[string]string {
 			m := make(map[string]string)
@@ -204,6 +215,7 @@ var trailCases = []testCase{
 		k.Existing(n)
 		k.Same("after a repetition", len(k.find(store.TrailFilter{Key: "partner", Value: "acme"})), 2)
 	}},
+	// The number of retries and the trace context of an execution are kept.
 	{"options_are_kept", func(k *kit) {
 		none := 0
 		n := k.With(func(n *store.NewExecution) {

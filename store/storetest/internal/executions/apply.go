@@ -11,6 +11,7 @@ import (
 )
 
 var applyCases = []testCase{
+	// The result of a completed execution is kept byte by byte; lists leave it out.
 	{"result_of_a_completed_execution", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -25,6 +26,7 @@ var applyCases = []testCase{
 		without.Must(without.To(courier.Completed))
 		k.Same("none", k.Get(without.ID()).Result, json.RawMessage(nil))
 	}},
+	// Start becomes the current step, with the store's instant, worker and attempt.
 	{"start", func(k *kit) {
 		h := k.Start()
 		t := h.Begin(3)
@@ -46,6 +48,7 @@ var applyCases = []testCase{
 			ExecutionAttempt: 1, From: "pending", To: "running", Worker: "worker",
 		})
 	}},
+	// An ended step becomes a record, its JSON byte by byte, numbered as its audit entry.
 	{"end", func(k *kit) {
 		h := k.Start()
 		t := h.Begin(0)
@@ -69,6 +72,9 @@ var applyCases = []testCase{
 		k.Same("record", r, want)
 		k.Same("elapsed", k.AuditOf(h.ID())[3].Elapsed, want.EndedAt.Sub(started))
 	}},
+	// A transition that is too large for the store is ErrInvalid, also when it is repeated;
+	// nothing is written, and a smaller one with the same number may follow (Options.MaxTransition
+	// of the suite says what is too large; without it the case does nothing).
 	{"refuses_what_is_too_large", func(k *kit) {
 		h := k.Start()
 		if k.MaxOutput == 0 {
@@ -87,6 +93,7 @@ var applyCases = []testCase{
 		t.Ended[0].Outputs = json.RawMessage(`{}`)
 		h.Must(t)
 	}},
+	// Reason and error are kept in record and audit.
 	{"end_as_failed_or_skipped", func(k *kit) {
 		h := k.Start()
 		for i, s := range []courier.StepState{courier.StepFailed, courier.StepSkipped} {
@@ -100,6 +107,7 @@ var applyCases = []testCase{
 			k.Same("audit", []string{e.To, string(e.Reason), e.Error}, []string{string(s), "timeout", "too \"slow\"\nby far"})
 		}
 	}},
+	// One step ends and the next starts in one transition.
 	{"end_and_start", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -113,6 +121,7 @@ var applyCases = []testCase{
 		}
 		k.Same("numbers of the records", seqs, []int64{4, 6})
 	}},
+	// A step that never started goes from pending to its end, at one instant.
 	{"end_without_start", func(k *kit) {
 		h := k.Start()
 		t := h.To(courier.Failed)
@@ -140,6 +149,7 @@ var applyCases = []testCase{
 		h.Must(t)
 		k.Same("audit", storekit.Moves(k.AuditOf(h.ID())[3:]), "1:pending>failed 1:pending>failed 1:running>pending")
 	}},
+	// Several steps can end together, numbered in order.
 	{"end_several", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -167,6 +177,7 @@ var applyCases = []testCase{
 		h.Must(t)
 		k.Same("started", k.Records(h.ID())[0].StartedAt, started.Add(-time.Minute))
 	}},
+	// Interrupt puts the current step back to pending and makes no record.
 	{"interrupt", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -186,6 +197,7 @@ var applyCases = []testCase{
 		again.Must(again.Next(0, 1))
 		k.Same("records then", len(k.Records(h.ID())), 1)
 	}},
+	// Does nothing without a current step.
 	{"interrupt_of_nothing", func(k *kit) {
 		h := k.Start()
 		t := h.To(courier.Paused)
@@ -193,6 +205,7 @@ var applyCases = []testCase{
 		h.Must(t)
 		k.Same("audit", storekit.Moves(k.AuditOf(h.ID())), ">queued queued>running running>paused")
 	}},
+	// Another state than running ends the lease; an end sets EndedAt.
 	{"leaves_running", func(k *kit) {
 		for _, to := range []courier.State{courier.Completed, courier.Failed, courier.Cancelled, courier.Paused, courier.Queued} {
 			h := k.Start()
@@ -238,6 +251,7 @@ var applyCases = []testCase{
 		r.Worker = "other"
 		k.Claimed("claim by another worker", r, h.ID())
 	}},
+	// A failure stays while the execution is queued or runs, and is cleared otherwise.
 	{"failure_set_kept_and_cleared", func(k *kit) {
 		f := &courier.Failure{Step: 2, ID: "get", Type: "a", Iteration: []int{1}, Attempt: 3, Reason: courier.ReasonStalled, Message: "no progress"}
 		h := k.Start()
@@ -271,6 +285,7 @@ var applyCases = []testCase{
 		h.Must(t)
 		k.Same("failure", k.Get(h.ID()).Failure, t.Failure)
 	}},
+	// RetryJob raises the attempt; earlier records and those of Ended are no longer latest.
 	{"retry_job", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -294,6 +309,7 @@ var applyCases = []testCase{
 		t.RetryJob = true
 		k.unwritten("with a step", h, t, courier.ErrInvalid)
 	}},
+	// Audit entries have the attempt of the execution before the transition or request.
 	{"audit_has_the_attempt_of_the_execution", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -319,6 +335,7 @@ var applyCases = []testCase{
 		k.Same("the second", storekit.Moves(of[2]), "queued>running 0:pending>running 0:running>failed running>queued")
 		k.Same("the third", storekit.Moves(of[3]), "queued>running 0:pending>running 0:running>pending running>queued queued>paused paused>queued")
 	}},
+	// Workspace and disk are set where given, and stay otherwise.
 	{"workspace_and_disk", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -331,6 +348,7 @@ var applyCases = []testCase{
 		k.Same("workspace", x.Workspace, "here")
 		k.Same("disk", x.DiskBytes, int64(1<<33))
 	}},
+	// The counters are those of the last transition.
 	{"counters", func(k *kit) {
 		h := k.Start()
 		t := h.Begin(0)
@@ -341,6 +359,7 @@ var applyCases = []testCase{
 		h.Must(t)
 		k.Same("counters are those of the last transition", k.Again(h.ID()).Counters, store.Counters{})
 	}},
+	// A worker whose lease has expired may write until another takes over.
 	{"expired_lease_may_write", func(k *kit) {
 		h := k.Lose(0)
 		h.Must(h.Next(0, 1))
@@ -369,6 +388,7 @@ var applyCases = []testCase{
 		}
 		k.Same("entries", got, want)
 	}},
+	// A transition that carries out a request has the actor of the request in the audit.
 	{"actor_is_in_the_audit", func(k *kit) {
 		for _, c := range []struct {
 			ask  courier.RequestKind
@@ -386,6 +406,7 @@ var applyCases = []testCase{
 			k.Same("by", k.AuditOf(h.ID())[2].By, c.want)
 		}
 	}},
+	// Every valid text is kept byte by byte.
 	{"odd_text_is_kept", func(k *kit) {
 		odd := "\x01\t\r\n\x7f\u0085\u2028\ufeff\ufffd 'a'' \"b\\ \\u0000 $1 %s {c,d} <&> e\u0301 \U0001F4E6"
 		h := k.Hold(k.Add(k.With(func(n *store.NewExecution) { n.By, n.LimitKeys = odd, []string{odd} }))[0].ID, long)
@@ -404,6 +425,7 @@ var applyCases = []testCase{
 			k.Same(what, got, odd)
 		}
 	}},
+	// Records and audit grow with the steps, the latest records do not.
 	{"an_execution_of_many_steps", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))

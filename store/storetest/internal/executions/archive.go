@@ -12,6 +12,8 @@ import (
 )
 
 var archiveCases = []testCase{
+	// Audit entries are those that EnqueueEntries, ClaimEntries, RequestEntries and
+	// Transition.Entries return.
 	{"audit_entries_are_those_of_the_contract", func(k *kit) {
 		h := k.Lose(0) // an attempt of step 0 is lost with its worker
 		x := k.Get(h.ID())
@@ -30,6 +32,7 @@ var archiveCases = []testCase{
 		k.Ask(h.ID(), courier.RequestCancel)
 		k.sameEntries("cancelled without its worker", k.AuditOf(h.ID()), append(before, store.RequestEntries(&x, courier.Cancelled, store.Request{By: "ann"})...))
 	}},
+	// An unknown execution is ErrNotFound, and has no steps and no audit.
 	{"unknown_execution", func(k *kit) {
 		const id = courier.ExecutionID("00000000-0000-7000-8000-000000000000")
 		_, err := k.Execution(k.Ctx(), id)
@@ -38,12 +41,14 @@ var archiveCases = []testCase{
 		k.Same("latest", len(k.LatestOf(id)), 0)
 		k.Same("audit", len(k.AuditOf(id)), 0)
 	}},
+	// Executions come by id, highest first.
 	{"newest_first", func(k *kit) {
 		a, b, c := k.New(), k.New(), k.New()
 		k.Add(b, c)
 		k.Add(a) // the order is that of the ids
 		k.listed("all", store.Filter{}, c.ID, b.ID, a.ID)
 	}},
+	// A page begins before an id, whatever is created meanwhile.
 	{"pages", func(k *kit) {
 		var ids []courier.ExecutionID
 		for range 7 {
@@ -56,6 +61,7 @@ var archiveCases = []testCase{
 		k.listed("third page", store.Filter{Limit: 3, Before: ids[5]}, ids[6])
 		k.listed("after the last", store.Filter{Limit: 3, Before: ids[6]})
 	}},
+	// A list has neither params nor repairs (nor results: apply/...).
 	{"lists_have_no_large_values", func(k *kit) {
 		n := k.New()
 		n.Params, n.Labels = json.RawMessage(`{"text": "a"}`), map[string]string{"partner": "acme"}
@@ -167,6 +173,7 @@ var archiveCases = []testCase{
 		}
 		k.Same("pages", got, all)
 	}},
+	// Latest has the last record of each step, in the order of the steps.
 	{"latest_of_each_step", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(2))
@@ -204,6 +211,7 @@ var archiveCases = []testCase{
 		k.Same("latest then", []int{len(list), list[0].Step, list[0].ExecutionAttempt}, []int{1, 0, 2})
 		k.Same("records", len(k.Records(h.ID())), 3)
 	}},
+	// Without outputs and files if the filter is Brief.
 	{"brief_records_have_no_values", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -223,6 +231,8 @@ var archiveCases = []testCase{
 			k.Same("brief", list[0], want)
 		}
 	}},
+	// Stacks, logs and events are read only if the filter has Details; Latest and claims leave
+	// them out.
 	{"details_only_where_asked_for", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -264,6 +274,7 @@ var archiveCases = []testCase{
 		h.Must(h.To(courier.Queued))
 		plain("the latest of a claim", k.Again(h.ID()).Latest)
 	}},
+	// Audit entries come in their order, in pages that may split a transition.
 	{"audit_in_order_and_pages", func(k *kit) {
 		h := k.long(9)
 		all := k.AuditOf(h.ID())

@@ -8,6 +8,7 @@ import (
 )
 
 var awaitCases = []testCase{
+	// It returns ctx's error when ctx ends.
 	{"ends_with_its_context", func(k *kit) {
 		k.Add(k.With(func(n *store.NewExecution) { n.Queue = "other" }))
 		mark := k.Mark()

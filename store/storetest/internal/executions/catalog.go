@@ -13,6 +13,7 @@ import (
 )
 
 var catalogCases = []testCase{
+	// Versions of a name count from 1, and keep who saved them and when.
 	{"versions_count_from_1", func(k *kit) {
 		for i := 1; i <= 3; i++ {
 			body := json.RawMessage(fmt.Sprintf(`{"i": %d}`, i))
@@ -40,6 +41,7 @@ var catalogCases = []testCase{
 			k.Same("version", d.Version, i+1)
 		}
 	}},
+	// With a Base that is not the latest version nothing is saved.
 	{"base_is_compared", func(k *kit) {
 		save := func(body string, base int) (store.Definition, error) {
 			return k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(body), Base: &base})
@@ -86,6 +88,7 @@ var catalogCases = []testCase{
 		}
 		k.Same("saves that were the first", won, 1)
 	}},
+	// A save that is refused for its Base leaves the dependencies as they are.
 	{"conflict_keeps_dependencies", func(k *kit) {
 		k.SaveAll(store.Job, "a", `{}`)
 		k.SaveAll(store.Job, "b", `{}`)
@@ -94,6 +97,7 @@ var catalogCases = []testCase{
 		_, err = k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "a", Body: json.RawMessage(`{"depends_on":["b"]}`)})
 		k.OK(err) // b depends on nothing
 	}},
+	// With KeepNewer it is not saved, and the latest is returned.
 	{"newer_version_is_kept", func(k *kit) {
 		save := func(body string) store.Definition {
 			d, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "x", Body: json.RawMessage(body), By: body, KeepNewer: true})
@@ -126,6 +130,7 @@ var catalogCases = []testCase{
 		k.OK(err)
 		k.Same("body", string(d.Body), body)
 	}},
+	// Concurrent saves are all kept, each as a version of its own.
 	{"save_at_once", func(k *kit) {
 		const n = 20
 		versions := make([]int, n)
@@ -160,6 +165,7 @@ var catalogCases = []testCase{
 		k.Same("version 1", string(d.Body), `1`)
 		k.Same("its number", d.Version, 1)
 	}},
+	// An unknown kind, name or version is ErrNotFound.
 	{"load_missing", func(k *kit) {
 		k.SaveAll(store.Job, "x", `1`)
 		for _, q := range []struct {
@@ -171,6 +177,7 @@ var catalogCases = []testCase{
 			k.Is(fmt.Sprint(q), err, courier.ErrNotFound)
 		}
 	}},
+	// Definitions of different kinds may have the same name: job, chain, deployment, calendar.
 	{"kinds_are_apart", func(k *kit) {
 		k.SaveAll(store.Job, "x", `1`, `2`)
 		for _, kind := range []store.Kind{store.Chain, store.Deployment, store.Calendar} {
@@ -184,6 +191,8 @@ var catalogCases = []testCase{
 			k.Same(string(kind)+"s", len(list), 1)
 		}
 	}},
+	// A list has the latest versions, in byte order of their names, and without their bodies if
+	// the filter is Brief.
 	{"list_latest_by_name", func(k *kit) {
 		for _, name := range []string{"b", "é", "a", "B", "a b", "a-b", "ab"} {
 			k.SaveAll(store.Job, name, `1`, `2`)
@@ -220,6 +229,7 @@ var catalogCases = []testCase{
 		}
 		k.Same("pages", pages, [][]string{{"a", "b"}, {"c", "d"}, {"e"}, nil})
 	}},
+	// Settings are set, replaced, and removed by an empty value.
 	{"settings", func(k *kit) {
 		got, err := k.Settings(k.Ctx(), store.SettingFilter{})
 		k.OK(err)
@@ -233,6 +243,7 @@ var catalogCases = []testCase{
 		k.OK(err)
 		k.Same("settings", got, []store.Setting{{Name: "a", Value: "2"}})
 	}},
+	// Settings come in byte order of their names, in pages, and can be selected by a prefix.
 	{"settings_by_name_in_pages", func(k *kit) {
 		for _, name := range []string{"b", "é", "a.y", "a", "B", "a.x", "a_"} {
 			k.OK(k.Set(k.Ctx(), name, "1"))
@@ -266,6 +277,7 @@ var catalogCases = []testCase{
 		k.OK(err)
 		k.Same("settings", got, []store.Setting{{Name: store.LimitSetting(""), Value: "7"}})
 	}},
+	// A call whose context has ended does nothing and returns an error.
 	{"ended_context_does_nothing", func(k *kit) {
 		h := k.Start()
 		id := h.ID()

@@ -12,6 +12,8 @@ import (
 
 // changeCases are about resumes that change an execution.
 var changeCases = []testCase{
+	// A change for another number than that of the last audit entry is ErrConflict, in any state,
+	// and so is one that is repeated.
 	{"change_needs_the_last_audit_entry", func(k *kit) {
 		id := k.left(courier.Failed)
 		c := k.Change(id)
@@ -70,6 +72,7 @@ var changeCases = []testCase{
 			})
 		}
 	}},
+	// So are a skipped step in another state, and a number of failed items below 0.
 	{"change_that_is_invalid", func(k *kit) {
 		id := k.left(courier.Paused)
 		for _, invalid := range []func(c *store.Change){
@@ -82,6 +85,7 @@ var changeCases = []testCase{
 			k.Unchanged("an invalid change", id, func() { k.Is("error", k.TryChange(id, c), courier.ErrInvalid) })
 		}
 	}},
+	// A change without content is a plain resume.
 	{"change_of_nothing_is_a_resume", func(k *kit) {
 		a, b := k.leave(courier.Failed), k.leave(courier.Failed)
 		x, y := k.Ask(a.ID(), courier.RequestResume), k.Changed(b.ID(), k.Change(b.ID()))
@@ -90,6 +94,7 @@ var changeCases = []testCase{
 		k.Same("audit", storekit.Moves(k.AuditOf(b.ID())), storekit.Moves(k.AuditOf(a.ID())))
 		k.Same("counters", k.Again(b.ID()).Counters, k.Again(a.ID()).Counters)
 	}},
+	// A change with a delay makes the execution due after it.
 	{"change_delays_the_resume", func(k *kit) {
 		for _, from := range []courier.State{courier.Paused, courier.Failed} {
 			id := k.left(from)
@@ -104,6 +109,8 @@ var changeCases = []testCase{
 			k.Claimed("after a resume without a delay", k.ClaimRequest(1), id)
 		}
 	}},
+	// A change of the version takes effect for claims, with step types and limit; an unknown
+	// version is ErrNotFound, and nothing is changed.
 	{"change_of_the_version", func(k *kit) {
 		k.SaveAll(store.Job, "job", `"one"`, `"two"`)
 		n := k.New() // saves a third
@@ -128,6 +135,8 @@ var changeCases = []testCase{
 		k.Same("definition", string(got.Definition.Body), `"two"`)
 		k.Same("execution", []any{got.Execution.Version, got.First, got.Execution.FailedItems}, []any{2, false, 3})
 	}},
+	// A change of the position sets position and attempts; the other counters are those of a
+	// resume.
 	{"change_of_the_position", func(k *kit) {
 		pos := courier.Position{Step: 4, Loops: []courier.LoopPosition{{Step: 1, Index: 2, Failed: 3, ItemFailed: true}, {Step: 2, Index: 0}}}
 		for _, from := range []courier.State{courier.Paused, courier.Failed} {
@@ -151,6 +160,7 @@ var changeCases = []testCase{
 			k.Same("the beginning", []any{x.Position, x.StepAttempts}, []any{courier.Position{}, 0})
 		}
 	}},
+	// A change of failed items sets what is counted of them; otherwise it stays.
 	{"change_of_failed_items", func(k *kit) {
 		h := k.failedItems(5)
 		c := k.Change(h.ID())
@@ -167,6 +177,7 @@ var changeCases = []testCase{
 		k.Same("none", k.Changed(h.ID(), c).FailedItems, 0)
 		k.listed("with failed items", store.Filter{FailedItems: true})
 	}},
+	// A change of repairs replaces them; empty ones remove them.
 	{"change_of_repairs", func(k *kit) {
 		id := k.left(courier.Failed)
 		c := k.Change(id)
@@ -184,6 +195,8 @@ var changeCases = []testCase{
 		c.Repairs = new(courier.Repairs)
 		k.Same("removed", k.Changed(id, c).Repairs, (*courier.Repairs)(nil))
 	}},
+	// A change that gives the workspace up lets any worker claim, in the same attempt of the
+	// execution.
 	{"change_elsewhere_is_the_same_attempt", func(k *kit) {
 		h := k.leave(courier.Failed)
 		c := k.Change(h.ID())
@@ -199,6 +212,8 @@ var changeCases = []testCase{
 		r.Workspace = "elsewhere"
 		k.Claimed("by any worker", r, h.ID())
 	}},
+	// A skipped step has a record and an audit entry before that of the resume, at the same
+	// instant and without a worker.
 	{"change_skips_a_step", func(k *kit) {
 		h := k.failedItems(2)
 		k.Pass(k.Unit)

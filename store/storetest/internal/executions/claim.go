@@ -10,6 +10,8 @@ import (
 )
 
 var claimCases = []testCase{
+	// A claim returns the execution as stored, a token, the definition and the number of the last
+	// audit entry.
 	{"returns_all_a_worker_needs", func(k *kit) {
 		n := k.With(func(n *store.NewExecution) { n.Params = []byte(`{"a": 1}`) })
 		e := k.Add(n)[0]
@@ -48,6 +50,7 @@ var claimCases = []testCase{
 		k.Same("position", c.Execution.Position, t.Position)
 		k.Same("seq", c.Seq, int64(len(k.AuditOf(h.ID()))))
 	}},
+	// First is true for the first claim only; StartedAt stays that of the first.
 	{"first_claim_only_is_first", func(k *kit) {
 		h := k.Start()
 		started := h.Execution.StartedAt
@@ -87,6 +90,7 @@ var claimCases = []testCase{
 			k.Claimed("claim", k.ClaimRequest(1), id)
 		}
 	}},
+	// The order holds across jobs, step types and limit keys.
 	{"order_over_all_kinds", func(k *kit) {
 		k.Job("other")
 		ns := []store.NewExecution{k.prio(1), k.prio(2), k.prio(1), k.prio(2)}
@@ -156,6 +160,7 @@ var claimCases = []testCase{
 		r.Queues = []string{"z", "x", "z"}
 		k.Claimed("two queues, in order", r, ids[0], ids[2], ids[3])
 	}},
+	// Only executions with its own workspace, or without one.
 	{"with_its_workspace", func(k *kit) {
 		h := k.Start()
 		t := h.To(courier.Queued)
@@ -169,6 +174,7 @@ var claimCases = []testCase{
 		r.Workspace = "there"
 		k.Claimed("the same workspace", r, h.ID())
 	}},
+	// Only restricts the claim; empty but not nil means nothing.
 	{"only_named_executions", func(k *kit) {
 		list := k.Add(k.New(), k.prio(5), k.New())
 		r := k.ClaimRequest(5)
@@ -188,6 +194,7 @@ var claimCases = []testCase{
 		k.Claimed("claim", r, b.ID())
 		k.Same("worker of the other", k.Get(a.ID()).Worker, "worker")
 	}},
+	// Remaining counts down from the first claim.
 	{"remaining_of_the_timeout", func(k *kit) {
 		n := k.With(func(n *store.NewExecution) { n.Timeout = long })
 		h := k.Hold(k.Add(n)[0].ID, long)

@@ -12,6 +12,7 @@ import (
 )
 
 var enqueueCases = []testCase{
+	// An execution is created with every field of the request, queued, at attempt 1.
 	{"created_with_every_field", func(k *kit) {
 		k.SaveAll(store.Job, "job", `{"v": 1}`, `{"v": 2}`)
 		n := store.NewExecution{
@@ -32,6 +33,7 @@ var enqueueCases = []testCase{
 			RerunOf: n.RerunOf, Seq: 1,
 		})
 	}},
+	// Absent params and limit keys stay absent.
 	{"no_params_no_keys", func(k *kit) {
 		e := k.Add(k.New())[0]
 		if e.Params != nil || e.LimitKeys != nil {
@@ -47,6 +49,7 @@ var enqueueCases = []testCase{
 		k.Same("state", e.State, courier.Created)
 		k.Same("audit", storekit.Moves(k.AuditOf(e.ID)), ">created")
 	}},
+	// An ID that exists returns the existing execution and changes nothing.
 	{"same_id_is_recognised", func(k *kit) {
 		n := k.With(func(n *store.NewExecution) { n.Params = json.RawMessage(`{"a": 1}`) })
 		e := k.Add(n)[0]
@@ -111,6 +114,7 @@ var enqueueCases = []testCase{
 		again.ID = courier.ExecutionID(k.IDs.New())
 		k.Same("by its key", k.Existing(again), e)
 	}},
+	// Other params are ErrOutdated too where the version is older.
 	{"outdated_with_other_params_is_no_mere_conflict", func(k *kit) {
 		n := k.With(func(n *store.NewExecution) {
 			n.Latest, n.IdempotencyKey, n.Params = true, "x", json.RawMessage(`{"a": 1}`)
@@ -128,6 +132,7 @@ var enqueueCases = []testCase{
 		k.Refused("a version to come", courier.ErrNotFound, k.With(func(n *store.NewExecution) { n.Version, n.Latest = 7, true }))
 		k.Refused("an unknown job", courier.ErrNotFound, k.With(func(n *store.NewExecution) { n.Job, n.Latest = "nowhere", true }))
 	}},
+	// A used idempotency key returns the existing execution.
 	{"key_returns_the_existing_one", func(k *kit) {
 		e := k.Add(k.keyed("x", `{"a": 1}`))[0]
 		got := k.Existing(k.keyed("x", `{"a": 1}`))
@@ -144,12 +149,14 @@ var enqueueCases = []testCase{
 			k.Same("state", got.State, end)
 		}
 	}},
+	// With other params, compared byte by byte, it is ErrConflict.
 	{"key_other_params_is_a_conflict", func(k *kit) {
 		k.Add(k.keyed("x", `{"a": 1}`))
 		k.Refused("other params", courier.ErrConflict, k.keyed("x", `{"a": 2}`))
 		k.Refused("the same in other bytes", courier.ErrConflict, k.keyed("x", `{"a":1}`))
 		k.Refused("no params", courier.ErrConflict, k.keyed("x", ""))
 	}},
+	// With KeyAlone it returns the existing execution whatever the params.
 	{"key_alone_returns_the_existing_one", func(k *kit) {
 		alone := func(key, params string) store.NewExecution {
 			n := k.keyed(key, params)
@@ -169,6 +176,7 @@ var enqueueCases = []testCase{
 		k.Same("of an outdated version", k.Existing(old), e)
 		k.Same("executions", len(k.All()), 1)
 	}},
+	// An idempotency key is unique within its job.
 	{"key_is_of_its_job", func(k *kit) {
 		k.Add(k.keyed("x", ""))
 		k.Job("other")
@@ -181,6 +189,7 @@ var enqueueCases = []testCase{
 		k.Add(k.New(), k.New(), k.New())
 		k.Same("executions", len(k.All()), 3)
 	}},
+	// A key used 100 times at once creates one execution.
 	{"key_100_at_once_creates_1", func(k *kit) {
 		const n = 100
 		list := make([]store.NewExecution, n)
@@ -210,6 +219,7 @@ var enqueueCases = []testCase{
 		k.Same("created", created, 1)
 		k.Same("executions", len(k.All()), 1)
 	}},
+	// Results come in the order of the list.
 	{"batch_in_order", func(k *kit) {
 		old := k.keyed("x", "")
 		k.Add(old)
@@ -225,6 +235,7 @@ var enqueueCases = []testCase{
 		}
 		k.Same("executions", len(k.All()), 4)
 	}},
+	// One ID or key twice in a list is created once.
 	{"batch_with_one_id_twice", func(k *kit) {
 		n := k.New()
 		got, err := k.Enqueue(k.Ctx(), []store.NewExecution{n, n})
@@ -236,6 +247,7 @@ var enqueueCases = []testCase{
 		list := k.Add(k.New(), k.New(), k.New())
 		k.Same("created", []time.Time{list[1].CreatedAt, list[2].CreatedAt}, []time.Time{list[0].CreatedAt, list[0].CreatedAt})
 	}},
+	// A list is created whole or not at all.
 	{"batch_all_or_none", func(k *kit) {
 		bad := k.New()
 		bad.Version = 2
@@ -244,6 +256,7 @@ var enqueueCases = []testCase{
 		k.Claimed("claim", k.ClaimRequest(10))
 		k.Add(k.keyed("x", "")) // the key is still free
 	}},
+	// An execution of a list has the same fields as one that is created alone.
 	{"batch_as_one_by_one", func(k *kit) {
 		for _, job := range []string{"together", "alone"} {
 			k.SaveAll(store.Job, job, `{"v": 1}`, `{"v": 2}`)

@@ -11,6 +11,8 @@ import (
 // firstCases are about a claim that starts the first step, which a store may do
 // or leave to the worker.
 var firstCases = []testCase{
+	// A claim may start the first step that the execution names; the result is that of a start by
+	// the worker.
 	{"started_as_by_a_worker", func(k *kit) {
 		h := k.startFirst()
 		if h.Started == nil {
@@ -45,6 +47,7 @@ var firstCases = []testCase{
 		k.Same("present step", again.Execution.Current, (*courier.StepExecution)(nil))
 		again.Must(again.Begin(0))
 	}},
+	// Not after a pause and resume, or a release.
 	{"not_after_a_request", func(k *kit) {
 		for _, hold := range []bool{false, true} {
 			n := k.withFirst()

@@ -10,6 +10,7 @@ import (
 )
 
 var guardCases = []testCase{
+	// First, everything that Transition.Check refuses.
 	{"check_comes_first", func(k *kit) {
 		h := k.Start()
 		bad := h.To(courier.Created)
@@ -35,6 +36,7 @@ var guardCases = []testCase{
 		t.Execution = "00000000-0000-7000-8000-000000000000"
 		k.Is("unknown execution", k.Apply(k.Ctx(), t), courier.ErrNotFound)
 	}},
+	// Then another token than that of the present or last lease: ErrLeaseLost.
 	{"wrong_token", func(k *kit) {
 		h, other := k.Start(), k.Start()
 		for _, token := range []store.Token{"", "0", "~", other.Token, h.Token + "x", h.Token[1:], h.Token[:len(h.Token)-1]} {
@@ -51,6 +53,7 @@ var guardCases = []testCase{
 			k.Is("a transition without a claim", err, courier.ErrLeaseLost)
 		}
 	}},
+	// A number written under the lease is nil and changes nothing.
 	{"repeated_is_written_once", func(k *kit) {
 		h := k.Start()
 		first, second := h.Begin(0), store.Transition{}
@@ -61,6 +64,7 @@ var guardCases = []testCase{
 		k.unwritten("the first one again", h, first, nil)
 		h.Must(h.Next(1, 2))
 	}},
+	// After the transition ended the lease.
 	{"repeated_after_the_end", func(k *kit) {
 		for _, to := range []courier.State{courier.Completed, courier.Failed, courier.Cancelled, courier.Paused, courier.Queued} {
 			h := k.Start()
@@ -71,6 +75,7 @@ var guardCases = []testCase{
 			k.unwritten("repeated when "+string(to), h, t, nil)
 		}
 	}},
+	// After an operator resumed it; the operator's own number is ErrLeaseLost.
 	{"repeated_after_an_operator_resumed", func(k *kit) {
 		h := k.Start()
 		t := h.To(courier.Failed)
@@ -116,6 +121,7 @@ var guardCases = []testCase{
 			k.unwritten(fmt.Sprint("number ", seq), h, t, courier.ErrLeaseLost)
 		}
 	}},
+	// A number that skips some is ErrLeaseLost.
 	{"number_too_high", func(k *kit) {
 		h := k.Start()
 		for _, more := range []int64{1, 2, 100} {
@@ -124,6 +130,7 @@ var guardCases = []testCase{
 			k.unwritten(fmt.Sprint(more, " too high"), h, t, courier.ErrLeaseLost)
 		}
 	}},
+	// A write after the end of the lease is ErrLeaseLost.
 	{"late_after_the_end", func(k *kit) {
 		for _, to := range []courier.State{courier.Completed, courier.Failed, courier.Cancelled, courier.Paused, courier.Queued} {
 			h := k.Start()
@@ -132,6 +139,7 @@ var guardCases = []testCase{
 			k.unwritten("a completion when "+string(to), h, h.To(courier.Completed), courier.ErrLeaseLost)
 		}
 	}},
+	// A write after a reclaim is ErrLeaseLost, whatever its number.
 	{"late_after_a_reclaim", func(k *kit) {
 		h := k.Lose(0)
 		again := k.Again(h.ID())
@@ -144,6 +152,7 @@ var guardCases = []testCase{
 		t.Interrupt = true
 		again.Must(t)
 	}},
+	// A write after an operator moved an expired execution is ErrLeaseLost.
 	{"late_after_an_operator_moved_it", func(k *kit) {
 		for _, kind := range []courier.RequestKind{courier.RequestPause, courier.RequestCancel} {
 			h := k.Lose(0)
@@ -165,14 +174,18 @@ var guardCases = []testCase{
 			k.unwritten(fmt.Sprint("number ", seq), h, t, courier.ErrLeaseLost)
 		}
 	}},
+	// While a pause is pending, only its answer, an end, and progress that starts nothing are
+	// written.
 	{"pause_admits_only_its_answer", func(k *kit) {
 		k.answers(courier.RequestPause, map[courier.State]bool{
 			courier.Paused: true, courier.Completed: true, courier.Failed: true, courier.Cancelled: true,
 		})
 	}},
+	// While a cancel is pending, only its answer, and progress that starts nothing are written.
 	{"cancel_admits_only_its_answer", func(k *kit) {
 		k.answers(courier.RequestCancel, map[courier.State]bool{courier.Cancelled: true})
 	}},
+	// A transition that carries out a request which is not pending any more is refused.
 	{"answer_to_a_withdrawn_request_is_refused", func(k *kit) {
 		h := k.Start()
 		k.Ask(h.ID(), courier.RequestPause)

@@ -10,6 +10,7 @@ import (
 
 // itemCases are about failed items of loops, and repairs, in transitions.
 var itemCases = []testCase{
+	// The number of failed items is set where it is given, and stays otherwise.
 	{"failed_items_are_counted", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -40,6 +41,7 @@ var itemCases = []testCase{
 		t.FailedItems = &n
 		k.Unchanged("a number below 0", h.ID(), func() { k.Is("error", k.Apply(k.Ctx(), t), courier.ErrInvalid) })
 	}},
+	// A record keeps the loop whose item failed with the attempt.
 	{"failed_loop_of_a_record", func(k *kit) {
 		h := k.Start()
 		for i, loop := range []*int{nil, new(0), new(7)} {
@@ -56,6 +58,7 @@ var itemCases = []testCase{
 		h.Must(t)
 		k.Same("of a completed one", k.Records(h.ID())[3].FailedLoop, new(2))
 	}},
+	// The block whose rescue began because of it; the filter of failed items has both.
 	{"rescue_of_a_record", func(k *kit) {
 		h := k.Start()
 		for i, marker := range []*int{nil, new(0), new(7)} {
@@ -80,6 +83,8 @@ var itemCases = []testCase{
 		}
 		k.Same("the filter of failed items", got, []int{0, 7, 2})
 	}},
+	// The counters about rescues stay in a resume, and the execution has the number of rescued
+	// items.
 	{"rescued_items_are_counted", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -115,6 +120,7 @@ var itemCases = []testCase{
 		h.Must(t)
 		k.Same("failure", k.Get(h.ID()).Failure, f)
 	}},
+	// Repairs replace those of the execution; empty ones remove them.
 	{"repairs_of_a_transition", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -128,6 +134,8 @@ var itemCases = []testCase{
 		k.Same("unchanged", apply(nil), repairs())
 		k.Same("removed", apply(new(courier.Repairs)), (*courier.Repairs)(nil))
 	}},
+	// RetryJob begins without failed items and without passes of repairs, also where they are
+	// given.
 	{"retry_of_the_job_forgets_failed_items", func(k *kit) {
 		kept := repairs()
 		kept.Passes = nil
@@ -167,6 +175,7 @@ var itemCases = []testCase{
 
 // itemRestartCases are about restarts of executions with failed items.
 var itemRestartCases = []testCase{
+	// A restart begins without failed items and without passes of repairs.
 	{"restart_forgets_failed_items", func(k *kit) {
 		h := k.Start()
 		t := h.To(courier.Failed)
@@ -214,6 +223,7 @@ var recordCases = []testCase{
 		k.listed("reruns of a rerun", store.Filter{RerunOf: a}, c)
 		k.listed("none", store.Filter{RerunOf: b})
 	}},
+	// By attempt of the execution, step, states and failed items, and any of them together.
 	{"steps_by_filter", func(k *kit) {
 		h := k.history()
 		all := k.Records(h.ID())
@@ -240,6 +250,7 @@ var recordCases = []testCase{
 			}
 		}
 	}},
+	// Among those with a lower number.
 	{"latest_before", func(k *kit) {
 		h := k.history()
 		x, all := k.Get(h.ID()), k.Records(h.ID())

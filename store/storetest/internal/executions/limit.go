@@ -34,6 +34,8 @@ var limitCases = []testCase{
 		r.Queues = []string{"q", courier.DefaultQueue}
 		k.Same("claimed", len(k.MustClaim(r)), 2)
 	}},
+	// A limit for a pattern of keys holds for each key that begins so; a key's own limit and a
+	// longer pattern go before.
 	{"pattern_limits_each_key", func(k *kit) {
 		k.Limit("", "0")
 		k.Limit("key:user:*", "2")
@@ -68,6 +70,7 @@ var limitCases = []testCase{
 		}
 		k.Same("without the pattern", running()["user:"], 3)
 	}},
+	// For keys of which nothing runs yet, within one claim.
 	{"pattern_limits_before_anything_runs", func(k *kit) {
 		k.Limit("", "0")
 		k.Limit("key:*", "1")
@@ -81,6 +84,7 @@ var limitCases = []testCase{
 		h.Must(h.To(courier.Completed))
 		k.Same("claimed after it ended", len(k.MustClaim(k.ClaimRequest(20))), 1)
 	}},
+	// A raised limit holds with the next claim.
 	{"raised_while_running", func(k *kit) {
 		k.fill(8)
 		k.MustClaim(k.ClaimRequest(10))
@@ -161,6 +165,7 @@ var limitCases = []testCase{
 		k.Limit("key:p", "")
 		k.Same("claimed then", len(k.MustClaim(k.ClaimRequest(5))), 2)
 	}},
+	// Executions that do not fit are passed over, however many there are.
 	{"passes_over_what_does_not_fit", func(k *kit) {
 		k.Limit("key:p", "1")
 		k.Limit("", "0")
@@ -183,6 +188,7 @@ var limitCases = []testCase{
 		}
 		k.Same("claimed", got, []courier.ExecutionID{list[0].ID, last.ID})
 	}},
+	// A slot is free when its execution leaves running, in any way.
 	{"slot_free_after_it_left_running", func(k *kit) {
 		k.Limit("", "1")
 		k.Limit("key:p", "1")
@@ -198,6 +204,7 @@ var limitCases = []testCase{
 		k.Add(k.key("p"))
 		k.Same("claimed then", len(k.MustClaim(k.ClaimRequest(5))), 1)
 	}},
+	// Delayed, held and paused executions hold no slot.
 	{"waiting_holds_no_slot", func(k *kit) {
 		k.Limit("", "1")
 		k.Add(k.With(func(n *store.NewExecution) { n.Delay = long }), k.With(func(n *store.NewExecution) { n.Hold = true }))
@@ -234,6 +241,7 @@ var limitCases = []testCase{
 		k.Ask(h.ID(), courier.RequestPause)
 		k.Claimed("claim", k.ClaimRequest(5), id)
 	}},
+	// A resumed execution goes through the queue.
 	{"resume_needs_room", func(k *kit) {
 		k.Limit("", "1")
 		h := k.Start()

@@ -7,6 +7,9 @@ import (
 
 // onlyCopiesCases are about files that may exist nowhere else.
 var onlyCopiesCases = []testCase{
+	// Only copies are those of the transition by which the last worker has let the execution go,
+	// and unknown while one has it; a cancel keeps them, or says that they are not known; lists
+	// leave the names out.
 	{"only_copies_are_those_of_the_last_worker", func(k *kit) {
 		k.Limit("", "0")
 		files := &courier.OnlyCopies{Files: []courier.File{{Path: "in/a \"ü\".csv", Size: 1 << 40}}, Count: 2, Bytes: 1<<40 + 1, Problem: "one is missing"}
@@ -55,6 +58,7 @@ var onlyCopiesCases = []testCase{
 			}
 		}
 	}},
+	// A restart and a resume with Elsewhere clear them.
 	{"only_copies_go_with_the_workspace", func(k *kit) {
 		for _, kind := range []courier.RequestKind{courier.RequestRestart, courier.RequestResume} {
 			h := k.Start()
@@ -72,6 +76,9 @@ var onlyCopiesCases = []testCase{
 			k.Same(string(kind), []any{x.OnlyCopies, x.HoldsOnlyCopies()}, []any{(*courier.OnlyCopies)(nil), false})
 		}
 	}},
+	// Kept files are discarded by the names that were shown, with actor and reason, once; what an
+	// engine finds is written if no discard is pending and the execution holds none in another
+	// workspace, and what it has discarded if one is; the state stays, and the audit says who.
 	{"kept_files_are_discarded_by_name", func(k *kit) {
 		files := courier.OnlyCopies{Files: []courier.File{{Path: "a.csv", Size: 1}, {Path: "b.csv", Size: 2}}, Count: 3, Bytes: 9}
 		h := k.Start()
@@ -130,6 +137,8 @@ var onlyCopiesCases = []testCase{
 			k.Same("audit", []any{a.From, a.To, a.By, a.Error, a.Seq}, []any{"completed", "completed", want.By, want.Error, int64(4 + i)})
 		}
 	}},
+	// Kept selects what has ended for good and holds only copies, with their names, and Workspace
+	// what has files in one.
 	{"list_of_kept_files", func(k *kit) {
 		files := &courier.OnlyCopies{Files: []courier.File{{Path: "a.csv", Size: 1}}, Count: 1, Bytes: 1}
 		end := func(to courier.State, workspace string, c *courier.OnlyCopies) courier.ExecutionID {

@@ -48,6 +48,8 @@ func (k *kit) begun() *holder {
 }
 
 var progressCases = []testCase{
+	// Progress of a renewal is that of the current step until another replaces it, with the
+	// instant of its last change.
 	{"progress_is_shown", func(k *kit) {
 		h, quiet := k.begun(), k.Start()
 		at := k.Get(h.ID()).Current
@@ -76,6 +78,7 @@ var progressCases = []testCase{
 			}
 		}
 	}},
+	// Not while another attempt, step or iteration is the current one.
 	{"progress_of_another_attempt_is_not_shown", func(k *kit) {
 		h := k.begun()
 		for what, change := range map[string]func(*store.Progress){
@@ -97,6 +100,7 @@ var progressCases = []testCase{
 			k.renewed("wrong token", []store.Lease{{Execution: h.ID(), Token: "no token", Progress: progressOf(k.Get(h.ID()).Current, 1)}})
 		})
 	}},
+	// The next transition removes it; records have none.
 	{"progress_ends_with_the_step", func(k *kit) {
 		h := k.begun()
 		h.Must(h.Next(1, 2))
@@ -108,6 +112,7 @@ var progressCases = []testCase{
 		k.Pass(2 * k.Unit)
 		k.Same("progress for the next worker", k.Again(h.ID()).Progress, (*store.Progress)(nil))
 	}},
+	// A claim leaves it, and returns it with the cursor.
 	{"cursor_outlasts_a_lost_worker", func(k *kit) {
 		h := k.begun()
 		k.Pass(2 * k.Unit)
@@ -122,6 +127,7 @@ var progressCases = []testCase{
 		got.Report.ChangedAt = time.Time{}
 		k.Same("the next worker gets", got, progressOf(c.Lost, 100))
 	}},
+	// A transition that requeues, pauses or fails can hand a cursor on, without the report.
 	{"cursor_goes_with_a_transition", func(k *kit) {
 		for _, to := range []courier.State{courier.Queued, courier.Paused, courier.Failed} {
 			h := k.begun()

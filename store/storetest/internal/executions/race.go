@@ -42,6 +42,7 @@ var raceCases = []testCase{
 			return nil
 		})
 	}},
+	// A takeover is later than everything that the lost worker has written.
 	{"takeover_is_later_than_what_was_written", func(k *kit) {
 		k.Limit("", "0")
 		for range 20 {
@@ -175,6 +176,7 @@ var raceCases = []testCase{
 			}
 		}
 	}},
+	// Of a concurrent request and end, one is first and the other takes it into account.
 	{"a_request_and_the_end", func(k *kit) {
 		for _, kind := range []courier.RequestKind{courier.RequestPause, courier.RequestCancel} {
 			for range 6 {
@@ -191,6 +193,7 @@ var raceCases = []testCase{
 			}
 		}
 	}},
+	// A pause and a start at once leave the pause pending.
 	{"a_request_and_a_start", func(k *kit) {
 		for range 6 {
 			h := k.Start()
@@ -208,6 +211,7 @@ var raceCases = []testCase{
 			k.OK(k.Apply(k.Ctx(), t))
 		}
 	}},
+	// Concurrent requests are carried out one after the other.
 	{"operators", func(k *kit) {
 		for range 6 {
 			id := k.Add(k.New())[0].ID
@@ -225,6 +229,7 @@ var raceCases = []testCase{
 			k.Same("entries", int64(len(k.AuditOf(id))), done.Load()+1)
 		}
 	}},
+	// Of a reclaim and a late write at once, one is refused.
 	{"a_reclaim_and_the_late_worker", func(k *kit) {
 		k.Limit("", "0")
 		for range 6 {
@@ -248,6 +253,7 @@ var raceCases = []testCase{
 			}
 		}
 	}},
+	// After all of this at once, audit, records and state agree.
 	{"everything_at_once", func(k *kit) {
 		k.Limit("", "6")
 		k.Limit("key:p", "2")

@@ -9,6 +9,7 @@ import (
 )
 
 var reclaimCases = []testCase{
+	// A running execution is not claimed while its lease lasts.
 	{"not_before_the_lease_ends", func(k *kit) {
 		h := k.Start()
 		k.Pass(2 * k.Unit)
@@ -29,6 +30,7 @@ var reclaimCases = []testCase{
 		k.Same("lease after the heartbeat", c.Execution.LeaseExpiresAt.Sub(c.Execution.HeartbeatAt), long)
 		k.Claimed("claim again", r)
 	}},
+	// Expired executions come before queued ones of any priority.
 	{"before_queued_ones", func(k *kit) {
 		queued := k.Add(k.prio(9))[0].ID
 		h := k.Lose()
@@ -54,6 +56,7 @@ var reclaimCases = []testCase{
 		k.Claimed("max 1", k.ClaimRequest(1), a.ID())
 		k.Claimed("what is left", k.ClaimRequest(1), b.ID())
 	}},
+	// Step types, queue and workspace must match as for any claim.
 	{"only_by_a_worker_that_can", func(k *kit) {
 		h := k.Hold(k.Add(k.New())[0].ID, k.Unit)
 		t := h.Begin(0)
@@ -71,6 +74,7 @@ var reclaimCases = []testCase{
 		k.Claimed("another queue", r)
 		k.Claimed("one that can", k.ClaimRequest(5), h.ID())
 	}},
+	// The token changes; writes and renewals under the old one are refused.
 	{"token_changes_and_the_old_one_is_lost", func(k *kit) {
 		h := k.Lose()
 		again := k.Again(h.ID())
@@ -95,6 +99,7 @@ var reclaimCases = []testCase{
 			k.Errorf("reclaimed as %s", storekit.Text(c))
 		}
 	}},
+	// Every reclaim raises Counters.Reclaims, until a transition resets it.
 	{"counts_reclaims", func(k *kit) {
 		h := k.Lose()
 		for want := 1; want <= 3; want++ {
@@ -121,6 +126,7 @@ var reclaimCases = []testCase{
 		t.Counters.Reclaims++
 		k.Same("counters", k.Again(h.ID()).Counters, t.Counters)
 	}},
+	// Lost is the current step, which stays until the new worker ends it.
 	{"returns_the_lost_attempt", func(k *kit) {
 		h := k.Lose(0, 1)
 		current := k.Get(h.ID()).Current
@@ -136,6 +142,7 @@ var reclaimCases = []testCase{
 			">queued queued>running 0:pending>running 0:running>completed 1:pending>running "+
 				"running>queued queued>running 1:running>pending 1:pending>running")
 	}},
+	// Its record keeps the instant when it started.
 	{"lost_attempt_ended_as_failed", func(k *kit) {
 		h := k.Lose(0)
 		again := k.Again(h.ID())
@@ -158,6 +165,7 @@ var reclaimCases = []testCase{
 			k.Errorf("lost %s", storekit.Text(again.Lost))
 		}
 	}},
+	// Position, attempt, due time and start stay.
 	{"keeps_position_and_start", func(k *kit) {
 		h := k.Lose(0, 1, 2)
 		before := k.Get(h.ID())
@@ -166,6 +174,7 @@ var reclaimCases = []testCase{
 		k.Same("times", []time.Time{x.StartedAt, x.DueAt}, []time.Time{before.StartedAt, before.DueAt})
 		k.Same("attempt", x.Attempt, 1)
 	}},
+	// The audit shows the way through the queue, and the reason.
 	{"goes_through_the_queue_in_the_audit", func(k *kit) {
 		h := k.Lose()
 		r := k.ClaimRequest(1)

@@ -25,6 +25,7 @@ var renewCases = []testCase{
 		k.Claimed("claim", k.ClaimRequest(5))
 		h.Must(h.Finish(0))
 	}},
+	// Leases that ended or were taken over are missing in the result, and unchanged.
 	{"lost_ones_are_missing", func(k *kit) {
 		taken, done, paused, mine := k.Lose(), k.Start(), k.Start(), k.Start()
 		k.Again(taken.ID())
@@ -52,6 +53,7 @@ var renewCases = []testCase{
 		k.Ask(h.ID(), courier.RequestPause)
 		k.renewed("renewed", []store.Lease{{Execution: h.ID(), Token: h.Token}})
 	}},
+	// The result has pending requests, and who made them.
 	{"returns_requests", func(k *kit) {
 		a, b, c := k.Start(), k.Start(), k.Start()
 		k.Ask(b.ID(), courier.RequestPause)

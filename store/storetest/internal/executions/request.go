@@ -14,11 +14,16 @@ var requestCases = []testCase{
 	{"created", func(k *kit) { k.table("created", "", "", "cancelled", "queued") }},
 	{"queued", func(k *kit) { k.table("queued", "paused", "", "cancelled", "") }},
 	{"backing_off", func(k *kit) { k.table("backing off", "paused", "", "cancelled", "") }},
+	// Running: pause and cancel are left to the worker.
 	{"running", func(k *kit) { k.table("running", "pause", "", "cancel", "") }},
+	// Running, expired: pause and cancel act at once.
 	{"running_expired", func(k *kit) { k.table("expired", "paused", "", "cancelled", "") }},
+	// Running, pausing: a resume withdraws, a cancel replaces the pause.
 	{"running_pausing", func(k *kit) { k.table("pausing", "pause", "withdrawn", "cancel", "") }},
 	{"running_cancelling", func(k *kit) { k.table("cancelling", "", "", "cancel", "") }},
+	// Expired, pausing: pause and cancel act at once, a resume withdraws.
 	{"expired_pausing", func(k *kit) { k.table("expired, pausing", "paused", "withdrawn", "cancelled", "") }},
+	// Expired, cancelling: nothing but a cancel, which acts at once.
 	{"expired_cancelling", func(k *kit) { k.table("expired, cancelling", "", "", "cancelled", "") }},
 	{"paused", func(k *kit) { k.table("paused", "", "queued", "cancelled", "") }},
 	{"failed", func(k *kit) { k.table("failed", "", "queued", "cancelled", "") }},
@@ -47,6 +52,7 @@ var requestCases = []testCase{
 		k.Same("by", []string{list[1].By, list[2].By}, []string{"ann", "bob"})
 		k.Same("worker", list[2].Worker, "")
 	}},
+	// A request replaces the pending one, and its actor.
 	{"the_last_request_counts", func(k *kit) {
 		h := k.Start()
 		k.Ask(h.ID(), courier.RequestPause)
@@ -55,6 +61,7 @@ var requestCases = []testCase{
 		got := k.renewed("renewed", []store.Lease{{Execution: h.ID(), Token: h.Token}}, h.ID())
 		k.Same("request", got[h.ID()], store.Renewed{Execution: h.ID(), Request: courier.RequestCancel, By: "bob"})
 	}},
+	// A request that is left to the worker writes no audit entry.
 	{"pending_writes_no_audit", func(k *kit) {
 		h := k.Start()
 		k.Ask(h.ID(), courier.RequestPause)
@@ -63,6 +70,8 @@ var requestCases = []testCase{
 		k.Same("audit", storekit.Moves(k.AuditOf(h.ID())), ">queued queued>running")
 		h.Must(h.To(courier.Cancelled))
 	}},
+	// A pending request says when it was made, by whom and why; the entry of the change of state
+	// has the actor and the reason.
 	{"pending_says_who_when_and_why", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -98,6 +107,7 @@ var requestCases = []testCase{
 		k.Same("returned", x, before)
 		k.Same("stored", k.Get(h.ID()), before)
 	}},
+	// An execution says when it last changed, and how many retries were used.
 	{"updated_with_each_entry_of_the_audit", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))
@@ -115,6 +125,7 @@ var requestCases = []testCase{
 		k.Same("retries", x.Retries, 5)
 		k.Same("updated by the state", x.UpdatedAt, x.DueAt)
 	}},
+	// A resumed execution is due at once; failure, end and counters are reset.
 	{"resume_is_due_at_once_with_fresh_counters", func(k *kit) {
 		for _, from := range []courier.State{courier.Paused, courier.Failed} {
 			h := k.Start()
@@ -165,6 +176,8 @@ var requestCases = []testCase{
 		c := k.Claimed("claim", k.ClaimRequest(1), h.ID())[0]
 		k.Same("counters", c.Counters, store.Counters{Resumed: courier.Paused})
 	}},
+	// If it is paused before a worker has started a step, the next resume is still that of a
+	// failed one.
 	{"resume_of_a_failed_one_that_was_paused", func(k *kit) {
 		h := k.Start()
 		h.Must(h.To(courier.Failed))
@@ -193,6 +206,7 @@ var requestCases = []testCase{
 		c := k.Claimed("claim of one without a delay", k.ClaimRequest(1), now)[0]
 		k.Same("counters", c.Counters, store.Counters{})
 	}},
+	// A cancel ends the execution and keeps its failure.
 	{"cancel_ends_it", func(k *kit) {
 		h := k.Start()
 		t := h.To(courier.Failed)
@@ -204,6 +218,7 @@ var requestCases = []testCase{
 		k.Same("ended", x.EndedAt, list[len(list)-1].At)
 		k.Same("failure", x.Failure, t.Failure)
 	}},
+	// The step of a lost worker goes back to pending.
 	{"expired_one_is_interrupted", func(k *kit) {
 		for _, kind := range []courier.RequestKind{courier.RequestPause, courier.RequestCancel} {
 			h := k.Lose(0, 1)

@@ -11,6 +11,7 @@ import (
 // restartCases are about executions that begin again because the workspace with
 // their files is gone.
 var restartCases = []testCase{
+	// A restart of an execution without files in a workspace is refused.
 	{"restart_without_files", func(k *kit) {
 		k.Limit("", "0")
 		for row, begin := range tables {
@@ -21,6 +22,8 @@ var restartCases = []testCase{
 			})
 		}
 	}},
+	// A restart makes it the next attempt, without workspace and counters, for any worker; actor
+	// and reason are in the audit.
 	{"restart_begins_again_on_any_worker", func(k *kit) {
 		for _, from := range []courier.State{courier.Paused, courier.Failed, courier.Running} {
 			h := k.leave(from)
@@ -72,6 +75,7 @@ var restartCases = []testCase{
 			k.Is("error", err, courier.ErrConflict)
 		})
 	}},
+	// It is refused while a worker has the execution or may claim it.
 	{"restart_needs_the_lease_to_have_ended", func(k *kit) {
 		h := k.Start()
 		h.Must(h.Begin(0))

@@ -7,6 +7,8 @@ import (
 
 // secretCases are about the secrets that an execution has used.
 var secretCases = []testCase{
+	// The secrets of the last transition are those of the execution, and stay in every retry,
+	// resume, change, restart and takeover.
 	{"secrets_are_kept_whatever_follows", func(k *kit) {
 		uses := []courier.SecretUse{
 			{Name: "acme/key", Version: 2, Step: 3, ID: "get", Type: "a", Param: "key"},

@@ -32,6 +32,7 @@ var workerCases = []testCase{
 			k.Same("worker", []any{w.Name, w.Workspace, w.Queues, w.StepTypes, w.SeenAt.IsZero()}, []any{want.Worker, want.Workspace, want.Queues, want.StepTypes, false})
 		}
 	}},
+	// With its slots, its version and when it was started.
 	{"worker_says_what_it_is", func(k *kit) {
 		r := k.ClaimRequest(1)
 		r.Slots, r.Version, r.StartedAt = 64, "v1.2.3", time.Date(2026, 11, 24, 10, 0, 0, 123_456_000, time.UTC)
@@ -41,6 +42,7 @@ var workerCases = []testCase{
 		k.Same("worker", []any{list[1].Slots, list[1].Version, list[1].StartedAt, list[1].Draining}, []any{64, "v1.2.3", r.StartedAt, false})
 		k.Same("one that says nothing", []any{list[0].Slots, list[0].Version, list[0].StartedAt, list[0].Draining}, []any{0, "", time.Time{}, false})
 	}},
+	// A worker that drains is shown so until its next claim, and can claim nothing.
 	{"draining_worker_claims_nothing", func(k *kit) {
 		drain := func(worker string) { k.OK(k.Store.(store.Workers).Drain(k.Ctx(), worker)) }
 		drain("nobody")
@@ -66,6 +68,8 @@ var workerCases = []testCase{
 		h.Must(h.To(courier.Completed))
 		k.Same("workers without a lease", len(k.workersWithin()), 0)
 	}},
+	// An execution that no present worker can claim is reported as stranded, with what the workers
+	// lack.
 	{"what_no_worker_can_claim_is_stranded", func(k *kit) {
 		k.Limit("", "0")
 		k.present("worker", "here", courier.DefaultQueue, "a", "b", "c")

@@ -1,0 +1,356 @@
+package steps_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+)
+
+var update = flag.Bool("update", false, "write docs/step-types.md")
+
+const introduction = `# Step types
+
+Generated from the code by ` + "`go test ./steps -run Documentation -update`" + `. The markers of branches and loops, and how a configuration refers to
+outputs, params and secrets, are in [flow.md](flow.md).
+
+Each type says what happens when an attempt is repeated, and what is cleaned up before that, or when the execution fails or is
+cancelled. Where two types are in one section, a field that only one of them has is marked with it. No number of a configuration is negative.
+`
+
+// TestDocumentation holds docs/step-types.md against the types themselves; run
+// it with -update after a change.
+func TestDocumentation(t *testing.T) {
+	p := newPage(t, registry())
+	var b strings.Builder
+	b.WriteString(introduction)
+	b.WriteString("\n## Other names\n\n" + strings.Join(p.aliases, ", ") + ".\n")
+	b.WriteString("\n## Fields of several types\n\nThey are not repeated below.\n\n| field | type | |\n|---|---|---|\n")
+	for _, f := range p.common {
+		f.write(&b)
+	}
+	fmt.Fprintf(&b, "\nThe *usual cleanup* %s.\n\n", p.cleanup)
+	for _, s := range saidOnce {
+		fmt.Fprintf(&b, "- %s\n", s.rule)
+	}
+	for _, s := range p.sections {
+		p.write(&b, s)
+	}
+	whole := b.String()
+	for _, s := range saidOnce {
+		if n := strings.Count(whole, s.clause); n < 3 {
+			t.Errorf("%q is in the documentation %d times: it need not be said at the top", s.clause, n)
+		}
+		whole = strings.ReplaceAll(whole, s.clause, "")
+	}
+	path := filepath.Join("..", "docs", "step-types.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(whole), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || string(got) != whole {
+		t.Errorf("%s is not what the types say (%v); run: go test ./steps -run Documentation -update", path, err)
+	}
+}
+
+// saidOnce are clauses in the documentation of many fields and types, which editors and forms
+// show alone. The page has a rule at its top instead.
+var saidOnce = []struct{ clause, rule string }{
+	{", in the attempt's own directory, or in this directory if it exists or ends in /", "An output path that is an existing directory, or ends in a slash, means a file in it; by default the file is in the attempt's own directory."},
+	{", or with a slash at its end the directory for it", "The output paths of pgp are directories only if they end in a slash."},
+	{"; taken from the login directory unless it begins with a slash", "A path on a server is taken from the login directory unless it begins with a slash."},
+	{", such as *.csv, {a,b}-*, or **/*.csv for all directories below too", "A pattern is one such as *.csv, {a,b}-*, or **/*.csv for all directories below too."},
+	{", so it is the old one or the new one", "A file that is overwritten is the old one or the new one at any time."},
+}
+
+// twins are types that are documented in the section of another one. Those of ftp are in the
+// section of the type of sftp with the same verb.
+var twins = map[string]string{"file.zstd": "file.gzip", "file.unzstd": "file.gunzip"}
+
+// A section documents one type, or two that have most fields in common.
+type section struct {
+	types          []*courier.StepType
+	config, output []field
+}
+
+// A field is a row of a table.
+type field struct{ name, mark, typ, note string }
+
+func (f field) write(b *strings.Builder) {
+	mark := ""
+	if f.mark != "" {
+		mark = " (" + f.mark + ")"
+	}
+	fmt.Fprintf(b, "| `%s`%s | %s | %s |\n", f.name, mark, f.typ, f.note)
+}
+
+// A page is what docs/step-types.md has.
+type page struct {
+	sections []*section
+	aliases  []string
+	common   []field // fields of configurations that several sections have
+	cleanup  string  // what most types clean up
+	shown    map[string]json.RawMessage
+}
+
+func newPage(t *testing.T, reg *courier.Registry) *page {
+	p := &page{shown: examples(t)}
+	byKey := make(map[string]*section)
+	for _, key := range reg.Keys() {
+		typ, _ := reg.Lookup(key)
+		if typ.Key() != key {
+			p.aliases = append(p.aliases, fmt.Sprintf("`%s` is `%s`", key, typ.Key()))
+			continue
+		}
+		documented(t, typ)
+		of := cmp.Or(twins[key], key)
+		if verb, ok := strings.CutPrefix(key, "ftp."); ok {
+			of = "sftp." + verb
+		}
+		if byKey[of] == nil {
+			byKey[of] = new(section)
+			p.sections = append(p.sections, byKey[of])
+		}
+		s := byKey[of]
+		s.types = append(s.types, typ)
+		if key == of && len(s.types) > 1 { // the twin came first
+			slices.Reverse(s.types)
+		}
+	}
+	slices.SortFunc(p.sections, func(a, b *section) int { return cmp.Compare(a.types[0].Key(), b.types[0].Key()) })
+	fields, cleanups := make(map[field]int), make(map[string]int)
+	for _, s := range p.sections {
+		s.config = s.merged(t, "the configuration", (*courier.StepType).Config)
+		s.output = s.merged(t, "the output", (*courier.StepType).Output)
+		for _, f := range s.config {
+			fields[f]++
+		}
+		if text := s.types[0].CleanupDoc(); text != "" {
+			cleanups[text]++
+		}
+	}
+	meanings := make(map[string]int)
+	for f := range fields {
+		meanings[f.name]++
+	}
+	for f, n := range fields {
+		if (n > 2 || n > 1 && meanings[f.name] == 1) && f.mark == "" && len(strings.Fields(f.note)) > 3 && !strings.Contains(f.note, " of `") {
+			p.common = append(p.common, f)
+		}
+	}
+	many := p.common
+	p.common = slices.DeleteFunc(slices.Clone(many), func(f field) bool { // a name has one meaning there
+		return slices.ContainsFunc(many, func(other field) bool { return other.name == f.name && other != f })
+	})
+	slices.SortFunc(p.common, func(a, b field) int { return cmp.Compare(a.name, b.name) })
+	for text, n := range cleanups {
+		if n > cleanups[p.cleanup] || n == cleanups[p.cleanup] && text < p.cleanup {
+			p.cleanup = text
+		}
+	}
+	return p
+}
+
+// documented checks that a type says all that the page needs.
+func documented(t *testing.T, typ *courier.StepType) {
+	t.Helper()
+	key := typ.Key()
+	if typ.Doc() == "" {
+		t.Errorf("%s has no documentation in its TypeOptions", key)
+	}
+	if typ.RepeatDoc() == "" {
+		t.Errorf("%s does not say in its TypeOptions what a repetition does", key)
+	}
+	if (typ.CleanupDoc() != "") != typ.RollsBack() {
+		t.Errorf("%s has a Cleanup or Rollback: %v; its TypeOptions say of that %q", key, typ.RollsBack(), typ.CleanupDoc())
+	}
+}
+
+// mark is what tells one type of the section from the others.
+func (s *section) mark(typ *courier.StepType) string {
+	family, verb, _ := strings.Cut(typ.Key(), ".")
+	for _, other := range s.types {
+		if _, v, _ := strings.Cut(other.Key(), "."); v != verb {
+			return verb
+		}
+	}
+	return family
+}
+
+// merged returns the fields of all types of the section. A field that one of them lacks, or has
+// with another meaning, is marked.
+func (s *section) merged(t *testing.T, what string, schema func(*courier.StepType) *courier.Schema) []field {
+	t.Helper()
+	lists := make([][]field, len(s.types))
+	for i, typ := range s.types {
+		lists[i] = rows(t, typ.Key()+": "+what, "", schema(typ))
+	}
+	var all []field
+	for i, list := range lists {
+		at := 0
+		for _, f := range list {
+			everywhere := !slices.ContainsFunc(lists, func(other []field) bool { return !slices.Contains(other, f) })
+			if !everywhere {
+				f.mark = s.mark(s.types[i])
+			}
+			if j := slices.Index(all, f); j >= 0 {
+				at = j + 1
+				continue
+			}
+			if j := slices.IndexFunc(all, func(other field) bool { return other.name == f.name }); j >= 0 {
+				at = j + 1
+			}
+			all = slices.Insert(all, at, f)
+			at++
+		}
+	}
+	return all
+}
+
+// write writes a section.
+func (p *page) write(b *strings.Builder, s *section) {
+	var keys []string
+	for _, typ := range s.types {
+		keys = append(keys, typ.Key())
+	}
+	fmt.Fprintf(b, "\n## %s\n\n", strings.Join(keys, ", "))
+	first := s.types[0]
+	doc := sentence(first.Doc()) + "."
+	for _, other := range s.types[1:] {
+		switch text := sentence(other.Doc()) + "."; text {
+		case strings.ReplaceAll(doc, "SFTP", "FTP"):
+			doc = strings.ReplaceAll(doc, "SFTP", "SFTP or FTP")
+		default:
+			doc += " " + text
+		}
+	}
+	fmt.Fprintf(b, "%s\n\n", doc)
+	p.each(b, s, "Repetition", (*courier.StepType).RepeatDoc)
+	p.each(b, s, "Cleanup", func(typ *courier.StepType) string {
+		if typ.CleanupDoc() == p.cleanup {
+			return "usual"
+		}
+		return typ.CleanupDoc()
+	})
+	p.each(b, s, "Timeout", func(typ *courier.StepType) string {
+		if typ.Stall() > 0 {
+			return fmt.Sprintf("%s; %s without progress", duration(typ.Timeout()), duration(typ.Stall()))
+		}
+		return duration(typ.Timeout())
+	})
+	table(b, "configuration", slices.DeleteFunc(slices.Clone(s.config), p.isCommon))
+	var common []string
+	for _, f := range s.config {
+		if p.isCommon(f) {
+			common = append(common, "`"+f.name+"`")
+		}
+	}
+	if len(common) > 0 {
+		fmt.Fprintf(b, "\n[Also](#fields-of-several-types): %s.\n", strings.Join(common, ", "))
+	}
+	fmt.Fprintf(b, "\n```json\n{\"type\": %q, \"config\": %s}\n```\n", first.Key(), p.shown[first.Key()])
+	table(b, "output", s.output)
+}
+
+func (p *page) isCommon(f field) bool { return slices.Contains(p.common, f) }
+
+// each writes a property of the types of a section, once if it is the same for all.
+func (p *page) each(b *strings.Builder, s *section, name string, of func(*courier.StepType) string) {
+	same := true
+	for _, typ := range s.types {
+		same = same && of(typ) == of(s.types[0])
+	}
+	for _, typ := range s.types {
+		switch text := of(typ); {
+		case text == "":
+		case same:
+			fmt.Fprintf(b, "- **%s**: %s\n", name, text)
+			return
+		default:
+			fmt.Fprintf(b, "- **%s** (%s): %s\n", name, s.mark(typ), text)
+		}
+	}
+}
+
+// duration is a limit in words.
+func duration(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%g s", d.Seconds())
+}
+
+func table(b *strings.Builder, title string, list []field) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n| %s | type | |\n|---|---|---|\n", title)
+	for _, f := range list {
+		f.write(b)
+	}
+}
+
+// rows describes the fields of an object, and those of the objects in it, by their
+// names with prefix before them.
+func rows(t *testing.T, where, prefix string, s *courier.Schema) (all []field) {
+	t.Helper()
+	for _, p := range s.Properties {
+		name := prefix + p.Name
+		if p.Doc == "" {
+			t.Errorf("%s: the field %s has no doc tag", where, name)
+		}
+		var more []string
+		if p.Required {
+			more = append(more, "required")
+		}
+		if p.Default != "" {
+			more = append(more, "default `"+p.Default+"`")
+		}
+		if p.Alias != "" {
+			more = append(more, "also `"+p.Alias+"`")
+		}
+		more = append(more, values(p.Schema, p.Doc)...)
+		for _, g := range s.Groups {
+			if slices.Contains(g.Fields, p.Name) {
+				how := map[string]string{"one_of": "one", "any_of": "at least one", "at_most_one": "one at most"}[g.Kind]
+				more = append(more, how+" of `"+strings.Join(g.Fields, "`, `")+"`")
+			}
+		}
+		note := sentence(p.Doc)
+		if len(more) > 0 {
+			note = strings.TrimSpace(note + " (" + strings.Join(more, ", ") + ")")
+		}
+		all = append(all, field{name: name, typ: typeName(p.Schema), note: strings.ReplaceAll(note, "|", `\|`)})
+		if p.Schema.Type == "object" {
+			all = append(all, rows(t, where, name+".", p.Schema)...)
+		}
+	}
+	return all
+}
+
+// values describes what a field may be, as far as its documentation does not say it.
+func values(s *courier.Schema, doc string) (all []string) {
+	if s.Items != nil {
+		s = s.Items
+	}
+	if slices.ContainsFunc(s.Enum, func(value string) bool { return !strings.Contains(doc, value) }) {
+		all = append(all, "one of `"+strings.Join(s.Enum, "`, `")+"`")
+	}
+	if s.Min != "" && s.Min != "0" {
+		all = append(all, "at least "+s.Min.String())
+	}
+	if s.Max != "" {
+		all = append(all, "at most "+s.Max.String())
+	}
+	return all
+}
