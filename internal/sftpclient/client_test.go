@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -267,5 +268,33 @@ func TestHandshakeConcealsPassword(t *testing.T) {
 	err := s.handshakeError(errors.New("ssh: disconnect, reason 14: tried horse battery"), "ada", new(hostKeyCheck))
 	if text := err.Error(); strings.Contains(text, "horse") || !strings.Contains(text, "tried [secret password]") || !errors.Is(err, courier.ErrLogin) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A plenty is a connection on which more is always there to be read.
+type plenty struct {
+	net.Conn
+	reads, deadlines int
+}
+
+func (c *plenty) Read(p []byte) (int, error)      { c.reads++; return len(p), nil }
+func (c *plenty) SetReadDeadline(time.Time) error { c.deadlines++; return nil }
+
+// TestReadsTogether reads as SSH does, the beginning of a packet and then the rest, which
+// reads from the network what is there, with one deadline for many packets.
+func TestReadsTogether(t *testing.T) {
+	from := &plenty{}
+	c := newLiveConn(from)
+	c.roll(time.Second)
+	const packets = 64
+	for range packets {
+		for _, n := range []int{4 << 10, 28 << 10} {
+			if _, err := io.ReadFull(c, make([]byte, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if most := packets * 32 << 10 / receiveBuffer; from.reads > most+1 || from.deadlines > most+2 {
+		t.Errorf("%d packets took %d reads and %d deadlines, want about %d", packets, from.reads, from.deadlines, most)
 	}
 }

@@ -41,6 +41,7 @@
 package sftpclient
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"net"
@@ -147,17 +148,31 @@ func (s *Conn) explainLost(err error) error {
 // every read.
 type liveConn struct {
 	net.Conn
-	idle  atomic.Int64 // longest time without a byte, in nanoseconds; 0 means any
-	heard atomic.Int64 // when the last byte came, in nanoseconds since begin
+	in    *bufio.Reader // of what a receiver reads
+	idle  atomic.Int64  // longest time without a byte, in nanoseconds; 0 means any
+	heard atomic.Int64  // when the last byte came, in nanoseconds since begin
 	begin time.Time
 	err   atomic.Pointer[error]
 	once  sync.Once
 }
 
-func newLiveConn(c net.Conn) *liveConn { return &liveConn{Conn: c, begin: time.Now()} }
+func newLiveConn(c net.Conn) *liveConn {
+	l := &liveConn{Conn: c, begin: time.Now()}
+	l.in = bufio.NewReaderSize(receiver{l}, receiveBuffer)
+	return l
+}
+
+// receiveBuffer is how much is read from the network at once. SSH reads 4 KiB, and then what
+// a packet has beyond them, with a call of the system and a new deadline for each.
+const receiveBuffer = 128 << 10
 
 // Read reads what comes within the idle time.
-func (c *liveConn) Read(p []byte) (int, error) {
+func (c *liveConn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// A receiver reads from the network.
+type receiver struct{ *liveConn }
+
+func (c receiver) Read(p []byte) (int, error) {
 	if idle := time.Duration(c.idle.Load()); idle > 0 {
 		c.Conn.SetReadDeadline(time.Now().Add(idle))
 	}
