@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -46,17 +48,18 @@ func TestMain(m *testing.M) {
 // workParams are the parameters of the definitions of these tests.
 type workParams struct {
 	Seconds float64 `json:"seconds"`
-	Fails   int     `json:"fails"`  // how many attempts fail
-	Grab    int     `json:"grab"`   // MiB of memory
-	Deaf    bool    `json:"deaf"`   // to the signal to stop
-	Report  bool    `json:"report"` // the environment
-	Emit    int     `json:"emit"`   // how many events
+	Fails   int     `json:"fails"`   // how many attempts fail
+	Grab    int     `json:"grab"`    // MiB of memory
+	Deaf    bool    `json:"deaf"`    // to the signal to stop
+	Signals bool    `json:"signals"` // it listens for them itself
+	Report  bool    `json:"report"`  // the environment
+	Emit    int     `json:"emit"`    // how many events
 }
 
 func testDefinitions() []Definition {
 	params := map[string]any{
 		"seconds": courier.Param{Type: "number", Default: 0, Min: 0}, "fails": courier.Param{Type: "integer", Default: 0}, "grab": courier.Param{Type: "integer", Default: 0},
-		"deaf": courier.Param{Type: "boolean", Default: false}, "report": courier.Param{Type: "boolean", Default: false}, "emit": courier.Param{Type: "integer", Default: 0},
+		"deaf": courier.Param{Type: "boolean", Default: false}, "signals": courier.Param{Type: "boolean", Default: false}, "report": courier.Param{Type: "boolean", Default: false}, "emit": courier.Param{Type: "integer", Default: 0},
 	}
 	hook := func(name string) Hook {
 		return func(_ context.Context, n notify.Notification) error {
@@ -108,14 +111,23 @@ func work(ctx context.Context, job *courier.Context, p workParams) error {
 	if len(all) < p.Grab || p.Fails >= job.ExecutionAttempt() {
 		return fmt.Errorf("attempt %d is to fail", job.ExecutionAttempt())
 	}
-	signal := ctx.Done()
-	if p.Deaf {
-		signal = nil
+	ended := ctx.Done()
+	if p.Deaf || p.Signals {
+		ended = nil
+	}
+	var signals chan os.Signal
+	if p.Signals {
+		signals = make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
+		job.Log().Info("listening")
 	}
 	select {
 	case <-time.After(time.Duration(p.Seconds * float64(time.Second))):
 		return nil
-	case <-signal:
+	case s := <-signals:
+		job.Log().Info("told by a signal", "signal", s.String())
+		return errors.New("it was told to stop")
+	case <-ended:
 		return context.Cause(ctx)
 	}
 }

@@ -42,8 +42,9 @@ func alive(pid int) bool {
 
 // Each attempt has a process of its own, with an environment that has nothing of the server's,
 // and a limit of memory: one that crashes leaves the server and other jobs alone. A cancel
-// reaches the function as the end of its context, and one that does not hear is killed after
-// the grace. The metrics and the log tell of all that.
+// reaches the process as SIGTERM: a function that listens for it hears it, otherwise its context
+// ends, and one that hears neither is killed after the grace. The metrics and the log tell of
+// all that.
 func TestJobsRunInProcessesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, p *program) {
@@ -52,6 +53,7 @@ func TestJobsRunInProcessesOfTheirOwn(t *testing.T) {
 		id := p.start("test.work", `{"report": true}`)
 		hog := p.start("test.limited", `{"grab": 400}`)
 		hears, deaf := p.start("test.work", `{"seconds": 60}`), p.start("test.work", `{"seconds": 60, "deaf": true}`)
+		listens := p.start("test.work", `{"seconds": 60, "signals": true}`)
 		p.await(id, "succeeded")
 		pid, environment := p.process(id)
 		if pid == p.cmd.Process.Pid || alive(pid) || !strings.Contains(environment, "PATH=") || strings.Contains(environment, "WEBHOOK_SECRET") || strings.Contains(environment, programEnv) {
@@ -61,6 +63,10 @@ func TestJobsRunInProcessesOfTheirOwn(t *testing.T) {
 		asked := time.Now()
 		p.cancel(hears)
 		p.await(hears, "cancelled")
+		p.logged("listening", listens)
+		p.cancel(listens)
+		p.await(listens, "cancelled")
+		p.logged("told by a signal", listens)
 		p.await(deaf, "running")
 		time.Sleep(200 * time.Millisecond) // its process has begun
 		killed := time.Now()
