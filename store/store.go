@@ -79,9 +79,9 @@ type Catalog interface {
 type Queue interface {
 	// Enqueue creates executions, all or none, and returns one result for each, in
 	// order. If the ID of an execution exists already, or its idempotency key is used
-	// for the same job, it is not created: the result is the existing execution,
-	// whatever its state. If that one is of another job or is not the same by
-	// [NewExecution.Same], Enqueue creates nothing and returns ErrConflict. If a version of a job
+	// for the same job or in its scope, it is not created: the result is the existing
+	// execution, whatever its state. If that one is not the same by [NewExecution.Same],
+	// Enqueue creates nothing and returns [NewExecution.Conflict]. If a version of a job
 	// does not exist, the error is ErrNotFound. If an execution with Latest is not
 	// created because its version is not the latest, or if it would be a conflict for
 	// that reason, the error is ErrOutdated. If a dependency that refuses is not met
@@ -266,6 +266,7 @@ type NewExecution struct {
 	Delay          time.Duration // until it is due
 	Hold           bool          // creates it in the state created
 	IdempotencyKey string        // empty means none
+	KeyScope       string        // in which the key is unique, over all jobs; empty means the job. Empty without a key
 	KeyAlone       bool          // the params do not count if the key is used: see [NewExecution.Same]
 	Params         json.RawMessage
 	LimitKeys      []string // without repetitions, and within the bounds of flow.LimitKeysProblem
@@ -299,9 +300,31 @@ type NewExecution struct {
 
 // Same reports whether an execution that exists, under the ID or the idempotency key, stands
 // for the new one: it is of the same job, and has the same params, byte by byte. With KeyAlone,
-// the same key is enough.
+// the same key is enough, and with a KeyScope its job may be another.
 func (n *NewExecution) Same(x *courier.Execution) bool {
-	return x.Job == n.Job && (bytes.Equal(x.Params, n.Params) || n.KeyAlone && n.IdempotencyKey != "" && x.IdempotencyKey == n.IdempotencyKey)
+	if n.KeyAlone && n.usedBy(x) && (n.KeyScope != "" || x.Job == n.Job) {
+		return true
+	}
+	return x.Job == n.Job && bytes.Equal(x.Params, n.Params)
+}
+
+// usedBy reports whether an execution has the idempotency key of the new one, in its scope.
+func (n *NewExecution) usedBy(x *courier.Execution) bool {
+	return n.IdempotencyKey != "" && x.IdempotencyKey == n.IdempotencyKey && x.KeyScope == n.KeyScope
+}
+
+// Conflict returns the error for a new execution in whose place x exists, under the ID or the
+// idempotency key; nil if x stands for it. The error matches [courier.ErrConflict].
+func (n *NewExecution) Conflict(x *courier.Execution) error {
+	switch {
+	case n.Same(x):
+		return nil
+	case x.Job == n.Job:
+		return courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)
+	case n.KeyScope != "" && n.usedBy(x):
+		return courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q of the scope %q: execution %s of job %q has it; nothing was created: use another key", n.Job, n.IdempotencyKey, n.KeyScope, x.ID, x.Job)
+	}
+	return courier.Errorf(courier.ErrConflict, "execution %s exists for job %q", x.ID, x.Job)
 }
 
 // ErrOutdated is the error for an execution with [NewExecution.Latest] whose job has a

@@ -301,7 +301,7 @@ func TestContractOnPostgres(t *testing.T) {
 }
 
 // Twenty requests with one key at two servers at the same time are one job, whatever their
-// payloads, and have the same answer. Neither server executes it; a worker in a third process
+// payloads and job types, and have the same answer. Neither server executes it; a worker in a third process
 // does, and both servers show that.
 func TestTwentyRequestsAtTwoServersAreOneJob(t *testing.T) {
 	t.Parallel()
@@ -311,7 +311,7 @@ func TestTwentyRequestsAtTwoServersAreOneJob(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			code, raw, err := both[i%2].try("POST", "/jobs", request("RUN_BATCH", fmt.Sprintf(`{"n": %d}`, i), "the same"))
+			code, raw, err := both[i%2].try("POST", "/jobs", request([]string{"RUN_BATCH", "GENERATE_REPORT"}[i/2%2], fmt.Sprintf(`{"n": %d}`, i), "the same"))
 			answers[i] = fmt.Sprint(code, " ", string(raw), err)
 		})
 	}

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -87,15 +86,11 @@ func (s *Store) startChains(list []chain.NewExecution, now time.Time) ([]chain.S
 func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, existed bool, err error) {
 	c = s.chains.all[n.ID]
 	if c == nil && n.IdempotencyKey != "" {
-		c = s.chains.used[idempotency{n.Chain, n.IdempotencyKey}]
+		c = s.chains.used[keyOf(n.KeyScope, n.Chain, n.IdempotencyKey)]
 	}
 	switch {
-	case c != nil && c.Chain != n.Chain:
-		return nil, true, courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)
-	case c != nil && !bytes.Equal(c.Params, n.Params):
-		return nil, true, courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)
 	case c != nil:
-		return c, true, nil
+		return c, true, n.Conflict(&c.Execution)
 	case s.definition(store.Chain, n.Chain, n.Version) == nil:
 		return nil, false, courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)
 	}
@@ -106,7 +101,7 @@ func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, 
 	c = &chainRecord{
 		Execution: chain.Execution{
 			ID: n.ID, Chain: n.Chain, Version: n.Version, Params: n.Params, CreatedAt: now,
-			IdempotencyKey: n.IdempotencyKey, By: n.By, RerunOf: n.RerunOf, Labels: n.Labels, Trace: n.Trace,
+			IdempotencyKey: n.IdempotencyKey, KeyScope: n.KeyScope, By: n.By, RerunOf: n.RerunOf, Labels: n.Labels, Trace: n.Trace,
 		},
 		Progress: plan.Begin(n.Hold), plan: plan,
 		prepared: make([]store.NewExecution, len(n.Members)), latest: make([]*execution, len(n.Members)),
@@ -123,7 +118,7 @@ func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, 
 	}
 	s.chains.all[c.ID] = c
 	if n.IdempotencyKey != "" {
-		s.chains.used[idempotency{n.Chain, n.IdempotencyKey}] = c
+		s.chains.used[keyOf(n.KeyScope, n.Chain, n.IdempotencyKey)] = c
 	}
 	return c, false, nil
 }
@@ -132,7 +127,7 @@ func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, 
 func (s *Store) forgetChain(c *chainRecord) {
 	delete(s.chains.all, c.ID)
 	if c.IdempotencyKey != "" {
-		delete(s.chains.used, idempotency{c.Chain, c.IdempotencyKey})
+		delete(s.chains.used, keyOf(c.KeyScope, c.Chain, c.IdempotencyKey))
 	}
 }
 

@@ -296,7 +296,7 @@ func (s *Store) fireChains(list []chain.NewExecution, now time.Time) ([]chain.St
 	var fresh []chain.NewExecution
 	var at []int
 	for i := range list {
-		if c := s.chains.used[idempotency{list[i].Chain, list[i].IdempotencyKey}]; c != nil && list[i].IdempotencyKey != "" {
+		if c := s.chains.used[keyOf(list[i].KeyScope, list[i].Chain, list[i].IdempotencyKey)]; c != nil && list[i].IdempotencyKey != "" {
 			results[i] = chain.Started{Execution: c.view(), Existed: true}
 		} else {
 			fresh, at = append(fresh, list[i]), append(at, i)

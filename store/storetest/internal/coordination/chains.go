@@ -254,6 +254,27 @@ var chainStartCases = []testCase{
 		k.Is("other params", err, courier.ErrConflict)
 		k.Same("executions", len(k.All()), 1)
 	}},
+	{"key_of_a_scope_is_of_all_chains", func(k *kit) {
+		k.SaveAll(store.Chain, "other", `{"name": "other"}`)
+		of := func(name, scope string) chain.NewExecution {
+			n := k.newChain("a")
+			n.Chain, n.IdempotencyKey, n.KeyScope = name, "tick", scope
+			return n
+		}
+		n := of("chain", "s")
+		c := k.startChain(n)
+		k.Same("scope", c.KeyScope, "s")
+		again := of("chain", "s")
+		got, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{again})
+		k.OK(err)
+		k.Same("existing", []any{got[0].Existed, got[0].Execution.ID}, []any{true, n.ID})
+		_, err = k.chains().StartChains(k.Ctx(), []chain.NewExecution{of("other", "s")})
+		k.Is("another chain", err, courier.ErrConflict)
+		k.Same("executions", len(k.All()), 1)
+		for _, n := range []chain.NewExecution{of("chain", ""), of("other", ""), of("other", "t")} {
+			k.Same("another key", k.startChain(n).ID, n.ID)
+		}
+	}},
 	{"unknown_version_creates_nothing", func(k *kit) {
 		good, bad := k.newChain("a"), k.newChain("a")
 		bad.Version = 2
