@@ -21,27 +21,20 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// programEnv makes the test binary the program itself, or, with another text than "1", one that
-// dies there.
-const programEnv = "COURIER_TEST_JOB_PLATFORM"
-
 func TestMain(m *testing.M) {
-	switch os.Getenv(programEnv) {
-	case "":
-		pgtest.Main(m)
-	case "1":
-		main()
-	default:
-		if err := mortal(os.Args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	process.Run(func(as string) error {
+		if as == "insert" || as == "accept" {
+			return mortal(os.Args[1], as)
 		}
-	}
-	os.Exit(0)
+		main()
+		return nil
+	})
+	pgtest.Main(m)
 }
 
 // A dying store kills its process when it has inserted a job, or when it has accepted one.
@@ -78,8 +71,8 @@ func die() error {
 	select {}
 }
 
-// mortal serves the API of a platform on a database, until it dies where the environment says.
-func mortal(database string) error {
+// mortal serves the API of a platform on a database, until it dies there.
+func mortal(database, at string) error {
 	ctx, release := context.WithCancel(context.Background())
 	defer release()
 	st, done, err := openStore(ctx, database)
@@ -88,7 +81,7 @@ func mortal(database string) error {
 	}
 	defer done()
 	opt := options{maxRetries: 3, backoff: 2 * time.Second, dir: os.TempDir(), log: slog.New(slog.DiscardHandler)}
-	p, err := newPlatform(ctx, dying{st, os.Getenv(programEnv)}, opt)
+	p, err := newPlatform(ctx, dying{st, at}, opt)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -26,21 +25,16 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// programEnv makes the test binary the program itself.
-const programEnv = "COURIER_TEST_JOB_SERVER"
-
 func TestMain(m *testing.M) {
 	definitions = append(definitions, testDefinitions()...)
 	engine.RunIsolated(stepTypes)
-	if os.Getenv(programEnv) != "" {
-		main()
-		os.Exit(0)
-	}
+	process.Run(func(string) error { main(); return nil })
 	flag.Set("test.parallel", "8") // they wait for processes most of the time
 	pgtest.Main(m)
 }
@@ -218,15 +212,15 @@ func (c *client) is(id, status string) object {
 // await waits until a job has a status.
 func (c *client) await(id, status string) object {
 	c.Helper()
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		j := c.get(id)
-		if j["status"] == status {
-			return j
-		}
-		if s := j["status"]; time.Since(began) > 30*time.Second || s == "succeeded" || s == "failed" || s == "cancelled" {
+	var j object
+	process.Until(c.T, func() (any, bool) {
+		j = c.get(id)
+		if s := j["status"]; s != status && (s == "succeeded" || s == "failed" || s == "cancelled") {
 			c.Fatalf("%v; want %s", j, status)
 		}
-	}
+		return j, j["status"] == status
+	})
+	return j
 }
 
 // cancel cancels a job, and returns the status that the answer has.
@@ -372,80 +366,18 @@ func (w *world) count(status string) int {
 // A program is a server in a process of its own.
 type program struct {
 	client
-	cmd *exec.Cmd
-	log safeBuffer
-
-	printed []string // the commands
-}
-
-// A safeBuffer may be written by a process and read meanwhile.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	*process.Process
 }
 
 // launch starts the program on a free port. It has printed its commands then.
 func launch(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command(os.Args[0], append([]string{"-addr", "127.0.0.1:0", "-workspace", t.TempDir()}, args...)...)}
-	p.T, p.do = t, http.DefaultClient.Do
-	p.cmd.Env = append(os.Environ(), programEnv+"=1", "CANCEL_GRACE_MS=300", "WEBHOOK_SECRET="+hookSecret)
-	p.cmd.Stderr = &p.log
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("the log of %v:\n%s", args, p.log.String())
-		}
-	})
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if at, ok := strings.CutPrefix(lines.Text(), "job-server: "); ok {
-			p.at = at
-			continue
-		}
-		if p.printed = append(p.printed, lines.Text()); strings.HasSuffix(lines.Text(), "/metrics") {
-			return p
-		}
-	}
-	t.Fatalf("it did not begin: %s", p.log.String())
-	return nil
-}
-
-// kill ends the process without a warning.
-func (p *program) kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	}
-}
-
-// stop asks the process to end, as systemd does, and waits until it has.
-func (p *program) stop() {
-	p.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		p.Errorf("after SIGTERM: %v\n%s", err, p.log.String())
-	}
+	p := &program{Process: process.Start(t, process.Options{
+		Args: append([]string{"-addr", "127.0.0.1:0", "-workspace", t.TempDir()}, args...),
+		Env:  []string{"CANCEL_GRACE_MS=300", "WEBHOOK_SECRET=" + hookSecret}, Last: "/metrics",
+	})}
+	p.client = client{T: t, do: http.DefaultClient.Do, at: p.URL}
+	return p
 }
 
 // hookSecret signs the webhooks.
