@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -88,11 +89,11 @@ func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, 
 	if c == nil && n.IdempotencyKey != "" {
 		c = s.chains.used[keyOf(n.KeyScope, n.Chain, n.IdempotencyKey)]
 	}
-	switch {
-	case c != nil:
+	if c != nil {
 		return c, true, n.Conflict(&c.Execution)
-	case s.definition(store.Chain, n.Chain, n.Version) == nil:
-		return nil, false, courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)
+	}
+	if err := s.unknown(store.Chain, n.Chain, n.Version); err != nil {
+		return nil, false, err
 	}
 	plan, err := n.Plan()
 	if err != nil {
@@ -108,8 +109,8 @@ func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, 
 	}
 	for i := range n.Members {
 		x := n.Prepared(i)
-		if s.definition(store.Job, x.Job, x.Version) == nil {
-			return nil, false, courier.Errorf(courier.ErrNotFound, "chain %q, member %q: there is no job %q version %d", n.Chain, x.Member, x.Job, x.Version)
+		if err := s.unknown(store.Job, x.Job, x.Version); err != nil {
+			return nil, false, fmt.Errorf("chain %q, member %q: %w", n.Chain, x.Member, err)
 		}
 		c.prepared[i] = x
 	}

@@ -97,14 +97,10 @@ func (s *Store) find(n *store.NewExecution) (x *execution, existed bool, err err
 	switch {
 	case x != nil && x.Job != n.Job && !n.Same(&x.Execution):
 		return nil, true, n.Conflict(&x.Execution)
-	case x == nil && s.definition(store.Job, n.Job, n.Version) == nil:
-		return nil, false, noVersion(n.Job, n.Version)
+	case x == nil:
+		return nil, false, s.unknown(store.Job, n.Job, n.Version)
 	}
-	return x, x != nil, nil
-}
-
-func noVersion(job string, version int) error {
-	return courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", job, version)
+	return x, true, nil
 }
 
 // create creates an execution. It stands in no queue yet.

@@ -200,7 +200,7 @@ func (s *Store) DueSchedules(ctx context.Context, most int, lease time.Duration)
 // dueSchedule returns a schedule with what its engine needs.
 func (s *Store) dueSchedule(got *record) schedule.Due {
 	due := schedule.Due{Record: got.Record, Outcomes: make(map[courier.ExecutionID]courier.State)}
-	if d := s.definition(got.Kind, got.Target, len(s.definitions[got.Kind][got.Target])); d != nil {
+	if d := s.latest(got.Kind, got.Target); d != nil {
 		copied := *d
 		due.Definition = &copied
 	}

@@ -145,7 +145,7 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 	}
 	for _, i := range notCreated {
 		n, x := &list[i], got[i]
-		if n.Latest && (x == nil || x.Job == n.Job && !n.Same(x)) {
+		if x == nil || n.Latest && x.Job == n.Job && !n.Same(x) {
 			if err := s.newest(ctx, db, n); err != nil {
 				return err
 			}
@@ -387,15 +387,23 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	return got, nil
 }
 
-// newest returns an error if there is a newer version of a job.
+// newest returns an error if a job was removed, or if the latest version is asked for and there
+// is a newer one.
 func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) error {
-	versions, err := query(ctx, db, func(rows pgx.Rows) (version int, err error) {
-		return version, rows.Scan(&version)
+	var removed bool
+	latest, err := query(ctx, db, func(rows pgx.Rows) (d store.Definition, err error) {
+		d.Kind, d.Name = store.Job, n.Job
+		return d, rows.Scan(&d.Version, &removed, &d.By)
 	}, s.sql("definition/get_latest_version"), n.Job)
-	if err == nil && len(versions) == 1 && versions[0] > n.Version {
+	switch {
+	case err != nil || len(latest) == 0:
+		return err
+	case removed:
+		return contractError{latest[0].ErrRemoved()}
+	case n.Latest && latest[0].Version > n.Version:
 		return contractError{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
 	}
-	return err
+	return nil
 }
 
 // notifyEnqueued wakes the workers for new executions.

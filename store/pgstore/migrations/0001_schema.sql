@@ -13,6 +13,7 @@ create table courier.job_definitions (
 	-- Whether other jobs depend on this one. 0: no. 1: yes, and new executions have
 	-- has_dependents. 2: the latest execution of before has it too. It never decreases.
 	dependents     smallint not null default 0,
+	removed        boolean not null default false, -- the latest version removes it
 	unique (kind, name)
 );
 
@@ -20,7 +21,7 @@ create table courier.job_definitions (
 create table courier.job_definition_versions (
 	definition_id integer not null references courier.job_definitions,
 	version       integer not null check (version > 0),
-	body          text not null, -- JSON
+	body          text not null, -- JSON; null removes the definition
 	saved_by      text not null,
 	saved_at      timestamptz not null,
 	primary key (definition_id, version)

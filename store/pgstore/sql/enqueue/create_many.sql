@@ -25,7 +25,7 @@ with clock as materialized (
 		nullif(n.waits_for, '')::text[], nullif(n.hold, false), nullif(d.dependents > 0, false),
 		nullif(n.rerun_of, '')::uuid, nullif(n.options, ''), nullif(n.key_scope, '')
 	from clock, n
-	join courier.job_definitions d on d.kind = 'job' and d.name = n.job and (not n.latest or d.latest_version = n.version)
+	join courier.job_definitions d on d.kind = 'job' and d.name = n.job and not d.removed and (not n.latest or d.latest_version = n.version)
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = n.version
 	order by n.ord
 	on conflict do nothing

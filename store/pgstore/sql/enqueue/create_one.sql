@@ -18,7 +18,7 @@ with created as (
 		case when pg_catalog.cardinality($18::text[]) > 0 then $18::text[] end, nullif($14::bool, false), nullif(d.dependents > 0, false), nullif($21::text, '')::uuid, nullif($22::text, ''),
 		nullif($23::text, '')
 	from (select clock_timestamp() as now offset 0) clock
-	join courier.job_definitions d on d.kind = 'job' and d.name = $2::text and (not $17::bool or d.latest_version = $3::int)
+	join courier.job_definitions d on d.kind = 'job' and d.name = $2::text and not d.removed and (not $17::bool or d.latest_version = $3::int)
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = $3::int
 	on conflict do nothing
 	returning id, created_at, state, waits_for

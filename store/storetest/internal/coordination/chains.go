@@ -275,6 +275,26 @@ var chainStartCases = []testCase{
 			k.Same("another key", k.startChain(n).ID, n.ID)
 		}
 	}},
+	{"removal_waits_for_what_has_not_ended", func(k *kit) {
+		remove := func(kind store.Kind, name string) error {
+			_, err := k.Save(k.Ctx(), store.Definition{Kind: kind, Name: name, Body: json.RawMessage(store.Removal)})
+			return err
+		}
+		n := k.newChain("a b<a")
+		k.startChain(n)
+		k.Is("the chain", remove(store.Chain, "chain"), courier.ErrConflict)
+		k.Is("the job of a member", remove(store.Job, "job"), courier.ErrConflict)
+		again := k.newChain("a")
+		k.askChain(n.ID, courier.RequestCancel)
+		k.OK(remove(store.Chain, "chain"))
+		_, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{again})
+		k.Is("a start of the removed chain", err, courier.ErrNotFound)
+		k.SaveAll(store.Chain, "chain", `{"name": "chain"}`)
+		k.OK(remove(store.Job, "job"))
+		_, err = k.chains().StartChains(k.Ctx(), []chain.NewExecution{again})
+		k.Is("a start with a member whose job was removed", err, courier.ErrNotFound)
+		k.Same("executions", len(k.All()), 1)
+	}},
 	{"unknown_version_creates_nothing", func(k *kit) {
 		good, bad := k.newChain("a"), k.newChain("a")
 		bad.Version = 2
