@@ -145,8 +145,11 @@ func (a *Applied) String() string {
 // problems, in the bundle or by the check, nothing is saved, and the error is that of
 // [Bundle.Err].
 //
-// The stores have no transaction over all kinds of definitions. Apply writes jobs before the
-// jobs that depend on them, then chains, calendars, schedules, monitors and subscriptions, and then removes
+// Apply is no single transaction. A job on which another one comes to depend, and one that is
+// removed, are marked in a transaction of their own, and then the store waits for those that were
+// open, so that no Enqueue takes a lock for a definition. Calendars, schedules, monitors and
+// subscriptions are written by roles that a store may have or not, each with its own comparison.
+// So Apply writes jobs before the jobs that depend on them, then chains, calendars, schedules, monitors and subscriptions, and then removes
 // what Prune is to remove. If a write fails, Apply stops and returns the report with the error:
 // [AppliedDefinition].Done says what is saved. Another Apply of the same bundle continues.
 //
