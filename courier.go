@@ -228,6 +228,7 @@ type Execution struct {
 	Trace string `json:"trace,omitempty"`
 
 	IdempotencyKey string        `json:"idempotency_key,omitempty"`
+	KeyScope       string        `json:"key_scope,omitempty"` // of the key; empty: its job
 	LimitKeys      []string      `json:"limit_keys,omitempty"`
 	Timeout        time.Duration `json:"-"` // timeout_seconds in JSON: of the whole execution, from its first claim after it was created or resumed; 0 means none
 	By             string        `json:"by,omitempty"`

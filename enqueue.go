@@ -8,10 +8,15 @@ type EnqueueOptions struct {
 	Params         map[string]any // the values params.*; any that encoding/json can handle
 	Priority       int16          // higher is claimed first
 	Delay          time.Duration  // until it is due
-	IdempotencyKey string         // unique per job; a used one returns the execution that used it
+	IdempotencyKey string         // unique in its scope; a used one returns the execution that used it
+	// KeyScope says among what the idempotency key is unique: among all executions, of any
+	// jobs, whose keys have the same scope. Empty means the job alone. All jobs of a store are
+	// a scope with a name that all of them give. A key that another job has used in the scope
+	// is a conflict, unless KeyAlone is true. Without a key it has no effect.
+	KeyScope string
 	// KeyAlone lets the idempotency key alone say that two requests are the same: a used key
-	// returns the execution that used it, whatever its parameters. False means that other
-	// parameters are a conflict. Without a key it has no effect.
+	// returns the execution that used it, whatever its parameters, and its job if there is a
+	// KeyScope. False means that other parameters are a conflict. Without a key it has no effect.
 	KeyAlone bool
 	// LimitKeys are in addition to the job's; these alone may begin with the prefix of
 	// users, "user:". An execution has at most 16, of at most 1,000 bytes each and 2 KiB

@@ -18,6 +18,12 @@ type Isolation struct {
 	// Grace is how long a step may take to return after its context has ended. Then its
 	// process is killed, with all that it has started. 0 means Options.Grace of the engine.
 	Grace time.Duration
+	// Terminate has the process, and all that it has started, get SIGTERM when the context of
+	// the step ends, beside the end of the context: for functions that listen for signals
+	// themselves, and for programs that the step runs. The signal comes after the process
+	// listens, so it ends no step by itself. False means that the context alone ends. A step
+	// that listens hears the SIGTERM of others, too, such as that of systemd.
+	Terminate bool
 	// Env names variables of the environment that the process gets. It always gets those
 	// for languages, time zones and the places of programs and certificates, and no others.
 	Env []string

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -35,9 +34,6 @@ type Service struct{ opt Options }
 
 // NewService returns the service of an engine. It starts nothing.
 func NewService(opt Options) *Service { return &Service{opt} }
-
-// removed is the body of a version that removes a calendar. A catalog keeps all versions.
-const removed = "null"
 
 // Set checks a calendar and saves it as a new version of its name. If it equals the latest
 // version, nothing is saved: a program may set its calendars whenever it starts. Schedules and
@@ -88,7 +84,7 @@ func (v *Service) checked(c *Calendar) (json.RawMessage, []courier.Problem) {
 
 // plain returns the body of a version; nil if it is none, or removes the calendar.
 func plain(d *store.Definition) json.RawMessage {
-	if string(d.Body) == removed {
+	if d.Removed() {
 		return nil
 	}
 	return d.Body
@@ -174,35 +170,20 @@ func (v *Service) Days(ctx context.Context, name string) (*Days, error) {
 // List returns a page of calendars in their latest versions, in byte order of their names. The
 // kind in the filter does not count.
 func (v *Service) List(ctx context.Context, f store.DefinitionFilter) ([]Calendar, error) {
-	const page = 1000
-	limit := f.Limit
-	if limit <= 0 {
-		limit = page
+	f.Kind, f.Brief = store.Calendar, false
+	got, err := v.opt.Catalog.List(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("calendars: %w", err)
 	}
-	f.Kind, f.Brief, f.Limit = store.Calendar, false, page
 	var list []Calendar
-	for {
-		got, err := v.opt.Catalog.List(ctx, f)
+	for i := range got {
+		c, err := read(&got[i])
 		if err != nil {
-			return nil, fmt.Errorf("calendars: %w", err)
+			return nil, err
 		}
-		for i := range got {
-			f.After = got[i].Name
-			if plain(&got[i]) == nil {
-				continue // it was removed
-			}
-			c, err := read(&got[i])
-			if err != nil {
-				return nil, err
-			}
-			if list = append(list, c); len(list) == limit {
-				return list, nil
-			}
-		}
-		if len(got) < page {
-			return list, nil
-		}
+		list = append(list, c)
 	}
+	return list, nil
 }
 
 // Versions returns a page of the versions of a calendar, the newest first, without those that
@@ -250,15 +231,7 @@ func (v *Service) Users(ctx context.Context, name string) ([]string, error) {
 // InUse is the error of removing a calendar that something goes by; nil if nothing does. It
 // matches [courier.ErrConflict] and names the first of the users.
 func InUse(name string, users []string) error {
-	const few = 10
-	if len(users) == 0 {
-		return nil
-	}
-	shown := strings.Join(users[:min(few, len(users))], ", ")
-	if len(users) > few {
-		shown += fmt.Sprintf(" and %d more", len(users)-few)
-	}
-	return courier.Errorf(courier.ErrConflict, "calendar %q is used by %s; have them go by another one first", name, shown)
+	return store.ErrInUse(store.Calendar, name, users, "have them go by another one first")
 }
 
 // Remove removes a calendar; its versions are kept. If schedules or monitors go by it, nothing
@@ -283,7 +256,7 @@ func (v *Service) Remove(ctx context.Context, name string, by courier.By) error 
 	if err != nil {
 		return fail(err)
 	}
-	if _, err := v.opt.Catalog.Save(ctx, store.Definition{Kind: store.Calendar, Name: name, Body: json.RawMessage(removed), By: by.Actor, Base: &d.Version}); err != nil {
+	if _, err := v.opt.Catalog.Save(ctx, store.Definition{Kind: store.Calendar, Name: name, Body: json.RawMessage(store.Removal), By: by.Actor, Base: &d.Version}); err != nil {
 		return fail(err)
 	}
 	v.opt.Changed(ctx, by, store.Action{Kind: "calendar", Name: name, Verb: "removed", Was: d.Body})

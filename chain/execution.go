@@ -42,7 +42,8 @@ const (
 type StartOptions struct {
 	Params         map[string]any // the values params.*; any that encoding/json can handle
 	Version        int            // of the chain; 0 means the latest
-	IdempotencyKey string         // unique per chain; a used one returns the chain execution that used it
+	IdempotencyKey string         // unique in its scope; a used one returns the chain execution that used it
+	KeyScope       string         // among the chains whose keys have the same scope; empty means the chain alone
 	Hold           bool           // creates it in the state pending, until somebody releases it
 	By             courier.By     // who requests it; the actor alone is stored
 	// Labels and Trace are those of the chain execution and of all executions of its
@@ -70,6 +71,7 @@ type Execution struct {
 	// Failure names the member that made it fail; nil unless it has failed.
 	Failure        *Failure `json:"failure,omitempty"`
 	IdempotencyKey string   `json:"idempotency_key,omitempty"`
+	KeyScope       string   `json:"key_scope,omitempty"` // of the key; empty: its chain
 	By             string   `json:"by,omitempty"`
 	// RerunOf is the chain execution that this one repeats; see [Service.Rerun].
 	RerunOf courier.ChainExecutionID `json:"rerun_of,omitempty"`

@@ -36,6 +36,9 @@ type Options struct {
 	// Job returns a version of a job; version 0 means the latest. The error of one that
 	// does not exist matches [courier.ErrNotFound] and names the nearest.
 	Job func(ctx context.Context, name string, version int) (*Job, error)
+	// Remove removes a definition that nothing uses and that has no executions which have not
+	// ended.
+	Remove func(ctx context.Context, kind store.Kind, name string, by courier.By) error
 	// Trace returns the trace context of a call, empty if there is none.
 	Trace func(ctx context.Context) string
 	// Requested is called after the store has recorded a request for the execution of a
@@ -97,6 +100,15 @@ func (v *Service) Define(ctx context.Context, c Chain, opt *courier.DefineOption
 	}
 	got.Version = saved.Version
 	return Defined{Chain: got, SavedBy: saved.By, SavedAt: saved.SavedAt, Superseded: kept, Warnings: d.Warnings}, nil
+}
+
+// Remove removes a chain: it is in no list any more, and nothing starts it until somebody
+// defines it again, as its next version. Its versions and executions stay. If schedules or
+// monitors use the chain, or if it has executions that have not ended, nothing is removed, and
+// the error matches [courier.ErrConflict] and names them. If there is no such chain, the error
+// matches [courier.ErrNotFound] and suggests the nearest name. The journal gets an entry.
+func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
+	return v.opt.Remove(ctx, store.Chain, name, by)
 }
 
 // Check checks a chain as [Service.Define] does, and saves nothing. The error is one of the

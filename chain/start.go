@@ -157,7 +157,7 @@ func (v *Service) Load(ctx context.Context, name string, version int) (*Loaded, 
 func (l *Loaded) NewExecution(ctx context.Context, opt *StartOptions) (NewExecution, error) {
 	c, v := &l.Chain, l.service
 	fail := func(err error) (NewExecution, error) { return NewExecution{}, fmt.Errorf("chain %q: %w", c.Name, err) }
-	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
+	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey, "KeyScope", opt.KeyScope)); err != nil {
 		return fail(err)
 	}
 	trace := opt.Trace
@@ -175,6 +175,9 @@ func (l *Loaded) NewExecution(ctx context.Context, opt *StartOptions) (NewExecut
 		ID: courier.ChainExecutionID(v.opt.NewID()), Chain: c.Name, Version: c.Version, Params: params,
 		IdempotencyKey: opt.IdempotencyKey, Hold: opt.Hold, By: opt.By.Actor, Trace: trace,
 		Members: make([]NewMember, len(c.Members)),
+	}
+	if n.IdempotencyKey != "" {
+		n.KeyScope = opt.KeyScope
 	}
 	if len(opt.Labels) > 0 {
 		n.Labels = maps.Clone(opt.Labels)

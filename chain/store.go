@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 
@@ -20,9 +21,9 @@ type Store interface {
 	// StartChains creates chain executions, all or none, and returns one result for
 	// each, in order. Their first members are released at once, unless Hold is set.
 	// If the ID of a chain execution exists already, or its idempotency key is used
-	// for the same chain, it is not created: the result is the existing one. If that
-	// one is of another chain or has other params (byte by byte), StartChains creates
-	// nothing and returns [courier.ErrConflict]. If a version of the chain, or of a member's
+	// for the same chain or in its scope, it is not created: the result is the existing
+	// one. If that one is of another chain or has other params (byte by byte), StartChains
+	// creates nothing and returns [NewExecution.Conflict]. If a version of the chain, or of a member's
 	// job, does not exist, the error is [courier.ErrNotFound].
 	StartChains(ctx context.Context, list []NewExecution) ([]Started, error)
 	// RequestChain carries out an operator's request to a chain execution. It returns
@@ -44,6 +45,7 @@ type NewExecution struct {
 	Version        int
 	Params         json.RawMessage
 	IdempotencyKey string // empty means none
+	KeyScope       string // in which the key is unique, over all chains; empty means the chain. Empty without a key
 	Hold           bool   // releases no member until a release is requested
 	By             string
 	RerunOf        courier.ChainExecutionID // the chain execution that is run again; empty for most
@@ -59,7 +61,7 @@ type NewMember struct {
 	Name      string
 	DependsOn []Dependency
 	// Execution is created when the member is released, as by Enqueue. A store ignores
-	// its Hold, Delay, IdempotencyKey, Latest, RerunOf and MaxRetries, lets it wait for
+	// its Hold, Delay, IdempotencyKey, KeyScope, Latest, RerunOf and MaxRetries, lets it wait for
 	// dependencies that refuse, and sets Chain, Member, Labels and Trace.
 	Execution store.NewExecution
 }
@@ -104,12 +106,27 @@ func (n *NewExecution) Plan() (*Plan, error) {
 	return NewPlan(members)
 }
 
+// Conflict returns the error for a new chain execution in whose place x exists, under the ID
+// or the idempotency key; nil if x stands for it: it is of the same chain, and has the same
+// params. The error matches [courier.ErrConflict].
+func (n *NewExecution) Conflict(x *Execution) error {
+	switch {
+	case x.Chain == n.Chain && bytes.Equal(x.Params, n.Params):
+		return nil
+	case x.Chain == n.Chain:
+		return courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, x.ID)
+	case n.KeyScope != "" && x.KeyScope == n.KeyScope && x.IdempotencyKey == n.IdempotencyKey:
+		return courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q of the scope %q: chain execution %s of chain %q has it; nothing was created: use another key", n.Chain, n.IdempotencyKey, n.KeyScope, x.ID, x.Chain)
+	}
+	return courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", x.ID, x.Chain)
+}
+
 // Prepared returns the execution of a member as it is created when the member
 // is released.
 func (n *NewExecution) Prepared(i int) store.NewExecution {
 	x := n.Members[i].Execution
 	x.Chain, x.Member, x.Labels, x.Trace = n.ID, n.Members[i].Name, n.Labels, n.Trace
-	x.Hold, x.Delay, x.IdempotencyKey, x.Latest, x.RerunOf, x.MaxRetries = false, 0, "", false, "", nil
+	x.Hold, x.Delay, x.IdempotencyKey, x.KeyScope, x.Latest, x.RerunOf, x.MaxRetries = false, 0, "", "", false, "", nil
 	x.DependsOn = store.Holding(x.DependsOn)
 	return x
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -325,5 +326,39 @@ func TestJobEditHostile(t *testing.T) {
 			page.has("Nothing differs between version 1 and your text.").lacks("\u202e").lacks("<img")
 			w.post("jobs/"+job.Name+"/edit", with(fields, "do", "define", "text", evil)).lacks("<img").lacks("<script>").lacks("\u202e")
 		}
+	})
+}
+
+// A job is removed by a form that asks for its name. Its versions can still be read, and it is in
+// no list.
+func TestRemoveDefinition(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		job := nested()
+		job.Name = "old"
+		w.defined(job, "ann")
+		x := w.enqueue("old", "ann", map[string]any{"day": "2026-11-29"})
+		if !strings.Contains(w.get("jobs/old").Body.String(), "jobs/old/remove") {
+			t.Error("the page does not lead to the removal")
+		}
+		sent := w.get("jobs/old/remove").fields("remove")
+		sent["confirm"] = "odl"
+		if wrong := w.post("jobs/old/remove", sent); wrong.Code != http.StatusUnprocessableEntity || wrong.tree.one(t, "#confirm").attrs["aria-invalid"] != "true" {
+			t.Errorf("%d %s", wrong.Code, wrong.text())
+		}
+		sent["confirm"] = "old"
+		w.post("jobs/old/remove", sent).has("execution " + string(x.ID) + " is queued")
+		if _, err := w.engine.Cancel(w.Context(), x.ID, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		sent["key"] = "another"
+		w.post("jobs/old/remove", sent).done("remove").lacks("jobs/old\"")
+		w.fails("jobs/old", http.StatusNotFound)
+		w.get("jobs/old?version=1").has("The job was removed.").lacks("jobs/old/run")
+		w.get("executions/" + string(x.ID)).has("old")
+		if list := w.journal("job"); !slices.Contains(list, "remove asked by admin") || !slices.Contains(list, "removed done by admin") {
+			t.Errorf("the journal has %q", list)
+		}
+		w.user = "vicky"
+		w.fails("jobs/report/remove", http.StatusForbidden)
 	})
 }

@@ -89,7 +89,7 @@ type editor struct {
 }
 
 // A removal is the form that removes something.
-type removal struct{ Kind, Name, Problem string }
+type removal struct{ Kind, Name, Text, Problem string }
 
 // pages returns the pages of one, and of a new one.
 func (k *kept[T, D]) pages() []page {
@@ -196,10 +196,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 		p.Editor = k.editor(c, &v, p.Tab == "text")
 		err = k.suggest(c, p.Editor)
 	case p.Tab == "remove" && editor:
-		p.Remove = &removal{Kind: k.kind, Name: name}
-		if list := desk.ProblemsOf(c.failed); len(list) > 0 {
-			p.Remove.Problem = format.Sentence(list[0].Message)
-		}
+		p.Remove = c.removes(k.kind, name, "This removes the "+k.kind+" for good. What it has started goes on.")
 	case p.Tab == "":
 		shown := k.seen(c, v)
 		p.Data, err = k.data(c, &shown)
@@ -405,13 +402,31 @@ func (k *kept[T, D]) checked(read func(c *call) error) func(ctx context.Context,
 	}
 }
 
+// removes returns the form that removes something, with what is wrong with it.
+func (c *call) removes(kind, name, text string) *removal {
+	r := &removal{Kind: kind, Name: name, Text: text}
+	if list := desk.ProblemsOf(c.failed); len(list) > 0 {
+		r.Problem = format.Sentence(list[0].Message)
+	}
+	return r
+}
+
 // confirmed returns the problem unless the visitor has written the name of what it removes.
 func (k *kept[T, D]) confirmed(c *call) error {
-	name, typed := c.r.PathValue("name"), strings.TrimSpace(c.form.Get("confirm"))
+	name := c.r.PathValue("name")
+	if wrong := c.confirmed(k.kind, name); wrong != nil {
+		return k.wrong(name, wrong)
+	}
+	return nil
+}
+
+// confirmed returns the problem unless the visitor has written the name of what it removes.
+func (c *call) confirmed(kind, name string) []courier.Problem {
+	typed := strings.TrimSpace(c.form.Get("confirm"))
 	if typed == strings.TrimSpace(name) || typed == strings.TrimSpace(string(format.Visible([]byte(name)))) {
 		return nil
 	}
-	return k.wrong(name, []courier.Problem{{Step: -1, Field: "confirm", Message: "write the name of the " + k.kind + " to remove it; what was written differs"}})
+	return []courier.Problem{{Step: -1, Field: "confirm", Message: "write the name of the " + kind + " to remove it; what was written differs"}}
 }
 
 // query returns a parameter of a URL; nothing if it is empty.

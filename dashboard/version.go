@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"slices"
@@ -33,6 +34,10 @@ func definitionPages(kind string, one, fresh scope) []page {
 				{verb: "dry-run", op: "dryRunSent" + title, dry: true, do: dryRunText},
 				{verb: "define", op: "put" + title, noted: noteBase, do: saveText},
 			},
+		},
+		{
+			path: path + "/remove", op: "remove" + title, on: one, title: "Remove", file: "removedefinition", data: (*call).removal,
+			actions: []action{{verb: "remove", op: "remove" + title, check: mayRemove, do: removeDefinition}},
 		},
 		{
 			path: path + "/run", op: "start" + run, on: one, title: "Run", file: "run", query: []string{"version"}, data: (*call).run,
@@ -88,9 +93,11 @@ type definitionPage struct {
 	Latest  int    // the number of the latest version
 	Diff    string // reference of what the version has changed; empty for the first one
 
-	Run, Edit, Executions string // references; empty if the visitor may not
-	Tabs                  []navItem
-	Tab                   string // empty for the first one
+	Run, Edit, Remove, Executions string // references; empty if the visitor may not
+
+	Removed bool // the latest version removes it, and this is an earlier one
+	Tabs    []navItem
+	Tab     string // empty for the first one
 
 	Params    []definition.Param
 	AnyParams bool   // it takes parameters of any names
@@ -148,16 +155,17 @@ func (c *call) definition(first, executions string) (d desk.Defined, p *definiti
 	p = &definitionPage{Kind: kind, Version: *d.Version(), Latest: *d.Version(), SavedBy: d.By, SavedAt: d.At, Executions: executions, Tab: c.query.Get("tab")}
 	if version != 0 {
 		latest, err := c.version(0)
-		if err != nil {
+		if p.Removed = errors.Is(err, courier.ErrNotFound); err != nil && !p.Removed {
 			return d, nil, err
+		} else if err == nil {
+			p.Latest = *latest.Version()
 		}
-		p.Latest = *latest.Version()
 	}
-	if c.mayDo(c.startOp()) {
+	if c.mayDo(c.startOp()) && !p.Removed {
 		p.Run = c.link(kind+"s", name, "run")
 	}
-	if c.may(access.RightEdit) {
-		p.Edit = c.link(kind+"s", name, "edit")
+	if c.may(access.RightEdit) && !p.Removed {
+		p.Edit, p.Remove = c.link(kind+"s", name, "edit"), c.link(kind+"s", name, "remove")
 	}
 	if p.Version > 1 {
 		p.Diff = c.diffLink(p.Version-1, p.Version)
@@ -180,6 +188,30 @@ func (c *call) definition(first, executions string) (d desk.Defined, p *definiti
 		p.Params, p.AnyParams = definition.Params(declared), declared == nil
 	}
 	return d, p, err
+}
+
+// removal is the page on which a job or a chain is removed.
+func (c *call) removal() (any, error) {
+	d, err := c.version(0)
+	if err != nil {
+		return nil, err
+	}
+	kind := c.page.kind()
+	return keptPage{Kind: kind, Remove: c.removes(kind, *d.Name(), "This removes the "+kind+" from all lists, and nothing can be started of it until somebody defines it again. Its versions and executions stay.")}, nil
+}
+
+// mayRemove returns the problem unless the visitor has written the name of the job or chain.
+func mayRemove(c *call) error {
+	name := c.r.PathValue("name")
+	if wrong := c.confirmed(c.page.kind(), name); wrong != nil {
+		return c.catalog().Failed(name, wrong)
+	}
+	return nil
+}
+
+// removeDefinition removes the job or the chain that the page is about.
+func removeDefinition(ctx context.Context, c *call) (string, error) {
+	return c.link(c.page.kind() + "s"), c.catalog().Remove(ctx, c.r.PathValue("name"), c.by())
 }
 
 // paramsOf returns the parameters that a definition declares.

@@ -53,7 +53,7 @@ func (e *Engine) addSubsystems() {
 		Observe: e.observers.Emit, WakeNotifications: e.notifications.Wake, Expire: c.expire,
 	})
 	e.chains = chain.New(chain.Options{
-		Store: roles.Chains, Definitions: e.definitions, Job: c.job, Trace: c.Trace, Requested: c.Requested, Written: e.notifications.Wake,
+		Store: roles.Chains, Definitions: e.definitions, Job: c.job, Trace: c.Trace, Remove: c.removeDefinition, Requested: c.Requested, Written: e.notifications.Wake,
 		Observe: e.observers.Emit, Observed: e.observers.Wanted, WaitUntil: e.waiters.Until,
 		Log: e.log, NewID: e.ids.New, MaxParams: o.MaxParams,
 	})

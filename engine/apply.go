@@ -145,8 +145,11 @@ func (a *Applied) String() string {
 // problems, in the bundle or by the check, nothing is saved, and the error is that of
 // [Bundle.Err].
 //
-// The stores have no transaction over all kinds of definitions. Apply writes jobs before the
-// jobs that depend on them, then chains, calendars, schedules, monitors and subscriptions, and then removes
+// Apply is no single transaction. A job on which another one comes to depend, and one that is
+// removed, are marked in a transaction of their own, and then the store waits for those that were
+// open, so that no Enqueue takes a lock for a definition. Calendars, schedules, monitors and
+// subscriptions are written by roles that a store may have or not, each with its own comparison.
+// So Apply writes jobs before the jobs that depend on them, then chains, calendars, schedules, monitors and subscriptions, and then removes
 // what Prune is to remove. If a write fails, Apply stops and returns the report with the error:
 // [AppliedDefinition].Done says what is saved. Another Apply of the same bundle continues.
 //
@@ -156,11 +159,11 @@ func (a *Applied) String() string {
 // Prune, one of them has an error, or both have. It matches [courier.ErrConflict] and names what has
 // changed.
 //
-// Prune removes schedules, monitors, subscriptions and calendars. It keeps a schedule or monitor
-// of which an execution has not ended, a subscription with notifications that wait for delivery, a
-// calendar that something else goes by, and what is in the deployment of another name. Jobs and chains are always kept, because their
-// executions refer to their versions. What is kept is removed by a later Apply with Prune, as
-// soon as the reason is gone.
+// Prune removes each definition behind what uses it: schedules, monitors and subscriptions, then
+// chains, jobs and calendars. It keeps what has executions that have not ended, or that something
+// else uses, a subscription with notifications that wait for delivery, and what is in the
+// deployment of another name. What is kept is removed by a later Apply with Prune, as soon as the
+// reason is gone.
 //
 // A nil opt means the defaults.
 func (e *Engine) Apply(ctx context.Context, b Bundle, opt *ApplyOptions) (Applied, error) {
@@ -222,12 +225,9 @@ type deployed struct {
 	Digest string `json:"digest,omitempty"` // of the definition in the bundle
 }
 
-// rank puts calendars behind what goes by them.
+// rank puts what is used behind what uses it.
 func (d deployed) rank() int {
-	if d.Kind == string(store.Calendar) {
-		return 1
-	}
-	return 0
+	return slices.Index([]string{string(store.Chain), string(store.Job), string(store.Calendar)}, d.Kind)
 }
 
 // digest tells definitions from each other; it is empty for none.
@@ -396,6 +396,8 @@ func (a *apply) load(ctx context.Context, kind store.Kind, name string) (store.D
 		return store.Definition{}, nil
 	case err != nil:
 		return d, fmt.Errorf("load %s %q: %w", kind, name, err)
+	case d.Removed():
+		d.Body = nil
 	}
 	return d, nil
 }
@@ -463,10 +465,11 @@ func (a *apply) readRecord(ctx context.Context) error {
 // planRest plans what is to be done with what earlier bundles had.
 func (a *apply) planRest(ctx context.Context) (err error) {
 	var others map[deployed]string
-	rest := slices.Concat(a.old.Definitions, a.old.Left)
-	slices.SortStableFunc(rest, func(x, y deployed) int { return cmp.Compare(x.rank(), y.rank()) })
+	rest, err := a.rest(ctx)
+	if err != nil {
+		return err
+	}
 	for _, d := range rest {
-		d.Digest = ""
 		given := func(have deployed) bool { return have.Kind == d.Kind && have.Name == d.Name }
 		if slices.ContainsFunc(a.record.Definitions, given) || slices.ContainsFunc(a.record.Left, given) {
 			continue
@@ -503,6 +506,36 @@ func (a *apply) planRest(ctx context.Context) (err error) {
 		a.planned = append(a.planned, p)
 	}
 	return nil
+}
+
+// rest returns what earlier bundles had, what uses others before these.
+func (a *apply) rest(ctx context.Context) ([]deployed, error) {
+	rest := slices.Concat(a.old.Definitions, a.old.Left)
+	depth := make(map[deployed]int)
+	var of func(d deployed) (int, error) // how many jobs depend on each other at most, from this one on
+	of = func(d deployed) (most int, err error) {
+		if n, ok := depth[d]; ok || d.Kind != string(store.Job) {
+			return n, nil
+		}
+		depth[d] = 1 // there are no cycles
+		saved, err := a.load(ctx, store.Job, d.Name)
+		for _, up := range store.Upstreams(&saved) {
+			n, failed := of(deployed{Kind: d.Kind, Name: up})
+			most, err = max(most, n), errors.Join(err, failed)
+		}
+		depth[d] = most + 1
+		return most + 1, err
+	}
+	var failed error
+	for i := range rest {
+		rest[i].Digest = ""
+		_, err := of(rest[i])
+		failed = errors.Join(failed, err)
+	}
+	slices.SortStableFunc(rest, func(x, y deployed) int {
+		return cmp.Or(cmp.Compare(x.rank(), y.rank()), cmp.Compare(depth[y], depth[x]))
+	})
+	return rest, failed
 }
 
 // stored returns what is stored of a definition; nil if nothing is.
@@ -553,7 +586,7 @@ func (a *apply) otherDeployments(ctx context.Context) (map[deployed]string, erro
 func (a *apply) removal(ctx context.Context, d deployed) (reason string, remove func(context.Context) error, err error) {
 	switch d.Kind {
 	case "calendar":
-		reason, err = a.users(ctx, d.Name)
+		reason, err = a.users(ctx, d)
 		return reason, a.remove(d, a.e.calendars.Remove), err
 	case "schedule":
 		s, err := a.e.schedules.Get(ctx, d.Name)
@@ -574,32 +607,65 @@ func (a *apply) removal(ctx context.Context, d deployed) (reason string, remove 
 		}
 		return reason, a.remove(d, a.e.notifications.Remove), err
 	}
-	return fmt.Sprintf("a %s is not removed, because its executions refer to its versions", d.Kind), nil, nil
+	kind := store.Kind(d.Kind)
+	if reason, err = a.users(ctx, d); reason == "" && err == nil {
+		job, name := d.Name, ""
+		if kind == store.Chain {
+			job, name = "", d.Name
+		}
+		reason, err = a.open(ctx, job, name, "")
+	}
+	return reason, a.remove(d, func(ctx context.Context, name string, by courier.By) error {
+		return access{a.e}.removeDefinition(ctx, kind, name, by)
+	}), err
 }
 
-// users returns the phrase that names what will go by a calendar after this Apply; empty if
-// nothing will.
-func (a *apply) users(ctx context.Context, name string) (string, error) {
-	left, err := a.e.calendars.Users(ctx, name)
+// users returns the phrase that names what will use a calendar, job or chain after this Apply;
+// empty if nothing will.
+func (a *apply) users(ctx context.Context, d deployed) (string, error) {
+	var left []string
+	var err error
+	if d.Kind == string(store.Calendar) {
+		left, err = a.e.calendars.Users(ctx, d.Name)
+	} else {
+		left, err = access{a.e}.users(ctx, store.Kind(d.Kind), d.Name)
+	}
 	if err != nil {
 		return "", err
 	}
 	for _, p := range a.planned {
-		if p.Action != ActionKept { // it is removed, or the bundle says by which calendar it goes
+		if p.Action != ActionKept { // it is removed, or the bundle says what it uses
 			left = slices.DeleteFunc(left, func(user string) bool { return user == fmt.Sprintf("%s %q", p.Kind, p.Name) })
 		}
 	}
-	for _, x := range a.check.Schedules {
-		if x.Calendar == name {
-			left = append(left, fmt.Sprintf("schedule %q", x.Name))
+	add := func(uses bool, kind, name string) {
+		if uses {
+			left = append(left, fmt.Sprintf("%s %q", kind, name))
 		}
+	}
+	is := func(kind store.Kind, name string) bool { return string(kind) == d.Kind && name == d.Name }
+	for _, x := range a.check.Schedules {
+		add(is(store.Calendar, x.Calendar) || is(store.Job, x.Job) || is(store.Chain, x.Chain), "schedule", x.Name)
 	}
 	for _, x := range a.check.Monitors {
-		if x.Calendar == name {
-			left = append(left, fmt.Sprintf("monitor %q", x.Name))
-		}
+		add(is(store.Calendar, x.Calendar) || is(store.Job, x.Job) || is(store.Chain, x.Chain), "monitor", x.Name)
 	}
-	if err := calendar.InUse(name, left); err != nil {
+	for _, x := range a.check.Subscriptions {
+		add(x.Job != nil && is(store.Job, x.Job.Name), "subscription", x.Name)
+	}
+	for _, x := range a.check.checkedChains {
+		add(slices.ContainsFunc(x.Members, func(m chain.Member) bool { return is(store.Job, m.Job) }), "chain", x.Name)
+	}
+	for i := range a.check.checkedJobs {
+		x := &a.check.checkedJobs[i].Job
+		add(slices.ContainsFunc(x.DependsOn, func(on courier.JobDependency) bool { return is(store.Job, on.Job) }), "job", x.Name)
+	}
+	if d.Kind == string(store.Calendar) {
+		err = calendar.InUse(d.Name, left)
+	} else {
+		err = inUse(store.Kind(d.Kind), d.Name, left)
+	}
+	if err != nil {
 		return text.Plain(err), nil
 	}
 	return "", nil
@@ -615,8 +681,9 @@ func (a *apply) remove(d deployed, remove func(context.Context, string, courier.
 	}
 }
 
-// open returns the phrase that names an execution of a job, or of a chain if job is empty,
-// that a schedule or monitor has started and that has not ended; empty if there is none.
+// open returns the phrase that names an execution of a job, or of a chain if job is empty, that
+// a schedule or monitor has started, or anybody if by is empty, and that has not ended; empty if
+// there is none.
 func (a *apply) open(ctx context.Context, job, name, by string) (string, error) {
 	const page = 1000
 	if job == "" {
@@ -626,7 +693,7 @@ func (a *apply) open(ctx context.Context, job, name, by string) (string, error) 
 			var list []chain.Execution
 			list, err = s.ChainExecutions(ctx, f)
 			for i := range list {
-				if f.Before = list[i].ID; list[i].By == by {
+				if f.Before = list[i].ID; by == "" || list[i].By == by {
 					return fmt.Sprintf("its chain execution %s is %s", list[i].ID, list[i].State), nil
 				}
 			}
@@ -640,7 +707,7 @@ func (a *apply) open(ctx context.Context, job, name, by string) (string, error) 
 	for {
 		list, err := a.e.store.Executions(ctx, f)
 		for i := range list {
-			if f.Before = list[i].ID; list[i].By == by {
+			if f.Before = list[i].ID; by == "" || list[i].By == by {
 				return fmt.Sprintf("its execution %s is %s", list[i].ID, list[i].State), nil
 			}
 		}
@@ -690,8 +757,15 @@ func (a *apply) write(ctx context.Context) error {
 			continue
 		}
 		there, err := a.compare(ctx, p)
-		if err == nil && !there {
+		if err != nil {
+			return err
+		}
+		if !there {
 			err = p.write(ctx)
+		}
+		if p.Action == ActionRemove && errors.Is(err, courier.ErrConflict) { // it has come into use since
+			p.Action, p.Done, p.Reason = ActionKept, true, text.Plain(err)
+			continue
 		}
 		if err != nil {
 			return err

@@ -271,12 +271,12 @@ func TestApplyPrune(t *testing.T) {
 		if a := apply(definitionsOf(t, "a"), "service", false); changesIn(a) != "" {
 			t.Errorf("without Prune: %s", changesIn(a))
 		}
-		const kept = "kept job old, kept monitor busy, kept schedule open, kept schedule open-chain, kept schedule shared, kept subscription told"
+		const kept = "kept monitor busy, kept schedule open, kept schedule open-chain, kept schedule shared, kept subscription told"
 		a := apply(definitionsOf(t, "a"), "service", true)
-		if changesIn(a) != "kept job old, kept monitor busy, remove monitor watch, kept schedule open, kept schedule open-chain, kept schedule shared, remove subscription pager, kept subscription told" {
+		if changesIn(a) != "kept monitor busy, remove monitor watch, kept schedule open, kept schedule open-chain, kept schedule shared, remove subscription pager, kept subscription told, remove job old" {
 			t.Errorf("pruned: %s", changesIn(a))
 		}
-		for _, want := range []string{string(x.ID) + " is queued", string(y.ID) + " is queued", "notifications wait for delivery, the first of the event " + string(z.ID), string(c.ID) + " is running", `the deployment "other" has it too`, "its executions refer to its versions"} {
+		for _, want := range []string{string(x.ID) + " is queued", string(y.ID) + " is queued", "notifications wait for delivery, the first of the event " + string(z.ID), string(c.ID) + " is running", `the deployment "other" has it too`} {
 			if !strings.Contains(a.String(), want) {
 				t.Errorf("%s\ndoes not say %q", a.String(), want)
 			}
@@ -298,6 +298,64 @@ func TestApplyPrune(t *testing.T) {
 		}
 		if got := strings.Join(names, " "); err != nil || got != "by-hand nightly open-chain shared" {
 			t.Errorf("schedules %s, %v", got, err)
+		}
+	})
+}
+
+// TestApplyPruneJobsAndChains: jobs and chains are removed behind what uses them, unless an
+// execution has not ended or something that is not of the deployment uses them. A dry run reports
+// the same. A later bundle makes them again.
+func TestApplyPruneJobsAndChains(t *testing.T) {
+	onStores(t, func(t *testing.T, s store.Store) {
+		e, ctx := applyEngine(s), t.Context()
+		job := func(name, more string) string {
+			return `{"name": "` + name + `", ` + more + `"steps": [{"type": "demo.show", "config": {"text": "a"}}]}`
+		}
+		full := definitionsOf(t, "a",
+			job("up", ""), job("middle", `"depends_on": ["up"], `), job("down", `"depends_on": ["middle"], `), job("member", ""), job("by-hand", ""), job("event", `"params": {"event": null}, `),
+			`{"name": "late", "members": [{"job": "member"}]}`, `{"name": "hourly", "chain": "late", "every_seconds": 3600}`, `{"name": "starts", "kind": "job", "job": {"name": "event"}, "events": ["JobFailed"], "jobs": ["fetch"]}`)
+		apply := func(b engine.Bundle, dry bool) engine.Applied {
+			t.Helper()
+			a, err := e.Apply(ctx, b, &engine.ApplyOptions{Name: "service", Prune: true, DryRun: dry, By: courier.By{Actor: "deploy"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		apply(full, false)
+		if _, err := e.Schedules().Set(ctx, schedule.Schedule{Name: "mine", Job: "by-hand", Every: time.Hour}, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		x, err := e.Enqueue(ctx, "up", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "remove schedule hourly, remove subscription starts, remove chain late, remove job down, remove job middle, kept job by-hand, remove job event, remove job member, kept job up"
+		dry := apply(definitionsOf(t, "a"), true)
+		a := apply(definitionsOf(t, "a"), false)
+		if got := strings.NewReplacer("(", "", ")", "").Replace(changesIn(dry)); got != want || changesIn(a) != want {
+			t.Errorf("dry run: %s\napplied: %s\nwant     %s", got, changesIn(a), want)
+		}
+		for _, text := range []string{`job "by-hand" is used by schedule "mine"`, "its execution " + string(x.ID) + " is queued"} {
+			if !strings.Contains(dry.String(), text) || !strings.Contains(a.String(), text) {
+				t.Errorf("%s does not say %s", a.String(), text)
+			}
+		}
+		if _, err := e.Jobs().Get(ctx, "member", 0); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "was removed by deploy") {
+			t.Errorf("the removed job: %v", err)
+		}
+		if _, err := e.Cancel(ctx, x.ID, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		if a := apply(definitionsOf(t, "a"), false); changesIn(a) != "kept job by-hand, remove job up" {
+			t.Errorf("after the end of the execution: %s", changesIn(a))
+		}
+		a = apply(full, false)
+		if got := changesIn(a); !strings.Contains(got, "create job member") || !strings.Contains(got, "create chain late") {
+			t.Errorf("made again: %s", got)
+		}
+		if j, err := e.Jobs().Get(ctx, "member", 0); err != nil || j.Version != 3 {
+			t.Errorf("version %d, %v", j.Version, err)
 		}
 	})
 }

@@ -16,7 +16,8 @@ import (
 // Enqueue creates an execution of the named job for some engine to run, and returns
 // it. When Enqueue has returned nil, the execution is durable in the store. If the
 // idempotency key was used before, Enqueue returns that execution, whatever its
-// state, or [courier.ErrConflict] if it has other parameters, unless opt has KeyAlone. If a
+// state, or [courier.ErrConflict] if it has other parameters, unless opt has KeyAlone. With a
+// KeyScope it may be an execution of another job. If a
 // dependency of the job with on_unmet: refuse is not met, nothing is created, and the error
 // is a *[courier.DependencyError]. A nil opt means the defaults. If the store has lately
 // seen no worker that serves the queue, Enqueue logs a warning in Options.Log, once a

@@ -43,6 +43,9 @@ type AsyncOptions struct {
 	// KeyAlone answers a repeated key with the execution that used it, whatever else the
 	// request says; see [courier.EnqueueOptions]. Without it, other parameters are refused.
 	KeyAlone bool
+	// KeyScope is the scope of the keys, over all endpoints and jobs that have it; see
+	// [courier.EnqueueOptions]. Empty means that a key counts for its job.
+	KeyScope string
 	// Verify returns an error unless the request proves by itself who has sent it: such as
 	// [StandardWebhook]. The error is in the log only. With Verify, neither Access.Who nor
 	// Access.Role is asked, and what is started is by "webhook:" and As.
@@ -193,7 +196,7 @@ func (e *endpoint) serve(c *call) error {
 	if err != nil {
 		return e.undefined(c, job, err)
 	}
-	opt.IdempotencyKey, opt.KeyAlone = key, e.opt.KeyAlone
+	opt.IdempotencyKey, opt.KeyAlone, opt.KeyScope = key, e.opt.KeyAlone, e.opt.KeyScope
 	enqueue := func() (courier.Execution, error) { return e.h.e.Enqueue(c.ctx(), job, opt) }
 	if u != nil {
 		enqueue = func() (courier.Execution, error) { return u.enqueue(job, opt) }

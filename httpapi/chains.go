@@ -24,6 +24,7 @@ type StartChainRequest struct {
 	Hold           bool           `json:"hold,omitempty"`            // it stays pending until it is released
 	Version        int            `json:"version,omitempty"`         // of the chain; 0 means the latest
 	IdempotencyKey string         `json:"idempotency_key,omitempty"` // as the header
+	KeyScope       string         `json:"key_scope,omitempty"`       // the key counts for all chains of that scope; empty: for the chain
 }
 
 // A StartedChain is the answer to who has started an execution of a chain. It is also all
@@ -111,7 +112,7 @@ func (c *call) startChain() error {
 		return err
 	}
 	opt := &chain.StartOptions{
-		Params: b.Params, Version: b.Version, IdempotencyKey: key, Hold: b.Hold, By: c.By(""), Labels: c.Labels(),
+		Params: b.Params, Version: b.Version, IdempotencyKey: key, KeyScope: b.KeyScope, Hold: b.Hold, By: c.By(""), Labels: c.Labels(),
 	}
 	if err := c.MaySetVersion(c.ctx(), b.Version); err != nil {
 		return err

@@ -92,6 +92,14 @@ func (c *call) putDefinition(d desk.Catalog) error {
 	return c.answer(status, viewOf(&x))
 }
 
+func (c *call) removeDefinition(d desk.Catalog) error {
+	a := store.Action{Verb: "remove", Kind: d.Kind, Name: c.r.PathValue("name"), Job: c.about()}
+	if err := c.Do(c.ctx(), a, func(ctx context.Context) error { return d.Remove(ctx, a.Name, c.By("")) }); err != nil {
+		return c.unknown(err)
+	}
+	return c.nothing(http.StatusNoContent)
+}
+
 // A DryRunRequest is the body of a dry run. All fields may be left out.
 type DryRunRequest struct {
 	Params     map[string]any  `json:"params,omitempty"`

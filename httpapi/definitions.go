@@ -95,6 +95,12 @@ func definitionRoutes(kind string, one, list scope, body, report any) []route {
 			problems: []*code{codePrecond, codeDefinition, codePreRequired}, do: with((*call).putDefinition),
 		},
 		{
+			method: "DELETE", path: path, id: "remove" + upper, group: group, on: one,
+			does: "Removes a " + kind + ": it is in no list any more, and nothing can be started of it until it is saved again. Its versions and executions stay. " +
+				"It is refused while something uses the " + kind + " or an execution has not ended.",
+			answers: map[int]any{http.StatusNoContent: nil}, problems: []*code{codeConflict}, do: with((*call).removeDefinition),
+		},
+		{
 			method: "GET", path: path + "/versions", id: "list" + upper + "Versions", group: group, on: one,
 			does: "Lists the versions of a " + kind + ", the newest first.", query: []param{limitParam, cursorParam},
 			answers: map[int]any{http.StatusOK: page[DefinitionEntry]{}}, do: with((*call).listVersions),
@@ -154,12 +160,12 @@ func (c *call) listDefinitions(d desk.Catalog) error {
 // none.
 func (c *call) visible(d desk.Catalog, q, after string, limit int) (list []DefinitionEntry, next string, err error) {
 	if after == "" && q != "" {
-		first, err := d.Versions(c.ctx(), q, store.VersionFilter{Limit: 1}) // the list begins behind a name
+		first, err := d.Saved(c.ctx(), q, 0) // the list begins behind a name
 		if err != nil && !errors.Is(err, courier.ErrNotFound) {
 			return nil, "", err
 		}
-		if len(first) > 0 && d.Shows(c.ctx(), q) {
-			list = append(list, entryOf(&first[0]))
+		if err == nil && d.Shows(c.ctx(), q) {
+			list = append(list, entryOf(&first))
 		}
 		after = q
 	}

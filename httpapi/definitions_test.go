@@ -414,6 +414,46 @@ func TestDefineAgain(t *testing.T) {
 	}
 }
 
+// A job or a chain is removed if nothing uses it and no execution is open. Its versions stay,
+// and it can be made again.
+func TestRemoveDefinition(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	bodies := map[string]string{"jobs": `{"steps": [{"type": "test.work"}]}`, "chains": `{"members": [{"job": "report"}]}`}
+	for kind, body := range bodies {
+		at := "v1/" + kind + "/old"
+		w.send("DELETE", at, "").problem(http.StatusNotFound, "not_found")
+		w.put(at, body, "If-None-Match", "*").want(http.StatusCreated, nil)
+		w.as("vera").send("DELETE", at, "").problem(map[string]int{"jobs": http.StatusNotFound, "chains": http.StatusForbidden}[kind], map[string]string{"jobs": "not_found", "chains": "forbidden"}[kind])
+		target := strings.TrimSuffix(kind, "s")
+		w.put("v1/schedules/uses", `{"`+target+`": "old", "every_seconds": 3600}`).want(http.StatusCreated, nil)
+		w.send("DELETE", at, "").problem(http.StatusConflict, "conflict", `is used by schedule`, "uses")
+		w.send("DELETE", "v1/schedules/uses", "").want(http.StatusNoContent, nil)
+		var started struct{ ID string }
+		w.post(at+"/executions", "").want(http.StatusAccepted, &started)
+		w.send("DELETE", at, "").problem(http.StatusConflict, "conflict", started.ID)
+		w.post(map[string]string{"jobs": "v1/executions/", "chains": "v1/chain-executions/"}[kind]+started.ID+"/cancel", "").want(http.StatusAccepted, nil)
+		w.send("DELETE", at, "").want(http.StatusNoContent, nil)
+		w.send("DELETE", at, "").problem(http.StatusNotFound, "not_found", "was removed")
+		w.get(at).problem(http.StatusNotFound, "not_found", "was removed")
+		w.post(at+"/executions", "").problem(http.StatusNotFound, "not_found", "was removed")
+		w.get(at+"?version=1").want(http.StatusOK, nil)
+		var p struct{ Items []httpapi.DefinitionEntry }
+		w.get(at+"/versions").want(http.StatusOK, &p)
+		if len(p.Items) != 1 || p.Items[0].Version != 1 {
+			t.Errorf("%+v", p.Items)
+		}
+		for _, query := range []string{"", "?q=old"} {
+			if list := w.get("v1/"+kind+query).want(http.StatusOK, &p); len(p.Items) > 0 && strings.Contains(list.Body.String(), `"old"`) {
+				t.Errorf("%s lists %+v", kind, p.Items)
+			}
+		}
+		w.put(at, body, "If-None-Match", "*").want(http.StatusOK, nil)
+		if tag := w.get(at).Header().Get("ETag"); tag != `"v3"` {
+			t.Errorf("made again as %s", tag)
+		}
+	}
+}
+
 // The types of steps and the schemas are for viewers.
 func TestTypes(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)

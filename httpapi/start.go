@@ -28,6 +28,7 @@ type StartRequest struct {
 	LimitKeys      []string          `json:"limit_keys,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty"` // as the header
+	KeyScope       string            `json:"key_scope,omitempty"`       // the key counts for all jobs of that scope; empty: for the job
 }
 
 // A Started is the answer to who has started an execution.
@@ -63,7 +64,7 @@ func (c *call) start() error {
 	if err != nil {
 		return err
 	}
-	opt.IdempotencyKey, opt.By = key, c.By("")
+	opt.IdempotencyKey, opt.KeyScope, opt.By = key, b.KeyScope, c.By("")
 	if opt.Labels, err = c.labels(b.Labels); err != nil {
 		return err
 	}

@@ -125,12 +125,21 @@ type Catalog interface {
 	// on (see [Upstreams]) does not exist, the error is ErrNotFound. If the job would
 	// depend on itself, by the latest versions of all jobs, the error is a
 	// *courier.CycleError; concurrent calls cannot make a cycle either.
+	//
+	// A d with the body [Removal] removes the definition: it is not listed any more, and
+	// nothing is enqueued or started of it until another version is saved. Its versions
+	// stay, and the executions that refer to them can be resumed. If there is no such
+	// definition, the error is ErrNotFound. A job with executions that have not ended, one
+	// that is a member of chain executions that have not ended, one on which another job
+	// depends, and a chain with executions that have not ended are not removed; the error is
+	// [Definition.ErrNeeded]. Of a removal and an Enqueue or a start at the same time, one is
+	// refused.
 	Save(ctx context.Context, d Definition) (Definition, error)
 	// Load returns a version of a definition, the latest for version 0. If there is
 	// none, the error is ErrNotFound.
 	Load(ctx context.Context, kind Kind, name string, version int) (Definition, error)
 	// List returns a page of the latest versions of definitions of one kind, in
-	// byte order of their names.
+	// byte order of their names, without those that were removed.
 	List(ctx context.Context, f DefinitionFilter) ([]Definition, error)
 	// Settings returns a page of settings, in byte order of their names.
 	Settings(ctx context.Context, f SettingFilter) ([]Setting, error)
@@ -144,10 +153,10 @@ type Catalog interface {
 type Queue interface {
 	// Enqueue creates executions, all or none, and returns one result for each, in
 	// order. If the ID of an execution exists already, or its idempotency key is used
-	// for the same job, it is not created: the result is the existing execution,
-	// whatever its state. If that one is of another job or is not the same by
-	// [NewExecution.Same], Enqueue creates nothing and returns ErrConflict. If a version of a job
-	// does not exist, the error is ErrNotFound. If an execution with Latest is not
+	// for the same job or in its scope, it is not created: the result is the existing
+	// execution, whatever its state. If that one is not the same by [NewExecution.Same],
+	// Enqueue creates nothing and returns [NewExecution.Conflict]. If a version of a job
+	// does not exist, or the job was removed, the error is ErrNotFound. If an execution with Latest is not
 	// created because its version is not the latest, or if it would be a conflict for
 	// that reason, the error is ErrOutdated. If a dependency that refuses is not met
 	// after the whole list was created, nothing is created, and the error is a
@@ -222,8 +231,7 @@ const (
 	// Deployment is the record of what was saved as one deployment, such as by
 	// engine.Engine.Apply. Nothing can be started by it.
 	Deployment Kind = "deployment"
-	// Calendar is the calendar of package calendar. Nothing can be started by it. The body
-	// null says that it was removed.
+	// Calendar is the calendar of package calendar. Nothing can be started by it.
 	Calendar Kind = "calendar"
 )
 
@@ -244,12 +252,57 @@ type Definition struct {
 	// Base and KeepNewer are conditions of Save, which compares them in the
 	// transaction that saves. A store keeps and returns neither.
 	//
-	// Base, if not nil, is the number that the latest version must have, 0 for none. If
-	// it has another, nothing is saved and the error is [courier.ErrConflict].
+	// Base, if not nil, is the number that the latest version must have, 0 for none or for
+	// a definition that was removed. If it has another, nothing is saved and the error is
+	// [courier.ErrConflict].
 	Base *int
 	// KeepNewer saves nothing if Body equals that of an earlier version byte by
 	// byte. Save then returns the latest version and does not compare Base.
 	KeepNewer bool
+}
+
+// Removal is the body of a version that removes a definition.
+const Removal = "null"
+
+// Removed reports whether the version removes the definition.
+func (d *Definition) Removed() bool { return string(d.Body) == Removal }
+
+// ErrRemoved is the error of using a definition whose latest version, d, removes it. It matches
+// [courier.ErrNotFound].
+func (d *Definition) ErrRemoved() error {
+	return courier.Errorf(courier.ErrNotFound, "%s %q was removed%s, in version %d; define it again to use it", d.Kind, d.Name, courier.By{Actor: d.By}, d.Version)
+}
+
+// ErrNeeded is the error of a removal that is refused because of something that needs the
+// definition, such as an execution that has not ended. It matches [courier.ErrConflict].
+func (d *Definition) ErrNeeded(by string) error {
+	return courier.Errorf(courier.ErrConflict, "%s %q was not removed: %s", d.Kind, d.Name, by)
+}
+
+// NeededByOpen is what [Definition.ErrNeeded] says of an execution that has not ended. What is
+// "execution" or "chain execution".
+func NeededByOpen(what, id, state string) string {
+	return fmt.Sprintf("%s %s is %s; cancel what has not ended, or wait for it", what, id, state)
+}
+
+// NeededByJob is what [Definition.ErrNeeded] says of a job that depends on the one to be removed.
+func NeededByJob(name string) string {
+	return fmt.Sprintf("job %q depends on it; change or remove that one first", name)
+}
+
+// ErrInUse is the error of removing a definition that others use, each a phrase such as
+// `schedule "nightly"`; nil if none does. It matches [courier.ErrConflict], names the first of
+// them, and ends with what to do.
+func ErrInUse(kind Kind, name string, users []string, advice string) error {
+	const few = 10
+	if len(users) == 0 {
+		return nil
+	}
+	shown := strings.Join(users[:min(few, len(users))], ", ")
+	if len(users) > few {
+		shown += fmt.Sprintf(" and %d more", len(users)-few)
+	}
+	return courier.Errorf(courier.ErrConflict, "%s %q is used by %s; %s", kind, name, shown, advice)
 }
 
 // ErrBase is the error of a Save whose Base is not the latest version.
@@ -331,6 +384,7 @@ type NewExecution struct {
 	Delay          time.Duration // until it is due
 	Hold           bool          // creates it in the state created
 	IdempotencyKey string        // empty means none
+	KeyScope       string        // in which the key is unique, over all jobs; empty means the job. Empty without a key
 	KeyAlone       bool          // the params do not count if the key is used: see [NewExecution.Same]
 	Params         json.RawMessage
 	LimitKeys      []string // without repetitions, and within the bounds of flow.LimitKeysProblem
@@ -364,9 +418,31 @@ type NewExecution struct {
 
 // Same reports whether an execution that exists, under the ID or the idempotency key, stands
 // for the new one: it is of the same job, and has the same params, byte by byte. With KeyAlone,
-// the same key is enough.
+// the same key is enough, and with a KeyScope its job may be another.
 func (n *NewExecution) Same(x *courier.Execution) bool {
-	return x.Job == n.Job && (bytes.Equal(x.Params, n.Params) || n.KeyAlone && n.IdempotencyKey != "" && x.IdempotencyKey == n.IdempotencyKey)
+	if n.KeyAlone && n.usedBy(x) && (n.KeyScope != "" || x.Job == n.Job) {
+		return true
+	}
+	return x.Job == n.Job && bytes.Equal(x.Params, n.Params)
+}
+
+// usedBy reports whether an execution has the idempotency key of the new one, in its scope.
+func (n *NewExecution) usedBy(x *courier.Execution) bool {
+	return n.IdempotencyKey != "" && x.IdempotencyKey == n.IdempotencyKey && x.KeyScope == n.KeyScope
+}
+
+// Conflict returns the error for a new execution in whose place x exists, under the ID or the
+// idempotency key; nil if x stands for it. The error matches [courier.ErrConflict].
+func (n *NewExecution) Conflict(x *courier.Execution) error {
+	switch {
+	case n.Same(x):
+		return nil
+	case x.Job == n.Job:
+		return courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)
+	case n.KeyScope != "" && n.usedBy(x):
+		return courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q of the scope %q: execution %s of job %q has it; nothing was created: use another key", n.Job, n.IdempotencyKey, n.KeyScope, x.ID, x.Job)
+	}
+	return courier.Errorf(courier.ErrConflict, "execution %s exists for job %q", x.ID, x.Job)
 }
 
 // ErrOutdated is the error for an execution with [NewExecution.Latest] whose job has a

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,18 +19,13 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// programEnv makes the test binary the program itself.
-const programEnv = "COURIER_TEST_ASYNC_ENDPOINTS"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(programEnv) != "" {
-		main()
-		os.Exit(0)
-	}
+	process.Run(func(string) error { main(); return nil })
 	pgtest.Main(m)
 }
 

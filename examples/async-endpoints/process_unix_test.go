@@ -3,105 +3,47 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 )
 
 // A program is the service in a process of its own.
 type program struct {
 	*testing.T
-	cmd    *exec.Cmd
-	url    string
+	*process.Process
 	worker string
-	curl   []string // the commands that it has printed
-	tmp    string
 }
 
 // start starts the program on a port of its own, and waits until it listens.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{T: t, cmd: exec.CommandContext(t.Context(), self, append([]string{"-addr", "127.0.0.1:0"}, args...)...), tmp: t.TempDir()}
-	p.cmd.Env = append(os.Environ(), programEnv+"=1", "TMPDIR="+p.tmp, "GORACE=atexit_sleep_ms=0")
-	var log strings.Builder
-	p.cmd.Stderr = &log
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		p.cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s", log.String())
-		}
-	})
-	lines := bufio.NewScanner(out)
-	for len(p.curl) < strings.Count(usage, "\ncurl ") && lines.Scan() {
-		if name, ok := strings.CutPrefix(lines.Text(), "# worker "); ok {
+	p := &program{T: t, Process: process.Start(t, process.Options{Args: append([]string{"-addr", "127.0.0.1:0"}, args...), Last: `"delaySeconds": 60`})}
+	for _, line := range p.Printed {
+		if name, ok := strings.CutPrefix(line, "# worker "); ok {
 			p.worker = name
 		}
-		if strings.HasPrefix(lines.Text(), "curl ") {
-			p.curl = append(p.curl, lines.Text())
-			p.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(lines.Text())
-		}
 	}
-	if p.url == "" || p.worker == "" {
-		t.Fatalf("the program has not started: %s", log.String())
-	}
-	go io.Copy(io.Discard, out)
 	return p
-}
-
-// stop ends the program as an operator does, and requires that it ends well and leaves nothing.
-func (p *program) stop() {
-	p.Helper()
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	if err := p.cmd.Wait(); err != nil {
-		p.Errorf("the program's end: %v", err)
-	}
-	if left, err := os.ReadDir(p.tmp); err != nil || len(left) > 0 {
-		p.Errorf("the program left %v, %v", left, err)
-	}
 }
 
 // send sends a request, and returns the job that it is answered with.
 func (p *program) send(method, path, body string, code int) (j job) {
 	p.Helper()
-	r, err := http.NewRequestWithContext(p.Context(), method, p.url+path, strings.NewReader(body))
-	if err != nil {
-		p.Fatal(err)
-	}
+	var headers []string
 	if strings.HasSuffix(path, "/status") {
-		r.Header.Set("Content-Type", "application/json")
+		headers = []string{"Content-Type", "application/json"}
 	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-	if err != nil {
-		p.Fatal(err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
+	resp, raw, err := p.Send(method, path, body, headers...)
 	if err != nil || resp.StatusCode != code {
-		p.Fatalf("%s %s: %s %s, %v; want %d", method, path, resp.Status, raw, err, code)
+		p.Fatalf("%s %s: %s, %v; want %d", method, path, raw, err, code)
 	}
 	if code < 300 {
 		kinds(p.T, raw)
@@ -120,50 +62,37 @@ func (p *program) post(body string) string {
 // until waits until a job has a status.
 func (p *program) until(id string, want status) job {
 	p.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		j := p.send("GET", "/jobs/"+id, "", http.StatusOK)
-		if j.Status == want {
-			return j
-		}
-		if time.Now().After(end) {
-			p.Fatalf("the job is %s, not %s: %+v", j.Status, want, j)
-		}
-	}
+	var j job
+	process.Until(p.T, func() (any, bool) {
+		j = p.send("GET", "/jobs/"+id, "", http.StatusOK)
+		return j, j.Status == want
+	})
+	return j
 }
 
-// printed sends what the printed commands send, in their order and with the id of the last
-// answer to a POST, and requires the status of each answer.
+// printed executes the printed commands, in their order and with the id of the last answer to a
+// POST, and requires the status of each answer.
 func (p *program) printed(codes ...int) {
 	p.Helper()
-	if len(p.curl) != len(codes) {
-		p.Fatalf("%q", p.curl)
+	commands, id := p.Commands(), "ID"
+	if len(commands) != len(codes) {
+		p.Fatalf("%q", commands)
 	}
-	id := "ID"
-	for i, line := range p.curl {
-		method, target, body := "GET", "", ""
-		var list []string
-		for _, w := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1)[1:] {
-			list = append(list, strings.Trim(w, "'"))
-		}
-		for ; len(list) > 0; list = list[1:] {
-			switch option := list[0]; option {
-			case "-i":
-			case "-X":
-				method, list = list[1], list[1:]
-			case "-d":
-				body, list = list[1], list[1:]
-			case "-H":
-				list = list[1:]
-			default:
-				target = strings.Replace(strings.TrimPrefix(option, p.url), "ID", id, 1)
-			}
-		}
-		if strings.Contains(body, "Scheduled") {
+	for i, line := range commands {
+		if strings.Contains(line, "Scheduled") {
 			p.until(id, failed)
 		}
-		if j := p.send(method, target, body, codes[i]); method == "POST" {
+		code, body := p.Curl(strings.Replace(line, "/ID", "/"+id, 1))
+		if code != codes[i] {
+			p.Errorf("%s: %d %s; want %d", line, code, body, codes[i])
+		}
+		if strings.Contains(line, "-X POST") {
+			var j job
+			if err := json.Unmarshal([]byte(body), &j); err != nil {
+				p.Fatal(err)
+			}
 			id = string(j.ID)
-			p.until(id, map[bool]status{true: failed, false: inProgress}[strings.Contains(body, "fail")])
+			p.until(id, map[bool]status{true: failed, false: inProgress}[strings.Contains(line, "fail")])
 		}
 	}
 }
@@ -233,7 +162,7 @@ func TestLifecycleInMemory(t *testing.T) {
 	t.Parallel()
 	p := start(t, "-concurrency", "1", "-retry-base", "20ms", "-timeout", "1s")
 	p.lifecycle()
-	p.stop()
+	p.Stop()
 	start(t, "-retry-base", "1ms").printed(202, 200, 202, 202, 200, 200)
 	start(t, "-concurrency", "1", "-claim-timeout", "200ms").expires()
 }
@@ -245,10 +174,10 @@ func TestLifecycleOnPostgres(t *testing.T) {
 	p := start(t, "-concurrency", "1", "-retry-base", "20ms", "-timeout", "1s", "-database", database)
 	p.lifecycle()
 	last := p.post("")
-	p.stop()
+	p.Stop()
 	other := start(t, "-concurrency", "1", "-timeout", "1s", "-database", database)
 	other.until(last, completed)
-	other.stop()
+	other.Stop()
 	start(t, "-concurrency", "1", "-claim-timeout", "200ms", "-database", database).expires()
 }
 
@@ -264,9 +193,7 @@ func TestJobsOfKilledInstanceAreRecovered(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	second := start(t, flags...)
-	if err := first.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	first.Kill()
 	killed := time.Now()
 	if j := second.until(id, inProgress); *j.WorkerID != first.worker {
 		t.Errorf("%+v", j) // it is stuck
@@ -280,7 +207,7 @@ func TestJobsOfKilledInstanceAreRecovered(t *testing.T) {
 	if j := second.until(id, completed); j.RetryCount != 0 || j.WorkerID != nil {
 		t.Errorf("%+v", j)
 	}
-	second.stop()
+	second.Stop()
 }
 
 // Two programs pull jobs from one queue, and no job is run twice.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,7 +122,7 @@ func TestFailedRetrievalIsUnknownAndTriedAgain(t *testing.T) {
 	s := launch(t, "server", "-service", "demo=2@http://"+at)
 	id := s.upload("sleep 0.5; echo x > x.txt")
 	s.await(id, "Submitted")
-	c.kill()
+	c.Kill()
 	if seen, got, _ := s.await(id, "Unknown"); len(seen) > 2 || got["error"] == nil {
 		t.Errorf("%v, %v", seen, got)
 	}
@@ -145,7 +144,7 @@ func TestKilledServerIsReplaced(t *testing.T) {
 		ids = append(ids, s.upload("echo x >> "+count+"; sleep 0.5; echo done > done.txt"))
 	}
 	s.await(ids[0], "Submitted") // and others in the middle of their submission, maybe
-	s.kill()
+	s.Kill()
 	s = launch(t, "server", args...)
 	for _, id := range ids {
 		if _, _, files := s.await(id, "Completed"); files["done.txt"] != "done\n" {
@@ -312,7 +311,7 @@ func TestRetrievalTimesOut(t *testing.T) {
 	s := launch(t, "server", "-service", "demo=2@"+c.at, "-max-age", "2s")
 	id := s.upload("sleep 60")
 	s.await(id, "Submitted")
-	c.kill()
+	c.Kill()
 	s.await(id, "Unknown")
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		got, _ := s.look(id)
@@ -445,24 +444,19 @@ func TestPrintedCommandsWorkInOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, dir, id := launch(t, ""), t.TempDir(), ""
-	for _, line := range p.printed {
+	lines := p.Printed[1:] // behind the one with the address
+	for _, line := range lines {
 		if !strings.Contains(string(readme), strings.ReplaceAll(line, p.at, "http://127.0.0.1:8084")) {
 			t.Errorf("README.md lacks %s", line)
 		}
-		cmd := exec.Command("sh", "-c", strings.ReplaceAll(line, "/ID", "/"+id))
-		cmd.Dir = dir
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		if m := regexp.MustCompile(`"id":"([^"]+)"`).FindSubmatch(out); m != nil {
-			id = string(m[1])
+		if m := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(p.Shell(dir, strings.ReplaceAll(line, "/ID", "/"+id))); m != nil {
+			id = m[1]
 			p.await(id, "Completed")
 		}
 	}
 	archive, err := os.ReadFile(dir + "/results.zip")
-	if err != nil || len(p.printed) != 3 {
-		t.Fatalf("%q, %v", p.printed, err)
+	if err != nil || len(lines) != 3 {
+		t.Fatalf("%q, %v", lines, err)
 	}
 	if files := p.unzip(archive); files["result.txt"] != "HELLO\n" {
 		t.Errorf("%v", files)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"flag"
@@ -12,28 +11,18 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 )
-
-// programEnv makes the test binary the program itself.
-const programEnv = "COURIER_TEST_JOB_ORCHESTRATOR"
 
 func TestMain(m *testing.M) {
 	engine.RunIsolated(clientTypes)
-	if os.Getenv(programEnv) != "" {
-		main()
-		os.Exit(0)
-	}
+	process.Run(func(string) error { main(); return nil })
 	flag.Set("test.parallel", "8") // they wait for processes most of the time
 	pgtest.Main(m)
 }
@@ -155,105 +144,45 @@ func (u *user) unzip(text []byte) map[string]string {
 // answer, and the files of a completed one.
 func (u *user) await(id, want string) (seen []string, got object, files map[string]string) {
 	u.Helper()
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+	process.Until(u.T, func() (any, bool) {
 		got, files = u.look(id)
 		s := got["status"].(string)
 		if len(seen) == 0 || seen[len(seen)-1] != s {
 			seen = append(seen, s)
 		}
-		if s == want {
-			return seen, got, files
-		}
-		if time.Since(began) > 30*time.Second || s == "Completed" || s == "Failed" || s == "Cleaned" {
+		if s != want && (s == "Completed" || s == "Failed" || s == "Cleaned") {
 			u.Fatalf("%v: %v; want %s", seen, got, want)
 		}
-	}
+		return seen, s == want
+	})
+	return seen, got, files
 }
 
 // A program is a server or a client in a process of its own.
 type program struct {
 	user
-	role    string
-	cmd     *exec.Cmd
-	log     safeBuffer
-	printed []string // the commands
-}
-
-// A safeBuffer may be written by a process and read meanwhile.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	*process.Process
 }
 
 const token = "a token of these tests"
 
-// launch starts a server, a client, or both, on a free port.
+// launch starts a server, a client, or both, on a free port. At the end of the test it is stopped.
 func launch(t *testing.T, role string, args ...string) *program {
 	t.Helper()
 	if !slices.Contains(args, "-addr") {
 		args = append(args, "-addr", "127.0.0.1:0")
 	}
+	last := "/download/ID"
+	if role == "client" {
+		last = "job-orchestrator client: "
+	}
 	if role != "" {
 		args = append([]string{role}, args...)
 	}
-	p := &program{user: user{T: t, name: "ann", do: http.DefaultClient.Do}, role: role, cmd: exec.Command(os.Args[0], args...)}
-	p.cmd.Env = append(os.Environ(), programEnv+"=1", "ORCHESTRATOR_TOKEN="+token, "TMPDIR="+t.TempDir())
-	p.cmd.Stderr = &p.log
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.stop()
-		if t.Failed() {
-			t.Logf("the log of %v:\n%s", args, p.log.String())
-		}
-	})
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if _, at, ok := strings.Cut(lines.Text(), ": http://"); ok {
-			p.at = "http://" + at
-			if role != "client" {
-				continue
-			}
-		}
-		p.printed = append(p.printed, lines.Text())
-		if role == "client" || strings.HasSuffix(lines.Text(), "/download/ID") {
-			return p
-		}
-	}
-	t.Fatalf("it did not begin: %s", p.log.String())
-	return nil
-}
-
-// kill ends the process without a warning.
-func (p *program) kill() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-}
-
-// stop asks the process to end, unless it has, and waits until it has.
-func (p *program) stop() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		if err := p.cmd.Wait(); err != nil {
-			p.Errorf("%s: after SIGTERM: %v", p.role, err)
-		}
-	}
+	p := &program{Process: process.Start(t, process.Options{Args: args, Env: []string{"ORCHESTRATOR_TOKEN=" + token}, Last: last})}
+	p.user = user{T: t, name: "ann", do: http.DefaultClient.Do, at: p.URL}
+	t.Cleanup(p.End)
+	return p
 }
 
 // onBoth runs f with a server and a client, each on a store of its own kind.

@@ -21,27 +21,20 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// programEnv makes the test binary the program itself, or, with another text than "1", one that
-// dies there.
-const programEnv = "COURIER_TEST_JOB_PLATFORM"
-
 func TestMain(m *testing.M) {
-	switch os.Getenv(programEnv) {
-	case "":
-		pgtest.Main(m)
-	case "1":
-		main()
-	default:
-		if err := mortal(os.Args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	process.Run(func(as string) error {
+		if as == "insert" || as == "accept" {
+			return mortal(os.Args[1], as)
 		}
-	}
-	os.Exit(0)
+		main()
+		return nil
+	})
+	pgtest.Main(m)
 }
 
 // A dying store kills its process when it has inserted a job, or when it has accepted one.
@@ -78,8 +71,8 @@ func die() error {
 	select {}
 }
 
-// mortal serves the API of a platform on a database, until it dies where the environment says.
-func mortal(database string) error {
+// mortal serves the API of a platform on a database, until it dies there.
+func mortal(database, at string) error {
 	ctx, release := context.WithCancel(context.Background())
 	defer release()
 	st, done, err := openStore(ctx, database)
@@ -88,7 +81,7 @@ func mortal(database string) error {
 	}
 	defer done()
 	opt := options{maxRetries: 3, backoff: 2 * time.Second, dir: os.TempDir(), log: slog.New(slog.DiscardHandler)}
-	p, err := newPlatform(ctx, dying{st, os.Getenv(programEnv)}, opt)
+	p, err := newPlatform(ctx, dying{st, at}, opt)
 	if err != nil {
 		return err
 	}
@@ -205,7 +198,7 @@ func TestPostRecordsIntentOnly(t *testing.T) {
 			t.Errorf("%s", rec.Body)
 		}
 		x := c.execution(string(got.JobID))
-		if x.IdempotencyKey != "req_550e8400-e29b-41d4-a716-446655440000" || !strings.Contains(string(x.Params), `"to":"user@example.com"`) || !strings.Contains(string(x.Params), `"jobType":"SEND_EMAIL"`) {
+		if x.IdempotencyKey != "req_550e8400-e29b-41d4-a716-446655440000" || !strings.Contains(string(x.Params), `"to":"user@example.com"`) || x.Job != "SEND_EMAIL" {
 			t.Errorf("%+v %s", x, x.Params)
 		}
 		time.Sleep(24 * time.Hour)
@@ -293,7 +286,7 @@ func TestFieldsNeverExposed(t *testing.T) {
 			virtual(t, 1, func(c *client) {
 				key, id := "canary-key", ""
 				if want == created {
-					x, err := c.platform.api.Enqueue(c.Context(), jobName, &courier.EnqueueOptions{Params: map[string]any{"jobType": "RUN_BATCH", "payload": map[string]any{"text": "canary-payload"}}, IdempotencyKey: key, Hold: true})
+					x, err := c.platform.api.Enqueue(c.Context(), "RUN_BATCH", &courier.EnqueueOptions{Params: map[string]any{"payload": map[string]any{"text": "canary-payload"}}, IdempotencyKey: key, KeyScope: keyScope, Hold: true})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -377,7 +370,7 @@ func (c *client) moves(id string) (list []string) {
 // says: by the API, by a worker, and by time. The states that end it are final.
 func TestStateMachine(t *testing.T) {
 	virtual(t, 1, func(c *client) {
-		x, err := c.platform.api.Enqueue(c.Context(), jobName, &courier.EnqueueOptions{Params: map[string]any{"jobType": "RUN_BATCH"}, IdempotencyKey: "held", Hold: true})
+		x, err := c.platform.api.Enqueue(c.Context(), "RUN_BATCH", &courier.EnqueueOptions{Params: map[string]any{"payload": map[string]any{}}, IdempotencyKey: "held", KeyScope: keyScope, Hold: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,7 +450,7 @@ func TestRetriesAreDeterministic(t *testing.T) {
 // claim claims jobs for a worker that is not heard of again, and returns their ids.
 func (c *client) claim(most int) (ids []string) {
 	c.Helper()
-	got, err := c.store.Claim(c.Context(), store.ClaimRequest{Worker: "dead", StepTypes: []string{"platform.execute"}, Queues: []string{"default"}, Max: most, Lease: 15 * time.Second})
+	got, err := c.store.Claim(c.Context(), store.ClaimRequest{Worker: "dead", StepTypes: []string{stepType("RUN_BATCH")}, Queues: []string{"default"}, Max: most, Lease: 15 * time.Second})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -567,15 +560,24 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// A worker that does not know a job type leaves it to be retried.
+// A worker that does not know a job type leaves its jobs to one that does.
 func TestUnknownJobTypeOfWorker(t *testing.T) {
 	virtual(t, 1, func(c *client) {
-		x, err := c.platform.api.Enqueue(context.Background(), jobName, &courier.EnqueueOptions{Params: map[string]any{"jobType": "LATER"}})
+		jobTypes["LATER"] = pretend
+		defer delete(jobTypes, "LATER")
+		newer, err := newPlatform(c.Context(), c.store, options{workers: 1, maxRetries: 3, backoff: time.Second, lease: 15 * time.Second, dir: c.TempDir(), log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer newer.stop(c.Context())
 		c.begin()
-		c.is(string(x.ID), "PENDING", retry)
+		id := string(decode[accepted](t, c.send("POST", "/jobs", request("LATER", "{}", "k"), http.StatusAccepted).Body.Bytes()).JobID)
+		time.Sleep(time.Hour)
+		c.is(id, "PENDING", queued)
+		if err := newer.start(c.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.is(id, "COMPLETED", success)
 	})
 }
 

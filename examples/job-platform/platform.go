@@ -57,9 +57,9 @@ var visible = map[state]string{
 	created: "PENDING", queued: "PENDING", retry: "PENDING", running: "RUNNING", success: "COMPLETED", dead: "FAILED",
 }
 
-// jobName is the one Courier job whose executions are the jobs of all types: an idempotency key
-// is unique for a Courier job.
-const jobName = "jobs"
+// keyScope is the scope of the idempotency keys: each type is a Courier job of its own, and a
+// key is unique among the jobs of all types.
+const keyScope = "jobs"
 
 // Work is what a job type is given. It may be executed more than once for the same job: ID is
 // the key by which its effects can be recognised, such as by an e-mail provider.
@@ -69,7 +69,7 @@ type work struct {
 	Payload json.RawMessage // as the client has sent it; an object
 }
 
-// jobTypes are what jobs do. An error is recoverable unless it is marked by courier.Permanent.
+// jobTypes are what jobs do, by the names of their Courier jobs. An error is recoverable unless it is marked by courier.Permanent.
 var jobTypes = map[string]func(ctx context.Context, w work) error{
 	"SEND_EMAIL": sendEmail, "GENERATE_REPORT": pretend, "RUN_BATCH": pretend,
 }
@@ -126,32 +126,31 @@ type platform struct {
 func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, error) {
 	var reg courier.Registry
 	type config struct {
-		JobType string          `json:"job_type"`
 		Payload json.RawMessage `json:"payload"`
 	}
-	courier.RegisterFunc(&reg, "platform.execute", func(ctx context.Context, job *courier.Context, c config) (none struct{}, err error) {
-		do := jobTypes[c.JobType]
-		if do == nil { // recorded by a newer version of the program
-			return none, fmt.Errorf("this worker does not know the job type %q", c.JobType)
-		}
-		return none, do(ctx, work{job.Execution(), job.ExecutionAttempt(), c.Payload})
-	}, nil)
+	for name, do := range jobTypes { // a worker leaves jobs of other types to those that know them
+		courier.RegisterFunc(&reg, stepType(name), func(ctx context.Context, job *courier.Context, c config) (none struct{}, err error) {
+			return none, do(ctx, work{job.Execution(), job.ExecutionAttempt(), c.Payload})
+		}, nil)
+	}
 	p := &platform{api: engine.New(st, &reg, &engine.Options{Workspace: opt.dir, Log: opt.log}), routes: http.NewServeMux()}
 	for range opt.workers { // they are notified of jobs, and look by themselves if a server has died before it could
 		p.workers = append(p.workers, engine.New(st, &reg, &engine.Options{Workspace: opt.dir, Slots: 1, Lease: opt.lease, Poll: time.Second, Log: opt.log}))
 	}
 	longest, unlimited := 365*24*time.Hour, time.Duration(0)
-	_, err := p.api.Jobs().Define(ctx, courier.Job{
-		Name:   jobName,
-		Params: map[string]any{"jobType": courier.Param{Type: "text", Required: true}, "payload": courier.Param{Type: "object"}},
-		FailurePolicy: courier.FailurePolicy{ // of the job as a whole, so that its attempts are counted to its end
-			Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.backoff, BackoffMax: &longest, Jitter: courier.JitterNone,
-		},
-		Steps: []courier.StepSpec{{ID: "execute", Type: "platform.execute", Timeout: &unlimited, Config: map[string]any{
-			"job_type": "context:params.jobType", "payload": "context:params.payload",
-		}}},
-	}, nil)
-	if err = errors.Join(err, p.api.Limits().Set(ctx, "global", 0, courier.By{})); err != nil { // each worker has its own limit
+	err := p.api.Limits().Set(ctx, "global", 0, courier.By{}) // each worker has its own limit
+	for name := range jobTypes {
+		_, failed := p.api.Jobs().Define(ctx, courier.Job{
+			Name:   name,
+			Params: map[string]any{"payload": courier.Param{Type: "object"}},
+			FailurePolicy: courier.FailurePolicy{ // of the job as a whole, so that its attempts are counted to its end
+				Type: courier.RetryJob, MaxRetries: &opt.maxRetries, BackoffBase: &opt.backoff, BackoffMax: &longest, Jitter: courier.JitterNone,
+			},
+			Steps: []courier.StepSpec{{ID: "execute", Type: stepType(name), Timeout: &unlimited, Config: map[string]any{"payload": "context:params.payload"}}},
+		}, nil)
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
 		return nil, err
 	}
 	p.http = httpapi.New(p.api, &httpapi.Options{URL: "/courier/api/", Log: opt.log, Access: access.Policy{
@@ -163,6 +162,9 @@ func newPlatform(ctx context.Context, st store.Store, opt options) (*platform, e
 	p.routes.Handle("/courier/api/", p.http) // which permits nothing, and has the pages of the problem types
 	return p, nil
 }
+
+// stepType is the key of the only step of a job type.
+func stepType(jobType string) string { return "platform." + strings.ToLower(jobType) }
 
 // start starts the workers.
 func (p *platform) start(ctx context.Context) (err error) {
@@ -198,11 +200,13 @@ func (p *platform) post(w http.ResponseWriter, r *http.Request) error {
 	if err := p.http.ReadJSON(w, r, &body); err != nil {
 		return err
 	}
-	params, key, err := intent(body)
+	kind, key, err := intent(body)
 	if err != nil {
 		return err
 	}
-	x, err := p.api.Enqueue(ctx, jobName, &courier.EnqueueOptions{Params: params, IdempotencyKey: key, KeyAlone: true, Hold: true})
+	x, err := p.api.Enqueue(ctx, kind, &courier.EnqueueOptions{
+		Params: map[string]any{"payload": body["payload"]}, IdempotencyKey: key, KeyScope: keyScope, KeyAlone: true, Hold: true,
+	})
 	if err == nil && x.State == courier.Created {
 		id := x.ID
 		if x, err = p.api.Release(ctx, id, courier.By{}); errors.Is(err, courier.ErrConflict) { // another request was faster
@@ -215,15 +219,15 @@ func (p *platform) post(w http.ResponseWriter, r *http.Request) error {
 	return p.http.WriteJSON(w, r, http.StatusAccepted, accepted{x.ID, visible[stateOf(&x)]})
 }
 
-// intent returns what the body of a request wants to have recorded, or all that is wrong with it.
-func intent(body map[string]any) (params map[string]any, key string, err error) {
+// intent returns the job type and the key of the body of a request, or all that is wrong with it.
+func intent(body map[string]any) (kind, key string, err error) {
 	var wrong []string
 	for name := range body {
 		if !slices.Contains([]string{"jobType", "payload", "idempotencyKey"}, name) {
 			wrong = append(wrong, fmt.Sprintf("there is no field %.100q", name))
 		}
 	}
-	kind, _ := body["jobType"].(string)
+	kind, _ = body["jobType"].(string)
 	if jobTypes[kind] == nil {
 		wrong = append(wrong, "jobType must be one of "+strings.Join(slices.Sorted(maps.Keys(jobTypes)), ", "))
 	}
@@ -235,9 +239,9 @@ func intent(body map[string]any) (params map[string]any, key string, err error) 
 	}
 	if wrong != nil {
 		slices.Sort(wrong)
-		return nil, "", courier.Errorf(courier.ErrInvalid, "%s; nothing was recorded", strings.Join(wrong, "; "))
+		return "", "", courier.Errorf(courier.ErrInvalid, "%s; nothing was recorded", strings.Join(wrong, "; "))
 	}
-	return map[string]any{"jobType": kind, "payload": body["payload"]}, key, nil
+	return kind, key, nil
 }
 
 // A view is what clients see of a job, and nothing else.
@@ -252,15 +256,11 @@ type view struct {
 // get answers GET /jobs/{jobId}.
 func (p *platform) get(w http.ResponseWriter, r *http.Request) error {
 	x, err := p.api.Executions().Get(r.Context(), courier.ExecutionID(r.PathValue("jobId")))
-	if errors.Is(err, courier.ErrNotFound) || err == nil && x.Job != jobName {
+	if errors.Is(err, courier.ErrNotFound) || err == nil && x.KeyScope != keyScope {
 		return courier.Errorf(courier.ErrNotFound, "there is no such job")
 	}
 	if err != nil {
 		return err
 	}
-	var params struct{ JobType string }
-	if err := json.Unmarshal(x.Params, &params); err != nil {
-		return err
-	}
-	return p.http.WriteJSON(w, r, http.StatusOK, view{x.ID, params.JobType, visible[stateOf(&x)], x.CreatedAt, x.UpdatedAt})
+	return p.http.WriteJSON(w, r, http.StatusOK, view{x.ID, x.Job, visible[stateOf(&x)], x.CreatedAt, x.UpdatedAt})
 }

@@ -3,13 +3,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,82 +19,33 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 )
 
 // A program is the platform in a process of its own.
 type program struct {
 	*testing.T
-	cmd *exec.Cmd
-	url string
-	tmp string
+	*process.Process
 }
 
 // start starts the program on a port of its own, and waits until it listens.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	return startAs(t, "1", append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	return startAs(t, "", append([]string{"-addr", "127.0.0.1:0"}, args...)...)
 }
 
-func startAs(t *testing.T, mode string, args ...string) *program {
+func startAs(t *testing.T, as string, args ...string) *program {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &program{T: t, cmd: exec.CommandContext(t.Context(), self, args...), tmp: t.TempDir()}
-	p.cmd.Env = append(os.Environ(), programEnv+"="+mode, "TMPDIR="+p.tmp, "GORACE=atexit_sleep_ms=0")
-	var log strings.Builder
-	p.cmd.Stderr = &log
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		p.cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s", log.String())
-		}
-	})
-	for lines := bufio.NewScanner(out); p.url == "" && lines.Scan(); {
-		p.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(lines.Text())
-	}
-	if p.url == "" {
-		t.Fatalf("the program has not started: %s", log.String())
-	}
-	go io.Copy(io.Discard, out)
-	return p
-}
-
-// stop ends the program as an operator does, and requires that it ends well and leaves nothing.
-func (p *program) stop() {
-	p.Helper()
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	if err := p.cmd.Wait(); err != nil {
-		p.Errorf("the program's end: %v", err)
-	}
-	if left, err := os.ReadDir(p.tmp); err != nil || len(left) > 0 {
-		p.Errorf("the program left %v, %v", left, err)
-	}
+	return &program{t, process.Start(t, process.Options{Args: args, As: as, Last: `"req_3"`})}
 }
 
 // try sends a request, and returns the answer.
 func (p *program) try(method, path, body string) (code int, raw []byte, err error) {
-	r, err := http.NewRequestWithContext(p.Context(), method, p.url+path, strings.NewReader(body))
+	resp, raw, err := p.Send(method, path, body, "Content-Type", "application/json")
 	if err != nil {
 		return 0, nil, err
 	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	raw, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, raw, err
+	return resp.StatusCode, raw, nil
 }
 
 // post sends a request for a job, and returns its id.
@@ -113,27 +61,24 @@ func (p *program) post(body string) string {
 // until waits until a job has a status.
 func (p *program) until(id, want string) {
 	p.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	process.Until(p.T, func() (any, bool) {
 		code, raw, err := p.try("GET", "/jobs/"+id, "")
-		if err == nil && code == http.StatusOK && decode[view](p.T, raw).Status == want {
-			return
-		}
-		if time.Now().After(end) {
-			p.Fatalf("%d %s, %v; want %s", code, raw, err, want)
-		}
-	}
+		return fmt.Sprintf("%d %s, %v; want %s", code, raw, err, want), err == nil && code == http.StatusOK && decode[view](p.T, raw).Status == want
+	})
 }
 
-// printed sends what the printed commands send, and requires that they are accepted.
+// printed executes the printed commands, and requires that they are accepted.
 func (p *program) printed() {
 	p.Helper()
 	id := "ID"
-	for line := range strings.SplitSeq(usage, "\n") {
-		body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(line)
+	for _, line := range p.Commands() {
+		code, body := p.Curl(strings.Replace(line, "/ID", "/"+id, 1))
 		switch {
-		case body != nil:
-			id = p.post(body[1])
-		case strings.HasPrefix(line, "curl "):
+		case strings.Contains(line, "-d ") && code == http.StatusAccepted:
+			id = string(decode[accepted](p.T, []byte(body)).JobID)
+		case strings.Contains(line, "-d ") || code != http.StatusOK:
+			p.Errorf("%s: %d %s", line, code, body)
+		default:
 			p.until(id, "COMPLETED")
 		}
 	}
@@ -171,7 +116,7 @@ func TestContractInMemory(t *testing.T) {
 	p := start(t, "-backoff", "20ms")
 	p.printed()
 	p.lifecycle()
-	p.stop()
+	p.Stop()
 }
 
 // statements are those of README.md: the jobs, and their transitions.
@@ -242,7 +187,7 @@ func TestContractOnPostgres(t *testing.T) {
 	database := pgtest.URL(t)
 	p := start(t, "-backoff", "20ms", "-database", database)
 	p.lifecycle()
-	p.stop()
+	p.Stop()
 	p = start(t, "-backoff", "1h", "-workers", "1", "-database", database)
 	p.until(p.post(request("RUN_BATCH", `{}`, "good")), "COMPLETED") // what the former program has recorded
 	waits := p.post(request("RUN_BATCH", `{"failures": 1}`, "retry"))
@@ -301,7 +246,7 @@ func TestContractOnPostgres(t *testing.T) {
 }
 
 // Twenty requests with one key at two servers at the same time are one job, whatever their
-// payloads, and have the same answer. Neither server executes it; a worker in a third process
+// payloads and job types, and have the same answer. Neither server executes it; a worker in a third process
 // does, and both servers show that.
 func TestTwentyRequestsAtTwoServersAreOneJob(t *testing.T) {
 	t.Parallel()
@@ -311,7 +256,7 @@ func TestTwentyRequestsAtTwoServersAreOneJob(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			code, raw, err := both[i%2].try("POST", "/jobs", request("RUN_BATCH", fmt.Sprintf(`{"n": %d}`, i), "the same"))
+			code, raw, err := both[i%2].try("POST", "/jobs", request([]string{"RUN_BATCH", "GENERATE_REPORT"}[i/2%2], fmt.Sprintf(`{"n": %d}`, i), "the same"))
 			answers[i] = fmt.Sprint(code, " ", string(raw), err)
 		})
 	}
@@ -343,9 +288,7 @@ func TestServerKilledBeforeTheAnswer(t *testing.T) {
 		if code, raw, err := p.try("POST", "/jobs", request("RUN_BATCH", `{}`, at)); err == nil {
 			t.Fatalf("a server that was to die has answered %d %s", code, raw)
 		}
-		if err := p.cmd.Wait(); err == nil {
-			t.Errorf("the server has not died")
-		}
+		p.Died()
 	}
 	time.Sleep(1200 * time.Millisecond) // in which a worker looks for jobs
 	table, _ := rows(t, pool)
@@ -383,18 +326,14 @@ func TestWorkersDieWhileRunning(t *testing.T) {
 		t.Errorf("one worker has both jobs")
 	}
 	for p, sig := range map[*program]syscall.Signal{killed: syscall.SIGKILL, suspended: syscall.SIGSTOP} {
-		if err := p.cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		p.Signal(sig)
 	}
 	third := start(t, append(flags, "-workers", "2")...)
 	for _, id := range ids {
 		third.until(id, "COMPLETED")
 	}
-	if err := suspended.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	suspended.stop()
+	suspended.Signal(syscall.SIGCONT)
+	suspended.Stop()
 	after, list := rows(t, pool)
 	for _, id := range ids {
 		var completed, other int

@@ -53,7 +53,7 @@ var schedules = []Schedule{{
 	Params: map[string]any{"url": "https://example.com/trailer.mp4"},
 }}
 
-// transcode stands for real work. The end of ctx is the signal to stop.
+// transcode stands for real work. ctx ends when the process gets SIGTERM from its server.
 func transcode(ctx context.Context, job *courier.Context, p struct {
 	URL     string  `json:"url"`
 	Seconds float64 `json:"seconds"`

@@ -103,7 +103,7 @@ func newServer(ctx context.Context, s settings, on store.Store, log *slog.Logger
 		Webhooks:    notify.WebhookOptions{AllowPlain: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, // to try it on one host
 	}
 	if !s.inProcess {
-		opt.Isolate = map[string]courier.Isolation{"*": {Memory: s.memory}} // which is killed after Options.Grace
+		opt.Isolate = map[string]courier.Isolation{"*": {Memory: s.memory, Terminate: true}} // and is killed after Options.Grace
 	}
 	v := &server{engine: engine.New(on, reg, opt), routes: http.NewServeMux()}
 	v.closed, v.close = context.WithCancel(context.Background())

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -12,7 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -24,21 +25,16 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// programEnv makes the test binary the program itself.
-const programEnv = "COURIER_TEST_JOB_SERVER"
-
 func TestMain(m *testing.M) {
 	definitions = append(definitions, testDefinitions()...)
 	engine.RunIsolated(stepTypes)
-	if os.Getenv(programEnv) != "" {
-		main()
-		os.Exit(0)
-	}
+	process.Run(func(string) error { main(); return nil })
 	flag.Set("test.parallel", "8") // they wait for processes most of the time
 	pgtest.Main(m)
 }
@@ -46,17 +42,18 @@ func TestMain(m *testing.M) {
 // workParams are the parameters of the definitions of these tests.
 type workParams struct {
 	Seconds float64 `json:"seconds"`
-	Fails   int     `json:"fails"`  // how many attempts fail
-	Grab    int     `json:"grab"`   // MiB of memory
-	Deaf    bool    `json:"deaf"`   // to the signal to stop
-	Report  bool    `json:"report"` // the environment
-	Emit    int     `json:"emit"`   // how many events
+	Fails   int     `json:"fails"`   // how many attempts fail
+	Grab    int     `json:"grab"`    // MiB of memory
+	Deaf    bool    `json:"deaf"`    // to the signal to stop
+	Signals bool    `json:"signals"` // it listens for them itself
+	Report  bool    `json:"report"`  // the environment
+	Emit    int     `json:"emit"`    // how many events
 }
 
 func testDefinitions() []Definition {
 	params := map[string]any{
 		"seconds": courier.Param{Type: "number", Default: 0, Min: 0}, "fails": courier.Param{Type: "integer", Default: 0}, "grab": courier.Param{Type: "integer", Default: 0},
-		"deaf": courier.Param{Type: "boolean", Default: false}, "report": courier.Param{Type: "boolean", Default: false}, "emit": courier.Param{Type: "integer", Default: 0},
+		"deaf": courier.Param{Type: "boolean", Default: false}, "signals": courier.Param{Type: "boolean", Default: false}, "report": courier.Param{Type: "boolean", Default: false}, "emit": courier.Param{Type: "integer", Default: 0},
 	}
 	hook := func(name string) Hook {
 		return func(_ context.Context, n notify.Notification) error {
@@ -108,14 +105,23 @@ func work(ctx context.Context, job *courier.Context, p workParams) error {
 	if len(all) < p.Grab || p.Fails >= job.ExecutionAttempt() {
 		return fmt.Errorf("attempt %d is to fail", job.ExecutionAttempt())
 	}
-	signal := ctx.Done()
-	if p.Deaf {
-		signal = nil
+	ended := ctx.Done()
+	if p.Deaf || p.Signals {
+		ended = nil
+	}
+	var signals chan os.Signal
+	if p.Signals {
+		signals = make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
+		job.Log().Info("listening")
 	}
 	select {
 	case <-time.After(time.Duration(p.Seconds * float64(time.Second))):
 		return nil
-	case <-signal:
+	case s := <-signals:
+		job.Log().Info("told by a signal", "signal", s.String())
+		return errors.New("it was told to stop")
+	case <-ended:
 		return context.Cause(ctx)
 	}
 }
@@ -206,15 +212,15 @@ func (c *client) is(id, status string) object {
 // await waits until a job has a status.
 func (c *client) await(id, status string) object {
 	c.Helper()
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		j := c.get(id)
-		if j["status"] == status {
-			return j
-		}
-		if s := j["status"]; time.Since(began) > 30*time.Second || s == "succeeded" || s == "failed" || s == "cancelled" {
+	var j object
+	process.Until(c.T, func() (any, bool) {
+		j = c.get(id)
+		if s := j["status"]; s != status && (s == "succeeded" || s == "failed" || s == "cancelled") {
 			c.Fatalf("%v; want %s", j, status)
 		}
-	}
+		return j, j["status"] == status
+	})
+	return j
 }
 
 // cancel cancels a job, and returns the status that the answer has.
@@ -360,80 +366,18 @@ func (w *world) count(status string) int {
 // A program is a server in a process of its own.
 type program struct {
 	client
-	cmd *exec.Cmd
-	log safeBuffer
-
-	printed []string // the commands
-}
-
-// A safeBuffer may be written by a process and read meanwhile.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	*process.Process
 }
 
 // launch starts the program on a free port. It has printed its commands then.
 func launch(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command(os.Args[0], append([]string{"-addr", "127.0.0.1:0", "-workspace", t.TempDir()}, args...)...)}
-	p.T, p.do = t, http.DefaultClient.Do
-	p.cmd.Env = append(os.Environ(), programEnv+"=1", "CANCEL_GRACE_MS=300", "WEBHOOK_SECRET="+hookSecret)
-	p.cmd.Stderr = &p.log
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("the log of %v:\n%s", args, p.log.String())
-		}
-	})
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if at, ok := strings.CutPrefix(lines.Text(), "job-server: "); ok {
-			p.at = at
-			continue
-		}
-		if p.printed = append(p.printed, lines.Text()); strings.HasSuffix(lines.Text(), "/metrics") {
-			return p
-		}
-	}
-	t.Fatalf("it did not begin: %s", p.log.String())
-	return nil
-}
-
-// kill ends the process without a warning.
-func (p *program) kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	}
-}
-
-// stop asks the process to end, as systemd does, and waits until it has.
-func (p *program) stop() {
-	p.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		p.Errorf("after SIGTERM: %v\n%s", err, p.log.String())
-	}
+	p := &program{Process: process.Start(t, process.Options{
+		Args: append([]string{"-addr", "127.0.0.1:0", "-workspace", t.TempDir()}, args...),
+		Env:  []string{"CANCEL_GRACE_MS=300", "WEBHOOK_SECRET=" + hookSecret}, Last: "/metrics",
+	})}
+	p.client = client{T: t, do: http.DefaultClient.Do, at: p.URL}
+	return p
 }
 
 // hookSecret signs the webhooks.

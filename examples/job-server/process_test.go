@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/internal/test/process"
 	"github.com/courierhq/courier/webhook"
 )
 
@@ -42,8 +42,9 @@ func alive(pid int) bool {
 
 // Each attempt has a process of its own, with an environment that has nothing of the server's,
 // and a limit of memory: one that crashes leaves the server and other jobs alone. A cancel
-// reaches the function as the end of its context, and one that does not hear is killed after
-// the grace. The metrics and the log tell of all that.
+// reaches the process as SIGTERM: a function that listens for it hears it, otherwise its context
+// ends, and one that hears neither is killed after the grace. The metrics and the log tell of
+// all that.
 func TestJobsRunInProcessesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, p *program) {
@@ -52,15 +53,20 @@ func TestJobsRunInProcessesOfTheirOwn(t *testing.T) {
 		id := p.start("test.work", `{"report": true}`)
 		hog := p.start("test.limited", `{"grab": 400}`)
 		hears, deaf := p.start("test.work", `{"seconds": 60}`), p.start("test.work", `{"seconds": 60, "deaf": true}`)
+		listens := p.start("test.work", `{"seconds": 60, "signals": true}`)
 		p.await(id, "succeeded")
 		pid, environment := p.process(id)
-		if pid == p.cmd.Process.Pid || alive(pid) || !strings.Contains(environment, "PATH=") || strings.Contains(environment, "WEBHOOK_SECRET") || strings.Contains(environment, programEnv) {
+		if pid == p.PID() || alive(pid) || !strings.Contains(environment, "PATH=") || strings.Contains(environment, "WEBHOOK_SECRET") || strings.Contains(environment, process.Variable) {
 			t.Errorf("process %d, environment %s", pid, environment)
 		}
 		p.await(hears, "running")
 		asked := time.Now()
 		p.cancel(hears)
 		p.await(hears, "cancelled")
+		p.logged("listening", listens)
+		p.cancel(listens)
+		p.await(listens, "cancelled")
+		p.logged("told by a signal", listens)
 		p.await(deaf, "running")
 		time.Sleep(200 * time.Millisecond) // its process has begun
 		killed := time.Now()
@@ -113,12 +119,8 @@ func (p *program) metrics() {
 // logged requires that the log has, or soon gets, a message about a job, by its jobId, and no secret.
 func (p *program) logged(message, id string) {
 	p.Helper()
-	for began := time.Now(); !p.hasLogged(message, id); time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
-			p.Fatalf("the log lacks %s for %s", message, id)
-		}
-	}
-	if strings.Contains(p.log.String(), hookSecret) {
+	process.Until(p.T, func() (any, bool) { return "no " + message + " for " + id + " in the log", p.hasLogged(message, id) })
+	if strings.Contains(p.Log.String(), hookSecret) {
 		p.Error("the log has a secret")
 	}
 }
@@ -126,7 +128,7 @@ func (p *program) logged(message, id string) {
 func (p *program) hasLogged(message, id string) bool {
 	p.Helper()
 	found := false
-	text := p.log.String()
+	text := p.Log.String()
 	text = text[:strings.LastIndexByte(text, '\n')+1] // the last line may be in the middle
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		line := make(object)
@@ -154,7 +156,7 @@ func TestKilledServerIsReplaced(t *testing.T) {
 	if j["workerId"] != "ann" {
 		t.Errorf("%v", j)
 	}
-	ann.kill()
+	ann.Kill()
 	bob := launch(t, "-database", url, "-worker", "bob")
 	j = bob.await(id, "succeeded")
 	if j["workerId"] != "bob" || j["attempts"] != 1.0 {
@@ -178,7 +180,7 @@ func TestOrphanedIsSeen(t *testing.T) {
 	for _, id := range busy {
 		watcher.await(id, "running")
 	}
-	ann.kill()
+	ann.Kill()
 	orphan := ""
 	for began := time.Now(); orphan == "" && time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
 		for _, id := range busy {
@@ -211,13 +213,13 @@ func TestStoppedServerLetsItsJobsEnd(t *testing.T) {
 	id := ann.start("test.work", `{"seconds": 1}`)
 	ann.await(id, "running")
 	bob := launch(t, "-database", url)
-	ann.stop()
+	ann.Stop()
 	if j := bob.is(id, "succeeded"); j["attempts"] != 1.0 || j["workerId"] != "ann" {
 		t.Errorf("%v", j)
 	}
 	bob.await(bob.start("test.work", ""), "succeeded")
-	bob.stop()
-	launch(t).stop()
+	bob.Stop()
+	launch(t).Stop()
 }
 
 // Twenty starts with one key at two servers at the same time make one job, and a definition's
@@ -323,19 +325,19 @@ func TestPrintedCommandsWork(t *testing.T) {
 	id := ""
 	shell := func(part, want string) string {
 		t.Helper()
-		i := slices.IndexFunc(p.printed, func(line string) bool { return strings.Contains(line, part) })
+		i := slices.IndexFunc(p.Commands(), func(line string) bool { return strings.Contains(line, part) })
 		if i < 0 {
-			t.Fatalf("%q has no %s", p.printed, part)
+			t.Fatalf("%q has no %s", p.Printed, part)
 		}
-		line := p.printed[i]
+		line := p.Commands()[i]
 		if !strings.Contains(string(readme), strings.ReplaceAll(line, p.at, "http://127.0.0.1:8083")) {
 			t.Errorf("README.md lacks %s", line)
 		}
-		out, err := exec.Command("sh", "-c", strings.ReplaceAll(line, "JOBID", id)).Output()
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v, %s; want %s", line, err, out, want)
+		out := p.Shell("", strings.ReplaceAll(line, "JOBID", id))
+		if !strings.Contains(out, want) {
+			t.Errorf("%s: %s; want %s", line, out, want)
 		}
-		return string(out)
+		return out
 	}
 	id = regexp.MustCompile(`"jobId":"([^"]+)"`).FindStringSubmatch(shell("-d '", "202 Accepted"))[1]
 	p.await(id, "running")
@@ -344,7 +346,7 @@ func TestPrintedCommandsWork(t *testing.T) {
 	shell("/JOBID/events", "event: cancelled")
 	shell("/v1/jobs/JOBID", `"status":"cancelled"`)
 	shell("/metrics", "courier_queue_depth")
-	if len(p.printed) != 6 {
-		t.Errorf("%q", p.printed)
+	if len(p.Commands()) != 6 {
+		t.Errorf("%q", p.Printed)
 	}
 }

@@ -44,6 +44,7 @@ type Catalog struct {
 	Page     func(ctx context.Context, f store.DefinitionFilter) ([]Defined, error)
 	Versions func(ctx context.Context, name string, f store.VersionFilter) ([]Defined, error)
 	Define   func(ctx context.Context, d *Defined, opt *courier.DefineOptions) (Defined, error)
+	Remove   func(ctx context.Context, name string, by courier.By) error
 	DryRun   func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) // a dryrun.Report or a dryrun.ChainReport
 	Unread   func(name string, problems []courier.Problem) any                       // the report of a definition that can't be read
 	Shows    func(ctx context.Context, name string) bool                             // whether the visitor may see one; that it may see any is known
@@ -65,6 +66,8 @@ func (c Catalog) Saved(ctx context.Context, name string, version int) (Defined, 
 	f := store.VersionFilter{Limit: 1}
 	if version != 0 {
 		f.Before = version + 1
+	} else if d, err := c.Get(ctx, name, 0); err != nil { // it may have been removed, and have versions
+		return d, err
 	}
 	list, err := c.Versions(ctx, name, f)
 	if err == nil && len(list) > 0 && (version == 0 || *list[0].Version() == version) {
@@ -95,6 +98,7 @@ func jobCatalog(h engine.Jobs) Catalog {
 			j, err := h.Define(ctx, job(d), opt)
 			return of(j), err
 		},
+		Remove: h.Remove,
 		DryRun: func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) {
 			return h.DryRun(ctx, job(d), opt)
 		},
@@ -128,6 +132,7 @@ func chainCatalog(e *engine.Engine) Catalog {
 			x, err := h.Define(ctx, given(d), opt)
 			return of(x), err
 		},
+		Remove: h.Remove,
 		DryRun: func(ctx context.Context, d *Defined, opt *dryrun.Options) (any, error) {
 			return e.DryRunChain(ctx, given(d), opt)
 		},

@@ -80,6 +80,7 @@ var operations = map[string]Need{
 	"listJobVersions": {Rights: access.RightSee},
 	"diffJob":         {Rights: access.RightSee},
 	"putJob":          {Rights: access.RightEdit},
+	"removeJob":       {Rights: access.RightEdit},
 	"dryRunJob":       {Rights: access.RightDryRun | access.RightSee | access.RightValues},
 	"dryRunSentJob":   {Rights: access.RightEdit | access.RightDryRun | access.RightSee | access.RightValues},
 
@@ -90,6 +91,7 @@ var operations = map[string]Need{
 	"listChainVersions":   {Rights: access.RightSee},
 	"diffChain":           {Rights: access.RightSee},
 	"putChain":            {Rights: access.RightEdit},
+	"removeChain":         {Rights: access.RightEdit},
 	"dryRunChain":         {Rights: access.RightDryRun | access.RightSee | access.RightValues},
 	"dryRunSentChain":     {Rights: access.RightEdit | access.RightDryRun | access.RightSee | access.RightValues},
 	"listChainExecutions": {Rights: access.RightSee},

@@ -30,12 +30,17 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	if d.KeepNewer && slices.ContainsFunc(versions, equal) {
 		return versions[len(versions)-1], nil
 	}
-	if d.Base != nil && *d.Base != len(versions) {
+	if d.Base != nil && *d.Base != len(versions) && (*d.Base != 0 || s.latest(d.Kind, d.Name) != nil) {
 		return store.Definition{}, d.ErrBase(len(versions))
 	}
 	d.Base, d.KeepNewer = nil, false
 	if err := s.dependable(&d); err != nil {
 		return store.Definition{}, err
+	}
+	if d.Removed() {
+		if err := s.removable(&d); err != nil {
+			return store.Definition{}, err
+		}
 	}
 	d.Version, d.SavedAt = len(versions)+1, s.clock()
 	if s.definitions[d.Kind] == nil {
@@ -43,6 +48,56 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	}
 	s.definitions[d.Kind][d.Name] = append(versions, d)
 	return d, nil
+}
+
+// latest returns the latest version of a definition that was not removed, or nil.
+func (s *Store) latest(kind store.Kind, name string) *store.Definition {
+	if d := s.definition(kind, name, len(s.definitions[kind][name])); d != nil && !d.Removed() {
+		return d
+	}
+	return nil
+}
+
+// unknown returns why nothing can be created of a version of a definition; nil if it can.
+func (s *Store) unknown(kind store.Kind, name string, version int) error {
+	if s.definition(kind, name, version) == nil {
+		return noVersion(kind, name, version)
+	}
+	if d := s.definition(kind, name, len(s.definitions[kind][name])); d.Removed() {
+		return d.ErrRemoved()
+	}
+	return nil
+}
+
+func noVersion(kind store.Kind, name string, version int) error {
+	return courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
+}
+
+// removable returns why a definition can't be removed; nil if it can.
+func (s *Store) removable(d *store.Definition) error {
+	if s.latest(d.Kind, d.Name) == nil {
+		return courier.Errorf(courier.ErrNotFound, "there is no %s %q", d.Kind, d.Name)
+	}
+	for _, c := range s.chains.all {
+		uses := d.Kind == store.Chain && c.Chain == d.Name || d.Kind == store.Job && slices.ContainsFunc(c.prepared, func(n store.NewExecution) bool { return n.Job == d.Name })
+		if uses && !c.Progress.State.Ended() {
+			return d.ErrNeeded(store.NeededByOpen("chain execution", string(c.ID), string(c.Progress.State)))
+		}
+	}
+	if d.Kind != store.Job {
+		return nil
+	}
+	for _, x := range s.executions {
+		if x.Job == d.Name && !x.State.Ended() {
+			return d.ErrNeeded(store.NeededByOpen("execution", string(x.ID), string(x.State)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.definitions[store.Job])) {
+		if other := s.latest(store.Job, name); other != nil && name != d.Name && slices.Contains(store.Upstreams(other), d.Name) {
+			return d.ErrNeeded(store.NeededByJob(name))
+		}
+	}
+	return nil
 }
 
 // Load returns a version of a definition, the latest for version 0.
@@ -58,7 +113,7 @@ func (s *Store) Load(ctx context.Context, kind store.Kind, name string, version 
 	if d := s.definition(kind, name, version); d != nil {
 		return *d, nil
 	}
-	return store.Definition{}, courier.Errorf(courier.ErrNotFound, "there is no %s %q version %d", kind, name, version)
+	return store.Definition{}, noVersion(kind, name, version)
 }
 
 // definition returns a version that exists, or nil.
@@ -83,9 +138,8 @@ func (s *Store) List(ctx context.Context, f store.DefinitionFilter) ([]store.Def
 	defer s.mu.Unlock()
 	var list []store.Definition
 	for _, name := range slices.Sorted(maps.Keys(s.definitions[f.Kind])) {
-		if name > f.After && len(list) < limit {
-			versions := s.definitions[f.Kind][name]
-			d := versions[len(versions)-1]
+		if latest := s.latest(f.Kind, name); latest != nil && name > f.After && len(list) < limit {
+			d := *latest
 			if f.Brief {
 				d.Body = nil
 			}

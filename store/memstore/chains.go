@@ -1,8 +1,8 @@
 package memstore
 
 import (
-	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -87,17 +87,13 @@ func (s *Store) startChains(list []chain.NewExecution, now time.Time) ([]chain.S
 func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, existed bool, err error) {
 	c = s.chains.all[n.ID]
 	if c == nil && n.IdempotencyKey != "" {
-		c = s.chains.used[idempotency{n.Chain, n.IdempotencyKey}]
+		c = s.chains.used[keyOf(n.KeyScope, n.Chain, n.IdempotencyKey)]
 	}
-	switch {
-	case c != nil && c.Chain != n.Chain:
-		return nil, true, courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)
-	case c != nil && !bytes.Equal(c.Params, n.Params):
-		return nil, true, courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)
-	case c != nil:
-		return c, true, nil
-	case s.definition(store.Chain, n.Chain, n.Version) == nil:
-		return nil, false, courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)
+	if c != nil {
+		return c, true, n.Conflict(&c.Execution)
+	}
+	if err := s.unknown(store.Chain, n.Chain, n.Version); err != nil {
+		return nil, false, err
 	}
 	plan, err := n.Plan()
 	if err != nil {
@@ -106,15 +102,15 @@ func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, 
 	c = &chainRecord{
 		Execution: chain.Execution{
 			ID: n.ID, Chain: n.Chain, Version: n.Version, Params: n.Params, CreatedAt: now,
-			IdempotencyKey: n.IdempotencyKey, By: n.By, RerunOf: n.RerunOf, Labels: n.Labels, Trace: n.Trace,
+			IdempotencyKey: n.IdempotencyKey, KeyScope: n.KeyScope, By: n.By, RerunOf: n.RerunOf, Labels: n.Labels, Trace: n.Trace,
 		},
 		Progress: plan.Begin(n.Hold), plan: plan,
 		prepared: make([]store.NewExecution, len(n.Members)), latest: make([]*execution, len(n.Members)),
 	}
 	for i := range n.Members {
 		x := n.Prepared(i)
-		if s.definition(store.Job, x.Job, x.Version) == nil {
-			return nil, false, courier.Errorf(courier.ErrNotFound, "chain %q, member %q: there is no job %q version %d", n.Chain, x.Member, x.Job, x.Version)
+		if err := s.unknown(store.Job, x.Job, x.Version); err != nil {
+			return nil, false, fmt.Errorf("chain %q, member %q: %w", n.Chain, x.Member, err)
 		}
 		c.prepared[i] = x
 	}
@@ -123,7 +119,7 @@ func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, 
 	}
 	s.chains.all[c.ID] = c
 	if n.IdempotencyKey != "" {
-		s.chains.used[idempotency{n.Chain, n.IdempotencyKey}] = c
+		s.chains.used[keyOf(n.KeyScope, n.Chain, n.IdempotencyKey)] = c
 	}
 	return c, false, nil
 }
@@ -132,7 +128,7 @@ func (s *Store) addChain(n *chain.NewExecution, now time.Time) (c *chainRecord, 
 func (s *Store) forgetChain(c *chainRecord) {
 	delete(s.chains.all, c.ID)
 	if c.IdempotencyKey != "" {
-		delete(s.chains.used, idempotency{c.Chain, c.IdempotencyKey})
+		delete(s.chains.used, keyOf(c.KeyScope, c.Chain, c.IdempotencyKey))
 	}
 }
 

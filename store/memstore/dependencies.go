@@ -145,7 +145,7 @@ func (s *Store) dependable(d *store.Definition) error {
 		return nil
 	}
 	for _, name := range upstreams {
-		if len(s.definitions[store.Job][name]) == 0 && name != d.Name {
+		if s.latest(store.Job, name) == nil && name != d.Name {
 			return courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", d.Name, name)
 		}
 	}

@@ -229,7 +229,7 @@ func (s *Store) ask(x *execution, r store.Request, now time.Time) error {
 		return err
 	}
 	if c := r.Change; c != nil && c.Version != nil && s.definition(store.Job, x.Job, c.Version.Version) == nil {
-		return noVersion(x.Job, c.Version.Version)
+		return noVersion(store.Job, x.Job, c.Version.Version)
 	}
 	if c := s.chains.all[x.Chain]; c != nil && d.To == "" {
 		c.Progress = c.Moved(c.plan.Index(x.Member), x.State) // it is no more the chain that has asked

@@ -81,8 +81,17 @@ func New() *Store {
 	}
 }
 
-// An idempotency is an idempotency key; they are unique within a job.
-type idempotency struct{ job, key string }
+// An idempotency is an idempotency key, which is unique within a scope, or within a job or
+// chain: then the scope is empty.
+type idempotency struct{ scope, of, key string }
+
+// keyOf returns a key of a job or chain.
+func keyOf(scope, of, key string) idempotency {
+	if scope != "" {
+		of = ""
+	}
+	return idempotency{scope, of, key}
+}
 
 // An execution is an execution with everything that the store keeps about it.
 type execution struct {

@@ -79,10 +79,8 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 		return nil, existed, err
 	case n.Latest && s.outdated(n) && (!existed || !n.Same(&x.Execution)):
 		return nil, false, fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)
-	case existed && !n.Same(&x.Execution):
-		return nil, true, courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)
 	case existed:
-		return x, true, nil
+		return x, true, n.Conflict(&x.Execution)
 	}
 	alone := *n
 	alone.Chain, alone.Member = "", ""
@@ -94,19 +92,15 @@ func (s *Store) add(n *store.NewExecution, now time.Time) (x *execution, existed
 func (s *Store) find(n *store.NewExecution) (x *execution, existed bool, err error) {
 	x = s.executions[n.ID]
 	if x == nil && n.IdempotencyKey != "" {
-		x = s.used[idempotency{n.Job, n.IdempotencyKey}]
+		x = s.used[keyOf(n.KeyScope, n.Job, n.IdempotencyKey)]
 	}
 	switch {
-	case x != nil && x.Job != n.Job:
-		return nil, true, courier.Errorf(courier.ErrConflict, "execution %s exists for job %q", x.ID, x.Job)
-	case x == nil && s.definition(store.Job, n.Job, n.Version) == nil:
-		return nil, false, noVersion(n.Job, n.Version)
+	case x != nil && x.Job != n.Job && !n.Same(&x.Execution):
+		return nil, true, n.Conflict(&x.Execution)
+	case x == nil:
+		return nil, false, s.unknown(store.Job, n.Job, n.Version)
 	}
-	return x, x != nil, nil
-}
-
-func noVersion(job string, version int) error {
-	return courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", job, version)
+	return x, true, nil
 }
 
 // create creates an execution. It stands in no queue yet.
@@ -115,7 +109,7 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 		Execution: courier.Execution{
 			ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
 			Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
-			IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
+			IdempotencyKey: n.IdempotencyKey, KeyScope: n.KeyScope, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
 			Chain: n.Chain, Member: n.Member, RerunOf: n.RerunOf, Labels: n.Labels, MaxRetries: n.MaxRetries, Trace: n.Trace,
 		},
 		types: n.StepTypes, jobLimit: n.JobLimit, since: now, waitsFor: store.Waiting(n.DependsOn),
@@ -129,7 +123,7 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 	s.states[x.State]++
 	s.addDeadlines(x, n)
 	if n.IdempotencyKey != "" {
-		s.used[idempotency{n.Job, n.IdempotencyKey}] = x
+		s.used[keyOf(n.KeyScope, n.Job, n.IdempotencyKey)] = x
 	}
 	return x
 }
@@ -150,7 +144,7 @@ func (s *Store) forget(x *execution) {
 	delete(s.executions, x.ID)
 	s.states[x.State]--
 	if x.IdempotencyKey != "" {
-		delete(s.used, idempotency{x.Job, x.IdempotencyKey})
+		delete(s.used, keyOf(x.KeyScope, x.Job, x.IdempotencyKey))
 	}
 }
 

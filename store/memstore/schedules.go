@@ -200,7 +200,7 @@ func (s *Store) DueSchedules(ctx context.Context, most int, lease time.Duration)
 // dueSchedule returns a schedule with what its engine needs.
 func (s *Store) dueSchedule(got *record) schedule.Due {
 	due := schedule.Due{Record: got.Record, Outcomes: make(map[courier.ExecutionID]courier.State)}
-	if d := s.definition(got.Kind, got.Target, len(s.definitions[got.Kind][got.Target])); d != nil {
+	if d := s.latest(got.Kind, got.Target); d != nil {
 		copied := *d
 		due.Definition = &copied
 	}
@@ -296,7 +296,7 @@ func (s *Store) fireChains(list []chain.NewExecution, now time.Time) ([]chain.St
 	var fresh []chain.NewExecution
 	var at []int
 	for i := range list {
-		if c := s.chains.used[idempotency{list[i].Chain, list[i].IdempotencyKey}]; c != nil && list[i].IdempotencyKey != "" {
+		if c := s.chains.used[keyOf(list[i].KeyScope, list[i].Chain, list[i].IdempotencyKey)]; c != nil && list[i].IdempotencyKey != "" {
 			results[i] = chain.Started{Execution: c.view(), Existed: true}
 		} else {
 			fresh, at = append(fresh, list[i]), append(at, i)

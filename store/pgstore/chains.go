@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -165,13 +164,11 @@ func (s *Store) startChains(ctx context.Context, tx pgx.Tx, list []chain.NewExec
 	}
 	for i := range list {
 		n, c := &list[i], all[ids[i]]
-		switch {
-		case c == nil:
+		if c == nil {
 			return nil, nil, contractError{courier.Errorf(courier.ErrNotFound, "there is no chain %q version %d", n.Chain, n.Version)}
-		case c.Chain != n.Chain:
-			return nil, nil, contractError{courier.Errorf(courier.ErrConflict, "chain execution %s exists for chain %q", c.ID, c.Chain)}
-		case !bytes.Equal(c.Params, n.Params):
-			return nil, nil, contractError{courier.Errorf(courier.ErrConflict, "chain %q, idempotency key %q: chain execution %s has other params; nothing was created: use another key, or the same params", n.Chain, n.IdempotencyKey, c.ID)}
+		}
+		if err := n.Conflict(c); err != nil {
+			return nil, nil, contractError{err}
 		}
 		results[i] = chain.Started{Execution: *c, Existed: !created[i]}
 	}
@@ -188,10 +185,14 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []chain.NewExe
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(list[a].Chain, list[b].Chain), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
+		x, y := &list[a], &list[b]
+		if c := cmp.Compare(x.KeyScope, y.KeyScope); c != 0 || x.KeyScope != "" {
+			return cmp.Or(c, cmp.Compare(x.IdempotencyKey, y.IdempotencyKey), cmp.Compare(x.ID, y.ID))
+		}
+		return cmp.Or(cmp.Compare(x.Chain, y.Chain), cmp.Compare(x.IdempotencyKey, y.IdempotencyKey), cmp.Compare(x.ID, y.ID))
 	})
 	ids, chains, params, bys, keys, texts, standings := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	reruns, opts := bind.TextColumn{N: n}, bind.TextColumn{N: n}
+	reruns, opts, scopes := bind.TextColumn{N: n}, bind.TextColumn{N: n}, bind.TextColumn{N: n}
 	versions := make([]int32, n)
 	for k, i := range order {
 		c := &list[i]
@@ -199,8 +200,9 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []chain.NewExe
 		texts[k], standings[k] = encode(plans[i].Members()), writeMembers(plans[i].Begin(c.Hold))
 		reruns.Set(k, bind.OptionalID(string(c.RerunOf)))
 		opts.Set(k, options{Labels: c.Labels, Trace: c.Trace}.text())
+		scopes.Set(k, c.KeyScope)
 	}
-	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings, reruns.Arg(), opts.Arg())
+	rows, err := tx.Query(ctx, s.sql("chain/create"), ids, chains, versions, params, bys, keys, texts, standings, reruns.Arg(), opts.Arg(), scopes.Arg())
 	if err != nil {
 		return nil, "", err
 	}
@@ -222,17 +224,18 @@ func (s *Store) createChains(ctx context.Context, tx pgx.Tx, list []chain.NewExe
 // existingChains finds the ids of the chain executions that existed.
 func (s *Store) existingChains(ctx context.Context, tx pgx.Tx, list []chain.NewExecution, created []bool, found []courier.ChainExecutionID) error {
 	var at []int
-	var ids, chains, keys []string
+	var ids, chains, keys, scopes []string
 	for i := range list {
 		if !created[i] {
 			at = append(at, i)
-			ids, chains, keys = append(ids, bind.ID(string(list[i].ID))), append(chains, list[i].Chain), append(keys, list[i].IdempotencyKey)
+			ids, chains = append(ids, bind.ID(string(list[i].ID))), append(chains, list[i].Chain)
+			keys, scopes = append(keys, list[i].IdempotencyKey), append(scopes, list[i].KeyScope)
 		}
 	}
 	if len(at) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, s.sql("chain/find_existing"), ids, chains, keys)
+	rows, err := tx.Query(ctx, s.sql("chain/find_existing"), ids, chains, keys, scopes)
 	if err != nil {
 		return err
 	}
@@ -432,7 +435,7 @@ func (s *Store) scanChainRow(rows pgx.Rows) (c chainRow, err error) {
 	var params, kept *string
 	var started, ended *time.Time
 	x := &c.execution
-	err = rows.Scan(&id, &x.Chain, &x.Version, &x.By, &x.IdempotencyKey, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan, &x.RerunOf, &kept, &params)
+	err = rows.Scan(&id, &x.Chain, &x.Version, &x.By, &x.IdempotencyKey, &x.KeyScope, &x.CreatedAt, &started, &ended, &state, &request, &standing, &plan, &x.RerunOf, &kept, &params)
 	if err == nil {
 		c.id, x.ID = courier.ChainExecutionID(id), courier.ChainExecutionID(id)
 		x.Params, x.CreatedAt, x.StartedAt, x.EndedAt = raw(params), x.CreatedAt.UTC(), instant(started), instant(ended)

@@ -29,6 +29,9 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 	if latest, err := s.Load(ctx, d.Kind, d.Name, 0); err == nil && bytes.Equal(latest.Body, d.Body) {
 		return latest, nil
 	}
+	if d.Removed() {
+		return s.remove(ctx, d)
+	}
 	upstreams := store.Upstreams(&d)
 	err := s.markUpstreams(ctx, d.Name, upstreams)
 	var body string
@@ -51,7 +54,10 @@ func (s *Store) Save(ctx context.Context, d store.Definition) (store.Definition,
 // save saves d and its dependencies.
 func (s *Store) save(ctx context.Context, tx pgx.Tx, d *store.Definition, upstreams []string, body *string) error {
 	if len(upstreams) > 0 {
-		if _, err := tx.Exec(ctx, s.sql("dependency/lock_saves"), lockNumber("courier dependencies "+s.opt.Schema)); err != nil {
+		if err := s.lockSaves(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := s.dependents(ctx, tx, d.Name, upstreams); err != nil { // one was removed meanwhile
 			return err
 		}
 	}
@@ -77,15 +83,15 @@ func (s *Store) saveBase(ctx context.Context, tx pgx.Tx, id int32, d *store.Defi
 		return false, nil
 	}
 	var latest int
-	var same, known bool
-	if err := tx.QueryRow(ctx, s.sql("definition/compare_body"), id, string(d.Body)).Scan(&latest, &same, &known); err != nil || same {
+	var same, known, removed bool
+	if err := tx.QueryRow(ctx, s.sql("definition/compare_body"), id, string(d.Body)).Scan(&latest, &same, &known, &removed); err != nil || same {
 		return false, err
 	}
 	switch {
 	case d.KeepNewer && known:
 		err = tx.QueryRow(ctx, s.sql("definition/load_by_id"), id, int32(latest)).Scan(&d.Kind, &d.Name, &d.Version, body, &d.By, &d.SavedAt)
 		return err == nil, err
-	case d.Base != nil && *d.Base != latest:
+	case d.Base != nil && *d.Base != latest && (*d.Base != 0 || !removed):
 		return false, contractError{d.ErrBase(latest)}
 	}
 	return false, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/pgstore/internal/pgnotify"
 )
 
 // How executions wait for other jobs.
@@ -215,22 +216,13 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	if len(upstreams) == 0 {
 		return nil
 	}
-	marked := make(map[string]int16)
-	_, err := query(ctx, s.pool, func(rows pgx.Rows) (none struct{}, err error) {
-		var name string
-		var mark int16
-		err = rows.Scan(&name, &mark)
-		marked[name] = mark
-		return none, err
-	}, s.sql("dependency/list_upstreams"), upstreams)
+	marked, err := s.dependents(ctx, s.pool, job, upstreams)
 	if err != nil {
 		return err
 	}
 	var fresh []string
 	for _, name := range upstreams {
-		if mark, ok := marked[name]; !ok && name != job {
-			return contractError{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", job, name)}
-		} else if ok && mark < 2 {
+		if mark, ok := marked[name]; ok && mark < 2 {
 			fresh = append(fresh, name)
 		}
 	}
@@ -240,26 +232,55 @@ func (s *Store) markUpstreams(ctx context.Context, job string, upstreams []strin
 	if _, err := s.pool.Exec(ctx, s.sql("dependency/mark_upstreams"), fresh); err != nil {
 		return err
 	}
-	if err := s.awaitOpenWriters(ctx); err != nil {
+	if err := s.awaitOpenWriters(ctx, "job_executions"); err != nil {
 		return err
 	}
 	_, err = s.pool.Exec(ctx, s.sql("dependency/mark_latest_executions"), fresh)
 	return err
 }
 
-// awaitOpenWriters waits until all transactions have ended that have written
+// dependents returns the values of dependents of the jobs that a job depends on, which must be
+// there.
+func (s *Store) dependents(ctx context.Context, db pgnotify.Querier, job string, upstreams []string) (map[string]int16, error) {
+	marked := make(map[string]int16)
+	_, err := query(ctx, db, func(rows pgx.Rows) (none struct{}, err error) {
+		var name string
+		var mark int16
+		err = rows.Scan(&name, &mark)
+		marked[name] = mark
+		return none, err
+	}, s.sql("dependency/list_upstreams"), upstreams)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range upstreams {
+		if _, ok := marked[name]; !ok && name != job {
+			return nil, contractError{courier.Errorf(courier.ErrNotFound, "job %q depends on job %q, which is not there", job, name)}
+		}
+	}
+	return marked, nil
+}
+
+// lockSaves waits for other transactions that save dependencies or remove jobs.
+func (s *Store) lockSaves(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, s.sql("dependency/lock_saves"), lockNumber("courier dependencies "+s.opt.Schema))
+	return err
+}
+
+// awaitOpenWriters waits until all transactions have ended that have written rows of a table of
 // executions.
-func (s *Store) awaitOpenWriters(ctx context.Context) error {
+func (s *Store) awaitOpenWriters(ctx context.Context, name string) error {
+	table := pgx.Identifier{s.opt.Schema, name}.Sanitize()
 	ctx, cancel := context.WithTimeout(ctx, openWriterTimeout)
 	defer cancel()
-	writers, err := query(ctx, s.pool, scanQueue, s.sql("dependency/list_open_writers"), []string{}, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
+	writers, err := query(ctx, s.pool, scanQueue, s.sql("dependency/list_open_writers"), []string{}, table)
 	for wait := time.Millisecond; err == nil && len(writers) > 0; wait = min(2*wait, 100*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("a transaction that has created executions is still open; commit it, and save again: %w", ctx.Err())
 		case <-time.After(wait):
 		}
-		writers, err = query(ctx, s.pool, scanQueue, s.sql("dependency/list_open_writers"), writers, pgx.Identifier{s.opt.Schema, "job_executions"}.Sanitize())
+		writers, err = query(ctx, s.pool, scanQueue, s.sql("dependency/list_open_writers"), writers, table)
 	}
 	return err
 }

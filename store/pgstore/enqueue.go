@@ -145,31 +145,35 @@ func (s *Store) enqueueExisting(ctx context.Context, db querier, list []store.Ne
 	}
 	for _, i := range notCreated {
 		n, x := &list[i], got[i]
-		same := x != nil && n.Same(x)
-		if n.Latest && !same && (x == nil || x.Job == n.Job) {
+		if x == nil || n.Latest && x.Job == n.Job && !n.Same(x) {
 			if err := s.newest(ctx, db, n); err != nil {
 				return err
 			}
 		}
-		if err := conflict(n, x); err != nil {
-			return contractError{err}
+		if x == nil {
+			return contractError{unknownVersion(n)}
 		}
-		if !same {
-			return contractError{courier.Errorf(courier.ErrConflict, "job %q, idempotency key %q: execution %s has other params; nothing was created: use another key, or the same params", n.Job, n.IdempotencyKey, x.ID)}
+		if err := n.Conflict(x); err != nil {
+			return contractError{err}
 		}
 		results[i] = store.Enqueued{Execution: *x, Existed: true}
 	}
 	return nil
 }
 
+func unknownVersion(n *store.NewExecution) error {
+	return courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", n.Job, n.Version)
+}
+
 // conflict returns why an execution could not be created, given the one that exists
-// under its id or key, or nil if that does not exist. It returns nil if both are the same.
+// under its id or key, or nil if that does not exist. It returns nil if both are of one job:
+// its key says what it is for.
 func conflict(n *store.NewExecution, x *courier.Execution) error {
 	switch {
 	case x == nil:
-		return courier.Errorf(courier.ErrNotFound, "there is no job %q version %d", n.Job, n.Version)
+		return unknownVersion(n)
 	case x.Job != n.Job:
-		return courier.Errorf(courier.ErrConflict, "execution %s exists for job %q", x.ID, x.Job)
+		return n.Conflict(x)
 	}
 	return nil
 }
@@ -192,7 +196,11 @@ func (s *Store) create(ctx context.Context, db querier, list []store.NewExecutio
 	// Always in the same order, or two lists with the same keys wait for each other.
 	order := indexesOf(list)
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(list[a].Job, list[b].Job), cmp.Compare(list[a].IdempotencyKey, list[b].IdempotencyKey), cmp.Compare(list[a].ID, list[b].ID))
+		x, y := &list[a], &list[b]
+		if c := cmp.Compare(x.KeyScope, y.KeyScope); c != 0 || x.KeyScope != "" {
+			return cmp.Or(c, cmp.Compare(x.IdempotencyKey, y.IdempotencyKey), cmp.Compare(x.ID, y.ID))
+		}
+		return cmp.Or(cmp.Compare(x.Job, y.Job), cmp.Compare(x.IdempotencyKey, y.IdempotencyKey), cmp.Compare(x.ID, y.ID))
 	})
 	if inline == nil {
 		inline = new(pgnotify.Inline)
@@ -282,7 +290,7 @@ func enqueueOneArgs(e *store.NewExecution, inline *pgnotify.Inline) []any {
 	return []any{
 		string(e.ID), e.Job, int32(e.Version), int32(e.JobLimit), int32(e.Priority), e.Queue, textsOf(e.StepTypes), textsOf(e.LimitKeys),
 		int64(e.Timeout), string(e.Params), e.By, e.IdempotencyKey, micros(e.Delay), e.Hold, typ, id, e.Latest, waitTerms(e.DependsOn),
-		inline.Channel, inline.Payload, bind.OptionalID(string(e.RerunOf)), optionsOf(e),
+		inline.Channel, inline.Payload, bind.OptionalID(string(e.RerunOf)), optionsOf(e), e.KeyScope,
 	}
 }
 
@@ -303,7 +311,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	timeouts, delays, holds := make([]int64, n), make([]int64, n), make([]bool, n)
 	latest := make([]bool, n)
 	firstTypes, firstIDs := make([]string, n), make([]string, n)
-	waits, reruns, options := bind.TextColumn{N: n}, bind.TextColumn{N: n}, bind.TextColumn{N: n}
+	waits, reruns, options, scopes := bind.TextColumn{N: n}, bind.TextColumn{N: n}, bind.TextColumn{N: n}, bind.TextColumn{N: n}
 	for i, at := range part {
 		e := &list[at]
 		ids[i], jobs[i], queues[i], types[i], keys[i] = string(e.ID), e.Job, e.Queue, bind.Array(e.StepTypes), bind.Array(e.LimitKeys)
@@ -313,6 +321,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 		latest[i] = e.Latest
 		reruns.Set(i, bind.OptionalID(string(e.RerunOf)))
 		options.Set(i, optionsOf(e))
+		scopes.Set(i, e.KeyScope)
 		if terms := waitTerms(e.DependsOn); len(terms) > 0 {
 			waits.Set(i, bind.Array(terms))
 		}
@@ -324,7 +333,7 @@ func enqueueArgs(list []store.NewExecution, part []int, now time.Time) []any {
 	if !now.IsZero() {
 		at = now.UTC().Format(time.RFC3339Nano) // that of the first statement
 	}
-	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.Arg(), reruns.Arg(), options.Arg()}
+	return []any{ids, jobs, versions, limits, priorities, queues, types, keys, timeouts, params, bys, idem, delays, holds, at, firstTypes, firstIDs, latest, waits.Arg(), reruns.Arg(), options.Arg(), scopes.Arg()}
 }
 
 // newExecution is an execution that was created at a time.
@@ -332,7 +341,7 @@ func newExecution(n *store.NewExecution, now time.Time) courier.Execution {
 	x := courier.Execution{
 		ID: n.ID, Job: n.Job, Version: n.Version, State: courier.Queued, Queue: n.Queue, Priority: n.Priority,
 		Attempt: 1, Params: n.Params, CreatedAt: now, UpdatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
-		IdempotencyKey: n.IdempotencyKey, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
+		IdempotencyKey: n.IdempotencyKey, KeyScope: n.KeyScope, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
 		RerunOf: n.RerunOf, Labels: n.Labels, MaxRetries: n.MaxRetries, Trace: n.Trace, Seq: 1,
 	}
 	if n.Hold {
@@ -348,11 +357,11 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	if len(notCreated) == 0 {
 		return got, nil
 	}
-	ids, jobs, keys := make([]string, len(notCreated)), make([]string, len(notCreated)), make([]string, len(notCreated))
+	ids, jobs, keys, scopes := make([]string, len(notCreated)), make([]string, len(notCreated)), make([]string, len(notCreated)), make([]string, len(notCreated))
 	for i, at := range notCreated {
-		ids[i], jobs[i], keys[i] = bind.ID(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey
+		ids[i], jobs[i], keys[i], scopes[i] = bind.ID(string(list[at].ID)), list[at].Job, list[at].IdempotencyKey, list[at].KeyScope
 	}
-	rows, err := db.Query(ctx, s.sql("enqueue/find_existing"), ids, jobs, keys)
+	rows, err := db.Query(ctx, s.sql("enqueue/find_existing"), ids, jobs, keys, scopes)
 	if err != nil {
 		return nil, err
 	}
@@ -378,15 +387,23 @@ func (s *Store) existing(ctx context.Context, db querier, list []store.NewExecut
 	return got, nil
 }
 
-// newest returns an error if there is a newer version of a job.
+// newest returns an error if a job was removed, or if the latest version is asked for and there
+// is a newer one.
 func (s *Store) newest(ctx context.Context, db querier, n *store.NewExecution) error {
-	versions, err := query(ctx, db, func(rows pgx.Rows) (version int, err error) {
-		return version, rows.Scan(&version)
+	var removed bool
+	latest, err := query(ctx, db, func(rows pgx.Rows) (d store.Definition, err error) {
+		d.Kind, d.Name = store.Job, n.Job
+		return d, rows.Scan(&d.Version, &removed, &d.By)
 	}, s.sql("definition/get_latest_version"), n.Job)
-	if err == nil && len(versions) == 1 && versions[0] > n.Version {
+	switch {
+	case err != nil || len(latest) == 0:
+		return err
+	case removed:
+		return contractError{latest[0].ErrRemoved()}
+	case n.Latest && latest[0].Version > n.Version:
 		return contractError{fmt.Errorf("job %q version %d: %w", n.Job, n.Version, store.ErrOutdated)}
 	}
-	return err
+	return nil
 }
 
 // notifyEnqueued wakes the workers for new executions.

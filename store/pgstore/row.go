@@ -35,7 +35,7 @@ type row struct {
 	rerunOf                                       *string
 	failure, request                              *string
 	resumed                                       bool
-	key                                           *string
+	key, keyScope                                 *string
 	limitKeys                                     []string
 	timeout                                       int64
 	by, worker, workspace                         string
@@ -58,7 +58,7 @@ func (r *row) fields() []any {
 		&r.reclaims, &r.resumedFrom, &r.currentStep, &r.currentAttempt, &r.currentStarted, &r.currentID, &r.currentType,
 		&r.currentIteration, &r.currentTotal, &r.currentWorker, &r.created, &r.due, &r.started, &r.ended,
 		&r.failedItems, &r.rerunOf,
-		&r.failure, &r.request, &r.resumed, &r.key, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
+		&r.failure, &r.request, &r.resumed, &r.key, &r.keyScope, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
 		&r.heartbeat, &r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
 		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.progress,
 		&r.params, &r.repairs, &r.onlyCopies, &r.result, &r.updated,
@@ -71,7 +71,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		ID: courier.ExecutionID(r.id), Job: job, Version: int(r.version), State: courier.State(r.state), Queue: r.queue,
 		Priority: r.priority, Attempt: int(r.attempt), Position: courier.Position{Step: int(r.step)},
 		CreatedAt: r.created.UTC(), DueAt: r.due.UTC(), StartedAt: instant(r.started), EndedAt: instant(r.ended),
-		Request: courier.RequestKind(text(r.request)), Resumed: r.resumed, IdempotencyKey: text(r.key),
+		Request: courier.RequestKind(text(r.request)), Resumed: r.resumed, IdempotencyKey: text(r.key), KeyScope: text(r.keyScope),
 		Timeout: time.Duration(r.timeout), By: r.by, Worker: r.worker, Workspace: r.workspace,
 		HeartbeatAt: instant(r.heartbeat), LeaseExpiresAt: instant(r.leaseExpires), DiskBytes: r.disk, Params: raw(r.params),
 		Chain: courier.ChainExecutionID(text(r.chain)), Member: text(r.member),

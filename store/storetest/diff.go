@@ -225,6 +225,7 @@ func (d *differ) enqueue() error {
 		}
 		if d.chance(4) {
 			n.IdempotencyKey = pick(d.rand, "x", "y", "z")
+			n.KeyScope, n.KeyAlone = pick(d.rand, "", "", "s"), d.chance(2)
 		}
 		if d.chance(25) {
 			n.Version = 9

@@ -78,7 +78,7 @@ func (g *dependencyGraph) upstreams(name string) []string {
 		g.err = fmt.Errorf("load job %q: %w", name, err)
 		return nil
 	}
-	g.there[name], g.known[name] = err == nil, store.Upstreams(&d)
+	g.there[name], g.known[name] = err == nil && !d.Removed(), store.Upstreams(&d)
 	return g.known[name]
 }
 

@@ -72,7 +72,7 @@ func (v *Service) Load(ctx context.Context, kind store.Kind, name string, versio
 	if err != nil {
 		return d, fmt.Errorf("load %s %q: %w", kind, name, err)
 	}
-	return d, nil
+	return d, program.NotRemoved(&d, version)
 }
 
 // List returns a page of the latest versions of definitions, in byte order of their names.
@@ -81,7 +81,7 @@ func (v *Service) List(ctx context.Context, f store.DefinitionFilter) ([]store.D
 }
 
 // Versions returns a page of the versions of a definition, the newest first. Those that
-// retention has removed are left out. The error of a definition that does not exist matches
+// retention has removed are left out, and so are those that remove the definition. The error of a definition that does not exist matches
 // [courier.ErrNotFound] and names the nearest.
 func (v *Service) Versions(ctx context.Context, kind store.Kind, name string, f store.VersionFilter) ([]store.Definition, error) {
 	const usual, most = 100, 1000
@@ -106,7 +106,7 @@ func (v *Service) Versions(ctx context.Context, kind store.Kind, name string, f 
 		if version != latest.Version {
 			d, err = v.roles.Catalog().Load(ctx, kind, name, version)
 		}
-		if errors.Is(err, courier.ErrNotFound) {
+		if errors.Is(err, courier.ErrNotFound) || err == nil && d.Removed() {
 			continue
 		}
 		if err != nil {

@@ -104,6 +104,9 @@ func (v *Service) Save(ctx context.Context, kind store.Kind, name string, def an
 	if err != nil {
 		return d, false, err
 	}
+	if d.Removed() { // by a newer program, which KeepNewer leaves alone
+		return d, false, courier.Errorf(courier.ErrConflict, "%w; without KeepNewer it is made again", d.ErrRemoved())
+	}
 	core.Explained(v.log, string(kind), name, "defined", opt.By, slog.Int("version", d.Version))
 	return d, !bytes.Equal(d.Body, body), nil
 }

@@ -309,21 +309,30 @@ func (c *call) answer(q *question) (a *answer) {
 	return a
 }
 
-// cancel tells the child that the context has ended.
+// cancel tells the child that the context has ended, and then has its group get SIGTERM, if
+// the limits say so. A child that has not said hello would die of the signal.
 func (c *call) cancel() {
 	<-c.begun
 	c.told.Do(func() {
 		cause := context.Cause(c.ctx)
 		_ = c.conn.send(&frame{Cancel: failureOf(cause, cause)})
+		if !c.limits.Terminate {
+			return
+		}
+		select {
+		case <-c.greeted:
+			c.group.Terminate()
+		case <-c.over:
+		}
 	})
 }
 
 // await waits for the outcome, or for what takes its place. When it returns, nothing of the
 // child's group is left.
 func (c *call) await(gone <-chan struct{}) (*outcome, error) {
-	cancelled := c.ctx.Done()
-	greeted := time.NewTimer(goneAfter)
-	defer greeted.Stop()
+	cancelled, greeted := c.ctx.Done(), (<-chan struct{})(c.greeted)
+	late := time.NewTimer(goneAfter)
+	defer late.Stop()
 	grace := time.NewTimer(0)
 	grace.Stop()
 	defer grace.Stop()
@@ -334,10 +343,10 @@ func (c *call) await(gone <-chan struct{}) (*outcome, error) {
 			return o, nil
 		case err := <-c.broken:
 			return c.afterBreak(err, gone)
-		case <-c.greeted:
-			c.greeted = nil
-			greeted.Stop()
-		case <-greeted.C:
+		case <-greeted:
+			greeted = nil
+			late.Stop()
+		case <-late.C:
 			c.end(gone)
 			return nil, fmt.Errorf("the step's process did not begin within %v: the machine has no time for it, or %w", goneAfter, errLate)
 		case <-cancelled:

@@ -96,12 +96,13 @@ func serve(in, out *os.File, build func() (*courier.Registry, error)) error {
 	if err := setLimits(f.Hello.Memory, f.Hello.CPU); err != nil {
 		return fmt.Errorf("the limits can't be set: %w", err)
 	}
+	// The worker decides when it is over: what ends it is often sent to all processes. It also
+	// relies on that when it sends SIGTERM itself, which it does not before the hello.
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if err := c.send(&frame{Hello: &hello{Nonce: f.Hello.Nonce}}); err != nil {
 		return err
 	}
-	// The worker decides when it is over: what ends it is often sent to all processes.
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if f, err = c.receive(); err != nil || f.Begin == nil {
 		return fmt.Errorf("the worker has not said what to call: %w", errors.Join(err, errFrame))
 	}

@@ -154,6 +154,63 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestTerminate checks that a child with Terminate gets SIGTERM when it is cancelled, with the
+// programs that it runs: one that notes the signal has noted it, and one that ignores it is
+// killed when the grace period is over. Without Terminate there is no signal.
+func TestTerminate(t *testing.T) {
+	const grace = 500 * time.Millisecond
+	for _, c := range []struct {
+		what      string
+		terminate bool
+		want      string
+		least     time.Duration
+	}{
+		{"terminated", true, "cancelled: courier: cancelled", 0},
+		{"terminated", false, "cancelled: the step's process did not stop within 500ms and was killed", grace},
+		{"deaf", true, "cancelled: the step's process did not stop within 500ms and was killed", grace},
+		{"wait", true, "cancelled: courier: cancelled", 0},
+	} {
+		b := newBench(t, func(o *engine.Options) {
+			o.Isolate = map[string]courier.Isolation{"test.do": {Grace: grace, Terminate: c.terminate}}
+		})
+		note := filepath.Join(b.dir, "note")
+		id := b.enqueued(`[{"type": "test.do", "config": {"what": "` + c.what + `", "arg": "` + note + `"}}]`)
+		began := time.Now()
+		if _, err := b.e.Cancel(b.Context(), id, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		x, err := b.e.Wait(b.Context(), id)
+		took := time.Since(began)
+		list, _ := b.e.Executions().StepsPage(b.Context(), store.StepFilter{Execution: id, Details: true})
+		if x.State != courier.Cancelled || len(list) != 1 || list[0].Error != c.want || took < c.least {
+			t.Errorf("%s, %v: %s (%v) after %v, %+v", c.what, c.terminate, x.State, err, took, list)
+		}
+		own, _ := os.ReadFile(note)
+		program, _ := os.ReadFile(note + ".program")
+		told := ""
+		if c.what == "terminated" && c.terminate {
+			told = "terminated told\n"
+		}
+		if got := strings.TrimSpace(string(own) + " " + string(program)); got != strings.TrimSpace(told) {
+			t.Errorf("%s, %v: noted is %q, want %q", c.what, c.terminate, got, told)
+		}
+		b.nothingLeft()
+	}
+}
+
+// TestSignalsOfOthers checks that signals of others than the worker end no step, as systemd
+// sends them to all processes of a service that stops.
+func TestSignalsOfOthers(t *testing.T) {
+	for _, terminate := range []bool{false, true} {
+		b := newBench(t, func(o *engine.Options) {
+			o.Isolate = map[string]courier.Isolation{"test.do": {Terminate: terminate}}
+		})
+		if _, list, err := b.run(`[{"type": "test.do", "config": {"what": "signalled"}}]`, nil); err != nil {
+			t.Errorf("Terminate %v: %v, %+v", terminate, err, list)
+		}
+	}
+}
+
 // TestTimeouts checks that timeouts are those of the attempt, whatever the child does.
 func TestTimeouts(t *testing.T) {
 	b := newBench(t, func(o *engine.Options) { o.Grace = 200 * time.Millisecond })

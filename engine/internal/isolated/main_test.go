@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -184,6 +185,23 @@ func do(ctx context.Context, job *courier.Context, cfg doConfig) (doOutput, erro
 	case "hang":
 		job.Progress(1, 2, "hanging")
 		select {}
+	case "terminated":
+		return out, terminated(ctx, job, cfg.Arg)
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM)
+		job.Progress(1, 2, "ignoring")
+		select {}
+	case "signalled": // by others than the worker
+		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+			if err := syscall.Kill(0, s); err != nil {
+				return out, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return out, context.Cause(ctx)
+		case <-time.After(300 * time.Millisecond):
+		}
 	case "family":
 		// A grandchild, and one more below it, that would outlive its parent.
 		cmd := exec.Command("/bin/sh", "-c", "sleep 300 & echo $! > "+cfg.Arg+"; exec sleep 300")
@@ -218,6 +236,30 @@ func do(ctx context.Context, job *courier.Context, cfg doConfig) (doOutput, erro
 		return out, fmt.Errorf("do not know how to %q", cfg.What)
 	}
 	return out, nil
+}
+
+// terminated listens for SIGTERM, and so does a program that it runs. Both note it in files
+// with a name.
+func terminated(ctx context.Context, job *courier.Context, name string) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	cmd := exec.Command("/bin/sh", "-c", `trap 'echo told > "$0.program"; exit 0' TERM; echo > "$0.begun"; while :; do sleep 0.01; done`, name)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	for {
+		if _, err := os.Stat(name + ".begun"); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	job.Progress(1, 2, "listening")
+	s := <-signals
+	<-ctx.Done()
+	if err := errors.Join(os.WriteFile(name, []byte(s.String()), 0o600), cmd.Wait()); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // report uses all that a Context has.

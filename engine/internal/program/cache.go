@@ -52,6 +52,9 @@ func (c *Cache) Load(ctx context.Context, name string, version int) (*Program, e
 	if err != nil {
 		return nil, fmt.Errorf("load job %q: %w", name, err)
 	}
+	if err := NotRemoved(&d, version); err != nil {
+		return nil, err
+	}
 	p, err := c.Of(&d)
 	if err != nil {
 		return nil, fmt.Errorf("load job %q version %d: %w", name, d.Version, err)
@@ -60,6 +63,18 @@ func (c *Cache) Load(ctx context.Context, name string, version int) (*Program, e
 		c.setLatest(p)
 	}
 	return p, nil
+}
+
+// NotRemoved returns the error of a version that removes its definition, which was asked for by
+// its number, or as the latest for version 0; nil for any other version.
+func NotRemoved(d *store.Definition, version int) error {
+	switch {
+	case !d.Removed():
+		return nil
+	case version != 0:
+		return courier.Errorf(courier.ErrNotFound, "version %d of %s %q is its removal; version %d is the one before", version, d.Kind, d.Name, version-1)
+	}
+	return d.ErrRemoved()
 }
 
 // Unknown returns the error of a definition that does not exist, which names the latest

@@ -42,7 +42,7 @@ func (p *Program) NewExecution(opt *courier.EnqueueOptions, m *Making) (store.Ne
 	if opt.Timeout != nil && *opt.Timeout < 0 {
 		return store.NewExecution{}, courier.Errorf(courier.ErrInvalid, "timeout: %v is negative; 0 means none", *opt.Timeout)
 	}
-	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey)); err != nil {
+	if err := text.Check(text.By(opt.By, "IdempotencyKey", opt.IdempotencyKey, "KeyScope", opt.KeyScope)); err != nil {
 		return store.NewExecution{}, err
 	}
 	if opt.Expires < 0 {
@@ -75,6 +75,9 @@ func (p *Program) NewExecution(opt *courier.EnqueueOptions, m *Making) (store.Ne
 		IdempotencyKey: opt.IdempotencyKey, KeyAlone: opt.KeyAlone, Params: params, JobLimit: p.Job.Limit, By: opt.By.Actor, DependsOn: p.Job.DependsOn,
 		Timeout: p.Job.Timeout, MaxDuration: p.Job.MaxDuration, MaxRetries: opt.MaxRetries, Trace: opt.Trace,
 		Expires: opt.Expires,
+	}
+	if n.IdempotencyKey != "" {
+		n.KeyScope = opt.KeyScope
 	}
 	if len(opt.Labels) > 0 {
 		n.Labels = maps.Clone(opt.Labels)

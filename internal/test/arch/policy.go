@@ -214,6 +214,7 @@ var Rooms = []Room{
 	{Dir: "internal/test/pgstoretest", Imports: []string{"store/pgstore"}, Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/planted", Outside: true},
+	{Dir: "internal/test/process", Imports: []string{"internal/test/lockedbuffer"}, Outside: true},
 	{Dir: "internal/test/promise", Imports: []string{".", "chain", "internal/stepcontext", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
 	{Dir: "internal/test/lockedbuffer", Outside: true},
 	{Dir: "internal/test/raced", Outside: true},

@@ -13,6 +13,7 @@ create table courier.job_definitions (
 	-- Whether other jobs depend on this one. 0: no. 1: yes, and new executions have
 	-- has_dependents. 2: the latest execution of before has it too. It never decreases.
 	dependents     smallint not null default 0,
+	removed        boolean not null default false, -- the latest version removes it
 	unique (kind, name)
 );
 
@@ -20,7 +21,7 @@ create table courier.job_definitions (
 create table courier.job_definition_versions (
 	definition_id integer not null references courier.job_definitions,
 	version       integer not null check (version > 0),
-	body          text not null, -- JSON
+	body          text not null, -- JSON; null removes the definition
 	saved_by      text not null,
 	saved_at      timestamptz not null,
 	primary key (definition_id, version)
@@ -59,6 +60,7 @@ create table courier.job_executions (
 	params            text,             -- JSON
 	created_by        text not null,
 	idempotency_key   text collate "C",
+	key_scope         text collate "C", -- in which the key is unique; null: the job
 	chain_execution_id uuid,           -- null: the execution is no member of a chain
 	chain_member      text,             -- the name of the member
 	rerun_of          uuid,             -- the execution that is run again; null for most
@@ -136,8 +138,9 @@ create index job_executions_failed_items on courier.job_executions (id) where fa
 create index job_executions_rerun_of on courier.job_executions (rerun_of, id) where rerun_of is not null;
 create index job_executions_job on courier.job_executions (definition_id, id);
 create index job_executions_dependents on courier.job_executions (definition_id, created_at, id) where has_dependents;
+-- A key is unique within its scope, or else within its job.
 create unique index job_executions_idempotency on courier.job_executions
-	(definition_id, idempotency_key) where idempotency_key is not null;
+	((case when key_scope is null then definition_id else 0 end), idempotency_key, coalesce(key_scope, '')) where idempotency_key is not null;
 
 -- Deadlines of executions, which end nothing. A row is removed when its deadline has
 -- passed, whether the execution has ended or not, and whether it still exists; that of one
@@ -369,6 +372,7 @@ create table courier.chain_executions (
 	params          text,             -- JSON
 	created_by      text not null,
 	idempotency_key text collate "C",
+	key_scope       text collate "C", -- in which the key is unique; null: the chain
 	plan            text not null,    -- JSON: the members and their dependencies; it never changes
 	rerun_of        uuid,             -- the chain execution that is run again; null for most
 	options         text,             -- JSON: labels, trace, of all members' executions; null for most
@@ -387,7 +391,7 @@ create table courier.chain_executions (
 create index chain_executions_chain on courier.chain_executions (definition_id, id);
 create index chain_executions_rerun_of on courier.chain_executions (rerun_of, id) where rerun_of is not null;
 create unique index chain_executions_idempotency on courier.chain_executions
-	(definition_id, idempotency_key) where idempotency_key is not null;
+	((case when key_scope is null then definition_id else 0 end), idempotency_key, coalesce(key_scope, '')) where idempotency_key is not null;
 
 -- The members of a chain execution, with the columns that their executions will have.
 create table courier.chain_members (

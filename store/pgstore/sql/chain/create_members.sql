@@ -15,6 +15,6 @@ select n.chain_execution_id, n.ord, n.name, n.id, d.id, n.version, n.concurrency
 from unnest($1::text[]::uuid[], $2::int[], $3::text[], $4::text[]::uuid[], $5::text[], $6::int[], $7::int[], $8::int[], $9::text[],
 	$10::text[], $11::text[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bigint[], $19::bigint[])
 	as n (chain_execution_id, ord, name, id, job, version, concurrency_limit, priority, queue, step_types, limit_keys, timeout_ns, params, by, first_step_type, first_step_id, waits_for, max_duration_us, expected_by_us)
-join courier.job_definitions d on d.kind = 'job' and d.name = n.job
+join courier.job_definitions d on d.kind = 'job' and d.name = n.job and not d.removed
 join courier.job_definition_versions v on v.definition_id = d.id and v.version = n.version
 returning chain_execution_id::text, ordinal

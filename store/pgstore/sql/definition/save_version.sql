@@ -7,7 +7,7 @@ with latest as (
 	join courier.job_definition_versions v on v.definition_id = d.id and v.version = d.latest_version
 	where d.id = $1::int
 ), next as (
-	update courier.job_definitions d set latest_version = latest_version + 1
+	update courier.job_definitions d set latest_version = latest_version + 1, removed = $2::text = 'null'
 	where id = $1::int and not exists (select from latest where body = $2::text)
 	returning latest_version
 ), saved as (

@@ -1,14 +1,16 @@
--- The executions that exist under an id or, for their job, an idempotency key. $1 ids,
--- $2 jobs, $3 keys. Returned are the executions and the ordinals of the parameters.
+-- The executions that exist under an id or an idempotency key. $1 ids, $2 jobs, $3 keys,
+-- $4 their scopes (empty: the job). Returned are the executions and the ordinals of the parameters.
 select
 \ir ../execution/read_columns.inc.sql
 	, n.ord
-from unnest($1::text[]::uuid[], $2::text[], $3::text[]) with ordinality as n (id, job, key, ord)
+from unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::text[]) with ordinality as n (id, job, key, scope, ord)
 cross join lateral (
 	select u.* from (
 		select 1 as rank, x.* from courier.job_executions x where x.id = n.id
 		union all
-		select 2 as rank, x.* from courier.job_executions x join courier.job_definitions d on d.id = x.definition_id
-		where n.key <> '' and d.kind = 'job' and d.name = n.job and x.idempotency_key = n.key
+		select 2 as rank, x.* from courier.job_executions x
+		where n.key <> '' and x.idempotency_key = n.key and coalesce(x.key_scope, '') = n.scope
+			and case when x.key_scope is null then x.definition_id else 0 end
+				= case n.scope when '' then (select d.id from courier.job_definitions d where d.kind = 'job' and d.name = n.job) else 0 end
 	) u order by u.rank limit 1
 ) e

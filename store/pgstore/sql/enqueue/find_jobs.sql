@@ -10,5 +10,5 @@ select n.ord, d.id, d.dependents > 0, clock_timestamp()
 from unnest($1::text[], $2::int[], $3::bool[]) with ordinality as n (job, version, latest, ord)
 cross join lateral (
 	select x.id, x.dependents from courier.job_definitions x join courier.job_definition_versions v on v.definition_id = x.id and v.version = n.version
-	where x.kind = 'job' and x.name = n.job and (not n.latest or x.latest_version = n.version) limit 1
+	where x.kind = 'job' and x.name = n.job and not x.removed and (not n.latest or x.latest_version = n.version) limit 1
 ) d

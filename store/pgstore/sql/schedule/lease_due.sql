@@ -55,5 +55,5 @@ select next.now, next.wait, d.kind, d.name, d.target, d.body, d.saved_at, d.revi
 	coalesce(f.id, 0), coalesce(f.latest_version, 0), d.outcomes
 from next
 left join d on true
-left join courier.job_definitions f on f.kind = d.kind and f.name = d.target
+left join courier.job_definitions f on f.kind = d.kind and f.name = d.target and not f.removed
 order by d.next_fire_at, d.name

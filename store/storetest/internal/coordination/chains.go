@@ -260,6 +260,47 @@ var chainStartCases = []testCase{
 		k.Is("other params", err, courier.ErrConflict)
 		k.Same("executions", len(k.All()), 1)
 	}},
+	{"key_of_a_scope_is_of_all_chains", func(k *kit) {
+		k.SaveAll(store.Chain, "other", `{"name": "other"}`)
+		of := func(name, scope string) chain.NewExecution {
+			n := k.newChain("a")
+			n.Chain, n.IdempotencyKey, n.KeyScope = name, "tick", scope
+			return n
+		}
+		n := of("chain", "s")
+		c := k.startChain(n)
+		k.Same("scope", c.KeyScope, "s")
+		again := of("chain", "s")
+		got, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{again})
+		k.OK(err)
+		k.Same("existing", []any{got[0].Existed, got[0].Execution.ID}, []any{true, n.ID})
+		_, err = k.chains().StartChains(k.Ctx(), []chain.NewExecution{of("other", "s")})
+		k.Is("another chain", err, courier.ErrConflict)
+		k.Same("executions", len(k.All()), 1)
+		for _, n := range []chain.NewExecution{of("chain", ""), of("other", ""), of("other", "t")} {
+			k.Same("another key", k.startChain(n).ID, n.ID)
+		}
+	}},
+	{"removal_waits_for_what_has_not_ended", func(k *kit) {
+		remove := func(kind store.Kind, name string) error {
+			_, err := k.Save(k.Ctx(), store.Definition{Kind: kind, Name: name, Body: json.RawMessage(store.Removal)})
+			return err
+		}
+		n := k.newChain("a b<a")
+		k.startChain(n)
+		k.Is("the chain", remove(store.Chain, "chain"), courier.ErrConflict)
+		k.Is("the job of a member", remove(store.Job, "job"), courier.ErrConflict)
+		again := k.newChain("a")
+		k.askChain(n.ID, courier.RequestCancel)
+		k.OK(remove(store.Chain, "chain"))
+		_, err := k.chains().StartChains(k.Ctx(), []chain.NewExecution{again})
+		k.Is("a start of the removed chain", err, courier.ErrNotFound)
+		k.SaveAll(store.Chain, "chain", `{"name": "chain"}`)
+		k.OK(remove(store.Job, "job"))
+		_, err = k.chains().StartChains(k.Ctx(), []chain.NewExecution{again})
+		k.Is("a start with a member whose job was removed", err, courier.ErrNotFound)
+		k.Same("executions", len(k.All()), 1)
+	}},
 	// An unknown version of the chain or of a job is ErrNotFound, and nothing of the list is
 	// created.
 	{"unknown_version_creates_nothing", func(k *kit) {

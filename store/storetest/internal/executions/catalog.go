@@ -229,6 +229,134 @@ var catalogCases = []testCase{
 		}
 		k.Same("pages", pages, [][]string{{"a", "b"}, {"c", "d"}, {"e"}, nil})
 	}},
+	{"removed_is_neither_listed_nor_enqueued", func(k *kit) {
+		n := k.New()
+		other := k.With(func(n *store.NewExecution) { n.Job = "other" })
+		k.Job("other")
+		done := k.Hold(k.Add(n)[0].ID, long)
+		done.Must(done.To(courier.Completed))
+		d, err := k.remove("job")
+		k.OK(err)
+		if d.Version != 2 || !d.Removed() || d.By != "ann" {
+			k.Errorf("the removal is %s", storekit.Text(d))
+		}
+		again, err := k.remove("job")
+		k.OK(err)
+		k.Same("removed again", again.Version, 2)
+		latest, err := k.Load(k.Ctx(), store.Job, "job", 0)
+		k.OK(err)
+		k.Same("latest", latest, d)
+		first, err := k.Load(k.Ctx(), store.Job, "job", 1)
+		k.OK(err)
+		k.Same("version 1", string(first.Body), `{"name": "job"}`)
+		k.Same("an id that exists", k.Existing(n).ID, n.ID)
+		n.ID = courier.ExecutionID(k.IDs.New())
+		k.Refused("a new one", courier.ErrNotFound, n)
+		k.Refused("one of a list", courier.ErrNotFound, other, n)
+		n.Latest, n.Version = true, 2
+		k.Refused("the latest", courier.ErrNotFound, n)
+		n.Version = 1
+		k.Refused("the one that was the latest", courier.ErrNotFound, n)
+		for _, brief := range []bool{false, true} {
+			list, err := k.List(k.Ctx(), store.DefinitionFilter{Kind: store.Job, Brief: brief})
+			k.OK(err)
+			k.Same("listed", len(list), 1)
+		}
+		kept, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "job", Body: first.Body, KeepNewer: true})
+		k.OK(err)
+		k.Same("KeepNewer leaves", kept.Version, 2)
+		_, err = k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "job", Body: first.Body, Base: new(1)})
+		k.Is("another base", err, courier.ErrConflict)
+		made, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "job", Body: first.Body, Base: new(int)})
+		k.OK(err)
+		k.Same("made again as version", made.Version, 3)
+		k.Refused("an outdated version", store.ErrOutdated, n)
+		n.Version = 3
+		k.Add(n)
+	}},
+	{"removal_of_nothing", func(k *kit) {
+		_, err := k.remove("nothing")
+		k.Is("a job that is not there", err, courier.ErrNotFound)
+		k.SaveAll(store.Job, "job", `1`)
+		_, err = k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "job", Body: json.RawMessage(store.Removal), Base: new(7)})
+		k.Is("another base", err, courier.ErrConflict)
+	}},
+	{"removal_waits_for_what_has_not_ended", func(k *kit) {
+		k.Job("up")
+		up, err := k.Enqueue(k.Ctx(), []store.NewExecution{k.With(func(n *store.NewExecution) { n.Job, n.Hold = "up", true })})
+		k.OK(err)
+		queued, held := k.Add(k.New())[0].ID, k.Add(k.With(func(n *store.NewExecution) { n.Hold = true }))[0].ID
+		waits := k.Add(k.With(func(n *store.NewExecution) { n.DependsOn = []courier.JobDependency{{Job: "up"}} }))[0].ID
+		running, paused, failed := k.Start(), k.left(courier.Paused), k.left(courier.Failed)
+		for _, id := range []courier.ExecutionID{held, waits, paused, running.ID(), queued} {
+			_, err := k.remove("job")
+			k.Is("removal while "+string(k.Get(id).State), err, courier.ErrConflict)
+			if k.Ask(id, courier.RequestCancel); id == running.ID() {
+				running.Must(running.To(courier.Cancelled))
+			}
+		}
+		latest, err := k.Load(k.Ctx(), store.Job, "job", 0)
+		k.OK(err)
+		k.Same("version", latest.Version, 1)
+		_, err = k.remove("job")
+		k.OK(err)
+		k.Ask(failed, courier.RequestResume)
+		h := k.Hold(failed, long)
+		h.Must(h.To(courier.Completed))
+		k.State(up[0].Execution.ID, courier.Created)
+	}},
+	{"removal_waits_for_jobs_that_depend_on_it", func(k *kit) {
+		k.Job("up")
+		down := func() error {
+			_, err := k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: "down", Body: json.RawMessage(`{"depends_on": [{"job": "up"}]}`)})
+			return err
+		}
+		k.OK(down())
+		_, err := k.remove("up")
+		k.Is("while a job depends on it", err, courier.ErrConflict)
+		for _, name := range []string{"down", "up"} {
+			_, err := k.remove(name)
+			k.OK(err)
+		}
+		k.Is("a job that depends on a removed one", down(), courier.ErrNotFound)
+		k.SaveAll(store.Job, "up", `{"name": "up"}`)
+		k.OK(down())
+	}},
+	{"removal_and_enqueue_at_once", func(k *kit) {
+		for round := range 10 {
+			name := fmt.Sprint("job-", round)
+			k.Job(name)
+			list := make([]store.NewExecution, 4)
+			for i := range list {
+				list[i] = k.With(func(n *store.NewExecution) { n.Job = name })
+			}
+			created, removed := make([]bool, len(list)), false
+			k.At(len(list)+1, func(i int) {
+				if i == len(list) {
+					_, err := k.remove(name)
+					if removed = err == nil; !removed {
+						k.Is("removal", err, courier.ErrConflict)
+					}
+					return
+				}
+				_, err := k.Enqueue(k.Ctx(), list[i:i+1])
+				if created[i] = err == nil; !created[i] {
+					k.Is("Enqueue", err, courier.ErrNotFound)
+				}
+			})
+			d, err := k.Load(k.Ctx(), store.Job, name, 0)
+			k.OK(err)
+			k.Same("removed", d.Removed(), removed)
+			if any := slices.Contains(created, true); any == removed {
+				k.Errorf("round %d: enqueued %v, removed %v", round, created, removed)
+			}
+			found, err := k.Executions(k.Ctx(), store.Filter{Job: name})
+			k.OK(err)
+			if (len(found) > 0) == removed {
+				k.Errorf("round %d: %d executions, removed %v", round, len(found), removed)
+			}
+		}
+	}},
 	// Settings are set, replaced, and removed by an empty value.
 	{"settings", func(k *kit) {
 		got, err := k.Settings(k.Ctx(), store.SettingFilter{})
@@ -315,4 +443,9 @@ var catalogCases = []testCase{
 		_, err = k.Execution(k.Ctx(), n.ID)
 		k.Is("what was to be created", err, courier.ErrNotFound)
 	}},
+}
+
+// remove removes a job.
+func (k *kit) remove(name string) (store.Definition, error) {
+	return k.Save(k.Ctx(), store.Definition{Kind: store.Job, Name: name, Body: json.RawMessage(store.Removal), By: "ann"})
 }

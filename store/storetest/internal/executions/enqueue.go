@@ -185,6 +185,62 @@ var enqueueCases = []testCase{
 		k.Add(n)
 		k.Same("executions", len(k.All()), 2)
 	}},
+	{"key_of_a_scope_is_of_all_jobs", func(k *kit) {
+		k.Job("other")
+		scoped := func(job, key, scope, params string, alone bool) store.NewExecution {
+			n := k.keyed(key, params)
+			n.Job, n.KeyScope, n.KeyAlone = job, scope, alone
+			return n
+		}
+		e := k.Add(scoped("job", "x", "s", `{"a": 1}`, false))[0]
+		k.Same("scope", e.KeyScope, "s")
+		k.Same("as read again", k.Get(e.ID), e)
+		k.Same("the same request", k.Existing(scoped("job", "x", "s", `{"a": 1}`, false)), e)
+		k.Same("of another job, with KeyAlone", k.Existing(scoped("other", "x", "s", "", true)), e)
+		k.Same("with other params, with KeyAlone", k.Existing(scoped("job", "x", "s", "", true)), e)
+		k.Refused("other params", courier.ErrConflict, scoped("job", "x", "s", `{"a": 2}`, false))
+		k.Refused("another job", courier.ErrConflict, scoped("other", "x", "s", `{"a": 1}`, false))
+		k.Refused("one of a list", courier.ErrConflict, scoped("other", "y", "s", "", false), scoped("other", "x", "s", "", false))
+		old := scoped("other", "x", "s", "", true)
+		old.Latest = true
+		k.SaveAll(store.Job, "other", `{"v": 2}`)
+		k.Same("of an outdated version, with KeyAlone", k.Existing(old), e)
+		other := scoped("other", "z", "s", "", true)
+		other.ID = e.ID
+		k.Refused("the same id under another key", courier.ErrConflict, other)
+		k.Same("executions", len(k.All()), 1)
+		// Each of these is another key.
+		k.Add(scoped("job", "x", "", "", false), scoped("other", "x", "", "", true), scoped("other", "x", "t", "", true), scoped("other", "x", "job", "", true))
+		list := []store.NewExecution{scoped("other", "y", "s", "", true), scoped("job", "y", "s", "", true), k.New()}
+		got, err := k.Enqueue(k.Ctx(), list)
+		k.OK(err)
+		k.Same("in one list", []any{got[0].Existed, got[1].Existed, got[1].Execution.ID, got[1].Execution.Job, got[2].Existed}, []any{false, true, list[0].ID, "other", false})
+	}},
+	{"key_of_a_scope_20_at_once_create_1", func(k *kit) {
+		for i := range 4 {
+			k.Job(string(rune('a' + i)))
+		}
+		var ids [20]courier.ExecutionID
+		k.At(len(ids), func(i int) {
+			list := []store.NewExecution{k.keyed("x", ""), k.keyed("y", "")}
+			if i%2 == 1 {
+				slices.Reverse(list)
+			}
+			for j := range list {
+				list[j].Job, list[j].KeyScope, list[j].KeyAlone = string(rune('a'+(i+j)%4)), "s", true
+			}
+			got, err := k.Enqueue(k.Ctx(), list)
+			if err != nil {
+				k.Error(err)
+				return
+			}
+			ids[i] = got[i%2].Execution.ID
+		})
+		for _, id := range ids {
+			k.Same("id", id, ids[0])
+		}
+		k.Same("executions", len(k.All()), 2)
+	}},
 	{"no_key_no_uniqueness", func(k *kit) {
 		k.Add(k.New(), k.New(), k.New())
 		k.Same("executions", len(k.All()), 3)
