@@ -296,6 +296,17 @@ func TestAsyncKey(t *testing.T) {
 		if alone.want(http.StatusAccepted, nil); alone.Header().Get("Location") != first.Header().Get("Location") {
 			t.Errorf("%v and then %v", first.Header(), alone.Header())
 		}
+		w.put("v1/jobs/second", `{"steps": [{"type": "test.work"}]}`, "If-None-Match", "*").want(http.StatusCreated, nil)
+		for _, scope := range []string{"", "orders"} {
+			mux, opt := http.NewServeMux(), &httpapi.AsyncOptions{KeyAlone: true, KeyScope: scope}
+			mux.Handle("POST /one", w.api.Async("inbound", opt))
+			mux.Handle("POST /two", w.api.Async("second", opt))
+			e := &endpoint{w, mux}
+			one, two := e.send("POST", "/one", "a", header("Idempotency-Key", "scoped")), e.send("POST", "/two", "b", header("Idempotency-Key", "scoped"))
+			if one.want(http.StatusAccepted, nil); (one.Header().Get("Location") == two.want(http.StatusAccepted, nil).Header().Get("Location")) != (scope != "") {
+				t.Errorf("scope %q: %v and then %v", scope, one.Header(), two.Header())
+			}
+		}
 		if other := e.send("POST", "/in", "a", header("X-User", "operator")); other.Header().Get("Location") == first.Header().Get("Location") {
 			t.Error("operator got the execution of admin")
 		}

@@ -65,6 +65,10 @@ func TestIdempotencyKey(t *testing.T) {
 		if other.Body.String() == first.Body.String() {
 			t.Error("ben got the execution of ann")
 		}
+		w.put("v1/jobs/second", `{"steps": [{"type": "test.work"}]}`, "If-None-Match", "*").want(http.StatusCreated, nil)
+		w.post("v1/jobs/report/executions", `{"params": {"text": "a"}, "key_scope": "orders"}`, "Idempotency-Key", "s").want(http.StatusAccepted, nil)
+		w.post("v1/jobs/second/executions", `{"key_scope": "orders"}`, "Idempotency-Key", "s").problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
+		w.post("v1/jobs/second/executions", `{}`, "Idempotency-Key", "s").want(http.StatusAccepted, nil)
 		ann.post("v1/jobs/report/executions", body, "Idempotency-Key", strings.Repeat("k", 201)).problem(http.StatusBadRequest, "invalid", "200")
 	})
 }

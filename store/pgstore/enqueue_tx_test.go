@@ -343,7 +343,7 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	const goroutines, keys, each = 100, 20, 5
 	url := pgtest.URL(t)
 	stores := []*pgstore.Store{open(t, url, nil), open(t, url, nil)}
-	define(t, stores[0], "job")
+	define(t, stores[0], "job", "other")
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	ids, created := make(map[string]courier.ExecutionID), make(map[string]int)
@@ -352,7 +352,9 @@ func TestIdempotencyAtOnce(t *testing.T) {
 			var list []store.NewExecution
 			for _, k := range rand.Perm(keys)[:each] {
 				n := newExecution("job")
-				n.IdempotencyKey = fmt.Sprint("key ", k)
+				if n.IdempotencyKey = fmt.Sprint("key ", k); k%2 == 0 { // of both jobs
+					n.Job, n.KeyScope, n.KeyAlone = []string{"job", "other"}[rand.IntN(2)], "scope", true
+				}
 				list = append(list, n)
 			}
 			got, err := stores[i%2].Enqueue(t.Context(), list)
@@ -408,5 +410,51 @@ func ExampleStore_EnqueueTx() {
 	})
 	if err != nil {
 		log.Fatal(err)
+	}
+}
+
+// TestEnqueueTxKeyOfAScope shows that a key of a scope that an open transaction has used for
+// another job is waited for, and that a rollback frees it.
+func TestEnqueueTxKeyOfAScope(t *testing.T) {
+	t.Parallel()
+	s, pool := openPool(t, pgtest.URL(t), nil)
+	define(t, s, "job", "other")
+	scoped := func(job, key string) store.NewExecution {
+		n := newExecution(job)
+		n.IdempotencyKey, n.KeyScope, n.KeyAlone = key, "scope", true
+		return n
+	}
+	for _, commit := range []bool{true, false} {
+		tx := begin(t, pool, pgx.ReadCommitted)
+		first, second := scoped("job", fmt.Sprint(commit)), scoped("other", fmt.Sprint(commit))
+		if _, err := s.EnqueueTx(t.Context(), tx, []store.NewExecution{first}); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan courier.Execution)
+		go func() {
+			got, err := s.Enqueue(t.Context(), []store.NewExecution{second})
+			if err != nil {
+				t.Error(err)
+				close(done)
+				return
+			}
+			done <- got[0].Execution
+		}()
+		select {
+		case x := <-done:
+			t.Errorf("%+v was created while the transaction was open", x)
+		case <-time.After(50 * time.Millisecond):
+		}
+		want := second
+		end := tx.Rollback
+		if commit {
+			want, end = first, tx.Commit
+		}
+		if err := end(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if x := <-done; x.ID != want.ID || x.Job != want.Job || x.KeyScope != "scope" {
+			t.Errorf("committed %v: %+v, want %s", commit, x, want.ID)
+		}
 	}
 }
