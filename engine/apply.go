@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/definitiondiff"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
@@ -59,7 +60,7 @@ type Applied struct {
 
 // An AppliedDefinition is what [Engine.Apply] has done with a definition, or would do.
 type AppliedDefinition struct {
-	Kind   string      `json:"kind"` // job, chain, calendar, schedule, monitor or subscription
+	Kind   string      `json:"kind"` // job, chain, calendar, schedule, monitor, expectation or subscription
 	Name   string      `json:"name"`
 	Action ApplyAction `json:"action"`
 	// Done says that the store has it so. It is false in a dry run, and for what Apply did
@@ -146,17 +147,17 @@ func (a *Applied) String() string {
 // [Bundle.Err].
 //
 // The stores have no transaction over all kinds of definitions. Apply writes jobs before the
-// jobs that depend on them, then chains, calendars, schedules, monitors and subscriptions, and then removes
+// jobs that depend on them, then chains, calendars, schedules, monitors, expectations and subscriptions, and then removes
 // what Prune is to remove. If a write fails, Apply stops and returns the report with the error:
 // [AppliedDefinition].Done says what is saved. Another Apply of the same bundle continues.
 //
 // A job or a chain that was changed after Apply had read it is not written: the store compares
-// it in the transaction that saves. A calendar, schedule, monitor or subscription is compared right
+// it in the transaction that saves. A calendar, schedule, monitor, expectation or subscription is compared right
 // before it is written. If another Apply of the same Name writes meanwhile, with another bundle or with
 // Prune, one of them has an error, or both have. It matches [courier.ErrConflict] and names what has
 // changed.
 //
-// Prune removes schedules, monitors, subscriptions and calendars. It keeps a schedule or monitor
+// Prune removes schedules, monitors, expectations, subscriptions and calendars. It keeps a schedule or monitor
 // of which an execution has not ended, a subscription with notifications that wait for delivery, a
 // calendar that something else goes by, and what is in the deployment of another name. Jobs and chains are always kept, because their
 // executions refer to their versions. What is kept is removed by a later Apply with Prune, as
@@ -400,7 +401,7 @@ func (a *apply) load(ctx context.Context, kind store.Kind, name string) (store.D
 	return d, nil
 }
 
-// planServices plans calendars, schedules, monitors and subscriptions.
+// planServices plans calendars, schedules, monitors, expectations and subscriptions.
 func (a *apply) planServices(ctx context.Context) error {
 	for _, x := range a.check.Calendars {
 		if err := addService(ctx, a, "calendar", x.Name, x, a.e.calendars.Compare, a.e.calendars.Set); err != nil {
@@ -414,6 +415,11 @@ func (a *apply) planServices(ctx context.Context) error {
 	}
 	for _, m := range a.check.Monitors {
 		if err := addService(ctx, a, "monitor", m.Name, m, a.e.monitors.Compare, a.e.monitors.Set); err != nil {
+			return err
+		}
+	}
+	for _, x := range a.check.Expectations {
+		if err := addService(ctx, a, "expectation", x.Name, x, a.e.expectations.Compare, a.e.expectations.Set); err != nil {
 			return err
 		}
 	}
@@ -514,6 +520,8 @@ func (a *apply) stored(ctx context.Context, d deployed) (was json.RawMessage, er
 		was, _, _, err = a.e.schedules.Compare(ctx, schedule.Schedule{Name: d.Name})
 	case "monitor":
 		was, _, _, err = a.e.monitors.Compare(ctx, monitor.Monitor{Name: d.Name})
+	case "expectation":
+		was, _, _, err = a.e.expectations.Compare(ctx, expectation.Expectation{Name: d.Name})
 	case "subscription":
 		was, _, _, err = a.e.notifications.Compare(ctx, notify.Subscription{Name: d.Name})
 	default:
@@ -567,6 +575,8 @@ func (a *apply) removal(ctx context.Context, d deployed) (reason string, remove 
 			reason, err = a.open(ctx, m.Job, m.Chain, "monitor:"+d.Name)
 		}
 		return reason, a.remove(d, a.e.monitors.Remove), err
+	case "expectation":
+		return "", a.remove(d, a.e.expectations.Remove), nil
 	case "subscription":
 		list, err := a.e.notifications.Deliveries(ctx, notify.DeliveryFilter{Subscription: d.Name, State: notify.Pending, Limit: 1})
 		if len(list) > 0 {
@@ -597,6 +607,11 @@ func (a *apply) users(ctx context.Context, name string) (string, error) {
 	for _, x := range a.check.Monitors {
 		if x.Calendar == name {
 			left = append(left, fmt.Sprintf("monitor %q", x.Name))
+		}
+	}
+	for _, x := range a.check.Expectations {
+		if x.Calendar == name {
+			left = append(left, fmt.Sprintf("expectation %q", x.Name))
 		}
 	}
 	if err := calendar.InUse(name, left); err != nil {
