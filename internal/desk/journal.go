@@ -23,7 +23,7 @@ const (
 )
 
 // engineNotes are the kinds for which the engine itself writes that something was changed.
-var engineNotes = []string{"calendar", "schedule", "monitor", "subscription", "limit"}
+var engineNotes = []string{"calendar", "schedule", "monitor", "expectation", "subscription", "limit"}
 
 // ErrJournal is the error of an action that was not carried out because the journal could
 // not be written.

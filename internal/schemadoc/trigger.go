@@ -131,7 +131,7 @@ func (b *builder) expectation() Schema {
 		return described(Schema{"type": "string", "pattern": `^([01]?[0-9]|2[0-3]):[0-5][0-9]$`}, doc, nil)
 	}
 	length := func(doc string) Schema {
-		return described(Schema{"type": "string", "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`}, doc, nil)
+		return described(Schema{"type": "string", "pattern": `^\+?(0|([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`}, doc, nil)
 	}
 	number := func(doc string, most any) Schema { return whole(doc, 0, most) }
 	from := Object(Schema{"monitor": text("The name of the monitor that sees the files."), "job": known("The name of the job whose steps receive the files.", b.names.Jobs)})
