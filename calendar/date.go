@@ -56,6 +56,9 @@ func (d Date) Weekday() time.Weekday { return d.utc().Weekday() }
 // String returns the date as in 2026-12-25.
 func (d Date) String() string { return d.utc().Format(time.DateOnly) }
 
+// Number returns the day of the month.
+func (d Date) Number() int { return d.utc().Day() }
+
 // Words returns the date as people write it in a sentence, as in 25 December 2026.
 func (d Date) Words() string { return d.utc().Format("2 January 2006") }
 

@@ -268,7 +268,7 @@ func seenCoalesced(e *notify.CoalescedEvent) notify.CoalescedEvent {
 func HideAttention(e *attention.Entry) {
 	*e = attention.Entry{
 		Kind: e.Kind, Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
-		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Thing: e.Thing, State: e.State, By: e.By,
+		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Date: e.Date, Thing: e.Thing, State: e.State, By: e.By,
 		Message: HiddenIf(e.Message), Executions: e.Executions, Version: e.Version, Because: each(e.Because, seenCause),
 		Do: e.Do, Call: e.Call,
 	}

@@ -237,8 +237,22 @@ func (s *Store) Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]ex
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	names := f.Expectations
+	if names == nil {
+		names = slices.Collect(maps.Keys(s.expected.all))
+	}
 	var list []expectation.Kept
-	for _, a := range s.expected.all {
+	for _, name := range names {
+		a := s.expected.all[name]
+		if a == nil {
+			continue
+		}
+		if k, ok := a.arrivals[f.From]; ok && f.From == f.To {
+			if f.Match(&k) {
+				list = append(list, k)
+			}
+			continue
+		}
 		for _, k := range a.arrivals {
 			if f.Match(&k) {
 				list = append(list, k)
@@ -260,6 +274,12 @@ func (s *Store) CountArrivals(ctx context.Context, from, to string) (map[expecta
 	defer s.mu.Unlock()
 	n := make(map[expectation.State]int)
 	for _, a := range s.expected.all {
+		if from == to {
+			if k, ok := a.arrivals[from]; ok {
+				n[k.State]++
+			}
+			continue
+		}
 		for _, k := range a.arrivals {
 			if k.Date >= from && k.Date <= to {
 				n[k.State]++
