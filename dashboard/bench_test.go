@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard"
@@ -163,7 +164,7 @@ func today(b *testing.B, s interface {
 			b.Fatal(err)
 		}
 	}
-	h := dashboard.New(engine.New(s, nil, nil), nil)
+	h := dashboard.New(engine.New(s, nil, nil), &dashboard.Options{Access: access.Policy{Who: func(*http.Request) (access.Principal, error) { return access.Principal{ID: "ann"}, nil }}})
 	for b.Loop() {
 		r := httptest.NewRequest("GET", "/expectations", nil)
 		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"

@@ -281,25 +281,17 @@ func fromUntil(seconds int) string {
 	return format.Took(d) + " after"
 }
 
-// zoneOf is the location of a record.
-func zoneOf(a *expectation.Arrival) *time.Location {
-	if zone, err := time.LoadLocation(a.Zone); err == nil {
-		return zone
-	}
-	return time.UTC
-}
-
 // windowOf is the window by the clocks of the record.
 func windowOf(a *expectation.Arrival) string {
-	zone := zoneOf(a)
+	zone := a.Location()
 	return a.Opens.In(zone).Format("15:04") + " to " + a.Until.In(zone).Format("15:04") + " " + zone.String()
 }
 
 // axisOf is the day of a record, longer if its window ends on the next one: its window, its grace,
 // a mark for each file, and the present.
 func axisOf(a *expectation.Arrival) axis {
-	begin := a.Day().Begin(zoneOf(a))
-	end := (a.Day() + 1).Begin(zoneOf(a))
+	begin := a.Day().Begin(a.Location())
+	end := (a.Day() + 1).Begin(a.Location())
 	if a.Ends.After(end) {
 		end = a.Ends
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -89,13 +90,23 @@ func (a *Arrival) Day() calendar.Date {
 	return date
 }
 
-// zone is the location of the record.
-func (a *Arrival) zone() *time.Location {
-	if zone, err := time.LoadLocation(a.Zone); err == nil {
-		return zone
+// Location returns the location by whose clocks the record is: UTC if this machine does not know
+// its zone.
+func (a *Arrival) Location() *time.Location {
+	if zone, ok := zones.Load(a.Zone); ok {
+		return zone.(*time.Location)
 	}
-	return time.UTC
+	zone, err := time.LoadLocation(a.Zone)
+	if err != nil {
+		zone = time.UTC
+	}
+	zones.Store(a.Zone, zone)
+	return zone
 }
+
+// zones keeps locations by their names, of which there are few: reading one takes as long as all else
+// that is shown of a record.
+var zones sync.Map
 
 // newArrival returns the record of a day.
 func (t *Timetable) newArrival(id string, date calendar.Date) *Arrival {
@@ -250,7 +261,7 @@ func (a *Arrival) excuse(by, reason string, now time.Time) error {
 
 // clockOf is an instant by the clocks of a record: the time, and the day if it is another one.
 func clockOf(at time.Time, a *Arrival) string {
-	local := at.In(a.zone())
+	local := at.In(a.Location())
 	if at.IsZero() {
 		return "the beginning"
 	}

@@ -73,8 +73,8 @@ func cameBefore(of *expectation.Arrival, list []expectation.Arrival) string {
 			continue
 		}
 		day := fmt.Sprintf("%d %s", a.Day().Number(), strings.ReplaceAll(string(a.State), "_", " "))
-		if zone, err := time.LoadLocation(a.Zone); err == nil && !a.ArrivedAt.IsZero() {
-			day = fmt.Sprintf("%d at %s", a.Day().Number(), a.ArrivedAt.In(zone).Format("15:04"))
+		if !a.ArrivedAt.IsZero() {
+			day = fmt.Sprintf("%d at %s", a.Day().Number(), a.ArrivedAt.In(a.Location()).Format("15:04"))
 			if a.State == expectation.Late {
 				day += " (late)"
 			}

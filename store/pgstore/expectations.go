@@ -282,8 +282,9 @@ func (s *Store) Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]ex
 		}
 		filter += condition
 	}
+	name := "expectation/arrivals"
 	if f.Expectations != nil {
-		add(" and a.expectation = any(?::text[])", f.Expectations)
+		name, args = name+"_of", append(args, f.Expectations)
 	}
 	if f.From != "" {
 		add(" and a.day >= ?::text::date", f.From)
@@ -306,7 +307,7 @@ func (s *Store) Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]ex
 		err = rows.Scan(&k.ID, &k.Expectation, &k.Date, &k.State, &body)
 		k.Body = json.RawMessage(body)
 		return k, err
-	}, s.sqlFiltered("expectation/arrivals", filter), args...)
+	}, s.sqlFiltered(name, filter), args...)
 	if err != nil {
 		return nil, failed("read arrivals", err)
 	}
