@@ -375,6 +375,9 @@ func (c *call) expectation(x *expectation.Expectation) (any, error) {
 			v.Excuse = list[i].Date
 		}
 	}
+	if v.Excuse == "" {
+		v.Excuse = (date + 1).String()
+	}
 	v.From = target{"monitor", x.From.Monitor, c.link("monitors", x.From.Monitor)}
 	if x.From.Job != "" {
 		v.From = target{"job", x.From.Job, c.link("jobs", x.From.Job)}

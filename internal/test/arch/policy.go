@@ -96,7 +96,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/checkpoint", Imports: append([]string{"engine/internal/reports"}, subsystem...)},
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
-	{Dir: "engine/internal/figures", Imports: subsystem},
+	{Dir: "engine/internal/figures", Imports: append([]string{"calendar", "expectation"}, subsystem...)},
 	{Dir: "engine/internal/probe", Imports: append([]string{"expectation", "monitor", "schedule", "chain", "notify"}, subsystem...)},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
