@@ -36,7 +36,24 @@ const (
 	EventChainStarted   EventType = "ChainStarted"   // the first members were released
 	EventChainCompleted EventType = "ChainCompleted" // see ChainCompleted
 	EventChainFailed    EventType = "ChainFailed"    // again, if it is retried and fails again
+
+	// Of days of expectations, once each; see package expectation.
+	EventFileDueSoon    EventType = "FileDueSoon"    // the window ends soon, and its files are not there
+	EventFileArrived    EventType = "FileArrived"    // its files came in time
+	EventFileIncomplete EventType = "FileIncomplete" // the window has ended, and files are wrong or too few or too many
+	EventFileMissing    EventType = "FileMissing"    // the window has ended without a file
+	EventFileLate       EventType = "FileLate"       // its files came, too late
+	EventFileUnexpected EventType = "FileUnexpected" // a file of the pattern came that is of no day
 )
+
+// OfExpectation reports whether the event is one of an expectation.
+func (t EventType) OfExpectation() bool {
+	switch t {
+	case EventFileDueSoon, EventFileArrived, EventFileIncomplete, EventFileMissing, EventFileLate, EventFileUnexpected:
+		return true
+	}
+	return false
+}
 
 // An Event tells an observer about a change that was committed, or about the progress
 // of a step. Use events for live views and notifications; only the audit is complete.
@@ -51,6 +68,10 @@ type Event struct {
 	// events of chains; these have no Execution and no Job.
 	ChainExecution ChainExecutionID
 	Chain          string
+	// Expectation is the name of the expectation, for its events. These have no Execution and no
+	// Job; Error says in a sentence what has happened, and Payload is the arrival, or of an
+	// unexpected file the file, as JSON.
+	Expectation string
 	// The step, for step events, and for EventJobFailed the one that has failed; Step
 	// is -1 otherwise.
 	Step      int

@@ -56,5 +56,31 @@ func (d Date) Weekday() time.Weekday { return d.utc().Weekday() }
 // String returns the date as in 2026-12-25.
 func (d Date) String() string { return d.utc().Format(time.DateOnly) }
 
+// Number returns the day of the month.
+func (d Date) Number() int { return d.utc().Day() }
+
 // Words returns the date as people write it in a sentence, as in 25 December 2026.
 func (d Date) Words() string { return d.utc().Format("2 January 2006") }
+
+// At returns the first instant of the date at which the clocks in a location show a time, or
+// the instant at which they skip it.
+func (d Date) At(hour, minute int, zone *time.Location) time.Time {
+	begin := d.Begin(zone)
+	year, month, date := begin.Date()
+	at := time.Date(year, month, date, hour, minute, 0, 0, zone)
+	start, end := at.ZoneBounds()
+	if at.Hour() != hour || at.Minute() != minute { // the clocks skip it
+		if !start.Before(begin) && at.Sub(start) < 3*time.Hour {
+			return start.In(zone)
+		}
+		return end.In(zone)
+	}
+	if !start.IsZero() { // perhaps they have shown it already
+		_, now := at.Zone()
+		_, before := start.Add(-time.Nanosecond).In(zone).Zone()
+		if first := at.Add(-time.Duration(before-now) * time.Second); before > now && first.Before(start) {
+			return first
+		}
+	}
+	return at
+}

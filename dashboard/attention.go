@@ -20,7 +20,7 @@ var attentionPages = []page{{
 	data: (*call).attentionPage, live: []string{"entries"}, watch: watchEvery(attentionEvery),
 }}
 
-// attentionEvery is how often an open page is read again, which takes twelve statements: so what
+// attentionEvery is how often an open page is read again, which takes fourteen statements: so what
 // another process has repaired is listed no longer than that.
 const attentionEvery = 15 * time.Second
 
@@ -206,6 +206,11 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 		edit("schedules")
 	case attention.Calendar:
 		thing("calendars", e.Name)
+	case attention.MissingFile, attention.DueFile:
+		thing("expectations", e.Name)
+		if v.Show != "" && e.Kind == attention.MissingFile && operator {
+			v.Buttons = append(v.Buttons, button{Label: "Excuse the day…", Href: v.Show + "?" + query("date", e.Date)})
+		}
 	case attention.Monitor:
 		thing("monitors", e.Name)
 	case attention.Delivery, attention.Subscription:

@@ -8,11 +8,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/expectation"
+	"github.com/courierhq/courier/internal/test/pgstoretest"
+	"github.com/courierhq/courier/internal/test/pgtest"
+	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 )
 
@@ -110,5 +117,61 @@ func BenchmarkChain(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkToday measures the page of today of 10,000 expectations, each with 30 days: the time on
+// the server.
+func BenchmarkToday(b *testing.B) {
+	b.Run("memstore", func(b *testing.B) { today(b, memstore.New()) })
+	b.Run("pgstore", func(b *testing.B) {
+		s, _ := pgstoretest.Open(b, pgtest.URL(b))
+		today(b, s)
+	})
+}
+
+func today(b *testing.B, s interface {
+	store.Store
+	expectation.Store
+},
+) {
+	const count, days = 10_000, 30
+	begin := calendar.DateOf(time.Now().UTC())
+	for first := 0; first < count; first += 500 {
+		var looks []expectation.Look
+		for n := first; n < first+500; n++ {
+			name := fmt.Sprintf("expectation-%05d", n)
+			r, err := s.PutExpectation(b.Context(), expectation.Put{After: -1, Record: expectation.Record{
+				Name: name, Monitor: "m", Body: fmt.Appendf(nil, `{"name": %q, "from": {"monitor": "m"}, "pattern": "*", "window": {"from": "06:00", "until": "08:00"}}`, name),
+				Progress: expectation.Progress{SeenFrom: time.Now(), ArrivalsFrom: "2000-01-01", Memory: []byte("{}")},
+			}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			look := expectation.Look{Expectation: name, Revision: r.Revision, Progress: r.Progress, After: -1}
+			for i := range days {
+				day := begin - calendar.Date(i)
+				at := day.At(7, 0, time.UTC)
+				a := expectation.Arrival{
+					ID: fmt.Sprintf("0193a000-0000-7000-8000-%012d", n*days+i), Expectation: name, Date: day.String(), State: expectation.States[(n+i)%len(expectation.States)],
+					Opens: at.Add(-time.Hour), Until: at.Add(time.Hour), Ends: at.Add(time.Hour), ArrivedAt: at, Zone: "UTC", Files: []expectation.File{{Name: "a", At: at, SeenAt: at}},
+				}
+				look.Arrivals = append(look.Arrivals, a.Kept())
+			}
+			looks = append(looks, look)
+		}
+		if _, err := s.RecordLooks(b.Context(), looks); err != nil {
+			b.Fatal(err)
+		}
+	}
+	h := dashboard.New(engine.New(s, nil, nil), &dashboard.Options{Access: access.Policy{Who: func(*http.Request) (access.Principal, error) { return access.Principal{ID: "ann"}, nil }}})
+	for b.Loop() {
+		r := httptest.NewRequest("GET", "/expectations", nil)
+		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		if rec.Code != http.StatusOK || rec.Body.Len() < 10_000 {
+			b.Fatalf("%d %s", rec.Code, rec.Body)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
@@ -122,6 +123,11 @@ func (w *world) evil() map[string]string {
 	must(err)
 	_, err = w.engine.Monitors().Set(w.Context(), monitor.Monitor{Name: evilName, Description: evilName, Lister: "shelf", Connection: evilName, Path: "/" + evilName, Every: time.Second, MaxFailures: 1, Job: evilName}, by)
 	must(err)
+	_, err = w.engine.Expectations().Set(w.Context(), expectation.Expectation{
+		Name: evilName, Description: evilName, From: expectation.From{Monitor: evilName}, Pattern: "*", Calendar: evilName, Label: map[string]string{"partner": evilText[:90]},
+		Window: expectation.Window{From: "00:00", Until: "00:30"},
+	}, by)
+	must(err)
 	evilChain := chain.Chain{Name: evilName, Description: evilName, Params: map[string]any{evilName: courier.Param{Type: "text", Doc: evilName, Default: evilName}}, Members: []chain.Member{
 		{Name: "one", Job: evilName + " lists"}, {Name: "two", Job: evilName, DependsOn: []chain.Dependency{{Member: "one"}}},
 	}}
@@ -137,6 +143,7 @@ func (w *world) evil() map[string]string {
 		"resume": loop + "/resume", "files": files + "?tab=files", "connections": "connections", "search": "search?q=" + url.QueryEscape(evilName), "found": "search?q=%2Ascript%2A",
 		"chain": "chains/" + url.PathEscape(evilName), "chainrun": "chain-executions/" + string(x.ID), "journal": "journal", "executions": "executions",
 		"calendars": "calendars", "calendar": "calendars/" + url.PathEscape(evilName), "schedule": "schedules/" + url.PathEscape(evilName), "week": "schedules",
+		"expectations": "expectations?date=2000-01-02", "expectation": "expectations/" + url.PathEscape(evilName),
 	}
 }
 

@@ -54,6 +54,7 @@ var subscriptions = &kept[notify.Subscription, *notify.Subscription]{
 		{Name: "events", Label: "Events", Kind: form.List, Hint: "Such as JobFailed, JobCompleted, JobOverdue or ChainFailed, one in each line."},
 		{Name: "jobs", Label: "Jobs", Kind: form.List, Hint: "Their names, one in each line. With neither jobs nor chains it is for all."},
 		{Name: "chains", Label: "Chains", Kind: form.List},
+		{Name: "expectations", Label: "Expectations", Kind: form.List, Hint: "For events of files. None means those of all."},
 		{Name: "window_seconds", Label: "At most one in, seconds", Kind: form.Number, Hint: "Of each type of event of a job; the next one stands for all in between. Empty means 30 minutes for e-mail, and all for the rest."},
 		{Name: "disabled", Label: "Disabled: events are not kept for it", Kind: form.Check},
 		{Name: "kind", Label: "How", Kind: form.Choice, Options: []string{"webhook", "email", "job", "func"}, Group: "To whom: fill in what belongs to the kind"},
@@ -182,6 +183,8 @@ func (c *call) subscriptionRow(s notify.Subscription) subscriptionRow {
 func (c *call) deliveryRow(d *notify.Delivery) deliveryRow {
 	r := deliveryRow{Delivery: *d, Subscription: target{"subscription", d.Subscription, c.link("notifications", d.Subscription)}, About: d.Job}
 	switch {
+	case d.Expectation != "":
+		r.Href, r.About = c.link("expectations", d.Expectation), d.Expectation
 	case d.Execution != "":
 		r.Href = c.link("executions", string(d.Execution))
 	case d.ChainExecution != "":

@@ -92,6 +92,7 @@ func allPages() []page {
 		keptFilesPages,
 		schedulePages,
 		calendarPages,
+		expectationPages,
 		monitorPages,
 		connectionPages,
 		limitPages,

@@ -22,6 +22,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/unserved"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/monitor"
@@ -63,6 +64,10 @@ func (e *Engine) addSubsystems() {
 		Recorded:  func(r monitor.Recorded) { e.chains.Started(r.Chains) },
 		MaxParams: o.MaxParams, StoreWakes: wakes, Log: e.log, Poll: o.Poll,
 	})
+	e.expectations = expectation.NewService(expectation.Options{
+		Store: roles.Expectations, Calendar: c.days, Monitor: c.monitor, Job: c.jobNamed, Told: c.told, Changed: c.Changed,
+		Happened: c.happened, NewID: e.ids.New, StoreWakes: wakes, Log: e.log, Poll: o.Poll,
+	})
 	e.calendars = calendar.NewService(calendar.Options{
 		Catalog: roles.Catalog(), Users: c.calendarUsers, Follow: c.followCalendar, Changed: c.Changed,
 	})
@@ -76,6 +81,7 @@ func (e *Engine) addSubsystems() {
 		},
 		Awaited: func() {
 			e.monitors.Wake()
+			e.expectations.Wake()
 			e.deadlines.Wake()
 		},
 	})
@@ -93,7 +99,7 @@ func (c access) days(ctx context.Context, name string) (*calendar.Days, error) {
 	return c.e.calendars.Days(ctx, name)
 }
 
-// calendarUsers returns the schedules and monitors that go by a calendar, as phrases.
+// calendarUsers returns the schedules, monitors and expectations that go by a calendar, as phrases.
 func (c access) calendarUsers(ctx context.Context, name string) (users []string, err error) {
 	schedules, err := c.e.schedules.Using(ctx, name)
 	if err != nil {
@@ -106,15 +112,81 @@ func (c access) calendarUsers(ctx context.Context, name string) (users []string,
 	for _, m := range monitors {
 		users = append(users, fmt.Sprintf("monitor %q", m))
 	}
+	if err != nil {
+		return nil, err
+	}
+	expectations, err := c.e.expectations.Using(ctx, name)
+	for _, x := range expectations {
+		users = append(users, fmt.Sprintf("expectation %q", x))
+	}
 	return users, err
 }
 
-// followCalendar makes schedules and monitors follow a calendar that was changed.
+// monitor returns a monitor from which files are expected.
+func (c access) monitor(ctx context.Context, name string) (monitor.Monitor, error) {
+	if c.e.monitorNamed != nil {
+		return c.e.monitorNamed(ctx, name)
+	}
+	return c.e.monitors.Get(ctx, name)
+}
+
+// jobNamed returns the error if there is no job of a name, with the nearest one.
+func (c access) jobNamed(ctx context.Context, name string) error {
+	problems, err := c.CheckStart(ctx, name, "", nil)
+	for _, p := range problems {
+		if err == nil && p.Field == "job" {
+			return courier.Errorf(courier.ErrNotFound, "%s", p.Message)
+		}
+	}
+	return err
+}
+
+// told reports whether anybody is told if a file of an expectation does not come.
+func (c access) told(ctx context.Context, name string) (bool, error) {
+	if len(c.e.opt.Observers) > 0 {
+		return true, nil
+	}
+	f := notify.Filter{Limit: 1000}
+	for {
+		list, err := c.e.notifications.List(ctx, f)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		for i := range list {
+			s := &list[i]
+			f.After = s.Name
+			r := notify.Record{Events: s.Events, Expectations: s.Expectations, Disabled: s.Disabled}
+			if r.WantsExpectation(courier.EventFileMissing, name) {
+				return true, nil
+			}
+		}
+		if len(list) < f.Limit {
+			return false, nil
+		}
+	}
+}
+
+// happened tells observers and subscribers of events of expectations.
+func (c access) happened(list []expectation.Event) {
+	for i := range list {
+		e := &list[i]
+		c.e.observers.Emit(courier.Event{Type: e.Type, At: time.Now(), Expectation: e.Expectation, Step: -1, Error: e.Text, Payload: e.Payload})
+	}
+	c.e.notifications.Wake()
+}
+
+// followCalendar makes schedules, monitors and expectations follow a calendar that was changed.
 func (c access) followCalendar(ctx context.Context, name string, was *calendar.Days, by courier.By) error {
 	if err := c.e.schedules.Follow(ctx, name, was, by); err != nil {
 		return err
 	}
-	return c.e.monitors.Follow(ctx, name)
+	if err := c.e.monitors.Follow(ctx, name); err != nil {
+		return err
+	}
+	return c.e.expectations.Follow(ctx, name)
 }
 
 // listingContext returns the context of one listing for a monitor, and the redactor of the
@@ -181,7 +253,7 @@ func (c access) TraceOf(ctx context.Context, n *notify.Notification) (trace stri
 		var x courier.Execution
 		x, err = c.e.roles.Archive().Execution(ctx, n.Execution)
 		trace = x.Trace
-	} else if chains, none := c.e.roles.Chains(); none == nil {
+	} else if chains, none := c.e.roles.Chains(); none == nil && n.ChainExecution != "" {
 		var x chain.Execution
 		x, err = chains.ChainExecution(ctx, courier.ChainExecutionID(n.ChainExecution))
 		trace = x.Trace

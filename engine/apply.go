@@ -17,6 +17,7 @@ import (
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/definitiondiff"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
@@ -59,7 +60,7 @@ type Applied struct {
 
 // An AppliedDefinition is what [Engine.Apply] has done with a definition, or would do.
 type AppliedDefinition struct {
-	Kind   string      `json:"kind"` // job, chain, calendar, schedule, monitor or subscription
+	Kind   string      `json:"kind"` // job, chain, calendar, schedule, monitor, expectation or subscription
 	Name   string      `json:"name"`
 	Action ApplyAction `json:"action"`
 	// Done says that the store has it so. It is false in a dry run, and for what Apply did
@@ -147,20 +148,20 @@ func (a *Applied) String() string {
 //
 // Apply is no single transaction. A job on which another one comes to depend, and one that is
 // removed, are marked in a transaction of their own, and then the store waits for those that were
-// open, so that no Enqueue takes a lock for a definition. Calendars, schedules, monitors and
-// subscriptions are written by roles that a store may have or not, each with its own comparison.
-// So Apply writes jobs before the jobs that depend on them, then chains, calendars, schedules, monitors and subscriptions, and then removes
+// open, so that no Enqueue takes a lock for a definition. Calendars, schedules, monitors,
+// expectations and subscriptions are written by roles that a store may have or not, each with its own comparison.
+// So Apply writes jobs before the jobs that depend on them, then chains, calendars, schedules, monitors, expectations and subscriptions, and then removes
 // what Prune is to remove. If a write fails, Apply stops and returns the report with the error:
 // [AppliedDefinition].Done says what is saved. Another Apply of the same bundle continues.
 //
 // A job or a chain that was changed after Apply had read it is not written: the store compares
-// it in the transaction that saves. A calendar, schedule, monitor or subscription is compared right
+// it in the transaction that saves. A calendar, schedule, monitor, expectation or subscription is compared right
 // before it is written. If another Apply of the same Name writes meanwhile, with another bundle or with
 // Prune, one of them has an error, or both have. It matches [courier.ErrConflict] and names what has
 // changed.
 //
-// Prune removes each definition behind what uses it: schedules, monitors and subscriptions, then
-// chains, jobs and calendars. It keeps what has executions that have not ended, or that something
+// Prune removes each definition behind what uses it: expectations, schedules, monitors and
+// subscriptions, then chains, jobs and calendars. It keeps what has executions that have not ended, or that something
 // else uses, a subscription with notifications that wait for delivery, and what is in the
 // deployment of another name. What is kept is removed by a later Apply with Prune, as soon as the
 // reason is gone.
@@ -402,7 +403,7 @@ func (a *apply) load(ctx context.Context, kind store.Kind, name string) (store.D
 	return d, nil
 }
 
-// planServices plans calendars, schedules, monitors and subscriptions.
+// planServices plans calendars, schedules, monitors, expectations and subscriptions.
 func (a *apply) planServices(ctx context.Context) error {
 	for _, x := range a.check.Calendars {
 		if err := addService(ctx, a, "calendar", x.Name, x, a.e.calendars.Compare, a.e.calendars.Set); err != nil {
@@ -416,6 +417,11 @@ func (a *apply) planServices(ctx context.Context) error {
 	}
 	for _, m := range a.check.Monitors {
 		if err := addService(ctx, a, "monitor", m.Name, m, a.e.monitors.Compare, a.e.monitors.Set); err != nil {
+			return err
+		}
+	}
+	for _, x := range a.check.Expectations {
+		if err := addService(ctx, a, "expectation", x.Name, x, a.e.expectations.Compare, a.e.expectations.Set); err != nil {
 			return err
 		}
 	}
@@ -547,6 +553,8 @@ func (a *apply) stored(ctx context.Context, d deployed) (was json.RawMessage, er
 		was, _, _, err = a.e.schedules.Compare(ctx, schedule.Schedule{Name: d.Name})
 	case "monitor":
 		was, _, _, err = a.e.monitors.Compare(ctx, monitor.Monitor{Name: d.Name})
+	case "expectation":
+		was, _, _, err = a.e.expectations.Compare(ctx, expectation.Expectation{Name: d.Name})
 	case "subscription":
 		was, _, _, err = a.e.notifications.Compare(ctx, notify.Subscription{Name: d.Name})
 	default:
@@ -600,6 +608,8 @@ func (a *apply) removal(ctx context.Context, d deployed) (reason string, remove 
 			reason, err = a.open(ctx, m.Job, m.Chain, "monitor:"+d.Name)
 		}
 		return reason, a.remove(d, a.e.monitors.Remove), err
+	case "expectation":
+		return "", a.remove(d, a.e.expectations.Remove), nil
 	case "subscription":
 		list, err := a.e.notifications.Deliveries(ctx, notify.DeliveryFilter{Subscription: d.Name, State: notify.Pending, Limit: 1})
 		if len(list) > 0 {
@@ -649,6 +659,9 @@ func (a *apply) users(ctx context.Context, d deployed) (string, error) {
 	}
 	for _, x := range a.check.Monitors {
 		add(is(store.Calendar, x.Calendar) || is(store.Job, x.Job) || is(store.Chain, x.Chain), "monitor", x.Name)
+	}
+	for _, x := range a.check.Expectations {
+		add(is(store.Calendar, x.Calendar) || is(store.Job, x.From.Job), "expectation", x.Name)
 	}
 	for _, x := range a.check.Subscriptions {
 		add(x.Job != nil && is(store.Job, x.Job.Name), "subscription", x.Name)

@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/internal/core"
 	"github.com/courierhq/courier/engine/internal/definitions"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/nearest"
 	"github.com/courierhq/courier/internal/text"
 	"github.com/courierhq/courier/monitor"
@@ -59,6 +60,7 @@ type Bundle struct {
 	Schedules     []schedule.Schedule
 	Monitors      []monitor.Monitor
 	Calendars     []calendar.Calendar
+	Expectations  []expectation.Expectation
 	Subscriptions []notify.Subscription
 	// Problems are what is wrong, and Warnings what looks doubtful, each with file,
 	// line and column, in that order.
@@ -86,7 +88,7 @@ func (b Bundle) Err() error {
 // Check reads definitions and checks them as a whole, without a store: whatever they
 // name must be among them. Each file is a JSON object that is a definition, or a list of
 // such objects. What an object defines follows from its fields: a job has "steps", a chain
-// "members", a subscription "kind", a monitor "path", a schedule "cron",
+// "members", a subscription "kind", a monitor "path", an expectation "pattern", a schedule "cron",
 // "every_seconds" or "at", and a calendar "weekend", "closed" or "open". The name of a file is for problems, and may be empty.
 //
 // Check reports all mistakes at once, those of form together with those of content. Step
@@ -100,7 +102,7 @@ func Check(files []courier.Source, r *courier.Registry, opt *Options) Bundle {
 		opt = &Options{}
 	}
 	c := opt.bundleCheck(definitions.NewUnsaved(nil, nil, true), r)
-	c.alone = true
+	c.alone, c.e.monitorNamed = true, c.monitorNamed(nil)
 	b, _ := c.check(context.Background(), files) // no store can fail
 	return b
 }
@@ -134,6 +136,7 @@ func (e *Engine) bundleCheck(ctx context.Context, check func(*definitions.Unsave
 	w, _ := e.roles.Workers() // without them no queue is doubtful
 	var err error
 	c.workers, err = core.PresentWorkers(ctx, w)
+	c.e.monitorNamed = c.monitorNamed(e)
 	return c, err
 }
 
@@ -170,7 +173,7 @@ func (o *Options) bundleCheck(catalog *definitions.Unsaved, r *courier.Registry)
 // does, and that looks up names and asks for secrets as they do.
 func (o *Options) savingCheck(catalog *definitions.Unsaved, r *courier.Registry) *bundleCheck {
 	e := New(catalog, r, &Options{
-		Listers: o.Listers, Subscribers: o.Subscribers, Queues: o.Queues, MaxParams: o.MaxParams, Secrets: o.Secrets, Webhooks: o.Webhooks,
+		Listers: o.Listers, Subscribers: o.Subscribers, Queues: o.Queues, MaxParams: o.MaxParams, Secrets: o.Secrets, Webhooks: o.Webhooks, Observers: o.Observers,
 	})
 	return &bundleCheck{
 		e: e, catalog: catalog, listers: o.Listers != nil, subscribers: o.Subscribers != nil, seen: make(map[string]courier.Problem),
@@ -213,7 +216,7 @@ func (c *bundleCheck) result() (Bundle, error) {
 // kinds are how definitions are told from each other: by a field that no other
 // kind has.
 var kinds = []struct{ field, kind string }{
-	{"steps", "job"}, {"members", "chain"}, {"kind", "subscription"}, {"path", "monitor"},
+	{"steps", "job"}, {"members", "chain"}, {"kind", "subscription"}, {"path", "monitor"}, {"pattern", "expectation"},
 	{"cron", "schedule"}, {"every_seconds", "schedule"}, {"at", "schedule"},
 	{"weekend", "calendar"}, {"closed", "calendar"}, {"open", "calendar"},
 }
@@ -229,7 +232,7 @@ func (c *bundleCheck) kindOf(s *courier.Source) string {
 		}
 		fields = append(fields, k.field)
 	}
-	message := `it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", a schedule "cron", "every_seconds" or "at", and a calendar "weekend", "closed" or "open"`
+	message := `it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", an expectation "pattern", a schedule "cron", "every_seconds" or "at", and a calendar "weekend", "closed" or "open"`
 	for name := range object {
 		if near := nearest.Name(name, fields); near != "" {
 			message += fmt.Sprintf("; for %q, did you mean %q?", name, near)
@@ -259,6 +262,10 @@ func (c *bundleCheck) read(ctx context.Context, s *courier.Source) {
 		var m monitor.Monitor
 		form := s.Read(&m)
 		c.monitor(ctx, s, form, m)
+	case "expectation":
+		var x expectation.Expectation
+		form := s.Read(&x)
+		c.expectation(ctx, s, form, x)
 	case "calendar":
 		var x calendar.Calendar
 		form := s.Read(&x)
@@ -290,6 +297,9 @@ func (c *bundleCheck) add(ctx context.Context, b *Bundle) {
 	}
 	for _, m := range b.Monitors {
 		c.monitor(ctx, at("monitor", m.Name), nil, m)
+	}
+	for _, x := range b.Expectations {
+		c.expectation(ctx, at("expectation", x.Name), nil, x)
 	}
 	for _, x := range b.Subscriptions {
 		c.subscription(ctx, at("subscription", x.Name), nil, x)
@@ -343,6 +353,33 @@ func (c *bundleCheck) monitor(ctx context.Context, s *courier.Source, form []cou
 		problems, err := c.e.monitors.Check(ctx, m, c.listers)
 		return problems, nil, err
 	})
+}
+
+func (c *bundleCheck) expectation(ctx context.Context, s *courier.Source, form []courier.Problem, x expectation.Expectation) {
+	c.Expectations = append(c.Expectations, x)
+	c.later(s, "expectation", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
+		return c.e.expectations.Check(ctx, x)
+	})
+}
+
+// monitorNamed returns the function that finds a monitor among those of the files, or in the
+// store of the engine e, which is nil if nothing is saved.
+func (c *bundleCheck) monitorNamed(e *Engine) func(context.Context, string) (monitor.Monitor, error) {
+	return func(ctx context.Context, name string) (monitor.Monitor, error) {
+		var names []string
+		for _, m := range c.Monitors {
+			if names = append(names, m.Name); m.Name == name {
+				return m, nil
+			}
+		}
+		if e != nil {
+			m, err := e.monitors.Get(ctx, name)
+			if !errors.Is(err, courier.ErrNotFound) || len(names) == 0 {
+				return m, err
+			}
+		}
+		return monitor.Monitor{}, courier.Errorf(courier.ErrNotFound, "there is no monitor %q; %s", name, nearest.DidYouMean(name, names))
+	}
 }
 
 func (c *bundleCheck) subscription(ctx context.Context, s *courier.Source, form []courier.Problem, x notify.Subscription) {

@@ -65,7 +65,7 @@ func TestCheckBundle(t *testing.T) {
 		`jobs/fetch.json:5:47: step 1: config.text: "get.lowd" has no value: step 0 "get" (demo.shout) has no output "lowd"; did you mean "loud"?`,
 		`jobs/more.json:4:12: name: there is another job "send", in jobs/more.json, line 3; leave one of them out`,
 		`jobs/more.json:4:29: steps: there are none; a job needs at least one`,
-		`jobs/more.json:5:3: it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", a schedule "cron", "every_seconds" or "at", and a calendar "weekend", "closed" or "open"; for "stepps", did you mean "steps"?`,
+		`jobs/more.json:5:3: it is no definition: a job has "steps", a chain "members", a subscription "kind", a monitor "path", an expectation "pattern", a schedule "cron", "every_seconds" or "at", and a calendar "weekend", "closed" or "open"; for "stepps", did you mean "steps"?`,
 		`monitors.json:1:38: job: job "send" has params, but not "files"`,
 		`schedules.json:1:31: chain: there is no chain "dayly"; did you mean "daily"?`,
 		`schedules.json:2:76: params.ot: unknown parameter "ot"; did you mean "to"?`,

@@ -48,6 +48,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -73,6 +74,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/unserved"
 	"github.com/courierhq/courier/engine/internal/waiters"
 	"github.com/courierhq/courier/engine/internal/workspace"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/metrics"
 	"github.com/courierhq/courier/internal/uuid7"
 	"github.com/courierhq/courier/monitor"
@@ -118,6 +120,7 @@ type Engine struct {
 	calendars     *calendar.Service
 	schedules     *schedule.Service
 	monitors      *monitor.Service
+	expectations  *expectation.Service
 	notifications *notify.Service
 	dryRuns       *dryruns.Service
 	repairs       *repair.Planner
@@ -135,8 +138,10 @@ type Engine struct {
 	mu     sync.Mutex
 	worker *worker // set between Start and the end of Stop
 
-	pollsRarely bool  // as rarely as the store allows
-	invalid     error // what is wrong with the arguments of New
+	pollsRarely bool // as rarely as the store allows
+	// monitorNamed finds a monitor that an expectation names; nil: in the store.
+	monitorNamed func(ctx context.Context, name string) (monitor.Monitor, error)
+	invalid      error // what is wrong with the arguments of New
 }
 
 // Chains returns the service of the chains in the engine's store, which must have the role
@@ -154,6 +159,10 @@ func (e *Engine) Schedules() *schedule.Service { return e.schedules }
 // role [monitor.Store]. Started engines that have the lister of a monitor poll its
 // directory.
 func (e *Engine) Monitors() *monitor.Service { return e.monitors }
+
+// Expectations returns the service of the expectations in the engine's store, which must have
+// the role [expectation.Store]. Started engines look for their files.
+func (e *Engine) Expectations() *expectation.Service { return e.expectations }
 
 // Subscriptions returns the service of the subscriptions in the engine's store, which must
 // have the role [notify.Store]. Started engines make the deliveries.

@@ -48,7 +48,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
-	w.loops.Add(10) // before Stop can wait for them
+	w.loops.Add(11) // before Stop can wait for them
 	e.worker = w
 	e.mu.Unlock()
 	e.wasStarted.Store(true)
@@ -56,7 +56,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
-	for _, run := range []func(core.Lifetime){e.deliver, e.watch, e.fire, e.unserved.Run, e.deadlines.Run, e.maintenance.Run, e.sweep} {
+	for _, run := range []func(core.Lifetime){e.deliver, e.watch, e.expect, e.fire, e.unserved.Run, e.deadlines.Run, e.maintenance.Run, e.sweep} {
 		go func() {
 			defer w.loops.Done()
 			run(core.Lifetime{Base: w.base, Ctx: w.ctx, Stop: w.stop})
@@ -155,6 +155,9 @@ func (e *Engine) fire(l core.Lifetime) { e.schedules.Run(l.Ctx) }
 
 // watch polls the directories of monitors, until the engine stops.
 func (e *Engine) watch(l core.Lifetime) { e.monitors.Run(l.Ctx) }
+
+// expect looks at expectations, until the engine stops.
+func (e *Engine) expect(l core.Lifetime) { e.expectations.Run(l.Ctx) }
 
 // sweep removes abandoned workspaces and looks after kept files, until the engine stops.
 func (e *Engine) sweep(l core.Lifetime) {

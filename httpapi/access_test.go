@@ -13,7 +13,7 @@ import (
 )
 
 // names are values of {name} by the part of the path before it.
-var names = map[string]string{"jobs": "report", "schedules": "nightly", "monitors": "incoming", "subscriptions": "failures", "calendars": "week"}
+var names = map[string]string{"jobs": "report", "schedules": "nightly", "monitors": "incoming", "subscriptions": "failures", "calendars": "week", "expectations": "payroll"}
 
 // fill returns the path of a route with values in the place of its wildcards.
 func fill(path, id string) string {

@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -34,6 +35,7 @@ var checkRoutes = []route{
 	checkRoute("chain", chain.Chain{}, func() courier.Definition { return new(chain.Chain) }),
 	checkRoute("schedule", schedule.Schedule{}, func() courier.Definition { return new(schedule.Schedule) }),
 	checkRoute("monitor", monitor.Monitor{}, func() courier.Definition { return new(monitor.Monitor) }),
+	checkRoute("expectation", expectation.Expectation{}, func() courier.Definition { return new(expectation.Expectation) }),
 	checkRoute("calendar", calendar.Calendar{}, func() courier.Definition { return new(calendar.Calendar) }),
 	checkRoute("subscription", notify.Subscription{}, func() courier.Definition { return new(notify.Subscription) }),
 }

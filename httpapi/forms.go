@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine/dryrun"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/watch"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -71,6 +72,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[chain.State]():          words(chain.Pending, chain.Running, chain.Completed, chain.Failed, chain.Paused, chain.Cancelled),
 	reflect.TypeFor[monitor.State]():        words(monitor.Active, monitor.Degraded, monitor.Paused, monitor.Disabled, monitor.Failed),
 	reflect.TypeFor[notify.DeliveryState](): words(notify.Pending, notify.Failed),
+	reflect.TypeFor[expectation.State]():    words(expectation.States...),
 	reflect.TypeFor[dryrun.State]():         words(dryrun.OK, dryrun.Problem, dryrun.NotChecked),
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -61,6 +62,11 @@ func (w *world) services() {
 		if err != nil {
 			w.Fatal(err)
 		}
+	}
+	if _, err := w.engine.Expectations().Set(ctx, expectation.Expectation{
+		Name: "payroll", From: expectation.From{Monitor: "incoming"}, Pattern: "PAY_*.csv", Window: expectation.Window{From: "06:00", Until: "08:00"},
+	}, by); err != nil {
+		w.Fatal(err)
 	}
 }
 

@@ -54,7 +54,7 @@ func (c *call) metrics() error {
 func (c *call) index() error {
 	return c.answer(http.StatusOK, map[string]string{
 		"openapi": "openapi.json", "executions": "executions", "jobs": "jobs", "chains": "chains", "calendars": "calendars", "schedules": "schedules", "monitors": "monitors",
-		"subscriptions": "subscriptions", "limits": "limits", "attention": "attention",
+		"expectations": "expectations", "arrivals": "arrivals", "subscriptions": "subscriptions", "limits": "limits", "attention": "attention",
 	})
 }
 

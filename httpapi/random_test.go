@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/internal/test/raced"
 	"github.com/courierhq/courier/monitor"
@@ -32,6 +33,7 @@ var definitions = sync.OnceValue(func() map[reflect.Type][]reflect.Value {
 	kinds := map[string]reflect.Type{
 		"job": reflect.TypeFor[courier.Job](), "chain": reflect.TypeFor[chain.Chain](), "schedule": reflect.TypeFor[schedule.Schedule](),
 		"monitor": reflect.TypeFor[monitor.Monitor](), "subscription": reflect.TypeFor[notify.Subscription](), "calendar": reflect.TypeFor[calendar.Calendar](),
+		"expectation": reflect.TypeFor[expectation.Expectation](),
 	}
 	found := map[reflect.Type][]reflect.Value{
 		reflect.TypeFor[chain.Dependency](): {reflect.ValueOf(chain.Dependency{Member: "a", RequiredStatus: courier.RequireAny})},

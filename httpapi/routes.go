@@ -124,6 +124,7 @@ var table = granted(slices.Concat(
 	calendarRoutes,
 	scheduleRoutes,
 	monitorRoutes,
+	expectationRoutes,
 	subscriptionRoutes,
 	limitRoutes,
 	overviewRoutes,

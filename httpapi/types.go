@@ -37,6 +37,7 @@ var typeRoutes = []route{
 	schemaRoute("monitor"),
 	schemaRoute("subscription"),
 	schemaRoute("calendar"),
+	schemaRoute("expectation"),
 }
 
 func schemaRoute(kind string) route {

@@ -16,7 +16,7 @@ import (
 
 // kinds are the fields by which a definition is told from others, as engine.Check says.
 var kinds = []struct{ field, kind string }{
-	{"steps", "job"}, {"members", "chain"}, {"kind", "subscription"}, {"path", "monitor"}, {"weekend", "calendar"},
+	{"steps", "job"}, {"members", "chain"}, {"kind", "subscription"}, {"path", "monitor"}, {"pattern", "expectation"}, {"weekend", "calendar"},
 	{"cron", "schedule"}, {"every_seconds", "schedule"}, {"at", "schedule"},
 }
 

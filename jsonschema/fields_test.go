@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -63,6 +64,9 @@ func TestFields(t *testing.T) {
 		{"schedule", "", new(schedule.Schedule)}, {"monitor", "", new(monitor.Monitor)}, {"subscription", "", new(notify.Subscription)},
 		{"subscription", "properties/webhook", new(notify.WebhookTarget)}, {"subscription", "properties/job", new(notify.JobTarget)},
 		{"subscription", "properties/email", new(notify.EmailTarget)},
+		{"expectation", "", new(expectation.Expectation)}, {"expectation", "properties/from", new(expectation.From)},
+		{"expectation", "properties/window", new(expectation.Window)}, {"expectation", "properties/count", new(expectation.Count)},
+		{"expectation", "properties/bytes", new(expectation.Bytes)},
 		{"calendar", "", new(calendar.Calendar)}, {"monitor", "properties/between", new(monitor.Hours)},
 	} {
 		fill(reflect.ValueOf(c.v).Elem())

@@ -57,6 +57,10 @@ func Subscription(o *Options) []byte { return definition("subscription", nil, o)
 // Calendar returns the schema of a calendar, the type Calendar of package calendar.
 func Calendar(o *Options) []byte { return definition("calendar", nil, o) }
 
+// Expectation returns the schema of an expectation, the type Expectation of package
+// expectation.
+func Expectation(o *Options) []byte { return definition("expectation", nil, o) }
+
 // definition returns the schema of a kind of definitions.
 func definition(kind string, r *courier.Registry, o *Options) []byte {
 	if o == nil {

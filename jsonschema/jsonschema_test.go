@@ -67,7 +67,7 @@ func schemas() map[string][]byte {
 	return map[string][]byte{
 		"job": jsonschema.Job(registry(), nil), "chain": jsonschema.Chain(nil), "schedule": jsonschema.Schedule(nil),
 		"monitor": jsonschema.Monitor(nil), "subscription": jsonschema.Subscription(nil),
-		"calendar": jsonschema.Calendar(nil),
+		"calendar": jsonschema.Calendar(nil), "expectation": jsonschema.Expectation(nil),
 	}
 }
 

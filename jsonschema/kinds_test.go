@@ -95,7 +95,23 @@ var calendarCase = kindCase{
 	unseen: `time zone|is in closed too|no date such as`,
 }
 
-var kindCases = map[string]kindCase{"chain": chainCase, "schedule": scheduleCase, "monitor": monitorCase, "subscription": subscriptionCase, "calendar": calendarCase}
+var expectationCase = kindCase{
+	fields: map[string]field{
+		"name": ofName, "description": ofText, "from": values(`{"job": "other"} | {"monitor": "nobody"}; {}; {"job": "other", "monitor": "x"}; {"jbo": "other"}; "other"`),
+		"pattern": values(`"PAY_*.csv"; "rates{date:20060102}?" | ""; "a/b"; "abc{day}"; "*"; 5`), "count": values(`{"least": 1, "most": 2}; {} | {"least": -1}; {"least": 3, "most": 2}; {"min": 1}; 2`),
+		"bytes": values(`{"least": 0}; {"least": 1024, "most": 4096}; {} | {"least": -1}; {"most": "1"}; {"least": 1.5}; 5`),
+		"window": values(`{"from": "06:00", "until": "07:50", "grace": "20m"}; {"from": "22:00", "until": "2:00"} | {"from": "06:00"}; {"from": "6", "until": "07:00"};
+			{"from": "06:00", "until": "24:00"}; {"from": "06:00", "until": "06:00"}; {"from": "06:00", "until": "07:00", "grace": "20"}; {"from": "06:00", "until": "05:00", "grace": "5h"}; "06:00"; {"to": "07:00"}`),
+		"calendar": values(`5; "nobody"`), "cron": values(`"0 0 0 ? * MON" | "each monday"; 5`), "time_zone": values(`"Europe/Berlin"; "UTC" | 5; "Nowhere"`),
+		"due_soon": values(`"30m"; "1h30m" | "30"; 5; "-1m"; "20h"`), "early": values(`"2h"; "0" | "x"; 7; "25h"`), "label": values(`{"partner": "globex"}; {} | {"a": 5}; "x"`), "disabled": ofBool,
+		"health": values(`{} | 5`),
+	},
+	needed: []string{"name", "from", "pattern", "window"},
+	is:     "pattern",
+	unseen: `there is no|overlaps|longer than the window|is from too|no day of a year|less than the least|begins with a wildcard|which is no day|time zone|between 0 and|no duration|cron`,
+}
+
+var kindCases = map[string]kindCase{"chain": chainCase, "schedule": scheduleCase, "monitor": monitorCase, "subscription": subscriptionCase, "calendar": calendarCase, "expectation": expectationCase}
 
 // draw draws a definition of a kind.
 func (d *drawer) draw(k kindCase) map[string]any {

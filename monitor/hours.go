@@ -92,24 +92,7 @@ func clockOn(day calendar.Date, clock string, zone *time.Location) time.Time {
 	if err != nil {
 		return day.Begin(zone) // which Check refuses
 	}
-	begin := day.Begin(zone)
-	year, month, date := begin.Date()
-	at := time.Date(year, month, date, hour, minute, 0, 0, zone)
-	start, end := at.ZoneBounds()
-	if at.Hour() != hour || at.Minute() != minute { // the clocks skip it
-		if start.After(begin) && at.Sub(start) < 3*time.Hour {
-			return start.In(zone)
-		}
-		return end.In(zone)
-	}
-	if !start.IsZero() { // perhaps they have shown it already
-		_, now := at.Zone()
-		_, before := start.Add(-time.Nanosecond).In(zone).Zone()
-		if first := at.Add(-time.Duration(before-now) * time.Second); before > now && first.Before(start) {
-			return first
-		}
-	}
-	return at
+	return day.At(hour, minute, zone)
 }
 
 // days returns the days of the monitor's calendar; nil if it goes by none.

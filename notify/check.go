@@ -38,6 +38,7 @@ var eventTypes = []courier.EventType{
 	courier.EventJobStarted, courier.EventJobCompleted, courier.EventJobFailed, courier.EventJobPaused, courier.EventJobResumed,
 	courier.EventJobCancelled, courier.EventJobTakenOver, courier.EventJobOverdue, courier.EventStepStarted, courier.EventStepCompleted, courier.EventStepFailed, courier.EventStepSkipped, courier.EventStep,
 	courier.EventChainStarted, courier.EventChainCompleted, courier.EventChainFailed,
+	courier.EventFileDueSoon, courier.EventFileArrived, courier.EventFileIncomplete, courier.EventFileMissing, courier.EventFileLate, courier.EventFileUnexpected,
 }
 
 // maxListedNames bounds the lists of a subscription.
@@ -75,6 +76,7 @@ func (c *check) all() error {
 	if err := c.names("chains", store.Chain, s.Chains); err != nil {
 		return err
 	}
+	c.expectations()
 	switch {
 	case s.Kind == KindFunc && s.Func == "":
 		c.problem("func", "is missing: the name of a function in the engine's Options.Subscribers")
@@ -134,6 +136,25 @@ func (c *check) names(field string, kind store.Kind, list []string) error {
 		}
 	}
 	return nil
+}
+
+// expectations looks at the names of expectations. They may be set later.
+func (c *check) expectations() {
+	list := c.s.Expectations
+	if len(list) > maxListedNames {
+		c.problem("expectations", "has %d names, more than %d", len(list), maxListedNames)
+		return
+	}
+	for i, name := range list {
+		if problem := errtext.Name(name); problem != "" {
+			c.problem(fmt.Sprintf("expectations[%d]", i), "%s", problem)
+		} else if slices.Contains(list[:i], name) {
+			c.problem("expectations", "%q is given twice", name)
+		}
+	}
+	if len(list) > 0 && !slices.ContainsFunc(c.s.Events, courier.EventType.OfExpectation) {
+		c.problem("events", "there is none of an expectation; name one, such as %q", courier.EventFileMissing)
+	}
 }
 
 // named looks whether a job or a chain is there.

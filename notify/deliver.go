@@ -55,11 +55,14 @@ func (v *Service) pageOf(n *Notification) string {
 	if v.opt.BaseURL == "" {
 		return ""
 	}
-	page, id := "executions", n.Execution
-	if id == "" {
-		page, id = "chain-executions", n.ChainExecution
+	page, id := "executions", string(n.Execution)
+	switch {
+	case n.Expectation != "":
+		page, id = "expectations", url.PathEscape(n.Expectation)
+	case id == "":
+		page, id = "chain-executions", string(n.ChainExecution)
 	}
-	link, err := url.JoinPath(v.opt.BaseURL, page, string(id))
+	link, err := url.JoinPath(v.opt.BaseURL, page, id)
 	if err != nil {
 		return "" // the engine has checked BaseURL
 	}

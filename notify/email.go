@@ -45,6 +45,9 @@ var happened = map[courier.EventType]string{
 	courier.EventStepStarted: "started", courier.EventStepCompleted: "completed", courier.EventStepFailed: "failed",
 	courier.EventStepSkipped: "skipped", courier.EventStep: "has an event",
 	courier.EventChainStarted: "started", courier.EventChainCompleted: "completed", courier.EventChainFailed: "failed",
+
+	courier.EventFileDueSoon: "is due soon", courier.EventFileArrived: "has arrived", courier.EventFileIncomplete: "is incomplete",
+	courier.EventFileMissing: "is missing", courier.EventFileLate: "is late", courier.EventFileUnexpected: "has an unexpected file",
 }
 
 const (
@@ -101,6 +104,8 @@ func mailOf(to *EmailTarget, n *Notification) Mail {
 func titleOf(n *Notification) string {
 	what := fmt.Sprintf("job %q", n.Job)
 	switch {
+	case n.Expectation != "":
+		what = fmt.Sprintf("expectation %q", n.Expectation)
 	case n.Job == "":
 		what = fmt.Sprintf("chain %q", n.Chain)
 	case n.Step != nil && n.Type != courier.EventJobFailed: // which names the step among its lines

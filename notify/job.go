@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
@@ -50,7 +51,8 @@ func (v *Service) startJob(ctx context.Context, to *JobTarget, n Notification) e
 
 // job looks at the job that a subscription starts.
 func (c *check) job(to *JobTarget) error {
-	if len(c.s.Jobs)+len(c.s.Chains) == 0 {
+	ofOthers := func(t courier.EventType) bool { return !t.OfExpectation() }
+	if len(c.s.Jobs)+len(c.s.Chains) == 0 && slices.ContainsFunc(c.s.Events, ofOthers) {
 		c.problem("jobs", "there are none: name the jobs or chains whose events start %q, or it would start itself", to.Name)
 	}
 	if _, given := to.Params[eventParam]; given {

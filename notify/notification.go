@@ -52,6 +52,10 @@ type Notification struct {
 	// Result is that of the execution, for [courier.EventJobCompleted] of a job that has
 	// one. Stores leave it out; the engine that delivers adds it.
 	Result json.RawMessage `json:"result,omitempty"`
+	// Expectation is the name of the expectation, for its events, which have no execution. Error
+	// says in a sentence what has happened, and Payload is the arrival, or of an unexpected file
+	// the file: see package expectation.
+	Expectation string `json:"expectation,omitempty"`
 	// Name and Payload are those of an event that a step has emitted; see
 	// [courier.Context.Emit]. Its Seq is negative: it shares the audit entry of the
 	// step's end with others.
@@ -87,7 +91,7 @@ func (n *Notification) inJSON() notificationInJSON {
 type CoalescedEvent struct {
 	ID        string              `json:"id"`
 	At        time.Time           `json:"at"`
-	Execution courier.ExecutionID `json:"execution_id,omitempty"` // or chain execution
+	Execution courier.ExecutionID `json:"execution_id,omitempty"` // or chain execution, or arrival
 	Error     string              `json:"error,omitempty"`        // its first 200 characters
 }
 
@@ -200,6 +204,15 @@ func OfOverdue(o *store.OverdueExecution, now time.Time) Notification {
 	}
 }
 
+// OfExpectation returns the notification of an event of an expectation, without the
+// subscription. The id is that of the arrival, in which seq counts the events from 1, or one of
+// the event.
+func OfExpectation(expectation, id string, seq int64, t courier.EventType, at time.Time, text string, payload json.RawMessage) Notification {
+	return Notification{
+		ID: EventID(courier.ExecutionID(id), seq), Type: t, At: at, Seq: seq, Expectation: expectation, Error: text, Payload: payload, Count: 1,
+	}
+}
+
 // Coalesce makes the notification stand for other events too, which have the same type
 // and job, in their order.
 func (n *Notification) Coalesce(others []Notification) {
@@ -207,9 +220,18 @@ func (n *Notification) Coalesce(others []Notification) {
 		o := &others[i]
 		n.Count += o.Count
 		if len(n.Coalesced) < MaxCoalesced {
-			n.Coalesced = append(n.Coalesced, CoalescedEvent{ID: o.ID, At: o.At, Execution: cmp.Or(o.Execution, o.ChainExecution), Error: firstOf(o.Error, MaxCoalescedError)})
+			n.Coalesced = append(n.Coalesced, CoalescedEvent{ID: o.ID, At: o.At, Execution: o.about(), Error: firstOf(o.Error, MaxCoalescedError)})
 		}
 	}
+}
+
+// about is the id of what the event happened to: an execution, a chain execution, or an arrival.
+func (n *Notification) about() courier.ExecutionID {
+	if n.Expectation != "" {
+		id, _, _ := ParseEventID(n.ID)
+		return id
+	}
+	return cmp.Or(n.Execution, n.ChainExecution)
 }
 
 // firstOf returns the first n characters of s.

@@ -128,7 +128,7 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 		return fail(err)
 	}
 	err = o.PutSubscription(ctx, Record{
-		Name: plain.Name, Channel: plain.channel(), Events: plain.Events, Jobs: plain.Jobs, Chains: plain.Chains,
+		Name: plain.Name, Channel: plain.channel(), Events: plain.Events, Jobs: plain.Jobs, Chains: plain.Chains, Expectations: plain.Expectations,
 		Window: plain.EffectiveWindow().Truncate(time.Microsecond), Disabled: plain.Disabled, Body: body,
 	})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // type assertion. The rules that package store states for all methods hold here too.
 //
 // Events follow from audit entries (see [store.EventOf] and [OfEntry]), from the events of
-// records (see [OfStepEvents]), from states of chain executions (see [OfChain]) and from
-// overdue executions (see [OfOverdue]). A call of the store that writes or finds one of
+// records (see [OfStepEvents]), from states of chain executions (see [OfChain]), from
+// overdue executions (see [OfOverdue]) and from looks at expectations (see [OfExpectation]). A call of the store that writes or finds one of
 // these keeps a delivery for each subscription that selects the event, in the same
 // transaction. That holds for every call that begins after the subscription was saved. A
 // delivery is due by its state and not by its place in an order, so one that is
@@ -52,7 +52,8 @@ type Record struct {
 	// Channel is the means of delivery: a kind, or "func:" and the name of a function.
 	Channel      string
 	Events       []courier.EventType
-	Jobs, Chains []string        // both empty: all
+	Jobs, Chains []string        // with Expectations: all empty: all
+	Expectations []string        // for events of expectations
 	Window       time.Duration   // 0: each event is delivered on its own
 	Disabled     bool            // no events are kept for it, and none are delivered
 	Reason       string          // why it is disabled
@@ -65,7 +66,13 @@ func (r *Record) Wants(e courier.EventType, job, chain string) bool {
 	if r.Disabled || !slices.Contains(r.Events, e) {
 		return false
 	}
-	return len(r.Jobs)+len(r.Chains) == 0 || job != "" && slices.Contains(r.Jobs, job) || chain != "" && slices.Contains(r.Chains, chain)
+	return len(r.Jobs)+len(r.Chains)+len(r.Expectations) == 0 || job != "" && slices.Contains(r.Jobs, job) || chain != "" && slices.Contains(r.Chains, chain)
+}
+
+// WantsExpectation reports whether the subscription wants an event of an expectation. One that
+// names jobs or chains, and no expectations, wants those of all.
+func (r *Record) WantsExpectation(e courier.EventType, name string) bool {
+	return !r.Disabled && slices.Contains(r.Events, e) && (len(r.Expectations) == 0 || slices.Contains(r.Expectations, name))
 }
 
 // A DueRequest selects deliveries that are pending and due, of subscriptions that

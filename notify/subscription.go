@@ -13,7 +13,8 @@
 //		Name: "failures", Kind: notify.KindFunc, Func: "page", Events: []courier.EventType{courier.EventJobFailed},
 //	}, courier.By{})
 //
-// Stores make notifications with [OfEntry], [OfStepEvents], [OfChain] and [OfOverdue].
+// Stores make notifications with [OfEntry], [OfStepEvents], [OfChain], [OfOverdue] and
+// [OfExpectation].
 //
 // # Delivery
 //
@@ -48,9 +49,12 @@ type Subscription struct {
 	Events []courier.EventType `json:"events"`
 	// Jobs and Chains say whose events are wanted: those of the named jobs and
 	// their steps, and of the named chains and their members. Both empty means
-	// all.
+	// all, unless there are Expectations.
 	Jobs   []string `json:"jobs,omitempty"`
 	Chains []string `json:"chains,omitempty"`
+	// Expectations are the names of the expectations whose events are wanted, which may be set
+	// later. Empty means those of all. For events of jobs and chains, all three empty means all.
+	Expectations []string `json:"expectations,omitempty"`
 	// Func is the name of a function in engine.Options.Subscribers, for the
 	// kind func.
 	Func string `json:"func,omitempty"`
@@ -134,7 +138,7 @@ func (s *Subscription) UnmarshalJSON(data []byte) error {
 
 func (s *Subscription) fields() map[string]func(*json.Decoder) error {
 	return strictjson.Fields{
-		"name": strictjson.Into(&s.Name), "kind": strictjson.Into(&s.Kind), "events": strictjson.Into(&s.Events), "jobs": strictjson.Into(&s.Jobs), "chains": strictjson.Into(&s.Chains),
+		"name": strictjson.Into(&s.Name), "kind": strictjson.Into(&s.Kind), "events": strictjson.Into(&s.Events), "jobs": strictjson.Into(&s.Jobs), "chains": strictjson.Into(&s.Chains), "expectations": strictjson.Into(&s.Expectations),
 		"func": strictjson.Into(&s.Func), "webhook": intoOwn(&s.Webhook), "job": intoOwn(&s.Job), "email": intoOwn(&s.Email),
 		"window_seconds": strictjson.IntoSeconds(&s.Window), "disabled": strictjson.Into(&s.Disabled), "reason": strictjson.Into(&s.Reason),
 	}

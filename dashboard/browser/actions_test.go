@@ -60,6 +60,8 @@ func (s *site) deeds() (list []*deed) {
 var fields = map[string]map[string]string{
 	"new/job":              {"name": "made-%d"},
 	"new/calendar":         {"f.name": "made-%d"},
+	"new/expectation":      {"f.name": "made-%d", "f.from.monitor": "invoices", "f.pattern": "inv-*.xml"},
+	"expectations/{name}":  {"reason": "closed"},
 	"new/schedule":         {"f.name": "made-%d", "f.job": "nested", "f.cron": "0 0 3 * * ?"},
 	"new/monitor":          {"f.name": "made-%d", "f.job": "nested", "f.lister": "sftp", "f.connection_id": "acme-sftp", "f.path": "/out/invoices"},
 	"new/subscription":     {"f.name": "made-%d", "f.events": "JobFailed", "f.webhook.url": "https://1.1.1.1/", "f.webhook.secrets": "secret:hook"},

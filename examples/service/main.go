@@ -10,7 +10,11 @@
 //	curl -H "$auth" localhost:8080/courier/api/v1/executions/ID/audit
 //	curl -H "$auth" -X POST localhost:8080/courier/api/v1/executions/ID/cancel      # or pause, resume
 //	curl localhost:8080/courier/api/v1/readyz
+//	curl -H "$auth" localhost:8080/courier/api/v1/arrivals # which files were expected today, and came
 //	curl -H "$auth" localhost:8080/courier/api/metrics # for Prometheus; with -metrics-token by a token of its own
+//
+// Files that come into the directory incoming below -dir start a job. Two expectations say which are
+// to come on which days: the page Today shows them, and the log tells of those that do not come.
 //
 // It serves who can read its log, on this host only ([access.Local]). Whoever exposes it
 // sets Who and Role of [access.Policy], for the pages too.
@@ -105,12 +109,16 @@ func newService(ctx context.Context, c config, log *slog.Logger) (_ *service, er
 	var reg courier.Registry
 	register(&reg)
 	depot.Register(&reg, files, nil)
-	s.engine = engine.New(on, &reg, traces.Engine(&engine.Options{
+	options := &engine.Options{
 		Workspace: filepath.Join(c.dir, "work"), Slots: c.running, Lease: c.lease,
 		BaseURL: c.url + "/courier/", Around: logged(log), Log: log,
-	}))
+	}
+	if err := incoming(c.dir, options, log); err != nil {
+		return nil, err
+	}
+	s.engine = engine.New(on, &reg, traces.Engine(options))
 	_, err = s.engine.Jobs().Define(ctx, report(), nil)
-	if err := errors.Join(err, s.engine.Limits().Set(ctx, "global", c.running, courier.By{})); err != nil {
+	if err := errors.Join(err, expect(ctx, s.engine, c.dir), s.engine.Limits().Set(ctx, "global", c.running, courier.By{})); err != nil {
 		return nil, err
 	}
 	s.policy.Metrics = c.metrics

@@ -20,6 +20,7 @@ import (
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -56,7 +57,8 @@ type Entry struct {
 	StepType string         `json:"step_type,omitempty"`
 	Reason   courier.Reason `json:"reason,omitempty"`
 	Queue    string         `json:"queue,omitempty"`
-	Name     string         `json:"name,omitempty"`    // of a schedule, calendar, monitor, subscription or worker
+	Name     string         `json:"name,omitempty"`    // of a schedule, calendar, expectation, monitor, subscription or worker
+	Date     string         `json:"date,omitempty"`    // of a day of an expectation, as in 2026-11-29
 	Thing    string         `json:"thing,omitempty"`   // that is put away: "schedule", "monitor" or "subscription"
 	State    courier.State  `json:"state,omitempty"`   // of executions that are put away
 	By       string         `json:"by,omitempty"`      // who has put it away; of several the one that is longest so
@@ -86,6 +88,8 @@ const (
 	Overdue      Kind = "overdue"      // executions that have passed max_duration or expected_by
 	Schedule     Kind = "schedule"     // one that is paused, late or has a problem, or that a change of the clocks meets within 14 days
 	Calendar     Kind = "calendar"     // one that names no dates after the next 30 days
+	MissingFile  Kind = "missing_file" // a day of an expectation whose files are missing or incomplete
+	DueFile      Kind = "due_file"     // one whose files are due soon
 	Monitor      Kind = "monitor"      // one that is degraded or in error, or that nobody polls
 	Delivery     Kind = "delivery"     // deliveries that have failed
 	Subscription Kind = "subscription" // one that was switched off
@@ -131,6 +135,9 @@ type Source struct {
 	Calendars interface {
 		List(ctx context.Context, f store.DefinitionFilter) ([]calendar.Calendar, error)
 	}
+	Expectations interface {
+		Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]expectation.Arrival, error)
+	}
 	Monitors interface {
 		List(ctx context.Context, f monitor.Filter) ([]monitor.Monitor, error)
 	}
@@ -147,7 +154,8 @@ type Source struct {
 func Of(e *engine.Engine) Source {
 	return Source{
 		Executions: e.Executions(), Schedules: e.Schedules(), Calendars: e.Calendars(), Monitors: e.Monitors(), Subscriptions: e.Subscriptions(),
-		Journal: e.Journal, Refused: func() []engine.RefusedWrite { return e.Health().Refused },
+		Expectations: e.Expectations(),
+		Journal:      e.Journal, Refused: func() []engine.RefusedWrite { return e.Health().Refused },
 	}
 }
 
@@ -169,7 +177,7 @@ func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	var last []Entry
 	parts := []func() error{func() (err error) { last, err = l.incidents(); return err }, l.schedules, l.monitors, l.kept}
 	if r.Sees("") {
-		parts = append(parts, l.stranded, l.queues, l.deliveries, l.calendars)
+		parts = append(parts, l.stranded, l.queues, l.deliveries, l.calendars, l.arrivals)
 	}
 	for _, part := range append(parts, l.putAway) {
 		if err := part(); err != nil {
@@ -178,7 +186,7 @@ func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	}
 	l.refusals()
 	l.Entries = append(l.Entries, last...)
-	order := []Kind{Lost, Stopping, Failed, Due, Overdue, Schedule, Calendar, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded, PutAway}
+	order := []Kind{Lost, Stopping, Failed, Due, Overdue, MissingFile, DueFile, Schedule, Calendar, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded, PutAway}
 	slices.SortStableFunc(l.Entries, func(x, y Entry) int { return slices.Index(order, x.Kind) - slices.Index(order, y.Kind) })
 	return l.List, nil
 }

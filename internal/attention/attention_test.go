@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -33,6 +34,7 @@ type service struct {
 	schedules     []schedule.Schedule
 	calendars     []calendar.Calendar
 	monitors      []monitor.Monitor
+	arrivals      []expectation.Arrival // the latest first
 	subscriptions []notify.Subscription
 	deliveries    []notify.Delivery
 	journal       map[string][]store.Action // by name
@@ -44,7 +46,7 @@ type service struct {
 // read reads the list.
 func (s *service) read() (attention.List, error) {
 	return attention.Read(s.t.Context(), attention.Source{
-		Executions: executions{s}, Schedules: schedules{s}, Calendars: calendars{s}, Monitors: monitors{s}, Subscriptions: subscriptions{s},
+		Executions: executions{s}, Schedules: schedules{s}, Calendars: calendars{s}, Monitors: monitors{s}, Subscriptions: subscriptions{s}, Expectations: expectations{s},
 		Journal: func(_ context.Context, f store.ActionFilter) ([]store.Action, error) {
 			return s.journal[f.Name], s.fails["journal"]
 		},
@@ -90,6 +92,7 @@ type (
 	calendars     struct{ *service }
 	monitors      struct{ *service }
 	subscriptions struct{ *service }
+	expectations  struct{ *service }
 )
 
 func (s executions) Incidents(context.Context, int) (store.Incidents, error) {
@@ -144,6 +147,15 @@ func (s schedules) Timetables(ctx context.Context) func(*schedule.Schedule) (*sc
 	}}).Timetables(ctx)
 }
 
+func (s expectations) Arrivals(_ context.Context, f expectation.ArrivalFilter) (list []expectation.Arrival, err error) {
+	for _, a := range s.arrivals {
+		if k := a.Kept(); f.Match(&k) && len(list) < f.Limit {
+			list = append(list, a)
+		}
+	}
+	return list, s.fails["arrivals"]
+}
+
 func (s monitors) List(context.Context, monitor.Filter) ([]monitor.Monitor, error) {
 	return s.monitors, s.fails["monitors"]
 }
@@ -193,6 +205,14 @@ func (s *service) full() {
 	s.stranded = []store.Stranded{{Reason: store.StrandedStepTypes, Queue: "default", Missing: []string{"a.b"}, Count: 2, Oldest: "q", Since: old}}
 	s.kept = []courier.Execution{{ID: "k", Job: "few", Workspace: "disk", EndedAt: old, OnlyCopies: &courier.OnlyCopies{Count: 1, Bytes: 7, Files: []courier.File{{Path: "in/a.csv", Size: 7}}}}}
 	s.aside = []courier.Execution{{ID: "h", Job: "few", State: courier.Created, UpdatedAt: old, By: "ann"}}
+	day := func(name, date string, state expectation.State) expectation.Arrival {
+		return expectation.Arrival{Expectation: name, Date: date, State: state, Zone: "UTC", Until: old, Ends: old}
+	}
+	s.arrivals = []expectation.Arrival{
+		day("payroll", "2000-01-01", expectation.Missing), day("rates", "2000-01-01", expectation.DueSoon), day("payroll", "1999-12-31", expectation.Incomplete),
+		day("payroll", "1999-12-30", expectation.Late), day("payroll", "1999-12-20", expectation.Missing),
+	}
+	s.arrivals[3].ArrivedAt = old
 	s.schedules = []schedule.Schedule{{Name: "late", Job: "few", NextFire: old}}
 	s.monitors = []monitor.Monitor{{Name: "m", Job: "few", State: monitor.Degraded, Health: monitor.Health{Failures: 2, Problem: "no such directory"}}}
 	s.subscriptions = []notify.Subscription{{Name: "off", Disabled: true, Reason: "the receiver answered 410"}}
@@ -211,13 +231,13 @@ func TestEachKind(t *testing.T) {
 		got := s.list()
 		want := []string{
 			"lost 1 few default w", "stopping 1 few w", "stopping 1 few w", "failed 2 many timeout", "failed 1 few login", "due 3 default", "overdue 1 few expected_by",
-			"schedule 1 few late", "monitor 2 few m", "delivery 1 sub", "subscription 1 off", "stranded 2 default", "refusal 1 few", "kept 1 few", "superseded 1 few", "put_away 1 few",
+			"missing_file 1 payroll", "missing_file 1 payroll", "due_file 1 rates", "schedule 1 few late", "monitor 2 few m", "delivery 1 sub", "subscription 1 off", "stranded 2 default", "refusal 1 few", "kept 1 few", "superseded 1 few", "put_away 1 few",
 		}
 		if list := lines(got); !slices.Equal(list, want) {
 			t.Fatalf("%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))
 		}
 		for _, e := range got.Entries {
-			if e.Title == "" || e.Do == "" || e.Since.IsZero() && e.Kind != attention.Subscription && e.Kind != attention.Monitor {
+			if e.Title == "" || e.Do == "" || e.Since.IsZero() && e.Kind != attention.Subscription && e.Kind != attention.Monitor && e.Kind != attention.DueFile {
 				t.Errorf("incomplete: %+v", e)
 			}
 		}
@@ -305,17 +325,17 @@ func TestCut(t *testing.T) {
 func TestRoles(t *testing.T) {
 	in(t, func(s *service) {
 		s.full()
-		for _, what := range []string{"incidents", "census", "stranded", "schedules", "monitors", "deliveries"} {
+		for _, what := range []string{"incidents", "census", "stranded", "schedules", "monitors", "deliveries", "arrivals"} {
 			s.fails[what] = fmt.Errorf("it has none: %w", errors.ErrUnsupported)
 		}
 		got := s.list()
-		if want := []string{"store.Overview", "schedule.Store", "monitor.Store", "store.Workers", "notify.Store"}; !slices.Equal(got.Missing, want) {
+		if want := []string{"store.Overview", "schedule.Store", "monitor.Store", "store.Workers", "notify.Store", "expectation.Store"}; !slices.Equal(got.Missing, want) {
 			t.Errorf("missing: %q", got.Missing)
 		}
 		if got := lines(got); !slices.Equal(got, []string{"refusal 1 few", "kept 1 few", "put_away 1 few"}) {
 			t.Errorf("%q", got)
 		}
-		for _, what := range []string{"incidents", "census", "stranded", "schedules", "monitors", "deliveries", "subscriptions", "executions"} {
+		for _, what := range []string{"incidents", "census", "stranded", "schedules", "monitors", "deliveries", "subscriptions", "executions", "arrivals"} {
 			down := errors.New("the server is down")
 			s.fails = map[string]error{what: down}
 			if got, err := s.read(); !errors.Is(err, down) || len(got.Entries) != 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/bulk"
 	"github.com/courierhq/courier/internal/desk"
@@ -148,6 +149,7 @@ type (
 	schedules     = schedule.Store
 	monitors      = monitor.Store
 	subscriptions = notify.Store
+	expectations  = expectation.Store
 )
 
 // A counted store has the roles of a memory store, and counts the calls that read.
@@ -157,6 +159,7 @@ type counted struct {
 	schedules
 	monitors
 	subscriptions
+	expectations
 	store.Workers
 	calls []string
 }
@@ -205,6 +208,11 @@ func (s counter) Monitors(ctx context.Context, f monitor.Filter) ([]monitor.Reco
 	return s.counted.monitors.Monitors(ctx, f)
 }
 
+func (s counter) Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]expectation.Kept, error) {
+	s.note("Arrivals")
+	return s.counted.expectations.Arrivals(ctx, f)
+}
+
 func (s counter) Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error) {
 	s.note("Deliveries")
 	return s.subscriptions.Deliveries(ctx, f)
@@ -235,14 +243,14 @@ func TestAttentionReadsLittle(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		_, err := w.Store.Claim(w.Context(), store.ClaimRequest{Worker: "other", StepTypes: []string{"demo.b"}, Queues: []string{"qjob-0"}, Max: 1, Lease: time.Hour})
 		w.ok(err)
-		s := &counted{Store: w.Store, Overview: w.Store, schedules: w.Store, monitors: w.Store, subscriptions: w.Store, Workers: w.Store}
+		s := &counted{Store: w.Store, Overview: w.Store, schedules: w.Store, monitors: w.Store, subscriptions: w.Store, expectations: w.Store, Workers: w.Store}
 		w.desk = desk.New(engine.New(counter{s}, nil, nil), nil)
 		got := w.attention()
 		if len(got.Entries) != 301 || len(got.Missing) != 0 {
 			t.Errorf("%d entries, missing %v: %v", len(got.Entries), got.Missing, lines(got))
 		}
 		slices.Sort(s.calls)
-		if want := []string{"Census", "Circumstances", "Deliveries", "Executions", "Executions", "Incidents", "Monitors", "Schedules", "Stranded", "Subscriptions"}; !slices.Equal(s.calls, want) {
+		if want := []string{"Arrivals", "Census", "Circumstances", "Deliveries", "Executions", "Executions", "Incidents", "Monitors", "Schedules", "Stranded", "Subscriptions"}; !slices.Equal(s.calls, want) {
 			t.Errorf("calls %v", s.calls)
 		}
 	})
@@ -254,7 +262,7 @@ func TestAttentionWithoutRoles(t *testing.T) {
 		w.end(courier.Failed, courier.ReasonError, w.add("other", courier.EnqueueOptions{}))
 		w.desk = desk.New(engine.New(struct{ store.Store }{w.Store}, nil, nil), nil)
 		got := w.attention()
-		if want := []string{"store.Overview", "schedule.Store", "monitor.Store", "store.Workers", "notify.Store"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
+		if want := []string{"store.Overview", "schedule.Store", "monitor.Store", "store.Workers", "notify.Store", "expectation.Store"}; !slices.Equal(got.Missing, want) || len(got.Entries) != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -324,7 +332,7 @@ func TestAttentionOnPostgres(t *testing.T) {
 		if err != nil || len(got.Missing) > 0 || len(lines(got)) != 9 || len(got.Entries[0].Because) == 0 {
 			t.Fatalf("%v, %+v, %v", err, got, lines(got))
 		}
-		if t.Logf("%s: %d statements", when, statements.n); statements.n > 13 || statements.n < 5 {
+		if t.Logf("%s: %d statements", when, statements.n); statements.n > 14 || statements.n < 5 {
 			t.Errorf("%s: %d statements", when, statements.n)
 		}
 	}

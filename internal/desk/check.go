@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -28,7 +29,7 @@ func (v *Visit) CheckText(ctx context.Context, kind string, src *courier.Source)
 	b, err := v.d.e.Check(ctx, []courier.Source{{Text: src.Text}})
 	counts := map[string]int{
 		"job": len(b.Jobs), "chain": len(b.Chains), "schedule": len(b.Schedules), "monitor": len(b.Monitors), "subscription": len(b.Subscriptions),
-		"calendar": len(b.Calendars),
+		"calendar": len(b.Calendars), "expectation": len(b.Expectations),
 	}
 	sum := 0
 	for _, n := range counts {
@@ -120,6 +121,8 @@ func ProblemsOf(err error) []courier.Problem {
 	} else if e, ok := errors.AsType[*monitor.Error](err); ok {
 		return e.Problems
 	} else if e, ok := errors.AsType[*calendar.Error](err); ok {
+		return e.Problems
+	} else if e, ok := errors.AsType[*expectation.Error](err); ok {
 		return e.Problems
 	}
 	return nil

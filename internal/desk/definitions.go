@@ -11,6 +11,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/calendar"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/ticks"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -206,6 +207,13 @@ func (v *Visit) Monitors(ctx context.Context, after string, limit int) ([]monito
 	return Pick(after, limit, func(after string, limit int) ([]monitor.Monitor, error) {
 		return v.d.e.Monitors().List(ctx, monitor.Filter{After: after, Limit: limit})
 	}, func(m *monitor.Monitor) string { return m.Name }, func(m *monitor.Monitor) bool { return v.Has(ctx, JobsOf(m), access.RightSee) })
+}
+
+// Expectations returns a page of the expectations. They belong to no job: who may see one sees all.
+func (v *Visit) Expectations(ctx context.Context, after string, limit int) ([]expectation.Expectation, string, error) {
+	return Pick(after, limit, func(after string, limit int) ([]expectation.Expectation, error) {
+		return v.d.e.Expectations().List(ctx, expectation.Filter{After: after, Limit: limit})
+	}, func(x *expectation.Expectation) string { return x.Name }, func(x *expectation.Expectation) bool { return v.Has(ctx, JobsOf(x), access.RightSee) })
 }
 
 // Subscriptions returns a page of the subscriptions that the visitor may see.

@@ -7,6 +7,7 @@ import (
 	"github.com/courierhq/courier/advice"
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/attention"
 	"github.com/courierhq/courier/internal/watch"
 	"github.com/courierhq/courier/monitor"
@@ -190,11 +191,38 @@ func seenHealth(h *monitor.Health) monitor.Health {
 	}
 }
 
+// HideExpectation takes away the values of an expectation, and what may have them in it.
+func HideExpectation(x *expectation.Expectation) {
+	*x = expectation.Expectation{
+		Name: x.Name, Description: x.Description, From: expectation.From{Monitor: x.From.Monitor, Job: x.From.Job}, Pattern: x.Pattern,
+		Count: expectation.Count{Least: x.Count.Least, Most: x.Count.Most}, Bytes: expectation.Bytes{Least: x.Bytes.Least, Most: x.Bytes.Most},
+		Window: expectation.Window{From: x.Window.From, Until: x.Window.Until, Grace: x.Window.Grace}, Calendar: x.Calendar, Cron: x.Cron, Zone: x.Zone,
+		DueSoon: x.DueSoon, Early: x.Early, Label: x.Label, Disabled: x.Disabled, SavedAt: x.SavedAt,
+		Health: expectation.Health{LookedAt: x.Health.LookedAt, MatchedAt: x.Health.MatchedAt, Problem: HiddenIf(x.Health.Problem), Hint: x.Health.Hint},
+	}
+}
+
+// HideArrival takes away the names of the files of an arrival, and what may have them in it.
+func HideArrival(a *expectation.Arrival) {
+	*a = expectation.Arrival{
+		ID: a.ID, Expectation: a.Expectation, Date: a.Date, State: a.State, Opens: a.Opens, Until: a.Until, Ends: a.Ends, Zone: a.Zone,
+		ArrivedAt: a.ArrivedAt, LateSeconds: a.LateSeconds, Files: each(a.Files, seenArrived), More: a.More, Note: a.Note, DecidedAt: a.DecidedAt,
+		Reasons:   each(a.Reasons, func(reason *string) string { return HiddenIf(*reason) }),
+		ExcusedBy: a.ExcusedBy, ExcusedAt: a.ExcusedAt, Excuse: HiddenIf(a.Excuse), Events: a.Events,
+	}
+}
+
+func seenArrived(f *expectation.File) expectation.File {
+	return expectation.File{
+		Name: Hidden, Size: f.Size, SeenAt: f.SeenAt, ModifiedAt: f.ModifiedAt, At: f.At, Appeared: f.Appeared, Execution: f.Execution, Wrong: f.Wrong,
+	}
+}
+
 // HideSubscription takes away what may be a value or lets somebody in. References to
 // secrets stay: they are names.
 func HideSubscription(s *notify.Subscription) {
 	*s = notify.Subscription{
-		Name: s.Name, Kind: s.Kind, Events: s.Events, Jobs: s.Jobs, Chains: s.Chains, Func: s.Func,
+		Name: s.Name, Kind: s.Kind, Events: s.Events, Jobs: s.Jobs, Chains: s.Chains, Expectations: s.Expectations, Func: s.Func,
 		Webhook: ifAny(s.Webhook, seenWebhook), Job: ifAny(s.Job, seenJobTarget), Email: ifAny(s.Email, seenEmail),
 		Window: s.Window, Disabled: s.Disabled, Reason: HiddenIf(s.Reason),
 	}
@@ -227,7 +255,7 @@ func seenNotification(n *notify.Notification) notify.Notification {
 	return notify.Notification{
 		ID: n.ID, Subscription: n.Subscription, Type: n.Type, At: n.At, Execution: n.Execution, Seq: n.Seq, Job: n.Job, Version: n.Version,
 		ChainExecution: n.ChainExecution, Chain: n.Chain, Step: n.Step, StepID: n.StepID, StepType: n.StepType, Iteration: n.Iteration,
-		StepAttempt: n.StepAttempt, Bytes: n.Bytes, Reason: n.Reason, Error: HiddenIf(n.Error), By: n.By, Name: n.Name,
+		StepAttempt: n.StepAttempt, Bytes: n.Bytes, Reason: n.Reason, Error: HiddenIf(n.Error), By: n.By, Name: n.Name, Expectation: n.Expectation,
 		Count: n.Count, Coalesced: each(n.Coalesced, seenCoalesced),
 	}
 }
@@ -240,7 +268,7 @@ func seenCoalesced(e *notify.CoalescedEvent) notify.CoalescedEvent {
 func HideAttention(e *attention.Entry) {
 	*e = attention.Entry{
 		Kind: e.Kind, Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
-		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Thing: e.Thing, State: e.State, By: e.By,
+		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Date: e.Date, Thing: e.Thing, State: e.State, By: e.By,
 		Message: HiddenIf(e.Message), Executions: e.Executions, Version: e.Version, Because: each(e.Because, seenCause),
 		Do: e.Do, Call: e.Call,
 	}

@@ -26,7 +26,7 @@ func TestNewFieldsAreHidden(t *testing.T) {
 		"HideValues": desk.HideValues, "HideStep": desk.HideStep, "HideEvents": desk.HideEvents, "HideEntry": desk.HideEntry,
 		"HideChain": desk.HideChain, "HideCause": desk.HideCause, "HideSchedule": desk.HideSchedule, "HideMonitor": desk.HideMonitor,
 		"HideSubscription": desk.HideSubscription, "HideDelivery": desk.HideDelivery, "HideAttention": desk.HideAttention,
-		"HideKept": desk.HideKept, "HideItem": desk.HideItem, "HideRefused": desk.HideRefused, "HideMaintenance": desk.HideMaintenance,
+		"HideExpectation": desk.HideExpectation, "HideArrival": desk.HideArrival, "HideKept": desk.HideKept, "HideItem": desk.HideItem, "HideRefused": desk.HideRefused, "HideMaintenance": desk.HideMaintenance,
 	} {
 		delete(functions, name)
 		f := reflect.ValueOf(hide)

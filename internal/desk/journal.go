@@ -24,7 +24,7 @@ const (
 
 // engineNotes are the kinds for which the engine itself writes that something was changed; of
 // jobs and chains it writes only that one was removed.
-var engineNotes = []string{"job", "chain", "calendar", "schedule", "monitor", "subscription", "limit"}
+var engineNotes = []string{"job", "chain", "calendar", "schedule", "monitor", "expectation", "subscription", "limit"}
 
 // ErrJournal is the error of an action that was not carried out because the journal could
 // not be written.

@@ -253,6 +253,10 @@ var (
 		Name: "courier.monitor.failures", Kind: Gauge, Unit: "{monitor}", Labels: []Label{{"courier.monitor.state", false}}, Whole: true,
 		Help: "Monitors whose polls fail, by their state: degraded, or failed, which have stopped.",
 	}
+	ExpectedDays = &Metric{
+		Name: "courier.expectation.days", Kind: Gauge, Unit: "{day}", Labels: []Label{{"courier.expectation.state", false}}, Whole: true,
+		Help: "Days of expectations of the last week whose files are not there, by their state: due_soon, missing or incomplete.",
+	}
 	DeliveriesPending = &Metric{
 		Name: "courier.delivery.pending", Kind: Gauge, Unit: "{delivery}", Labels: []Label{{"courier.delivery.state", false}}, Whole: true,
 		Help: "Notifications that are not delivered: pending, or failed for good.",
@@ -287,7 +291,7 @@ var (
 var All = numbered(
 	RunDuration, RunErrors, RunActive, SystemErrors, Workers,
 	Slices, QueueDepth, QueueOldest, QueueWait, Executions, Stranded, StepDuration, StepErrors, TransferIO, Retries, Takeovers,
-	ScheduleLag, MonitorLag, MonitorFailures, DeliveriesPending, DeliveryLag,
+	ScheduleLag, MonitorLag, MonitorFailures, ExpectedDays, DeliveriesPending, DeliveryLag,
 	ClaimSize, StoreDuration, StoreReachable, EventsDropped, Refused, FailedMaintenance,
 	WorkspaceFree, WorkspaceMinFree, KeptExecutions, KeptSize, DepotUsed, DepotLimit,
 	XminAge, XminTransactions, TableRows, Connections,

@@ -8,6 +8,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -26,6 +27,7 @@ func Components() (named Schema, names map[reflect.Type]string) {
 	part[chain.Chain](b, "Chain", b.chain)
 	part[schedule.Schedule](b, "Schedule", b.schedule)
 	part[monitor.Monitor](b, "Monitor", b.monitor)
+	part[expectation.Expectation](b, "Expectation", b.expectation)
 	part[calendar.Calendar](b, "Calendar", b.calendar)
 	part[notify.Subscription](b, "Subscription", b.subscription)
 	for _, s := range b.definitions {

@@ -51,10 +51,11 @@ type Names struct {
 var kinds = map[string]func(*builder) Schema{
 	"job": (*builder).job, "chain": (*builder).chain, "schedule": (*builder).schedule, "monitor": (*builder).monitor,
 	"subscription": (*builder).subscription, "calendar": (*builder).calendar,
+	"expectation": (*builder).expectation,
 }
 
 // Definition returns the draft-07 schema of a kind of definitions: job, chain, schedule,
-// monitor, subscription or calendar. The steps of jobs are of the types in r, which the other kinds do
+// monitor, expectation, subscription or calendar. The steps of jobs are of the types in r, which the other kinds do
 // not use.
 func Definition(kind string, r *courier.Registry, n Names) []byte {
 	b := &builder{registry: r, names: n, definitions: Schema{}}

@@ -11,6 +11,7 @@ var events = []courier.EventType{
 	courier.EventJobCancelled, courier.EventJobTakenOver, courier.EventJobOverdue, courier.EventStepStarted, courier.EventStepCompleted,
 	courier.EventStepFailed, courier.EventStepSkipped, courier.EventStep,
 	courier.EventChainStarted, courier.EventChainCompleted, courier.EventChainFailed,
+	courier.EventFileDueSoon, courier.EventFileArrived, courier.EventFileIncomplete, courier.EventFileMissing, courier.EventFileLate, courier.EventFileUnexpected,
 }
 
 // The most that a subscription may have.
@@ -29,6 +30,7 @@ func (b *builder) subscription() Schema {
 		"events":         wanted,
 		"jobs":           named("The jobs whose events are wanted. Without jobs and chains it is those of all.", b.names.Jobs),
 		"chains":         named("The chains whose events are wanted, and those of their members.", b.names.Chains),
+		"expectations":   expectations(),
 		"func":           needed("The name of a function of the host application."),
 		"webhook":        b.orNull(part[notify.WebhookTarget](b, "WebhookTarget", b.webhookTarget)),
 		"job":            b.orNull(part[notify.JobTarget](b, "JobTarget", b.jobTarget)),
@@ -45,6 +47,7 @@ func (b *builder) subscription() Schema {
 		rules = append(rules, when(has("kind", kind), then))
 	}
 	s["allOf"] = append(rules, when(has("kind", "job"), AnyOf(
+		Schema{"properties": Schema{"events": Schema{"items": Schema{"enum": events[len(events)-6:]}}}},
 		Schema{"required": []string{"jobs"}, "properties": Schema{"jobs": Schema{"minItems": 1}}},
 		Schema{"required": []string{"chains"}, "properties": Schema{"chains": Schema{"minItems": 1}}},
 	)))
@@ -54,6 +57,13 @@ func (b *builder) subscription() Schema {
 // named is the schema of a list of names.
 func named(doc string, names []string) Schema {
 	s := list(known("", names), doc)
+	s["maxItems"], s["uniqueItems"] = maxNames, true
+	return s
+}
+
+// expectations is the schema of a list of names of expectations.
+func expectations() Schema {
+	s := list(name(""), "The expectations whose events are wanted. Without it those of all.")
 	s["maxItems"], s["uniqueItems"] = maxNames, true
 	return s
 }

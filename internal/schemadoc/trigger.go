@@ -124,6 +124,50 @@ func (b *builder) calendar() Schema {
 	}, "name")
 }
 
+// expectation returns the schema of expectations.
+func (b *builder) expectation() Schema {
+	const maxPattern, maxCount = 255, 1000
+	clock := func(doc string) Schema {
+		return described(Schema{"type": "string", "pattern": `^([01]?[0-9]|2[0-3]):[0-5][0-9]$`}, doc, nil)
+	}
+	length := func(doc string) Schema {
+		return described(Schema{"type": "string", "pattern": `^\+?(0|([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`}, doc, nil)
+	}
+	number := func(doc string, most any) Schema { return whole(doc, 0, most) }
+	from := Object(Schema{"monitor": text("The name of the monitor that sees the files."), "job": known("The name of the job whose steps receive the files.", b.names.Jobs)})
+	from["description"] = "Where the files come from."
+	from["allOf"] = []Schema{exactlyOne("monitor", "job")}
+	count := Object(Schema{"least": number("The least; none or 0 means 1.", maxCount), "most": number("The most; none or 0 means any number.", maxCount)})
+	count["description"] = "How many files of the right size a day has to have."
+	bytes := Object(Schema{"least": number("The least size; none means 1, and with 0 empty files are right.", nil), "most": number("The most; none or 0 means any size.", nil)})
+	bytes["description"] = "How large a file has to be, in bytes."
+	window := Object(Schema{
+		"from": clock("When it opens, such as 06:00."), "until": clock("When the files have to be there, such as 07:50; not after from: on the next day."),
+		"grace": length("How long after until files are still on time, such as 20m."),
+	}, "from", "until")
+	window["description"] = "The time of a day in which files are to come. It belongs to the day on which it opens."
+	label := Schema{"type": "object", "additionalProperties": Schema{"type": "string", "maxLength": 200}, "maxProperties": 20, "description": "What people want to find it by."}
+	s := Object(Schema{
+		"name":        name("The name of the expectation."),
+		"description": text("A text for people."),
+		"from":        from,
+		"pattern":     described(Schema{"type": "string", "minLength": 1, "maxLength": maxPattern, "pattern": `^[^/\\]*$`}, "Selects files by their names, with *, ? and {date:20060102} for the day.", nil),
+		"count":       count,
+		"bytes":       bytes,
+		"window":      window,
+		"calendar":    text("The name of the calendar that it goes by: nothing is expected on days that it closes. None: all days are open."),
+		"cron":        described(Schema{"type": "string", "pattern": `^\s*\S+(\s+\S+){5,6}\s*$`}, "On which days something is expected, if not on each: those with a tick, such as 0 0 0 ? * MON.", nil),
+		"time_zone":   described(text("The time zone of the window without a calendar, such as Europe/Berlin."), "", "UTC"),
+		"due_soon":    length("How long before the end of the window a day is due soon, such as 30m."),
+		"early":       length("How long before the window a file counts for its day although an earlier day is missing, such as 2h."),
+		"label":       label,
+		"disabled":    boolean("Nothing is expected."),
+		"health":      reports("object"), "saved_at": reports("string"),
+	}, "name", "from", "pattern", "window")
+	s["dependencies"] = Schema{"time_zone": forbidden("calendar")}
+	return s
+}
+
 // anyConnection is the schema of the id of a connection of any family.
 func (b *builder) anyConnection() Schema {
 	s := text("The connection to the server; none for a directory of the machine.")

@@ -45,6 +45,7 @@ type Store struct {
 
 	schedules schedules
 	monitors  monitors
+	expected  expected
 	deadlines deadlineHeap
 	overdue   []deadline        // that have passed, of executions that had not ended then
 	trails    map[string]*trail // by key

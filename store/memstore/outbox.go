@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
 )
@@ -81,6 +82,17 @@ func (s *Store) keep(n *notify.Notification) {
 	for _, b := range s.boxes {
 		if b.Wants(n.Type, n.Job, n.Chain) {
 			d := &delivery{Notification: *n, held: b.Window > 0, due: n.At}
+			d.Subscription = b.Name
+			b.list = append(b.list, d)
+		}
+	}
+}
+
+// keepExpected keeps an event of an expectation for all subscriptions that want it.
+func (s *Store) keepExpected(e *expectation.Event, now time.Time) {
+	for _, b := range s.boxes {
+		if b.WantsExpectation(e.Type, e.Expectation) {
+			d := &delivery{Notification: notify.OfExpectation(e.Expectation, e.ID, e.Seq, e.Type, e.At, e.Text, e.Payload), held: b.Window > 0, due: now}
 			d.Subscription = b.Name
 			b.list = append(b.list, d)
 		}

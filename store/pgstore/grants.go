@@ -100,6 +100,8 @@ var rights = []struct{ table, needs string }{
 	{"outbox", "select, insert, update and delete"},
 	{"monitors", "select, insert, update and delete"},
 	{"monitor_files", "select, insert, update and delete"},
+	{"expectations", "select, insert, update and delete"},
+	{"arrivals", "select, insert, update and delete"},
 	{"workers", "select, insert, update and delete"},
 }
 

@@ -44,7 +44,7 @@ func (s *Store) PutSubscription(ctx context.Context, r notify.Record) error {
 		events[i] = string(e)
 	}
 	err := repeat(ctx, func() error {
-		_, err := s.pool.Exec(ctx, s.sql("subscription/save"), r.Name, r.Channel, events, textsOf(r.Jobs), textsOf(r.Chains), micros(r.Window), r.Disabled, r.Reason, string(r.Body))
+		_, err := s.pool.Exec(ctx, s.sql("subscription/save"), r.Name, r.Channel, events, textsOf(r.Jobs), textsOf(r.Chains), micros(r.Window), r.Disabled, r.Reason, string(r.Body), textsOf(r.Expectations))
 		return err
 	})
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Store) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Re
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (sub notify.Record, err error) {
 		var body string
 		var window int64
-		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &window, &sub.Disabled, &sub.Reason, &body)
+		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &sub.Expectations, &window, &sub.Disabled, &sub.Reason, &body)
 		sub.Window, sub.Body = time.Duration(window)*time.Microsecond, []byte(body)
 		return sub, err
 	}, s.sql("subscription/list"), f.After, f.Name, int64(f.Limit))
@@ -200,7 +200,10 @@ func (d *deliveryRow) notification() (notify.Notification, error) {
 		Job: d.job, Chain: d.chain, Version: int(d.version), StepID: text(d.stepID), StepType: text(d.typ), Reason: courier.Reason(text(d.reason)),
 		Error: text(d.err), By: text(d.by), Count: int(d.count), Name: text(d.name), Payload: raw(d.payload),
 	}
-	if d.job == "" {
+	switch {
+	case n.Type.OfExpectation():
+		n.Expectation, n.Name, n.Execution = n.Name, "", ""
+	case d.job == "":
 		n.ChainExecution, n.Execution = id, ""
 	}
 	if d.step != nil {

@@ -27,6 +27,7 @@ type roles struct {
 	store.Deadlines
 	store.Identity
 	workers
+	expectations
 }
 
 // rolesOf returns the roles of a store. All calls of a role that it has not got are
@@ -36,7 +37,7 @@ func rolesOf(s store.Store) roles {
 	if !ok {
 		i = &intercepted{s, func(ctx context.Context, _ *Call, do func(context.Context) error) error { return do(ctx) }}
 	}
-	return roles{i, i, i, i, i, i, i, i, i}
+	return roles{i, i, i, i, i, i, i, i, i, i}
 }
 
 // interceptRole is intercept for a call of a role that the store behind may not have.

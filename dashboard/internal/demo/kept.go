@@ -71,9 +71,13 @@ func (w *World) kept(ctx context.Context, _ Options) error {
 			return fmt.Errorf("monitor %q: %w", m.Name, err)
 		}
 	}
+	if err := w.expected(ctx); err != nil {
+		return err
+	}
 	all := []courier.EventType{courier.EventJobFailed, courier.EventJobCompleted, courier.EventJobPaused, courier.EventJobStarted}
 	for _, s := range []notify.Subscription{
 		{Name: "metrics", Kind: notify.KindFunc, Func: "count", Events: all},
+		{Name: "partners", Kind: notify.KindFunc, Func: "count", Events: []courier.EventType{courier.EventFileMissing, courier.EventFileIncomplete, courier.EventFileLate}},
 		{Name: "pager", Kind: notify.KindFunc, Func: "refuse", Events: all, Jobs: []string{"invoices", "nested"}},
 		{Name: "accounting", Kind: notify.KindWebhook, Events: all[:1], Disabled: true, Webhook: &notify.WebhookTarget{URL: "https://1.1.1.1/courier", Secrets: []string{"secret:hook"}}},
 		{Name: Hostile[0], Kind: notify.KindFunc, Func: "count", Events: all[:1], Jobs: []string{Hostile[5]}},

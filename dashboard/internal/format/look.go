@@ -35,12 +35,15 @@ var looks = map[string]Look{
 	// Of schedules, monitors, subscriptions and deliveries.
 	"active": {"good", shapePlay}, "enabled": {"good", shapeCheck}, "disabled": {"off", shapeStop}, "degraded": {"wait", shapeWarn}, "late": {"bad", shapeClock},
 	"delivered": {"good", shapeCheck}, "error": {"bad", shapeCross},
+	// Of days of expectations.
+	"upcoming": {"idle", shapeRing}, "due_soon": {"wait", shapeClock}, "arrived": {"good", shapeCheck}, "incomplete": {"bad", shapeWarn}, "missing": {"bad", shapeCross},
+	"excused": {"off", shapeDash},
 	// Of entries in the journal.
 	"asked": {"idle", shapeRing}, "done": {"good", shapeCheck}, "unchanged": {"off", shapeDash}, "refused": {"bad", shapeCross},
 	// Of differences.
 	"added": {"good", shapePlus}, "removed": {"bad", shapeDash}, "changed": {"run", shapeChange}, "moved": {"wait", shapeMove},
 	// Of what needs attention.
-	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "monitor": {"wait", shapeWarn},
+	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "missing_file": {"bad", shapeCross}, "due_file": {"wait", shapeClock}, "monitor": {"wait", shapeWarn},
 	"delivery": {"bad", shapeCross}, "subscription": {"off", shapeStop}, "stranded": {"bad", shapeWarn}, "refusal": {"bad", shapeWarn}, "superseded": {"off", shapeCheck}, "put_away": {"off", shapeStop},
 	// Of limits and workers.
 	"full": {"wait", shapeStop}, "free": {"good", shapeCheck}, "draining": {"wait", shapeClock},

@@ -51,6 +51,7 @@ var Words = []Word{
 	{"item", "what a loop of steps is executed for, such as one file of many"},
 	{"chain", "a group of jobs that depend on each other; its jobs are its members"},
 	{"schedule", "what starts a job or a chain at given times"},
+	{"expectation", "which files are to come from whom on which days; each day has a record of what came"},
 	{"monitor", "what looks for new files in a directory, and starts a job or a chain for them"},
 	{"subscription", "who is told of events, by webhook, by mail or by starting a job"},
 	{"worker", "an engine that executes; it takes executions of its queues"},

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
@@ -37,6 +38,11 @@ func (r Roles) Subscriptions() (notify.Store, error) {
 
 // Monitors returns the part that keeps monitors.
 func (r Roles) Monitors() (monitor.Store, error) { return role[monitor.Store](r, "monitors") }
+
+// Expectations returns the part that keeps expectations and their arrivals.
+func (r Roles) Expectations() (expectation.Store, error) {
+	return role[expectation.Store](r, "expectations")
+}
 
 // Schedules returns the part that keeps schedules.
 func (r Roles) Schedules() (schedule.Store, error) { return role[schedule.Store](r, "schedules") }

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/metrics"
 	"github.com/courierhq/courier/store"
 )
@@ -137,6 +139,7 @@ func together(calls ...func() error) []error {
 func (s *Service) readCounts(ctx context.Context) (list []metrics.Figure, err error) {
 	var c store.Census
 	var st store.Stats
+	var days []metrics.Figure
 	var counted, measured bool
 	err = errors.Join(together(
 		func() error {
@@ -155,6 +158,13 @@ func (s *Service) readCounts(ctx context.Context) (list []metrics.Figure, err er
 			}
 			return err
 		},
+		func() error {
+			x, err := s.roles.Expectations()
+			if err == nil {
+				days, err = expectedDays(ctx, x)
+			}
+			return err
+		},
 	)...)
 	if counted {
 		list = append(list, s.ofCensus(&c)...)
@@ -162,6 +172,7 @@ func (s *Service) readCounts(ctx context.Context) (list []metrics.Figure, err er
 	if measured {
 		list = append(list, ofStats(&st)...)
 	}
+	list = append(list, days...)
 	return list, err
 }
 
@@ -191,6 +202,20 @@ func (s *Service) ofCensus(c *store.Census) (list []metrics.Figure) {
 		add(metrics.Executions, float64(n), state)
 	}
 	return list
+}
+
+// expectedDays counts the days of expectations whose files are not there.
+func expectedDays(ctx context.Context, x expectation.Store) (list []metrics.Figure, err error) {
+	const week = 7
+	today := calendar.DateOf(time.Now().UTC())
+	counts, err := x.CountArrivals(ctx, (today - week + 1).String(), (today + 1).String())
+	if err != nil {
+		return nil, err
+	}
+	for _, state := range []expectation.State{expectation.DueSoon, expectation.Missing, expectation.Incomplete} {
+		list = append(list, figure(metrics.ExpectedDays, float64(counts[state]), string(state)))
+	}
+	return list, nil
 }
 
 func ofStats(st *store.Stats) []metrics.Figure {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/chain"
+	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/schedule"
@@ -168,6 +169,41 @@ func (v *probed) RecordPoll(ctx context.Context, r monitor.PollResult) (got moni
 func (v *probed) SeenFiles(ctx context.Context, f monitor.SeenFilter) (got []monitor.SeenFile, err error) {
 	defer v.told.Store("SeenFiles", time.Now(), &err)
 	return v.Store.(monitor.Store).SeenFiles(ctx, f)
+}
+
+func (v *probed) PutExpectation(ctx context.Context, p expectation.Put) (got expectation.Record, err error) {
+	defer v.told.Store("PutExpectation", time.Now(), &err)
+	return v.Store.(expectation.Store).PutExpectation(ctx, p)
+}
+
+func (v *probed) RemoveExpectation(ctx context.Context, name string) (err error) {
+	defer v.told.Store("RemoveExpectation", time.Now(), &err)
+	return v.Store.(expectation.Store).RemoveExpectation(ctx, name)
+}
+
+func (v *probed) Expectations(ctx context.Context, f expectation.Filter) (got expectation.List, err error) {
+	defer v.told.Store("Expectations", time.Now(), &err)
+	return v.Store.(expectation.Store).Expectations(ctx, f)
+}
+
+func (v *probed) DueExpectations(ctx context.Context, r expectation.DueRequest) (got expectation.DueList, err error) {
+	defer v.told.Store("DueExpectations", time.Now(), &err)
+	return v.Store.(expectation.Store).DueExpectations(ctx, r)
+}
+
+func (v *probed) RecordLooks(ctx context.Context, list []expectation.Look) (got []bool, err error) {
+	defer v.told.Store("RecordLooks", time.Now(), &err)
+	return v.Store.(expectation.Store).RecordLooks(ctx, list)
+}
+
+func (v *probed) Arrivals(ctx context.Context, f expectation.ArrivalFilter) (got []expectation.Kept, err error) {
+	defer v.told.Store("Arrivals", time.Now(), &err)
+	return v.Store.(expectation.Store).Arrivals(ctx, f)
+}
+
+func (v *probed) CountArrivals(ctx context.Context, from, to string) (got map[expectation.State]int, err error) {
+	defer v.told.Store("CountArrivals", time.Now(), &err)
+	return v.Store.(expectation.Store).CountArrivals(ctx, from, to)
 }
 
 func (v *probed) PutSubscription(ctx context.Context, s notify.Record) (err error) {

@@ -66,25 +66,26 @@ var Rooms = []Room{
 	{Dir: "calendar", Imports: []string{".", "store", "internal/*"}},                      // a subject: its vocabulary, rules and service
 	{Dir: "schedule", Imports: []string{".", "calendar", "store", "internal/*", "chain"}}, // a subject: its vocabulary, rules, role of a store, and service
 	{Dir: "monitor", Imports: []string{".", "calendar", "chain", "store", "internal/*"}},
-	{Dir: "store/memstore", Imports: []string{".", "monitor", "schedule", "store", "internal/*", "chain", "notify"}},
-	{Dir: "store/pgstore", Imports: []string{".", "monitor", "schedule", "store", "store/pgstore/internal/*", "internal/*", "chain", "notify"}, Libraries: []string{pgx}},
+	{Dir: "expectation", Imports: []string{".", "calendar", "monitor", "store", "internal/*"}},
+	{Dir: "store/memstore", Imports: []string{".", "expectation", "monitor", "schedule", "store", "internal/*", "chain", "notify"}},
+	{Dir: "store/pgstore", Imports: []string{".", "expectation", "monitor", "schedule", "store", "store/pgstore/internal/*", "internal/*", "chain", "notify"}, Libraries: []string{pgx}},
 	{Dir: "chain", Imports: []string{".", "flow", "store", "internal/*"}}, // a subject: its vocabulary, rules, role of a store, and service
 	{Dir: "notify", Imports: []string{".", "store", "webhook", "internal/*"}},
 	{Dir: "store/pgstore/internal/bind", Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/migrate", Imports: []string{"store/pgstore/internal/sqltext"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/pgnotify", Imports: []string{"internal/wakeup"}, Libraries: []string{pgx}},
 	{Dir: "store/pgstore/internal/sqltext", Libraries: []string{pgx}},
-	{Dir: "store/storewrap", Imports: []string{".", "monitor", "schedule", "store", "chain", "notify"}, Outside: true},
+	{Dir: "store/storewrap", Imports: []string{".", "expectation", "monitor", "schedule", "store", "chain", "notify"}, Outside: true},
 	{Dir: "store/storetest", Imports: []string{".", "store", "store/storewrap", "store/storetest/internal/*", "engine", "internal/*"}, Outside: true},
 	{Dir: "store/storetest/internal/storekit", Imports: []string{".", "store", "internal/uuid7"}, Outside: true},
 	{Dir: "store/storetest/internal/executions", Imports: []string{".", "store", "store/storetest/internal/storekit", "internal/*"}, Outside: true},
-	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "monitor", "schedule", "store", "store/storetest/internal/storekit", "internal/*", "chain", "notify"}, Outside: true},
+	{Dir: "store/storetest/internal/coordination", Imports: []string{".", "advice", "expectation", "monitor", "schedule", "store", "store/storetest/internal/storekit", "internal/*", "chain", "notify"}, Outside: true},
 
 	{Dir: "advice", Imports: []string{".", "store", "internal/nearest"}}, // why an execution does not go on, in words
-	{Dir: "engine", Imports: []string{"calendar", ".", "flow", "monitor", "schedule", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*", "chain", "notify"}},
+	{Dir: "engine", Imports: []string{"calendar", "expectation", ".", "flow", "monitor", "schedule", "store", "advice", "engine/dryrun", "engine/internal/*", "internal/*", "chain", "notify"}},
 	{Dir: "engine/dryrun", Imports: []string{".", "flow", "schedule", "internal/*", "chain"}}, // what a dry run reports, without how it is made
 	{Dir: "engine/internal/program", Imports: []string{".", "flow", "store", "internal/*", "chain"}},
-	{Dir: "engine/internal/core", Imports: []string{".", "flow", "monitor", "schedule", "store", "engine/internal/program", "internal/*", "chain", "notify"}},
+	{Dir: "engine/internal/core", Imports: []string{".", "expectation", "flow", "monitor", "schedule", "store", "engine/internal/program", "internal/*", "chain", "notify"}},
 	{Dir: "engine/internal/deadlines", Imports: subsystem},
 	{Dir: "engine/internal/definitions", Imports: append([]string{"chain", "schedule", "notify"}, subsystem...)},
 	{Dir: "engine/internal/dryruns", Imports: append([]string{"chain", "engine/dryrun", "schedule"}, subsystem...)},
@@ -95,8 +96,8 @@ var Rooms = []Room{
 	{Dir: "engine/internal/checkpoint", Imports: append([]string{"engine/internal/reports"}, subsystem...)},
 	{Dir: "engine/internal/leases", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
-	{Dir: "engine/internal/figures", Imports: subsystem},
-	{Dir: "engine/internal/probe", Imports: append([]string{"monitor", "schedule", "chain", "notify"}, subsystem...)},
+	{Dir: "engine/internal/figures", Imports: append([]string{"calendar", "expectation"}, subsystem...)},
+	{Dir: "engine/internal/probe", Imports: append([]string{"expectation", "monitor", "schedule", "chain", "notify"}, subsystem...)},
 	{Dir: "engine/internal/repair", Imports: append([]string{"engine/internal/history"}, subsystem...)},
 	{Dir: "engine/internal/reports", Imports: subsystem},
 	{Dir: "engine/internal/slots", Imports: subsystem},
@@ -105,7 +106,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/unserved", Imports: append([]string{"advice"}, subsystem...)},
 	{Dir: "engine/internal/waiters", Imports: []string{"."}},
 	{Dir: "engine/internal/workspace", Imports: subsystem},
-	{Dir: "engine/simulation", Imports: []string{"calendar", ".", "chain", "schedule", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/stepcontext", "internal/test/promise"}, Outside: true},
+	{Dir: "engine/simulation", Imports: []string{"calendar", "expectation", "monitor", ".", "chain", "schedule", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/stepcontext", "internal/test/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "depot", "steps/*", "internal/*"}},
 	{Dir: "steps/fileserver", Imports: []string{"."}}, // what users set and read of steps/sftp and steps/ftp alike; internal/remote executes it
@@ -126,7 +127,7 @@ var Rooms = []Room{
 	{Dir: "examples/login/session"},
 
 	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
-	{Dir: "internal/attention", Imports: []string{"calendar", ".", "advice", "engine", "internal/ticks", "monitor", "notify", "schedule", "store"}}, // what an operator has to look at: above the engine
+	{Dir: "internal/attention", Imports: []string{"calendar", "expectation", ".", "advice", "engine", "internal/ticks", "monitor", "notify", "schedule", "store"}}, // what an operator has to look at: above the engine
 	{Dir: "internal/bandwidth", Imports: []string{"internal/wakeup"}},
 	{Dir: "internal/bulk", Imports: []string{".", "engine", "internal/filter", "internal/nearest"}}, // one action on many executions: above the engine
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
@@ -136,8 +137,8 @@ var Rooms = []Room{
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
 	{Dir: "access"},
-	{Dir: "httpapi", Imports: []string{"calendar", ".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/metrics", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/ticks", "internal/uuid7", "internal/watch", "webhook", "monitor", "chain", "notify"}},
-	{Dir: "dashboard", Imports: []string{"calendar", ".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi", "dashboard/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
+	{Dir: "httpapi", Imports: []string{"calendar", "expectation", ".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/metrics", "internal/mount", "internal/nearest", "internal/schemadoc", "internal/ticks", "internal/uuid7", "internal/watch", "webhook", "monitor", "chain", "notify"}},
+	{Dir: "dashboard", Imports: []string{"calendar", "expectation", ".", "access", "advice", "depot", "flow", "schedule", "store", "engine", "engine/dryrun", "httpapi", "dashboard/internal/*", "internal/attention", "internal/bulk", "internal/definitiondiff", "internal/desk", "internal/eventstream", "internal/filter", "internal/jsontext", "internal/mount", "internal/nearest", "monitor", "chain", "notify"}},
 	{Dir: "dashboard/internal/calendar", Imports: []string{"dashboard/internal/format", "internal/ticks"}},
 	{Dir: "dashboard/internal/dag", Imports: []string{".", "dashboard/internal/format", "chain"}},
 	{Dir: "dashboard/internal/definition", Imports: []string{".", "dashboard/internal/format", "flow", "internal/jsontext", "chain"}},
@@ -148,7 +149,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
-	{Dir: "dashboard/internal/problem", Imports: []string{"calendar", ".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "monitor", "chain", "notify"}},
+	{Dir: "dashboard/internal/problem", Imports: []string{"calendar", "expectation", ".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "monitor", "chain", "notify"}},
 	{Dir: "dashboard/internal/report", Imports: []string{".", "engine/dryrun", "schedule"}},
 	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
@@ -156,7 +157,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}}, // streams of files, without what routes know
 	{Dir: "internal/definitiondiff"},
-	{Dir: "internal/desk", Imports: []string{"calendar", ".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/attention", "internal/bulk", "internal/filter", "internal/ticks", "internal/watch", "monitor", "chain", "notify"}}, // what ties the requests of HTTP, pages and a command to a principal: above the engine
+	{Dir: "internal/desk", Imports: []string{"calendar", "expectation", ".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/attention", "internal/bulk", "internal/filter", "internal/ticks", "internal/watch", "monitor", "chain", "notify"}}, // what ties the requests of HTTP, pages and a command to a principal: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filter", Imports: []string{".", "store", "internal/nearest", "internal/uuid7"}}, // the language in which people filter executions
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},
@@ -181,8 +182,8 @@ var Rooms = []Room{
 	{Dir: "internal/remote", Imports: []string{".", "internal/bandwidth", "internal/connerr", "internal/glob", "internal/globmatch", "internal/localfile", "internal/nearest", "internal/note", "internal/parallel", "internal/safename", "internal/stepcontext", "internal/transfer", "internal/wakeup", "steps/fileserver"}, Libraries: []string{doublestar}},
 	{Dir: "internal/safehttp", Imports: []string{"internal/safename"}},
 	{Dir: "internal/safename"},
-	{Dir: "internal/schemadoc", Imports: []string{"calendar", ".", "flow", "chain", "monitor", "notify", "schedule", "internal/jsontext"}}, // JSON Schemas: those of definitions, for editors and for the HTTP API
-	{Dir: "internal/secret", Imports: []string{".", "internal/text"}},                                                                      // how secrets are resolved, and kept out of text
+	{Dir: "internal/schemadoc", Imports: []string{"calendar", "expectation", ".", "flow", "chain", "monitor", "notify", "schedule", "internal/jsontext"}}, // JSON Schemas: those of definitions, for editors and for the HTTP API
+	{Dir: "internal/secret", Imports: []string{".", "internal/text"}},                                                                                     // how secrets are resolved, and kept out of text
 	{Dir: "internal/sftpclient", Imports: []string{"internal/bandwidth", "internal/connerr", "internal/failure", "internal/glob", "internal/nearest", "internal/parallel", "internal/safename"}, Libraries: []string{pkgSFTP, xCrypto}},
 	{Dir: "internal/stepcontext", Imports: []string{".", "internal/inside"}},
 	{Dir: "internal/storecall", Imports: []string{"."}}, // how the engine calls a store
@@ -197,7 +198,7 @@ var Rooms = []Room{
 
 	// What only tests use.
 	{Dir: "dashboard/browser", Outside: true},
-	{Dir: "dashboard/internal/demo", Imports: []string{"calendar", ".", "access", "monitor", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "chain", "notify"}, Outside: true},
+	{Dir: "dashboard/internal/demo", Imports: []string{"calendar", "expectation", ".", "access", "monitor", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "chain", "notify"}, Outside: true},
 	{Dir: "dashboard/internal/failures", Imports: []string{".", "access", "schedule", "store", "store/memstore", "store/storewrap", "engine", "httpapi", "dashboard", "steps", "steps/*", "internal/test/sftpserver", "notify"}, Libraries: []string{xCrypto}, Outside: true},
 	{Dir: "internal/test/arch", Outside: true},
 	{Dir: "internal/test/chromium", Outside: true},

@@ -423,8 +423,9 @@ create table courier.subscriptions (
 	name      text collate "C" not null unique,
 	channel   text not null,   -- a kind, or func: and the name of a function
 	events    text[] not null,
-	jobs      text[] not null, -- with chains: only events of these; both empty: all
+	jobs      text[] not null, -- with chains: only events of these; both and expectations empty: all
 	chains    text[] not null,
+	expectations text[] not null, -- of their events: only those of these; empty: all
 	window_us bigint not null, -- of the flood protection; 0: none
 	disabled  boolean not null,
 	reason    text not null,   -- why it is disabled
@@ -435,7 +436,7 @@ create table courier.subscriptions (
 -- take the rows that are due; no order is kept, so a late commit does no harm.
 create table courier.outbox (
 	subscription_id integer not null,
-	execution_id    uuid not null,            -- of a job, or of a chain if job is empty
+	execution_id    uuid not null,            -- of a job, or of a chain if job is empty; of an expectation: the arrival, or an id of the event
 	seq             bigint not null,          -- of the audit entry; of a chain: the number of the event
 	event           text not null,
 	job             text collate "C" not null, -- empty: an event of a chain
@@ -457,7 +458,7 @@ create table courier.outbox (
 	attempts    integer not null default 0,
 	lease_token uuid,
 	last_error  text,
-	event_name  text,                       -- of an event that a step has emitted; null for others
+	event_name  text,                       -- of an event that a step has emitted; the expectation of one of its events; null for others
 	payload     text,                       -- JSON: of that event
 	event_count integer not null default 1, -- events that the delivery stands for
 	more_events text,                       -- JSON: some of the others
@@ -525,6 +526,47 @@ create table courier.monitor_files (
 	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
 	autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1
 );
+
+create index monitor_files_since on courier.monitor_files (monitor, unchanged_since, name);
+
+-- Files that are expected.
+create table courier.expectations (
+	name          text collate "C" primary key,
+	monitor       text collate "C" not null, -- that sees the files, by name; empty: there is a job
+	job           text collate "C" not null, -- whose steps receive the files; empty: there is a monitor
+	prefix        text collate "C" not null, -- with which the names of the files begin
+	body          text not null,             -- JSON: the definition
+	saved_at      timestamptz not null,
+	revision      bigint not null,           -- increases with every change but a lease
+
+	seen_from     timestamptz not null,      -- the next look needs the files that were seen since
+	arrivals_from date not null,             -- and the arrivals from this day on
+	memory        text not null,             -- JSON
+	due_at        timestamptz,               -- the next look; null: never
+	leased_until  timestamptz                -- an engine looks; null: none does
+) with (
+	fillfactor = 70,
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+	autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1
+);
+
+create index expectations_due on courier.expectations (due_at, name) where due_at is not null;
+
+-- The days of expectations.
+create table courier.arrivals (
+	expectation text collate "C" not null,
+	day         date not null,
+	id          uuid not null,             -- by which events name it
+	state       text collate "C" not null,
+	body        text not null,             -- JSON
+	primary key (expectation, day)
+) with (
+	fillfactor = 70,
+	autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+	autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1
+);
+
+create index arrivals_day on courier.arrivals (day desc, expectation) include (state);
 
 -- The workers that claim. A worker registers itself with a claim, at most every 30 s.
 create table courier.workers (

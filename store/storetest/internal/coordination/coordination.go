@@ -33,6 +33,7 @@ func Groups() []storekit.Group {
 		{Name: "outbox", Cases: cases(outboxCases, windowCases, emittedCases, changeEventCases), Role: hasOutbox},
 		{Name: "events", Cases: cases(chainEventCases), Role: func(s store.Store) bool { return hasChains(s) && hasOutbox(s) }},
 		{Name: "monitors", Cases: cases(monitorCases, monitorChainCases)},
+		{Name: "expectations", Cases: cases(expectationCases), Role: hasExpectations},
 		{Name: "overview", Cases: cases(overviewCases, incidentCases), Role: hasOverview},
 		{Name: "statistics", Cases: cases(statisticsCases), Role: hasStatistics},
 		{Name: "trail", Cases: cases(trailCases), Role: hasTrail},

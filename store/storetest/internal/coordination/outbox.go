@@ -16,7 +16,7 @@ var outboxCases = []testCase{
 	{"saved_replaced_and_removed", func(k *kit) {
 		o := k.outbox()
 		b := k.subscription("b", courier.EventJobFailed)
-		b.Jobs, b.Chains, b.Window = []string{"job"}, []string{"chain"}, time.Minute
+		b.Jobs, b.Chains, b.Expectations, b.Window = []string{"job"}, []string{"chain"}, []string{"e"}, time.Minute
 		k.OK(o.PutSubscription(k.Ctx(), b))
 		a := k.subscription("a", courier.EventJobStarted, courier.EventStepFailed)
 		a.Disabled, a.Reason = true, "not now"

@@ -41,6 +41,7 @@ func (k *kit) subscriptions(what string, want ...notify.Record) {
 	k.OK(err)
 	for _, list := range [][]notify.Record{got, want} {
 		for i := range list {
+			list[i].Expectations = append([]string{}, list[i].Expectations...)
 			list[i].Jobs, list[i].Chains = append([]string{}, list[i].Jobs...), append([]string{}, list[i].Chains...)
 		}
 	}

@@ -1,0 +1,317 @@
+package expectation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
+)
+
+// A State is the state of an arrival.
+type State string
+
+// The states of arrivals.
+const (
+	Upcoming   State = "upcoming"   // its files are not there, and need not be
+	DueSoon    State = "due_soon"   // its files are not there, and the window ends soon
+	Arrived    State = "arrived"    // its files came in time
+	Incomplete State = "incomplete" // the window and the grace have ended, and not all files are right
+	Missing    State = "missing"    // the window and the grace have ended without a file
+	Late       State = "late"       // its files came, too late
+	Excused    State = "excused"    // nothing is expected any more, as somebody has said
+)
+
+// States lists the states in the order of a day.
+var States = []State{Upcoming, DueSoon, Arrived, Incomplete, Missing, Late, Excused}
+
+// Open reports whether files are still to come.
+func (s State) Open() bool {
+	return s == Upcoming || s == DueSoon || s == Missing || s == Incomplete
+}
+
+// An Arrival is the record of one day of an expectation.
+type Arrival struct {
+	ID          string `json:"id"` // a UUID, by which events name it
+	Expectation string `json:"expectation"`
+	Date        string `json:"date"` // the day on which the window opens, as in 2026-11-29
+	State       State  `json:"state"`
+	// Opens, Until and Ends are the window, and the end of the grace. They follow the
+	// definition until they have passed.
+	Opens time.Time `json:"opens_at"`
+	Until time.Time `json:"until"`
+	Ends  time.Time `json:"ends_at"`
+	Zone  string    `json:"time_zone"`
+	// ArrivedAt is when the last of the files that are needed came, for Arrived and Late.
+	ArrivedAt time.Time `json:"arrived_at,omitzero"`
+	// LateSeconds is how long after Until that was, for Late.
+	LateSeconds int64 `json:"late_seconds,omitempty"`
+	// Files are those of the day, in the order in which they came, at most 1,000. More counts
+	// further ones.
+	Files []File `json:"files,omitempty"`
+	More  int    `json:"more,omitempty"`
+	// Reasons say what is wrong with the files, for Incomplete and before it.
+	Reasons []string `json:"reasons,omitempty"`
+	// Note says why another time than the one at which a file was seen counts, or that nobody
+	// could look.
+	Note      string    `json:"note,omitempty"`
+	DecidedAt time.Time `json:"decided_at,omitzero"` // when the window had ended, by a look; zero before
+	ExcusedBy string    `json:"excused_by,omitempty"`
+	ExcusedAt time.Time `json:"excused_at,omitzero"`
+	Excuse    string    `json:"excuse,omitempty"` // why nothing is expected any more
+	// Events are those that there have been, in their order. Each is there once.
+	Events []courier.EventType `json:"events,omitempty"`
+}
+
+// A File is a file that came.
+type File struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+	// SeenAt is when it was first seen with this size and this time of its own: by a poll of the
+	// monitor, or by the end of the step that has received it.
+	SeenAt     time.Time `json:"seen_at"`
+	ModifiedAt time.Time `json:"modified_at,omitzero"` // the time of the file itself; zero if unknown
+	// At is the time that counts: SeenAt, or that of the file if nobody could look then.
+	At        time.Time           `json:"at"`
+	Appeared  int                 `json:"appeared,omitempty"`     // which appearance of the name it is, at a monitor
+	Execution courier.ExecutionID `json:"execution_id,omitempty"` // that has received it, or that it was handed to
+	Wrong     string              `json:"wrong,omitempty"`        // what is wrong with its size
+}
+
+const maxFiles = 1000
+
+// Day returns the day of the record.
+func (a *Arrival) Day() calendar.Date {
+	date, _ := calendar.ParseDate(a.Date)
+	return date
+}
+
+// Location returns the location by whose clocks the record is: UTC if this machine does not know
+// its zone.
+func (a *Arrival) Location() *time.Location {
+	if zone, ok := zones.Load(a.Zone); ok {
+		return zone.(*time.Location)
+	}
+	zone, err := time.LoadLocation(a.Zone)
+	if err != nil {
+		zone = time.UTC
+	}
+	zones.Store(a.Zone, zone)
+	return zone
+}
+
+// zones keeps locations by their names, of which there are few: reading one takes as long as all else
+// that is shown of a record.
+var zones sync.Map
+
+// newArrival returns the record of a day.
+func (t *Timetable) newArrival(id string, date calendar.Date) *Arrival {
+	a := &Arrival{ID: id, Expectation: t.def.Name, Date: date.String(), State: Upcoming}
+	a.follow(t)
+	return a
+}
+
+// follow sets the window by the present definition.
+func (a *Arrival) follow(t *Timetable) {
+	at := t.At(a.Day())
+	a.Opens, a.Until, a.Ends, a.Zone = at.Open.UTC(), at.Until.UTC(), at.End.UTC(), t.zone.String()
+}
+
+// put adds a file, in place of an earlier one of its name.
+func (a *Arrival) put(f File) {
+	if i := slices.IndexFunc(a.Files, func(have File) bool { return have.Name == f.Name }); i >= 0 {
+		a.Files = slices.Delete(slices.Clone(a.Files), i, i+1)
+	}
+	if len(a.Files) >= maxFiles {
+		a.More++
+		return
+	}
+	a.Files = append(slices.Clip(a.Files), f)
+	slices.SortStableFunc(a.Files, func(x, y File) int { return cmp.Or(x.At.Compare(y.At), strings.Compare(x.Name, y.Name)) })
+}
+
+// weigh says whether the files of a record are complete, since when, and what is wrong.
+func (t *Timetable) weigh(a *Arrival) (complete bool, since time.Time, wrong []string) {
+	e := &t.def
+	right, bad := 0, 0
+	for i := range a.Files {
+		f := &a.Files[i]
+		f.Wrong = ""
+		switch {
+		case f.Size == 0 && e.leastBytes() > 0:
+			f.Wrong = "it is empty"
+		case f.Size < e.leastBytes():
+			f.Wrong = fmt.Sprintf("it has %d bytes, less than %d", f.Size, e.leastBytes())
+		case e.Bytes.Most > 0 && f.Size > e.Bytes.Most:
+			f.Wrong = fmt.Sprintf("it has %d bytes, more than %d", f.Size, e.Bytes.Most)
+		}
+		if f.Wrong != "" {
+			const few = 3
+			if bad++; bad <= few {
+				wrong = append(wrong, fmt.Sprintf("%s: %s", f.Name, f.Wrong))
+			}
+			continue
+		}
+		if right++; right == e.leastCount() {
+			since = f.At
+		}
+	}
+	right += a.More
+	switch most := e.Count.Most; {
+	case right < e.leastCount() && len(a.Files) > 0 && (e.leastCount() > 1 || right > 0):
+		wrong = append(wrong, fmt.Sprintf("%s of %d", files(right), e.leastCount()))
+	case most > 0 && right > most:
+		wrong = append(wrong, fmt.Sprintf("%s, more than %d", files(right), most))
+		return false, time.Time{}, wrong
+	}
+	if right < e.leastCount() {
+		return false, time.Time{}, wrong
+	}
+	return true, since, nil
+}
+
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// settle brings the state of a record up to date, and returns the events that follow, each
+// once in the life of the record. Looked is when somebody last looked for files successfully.
+func (t *Timetable) settle(a *Arrival, now, looked time.Time) (events []courier.EventType) {
+	say := func(e courier.EventType) {
+		if !slices.Contains(a.Events, e) {
+			a.Events = append(slices.Clip(a.Events), e)
+			events = append(events, e)
+		}
+	}
+	complete, since, wrong := t.weigh(a)
+	if a.State == Excused {
+		return nil
+	}
+	decided := !a.DecidedAt.IsZero()
+	if !decided {
+		a.follow(t)
+	}
+	arrived := func() {
+		a.ArrivedAt, a.Reasons = since, nil
+		if since.After(a.Ends) {
+			a.State, a.LateSeconds = Late, int64(since.Sub(a.Until)/time.Second)
+			say(courier.EventFileLate)
+		} else {
+			a.State = Arrived
+			say(courier.EventFileArrived)
+		}
+	}
+	switch {
+	case decided && (a.State == Arrived || a.State == Late):
+		return nil
+	case complete:
+		arrived()
+		if !decided && !now.Before(a.Ends) {
+			a.DecidedAt = now
+		}
+		return events
+	}
+	a.Reasons, a.ArrivedAt = wrong, time.Time{}
+	if now.Before(a.Ends) && !decided {
+		a.State = Upcoming
+		if t.dueSoon > 0 && !now.Before(a.Until.Add(-t.dueSoon)) {
+			a.State = DueSoon
+			say(courier.EventFileDueSoon)
+		}
+		return events
+	}
+	if !decided {
+		a.DecidedAt = now
+		if looked.Before(a.Ends) && now.Sub(looked) > unseenFor {
+			a.Note = "nobody could look since " + clockOf(looked, a)
+		}
+	}
+	if len(a.Files)+a.More > 0 {
+		a.State = Incomplete
+		say(courier.EventFileIncomplete)
+	} else {
+		a.State = Missing
+		say(courier.EventFileMissing)
+	}
+	return events
+}
+
+// unseenFor is for how long nobody has looked before a file is one of a time at which nobody
+// could.
+const unseenFor = 10 * time.Minute
+
+// excuse ends a record: nothing is expected any more.
+func (a *Arrival) excuse(by, reason string, now time.Time) error {
+	if !a.State.Open() {
+		return courier.Errorf(courier.ErrConflict, "expectation %q on %s is %s; only a day whose files are not there can be excused", a.Expectation, a.Day().Words(), a.State)
+	}
+	a.State, a.ExcusedBy, a.Excuse, a.ExcusedAt = Excused, by, reason, now
+	if a.DecidedAt.IsZero() {
+		a.DecidedAt = now
+	}
+	return nil
+}
+
+// clockOf is an instant by the clocks of a record: the time, and the day if it is another one.
+func clockOf(at time.Time, a *Arrival) string {
+	local := at.In(a.Location())
+	if at.IsZero() {
+		return "the beginning"
+	}
+	if calendar.DateOf(local) == a.Day() {
+		return local.Format("15:04")
+	}
+	return local.Format("15:04 on 2 January")
+}
+
+// Words says in a sentence without a full stop what the state of the record is, by its
+// clocks, such as "missing since 08:10".
+func (a *Arrival) Words() string {
+	switch a.State {
+	case Upcoming, DueSoon:
+		text := "expected from " + clockOf(a.Opens, a) + " to " + clockOf(a.Until, a)
+		if a.State == DueSoon {
+			text = "due by " + clockOf(a.Until, a)
+			if a.Ends.After(a.Until) {
+				text += ", with grace until " + clockOf(a.Ends, a)
+			}
+		}
+		return text + because(a.Reasons)
+	case Arrived:
+		return "arrived at " + clockOf(a.ArrivedAt, a)
+	case Late:
+		return fmt.Sprintf("late by %s: arrived at %s instead of %s", short(time.Duration(a.LateSeconds)*time.Second), clockOf(a.ArrivedAt, a), clockOf(a.Until, a))
+	case Missing:
+		text := "missing since " + clockOf(a.Ends, a)
+		if a.Note != "" {
+			text += "; " + a.Note
+		}
+		return text
+	case Incomplete:
+		return "incomplete since " + clockOf(a.Ends, a) + because(a.Reasons)
+	case Excused:
+		text := "excused"
+		if a.ExcusedBy != "" {
+			text += " by " + a.ExcusedBy
+		}
+		if a.Excuse != "" {
+			text += ": " + a.Excuse
+		}
+		return text
+	}
+	return string(a.State)
+}
+
+func because(reasons []string) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(reasons, "; ")
+}

@@ -1,0 +1,331 @@
+package expectation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
+	"github.com/courierhq/courier/internal/jsontext"
+)
+
+// What governs looks.
+const (
+	lookEvery = time.Minute        // while files are to come
+	idleEvery = 5 * time.Minute    // otherwise
+	waitEvery = 15 * time.Second   // while a file is not complete
+	afterEnd  = time.Second        // for polls that have seen a file in time and write that now
+	overlap   = 10 * time.Minute   // how much later a sighting may be written than another one
+	holdFor   = 24 * time.Hour     // how long a file that is not complete is waited for
+	awaited   = 7 * 24 * time.Hour // for how long a missing day is looked for as often as a present one
+	maxNew    = 100                // records that one look makes
+	maxGaps   = 10
+	quietFor  = 30 * 24 * time.Hour // without a file of the pattern before that is doubtful
+)
+
+// A memory is what is kept of an expectation from look to look.
+type memory struct {
+	Since      time.Time `json:"since"`             // days whose window ended before have no record
+	FilesSince time.Time `json:"files_since"`       // files that were seen before and fit no day are no event
+	Through    string    `json:"through,omitempty"` // the last day up to which all that count have a record
+	// SeenUntil is when the last file was seen that was taken into account. Taken are the keys
+	// of those that were seen within overlap before it, or later.
+	SeenUntil time.Time `json:"seen_until"`
+	Taken     []taken   `json:"taken,omitempty"`
+	LookedAt  time.Time `json:"looked_at,omitzero"`
+	MatchedAt time.Time `json:"matched_at,omitzero"`
+	Gaps      []gap     `json:"gaps,omitempty"` // when nobody could look
+	Problem   string    `json:"problem,omitempty"`
+}
+
+// A taken is the key of a sighting that was taken into account.
+type taken struct {
+	Key  string    `json:"key"`
+	Seen time.Time `json:"seen"`
+}
+
+// readMemory returns what is kept of an expectation.
+func readMemory(raw json.RawMessage) (m memory) {
+	if json.Unmarshal(raw, &m) != nil {
+		return memory{}
+	}
+	return m
+}
+
+// through returns the day up to which all that count have a record.
+func (m *memory) through() calendar.Date {
+	date, _ := calendar.ParseDate(m.Through)
+	return date
+}
+
+// A seen is what a look is made of.
+type seen struct {
+	now       time.Time // by the clock of the store
+	records   map[calendar.Date]*Arrival
+	sightings []Sighting
+	// looked is when somebody last looked for files successfully, and took how long that was;
+	// zero if that is not known.
+	looked time.Time
+	took   time.Duration
+	newID  func() string
+}
+
+// An outcome is what follows from a look.
+type outcome struct {
+	memory  memory
+	changed []*Arrival // by day
+	events  []Event
+	after   time.Duration // until the next look
+}
+
+// look decides what the files that were seen mean: which day each is of, the state of each day,
+// and the events. It changes the records that it is given.
+func (t *Timetable) look(m memory, in seen) outcome {
+	m.Gaps = slices.Clone(m.Gaps)
+	m.note(in.looked, in.took)
+	was := make(map[calendar.Date]string, len(in.records)) // of those that may change
+	for day, a := range in.records {
+		if a.State.Open() || a.DecidedAt.IsZero() {
+			was[day] = body(a)
+		}
+	}
+	put := func(a *Arrival, f File) {
+		if _, ok := was[a.Day()]; !ok {
+			was[a.Day()] = "" // it changes
+		}
+		a.put(f)
+	}
+	made := func(day calendar.Date) *Arrival {
+		a := t.newArrival(in.newID(), day)
+		in.records[day], was[day] = a, ""
+		return a
+	}
+	again := t.open(&m, in, made)
+	t.drop(in)
+	var out outcome
+	settle := func(a *Arrival) {
+		for _, e := range t.settle(a, in.now, m.LookedAt) {
+			out.events = append(out.events, t.event(a, e, in.now))
+		}
+	}
+	settleAll := func() {
+		for _, day := range sortedDays(in.records) {
+			settle(in.records[day])
+		}
+	}
+	fresh, waiting := t.fresh(&m, in)
+	rest := fresh[:0:0]
+	for i := range fresh {
+		s := &fresh[i]
+		a, f, why := t.place(s, m.Gaps, in.records, made, in.now, false)
+		switch {
+		case a != nil:
+			put(a, f)
+		case why == "":
+			rest = append(rest, *s)
+		default:
+			out.unexpected(t, &m, s, why, in)
+		}
+	}
+	settleAll()
+	for i := range rest {
+		s := &rest[i]
+		if a, f, why := t.place(s, m.Gaps, in.records, made, in.now, true); a != nil {
+			put(a, f)
+			settle(a)
+		} else {
+			out.unexpected(t, &m, s, why, in)
+		}
+	}
+	for _, day := range sortedDays(in.records) {
+		a := in.records[day]
+		if before, ok := was[day]; ok && body(a) != before {
+			out.changed = append(out.changed, a)
+		}
+	}
+	out.memory, out.after = m, t.after(&m, in, waiting)
+	if again {
+		out.after = 0
+	}
+	return out
+}
+
+// body is what is kept of a record.
+func body(a *Arrival) string {
+	raw, _ := jsontext.Append(nil, a)
+	return string(raw)
+}
+
+func sortedDays(records map[calendar.Date]*Arrival) (days []calendar.Date) {
+	for day := range records {
+		days = append(days, day)
+	}
+	slices.Sort(days)
+	return days
+}
+
+// note keeps when somebody has looked, and whether nobody could for a long time before.
+func (m *memory) note(looked time.Time, took time.Duration) {
+	if !looked.After(m.LookedAt) {
+		return
+	}
+	if !m.LookedAt.IsZero() && looked.Sub(m.LookedAt) > unseenFor {
+		m.Gaps = append(m.Gaps, gap{m.LookedAt, looked.Add(took)})
+		m.Gaps = m.Gaps[max(0, len(m.Gaps)-maxGaps):]
+	}
+	m.LookedAt = looked
+}
+
+// open makes the records of the days that have begun. It reports whether there are more than it
+// makes at once.
+func (t *Timetable) open(m *memory, in seen, made func(calendar.Date) *Arrival) (more bool) {
+	for n := 0; ; n++ {
+		day, ok := t.Next(m.through())
+		if !ok || t.begin(day).After(in.now) {
+			return false
+		}
+		if n == maxNew {
+			return true
+		}
+		if in.records[day] == nil && t.At(day).End.After(m.Since) {
+			made(day)
+		}
+		m.Through = day.String()
+	}
+}
+
+// drop excuses days that were to come and do not count any more, since the calendar or the
+// definition has changed.
+func (t *Timetable) drop(in seen) {
+	for day, a := range in.records {
+		if a.DecidedAt.IsZero() && len(a.Files) == 0 && a.State.Open() {
+			if why := t.Why(day); why != "" {
+				a.State, a.Excuse, a.ExcusedAt, a.DecidedAt = Excused, why, in.now, in.now
+			}
+		}
+	}
+}
+
+// fresh returns the sightings that were not taken into account yet, the earliest first, and
+// keeps that they are. Waiting reports whether one is not complete.
+func (t *Timetable) fresh(m *memory, in seen) (list []Sighting, waiting bool) {
+	known := make(map[string]bool, len(m.Taken))
+	for _, k := range m.Taken {
+		known[k.Key] = true
+	}
+	m.Taken = slices.Clone(m.Taken)
+	until, hold := m.SeenUntil, time.Time{}
+	sorted := slices.Clone(in.sightings)
+	slices.SortStableFunc(sorted, func(a, b Sighting) int { return a.Seen.Compare(b.Seen) })
+	for _, s := range sorted {
+		if _, _, _, ok := t.pattern.match(s.Name); !ok {
+			continue
+		}
+		if s.Waiting {
+			if in.now.Sub(s.Seen) < holdFor && (hold.IsZero() || s.Seen.Before(hold)) {
+				hold = s.Seen
+			}
+			waiting = true
+			continue
+		}
+		if s.Seen.After(until) {
+			until = s.Seen
+		}
+		key := s.key()
+		if known[key] || s.Seen.Before(m.SeenUntil.Add(-overlap)) {
+			continue
+		}
+		known[key] = true
+		m.Taken = append(m.Taken, taken{key, s.Seen})
+		if s.Seen.After(m.MatchedAt) {
+			m.MatchedAt = s.Seen
+		}
+		list = append(list, s)
+	}
+	if !hold.IsZero() && hold.Before(until) {
+		until = hold
+	}
+	m.SeenUntil = until
+	m.Taken = slices.DeleteFunc(m.Taken, func(k taken) bool { return k.Seen.Before(until.Add(-overlap)) })
+	if len(m.Taken) == 0 {
+		m.Taken = nil
+	}
+	return list, waiting
+}
+
+// after returns the time until the next look.
+func (t *Timetable) after(m *memory, in seen, waiting bool) time.Duration {
+	next := in.now.Add(idleEvery)
+	sooner := func(at time.Time) {
+		if at.Before(next) {
+			next = at
+		}
+	}
+	if day, ok := t.Next(m.through()); ok {
+		sooner(t.begin(day))
+	}
+	for _, a := range in.records {
+		if !a.State.Open() && !(a.State == Arrived && a.DecidedAt.IsZero()) {
+			continue
+		}
+		if a.DecidedAt.IsZero() {
+			sooner(a.Ends.Add(afterEnd))
+			if soon := a.Until.Add(-t.dueSoon); soon.After(in.now) && t.dueSoon > 0 {
+				sooner(soon)
+			}
+			if opens := a.Opens.Add(-t.early); opens.After(in.now) {
+				sooner(opens)
+				continue
+			}
+		}
+		if in.now.Sub(a.Ends) < awaited {
+			sooner(in.now.Add(lookEvery))
+		}
+	}
+	if waiting {
+		sooner(in.now.Add(waitEvery))
+	}
+	return max(next.Sub(in.now), time.Second)
+}
+
+// An Event is something that has happened to an expectation, as a store keeps it for
+// subscriptions.
+type Event struct {
+	Expectation string
+	// ID and Seq name the event: the record and the number of the event in it, or a UUID of its
+	// own and 1.
+	ID   string
+	Seq  int64
+	Type courier.EventType
+	At   time.Time
+	Text string // what has happened, in a sentence
+	// Payload is the [Arrival], or of an unexpected file a [File], as JSON.
+	Payload json.RawMessage
+}
+
+// event is the event of a record.
+func (t *Timetable) event(a *Arrival, e courier.EventType, at time.Time) Event {
+	const few = 20 // files; the record has all
+	told := *a
+	told.Files = a.Files[:min(len(a.Files), few)]
+	told.More += len(a.Files) - len(told.Files)
+	payload, _ := jsontext.Append(nil, &told)
+	return Event{
+		Expectation: a.Expectation, ID: a.ID, Seq: int64(slices.Index(a.Events, e) + 1), Type: e, At: at,
+		Text: fmt.Sprintf("expectation %q on %s: %s", a.Expectation, a.Day().Words(), a.Words()), Payload: payload,
+	}
+}
+
+// unexpected adds the event of a file that is of no day.
+func (o *outcome) unexpected(t *Timetable, m *memory, s *Sighting, why string, in seen) {
+	if !s.Seen.After(m.FilesSince) {
+		return // it was there before
+	}
+	payload, _ := jsontext.Append(nil, s.file())
+	o.events = append(o.events, Event{
+		Expectation: t.def.Name, ID: in.newID(), Seq: 1, Type: courier.EventFileUnexpected, At: in.now,
+		Text: fmt.Sprintf("expectation %q: %s is of no day: %s", t.def.Name, s.Name, why), Payload: payload,
+	})
+}

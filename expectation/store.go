@@ -1,0 +1,191 @@
+package expectation
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/monitor"
+)
+
+// A Store keeps expectations and their arrivals. It is an optional role of a
+// [github.com/courierhq/courier/store.Store] that also has the role [monitor.Store]; an engine
+// finds it by a type assertion. The rules that package store states for all methods hold here
+// too.
+//
+// There is no leader: every engine leases the expectations that are due, decides with what the
+// store returns, and records the result. Two rules ensure that each day has one record and each
+// event happens once, on any number of engines. A look is written only if the expectation has
+// not changed since it was read, in one transaction with its arrivals and its events. And an
+// expectation has one arrival for each date. The lease only keeps engines from doing the same
+// work twice.
+type Store interface {
+	// PutExpectation creates an expectation, if its Revision is 0, or replaces the one with that
+	// revision. It returns what was saved, whose lease ends. If the expectation has another
+	// revision, or exists although it is to be created, the error is [courier.ErrConflict]. In a
+	// store that also has the role Store of package schedule, its AwaitSchedules returns, so
+	// that engines look.
+	PutExpectation(ctx context.Context, p Put) (Record, error)
+	// RemoveExpectation removes an expectation and its arrivals, or returns
+	// [courier.ErrNotFound].
+	RemoveExpectation(ctx context.Context, name string) error
+	// Expectations returns a page of expectations, in byte order of their names.
+	Expectations(ctx context.Context, f Filter) (List, error)
+	// DueExpectations leases expectations that are due, with everything that an engine needs to
+	// look at them, in one statement for all of them. A leased one is not due again until the
+	// lease ends or the look is recorded.
+	DueExpectations(ctx context.Context, r DueRequest) (DueList, error)
+	// RecordLooks writes looks in one transaction, each of them as a whole or, if the
+	// expectation has changed since it was read, not at all. It returns which were written, in
+	// order, and ends the leases of these. The list has at most one look at each expectation.
+	// The events are kept for subscriptions in the same transaction.
+	RecordLooks(ctx context.Context, list []Look) ([]bool, error)
+	// Arrivals returns a page of arrivals: the latest date first, and those of one date in byte
+	// order of the names of their expectations.
+	Arrivals(ctx context.Context, f ArrivalFilter) ([]Kept, error)
+	// CountArrivals returns how many arrivals there are in each state, from one date to another,
+	// both included.
+	CountArrivals(ctx context.Context, from, to string) (map[State]int, error)
+}
+
+// A Record is an expectation as a store keeps it.
+type Record struct {
+	Name string
+	// Monitor and Job are the source of its files; one of them is empty.
+	Monitor, Job string
+	Prefix       string          // with which the names of its files begin
+	Body         json.RawMessage // the definition, valid JSON
+	SavedAt      time.Time       // when it was last put; set by the store
+	// Revision is raised by the store with every put and every recorded look. A lease does not
+	// raise it, and no revision of a name comes twice.
+	Revision int64
+	Due      time.Time // when it is due; zero means never; set by the store
+	Progress
+}
+
+// A Progress is the part of an expectation that changes with looks.
+type Progress struct {
+	// SeenFrom is from when on sightings are needed.
+	SeenFrom time.Time
+	// ArrivalsFrom is from which date on arrivals are needed, as in 2026-11-29.
+	ArrivalsFrom string
+	Memory       json.RawMessage // only the engine interprets it; valid JSON
+}
+
+// A Put is an expectation that is put.
+type Put struct {
+	Record
+	// After is when it is due, counted from now; negative means never.
+	After time.Duration
+}
+
+// A Filter selects expectations. Zero fields select all.
+type Filter struct {
+	Name    string // just this one
+	Monitor string // those that expect files from the monitor of that name
+	Job     string // those that expect files from the job of that name
+	After   string // those whose names come after it
+	Limit   int    // 0 means 1000
+}
+
+// Match reports whether the filter selects an expectation.
+func (f *Filter) Match(r *Record) bool {
+	return (f.Name == "" || r.Name == f.Name) && (f.Monitor == "" || r.Monitor == f.Monitor) && (f.Job == "" || r.Job == f.Job) && r.Name > f.After
+}
+
+// A List is a list of expectations.
+type List struct {
+	Now  time.Time // by the store's clock
+	List []Record
+}
+
+// A DueRequest selects due expectations.
+type DueRequest struct {
+	Max   int
+	Lease time.Duration
+}
+
+// DueList is what [Store.DueExpectations] returns.
+type DueList struct {
+	Now  time.Time // by the store's clock
+	List []Due     // the earliest first
+	// Next is the time until another expectation is due, or its lease ends; 0 if there is
+	// none. If more than Max were due, it is a microsecond.
+	Next time.Duration
+}
+
+// A Due is a due expectation with everything that an engine needs to look at it.
+type Due struct {
+	Record
+	Arrivals []Kept // of the dates from ArrivalsFrom on
+	// Watch is the monitor from which its files come; nil if there is none.
+	Watch *Watch
+	// Seen are the files that the monitor has seen with their present size and time since
+	// SeenFrom, if their names begin with Prefix; at most [MaxSeen], the earliest first.
+	Seen []monitor.SeenFile
+	// Received are the files that steps of executions of the job have received since SeenFrom,
+	// in the same way, of executions that were created within a week before.
+	Received []Received
+}
+
+// MaxSeen is how many files a [Due] has.
+const MaxSeen = 20_000
+
+// A Watch is what a look needs of a monitor.
+type Watch struct {
+	Body   json.RawMessage // its definition
+	Health json.RawMessage // of [monitor.Health]
+}
+
+// A Received is a file that a step has received.
+type Received struct {
+	Path      string
+	Size      int64
+	At        time.Time // when the step ended
+	Execution courier.ExecutionID
+	Seq       int64 // of the record of the step
+}
+
+// A Look is the result of a look at an expectation.
+type Look struct {
+	Expectation string // its name
+	Revision    int64  // as it was read; nothing is written if it has changed
+	Progress    Progress
+	After       time.Duration // when it is due again, counted from now; negative means never
+	Arrivals    []Kept        // replace the arrivals of their dates, or are new
+	Events      []Event
+	// Forget is the date before which arrivals are removed; empty means none.
+	Forget string
+}
+
+// A Kept is an arrival as a store keeps it. Body is the [Arrival], valid JSON.
+type Kept struct {
+	ID          string // a UUID; that of an arrival that exists stays
+	Expectation string
+	Date        string // as in 2026-11-29
+	State       State
+	Body        json.RawMessage
+}
+
+// An ArrivalFilter selects arrivals. Zero fields select all.
+type ArrivalFilter struct {
+	Expectations []string // those of these names; nil means all
+	From, To     string   // dates, both included; empty means no bound
+	States       []State  // those in one of them; nil means all
+	// After is the last arrival of the page before; nil for the first page.
+	After *Kept
+	Limit int // 0 means 1000
+}
+
+// Match reports whether the filter selects an arrival.
+func (f *ArrivalFilter) Match(a *Kept) bool {
+	return (f.Expectations == nil || slices.Contains(f.Expectations, a.Expectation)) && a.Date >= f.From && (f.To == "" || a.Date <= f.To) &&
+		(f.States == nil || slices.Contains(f.States, a.State)) && (f.After == nil || f.After.before(a))
+}
+
+// before reports whether an arrival comes before another one in a page.
+func (a *Kept) before(b *Kept) bool {
+	return a.Date > b.Date || a.Date == b.Date && a.Expectation < b.Expectation
+}
