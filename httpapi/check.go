@@ -43,7 +43,7 @@ var checkRoutes = []route{
 func checkRoute(kind string, body any, none func() courier.Definition) route {
 	return route{
 		method: "POST", path: "v1/check/" + kind, id: "check" + kind, group: "check", on: onBody,
-		does: "Checks the definition of a " + kind + ", and saves nothing. What is wrong, also with the form of the text, is in the answer, and what was not checked. It needs the role " +
+		does: "Checks a definition of kind " + kind + ", and saves nothing. What is wrong, also with the form of the text, is in the answer, and what was not checked. It needs the role " +
 			"for the jobs that the definition is about, or for all.",
 		query: []param{{name: "job", kind: "string", does: "The job that the text is about, if that can't be read in it yet: then only its form is checked."}},
 		body:  body, answers: map[int]any{http.StatusOK: CheckResult{}}, do: func(c *call) error { return c.check(kind, none()) },

@@ -49,17 +49,17 @@ func (k *kept[T, D]) routes() []route {
 		},
 		{
 			method: "GET", path: "v1/" + kinds + "/{name}", id: "get" + title, group: kinds, on: onBody,
-			does: "Returns a " + k.kind + ".", answers: map[int]any{http.StatusOK: zero}, do: k.getOne,
+			does: "Returns the " + k.kind + ".", answers: map[int]any{http.StatusOK: zero}, do: k.getOne,
 		},
 		{
 			method: "PUT", path: "v1/" + kinds + "/{name}", id: "set" + title, group: kinds, on: onBody,
-			does: "Creates a " + k.kind + ", or replaces it. It needs the role for the jobs of both; for all jobs if it names none, or a chain.", body: zero,
+			does: "Creates the " + k.kind + ", or replaces it. It needs the role for the jobs of both; for all jobs if it names none, or a chain.", body: zero,
 			answers:  map[int]any{http.StatusCreated: saved[T]{}, http.StatusOK: saved[T]{}},
 			problems: []*code{codeDefinition, codeConflict}, do: k.put,
 		},
 		{
 			method: "DELETE", path: "v1/" + kinds + "/{name}", id: "remove" + title, group: kinds, on: onBody,
-			does: "Removes a " + k.kind + ".", answers: map[int]any{http.StatusNoContent: nil}, problems: k.kept, do: k.delete,
+			does: "Removes the " + k.kind + ".", answers: map[int]any{http.StatusNoContent: nil}, problems: k.kept, do: k.delete,
 		},
 	}
 }

@@ -43,7 +43,7 @@ var typeRoutes = []route{
 func schemaRoute(kind string) route {
 	return route{
 		method: "GET", path: "v1/schema/" + kind + ".json", id: "schemaOf" + kind, group: "step-types", on: onBody, query: []param{typeJob},
-		does:    "Returns the JSON Schema of the definition of a " + kind + ", for editors. It offers the names of jobs and chains that you may see.",
+		does:    "Returns the JSON Schema of a definition of kind " + kind + ", for editors. It offers the names of jobs and chains that you may see.",
 		answers: map[int]any{http.StatusOK: map[string]any{}, http.StatusNotModified: nil}, media: "application/schema+json", do: func(c *call) error {
 			if err := c.Need(c.ctx(), c.query.Get("job"), access.RightSee); err != nil {
 				return err
