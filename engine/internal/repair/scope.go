@@ -101,7 +101,17 @@ func (h *History) recordsAt(ctx context.Context, latest []courier.StepExecution,
 		}
 		records = h.mapped(records, list)
 	}
-	return h.redone(records, pos), nil
+	return h.redone(h.rescued(records), pos), nil
+}
+
+// rescued returns records with those for which operators have had a rescue begin: the record
+// says so then.
+func (h *History) rescued(records []courier.StepExecution) []courier.StepExecution {
+	for _, f := range h.begun() {
+		records = slices.DeleteFunc(records, func(r courier.StepExecution) bool { return r.Seq == f.Record.Seq })
+		records = append(records, f.Record)
+	}
+	return records
 }
 
 // redone leaves out what was recorded in the item of a position before that began again.
@@ -156,6 +166,10 @@ func (h *History) bounds(ctx context.Context, pos courier.Position) ([]int64, er
 	all, err := h.all(ctx)
 	if err != nil {
 		return nil, err
+	}
+	all = slices.Clone(all)
+	for i := range h.passes() {
+		all = append(all, h.again(&h.passes()[i])...)
 	}
 	for i := range all {
 		if f := &all[i]; within(pos, f) || h.restarts(f) > 0 && inOutermost(pos, f) {
