@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -114,6 +115,25 @@ func TestOperatorsDealWithItemsByName(t *testing.T) {
 				t.Errorf("done was\n%s, want\n%s; %d failed, %d were rescued", got, want, x.FailedItems, x.RescuedItems)
 			}
 		})
+	}
+}
+
+// A rescue that has failed goes on at the step that failed, if an operator has it begin.
+func TestRescueGoesOn(t *testing.T) {
+	h := couriertest.New(t, nil)
+	const tell = "tell-y: load invalid load-y is bad 2 of get-y"
+	d := &doings{fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid, tell: courier.ReasonInvalid}}
+	d.stub(h)
+	r := h.Run(h.Job(fmt.Sprintf(quarantine, "{}")), nil).RequireState(courier.Failed)
+	d.taken()
+	d.set(nil)
+	h.Start()
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{Rescue: itemsOf(1), By: mend}); err != nil {
+		t.Fatal(err)
+	}
+	x := h.Wait(r.ID).RequireState(courier.Completed)
+	if got := d.taken(); got != tell || x.RescuedItems != 1 {
+		t.Errorf("done was %s; %d were rescued", got, x.RescuedItems)
 	}
 }
 
@@ -336,4 +356,42 @@ func TestOperatorsRescueSurvivesWorkers(t *testing.T) {
 			a.Stop(t.Context())
 		})
 	}
+}
+
+// When failed items begin again because their files are gone, those that were rescued stay so.
+func TestRescuedItemsStayWithoutFiles(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		d := &doings{fails: map[string]courier.Reason{"load-x": courier.ReasonInvalid, "load-y": courier.ReasonExists}}
+		d.stub(h)
+		h.Stub("demo.file", func(_ context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
+			name := fmt.Sprint("d/", config["name"])
+			w, err := job.Files().Create(name)
+			if err != nil {
+				return nil, err
+			}
+			return map[string]any{"path": name}, w.Commit()
+		})
+		host := engine.New(h.Store, h.Registry, &engine.Options{Worker: "one", Workspace: t.TempDir(), WorkspaceID: "tree of one"})
+		defer host.Stop(t.Context())
+		x := begin(t, host, h.Job(`{"name": "a", "steps": [
+			{"id": "each", "type": "flow.foreach", "config": {"source": ["x", "y"]}},
+			{"id": "get", "type": "demo.file", "config": {"name": "context:loop.label"}},
+			{"id": "load", "type": "demo.do", "config": {"what": "load-${context:loop.label}", "use": "context:get.path"}},
+			{"type": "flow.rescue", "config": {"no_rescue_on": ["exists"]}},
+			{"id": "aside", "type": "demo.do", "config": {"what": "aside-${context:loop.label}"}},
+			{"type": "flow.end"}]}`), nil)
+		if got := d.taken(); x.State != courier.Failed || got != "load-x aside-x load-y" {
+			t.Fatalf("it is %s; done was %s", x.State, got)
+		}
+		d.set(nil)
+		if _, err := h.Engine.Resume(t.Context(), x.ID, &courier.ResumeOptions{Elsewhere: true}); err != nil {
+			t.Fatal(err)
+		}
+		h.Start()
+		now := h.Wait(x.ID).RequireState(courier.Completed)
+		list, err := h.Engine.Executions().RescuedItems(t.Context(), x.ID)
+		if got := d.taken(); err != nil || got != "load-y" || now.RescuedItems != 1 || len(list) != 1 || list[0].Label != "x" {
+			t.Errorf("done was %s; %d were rescued, listed are %+v, %v", got, now.RescuedItems, list, err)
+		}
+	})
 }

@@ -329,6 +329,29 @@ func (h *History) eachBegun(add func(f Failure, by int)) {
 	}
 }
 
+// beganAgain reports whether the item of a rescue was executed again from its first step since,
+// because a file was gone: it had failed, in the rescue or besides.
+func (h *History) beganAgain(f *Failure) bool {
+	passes := h.passes()
+	for i := range passes {
+		for _, r := range passes[i].Restart {
+			if r.Loop != f.Item.Loop || f.Record.Seq > r.UpTo {
+				continue
+			}
+			loop := *f.Record.Rescue
+			own := depth(f.Position.Loops, loop) > 0
+			if slices.ContainsFunc(h.failed, func(of Failure) bool {
+				return SameItem(of.Item, f.Item) && of.Record.Seq <= r.UpTo &&
+					(of.Record.Seq > f.Record.Seq || !own || depth(of.Position.Loops, loop) == 0 || !SameItem(of.in(loop), f.in(loop))) &&
+					!slices.ContainsFunc(passes[:i], func(p courier.RepairPass) bool { return h.covers(&p, &of) })
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // undone reports whether one of the passes has undone the rescue that began with a record:
 // somebody has gone back to before it, or has its item executed again.
 func (h *History) undone(f *Failure, passes []courier.RepairPass) bool {
@@ -527,7 +550,7 @@ func (h *History) place(known int) {
 // failed in what an operator has settled. They are among those that [History.left] has read.
 func (h *History) rescues() (list []courier.StepExecution) {
 	add := func(f *Failure) {
-		if h.restarts(f) < f.Record.Seq && !h.settled(f) {
+		if !h.beganAgain(f) && !h.settled(f) {
 			list = append(list, f.Record)
 		}
 	}

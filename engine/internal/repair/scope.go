@@ -116,8 +116,9 @@ func (h *History) rescued(records []courier.StepExecution) []courier.StepExecuti
 
 // redone leaves out what was recorded in the item of a position before that began again.
 func (h *History) redone(records []courier.StepExecution, pos courier.Position) []courier.StepExecution {
-	for i := range h.failed {
-		f := &h.failed[i]
+	all := h.withAgain(h.failed)
+	for i := range all {
+		f := &all[i]
 		if !inOutermost(pos, f) {
 			continue
 		}
@@ -128,6 +129,15 @@ func (h *History) redone(records []courier.StepExecution, pos courier.Position) 
 		})
 	}
 	return records
+}
+
+// withAgain returns failures with those of rescued items that were executed again.
+func (h *History) withAgain(list []Failure) []Failure {
+	list = slices.Clone(list)
+	for i := range h.passes() {
+		list = append(list, h.again(&h.passes()[i])...)
+	}
+	return list
 }
 
 // Mapped returns records as they are in the present version of the job. Those of steps that
@@ -167,10 +177,7 @@ func (h *History) bounds(ctx context.Context, pos courier.Position) ([]int64, er
 	if err != nil {
 		return nil, err
 	}
-	all = slices.Clone(all)
-	for i := range h.passes() {
-		all = append(all, h.again(&h.passes()[i])...)
-	}
+	all = h.withAgain(all)
 	for i := range all {
 		if f := &all[i]; within(pos, f) || h.restarts(f) > 0 && inOutermost(pos, f) {
 			bounds = append(bounds, all[i].Record.Seq)
