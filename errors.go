@@ -110,6 +110,19 @@ func FormatIteration(path []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(path), " ", "."), "[]")
 }
 
+// ParseIteration reads what FormatIteration writes of a path with at least one index.
+func ParseIteration(text string) ([]int, error) {
+	var path []int
+	for digits := range strings.SplitSeq(text, ".") {
+		n, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil {
+			return nil, Errorf(ErrInvalid, "%.40q is no index of an item; it is a number such as 27, or 2.27 in a loop within a loop", text)
+		}
+		path = append(path, int(n))
+	}
+	return path, nil
+}
+
 // IndexLabel is the label of an item without one: its index, the last one of an iteration.
 func IndexLabel(iteration []int) string {
 	if len(iteration) == 0 {

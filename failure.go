@@ -374,12 +374,16 @@ type ValueChange struct {
 // no longer count, because their items were executed again.
 type RepairPass struct {
 	Seq int64 `json:"seq"`
-	// Items are the items that are executed again. None, with a nil From, means all
-	// that had failed.
-	Items []ItemPath `json:"items,omitempty"`
-	// Accepted says that an operator has accepted the Items: they count as failed no more, and
-	// nothing is executed again.
+	// Items are the failed items that are executed again, and Rescued the rescued ones. None,
+	// with a nil From, means all that had failed.
+	Items   []ItemPath `json:"items,omitempty"`
+	Rescued []ItemPath `json:"rescued,omitempty"`
+	// Rescue are those of the failed items whose rescue is executed.
+	Rescue []ItemPath `json:"rescue,omitempty"`
+	// Accepted says that an operator has accepted the Items, and Skipped that one has left them
+	// out: they count as failed no more, and nothing is executed again.
 	Accepted bool `json:"accepted,omitempty"`
+	Skipped  bool `json:"skipped,omitempty"`
 	// From is where the execution went back to: failures at or after that position
 	// are covered. Nil for a repair of items.
 	From *Position `json:"from,omitempty"`
@@ -393,6 +397,9 @@ type RepairPass struct {
 	// because a step of them needs a file that is gone.
 	Restart []LoopRestart `json:"restart,omitempty"`
 }
+
+// Settles reports whether the pass only takes failed items as dealt with: it executes nothing.
+func (p *RepairPass) Settles() bool { return p.Accepted || p.Skipped }
 
 // A LoopRestart is a loop of a [RepairPass]: an item of it that failed up to the audit entry
 // with the number UpTo is executed again from its first step.

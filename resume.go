@@ -44,14 +44,24 @@ type ResumeOptions struct {
 	// read null, or are Outputs.
 	Skip    bool           `json:"skip,omitempty"`
 	Outputs map[string]any `json:"outputs,omitempty"`
-	// Items chooses the failed items that are executed again; nil means all. Each
-	// [FailedItem] has its own.
+	// Items chooses the items that are executed again; nil means all that have failed. Each
+	// [FailedItem] has its own. An item that was rescued can be chosen too, while the execution
+	// is paused or failed: it counts as failed until it is over, begins with the step that had
+	// failed, and comes to its rescue again if it fails again.
 	Items []ItemPath `json:"items,omitempty"`
-	// Accept takes failed items as dealt with outside; By.Reason is required. They do not
-	// count as failed any more, and are not executed again; the others that have failed are.
-	// What they have left in the workspace is kept as that of failed items is. It goes with no
-	// other change.
-	Accept []ItemPath `json:"accept,omitempty"`
+	// Accept takes failed items as dealt with outside, and SkipItems leaves failed items out,
+	// so that nobody deals with them. They do not count as failed any more, and are not
+	// executed again; the others that have failed are. What they have left in the workspace is
+	// kept as that of failed items is.
+	Accept    []ItemPath `json:"accept,omitempty"`
+	SkipItems []ItemPath `json:"skip_items,omitempty"`
+	// Rescue begins the flow.rescue of their loop for failed items, or of the nearest loop in
+	// it around what has failed; one whose rescue has failed goes on in it. The others that
+	// have failed are executed again, or those of Items.
+	//
+	// By.Reason is required for Accept, SkipItems and Rescue. With Items they name each item
+	// once, and go with Version and Set, and with no other change.
+	Rescue []ItemPath `json:"rescue,omitempty"`
 
 	// Elsewhere is for an execution with files in a workspace that is gone for good, and
 	// which is paused, failed, or running and lost (it is paused then, first). It goes on
@@ -74,7 +84,7 @@ type ResumeOptions struct {
 // Changes reports whether a resume with the options does more than let the execution go on
 // where it stands.
 func (o *ResumeOptions) Changes() bool {
-	return o.Delay != 0 || o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || len(o.Accept) > 0 || o.Elsewhere
+	return o.Delay != 0 || o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || len(o.Accept) > 0 || len(o.SkipItems) > 0 || len(o.Rescue) > 0 || o.Elsewhere
 }
 
 // A ResumeReport says what a resume would do.
@@ -94,7 +104,8 @@ type ResumeReport struct {
 	// Consumed are completed steps that took away files which steps that run again
 	// may need.
 	Consumed []ConsumedFile `json:"consumed,omitempty"`
-	// FailedItems are the items that are executed again; at most 1,000 of them.
+	// FailedItems are the items that are executed again, or whose rescue is; at most 1,000 of
+	// them.
 	FailedItems []FailedItem `json:"failed_items,omitempty"`
 }
 
@@ -114,7 +125,8 @@ type ConsumedFile struct {
 }
 
 // A FailedItem is an item of a loop that failed and was not repaired, with the record of
-// its first failure: the outermost item that the failure belongs to.
+// its first failure: the outermost item that the failure belongs to. In a list of rescued
+// items it is an item whose rescue has dealt with the failure.
 type FailedItem struct {
 	ItemPath
 	// Label names the item, by the label of its flow.foreach; the index if it has none.

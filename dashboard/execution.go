@@ -46,6 +46,8 @@ type executionPage struct {
 	Rerun    string
 	Failed   []failedRow // items, the first ones, of an execution that stands still
 	More     int         // further failed items
+	Rescued  []failedRow // items, likewise
+	Others   int         // further rescued items
 	Newer    int         // a version of the job that is newer than that of a failed execution
 	Gone     bool        // it is lost, and no worker has its files
 	Tabs     []navItem
@@ -71,11 +73,14 @@ type runningStep struct {
 	Since   string
 }
 
-// A failedRow is a failed item of a loop.
+// A failedRow is a failed or rescued item of a loop.
 type failedRow struct {
 	Label, Step, Error string
 	Href               string // of the outline with the item
-	Again, Accept      string // of the page that resumes the execution, with the item chosen
+	Attempts           string // of those of the item
+	// References of the page that resumes the execution, with the item chosen. Rescue is empty
+	// if there is none.
+	Again, Accept, Skip, Rescue string
 }
 
 // maxFailedRows is how many failed items the page lists, and maxFailedItems of how many it
@@ -85,35 +90,56 @@ const (
 	maxFailedItems = 1000
 )
 
-// failedItems lists failed items, which is what somebody has to look at first. While the
-// execution runs, the outline has them.
-func (c *call) failedItems(p *executionPage, sees bool) error {
+// failedItems lists failed items, which is what somebody has to look at first, and those that
+// were rescued. While the execution runs, the outline has them.
+func (c *call) failedItems(p *executionPage, sees bool) (err error) {
 	x := &p.X
-	if x.FailedItems == 0 || x.FailedItems > maxFailedItems || x.State != courier.Failed && x.State != courier.Paused && x.State != courier.Completed {
+	if x.State != courier.Failed && x.State != courier.Paused && x.State != courier.Completed {
 		return nil
 	}
-	list, err := c.h.e.Executions().FailedItems(c.ctx(), x.ID)
-	if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
-		return nil // its job can't be read any more, which a part of the page that needs it says
-	} else if err != nil {
-		return err
+	if p.Failed, p.More, err = c.itemRows(p, sees, x.FailedItems, c.h.e.Executions().FailedItems); err == nil {
+		p.Rescued, p.Others, err = c.itemRows(p, sees, x.RescuedItems, c.h.e.Executions().RescuedItems)
 	}
-	p.More = max(0, len(list)-maxFailedRows)
+	return err
+}
+
+// itemRows reads a list of so many items, and returns the first ones and the number of the
+// others.
+func (c *call) itemRows(p *executionPage, sees bool, count int, read func(context.Context, courier.ExecutionID) ([]courier.FailedItem, error)) (rows []failedRow, more int, err error) {
+	if count == 0 || count > maxFailedItems {
+		return nil, 0, nil
+	}
+	list, err := read(c.ctx(), p.X.ID)
+	if errors.Is(err, courier.ErrNotFound) || errors.Is(err, courier.ErrInvalid) {
+		return nil, 0, nil // its job can't be read any more, which a part of the page that needs it says
+	} else if err != nil {
+		return nil, 0, err
+	}
+	v, err := c.parsed(&p.X)
+	if err != nil || len(list) == 0 {
+		return nil, 0, err
+	}
 	for i := range list[:min(len(list), maxFailedRows)] {
 		f := &list[i]
 		if !sees {
 			desk.HideItem(f)
 		}
-		value, self := resumeform.ItemValue(f.ItemPath), c.link("executions", string(x.ID))
+		self, at := c.link("executions", string(p.X.ID)), url.Values{"loop": {strconv.Itoa(f.Loop)}, "item": {courier.FormatIteration(f.Iteration)}}
+		with := func(field string) string {
+			return p.Resume + "?" + url.Values{field: {resumeform.ItemValue(f.ItemPath)}}.Encode()
+		}
 		name, index := f.Label, f.Iteration[len(f.Iteration)-1]
-		p.Failed = append(p.Failed, failedRow{
+		row := failedRow{
 			Label: format.Item(name, f.Iteration), Step: courier.StepLabel(f.Step, f.ID, f.Type), Error: strings.TrimPrefix(f.Error, courier.FormatItem(name, index)+": "),
-			Href:   self + "?" + url.Values{"loop": {strconv.Itoa(f.Loop)}, "item": {courier.FormatIteration(f.Iteration)}}.Encode(),
-			Again:  p.Resume + "?" + url.Values{"item": {value}}.Encode(),
-			Accept: p.Resume + "?" + url.Values{"accept": {value}}.Encode(),
-		})
+			Href: self + "?" + at.Encode(), Again: with("item"), Accept: with("accept"), Skip: with("skip-item"),
+		}
+		at.Set("tab", "attempts")
+		if row.Attempts = self + "?" + at.Encode(); hasRescue(v.Tree, f) {
+			row.Rescue = with("rescue")
+		}
+		rows = append(rows, row)
 	}
-	return nil
+	return rows, max(0, len(list)-maxFailedRows), nil
 }
 
 // executionTabs are the parts of the page of an execution, the first without a parameter.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard"
+	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
 )
 
@@ -589,11 +590,14 @@ func TestFailedItemsByName(t *testing.T) {
 				accept = a.attrs["href"]
 			}
 		}
+		if found := page.tree.one(t, ".found"); !strings.Contains(found.text(), "Skip…") || strings.Contains(found.text(), "Rescue…") {
+			t.Errorf("the item has %q", found.text())
+		}
 		if want := "resume?accept=6%3A1"; !strings.HasSuffix(accept, want) {
 			t.Fatalf("the item is accepted at %q, want %q", accept, want)
 		}
 		form := w.get(at + "/resume?accept=6%3A1")
-		form.has("Accept disk full (index 1)")
+		form.has("disk full (index 1), at step 8")
 		if !strings.Contains(form.Body.String(), `name="accept" value="6:1" checked`) {
 			t.Error("the item is not chosen")
 		}
@@ -604,6 +608,56 @@ func TestFailedItemsByName(t *testing.T) {
 		now, err := w.engine.Wait(w.Context(), x.ID)
 		if err != nil || now.State != courier.Completed || now.FailedItems != 0 {
 			t.Errorf("it is %s with %d failed items, %v", now.State, now.FailedItems, err)
+		}
+	})
+}
+
+// An operator rescues a failed item by its name, from the page, and has a rescued one run again.
+// The step of an item leads to the attempts in it, and no others.
+func TestItemsAreRescuedByName(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		job := branching([]any{"", "disk full", "paper jam"})
+		end := slices.IndexFunc(job.Steps[7:], func(s courier.StepSpec) bool { return s.Type == flow.TypeEnd }) + 7
+		job.Steps = slices.Insert(job.Steps, end,
+			courier.StepSpec{Type: flow.TypeRescue, Config: map[string]any{"no_rescue_on": []any{"error"}, "rescued": "fail"}},
+			courier.StepSpec{ID: "aside", Type: "test.work", Config: map[string]any{}})
+		w.define(job)
+		x := w.ended("branching", "ann", nil)
+		at := "executions/" + string(x.ID)
+		links := make(map[string]string)
+		for _, a := range w.get(at).tree.one(t, ".found").all("a") {
+			if links[a.text()] == "" {
+				links[a.text()] = a.attrs["href"]
+			}
+		}
+		if want := "resume?rescue=6%3A1"; !strings.HasSuffix(links["Rescue…"], want) {
+			t.Fatalf("the item is rescued at %q, want %q", links["Rescue…"], want)
+		}
+		attempts := w.get(at + "?tab=attempts&loop=6&item=1")
+		attempts.has("Attempts of all steps in disk full (index 1) only")
+		if text := attempts.tree.one(t, "tbody").text(); strings.Contains(text, "paper jam") || !strings.Contains(text, "disk full") {
+			t.Errorf("the attempts are %s", text)
+		}
+		if row := w.get(at + "?loop=6&item=1").row(8); !strings.Contains(row.one(t, "a").attrs["href"], "item=1") {
+			t.Errorf("the step of the item leads to %q", row.one(t, "a").attrs["href"])
+		}
+		w.fails(at+"?tab=attempts&loop=5&item=1", http.StatusBadRequest)
+		form := w.get(at + "/resume?rescue=6%3A1").Body.String()
+		if !strings.Contains(form, `name="rescue" value="6:1" checked`) {
+			t.Errorf("the item is not chosen: %s", form[strings.Index(form, "Failed items"):])
+		}
+		w.act(at+"/resume", map[string]string{"do": "resume with changes", "rescue": "6:1", "skip-item": "6:2", "reason": "it is bad", "seq": fmt.Sprint(x.Seq)})
+		now, err := w.engine.Wait(w.Context(), x.ID)
+		if err != nil || now.State != courier.Failed || now.FailedItems != 0 || now.RescuedItems != 1 {
+			t.Fatalf("it is %s with %d failed and %d rescued items, %v", now.State, now.FailedItems, now.RescuedItems, err)
+		}
+		page := w.get(at)
+		page.has("Rescued items")
+		page.has(`disk full (index 1) at step 8 "put" (test.work) : disk full`)
+		w.get(at + "/resume?item=6%3A1").has("Rescued items that run again")
+		w.act(at+"/resume", map[string]string{"do": "resume with changes", "item": "6:1", "seq": fmt.Sprint(now.Seq)})
+		if now, err = w.engine.Wait(w.Context(), x.ID); err != nil || now.FailedItems != 1 || now.RescuedItems != 0 {
+			t.Errorf("%d items have failed and %d were rescued, %v", now.FailedItems, now.RescuedItems, err)
 		}
 	})
 }

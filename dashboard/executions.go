@@ -25,7 +25,7 @@ var executionPages = []page{
 		live: []string{"summary", "part"}, watch: watchExecution, actions: executionActions,
 	},
 	{
-		path: "executions/{id}/resume", op: "resumeExecution", on: onExecution, title: "Resume with changes", file: "resume", query: []string{"version", "elsewhere", "item", "accept"}, data: (*call).resumePage,
+		path: "executions/{id}/resume", op: "resumeExecution", on: onExecution, title: "Resume with changes", file: "resume", query: []string{"version", "elsewhere", "item", "accept", "skip-item", "rescue"}, data: (*call).resumePage,
 		actions: []action{
 			{verb: "try", op: "resumeExecution", dry: true, do: tryResume},
 			{verb: "resume with changes", op: "resumeExecution", do: resumeWith},

@@ -41,8 +41,11 @@ func (c *call) outline(p *executionPage) error {
 	v, err := outline.New(&outline.Input{
 		Execution: &o.Execution, Tree: g.Tree, Steps: o.Steps, Loop: loop, Item: c.query.Get("item"), ByWork: work, Now: p.now,
 		Links: outline.Links{
-			Attempts: func(step int) string {
-				return c.with("tab", "attempts", "step", strconv.Itoa(step), "loop", "", "item", "", "axis", "")
+			Attempts: func(step, loop int, item string) string {
+				if item == "" {
+					return c.with("tab", "attempts", "step", strconv.Itoa(step), "loop", "", "item", "", "axis", "")
+				}
+				return c.with("tab", "attempts", "step", strconv.Itoa(step), "loop", strconv.Itoa(loop), "item", item, "axis", "")
 			},
 			Item: func(loop int, item string) string {
 				axis := ""

@@ -30,16 +30,19 @@ type resumePage struct {
 	Steps    []runform.Option
 	Versions []int // besides that of the execution
 	Items    []itemChoice
-	Cut      string // of which items not all are listed
-	Failed   string // the step that can be skipped
+	Rescued  []runform.Option // items that can run again
+	Cut      string           // of which items not all are listed
+	Failed   string           // the step that can be skipped
 	Report   *resumeform.Report
 	Sees     bool // the visitor may see values
 }
 
+// An itemChoice is a failed item, and what is to be done with it.
 type itemChoice struct {
 	runform.Option
-	Error    string
-	Accepted bool
+	Error                     string
+	Accepted, Skipped, Rescue bool
+	HasRescue                 bool // its loop, or one in it around the failure
 }
 
 // resumeBy returns the options of a plain resume.
@@ -82,10 +85,8 @@ func (c *call) resumePage() (any, error) {
 	if f := x.Failure; f != nil && f.Step >= 0 && x.State == courier.Failed {
 		p.Failed = courier.StepLabel(f.Step, f.ID, f.Type) + format.InItem(f.ItemLabels, f.Iteration)
 	}
-	if x.FailedItems > 0 {
-		if err := c.itemChoices(p); err != nil {
-			return nil, err
-		}
+	if err := c.itemChoices(p, tree); err != nil {
+		return nil, err
 	}
 	if c.report != nil {
 		p.Report = resumeform.ReportOf(c.report, tree, p.Sees)
@@ -107,8 +108,26 @@ func (c *call) versionsBut(job string, but int) (list []int, err error) {
 	return list, err
 }
 
-func (c *call) itemChoices(p *resumePage) error {
-	list, err := c.h.e.Executions().FailedItems(c.ctx(), c.execution.ID)
+func (c *call) itemChoices(p *resumePage, tree *flow.Tree) error {
+	x := &c.execution
+	if x.RescuedItems > 0 {
+		list, err := c.h.e.Executions().RescuedItems(c.ctx(), x.ID)
+		if err != nil {
+			return err
+		}
+		for i := range list[:min(len(list), maxChoices)] {
+			f := &list[i]
+			if !p.Sees {
+				desk.HideItem(f)
+			}
+			value := resumeform.ItemValue(f.ItemPath)
+			p.Rescued = append(p.Rescued, runform.Option{Value: value, Chosen: slices.Contains(c.form["item"], value), Label: format.Item(f.Label, f.Iteration)})
+		}
+	}
+	if x.FailedItems == 0 {
+		return nil
+	}
+	list, err := c.h.e.Executions().FailedItems(c.ctx(), x.ID)
 	if err != nil {
 		return err
 	}
@@ -122,12 +141,18 @@ func (c *call) itemChoices(p *resumePage) error {
 			desk.HideItem(f)
 		}
 		value := resumeform.ItemValue(f.ItemPath)
-		p.Items = append(p.Items, itemChoice{Accepted: slices.Contains(c.form["accept"], value), Error: f.Error, Option: runform.Option{
-			Value: value, Chosen: slices.Contains(c.form["item"], value),
-			Label: format.Item(f.Label, f.Iteration) + ", at " + courier.StepLabel(f.Step, f.ID, f.Type),
-		}})
+		chosen := func(field string) bool { return slices.Contains(c.form[field], value) }
+		p.Items = append(p.Items, itemChoice{
+			Accepted: chosen("accept"), Skipped: chosen("skip-item"), Rescue: chosen("rescue"), HasRescue: hasRescue(tree, f), Error: f.Error,
+			Option: runform.Option{Value: value, Chosen: chosen("item"), Label: format.Item(f.Label, f.Iteration) + ", at " + courier.StepLabel(f.Step, f.ID, f.Type)},
+		})
 	}
 	return nil
+}
+
+// hasRescue reports whether a failed item can be rescued, as far as its first failure tells.
+func hasRescue(tree *flow.Tree, f *courier.FailedItem) bool {
+	return slices.ContainsFunc(tree.Loops(f.Step), func(loop int) bool { return loop >= f.Loop && tree.Rescue(loop) >= 0 })
 }
 
 // resumeOptions returns the options that the form says.

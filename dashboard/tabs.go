@@ -68,6 +68,8 @@ type attemptsTab struct {
 	Rows  []attemptRow
 	Views []navItem
 	Step  string // the label of the step that is selected
+	Item  string // the item of a loop, likewise
+	All   string // reference of the attempts in all items
 }
 
 type attemptRow struct {
@@ -88,6 +90,18 @@ func (c *call) attempts(p *executionPage) error {
 		}
 		f.States = []courier.StepState{courier.StepState(state)}
 	}
+	if item := c.query.Get("item"); item != "" {
+		loop, err := c.number("loop", -1, 0, 1<<20)
+		if err != nil {
+			return err
+		}
+		iteration, wrong := courier.ParseIteration(item)
+		if wrong != nil || loop < 0 {
+			return problem.Invalid("loop and item in the address must name an item of a loop, such as loop=1 and item=27.")
+		}
+		f.Item = &courier.ItemPath{Loop: loop, Iteration: iteration}
+		t.Item, t.All = format.Item("", iteration), c.with("loop", "", "item", "", "after", "")
+	}
 	for _, v := range []struct{ label, state string }{{"All", ""}, {"Failed", "failed"}, {"Completed", "completed"}, {"Skipped", "skipped"}, {"Interrupted", "pending"}} {
 		t.Views = append(t.Views, navItem{Label: v.label, Href: c.with("state", v.state, "after", ""), Current: v.state == state})
 	}
@@ -104,6 +118,11 @@ func (c *call) attempts(p *executionPage) error {
 		t.Step = "step " + c.query.Get("step")
 		if len(t.Rows) > 0 {
 			t.Step = t.Rows[0].Label
+		}
+	}
+	for i := range t.Rows {
+		if r := &t.Rows[i]; f.Item != nil && len(r.ItemLabels) >= len(f.Item.Iteration) {
+			t.Item = format.Item(r.ItemLabels[len(f.Item.Iteration)-1], f.Item.Iteration)
 		}
 	}
 	return nil

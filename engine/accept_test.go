@@ -71,10 +71,16 @@ func TestAcceptIsRefused(t *testing.T) {
 	r := h.Run(h.Job(fmt.Sprintf(acceptJob, "")), nil).RequireState(courier.Failed)
 	x := []courier.ItemPath{{Loop: 0, Iteration: []int{1}}}
 	for want, opt := range map[string]courier.ResumeOptions{
-		"By.Reason is required":            {Accept: x},
-		"has not failed":                   {Accept: []courier.ItemPath{{Loop: 0, Iteration: []int{2}}}, By: courier.By{Reason: "r"}},
-		"can be given with no other":       {Accept: x, From: "each", By: courier.By{Reason: "r"}},
-		"Accept can be given with no othe": {Accept: x, Items: x, By: courier.By{Reason: "r"}},
+		"By.Reason is required": {Accept: x},
+		"Accept[0]: item [2] of the loop of step 0 has not failed": {Accept: []courier.ItemPath{{Loop: 0, Iteration: []int{2}}}, By: courier.By{Reason: "r"}},
+		"the lists of items exclude each":                          {Accept: x, From: "each", By: courier.By{Reason: "r"}},
+		"is in Items already":                                      {Accept: x, Items: x, By: courier.By{Reason: "r"}},
+		"Skip, From and the lists of item":                         {SkipItems: x, Skip: true, By: courier.By{Reason: "r"}},
+		"SkipItems: By.Reason is required":                         {SkipItems: x},
+		"Rescue: By.Reason is required":                            {Rescue: x},
+		"has no flow.rescue for item \"x\" (index 1); give a version of the job that has one with Version": {Rescue: x, By: courier.By{Reason: "r"}},
+		"Rescue[0]: item [2] of the loop of step 0 has not failed":                                         {Rescue: []courier.ItemPath{{Loop: 0, Iteration: []int{2}}}, By: courier.By{Reason: "r"}},
+		"neither failed nor been rescued":                                                                  {Items: []courier.ItemPath{{Loop: 0, Iteration: []int{2}}}},
 	} {
 		if _, err := h.Engine.Resume(t.Context(), r.ID, &opt); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", opt, err, want)

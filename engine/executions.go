@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/store"
@@ -93,8 +94,14 @@ func (h Executions) setVersions(ctx context.Context, id courier.ExecutionID, lis
 
 // StepsPage returns a page of the records of an execution that the filter selects, in
 // the order in which the attempts ended. If there is no such execution, the page is
-// empty.
+// empty. If the filter has an Item of no loop of the job, in the version that the execution
+// has, the error matches [courier.ErrInvalid].
 func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courier.StepExecution, error) {
+	if f.Item != nil {
+		if err := h.findLoop(ctx, &f); err != nil {
+			return nil, fmt.Errorf("steps of execution %q: %w", f.Execution, err)
+		}
+	}
 	list, err := h.e.roles.Archive().Steps(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("steps of execution %q: %w", f.Execution, err)
@@ -103,6 +110,25 @@ func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courie
 		err = h.setVersions(ctx, f.Execution, list)
 	}
 	return list, err
+}
+
+// findLoop sets where the loop of the item ends that a filter selects.
+func (h Executions) findLoop(ctx context.Context, f *store.StepFilter) error {
+	x, err := h.Get(ctx, f.Execution)
+	if err != nil {
+		return err
+	}
+	p, err := h.e.programs.Load(ctx, x.Job, x.Version)
+	switch {
+	case err != nil:
+		return err
+	case p.Tree == nil:
+		return p.NotRunnable
+	}
+	if f.ItemEnd = p.Tree.End(f.Item.Loop); f.ItemEnd < 0 || len(p.Tree.Loops(f.ItemEnd)) != len(f.Item.Iteration) || !slices.Contains(p.Tree.Loops(f.ItemEnd), f.Item.Loop) {
+		return courier.Errorf(courier.ErrInvalid, "step %d of version %d is no flow.foreach within %d loops; give the loop of the item, and its index in each loop around it and in the loop itself", f.Item.Loop, x.Version, max(0, len(f.Item.Iteration)-1))
+	}
+	return nil
 }
 
 // AuditPage returns a page of the audit of an execution, in order. If there is no

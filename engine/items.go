@@ -143,7 +143,7 @@ func (r *run) complete() bool {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
-	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.checkpoint.RescuedItems > 0 || r.accepted() || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
+	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.leftBehind() || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
 		t.OnlyCopies = c
 	}
 	err := r.apply(t)
@@ -157,9 +157,15 @@ func (r *run) complete() bool {
 	return true
 }
 
-// accepted reports whether an operator has accepted failed items.
-func (r *run) accepted() bool {
-	return r.x.Repairs != nil && slices.ContainsFunc(r.x.Repairs.Passes, func(p courier.RepairPass) bool { return p.Accepted })
+// settled reports whether an operator has accepted or skipped failed items.
+func (r *run) settled() bool {
+	return r.x.Repairs != nil && slices.ContainsFunc(r.x.Repairs.Passes, func(p courier.RepairPass) bool { return p.Settles() })
+}
+
+// leftBehind reports whether items or blocks that were rescued, and items that an operator has
+// settled, have left files that nobody has delivered.
+func (r *run) leftBehind() bool {
+	return (r.program.Tree.HasRescues() || r.settled()) && r.e.work.Undelivered(r.x.ID)
 }
 
 // endFailed ends the execution as failed with the items. It reports false if an operator
@@ -232,7 +238,7 @@ func (r *run) itemRepaired() bool {
 	}
 	i := r.checkpoint.Target - 1
 	next, over := r.earlier.Pass.Next(i)
-	if over && !r.earlier.Pass.Failed(i) {
+	if over && !r.earlier.Pass.Failed(i) && r.earlier.Pass.Counted(i) {
 		r.checkpoint.Items--
 		if r.program.Tree.Accepts(r.earlier.Pass.Targets[i].Item.Loop) {
 			r.checkpoint.AcceptedItems--

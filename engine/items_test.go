@@ -189,7 +189,7 @@ func TestUnknownItems(t *testing.T) {
 		files(h, map[string]bool{"b decrypt error": true})
 		r := h.Run(h.Job(strings.ReplaceAll(decryptJob, "MORE", "")), nil)
 		_, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{Items: []courier.ItemPath{{Loop: 0, Iteration: []int{2}}}})
-		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "item [2] of the loop of step 0 has not failed; failed are [1]") {
+		if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "item [2] of the loop of step 0 has neither failed nor been rescued; failed are [1]") {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -730,41 +730,59 @@ func TestKeptFilesOfAnEarlierWorkspace(t *testing.T) {
 	}
 }
 
-// TestAcceptedItemsKeepTheirFiles accepts a failed item that holds the only copy of a file, and
-// rescues one whose rescue does not put it elsewhere: the copy stays when the execution completes.
-func TestAcceptedItemsKeepTheirFiles(t *testing.T) {
-	for _, rescues := range []bool{false, true} {
-		take(t, engine.Options{}, func(t *testing.T, w *taking) {
-			w.Stub("demo.tell", nil)
-			job := w.job("a.txt", "file.move", `"stop"`, true)
-			for i := range job.Steps {
-				if job.Steps[i].Type == "flow.foreach" {
-					delete(job.Steps[i].Config, "then")
-				}
-			}
-			if rescues {
+// TestItemsDealtWithKeepTheirFiles has a failed item or block that holds the only copy of a file
+// accepted, skipped or rescued, by the job or by an operator, in a way that does not put the file
+// elsewhere: the copy stays when the execution completes.
+func TestItemsDealtWithKeepTheirFiles(t *testing.T) {
+	rescue := []courier.StepSpec{{Type: "flow.rescue", Config: map[string]any{}}, {Type: "demo.tell"}}
+	for how, deal := range map[string]func(*courier.ResumeOptions, []courier.ItemPath){
+		"accepted":            func(o *courier.ResumeOptions, items []courier.ItemPath) { o.Accept = items },
+		"skipped":             func(o *courier.ResumeOptions, items []courier.ItemPath) { o.SkipItems = items },
+		"rescued by operator": func(o *courier.ResumeOptions, items []courier.ItemPath) { o.Rescue = items },
+		"rescued":             nil,
+		"rescued block":       nil,
+	} {
+		t.Run(how, func(t *testing.T) {
+			take(t, engine.Options{}, func(t *testing.T, w *taking) {
+				w.Stub("demo.tell", nil)
+				job := w.job("a.txt", "file.move", `"stop"`, true)
+				loop := slices.IndexFunc(job.Steps, func(s courier.StepSpec) bool { return s.Type == "flow.foreach" })
+				delete(job.Steps[loop].Config, "then")
 				end := slices.IndexFunc(job.Steps, func(s courier.StepSpec) bool { return s.Type == "flow.end" })
-				job.Steps = slices.Insert(job.Steps, end, courier.StepSpec{Type: "flow.rescue"}, courier.StepSpec{Type: "demo.tell"})
-			}
-			if err := os.WriteFile(filepath.Join(w.in, "a.txt"), []byte("a.txt"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			id := w.Enqueue(job, nil)
-			w.rest()
-			if !rescues {
-				items, err := w.Engine.Executions().FailedItems(t.Context(), id)
-				if err != nil || len(items) != 1 {
-					t.Fatalf("%+v, %v", items, err)
+				switch how {
+				case "rescued by operator":
+					rescue[0].Config["no_rescue_on"] = []any{"error"}
+					job.Steps = slices.Insert(job.Steps, end, rescue...)
+				case "rescued":
+					delete(rescue[0].Config, "no_rescue_on")
+					job.Steps = slices.Insert(job.Steps, end, rescue...)
+				case "rescued block":
+					delete(rescue[0].Config, "no_rescue_on")
+					job.Steps = slices.Insert(job.Steps, end, append(slices.Clone(rescue), courier.StepSpec{Type: "flow.end"})...)
+					job.Steps = slices.Insert(job.Steps, loop+1, courier.StepSpec{Type: "flow.try"})
 				}
-				if _, err := w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{Accept: []courier.ItemPath{items[0].ItemPath}, By: courier.By{Actor: "ops", Reason: "sent by mail"}}); err != nil {
+				if err := os.WriteFile(filepath.Join(w.in, "a.txt"), []byte("a.txt"), 0o600); err != nil {
 					t.Fatal(err)
 				}
-			}
-			w.rest()
-			x := w.Wait(id).RequireState(courier.Completed)
-			if got := w.places(id, "a.txt"); !x.HoldsOnlyCopies() || len(got) != 1 || got[0] == "target" {
-				t.Errorf("rescues %t: only copies %+v; the file is in %q", rescues, x.OnlyCopies, got)
-			}
+				id := w.Enqueue(job, nil)
+				w.rest()
+				if deal != nil {
+					items, err := w.Engine.Executions().FailedItems(t.Context(), id)
+					if err != nil || len(items) != 1 {
+						t.Fatalf("%+v, %v", items, err)
+					}
+					opt := &courier.ResumeOptions{By: courier.By{Actor: "ops", Reason: "sent by mail"}}
+					deal(opt, []courier.ItemPath{items[0].ItemPath})
+					if _, err := w.Engine.Resume(t.Context(), id, opt); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.rest()
+				x := w.Wait(id).RequireState(courier.Completed)
+				if got := w.places(id, "a.txt"); !x.HoldsOnlyCopies() || len(got) != 1 || got[0] == "target" {
+					t.Errorf("only copies %+v; the file is in %q", x.OnlyCopies, got)
+				}
+			})
 		})
 	}
 }

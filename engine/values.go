@@ -76,6 +76,27 @@ func (h Executions) FailedItems(ctx context.Context, id courier.ExecutionID) ([]
 	return repair.FailedItems(p.Tree, left, x.Position), nil
 }
 
+// RescuedItems returns the items of an execution's loops that the rescues of these loops have
+// dealt with, each with the failure that the rescue was for, in the order of the failures.
+func (h Executions) RescuedItems(ctx context.Context, id courier.ExecutionID) ([]courier.FailedItem, error) {
+	x, err := h.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.e.programs.Load(ctx, x.Job, x.Version)
+	if err != nil {
+		return nil, fmt.Errorf("rescued items of execution %q: %w", id, err)
+	}
+	if p.Tree == nil {
+		return nil, nil
+	}
+	list, err := h.history(p, &x).RescuedItems(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("rescued items of execution %q: %w", id, err)
+	}
+	return list, nil
+}
+
 // An Outline is an execution with the state of each entry of its job.
 type Outline struct {
 	Execution courier.Execution `json:"execution"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/jsontext"
 )
 
@@ -83,6 +84,24 @@ func (w *Walk) shownLabel(depth int) string {
 	}
 	return text
 }
+
+// LabelOf returns the label of an item of the list of a loop outside of other loops, given the
+// values in scope somewhere behind its flow.foreach; see [Walk.Labels].
+func (t *Tree) LabelOf(marker int, list []any, index int, values courier.Scope) string {
+	b := t.loopAt(marker)
+	if b == nil || b.depth != 1 || index < 0 || index >= len(list) {
+		return ""
+	}
+	w := Walk{tree: t, values: scoped{values}, step: marker + 1, loops: []frame{{block: b, items: list, index: index}}}
+	return w.shownLabel(0)
+}
+
+// scoped are values that nothing changes.
+type scoped struct{ courier.Scope }
+
+func (scoped) Forget(int, int)                     {}
+func (scoped) SetNull(int, int)                    {}
+func (scoped) LoopEnded(int, []int, int, int, int) {}
 
 // label makes the label of the item of an open loop. It is empty if there is none but the
 // index.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -65,6 +66,8 @@ var executionRoutes = []route{
 		does: "Lists the records of attempts of steps, in the order of their ends, without their outputs and files: each record has its own.",
 		query: []param{
 			{name: "step", kind: "integer", does: "The index of the step."},
+			{name: "loop", kind: "integer", does: "The index of a flow.foreach, with item: attempts in an item of that loop."},
+			{name: "item", kind: "string", does: "The index of the item in the list of the loop, such as 27; in a loop within a loop with those around it, such as 2.27."},
 			{name: "state", kind: "string", does: "How the attempts ended.", enum: []string{"completed", "failed", "skipped"}},
 			{name: "attempt", kind: "integer", does: "The attempt of the execution."},
 			limitParam, cursorParam,
@@ -92,6 +95,10 @@ var executionRoutes = []route{
 	{
 		method: "GET", path: "v1/executions/{id}/failed-items", id: "listFailedItems", group: "executions", on: onExecution,
 		does: "Lists the items of loops that have failed and were not repaired.", answers: map[int]any{http.StatusOK: page[courier.FailedItem]{}}, do: (*call).listFailedItems,
+	},
+	{
+		method: "GET", path: "v1/executions/{id}/rescued-items", id: "listRescuedItems", group: "executions", on: onExecution,
+		does: "Lists the items of loops that a rescue has dealt with, each with the failure that it was for.", answers: map[int]any{http.StatusOK: page[courier.FailedItem]{}}, do: (*call).listRescuedItems,
 	},
 	{
 		method: "GET", path: "v1/executions/{id}/values", id: "getValues", group: "executions", on: onExecution,
@@ -228,6 +235,9 @@ func (c *call) stepsPage(f store.StepFilter) error {
 		f.Step = &n
 	}
 	var err error
+	if f.Item, err = c.item(); err != nil {
+		return err
+	}
 	if f.Attempt, err = c.int("attempt", 0, 1, 1<<30); err != nil {
 		return err
 	}
@@ -258,6 +268,22 @@ func (c *call) stepsPage(f store.StepFilter) error {
 		return err
 	}
 	return answerPage(c, items, numberCursor(next))
+}
+
+// item is the item of a loop that the parameters loop and item name; nil without them.
+func (c *call) item() (*courier.ItemPath, error) {
+	if !c.query.Has("loop") && !c.query.Has("item") {
+		return nil, nil
+	}
+	loop, err := c.int("loop", -1, 0, 1<<30)
+	if err != nil {
+		return nil, err
+	}
+	iteration, err := courier.ParseIteration(c.query.Get("item"))
+	if err != nil || loop < 0 {
+		return nil, oneProblem(item{Parameter: "item", Message: "loop and item name an item together: the index of a flow.foreach, and an index in its list, such as 27, or 2.27 in a loop within a loop"})
+	}
+	return &courier.ItemPath{Loop: loop, Iteration: iteration}, nil
 }
 
 // numberCursor is the cursor of what comes behind a number; empty for 0.
@@ -335,8 +361,12 @@ func (c *call) explain() error {
 	return c.answer(http.StatusOK, e)
 }
 
-func (c *call) listFailedItems() error {
-	list, err := c.h.e.Executions().FailedItems(c.ctx(), c.execution.ID)
+func (c *call) listFailedItems() error { return c.listItems(c.h.e.Executions().FailedItems) }
+
+func (c *call) listRescuedItems() error { return c.listItems(c.h.e.Executions().RescuedItems) }
+
+func (c *call) listItems(read func(context.Context, courier.ExecutionID) ([]courier.FailedItem, error)) error {
+	list, err := read(c.ctx(), c.execution.ID)
 	if err != nil {
 		return err
 	}

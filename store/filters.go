@@ -1,6 +1,10 @@
 package store
 
-import "github.com/courierhq/courier"
+import (
+	"slices"
+
+	"github.com/courierhq/courier"
+)
 
 // A DefinitionFilter selects definitions.
 type DefinitionFilter struct {
@@ -28,6 +32,11 @@ type StepFilter struct {
 	Execution courier.ExecutionID
 	Attempt   int  // of the execution; 0 means all attempts
 	Step      *int // index of the step
+	// Item selects those in an item of a loop: of the steps behind its flow.foreach up to ItemEnd,
+	// the index of its flow.end, in that iteration or in one within it. Nil selects all. The
+	// method StepsPage of [engine.Executions] sets ItemEnd.
+	Item    *courier.ItemPath
+	ItemEnd int
 	// States selects those that ended so. If completed is not among them, a store finds
 	// them without reading those that were completed.
 	States []courier.StepState
@@ -44,6 +53,12 @@ type StepFilter struct {
 	Brief bool
 	After int64 // those whose Seq is higher
 	Limit int   // 0 means 1000
+}
+
+// Holds reports whether a record is of an item that Item and ItemEnd select; it is for stores.
+func (f *StepFilter) Holds(step int, iteration []int) bool {
+	return f.Item == nil || step > f.Item.Loop && step <= f.ItemEnd &&
+		len(iteration) >= len(f.Item.Iteration) && slices.Equal(iteration[:len(f.Item.Iteration)], f.Item.Iteration)
 }
 
 // A LatestFilter selects the latest record of each step of one execution.

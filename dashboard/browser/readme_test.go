@@ -25,6 +25,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/test/chromium"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/steps/pgp"
@@ -84,7 +85,11 @@ func pictured(t *testing.T, files int, pause time.Duration) (*engine.Engine, cou
 	if err := cmp.Or(err, json.Unmarshal(text, &job)); err != nil {
 		t.Fatal(err)
 	}
-	job.Steps[1].Config["on_item_failure"] = "continue"
+	for i := range job.Steps {
+		if s := &job.Steps[i]; s.Type == flow.TypeRescue { // the file is to be seen as one that somebody has to look at
+			s.Config = map[string]any{"no_rescue_on": []any{string(courier.ReasonIntegrity), string(courier.ReasonInvalid)}}
+		}
+	}
 	keys, server := new(pgp.Keyring), sftptest.New(t, nil)
 	key, err := pgp.GenerateKey("Our Company", "invoices@us.example")
 	if err := cmp.Or(err, keys.Add("us", key)); err != nil {

@@ -1,6 +1,7 @@
 // Command invoices runs the pipeline that Courier is made for: list a partner's
 // SFTP directory, and for each file download, decrypt, unzip and move it into
-// the processing directory; then archive the originals and clean up. The
+// the processing directory; then archive the originals and clean up. A file that is
+// damaged is put into quarantine on the partner's server, and the others go on. The
 // pipeline is data, in pipeline.json.
 //
 //	go run ./examples/invoices
@@ -143,10 +144,22 @@ func process(ctx context.Context, s settings, job *courier.Job, fault *fault, di
 	if fault.typ != "" && !fault.fired {
 		fmt.Fprintf(out, "\nNothing failed: %s was never reached.\n", fault)
 	}
-	if err := dirs.print(out); err != nil || !s.serve {
+	if err := errors.Join(printRescued(ctx, out, e, x), dirs.print(out)); err != nil || !s.serve {
 		return err
 	}
 	return serve(ctx, s.addr, e, p, out)
+}
+
+// printRescued names the files that were put into quarantine on the partner's server.
+func printRescued(ctx context.Context, out io.Writer, e *engine.Engine, x courier.Execution) error {
+	list, err := e.Executions().RescuedItems(ctx, x.ID)
+	if len(list) > 0 {
+		fmt.Fprintf(out, "\nIn quarantine on the partner's server\n")
+	}
+	for _, f := range list {
+		fmt.Fprintf(out, "  %s: %s: %s\n", f.Label, courier.StepLabel(f.Step, f.ID, f.Type), f.Error)
+	}
+	return err
 }
 
 // resume shows the failed execution, resumes it, and shows what ran again.

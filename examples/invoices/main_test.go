@@ -55,7 +55,8 @@ func names(t *testing.T, dir string) []string {
 func TestInvoices(t *testing.T) {
 	dir := t.TempDir()
 	out := invoices(t, "-dir", dir)
-	requireText(t, out, "daily-partner-invoices: completed", "├── 0 sftp.list (list)", "│   │       └── 6 file.move (deliver)", "└── 8 file.move (reject)", "processing/invoice-003-2.csv", "1 attempt ")
+	requireText(t, out, "daily-partner-invoices: completed", "├── 0 sftp.list (list)", "│   │       └── 6 file.move (deliver)", "└── 8 file.move (reject)", "processing/invoice-003-2.csv", "1 attempt ",
+		"└── 11 sftp.rename (aside)", "In quarantine on the partner's server\n  acme-007.zip.pgp: step 4 \"decrypt\" (pgp.decrypt): ")
 	if got := names(t, filepath.Join(dir, "processing")); len(got) != 15 {
 		t.Errorf("processing has %v", got)
 	}
@@ -74,8 +75,8 @@ func TestInvoices(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	if len(z.File) != 5 {
-		t.Errorf("%d files in the archive, want the 5 encrypted originals", len(z.File))
+	if len(z.File) != 6 {
+		t.Errorf("%d files in the archive, want the 6 encrypted originals", len(z.File))
 	}
 }
 

@@ -125,8 +125,8 @@ func (p *partner) close() error {
 }
 
 // fillOutgoing puts zip files with invoices into a directory, encrypted by a
-// pipeline of the partner's own, and an empty file that no pipeline should
-// choke on.
+// pipeline of the partner's own, an empty file that no pipeline should choke on, and one of
+// which the end is missing.
 func fillOutgoing(ctx context.Context, outgoing, work string, keys pgp.Keys) error {
 	if err := os.MkdirAll(outgoing, 0o700); err != nil {
 		return err
@@ -156,7 +156,12 @@ func fillOutgoing(ctx context.Context, outgoing, work string, keys pgp.Keys) err
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(outgoing, "acme-006.zip.pgp"), nil, 0o600)
+	err = os.WriteFile(filepath.Join(outgoing, "acme-006.zip.pgp"), nil, 0o600)
+	whole, bad := os.ReadFile(filepath.Join(outgoing, "acme-005.zip.pgp"))
+	if err = errors.Join(err, bad); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(outgoing, "acme-007.zip.pgp"), whole[:len(whole)/2], 0o600)
 }
 
 // writeInvoices writes a zip file with some invoices; the third is a large one.

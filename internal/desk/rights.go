@@ -61,6 +61,7 @@ var operations = map[string]Need{
 	"getStep":          {Rights: access.RightSee},
 	"listAudit":        {Rights: access.RightSee},
 	"listFailedItems":  {Rights: access.RightSee},
+	"listRescuedItems": {Rights: access.RightSee},
 	"listFiles":        {Rights: access.RightSee | access.RightValues},
 	"getValues":        {Rights: access.RightSee | access.RightValues},
 	"getLog":           {Rights: access.RightSee | access.RightValues},

@@ -185,7 +185,7 @@ func (s *Store) Steps(ctx context.Context, f store.StepFilter) ([]courier.StepEx
 		if f.Attempt != 0 && r.ExecutionAttempt > f.Attempt {
 			break
 		}
-		if (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) &&
+		if (f.Attempt == 0 || r.ExecutionAttempt == f.Attempt) && (f.Step == nil || r.Step == *f.Step) && f.Holds(r.Step, r.Iteration) &&
 			(len(f.States) == 0 || slices.Contains(f.States, r.State)) && (!f.Files || len(r.Files) > 0) && (!f.Events || len(r.Events) > 0) {
 			step := *r
 			if !f.Details {

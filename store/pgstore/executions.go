@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -142,6 +143,17 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		args = append(args, arg)
 		filter += fmt.Sprintf(" and "+condition, len(args))
 	}
+	inItem := func() {
+		if f.Item == nil {
+			return
+		}
+		add("s.step + 0 > $%d::int", int32(f.Item.Loop))
+		add("s.step + 0 <= $%d::int", int32(f.ItemEnd))
+		path := "[" + strings.ReplaceAll(courier.FormatIteration(f.Item.Iteration), ".", ",")
+		add("(s.iteration = $%d::text", path+"]")
+		args = append(args, path+",")
+		filter += fmt.Sprintf(" or starts_with(s.iteration, $%d::text))", len(args))
+	}
 	notCompleted := len(f.States) > 0 && !slices.Contains(f.States, courier.StepCompleted)
 	if f.FailedItems || f.Files || f.Events || notCompleted || f.Step != nil && f.Attempt != 0 {
 		// Without statistics all records of the attempt or the step would be read: "+ 0" keeps
@@ -159,6 +171,7 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 		if len(f.States) > 0 {
 			add("coalesce(s.state, 'completed') = any($%d::text[])", asStrings(f.States))
 		}
+		inItem()
 		if notCompleted {
 			filter += " and s.state is not null" // what the index is for
 		}
@@ -182,6 +195,7 @@ func (s *Store) stepsQuery(f *store.StepFilter) (sql string, args []any) {
 	if len(f.States) > 0 {
 		add("coalesce(s.state, 'completed') = any($%d::text[])", asStrings(f.States))
 	}
+	inItem()
 	return s.sqlFiltered("execution/list_steps", filter), args
 }
 

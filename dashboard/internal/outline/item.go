@@ -2,7 +2,6 @@ package outline
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
@@ -34,12 +33,9 @@ func (b *builder) readChosen() error {
 		return problem.Invalid("loop in the address names no loop of the job.")
 	}
 	ch := &chosenItem{loop: loop, loops: append(slices.Clone(b.tree.Loops(loop)), loop)}
-	for text := range strings.SplitSeq(b.in.Item, ".") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > 1<<30 {
-			return problem.Invalid("item in the address must be the number of an item, such as 7, or 7.2 in a loop within a loop.")
-		}
-		ch.path = append(ch.path, n)
+	var err error
+	if ch.path, err = courier.ParseIteration(b.in.Item); err != nil {
+		return problem.Invalid("item in the address must be the number of an item, such as 7, or 7.2 in a loop within a loop.")
 	}
 	if len(ch.path) != len(ch.loops) {
 		return problem.Invalid("item in the address must have %d numbers with points between them: one for each loop.", len(ch.loops))

@@ -21,9 +21,7 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 	r.Loop = l
 	outer := b.shownPath(b.tree.Loops(r.Step))
 	marks := b.marks(r.Step, outer, s)
-	marks.label = func(item int) string {
-		return b.labels[r.Step][courier.FormatIteration(append(slices.Clone(outer), item))]
-	}
+	marks.label = func(item int) string { return b.labelOf(r.Step, append(slices.Clone(outer), item)) }
 	l.Failed = len(marks.failed)
 	if l.Summary = fmt.Sprintf("%s of %s items done", format.Count(marks.done()), format.Count(l.Total)); l.Failed > 0 {
 		l.Failed = max(l.Failed, s.Items.Failed)
@@ -39,7 +37,7 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 	}
 	at = min(max(at, 0), l.Total-1)
 	l.Item = courier.FormatIteration(append(slices.Clone(outer), at))
-	l.Label = b.labels[r.Step][l.Item]
+	l.Label = marks.label(at)
 	if at > 0 {
 		l.Previous = b.itemHref(r.Step, outer, at-1)
 	}
@@ -157,7 +155,13 @@ func (m *itemMarks) ticks(href string, loop int) template.HTML {
 			t.last = good[k].last
 			k++
 		}
-		x = drawTicks(b, href, t, t.first, "", x, k-i)
+		label := ""
+		if t.state != "pending" {
+			if label = m.label(t.first); label != "" && t.last > t.first {
+				label = format.Clip(38, label) + " to " + format.Clip(38, m.label(t.last))
+			}
+		}
+		x = drawTicks(b, href, t, t.first, label, x, k-i)
 		i = k
 	}
 	b.WriteString("</g></svg>")

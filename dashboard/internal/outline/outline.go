@@ -75,7 +75,9 @@ type Input struct {
 
 // Links are the references in an outline.
 type Links struct {
-	Attempts func(step int) string // to the attempts of a step
+	// Attempts leads to the attempts of a step: to all, or in an item of a loop only, such as
+	// "7.2".
+	Attempts func(step, loop int, item string) string
 	// Item leads to the outline with an item of a loop, such as "7.2". The reference ends with
 	// the item: of "7." it is the beginning of those of all items in item 7.
 	Item    func(loop int, item string) string
@@ -178,6 +180,17 @@ func (b *builder) word(r *Row) {
 	}
 }
 
+// inFailed reports whether the rows show an item of one of the loops that has failed.
+func (b *builder) inFailed(loops []int) bool {
+	path := b.shownPath(loops)
+	for level, loop := range loops {
+		if slices.ContainsFunc(b.items[loop], func(item []int) bool { return slices.Equal(item, path[:level+1]) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // waits reports whether the next attempt of a step is due later.
 func (b *builder) waits(r *Row) bool {
 	rec := r.record
@@ -194,7 +207,10 @@ func (b *builder) over(r *Row) bool {
 
 // step fills the row of a step from its record.
 func (b *builder) step(r *Row) {
-	r.Href = b.in.Links.Attempts(r.Step)
+	r.Href = b.in.Links.Attempts(r.Step, -1, "")
+	if loops := b.tree.Loops(r.Step); len(loops) > 0 && b.inFailed(loops) {
+		r.Href = b.in.Links.Attempts(r.Step, loops[len(loops)-1], courier.FormatIteration(b.shownPath(loops)))
+	}
 	if cur := b.x.Current; cur != nil && cur.Step == r.Step && r.State == string(flow.OutlineRunning) {
 		r.Attempt, r.Began = cur.Attempt, cur.StartedAt
 		if cur.Progress != nil {

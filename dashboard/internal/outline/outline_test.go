@@ -85,7 +85,9 @@ func makeOf(t *testing.T, x *courier.Execution, r *records, loop int, item strin
 	slices.SortFunc(list, func(a, b courier.StepExecution) int { return int(a.Seq - b.Seq) })
 	return outline.New(&outline.Input{
 		Execution: x, Tree: tree, Steps: tree.Outline(x, list, failed), Loop: loop, Item: item, Now: began.Add(time.Minute),
-		Links: outline.Links{Attempts: func(step int) string { return fmt.Sprint("/a/", step) }, Item: func(loop int, item string) string { return fmt.Sprint("/i/", loop, "/", item) }, Present: "/now"},
+		Links: outline.Links{Attempts: func(step, _ int, item string) string {
+			return strings.TrimSuffix(fmt.Sprint("/a/", step, "/", item), "/")
+		}, Item: func(loop int, item string) string { return fmt.Sprint("/i/", loop, "/", item) }, Present: "/now"},
 	}, r)
 }
 
@@ -205,7 +207,7 @@ func TestTimeline(t *testing.T) {
 	if v.Rows[5].Bar != "" {
 		t.Errorf("a step that was not executed has a bar: %s", v.Rows[5].Bar)
 	}
-	if n := strings.Count(string(v.Rows[1].Loop.Ticks), "<path"); n != 3 || !strings.Contains(string(v.Rows[1].Loop.Ticks), `title>index 2: failed</title><path class="bad" d="M0 `) { // what has failed comes first
+	if n := strings.Count(string(v.Rows[1].Loop.Ticks), "<path"); n != 3 || !strings.Contains(string(v.Rows[1].Loop.Ticks), `title>c, index 2: failed</title><path class="bad" d="M0 `) { // what has failed comes first
 		t.Errorf("%d ticks: %s", n, v.Rows[1].Loop.Ticks)
 	}
 	nothing, err := makeOf(t, &courier.Execution{State: courier.Queued}, &records{}, -1, "")

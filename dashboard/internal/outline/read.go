@@ -19,7 +19,7 @@ const (
 
 // readAll reads what the rows need besides the latest records.
 func (b *builder) readAll() (err error) {
-	if b.decides() {
+	if b.decides() || b.loops() {
 		if b.values, err = b.read.Values(); err != nil {
 			return err
 		}
@@ -38,6 +38,13 @@ func (b *builder) readAll() (err error) {
 func (b *builder) decides() bool {
 	return slices.ContainsFunc(b.steps, func(s flow.Outlined) bool {
 		return strings.EqualFold(s.Type, flow.TypeIf) && s.State != flow.OutlinePending && s.State != flow.OutlineNotTaken
+	})
+}
+
+// loops reports whether a loop outside others has begun, whose items are named by its list.
+func (b *builder) loops() bool {
+	return slices.ContainsFunc(b.steps, func(s flow.Outlined) bool {
+		return s.Items != nil && s.Items.Total > 0 && len(b.tree.Loops(s.Step)) == 0
 	})
 }
 
@@ -98,6 +105,20 @@ func (b *builder) readItems() error {
 		}
 	}
 	return nil
+}
+
+// labelOf is the label of an item of a loop: that of a failed item as it was recorded, or one
+// that the list still tells; empty if it is not known, or only the index.
+func (b *builder) labelOf(loop int, path []int) string {
+	if text, ok := b.labels[loop][courier.FormatIteration(path)]; ok || b.values == nil || len(path) != 1 {
+		return text
+	}
+	if list := b.source(loop); path[0] < len(list) {
+		if text := b.tree.LabelOf(loop, list, path[0], b.values); text != courier.IndexLabel(path) {
+			return text
+		}
+	}
+	return ""
 }
 
 // name takes note of the label of a failed item of a loop.

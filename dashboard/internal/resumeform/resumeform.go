@@ -37,14 +37,8 @@ func itemOf(value string) (i courier.ItemPath, err error) {
 	if i.Loop, err = strconv.Atoi(loop); err != nil {
 		return i, err
 	}
-	for text := range strings.SplitSeq(path, ".") {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return i, err
-		}
-		i.Iteration = append(i.Iteration, n)
-	}
-	return i, nil
+	i.Iteration, err = courier.ParseIteration(path)
+	return i, err
 }
 
 // Read reads a form that was sent. What is wrong with it is a [*problem.Error] that lists all.
@@ -90,7 +84,7 @@ func Read(f url.Values) (*courier.ResumeOptions, error) {
 		}
 		return list
 	}
-	o.Items, o.Accept = items("item"), items("accept")
+	o.Items, o.Accept, o.SkipItems, o.Rescue = items("item"), items("accept"), items("skip-item"), items("rescue")
 	if len(problems) > 0 {
 		p := problem.Invalid("The form has mistakes.")
 		p.Problems = problems

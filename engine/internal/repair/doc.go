@@ -23,4 +23,11 @@
 // Another version of the job maps old indexes to new ones. A step is found by its id, or by its
 // index where no entry before it has moved. The list of an open loop and the condition of an
 // open branch must be the same, since the position depends on them.
+//
+// What operators ask for failed and rescued items is a [courier.RepairPass]. One that accepts
+// or skips items takes their failures out of those that are left, and executes nothing. One
+// that has a rescue begin executes the item from its flow.rescue on: the record with which the
+// item had failed counts as the one with which the rescue began. One for rescued items turns
+// that around: the record with which the rescue began counts as a failure, until the item is
+// over.
 package repair

@@ -98,7 +98,7 @@ func (e *Earlier) Begin(ctx context.Context, seq int64, at courier.Position) (*c
 		return nil, nil
 	}
 	e.begun = true
-	repairs, pass, err := e.History().Begin(ctx, nil, seq, at)
+	repairs, pass, err := e.History().Begin(ctx, courier.RepairPass{Seq: seq, Then: at})
 	if err != nil || pass == nil {
 		return nil, err
 	}

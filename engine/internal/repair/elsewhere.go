@@ -145,6 +145,10 @@ func (d *draft) restart(loops []int, reports []report) {
 		p.Restart = append(p.Restart, courier.LoopRestart{Loop: loop, UpTo: d.x.Seq})
 		d.note("each failed item of %s from its first step, since steps of it need files that are gone", d.label(d.now, loop))
 	}
+	// Their rescue does not begin, but what comes before it.
+	p.Rescue = slices.DeleteFunc(slices.Clone(p.Rescue), func(item courier.ItemPath) bool {
+		return slices.Contains(loops, item.Loop) && has(d.pending, item)
+	})
 	for _, rep := range reports {
 		again := slices.ContainsFunc(d.failed, func(f Failure) bool { return slices.Contains(loops, f.Item.Loop) && inOutermost(rep.at, &f) })
 		for _, f := range rep.record.Files {

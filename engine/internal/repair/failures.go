@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/internal/history"
@@ -27,6 +28,11 @@ type Failure struct {
 
 // Loop is the index of the flow.foreach whose item failed.
 func (f *Failure) Loop() int { return *f.Record.FailedLoop }
+
+// in returns the item of a loop around the failure.
+func (f *Failure) in(loop int) courier.ItemPath {
+	return courier.ItemPath{Loop: loop, Iteration: f.Record.Iteration[:depth(f.Position.Loops, loop)]}
+}
 
 // A History reads the records of one execution, as they are in the present version of
 // its job.
@@ -118,12 +124,36 @@ func perItem(tree *flow.Tree, list []Failure, at courier.Position) (items []Fail
 func FailedItems(tree *flow.Tree, left []Failure, at courier.Position) []courier.FailedItem {
 	var list []courier.FailedItem
 	for _, f := range perItem(tree, left, at) {
-		r := &f.Record
-		list = append(list, courier.FailedItem{
-			ItemPath: f.Item, Label: program.ItemFailure(r, len(f.Item.Iteration)-1).Label, Step: r.Step, ID: tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
-		})
+		list = append(list, failedItem(tree, f.Item, &f.Record))
 	}
 	return list
+}
+
+func failedItem(tree *flow.Tree, item courier.ItemPath, r *courier.StepExecution) courier.FailedItem {
+	return courier.FailedItem{
+		ItemPath: item, Label: program.ItemFailure(r, len(item.Iteration)-1).Label, Step: r.Step, ID: tree.Spec(r.Step).ID, Type: r.Type, Attempt: r.Attempt, Reason: r.Reason, Error: r.Error, FailedSeq: r.Seq,
+	}
+}
+
+// RescuedItems returns the items of loops that were rescued until now, each with the failure
+// that its rescue was for, in the order of these. While items are executed again, those that
+// wait for that are not among them.
+func (h *History) RescuedItems(ctx context.Context) ([]courier.FailedItem, error) {
+	left, err := h.left(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := h.pending(ctx)
+	at := h.Execution.Position
+	if len(pending) > 0 {
+		at = h.passes()[len(h.passes())-1].Then
+	}
+	var list []courier.FailedItem
+	for _, r := range h.Tree.RescuedItems(at, h.rescues(), records(append(left, pending...))) {
+		d := len(h.Tree.Loops(*r.Rescue)) + 1
+		list = append(list, failedItem(h.Tree, courier.ItemPath{Loop: *r.Rescue, Iteration: r.Iteration[:d]}, &r))
+	}
+	return list, err
 }
 
 // maxTold is how many failed items events tell of.
@@ -186,15 +216,166 @@ func (h *History) Targets(ctx context.Context) ([]Failure, error) {
 	return h.targetsOf(last, all), nil
 }
 
-// targetsOf returns those of the failures that a pass executes again.
+// targetsOf returns those of the failures that a pass executes again, with the items that
+// were rescued and are executed again.
 func (h *History) targetsOf(pass *courier.RepairPass, all []Failure) []Failure {
-	if pass.From != nil || pass.Accepted {
+	if pass.From != nil || pass.Settles() {
 		return nil
 	}
-	list := slices.DeleteFunc(h.counted(all), func(f Failure) bool {
+	list := slices.DeleteFunc(append(h.counted(all), h.again(pass)...), func(f Failure) bool {
 		return !h.covers(pass, &f) || flow.Compare(f.Position, pass.Then) >= 0 && !within(pass.Then, &f)
 	})
+	for i := range list {
+		if f := &list[i]; contains(pass.Rescue, f.Item) {
+			h.toRescue(f)
+		}
+	}
 	return h.restarted(h.sorted(list))
+}
+
+// again returns the failures of rescued items that a pass executes again: of each the one with
+// which its rescue last began.
+func (h *History) again(pass *courier.RepairPass) (list []Failure) {
+	if len(pass.Rescued) == 0 {
+		return nil
+	}
+	candidates := slices.Clone(h.rescue)
+	began := make([]int64, len(candidates))
+	for i := range candidates {
+		began[i] = candidates[i].Record.Seq
+	}
+	h.eachBegun(func(f Failure, by int) {
+		candidates, began = append(candidates, f), append(began, h.passes()[by].Seq)
+	})
+	for _, item := range pass.Rescued {
+		last := -1
+		for i := range candidates {
+			f := &candidates[i]
+			if began[i] <= pass.Seq && *f.Record.Rescue == item.Loop && SameItem(f.in(item.Loop), item) && (last < 0 || began[last] < began[i]) {
+				last = i
+			}
+		}
+		if last < 0 {
+			continue
+		}
+		f := candidates[last]
+		f.Record.FailedLoop, f.Record.Rescue = f.Record.Rescue, nil
+		list = append(list, f)
+	}
+	return list
+}
+
+// rescueOf returns the loop whose rescue a failed item begins because of a failure in it: its
+// own one, or else the innermost one around the failure; -1 if there is none.
+func (h *History) rescueOf(f *Failure) (loop int) {
+	for at := len(f.Position.Loops) - 1; at >= 0; at-- {
+		l := f.Position.Loops[at].Step
+		if l > f.Loop() || h.Tree.Rescue(l) < 0 {
+			continue
+		}
+		if h.Tree.Rescue(f.Item.Loop) >= 0 {
+			return f.Item.Loop
+		}
+		return l
+	}
+	return -1
+}
+
+// toRescue has a failure executed again as the rescue of its item. If it is one of that
+// rescue, it stays where it is.
+func (h *History) toRescue(f *Failure) {
+	loop := h.rescueOf(f)
+	if loop < 0 || f.Position.Step > h.Tree.Rescue(loop) {
+		return
+	}
+	f.Position = courier.Position{Step: h.Tree.Rescue(loop) + 1, Loops: slices.Clone(f.Position.Loops[:depth(f.Position.Loops, loop)])}
+	f.Record.FailedLoop = &loop
+}
+
+// begun returns the failures for which operators have had a rescue begin that is not undone, as
+// records with which it began.
+func (h *History) begun() (list []Failure) {
+	h.eachBegun(func(f Failure, by int) {
+		if !h.undone(&f, h.passes()[by+1:]) {
+			list = append(list, f)
+		}
+	})
+	return list
+}
+
+// eachBegun calls add with the failures for which operators have had a rescue begin, and the
+// index of the pass in which they had.
+func (h *History) eachBegun(add func(f Failure, by int)) {
+	passes := h.passes()
+	if !slices.ContainsFunc(passes, func(p courier.RepairPass) bool { return len(p.Rescue) > 0 }) {
+		return
+	}
+	all := slices.Clone(h.failed)
+	for i := range passes {
+		p := &passes[i]
+		all = slices.DeleteFunc(all, func(f Failure) bool {
+			if !h.covers(p, &f) {
+				return false
+			}
+			if loop := h.rescueOf(&f); contains(p.Rescue, f.Item) && loop >= 0 && f.Position.Step < h.Tree.Rescue(loop) {
+				// Its rescue is for the error of the step alone.
+				of := program.ItemFailure(&f.Record, depth(f.Position.Loops, f.Loop())-1)
+				f.Record.Error = strings.TrimPrefix(f.Record.Error, courier.FormatItem(of.Label, of.Index)+": ")
+				f.Record.FailedLoop, f.Record.Rescue = nil, &loop
+				add(f, i)
+			}
+			return true
+		})
+	}
+}
+
+// beganAgain reports whether the item of a rescue was executed again from its first step since,
+// because a file was gone: it had failed, in the rescue or besides.
+func (h *History) beganAgain(f *Failure) bool {
+	passes := h.passes()
+	for i := range passes {
+		for _, r := range passes[i].Restart {
+			if r.Loop != f.Item.Loop || f.Record.Seq > r.UpTo {
+				continue
+			}
+			loop := *f.Record.Rescue
+			own := depth(f.Position.Loops, loop) > 0
+			if slices.ContainsFunc(h.failed, func(of Failure) bool {
+				return SameItem(of.Item, f.Item) && of.Record.Seq <= r.UpTo &&
+					(of.Record.Seq > f.Record.Seq || !own || depth(of.Position.Loops, loop) == 0 || !SameItem(of.in(loop), f.in(loop))) &&
+					!slices.ContainsFunc(passes[:i], func(p courier.RepairPass) bool { return h.covers(&p, &of) })
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// undone reports whether one of the passes has undone the rescue that began with a record:
+// somebody has gone back to before it, or has its item executed again.
+func (h *History) undone(f *Failure, passes []courier.RepairPass) bool {
+	return slices.ContainsFunc(passes, func(p courier.RepairPass) bool {
+		return f.Record.Seq <= p.Seq && (p.From != nil && flow.Compare(f.Position, *p.From) >= 0 || flow.Compare(f.Position, p.Then) >= 0 ||
+			f.Record.Rescue != nil && contains(p.Rescued, f.in(*f.Record.Rescue)))
+	})
+}
+
+// settled reports whether an operator has taken as dealt with what has failed in the rescue
+// that began with a record.
+func (h *History) settled(f *Failure) bool {
+	if !slices.ContainsFunc(h.passes(), func(p courier.RepairPass) bool { return p.Settles() }) || h.Tree.Rescue(*f.Record.Rescue) < 0 {
+		return false
+	}
+	loop := *f.Record.Rescue
+	return slices.ContainsFunc(h.failed, func(of Failure) bool {
+		return of.Record.Seq > f.Record.Seq && of.Position.Step > h.Tree.Rescue(loop) && depth(of.Position.Loops, loop) > 0 && SameItem(of.in(loop), f.in(loop)) &&
+			slices.ContainsFunc(h.passes(), func(p courier.RepairPass) bool { return p.Settles() && h.covers(&p, &of) })
+	})
+}
+
+func contains(items []courier.ItemPath, item courier.ItemPath) bool {
+	return slices.ContainsFunc(items, func(i courier.ItemPath) bool { return SameItem(i, item) })
 }
 
 // restarted returns the failures with those of each item that begins again in place of one,
@@ -263,11 +444,10 @@ func (h *History) covers(pass *courier.RepairPass, f *Failure) bool {
 		return false
 	case pass.From != nil:
 		return flow.Compare(f.Position, *pass.From) >= 0
-	case len(pass.Items) == 0:
+	case len(pass.Items)+len(pass.Rescued) == 0:
 		return true
 	}
-	return flow.Compare(f.Position, pass.Then) >= 0 && !within(pass.Then, f) ||
-		slices.ContainsFunc(pass.Items, func(i courier.ItemPath) bool { return SameItem(i, f.Item) })
+	return flow.Compare(f.Position, pass.Then) >= 0 && !within(pass.Then, f) || contains(pass.Items, f.Item) || contains(pass.Rescued, f.in(f.Loop()))
 }
 
 // SameItem reports whether two paths name one item.
@@ -366,17 +546,21 @@ func (h *History) place(known int) {
 	}
 }
 
-// rescues returns the records with which a rescue began that is not undone: nobody has gone
-// back to before it. They are those that [History.left] has read.
+// rescues returns the records with which a rescue began that is not undone, and that has not
+// failed in what an operator has settled. They are among those that [History.left] has read.
 func (h *History) rescues() (list []courier.StepExecution) {
-	for i := range h.rescue {
-		f := &h.rescue[i]
-		undone := slices.ContainsFunc(h.passes(), func(p courier.RepairPass) bool {
-			return f.Record.Seq <= p.Seq && (p.From != nil && flow.Compare(f.Position, *p.From) >= 0 || flow.Compare(f.Position, p.Then) >= 0)
-		})
-		if !undone && h.restarts(f) < f.Record.Seq {
+	add := func(f *Failure) {
+		if !h.beganAgain(f) && !h.settled(f) {
 			list = append(list, f.Record)
 		}
+	}
+	for i := range h.rescue {
+		if f := &h.rescue[i]; !h.undone(f, h.passes()) {
+			add(f)
+		}
+	}
+	for _, f := range h.begun() {
+		add(&f)
 	}
 	return list
 }

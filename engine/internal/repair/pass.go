@@ -32,36 +32,39 @@ func (h *History) Current(ctx context.Context) (*Pass, error) {
 	return &Pass{Targets: targets, Then: passes[len(passes)-1].Then, History: h, tree: h.Tree, left: append(records(left), h.rescues()...)}, err
 }
 
-// Begin returns the repairs of the execution with a new pass for items, or for all
-// failed ones, and the pass. Seq is the number of the execution's last audit entry, and
-// at is where the execution stands: at its end, or at a loop that was given up. The
-// pass is nil if no such item has failed.
-func (h *History) Begin(ctx context.Context, items []courier.ItemPath, seq int64, at courier.Position) (*courier.Repairs, *Pass, error) {
+// Begin returns the repairs of the execution with a new pass, and the pass: for the Items,
+// Rescued and Rescue of what, or for all failed items. The Seq of what is the number of the
+// execution's last audit entry, and its Then is where the execution stands: at its end, or at
+// a loop that was given up. The pass is nil if no such item has failed.
+func (h *History) Begin(ctx context.Context, what courier.RepairPass) (*courier.Repairs, *Pass, error) {
 	left, err := h.left(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	pass := courier.RepairPass{Seq: seq, Items: items, Then: h.then(h.counted(left), items, at)}
-	targets := h.targetsOf(&pass, left)
+	what.Then = h.then(append(h.counted(left), h.again(&what)...), &what)
+	targets := h.targetsOf(&what, left)
 	if len(targets) == 0 {
 		return nil, nil, nil
 	}
-	left = slices.DeleteFunc(left, func(f Failure) bool { return h.covers(&pass, &f) })
-	return h.with(pass), &Pass{Targets: targets, Then: pass.Then, History: h, tree: h.Tree, left: append(records(left), h.rescues()...)}, nil
+	now, x := *h, *h.Execution
+	x.Repairs = h.with(what)
+	now.Execution = &x
+	left = slices.DeleteFunc(left, func(f Failure) bool { return h.covers(&what, &f) })
+	return x.Repairs, &Pass{Targets: targets, Then: what.Then, History: h, tree: h.Tree, left: append(records(left), now.rescues()...)}, nil
 }
 
 // then is where an execution goes on after its items: where it stands, or behind the
 // first loop of which an item is repaired and that has after_repair: rerun.
-func (h *History) then(left []Failure, items []courier.ItemPath, at courier.Position) courier.Position {
+func (h *History) then(left []Failure, pass *courier.RepairPass) courier.Position {
 	for i := range left {
 		f := &left[i]
-		if !h.Tree.ItemPolicy(f.Item.Loop).Rerun || len(items) > 0 && !slices.ContainsFunc(items, func(i courier.ItemPath) bool { return SameItem(i, f.Item) }) {
+		if !h.Tree.ItemPolicy(f.Item.Loop).Rerun || len(pass.Items)+len(pass.Rescued) > 0 && !contains(pass.Items, f.Item) && !contains(pass.Rescued, f.in(f.Loop())) {
 			continue
 		}
 		d := depth(f.Position.Loops, f.Item.Loop)
 		return courier.Position{Step: h.Tree.End(f.Item.Loop) + 1, Loops: slices.Clone(f.Position.Loops[:d-1])}
 	}
-	return at
+	return pass.Then
 }
 
 // with returns the repairs of the execution and one more pass.
@@ -135,6 +138,13 @@ func (p *Pass) Failed(target int) bool {
 	return slices.ContainsFunc(p.left, func(r courier.StepExecution) bool {
 		return p.tree.Fails(&r, item.Loop) && slices.Equal(r.Iteration[:len(item.Iteration)], item.Iteration)
 	})
+}
+
+// Counted reports whether the outermost item of a target counts as failed because of it, or of
+// another target in it: not if an inner loop accepts what has failed.
+func (p *Pass) Counted(target int) bool {
+	item := p.Targets[target].Item
+	return slices.ContainsFunc(p.Targets, func(f Failure) bool { return SameItem(f.Item, item) && p.tree.Fails(&f.Record, item.Loop) })
 }
 
 // Next returns the number of the target after one that is over, and whether the outermost

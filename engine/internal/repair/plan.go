@@ -99,7 +99,7 @@ func (p *Planner) Plan(ctx context.Context, x *courier.Execution, opt *courier.R
 	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context) error{d.version, d.from, d.set, d.skip, d.items, d.accept, d.elsewhere} {
+	for _, part := range []func(context.Context) error{d.version, d.from, d.set, d.skip, d.settle, d.items, d.elsewhere} {
 		if err := part(ctx); err != nil {
 			return nil, err
 		}
@@ -120,15 +120,14 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 	if o.Delay < 0 {
 		d.problem("Delay: %v is negative; 0 means at once", o.Delay)
 	}
-	if o.Elsewhere && (o.Delay != 0 || o.Version != 0 || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0) {
+	items := len(o.Items)+len(o.Accept)+len(o.SkipItems)+len(o.Rescue) > 0
+	if o.Elsewhere && (o.Delay != 0 || o.Version != 0 || len(o.Set) > 0 || o.Skip || o.Outputs != nil || items) {
 		d.problem("Elsewhere can be given with From and Force, but with no other change; make that one with another resume")
 	}
-	if o.Skip && (o.From != "" || len(o.Items) > 0) || o.From != "" && len(o.Items) > 0 {
-		d.problem("Skip, From and Items exclude each other, since each says where the execution goes on; give one of them")
+	if o.Skip && (o.From != "" || items) || o.From != "" && items {
+		d.problem("Skip, From and the lists of items exclude each other, since each says where the execution goes on; give one of them")
 	}
-	if others := (courier.ResumeOptions{Version: o.Version, From: o.From, Set: o.Set, Skip: o.Skip, Outputs: o.Outputs, Items: o.Items, Elsewhere: o.Elsewhere}); len(o.Accept) > 0 && others.Changes() {
-		d.problem("Accept can be given with no other change; make that one with another resume")
-	}
+	d.checkNamed()
 	if d.old, err = d.programs.Load(ctx, d.x.Job, d.x.Version); err != nil {
 		return err
 	}
@@ -141,8 +140,8 @@ func (d *draft) prepare(ctx context.Context) (err error) {
 		d.note("due after %v", o.Delay)
 	}
 	err = d.read(ctx)
-	if len(d.pending) > 0 && (o.From != "" || len(o.Items) > 0 || len(o.Accept) > 0) {
-		d.problem("failed items are executed again, and %d of their failures are left: From, Items and Accept can be given when that is over; resume without them", len(d.pending))
+	if len(d.pending) > 0 && (o.From != "" || items) {
+		d.problem("failed items are executed again, and %d of their failures are left: From, Items, Accept, SkipItems and Rescue can be given when that is over; resume without them", len(d.pending))
 	}
 	return err
 }
@@ -350,7 +349,7 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 	d.plan.Position = d.x.Position
 	if d.pass == nil && d.repairsAll() {
 		var err error
-		if _, d.pass, err = d.history.Begin(ctx, nil, d.x.Seq, d.x.Position); err != nil {
+		if _, d.pass, err = d.history.Begin(ctx, courier.RepairPass{Seq: d.x.Seq, Then: d.x.Position}); err != nil {
 			return nil, fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
 		}
 	}
@@ -377,84 +376,197 @@ func positionText(p courier.Position) string {
 	return string(b)
 }
 
-// items chooses failed items.
+// items chooses failed and rescued items that are executed again, and failed ones whose rescue
+// is.
 func (d *draft) items(ctx context.Context) error {
-	if len(d.opt.Items) == 0 {
+	if len(d.opt.Items) == 0 && len(d.opt.Rescue) == 0 || len(d.problems) > 0 {
 		return nil
-	}
-	left, err := d.named(ctx, "Items", d.opt.Items)
-	if err != nil || len(d.problems) > 0 {
-		return err
-	}
-	repairs, pass, err := d.history.Begin(ctx, d.opt.Items, d.x.Seq, d.x.Position)
-	if err != nil || pass == nil {
-		return errors.Join(err, errNothing)
-	}
-	_, accepted := d.history.Count(left, d.x.Position)
-	attempts := 0
-	if f := &pass.Targets[0]; f.Position.Step == f.Record.Step {
-		attempts = f.Record.Attempt
-	}
-	d.x.Repairs, d.pass = repairs, pass
-	d.move(pass.Position(0), attempts, int(d.x.Seq))
-	d.plan.Change.Items = &store.ItemCount{Failed: d.x.FailedItems, Accepted: accepted, Target: 1}
-	d.note("%d of %d failed items", len(d.opt.Items), d.x.FailedItems)
-	return d.read(ctx)
-}
-
-// named returns the failures that are left, after it has checked that each of the items of an
-// option has failed.
-func (d *draft) named(ctx context.Context, option string, items []courier.ItemPath) ([]Failure, error) {
-	if d.x.FailedItems == 0 {
-		d.problem("%s: no item of the execution has failed", option)
-		return nil, nil
 	}
 	left, err := d.history.Failures(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+		return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
 	}
-	for i, item := range items {
-		if !slices.ContainsFunc(left, func(f Failure) bool { return SameItem(f.Item, item) }) {
-			d.problem("%s[%d]: item %v of the loop of step %d has not failed; %s", option, i, item.Iteration, item.Loop, someItems(left))
+	rescued, err := d.history.RescuedItems(ctx)
+	if err != nil {
+		return fmt.Errorf("read the rescued items of execution %s: %w", d.x.ID, err)
+	}
+	pass := courier.RepairPass{Seq: d.x.Seq, Then: d.x.Position, Rescue: d.opt.Rescue}
+	for i, item := range d.opt.Items {
+		switch is := func(f courier.FailedItem) bool { return SameItem(f.ItemPath, item) }; {
+		case has(left, item):
+			pass.Items = append(pass.Items, item)
+		case slices.ContainsFunc(rescued, is):
+			pass.Rescued = append(pass.Rescued, item)
+		default:
+			d.problem("Items[%d]: %s has neither failed nor been rescued; %s", i, itemText(item), someItems(left))
 		}
 	}
-	return left, nil
-}
-
-// accept takes failed items as dealt with.
-func (d *draft) accept(ctx context.Context) error {
-	if len(d.opt.Accept) == 0 {
+	for i, item := range d.opt.Rescue {
+		if !has(left, item) {
+			d.notFailed("Rescue", i, item, left)
+			continue
+		}
+		for _, f := range left {
+			if SameItem(f.Item, item) && d.history.rescueOf(&f) < 0 {
+				d.problem("Rescue[%d]: %s has no flow.rescue for %s; give a version of the job that has one with Version, or accept the item, or skip it", i, d.label(d.now, f.Item.Loop), d.names(left, []courier.ItemPath{item}))
+				break
+			}
+		}
+	}
+	if len(d.problems) > 0 {
 		return nil
 	}
-	if d.opt.By.Reason == "" {
-		d.problem("Accept: By.Reason is required, since the audit says why items were accepted")
+	if len(d.opt.Items) > 0 || !d.repairsAll() {
+		pass.Items = append(pass.Items, d.opt.Rescue...)
 	}
-	left, err := d.named(ctx, "Accept", d.opt.Accept)
-	if err != nil || len(d.problems) > 0 {
-		return err
+	repairs, begun, err := d.history.Begin(ctx, pass)
+	if err != nil || begun == nil {
+		return errors.Join(err, errNothing)
 	}
+	attempts := 0
+	if f := &begun.Targets[0]; f.Position.Step == f.Record.Step {
+		attempts = f.Record.Attempt
+	}
+	again := d.history.again(&pass)
+	d.x.Repairs, d.pass = repairs, begun
+	d.move(begun.Position(0), attempts, int(d.x.Seq))
+	count := &store.ItemCount{Failed: d.x.FailedItems, Target: 1}
+	if left = d.history.sorted(append(left, again...)); len(again) > 0 {
+		// They count as failed again, until they are over.
+		count.Failed, count.Accepted = d.history.Count(left, pass.Then)
+		count.Rescued = d.rescuedBut(len(again))
+		for i := range d.now.Tree.Len() {
+			if d.now.Tree.Works(i) && slices.ContainsFunc(again, func(f Failure) bool { return d.now.Tree.Rescue(f.Loop()) < i && i < d.now.Tree.End(f.Loop()) }) {
+				d.done = append(d.done, i)
+			}
+		}
+		d.note("rescued before: %s", d.names(again, pass.Rescued))
+	} else {
+		_, count.Accepted = d.history.Count(left, pass.Then)
+	}
+	if n := len(d.opt.Items) - len(pass.Rescued); n > 0 {
+		d.note("%d of %d failed items", n, d.x.FailedItems)
+	}
+	if len(d.opt.Rescue) > 0 {
+		d.note("rescue of %s", d.names(left, d.opt.Rescue))
+	}
+	d.x.FailedItems, d.plan.Change.Items = count.Failed, count
+	return d.read(ctx)
+}
+
+// rescuedBut are the counts of rescues when so many items count as rescued no more.
+func (d *draft) rescuedBut(n int) *store.RescueCount {
+	c := &store.RescueCount{Items: max(0, d.x.RescuedItems-n)}
+	for _, r := range d.history.rescues() {
+		c.Fails = c.Fails || d.now.Tree.RescueFails(*r.Rescue)
+	}
+	return c
+}
+
+// has reports whether an item has failed with one of the failures.
+func has(left []Failure, item courier.ItemPath) bool {
+	return slices.ContainsFunc(left, func(f Failure) bool { return SameItem(f.Item, item) })
+}
+
+func itemText(i courier.ItemPath) string {
+	return fmt.Sprintf("item %v of the loop of step %d", i.Iteration, i.Loop)
+}
+
+func (d *draft) notFailed(option string, i int, item courier.ItemPath, left []Failure) {
+	if len(left) == 0 {
+		d.problem("%s[%d]: no item of the execution has failed", option, i)
+		return
+	}
+	d.problem("%s[%d]: %s has not failed; %s", option, i, itemText(item), someItems(left))
+}
+
+// names are the labels of items by their failures, for a note.
+func (d *draft) names(failures []Failure, items []courier.ItemPath) string {
+	const most = 10
 	var names []string
-	for _, f := range perItem(d.now.Tree, left, d.x.Position) {
-		if slices.ContainsFunc(d.opt.Accept, func(i courier.ItemPath) bool { return SameItem(i, f.Item) }) {
-			item := program.ItemFailure(&f.Record, len(f.Item.Iteration)-1)
-			names = append(names, courier.FormatItem(item.Label, item.Index))
+	for _, item := range items {
+		for _, f := range failures {
+			if f.Record.FailedLoop == nil || !SameItem(f.Item, item) && !SameItem(f.in(f.Loop()), item) {
+				continue
+			}
+			if len(names) < most {
+				name := program.ItemFailure(&f.Record, len(item.Iteration)-1)
+				names = append(names, courier.FormatItem(name.Label, name.Index))
+			}
+			break
 		}
 	}
-	d.x.Repairs = d.history.with(courier.RepairPass{Seq: d.x.Seq, Items: d.opt.Accept, Then: d.x.Position, Accepted: true})
-	if left, err = d.history.left(ctx); err != nil {
-		return err
+	if more := len(items) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	failed, accepted := d.history.Count(left, d.x.Position)
-	d.plan.Change.Items = &store.ItemCount{Failed: failed, Accepted: accepted}
-	if pos := d.now.Tree.Recount(d.x.Position, append(records(left), d.history.rescues()...)); !pos.Equal(d.x.Position) {
-		d.move(pos, d.x.StepAttempts, d.x.EarlierStarts)
+	return strings.Join(names, ", ")
+}
+
+// settle takes failed items as dealt with, or leaves them out.
+func (d *draft) settle(ctx context.Context) error {
+	for _, s := range []struct {
+		option, what string
+		items        []courier.ItemPath
+		pass         courier.RepairPass
+	}{
+		{"Accept", "accepted as dealt with", d.opt.Accept, courier.RepairPass{Accepted: true}},
+		{"SkipItems", "skipped", d.opt.SkipItems, courier.RepairPass{Skipped: true}},
+	} {
+		if len(s.items) == 0 {
+			continue
+		}
+		left, err := d.history.Failures(ctx)
+		if err != nil {
+			return fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
+		}
+		for i, item := range s.items {
+			if !has(left, item) {
+				d.notFailed(s.option, i, item, left)
+			}
+		}
+		if len(d.problems) > 0 {
+			continue
+		}
+		d.note("%s: %s", s.what, d.names(left, s.items))
+		s.pass.Seq, s.pass.Items, s.pass.Then = d.x.Seq, s.items, d.x.Position
+		d.x.Repairs = d.history.with(s.pass)
+		if left, err = d.history.left(ctx); err != nil {
+			return err
+		}
+		failed, accepted := d.history.Count(left, d.x.Position)
+		d.x.FailedItems, d.plan.Change.Items = failed, &store.ItemCount{Failed: failed, Accepted: accepted}
+		if pos := d.now.Tree.Recount(d.x.Position, append(records(left), d.history.rescues()...)); !pos.Equal(d.x.Position) {
+			attempts, base := d.x.StepAttempts, d.x.EarlierStarts
+			if m := d.plan.Change.Move; m != nil {
+				attempts, base = m.Attempts, m.Base
+			}
+			d.move(pos, attempts, base)
+		}
+		if err := d.read(ctx); err != nil {
+			return err
+		}
 	}
-	const most = 10
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
+	return nil
+}
+
+// checkNamed refuses items that are named twice, or without a reason.
+func (d *draft) checkNamed() {
+	named := make(map[string]string)
+	for _, l := range []struct {
+		option string
+		items  []courier.ItemPath
+	}{{"Items", d.opt.Items}, {"Accept", d.opt.Accept}, {"SkipItems", d.opt.SkipItems}, {"Rescue", d.opt.Rescue}} {
+		if len(l.items) > 0 && l.option != "Items" && d.opt.By.Reason == "" {
+			d.problem("%s: By.Reason is required, since the audit says why", l.option)
+		}
+		for i, item := range l.items {
+			key := itemText(item)
+			if before, twice := named[key]; twice {
+				d.problem("%s[%d]: %s is in %s already; leave one of them out", l.option, i, key, before)
+			}
+			named[key] = l.option
+		}
 	}
-	d.note("accepted as dealt with: %s", strings.Join(names, ", "))
-	return d.read(ctx)
 }
 
 var errNothing = errors.New("there is nothing to execute again")

@@ -101,13 +101,24 @@ func (h *History) recordsAt(ctx context.Context, latest []courier.StepExecution,
 		}
 		records = h.mapped(records, list)
 	}
-	return h.redone(records, pos), nil
+	return h.redone(h.rescued(records), pos), nil
+}
+
+// rescued returns records with those for which operators have had a rescue begin: the record
+// says so then.
+func (h *History) rescued(records []courier.StepExecution) []courier.StepExecution {
+	for _, f := range h.begun() {
+		records = slices.DeleteFunc(records, func(r courier.StepExecution) bool { return r.Seq == f.Record.Seq })
+		records = append(records, f.Record)
+	}
+	return records
 }
 
 // redone leaves out what was recorded in the item of a position before that began again.
 func (h *History) redone(records []courier.StepExecution, pos courier.Position) []courier.StepExecution {
-	for i := range h.failed {
-		f := &h.failed[i]
+	all := h.withAgain(h.failed)
+	for i := range all {
+		f := &all[i]
 		if !inOutermost(pos, f) {
 			continue
 		}
@@ -118,6 +129,15 @@ func (h *History) redone(records []courier.StepExecution, pos courier.Position) 
 		})
 	}
 	return records
+}
+
+// withAgain returns failures with those of rescued items that were executed again.
+func (h *History) withAgain(list []Failure) []Failure {
+	list = slices.Clone(list)
+	for i := range h.passes() {
+		list = append(list, h.again(&h.passes()[i])...)
+	}
+	return list
 }
 
 // Mapped returns records as they are in the present version of the job. Those of steps that
@@ -157,6 +177,7 @@ func (h *History) bounds(ctx context.Context, pos courier.Position) ([]int64, er
 	if err != nil {
 		return nil, err
 	}
+	all = h.withAgain(all)
 	for i := range all {
 		if f := &all[i]; within(pos, f) || h.restarts(f) > 0 && inOutermost(pos, f) {
 			bounds = append(bounds, all[i].Record.Seq)

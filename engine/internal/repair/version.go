@@ -116,7 +116,8 @@ func tellable(passes []courier.RepairPass, steps []int) bool {
 		return known(p.Step) && !slices.ContainsFunc(p.Loops, func(l courier.LoopPosition) bool { return !known(l.Step) })
 	}
 	return !slices.ContainsFunc(passes, func(p courier.RepairPass) bool {
-		return !at(p.Then) || p.From != nil && !at(*p.From) || slices.ContainsFunc(p.Items, func(i courier.ItemPath) bool { return !known(i.Loop) }) ||
+		return !at(p.Then) || p.From != nil && !at(*p.From) ||
+			slices.ContainsFunc(slices.Concat(p.Items, p.Rescued, p.Rescue), func(i courier.ItemPath) bool { return !known(i.Loop) }) ||
 			slices.ContainsFunc(p.Restart, func(r courier.LoopRestart) bool { return !known(r.Loop) })
 	})
 }
@@ -141,9 +142,11 @@ func moveIndexes(r *courier.Repairs, steps []int) {
 			from := movePosition(*p.From, steps)
 			p.From = &from
 		}
-		p.Items = slices.Clone(p.Items)
-		for j := range p.Items {
-			p.Items[j].Loop = steps[p.Items[j].Loop]
+		for _, list := range []*[]courier.ItemPath{&p.Items, &p.Rescued, &p.Rescue} {
+			*list = slices.Clone(*list)
+			for j := range *list {
+				(*list)[j].Loop = steps[(*list)[j].Loop]
+			}
 		}
 		p.Restart = slices.Clone(p.Restart)
 		for j := range p.Restart {

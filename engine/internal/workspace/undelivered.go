@@ -68,6 +68,23 @@ func (w Tree) Passed(id courier.ExecutionID, place string) error {
 	return err
 }
 
+// Undelivered reports whether the workspace has files of which Stopped has taken note, or
+// whether that can't be found out.
+func (w Tree) Undelivered(id courier.ExecutionID) bool {
+	root, err := w.open(id)
+	if root == nil {
+		return err != nil
+	}
+	defer root.Close()
+	files, err := note.ReadUndelivered(root)
+	for name := range files {
+		if _, gone := root.Lstat(name); !errors.Is(gone, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return err != nil
+}
+
 // keptAside reports whether the workspace has files that were kept aside, or whether that
 // can't be found out.
 func (w Tree) keptAside(id courier.ExecutionID) bool {

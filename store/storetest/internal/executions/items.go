@@ -250,6 +250,37 @@ var recordCases = []testCase{
 			}
 		}
 	}},
+	{"steps_of_an_item", func(k *kit) {
+		h := k.Start()
+		for _, r := range []struct {
+			step      int
+			iteration []int
+		}{{1, nil}, {3, []int{2}}, {4, []int{2}}, {6, []int{2, 7}}, {6, []int{27}}, {6, []int{2, 72}}, {7, []int{2}}, {8, []int{2}}, {3, []int{27}}, {4, []int{0, 2}}, {4, []int{2}}} {
+			begin, t := h.Begin(r.step), h.Finish(r.step)
+			begin.Start.Iteration, t.Ended[0].Iteration = r.iteration, r.iteration
+			h.Must(begin)
+			t.Seq = h.Seq + 1
+			h.Must(t)
+		}
+		all := k.Records(h.ID())
+		for _, f := range []store.StepFilter{
+			{Item: &courier.ItemPath{Loop: 2, Iteration: []int{2}}, ItemEnd: 7}, {Item: &courier.ItemPath{Loop: 2, Iteration: []int{27}}, ItemEnd: 7},
+			{Item: &courier.ItemPath{Loop: 5, Iteration: []int{2, 7}}, ItemEnd: 6}, {Item: &courier.ItemPath{Loop: 2, Iteration: []int{9}}, ItemEnd: 7},
+			{Item: &courier.ItemPath{Loop: 2, Iteration: []int{2}}, ItemEnd: 7, Step: new(4)}, {Item: &courier.ItemPath{Loop: 2, Iteration: []int{2}}, ItemEnd: 7, Step: new(4), Attempt: 1},
+			{Item: &courier.ItemPath{Loop: 2, Iteration: []int{2}}, ItemEnd: 7, Attempt: 1, States: []courier.StepState{courier.StepCompleted}},
+		} {
+			f.Execution = h.ID()
+			var want []courier.StepExecution
+			for _, r := range all {
+				if selects(&f, &r) && f.Holds(r.Step, r.Iteration) {
+					want = append(want, r)
+				}
+			}
+			k.Same(storekit.Text(f), k.allSteps(f, 1000), want)
+			k.Same("page by page "+storekit.Text(f), k.allSteps(f, 2), want)
+		}
+		k.Same("of the item", len(k.allSteps(store.StepFilter{Execution: h.ID(), Item: &courier.ItemPath{Loop: 2, Iteration: []int{2}}, ItemEnd: 7}, 1000)), 6)
+	}},
 	// Among those with a lower number.
 	{"latest_before", func(k *kit) {
 		h := k.history()
