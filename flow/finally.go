@@ -114,7 +114,8 @@ func (w *Walk) valueBefore(i int, head, name string) (any, bool) {
 	ok := false
 	b := w.tree.blockAt(i)
 	switch {
-	case b != nil && Compare(w.stoppedAt, courier.Position{Step: i}) <= 0:
+	case b != nil && Compare(w.stoppedAt, courier.Position{Step: i}) <= 0: // it was not reached
+	case b != nil && b.policy != nil && name != loopError && b.open < w.stoppedAt.Step && w.stoppedAt.Step <= b.end: // it has not ended
 	case b != nil && b.policy != nil && name != loopError:
 		v, ok = w.result(b, head, name)
 	case b != nil && b.rescue != nil:
