@@ -55,7 +55,8 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 		Iteration: rec.Iteration, Attempt: n, Reason: o.Reason, Err: o.Err,
 	}
 	if errors.Is(cause, leases.ErrTimeout) {
-		err.Reason, err.Err = courier.ReasonExecution, fmt.Errorf("%w; meanwhile: %w", r.timedOut().Err, o.Err)
+		late := r.timedOut()
+		err.Reason, err.Err = late.Reason, fmt.Errorf("%w; meanwhile: %w", late.Err, o.Err)
 		r.checkpoint.Add(rec)
 		r.rollback(step, n, o.Abandoned, false)
 		r.fail(err, r.walk.Position())
