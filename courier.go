@@ -4,7 +4,7 @@
 //
 // A [Job] is a named, versioned list of [StepSpec] values. Each names a step
 // type, registered in a [Registry] under a key such as "sftp.download", or a
-// control-flow marker ("flow.if", "flow.else", "flow.foreach", "flow.try", "flow.rescue", "flow.end"),
+// control-flow marker ("flow.if", "flow.else", "flow.foreach", "flow.try", "flow.rescue", "flow.end", "flow.finally"),
 // and carries that type's configuration. An engine (package engine) runs jobs
 // against a store (package store): it saves a checkpoint after every step, so
 // that an execution that is paused, fails, or loses its process continues
@@ -54,11 +54,12 @@ const (
 )
 
 // moves is the whole table of legal moves. Claiming is the only way into
-// running, or limits would leak. One that has not begun fails only if it has expired.
+// running, or limits would leak. One that has not begun fails only if it has expired. A queued
+// one is completed only if that was decided, and its finally part is given up.
 var moves = map[State][]State{
 	"":      {Created, Queued},
 	Created: {Queued, Cancelled, Failed},
-	Queued:  {Running, Paused, Cancelled, Failed},
+	Queued:  {Running, Paused, Cancelled, Failed, Completed},
 	Running: {Completed, Failed, Cancelled, Paused, Queued},
 	Paused:  {Queued, Cancelled, Failed},
 	Failed:  {Queued, Cancelled},
@@ -186,8 +187,16 @@ type Execution struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	// Failure says why an execution failed, or why a backing-off one waits.
 	Failure *Failure `json:"failure,omitempty"`
-	// Request is what an operator has asked of a running execution and its
-	// worker has not yet done, "pause" or "cancel"; "discard" of one that has ended and
+	// HasFinally says that its version of the job has a finally part. Finishing is what is
+	// decided of an execution whose finally part runs, or waits for a worker; nil for all
+	// others. FinallyError says why the last finally part has failed, which leaves the state as
+	// it is; nil if it has not.
+	HasFinally   bool       `json:"has_finally,omitempty"`
+	Finishing    *Finishing `json:"finishing,omitempty"`
+	FinallyError *Failure   `json:"finally_error,omitempty"`
+	// Request is what an operator has asked of an execution and its
+	// worker has not yet done, "pause", "cancel" or "abort" of one that runs, or of one with a
+	// finally part that waits for a worker; "discard" of one that has ended and
 	// whose kept files no engine has removed yet; or empty.
 	Request RequestKind `json:"request,omitempty"`
 	// RequestedAt, RequestedBy and RequestReason say when the pending request was made,
@@ -252,21 +261,41 @@ type Execution struct {
 	Seq int64 `json:"seq"`
 }
 
+// A Finishing is how an execution will end when its finally part is over. It does not change
+// any more.
+type Finishing struct {
+	Outcome  State    `json:"outcome"`  // completed, failed or cancelled
+	Position Position `json:"position"` // which the execution had come to, and has again then
+	// Seq is the number of the audit entry with which the finally part began. Records of its
+	// steps have greater ones.
+	Seq int64 `json:"seq"`
+	// By and Reason are those of the cancel that has led to the outcome; empty otherwise.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
 // Status is the state as shown to people. It is the state itself, except for:
 // "waiting", a queued execution that dependencies of its job hold; "scheduled", a
 // queued one whose due time is after now; "lost", a running one whose lease has ended
-// and that waits for another worker with its step types, queue and workspace; and
-// "cancelling" or "pausing", a running one with such a request.
+// and that waits for another worker with its step types, queue and workspace;
+// "cancelling" or "pausing", one with such a request; and "finishing", one whose outcome is
+// decided and whose finally part runs.
 func (e *Execution) Status(now time.Time) string {
 	switch {
+	case e.State == Queued && (e.Request == RequestCancel || e.Request == RequestAbort):
+		return "cancelling"
+	case e.State == Queued && e.Finishing != nil:
+		return "finishing"
 	case e.State == Queued && len(e.Waits) > 0:
 		return "waiting"
 	case e.State == Queued && e.DueAt.After(now):
 		return "scheduled"
 	case e.State == Running && e.LeaseExpiresAt.Before(now) && !e.LeaseExpiresAt.IsZero():
 		return "lost"
-	case e.State == Running && e.Request == RequestCancel:
+	case e.State == Running && (e.Request == RequestCancel || e.Request == RequestAbort):
 		return "cancelling"
+	case e.State == Running && e.Finishing != nil:
+		return "finishing"
 	case e.State == Running && e.Request == RequestPause:
 		return "pausing"
 	}
@@ -302,6 +331,7 @@ const (
 	RequestPause   RequestKind = "pause"
 	RequestResume  RequestKind = "resume"
 	RequestCancel  RequestKind = "cancel"
+	RequestAbort   RequestKind = "abort" // a cancel that leaves the finally part out, or ends it
 	RequestRelease RequestKind = "release"
 	RequestRestart RequestKind = "restart" // a resume from the beginning, on any worker, without the files
 	RequestRetry   RequestKind = "retry"   // of a chain execution only

@@ -24,7 +24,7 @@ func TestStateMoves(t *testing.T) {
 	}{
 		{"", []courier.State{courier.Created, courier.Queued}},
 		{courier.Created, []courier.State{courier.Queued, courier.Cancelled, courier.Failed}},
-		{courier.Queued, []courier.State{courier.Running, courier.Paused, courier.Cancelled, courier.Failed}},
+		{courier.Queued, []courier.State{courier.Running, courier.Paused, courier.Cancelled, courier.Failed, courier.Completed}},
 		{courier.Running, []courier.State{courier.Completed, courier.Failed, courier.Cancelled, courier.Paused, courier.Queued}},
 		{courier.Paused, []courier.State{courier.Queued, courier.Cancelled, courier.Failed}},
 		{courier.Failed, []courier.State{courier.Queued, courier.Cancelled}},

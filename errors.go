@@ -163,6 +163,7 @@ func FormatItems(labels []string, iteration []int) string {
 type TransitionError struct {
 	Execution ExecutionID
 	From, To  State
+	Outcome   State // of an execution whose finally part runs; otherwise empty
 }
 
 // Error names both states, and what can be done from the first.
@@ -170,6 +171,9 @@ func (e *TransitionError) Error() string {
 	var can []string
 	for _, s := range moves[e.From] {
 		can = append(can, string(s))
+	}
+	if e.Outcome != "" {
+		return fmt.Sprintf("execution %s runs its finally part and will be %s, so it can't become %s; to end that part, cancel it without the finally part; nothing was changed", e.Execution, e.Outcome, e.To)
 	}
 	next := "its state is final"
 	if e.From == e.To {

@@ -88,8 +88,11 @@ type Event struct {
 	// EventJobCompleted and EventJobFailed. Failed are the first 20 of them.
 	FailedItems int
 	Failed      []ItemFailure
-	Bytes       int64 // moved so far by the attempt
-	By          string
+	// FinallyError says why the finally part has failed, for EventJobCompleted,
+	// EventJobFailed and EventJobCancelled; empty if it has not.
+	FinallyError string
+	Bytes        int64 // moved so far by the attempt
+	By           string
 	// Item, Done and Total bytes of the item that a step is working on, for
 	// EventStepProgress; ItemTotal is -1 when it is not known.
 	Item      string

@@ -87,6 +87,14 @@ func (o *ResumeOptions) Changes() bool {
 	return o.Delay != 0 || o.Version != 0 || o.From != "" || len(o.Set) > 0 || o.Skip || o.Outputs != nil || len(o.Items) > 0 || len(o.Accept) > 0 || len(o.SkipItems) > 0 || len(o.Rescue) > 0 || o.Elsewhere
 }
 
+// CancelOptions are the settings of a cancel.
+type CancelOptions struct {
+	By By
+	// WithoutFinally leaves out the finally part of the job, or ends it if it runs. So does a
+	// second cancel.
+	WithoutFinally bool
+}
+
 // A ResumeReport says what a resume would do.
 type ResumeReport struct {
 	Execution ExecutionID `json:"execution_id"`

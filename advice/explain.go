@@ -63,6 +63,7 @@ const (
 	Due         Kind = "due"          // its delay has not passed
 	Backoff     Kind = "backoff"      // it waits for the next retry
 	Request     Kind = "request"      // its worker has not carried out a request yet
+	Finally     Kind = "finally"      // its outcome is decided, and its finally part waits for a worker
 	Lost        Kind = "lost"         // the lease of its worker has ended
 	NoWorker    Kind = "no_worker"    // no worker has its queue, or its step types
 	Workspace   Kind = "workspace"    // no worker has its workspace
@@ -93,6 +94,9 @@ func Explain(c *store.Circumstances) Explanation {
 			add(lacks(c)...)
 		}
 	case courier.Queued:
+		if x.Request == courier.RequestCancel || x.Request == courier.RequestAbort || x.Finishing != nil {
+			add(finishing(c))
+		}
 		add(dependencies(c)...)
 		if x.DueAt.After(c.At) {
 			add(delayed(c))
@@ -104,6 +108,18 @@ func Explain(c *store.Circumstances) Explanation {
 		}
 	}
 	return e
+}
+
+// finishing is why an execution waits for a worker though it is cancelled, or how it ends is
+// decided.
+func finishing(c *store.Circumstances) Cause {
+	x := &c.Execution
+	cause := Cause{Kind: Finally, Text: "It is cancelled, and its finally part waits for a worker.", Since: x.RequestedAt, By: x.RequestedBy, Reason: x.RequestReason}
+	if f := x.Finishing; f != nil {
+		cause = Cause{Kind: Finally, Text: fmt.Sprintf("How it ends is decided: %s. Its finally part waits for a worker.", f.Outcome), By: f.By, Reason: f.Reason}
+	}
+	cause.Do, cause.Call = "Wait for a worker that has its queue and its workspace, or cancel it without the finally part, which ends it at once.", "Engine.CancelWith"
+	return cause
 }
 
 func held(c *store.Circumstances) Cause {
@@ -161,7 +177,11 @@ func requested(c *store.Circumstances) Cause {
 	x := &c.Execution
 	what, do := "stops before the next step", "Wait until the present step has ended, or cancel the execution, which interrupts the step."
 	call := "Engine.Cancel"
-	if x.Request == courier.RequestCancel {
+	switch {
+	case x.Request == courier.RequestPause && x.Finishing != nil:
+		what, do = "goes on with the finally part, at whose end the pause is dropped", "Wait until the finally part is over, or cancel the execution without it."
+		call = "Engine.CancelWith"
+	case x.Request == courier.RequestCancel || x.Request == courier.RequestAbort:
 		what, do, call = "interrupts the step and rolls it back", "Wait until the step has returned.", ""
 	}
 	if !x.LeaseExpiresAt.After(c.At) {

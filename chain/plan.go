@@ -445,7 +445,7 @@ func (d *Decision) ask(member int, kind courier.RequestKind, of func(int) (*cour
 		}
 		return nil
 	}
-	if x.Request == kind && !expired {
+	if x.Request == kind && !expired && !(kind == courier.RequestCancel && x.HasFinally) {
 		return nil // the same request is pending already
 	}
 	decision, err := store.Decide(x, expired, kind)

@@ -38,6 +38,8 @@ type bulkPage struct {
 	Cursor  string // of the newest execution that was counted
 	Back    string
 	Results *bulkResults
+	// WithoutFinally says that a cancel leaves finally parts out.
+	WithoutFinally bool
 }
 
 // bulkResults are what came of a bulk.
@@ -95,7 +97,7 @@ func (c *call) bulk() (b bulk.Request, err error) {
 			return b, problem.Invalid("All executions there are can't be meant: filter them, such as by state:failed.")
 		}
 	}
-	b.By.Reason = c.reason()
+	b.By.Reason, b.WithoutFinally = c.reason(), b.Action == bulk.Cancel && c.form.Get("without_finally") != ""
 	return b, nil
 }
 
@@ -196,7 +198,7 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	c.kept = &bulkPage{Action: b.Action, Where: c.form.Get("where"), IDs: c.form.Get("ids"), Results: r, Cursor: b.Cursor, Back: c.link("executions"), Confirm: b.Key}
+	c.kept = &bulkPage{Action: b.Action, Where: c.form.Get("where"), IDs: c.form.Get("ids"), Results: r, WithoutFinally: b.WithoutFinally, Cursor: b.Cursor, Back: c.link("executions"), Confirm: b.Key}
 	return c.link("bulk") + "?of=" + c.formID(), nil
 }
 

@@ -164,7 +164,7 @@ func (c *call) executionPage() (any, error) {
 		if p.Status == "lost" {
 			p.Status = string(courier.Running)
 		}
-		p.X = courier.Execution{ID: x.ID, Job: x.Job, State: x.State, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, Request: x.Request, Result: c.execution.Result, Failure: x.Failure}
+		p.X = courier.Execution{ID: x.ID, Job: x.Job, State: x.State, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, Request: x.Request, HasFinally: x.HasFinally, Finishing: x.Finishing, Result: c.execution.Result, Failure: x.Failure}
 		if err := c.explain(p); err != nil {
 			return nil, err
 		}
@@ -266,6 +266,12 @@ func (p *executionPage) headline(sees bool) {
 	default:
 		p.Headline = "Is in the queue " + x.Queue + "."
 	}
+	if f := x.Finishing; f != nil {
+		p.Headline = fmt.Sprintf("Its outcome is decided: %s. %s", f.Outcome, p.Headline)
+		if x.Current == nil {
+			p.Headline = fmt.Sprintf("Its outcome is decided: %s. Its finally part runs before it ends.", f.Outcome)
+		}
+	}
 	if p.Status == "lost" && sees {
 		p.Headline = format.Sentence(advice.Status(x, p.now))
 	}
@@ -295,8 +301,12 @@ func (c *call) offer(p *executionPage) error {
 			p.Can[name] = true
 		}
 	}
-	can("pause", "pauseExecution", (s == courier.Queued || s == courier.Running) && p.X.Request == "")
-	can("cancel", "cancelExecution", !s.Final() && p.X.Request != courier.RequestCancel)
+	cancelling := p.X.Request == courier.RequestCancel || p.X.Request == courier.RequestAbort
+	finishing := p.X.Finishing != nil
+	can("pause", "pauseExecution", (s == courier.Queued || s == courier.Running) && p.X.Request == "" && !finishing)
+	can("cancel", "cancelExecution", !s.Final() && !cancelling && !finishing)
+	runs := s == courier.Queued || s == courier.Running || s == courier.Paused
+	can("abort", "cancelExecution", p.X.HasFinally && !p.X.StartedAt.IsZero() && runs && p.X.Request != courier.RequestAbort)
 	can("release", "releaseExecution", s == courier.Created)
 	can("resume", "resumeExecution", still || p.Status == "pausing")
 	can("rerun", "rerunExecution", s.Ended())
@@ -396,6 +406,7 @@ func (c *call) records(f store.StepFilter) ([]courier.StepExecution, error) {
 var executionActions = []action{
 	{verb: "pause", op: "pauseExecution", do: ask("pause")},
 	{verb: "cancel", op: "cancelExecution", do: ask("cancel")},
+	{verb: "abort", op: "cancelExecution", do: ask("abort")},
 	{verb: "release", op: "releaseExecution", do: ask("release")},
 	{verb: "resume", op: "resumeExecution", do: ask("resume")},
 }
@@ -409,6 +420,10 @@ func ask(verb string) func(ctx context.Context, c *call) (string, error) {
 			f = e.Pause
 		case "cancel":
 			f = e.Cancel
+		case "abort":
+			f = func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+				return e.CancelWith(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: true})
+			}
 		case "release":
 			f = e.Release
 		case "resume":

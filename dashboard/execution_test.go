@@ -661,3 +661,29 @@ func TestItemsAreRescuedByName(t *testing.T) {
 		}
 	})
 }
+
+// The page of an execution with a finally part says that a cancel leads into it, and has a
+// cancel without it; in it the page says the outcome, and what can be given up.
+func TestExecutionFinally(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		step := func(id string) courier.StepSpec {
+			return courier.StepSpec{ID: id, Type: "test.work", Config: map[string]any{"seconds": 50}}
+		}
+		w.define(courier.Job{Name: "report", Steps: []courier.StepSpec{step("work"), {Type: "flow.finally"}, step("tidy")}})
+		w.user = "otto"
+		at := "executions/" + string(w.enqueue("report", "ann", nil).ID)
+		time.Sleep(10 * time.Second)
+		w.get(at).has("Its finally part runs first.").has("Cancel without the finally part")
+		w.act(at, map[string]string{"do": "cancel", "key": "1", "reason": "wrong file"})
+		time.Sleep(10 * time.Second)
+		w.get(at).has("finishing").has("Its outcome is decided: cancelled.").has("Its finally part can be given up.").lacks("Cancel it for good")
+		w.act(at, map[string]string{"do": "abort", "key": "2"})
+		time.Sleep(time.Second)
+		w.get(at).has("cancelled").lacks("Its outcome is decided").lacks("Cancel without the finally part")
+		at = "executions/" + string(w.enqueue("report", "ann", nil).ID)
+		time.Sleep(10 * time.Second)
+		w.act(at, map[string]string{"do": "abort", "key": "3"})
+		time.Sleep(time.Second)
+		w.get(at).has("cancelled")
+	})
+}

@@ -303,6 +303,9 @@ func (c access) Items(ctx context.Context, n *notify.Notification) error {
 	if f := x.Failure; f != nil && slices.Equal(f.Iteration, n.Iteration) {
 		n.ItemLabels = f.ItemLabels
 	}
+	if f := x.FinallyError; f != nil && x.State.Ended() {
+		n.FinallyError = f.Message
+	}
 	if n.FailedItems = x.FailedItems; err != nil || x.FailedItems == 0 {
 		return itemsError(n, err)
 	}

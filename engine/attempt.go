@@ -153,6 +153,9 @@ func (r *run) repeated(step, n int) bool {
 	if n > 1 || r.checkpoint.Continues {
 		return true
 	}
+	if r.finish != nil {
+		return false // each pass through the finally part is one of its own
+	}
 	if r.checkpoint.Base == 0 && r.x.Attempt == 1 {
 		return false
 	}

@@ -22,7 +22,7 @@ func (r *run) apply(t *store.Transition) error {
 	if r.walk != nil && !t.RetryJob {
 		r.countItems() // the position has them
 	}
-	t.Execution, t.Chain, t.Lease = r.x.ID, r.x.Chain, r.token
+	t.Execution, t.Chain, t.Lease, t.Finally = r.x.ID, r.x.Chain, r.token, r.finish != nil
 	r.checkpoint.Fill(t)
 	t.Counters.Secrets = r.secrets.Used()
 	if t.To != courier.Running && t.To != courier.Completed {
@@ -79,7 +79,7 @@ func (r *run) emitWritten(t *store.Transition) {
 	}
 	by := ""
 	if q := r.lease.Request(); q != nil {
-		by = t.By(q.Request, q.By)
+		by = t.CarriedOut(q.Request, q.By)
 	}
 	for i, a := range t.Entries(r.checkpoint.Current(), by) {
 		if i < len(t.Ended) {
@@ -94,6 +94,9 @@ func (r *run) emitWritten(t *store.Transition) {
 			ev.ItemLabels = t.Ended[i].ItemLabels
 		case ev.Type == courier.EventJobFailed || ev.Type == courier.EventJobCompleted:
 			ev.FailedItems, ev.Failed = r.checkpoint.Items, r.failedAt(t.Position)
+		}
+		if t.FinallyError != nil && a.Step == nil {
+			ev.FinallyError = t.FinallyError.Message
 		}
 		r.e.observers.Emit(ev)
 	}
@@ -143,6 +146,10 @@ func (r *run) leave(t *store.Transition, text string) {
 	if t.To != courier.Running {
 		return // it ends the lease anyway
 	}
+	if t.Finish != nil {
+		t.To = courier.Queued // where the finally part goes on elsewhere
+		return
+	}
 	r.checkpoint.Unstart(t)
 	t.Counters.Secrets = r.secrets.Used() // a step that was abandoned may have used more since
 	t.To, t.Failure = courier.Queued, &courier.Failure{
@@ -190,7 +197,7 @@ func (r *run) unkept(t *store.Transition, refusal error) error {
 	failing := &store.Transition{
 		To: courier.Failed, Position: at, Failure: r.failure(err), DiskBytes: r.diskBytes(), Interrupt: r.checkpoint.Bare() && r.checkpoint.Current() != nil,
 	}
-	if e := r.apply(failing); errors.Is(e, courier.ErrConflict) && r.lease.Held() {
+	if e := r.conclude(failing); errors.Is(e, courier.ErrConflict) && r.lease.Held() {
 		r.walk = nil // the position in the store is the one that counts
 		r.cancelled()
 	}

@@ -120,7 +120,7 @@ func (e *Engine) claim(w *worker, free int) (store.Claims, error) {
 
 func (e *Engine) claimRequest(most int) store.ClaimRequest {
 	return store.ClaimRequest{
-		Worker: e.opt.Worker, Workspace: e.opt.WorkspaceID, StepTypes: e.reg.Keys(), Queues: e.opt.Queues,
+		Worker: e.opt.Worker, Workspace: e.opt.WorkspaceID, StepTypes: append(e.reg.Keys(), store.FinallyType), Queues: e.opt.Queues,
 		Max: most, Lease: e.opt.Lease, Slots: e.opt.Slots, Version: version(),
 	}
 }

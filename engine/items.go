@@ -107,14 +107,19 @@ func (r *run) countItems() {
 	rescued, fails := r.walk.TakeRescued()
 	r.checkpoint.RescuedItems += rescued
 	r.checkpoint.RescueFails = r.checkpoint.RescueFails || fails
+	if r.finish != nil {
+		failed, accepted := r.walk.TakeFailures()
+		r.checkpoint.FinallyItems += failed - accepted
+		return
+	}
 	if failed, accepted := r.walk.TakeFailures(); r.checkpoint.Target == 0 {
 		r.checkpoint.Items += failed
 		r.checkpoint.AcceptedItems += accepted
 	}
 }
 
-// end takes note of an attempt that is over, until it is written.
-func (r *run) end(rec courier.StepExecution) {
+// ended takes note of an attempt that is over, until it is written.
+func (r *run) ended(rec courier.StepExecution) {
 	r.checkpoint.Add(rec)
 	if rec.Rescue != nil {
 		r.vals.SetError(&rec)
@@ -127,6 +132,9 @@ func (r *run) end(rec courier.StepExecution) {
 // complete ends the execution, as failed if items have failed that the job does not
 // accept. It reports false if the execution goes on.
 func (r *run) complete() bool {
+	if r.finish != nil {
+		return r.finallyOver()
+	}
 	r.countItems()
 	if r.checkpoint.Rejected() > 0 {
 		if r.beginRepair() {
@@ -143,11 +151,14 @@ func (r *run) complete() bool {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))
 	}
 	r.slot.SetEnding(true)
-	if c := r.onlyCopies(); c != nil && c.Any() && (r.checkpoint.Items > 0 || r.leftBehind() || r.e.work.Unfinished(r.lease.Context(), r.e.store, &r.x, r.checkpoint.Ended())) {
-		t.OnlyCopies = c
+	if !r.x.HasFinally {
+		r.keepCopies(t)
 	}
-	err := r.apply(t)
-	if err == nil {
+	err := r.conclude(t)
+	switch {
+	case err == nil && r.begun:
+		r.slot.SetEnding(false)
+	case err == nil:
 		r.letGo(t.OnlyCopies)
 	}
 	if errors.Is(err, courier.ErrConflict) {
@@ -171,9 +182,9 @@ func (r *run) leftBehind() bool {
 // endFailed ends the execution as failed with the items. It reports false if an operator
 // was faster.
 func (r *run) endFailed(f *courier.Failure, pos courier.Position) bool {
-	r.err = &courier.StepError{Execution: r.x.ID, Job: r.x.Job, Step: f.Step, ID: f.ID, Type: f.Type, Reason: f.Reason, Err: errors.New(f.Message)}
+	r.failedWith(&courier.StepError{Execution: r.x.ID, Job: r.x.Job, Step: f.Step, ID: f.ID, Type: f.Type, Reason: f.Reason, Err: errors.New(f.Message)})
 	r.checkpoint.Target = 0
-	err := r.apply(&store.Transition{To: courier.Failed, Position: pos, Failure: f, DiskBytes: r.diskBytes()})
+	err := r.conclude(&store.Transition{To: courier.Failed, Position: pos, Failure: f, DiskBytes: r.diskBytes()})
 	return !errors.Is(err, courier.ErrConflict) || !r.lease.Held()
 }
 
@@ -194,7 +205,7 @@ func (r *run) loopFailed(e *flow.LoopError) bool {
 	item, goesOn := r.failItem(e.Step, courier.ReasonItems)
 	item.mark(&rec)
 	if goesOn {
-		r.end(rec)
+		r.ended(rec)
 		return true
 	}
 	if r.beginRepair() {
@@ -295,7 +306,7 @@ func (r *run) loseItem(lost *courier.StepExecution) bool {
 	}
 	rec := r.checkpoint.TakeLast()
 	item.mark(&rec)
-	r.end(rec)
+	r.ended(rec)
 	return true
 }
 
@@ -334,16 +345,29 @@ func (r *run) loadMembers() error {
 // failedItems lists the failed items of a loop that is over, for a step that refers to
 // them, and says how many there are.
 func (r *run) failedItems(marker int, outer []int) ([]courier.ItemFailure, int) {
-	left, err := r.earlier.History().Records(r.lease.Context())
+	left, err := r.historyOf(marker).Records(r.lease.Context())
 	if err != nil {
 		r.log.Error("read the failed items of a loop", "step", marker, "error", r.secrets.Message(err))
 	}
 	return r.program.FailedItems(marker, outer, left)
 }
 
+// historyOf is the history of the part of the job in which a marker lies.
+func (r *run) historyOf(marker int) *repair.History {
+	h := r.earlier.History()
+	if r.program.Tree.InFinally(marker) && r.finish != nil {
+		h.Finally = r.finish.Seq
+	}
+	return h
+}
+
 // rescuedItems lists the rescued items of a loop that is over, as failedItems does.
 func (r *run) rescuedItems(marker int, outer []int) ([]courier.ItemFailure, int) {
-	list, err := r.earlier.History().Rescues(r.lease.Context(), r.walk.Position())
+	at := r.walk.Position()
+	if r.finish != nil && !r.program.Tree.InFinally(marker) {
+		at = r.finish.Position
+	}
+	list, err := r.historyOf(marker).Rescues(r.lease.Context(), at)
 	if err != nil {
 		r.log.Error("read the rescued items of a loop", "step", marker, "error", r.secrets.Message(err))
 	}

@@ -17,10 +17,7 @@ func (r *run) cancelled() bool {
 	if r.walk != nil {
 		pos = r.walk.Position()
 	}
-	t := &store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()}
-	if r.apply(t) == nil {
-		r.letGo(t.OnlyCopies)
-	}
+	_ = r.conclude(&store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()})
 	return true
 }
 

@@ -55,7 +55,8 @@ func (r *run) settle(step, n int, o stepcall.Outcome) bool {
 		Iteration: rec.Iteration, Attempt: n, Reason: o.Reason, Err: o.Err,
 	}
 	if errors.Is(cause, leases.ErrTimeout) {
-		err.Reason, err.Err = courier.ReasonExecution, fmt.Errorf("%w; meanwhile: %w", r.timedOut().Err, o.Err)
+		late := r.timedOut()
+		err.Reason, err.Err = late.Reason, fmt.Errorf("%w; meanwhile: %w", late.Err, o.Err)
 		r.checkpoint.Add(rec)
 		r.rollback(step, n, o.Abandoned, false)
 		r.fail(err, r.walk.Position())
@@ -72,20 +73,21 @@ func (r *run) requeue(abandoned bool) bool {
 	r.checkpoint.Interrupted = !abandoned
 	for r.lease.Held() {
 		to := courier.Queued
-		if q := r.lease.Request(); q != nil && q.Request == courier.RequestCancel {
+		if q := r.lease.Request(); q != nil && (q.Request == courier.RequestCancel || q.Request == courier.RequestAbort) {
 			to = courier.Cancelled
 			r.rollback(r.checkpoint.Current().Step, r.checkpoint.Current().Attempt, abandoned, true)
-		} else if q != nil {
+		} else if q != nil && r.finish == nil {
 			to = courier.Paused
 		}
 		t := &store.Transition{To: to, Interrupt: true, Position: r.walk.Position()}
 		if to == courier.Paused {
 			t.Request = courier.RequestPause
 		}
-		err := r.apply(t)
-		if err == nil && to == courier.Cancelled {
-			r.letGo(t.OnlyCopies)
+		write := r.apply
+		if to == courier.Cancelled {
+			write = r.conclude
 		}
+		err := write(t)
 		if !errors.Is(err, courier.ErrConflict) {
 			break
 		}
@@ -124,7 +126,7 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 	r.rollback(rec.Step, rec.Attempt, abandoned, false)
 	item, goesOn := r.failItem(rec.Step, err.Reason)
 	item.mark(&rec)
-	r.end(rec)
+	r.ended(rec)
 	if goesOn {
 		return true
 	}
@@ -141,7 +143,7 @@ func (r *run) failed(err *courier.StepError, rec courier.StepExecution, abandone
 func (r *run) retryLater(t *store.Transition, counters store.Counters, err *courier.StepError, rec courier.StepExecution) bool {
 	before := r.checkpoint.Counters
 	err.Err = r.secrets.CleanError(err.Err)
-	r.err = err
+	r.failedWith(err)
 	t.Failure = r.failure(err)
 	r.checkpoint.Add(rec)
 	for r.lease.Held() {
@@ -187,7 +189,7 @@ func (r *run) markerFailed(err error) bool {
 	}
 	item, goesOn := r.failItem(step, courier.ReasonConfig)
 	item.mark(&rec)
-	r.end(rec)
+	r.ended(rec)
 	if goesOn {
 		return true
 	}
@@ -238,14 +240,25 @@ func (r *run) rollback(step, n int, abandoned, cancelled bool) {
 // fail ends the execution as failed, at a position from which it can be
 // resumed.
 func (r *run) fail(err *courier.StepError, pos courier.Position) {
-	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.CleanError(r.firstCause(err.Err))
-	r.err = err
+	if r.finish == nil {
+		err.Err = r.firstCause(err.Err)
+	}
+	err.Execution, err.Job, err.Err = r.x.ID, r.x.Job, r.secrets.CleanError(err.Err)
+	r.failedWith(err)
 	t := &store.Transition{To: courier.Failed, Position: pos, Failure: r.failure(err), DiskBytes: r.diskBytes()}
-	if e := r.apply(t); errors.Is(e, courier.ErrConflict) && r.lease.Held() {
+	if e := r.conclude(t); errors.Is(e, courier.ErrConflict) && r.lease.Held() {
 		if r.walk != nil {
 			r.undo(true) // what was kept for a resume
 		}
 		r.cancelled()
+	}
+}
+
+// failedWith takes note of the error with which the execution fails. An error of its finally
+// part is not that.
+func (r *run) failedWith(err *courier.StepError) {
+	if r.finish == nil {
+		r.err = err
 	}
 }
 
@@ -282,6 +295,10 @@ func (r *run) failure(err *courier.StepError) *courier.Failure {
 }
 
 func (r *run) timedOut() *courier.StepError {
+	if r.finish != nil {
+		err := fmt.Errorf("the finally part took longer than its timeout of %v", r.finish.Timeout)
+		return &courier.StepError{Step: -1, Reason: courier.ReasonTimeout, Err: err}
+	}
 	err := fmt.Errorf("the execution took longer than its timeout of %v", r.x.Timeout)
 	return &courier.StepError{Step: -1, Reason: courier.ReasonExecution, Err: err}
 }

@@ -26,9 +26,28 @@ func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by courier.B
 // otherwise Cancel returns when the request is recorded. From then on the execution
 // can only end as cancelled: the context of its step ends with the cause
 // courier.ErrCancelled, and the step is rolled back.
+//
+// An execution that has begun and whose job has a finally part runs that first: if no worker
+// has it, it is queued for one, and has the status "cancelling". A second cancel leaves
+// the finally part out, or ends it, as [Engine.CancelWith] does. A cancel of an execution
+// whose finally part runs with another outcome than cancelled is refused.
 func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-	x, err := e.request(ctx, id, courier.RequestCancel, by)
-	if err == nil && x.State == courier.Cancelled {
+	return e.CancelWith(ctx, id, &courier.CancelOptions{By: by})
+}
+
+// CancelWith is [Engine.Cancel] with options; nil means the zero ones. Without its finally
+// part, an execution without a worker is cancelled at once. If the finally part runs, it
+// is ended, and the execution ends with the outcome that was decided.
+func (e *Engine) CancelWith(ctx context.Context, id courier.ExecutionID, opt *courier.CancelOptions) (courier.Execution, error) {
+	if opt == nil {
+		opt = &courier.CancelOptions{}
+	}
+	kind := courier.RequestCancel
+	if opt.WithoutFinally {
+		kind = courier.RequestAbort
+	}
+	x, err := e.request(ctx, id, kind, opt.By)
+	if err == nil && x.State.Final() {
 		e.discard(ctx, &x)
 	}
 	return x, err
@@ -71,7 +90,7 @@ func (e *Engine) send(ctx context.Context, r *store.Request) (courier.Execution,
 // this engine has it, and emits the event of one that took effect at once.
 func (e *Engine) requested(x *courier.Execution, q *store.Request) {
 	if r := e.runs.Get(x.ID); r != nil && x.State == courier.Running {
-		r.lease.SetRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By})
+		r.lease.SetRequest(&store.Renewed{Execution: x.ID, Request: x.Request, By: q.By, Reason: q.Reason})
 	}
 	executionlog.Requested(e.log, x, q)
 	for _, ev := range executionlog.RequestEvents(x, q) {

@@ -46,6 +46,9 @@ type run struct {
 
 	writing progressWrite      // the present write
 	err     *courier.StepError // with which the execution has failed
+	finish  *store.Finish      // what is decided, since the finally part has begun; nil before
+	outcome *courier.Failure   // of the outcome, likewise
+	begun   bool               // the finally part has begun and was not driven yet
 	last    *courier.Execution // as it was last written, for a probe
 
 	// What steps are given.
@@ -74,8 +77,16 @@ func (e *Engine) newRun(base context.Context, c *store.Claimed, sent time.Time, 
 	r.begin(context.WithoutCancel(base), new(secret.Redactor))
 	r.secrets.Claimed(c.Counters.Secrets)
 	r.lease.Grant(e.opt.Lease, sent, stop)
-	if r.x.Timeout > 0 {
+	timeout := r.x.Timeout
+	if r.finish = c.Finish; r.finish != nil {
+		r.lease.Finishes()
+		timeout = r.finish.Timeout
+	}
+	if timeout > 0 {
 		r.lease.Limit(c.Remaining)
+	}
+	if q := r.x.Request; r.x.HasFinally && (q == courier.RequestCancel || q == courier.RequestAbort) {
+		r.lease.SetRequest(&store.Renewed{Execution: r.x.ID, Request: q, By: r.x.RequestedBy, Reason: r.x.RequestReason})
 	}
 	e.notifications.Wake()
 	r.lines().Claim(c)
@@ -122,9 +133,16 @@ func (r *run) drive(c *store.Claimed) {
 			return
 		}
 	}
-	if !r.prepare(c) || c.Started != nil && !r.started(c.Started) {
-		return
+	goesOn := r.prepare(c) && (c.Started == nil || r.started(c.Started))
+	for goesOn || r.begun {
+		r.begun = false
+		r.steps()
+		goesOn = false
 	}
+}
+
+// steps executes steps until the lease has ended, or the finally part has begun.
+func (r *run) steps() {
 	for r.lease.Held() {
 		step, err := r.walk.Next()
 		switch {
@@ -204,12 +222,20 @@ func (r *run) prepare(c *store.Claimed) bool {
 		r.vals = program.NewValues(r.program, &r.x, r.workspace())
 		r.vals.SetFailedItems(r.failedItems)
 		r.vals.SetRescuedItems(r.rescuedItems)
-		err = r.earlier.Restore(r.lease.Context(), r.vals, c.Latest, r.checkpoint.Target, pos)
+		at := pos
+		if r.finish != nil {
+			at = r.finish.Position
+		}
+		err = r.earlier.Restore(r.lease.Context(), r.vals, c.Latest, r.checkpoint.Target, at)
 	}
 	if err == nil {
 		err = r.loadMembers()
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case r.finish != nil:
+		err = r.restoreFinally(c, pos)
+	default:
 		r.walk, err = r.program.Tree.Walk(pos, r.vals)
 	}
 	if err == nil {
@@ -308,10 +334,13 @@ func (r *run) boundary() bool {
 	}
 	if q := r.lease.Request(); q != nil {
 		switch q.Request {
-		case courier.RequestCancel:
+		case courier.RequestCancel, courier.RequestAbort:
 			r.undo(true)
 			return r.cancelled()
 		case courier.RequestPause:
+			if r.finish != nil {
+				break // it is dropped when the finally part is over
+			}
 			if r.atEnd() {
 				return false // there is no next step before which it could wait
 			}
@@ -367,6 +396,10 @@ func (r *run) start(step int) (n int, cleanup bool, err error) {
 
 // count takes note of one more attempt where the execution stands.
 func (r *run) count() {
+	if r.finish != nil {
+		r.checkpoint.Count(0) // the pass has starts of its own
+		return
+	}
 	if len(r.walk.Iteration()) == 0 && r.x.Repairs == nil {
 		r.checkpoint.Base = 0 // the loop that was restarted is over
 	}

@@ -63,7 +63,7 @@ func Check(t *Tree, job *courier.Job, r *courier.Registry) (problems, warnings [
 	}
 	c := &checker{tree: t, job: job, registry: r}
 	if t == nil {
-		p := parse(job.Steps)
+		p := parse(job.Steps, nil)
 		c.tree, c.broken, c.problems = p.tree, p.broken, p.problems
 	}
 	c.seen, c.params = make(map[string]int), ReadParams(job.Params)

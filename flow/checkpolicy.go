@@ -35,7 +35,7 @@ func (c *checker) checkStepPolicy(i int, s *courier.StepSpec) {
 	case p.Type == courier.RetryJob:
 		problem("failure_policy.type", "%q is for the job; a step can have %q, %q or %q", p.Type, allowed[0], allowed[1], allowed[2])
 		allowed = policies
-	case p.Type == courier.RetryStep && c.tree.entries[i].kind != work:
+	case p.Type == courier.RetryStep && c.tree.entries[i].kind != work && c.tree.entries[i].kind != toFinally:
 		problem("failure_policy.type", "%q is for steps: what a marker can't evaluate, it can't evaluate the next time either; give %q or %q", p.Type, courier.Stop, courier.SkipAndContinue)
 	}
 	checkPolicy(p, allowed, problem)
@@ -44,7 +44,7 @@ func (c *checker) checkStepPolicy(i int, s *courier.StepSpec) {
 // checkItemPolicy checks that a step in a loop with on_item_failure: continue does not
 // start the whole job again when it fails.
 func (c *checker) checkItemPolicy(i int, s *courier.StepSpec) {
-	if c.broken || c.tree.entries[i].kind != work || !s.FailurePolicy.IsZero() || c.job.FailurePolicy.Type != courier.RetryJob {
+	if c.broken || c.tree.entries[i].kind != work || !s.FailurePolicy.IsZero() || c.job.FailurePolicy.Type != courier.RetryJob || c.tree.InFinally(i) {
 		return
 	}
 	if marker, ok := c.tree.CountingLoop(i); ok {

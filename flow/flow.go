@@ -1,7 +1,8 @@
 // Package flow decides what comes next in a job.
 //
 // A job is a flat list of steps in which the markers "flow.if", "flow.else",
-// "flow.foreach", "flow.try", "flow.rescue" and "flow.end" delimit blocks. [Parse] turns the list into a
+// "flow.foreach", "flow.try", "flow.rescue" and "flow.end" delimit blocks, and "flow.finally"
+// begins the steps that run however the others end. [Parse] turns the list into a
 // [Tree], [Check] finds what is wrong with a job before anything runs, a
 // [Walk] follows one execution from step to step, and a [Template] puts values
 // into a step's configuration.
@@ -111,10 +112,17 @@ const (
 	// TypeEnd ends what a flow.if, a flow.foreach or a flow.try began. It has no
 	// configuration.
 	TypeEnd = "flow.end"
+	// TypeFinally stands behind the last step, outside of blocks, and begins the finally part:
+	// the steps that run when the execution would end as completed, failed or cancelled. It has
+	// no configuration. Its timeout is that of the whole part, 300 seconds by default. Its
+	// failure policy holds for the steps of the part; by default that is retry_step with the
+	// figures of the job's. In the part, job.outcome, job.error, job.failed and job.rescued
+	// say how the others have ended, and outputs of steps that have not run read null.
+	TypeFinally = "flow.finally"
 )
 
 // markers are the types of the markers, as messages list them.
-var markers = []string{TypeIf, TypeElse, TypeForEach, TypeTry, TypeRescue, TypeEnd}
+var markers = []string{TypeIf, TypeElse, TypeForEach, TypeTry, TypeRescue, TypeEnd, TypeFinally}
 
 // A Node is an element of a [List]: a *[Step], a *[ForEach], an *[If] or a *[Try]. Only
 // types of this package are nodes.
@@ -191,6 +199,7 @@ const (
 	otherwise
 	toRescue
 	end
+	toFinally
 )
 
 // opens reports whether the entry is the first one of a block.
@@ -215,6 +224,8 @@ func kindOf(typ string) (k kind, ok bool) {
 		return toRescue, true
 	case TypeEnd:
 		return end, true
+	case TypeFinally:
+		return toFinally, true
 	}
 	return work, false
 }
@@ -254,6 +265,9 @@ type Tree struct {
 	entries   []entry
 	blocks    []*block
 	root      List
+	finally   int       // the index of the flow.finally, or -1
+	last      *List     // what is behind it; nil if there is none
+	declared  int       // the length of the list without outputs
 	none      *Template // of entries without a configuration
 	templates []atomic.Pointer[Template]
 
@@ -267,8 +281,8 @@ type place struct {
 	text  string
 }
 
-// Root is the list of the nodes that lie in no block. The caller must not
-// change it.
+// Root is the list of the nodes that lie in no block, but for those of [Tree.Finally]. The
+// caller must not change it.
 func (t *Tree) Root() *List { return &t.root }
 
 // Len is the length of the flat list.
@@ -407,6 +421,10 @@ func (t *Tree) String() string {
 	var b strings.Builder
 	b.WriteString("Root (Sequence)\n")
 	draw(&b, "", &t.root, 0)
+	if t.last != nil {
+		b.WriteString("Finally\n")
+		draw(&b, "", t.last, 0)
+	}
 	return b.String()
 }
 

@@ -73,6 +73,9 @@ type Walk struct {
 	// rescued and rejected are what TakeRescued returns.
 	rescued  int
 	rejected bool
+	// inFinally says that the walk is in the finally part, and stoppedAt where it was before.
+	inFinally bool
+	stoppedAt courier.Position
 }
 
 // A frame is an open loop.
@@ -192,8 +195,16 @@ func (w *Walk) Next() (int, error) {
 	const often = 1 << 10
 	for n := 1; w.step < len(w.tree.entries); n++ {
 		e := w.tree.entries[w.step]
+		if w.inFinally && w.step == w.tree.declared {
+			w.step = len(w.tree.entries)
+			break
+		}
 		if e.kind == work {
 			break
+		}
+		if e.kind == toFinally {
+			w.step = w.tree.declared // the outputs, if there are any
+			continue
 		}
 		if w.stop != nil && (n%often == 0 || w.match.spent >= maxSpent) {
 			w.match.spent = 0
@@ -439,6 +450,9 @@ func (w *Walk) Value(head, name string) (any, bool) {
 				return nil, false
 			}
 			i, head = p.index, p.text
+		}
+		if w.inFinally && !w.tree.InFinally(i) {
+			return w.valueBefore(i, head, name)
 		}
 		if b := w.tree.loopAt(i); b != nil && b.policy != nil {
 			return w.result(b, head, name)

@@ -53,7 +53,10 @@ type ItemStates struct {
 // version. Failed has, for loops by index, how many of their items have failed and were
 // not repaired; it is needed for loops that have ended, and while items are repaired.
 func (t *Tree) Outline(x *courier.Execution, latest []courier.StepExecution, failed map[int]int) []Outlined {
-	o := &outline{tree: t, x: x, pos: x.Position, failed: failed, records: make(map[int]*courier.StepExecution), list: make([]Outlined, len(t.steps))}
+	o := &outline{tree: t, x: x, pos: x.Position, state: x.State, failed: failed, records: make(map[int]*courier.StepExecution), list: make([]Outlined, len(t.steps))}
+	if f := x.Finishing; f != nil {
+		o.pos, o.state = f.Position, f.Outcome
+	}
 	for i := range latest {
 		o.records[latest[i].Step] = &latest[i]
 	}
@@ -65,11 +68,40 @@ func (t *Tree) Outline(x *courier.Execution, latest []courier.StepExecution, fai
 		o.repairs = p.From == nil && Compare(o.pos, p.Then) < 0
 	}
 	at := phaseHere
-	if x.State == courier.Completed {
+	if o.state == courier.Completed {
 		at = phasePassed
 	}
 	o.nodes(&t.root, at, -1, 0, nil)
+	o.finally()
 	return o.list
+}
+
+// finally sets the states of the finally part and of its marker. Records of an earlier pass
+// through it don't count.
+func (o *outline) finally() {
+	if o.tree.finally < 0 {
+		return
+	}
+	at, state := phaseAhead, OutlinePending
+	o.repairs = false
+	switch f := o.x.Finishing; {
+	case f != nil:
+		at, state = phaseHere, OutlineRunning
+		o.pos, o.state = o.x.Position, o.x.State
+		for i, r := range o.records {
+			if o.tree.InFinally(i) && r.Seq <= f.Seq {
+				delete(o.records, i)
+			}
+		}
+	case o.x.State.Ended() && o.ran(o.tree.finally, o.tree.declared, nil):
+		if at, state = phasePassed, OutlineCompleted; o.x.FinallyError != nil {
+			state = OutlineFailed
+		}
+	case o.x.State.Ended():
+		at, state = phaseDead, OutlineNotTaken
+	}
+	o.set(o.tree.finally, -1, 0, state)
+	o.nodes(o.tree.last, at, -1, 0, nil)
 }
 
 // A phase is where a part of a job lies, as seen from the position.
@@ -85,7 +117,8 @@ const (
 type outline struct {
 	tree    *Tree
 	x       *courier.Execution
-	pos     courier.Position
+	pos     courier.Position // of the part that is looked at, and its state
+	state   courier.State
 	records map[int]*courier.StepExecution
 	failed  map[int]int
 	repairs bool // failed items are executed again, so that the position says nothing of those before it
@@ -150,7 +183,7 @@ func (o *outline) step(i int, at phase, iteration []int) {
 		switch {
 		case o.x.Current != nil && o.x.Current.Step == i:
 			e.State = OutlineRunning
-		case o.x.State.Ended() && r != nil && r.State == courier.StepFailed:
+		case o.state.Ended() && r != nil && r.State == courier.StepFailed:
 			e.State = OutlineFailed
 		}
 	}
@@ -163,7 +196,7 @@ func (o *outline) step(i int, at phase, iteration []int) {
 
 // open is the state of a block that has begun and has not ended.
 func (o *outline) open() OutlineState {
-	if o.x.State == courier.Failed {
+	if o.state == courier.Failed {
 		return OutlineFailed
 	}
 	return OutlineRunning
@@ -314,7 +347,7 @@ func (o *outline) openItems(n *ForEach, iteration []int, level, index int) *Item
 		s.Completed = total - 1
 	}
 	s.Completed = max(0, s.Completed-s.Failed-s.Rescued)
-	if o.x.State == courier.Failed {
+	if o.state == courier.Failed {
 		s.Running, s.Failed = 0, s.Failed+1
 	}
 	return s

@@ -54,10 +54,13 @@ func (e *ParseError) Is(target error) bool { return target == courier.ErrInvalid
 // is wrong; there is no tree then, and [Check] without one reports the same
 // together with everything else.
 //
+// Outputs are steps that run behind the last one, and before the finally part; in the list
+// they stand at its end.
+//
 // The tree keeps a copy of the list, but shares the configurations in it,
 // which must not be changed afterwards.
-func Parse(steps []courier.StepSpec) (*Tree, error) {
-	p := parse(steps)
+func Parse(steps []courier.StepSpec, outputs ...courier.StepSpec) (*Tree, error) {
+	p := parse(steps, outputs)
 	if len(p.problems.list) > 0 {
 		return nil, &ParseError{p.problems.list}
 	}
@@ -96,15 +99,21 @@ type scope struct {
 	node  Node
 }
 
-func parse(steps []courier.StepSpec) *parser {
+func parse(declared, outputs []courier.StepSpec) *parser {
+	steps := slices.Concat(declared, outputs)
 	t := &Tree{
-		steps:     slices.Clone(steps),
+		steps:     steps,
 		entries:   make([]entry, len(steps)),
 		templates: make([]atomic.Pointer[Template], len(steps)),
+		finally:   -1,
+		declared:  len(declared),
 	}
 	t.none, _ = Compile(nil)
 	p := &parser{tree: t, nodes: make([]Step, len(steps)), open: []scope{{block: -1, list: &t.root}}}
 	for i := range t.steps {
+		if i == t.declared && len(p.open) == 1 {
+			p.open[0].list = &t.root // outputs are no part of a finally
+		}
 		k, ok := kindOf(t.steps[i].Type)
 		if !ok {
 			p.problem(i, "type", "unknown marker %q; %s", t.steps[i].Type, nearest.DidYouMean(t.steps[i].Type, markers))
@@ -119,6 +128,7 @@ func parse(steps []courier.StepSpec) *parser {
 	for len(p.open) > 1 {
 		p.close(len(steps))
 	}
+	p.checkFinally()
 	slices.SortStableFunc(p.problems.list, bySteps)
 	return p
 }
@@ -151,6 +161,8 @@ func (p *parser) entry(i int, k kind) {
 		p.openBlock(i, k)
 	case toRescue:
 		p.toRescue(i)
+	case toFinally:
+		p.toFinally(i)
 	case otherwise:
 		p.marker(i, nil)
 		p.otherwise(i)

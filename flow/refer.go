@@ -86,8 +86,11 @@ func (u *use) schema() *courier.Schema {
 	case headParams:
 		return u.param()
 	case headJob:
+		if slices.Contains(finallyValues, u.Ref.Name) {
+			return u.ofFinally()
+		}
 		if !slices.Contains(jobValues, u.Ref.Name) {
-			u.problem("has no value: job has no %q; %s", shorten(u.Ref.Name), nearest.DidYouMean(u.Ref.Name, jobValues))
+			u.problem("has no value: job has no %q; %s", shorten(u.Ref.Name), nearest.DidYouMean(u.Ref.Name, append(slices.Clip(jobValues), finallyValues...)))
 			return nil
 		}
 		typ := "string"
@@ -211,6 +214,8 @@ func (u *use) output() *courier.Schema {
 		u.problem("refers to the step itself, which has no outputs before it is done")
 	case j > u.step:
 		u.problem("refers to a later step, %s; references can only look back", u.label(j))
+	case !u.broken && u.tree.InFinally(j) && (u.ofJob() || !u.tree.InFinally(u.step)):
+		u.problem("refers to %s in the finally part, which runs when the result and the outputs of the job are known already", u.label(j))
 	case u.tree.loopAt(j) != nil && u.tree.loopAt(j).policy != nil:
 		return u.loopResult(j)
 	case u.tree.entries[j].kind == openTry:
@@ -240,7 +245,7 @@ func (u *use) heads() []string {
 // reaches reports whether entry j, which is earlier and lies in a block, can have
 // outputs in scope.
 func (u *use) reaches(j int, in int32) bool {
-	if u.broken {
+	if u.broken || u.tree.InFinally(u.step) && !u.tree.InFinally(j) { // there it reads null
 		return true
 	}
 	doubt := "" // why there may be none

@@ -186,6 +186,8 @@ func (t *Tree) Before(from int, p courier.Position, recorded func(step int) bool
 	switch {
 	case from < 0 || from >= len(t.entries):
 		return none, fmt.Errorf("there is no step %d; the last one is %d", from, len(t.entries)-1)
+	case t.InFinally(from) || from == t.finally:
+		return none, fmt.Errorf("%s belongs to the finally part, which runs when the others have ended; give a step before it", t.label(from))
 	case t.entries[from].kind != work && !t.entries[from].kind.opens():
 		return none, fmt.Errorf("%s only ends a part of a block; give a step, or the first marker of a block", t.label(from))
 	case from == p.Step:
@@ -398,7 +400,7 @@ func (m *mapping) replaced() int {
 // target is where the execution stands in the new version; ok is false if that is not
 // known.
 func (m *mapping) target() (int, bool) {
-	if m.at >= m.old.Len() {
+	if m.at >= m.old.Len() || m.at == m.old.finally {
 		return m.now.Len(), true
 	}
 	return m.steps[m.at], m.steps[m.at] >= 0

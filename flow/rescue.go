@@ -407,7 +407,7 @@ func (t *Tree) Rescued(p courier.Position, records []courier.StepExecution, pass
 
 // sees reports whether the value error of a block, by a record, is in scope at p.
 func (t *Tree) sees(p courier.Position, b *block, r *courier.StepExecution) bool {
-	if len(p.Loops) < b.depth || len(r.Iteration) < b.depth || p.Step <= b.els {
+	if len(p.Loops) < b.depth || len(r.Iteration) < b.depth || p.Step <= b.els || t.InFinally(p.Step) != t.InFinally(r.Step) {
 		return false
 	}
 	for n, l := range p.Loops[:b.depth] {

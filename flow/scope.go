@@ -8,11 +8,12 @@ import (
 )
 
 // InScope reports whether the outputs in the record s can be referred to at p. S is
-// the latest record of its step. Its step must lie before p, and s must belong to the
+// the latest record of its step. Its step must lie before p, in the finally part if p does and
+// only then, and s must belong to the
 // current iteration of the loops that are open at p, and to the last iteration of the
 // loops that have ended. When an execution is continued at p, these are its values.
 func (t *Tree) InScope(p courier.Position, s *courier.StepExecution) bool {
-	if s.Step < 0 || s.Step >= len(t.steps) || s.Step >= p.Step {
+	if s.Step < 0 || s.Step >= len(t.steps) || s.Step >= p.Step || t.InFinally(s.Step) != t.InFinally(p.Step) {
 		return false
 	}
 	loops := t.Loops(s.Step)
@@ -111,7 +112,7 @@ func (s *scoping) passOf(r *courier.StepExecution) (n int) {
 // seen at the position: the last one of a loop that is over, or the present one of a
 // loop at whose flow.end the position is.
 func (s *scoping) noteItems(r *courier.StepExecution) {
-	if r.Step < 0 || r.Step >= len(s.tree.steps) || r.Step >= s.at.Step {
+	if r.Step < 0 || r.Step >= len(s.tree.steps) || r.Step >= s.at.Step || s.tree.InFinally(r.Step) != s.tree.InFinally(s.at.Step) {
 		return
 	}
 	loops := s.tree.Loops(r.Step)

@@ -18,6 +18,14 @@ type ReasonRequest struct {
 	Reason string `json:"reason,omitempty"` // for people; at most 1,000 bytes
 }
 
+// A CancelRequest is the body that cancels an execution.
+type CancelRequest struct {
+	Reason string `json:"reason,omitempty"` // for people; at most 1,000 bytes
+	// WithoutFinally leaves out the finally part of the job, or ends it if it runs; so does a
+	// second cancel.
+	WithoutFinally bool `json:"without_finally,omitempty"`
+}
+
 // A ResumeRequest is the body that resumes an execution. Without changes it goes on where
 // it stands; see [courier.ResumeOptions] for each field.
 type ResumeRequest struct {
@@ -41,14 +49,20 @@ type BulkRequest struct {
 	Where  string                `json:"where,omitempty"`
 	IDs    []courier.ExecutionID `json:"ids,omitempty"`
 	Reason string                `json:"reason,omitempty"`
-	Key    string                `json:"key,omitempty"` // of a rerun: with the same key nothing is started twice
-	DryRun bool                  `json:"dry_run,omitempty"`
-	Cursor string                `json:"cursor,omitempty"` // the field next of the outcome before
+	// WithoutFinally goes with the action cancel: see [CancelRequest].
+	WithoutFinally bool   `json:"without_finally,omitempty"`
+	Key            string `json:"key,omitempty"` // of a rerun: with the same key nothing is started twice
+	DryRun         bool   `json:"dry_run,omitempty"`
+	Cursor         string `json:"cursor,omitempty"` // the field next of the outcome before
 }
 
 var requestRoutes = []route{
 	askRoute("pause", "pauseExecution", "Pauses a queued or running execution; a running one stops before its next step."),
-	askRoute("cancel", "cancelExecution", "Cancels an execution; the running step is told to end."),
+	{
+		method: "POST", path: "v1/executions/{id}/cancel", id: "cancelExecution", group: "executions", on: onExecution,
+		does: "Cancels an execution; the running step is told to end. A finally part runs then, unless the body says otherwise, or this is the second cancel. If it is cancelled already, it succeeds.",
+		body: CancelRequest{}, optional: true, answers: map[int]any{http.StatusAccepted: ExecutionView{}}, problems: []*code{codeTransition}, do: (*call).cancel,
+	},
 	askRoute("release", "releaseExecution", "Lets an execution that was held begin."),
 	{
 		method: "POST", path: "v1/executions/{id}/resume", id: "resumeExecution", group: "executions", on: onExecution,
@@ -85,9 +99,23 @@ func askRoute(verb, id, does string) route {
 			if err := c.body(&b); err != nil {
 				return err
 			}
-			return c.request(verb, b.Reason, map[string]ask{"pause": c.h.e.Pause, "cancel": c.h.e.Cancel, "release": c.h.e.Release}[verb])
+			return c.request(verb, b.Reason, map[string]ask{"pause": c.h.e.Pause, "release": c.h.e.Release}[verb])
 		},
 	}
+}
+
+func (c *call) cancel() error {
+	var b CancelRequest
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	verb := "cancel"
+	if b.WithoutFinally {
+		verb = "cancel without finally"
+	}
+	return c.request(verb, b.Reason, func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+		return c.h.e.CancelWith(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: b.WithoutFinally})
+	})
 }
 
 // request asks something of the execution, and answers with it as it then is.
@@ -118,8 +146,8 @@ func reached(verb string, x *courier.Execution) bool {
 	switch verb {
 	case "pause":
 		return x.State == courier.Paused || x.Request == courier.RequestPause
-	case "cancel":
-		return x.State == courier.Cancelled || x.Request == courier.RequestCancel
+	case "cancel", "cancel without finally":
+		return x.State == courier.Cancelled || x.Request == courier.RequestCancel || x.Request == courier.RequestAbort
 	case "release":
 		return x.State == courier.Queued || x.State == courier.Running
 	}
@@ -203,7 +231,7 @@ func (c *call) bulk() error {
 	if err != nil {
 		return err
 	}
-	r := bulk.Request{Action: bulk.Action(b.Action), Where: w, IDs: b.IDs, By: courier.By{Reason: b.Reason}, Key: b.Key, DryRun: b.DryRun, Cursor: b.Cursor}
+	r := bulk.Request{Action: bulk.Action(b.Action), Where: w, IDs: b.IDs, By: courier.By{Reason: b.Reason}, Key: b.Key, WithoutFinally: b.WithoutFinally, DryRun: b.DryRun, Cursor: b.Cursor}
 	var out bulk.Outcome
 	do := func(ctx context.Context) error {
 		out, err = c.Bulk(ctx, r)

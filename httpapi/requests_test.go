@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/httpapi"
 	"github.com/courierhq/courier/store"
 )
@@ -59,5 +60,48 @@ func TestRepair(t *testing.T) {
 		if x := w.ended(string(again.ID)); x.State != courier.Completed || string(x.Result) != `"b"` || x.RerunOf != courier.ExecutionID(id) {
 			t.Errorf("%+v", x)
 		}
+	})
+}
+
+// A cancel leads into the finally part of a job unless its body says otherwise, and the second
+// one ends it; a bulk can leave it out as well.
+func TestCancelWithoutFinally(t *testing.T) {
+	step := func(id string, seconds int) courier.StepSpec {
+		return courier.StepSpec{ID: id, Type: "test.work", Config: map[string]any{"seconds": seconds}}
+	}
+	steps := []courier.StepSpec{step("work", 200), {Type: "flow.finally"}, step("tidy", 100)}
+	jobWorld(t, engine.Options{}, courier.Job{Steps: steps}, func(w *world) {
+		w.begin()
+		for _, c := range []struct {
+			bodies  []string
+			seconds int
+		}{
+			{[]string{""}, 100},
+			{[]string{`{"without_finally": true}`}, 0},
+			{[]string{"", ""}, 10},
+			{[]string{"", `{"without_finally": true, "reason": "now"}`}, 10},
+		} {
+			id := w.start("job", "{}")
+			time.Sleep(10 * time.Second)
+			from := time.Now()
+			for i, body := range c.bodies {
+				if i > 0 {
+					time.Sleep(10 * time.Second)
+					w.is(id, "finishing")
+				}
+				w.post("v1/executions/"+id+"/cancel", body).want(http.StatusAccepted, nil)
+			}
+			if x := w.ended(id); x.State != courier.Cancelled || x.EndedAt.Sub(from).Round(time.Second) != time.Duration(c.seconds)*time.Second {
+				t.Errorf("%q: %s after %s", c.bodies, x.State, x.EndedAt.Sub(from))
+			}
+		}
+		id := w.start("job", "{}")
+		time.Sleep(10 * time.Second)
+		from := time.Now()
+		w.post("v1/bulk", `{"action": "cancel", "ids": ["`+id+`"], "without_finally": true}`).want(http.StatusOK, nil)
+		if x := w.ended(id); x.State != courier.Cancelled || x.EndedAt.Sub(from) > time.Second {
+			t.Errorf("a bulk: %s after %s", x.State, x.EndedAt.Sub(from))
+		}
+		w.post("v1/bulk", `{"action": "pause", "ids": ["`+id+`"], "without_finally": true}`).want(http.StatusBadRequest, nil)
 	})
 }

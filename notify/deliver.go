@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
 )
 
 // deliver makes one attempt.
@@ -23,7 +24,8 @@ func (p *dispatcher) deliver(ctx context.Context, t *Due) error {
 	if err := p.v.addResult(ctx, &n); err != nil {
 		return err
 	}
-	if s.Kind != KindJob && (n.Type == courier.EventJobFailed || n.Type == courier.EventJobCompleted && n.Reason == courier.ReasonItems) {
+	ends := n.Type == courier.EventJobCompleted || n.Type == courier.EventJobCancelled
+	if s.Kind != KindJob && (n.Type == courier.EventJobFailed || ends && (n.Reason == courier.ReasonItems || store.TellsFinallyError(n.Error))) {
 		if err := p.v.opt.Jobs.Items(ctx, &n); err != nil {
 			return err
 		}

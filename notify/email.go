@@ -149,6 +149,7 @@ func linesOf(n *Notification) [][2]string {
 	if more := n.FailedItems - len(n.Failed); more > 0 && len(n.Failed) > 0 {
 		add("Failed", fmt.Sprintf("and %d more", more))
 	}
+	add("Finally part", n.FinallyError)
 	add("Event", n.Name)
 	add("Payload", text.Shorten(string(n.Payload), maxMailPayload))
 	add("By", n.By)

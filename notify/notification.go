@@ -44,11 +44,14 @@ type Notification struct {
 	ItemLabels  []string              `json:"item_labels,omitempty"`
 	FailedItems int                   `json:"failed_items,omitempty"`
 	Failed      []courier.ItemFailure `json:"failed,omitempty"`
-	StepAttempt int                   `json:"step_attempt,omitempty"`
-	Bytes       int64                 `json:"bytes,omitempty"`
-	Reason      courier.Reason        `json:"reason,omitempty"`
-	Error       string                `json:"error,omitempty"`
-	By          string                `json:"by,omitempty"`
+	// FinallyError says why the finally part of the execution has failed, for events of an
+	// execution's end; empty if it has not. It is added as Failed is.
+	FinallyError string         `json:"finally_error,omitempty"`
+	StepAttempt  int            `json:"step_attempt,omitempty"`
+	Bytes        int64          `json:"bytes,omitempty"`
+	Reason       courier.Reason `json:"reason,omitempty"`
+	Error        string         `json:"error,omitempty"`
+	By           string         `json:"by,omitempty"`
 	// Result is that of the execution, for [courier.EventJobCompleted] of a job that has
 	// one. Stores leave it out; the engine that delivers adds it.
 	Result json.RawMessage `json:"result,omitempty"`

@@ -31,7 +31,7 @@ type Jobs interface {
 	// if the job has none, or the store has the execution no longer.
 	Result(ctx context.Context, job string, version int, x courier.ExecutionID) (json.RawMessage, error)
 	// Items adds to the notification of an execution's end what is known of its failed items:
-	// ItemLabels, FailedItems and Failed. It adds nothing if the store has the execution no
+	// ItemLabels, FailedItems and Failed, and FinallyError. It adds nothing if the store has the execution no
 	// longer.
 	Items(ctx context.Context, n *Notification) error
 	// TraceOf returns the trace context of the execution or chain execution that a notification

@@ -16,6 +16,8 @@ func EventOf(a *courier.AuditEntry, first bool) courier.EventType {
 	switch {
 	case to == courier.Running && first:
 		return courier.EventJobStarted
+	case to == courier.Queued && a.Reason == courier.ReasonCancelled:
+		return "" // it runs its finally part
 	case to == courier.Queued && (from == courier.Paused || from == courier.Failed || a.Reason == courier.ReasonWithoutFiles):
 		return courier.EventJobResumed
 	case to == courier.Queued && a.Reason == courier.ReasonWorkerLost:

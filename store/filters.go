@@ -95,6 +95,9 @@ type Filter struct {
 	// FailedItems selects those of which items have failed; see
 	// [courier.Execution.FailedItems].
 	FailedItems bool
+	// FinallyError selects those whose last finally part has failed; see
+	// [courier.Execution.FinallyError].
+	FinallyError bool
 	// Kept selects those that have ended for good, completed or cancelled, and hold files
 	// that may exist nowhere else: their OnlyCopies say that there are, or may be, any. It
 	// keeps the names in these.

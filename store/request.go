@@ -195,7 +195,7 @@ func (r *Request) Kept(e *courier.Execution) (Kept, error) {
 // DropsProgress reports whether a request that moves an execution to another state at once
 // removes its [Progress].
 func (r *Request) DropsProgress(to courier.State) bool {
-	return r.Change != nil || r.Kind == courier.RequestRestart || to == courier.Cancelled
+	return r.Change != nil || r.Kind == courier.RequestRestart || to.Ended()
 }
 
 // Text is the text of the request in the audit.

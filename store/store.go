@@ -373,7 +373,7 @@ type NewExecution struct {
 	// must still be when the execution is created. So callers can remember it.
 	Latest bool
 	// StepTypes are the keys of all step types of the version, in order, without
-	// flow markers. Only workers that have them all claim the execution.
+	// flow markers but for [FinallyType]. Only workers that have them all claim the execution.
 	StepTypes []string
 	// First is the first step, with its ID and Type, if the version begins with
 	// one and not with a flow marker. A store may start it together with the
@@ -540,9 +540,12 @@ type Claimed struct {
 	// is 0. The claim leaves it.
 	Progress *Progress
 	// Remaining is the rest of the execution's timeout, which begins with the first
-	// claim after the execution was created or last resumed; 0 if it has no timeout.
+	// claim after the execution was created or last resumed, or of that of its finally part,
+	// while that runs; 0 if there is no timeout.
 	// It can be negative.
 	Remaining time.Duration
+	// Finish is what was decided of an execution whose finally part has begun; nil for others.
+	Finish *Finish
 }
 
 // Counters are what a transition carries from one worker to the next.
@@ -569,6 +572,8 @@ type Counters struct {
 	// execution. RescueFails says that the execution fails at its end because of a rescue.
 	RescuedItems int  `json:"rescued_items,omitempty"`
 	RescueFails  bool `json:"rescue_fails,omitempty"`
+	// FinallyItems is how many items of loops in the finally part have failed that fail it.
+	FinallyItems int `json:"finally_items,omitempty"`
 	// Target is the number, from 1, of the failed item that is executed again in the
 	// last of the execution's [courier.Repairs].Passes; 0 if none is.
 	Target int `json:"target,omitempty"`

@@ -162,7 +162,7 @@ func TestAnswersAndBy(t *testing.T) {
 		if got := x.Answers(c.request); got != c.answers {
 			t.Errorf("%s answers %q: %v, want %v", c.to, c.request, got, c.answers)
 		}
-		if got := x.By(c.request, "ann"); c.answers && got != c.by {
+		if got := x.CarriedOut(c.request, "ann"); c.answers && got != c.by {
 			t.Errorf("%s after %q is by %q, want %q", c.to, c.request, got, c.by)
 		}
 	}

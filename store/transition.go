@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -69,13 +70,28 @@ type Transition struct {
 	Progress *Progress
 	// Repairs replace those of the execution, as [Change.Repairs] do; nil leaves them.
 	Repairs *courier.Repairs
+	// Finish begins the finally part: from now on the execution has a Finishing, and its
+	// timeout is that of the part. The Failure and the Result of the transition are those of
+	// the outcome, and stay until the execution ends. Nil for most.
+	Finish *Finish
+	// Finally says that the transition is one of the finally part. Then the Failure of the execution
+	// changes only if it ends, and its Result stays. One that ends it
+	// removes the Finishing; its By and Text are of the audit entry.
+	Finally  bool
+	By, Text string
+	// FinallyError becomes that of an execution that ends; every other transition to an
+	// end clears it.
+	FinallyError *courier.Failure
 }
+
+// moves reports whether the transition writes an audit entry of the execution itself.
+func (t *Transition) moves() bool { return t.To != courier.Running || t.Finish != nil }
 
 // Entries returns the audit entries that the transition writes, in order, with
 // their numbers: the ended attempts, the interrupted one, the change of the
 // execution's state, the started attempt. Current is the step that the
 // execution is at, and by the actor of the request that the transition carries out;
-// see [Transition.By]. The store sets the Error of the entry with an actor to the reason
+// see [Transition.CarriedOut]. The store sets the Error of the entry with an actor to the reason
 // of the request. It also sets the instants, the worker, the attempt of the execution,
 // which is the one before the transition, and the elapsed times:
 // for a step that was executed the time since it started, for the execution the time
@@ -98,10 +114,13 @@ func (t *Transition) Entries(current *courier.StepExecution, by string) []courie
 	if t.Interrupt && current != nil {
 		add(stepEntry(current, courier.StepRunning, courier.StepPending))
 	}
-	if t.To != courier.Running {
-		e := courier.AuditEntry{From: string(courier.Running), To: string(t.To), By: by}
+	if t.moves() {
+		e := courier.AuditEntry{From: string(courier.Running), To: string(t.To), By: cmp.Or(by, t.By), Error: t.Text}
 		if t.Failure != nil {
 			e.Reason, e.Error = t.Failure.Reason, t.Failure.Message
+		}
+		if t.Finish != nil {
+			e.Error = t.Finish.Text
 		}
 		add(e)
 	}
@@ -126,24 +145,58 @@ func stepEntry(s *courier.StepExecution, from, to courier.StepState) courier.Aud
 }
 
 // Answers reports whether the transition may be written while an operator's
-// request is pending: a cancel is answered only by cancelling, a pause by
-// pausing or by any end. Progress that starts no step may always be written.
+// request is pending: a cancel is answered only by cancelling, or by the beginning of the
+// finally part with that outcome, an abort by cancelling or by the end of the finally part, a pause by
+// pausing or by any end. Progress that starts no step may always be written, and the finally
+// part goes on whatever pause is pending.
 func (t *Transition) Answers(r courier.RequestKind) bool {
 	switch {
 	case r == "":
 		return true
+	case t.Finish != nil:
+		return r == courier.RequestPause || r == courier.RequestCancel && t.Finish.Outcome == courier.Cancelled
+	case t.Finally && r == courier.RequestPause:
+		return true
 	case t.To == courier.Running:
 		return t.Start == nil
-	case r == courier.RequestCancel:
+	case t.Finally:
+		return t.To.Ended()
+	case r == courier.RequestCancel, r == courier.RequestAbort:
 		return t.To == courier.Cancelled
 	}
 	return t.To == courier.Paused || t.To.Ended()
 }
 
-// By returns the actor of the request that the transition carries out (a pause that
-// pauses, or a cancel that cancels), given the pending request and its actor.
-func (t *Transition) By(r courier.RequestKind, by string) string {
-	if r == courier.RequestPause && t.To == courier.Paused || r == courier.RequestCancel && t.To == courier.Cancelled {
+// Keeps reports whether an operator's request that is pending, and while which the
+// transition is written, is pending after it: while the execution runs, and a pause also
+// while it waits in its finally part. The beginning of that carries out a cancel.
+func (t *Transition) Keeps(r courier.RequestKind) bool {
+	switch {
+	case t.Finish != nil:
+		return r == courier.RequestPause
+	case t.Finally:
+		return !t.To.Ended()
+	}
+	return t.To == courier.Running
+}
+
+// AnswersLast returns the text of the audit entry of a transition that ends a finally part
+// while a request is pending: a pause is dropped.
+func (t *Transition) AnswersLast(r courier.RequestKind, by, text string) string {
+	if t.Finally && t.To.Ended() && r == courier.RequestPause {
+		return withPauseDropped(text, by)
+	}
+	return text
+}
+
+// CarriedOut returns the actor of the request that the transition carries out (a pause that
+// pauses, a cancel that cancels or leads into the finally part, or an abort), given the
+// pending request and its actor.
+func (t *Transition) CarriedOut(r courier.RequestKind, by string) string {
+	cancels := t.To == courier.Cancelled && !t.Finally || t.Finish != nil && t.Finish.Outcome == courier.Cancelled
+	switch {
+	case r == courier.RequestPause && t.To == courier.Paused, r == courier.RequestCancel && cancels,
+		r == courier.RequestAbort && (cancels || t.Finally && t.To.Ended()):
 		return by
 	}
 	return ""
@@ -199,12 +252,12 @@ func (t *Transition) Check() error {
 		return courier.Errorf(courier.ErrInvalid, "transition of %s: a step starts, but the execution becomes %s", t.Execution, t.To)
 	case t.RetryJob && t.Start != nil:
 		return courier.Errorf(courier.ErrInvalid, "transition of %s: the next attempt of the execution begins, and step %d starts", t.Execution, t.Start.Step)
-	case t.To == courier.Running && t.Start == nil && len(t.Ended) == 0:
+	case t.To == courier.Running && t.Start == nil && len(t.Ended) == 0 && t.Finish == nil:
 		return courier.Errorf(courier.ErrInvalid, "transition of %s changes nothing", t.Execution)
 	case t.FailedItems != nil && *t.FailedItems < 0:
 		return courier.Errorf(courier.ErrInvalid, "transition of %s: %d failed items", t.Execution, *t.FailedItems)
 	}
-	return nil
+	return t.checkFinally()
 }
 
 // A RequestedError is the error of a transition that was refused because of an
@@ -230,8 +283,14 @@ func (e *RequestedError) Is(target error) bool { return target == courier.ErrCon
 type Decision struct {
 	// To is the state that the execution enters at once; empty if there is none.
 	To courier.State
-	// Pending replaces the execution's pending request if To is empty.
+	// Pending replaces the execution's pending request. With a To, that is queued. An
+	// execution that is queued is due at once when a cancel becomes pending.
 	Pending courier.RequestKind
+}
+
+// Due reports whether an execution in a state becomes due at once with the decision.
+func (d Decision) Due(from courier.State) bool {
+	return d.Pending == courier.RequestCancel && (from == courier.Queued || d.To == courier.Queued)
 }
 
 // Decide returns the effect of a request on an execution. Without a worker the request
@@ -264,9 +323,24 @@ type Decision struct {
 //
 // An execution that leaves running has no pending request and no current step.
 // Pausing and cancelling keep the failure.
+//
+// An abort is a cancel that leaves out the finally part. Without a finally part, and for an execution
+// that has not begun or has failed, it is a cancel. If an execution with a finally part has begun, a
+// cancel leads into that part, a second one is an abort, and while the part runs:
+//
+//	state                            pause     resume           cancel           abort
+//	queued                           paused    -                pending, due     cancelled
+//	queued, cancelling               -         -                (abort)          cancelled
+//	running                          pending   -                pending          pending
+//	running, expired                 paused    -                pending          cancelled
+//	paused                           -         queued           queued, pending  cancelled
+//	finishing, running or queued     pending   withdraws pause  -, or (abort)    pending; the outcome if no worker has it
+//
+// A plain cancel while the part runs is refused, unless the outcome is cancelled: that is
+// decided. The end of the part drops a pause that is pending.
 func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decision, error) {
 	to := map[courier.RequestKind]courier.State{
-		courier.RequestPause: courier.Paused, courier.RequestCancel: courier.Cancelled,
+		courier.RequestPause: courier.Paused, courier.RequestCancel: courier.Cancelled, courier.RequestAbort: courier.Cancelled,
 		courier.RequestResume: courier.Queued, courier.RequestRelease: courier.Queued, courier.RequestRestart: courier.Queued,
 		courier.RequestExpire: courier.Failed,
 	}[kind]
@@ -274,7 +348,14 @@ func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decis
 		return Decision{}, courier.Errorf(courier.ErrInvalid, "request %q: unknown", kind)
 	}
 	refused := &courier.TransitionError{Execution: e.ID, From: e.State, To: to}
+	cancelling := e.Request == courier.RequestCancel || e.Request == courier.RequestAbort
+	finishing := e.Finishing != nil
 	switch kind {
+	case courier.RequestCancel, courier.RequestAbort:
+		if e.HasFinally && !e.StartedAt.IsZero() && (e.State == courier.Queued || e.State == courier.Running || e.State == courier.Paused) {
+			return decideCancel(e, expired, kind)
+		}
+		kind = courier.RequestCancel
 	case courier.RequestRestart:
 		if err := checkRestart(e, expired); err != nil {
 			return Decision{}, err
@@ -288,15 +369,18 @@ func Decide(e *courier.Execution, expired bool, kind courier.RequestKind) (Decis
 			return Decision{}, refused
 		}
 	case courier.RequestResume:
-		if e.State == courier.Running && e.Request == courier.RequestPause {
+		if (e.State == courier.Running || finishing) && e.Request == courier.RequestPause {
 			return Decision{Pending: ""}, nil
 		}
 		if e.State != courier.Paused && e.State != courier.Failed {
 			return Decision{}, refused
 		}
 	case courier.RequestPause:
-		if e.State == courier.Running && e.Request == courier.RequestCancel {
+		if (e.State == courier.Running || e.State == courier.Queued) && cancelling {
 			return Decision{}, refused
+		}
+		if finishing {
+			return Decision{Pending: kind}, nil
 		}
 	}
 	if !e.State.CanBecome(to) {
@@ -314,6 +398,8 @@ func checkRestart(e *courier.Execution, expired bool) error {
 	switch {
 	case e.State.Final() || e.State == courier.Created:
 		return &courier.TransitionError{Execution: e.ID, From: e.State, To: courier.Queued}
+	case e.Finishing != nil:
+		why = fmt.Sprintf("is finishing, and its outcome is %s; a cancel without the finally part ends it", e.Finishing.Outcome)
 	case e.Workspace == "":
 		why = "has no files in a workspace, so nothing ties it to a worker"
 		if e.State == courier.Paused || e.State == courier.Failed {
@@ -325,7 +411,7 @@ func checkRestart(e *courier.Execution, expired bool) error {
 		return nil
 	case !expired:
 		why = fmt.Sprintf("is running: worker %q holds its lease", e.Worker)
-	case e.Request == courier.RequestCancel:
+	case e.Request == courier.RequestCancel || e.Request == courier.RequestAbort:
 		why = "is being cancelled; cancel it once more, which ends it at once"
 	default:
 		return nil
@@ -374,7 +460,7 @@ func RequestEntries(e *courier.Execution, to courier.State, r Request) []courier
 		entries = append(entries, s)
 	}
 	return append(entries, courier.AuditEntry{
-		Execution: e.ID, From: string(e.State), To: string(to), By: r.By, Reason: r.Class(), Error: r.Text(),
+		Execution: e.ID, From: string(e.State), To: string(to), By: r.By, Reason: r.ClassFor(to), Error: r.Text(),
 	})
 }
 
@@ -398,4 +484,14 @@ func (r *Request) Class() courier.Reason {
 		return courier.ReasonWithoutFiles
 	}
 	return ""
+}
+
+// ClassFor is the reason in the audit entry of a request that moves an execution to a state:
+// [courier.ReasonCancelled] where a cancel queues it for its finally part, and [Request.Class]
+// otherwise.
+func (r *Request) ClassFor(to courier.State) courier.Reason {
+	if r.Kind == courier.RequestCancel && to == courier.Queued {
+		return courier.ReasonCancelled
+	}
+	return r.Class()
 }

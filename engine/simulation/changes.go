@@ -56,7 +56,7 @@ func (w *world) mend(ctx context.Context, e *engine.Engine, p *program, r *rand.
 	job, n := p.job, 1+r.IntN(1000)
 	job.Steps = slices.Clone(job.Steps)
 	shift := n % 2
-	for i := range p.steps {
+	for _, i := range slices.AppendSeq(slices.Collect(maps.Keys(p.steps)), maps.Keys(p.finals)) {
 		config := maps.Clone(job.Steps[i].Config)
 		config["mend"], config["shift"] = n, shift
 		job.Steps[i].Config = config

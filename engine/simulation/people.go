@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,9 @@ func (w *world) define(r *rand.Rand, name string) {
 	w.mu.Lock()
 	serial := fmt.Sprintf("p%d", len(w.programs)+1)
 	p := newProgram(r, name, serial)
+	if w.finally {
+		p.addFinally(w.dice("finally", serial))
+	}
 	w.programs[serial] = p
 	w.mu.Unlock()
 	for try := 0; try < 20; try++ {
@@ -177,6 +181,7 @@ func (w *world) somebody(r *rand.Rand) *process {
 
 // request makes one request, and remembers what was acknowledged.
 func (w *world) request(p *process, id courier.ExecutionID, kind courier.RequestKind) {
+	given := kind
 	err := w.through(p, func(ctx context.Context, e *engine.Engine) error {
 		switch kind {
 		case courier.RequestPause:
@@ -184,12 +189,17 @@ func (w *world) request(p *process, id courier.ExecutionID, kind courier.Request
 		case courier.RequestResume:
 			return w.resume(ctx, e, id)
 		case courier.RequestCancel:
-			return errOf(e.Cancel(ctx, id, courier.By{Actor: "operator"}))
+			by := courier.By{Actor: "operator"}
+			if w.finally && w.dice("abort", int(w.numberOf(id)), fmt.Sprint(time.Since(w.start))).IntN(4) == 0 {
+				given = courier.RequestAbort
+				return errOf(e.CancelWith(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: true}))
+			}
+			return errOf(e.Cancel(ctx, id, by))
 		}
 		return errOf(e.Release(ctx, id, courier.By{Actor: "operator"}))
 	})
 	if err == nil {
-		w.witness.Obeyed(id, kind)
+		w.witness.Obeyed(id, given)
 	}
 }
 
@@ -295,7 +305,8 @@ func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 	errs := []error{w.witness.Err()}
 	errs = append(errs, promise.Check(ctx, w.store, ids, promise.Rules{
 		Restarts: func(x *courier.Execution, step int) bool {
-			return w.programFor(x).restart || w.wentBack(x.ID) || hasMoved(x)
+			p := w.programFor(x)
+			return p.restart || p.isFinal(step) || w.wentBack(x.ID) || hasMoved(x)
 		},
 	}))
 	if w.plans != nil {
@@ -331,6 +342,10 @@ func (w *world) examine(ctx context.Context, id courier.ExecutionID) error {
 	if records, err = w.plain(ctx, &x, records); err != nil {
 		return err
 	}
+	if err := w.checkFinally(ctx, &x, p, records); err != nil {
+		return fmt.Errorf("execution %s (number %d): %w", id, w.numberOf(id), err)
+	}
+	records = slices.DeleteFunc(records, func(r courier.StepExecution) bool { return p.isFinal(r.Step) })
 	var last []courier.StepExecution
 	for i := range records {
 		if records[i].ExecutionAttempt == x.Attempt {

@@ -15,7 +15,10 @@ import (
 type program struct {
 	job     courier.Job
 	body    []statement
-	steps   map[int]*statement // those that do work, by index
+	steps   map[int]*statement // those that do work, by index, but for those of the finally part
+	finally int                // the index of the flow.finally; -1 if there is none
+	last    []statement        // behind it
+	finals  map[int]*statement // the steps of these, by index
 	plan    []visit
 	restart bool // it has loops that a resume starts again
 	items   bool // it has loops that go on after failed items, and none that start again
@@ -89,7 +92,7 @@ var types = []string{"sim.work", "sim.work", "sim.stall"}
 // newProgram makes a version of the job called name. The serial is in its
 // params and in the configuration of each step.
 func newProgram(r *rand.Rand, name, serial string) *program {
-	p := &program{steps: make(map[int]*statement)}
+	p := &program{steps: make(map[int]*statement), finally: -1}
 	p.job = courier.Job{Name: name, FailurePolicy: policy(r), Limit: []int{0, 0, 0, 1, 2}[r.IntN(5)]}
 	if r.IntN(3) == 0 {
 		p.job.LimitKeys = []string{"${context:params.partner}"}

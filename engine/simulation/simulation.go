@@ -66,6 +66,9 @@ type Options struct {
 	// Calendars asks for a world in whose middle a day ends, and whose schedules go by
 	// calendars. It is another world than that of the same seed without.
 	Calendars bool
+	// Finally asks for a world whose jobs have finally parts, most of them. It is another world
+	// than that of the same seed without.
+	Finally bool
 	// Tell asks for the story of a world in which nothing was broken, too.
 	Tell bool
 }
@@ -131,6 +134,7 @@ type world struct {
 	seed    uint64
 	dir     string
 	tell    bool
+	finally bool // jobs have finally parts
 	mix     mix
 	start   time.Time
 	witness *promise.Witness
@@ -165,17 +169,18 @@ type world struct {
 	back     map[courier.ExecutionID]bool // of which steps run again
 	// losses are the passes of executions when they lost their workspace. Of each pass the
 	// execution keeps only the last loss.
-	losses map[courier.ExecutionID][]courier.RepairPass
+	losses  map[courier.ExecutionID][]courier.RepairPass
+	cancels map[courier.ExecutionID]int // cancels that took effect; an abort counts as two
 }
 
 func newWorld(seed uint64, o Options) *world {
 	w := &world{
-		seed: seed, dir: o.Dir, tell: o.Tell, start: time.Now(), calmed: make(chan struct{}), over: make(chan struct{}),
+		seed: seed, dir: o.Dir, tell: o.Tell, finally: o.Finally, start: time.Now(), calmed: make(chan struct{}), over: make(chan struct{}),
 		programs: make(map[string]*program),
 		index:    make(map[courier.ExecutionID]int), asked: make(map[string]courier.ExecutionID),
 		counts: make(map[string]int), acts: make(map[*act]bool), changes: make(map[courier.ExecutionID][]change), resumed: make(map[courier.ExecutionID]int), mends: make(map[string]int),
 		lost: make(map[int64]time.Duration), skipped: make(map[string]bool), back: make(map[courier.ExecutionID]bool),
-		losses: make(map[courier.ExecutionID][]courier.RepairPass),
+		losses: make(map[courier.ExecutionID][]courier.RepairPass), cancels: make(map[courier.ExecutionID]int),
 	}
 	w.mix = newMix(w.dice("mix"))
 	s := o.Open()
@@ -337,6 +342,7 @@ func (w *world) effect(c *storewrap.Call) {
 		w.note(string(r.Kind), "ask", w.number(r.Execution))
 		w.changed(&r)
 		w.lose(&r)
+		w.cancelled(r.Execution, r.Kind)
 	case [2]string:
 		w.note(r[0]+"="+r[1], "set")
 	default:

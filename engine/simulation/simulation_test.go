@@ -27,6 +27,7 @@ var (
 	all                 = flag.Bool("all", false, "go on after a world that breaks a promise, to find all of them")
 	worldsWithCalendars = flag.Int("calendars", raced.Or(20, 100), "how many worlds TestCalendars runs")
 	twice               = flag.Int("twice", raced.Or(20, 50), "how many worlds TestReplay runs twice")
+	worldsWithFinally   = flag.Int("finally", raced.Or(20, 150), "how many worlds TestFinally runs")
 )
 
 const replay = "replay it with: go test ./engine/simulation -run TestSimulation -v -seed=%d"
@@ -249,4 +250,34 @@ func TestCalendars(t *testing.T) {
 		t.Errorf("in %d worlds only %d ticks of schedules with a calendar were due", *worldsWithCalendars, n)
 	}
 	t.Logf("%d worlds, %d ticks by calendars", sum.worlds, sum.events["tick due by calendar"])
+}
+
+// TestFinally runs worlds whose jobs have finally parts: each runs once for each end, with its
+// worker lost or not, and changes no outcome.
+func TestFinally(t *testing.T) {
+	if *seed != 0 {
+		r := simulation.Run(t, *seed, &simulation.Options{Tell: true, Finally: true})
+		t.Log(r.Story)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v", r.Seed, r.Err)
+		}
+		return
+	}
+	sum := tally{events: make(map[string]int)}
+	each(t, inRow(*from, *worldsWithFinally), func(t *testing.T, seed uint64, opt *simulation.Options) {
+		opt.Finally = true
+		r := simulation.Run(t, seed, opt)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v\nreplay it with: go test ./engine/simulation -run TestFinally -v -seed=%d", r.Seed, r.Err, r.Seed)
+		}
+		sum.mu.Lock()
+		defer sum.mu.Unlock()
+		sum.add(&r)
+	})
+	for _, what := range []string{"finally of completed", "finally of failed", "finally of cancelled", "finally failed"} {
+		if sum.events[what] == 0 {
+			t.Errorf("%q never happened in %d worlds", what, sum.worlds)
+		}
+	}
+	t.Logf("%d worlds, of completed %d, failed %d, cancelled %d; %d failed", sum.worlds, sum.events["finally of completed"], sum.events["finally of failed"], sum.events["finally of cancelled"], sum.events["finally failed"])
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type config struct {
 	Inputs  map[string]string `json:"inputs"`
 	Secret  string            `json:"secret"`
 	Note    string            `json:"note"`
+	Outcome string            `json:"outcome"` // in the finally part
 	Mend    int               `json:"mend"`
 	Shift   int               `json:"shift"`
 }
@@ -33,6 +35,10 @@ type output struct {
 	Note   string            `json:"note"`
 	Mend   int               `json:"mend"`
 	Inputs map[string]string `json:"inputs,omitempty"`
+	// Outcome is what a step in the finally part was told, and Pass the start number before its
+	// first in this pass.
+	Outcome string `json:"outcome,omitempty"`
+	Pass    int    `json:"pass,omitempty"`
 }
 
 // A step does what the dice of its attempt say. It has no state of its own:
@@ -135,7 +141,11 @@ func (step) Execute(ctx context.Context, job *courier.Context, cfg config) (outp
 	if err := a.leave(cfg.ID); err != nil {
 		return output{}, err
 	}
-	return output{value(fmt.Sprint(a.number), cfg.ID, job.Iteration()), cfg.Note, cfg.Mend, cfg.Inputs}, nil
+	out := output{Value: value(fmt.Sprint(a.number), cfg.ID, job.Iteration()), Note: cfg.Note, Mend: cfg.Mend, Inputs: cfg.Inputs, Outcome: cfg.Outcome}
+	if cfg.Outcome != "" {
+		out.Pass = stepcontext.Of(job).StartNumber() - job.Attempt()
+	}
+	return out, nil
 }
 
 // check compares what the step was given with what the program says.
@@ -148,7 +158,7 @@ func (a *act) check(cfg config) error {
 	if cfg.ID == pad {
 		return nil
 	}
-	s := p.steps[a.job.Step()-cfg.Shift]
+	s := cmp.Or(p.steps[a.job.Step()-cfg.Shift], p.finals[a.job.Step()-cfg.Shift])
 	if s == nil || s.id != cfg.ID {
 		return fmt.Errorf("it is called %q", cfg.ID)
 	}

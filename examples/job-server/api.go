@@ -33,7 +33,7 @@ func (s *server) addRoutes() {
 // created, queued, scheduled, waiting and paused.
 func status(x *courier.Execution) string {
 	return cmp.Or(map[string]string{
-		"running": "running", "pausing": "running", "lost": "orphaned", "completed": "succeeded", "failed": "failed", "cancelling": "cancelling", "cancelled": "cancelled",
+		"running": "running", "pausing": "running", "finishing": "running", "lost": "orphaned", "completed": "succeeded", "failed": "failed", "cancelling": "cancelling", "cancelled": "cancelled",
 	}[x.Status(time.Now())], "queued")
 }
 

@@ -50,6 +50,8 @@ type Request struct {
 	// Key identifies the request, and is needed for a rerun: with the same key no execution is
 	// started again twice for the same caller. It has 1 to 100 characters.
 	Key string
+	// WithoutFinally has a cancel leave out the finally parts of the jobs, or end them.
+	WithoutFinally bool
 	// DryRun does nothing. It counts what the filter selects, up to 10,000.
 	DryRun bool
 	// Cursor is the Next of the outcome before, empty at first.
@@ -105,8 +107,8 @@ const (
 type Engine interface {
 	// Resume lets a paused or failed execution go on.
 	Resume(ctx context.Context, id courier.ExecutionID, opt *courier.ResumeOptions) (courier.Execution, error)
-	// Cancel ends an execution for good.
-	Cancel(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error)
+	// CancelWith ends an execution for good.
+	CancelWith(ctx context.Context, id courier.ExecutionID, opt *courier.CancelOptions) (courier.Execution, error)
 	// Pause keeps a queued execution from starting, and stops a running one before its next step.
 	Pause(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error)
 	// Release lets a held execution start.
@@ -225,6 +227,9 @@ func (r *Request) check() error {
 			problem("a %s is not possible in state:%s, only in %s", r.Action, s, strings.Join(possible, ", "))
 		}
 	}
+	if r.WithoutFinally && r.Action != Cancel {
+		problem("without_finally goes with a cancel, and not with a %s", r.Action)
+	}
 	if n := len(r.Key); r.Action == Rerun && !r.DryRun && (n == 0 || n > 100) {
 		problem("a rerun needs a key of 1 to 100 characters, so that a repetition starts nothing twice")
 	}
@@ -320,7 +325,7 @@ func (who *Caller) act(ctx context.Context, e Engine, r *Request, x *courier.Exe
 	case Resume:
 		_, err = e.Resume(ctx, x.ID, &courier.ResumeOptions{By: r.By})
 	case Cancel:
-		_, err = e.Cancel(ctx, x.ID, r.By)
+		_, err = e.CancelWith(ctx, x.ID, &courier.CancelOptions{By: r.By, WithoutFinally: r.WithoutFinally})
 	case Pause:
 		_, err = e.Pause(ctx, x.ID, r.By)
 	case Release:

@@ -68,7 +68,7 @@ func HideValues(x *courier.Execution) {
 		Attempt: x.Attempt, Position: seenPosition(&x.Position), StepAttempts: x.StepAttempts, EarlierStarts: x.EarlierStarts,
 		Retries: x.Retries, Current: ifAny(x.Current, seenStep),
 		CreatedAt: x.CreatedAt, DueAt: x.DueAt, StartedAt: x.StartedAt, EndedAt: x.EndedAt, UpdatedAt: x.UpdatedAt,
-		Failure: ifAny(x.Failure, seenFailure), Request: x.Request, RequestedAt: x.RequestedAt, RequestedBy: x.RequestedBy,
+		Failure: ifAny(x.Failure, seenFailure), HasFinally: x.HasFinally, Finishing: ifAny(x.Finishing, seenFinishing), FinallyError: ifAny(x.FinallyError, seenFailure), Request: x.Request, RequestedAt: x.RequestedAt, RequestedBy: x.RequestedBy,
 		Resumed: x.Resumed, FailedItems: x.FailedItems, RescuedItems: x.RescuedItems, RerunOf: x.RerunOf, Chain: x.Chain, Member: x.Member,
 		MaxRetries: x.MaxRetries, Trace: x.Trace, Timeout: x.Timeout, By: x.By,
 		Worker: x.Worker, Workspace: x.Workspace, HeartbeatAt: x.HeartbeatAt, LeaseExpiresAt: x.LeaseExpiresAt,
@@ -82,6 +82,10 @@ func seenPosition(p *courier.Position) courier.Position {
 
 func seenLoop(l *courier.LoopPosition) courier.LoopPosition {
 	return courier.LoopPosition{Step: l.Step, Index: l.Index, Failed: l.Failed, ItemFailed: l.ItemFailed, Rescued: l.Rescued, Rescue: l.Rescue}
+}
+
+func seenFinishing(f *courier.Finishing) courier.Finishing {
+	return courier.Finishing{Outcome: f.Outcome, Position: seenPosition(&f.Position), Seq: f.Seq, By: f.By}
 }
 
 func seenFailure(f *courier.Failure) courier.Failure {

@@ -33,6 +33,8 @@ type Filter struct {
 	Chain             string            // the name of the chain that it is a member of
 	// Reasons are those of the failure.
 	Reasons []courier.Reason
+	// FinallyFailed selects those whose finally part has failed.
+	FinallyFailed bool
 	// Since and Until are about the creation, by the clock of the process that made the
 	// id: not before Since, and before Until.
 	Since, Until time.Time
@@ -42,8 +44,8 @@ type Filter struct {
 
 // Grammar describes the text of a filter.
 const Grammar = `A filter has conditions NAME:VALUE with spaces between them; all of them must hold. ` +
-	`state:failed,paused (created, queued, scheduled, waiting, running, lost, pausing, cancelling, paused, completed, failed, cancelled); ` +
-	`job:NAME or job:BEGINNING*; queue:NAME; label:NAME=VALUE; by:WHO; chain:NAME; reason:timeout,connection; ` +
+	`state:failed,paused (created, queued, scheduled, waiting, running, lost, pausing, cancelling, finishing, paused, completed, failed, cancelled); ` +
+	`job:NAME or job:BEGINNING*; queue:NAME; label:NAME=VALUE; by:WHO; chain:NAME; reason:timeout,connection; finally:failed, of which the finally part has failed; ` +
 	`since:24h, since:7d, since:2026-11-20 or since:2026-11-20T08:00:00Z, and until: alike, by the creation; ended:24h by the end, of failed and cancelled executions. ` +
 	`A value with spaces stands in quotes: job:"two words". Quoted characters stand for themselves: job:"ab*" is the job of that name.`
 
@@ -59,18 +61,24 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }
 
 // conditions are the names of conditions.
-var conditions = []string{"state", "job", "queue", "label", "by", "chain", "reason", "since", "until", "ended"}
+var conditions = []string{"state", "job", "queue", "label", "by", "chain", "reason", "finally", "since", "until", "ended"}
 
-// shown are the states that people see, each with the state of which it is a part.
-var shown = map[string]courier.State{
-	"created": courier.Created, "queued": courier.Queued, "running": courier.Running, "paused": courier.Paused,
-	"completed": courier.Completed, "failed": courier.Failed, "cancelled": courier.Cancelled,
-	"scheduled": courier.Queued, "waiting": courier.Queued,
-	"lost": courier.Running, "pausing": courier.Running, "cancelling": courier.Running,
+// shown are the states that people see, each with the states of which it is a part.
+var shown = map[string][]courier.State{
+	"created": {courier.Created}, "queued": {courier.Queued}, "running": {courier.Running}, "paused": {courier.Paused},
+	"completed": {courier.Completed}, "failed": {courier.Failed}, "cancelled": {courier.Cancelled},
+	"scheduled": {courier.Queued}, "waiting": {courier.Queued},
+	"lost": {courier.Running}, "pausing": {courier.Running}, "cancelling": {courier.Running, courier.Queued}, "finishing": {courier.Running, courier.Queued},
 }
 
-// State is the state of which one that people see is a part; empty for no such state.
-func State(name string) courier.State { return shown[name] }
+// State is the state of which one that people see is a part, most often; empty for no such
+// state.
+func State(name string) courier.State {
+	if list := shown[name]; len(list) > 0 {
+		return list[0]
+	}
+	return ""
+}
 
 var reasons = []courier.Reason{
 	courier.ReasonError, courier.ReasonTimeout, courier.ReasonStalled, courier.ReasonPanic, courier.ReasonCrashed, courier.ReasonConfig, courier.ReasonExecution,
@@ -206,6 +214,10 @@ func (p *parser) condition(name string, w word) {
 		}
 	case "label":
 		p.label(w)
+	case "finally":
+		if p.filter.FinallyFailed = value == "failed"; value != "failed" {
+			p.problem("finally: %s: write finally:failed, for executions of which the finally part has failed", Quote(value))
+		}
 	case "queue":
 		p.once(name)
 		p.filter.Queue = value
@@ -317,6 +329,9 @@ func (f Filter) String() string {
 	for _, r := range f.Reasons {
 		add("reason", string(r))
 	}
+	if f.FinallyFailed {
+		add("finally", "failed")
+	}
 	for _, c := range []struct{ name, value string }{{"queue", f.Queue}, {"by", f.By}, {"chain", f.Chain}} {
 		if c.value != "" {
 			add(c.name, c.value)
@@ -350,7 +365,7 @@ func (f *Filter) First() courier.ExecutionID {
 // Stored are the stored states that the filter can select.
 func (f *Filter) Stored() (list []courier.State) {
 	for _, s := range f.States {
-		list = append(list, shown[s])
+		list = append(list, shown[s]...)
 	}
 	if len(list) == 0 && !f.Ended.IsZero() {
 		list = []courier.State{courier.Failed, courier.Cancelled}
@@ -362,7 +377,7 @@ func (f *Filter) Stored() (list []courier.State) {
 // Store is the part of the filter that stores understand.
 func (f *Filter) Store(before courier.ExecutionID) store.Filter {
 	q := store.Filter{
-		States: f.Stored(), Queue: f.Queue, Labels: f.Labels, Reasons: f.Reasons, Before: before,
+		States: f.Stored(), Queue: f.Queue, Labels: f.Labels, Reasons: f.Reasons, FinallyError: f.FinallyFailed, Before: before,
 		Waiting: len(f.States) == 1 && f.States[0] == "waiting",
 	}
 	if len(f.JobPrefixes) == 0 {
@@ -383,6 +398,6 @@ func (f *Filter) Selects(x *courier.Execution, now time.Time) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(x.Job, prefix) }
 	return (len(f.States) == 0 || slices.ContainsFunc(f.States, state)) &&
 		(!f.NamesJobs() || slices.Contains(f.Jobs, x.Job) || slices.ContainsFunc(f.JobPrefixes, begins)) &&
-		(f.By == "" || x.By == f.By) &&
+		(f.By == "" || x.By == f.By) && (!f.FinallyFailed || x.FinallyError != nil) &&
 		(f.Ended.IsZero() || !x.EndedAt.Before(f.Ended))
 }

@@ -263,6 +263,7 @@ func (b *builder) markers() []rule {
 	return []rule{
 		{keys: []string{flow.TypeElse}, doc: "Begins the steps that run if the condition does not hold.", config: none, marker: true},
 		{keys: []string{flow.TypeEnd}, doc: "Ends what a flow.if, a flow.foreach or a flow.try began.", config: none, marker: true},
+		{keys: []string{flow.TypeFinally}, doc: "Begins the steps that run however the others end.", config: none},
 		{keys: []string{flow.TypeForEach}, doc: "Begins steps that run once for each item of a list.", config: b.forEach(), needed: true, marker: true},
 		{keys: []string{flow.TypeRescue}, doc: "Begins the steps that run for an item of a loop, or a flow.try, in which something has failed.", config: rescue(), marker: true},
 		{keys: []string{flow.TypeTry}, doc: "Begins steps whose first failure leads to the rescue of the block.", config: none, marker: true},

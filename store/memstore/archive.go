@@ -128,7 +128,7 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 			(len(f.States) == 0 || slices.Contains(f.States, x.State)) && (!f.Waiting || s.waiting.has(x)) &&
 			(len(f.Reasons) == 0 || x.Failure != nil && slices.Contains(f.Reasons, x.Failure.Reason)) &&
 			(!f.Kept || x.State.Final() && x.OnlyCopies != nil && x.OnlyCopies.Any()) && (f.Workspace == "" || x.Workspace == f.Workspace) &&
-			(!f.FailedItems || x.FailedItems > 0) && (f.RerunOf == "" || x.RerunOf == f.RerunOf) {
+			(!f.FailedItems || x.FailedItems > 0) && (!f.FinallyError || x.FinallyError != nil) && (f.RerunOf == "" || x.RerunOf == f.RerunOf) {
 			e := s.view(x)
 			e.Params, e.Result, e.Repairs = nil, nil, nil
 			if c := e.OnlyCopies; c != nil && !f.Kept {

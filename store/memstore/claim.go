@@ -299,14 +299,18 @@ func (s *Store) lease(x *execution, c *claim) store.Claimed {
 	if x.clock.IsZero() {
 		x.clock = c.now
 	}
-	if x.Timeout != 0 {
-		claimed.Remaining = x.Timeout - c.now.Sub(x.clock)
+	timeout := x.Timeout
+	if x.finish != nil {
+		timeout = x.finish.Timeout
+	}
+	if timeout != 0 {
+		claimed.Remaining = timeout - c.now.Sub(x.clock)
 	}
 	claimed.Execution = s.view(x)
 	claimed.Token, claimed.Seq, claimed.Counters = x.token, x.seq(), x.counters
 	claimed.Definition = *s.definition(store.Job, x.Job, x.Version)
 	claimed.Latest = x.latestSteps(0)
-	claimed.Progress = x.progress
+	claimed.Progress, claimed.Finish = x.progress, x.finish
 	if x.Current != nil {
 		lost := *x.Current
 		claimed.Lost = &lost

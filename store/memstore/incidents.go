@@ -43,7 +43,7 @@ func (s *Store) standing(now time.Time, most int) []store.Incident {
 			add(x, store.Incident{Kind: store.IncidentLost, Since: x.LeaseExpiresAt, Worker: x.Worker})
 		case x.Request == courier.RequestPause:
 			add(x, store.Incident{Kind: store.IncidentPausing, Since: x.RequestedAt, Worker: x.Worker, By: x.RequestedBy, Text: x.RequestReason})
-		case x.Request == courier.RequestCancel:
+		case x.Request == courier.RequestCancel || x.Request == courier.RequestAbort:
 			add(x, store.Incident{Kind: store.IncidentCancelling, Since: x.RequestedAt, Worker: x.Worker, By: x.RequestedBy, Text: x.RequestReason})
 		}
 	}

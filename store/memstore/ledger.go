@@ -63,35 +63,67 @@ func (s *Store) write(x *execution, t *store.Transition, now time.Time) {
 	if t.DiskBytes != 0 {
 		x.DiskBytes = t.DiskBytes
 	}
-	if t.Failure != nil || t.To != courier.Running && t.To != courier.Queued {
+	if ends := t.To != courier.Running && t.To != courier.Queued; ends || t.Finish != nil || t.Failure != nil && !t.Finally {
 		x.Failure = t.Failure
 	}
 	if t.To != courier.Running {
 		x.OnlyCopies = t.OnlyCopies
 	}
 	x.Current = nil
-	if t.To == courier.Completed {
+	if (t.To == courier.Completed || t.Finish != nil) && !t.Finally {
 		x.Result = t.Result
 	}
-	if t.To != courier.Running {
-		by, why := t.By(x.Request, x.RequestedBy), ""
-		if by != "" {
-			why = x.RequestReason
+	if t.To.Ended() {
+		x.finish, x.Finishing, x.FinallyError = nil, nil, t.FinallyError
+	}
+	if f := t.Finish; f != nil {
+		x.finish, x.Finishing, x.clock = f, &f.Finishing, now
+	}
+	if t.To != courier.Running || t.Finish != nil {
+		n := x.noteOf(t)
+		kept := x.Request
+		if !t.Keeps(kept) {
+			kept = ""
 		}
-		var n *note
-		if t.Failure != nil {
-			n = &note{by: by, reason: t.Failure.Reason, err: t.Failure.Message}
-		} else if by != "" {
-			n = &note{by: by, err: why}
+		if t.To == courier.Running {
+			x.log(now, entry{from: string(x.State), to: string(x.State), elapsed: now.Sub(x.since), attempt: attempt, worker: x.Worker, note: n})
+			x.since = now
+			if kept == "" {
+				x.ask("", nil, now)
+			}
+		} else {
+			asked := x.Execution
+			x.last = x.seq() + 1
+			s.move(x, t.To, now.Add(t.Delay.Truncate(time.Microsecond)), now, entry{attempt: attempt, worker: x.Worker, note: n})
+			if kept != "" {
+				x.Request, x.RequestedAt, x.RequestedBy, x.RequestReason = kept, asked.RequestedAt, asked.RequestedBy, asked.RequestReason
+			}
+			return
 		}
-		x.last = x.seq() + 1
-		s.move(x, t.To, now.Add(t.Delay.Truncate(time.Microsecond)), now, entry{attempt: attempt, worker: x.Worker, note: n})
-		return
 	}
 	if t.Start != nil {
 		x.start(t.Start, now)
 	}
 	x.last = x.seq()
+}
+
+// noteOf is the note of the change of state that a transition makes.
+func (x *execution) noteOf(t *store.Transition) *note {
+	n := note{by: t.CarriedOut(x.Request, x.RequestedBy), err: t.Text}
+	if n.by != "" && n.err == "" {
+		n.err = x.RequestReason
+	}
+	n.by = cmp.Or(n.by, t.By)
+	if t.Failure != nil {
+		n.reason, n.err = t.Failure.Reason, t.Failure.Message
+	}
+	if t.Finish != nil {
+		n.err = t.Finish.Text
+	}
+	if n.err = t.AnswersLast(x.Request, x.RequestedBy, n.err); n == (note{}) {
+		return nil
+	}
+	return &n
 }
 
 // nextAttempt begins the next attempt of the execution.
@@ -177,6 +209,7 @@ func (s *Store) move(x *execution, to courier.State, due, now time.Time, e entry
 		s.wakeAll()
 	case courier.Queued:
 		s.dequeue(x)
+		x.ask("", nil, now)
 	}
 	s.enter(x, to)
 	x.since, x.EndedAt = now, time.Time{}
@@ -256,10 +289,17 @@ func (x *execution) keep(r *store.Request, now time.Time) error {
 // carryOut does what was decided about a request.
 func (s *Store) carryOut(x *execution, d store.Decision, r store.Request, now time.Time) {
 	if d.To != "" {
-		s.asked(x, d.To, r, now)
-		return
+		s.asked(x, d, r, now)
 	}
-	x.ask(d.Pending, &r, now)
+	if d.To == "" || d.Pending != "" {
+		if x.State == courier.Queued && d.To == "" && d.Due(x.State) {
+			s.dequeue(x)
+			x.DueAt = now
+			s.enqueue(x, now)
+			s.wakeAll()
+		}
+		x.ask(d.Pending, &r, now)
+	}
 }
 
 // ask sets the pending request; none if kind is empty.
@@ -271,13 +311,21 @@ func (x *execution) ask(kind courier.RequestKind, r *store.Request, now time.Tim
 }
 
 // asked moves x to another state on an operator's request.
-func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.Time) {
-	n, attempt := x.seq(), x.Attempt
+func (s *Store) asked(x *execution, d store.Decision, r store.Request, now time.Time) {
+	to, n, attempt, text := d.To, x.seq(), x.Attempt, r.Text()
 	x.interrupt(now, "", &note{reason: courier.ReasonWorkerLost})
 	due := x.DueAt
+	if d.Due(x.State) {
+		due = now
+	}
+	if f := x.finish; f != nil && to.Ended() {
+		text = r.TextOfEnd(&x.Execution)
+		x.Position, x.counters, x.FinallyError = f.Position, f.After(x.counters), store.AbortedFinally(r.By, r.Reason)
+		x.finish, x.Finishing = nil, nil
+	}
 	if r.Kind == courier.RequestResume || r.Kind == courier.RequestRestart {
 		due = now
-		x.Failure, x.Resumed, x.clock = nil, true, time.Time{}
+		x.Failure, x.FinallyError, x.Resumed, x.clock = nil, nil, true, time.Time{}
 		x.counters = r.Change.Counters(x.counters, x.State)
 	}
 	if r.Kind == courier.RequestRestart {
@@ -294,17 +342,17 @@ func (s *Store) asked(x *execution, to courier.State, r store.Request, now time.
 	if f := r.Failure(); f != nil {
 		x.Failure = f
 	}
-	if to == courier.Cancelled {
+	if to.Final() {
 		x.OnlyCopies = store.LeftBehind(&x.Execution)
 	}
-	s.move(x, to, due, now, entry{attempt: attempt, note: &note{by: r.By, reason: r.Class(), err: r.Text()}})
+	s.move(x, to, due, now, entry{attempt: attempt, note: &note{by: r.By, reason: r.ClassFor(to), err: text}})
 	s.notify(x, n, false)
 }
 
 // change makes the change of a resume, but for the counters.
 func (x *execution) change(c *store.Change, now time.Time) {
 	if v := c.Version; v != nil {
-		x.Version, x.types, x.jobLimit = v.Version, v.StepTypes, v.JobLimit
+		x.Version, x.types, x.jobLimit, x.HasFinally = v.Version, v.StepTypes, v.JobLimit, store.HasFinally(v.StepTypes)
 	}
 	if c.Move != nil {
 		x.Position = c.Move.Position

@@ -105,6 +105,8 @@ type execution struct {
 	// waitsFor are its dependencies while it has not been released; nil afterwards.
 	waitsFor []courier.JobDependency
 
+	finish *store.Finish // of its finally part; nil unless that has begun and not ended
+
 	token       store.Token // of the present or last lease
 	first, last int64       // audit entries under that lease; see [store.LeaseState]
 	counters    store.Counters
@@ -130,6 +132,9 @@ func (s *Store) view(x *execution) courier.Execution {
 	}
 	e.StepAttempts, e.EarlierStarts, e.Retries = x.counters.Attempts, x.counters.Base, x.counters.Retries()
 	e.RescuedItems = x.counters.RescuedItems
+	if x.finish != nil {
+		e.RescuedItems = x.finish.Counters.RescuedItems
+	}
 	e.Secrets = x.counters.Secrets
 	e.UpdatedAt = x.audit[len(x.audit)-1].at
 	if x.RequestedAt.After(e.UpdatedAt) {

@@ -111,6 +111,7 @@ func (s *Store) create(n *store.NewExecution, now time.Time) *execution {
 			Attempt: 1, Params: n.Params, CreatedAt: now, DueAt: now.Add(n.Delay.Truncate(time.Microsecond)),
 			IdempotencyKey: n.IdempotencyKey, KeyScope: n.KeyScope, LimitKeys: n.LimitKeys, Timeout: n.Timeout, By: n.By,
 			Chain: n.Chain, Member: n.Member, RerunOf: n.RerunOf, Labels: n.Labels, MaxRetries: n.MaxRetries, Trace: n.Trace,
+			HasFinally: store.HasFinally(n.StepTypes),
 		},
 		types: n.StepTypes, jobLimit: n.JobLimit, since: now, waitsFor: store.Waiting(n.DependsOn),
 		present: make(map[int][]*courier.StepExecution),

@@ -269,10 +269,10 @@ func (s *Store) fire(got *record, f *schedule.Firing, now time.Time) schedule.Fi
 		state.Replace(courier.ExecutionID(f.Chains[i].ID), courier.ExecutionID(fired.Chains[i].Execution.ID))
 	}
 	for _, id := range f.Cancel {
-		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil && !c.Progress.State.Ended() {
+		if c := s.chains.all[courier.ChainExecutionID(id)]; got.Kind == store.Chain && c != nil && !c.Progress.State.Ended() && c.Progress.Request != courier.RequestCancel {
 			_, _ = s.askChain(c, chain.Request{Chain: c.ID, Kind: courier.RequestCancel, By: f.By}, now)
 		}
-		if x := s.executions[id]; got.Kind == store.Job && x != nil && !x.State.Ended() {
+		if x := s.executions[id]; got.Kind == store.Job && x != nil && !store.Ends(&x.Execution) {
 			_ = s.ask(x, store.Request{Execution: id, Kind: courier.RequestCancel, By: f.By}, now)
 		}
 	}

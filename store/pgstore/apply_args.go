@@ -23,7 +23,7 @@ func (a *applyCall) progresses() bool {
 			return false
 		}
 	}
-	if t.FailedItems != nil || t.Repairs != nil || t.Result != nil || t.OnlyCopies != nil {
+	if t.Finish != nil || t.Finally || t.FinallyError != nil || t.FailedItems != nil || t.Repairs != nil || t.Result != nil || t.OnlyCopies != nil {
 		return false
 	}
 	return (t.To == courier.Running || t.To == courier.Completed) &&
@@ -93,6 +93,8 @@ type transitionRow struct {
 	Answers        courier.RequestKind `json:"answers,omitempty"` // the request that is carried out
 	PassesPause    bool                `json:"passes_pause,omitempty"`
 	PassesCancel   bool                `json:"passes_cancel,omitempty"`
+	PassesAbort    bool                `json:"passes_abort,omitempty"`
+	KeepsPause     bool                `json:"keeps_pause,omitempty"` // it begins the finally part, or is one of it
 	Interrupts     bool                `json:"interrupts"`
 	Failure        string              `json:"failure,omitempty"`
 	Reason         courier.Reason      `json:"reason,omitempty"`
@@ -111,6 +113,11 @@ type transitionRow struct {
 	StartType      string              `json:"start_type,omitempty"`
 	StartIteration string              `json:"start_iteration,omitempty"`
 	StartTotal     string              `json:"start_total,omitempty"`
+	Finish         string              `json:"finish,omitempty"`
+	Finally        bool                `json:"in_finally,omitempty"`
+	FinallyError   string              `json:"finally_error,omitempty"`
+	By             string              `json:"by,omitempty"`
+	PauseText      string              `json:"pause_text,omitempty"` // what the audit says of a pause that is pending
 }
 
 // An attemptRow is a step attempt that ends with a transition.
@@ -178,7 +185,7 @@ func newTransitionRow(t *store.Transition, ord int32, large *texts) transitionRo
 	r := transitionRow{
 		Ord: ord, Execution: bind.ID(string(t.Execution)), Lease: bind.ID(string(t.Lease)), Seq: t.Seq, Last: lastEntry(t), StateTo: t.To, DelayUS: micros(t.Delay),
 		Step: t.Position.Step, Counters: encodeCounters(marks), Reclaims: t.Counters.Reclaims, ResumedFrom: t.Counters.Resumed,
-		Answers: t.Request, PassesPause: t.Answers(courier.RequestPause), PassesCancel: t.Answers(courier.RequestCancel), Interrupts: t.Interrupt,
+		Answers: t.Request, PassesPause: t.Answers(courier.RequestPause), PassesCancel: t.Answers(courier.RequestCancel), PassesAbort: t.Answers(courier.RequestAbort), Interrupts: t.Interrupt,
 		RetriesJob: t.RetryJob, Workspace: t.Workspace, DiskBytes: t.DiskBytes, FailedItems: t.FailedItems,
 		Result: large.add(string(t.Result)), Progress: encodeProgress(t.Progress.WithoutReport()),
 	}
@@ -191,14 +198,31 @@ func newTransitionRow(t *store.Transition, ord int32, large *texts) transitionRo
 	if t.To != courier.Running {
 		r.OnlyCopies = encodeOnlyCopies(t.OnlyCopies)
 	}
-	if f := t.Failure; f != nil {
-		r.Failure, r.Reason, r.Message = encode(f), f.Reason, f.Message
+	if r.Message = t.Text; t.Failure != nil {
+		r.Failure, r.Reason, r.Message = encode(t.Failure), t.Failure.Reason, t.Failure.Message
+	}
+	if t.Finish != nil || t.Finally {
+		r.ofFinally(t)
 	}
 	if s := t.Start; s != nil {
 		r.Starts, r.StartAttempt, r.StartID, r.StartType = &s.Step, s.Attempt, s.ID, s.Type
 		r.StartIteration, r.StartTotal = numbers(s.Iteration), numbers(s.Total)
 	}
 	return r
+}
+
+// ofFinally sets what is about the finally part.
+func (r *transitionRow) ofFinally(t *store.Transition) {
+	r.Finally, r.By, r.KeepsPause = t.Finally, t.By, t.Keeps(courier.RequestPause)
+	if f := t.Finish; f != nil {
+		r.Finish, r.Message = encode(f), f.Text
+	}
+	if t.FinallyError != nil {
+		r.FinallyError = encode(t.FinallyError)
+	}
+	if t.Finally && t.To.Ended() {
+		r.PauseText = store.PauseDropped
+	}
 }
 
 func newAttemptRow(s *courier.StepExecution, large *texts) attemptRow {
@@ -220,7 +244,7 @@ func newAttemptRow(s *courier.StepExecution, large *texts) attemptRow {
 // lastEntry is the number of the last entry of the audit after a transition, but for that of an interrupt.
 func lastEntry(t *store.Transition) int64 {
 	last := t.Seq + int64(len(t.Ended)) - 1
-	if t.To != courier.Running {
+	if t.To != courier.Running || t.Finish != nil {
 		last++
 	}
 	if t.Start != nil {

@@ -187,7 +187,7 @@ type chainAsk struct {
 	rows   map[int]*row // of members' latest executions
 	latest map[int]*courier.Execution
 	lost   map[int]bool // whose lease has ended
-	// unended refuses a chain execution that has failed, too.
+	// unended refuses a chain execution that has failed or is being cancelled, too.
 	unended bool
 
 	view   chain.Execution
@@ -205,7 +205,7 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	if a.unended && c.standing.State.Ended() {
+	if a.unended && (c.standing.State.Ended() || c.standing.Request == r.Kind) {
 		return contractError{&chain.RequestError{Chain: c.id, State: c.standing.State, Kind: r.Kind}}
 	}
 	d, err := c.plan.Decide(c.id, c.standing, r.Kind, func(i int) (*courier.Execution, bool) { return a.latest[i], a.lost[i] })
@@ -223,7 +223,7 @@ func (a *chainAsk) carryOut(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	for i, ask := range d.Requests {
-		if ask.Decision.To == courier.Queued {
+		if ask.Decision.To == courier.Queued || ask.Decision.Due(a.latest[ask.Member].State) {
 			a.queues = append(a.queues, a.asked[i].Queue)
 		}
 		if after[i].mayRelease() {

@@ -388,7 +388,9 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 	if to.Progress, err = r.readProgress(); err != nil {
 		return err
 	}
-	to.Counters, err = r.readCounters()
+	if to.Counters, err = r.readCounters(); err != nil {
+		return err
+	}
 	to.Token, to.Seq, to.First, to.Reclaimed = store.Token(c.token), r.seq, r.first, r.reclaim
 	if current := to.Execution.Current; current != nil {
 		was := *current
@@ -399,10 +401,17 @@ func (s *Store) fill(ctx context.Context, to *store.Claimed, c *claim, r *claime
 			to.Lost = &was
 		}
 	}
-	if r.timeout > 0 {
-		to.Remaining = time.Duration(r.timeout) - time.Duration(r.elapsed)*time.Microsecond
+	if to.Finish, err = r.finish(); err != nil {
+		return err
 	}
-	return err
+	timeout := time.Duration(r.timeout)
+	if to.Finish != nil {
+		timeout = to.Finish.Timeout
+	}
+	if timeout > 0 {
+		to.Remaining = timeout - time.Duration(r.elapsed)*time.Microsecond
+	}
+	return nil
 }
 
 // Await returns when an execution may have become claimable since the claim that

@@ -87,6 +87,9 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if f.FailedItems {
 		filter += " and e.failed_items > 0"
 	}
+	if f.FinallyError {
+		filter += " and e.finally_error is not null"
+	}
 	if f.Kept {
 		args[1] = []string{}
 		filter += " and e.only_copies <> '{}' and e.state in ('completed', 'cancelled')"

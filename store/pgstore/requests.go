@@ -50,9 +50,9 @@ type requested struct {
 	released []string // the queues of members of its chain that were released
 }
 
-// request carries out a request within a transaction, except for executions in a state
-// for which unless, if not nil, is true.
-func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless func(courier.State) bool) (requested, error) {
+// request carries out a request within a transaction, except for executions for which
+// unless, if not nil, is true.
+func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless func(*courier.Execution) bool) (requested, error) {
 	before, expired, c, err := s.lockForRequest(ctx, tx, r.Execution)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return requested{}, contractError{unknown(r.Execution)}
@@ -64,7 +64,7 @@ func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless 
 	if err != nil {
 		return requested{}, err
 	}
-	if unless != nil && unless(x.State) {
+	if unless != nil && unless(&x) {
 		return requested{x: x}, nil
 	}
 	if r.OfKept() {
@@ -90,7 +90,7 @@ func (s *Store) request(ctx context.Context, tx pgx.Tx, r store.Request, unless 
 	if err != nil {
 		return requested{}, err
 	}
-	got := requested{queued: d.To == courier.Queued, left: d.To != "" && x.State == courier.Running}
+	got := requested{queued: d.To == courier.Queued || d.Due(x.State), left: d.To != "" && x.State == courier.Running}
 	if got.x, err = s.one(ctx, tx, &after); err != nil {
 		return got, err
 	}
@@ -166,6 +166,11 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 		}
 		counters = encodeCounters(m)
 	}
+	finish, err := before.finish()
+	if err != nil {
+		return nil, err
+	}
+	text := r.Text()
 	if c := x.Current; c != nil && d.To != "" {
 		stopped = encode(interrupted{
 			Step: c.Step, ID: c.ID, Type: c.Type, Iteration: c.Iteration, Attempt: c.Attempt, Reason: courier.ReasonWorkerLost,
@@ -182,9 +187,18 @@ func requestArgs(before *row, x *courier.Execution, d store.Decision, r store.Re
 	if f := r.Failure(); f != nil {
 		failure = encode(f)
 	}
+	changed.DueNow = d.Due(x.State)
+	if finish != nil && d.To.Ended() {
+		m, err := before.readCounters()
+		if err != nil {
+			return nil, err
+		}
+		changed.endFinally(finish, &r)
+		counters, text = encodeCounters(finish.After(m)), r.TextOfEnd(x)
+	}
 	changed.DropsProgress = d.To != "" && r.DropsProgress(d.To)
 	return []any{
-		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.Class()), r.Text(),
+		string(x.ID), string(d.To), string(d.Pending), r.By, resume, counters, stopped, now, restart, string(r.ClassFor(d.To)), text,
 		encode(changed), encode(skipOf(r.Change)), r.Reason, failure, encodeOnlyCopies(store.LeftBehind(x)),
 	}, nil
 }
@@ -202,6 +216,17 @@ type change struct {
 	Elsewhere        bool     `json:"elsewhere,omitempty"`
 	DelayMicros      int64    `json:"delay_us,omitempty"`
 	DropsProgress    bool     `json:"drops_progress,omitempty"`
+	DueNow           bool     `json:"due_now,omitempty"`
+	EndsFinally      bool     `json:"ends_finally,omitempty"`
+	FinallyError     string   `json:"finally_error,omitempty"`
+}
+
+// endFinally ends the finally part of an execution that no worker has.
+func (c *change) endFinally(f *store.Finish, r *store.Request) {
+	c.EndsFinally, c.FinallyError, c.Step = true, encode(store.AbortedFinally(r.By, r.Reason)), &f.Position.Step
+	if len(f.Position.Loops) > 0 {
+		c.Loops = encode(f.Position.Loops)
+	}
 }
 
 // changeOfRestart is what a restart changes.

@@ -49,6 +49,8 @@ type row struct {
 	requestReason, options, progress              *string
 	params, repairs, onlyCopies, result           *string
 	updated                                       *time.Time
+	finishing, finallyError                       *string
+	hasFinally                                    bool
 }
 
 // fields are where a row is scanned to, in the order of the columns.
@@ -60,7 +62,7 @@ func (r *row) fields() []any {
 		&r.failedItems, &r.rerunOf,
 		&r.failure, &r.request, &r.resumed, &r.key, &r.keyScope, &r.limitKeys, &r.timeout, &r.by, &r.worker, &r.workspace,
 		&r.heartbeat, &r.leaseExpires, &r.disk, &r.seq, &r.chain, &r.member, &r.waitsFor, &r.hasDependents,
-		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.progress,
+		&r.requestedBy, &r.requestedAt, &r.requestReason, &r.options, &r.progress, &r.finishing, &r.finallyError, &r.hasFinally,
 		&r.params, &r.repairs, &r.onlyCopies, &r.result, &r.updated,
 	}
 }
@@ -75,7 +77,7 @@ func (r *row) execution(job string) (courier.Execution, error) {
 		Timeout: time.Duration(r.timeout), By: r.by, Worker: r.worker, Workspace: r.workspace,
 		HeartbeatAt: instant(r.heartbeat), LeaseExpiresAt: instant(r.leaseExpires), DiskBytes: r.disk, Params: raw(r.params),
 		Chain: courier.ChainExecutionID(text(r.chain)), Member: text(r.member),
-		FailedItems: int(r.failedItems), RerunOf: courier.ExecutionID(text(r.rerunOf)), Result: raw(r.result), Seq: r.seq,
+		FailedItems: int(r.failedItems), RerunOf: courier.ExecutionID(text(r.rerunOf)), Result: raw(r.result), Seq: r.seq, HasFinally: r.hasFinally,
 	}
 	if len(r.limitKeys) > 0 {
 		x.LimitKeys = r.limitKeys
@@ -86,6 +88,16 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	}
 	x.StepAttempts, x.EarlierStarts, x.Retries = counters.Attempts, counters.Base, counters.Retries()
 	x.RescuedItems = counters.RescuedItems
+	f, err := r.finish()
+	if err != nil {
+		return x, err
+	}
+	if f != nil {
+		x.Finishing, x.RescuedItems = &f.Finishing, f.Counters.RescuedItems
+	}
+	if err := decode(r.finallyError, &x.FinallyError); err != nil {
+		return x, err
+	}
 	x.Secrets = counters.Secrets
 	if x.UpdatedAt = instant(r.updated); x.Request != "" {
 		x.RequestedAt, x.RequestedBy, x.RequestReason = instant(r.requestedAt), text(r.requestedBy), text(r.requestReason)
@@ -113,6 +125,11 @@ func (r *row) execution(job string) (courier.Execution, error) {
 	x.Repairs = store.RepairsOrNil(x.Repairs)
 	x.Current, err = r.current()
 	return x, err
+}
+
+// finish is what is decided of an execution whose finally part has begun, or nil.
+func (r *row) finish() (f *store.Finish, err error) {
+	return f, decode(r.finishing, &f)
 }
 
 // options are what an execution was enqueued with and few have.
@@ -199,7 +216,7 @@ func (r *row) readCounters() (store.Counters, error) {
 func encodeCounters(m store.Counters) string {
 	m.Reclaims, m.Resumed = 0, ""
 	switch {
-	case m.Interrupted || m.Retries()+m.Base+m.AcceptedItems+m.RescuedItems+m.Target != 0 || m.RescueFails || len(m.Secrets) > 0:
+	case m.Interrupted || m.Retries()+m.Base+m.AcceptedItems+m.RescuedItems+m.Target+m.FinallyItems != 0 || m.RescueFails || len(m.Secrets) > 0:
 		return encode(m)
 	case m.Attempts == 0:
 		return ""

@@ -267,7 +267,7 @@ func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map
 	}
 	slices.SortFunc(requests, func(a, b store.Request) int { return cmp.Compare(a.Execution, b.Execution) })
 	for _, r := range requests {
-		asked, err := f.s.request(ctx, tx, r, courier.State.Ended)
+		asked, err := f.s.request(ctx, tx, r, store.Ends)
 		if _, ok := errors.AsType[contractError](err); ok {
 			continue // it does not exist, or has ended
 		}
@@ -276,6 +276,9 @@ func (f *firings) cancel(ctx context.Context, tx pgx.Tx, valid []int, locked map
 		}
 		f.freed = f.freed || asked.left
 		f.released = append(f.released, asked.released...)
+		if asked.queued {
+			f.released = append(f.released, asked.x.Queue)
+		}
 	}
 	return nil
 }

@@ -75,6 +75,11 @@ func FlowOf(job *courier.Job, reg *courier.Registry) Flow {
 	}
 	m.tree = tree
 	nodes := m.list(tree.Root(), 0)
+	if at := tree.FinallyMarker(); at >= 0 && m.take(1) {
+		node := m.node("finally", at, tree.Spec(at))
+		node.Then = m.list(tree.Finally(), 1)
+		nodes = append(nodes, node)
+	}
 	return Flow{Nodes: nodes, Cut: m.cut}
 }
 

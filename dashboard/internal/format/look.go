@@ -28,7 +28,7 @@ const (
 // looks are those of all words for a status.
 var looks = map[string]Look{
 	"created": {"idle", shapeRing}, "queued": {"idle", shapeRing}, "scheduled": {"idle", shapeClock}, "waiting": {"wait", shapeClock},
-	"running": {"run", shapePlay}, "lost": {"bad", shapeWarn}, "pausing": {"wait", shapeBars}, "cancelling": {"wait", shapeStop},
+	"running": {"run", shapePlay}, "lost": {"bad", shapeWarn}, "pausing": {"wait", shapeBars}, "cancelling": {"wait", shapeStop}, "finishing": {"run", shapeDash},
 	"paused": {"wait", shapeBars}, "completed": {"good", shapeCheck}, "failed": {"bad", shapeCross}, "cancelled": {"off", shapeStop},
 	// Of steps, iterations and branches.
 	"pending": {"idle", shapeRing}, "not_run": {"off", shapeDash}, "items_failed": {"wait", shapeWarn}, "retrying": {"wait", shapeClock}, "skipped": {"off", shapeDash}, "interrupted": {"wait", shapeChange}, "not_taken": {"off", shapeDash},

@@ -36,6 +36,7 @@ var States = []State{
 	{"lost", "Its worker has gone, and no other one has taken it over yet.", "A worker with its step types, queue and workspace goes on with it."},
 	{"pausing", "It pauses before its next step: a step is never interrupted for that.", "A resume withdraws the pause."},
 	{"cancelling", "Its step is interrupted, and what is unfinished is removed.", "It ends by itself."},
+	{"finishing", "How it ends is decided, and its finally part runs.", "It ends by itself. A cancel without the finally part ends that at once."},
 	{"paused", "It stands still, for as long as people want.", "Resume it, with changes if need be, or cancel it."},
 	{"completed", "All of its steps have ended well. This is final.", "Start it again as a new execution."},
 	{"failed", "A step has failed, and its policy was to stop. What was completed stays completed.", "Remove the cause and resume it: it goes on at the step that failed. Or give it up by a cancel."},

@@ -146,6 +146,11 @@ func (b *builder) build() {
 			r.Text = "try"
 		case flow.TypeRescue:
 			r.Text = "rescue"
+		case flow.TypeFinally:
+			r.Text = "finally"
+			if f := b.x.FinallyError; f != nil && r.State == string(flow.OutlineFailed) {
+				r.Error = f.Message
+			}
 		case flow.TypeForEach:
 			r.Text = "for each item of " + operandText(spec.Config["source"])
 			b.loop(r, s)
@@ -172,6 +177,8 @@ func (b *builder) word(r *Row) {
 	case r.State == string(flow.OutlinePending) && b.waits(r):
 		r.State, r.Word = "retrying", fmt.Sprintf("waits for attempt %d", r.record.Attempt+1)
 	case r.State == string(flow.OutlinePending) && (b.x.State.Ended() || b.over(r)):
+		r.State = "not_run"
+	case strings.EqualFold(r.Type, flow.TypeFinally) && r.State == string(flow.OutlineNotTaken):
 		r.State = "not_run"
 	case strings.EqualFold(r.Type, flow.TypeRescue) && r.State == string(flow.OutlineNotTaken):
 		r.Word = "not needed"

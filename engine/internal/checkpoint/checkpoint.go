@@ -88,7 +88,7 @@ func (c *Checkpoint) Rejected() int { return c.Items - c.AcceptedItems }
 
 // Passed sets the counters to what they are after a step that is over.
 func (c *Checkpoint) Passed() {
-	c.Counters = store.Counters{JobFailures: c.JobFailures, Base: c.Base, AcceptedItems: c.AcceptedItems, Target: c.Target, RescuedItems: c.RescuedItems, RescueFails: c.RescueFails}
+	c.Counters = store.Counters{JobFailures: c.JobFailures, Base: c.Base, AcceptedItems: c.AcceptedItems, Target: c.Target, RescuedItems: c.RescuedItems, RescueFails: c.RescueFails, FinallyItems: c.FinallyItems}
 }
 
 // Restarted sets the counters for a position that the execution goes back to. Every start
@@ -156,7 +156,7 @@ func entries(t *store.Transition, current *courier.StepExecution) int64 {
 	if t.Interrupt && current != nil {
 		n++
 	}
-	if t.To != courier.Running {
+	if t.To != courier.Running || t.Finish != nil {
 		n++
 	}
 	if t.Start != nil {
@@ -168,6 +168,9 @@ func entries(t *store.Transition, current *courier.StepExecution) int64 {
 // Bare reports whether nothing more can be left out for a store that refuses what is to be
 // written.
 func (c *Checkpoint) Bare() bool { return c.omitted == omittedAttempts }
+
+// Omits reports whether something is left out that the store refuses to keep.
+func (c *Checkpoint) Omits() bool { return c.omitted > 0 }
 
 // Omit goes back to what the store has, because it refuses a transition for good, and
 // leaves out what may have made it refuse: outputs and files of the attempts that have

@@ -40,7 +40,7 @@ func (v *Service) CheckJob(ctx context.Context, job courier.Job) (core.CheckedJo
 		}
 	}
 	full := program.WithOutputs(plain)
-	tree, err := flow.Parse(full.Steps)
+	tree, err := flow.Parse(plain.Steps, full.Steps[len(plain.Steps):]...)
 	if p, ok := errors.AsType[*flow.ParseError](err); ok {
 		found = append(found, p.Problems...)
 	} else if err != nil {

@@ -267,6 +267,9 @@ func (d *run) schedules(ctx context.Context, kind store.Kind, name string, list 
 func stepPaths(t *flow.Tree) map[int]string {
 	paths := make(map[int]string, t.Len())
 	addPaths(paths, t.Root(), "")
+	if last := t.Finally(); last != nil {
+		addPaths(paths, last, "finally.")
+	}
 	return paths
 }
 

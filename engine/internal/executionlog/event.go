@@ -45,10 +45,17 @@ func RequestEvents(x *courier.Execution, q *store.Request) (list []courier.Event
 		ev.Type, ev.Reason, ev.Error = courier.EventJobFailed, q.Class(), q.Text()
 	case x.State == courier.Cancelled:
 		ev.Type = courier.EventJobCancelled
+	case q.Kind == courier.RequestAbort && x.State == courier.Completed:
+		ev.Type = courier.EventJobCompleted
+	case q.Kind == courier.RequestAbort && x.State == courier.Failed:
+		ev.Type, ev.Error = courier.EventJobFailed, q.Text()
 	case resumes && x.State == courier.Queued:
 		ev.Type, ev.Reason, ev.Error = courier.EventJobResumed, q.Class(), q.Text()
 	default:
 		return nil
+	}
+	if x.FinallyError != nil && q.Kind == courier.RequestAbort {
+		ev.FinallyError = x.FinallyError.Message
 	}
 	if c := q.Change; c != nil && c.Skipped != nil {
 		s := c.Skipped

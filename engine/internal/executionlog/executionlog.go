@@ -56,6 +56,9 @@ func (r Log) Write(t *store.Transition, current *courier.StepExecution, took tim
 		}
 	}
 	switch {
+	case t.Finish != nil && r.logs(slog.LevelInfo):
+		r.logAt(slog.LevelInfo, "finally part begins", slog.String("outcome", string(t.Finish.Outcome)), slog.Duration("duration", r.age()))
+	case t.Finish != nil:
 	case t.To == courier.Queued && t.Failure != nil && r.logs(slog.LevelWarn):
 		message := "execution is retried"
 		if t.Failure.Reason == courier.ReasonStore {
@@ -67,6 +70,9 @@ func (r Log) Write(t *store.Transition, current *courier.StepExecution, took tim
 		attrs := []slog.Attr{slog.Duration("duration", r.age())}
 		if t.Failure != nil {
 			attrs = append(append(failureAttrs(t.Failure), attrs...), slog.String("error", t.Failure.Message))
+		}
+		if t.FinallyError != nil {
+			attrs = append(attrs, slog.String("finally_error", t.FinallyError.Message))
 		}
 		r.logAt(slog.LevelInfo, "execution "+string(t.To), attrs...)
 	}

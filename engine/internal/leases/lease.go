@@ -29,7 +29,8 @@ type Lease struct {
 	ctx       context.Context
 	lose      context.CancelCauseFunc
 	steps     context.Context
-	interrupt context.CancelCauseFunc
+	interrupt atomic.Pointer[context.CancelCauseFunc] // of steps
+	finishing atomic.Bool                             // the finally part runs, which no cancel interrupts, but an abort does
 	calls     storecall.Calls
 	watchdog  *time.Timer     // nil if nobody else can take the execution
 	deadline  *time.Timer     // of the execution; nil if it has no timeout
@@ -43,8 +44,35 @@ type Lease struct {
 func (l *Lease) Begin(ctx context.Context) {
 	l.ctx, l.lose = context.WithCancelCause(ctx)
 	l.calls.Parent = l.ctx
-	l.steps, l.interrupt = context.WithCancelCause(l.ctx)
+	l.setSteps(context.WithCancelCause(l.ctx))
 }
+
+func (l *Lease) setSteps(ctx context.Context, interrupt context.CancelCauseFunc) {
+	l.steps = ctx
+	l.interrupt.Store(&interrupt)
+}
+
+// Finish says that the finally part of the execution begins: steps may be executed again, even
+// though the execution was cancelled or has taken too long. The deadline is that of the
+// part; 0 means none.
+func (l *Lease) Finish(timeout time.Duration) {
+	l.finishing.Store(true)
+	if l.deadline != nil {
+		l.deadline.Stop()
+	}
+	if q := l.request.Load(); q != nil && q.Request == courier.RequestCancel {
+		l.request.CompareAndSwap(q, nil) // carried out
+	}
+	ctx, interrupt := context.WithCancelCause(context.WithoutCancel(l.steps))
+	context.AfterFunc(l.ctx, func() { interrupt(context.Cause(l.ctx)) })
+	l.setSteps(ctx, interrupt)
+	if timeout > 0 {
+		l.Limit(timeout)
+	}
+}
+
+// Finishes says that the finally part had begun when the lease was granted.
+func (l *Lease) Finishes() { l.finishing.Store(true) }
 
 // Grant says that the store has granted the lease for a period, in answer to a call that
 // was sent at a time. It is lost when it can't be relied on any more. Stop is closed when
@@ -60,9 +88,10 @@ func (l *Lease) Grant(period time.Duration, sent time.Time, stop <-chan struct{}
 
 // Limit sets the deadline of the execution, after which steps end.
 func (l *Lease) Limit(remaining time.Duration) {
-	l.deadline = time.AfterFunc(max(0, remaining), func() { l.interrupt(ErrTimeout) })
+	interrupt := *l.interrupt.Load()
+	l.deadline = time.AfterFunc(max(0, remaining), func() { interrupt(ErrTimeout) })
 	if remaining <= 0 {
-		l.interrupt(ErrTimeout)
+		interrupt(ErrTimeout)
 	}
 }
 
@@ -100,7 +129,7 @@ func (l *Lease) Steps() context.Context { return l.steps }
 func (l *Lease) Within(ctx context.Context) { l.steps = ctx }
 
 // Interrupt ends the present step with a cause. Any goroutine may call it.
-func (l *Lease) Interrupt(cause error) { l.interrupt(cause) }
+func (l *Lease) Interrupt(cause error) { (*l.interrupt.Load())(cause) }
 
 // Call calls the store until it succeeds, the lease is lost or the error is one that the
 // contract of stores names; see [storecall.Retry].
@@ -123,12 +152,15 @@ func (l *Lease) Stopping() bool {
 // it.
 func (l *Lease) Request() *store.Renewed { return l.request.Load() }
 
-// SetRequest takes note of what is requested. A cancel is never withdrawn, and ends the
-// present step. Any goroutine may call it.
+// SetRequest takes note of what is requested. A cancel and an abort are never withdrawn, and
+// end the present step. Any goroutine may call it.
 func (l *Lease) SetRequest(q *store.Renewed) {
+	if q.Request == courier.RequestCancel && l.finishing.Load() {
+		return // it has led into the finally part
+	}
 	for {
 		old := l.request.Load()
-		if old != nil && old.Request == courier.RequestCancel || old == nil && q.Request == "" {
+		if old == nil && q.Request == "" || old != nil && (old.Request == courier.RequestAbort || old.Request == courier.RequestCancel && q.Request != courier.RequestAbort) {
 			return // this request is older
 		}
 		now := q
@@ -139,8 +171,8 @@ func (l *Lease) SetRequest(q *store.Renewed) {
 			break
 		}
 	}
-	if q.Request == courier.RequestCancel {
-		l.interrupt(courier.ErrCancelled)
+	if q.Request == courier.RequestCancel || q.Request == courier.RequestAbort {
+		l.Interrupt(courier.ErrCancelled)
 	}
 }
 

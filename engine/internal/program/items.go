@@ -212,6 +212,12 @@ func (v *Values) Restore(records []courier.StepExecution, pos courier.Position) 
 	if v.of.Repairs != nil {
 		passes = v.of.Repairs.Passes
 	}
+	v.restoreAll(records, pos, passes)
+}
+
+// restoreAll restores the records that are in scope at a position.
+func (v *Values) restoreAll(records []courier.StepExecution, pos courier.Position, passes []courier.RepairPass) {
+	t := v.program.Tree
 	inScope, null := t.Scope(pos, records, passes)
 	for _, r := range inScope {
 		v.restore(r)

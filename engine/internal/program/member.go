@@ -16,6 +16,9 @@ func (p *Program) Member() *chain.Job {
 func (p *Program) outputNames() (names []string, all bool) {
 	all = true
 	for i, t := range p.Types {
+		if p.Tree != nil && p.Tree.InFinally(i) {
+			continue // the outputs of a member are those of its outcome
+		}
 		if t == nil {
 			all = all && IsMarker(p.Job.Steps[i].Type)
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/internal/nearest"
+	"github.com/courierhq/courier/store"
 )
 
 // A Program is a version of a job, as it was read. It is immutable, but for Types and
@@ -25,7 +26,7 @@ type Program struct {
 	Tree        *flow.Tree          // nil if the blocks of the job are broken
 	Params      *flow.Params        // of the job; nil if it takes any
 	Types       []*courier.StepType // by index; nil for markers, and where the type is not registered
-	Keys        []string            // of all step types, in order
+	Keys        []string            // of all step types, and [store.FinallyType], in order
 	Members     []string            // the members of a chain whose outputs its steps refer to
 	NotRunnable error               // why this engine can't execute it; nil if it can
 	result      *flow.Template      // of Job.Result; nil if there is none
@@ -55,7 +56,7 @@ func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 	job = WithOutputs(job)
 	p.Job = job
 	if tree == nil {
-		if p.Tree, p.NotRunnable = flow.Parse(job.Steps); p.NotRunnable != nil {
+		if p.Tree, p.NotRunnable = flow.Parse(job.Steps[:p.declared], job.Steps[p.declared:]...); p.NotRunnable != nil {
 			p.Tree = nil
 		}
 	}
@@ -78,6 +79,9 @@ func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 		}
 		p.Keys = append(p.Keys, key)
 	}
+	if p.HasFinally() {
+		p.Keys = append(p.Keys, store.FinallyType)
+	}
 	slices.Sort(p.Keys)
 	p.Keys = slices.Compact(p.Keys)
 	for _, r := range chain.References(job.Steps) {
@@ -89,10 +93,16 @@ func Compile(job courier.Job, version int, tree *flow.Tree, reg *courier.Registr
 	return p
 }
 
+// HasFinally reports whether the job has a finally part.
+func (p *Program) HasFinally() bool { return p.Tree != nil && p.Tree.FinallyMarker() >= 0 }
+
 // Policy returns the failure policy that holds for a step.
 func (p *Program) Policy(step int) courier.FailurePolicy {
 	if own := p.Tree.Spec(step).FailurePolicy; !own.IsZero() {
 		return own
+	}
+	if p.Tree.InFinally(step) {
+		return p.Tree.FinallyPolicy(p.Job.FailurePolicy)
 	}
 	return p.Job.FailurePolicy
 }

@@ -25,6 +25,7 @@ type Values struct {
 	loops   map[int]*loopResult // of loops that are over, by marker; nil for most
 	failed  func(marker int, outer []int) ([]courier.ItemFailure, int)
 	rescued func(marker int, outer []int) ([]courier.ItemFailure, int)
+	ending  *Ending                // of the finally part; nil outside of it
 	errors  map[int]map[string]any // of blocks that are rescued, by marker; nil for most
 	changes []courier.ValueChange
 	of      *courier.Execution
@@ -63,6 +64,11 @@ func NewValues(p *Program, x *courier.Execution, workspace string) *Values {
 func (v *Values) Value(head, name string) (any, bool) {
 	switch head {
 	case "job":
+		if v.ending != nil {
+			if x, ok := v.ending.value(name); ok {
+				return x, true
+			}
+		}
 		x, ok := v.job[name]
 		return x, ok
 	case "params":
@@ -97,6 +103,11 @@ func (v *Values) Keys() []string {
 	var keys []string
 	for name := range v.job {
 		keys = append(keys, "job."+name)
+	}
+	if v.ending != nil {
+		for _, name := range endingNames {
+			keys = append(keys, "job."+name)
+		}
 	}
 	for name := range v.Params() {
 		keys = append(keys, "params."+name)
@@ -198,6 +209,11 @@ func (v *Values) Snapshot() map[string]any {
 	all := make(map[string]any)
 	for name, x := range v.job {
 		all["job."+name] = x
+	}
+	if v.ending != nil {
+		for _, name := range endingNames {
+			all["job."+name], _ = v.ending.value(name)
+		}
 	}
 	for name, x := range v.Params() {
 		all["params."+name] = x

@@ -39,6 +39,9 @@ func (e *Earlier) Claimed(latest []courier.StepExecution) {
 	e.latest = e.History().Mapped(latest)
 }
 
+// Latest is the latest record of each step when the execution was claimed.
+func (e *Earlier) Latest() []courier.StepExecution { return e.latest }
+
 // Repaired reports whether the execution was repaired.
 func (e *Earlier) Repaired() bool { return e.Execution.Repairs != nil }
 

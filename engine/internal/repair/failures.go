@@ -44,6 +44,10 @@ type History struct {
 	// execution; otherwise the first error counts.
 	Retry bool
 
+	// Finally, if it is not 0, has the history be that of the finally part that began with this
+	// audit entry. Otherwise it is that of the steps before the finally part.
+	Finally int64
+
 	failed []Failure // all that were read, up to the record with the number last
 	rescue []Failure // records with which a rescue began, likewise
 	last   int64
@@ -168,6 +172,29 @@ func ItemFailures(tree *flow.Tree, left []Failure, at courier.Position) []courie
 		list = append(list, program.ItemFailure(&f.Record, len(f.Item.Iteration)-1))
 	}
 	return list
+}
+
+// maxListed is how many items the lists for the finally part have.
+const maxListed = 1000
+
+// FailedAt returns the first 1,000 items that have failed and were not repaired when the
+// execution has come to a position, and how many there are.
+func (h *History) FailedAt(ctx context.Context, at courier.Position) (first []courier.ItemFailure, count int, err error) {
+	left, err := h.Failures(ctx)
+	items := perItem(h.Tree, left, at)
+	for i := range items[:min(len(items), maxListed)] {
+		first = append(first, program.ItemFailure(&items[i].Record, len(items[i].Item.Iteration)-1))
+	}
+	return first, len(items), err
+}
+
+// RescuedAt is FailedAt for items that were rescued.
+func (h *History) RescuedAt(ctx context.Context, at courier.Position) (first []courier.ItemFailure, count int, err error) {
+	list, err := h.Rescues(ctx, at)
+	for i := range list[:min(len(list), maxListed)] {
+		first = append(first, program.ItemFailure(&list[i], len(h.Tree.Loops(*list[i].Rescue))))
+	}
+	return first, len(list), err
 }
 
 // left returns all failures that are left, in the order in which a walk reaches them.
@@ -500,6 +527,9 @@ func (h *History) each(ctx context.Context, filter store.StepFilter, f func(*cou
 func (h *History) failure(r *courier.StepExecution) (f Failure, ok bool) {
 	f.Record, ok = flow.MapRecord(r, h.changes())
 	if !ok || f.Record.FailedLoop == nil && f.Record.Rescue == nil {
+		return f, false
+	}
+	if in := h.Tree.InFinally(f.Record.Step); in != (h.Finally > 0) || in && f.Record.Seq <= h.Finally {
 		return f, false
 	}
 	loops := h.Tree.Loops(f.Record.Step)

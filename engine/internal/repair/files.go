@@ -32,6 +32,9 @@ func (h *History) Files(ctx context.Context) (files []courier.File, err error) {
 	n := len(passes)
 	all := h.Tree == nil || n > 0 && flow.Compare(at, passes[n-1].Then) < 0
 	for _, f := range left(reports, nil) {
+		if h.Tree != nil && h.Tree.InFinally(f.Step) {
+			continue // it has its files again when it runs again
+		}
 		if all || flow.Compare(f.At, at) < 0 {
 			files = append(files, f.File)
 		}

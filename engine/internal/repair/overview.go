@@ -36,7 +36,7 @@ func (h *History) failedByLoop(ctx context.Context) (map[int]int, error) {
 	}
 	counting := make(map[int]bool)
 	for i := range h.Tree.Len() {
-		if marker, ok := h.Tree.CountingLoop(i); ok {
+		if marker, ok := h.Tree.CountingLoop(i); ok && !h.Tree.InFinally(i) {
 			counting[marker] = true
 		}
 	}
@@ -56,7 +56,7 @@ func (h *History) failedByLoop(ctx context.Context) (map[int]int, error) {
 	}
 	page, err := h.Archive.Steps(ctx, store.StepFilter{Execution: x.ID, Attempt: x.Attempt, FailedItems: true, Limit: maxCountedItems})
 	for i := range page {
-		if r, ok := flow.MapRecord(&page[i], h.changes()); ok && r.FailedLoop != nil {
+		if r, ok := flow.MapRecord(&page[i], h.changes()); ok && r.FailedLoop != nil && !h.Tree.InFinally(r.Step) {
 			failed[*r.FailedLoop]++
 		}
 	}

@@ -325,7 +325,7 @@ func (c *watchedChain) ask(r *chain.Request) {
 		switch {
 		case m.x == nil:
 		case r.Kind == courier.RequestCancel:
-			m.x.cancelled = m.x.cancelled || !m.x.State.Final()
+			m.x.cancelled = m.x.cancelled || !m.x.State.Final() && m.x.Finishing == nil
 		case r.Kind == courier.RequestRetry && m.x.State == courier.Cancelled && i < len(r.IDs):
 			m.again, m.id = true, r.IDs[i]
 		}
@@ -347,9 +347,9 @@ func ignores(x *shadow, kind courier.RequestKind) bool {
 	busy := x.State == courier.Queued || x.State == courier.Running
 	switch kind {
 	case courier.RequestPause:
-		return busy && x.Request != courier.RequestPause && x.Request != courier.RequestCancel
+		return busy && x.Request != courier.RequestPause && x.Request != courier.RequestCancel && x.Request != courier.RequestAbort
 	case courier.RequestCancel:
-		return !x.State.Final() && x.Request != courier.RequestCancel
+		return !x.State.Final() && x.Request != courier.RequestCancel && x.Request != courier.RequestAbort && x.Finishing == nil
 	case courier.RequestRetry:
 		return x.State == courier.Failed || x.State == courier.Cancelled
 	}

@@ -17,7 +17,8 @@
 //	P7  the audit is complete: a change and its entries are one
 //	P8  an acknowledged request is obeyed
 //
-// What breaks a rule of chains is reported as "chain".
+// What breaks a rule of chains is reported as "chain", and what changes an outcome that was
+// decided as "finally".
 package promise
 
 import (

@@ -45,7 +45,7 @@ func (b *begun) cancelled() bool {
 	if b.c != nil {
 		return b.c.ended || b.c.request == courier.RequestCancel
 	}
-	return b.x != nil && (b.x.ended || b.x.cancelled)
+	return b.x != nil && (b.x.ended || b.x.cancelled || b.x.Finishing != nil)
 }
 
 // late is how late a tick may be without having been missed.
@@ -127,7 +127,7 @@ func (w *Witness) fired(list []schedule.Firing, got []schedule.Fired) {
 func (w *Witness) cancelledBy(f *schedule.Firing) {
 	for _, id := range f.Cancel {
 		if x := w.executions[id]; x != nil && !x.State.Ended() {
-			x.cancelled = true
+			x.cancelled = x.cancelled || x.Finishing == nil
 			w.look(x, "FireSchedules")
 		}
 		c := w.chains.all[courier.ChainExecutionID(id)]

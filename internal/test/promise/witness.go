@@ -212,7 +212,7 @@ func (w *Witness) look(x *shadow, what string) []courier.AuditEntry {
 	if x.State.Final() && slices.ContainsFunc(entries, changes) {
 		w.report(breach("P1", x.ID, "%s changed it, though it was %s", what, x.State))
 	}
-	if x.cancelled && now.State != courier.Running && now.State != courier.Cancelled {
+	if waits := now.State == courier.Queued && now.HasFinally; x.cancelled && now.State != courier.Running && now.State != courier.Cancelled && !waits {
 		w.report(breach("P8", x.ID, "after %s it is %s, though a cancel was taken", what, now.State))
 	}
 	w.count(x, -1)
@@ -340,6 +340,9 @@ func (w *Witness) applied(t *store.Transition) {
 	case !obeys(t, x.Request):
 		w.report(breach("P8", x.ID, "a %s is pending, but this was accepted: %s", x.Request, describe(t)))
 	}
+	if f := before.Finishing; f != nil && (!t.Finally || t.To.Ended() && t.To != f.Outcome) {
+		w.report(breach("finally", x.ID, "its outcome is %s, and this was accepted: %s", f.Outcome, describe(t)))
+	}
 	w.attempts.end(x, t)
 	for i := range t.Ended {
 		if s := &t.Ended[i]; s.State == courier.StepCompleted || s.State == courier.StepSkipped {
@@ -366,11 +369,15 @@ func (w *Witness) applied(t *store.Transition) {
 func obeys(t *store.Transition, r courier.RequestKind) bool {
 	goesOn := t.To == courier.Running && t.Start != nil
 	waits := t.To == courier.Queued
+	begins := t.Finish != nil
+	ends := t.To == courier.Cancelled || t.Finally && t.To.Ended()
 	switch r {
 	case courier.RequestCancel:
-		return !goesOn && (t.To == courier.Running || t.To == courier.Cancelled)
+		return !goesOn && (t.To == courier.Running && !begins || t.To == courier.Cancelled || begins && t.Finish.Outcome == courier.Cancelled)
+	case courier.RequestAbort:
+		return !goesOn && !begins && (t.To == courier.Running || ends)
 	case courier.RequestPause:
-		return !goesOn && !waits
+		return begins || t.Finally || !goesOn && !waits
 	}
 	return true
 }
@@ -396,7 +403,8 @@ func (w *Witness) asked(r *store.Request) {
 		w.report(breach("P1", r.Execution, "a request was taken for what was never created"))
 		return
 	}
-	x.cancelled = x.cancelled || r.Kind == courier.RequestCancel
+	cancels := r.Kind == courier.RequestCancel || r.Kind == courier.RequestAbort
+	x.cancelled = x.cancelled || cancels && (x.Finishing == nil || x.Finishing.Outcome == courier.Cancelled)
 	if r.Kind == courier.RequestRestart {
 		clear(x.done)
 	}

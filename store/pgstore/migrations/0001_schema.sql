@@ -54,7 +54,7 @@ create table courier.job_executions (
 	concurrency_limit integer not null, -- of the job's version; 0: none
 	priority          smallint not null,
 	queue             text collate "C" not null,
-	step_types        text[] not null,  -- a worker needs all of them
+	step_types        text[] not null,  -- a worker needs all of them; flow.finally: the version has a finally part
 	limit_keys        text[] not null,
 	timeout_ns        bigint not null,  -- 0: none
 	params            text,             -- JSON
@@ -79,11 +79,13 @@ create table courier.job_executions (
 	waits_for          text[],      -- the unmet dependencies of a queued execution: c, f or a (completed, also failed, any end) and the job's name; null: it may be claimed
 	resumed_from_state text,        -- null once a step has started since
 	repairs            text,        -- JSON: what operators have changed; null for most
-	request            text,        -- pause or cancel, for the worker to carry out
+	request            text,        -- pause, cancel or abort, for the worker to carry out
 	requested_by       text,
 	request_reason     text,        -- it and requested_at stay after the request was carried out, and have no meaning then
 	failure            text,        -- JSON
 	result             text,        -- JSON; null for most
+	finishing          text,        -- JSON: what is decided of an execution whose finally part has begun and not ended; null for others
+	finally_error      text,        -- JSON: why the last finally part has failed; null for most
 	workspace          text not null default '', -- the workspace that has its files; empty: none
 	disk_bytes         bigint not null default 0,
 	started_at         timestamptz,
@@ -134,6 +136,7 @@ create index job_executions_state on courier.job_executions
 	(state, id) where state in ('created', 'running', 'paused', 'failed', 'cancelled') or waits_for is not null;
 -- What holds files that may exist nowhere else.
 create index job_executions_only_copies on courier.job_executions (id) where only_copies <> '{}';
+create index job_executions_finally_error on courier.job_executions (id) where finally_error is not null;
 create index job_executions_failed_items on courier.job_executions (id) where failed_items > 0;
 create index job_executions_rerun_of on courier.job_executions (rerun_of, id) where rerun_of is not null;
 create index job_executions_job on courier.job_executions (definition_id, id);

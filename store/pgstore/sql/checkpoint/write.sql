@@ -16,9 +16,10 @@
 -- changed in between, its place is another, and the transition is not written.
 with t as materialized (
 	select t.*, clock_timestamp() as now from json_to_recordset($1::json) as t (ord int, execution uuid, lease uuid, seq bigint, last bigint, state_to text,
-		delay_us bigint, step int, loops text, counters text, reclaims int, resumed_from text, answers text, passes_pause bool, passes_cancel bool, interrupts bool,
+		delay_us bigint, step int, loops text, counters text, reclaims int, resumed_from text, answers text, passes_pause bool, passes_cancel bool, passes_abort bool, keeps_pause bool, interrupts bool,
 		failure text, reason text, message text, retries_job bool, workspace text, disk_bytes bigint, failed_items int, repairs text, result int, progress text,
-		only_copies text, starts int, start_attempt int, start_id text, start_type text, start_iteration text, start_total text)
+		only_copies text, starts int, start_attempt int, start_id text, start_type text, start_iteration text, start_total text,
+		finish text, in_finally bool, finally_error text, by text, pause_text text)
 ), a as materialized (
 	select a.* from json_to_recordset($2::json) as a (ord int, is_last bool, seq bigint, step int, attempt int, state text, type text, id text, iteration text, total text,
 		started_at timestamptz, bytes bigint, worker text, reason text, failed_loop int, error int, outputs int, files int, stack int, log int, events int, item_labels text, rescued bool)
@@ -26,7 +27,7 @@ with t as materialized (
 	update courier.job_executions e set
 		due_at = case when old.state_to = 'queued' then old.now + coalesce(old.delay_us, 0)::float8 * interval '1 microsecond' else e.due_at end,
 		state = old.state_to,
-		state_since = case when old.state_to = 'running' then e.state_since else old.now end,
+		state_since = case when old.state_to = 'running' and old.finish is null then e.state_since else old.now end,
 		attempt = case when old.retries_job then e.attempt + 1 else e.attempt end,
 		resumed_from_state = old.resumed_from,
 		failed_items = case when old.retries_job then 0 else coalesce(old.new_failed_items, e.failed_items) end,
@@ -35,15 +36,19 @@ with t as materialized (
 				pg_catalog.json_build_object('versions', (e.repairs::json) -> 'versions'::text, 'values', (e.repairs::json) -> 'values'::text)::text
 			else e.repairs end,
 		ended_at = case when old.state_to in ('completed', 'failed', 'cancelled') then old.now end,
-		failure = case when old.new_failure is not null then old.new_failure when old.state_to in ('running', 'queued') then e.failure end,
-		result = ($3::text[])[old.new_result],
+		failure = case when old.in_finally and old.state_to in ('running', 'queued') then e.failure
+			when old.new_failure is not null then old.new_failure when old.state_to in ('running', 'queued') and old.finish is null then e.failure end,
+		result = case when old.in_finally then e.result else ($3::text[])[old.new_result] end,
+		finishing = case when old.state_to in ('completed', 'failed', 'cancelled') then null else coalesce(old.finish, e.finishing) end,
+		finally_error = case when old.state_to in ('completed', 'failed', 'cancelled') then old.new_finally_error else e.finally_error end,
+		timeout_started_at = case when old.finish is not null then old.now else e.timeout_started_at end,
 		workspace = coalesce(old.new_workspace, e.workspace),
 		disk_bytes = coalesce(old.new_disk_bytes, e.disk_bytes),
 		only_copies = old.new_only_copies,
 		lease_last_seq = case when old.state_to = 'running' then e.lease_last_seq else old.last_seq end,
 		reclaims = coalesce(old.new_reclaims, 0),
-		request = case when old.state_to = 'running' then e.request end,
-		requested_by = case when old.state_to = 'running' then e.requested_by end,
+		request = case when old.state_to = 'running' and old.finish is null or old.keeps_pause and e.request = 'pause' then e.request end,
+		requested_by = case when old.state_to = 'running' and old.finish is null or old.keeps_pause and e.request = 'pause' then e.requested_by end,
 		heartbeat_at = case when old.state_to = 'running' then e.heartbeat_at end,
 		lease_expires_at = case when old.state_to = 'running' then e.lease_expires_at end,
 		progress = old.new_progress,
@@ -61,7 +66,8 @@ with t as materialized (
 		current_lost_worker = null,
 		claim_waited_us = case when old.writes then null else e.claim_waited_us end
 	from (
-		select t.ord, t.now, t.lease, t.seq, t.state_to, t.delay_us, t.resumed_from, t.answers, t.passes_pause, t.passes_cancel, t.retries_job,
+		select t.ord, t.now, t.lease, t.seq, t.state_to, t.delay_us, t.resumed_from, t.answers, t.passes_pause, t.passes_cancel, t.passes_abort, t.keeps_pause, t.retries_job,
+			t.finish, coalesce(t.in_finally, false) as in_finally, t.finally_error as new_finally_error,
 			t.failed_items as new_failed_items, t.repairs as new_repairs, t.failure as new_failure, t.result as new_result, t.workspace as new_workspace,
 			t.disk_bytes as new_disk_bytes, t.only_copies as new_only_copies, t.reclaims as new_reclaims, t.progress as new_progress, t.step as new_step,
 			t.loops as new_loops, t.counters as new_counters, t.starts, t.start_attempt, t.start_id, t.start_type, t.start_iteration, t.start_total,
@@ -81,7 +87,8 @@ with t as materialized (
 	where e.ctid = old.place and e.state = 'running'
 		and old.lease_token = old.lease and old.last_audit_seq = old.seq - 1
 		and (old.answers is null or old.answers = old.request)
-		and (old.request is null or old.request = 'pause' and old.passes_pause or old.request = 'cancel' and old.passes_cancel)
+		and (old.request is null or old.request = 'pause' and old.passes_pause or old.request = 'cancel' and old.passes_cancel
+			or old.request = 'abort' and old.passes_abort)
 		and (old.chain_execution_id is null or old.state_to in ('running', 'queued') or old.chain_execution_id = nullif($4::text, '')::uuid)
 		and ($5::bool or not exists (select from courier.subscriptions where not disabled))
 	returning old.ord, old.open, old.writes, old.attempt, old.worker, old.state_since, old.request, old.requested_by, old.request_reason,
@@ -93,8 +100,10 @@ with t as materialized (
 		a.failed_loop, a.error, a.outputs, a.files, a.stack, a.log, a.events, a.item_labels, a.rescued,
 		a.step = u.current_step and a.attempt = u.current_attempt and coalesce(a.iteration, '') = coalesce(u.current_iteration, '') as was_current,
 		coalesce(a.is_last, a.ord is null) and t.interrupts and u.current_step is not null as interrupted,
-		coalesce(a.is_last, a.ord is null) and t.state_to <> 'running' as moves,
-		t.state_to = 'paused' and u.request = 'pause' or t.state_to = 'cancelled' and u.request = 'cancel' as carries_out
+		coalesce(a.is_last, a.ord is null) and (t.state_to <> 'running' or t.finish is not null) as moves,
+		t.by as given_by, case when u.request = 'pause' then t.pause_text || coalesce(u.requested_by, '') end as dropped,
+		t.state_to = 'paused' and u.request = 'pause' or u.request = 'cancel' and (t.finish is not null or t.state_to = 'cancelled' and not coalesce(t.in_finally, false))
+			or u.request = 'abort' and t.state_to in ('completed', 'failed', 'cancelled') as carries_out
 	from u join t on t.ord = u.ord left join a on a.ord = u.ord
 	where u.writes
 ), history as (
@@ -107,8 +116,8 @@ with t as materialized (
 		case when w.moves then w.state_to end,
 		case when w.moves then greatest(0, extract(epoch from w.now - w.state_since) * 1000000::numeric) end,
 		case when w.moves then w.reason end,
-		case when w.moves then coalesce(w.message, case when w.carries_out and w.requested_by <> '' then nullif(w.request_reason, '') end) end,
-		case when w.moves and w.carries_out then nullif(w.requested_by, '') end,
+		case when w.moves then nullif(pg_catalog.concat_ws('; ', coalesce(w.message, case when w.carries_out and w.requested_by <> '' then nullif(w.request_reason, '') end), w.dropped), '') end,
+		case when w.moves then coalesce(case when w.carries_out then nullif(w.requested_by, '') end, w.given_by) end,
 		case when w.is_first and w.claim_waited_us is not null then w.state_since end,
 		case when w.is_first then w.claim_waited_us end,
 		case when (w.was_current or w.interrupted) and not (w.open and w.is_first) then true end,

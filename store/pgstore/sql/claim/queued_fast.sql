@@ -77,7 +77,7 @@ with recursive q as materialized (
 select
 \ir ../execution/columns.inc.sql
 	, false, e.lease_first_seq, e.started_at = e.state_since,
-	case when e.timeout_ns > 0 then (extract(epoch from e.state_since - e.timeout_started_at) * 1000000::numeric)::bigint else 0 end,
+	case when e.timeout_ns > 0 or e.finishing is not null then (extract(epoch from e.state_since - e.timeout_started_at) * 1000000::numeric)::bigint else 0 end,
 	e.urgency, false, false, 0::bigint, 0::bigint, false, false, e.walked,
 	case when e.current_step is not null then set_config('synchronous_commit', (select waited from q limit 1), true) end
 from claimed e
@@ -88,7 +88,7 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null,
 	null, null, false, null, null, null, 0, '', '', '',
 	null, null, 0, 0, null, null, null, null,
-	null, null, null, null, null,
+	null, null, null, null, null, null, null, false,
 	null, null, null, null, null,
 	false, 0, false,
 	0,

@@ -103,7 +103,7 @@
 select
 \ir ../execution/columns.inc.sql
 	, e.reclaim, e.lease_first_seq, e.started_at = e.claimed_at,
-	case when e.timeout_ns > 0 then (extract(epoch from e.claimed_at - e.timeout_started_at) * 1000000::numeric)::bigint else 0 end,
+	case when e.timeout_ns > 0 or e.finishing is not null then (extract(epoch from e.claimed_at - e.timeout_started_at) * 1000000::numeric)::bigint else 0 end,
 	e.urgency, false, false, 0::bigint, 0::bigint, false, false, 0::bigint,
 	case when e.current_started_at = e.claimed_at then set_config('synchronous_commit', (select waited from arg), true) end
 from claimed e
@@ -114,7 +114,7 @@ select '', 0, 0, '', '', 0::smallint, 0, 0, null, null,
 	0, null,
 	null, null, false, null, null, null, 0, '', '', '',
 	null, null, 0, 0, null, null, null, null,
-	null, null, null, null, null,
+	null, null, null, null, null, null, null, false,
 	null, null, null, null, null,
 	remains.any, 0, false,
 	0,

@@ -28,7 +28,7 @@ with e as materialized (
 	select h.execution_id, h.seq + (h.step is not null)::int + (h.interrupted is not null)::int as seq, h.at,
 		case h.state_to
 			when 'completed' then 'JobCompleted' when 'failed' then 'JobFailed' when 'paused' then 'JobPaused' when 'cancelled' then 'JobCancelled'
-			when 'queued' then case when h.state_from in ('paused', 'failed') or h.state_reason = 'without_files' then 'JobResumed' when h.state_reason = 'worker_lost' then 'JobTakenOver' end
+			when 'queued' then case when h.state_reason = 'cancelled' then null when h.state_from in ('paused', 'failed') or h.state_reason = 'without_files' then 'JobResumed' when h.state_reason = 'worker_lost' then 'JobTakenOver' end
 		end as event,
 		f.step, case when f.step is not null then f.at ->> 'id'::text end as step_id, case when f.step is not null then f.at ->> 'type'::text end as step_type,
 		case when f.step is not null then f.at ->> 'iteration'::text end as iteration, case when f.step is not null then (f.at ->> 'attempt'::text)::int end as step_attempt,

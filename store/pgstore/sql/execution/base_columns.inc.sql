@@ -6,4 +6,4 @@ e.current_iteration, e.current_iteration_total, e.current_lost_worker, e.created
 e.failed_items, e.rerun_of::text,
 e.failure, e.request, e.resumed, e.idempotency_key, e.key_scope, e.limit_keys, e.timeout_ns, e.created_by, e.worker, e.workspace,
 e.heartbeat_at, e.lease_expires_at, e.disk_bytes, e.last_audit_seq, e.chain_execution_id::text, e.chain_member, e.waits_for, e.has_dependents,
-e.requested_by, e.requested_at, e.request_reason, e.options, e.progress
+e.requested_by, e.requested_at, e.request_reason, e.options, e.progress, e.finishing, e.finally_error, 'flow.finally' = any(e.step_types)

@@ -14,7 +14,7 @@ with clock as materialized (
 ), asked as materialized (
 	select a.*, k.kind, k.ord from (select 'pause' as request, 'pausing' as kind, 2 as ord union all select 'cancel', 'cancelling', 3) k
 	cross join lateral (
-		select r.* from run r, clock where r.request = k.request and r.lease_expires_at > clock.now order by r.requested_at, r.id limit $1::bigint
+		select r.* from run r, clock where (r.request = k.request or r.request = 'abort' and k.request = 'cancel') and r.lease_expires_at > clock.now order by r.requested_at, r.id limit $1::bigint
 	) a
 ), passed as materialized (
 	-- Rows of executions that have ended are removed later; see deadline/raise_overdue.

@@ -1,19 +1,19 @@
 -- Carries out a request on an execution that sql/request/lock.sql has locked, and writes
 -- the audit; sql/delivery/keep_events.sql, which is sent behind it, keeps the events. Nothing is returned if the version that it changes to does not exist.
--- $1 execution, $2 its new state (empty: unchanged), $3 the request that its
--- worker has to carry out (empty: none), $4 who asked, $5 whether it is a resume,
+-- $1 execution, $2 its new state (empty: unchanged), $3 the request that a
+-- worker has to carry out (empty: none; with a new state, that is queued), $4 who asked, $5 whether it is a resume,
 -- $6 retry_state after a resume, $7 the current step as JSON if it goes back to pending,
 -- $8 now, if an earlier statement has asked for it, $9 whether the next attempt of the
 -- execution begins, $10 the class of the reason for the audit, $11 the reason, $12 what
 -- else changes, as JSON, $13 the step that was skipped, as JSON. A field that is not in the
 -- JSON is unchanged or null. $14 the reason of a request that its worker has to carry
 -- out, $15 the failure, as JSON, of an execution that fails by the request, $16 the only
--- copies of one that is cancelled and of which they are not known.
+-- copies of one that ends for good and of which they are not known.
 with clock as materialized (
 	select coalesce(nullif($8::text, '')::timestamptz, clock_timestamp()) as now
 ), change as materialized (
 	select c.* from json_to_record($12::text::json) as c (version int, step_types json, concurrency_limit int, step int, loops text,
-		failed_items int, repairs text, elsewhere bool, delay_us bigint, drops_progress bool)
+		failed_items int, repairs text, elsewhere bool, delay_us bigint, drops_progress bool, due_now bool, ends_finally bool, finally_error text)
 ), skip as materialized (
 	select s.* from json_to_record($13::text::json) as s (step int, attempt int, step_type text, step_id text, iteration text, iteration_total text,
 		bytes bigint, outputs text, files text, reason text, error text, failed_loop int, item_labels text)
@@ -25,18 +25,20 @@ with clock as materialized (
 	from courier.job_executions e where e.id = $1::text::uuid
 ), after as (
 	update courier.job_executions e set
-		request = case when $2::text = '' then nullif($3::text, '') end,
-		requested_by = case when $2::text = '' and $3::text <> '' then $4::text end,
+		request = nullif($3::text, ''),
+		requested_by = case when $3::text <> '' then $4::text end,
 		requested_at = clock.now,
 		request_reason = $14::text,
 		state = case when $2::text = '' then e.state else $2::text end,
 		state_since = case when $2::text = '' then e.state_since else clock.now end,
-		due_at = case when $5::bool then clock.now + coalesce(change.delay_us, 0)::float8 * interval '1 microsecond' else e.due_at end,
+		due_at = case when $5::bool then clock.now + coalesce(change.delay_us, 0)::float8 * interval '1 microsecond' when change.due_now then clock.now else e.due_at end,
+		finishing = case when $2::text not in ('completed', 'failed', 'cancelled') then e.finishing end,
+		finally_error = case when change.finally_error is not null then change.finally_error when not $5::bool then e.finally_error end,
 		failure = case when $15::text <> '' then $15::text when not $5::bool then e.failure end,
 		resumed = e.resumed or $5::bool,
 		resumed_from_state = case when $9::bool then null when not $5::bool or e.resumed_from_state = 'failed' then e.resumed_from_state else e.state end,
 		timeout_started_at = case when not $5::bool then e.timeout_started_at end,
-		retry_state = case when $5::bool then nullif($6::text, '') else e.retry_state end,
+		retry_state = case when $5::bool or change.ends_finally then nullif($6::text, '') else e.retry_state end,
 		reclaims = case when $5::bool then 0 else e.reclaims end,
 		attempt = case when $9::bool then e.attempt + 1 else e.attempt end,
 		version = coalesce(change.version, e.version),
@@ -50,7 +52,7 @@ with clock as materialized (
 		workspace = case when change.elsewhere then '' else e.workspace end,
 		disk_bytes = case when change.elsewhere then 0 else e.disk_bytes end,
 		only_copies = case when change.elsewhere then null
-			when $2::text = 'cancelled' and e.only_copies is null and e.workspace <> '' then $16::text
+			when $2::text in ('cancelled', 'completed') and e.only_copies is null and e.workspace <> '' then $16::text
 			else e.only_copies end,
 		ended_at = case when $2::text = '' then e.ended_at when $2::text in ('completed', 'failed', 'cancelled') then clock.now end,
 		lease_last_seq = case when $2::text <> '' and e.state = 'running' then e.last_audit_seq else e.lease_last_seq end,

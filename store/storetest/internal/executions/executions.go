@@ -35,7 +35,7 @@ func Groups() []storekit.Group {
 		{Name: "await", Cases: cases(awaitCases)},
 		{Name: "apply", Cases: cases(applyCases, itemCases, secretCases, onlyCopiesCases)},
 		{Name: "guard", Cases: cases(guardCases)},
-		{Name: "request", Cases: cases(requestCases, restartCases, itemRestartCases, changeCases)},
+		{Name: "request", Cases: cases(requestCases, restartCases, itemRestartCases, changeCases, finallyCases)},
 		{Name: "archive", Cases: cases(archiveCases, recordCases)},
 		{Name: "race", Cases: cases(raceCases)},
 		{Name: "workers", Cases: cases(workerCases), Role: hasWorkers},

@@ -62,8 +62,9 @@ func (c *auditor) add(e *courier.AuditEntry) error {
 	if e.Step != nil {
 		return c.step(e)
 	}
-	kept := e.From == e.To && courier.State(e.To).Final() // about kept files
-	if err := c.own.follow(e, "", !kept && !courier.State(e.From).CanBecome(courier.State(e.To))); err != nil {
+	kept := e.From == e.To && courier.State(e.To).Final()       // about kept files
+	begins := e.From == e.To && e.To == string(courier.Running) // the finally part
+	if err := c.own.follow(e, "", !kept && !begins && !courier.State(e.From).CanBecome(courier.State(e.To))); err != nil {
 		return err
 	}
 	if e.From == string(courier.Running) && e.Reason != courier.ReasonWorkerLost {

@@ -86,7 +86,7 @@ func TestCheckAudit(t *testing.T) {
 		}},
 		{"not cut", func(l []courier.AuditEntry) []courier.AuditEntry { l[1].At = l[1].At.Add(1); return l }},
 		{`the state left before is "queued"`, func(l []courier.AuditEntry) []courier.AuditEntry { l[1].From = "paused"; return l }},
-		{"not legal", func(l []courier.AuditEntry) []courier.AuditEntry { l[1].To = "completed"; return l }},
+		{"not legal", func(l []courier.AuditEntry) []courier.AuditEntry { l[1].To = "created"; return l }},
 		{"not legal", func(l []courier.AuditEntry) []courier.AuditEntry { l[2].To = "completed"; return l }},
 		{"elapsed 9s", func(l []courier.AuditEntry) []courier.AuditEntry { l[4].Elapsed = 9 * time.Second; return l }},
 		{"elapsed 0s", func(l []courier.AuditEntry) []courier.AuditEntry { l[5].Elapsed = 0; return l }},

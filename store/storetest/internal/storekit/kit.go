@@ -126,7 +126,7 @@ func (k *Kit) Add(list ...store.NewExecution) []courier.Execution {
 // ClaimRequest is what a worker that can do everything in the default queue claims.
 func (k *Kit) ClaimRequest(max int) store.ClaimRequest {
 	return store.ClaimRequest{
-		Worker: "worker", Workspace: "here", StepTypes: []string{"a", "b", "c"},
+		Worker: "worker", Workspace: "here", StepTypes: []string{"a", "b", "c", store.FinallyType},
 		Queues: []string{courier.DefaultQueue}, Max: max, Lease: Long,
 	}
 }

@@ -1,0 +1,498 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/couriertest"
+	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps/file"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/storewrap"
+)
+
+// A deed is what a step of a finally world does, by what its configuration says.
+type deed func(ctx context.Context, job *courier.Context) error
+
+// A finallyWorld keeps what steps do.
+type finallyWorld struct {
+	doings
+	deeds map[string]deed
+}
+
+func (w *finallyWorld) stub(h *couriertest.Harness) {
+	h.Stub("demo.do", func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
+		what := fmt.Sprint(config["what"])
+		w.mu.Lock()
+		w.done = append(w.done, what)
+		f := w.deeds[what]
+		w.mu.Unlock()
+		if f != nil {
+			return nil, f(ctx, job)
+		}
+		return map[string]any{"out": "of " + what}, nil
+	})
+}
+
+func (w *finallyWorld) did() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.done, "|")
+}
+
+// until is a deed that lasts until the step is told to end.
+func until(ctx context.Context, _ *courier.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// begin defines a job with steps and a finally part, and enqueues it.
+func (w *finallyWorld) begin(t *testing.T, h *couriertest.Harness, text string) courier.ExecutionID {
+	t.Helper()
+	w.stub(h)
+	if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(text), nil); err != nil {
+		t.Fatal(err)
+	}
+	x, err := h.Engine.Enqueue(t.Context(), "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x.ID
+}
+
+const shortFinally = `{"name": "a", %s "steps": [{"id": "work", "type": "demo.do", "config": {"what": "work"}},
+	{"type": "flow.finally"%s}, {"id": "tell", "type": "demo.do", "config": {"what": "tell"}}, {"type": "demo.do", "config": {"what": "tidy ${context:job.outcome}"}}]}`
+
+// Whenever a worker is lost, the finally part runs to its end once, and the outcome is the one
+// that was decided. The worker is lost before or after each of its writes in turn.
+func TestFinallySurvivesWorkers(t *testing.T) {
+	for outcome, fails := range map[courier.State]map[string]courier.Reason{
+		courier.Completed: nil, courier.Failed: {"load": courier.ReasonInvalid}, courier.Cancelled: {"load": courier.ReasonInvalid},
+	} {
+		for at := range 20 {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+				d := &doings{fails: fails}
+				d.stub(h)
+				writes, dead := 0, false
+				var mu sync.Mutex
+				s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if call.Method == "Apply" {
+						if dead = dead || writes == at; !dead {
+							defer func() { dead = dead || writes == at+1 }()
+						}
+						writes += 2
+					}
+					if dead || call.Method == "Await" || call.Method == "AwaitSchedules" {
+						return errors.New("killed")
+					}
+					return do(c)
+				})
+				dir := t.TempDir()
+				a := engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: "a", Grace: time.Second})
+				b := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir, Worker: "b"})
+				job := h.Job(fmt.Sprintf(withFinally, ""))
+				if outcome == courier.Cancelled { // while it waits for its retry
+					job.FailurePolicy.BackoffBase = new(10 * time.Minute)
+					job.FailurePolicy.BackoffMax = new(10 * time.Minute)
+				}
+				if _, err := b.Jobs().Define(t.Context(), job, nil); err != nil {
+					t.Fatal(err)
+				}
+				x, err := b.Enqueue(t.Context(), "a", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := a.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if outcome == courier.Cancelled {
+					if _, err := b.Cancel(t.Context(), x.ID, courier.By{Actor: "ann"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				if err := b.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				x, err = b.Wait(t.Context(), x.ID)
+				if err != nil || x.State != outcome || x.Finishing != nil || x.FinallyError != nil {
+					t.Fatalf("%d: %s, want %s: %+v, %+v, %v", at, x.State, outcome, x.Finishing, x.FinallyError, err)
+				}
+				records, err := b.Executions().StepsPage(t.Context(), store.StepFilter{Execution: x.ID, States: []courier.StepState{courier.StepCompleted}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				steps := ""
+				for _, r := range records {
+					steps += fmt.Sprint(r.Step, " ")
+				}
+				want := map[courier.State]string{courier.Completed: "0 1 3 4 ", courier.Failed: "0 3 4 ", courier.Cancelled: "0 3 4 "}[outcome]
+				if steps != want && (outcome != courier.Cancelled || steps != "3 4 ") {
+					t.Errorf("%s, %d: completed were %q, want %q", outcome, at, steps, want)
+				}
+				b.Stop(t.Context())
+				a.Stop(t.Context())
+			})
+		}
+	}
+}
+
+// The finally part has a time of its own, however long the execution may take.
+func TestFinallyTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		job, marker string
+		deeds       map[string]deed
+		did         string
+		state       courier.State
+		failures    string // the reasons
+		after       time.Duration
+	}{
+		"its own":    {"", `, "timeout_seconds": 60`, map[string]deed{"tell": until}, "work|tell", courier.Completed, "- timeout", time.Minute},
+		"by default": {"", "", map[string]deed{"tell": until}, "work|tell", courier.Completed, "- timeout", 5 * time.Minute},
+		"that of the execution does not count": {`"timeout_seconds": 5,`, "", map[string]deed{"tell": func(context.Context, *courier.Context) error { time.Sleep(time.Minute); return nil }},
+			"work|tell|tidy completed", courier.Completed, "- -", time.Minute},
+		"of the execution": {`"timeout_seconds": 5,`, "", map[string]deed{"work": until}, "work|tell|tidy failed", courier.Failed, "execution_timeout -", 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+				w := &finallyWorld{deeds: c.deeds}
+				id := w.begin(t, h, fmt.Sprintf(shortFinally, c.job, c.marker))
+				h.Start()
+				x, err := h.Engine.Wait(t.Context(), id)
+				reason := func(f *courier.Failure) string {
+					if f == nil {
+						return "-"
+					}
+					return string(f.Reason)
+				}
+				if got := reason(x.Failure) + " " + reason(x.FinallyError); err != nil || x.State != c.state || w.did() != c.did || got != c.failures {
+					t.Errorf("%s, %s, %s; %+v, %+v, %v", x.State, w.did(), got, x.Failure, x.FinallyError, err)
+				}
+				if took := x.EndedAt.Sub(x.StartedAt); took < c.after || took > c.after+30*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// What is asked of an execution while its finally part runs does not change its outcome.
+func TestRequestsInFinally(t *testing.T) {
+	slow := func(ctx context.Context, _ *courier.Context) error {
+		select {
+		case <-time.After(time.Minute):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for name, c := range map[string]struct {
+		ask      func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error
+		did      string
+		finally  string // error
+		last     string // what the audit says at the end
+		requests courier.RequestKind
+		refused  string
+	}{
+		"a pause": {func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
+			return errOf(e.Pause(ctx, id, courier.By{Actor: "ann"}))
+		}, "work|tell|tidy completed", "", "a pause that was asked for did not take effect, since the finally part has no place for one; by ann", courier.RequestPause, ""},
+		"a cancel": {func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
+			return errOf(e.Cancel(ctx, id, courier.By{Actor: "ann"}))
+		}, "work|tell|tidy completed", "", "", "", "runs its finally part and will be completed, so it can't become cancelled; to end that part, cancel it without the finally part"},
+		"a cancel of the part": {func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
+			return errOf(e.CancelWith(ctx, id, &courier.CancelOptions{WithoutFinally: true, By: courier.By{Actor: "ann", Reason: "enough"}}))
+		}, "work|tell", `"ann" has ended the finally part by a cancel: enough`, `the finally part has failed: "ann" has ended the finally part by a cancel: enough`, courier.RequestAbort, ""},
+		"a pause that is withdrawn": {func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
+			return errors.Join(errOf(e.Pause(ctx, id, courier.By{Actor: "ann"})), errOf(e.Resume(ctx, id, nil)))
+		}, "work|tell|tidy completed", "", "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+				w := &finallyWorld{deeds: map[string]deed{"tell": slow}}
+				id := w.begin(t, h, fmt.Sprintf(shortFinally, "", ""))
+				var events []string
+				defer h.Engine.Observe(func(e courier.Event) {
+					if e.Type == courier.EventJobCompleted {
+						events = append(events, e.FinallyError)
+					}
+				})()
+				h.Start()
+				time.Sleep(10 * time.Second)
+				x := got(t, h, id)
+				if x.Status(time.Now()) != "finishing" || x.Finishing.Outcome != courier.Completed {
+					t.Fatalf("it is %s", x.Status(time.Now()))
+				}
+				err := c.ask(t.Context(), h.Engine, id)
+				if c.refused != "" {
+					if err == nil || !strings.Contains(err.Error(), c.refused) {
+						t.Errorf("error %v", err)
+					}
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if x = got(t, h, id); x.State == courier.Running && x.Request != c.requests {
+					t.Errorf("the request is %q, want %q", x.Request, c.requests)
+				}
+				x, err = h.Engine.Wait(t.Context(), id)
+				if err != nil || x.State != courier.Completed || failureText(x.FinallyError) != c.finally || w.did() != c.did {
+					t.Errorf("%s, %s, %+v, %v", x.State, w.did(), x.FinallyError, err)
+				}
+				audit, err := h.Engine.Executions().Audit(t.Context(), id)
+				if err != nil || audit[len(audit)-1].Error != c.last {
+					t.Errorf("the audit ends with %+v, %v", audit[len(audit)-1], err)
+				}
+				time.Sleep(time.Second)
+				if len(events) != 1 || events[0] != c.finally {
+					t.Errorf("the events are %q", events)
+				}
+			})
+		})
+	}
+}
+
+// A second cancel ends the finally part of the first one.
+func TestSecondCancelEndsFinally(t *testing.T) {
+	for _, part := range []string{"work", "tell"} { // where the execution is at the second one
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+			stubborn := func(ctx context.Context, _ *courier.Context) error {
+				<-ctx.Done()
+				time.Sleep(3 * time.Second)
+				return context.Cause(ctx)
+			}
+			w := &finallyWorld{deeds: map[string]deed{"work": stubborn, "tell": until}}
+			id := w.begin(t, h, fmt.Sprintf(shortFinally, "", ""))
+			h.Start()
+			time.Sleep(10 * time.Second)
+			for range 2 {
+				if _, err := h.Engine.Cancel(t.Context(), id, courier.By{Actor: "ann"}); err != nil {
+					t.Fatal(err)
+				}
+				if part == "tell" {
+					time.Sleep(time.Minute)
+				}
+			}
+			x, err := h.Engine.Wait(t.Context(), id)
+			want := map[string]string{"work": "work", "tell": "work|tell"}[part]
+			if err != nil || x.State != courier.Cancelled || w.did() != want || (x.FinallyError != nil) != (part == "tell") {
+				t.Errorf("%s, %s, %+v, %v", x.State, w.did(), x.FinallyError, err)
+			}
+		})
+	}
+}
+
+// An execution that has not begun, and one that has failed and is given up, run none. One with
+// retry_job runs it once.
+func TestFinallyRunsForEndsOnly(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		n := 0
+		w := &finallyWorld{deeds: map[string]deed{"work": func(context.Context, *courier.Context) error {
+			if n++; n < 3 {
+				return errors.New("bad")
+			}
+			return nil
+		}}}
+		id := w.begin(t, h, fmt.Sprintf(shortFinally, `"failure_policy": {"type": "retry_job", "max_retries": 5, "backoff_base_seconds": 1},`, ""))
+		if x, err := h.Engine.Cancel(t.Context(), id, courier.By{}); err != nil || x.State != courier.Cancelled || w.did() != "" {
+			t.Errorf("never begun: %s, %s, %v", x.State, w.did(), err)
+		}
+		h.Start()
+		x, err := h.Engine.Enqueue(t.Context(), "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err = h.Engine.Wait(t.Context(), x.ID)
+		if err != nil || x.State != courier.Completed || w.did() != "work|work|work|tell|tidy completed" {
+			t.Errorf("%s, %s, %v", x.State, w.did(), err)
+		}
+		w.deeds["work"] = func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("bad")) }
+		x, err = h.Engine.Enqueue(t.Context(), "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.taken()
+		x, err = h.Engine.Wait(t.Context(), x.ID)
+		if err != nil || x.State != courier.Failed || w.did() != "work|tell|tidy failed" {
+			t.Errorf("%s, %s, %v", x.State, w.did(), err)
+		}
+		if x, err = h.Engine.Cancel(t.Context(), x.ID, courier.By{}); err != nil || x.State != courier.Cancelled || w.did() != "work|tell|tidy failed" {
+			t.Errorf("given up: %s, %s, %v", x.State, w.did(), err)
+		}
+	})
+}
+
+// Three workers that are lost in it end it, and a stop hands it over.
+func TestFinallyIsHandedOn(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+			w := &finallyWorld{deeds: map[string]deed{}}
+			id := w.begin(t, h, fmt.Sprintf(shortFinally, "", `, "timeout_seconds": 3000`))
+			dir := t.TempDir()
+			var workers []*engine.Engine
+			var mu sync.Mutex
+			dead := make(map[string]bool)
+			for i := range 4 {
+				name := fmt.Sprint("w", i)
+				s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
+					mu.Lock()
+					gone := dead[name]
+					mu.Unlock()
+					if gone || call.Method == "Await" || call.Method == "AwaitSchedules" {
+						return errors.New("killed")
+					}
+					return do(c)
+				})
+				workers = append(workers, engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: name, Grace: time.Second}))
+			}
+			at := 0
+			w.deeds["tell"] = func(ctx context.Context, job *courier.Context) error {
+				if !lost && at > 0 {
+					return nil
+				}
+				if lost {
+					mu.Lock()
+					dead[fmt.Sprint("w", at)] = true
+					mu.Unlock()
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			for i, e := range workers {
+				at = i
+				if err := e.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if !lost {
+					if err := e.Stop(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			x := got(t, h, id)
+			want, message := "work|tell|tell|tidy completed", ""
+			if lost {
+				want, message = "work|tell|tell|tell", "3 workers were lost here, one after the other; what they ran may be what ended them"
+			}
+			if x.State != courier.Completed || w.did() != want || failureText(x.FinallyError) != message {
+				t.Errorf("lost %v: %s, %s, %+v", lost, x.State, w.did(), x.FinallyError)
+			}
+			for _, e := range workers {
+				e.Stop(t.Context())
+			}
+		})
+	}
+}
+
+// Outputs of the job are kept before the finally part, which sees what has failed and what was
+// rescued.
+func TestFinallySeesWhatWasDone(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		out := t.TempDir()
+		h.Engine = h.AddEngine(&engine.Options{Roots: []string{out}})
+		withPack(t, h)
+		file.Register(h.Registry, nil)
+		kept := ""
+		w := &finallyWorld{deeds: map[string]deed{
+			"b": func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("b is bad")) },
+			"look": func(context.Context, *courier.Context) error {
+				list, err := filepath.Glob(out + "/*.txt")
+				kept = fmt.Sprint(len(list))
+				return err
+			},
+		}}
+		text := strings.ReplaceAll(`{"name": "a", "outputs": [{"from": "context:pack.archive_path", "to": "DIR/"}], "result": "context:pack.archive_path", "steps": [
+			{"id": "pack", "type": "demo.pack"},
+			{"id": "one", "type": "flow.foreach", "config": {"source": ["a", "b"], "on_item_failure": "continue"}}, {"type": "demo.do", "config": {"what": "context:loop.current_item"}}, {"type": "flow.end"},
+			{"type": "flow.foreach", "config": {"source": ["b", "c"]}}, {"type": "demo.do", "config": {"what": "context:loop.current_item"}}, {"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "aside"}}, {"type": "flow.end"},
+			{"type": "flow.finally"},
+			{"type": "demo.do", "config": {"what": "look"}},
+			{"id": "each", "type": "flow.foreach", "config": {"source": "context:job.failed", "on_item_failure": "continue"}}, {"type": "demo.do", "config": {"what": "${context:loop.label} ${context:loop.current_item.message}"}}, {"type": "flow.end"},
+			{"type": "demo.do", "config": {"what": "${context:job.outcome} ${context:job.error.class} ${context:job.rescued[0].label} ${context:one.failed_count} ${context:each.count} ${context:each.failed_count}"}}]}`, "DIR", filepath.ToSlash(out))
+		w.stub(h)
+		x, err := h.Engine.Run(t.Context(), h.Job(text), nil)
+		if err == nil || x.State != courier.Failed || x.Failure.Reason != courier.ReasonItems || x.FinallyError != nil || kept != "1" || x.FailedItems != 1 || x.RescuedItems != 1 {
+			t.Errorf("%s: %+v, %+v, %q files were kept, %d failed, %d rescued, %v", x.State, x.Failure, x.FinallyError, kept, x.FailedItems, x.RescuedItems, err)
+		}
+		if want := `a|b|b|aside|c|look|0 item "b" (index 1): b is bad|failed items_failed b 1 1 0`; w.did() != want {
+			t.Errorf("done was\n%s, want\n%s", w.did(), want)
+		}
+		failed, err := h.Engine.Executions().FailedItems(t.Context(), x.ID)
+		if err != nil || len(failed) != 1 || failed[0].Loop != 1 {
+			t.Errorf("%+v, %v", failed, err)
+		}
+		os.RemoveAll(out)
+	})
+}
+
+// Items of loops in the finally part that fail are its failure, and none of the execution.
+func TestItemsOfFinally(t *testing.T) {
+	h := couriertest.New(t, nil)
+	w := &finallyWorld{deeds: map[string]deed{"y": func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("bad")) }}}
+	w.stub(h)
+	r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "demo.do", "config": {"what": "work"}}, {"type": "flow.finally"},
+		{"id": "each", "type": "flow.foreach", "config": {"source": ["x", "y", "z"], "on_item_failure": "continue"}}, {"type": "demo.do", "config": {"what": "context:loop.current_item"}}, {"type": "flow.end"},
+		{"type": "demo.do", "config": {"what": "${context:each.failed_count}"}}]}`), nil).RequireState(courier.Completed)
+	x := got(t, h, r.ID)
+	if w.did() != "work|x|y|z|1" || x.FailedItems != 0 || failureText(x.FinallyError) != "items of loops in the finally part have failed: 1" {
+		t.Errorf("%s, %d failed items, %+v", w.did(), x.FailedItems, x.FinallyError)
+	}
+	if failed, err := h.Engine.Executions().FailedItems(t.Context(), r.ID); err != nil || len(failed) != 0 {
+		t.Errorf("%+v, %v", failed, err)
+	}
+	list, err := h.Engine.Executions().List(t.Context(), store.Filter{FinallyError: true})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%d in the list of those whose finally part has failed, %v", len(list), err)
+	}
+}
+
+// The outline shows the finally part beside the end of the others, and a dry run validates it.
+func TestOutlineOfFinally(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		w := &finallyWorld{deeds: map[string]deed{"work": func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("bad")) }, "tell": func(context.Context, *courier.Context) error { time.Sleep(time.Minute); return nil }}}
+		id := w.begin(t, h, strings.Replace(fmt.Sprintf(shortFinally, "", ""), `{"type": "flow.finally"}`, `{"type": "demo.do", "config": {"what": "never"}}, {"type": "flow.finally"}`, 1))
+		states := func() string {
+			o, err := h.Engine.Executions().Outline(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var list []string
+			for _, s := range o.Steps {
+				list = append(list, string(s.State))
+			}
+			return strings.Join(list, " ")
+		}
+		if got := states(); got != "pending pending pending pending pending" {
+			t.Errorf("before: %s", got)
+		}
+		h.Start()
+		time.Sleep(10 * time.Second)
+		if got := states(); got != "failed pending running running pending" {
+			t.Errorf("while it runs: %s", got)
+		}
+		if _, err := h.Engine.Wait(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if got := states(); got != "failed pending completed completed completed" {
+			t.Errorf("in the end: %s", got)
+		}
+		report, err := h.Engine.Jobs().DryRun(t.Context(), h.Job(fmt.Sprintf(shortFinally, "", "")), nil)
+		if err != nil || report.Err() != nil || len(report.Steps) != 3 || report.Steps[2].Path != "finally.3" {
+			t.Errorf("%+v, %v, %v", report.Steps, report.Err(), err)
+		}
+		if _, err := h.Engine.DryRunResume(t.Context(), id, &courier.ResumeOptions{From: "tell"}); err == nil || !strings.Contains(err.Error(), "belongs to the finally part, which runs when the others have ended") {
+			t.Errorf("a resume from the finally part: %v", err)
+		}
+	})
+}
