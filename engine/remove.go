@@ -25,7 +25,7 @@ import (
 // it. If there is no such job, the error matches [courier.ErrNotFound] and suggests the nearest
 // name. The journal gets an entry.
 func (h Jobs) Remove(ctx context.Context, name string, by courier.By) error {
-	return access{h.e}.removeDefinition(ctx, store.Job, name, by)
+	return access(h).removeDefinition(ctx, store.Job, name, by)
 }
 
 // removeDefinition removes a job or a chain.
