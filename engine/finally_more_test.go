@@ -496,3 +496,52 @@ func TestOutlineOfFinally(t *testing.T) {
 		}
 	})
 }
+
+// A finally part that waits needs a worker of its queue with its step types: explained is which
+// one is missing, and a worker that has them takes it.
+func TestExplainOfFinally(t *testing.T) {
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		w := &finallyWorld{deeds: map[string]deed{"work": until}}
+		id := w.begin(t, h, fmt.Sprintf(shortFinally, `"queue": "night",`, ""))
+		dir := t.TempDir()
+		worker := func(queue string) *engine.Engine {
+			e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir, Worker: "w-" + queue, Queues: []string{queue}, Grace: time.Second})
+			if err := e.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		first := worker("night")
+		time.Sleep(time.Second)
+		if _, err := h.Engine.Pause(t.Context(), id, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		day := worker("day")
+		time.Sleep(time.Minute)
+		if _, err := h.Engine.Cancel(t.Context(), id, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		why, err := h.Engine.Executions().Explain(t.Context(), id)
+		texts := ""
+		for _, b := range why.Because {
+			texts += b.Text + "\n"
+		}
+		if err != nil || !strings.Contains(texts, `No worker serves the queue "night".`) {
+			t.Errorf("explained %+v, %v", why, err)
+		}
+		again := worker("night")
+		time.Sleep(2 * time.Minute)
+		if x := got(t, h, id); x.State != courier.Cancelled || !strings.HasSuffix(w.did(), "tell|tidy cancelled") {
+			t.Errorf("%s: %s, %+v", x.State, w.did(), x.FinallyError)
+		}
+		for _, e := range []*engine.Engine{day, again} {
+			if err := e.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
