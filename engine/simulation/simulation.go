@@ -55,6 +55,9 @@ type Options struct {
 	// Calendars asks for a world in whose middle a day ends, and whose schedules go by
 	// calendars. It is another world than that of the same seed without.
 	Calendars bool
+	// Plain asks for a world without rescues. One of two worlds has none anyway, and is the
+	// same.
+	Plain bool
 	// Tell asks for the story of a world in which nothing was broken, too.
 	Tell bool
 }
@@ -120,6 +123,7 @@ type world struct {
 	seed    uint64
 	dir     string
 	tell    bool
+	plainly bool // there are no rescues
 	mix     mix
 	start   time.Time
 	witness *promise.Witness
@@ -159,7 +163,7 @@ type world struct {
 
 func newWorld(seed uint64, o Options) *world {
 	w := &world{
-		seed: seed, dir: o.Dir, tell: o.Tell, start: time.Now(), calmed: make(chan struct{}), over: make(chan struct{}),
+		seed: seed, dir: o.Dir, tell: o.Tell, plainly: o.Plain, start: time.Now(), calmed: make(chan struct{}), over: make(chan struct{}),
 		programs: make(map[string]*program),
 		index:    make(map[courier.ExecutionID]int), asked: make(map[string]courier.ExecutionID),
 		counts: make(map[string]int), acts: make(map[*act]bool), changes: make(map[courier.ExecutionID][]change), resumed: make(map[courier.ExecutionID]int), mends: make(map[string]int),
@@ -167,6 +171,9 @@ func newWorld(seed uint64, o Options) *world {
 		losses: make(map[courier.ExecutionID][]courier.RepairPass),
 	}
 	w.mix = newMix(w.dice("mix"))
+	if w.hasRescues() {
+		w.mix.bad = max(w.mix.bad, 0.3) // there is something to rescue
+	}
 	s := o.Open()
 	w.witness = promise.Watch(s)
 	w.witness.OnEffect = w.effect

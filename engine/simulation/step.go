@@ -25,6 +25,7 @@ type config struct {
 	Note    string            `json:"note"`
 	Mend    int               `json:"mend"`
 	Shift   int               `json:"shift"`
+	Cause   string            `json:"cause"`
 }
 
 // output is the value of a step, and what it was given.
@@ -151,6 +152,9 @@ func (a *act) check(cfg config) error {
 	s := p.steps[a.job.Step()-cfg.Shift]
 	if s == nil || s.id != cfg.ID {
 		return fmt.Errorf("it is called %q", cfg.ID)
+	}
+	if err := s.checkCause(cfg); err != nil {
+		return err
 	}
 	for i := range s.inputs {
 		r := &s.inputs[i]
