@@ -176,9 +176,11 @@ func (w *world) plain(ctx context.Context, x *courier.Execution, records []couri
 				p.From = new(moved(*p.From, shift))
 			}
 			p.Then = moved(p.Then, shift)
-			p.Items = slices.Clone(p.Items)
-			for j := range p.Items {
-				p.Items[j].Loop -= shift
+			for _, list := range []*[]courier.ItemPath{&p.Items, &p.Rescued, &p.Rescue} {
+				*list = slices.Clone(*list)
+				for j := range *list {
+					(*list)[j].Loop -= shift
+				}
 			}
 			p.Restart = slices.Clone(p.Restart)
 			for j := range p.Restart {
@@ -199,6 +201,9 @@ func (w *world) plain(ctx context.Context, x *courier.Execution, records []couri
 		}
 		if s.Step -= shift; s.FailedLoop != nil {
 			s.FailedLoop = new(*s.FailedLoop - shift)
+		}
+		if s.Rescue != nil {
+			s.Rescue = new(*s.Rescue - shift)
 		}
 		if s.ID != pad {
 			list = append(list, s)

@@ -33,17 +33,6 @@ func (g *maker) continues(s *statement, config map[string]any) {
 	}
 }
 
-// taker returns the loop whose item fails when something in loops fails for a reason, nil
-// if the execution does.
-func taker(loops []*statement, reason courier.Reason) *statement {
-	for _, l := range slices.Backward(loops) {
-		if l.continues && (reason != courier.ReasonConnection || l.tolerates) {
-			return l
-		}
-	}
-	return nil
-}
-
 // loopsAround returns the loops around an entry of the list: a step, or a marker, at which a
 // worker may be lost too.
 func (p *program) loopsAround(index int) (around []*statement) {
@@ -65,12 +54,12 @@ func (w *world) resume(ctx context.Context, e *engine.Engine, id courier.Executi
 	r := w.dice("resume", int(w.numberOf(id)), fmt.Sprint(time.Since(w.start)))
 	if x, err := e.Executions().Get(ctx, id); err == nil && (x.State == courier.Failed || x.State == courier.Paused) {
 		opt.Seq = x.Seq
-		if !w.leaveWorkspace(&x, opt) {
+		if !w.dealWithItems(ctx, e, &x, opt) && !w.leaveWorkspace(&x, opt) {
 			w.vary(ctx, e, &x, r, opt)
 		}
 	}
 	_, err := e.Resume(ctx, id, opt)
-	if changes := opt.Version != 0 || opt.From != "" || opt.Set != nil || opt.Skip || opt.Items != nil; changes && err == nil {
+	if err == nil && opt.Changes() && !opt.Elsewhere {
 		w.mu.Lock()
 		w.resumed[id]++
 		w.mu.Unlock()
@@ -134,6 +123,7 @@ type progress struct {
 	done     map[int]bool   // visits that are over for good
 	failures []*courier.StepExecution
 	redone   []redone
+	rescueState
 }
 
 func visitName(step int, iteration []int) string {
@@ -143,13 +133,14 @@ func visitName(step int, iteration []int) string {
 // progressOf reads the records. What lies behind a place to which an operator has gone back
 // does not count if it was written before.
 func (p *program) progressOf(x *courier.Execution, losses []courier.RepairPass, records []courier.StepExecution) (*progress, error) {
-	g := &progress{p: p, x: x, index: make(map[string]int), done: make(map[int]bool)}
+	g := &progress{p: p, x: x, index: make(map[string]int), done: make(map[int]bool), rescueState: newRescueState(x)}
 	for i, v := range p.plan {
 		g.index[fmt.Sprintf("%d[%s]", v.step, v.iteration)] = i
 	}
 	g.redone = g.redoneItems(losses, records)
 	for i := range records {
 		r := &records[i]
+		g.apply(r.Seq)
 		at, known := g.index[visitName(r.Step, r.Iteration)]
 		switch over := r.State == courier.StepCompleted || r.State == courier.StepSkipped; {
 		case g.void(r), g.replaced(r):
@@ -158,9 +149,16 @@ func (p *program) progressOf(x *courier.Execution, losses []courier.RepairPass, 
 		case known && g.done[at]:
 			return nil, fmt.Errorf("record %d is of step %s, which was over, and is %s", r.Seq, visitName(r.Step, r.Iteration), r.State)
 		case over:
+			if err := g.checkPlace(r); err != nil {
+				return nil, err
+			}
 			g.done[at] = true
+		case r.Rescue != nil:
+			if err := g.begins(r); err != nil {
+				return nil, err
+			}
 		case r.FailedLoop != nil:
-			if l := taker(p.loopsAround(r.Step), r.Reason); l == nil || l.index != *r.FailedLoop {
+			if l, rescue := p.handler(r.Step, r.Reason); l == nil || rescue || l.index != *r.FailedLoop {
 				return nil, fmt.Errorf("record %d of step %s, which is %s, fails an item of the loop at %d, want %+v", r.Seq, visitName(r.Step, r.Iteration), r.Reason, *r.FailedLoop, l)
 			}
 			// What has failed there before was executed again, and may have failed another loop.
@@ -170,6 +168,7 @@ func (p *program) progressOf(x *courier.Execution, losses []courier.RepairPass, 
 			g.failures = append(g.failures, r)
 		}
 	}
+	g.apply(math.MaxInt64)
 	return g, nil
 }
 
@@ -220,7 +219,7 @@ func (g *progress) left(r *courier.StepExecution) bool {
 	}
 	items := make(map[int]bool)
 	for i, v := range g.p.plan {
-		if !g.done[i] && g.inside(v, r.Step, r.Iteration) && !g.accepted(v, depth) {
+		if !g.done[i] && !g.needless(v) && g.inside(v, r.Step, r.Iteration) && !g.accepted(v, depth) {
 			items[v.path[depth-1]] = true
 		}
 	}
@@ -236,7 +235,7 @@ func (g *progress) accepted(v visit, depth int) bool {
 		}
 		items := make(map[int]bool)
 		for i, o := range g.p.plan {
-			if !g.done[i] && slices.Contains(g.p.steps[o.step].loops, l) && slices.Equal(o.path[:d], v.path[:d]) {
+			if !g.done[i] && !g.needless(o) && slices.Contains(g.p.steps[o.step].loops, l) && slices.Equal(o.path[:d], v.path[:d]) {
 				items[o.path[d]] = true
 			}
 		}
@@ -251,7 +250,7 @@ func (g *progress) accepted(v visit, depth int) bool {
 // since, which leaves no record there.
 func (g *progress) repaired(r *courier.StepExecution) bool {
 	return g.x.Repairs != nil && slices.ContainsFunc(g.x.Repairs.Passes, func(p courier.RepairPass) bool {
-		return r.Seq <= p.Seq && (len(p.Items) == 0 || slices.ContainsFunc(p.Items, func(item courier.ItemPath) bool { return g.of(r, item) }))
+		return r.Seq <= p.Seq && !p.Settles() && (len(p.Items)+len(p.Rescued) == 0 || slices.ContainsFunc(p.Items, func(item courier.ItemPath) bool { return g.of(r, item) }))
 	})
 }
 
@@ -307,12 +306,13 @@ func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program
 	if err == nil {
 		err = g.checkChosen(x, records)
 	}
-	if items := x.Failure != nil && x.Failure.Reason == courier.ReasonItems; err != nil || x.State != courier.Completed && !items || x.Position.Step < len(p.job.Steps) {
+	rescued := x.Failure != nil && x.Failure.Reason == courier.ReasonRescued
+	if items := rescued || x.Failure != nil && x.Failure.Reason == courier.ReasonItems; err != nil || x.State != courier.Completed && !items || x.Position.Step < len(p.job.Steps) {
 		return err
 	}
 	for i, v := range p.plan {
 		explained := slices.ContainsFunc(g.failures, func(r *courier.StepExecution) bool { return g.left(r) && g.inItem(v, r) })
-		if !g.done[i] && !explained {
+		if !g.done[i] && !explained && !g.needless(v) {
 			return fmt.Errorf("step %d[%s] was not executed, and is in no item that failed", v.step, v.iteration)
 		}
 	}
@@ -335,10 +335,13 @@ func (w *world) checkItems(ctx context.Context, x *courier.Execution, p *program
 		return err
 	case x.FailedItems != len(items) || len(list) != len(items):
 		return fmt.Errorf("%d items have failed, but %d are counted and %d listed: %v, %+v", len(items), x.FailedItems, len(list), items, list)
-	case (x.State == courier.Completed) != (rejected == 0):
+	case (x.State == courier.Completed || rescued) != (rejected == 0):
 		return fmt.Errorf("it is %s, with %d failed items that are not accepted", x.State, rejected)
 	}
-	return nil
+	if rescued && !slices.ContainsFunc(p.saved, func(b *statement) bool { return b.fails }) {
+		return errors.New("it failed because of rescues, which is not what the job says")
+	}
+	return g.checkRescued(ctx, w, shift)
 }
 
 // checkChosen checks the repairs of chosen items: before the place where the execution goes
@@ -353,11 +356,12 @@ func (g *progress) checkChosen(x *courier.Execution, records []courier.StepExecu
 			until = x.Repairs.Passes[i+1].Seq
 		}
 		for _, r := range records {
-			if len(pass.Items) == 0 || r.Seq <= pass.Seq || r.Seq > until || g.p.steps[r.Step] == nil || slices.Compare(g.placeOf(&r), placeAt(pass.Then)) >= 0 {
+			items := slices.Concat(pass.Items, pass.Rescued)
+			if len(items) == 0 || pass.Settles() || r.Seq <= pass.Seq || r.Seq > until || g.p.steps[r.Step] == nil || slices.Compare(g.placeOf(&r), placeAt(pass.Then)) >= 0 {
 				continue
 			}
-			if !slices.ContainsFunc(pass.Items, func(item courier.ItemPath) bool { return g.of(&r, item) }) {
-				return fmt.Errorf("record %d is of step %s, though only the items %v were to be executed again", r.Seq, visitName(r.Step, r.Iteration), pass.Items)
+			if !slices.ContainsFunc(items, func(item courier.ItemPath) bool { return g.of(&r, item) }) {
+				return fmt.Errorf("record %d is of step %s, though only the items %v were to be executed again", r.Seq, visitName(r.Step, r.Iteration), items)
 			}
 		}
 	}
@@ -408,8 +412,8 @@ func (p *program) checkTaken(x *courier.Execution) error {
 	}
 	switch f.Reason {
 	case courier.ReasonError, courier.ReasonPanic, courier.ReasonTimeout, courier.ReasonStalled, courier.ReasonWorkerLost, courier.ReasonConnection:
-		if l := taker(p.loopsAround(f.Step), f.Reason); l != nil {
-			return fmt.Errorf("it failed by %s at step %d, which should have failed an item of the loop at %d", f.Reason, f.Step, l.index)
+		if b, _ := p.handler(f.Step, f.Reason); b != nil {
+			return fmt.Errorf("it failed by %s at step %d, which should have come to %v", f.Reason, f.Step, b)
 		}
 	}
 	return nil
@@ -422,6 +426,7 @@ func (w *world) countRepairs(x *courier.Execution, records []courier.StepExecuti
 			w.counts["step skipped by operator"]++
 		}
 	}
+	w.countRescues(x, records)
 	if x.Repairs == nil {
 		return
 	}
@@ -442,6 +447,7 @@ func (w *world) countRepairs(x *courier.Execution, records []courier.StepExecuti
 		switch {
 		case p.From != nil:
 			w.counts["resumed from"]++
+		case p.Settles(): // see countRescues
 		case p.Items != nil:
 			w.counts["items chosen"]++
 		default:
@@ -452,5 +458,5 @@ func (w *world) countRepairs(x *courier.Execution, records []courier.StepExecuti
 
 // goesBack reports whether steps of an execution run again by one of its passes.
 func goesBack(r *courier.Repairs) bool {
-	return r != nil && slices.ContainsFunc(r.Passes, func(p courier.RepairPass) bool { return p.From != nil || p.Restart != nil })
+	return r != nil && slices.ContainsFunc(r.Passes, func(p courier.RepairPass) bool { return p.From != nil || p.Restart != nil || p.Rescued != nil })
 }

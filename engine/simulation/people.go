@@ -47,7 +47,7 @@ func (w *world) through(p *process, f func(ctx context.Context, e *engine.Engine
 func (w *world) define(r *rand.Rand, name string) {
 	w.mu.Lock()
 	serial := fmt.Sprintf("p%d", len(w.programs)+1)
-	p := newProgram(r, name, serial)
+	p := newProgram(r, w.rescues(serial), name, serial)
 	if w.finally {
 		p.addFinally(w.dice("finally", serial))
 	}
@@ -248,7 +248,7 @@ func (w *world) settle(ctx context.Context) ([]courier.ExecutionID, error) {
 			if err != nil {
 				return ids, err
 			}
-			items := x.State == courier.Failed && x.FailedItems > 0 && resumed[id] < 3
+			items := x.State == courier.Failed && x.FailedItems+x.RescuedItems > 0 && resumed[id] < 3
 			switch again := x.State == courier.Failed && resumed[id] == 0; {
 			case x.State == courier.Paused, items, again && r.IntN(2) == 0:
 				w.request(w.client.process.Load(), id, courier.RequestResume)

@@ -20,8 +20,9 @@ type program struct {
 	last    []statement        // behind it
 	finals  map[int]*statement // the steps of these, by index
 	plan    []visit
-	restart bool // it has loops that a resume starts again
-	items   bool // it has loops that go on after failed items, and none that start again
+	restart bool         // it has loops that a resume starts again
+	items   bool         // it has loops that go on after failed items, and none that start again
+	saved   []*statement // blocks with a rescue
 }
 
 // A statement is a step or a block of them.
@@ -41,6 +42,14 @@ type statement struct {
 	holds                         func(iteration []int) bool
 	body                          []statement
 	orElse                        []statement
+
+	saved  bool           // the block has a rescue
+	rescue []statement    // its steps
+	els    int            // index of its flow.rescue
+	depth  int            // how many loops it lies in; a loop lies in itself
+	notOn  courier.Reason // which does not come to the rescue
+	fails  bool           // the execution fails at its end because of the rescue
+	saver  *statement     // of a step: the innermost block in whose rescue it is
 }
 
 type kind int
@@ -49,6 +58,7 @@ const (
 	work kind = iota
 	loop
 	branch
+	attempt // a flow.try
 )
 
 // A reference is an input that a step gets from an earlier one.
@@ -75,7 +85,8 @@ type maker struct {
 	*rand.Rand
 	p      *program
 	serial string
-	refers bool // steps refer to outputs, which they can't if steps may be skipped
+	refers bool       // steps refer to outputs, which they can't if steps may be skipped
+	extra  *rand.Rand // of rescues; nil if there are none
 }
 
 // scope is what the maker knows of where it is.
@@ -84,14 +95,17 @@ type scope struct {
 	loops   []*statement
 	visible []*statement // steps that have certainly run before
 	maybe   *statement   // a branch of the same block, the first step of which may have run
+	flat    bool         // there are no loops in it
+	saver   *statement   // the innermost block in whose rescue it is
 }
 
 // types are the step types of programs.
 var types = []string{"sim.work", "sim.work", "sim.stall"}
 
 // newProgram makes a version of the job called name. The serial is in its
-// params and in the configuration of each step.
-func newProgram(r *rand.Rand, name, serial string) *program {
+// params and in the configuration of each step. Rescues are drawn from extra; nil means that
+// it has none.
+func newProgram(r, extra *rand.Rand, name, serial string) *program {
 	p := &program{steps: make(map[int]*statement), finally: -1}
 	p.job = courier.Job{Name: name, FailurePolicy: policy(r), Limit: []int{0, 0, 0, 1, 2}[r.IntN(5)]}
 	if r.IntN(3) == 0 {
@@ -100,6 +114,9 @@ func newProgram(r *rand.Rand, name, serial string) *program {
 	p.job.Params = map[string]any{"partner": "", "program": serial, "note": ""}
 	p.items = p.job.FailurePolicy.Type != courier.RetryJob && r.IntN(2) == 0
 	g := &maker{Rand: r, p: p, serial: serial, refers: p.job.FailurePolicy.Type != courier.SkipAndContinue}
+	if p.items {
+		g.extra = extra
+	}
 	p.body, _ = g.block(scope{depth: 3}, 1+r.IntN(4))
 	p.visits(p.body, nil, -1)
 	return p
@@ -147,10 +164,12 @@ func (g *maker) block(sc scope, n int) ([]statement, []*statement) {
 		list = append(list, statement{loops: sc.loops})
 		s := &list[len(list)-1] // there is room for all, so it stays where it is
 		switch k := g.IntN(10); {
-		case k < 2 && sc.depth > 0 && len(g.p.job.Steps) < 20:
+		case k < 2 && sc.depth > 0 && !sc.flat && len(g.p.job.Steps) < 20:
 			g.foreach(s, &sc)
 		case k < 4 && sc.depth > 0 && len(g.p.job.Steps) < 20:
 			g.choice(s, &sc)
+		case g.extra != nil && sc.depth > 0 && len(g.p.job.Steps) < 20 && g.extra.IntN(4) == 0:
+			g.attempt(s, &sc)
 		default:
 			g.step(s, &sc)
 		}
@@ -173,6 +192,9 @@ func (g *maker) step(s *statement, sc *scope) {
 			inputs[ref.name] = "context:" + from.id + ".value"
 		}
 		config["inputs"] = inputs
+	}
+	if s.saver = sc.saver; s.saver != nil {
+		config["cause"] = s.saver.cause()
 	}
 	spec := courier.StepSpec{ID: s.id, Type: types[g.IntN(len(types))], Config: config}
 	if g.IntN(3) == 0 {
@@ -216,11 +238,15 @@ func (g *maker) foreach(s *statement, sc *scope) {
 		g.continues(s, config)
 	}
 	g.add(courier.StepSpec{Type: "flow.foreach", Config: config})
-	inner := scope{depth: sc.depth - 1, visible: sc.visible}
+	g.saves(s, sc)
+	inner := scope{depth: sc.depth - 1, visible: sc.visible, flat: s.saved}
 	sc.maybe = nil
 	inner.loops = append(sc.loops[:len(sc.loops):len(sc.loops)], s)
 	body, visible := g.block(inner, 1+g.IntN(3))
 	s.body = body
+	if s.saved {
+		g.rescue(s, &inner)
+	}
 	s.end = g.add(courier.StepSpec{Type: "flow.end"})
 	if s.list > 0 && !s.continues { // a last item that failed leaves no outputs
 		sc.visible = visible
@@ -255,7 +281,7 @@ func (g *maker) choice(s *statement, sc *scope) {
 		g.add(courier.StepSpec{Type: "flow.else"})
 		s.orElse, _ = g.block(inner, 1+g.IntN(2))
 	}
-	if g.refers && s.body[0].kind == work {
+	if g.refers && s.body[0].kind == work && sc.saver == nil {
 		sc.maybe = s
 	}
 	g.add(courier.StepSpec{Type: "flow.end"})
@@ -280,8 +306,13 @@ func (p *program) visits(list []statement, iteration []int, again int) {
 				inside = len(p.plan)
 			}
 			for n := range s.list {
-				p.visits(s.body, append(iteration[:len(iteration):len(iteration)], n), inside)
+				item := append(iteration[:len(iteration):len(iteration)], n)
+				p.visits(s.body, item, inside)
+				p.visits(s.rescue, item, inside)
 			}
+		case attempt:
+			p.visits(s.body, iteration, again)
+			p.visits(s.rescue, iteration, again)
 		}
 	}
 }

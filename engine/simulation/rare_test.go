@@ -3,8 +3,10 @@ package simulation_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,20 +15,18 @@ import (
 	"github.com/courierhq/courier/internal/test/raced"
 )
 
-// rareMoves are the moves of operators and workers that happen in few worlds. Faults of
-// repair need several of them together.
-var rareMoves = []string{
-	"indexes moved", "items chosen", "items repaired", "output set", "parameter set", "repaired again",
-	"resumed from", "step skipped by operator", "workspace lost",
+// rareMoves are the moves of operators and workers that happen in few worlds, and how often
+// each of them happens in the chosen ones. Faults of repair need several of them together.
+var rareMoves = map[string]int{
+	"indexes moved": 100, "items chosen": 100, "items repaired": 100, "output set": 100, "parameter set": 100, "repaired again": 100,
+	"resumed from": 100, "step skipped by operator": 100, "workspace lost": 100,
+	"items accepted": 20, "items skipped": 20, "rescue failed": 20, "rescued by operator": 20, "rescued items chosen": 20, "worker lost in a rescue": 20,
 }
-
-// often is how often each of them happens in the chosen worlds.
-const often = 100
 
 var rareFile = filepath.Join("testdata", "rare.txt")
 
-// TestRareWorlds runs worlds that were chosen because the rare moves happen in them, each at
-// least 100 times. With the race detector it runs the first few, which have the most of them.
+// TestRareWorlds runs worlds that were chosen because the rare moves happen in them, each as
+// often as it says. With the race detector it runs the first few, which have the most of them.
 func TestRareWorlds(t *testing.T) {
 	if *update {
 		chooseRareWorlds(t)
@@ -46,7 +46,7 @@ func TestRareWorlds(t *testing.T) {
 	}
 	sum := tally{events: make(map[string]int)}
 	sum.run(t, chosen[:min(len(chosen), raced.Or(30, len(chosen)))], nil)
-	for _, move := range rareMoves {
+	for move, often := range rareMoves {
 		if n := sum.events[move]; n < often && !raced.On {
 			t.Errorf("%q happened %d times in %d worlds, not %d times; choose others with -update -seeds 5000", move, n, sum.worlds, often)
 		}
@@ -61,7 +61,7 @@ func chooseRareWorlds(t *testing.T) {
 	sum := tally{events: make(map[string]int)}
 	sum.run(t, inRow(*from, *seeds), func(r *simulation.Result) {
 		moves := make(map[string]int)
-		for _, move := range rareMoves {
+		for move := range rareMoves {
 			if n := r.Events[move]; n > 0 {
 				moves[move] = n
 			}
@@ -70,17 +70,14 @@ func chooseRareWorlds(t *testing.T) {
 			worlds[r.Seed] = moves
 		}
 	})
-	missing := make(map[string]int)
-	for _, move := range rareMoves {
-		missing[move] = often
-	}
+	missing := maps.Clone(rareMoves)
 	var chosen bytes.Buffer
 	for len(missing) > 0 {
 		var best uint64
 		most := 0.0
 		for seed, moves := range worlds {
 			value := 0.0
-			for _, move := range rareMoves {
+			for _, move := range slices.Sorted(maps.Keys(rareMoves)) { // the sum depends on the order
 				if n := min(moves[move], missing[move]); n > 0 {
 					value += float64(n) / float64(sum.events[move]) // what is rare in all worlds is worth more
 				}

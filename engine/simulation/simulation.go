@@ -69,6 +69,9 @@ type Options struct {
 	// Finally asks for a world whose jobs have finally parts, most of them. It is another world
 	// than that of the same seed without.
 	Finally bool
+	// Plain asks for a world without rescues. One of two worlds has none anyway, and is the
+	// same.
+	Plain bool
 	// Tell asks for the story of a world in which nothing was broken, too.
 	Tell bool
 }
@@ -135,6 +138,7 @@ type world struct {
 	dir     string
 	tell    bool
 	finally bool // jobs have finally parts
+	plainly bool // there are no rescues
 	mix     mix
 	start   time.Time
 	witness *promise.Witness
@@ -175,7 +179,7 @@ type world struct {
 
 func newWorld(seed uint64, o Options) *world {
 	w := &world{
-		seed: seed, dir: o.Dir, tell: o.Tell, finally: o.Finally, start: time.Now(), calmed: make(chan struct{}), over: make(chan struct{}),
+		seed: seed, dir: o.Dir, tell: o.Tell, finally: o.Finally, plainly: o.Plain, start: time.Now(), calmed: make(chan struct{}), over: make(chan struct{}),
 		programs: make(map[string]*program),
 		index:    make(map[courier.ExecutionID]int), asked: make(map[string]courier.ExecutionID),
 		counts: make(map[string]int), acts: make(map[*act]bool), changes: make(map[courier.ExecutionID][]change), resumed: make(map[courier.ExecutionID]int), mends: make(map[string]int),
@@ -183,6 +187,9 @@ func newWorld(seed uint64, o Options) *world {
 		losses: make(map[courier.ExecutionID][]courier.RepairPass), cancels: make(map[courier.ExecutionID]int),
 	}
 	w.mix = newMix(w.dice("mix"))
+	if w.hasRescues() {
+		w.mix.bad = max(w.mix.bad, 0.3) // there is something to rescue
+	}
 	s := o.Open()
 	w.witness = promise.Watch(s)
 	w.witness.OnEffect = w.effect

@@ -27,6 +27,7 @@ type config struct {
 	Outcome string            `json:"outcome"` // in the finally part
 	Mend    int               `json:"mend"`
 	Shift   int               `json:"shift"`
+	Cause   string            `json:"cause"`
 }
 
 // output is the value of a step, and what it was given.
@@ -161,6 +162,9 @@ func (a *act) check(cfg config) error {
 	s := cmp.Or(p.steps[a.job.Step()-cfg.Shift], p.finals[a.job.Step()-cfg.Shift])
 	if s == nil || s.id != cfg.ID {
 		return fmt.Errorf("it is called %q", cfg.ID)
+	}
+	if err := s.checkCause(cfg); err != nil {
+		return err
 	}
 	for i := range s.inputs {
 		r := &s.inputs[i]
