@@ -248,7 +248,7 @@ var (
 		Help: "Monitors whose polls fail, by their state: degraded, or failed, which have stopped.",
 	}
 	ExpectedDays = &Metric{
-		Name: "courier.expectation.days", Kind: Gauge, Unit: "{day}", Labels: []Label{{"courier.expectation.state", false}}, Whole: true,
+		Name: "courier.arrival.open", Kind: Gauge, Unit: "{arrival}", Labels: []Label{{"courier.arrival.state", false}}, Whole: true,
 		Help: "Days of expectations of the last week whose files are not there, by their state: due_soon, missing or incomplete.",
 	}
 	DeliveriesPending = &Metric{
