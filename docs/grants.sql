@@ -28,6 +28,8 @@ grant select, insert, update, delete on "courier"."outbox_windows" to "courier_e
 grant select, insert, update, delete on "courier"."outbox" to "courier_engine";
 grant select, insert, update, delete on "courier"."monitors" to "courier_engine";
 grant select, insert, update, delete on "courier"."monitor_files" to "courier_engine";
+grant select, insert, update, delete on "courier"."expectations" to "courier_engine";
+grant select, insert, update, delete on "courier"."arrivals" to "courier_engine";
 grant select, insert, update, delete on "courier"."workers" to "courier_engine";
 
 -- What removes executions.
@@ -64,4 +66,6 @@ grant select on "courier"."outbox_windows" to "courier_reader";
 grant select on "courier"."outbox" to "courier_reader";
 grant select on "courier"."monitors" to "courier_reader";
 grant select on "courier"."monitor_files" to "courier_reader";
+grant select on "courier"."expectations" to "courier_reader";
+grant select on "courier"."arrivals" to "courier_reader";
 grant select on "courier"."workers" to "courier_reader";

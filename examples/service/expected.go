@@ -17,6 +17,9 @@ import (
 	"github.com/courierhq/courier/steps/file"
 )
 
+// A polled lister lists directories, and does not watch them between two polls.
+type polled struct{ courier.Lister }
+
 // incoming has an engine see the files that come into a directory, and the log told of those that do
 // not come.
 func incoming(dir string, opt *engine.Options, log *slog.Logger) error {
@@ -25,7 +28,7 @@ func incoming(dir string, opt *engine.Options, log *slog.Logger) error {
 		return err
 	}
 	opt.Roots = append(opt.Roots, in)
-	opt.Listers = map[string]courier.Lister{"file": file.NewLister([]string{in}, nil)}
+	opt.Listers = map[string]courier.Lister{"file": polled{file.NewLister([]string{in}, nil)}}
 	opt.Subscribers = map[string]func(context.Context, notify.Notification) error{
 		"log": func(_ context.Context, n notify.Notification) error {
 			log.Warn("an expected file", "event", string(n.Type), "expectation", n.Expectation, "text", n.Error)

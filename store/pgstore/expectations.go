@@ -282,9 +282,8 @@ func (s *Store) Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]ex
 		}
 		filter += condition
 	}
-	name := "expectation/arrivals"
 	if f.Expectations != nil {
-		name, args = name+"_of", append(args, f.Expectations)
+		args = append(args, f.Expectations)
 	}
 	if f.From != "" {
 		add(" and a.day >= ?::text::date", f.From)
@@ -302,12 +301,16 @@ func (s *Store) Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]ex
 	if f.After != nil {
 		add(" and a.day <= ?::text::date and (a.day < ?::text::date or a.expectation > ?::text)", f.After.Date, f.After.Date, f.After.Expectation)
 	}
+	text := s.sqlFiltered("expectation/arrivals", filter)
+	if f.Expectations != nil {
+		text = s.sqlFiltered("expectation/arrivals_of", filter)
+	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (k expectation.Kept, err error) {
 		var body string
 		err = rows.Scan(&k.ID, &k.Expectation, &k.Date, &k.State, &body)
 		k.Body = json.RawMessage(body)
 		return k, err
-	}, s.sqlFiltered(name, filter), args...)
+	}, text, args...)
 	if err != nil {
 		return nil, failed("read arrivals", err)
 	}

@@ -52,7 +52,7 @@ type Fault struct {
 	N int
 	// Method restricts the count to calls of one method, so that the third
 	// Apply is {Kind, 3, "Apply"}. Empty means all methods except Await,
-	// AwaitSchedules, DueSchedules, DueDeliveries, RecordDeliveries and those of the roles Workers and
+	// AwaitSchedules, DueSchedules, DueExpectations, DueDeliveries, RecordDeliveries and those of the roles Workers and
 	// Deadlines, whose number varies.
 	Method string
 }
@@ -75,7 +75,7 @@ var ErrFault = errors.New("the store failed as it was told to")
 // store behind, and counts them.
 //
 // Every call counts, reads and renewals included, whether or not it succeeds. Only
-// Await, AwaitSchedules, DueSchedules, DueDeliveries, RecordDeliveries, Overdue, Workers, Stranded and Drain
+// Await, AwaitSchedules, DueSchedules, DueExpectations, DueDeliveries, RecordDeliveries, Overdue, Workers, Stranded and Drain
 // do not, because the number of their calls varies. They fail only if the fault names
 // them, and Await and AwaitSchedules never do; but all of them hang after a death.
 //
@@ -176,7 +176,7 @@ func (f *Faulty) begin(method string) (dead, strikes bool) {
 	switch method {
 	case "Await", "AwaitSchedules":
 		return false, false
-	case "DueSchedules", "DueDeliveries", "RecordDeliveries", "Overdue", "Workers", "Stranded", "Drain":
+	case "DueSchedules", "DueExpectations", "DueDeliveries", "RecordDeliveries", "Overdue", "Workers", "Stranded", "Drain":
 		named = named[1:]
 	default:
 		f.calls[""]++

@@ -75,17 +75,17 @@ func TestStore(t *testing.T) {
 			}
 			return list
 		}
-		list := look(time.Second, 4)
+		list := look(time.Second, 5)
 		if v, ok := has(list, metrics.QueueDepth); v != 0 || !ok || list[0].Value != 1 {
 			t.Errorf("the figures are %v", list)
 		}
 		look(0, 0)
 		time.Sleep(5 * time.Second)
-		look(0, 2) // workers are kept for longer
+		look(0, 3) // workers are kept for longer
 		time.Sleep(40 * time.Second)
-		look(0, 4)
+		look(0, 5)
 		time.Sleep(time.Hour)
-		look(time.Second, 4)
+		look(time.Second, 5)
 	})
 }
 

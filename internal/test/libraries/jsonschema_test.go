@@ -17,7 +17,7 @@ func TestJSONSchemas(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	schemas := make(map[string]*jsonschema.Schema)
-	for _, kind := range []string{"job", "chain", "schedule", "monitor", "subscription", "calendar"} {
+	for _, kind := range []string{"job", "chain", "schedule", "monitor", "subscription", "calendar", "expectation"} {
 		compiled, err := compiler.Compile(filepath.Join(dir, kind+".json")) // checks it against the draft's own schema
 		if err != nil {
 			t.Fatal(err)
