@@ -94,6 +94,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/isolated", Imports: []string{".", "engine/internal/stepcall", "internal/jsontext", "internal/nearest", "internal/procgroup", "internal/stepcontext"}},
 	{Dir: "engine/internal/checkpoint", Imports: append([]string{"engine/internal/reports"}, subsystem...)},
 	{Dir: "engine/internal/leases", Imports: subsystem},
+	{Dir: "engine/internal/hours", Imports: subsystem},
 	{Dir: "engine/internal/maintenance", Imports: subsystem},
 	{Dir: "engine/internal/figures", Imports: subsystem},
 	{Dir: "engine/internal/probe", Imports: append([]string{"monitor", "schedule", "chain", "notify"}, subsystem...)},
