@@ -147,6 +147,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/form", Imports: []string{".", "dashboard/internal/format"}},
 	{Dir: "dashboard/internal/format", Imports: []string{"."}},
 	{Dir: "dashboard/internal/glossary", Imports: []string{"internal/desk"}},
+	{Dir: "dashboard/internal/life", Imports: []string{".", "dashboard/internal/format", "store"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
 	{Dir: "dashboard/internal/problem", Imports: []string{"calendar", ".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "monitor", "chain", "notify"}},
