@@ -17,15 +17,16 @@ import (
 
 var attentionPages = []page{{
 	path: "", op: "getAttention", on: onVisible, title: "Attention", nav: "Attention", key: "a", file: "attention",
-	data: (*call).attentionPage, live: []string{"entries"}, watch: watchEvery(attentionEvery),
+	data: (*call).attentionPage, live: []string{"life", "entries"}, watch: watchEvery(attentionEvery),
 }}
 
-// attentionEvery is how often an open page is read again, which takes fourteen statements: so what
+// attentionEvery is how often an open page is read again, which takes up to sixteen statements: so what
 // another process has repaired is listed no longer than that.
 const attentionEvery = 15 * time.Second
 
 // An attentionPage lists what somebody has to look at.
 type attentionPage struct {
+	Life    *lifeStrip // nil for who may not see all jobs
 	Entries []attentionEntry
 	PutAway []attentionEntry // folded
 	Missing []string
@@ -57,7 +58,7 @@ func (c *call) attentionPage() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &attentionPage{Missing: a.Missing, Cut: a.Cut, Tick: a.Next}
+	p := &attentionPage{Life: c.lifeStrip(&a), Missing: a.Missing, Cut: a.Cut, Tick: a.Next}
 	for _, e := range a.Entries {
 		list := &p.Entries
 		if e.Kind == attention.PutAway {
@@ -74,14 +75,14 @@ func (c *call) attentionPage() (any, error) {
 // attention reads what needs somebody. Open pages of those who see everything share what was
 // read in the last attentionEvery, so that they cost the store the same, however many there
 // are. A page that is opened is read anew, and what is open shows nothing older from then on.
-func (c *call) attention() (attention.List, error) {
+func (c *call) attention() (glance, error) {
 	if !c.SeesValues(c.ctx(), "") {
-		return c.Attention(c.ctx())
+		return c.glance(c.ctx())
 	}
 	last := &c.h.attention
 	if !c.isLive() {
 		begun := time.Now()
-		a, err := c.Attention(c.ctx())
+		a, err := c.glance(c.ctx())
 		if err == nil {
 			last.keep(begun, a)
 		}
@@ -89,31 +90,31 @@ func (c *call) attention() (attention.List, error) {
 	}
 	last.mu.Lock()
 	defer last.mu.Unlock()
-	if last.known && time.Since(last.at) < attentionEvery {
-		return last.List, nil
+	if last.read && time.Since(last.at) < attentionEvery {
+		return last.glance, nil
 	}
 	begun := time.Now()
-	a, err := c.Attention(c.ctx())
+	a, err := c.glance(c.ctx())
 	if err == nil {
-		last.at, last.known, last.List = begun, true, a
+		last.at, last.read, last.glance = begun, true, a
 	}
 	return a, err
 }
 
 // A lastAttention is what was read last, which nobody changes.
 type lastAttention struct {
-	mu    sync.Mutex
-	at    time.Time // when reading it began, or when it was forgotten
-	known bool
-	attention.List
+	mu   sync.Mutex
+	at   time.Time // when reading it began, or when it was forgotten
+	read bool      // it is known
+	glance
 }
 
 // keep keeps what was read, unless that began before what is kept, or before the last action.
-func (l *lastAttention) keep(begun time.Time, a attention.List) {
+func (l *lastAttention) keep(begun time.Time, a glance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !begun.Before(l.at) {
-		l.at, l.known, l.List = begun, true, a
+		l.at, l.read, l.glance = begun, true, a
 	}
 }
 
@@ -121,7 +122,7 @@ func (l *lastAttention) keep(begun time.Time, a attention.List) {
 func (l *lastAttention) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.at, l.known, l.List = time.Now(), false, attention.List{}
+	l.at, l.read, l.glance = time.Now(), false, glance{}
 }
 
 // entry returns an entry with the references to what it is about, and what can be done.

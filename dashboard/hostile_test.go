@@ -40,6 +40,9 @@ func TestHostileNames(t *testing.T) {
 	}}
 	virtual(t, opt, func(w *world) {
 		pages := w.evil()
+		if err := w.store.CountHours(w.Context()); err != nil { // whenever its engine does so
+			t.Fatal(err)
+		}
 		for name, at := range pages {
 			main := w.get(at).tree.one(t, "main")
 			for _, tag := range []string{"script", "img", "title"} {

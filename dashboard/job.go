@@ -5,12 +5,14 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/definition"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/life"
 )
 
 // A jobPage is the page of a version of a job.
 type jobPage struct {
 	*definitionPage
-	State     jobRow // its newest executions and its next tick
+	State     jobRow    // its newest executions and its next tick
+	Runs      life.Runs // of the first tab
 	Facts     []definition.Fact
 	DependsOn []dependsOn
 	Flow      definition.Flow
@@ -38,6 +40,9 @@ func (c *call) job() (any, error) {
 		job := d.Definition.(*courier.Job)
 		p.Facts, p.Flow = definition.Facts(job), definition.FlowOf(job, c.h.e.Registry())
 		p.DependsOn = c.dependencies(job)
+		if p.Runs, err = c.runs(name); err != nil {
+			return nil, err
+		}
 	}
 	return p, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/definitions"
 	"github.com/courierhq/courier/engine/internal/dryruns"
 	"github.com/courierhq/courier/engine/internal/figures"
+	"github.com/courierhq/courier/engine/internal/hours"
 	"github.com/courierhq/courier/engine/internal/maintenance"
 	"github.com/courierhq/courier/engine/internal/program"
 	"github.com/courierhq/courier/engine/internal/repair"
@@ -44,6 +45,7 @@ func (e *Engine) addSubsystems() {
 	e.figures = figures.New(roles, o.Queues, e.log)
 	e.unserved = unserved.New(roles.Workers, e.log)
 	e.repairs = repair.New(e.store, e.programs, o.Secrets)
+	e.hours = hours.New(roles, e.log, o.Worker)
 	e.maintenance = maintenance.New(roles, e.reg, e.log, o.Worker)
 	e.notifications = notify.New(notify.Options{
 		Store: roles.Subscriptions, Catalog: roles.Catalog(), Jobs: c, Log: e.log, Secrets: o.Secrets,

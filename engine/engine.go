@@ -64,6 +64,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/dryruns"
 	"github.com/courierhq/courier/engine/internal/figures"
 	"github.com/courierhq/courier/engine/internal/hooks"
+	"github.com/courierhq/courier/engine/internal/hours"
 	"github.com/courierhq/courier/engine/internal/isolated"
 	"github.com/courierhq/courier/engine/internal/leases"
 	"github.com/courierhq/courier/engine/internal/maintenance"
@@ -126,6 +127,7 @@ type Engine struct {
 	repairs       *repair.Planner
 	unserved      *unserved.Service
 	deadlines     *deadlines.Service
+	hours         *hours.Service
 	maintenance   *maintenance.Service
 
 	runs     *leases.Set[*run]

@@ -72,6 +72,19 @@ func (e *Engine) Workers(ctx context.Context) ([]store.Worker, error) {
 	return w.Workers(ctx, core.PresentFor)
 }
 
+// Figures returns what executions have done in the present hour and those before it, so many
+// hours in all, the oldest first: 0 means 24, the most is [store.KeptHours]. Hours are those of
+// the store's clock, in UTC. Started engines take turns to count them, once in a minute; hours
+// that no engine has counted are left out. The store must have the role store.Figures;
+// otherwise the error matches [errors.ErrUnsupported].
+func (h Executions) Figures(ctx context.Context, hours int) ([]store.HourFigures, error) {
+	f, err := h.e.roles.Figures()
+	if err != nil {
+		return nil, fmt.Errorf("figures: %w", err)
+	}
+	return f.Hours(ctx, hours)
+}
+
 // Journal returns a page of who did what with schedules, monitors, subscriptions and
 // limits, the newest first; what was done with executions is in their audit, and who
 // saved a version with the version. The store must have the role store.Journal; otherwise

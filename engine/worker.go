@@ -48,7 +48,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		e.mu.Unlock()
 		return fmt.Errorf("start engine: it is started already; stop it first")
 	}
-	w.loops.Add(11) // before Stop can wait for them
+	w.loops.Add(12) // before Stop can wait for them
 	e.worker = w
 	e.mu.Unlock()
 	e.wasStarted.Store(true)
@@ -56,7 +56,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	marks := make(chan uint64, 1)
 	go e.claimLoop(w, marks)
 	go e.awaitLoop(w, marks)
-	for _, run := range []func(core.Lifetime){e.deliver, e.watch, e.expect, e.fire, e.unserved.Run, e.deadlines.Run, e.maintenance.Run, e.sweep} {
+	for _, run := range []func(core.Lifetime){e.deliver, e.watch, e.expect, e.fire, e.unserved.Run, e.deadlines.Run, e.maintenance.Run, e.hours.Run, e.sweep} {
 		go func() {
 			defer w.loops.Done()
 			run(core.Lifetime{Base: w.base, Ctx: w.ctx, Stop: w.stop})

@@ -70,6 +70,12 @@ var overviewRoutes = []route{
 		answers: map[int]any{http.StatusOK: page[store.Worker]{}}, problems: []*code{codeUnsupported}, do: (*call).workers,
 	},
 	{
+		method: "GET", path: "v1/figures", id: "getFigures", group: "overview", on: onAll,
+		does:    "Returns what executions have done in each of the last hours, the oldest first. Engines count once in a minute. Hours that were not counted are left out.",
+		query:   []param{{name: "hours", kind: "integer", does: "How many hours, with the present one: 1 to 360, 24 if it is not given."}},
+		answers: map[int]any{http.StatusOK: page[store.HourFigures]{}}, problems: []*code{codeUnsupported}, do: (*call).figures,
+	},
+	{
 		method: "GET", path: "v1/health", id: "getHealth", group: "overview", on: onAll,
 		does:    "Returns the state of the engine that answers, and of its store.",
 		answers: map[int]any{http.StatusOK: HealthView{}}, do: (*call).health,
@@ -121,6 +127,18 @@ func (c *call) queues() error {
 
 func (c *call) workers() error {
 	list, err := c.h.e.Workers(c.ctx())
+	if err != nil {
+		return err
+	}
+	return answerPage(c, list, "")
+}
+
+func (c *call) figures() error {
+	hours, err := c.int("hours", store.DefaultHours, 1, store.KeptHours)
+	if err != nil {
+		return err
+	}
+	list, err := c.h.e.Executions().Figures(c.ctx(), hours)
 	if err != nil {
 		return err
 	}

@@ -143,10 +143,18 @@ func TestOverview(t *testing.T) {
 		if len(workers.Items) != 1 || len(workers.Items[0].Queues) == 0 {
 			t.Errorf("%+v", workers)
 		}
+		w.start("report", `{"params": {}}`)
+		time.Sleep(2 * time.Minute)
+		var figures struct{ Items []store.HourFigures }
+		w.as("watcher").get("v1/figures").want(http.StatusOK, &figures)
+		if n := len(figures.Items); n != 24 || figures.Items[n-1].Completed == 0 {
+			t.Errorf("%+v", figures)
+		}
+		w.get("v1/figures?hours=361").problem(http.StatusBadRequest, "invalid", "hours")
 		if body := w.as("watcher").get("v1/health").want(http.StatusOK, nil).Body.String(); strings.TrimSpace(body) != `{"engine":{},"store":{"schema":7}}` {
 			t.Errorf("%s", body)
 		}
-		for _, path := range []string{"queues", "workers", "health", "journal"} {
+		for _, path := range []string{"queues", "workers", "figures", "health", "journal"} {
 			w.as("vera").get("v1/"+path).problem(http.StatusForbidden, "forbidden")
 		}
 		w.as("editor").get("v1/journal").problem(http.StatusForbidden, "forbidden", "admin")

@@ -38,7 +38,20 @@ type List struct {
 	Cut []string `json:"cut,omitempty"`
 	// Next is the schedule that fires next, of those that were read; nil if none fires.
 	Next *schedule.Schedule `json:"-"`
+	// Ticks are the next ones of schedules, at most 5, in their order. Census has the counts; nil
+	// if they were not read.
+	Ticks  []Tick        `json:"-"`
+	Census *store.Census `json:"-"`
 }
+
+// A Tick is the next one of a schedule.
+type Tick struct {
+	Schedule string
+	At       time.Time
+}
+
+// maxTicks is how many ticks a list has.
+const maxTicks = 5
 
 // An Entry is one thing that an operator has to look at. Fields that have no meaning for its
 // kind are zero.

@@ -26,8 +26,8 @@ func (l *reading) queues() error {
 	if ok, err := l.has("store.Overview", err); !ok {
 		return err
 	}
-	l.At = c.At
-	list := slices.DeleteFunc(c.Queues, func(q store.QueueCensus) bool { return q.Oldest == "" || c.At.Sub(q.DueAt) < dueFor })
+	l.At, l.Census = c.At, &c
+	list := slices.DeleteFunc(slices.Clone(c.Queues), func(q store.QueueCensus) bool { return q.Oldest == "" || c.At.Sub(q.DueAt) < dueFor })
 	slices.SortStableFunc(list, func(x, y store.QueueCensus) int { return x.DueAt.Compare(y.DueAt) })
 	if len(c.Queues) >= store.MaxQueues {
 		l.Cut = append(l.Cut, fmt.Sprintf("There are %d queues or more, of which these were looked at.", store.MaxQueues))
@@ -69,6 +69,9 @@ func (l *reading) schedules() error {
 		if s.Disabled || !l.Sees(s.Job) {
 			continue
 		}
+		if !s.Paused && !s.NextFire.IsZero() {
+			l.Ticks = append(l.Ticks, Tick{s.Name, s.NextFire})
+		}
 		if !s.Paused && !s.NextFire.IsZero() && (l.Next == nil || s.NextFire.Before(l.Next.NextFire)) {
 			l.Next = s
 		}
@@ -95,6 +98,8 @@ func (l *reading) schedules() error {
 		}
 		l.add(e)
 	}
+	slices.SortStableFunc(l.Ticks, func(x, y Tick) int { return x.At.Compare(y.At) })
+	l.Ticks = slices.Clip(l.Ticks[:min(len(l.Ticks), maxTicks)])
 	return nil
 }
 

@@ -168,6 +168,7 @@ var operations = map[string]Need{
 	"getAttention":    {Rights: access.RightSee},
 	"getQueues":       {Rights: access.RightSee},
 	"listWorkers":     {Rights: access.RightSee},
+	"getFigures":      {Rights: access.RightSee},
 	"getHealth":       {Rights: access.RightSee},
 	"getMetrics":      {Rights: access.RightSee},
 	"search":          {Rights: access.RightSee, Own: true},

@@ -50,6 +50,7 @@ type Store struct {
 	overdue   []deadline        // that have passed, of executions that had not ended then
 	trails    map[string]*trail // by key
 	journal   []store.Action
+	hours     map[time.Time]store.HourFigures // by their beginnings
 	workers   workers
 	boxes     map[string]*box // of subscriptions, by name
 
@@ -79,6 +80,7 @@ func New() *Store {
 		waiters:     make(map[*waiter]struct{}),
 		boxes:       make(map[string]*box),
 		trails:      make(map[string]*trail),
+		hours:       make(map[time.Time]store.HourFigures),
 	}
 }
 

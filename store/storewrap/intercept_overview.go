@@ -22,6 +22,7 @@ type roles struct {
 	notify.Store
 	store.Overview
 	store.Statistics
+	store.Figures
 	store.Trail
 	store.Journal
 	store.Deadlines
@@ -37,7 +38,7 @@ func rolesOf(s store.Store) roles {
 	if !ok {
 		i = &intercepted{s, func(ctx context.Context, _ *Call, do func(context.Context) error) error { return do(ctx) }}
 	}
-	return roles{i, i, i, i, i, i, i, i, i, i}
+	return roles{i, i, i, i, i, i, i, i, i, i, i}
 }
 
 // interceptRole is intercept for a call of a role that the store behind may not have.
@@ -60,6 +61,19 @@ func (i *intercepted) Census(ctx context.Context, most int) (store.Census, error
 func (i *intercepted) Stats(ctx context.Context, most int) (store.Stats, error) {
 	return interceptRole(ctx, i, &Call{Method: "Stats", Request: most}, func(ctx context.Context, o store.Statistics) (store.Stats, error) {
 		return o.Stats(ctx, most)
+	})
+}
+
+func (i *intercepted) CountHours(ctx context.Context) error {
+	_, err := interceptRole(ctx, i, &Call{Method: "CountHours"}, func(ctx context.Context, f store.Figures) (any, error) {
+		return nil, f.CountHours(ctx)
+	})
+	return err
+}
+
+func (i *intercepted) Hours(ctx context.Context, most int) ([]store.HourFigures, error) {
+	return interceptRole(ctx, i, &Call{Method: "Hours", Request: most}, func(ctx context.Context, f store.Figures) ([]store.HourFigures, error) {
+		return f.Hours(ctx, most)
 	})
 }
 

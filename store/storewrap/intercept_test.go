@@ -77,6 +77,12 @@ var uses = []use{
 	{"Stats", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.(store.Statistics).Stats(ctx, 3))
 	}},
+	{"CountHours", func(ctx context.Context, s store.Store) (any, error) {
+		return nil, s.(store.Figures).CountHours(ctx)
+	}},
+	{"Hours", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Figures).Hours(ctx, 3))
+	}},
 	{"Circumstances", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.(store.Overview).Circumstances(ctx, id, time.Minute))
 	}},
@@ -225,11 +231,12 @@ func TestRolesOfNone(t *testing.T) {
 	} {
 		_, counted := s.(store.Overview).Census(t.Context(), 0)
 		_, measured := s.(store.Statistics).Stats(t.Context(), 0)
+		_, figures := s.(store.Figures).Hours(t.Context(), 0)
 		_, found := s.(store.Trail).Find(t.Context(), store.TrailFilter{})
 		_, noted := s.(store.Journal).Note(t.Context(), store.Action{})
 		_, overdue := s.(store.Deadlines).Overdue(t.Context(), 0)
 		for role, err := range map[string]error{
-			"store.Overview": counted, "store.Statistics": measured, "store.Trail": found, "store.Journal": noted, "store.Deadlines": overdue, "store.Workers": s.(store.Workers).Drain(t.Context(), "w"),
+			"store.Overview": counted, "store.Statistics": measured, "store.Figures": figures, "store.Trail": found, "store.Journal": noted, "store.Deadlines": overdue, "store.Workers": s.(store.Workers).Drain(t.Context(), "w"),
 		} {
 			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), role) {
 				t.Errorf("%s, %s: %v", name, role, err)

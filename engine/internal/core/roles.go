@@ -82,6 +82,9 @@ func (r Roles) Statistics() (store.Statistics, error) {
 	return role[store.Statistics](r, "statistics")
 }
 
+// Figures returns the part that has figures by hour.
+func (r Roles) Figures() (store.Figures, error) { return role[store.Figures](r, "figures by hour") }
+
 // Trail returns the part that finds reports of files.
 func (r Roles) Trail() (store.Trail, error) { return role[store.Trail](r, "trail of files") }
 

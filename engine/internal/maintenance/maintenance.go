@@ -10,9 +10,7 @@ package maintenance
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -92,7 +90,6 @@ type task struct {
 // loop calls a maintainer at once, and then in each period in which it is this engine's
 // turn. Periods begin at the same instants in all engines whose clocks agree.
 func (v *Service) loop(l core.Lifetime, t *task) {
-	spread := v.spread(t)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -111,22 +108,14 @@ func (v *Service) loop(l core.Lifetime, t *task) {
 		if f != nil {
 			v.note(t, *f)
 		}
-		timer.Reset(t.every - time.Duration(time.Now().UnixNano()%int64(t.every)) + spread)
+		timer.Reset(core.NextTurn(v.worker+" "+t.key, t.every))
 	}
-}
-
-// spread is how long after the beginning of a period this engine looks whose turn it is, so
-// that not all do at the same instant.
-func (v *Service) spread(t *task) time.Duration {
-	h := fnv.New32a()
-	h.Write([]byte(v.worker + " " + t.key))
-	return t.every / 256 * time.Duration(h.Sum32()%64)
 }
 
 // turn calls the maintainer if it is this engine's turn. It returns how the call ended, nil
 // if there was none.
 func (v *Service) turn(l core.Lifetime, t *task) *result {
-	mine, err := v.mine(l.Ctx, t)
+	mine, err := v.roles.Turn(l.Ctx, v.worker, t.every, func(w *store.Worker) bool { return slices.Contains(w.StepTypes, t.key) })
 	switch {
 	case err != nil:
 		return &result{text: fmt.Sprintf("the other engines of the store can't be found: %v", err)}
@@ -134,28 +123,6 @@ func (v *Service) turn(l core.Lifetime, t *task) *result {
 		return nil
 	}
 	return v.call(l, t)
-}
-
-// mine reports whether the present period is this engine's. Periods go round among the
-// workers that have the step type and have claimed lately. So an engine that fails or hangs
-// does not stop the maintenance for long. If none has claimed, this one is just starting.
-func (v *Service) mine(ctx context.Context, t *task) (bool, error) {
-	workers, err := v.roles.Workers()
-	if err != nil {
-		return true, nil // the store does not record them
-	}
-	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
-	defer cancel()
-	period := uint64(time.Now().UnixNano()) / uint64(t.every) // also right for a clock before 1970
-	list, err := workers.Workers(ctx, core.PresentFor)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported): // by the store in a wrapper
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	list = slices.DeleteFunc(list, func(w store.Worker) bool { return w.Draining || !slices.Contains(w.StepTypes, t.key) })
-	return len(list) == 0 || list[period%uint64(len(list))].Name == v.worker, nil
 }
 
 // A result is how a call has ended.

@@ -261,6 +261,16 @@ func (v *probed) Stats(ctx context.Context, most int) (got store.Stats, err erro
 	return v.Store.(store.Statistics).Stats(ctx, most)
 }
 
+func (v *probed) CountHours(ctx context.Context) (err error) {
+	defer v.told.Store("CountHours", time.Now(), &err)
+	return v.Store.(store.Figures).CountHours(ctx)
+}
+
+func (v *probed) Hours(ctx context.Context, most int) (got []store.HourFigures, err error) {
+	defer v.told.Store("Hours", time.Now(), &err)
+	return v.Store.(store.Figures).Hours(ctx, most)
+}
+
 func (v *probed) PutSchedule(ctx context.Context, s schedule.Record) (got schedule.Record, err error) {
 	defer v.told.Store("PutSchedule", time.Now(), &err)
 	return v.Store.(schedule.Store).PutSchedule(ctx, s)

@@ -36,6 +36,7 @@ func Groups() []storekit.Group {
 		{Name: "expectations", Cases: cases(expectationCases), Role: hasExpectations},
 		{Name: "overview", Cases: cases(overviewCases, incidentCases), Role: hasOverview},
 		{Name: "statistics", Cases: cases(statisticsCases), Role: hasStatistics},
+		{Name: "figures", Cases: cases(figureCases), Role: hasFigures},
 		{Name: "trail", Cases: cases(trailCases), Role: hasTrail},
 		{Name: "journal", Cases: cases(journalCases), Role: hasJournal},
 		{Name: "deadlines", Cases: cases(deadlineCases), Role: hasDeadlines},

@@ -1,0 +1,130 @@
+// Package life draws what executions have done: the figures of the last hours for the first page,
+// and the last runs of a job. It reads nothing.
+package life
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/store"
+)
+
+// Hours is how many hours of figures [StripOf] needs: those of the day, and of all days back to
+// the same one of the week before.
+const Hours = 8 * 24
+
+// drawn is how many hours are drawn.
+const drawn = 24
+
+// A Strip has the figures of a day, beside those of the same weekday before.
+type Strip struct {
+	Counted time.Time // they have what happened before; zero if nothing was counted
+	Weekday string    // of the day
+	Figures []Figure
+	Rows    []Row // the last 24 hours, the latest first, those that were counted
+}
+
+// A Figure is one of the figures of a day.
+type Figure struct {
+	Name   string
+	Class  string // how it is coloured, as of [format.Look]
+	Today  template.HTML
+	Before template.HTML // on the same weekday before, until the end of the same hour; empty if none of its hours was counted
+	Spark  template.HTML // the last 24 hours
+}
+
+// A Row has the figures of an hour, in the order of [Strip].Figures.
+type Row struct {
+	Hour  time.Time
+	Cells []template.HTML
+}
+
+// kinds are the figures, in their order.
+var kinds = []struct {
+	name, class string
+	of          func(*store.HourFigures) int64
+	write       func(int64) template.HTML
+}{
+	{"Completed", "good", func(h *store.HourFigures) int64 { return h.Completed }, count},
+	{"Failed", "bad", func(h *store.HourFigures) int64 { return h.Failed }, count},
+	{"Files in", "run", func(h *store.HourFigures) int64 { return h.FilesIn }, count},
+	{"Bytes in", "run", func(h *store.HourFigures) int64 { return h.BytesIn }, format.Size},
+	{"Files out", "run", func(h *store.HourFigures) int64 { return h.FilesOut }, count},
+	{"Bytes out", "run", func(h *store.HourFigures) int64 { return h.BytesOut }, format.Size},
+	{"Failed items", "bad", func(h *store.HourFigures) int64 { return h.FailedItems }, count},
+	{"Rescued items", "wait", func(h *store.HourFigures) int64 { return h.RescuedItems }, count},
+}
+
+func count(n int64) template.HTML { return template.HTML(format.Count(n)) }
+
+// StripOf returns the strip of the day of an instant, in UTC. Hours are in their order.
+func StripOf(at time.Time, hours []store.HourFigures) Strip {
+	at = at.UTC()
+	hour, day := at.Truncate(time.Hour), at.Truncate(24*time.Hour)
+	const week = 7 * 24 * time.Hour
+	s := Strip{Weekday: at.Weekday().String()}
+	known := make(map[time.Time]*store.HourFigures, len(hours))
+	for i := range hours {
+		h := &hours[i]
+		if known[h.Hour.UTC()] = h; h.CountedAt.After(s.Counted) {
+			s.Counted = h.CountedAt
+		}
+	}
+	sum := func(from, until time.Time, of func(*store.HourFigures) int64) (n int64, counted bool) {
+		for ; !from.After(until); from = from.Add(time.Hour) {
+			if h := known[from]; h != nil {
+				n, counted = n+of(h), true
+			}
+		}
+		return n, counted
+	}
+	for _, k := range kinds {
+		f := Figure{Name: k.name, Class: k.class}
+		today, _ := sum(day, hour, k.of)
+		f.Today = k.write(today)
+		if n, counted := sum(day.Add(-week), hour.Add(-week), k.of); counted {
+			f.Before = k.write(n)
+		}
+		values := make([]int64, drawn)
+		for i := range values {
+			if values[i] = -1; known[hour.Add(time.Duration(i-drawn+1)*time.Hour)] != nil {
+				values[i] = k.of(known[hour.Add(time.Duration(i-drawn+1)*time.Hour)])
+			}
+		}
+		f.Spark = spark(k.class, values)
+		s.Figures = append(s.Figures, f)
+	}
+	for i := range drawn {
+		h := known[hour.Add(-time.Duration(i)*time.Hour)]
+		if h == nil {
+			continue
+		}
+		r := Row{Hour: h.Hour}
+		for _, k := range kinds {
+			r.Cells = append(r.Cells, k.write(k.of(h)))
+		}
+		s.Rows = append(s.Rows, r)
+	}
+	return s
+}
+
+// spark draws a bar for each value, as high as the highest allows. None is drawn of a value below
+// 0, which is not known; of 0 there is a line. The figures stand in a table beside it, so it has no
+// text.
+func spark(class string, values []int64) template.HTML {
+	var most int64 = 1
+	for _, v := range values {
+		most = max(most, v)
+	}
+	const high = 24
+	var path strings.Builder
+	for i, v := range values {
+		if v >= 0 {
+			fmt.Fprintf(&path, "M%d %dV%.1f", 4*i+2, high, high-1-(high-2)*float64(v)/float64(most))
+		}
+	}
+	return template.HTML(fmt.Sprintf(`<svg class="spark %s" viewBox="0 0 %d %d" preserveAspectRatio="none" aria-hidden="true"><path d="%s"/></svg>`, class, 4*len(values), high, path.String()))
+}

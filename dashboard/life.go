@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/dashboard/internal/life"
+	"github.com/courierhq/courier/internal/attention"
+	"github.com/courierhq/courier/store"
+)
+
+// A glance is what the first page shows.
+type glance struct {
+	attention.List
+	hours   []store.HourFigures // nil if the store keeps none
+	workers []store.Worker      // nil if the store does not record them
+	known   bool                // for those who see all jobs
+}
+
+// glance reads what the first page shows: the figures and the workers for who may see all jobs,
+// in two statements beside those of what needs somebody, which has counted what runs and waits.
+func (c *call) glance(ctx context.Context) (g glance, err error) {
+	if g.List, err = c.Attention(ctx); err != nil || !c.Can(ctx, "", access.RightSee) {
+		return g, err
+	}
+	g.known = true
+	if g.hours, err = c.h.e.Executions().Figures(ctx, life.Hours); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return g, err
+	}
+	g.workers, err = c.h.e.Workers(ctx)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		err = nil
+	case g.workers == nil:
+		g.workers = []store.Worker{}
+	}
+	return g, err
+}
+
+// A lifeStrip says what goes on, above what needs somebody.
+type lifeStrip struct {
+	life.Strip
+	Census   *store.Census // nil if the store does not count
+	Queued   int           // of all queues
+	More     bool          // that many or more
+	Ticks    []lifeTick
+	Workers  []store.Worker // the first ones
+	Others   int            // workers that are left out
+	Slots    int            // of all workers
+	AllHref  string         // the page of workers; empty if the visitor may not see it
+	Recorded bool           // the store records workers
+}
+
+// A lifeTick is a tick that comes next.
+type lifeTick struct {
+	attention.Tick
+	Href string // of its schedule; empty if the visitor may not see it
+}
+
+// lifeWorkers is how many workers are named.
+const lifeWorkers = 5
+
+// lifeStrip returns what is shown of a glance; nil for who may not see all jobs.
+func (c *call) lifeStrip(g *glance) *lifeStrip {
+	if !g.known {
+		return nil
+	}
+	l := &lifeStrip{Strip: life.StripOf(g.At, g.hours), Census: g.Census, Recorded: g.workers != nil}
+	if g.Census != nil {
+		for _, q := range g.Census.Queues {
+			l.Queued += q.Queued
+			l.More = l.More || q.Queued >= g.Census.QueueCountLimit
+		}
+	}
+	for _, t := range g.Ticks {
+		row := lifeTick{Tick: t}
+		if c.hasPage("schedules/{name}") {
+			row.Href = c.link("schedules", t.Schedule)
+		}
+		l.Ticks = append(l.Ticks, row)
+	}
+	for i := range g.workers {
+		l.Slots += g.workers[i].Slots
+	}
+	l.Workers = g.workers[:min(len(g.workers), lifeWorkers)]
+	l.Others = len(g.workers) - len(l.Workers)
+	if c.hasPage("limits") {
+		l.AllHref = c.link("limits")
+	}
+	return l
+}
+
+// runs returns the last executions of a job.
+func (c *call) runs(job string) (life.Runs, error) {
+	list, err := c.h.e.Executions().List(c.ctx(), store.Filter{Job: job, Limit: life.MaxRuns})
+	if err != nil {
+		return life.Runs{}, err
+	}
+	return life.RunsOf(list, now(), func(id courier.ExecutionID) string { return c.link("executions", string(id)) }), nil
+}

@@ -1,0 +1,88 @@
+package dashboard_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/schedule"
+	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
+)
+
+// The first page begins with the figures of the day, what goes on and who works, for those who may
+// see all jobs.
+func TestLife(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		time.Sleep(time.Second) // the worker has claimed
+		w.get("").has("the figures will be here after the next one").has("0 running").has("64 slots, since 2000-01-01 00:00:00 UTC")
+		time.Sleep(7*24*time.Hour + 3*time.Hour)
+		for i := range 7 {
+			name := fmt.Sprintf("tick-%d", i)
+			if _, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: name, Job: "report", Cron: fmt.Sprintf("0 %d 5 * * ?", 50-i)}, courier.By{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.ended("report", "ann", nil)
+		w.ended("report", "ann", map[string]any{"fail": "no"})
+		w.enqueue("other", "ann", map[string]any{"seconds": 7200})
+		time.Sleep(2 * time.Minute)
+		page := w.get("").has("1 running, 0 queued")
+		life := page.tree.one(t, "#life")
+		figures := life.one(t, ".life").all("li")
+		if len(figures) != 8 || figures[0].text() != "Completed 1 Saturday before: 0" || figures[1].text() != "Failed 1 Saturday before: 0" {
+			t.Errorf("%d figures: %s", len(figures), life.one(t, ".life").text())
+		}
+		if n := len(life.all(".spark")); n != 8 {
+			t.Errorf("%d drawings", n)
+		}
+		if rows := life.one(t, "tbody").all("tr"); len(rows) != 24 || !strings.HasPrefix(rows[0].text(), "2000-01-08 03:00:00 UTC 1 1 0") {
+			t.Errorf("%d rows: %s", len(rows), rows[0].text())
+		}
+		if ticks := life.one(t, "ol").all("li"); len(ticks) != 5 || !strings.HasPrefix(ticks[0].text(), "tick-6") || ticks[0].one(t, "a").attrs["href"] != "./schedules/tick-6" {
+			t.Errorf("%d ticks: %s", len(ticks), life.one(t, "ol").text())
+		}
+		for user, sees := range map[string]bool{"watcher": true, "operator": true, "vera": false, "ann": false, "nobody": false} {
+			w.user = user
+			if got := len(w.get("").tree.all("#life")) == 1; got != sees {
+				t.Errorf("%s sees the figures: %t", user, got)
+			}
+		}
+	})
+}
+
+// A store without the roles has the page without them.
+func TestLifeOfABareStore(t *testing.T) {
+	virtualOn(t, struct{ store.Store }{memstore.New()}, nil, func(w *world) {
+		if _, err := w.engine.Executions().Figures(t.Context(), 1); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "store.Figures") {
+			t.Errorf("figures: %v", err)
+		}
+		w.get("").has("Nothing needs you.").lacks("Workers none")
+	})
+}
+
+// The page of a job draws its last runs.
+func TestRuns(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.get("jobs/report").lacks("Last ")
+		for i := range 33 {
+			params := map[string]any{"seconds": i}
+			if i%10 == 5 {
+				params["fail"] = canary
+			}
+			w.ended("report", "ann", params)
+		}
+		page := w.get("jobs/report").has("Last 30 runs").has("Of 27 that completed, half took no longer than 18.0 s (the median), and 95 of 100 no longer than 31.0 s").lacks(canary)
+		bars := page.tree.one(t, ".bars")
+		links := bars.all("a")
+		if len(links) != 30 || len(bars.all(".bad")) != 3 || len(bars.all(".good")) != 27 || !strings.HasPrefix(links[0].attrs["href"], "../executions/") {
+			t.Errorf("%d links, %s", len(links), bars.text())
+		}
+		if title := links[29].one(t, "title").text(); !strings.HasPrefix(title, "completed: 32.0 s, 2000-01-01 ") {
+			t.Errorf("the newest one is %s", title)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+// Package hours has the figures by hour counted: once in a minute, by one engine of those on
+// the store, which take turns as they do with maintenance. How often they are counted has no
+// effect on what they say, since the store counts each hour anew; see [store.Figures].
+package hours
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/courierhq/courier/engine/internal/core"
+	"github.com/courierhq/courier/store"
+)
+
+// every is how old the figures are at most, while engines run.
+const every = time.Minute
+
+// countTimeout is how long the store may take. The first calls on a store with a long history
+// read it, a day each.
+const countTimeout = 5 * time.Minute
+
+// A Service has the figures counted in the turns of its engine.
+type Service struct {
+	roles  core.Roles
+	log    *slog.Logger
+	worker string
+}
+
+// New returns the service of an engine. It starts nothing.
+func New(roles core.Roles, log *slog.Logger, worker string) *Service {
+	return &Service{roles, log, worker}
+}
+
+// Run has the figures counted until the engine stops. It returns at once if the store keeps
+// none. What fails is in the log once while it lasts.
+func (s *Service) Run(l core.Lifetime) {
+	figures, err := s.roles.Figures()
+	if err != nil {
+		return
+	}
+	timer := time.NewTimer(core.NextTurn(s.worker, every))
+	defer timer.Stop()
+	failed := ""
+	for {
+		select {
+		case <-l.Stop:
+			return
+		case <-timer.C:
+		}
+		err := s.count(l.Ctx, figures)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported) || l.Ctx.Err() != nil: // by the store in a wrapper
+			return
+		case err == nil && failed != "":
+			s.log.Info("the figures by hour are counted again")
+			failed = ""
+		case err != nil && failed != err.Error():
+			failed = err.Error()
+			s.log.Error("the figures by hour can't be counted; it is tried again in the next minute", "error", err)
+		}
+		timer.Reset(core.NextTurn(s.worker, every))
+	}
+}
+
+// count has the figures counted if it is this engine's turn.
+func (s *Service) count(ctx context.Context, figures store.Figures) error {
+	mine, err := s.roles.Turn(ctx, s.worker, every, func(*store.Worker) bool { return true })
+	if err != nil || !mine {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	return figures.CountHours(ctx)
+}

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Figures keeps figures by hour of what executions have done. It is an optional role of a
+// [Store]; an engine finds it by a type assertion.
+//
+// An hour is counted anew from the history each time, and what was counted is put in place of
+// what was known. There is no kept position in the history: it would have to be in the order
+// in which transactions commit, which a history has not got, and an entry that is committed late
+// would be lost. So it does no harm if two engines count at once, if one repeats what another
+// has begun, or if a clock jumps. A figure never falls: what retention has removed since stays
+// counted. What it removes before it was counted is not in the figures, such as executions that
+// a retention by number removes within a minute of their end.
+type Figures interface {
+	// CountHours counts the present hour and the one before, and those of the last [KeptHours]
+	// that were not counted since the hour after them was over, the latest first, at most
+	// [MaxCountedHours]. It removes older hours. Hours are those of the store's clock, in UTC.
+	CountHours(ctx context.Context) error
+	// Hours returns the present hour and those before it, so many in all, the oldest first;
+	// 0 means 24, the most is [KeptHours]. Hours that were not counted are left out. What it
+	// costs does not depend on how many executions there are.
+	Hours(ctx context.Context, most int) ([]HourFigures, error)
+}
+
+// Bounds of [Figures].
+const (
+	DefaultHours    = 24
+	KeptHours       = 15 * 24
+	MaxCountedHours = 26
+)
+
+// HourFigures are what executions have done in an hour.
+type HourFigures struct {
+	Hour      time.Time `json:"hour"`       // when it begins
+	CountedAt time.Time `json:"counted_at"` // it has what happened before; by the store's clock
+	// Completed and Failed count how often executions of jobs became completed and failed. One that
+	// fails, is resumed and completes counts in both.
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+	// FilesIn count the files that completed steps have received from connections, and FilesOut those
+	// that they have sent to connections; BytesIn and BytesOut have their sizes. Files that were
+	// removed are in neither.
+	FilesIn  int64 `json:"files_in"`
+	BytesIn  int64 `json:"bytes_in"`
+	FilesOut int64 `json:"files_out"`
+	BytesOut int64 `json:"bytes_out"`
+	// FailedItems count the items of loops that have failed while their loops went on, and
+	// RescuedItems the items of loops and the blocks of flow.try whose rescue has begun.
+	FailedItems  int64 `json:"failed_items"`
+	RescuedItems int64 `json:"rescued_items"`
+}
+
+// Due reports whether an hour of which this is known has to be counted at an instant, by
+// [Figures].CountHours. Of an hour that was not counted the zero value is known.
+func (f *HourFigures) Due(hour, at time.Time) bool {
+	return !hour.Before(at.Truncate(time.Hour).Add(-time.Hour)) || // it may still change
+		f.CountedAt.Before(hour.Add(2*time.Hour)) || // it may have changed since
+		f.CountedAt.After(at) // by a clock that has jumped
+}

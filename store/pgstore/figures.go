@@ -1,0 +1,51 @@
+package pgstore
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/courierhq/courier/store"
+)
+
+var _ store.Figures = (*Store)(nil)
+
+// CountHours counts the hours that are due, in one transaction. It reads the pages of the history
+// that were written in these hours.
+func (s *Store) CountHours(ctx context.Context) error {
+	if err := s.checkOpen(ctx); err != nil {
+		return err
+	}
+	err := repeat(ctx, func() error {
+		return s.pool.inTransaction(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, s.sql("figures/begin_transaction")); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, s.sql("figures/count_hours"), int32(store.KeptHours), int32(store.MaxCountedHours))
+			return err
+		})
+	})
+	if err != nil {
+		return failed("count what executions have done", err)
+	}
+	return nil
+}
+
+// Hours returns the figures of the last hours.
+func (s *Store) Hours(ctx context.Context, most int) ([]store.HourFigures, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	if most <= 0 {
+		most = store.DefaultHours
+	}
+	list, err := query(ctx, s.pool, func(rows pgx.Rows) (h store.HourFigures, err error) {
+		err = rows.Scan(&h.Hour, &h.CountedAt, &h.Completed, &h.Failed, &h.FilesIn, &h.BytesIn, &h.FilesOut, &h.BytesOut, &h.FailedItems, &h.RescuedItems)
+		h.Hour, h.CountedAt = h.Hour.UTC(), h.CountedAt.UTC()
+		return h, err
+	}, s.sql("figures/list_hours"), int32(min(most, store.KeptHours)))
+	if err != nil {
+		return nil, failed("read the figures of the last hours", err)
+	}
+	return list, nil
+}
