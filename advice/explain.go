@@ -118,7 +118,7 @@ func finishing(c *store.Circumstances) Cause {
 	if f := x.Finishing; f != nil {
 		cause = Cause{Kind: Finally, Text: fmt.Sprintf("How it ends is decided: %s. Its finally part waits for a worker.", f.Outcome), By: f.By, Reason: f.Reason}
 	}
-	cause.Do, cause.Call = "Wait for a worker that has its queue and its workspace, or cancel it without the finally part, which ends it at once.", "Engine.CancelWith"
+	cause.Do, cause.Call = "Wait for a worker that has its queue and its workspace, or cancel it without the finally part, which ends it at once.", "Engine.Cancel"
 	return cause
 }
 
@@ -180,7 +180,7 @@ func requested(c *store.Circumstances) Cause {
 	switch {
 	case x.Request == courier.RequestPause && x.Finishing != nil:
 		what, do = "goes on with the finally part, at whose end the pause is dropped", "Wait until the finally part is over, or cancel the execution without it."
-		call = "Engine.CancelWith"
+		call = "Engine.Cancel"
 	case x.Request == courier.RequestCancel || x.Request == courier.RequestAbort:
 		what, do, call = "interrupts the step and rolls it back", "Wait until the step has returned.", ""
 	}

@@ -252,7 +252,7 @@ func TestAttentionAfterRepair(t *testing.T) {
 				}
 			}},
 			{"elsewhere", true, func(x courier.Execution) {
-				if _, err := w.engine.Cancel(t.Context(), x.ID, courier.By{}); err != nil {
+				if _, err := w.engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 					t.Fatal(err)
 				}
 			}},

@@ -418,11 +418,9 @@ func ask(verb string) func(ctx context.Context, c *call) (string, error) {
 		switch e := c.h.e; verb {
 		case "pause":
 			f = e.Pause
-		case "cancel":
-			f = e.Cancel
-		case "abort":
+		case "cancel", "abort":
 			f = func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-				return e.CancelWith(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: true})
+				return e.Cancel(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: verb == "abort"})
 			}
 		case "release":
 			f = e.Release

@@ -196,7 +196,7 @@ func TestExecutionRequests(t *testing.T) {
 			} else {
 				page.has("It stops before its next step.")
 			}
-			if _, err := w.engine.Cancel(w.Context(), x.ID, courier.By{}); err != nil {
+			if _, err := w.engine.Cancel(w.Context(), x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)

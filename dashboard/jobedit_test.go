@@ -347,7 +347,7 @@ func TestRemoveDefinition(t *testing.T) {
 		}
 		sent["confirm"] = "old"
 		w.post("jobs/old/remove", sent).has("execution " + string(x.ID) + " is queued")
-		if _, err := w.engine.Cancel(w.Context(), x.ID, courier.By{}); err != nil {
+		if _, err := w.engine.Cancel(w.Context(), x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}
 		sent["key"] = "another"

@@ -260,7 +260,7 @@ func TestApplyPrune(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Cancel(ctx, z.ID, courier.By{}); err != nil {
+		if _, err := e.Cancel(ctx, z.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}
 		c, err := e.Chains().Start(ctx, "daily", &chain.StartOptions{By: by("open-chain")})
@@ -285,7 +285,7 @@ func TestApplyPrune(t *testing.T) {
 		if a := apply(definitionsOf(t, "a"), "service", true); changesIn(a) != kept || entries(t, e) != n || a.Changes() {
 			t.Errorf("pruned again: %s, %d entries; want %d", changesIn(a), entries(t, e), n)
 		}
-		if _, err := e.Cancel(ctx, x.ID, courier.By{}); err != nil {
+		if _, err := e.Cancel(ctx, x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}
 		if a := apply(definitionsOf(t, "a"), "service", true); !strings.Contains(changesIn(a), "remove schedule open, kept schedule open-chain") {
@@ -344,7 +344,7 @@ func TestApplyPruneJobsAndChains(t *testing.T) {
 		if _, err := e.Jobs().Get(ctx, "member", 0); !errors.Is(err, courier.ErrNotFound) || !strings.Contains(err.Error(), "was removed by deploy") {
 			t.Errorf("the removed job: %v", err)
 		}
-		if _, err := e.Cancel(ctx, x.ID, courier.By{}); err != nil {
+		if _, err := e.Cancel(ctx, x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}
 		if a := apply(definitionsOf(t, "a"), false); changesIn(a) != "kept job by-hand, remove job up" {

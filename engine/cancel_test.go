@@ -189,7 +189,7 @@ func TestCancelUndoesWhatCameMeanwhile(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if _, err := operator.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := operator.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(x.ID).RequireState(courier.Cancelled)
@@ -230,7 +230,7 @@ func TestCancelWaitsForTheStepThatLostItsLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(16 * time.Second) // the watchdog has fired, the lease has ended
-		if _, err := e.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := e.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"execute", "rollback cancelled"}; !returned || !slices.Equal(rec.calls, want) {
@@ -258,7 +258,7 @@ func TestCancelOfWhatAnotherTreeHolds(t *testing.T) {
 		})
 		owner := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir})
 		x, _ := owner.Run(t.Context(), h.Job(`{"name": "a", "steps": [{"type": "demo.a"}]}`), nil)
-		if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, string(x.ID))

@@ -224,7 +224,9 @@ func TestOptionsErrorsAreClear(t *testing.T) {
 		func() error {
 			return errOf(h.Engine.Resume(t.Context(), "nobody", &courier.ResumeOptions{By: courier.By{Actor: "me"}}))
 		},
-		func() error { return errOf(h.Engine.Cancel(t.Context(), "nobody", courier.By{Actor: "me"})) },
+		func() error {
+			return errOf(h.Engine.Cancel(t.Context(), "nobody", &courier.CancelOptions{By: courier.By{Actor: "me"}}))
+		},
 		func() error { return errOf(h.Engine.Release(t.Context(), "nobody", courier.By{Actor: "me"})) },
 		func() error { _, err := h.Engine.Wait(t.Context(), "nobody"); return err },
 	} {

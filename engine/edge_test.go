@@ -177,7 +177,7 @@ func TestCancelRollsBackWhatAStopInterrupted(t *testing.T) {
 		if err := h.Engine.Stop(done); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"execute", "rollback cancelled"}; !slices.Equal(rec.calls, want) {
@@ -205,7 +205,7 @@ func TestCancelRollsBackTheStepOfALostWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil { // while the lease lasts
+		if _, err := h.Engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil { // while the lease lasts
 			t.Fatal(err)
 		}
 		if err := h.Engine.Start(t.Context()); err != nil {
@@ -293,7 +293,7 @@ func TestStepWithoutTimeoutsIsCancelled(t *testing.T) {
 		go func() {
 			time.Sleep(time.Minute)
 			list, _ := h.Engine.Executions().List(t.Context(), storeFilter{})
-			if _, err := h.Engine.Cancel(t.Context(), list[0].ID, courier.By{Actor: "ops"}); err != nil {
+			if _, err := h.Engine.Cancel(t.Context(), list[0].ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -417,7 +417,7 @@ func TestNoRollbackWhileTheStepIsStillRunning(t *testing.T) {
 		rec := &recorder{block: func(ctx) { time.Sleep(time.Hour) }}
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "demo.rec", "timeout_seconds": 1}]}`), nil).RequireState(courier.Failed)
-		if _, err := h.Engine.Cancel(t.Context(), r.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), r.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Engine.Stop(t.Context()); err != nil {

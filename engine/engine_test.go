@@ -378,7 +378,7 @@ func TestPauseTakesEffectBeforeTheNextStep(t *testing.T) {
 func TestCancelReachesTheRunningStep(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		id, _ := startThree(t, h)
-		if _, err := h.Engine.Cancel(t.Context(), id, courier.By{Actor: "ops"}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(id).RequireState(courier.Cancelled)
@@ -390,7 +390,7 @@ func TestCancelReachesTheRunningStep(t *testing.T) {
 			t.Errorf("audit ends with %+v", last)
 		}
 		requireAudit(t, r)
-		_, err := h.Engine.Cancel(t.Context(), id, courier.By{Actor: "ops"})
+		_, err := h.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{Actor: "ops"}})
 		if te, ok := errors.AsType[*courier.TransitionError](err); !ok || te.From != courier.Cancelled {
 			t.Errorf("a second cancel: %v", err)
 		}

@@ -198,7 +198,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		do(errOf(h.Engine.Pause(t.Context(), retried, courier.By{Actor: "ops"})))
 		do(errOf(h.Engine.Release(t.Context(), held, courier.By{Actor: "ops"})))
-		do(errOf(h.Engine.Cancel(t.Context(), waiting, courier.By{Actor: "ops"})))
+		do(errOf(h.Engine.Cancel(t.Context(), waiting, &courier.CancelOptions{By: courier.By{Actor: "ops"}})))
 		time.Sleep(10 * time.Second)
 		do(errOf(h.Engine.Resume(t.Context(), retried, &courier.ResumeOptions{By: courier.By{Actor: "ops"}})))
 		do(errOf(h.Engine.Pause(t.Context(), skipped, courier.By{Actor: "ops"})))
@@ -207,7 +207,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 		stop(h.Engine) // in the middle of steps
 		start(b)
 		time.Sleep(5 * time.Second)
-		do(errOf(b.Cancel(t.Context(), held, courier.By{Actor: "ops"})))
+		do(errOf(b.Cancel(t.Context(), held, &courier.CancelOptions{By: courier.By{Actor: "ops"}})))
 		time.Sleep(time.Minute)
 		do(errOf(b.Resume(t.Context(), plain, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))) // it has failed
 		dead := enqueue("skip", true)
@@ -217,7 +217,7 @@ func TestEventsAreTheAudit(t *testing.T) {
 		time.Sleep(16 * time.Second)
 		start(b)
 		time.Sleep(20 * time.Minute)
-		do(errOf(b.Cancel(t.Context(), plain, courier.By{Actor: "ops"}))) // failed again, in the second iteration
+		do(errOf(b.Cancel(t.Context(), plain, &courier.CancelOptions{By: courier.By{Actor: "ops"}}))) // failed again, in the second iteration
 		stop(b)
 		synctest.Wait()
 		for id, name := range map[courier.ExecutionID]string{plain: "plain", retried: "retried", again: "again", skipped: "skipped", held: "held", waiting: "waiting", dead: "dead"} {

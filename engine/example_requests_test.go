@@ -65,7 +65,7 @@ func ExampleEngine_Pause() {
 	if _, err := e.Pause(ctx, x.ID, courier.By{Actor: "ann"}); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := e.Cancel(ctx, x.ID, courier.By{Actor: "bob"}); err != nil {
+	if _, err := e.Cancel(ctx, x.ID, &courier.CancelOptions{By: courier.By{Actor: "bob"}}); err != nil {
 		log.Fatal(err)
 	}
 	audit, err := e.Executions().Audit(ctx, x.ID)

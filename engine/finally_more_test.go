@@ -117,7 +117,7 @@ func TestFinallySurvivesWorkers(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				if outcome == courier.Cancelled {
-					if _, err := b.Cancel(t.Context(), x.ID, courier.By{Actor: "ann"}); err != nil {
+					if _, err := b.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ann"}}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -209,10 +209,10 @@ func TestRequestsInFinally(t *testing.T) {
 			return errOf(e.Pause(ctx, id, courier.By{Actor: "ann"}))
 		}, "work|tell|tidy completed", "", "a pause that was asked for did not take effect, since the finally part has no place for one; by ann", courier.RequestPause, ""},
 		"a cancel": {func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
-			return errOf(e.Cancel(ctx, id, courier.By{Actor: "ann"}))
+			return errOf(e.Cancel(ctx, id, &courier.CancelOptions{By: courier.By{Actor: "ann"}}))
 		}, "work|tell|tidy completed", "", "", "", "runs its finally part and will be completed, so it can't become cancelled; to end that part, cancel it without the finally part"},
 		"a cancel of the part": {func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
-			return errOf(e.CancelWith(ctx, id, &courier.CancelOptions{WithoutFinally: true, By: courier.By{Actor: "ann", Reason: "enough"}}))
+			return errOf(e.Cancel(ctx, id, &courier.CancelOptions{WithoutFinally: true, By: courier.By{Actor: "ann", Reason: "enough"}}))
 		}, "work|tell", `"ann" has ended the finally part by a cancel: enough`, `the finally part has failed: "ann" has ended the finally part by a cancel: enough`, courier.RequestAbort, ""},
 		"a pause that is withdrawn": {func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error {
 			return errors.Join(errOf(e.Pause(ctx, id, courier.By{Actor: "ann"})), errOf(e.Resume(ctx, id, nil)))
@@ -276,7 +276,7 @@ func TestSecondCancelEndsFinally(t *testing.T) {
 			h.Start()
 			time.Sleep(10 * time.Second)
 			for range 2 {
-				if _, err := h.Engine.Cancel(t.Context(), id, courier.By{Actor: "ann"}); err != nil {
+				if _, err := h.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{Actor: "ann"}}); err != nil {
 					t.Fatal(err)
 				}
 				if part == "tell" {
@@ -304,7 +304,7 @@ func TestFinallyRunsForEndsOnly(t *testing.T) {
 			return nil
 		}}}
 		id := w.begin(t, h, fmt.Sprintf(shortFinally, `"failure_policy": {"type": "retry_job", "max_retries": 5, "backoff_base_seconds": 1},`, ""))
-		if x, err := h.Engine.Cancel(t.Context(), id, courier.By{}); err != nil || x.State != courier.Cancelled || w.did() != "" {
+		if x, err := h.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{}}); err != nil || x.State != courier.Cancelled || w.did() != "" {
 			t.Errorf("never begun: %s, %s, %v", x.State, w.did(), err)
 		}
 		h.Start()
@@ -326,7 +326,7 @@ func TestFinallyRunsForEndsOnly(t *testing.T) {
 		if err != nil || x.State != courier.Failed || w.did() != "work|tell|tidy failed" {
 			t.Errorf("%s, %s, %v", x.State, w.did(), err)
 		}
-		if x, err = h.Engine.Cancel(t.Context(), x.ID, courier.By{}); err != nil || x.State != courier.Cancelled || w.did() != "work|tell|tidy failed" {
+		if x, err = h.Engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil || x.State != courier.Cancelled || w.did() != "work|tell|tidy failed" {
 			t.Errorf("given up: %s, %s, %v", x.State, w.did(), err)
 		}
 	})
@@ -521,7 +521,7 @@ func TestExplainOfFinally(t *testing.T) {
 		}
 		day := worker("day")
 		time.Sleep(time.Minute)
-		if _, err := h.Engine.Cancel(t.Context(), id, courier.By{}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

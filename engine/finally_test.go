@@ -128,8 +128,8 @@ func TestFinallyRunsAgain(t *testing.T) {
 }
 
 // A cancel leads into the finally part wherever the execution is, if it has begun: a second
-// one and CancelWith leave it out.
-func TestCancelWithFinally(t *testing.T) {
+// one and Cancel leave it out.
+func TestCancelFinally(t *testing.T) {
 	for name, c := range map[string]struct {
 		at      string // running, paused or retrying
 		cancels []bool // without the finally part
@@ -179,7 +179,7 @@ func TestCancelWithFinally(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				for _, without := range c.cancels {
-					if _, err := h.Engine.CancelWith(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ann", Reason: "too late"}, WithoutFinally: without}); err != nil {
+					if _, err := h.Engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ann", Reason: "too late"}, WithoutFinally: without}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -326,7 +326,9 @@ func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.Executio
 	case courier.RequestPause:
 		return e.Pause
 	case courier.RequestCancel:
-		return e.Cancel
+		return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+			return e.Cancel(c, id, &courier.CancelOptions{By: by})
+		}
 	}
 	opt := changes[k]
 	return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {

@@ -85,7 +85,7 @@ func TestCancelRollsBack(t *testing.T) {
 		courier.Register(h.Registry, "demo.rec", rec, nil)
 		r := h.Run(h.Job(recordedJob), nil).RequireState(courier.Failed)
 		rec.calls = nil
-		if _, err := h.Engine.Cancel(t.Context(), r.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), r.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"rollback cancelled"}; !reflect.DeepEqual(rec.calls, want) {
@@ -97,7 +97,7 @@ func TestCancelRollsBack(t *testing.T) {
 		go func() {
 			time.Sleep(time.Second)
 			list, _ := h.Engine.Executions().List(t.Context(), storeFilter{States: []courier.State{courier.Running}})
-			if _, err := h.Engine.Cancel(t.Context(), list[0].ID, courier.By{Actor: "ops"}); err != nil {
+			if _, err := h.Engine.Cancel(t.Context(), list[0].ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -122,7 +122,7 @@ func TestCancelRemovesTheWorkspaceOfAFailedExecution(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, string(r.ID), "left.txt")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Engine.Cancel(t.Context(), r.ID, courier.By{Actor: "ops"}); err != nil {
+	if _, err := h.Engine.Cancel(t.Context(), r.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, string(r.ID))); !errors.Is(err, os.ErrNotExist) {

@@ -81,7 +81,7 @@ func TestLogOfRequests(t *testing.T) {
 		}
 		queued, err := h.Engine.Enqueue(t.Context(), "a", nil)
 		if err == nil {
-			_, err = h.Engine.Cancel(t.Context(), queued.ID, courier.By{Actor: "ops"})
+			_, err = h.Engine.Cancel(t.Context(), queued.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestLogOfRequests(t *testing.T) {
 		log.Reset()
 		running := launch(t, h.Engine, h.Job(`{"name": "a", "steps": [{"type": "demo.work"}]}`))
 		time.Sleep(time.Second)
-		if _, err := h.Engine.Cancel(t.Context(), running, courier.By{Actor: "ops"}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), running, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		h.Wait(running).RequireState(courier.Cancelled)

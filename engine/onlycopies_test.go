@@ -148,7 +148,7 @@ func (w *taking) places(id courier.ExecutionID, name string) (list []string) {
 func TestOnlyCopiesStay(t *testing.T) {
 	const stop, skip, later = `"stop"`, `"skip_and_continue"`, `{"type": "retry_step", "backoff_base_seconds": 600, "backoff_max_seconds": 600}`
 	cancel := func(w *taking, id courier.ExecutionID) error {
-		return errOf(w.Engine.Cancel(w.t.Context(), id, courier.By{Actor: "ops"}))
+		return errOf(w.Engine.Cancel(w.t.Context(), id, &courier.CancelOptions{By: courier.By{Actor: "ops"}}))
 	}
 	for _, typ := range []string{"file.move", "demo.take"} {
 		for _, test := range []struct {
@@ -162,7 +162,7 @@ func TestOnlyCopiesStay(t *testing.T) {
 			{"cancel in a backoff", later, false, cancel, courier.Cancelled, true},
 			{"cancel by another engine", stop, false, func(w *taking, id courier.ExecutionID) error {
 				other := w.AddEngine(&engine.Options{Workspace: w.t.TempDir(), WorkspaceID: "elsewhere"})
-				return errOf(other.Cancel(w.t.Context(), id, courier.By{Actor: "ops"}))
+				return errOf(other.Cancel(w.t.Context(), id, &courier.CancelOptions{By: courier.By{Actor: "ops"}}))
 			}, courier.Cancelled, true},
 			{"skipped step", skip, false, nil, courier.Completed, true},
 			{"accepted item", stop, true, nil, courier.Completed, true},
@@ -247,7 +247,7 @@ func TestOnlyCopiesAfterAnyActs(t *testing.T) {
 						err = errOf(w.Engine.Resume(t.Context(), id, &courier.ResumeOptions{By: by, Accept: []courier.ItemPath{items[0].ItemPath}}))
 					}
 				case 0:
-					act, err = "cancel", errOf(w.Engine.Cancel(t.Context(), id, by))
+					act, err = "cancel", errOf(w.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: by}))
 				case 1:
 					act, err = "pause", errOf(w.Engine.Pause(t.Context(), id, by))
 				case 2:
@@ -338,7 +338,7 @@ func TestOnlyCopiesOfLostWorkers(t *testing.T) {
 				h := hosts[r.IntN(2)]
 				switch r.IntN(9) {
 				case 0:
-					act, err = "cancel", errOf(w.Engine.Cancel(t.Context(), id, by))
+					act, err = "cancel", errOf(w.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: by}))
 				case 1:
 					act, err = "pause", errOf(w.Engine.Pause(t.Context(), id, by))
 				case 2:
@@ -367,7 +367,7 @@ func TestOnlyCopiesOfLostWorkers(t *testing.T) {
 					t.Fatalf("seed %d: the file is nowhere after %s", seed, strings.Join(did, ", "))
 				}
 			}
-			_, _ = w.Engine.Cancel(t.Context(), id, by) // unless it is over
+			_, _ = w.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: by}) // unless it is over
 			time.Sleep(2 * time.Minute)
 			if x, err := w.Store.Execution(t.Context(), id); err != nil || x.OnlyCopies != nil && strings.Contains(x.OnlyCopies.Problem, "lost") {
 				lost++
@@ -611,7 +611,7 @@ func TestNamesThatAreNotShown(t *testing.T) {
 	for how, act := range map[string]func(w *taking, id courier.ExecutionID) error{
 		"skipped": func(*taking, courier.ExecutionID) error { return nil },
 		"cancelled": func(w *taking, id courier.ExecutionID) error {
-			return errOf(w.Engine.Cancel(w.t.Context(), id, by))
+			return errOf(w.Engine.Cancel(w.t.Context(), id, &courier.CancelOptions{By: by}))
 		},
 		"completed without an attempt": func(w *taking, id courier.ExecutionID) error {
 			return errOf(w.Engine.Resume(w.t.Context(), id, &courier.ResumeOptions{Skip: true, By: by}))
@@ -701,7 +701,7 @@ func TestKeptFilesOfAnEarlierWorkspace(t *testing.T) {
 			x, err := elsewhere.Resume(t.Context(), id, &courier.ResumeOptions{Elsewhere: true, By: by})
 			if err == nil && !completes {
 				w.rest()
-				x, err = elsewhere.Cancel(t.Context(), id, by)
+				x, err = elsewhere.Cancel(t.Context(), id, &courier.CancelOptions{By: by})
 			}
 			if err != nil {
 				t.Fatal(err)

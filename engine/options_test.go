@@ -29,7 +29,7 @@ func TestNoStore(t *testing.T) {
 		_, got := e.Executions().Get(t.Context(), "x")
 		for call, err := range map[string]error{
 			"Start": e.Start(t.Context()), "Enqueue": enqueued, "Run": run, "Execution": got,
-			"SetLimit": e.Limits().Set(t.Context(), "global", 1, courier.By{}), "Cancel": errOf(e.Cancel(t.Context(), "x", courier.By{})),
+			"SetLimit": e.Limits().Set(t.Context(), "global", 1, courier.By{}), "Cancel": errOf(e.Cancel(t.Context(), "x", &courier.CancelOptions{By: courier.By{}})),
 			"Schedules.Get": errOf(e.Schedules().Get(t.Context(), "s")), "Monitors.Get": errOf(e.Monitors().Get(t.Context(), "m")),
 			"DryRunChain": errOf(e.DryRunChain(t.Context(), chain.Chain{Name: "c", Members: []chain.Member{{Job: "j"}}}, nil)),
 		} {

@@ -43,7 +43,7 @@ func TestRemoveJob(t *testing.T) {
 		}
 		refused(e.Jobs().Remove(ctx, "convrt", ann), courier.ErrNotFound, `did you mean "convert"?`)
 		refused(e.Jobs().Remove(ctx, "convert", ann), courier.ErrConflict, `remove job "convert": `, "execution "+string(x.ID)+" is queued; cancel what has not ended")
-		if _, err := e.Cancel(ctx, x.ID, courier.By{}); err != nil {
+		if _, err := e.Cancel(ctx, x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}
 		down := courier.Job{Name: "down", DependsOn: []courier.JobDependency{{Job: "convert"}}, Steps: job.Steps}

@@ -131,7 +131,7 @@ func TestCancelInRestartedLoopRollsBackTheAttempt(t *testing.T) {
 		}
 		h.Wait(r.ID).RequireState(courier.Failed)
 		s.rolledBack = nil
-		if _, err := h.Engine.Cancel(t.Context(), r.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), r.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if len(s.executed) != 2 || path.Dir(s.executed[0]) == path.Dir(s.executed[1]) || path.Base(s.executed[0]) == path.Base(s.executed[1]) || !slices.Equal(s.rolledBack, s.executed[1:]) {

@@ -29,16 +29,13 @@ func (e *Engine) Pause(ctx context.Context, id courier.ExecutionID, by courier.B
 //
 // An execution that has begun and whose job has a finally part runs that first: if no worker
 // has it, it is queued for one, and has the status "cancelling". A second cancel leaves
-// the finally part out, or ends it, as [Engine.CancelWith] does. A cancel of an execution
-// whose finally part runs with another outcome than cancelled is refused.
-func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-	return e.CancelWith(ctx, id, &courier.CancelOptions{By: by})
-}
-
-// CancelWith is [Engine.Cancel] with options; nil means the zero ones. Without its finally
-// part, an execution without a worker is cancelled at once. If the finally part runs, it
-// is ended, and the execution ends with the outcome that was decided.
-func (e *Engine) CancelWith(ctx context.Context, id courier.ExecutionID, opt *courier.CancelOptions) (courier.Execution, error) {
+// the finally part out, or ends it, and so does WithoutFinally: an execution without a worker
+// is cancelled at once then, and one whose finally part runs ends with the outcome that was
+// decided. A first cancel of an execution whose finally part runs with another outcome than
+// cancelled is refused.
+//
+// A nil opt means the defaults.
+func (e *Engine) Cancel(ctx context.Context, id courier.ExecutionID, opt *courier.CancelOptions) (courier.Execution, error) {
 	if opt == nil {
 		opt = &courier.CancelOptions{}
 	}

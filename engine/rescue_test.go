@@ -383,7 +383,7 @@ func TestRequestsInARescue(t *testing.T) {
 			}
 			time.Sleep(30 * time.Second)
 			if cancels {
-				if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{}); err != nil {
+				if _, err := h.Engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 					t.Fatal(err)
 				}
 				r := h.Wait(x.ID).RequireState(courier.Cancelled)

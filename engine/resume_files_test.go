@@ -300,7 +300,7 @@ func TestPutBackForgetsNothing(t *testing.T) {
 			t.Errorf("put back: %s after %d attempts of the step", x.State, x.StepAttempts)
 		}
 		rec.calls = nil
-		if _, err := worker.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := worker.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		if want := []string{"rollback cancelled"}; !slices.Equal(rec.calls, want) {

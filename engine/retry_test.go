@@ -304,7 +304,7 @@ func TestCancelDuringBackoff(t *testing.T) {
 		s := &tidy{fails: 1}
 		courier.Register(h.Registry, "demo.tidy", s, nil)
 		x := begin(t, e, h.Job(tidyJob(`{"type": "retry_step", "backoff_base_seconds": 60, "jitter": false}`)), nil)
-		if _, err := e.Cancel(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
+		if _, err := e.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ops"}}); err != nil {
 			t.Fatal(err)
 		}
 		r := h.Wait(x.ID).RequireState(courier.Cancelled)

@@ -162,7 +162,7 @@ func TestFilesOfOneNameAfterAnyActs(t *testing.T) {
 					t.Fatalf("seed %d: %q are nowhere after %s", seed, lost, strings.Join(did, ", "))
 				}
 			}
-			_, _ = w.Engine.Cancel(t.Context(), id, by) // unless it is over
+			_, _ = w.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: by}) // unless it is over
 			time.Sleep(time.Hour)
 			list, err := w.Engine.Executions().Kept(t.Context(), store.Filter{})
 			if err != nil {

@@ -311,11 +311,13 @@ func TestStopMeetsRequests(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				time.Sleep(29500 * time.Millisecond) // the next renewal comes when the stop is over
-				ask := operator.Pause
-				if state == courier.Cancelled {
-					ask = operator.Cancel
+				var err error
+				if by := (courier.By{Actor: "ops"}); state == courier.Cancelled {
+					_, err = operator.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: by})
+				} else {
+					_, err = operator.Pause(t.Context(), x.ID, by)
 				}
-				if _, err := ask(t.Context(), x.ID, courier.By{Actor: "ops"}); err != nil {
+				if err != nil {
 					t.Error(err)
 				}
 			})

@@ -115,7 +115,7 @@ func TestEveryAbandonedAttemptKeepsASlot(t *testing.T) {
 			t.Errorf("it is %s, %v; want it queued while two attempts keep both slots", x.State, err)
 		}
 		// Before a slot is free: the execution could end first.
-		if _, err := h.Engine.Cancel(t.Context(), x.ID, courier.By{Actor: "test"}); err != nil {
+		if _, err := h.Engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "test"}}); err != nil {
 			t.Error(err)
 		}
 		close(release)

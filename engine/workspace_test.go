@@ -78,10 +78,10 @@ func TestWorkspaceByState(t *testing.T) {
 			return errOf(e.Pause(t.Context(), id, courier.By{Actor: "ops"}))
 		}, "paused", true, 0},
 		{"cancelled while running", `"stop"`, "wait", func(t *testing.T, e *engine.Engine, id courier.ExecutionID) error {
-			return errOf(e.Cancel(t.Context(), id, courier.By{Actor: "ops"}))
+			return errOf(e.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{Actor: "ops"}}))
 		}, "cancelled", false, 20},
 		{"cancelled when failed", `"stop"`, "fail", func(t *testing.T, e *engine.Engine, id courier.ExecutionID) error {
-			return errOf(e.Cancel(t.Context(), id, courier.By{Actor: "ops"}))
+			return errOf(e.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{Actor: "ops"}}))
 		}, "cancelled", false, 20},
 		{"handed over", `"stop"`, "wait", func(t *testing.T, e *engine.Engine, _ courier.ExecutionID) error {
 			c, cancel := contextWithCancel(t)

@@ -342,7 +342,7 @@ func (v *abuse) calm() {
 	list, listErr := v.engine.Executions().List(v.Context(), store.Filter{States: []courier.State{courier.Running}, Limit: 1000})
 	err = errors.Join(err, listErr)
 	for i := range list {
-		if _, cancelErr := v.engine.Cancel(v.Context(), list[i].ID, by); !errors.Is(cancelErr, courier.ErrConflict) {
+		if _, cancelErr := v.engine.Cancel(v.Context(), list[i].ID, &courier.CancelOptions{By: by}); !errors.Is(cancelErr, courier.ErrConflict) {
 			err = errors.Join(err, cancelErr) // it has not ended meanwhile
 		}
 	}

@@ -114,7 +114,7 @@ func (c *call) cancel() error {
 		verb = "cancel without finally"
 	}
 	return c.request(verb, b.Reason, func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-		return c.h.e.CancelWith(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: b.WithoutFinally})
+		return c.h.e.Cancel(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: b.WithoutFinally})
 	})
 }
 

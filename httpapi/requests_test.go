@@ -65,7 +65,7 @@ func TestRepair(t *testing.T) {
 
 // A cancel leads into the finally part of a job unless its body says otherwise, and the second
 // one ends it; a bulk can leave it out as well.
-func TestCancelWithoutFinally(t *testing.T) {
+func TestCanceloutFinally(t *testing.T) {
 	step := func(id string, seconds int) courier.StepSpec {
 		return courier.StepSpec{ID: id, Type: "test.work", Config: map[string]any{"seconds": seconds}}
 	}

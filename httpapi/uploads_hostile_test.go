@@ -239,7 +239,7 @@ func TestUploadsThatWait(t *testing.T) {
 	w.uploaded(files(2 << 20))
 	w.upload(files(1<<20)).problem(http.StatusInsufficientStorage, "full", "MaxInputs")
 	w.as("otto").uploaded(files(1 << 20))
-	if _, err := w.engine.Cancel(t.Context(), courier.ExecutionID(id), courier.By{Actor: "ann"}); err != nil {
+	if _, err := w.engine.Cancel(t.Context(), courier.ExecutionID(id), &courier.CancelOptions{By: courier.By{Actor: "ann"}}); err != nil {
 		t.Fatal(err)
 	}
 	// Another process counts anew.

@@ -192,9 +192,9 @@ func (w *world) request(p *process, id courier.ExecutionID, kind courier.Request
 			by := courier.By{Actor: "operator"}
 			if w.finally && w.dice("abort", int(w.numberOf(id)), fmt.Sprint(time.Since(w.start))).IntN(4) == 0 {
 				given = courier.RequestAbort
-				return errOf(e.CancelWith(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: true}))
+				return errOf(e.Cancel(ctx, id, &courier.CancelOptions{By: by, WithoutFinally: true}))
 			}
-			return errOf(e.Cancel(ctx, id, by))
+			return errOf(e.Cancel(ctx, id, &courier.CancelOptions{By: by}))
 		}
 		return errOf(e.Release(ctx, id, courier.By{Actor: "operator"}))
 	})

@@ -170,7 +170,7 @@ func (s *service) move(ctx context.Context, x courier.Execution, to status, dela
 	case from != to && how != onRequest:
 		return x, courier.Errorf(&courier.TransitionError{Execution: x.ID, From: x.State}, "a job that is %s can't be made %s: %s; nothing was changed", from, to, how)
 	case to == canceled:
-		return s.engine.Cancel(ctx, x.ID, courier.By{})
+		return s.engine.Cancel(ctx, x.ID, &courier.CancelOptions{By: courier.By{}})
 	case from == failed:
 		return s.engine.Resume(ctx, x.ID, &courier.ResumeOptions{Delay: delay})
 	}

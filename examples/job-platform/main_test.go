@@ -403,7 +403,7 @@ func TestStateMachine(t *testing.T) {
 				// Nothing leads out of SUCCESS.
 				_, released := c.platform.api.Release(c.Context(), x.ID, courier.By{})
 				_, resumed := c.platform.api.Resume(c.Context(), x.ID, nil)
-				_, cancelled := c.platform.api.Cancel(c.Context(), x.ID, courier.By{})
+				_, cancelled := c.platform.api.Cancel(c.Context(), x.ID, &courier.CancelOptions{By: courier.By{}})
 				for _, err := range []error{released, resumed, cancelled} {
 					if _, ok := errors.AsType[*courier.TransitionError](err); !ok {
 						t.Errorf("a job that has succeeded was moved: %v", err)

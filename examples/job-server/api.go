@@ -151,7 +151,7 @@ func (s *server) cancel(w http.ResponseWriter, r *http.Request) error {
 	case err == nil && x.State == courier.Failed:
 		err = &courier.TransitionError{Execution: x.ID, From: x.State, To: courier.Cancelled}
 	case err == nil && x.State != courier.Cancelled:
-		x, err = s.engine.Cancel(r.Context(), x.ID, courier.By{Actor: "api"})
+		x, err = s.engine.Cancel(r.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "api"}})
 	}
 	if err != nil {
 		return err

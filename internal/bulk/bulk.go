@@ -107,8 +107,8 @@ const (
 type Engine interface {
 	// Resume lets a paused or failed execution go on.
 	Resume(ctx context.Context, id courier.ExecutionID, opt *courier.ResumeOptions) (courier.Execution, error)
-	// CancelWith ends an execution for good.
-	CancelWith(ctx context.Context, id courier.ExecutionID, opt *courier.CancelOptions) (courier.Execution, error)
+	// Cancel ends an execution for good.
+	Cancel(ctx context.Context, id courier.ExecutionID, opt *courier.CancelOptions) (courier.Execution, error)
 	// Pause keeps a queued execution from starting, and stops a running one before its next step.
 	Pause(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error)
 	// Release lets a held execution start.
@@ -325,7 +325,7 @@ func (who *Caller) act(ctx context.Context, e Engine, r *Request, x *courier.Exe
 	case Resume:
 		_, err = e.Resume(ctx, x.ID, &courier.ResumeOptions{By: r.By})
 	case Cancel:
-		_, err = e.CancelWith(ctx, x.ID, &courier.CancelOptions{By: r.By, WithoutFinally: r.WithoutFinally})
+		_, err = e.Cancel(ctx, x.ID, &courier.CancelOptions{By: r.By, WithoutFinally: r.WithoutFinally})
 	case Pause:
 		_, err = e.Pause(ctx, x.ID, r.By)
 	case Release:

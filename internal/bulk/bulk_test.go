@@ -71,7 +71,7 @@ func (s *service) Resume(_ context.Context, id courier.ExecutionID, _ *courier.R
 	return s.act("resume", id, courier.Queued)
 }
 
-func (s *service) CancelWith(_ context.Context, id courier.ExecutionID, _ *courier.CancelOptions) (courier.Execution, error) {
+func (s *service) Cancel(_ context.Context, id courier.ExecutionID, _ *courier.CancelOptions) (courier.Execution, error) {
 	return s.act("cancel", id, courier.Cancelled)
 }
 

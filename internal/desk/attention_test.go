@@ -63,7 +63,7 @@ func TestAttention(t *testing.T) {
 		w.claim(time.Second, lost)
 		stuck := w.add("other", courier.EnqueueOptions{})
 		w.claim(time.Hour, stuck)
-		_, err := w.Engine.Cancel(w.Context(), stuck, courier.By{Actor: "ann", Reason: "wrong day"})
+		_, err := w.Engine.Cancel(w.Context(), stuck, &courier.CancelOptions{By: courier.By{Actor: "ann", Reason: "wrong day"}})
 		w.ok(err)
 		first := w.add("daily-a", params("1"))
 		w.end(courier.Failed, courier.ReasonTimeout, first)

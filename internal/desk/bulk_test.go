@@ -116,7 +116,7 @@ func TestBulkOfAStorm(t *testing.T) {
 			if r.Execution == storm[1499] { // the first of the first page
 				later = w.many(3, "other", courier.EnqueueOptions{})
 				w.end(courier.Failed, courier.ReasonConnection, later...)
-				_, err := w.Engine.Cancel(w.Context(), storm[1400], courier.By{})
+				_, err := w.Engine.Cancel(w.Context(), storm[1400], &courier.CancelOptions{By: courier.By{}})
 				w.ok(err)
 			}
 			return nil

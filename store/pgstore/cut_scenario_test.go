@@ -194,7 +194,10 @@ var scenarios = []scenario{
 			tr.define()
 			tr.enqueue(nil)
 			tr.waits()
-			tr.request("cancel", tr.first.Cancel)
+			tr.ask("cancel", func(ctx context.Context) error {
+				_, err := tr.first.Cancel(ctx, tr.ids[0], &courier.CancelOptions{By: courier.By{Actor: "ops"}})
+				return err
+			})
 			tr.wait()
 		},
 		state: courier.Cancelled, moves: []string{"cancelled by ops"},

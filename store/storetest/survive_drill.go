@@ -218,7 +218,7 @@ func (d *drill) ask(kind courier.RequestKind) {
 		case courier.RequestResume:
 			return errOf(e.Resume(ctx, d.id, &courier.ResumeOptions{By: courier.By{Actor: "ops"}}))
 		case courier.RequestCancel:
-			return errOf(e.Cancel(ctx, d.id, courier.By{Actor: "ops"}))
+			return errOf(e.Cancel(ctx, d.id, &courier.CancelOptions{By: courier.By{Actor: "ops"}}))
 		}
 		return errOf(e.Release(ctx, d.id, courier.By{Actor: "ops"}))
 	})

@@ -195,7 +195,7 @@ func (w *World) now(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	_, err = w.Engine.Cancel(ctx, x.ID, courier.By{Actor: "ann", Reason: "It is not needed today."})
+	_, err = w.Engine.Cancel(ctx, x.ID, &courier.CancelOptions{By: courier.By{Actor: "ann", Reason: "It is not needed today."}})
 	w.By["cancelled"] = x.ID
 	return x.CreatedAt, err
 }

@@ -133,7 +133,7 @@ func TestCancel(t *testing.T) {
 		rolled := filepath.Join(b.dir, "rolled-back")
 		id := b.enqueued(`[{"type": "test.tidy", "config": {"what": "` + c.what + `", "arg": "` + rolled + `"}}]`)
 		began := time.Now()
-		if _, err := b.e.Cancel(b.Context(), id, courier.By{}); err != nil {
+		if _, err := b.e.Cancel(b.Context(), id, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}
 		x, err := b.e.Wait(b.Context(), id)
@@ -176,7 +176,7 @@ func TestTerminate(t *testing.T) {
 		note := filepath.Join(b.dir, "note")
 		id := b.enqueued(`[{"type": "test.do", "config": {"what": "` + c.what + `", "arg": "` + note + `"}}]`)
 		began := time.Now()
-		if _, err := b.e.Cancel(b.Context(), id, courier.By{}); err != nil {
+		if _, err := b.e.Cancel(b.Context(), id, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}
 		x, err := b.e.Wait(b.Context(), id)
