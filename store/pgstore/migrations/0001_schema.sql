@@ -445,9 +445,9 @@ create table courier.subscriptions (
 	name      text collate "C" not null unique,
 	channel   text not null,   -- a kind, or func: and the name of a function
 	events    text[] not null,
-	jobs      text[] not null, -- with chains: only events of these; both and expectations empty: all
+	jobs      text[] not null, -- with chains and expected: only events of these; all three empty: all
 	chains    text[] not null,
-	expectations text[] not null, -- of their events: only those of these; empty: all
+	expected  text[] not null, -- expectations: of their events: only those of these; empty: all
 	window_us bigint not null, -- of the flood protection; 0: none
 	disabled  boolean not null,
 	reason    text not null,   -- why it is disabled

@@ -57,6 +57,6 @@ with clock as materialized (
 	from clock cross join before b
 	join courier.job_definitions d on d.id = b.definition_id
 	join courier.subscriptions s on not s.disabled and b.event = any(s.events)
-		and (pg_catalog.cardinality(s.jobs) + pg_catalog.cardinality(s.chains) + pg_catalog.cardinality(s.expectations) = 0 or d.name = any(s.chains))
+		and (pg_catalog.cardinality(s.jobs) + pg_catalog.cardinality(s.chains) + pg_catalog.cardinality(s.expected) = 0 or d.name = any(s.chains))
 )
 select distinct case when r.waits_for is null then r.queue else '' end from released r

@@ -42,7 +42,7 @@ with arg as materialized (
 		case when s.window_us > 0 then 'held' else 'pending' end, arg.now
 	from arg cross join (select * from overdue where reason <> 'expired') o
 	join courier.subscriptions s on not s.disabled and 'JobOverdue' = any(s.events)
-		and (pg_catalog.cardinality(s.jobs) + pg_catalog.cardinality(s.chains) + pg_catalog.cardinality(s.expectations) = 0 or o.job = any(s.jobs) or o.chain = any(s.chains))
+		and (pg_catalog.cardinality(s.jobs) + pg_catalog.cardinality(s.chains) + pg_catalog.cardinality(s.expected) = 0 or o.job = any(s.jobs) or o.chain = any(s.chains))
 ), next as materialized (
 	select case when (select count(*) from part) >= arg.most then 1 else coalesce((extract(epoch from (
 			select d.due_at from courier.execution_deadlines d where d.due_at > (select arg.now from arg) and d.passed_at is null order by d.due_at limit 1

@@ -68,4 +68,4 @@ cross join lateral (
 	from e join courier.job_definitions d on d.id = e.definition_id
 	where e.id = v.execution_id limit 1
 ) x
-where pg_catalog.cardinality(s.jobs) + pg_catalog.cardinality(s.chains) + pg_catalog.cardinality(s.expectations) = 0 or x.job = any(s.jobs) or x.chain = any(s.chains)
+where pg_catalog.cardinality(s.jobs) + pg_catalog.cardinality(s.chains) + pg_catalog.cardinality(s.expected) = 0 or x.job = any(s.jobs) or x.chain = any(s.chains)

@@ -37,6 +37,6 @@ with arg as materialized (
 	cross join arg
 	join written w on w.name = u.expectation
 	join courier.subscriptions s on not s.disabled and u.event = any(s.events)
-		and (pg_catalog.cardinality(s.expectations) = 0 or u.expectation = any(s.expectations))
+		and (pg_catalog.cardinality(s.expected) = 0 or u.expectation = any(s.expected))
 )
 select w.name from written w
