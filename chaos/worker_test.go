@@ -326,7 +326,9 @@ func (w *worker) around(ctx context.Context, job *courier.Context, next func(con
 			return w.engine.Resume(ctx, id, &courier.ResumeOptions{By: by})
 		})
 	case "cancellation", "ask cancel":
-		ask(w.engine.Cancel)
+		ask(func(ctx context.Context, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
+			return w.engine.Cancel(ctx, id, &courier.CancelOptions{By: by})
+		})
 	case "ask chain":
 		if x, err := w.engine.Executions().Get(ctx, job.Execution()); err == nil && x.Chain != "" {
 			_, _ = w.engine.Chains().Pause(context.WithoutCancel(ctx), x.Chain, courier.By{Actor: w.Name})

@@ -398,7 +398,7 @@ func (w *world) bother(x *courier.Execution) {
 	by := fmt.Sprintf("somebody %d", rand.IntN(1000))
 	switch n := rand.IntN(30); {
 	case n < 1:
-		_, _ = w.people.Cancel(w.Context(), x.ID, courier.By{Actor: by})
+		_, _ = w.people.Cancel(w.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: by}})
 	case n < 8:
 		_, _ = w.people.Pause(w.Context(), x.ID, courier.By{Actor: by})
 	case n < 10:

@@ -57,7 +57,7 @@ type param struct {
 // bounds are the least and the most of the parameters that are numbers: those of one name
 // are the same in all routes.
 var bounds = map[string][2]int{
-	"limit": {1, 1000}, "count_limit": {1, 10_000}, "after": {0, 1 << 30}, "step": {0, 1 << 30}, "loop": {0, 1 << 30}, "attempt": {1, 1 << 30},
+	"limit": {1, 1000}, "count_limit": {1, 10_000}, "after": {0, 1 << 30}, "step": {0, 1 << 30}, "loop": {0, 1 << 30}, "hours": {1, 360}, "attempt": {1, 1 << 30},
 	"version": {1, 1 << 30}, "from": {1, 1 << 30}, "to": {1, 1 << 30},
 }
 
