@@ -1,8 +1,8 @@
 // Command invoices runs the pipeline that Courier is made for: list a partner's
 // SFTP directory, and for each file download, decrypt, unzip and move it into
 // the processing directory; then archive the originals and clean up. A file that is
-// damaged is put into quarantine on the partner's server, and the others go on. The
-// pipeline is data, in pipeline.json.
+// damaged is put into quarantine on the partner's server, and the others go on. However it
+// ends, a report says what has become of the files. The pipeline is data, in pipeline.json.
 //
 //	go run ./examples/invoices
 //	go run ./examples/invoices -fail-at 'sftp.download[2]'
@@ -112,6 +112,7 @@ func process(ctx context.Context, s settings, job *courier.Job, fault *fault, di
 	v := newView(out)
 	var reg courier.Registry
 	steps.Register(&reg, &steps.Options{Connections: p.connections, Keys: p.keys})
+	courier.RegisterFunc(&reg, "invoices.report", report, &courier.TypeOptions{Doc: "writes what has become of the files"})
 	e := engine.New(memstore.New(), &reg, &engine.Options{
 		Secrets:   s.secret,
 		Workspace: dirs.work,
@@ -206,11 +207,12 @@ func completed(steps []courier.StepExecution) (n int) {
 	return n
 }
 
-// repeated counts the attempts in after of steps that had completed before.
+// repeated counts the attempts in after of steps that had completed before, but for the report,
+// which is written at each end.
 func repeated(before, after []courier.StepExecution) (n int) {
 	done := make(map[string]bool)
 	for _, s := range before {
-		if s.State == courier.StepCompleted {
+		if s.State == courier.StepCompleted && s.Type != "invoices.report" {
 			done[place(&s)] = true
 		}
 	}

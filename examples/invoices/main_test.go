@@ -60,6 +60,13 @@ func TestInvoices(t *testing.T) {
 	if got := names(t, filepath.Join(dir, "processing")); len(got) != 15 {
 		t.Errorf("processing has %v", got)
 	}
+	reports, _ := filepath.Glob(filepath.Join(dir, "archive", "report-*.txt"))
+	if len(reports) != 1 {
+		t.Fatalf("reports: %v", reports)
+	}
+	if text, err := os.ReadFile(reports[0]); err != nil || !strings.HasPrefix(string(text), "completed\nin quarantine: acme-007.zip.pgp: ") || strings.Count(string(text), "\n") != 2 {
+		t.Errorf("the report says %q, %v", text, err)
+	}
 	if got := names(t, filepath.Join(dir, "quarantine")); len(got) != 1 {
 		t.Errorf("quarantine has %v", got)
 	}
@@ -85,7 +92,7 @@ func TestFailAndResume(t *testing.T) {
 		out := invoices(t, "-fail-at", at)
 		typ, _, _ := strings.Cut(at, "[")
 		requireText(t, out, at+" (", "FAILED: this failure was asked for", "daily-partner-invoices: failed", "resumed by operator",
-			"; 0 of them ran again", "daily-partner-invoices: completed", "2 attempts", typ)
+			"; 0 of them ran again", "daily-partner-invoices: completed", "2 attempts", typ, "finally\n└── 16 invoices.report (report)")
 	}
 }
 

@@ -44,6 +44,10 @@ func printTree(ctx context.Context, out io.Writer, e *engine.Engine, x courier.E
 	}
 	fmt.Fprintf(out, "\n%s: %s after %s\n", x.Job, x.State, x.EndedAt.Sub(x.StartedAt).Round(time.Millisecond))
 	p.list(tree.Root(), "", nil)
+	if last := tree.Finally(); last != nil && p.anyRan(last, nil) {
+		fmt.Fprintln(out, "finally")
+		p.list(last, "", nil)
+	}
 	return nil
 }
 
