@@ -211,7 +211,7 @@ const wanted = `((known) => {
 	if (e.name in known && e.value != known[e.name]) return known[e.name];
 	if (e.value) return "";
 	const typed = e.labels?.[0]?.innerText.match(/Type (.+) to confirm/);
-	if (e.name == "confirm") return typed ? typed[1] : decodeURIComponent(location.pathname.split("/").filter(Boolean).slice(-1)[0]);
+	if (e.name == "confirm") return typed ? typed[1] : decodeURIComponent(location.pathname.replace(/[/]remove$/, "").split("/").filter(Boolean).slice(-1)[0]);
 	return e.required ? "1" : "";
 })(%s)`
 

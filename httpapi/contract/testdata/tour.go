@@ -111,7 +111,7 @@ func tour(url, token string) error {
 	if why, err := c.ExplainExecutionWithResponse(ctx, id); err != nil || why.JSON200 == nil {
 		return fmt.Errorf("explain: %v %s", err, why.Body)
 	}
-	late, err := c.CancelExecutionWithResponse(ctx, id, client.ReasonRequest{})
+	late, err := c.CancelExecutionWithResponse(ctx, id, client.CancelRequest{})
 	if err != nil || late.ApplicationproblemJSON409 == nil || late.ApplicationproblemJSON409.Code != "transition" {
 		return fmt.Errorf("cancel what has ended: %v %s", err, late.Body)
 	}
