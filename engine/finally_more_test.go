@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -254,6 +256,7 @@ func TestRequestsInFinally(t *testing.T) {
 					t.Errorf("the audit ends with %+v, %v", audit[len(audit)-1], err)
 				}
 				time.Sleep(time.Second)
+				synctest.Wait()
 				if len(events) != 1 || events[0] != c.finally {
 					t.Errorf("the events are %q", events)
 				}
@@ -355,21 +358,21 @@ func TestFinallyIsHandedOn(t *testing.T) {
 				})
 				workers = append(workers, engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: name, Grace: time.Second}))
 			}
-			at := 0
+			var at atomic.Int32
 			w.deeds["tell"] = func(ctx context.Context, job *courier.Context) error {
-				if !lost && at > 0 {
+				if !lost && at.Load() > 0 {
 					return nil
 				}
 				if lost {
 					mu.Lock()
-					dead[fmt.Sprint("w", at)] = true
+					dead[fmt.Sprint("w", at.Load())] = true
 					mu.Unlock()
 				}
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
 			for i, e := range workers {
-				at = i
+				at.Store(int32(i))
 				if err := e.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}

@@ -210,8 +210,9 @@ func idle(t *testing.T, limit string, late time.Duration) {
 		t.Fatal(err)
 	}
 	t.Logf("%d statements in %v", n, watch)
-	if n >= 10 {
-		t.Errorf("%d statements in %v, want fewer than 10:\n%s", n, watch, seen)
+	const most = 15 // a third of them for the figures of the hour
+	if n > most {
+		t.Errorf("%d statements in %v, want at most %d:\n%s", n, watch, most, seen)
 	}
 	if n == 0 {
 		t.Error("no statement at all: an idle engine has to look now and then")

@@ -7,9 +7,9 @@ with clock as materialized (
 ), present as materialized (
 	select date_trunc('hour', clock.now, 'UTC') as hour from clock
 ), due as materialized (
-	select p.hour - n * interval '1 hour' as hour
+	select p.hour - n::float8 * interval '1 hour' as hour
 	from clock, present p cross join lateral generate_series(0, $1::integer - 1) n
-	left join courier.hour_figures f on f.hour = p.hour - n * interval '1 hour'
+	left join courier.hour_figures f on f.hour = p.hour - n::float8 * interval '1 hour'
 	where n < 2 or f.hour is null or f.counted_at < f.hour + interval '2 hours' or f.counted_at > clock.now
 	order by n limit $2::integer
 ), counted as materialized (
@@ -33,7 +33,7 @@ with clock as materialized (
 		where h.at >= d.hour and h.at < d.hour + interval '1 hour'
 	) c
 ), gone as (
-	delete from courier.hour_figures f using present p where f.hour <= p.hour - $1::integer * interval '1 hour'
+	delete from courier.hour_figures f using present p where f.hour <= p.hour - $1::integer::float8 * interval '1 hour'
 )
 insert into courier.hour_figures as f (hour, counted_at, completed, failed, files_in, bytes_in, files_out, bytes_out, failed_items, rescued_items)
 select c.hour, clock.now, c.completed, c.failed, c.files_in, c.bytes_in, c.files_out, c.bytes_out, c.failed_items, c.rescued_items
