@@ -45,7 +45,7 @@ func TestReadmePicture(t *testing.T) {
 	t.Parallel()
 	dir, files, pause := t.TempDir(), 3, time.Duration(0)
 	if *readme {
-		dir, files, pause = filepath.Join("..", "..", "docs"), 12, 60*time.Millisecond
+		dir, files, pause = filepath.Join("..", "..", "docs"), 10, 60*time.Millisecond
 	}
 	e, id := pictured(t, files, pause)
 	pages := dashboard.New(e, forAnn)
@@ -58,7 +58,7 @@ func TestReadmePicture(t *testing.T) {
 	p.Eval(`[...document.querySelectorAll(".items a")].find(a => a.textContent == "first failed").href`, &failed)
 	for _, dark := range []bool{false, true} {
 		name := map[bool]string{false: "dashboard.png", true: "dashboard-dark.png"}[dark]
-		p.Emulate(chromium.Device{Scale: 2, Dark: dark})
+		p.Emulate(chromium.Device{Scale: 1.75, Dark: dark})
 		p.Open(failed)
 		path := filepath.Join(dir, name)
 		p.Screenshot(path, &chromium.ScreenshotOptions{Full: true})
@@ -100,6 +100,7 @@ func pictured(t *testing.T, files int, pause time.Duration) (*engine.Engine, cou
 	sftp.Register(&reg, sftp.Map{"partner": server.Connection()})
 	pgp.Register(&reg, keys)
 	file.Register(&reg, nil)
+	courier.RegisterFunc(&reg, "invoices.report", func(context.Context, *courier.Context, map[string]any) (none struct{}, err error) { return none, nil }, nil)
 	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	e := engine.New(memstore.New(), &reg, &engine.Options{
 		Workspace: t.TempDir(), Roots: []string{dir},

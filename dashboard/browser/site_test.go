@@ -226,7 +226,7 @@ func documented(t *testing.T) (list []string) {
 func quiet(t *testing.T, p *chromium.Page, where string, known ...string) {
 	t.Helper()
 	for _, m := range p.Console() {
-		if slices.ContainsFunc(known, func(k string) bool { return strings.Contains(m.Text, k) }) {
+		if slices.ContainsFunc(known, func(k string) bool { return strings.Contains(fmt.Sprint(m), k) }) {
 			continue
 		}
 		if m.Level == "warning" || m.Level == "error" || m.Level == "exception" || m.Level == "dialog" {
