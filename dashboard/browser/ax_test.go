@@ -47,7 +47,7 @@ func faults(tree []chromium.Node) (list []string) {
 var (
 	ids     = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	numbers = regexp.MustCompile(`\d[\d.,:-]*`)
-	lasting = regexp.MustCompile(`# (ms|s|m|min|h|d)\b( # (s|m|min|h)\b)?`)
+	lasting = regexp.MustCompile(`(< )?# (ms|s|m|min|h|d)\b( # (s|m|min|h)\b)?`)
 )
 
 // outline returns a tree as text, without what differs from run to run.
