@@ -103,7 +103,7 @@ func TestOverviewAtScale(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("the first scrape: %.2f ms (median of %d)", float64(took[scrapes/2].Microseconds())/1000, scrapes)
-	if statements > 7*scrapes {
+	if statements > 8*scrapes { // one of them counts the days whose files are not there
 		t.Errorf("%d scrapes took %d statements", scrapes, statements)
 	}
 	ask("metrics", "overview/census", 0, 8*store.DefaultCountLimit, func() error { return kept.Write(t.Context(), io.Discard) })
