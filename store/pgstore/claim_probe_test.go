@@ -268,6 +268,86 @@ func TestIdleClaims(t *testing.T) {
 	}
 }
 
+// TestKnownRunning shows that a probe that does not walk over all that has run finds the
+// executions that are lost: those that it has found running before, and those that others have
+// claimed since.
+func TestKnownRunning(t *testing.T) {
+	t.Parallel()
+	u := pgtest.URL(t)
+	s, other := unlimited(t, u), open(t, u, nil)
+	pgstore.Find(s, true)
+	pool := dial(t, u)
+	claimed := func(lease time.Duration) string {
+		n := newExecution("j")
+		enqueueOne(t, other, n)
+		r := request("other", 1)
+		r.Lease = lease
+		if got := claimSoon(t, other, r); got != n.ID {
+			t.Fatalf("claimed %q, want %s", got, n.ID)
+		}
+		return string(n.ID)
+	}
+	lose := func(id string) {
+		exec(t, pool, "update courier.job_executions set lease_expires_at = clock_timestamp() where id = $1", id)
+	}
+	probe := pgstore.Prober(s, request("w", 1))
+	expect := func(what string, whole bool, want ...string) {
+		t.Helper()
+		lost, all, err := probe(t.Context())
+		slices.Sort(want)
+		if slices.Sort(lost); err != nil || all != whole || !slices.Equal(lost, want) {
+			t.Fatalf("%s: a probe finds %q, walks over all: %t, %v; want %q, %t", what, lost, all, err, want, whole)
+		}
+	}
+	before, quiet := claimed(time.Hour), claimed(time.Hour)
+	// As if it was long ago.
+	exec(t, pool, "update courier.job_executions set state_since = state_since - interval '1 hour' where id = any($1)", []string{before, quiet})
+	expect("the first", true)
+	since := claimed(time.Hour)
+	expect("nothing is lost", false)
+	lose(before)
+	expect("what ran before", false, before)
+	lose(since)
+	expect("what was claimed since", false, before, since)
+	exec(t, pool, "update courier.job_executions set state = 'completed', lease_expires_at = null where id = $1", before)
+	expect("what has ended", false, since)
+	// A claim that no probe in between can know of: its clock is late.
+	late := claimed(time.Hour)
+	exec(t, pool, "update courier.job_executions set state_since = state_since - interval '1 hour' where id = $1", late)
+	lose(late)
+	expect("a late clock", false, since)
+	list, err := s.Workers(t.Context(), time.Nanosecond)
+	if err != nil || len(list) != 1 || list[0].Name != "other" {
+		t.Errorf("the worker of what still runs is not present: %v, %v", list, err)
+	}
+	probe = pgstore.Prober(s, request("w", 1))
+	expect("a late clock, and a walk over all", true, since, late)
+	stranded, err := s.Stranded(t.Context(), time.Nanosecond)
+	if err != nil || len(stranded) != 0 { // the worker is there
+		t.Errorf("stranded: %v, %v", stranded, err)
+	}
+}
+
+// TestWalksWhole checks how often a probe walks over all running executions.
+func TestWalksWhole(t *testing.T) {
+	const lease = 15 * time.Second
+	for _, c := range []struct {
+		took, after time.Duration
+		want        bool
+	}{
+		{5 * time.Millisecond, 100 * time.Millisecond, false},
+		{5 * time.Millisecond, 200 * time.Millisecond, true},
+		{time.Second, 39 * time.Second, false},
+		{time.Second, 40 * time.Second, true},
+		{time.Minute, 299 * time.Second, false},
+		{time.Minute, 300 * time.Second, true},
+	} {
+		if got := pgstore.WalksWhole(c.took, lease, c.after); got != c.want {
+			t.Errorf("%v after a walk of %v: %t, want %t", c.after, c.took, got, c.want)
+		}
+	}
+}
+
 // TestProbeWait checks when the next probe begins: rarely, but in time for a
 // lease that ends.
 func TestProbeWait(t *testing.T) {

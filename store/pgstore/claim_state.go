@@ -24,7 +24,8 @@ import (
 // executions whose leases a probe has found to have ended. They do so too while the
 // server is free to remove dead entries but has not yet done so, once the walks take a part
 // of the time that counts: a table of millions of executions is vacuumed rarely. A probe
-// beside the claims finds what they pass over; see [Store.probe].
+// beside the claims finds what they pass over; see [Store.probe]. It knows what ran when it last
+// looked, and walks only over what was claimed since; see [running].
 type claimState struct {
 	mu      sync.Mutex
 	limited bool // the last claim met a limit
@@ -46,6 +47,7 @@ type claimState struct {
 	queuesTook   time.Duration // how long that took, as the server says
 
 	suspects []string  // the running executions that claims look at meanwhile; never nil then
+	known    running   // what the probe knows of all running executions
 	used     time.Time // the last claim
 
 	nextScan time.Time // no lease can end before
@@ -53,6 +55,33 @@ type claimState struct {
 	scanned  bool      // the last claim scanned the running executions
 	mark     uint64    // of the wake-ups, before the last claim
 }
+
+// A running says where all running executions are found. With the zero value they are all
+// walked over. Claims write when they were made, so the walk begins behind those that were
+// made before: it takes no time for all that ran since an old snapshot.
+type running struct {
+	since  time.Time     // those that were claimed before are ids
+	ids    []string      // some of which may no longer run
+	walked time.Time     // when all were last walked over
+	took   time.Duration // how long that took
+}
+
+// params are its parameters in statements.
+func (r running) params() (ids []string, since string) {
+	if r.since.IsZero() {
+		return []string{}, first.due
+	}
+	return r.ids, r.since.UTC().Format(dueFormat)
+}
+
+// A probe walks over all running executions for a fortieth of the time, and at least once in
+// 20 leases: a claim may be committed long after it was made, or made by a clock that is late.
+// It does so each time while more than maxKnown are running.
+const (
+	wholeEvery  = 40 // the time between two walks in durations of one
+	wholeLeases = 20 // at most
+	maxKnown    = 10_000
+)
 
 // A place is where a claim begins in a queue.
 type place struct {
@@ -155,7 +184,7 @@ func (k *claimState) record(c *claim, started time.Time) (probe bool) {
 	if k.slow = k.slower(c, called); k.slow < slowClaims && !k.walksLong(k.walk) {
 		return false
 	}
-	k.slow, k.walk, k.probe, k.suspects = 0, 0, c, []string{}
+	k.slow, k.walk, k.probe, k.suspects, k.known = 0, 0, c, []string{}, running{}
 	k.queuesWalked, k.queuesTook = time.Time{}, 0
 	return true
 }
@@ -297,6 +326,9 @@ type found struct {
 	first   map[string]place // of the queues with an execution before the place where claims begin
 	lost    []string         // the running executions whose lease has ended, up to 1000
 	ends    time.Duration    // until the next lease ends; 0: not known
+	running []string         // all running executions; nil if there are more than maxKnown
+	now     time.Time        // by the server's clock, when the statement began
+	whole   bool             // it has walked over all running executions
 	started time.Time        // when the probe began
 	trip    time.Duration    // what a round trip took before it
 	queues  bool             // it has walked through the queues
@@ -317,7 +349,11 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 		f.trip = f.started.Sub(asked)
 		queues, urgencies, dues, ids := s.claims.places()
 		f.queues = s.claims.walksQueues(c, f.started)
-		rows, err := conn.Query(ctx, s.sql("claim/find_passed_over"), c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids, f.queues)
+		known := s.claims.runningBefore(c, f.started)
+		f.whole = known.since.IsZero()
+		ran, since := known.params()
+		rows, err := conn.Query(ctx, s.sql("claim/find_passed_over"), c.Workspace, textsOf(c.StepTypes), c.queues, queues, urgencies, dues, ids, f.queues,
+			ran, since, int64(maxKnown))
 		if err != nil {
 			return err
 		}
@@ -329,12 +365,13 @@ func (s *Store) probeOnce(ctx context.Context, c *claim) (f found, err error) {
 // read reads the rows of sql/claim/find_passed_over.sql.
 func (f *found) read(rows pgx.Rows) error {
 	var queue string
-	var list []string
+	var list, running []string
 	var p place
 	var due time.Time
 	var ends, walked int64
-	_, err := pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &list, &ends, &walked}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&queue, &p.urgency, &due, &list, &ends, &walked, &running}, func() error {
 		if queue == "" {
+			f.now, f.running = due, running
 			f.lost, f.ends, f.walked = list, time.Duration(ends)*time.Microsecond, time.Duration(walked)*time.Microsecond
 		} else {
 			// A claim begins behind a place. With the lowest id, that includes the row.
@@ -350,6 +387,38 @@ func (k *claimState) walksQueues(c *claim, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return now.Sub(k.queuesWalked) >= min(probeEvery*k.queuesTook, 2*c.Lease)
+}
+
+// runningBefore returns what a probe that begins now knows of the running executions.
+func (k *claimState) runningBefore(c *claim, now time.Time) running {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.probe != c || now.Sub(k.known.walked) >= min(wholeEvery*k.known.took, wholeLeases*c.Lease) {
+		return running{}
+	}
+	return k.known
+}
+
+// runningNow returns what is known of the running executions for other statements.
+func (k *claimState) runningNow() running {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.probe == nil {
+		return running{}
+	}
+	return k.known
+}
+
+// learn remembers the running executions that a probe has found.
+func (r *running) learn(f *found, lease, took time.Duration) {
+	if f.whole {
+		r.walked, r.took = f.started, took
+	}
+	if r.ids = f.running; r.ids == nil {
+		r.since = time.Time{}
+	} else {
+		r.since = f.now.Add(-lease) // a claim that was made before is committed, or its lease has ended
+	}
 }
 
 // places returns where claims begin in each queue, as parameters.
@@ -375,7 +444,10 @@ func (k *claimState) probed(c *claim, f found, failures int) (wait time.Duration
 	if f.queues {
 		k.queuesWalked, k.queuesTook = f.started, f.walked
 	}
-	quick := failures == 0 && max(0, took-k.trip) <= k.quick && k.queuesTook <= k.quick && !k.walksLong(k.queuesTook)
+	if failures == 0 {
+		k.known.learn(&f, c.Lease, max(0, took-k.trip-f.walked))
+	}
+	quick := failures == 0 && max(0, took-k.trip) <= k.quick && k.known.took <= k.quick && k.queuesTook <= k.quick && !k.walksLong(k.queuesTook)
 	if failures >= probeErrors || quick || time.Since(k.used) > c.Lease {
 		k.probe = nil
 		return 0, false

@@ -76,7 +76,16 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 		filter += fmt.Sprintf(" and exists (select from courier.trail t where t.key = $%d::text and t.value = $%d::text and t.execution_id = e.id and t.seq = 0)", len(args)-1, len(args))
 	}
 	if len(f.States) > 0 {
-		add("e.state = any($%d::text[])", asStrings(f.States))
+		// The running ones have an index of their own.
+		rest := slices.DeleteFunc(asStrings(f.States), func(s string) bool { return s == string(courier.Running) })
+		switch {
+		case len(rest) == len(f.States):
+			add("e.state = any($%d::text[])", rest)
+		case len(rest) == 0:
+			filter += " and e.state = 'running'"
+		default:
+			add("(e.state = 'running' or e.state = any($%d::text[]))", rest)
+		}
 	}
 	if len(f.Reasons) > 0 {
 		add("e.failure is not null and e.failure::jsonb ->> 'reason'::text = any($%d::text[])", asStrings(f.Reasons))

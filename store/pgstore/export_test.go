@@ -43,6 +43,38 @@ func Probe(ctx context.Context, s *Store, r store.ClaimRequest) (queues []string
 	return slices.Sorted(maps.Keys(f.first)), f.lost, err
 }
 
+// Prober returns a function that probes as beside an old snapshot: a walk over all running
+// executions takes a second. It returns the executions that workers have lost, and whether all
+// running ones were walked over.
+func Prober(s *Store, r store.ClaimRequest) func(context.Context) (lost []string, whole bool, err error) {
+	c := s.newClaim(&r, 0)
+	s.claims.mu.Lock()
+	defer s.claims.mu.Unlock()
+	s.claims.probe, s.claims.known, s.claims.used = c, running{}, time.Now()
+	return func(ctx context.Context) ([]string, bool, error) {
+		f, err := s.probeOnce(ctx, c)
+		if err != nil {
+			return nil, false, err
+		}
+		if f.whole {
+			f.started = f.started.Add(-time.Second)
+		}
+		s.claims.probed(c, f, 0)
+		return f.lost, f.whole, nil
+	}
+}
+
+// WalksWhole reports whether a probe walks over all running executions at a time after the
+// last such walk, which took so long.
+func WalksWhole(took, lease, after time.Duration) bool {
+	var k claimState
+	k.init()
+	k.probe = &claim{ClaimRequest: &store.ClaimRequest{Lease: lease}}
+	now := time.Now()
+	k.known.learn(&found{whole: true, running: []string{}, now: now, started: now}, lease, took)
+	return k.runningBefore(k.probe, now.Add(after)).since.IsZero()
+}
+
 // ProbeWait is the time between two probes that take so long each, when the next
 // lease ends so long after the first has started.
 func ProbeWait(took, lease, ends time.Duration) time.Duration {

@@ -101,10 +101,35 @@ func TestOldSnapshot(t *testing.T) {
 		sent.note("claim/queued_without_limits", q.sql, q.args)
 		return pages(t, pool, sent)["claim/queued_without_limits"]
 	}
+	queued := all
 	all, behind = look(nil), look([]string{})
 	t.Logf("%d pages to look at all that runs, %d to look at nothing", all, behind)
 	if all < 400 || behind > all/8 {
 		t.Error("a look that needs nothing reads what ran before")
+	}
+	if _, err := s.Stranded(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, pool, "update courier.workers set seen_at = now() - interval '1 hour'") // so that their leases count
+	for name, rest := range map[string]int{"claim/find_passed_over": 0, "worker/list": 0, "worker/list_stranded": queued} {
+		q := sent.of(name)
+		q.args = slices.Clone(q.args)
+		since := slices.Index(q.args, any("-infinity"))
+		if since < 0 {
+			t.Fatalf("%s does not walk over all that runs: %v", name, q.args)
+		}
+		if name == "claim/find_passed_over" {
+			q.args[7] = false // whether to walk through the queues
+			sent.note(name, q.sql, q.args)
+		}
+		all := pages(t, pool, sent)[name]
+		q.args[since] = time.Now().Add(-time.Minute).UTC().Format(time.RFC3339Nano)
+		sent.note(name, q.sql, q.args)
+		behind := pages(t, pool, sent)[name]
+		t.Logf("%s: %d pages with all that ran, %d with what was claimed in the last minute", name, all, behind)
+		if all-rest < 400 || behind-rest > (all-rest)/8 {
+			t.Errorf("%s reads what ran before", name)
+		}
 	}
 	held := make([]store.Lease, 300)
 	for i := range held {
@@ -159,7 +184,7 @@ func TestPlan(t *testing.T) {
 			for name, indexes := range map[string][]string{
 				"claim/queued_without_limits": {"job_executions_queued"},
 				"claim/queued_fast":           {"job_executions_queued"},
-				"claim/queued_with_limits":    {"job_executions_queued", "job_executions_state"},
+				"claim/queued_with_limits":    {"job_executions_queued", "job_executions_running"},
 				"checkpoint/write":            {"job_executions_pkey"},
 				"checkpoint/write_fast":       {"job_executions_pkey"},
 				"delivery/keep_events":        {"job_executions_pkey", "execution_history_pkey"},
@@ -169,11 +194,13 @@ func TestPlan(t *testing.T) {
 				"lease/renew":                 {"job_executions_pkey"},
 				"lease/renew_progress":        {"job_executions_pkey"},
 				"lease/get_state":             {"job_executions_pkey"},
-				"claim/find_passed_over":      {"job_executions_queued", "job_executions_state"},
+				"claim/find_passed_over":      {"job_executions_queued", "job_executions_running", "job_executions_pkey"},
+				"worker/list":                 {"job_executions_running", "job_executions_pkey"},
+				"worker/list_stranded":        {"job_executions_running", "job_executions_pkey", "job_executions_queued"},
 				"execution/list_latest_steps": {"execution_history_steps"},
-				"overview/census":             {"job_executions_queued", "job_executions_state"},
-				"overview/circumstances":      {"job_executions_pkey", "job_executions_queued", "job_executions_state"},
-				"overview/incidents":          {"job_executions_job", "job_executions_state", "job_executions_pkey"},
+				"overview/census":             {"job_executions_queued", "job_executions_state", "job_executions_running"},
+				"overview/circumstances":      {"job_executions_pkey", "job_executions_queued", "job_executions_running"},
+				"overview/incidents":          {"job_executions_job", "job_executions_state", "job_executions_running", "job_executions_pkey"},
 				"retention/find_jobs":         {"job_executions_job"},
 				"retention/remove_executions": {"job_executions_job"},
 			} {
@@ -236,6 +263,9 @@ func work(t *testing.T, s *pgstore.Store) {
 			t.Fatalf("claimed %d, %v", len(got.List), err)
 		}
 		if _, _, err := pgstore.Probe(ctx, s, r); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Stranded(ctx, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		x := got.List[0]
@@ -411,7 +441,7 @@ var buffers = regexp.MustCompile(`shared hit=(\d+)(?: read=(\d+))?`)
 func pages(t *testing.T, pool *pgxpool.Pool, r *recorder) map[string]int {
 	t.Helper()
 	list := make(map[string]int)
-	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "delivery/keep_events", "trail/keep", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "overview/census", "overview/circumstances", "overview/incidents"} {
+	for _, name := range []string{"claim/queued_without_limits", "claim/queued_fast", "claim/queued_with_limits", "checkpoint/write", "checkpoint/write_fast", "delivery/keep_events", "trail/keep", "lease/renew", "lease/renew_progress", "lease/get_state", "execution/list_latest_steps", "schedule/lease_due", "claim/find_passed_over", "worker/list", "worker/list_stranded", "overview/census", "overview/circumstances", "overview/incidents"} {
 		if r.of(name).sql != "" {
 			list[name], _ = r.pagesOf(t, pool, name)
 		}

@@ -54,7 +54,8 @@ func (s *Store) Workers(ctx context.Context, age time.Duration) ([]store.Worker,
 	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	list, err := query(ctx, s.pool, scanWorker, s.sql("worker/list"), micros(age), int64(store.MaxWorkers))
+	ran, since := s.claims.runningNow().params()
+	list, err := query(ctx, s.pool, scanWorker, s.sql("worker/list"), micros(age), int64(store.MaxWorkers), ran, since)
 	if err != nil {
 		return nil, failed("read the workers", err)
 	}
@@ -86,7 +87,8 @@ func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Strand
 	if err != nil {
 		return nil, err
 	}
-	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/list_stranded"), micros(age), int64(store.MaxSampled))
+	ran, since := s.claims.runningNow().params()
+	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/list_stranded"), micros(age), int64(store.MaxSampled), ran, since)
 	if err != nil {
 		return nil, failed("read the executions that no worker can take", err)
 	}

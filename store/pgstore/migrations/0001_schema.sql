@@ -130,10 +130,13 @@ create table courier.job_executions (
 -- The claimable executions, in the order of claims.
 create index job_executions_queued on courier.job_executions
 	(queue, (-(priority::integer)), due_at, id) where state = 'queued' and waits_for is null;
--- All executions but the completed and the claimable ones. Those that wait for other
+-- The running executions, in the order in which they were claimed: a probe looks only at
+-- those that were claimed since the last one; see claim/find_passed_over.
+create index job_executions_running on courier.job_executions (state_since) where state = 'running';
+-- All other executions but the completed and the claimable ones. Those that wait for other
 -- jobs are in it because an index of their own would cost every statement.
 create index job_executions_state on courier.job_executions
-	(state, id) where state in ('created', 'running', 'paused', 'failed', 'cancelled') or waits_for is not null;
+	(state, id) where state in ('created', 'paused', 'failed', 'cancelled') or waits_for is not null;
 -- What holds files that may exist nowhere else.
 create index job_executions_only_copies on courier.job_executions (id) where only_copies <> '{}';
 create index job_executions_finally_error on courier.job_executions (id) where finally_error is not null;

@@ -1,7 +1,8 @@
 -- Executions that have been due, or whose lease has been over, for at least
 -- $1 microseconds, in groups that the same workers can take: the first $2 of each queue
 -- and priority, and as many of the running ones. So the cost does not depend on how many
--- wait.
+-- wait. $3 executions that were running, $4 since when all others that are running were
+-- claimed.
 with recursive arg as materialized (
 	select clock_timestamp() - $1::bigint::float8 * interval '1 microsecond' as before, $2::bigint as most
 ), level as (
@@ -24,7 +25,10 @@ with recursive arg as materialized (
 	limit 20 * (select most from arg)
 ), lost as (
 	select e.queue, e.workspace, e.step_types, e.id, e.lease_expires_at as since from courier.job_executions e
-	where e.state = 'running' and e.lease_expires_at <= (select before from arg)
+	where e.state = 'running' and e.state_since >= (select $4::text::timestamptz) and e.lease_expires_at <= (select before from arg)
+	union
+	select e.queue, e.workspace, e.step_types, e.id, e.lease_expires_at from courier.job_executions e
+	where e.id = any((select $3::text[])::uuid[]) and e.state || '' = 'running' and e.lease_expires_at <= (select before from arg)
 	limit (select most from arg)
 )
 select x.queue, x.workspace, x.step_types, x.lost, count(*), (pg_catalog.array_agg(x.id::text order by x.since, x.id))[1], min(x.since)
