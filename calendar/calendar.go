@@ -1,4 +1,4 @@
-// Package calendar knows on which days business is done.
+// Package calendar says on which days business is done.
 //
 // A [Calendar] is the definition: a time zone, the weekend, and the days that are closed or
 // open. [New] makes [Days] of it, which answer whether a date is open, which open date is
@@ -31,8 +31,8 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A Calendar says which days are open. A day is open unless it is of the weekend or closed;
-// what OpenDays names is open all the same.
+// A Calendar says which days are open. A day is open unless it is of the weekend or closed. A day
+// that OpenDays names is open in any case.
 type Calendar struct {
 	Name        string `json:"name"` // 1 to 200 characters, none of them control characters
 	Description string `json:"description,omitempty"`
