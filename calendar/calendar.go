@@ -168,7 +168,7 @@ func (d *Days) close(x *Closing, wrong func(message string)) {
 		_, twice := d.yearly[key]
 		switch {
 		case err != nil:
-			wrong(fmt.Sprintf("%q is no month and day such as 05-01", errtext.Shorten(x.Yearly, 60)))
+			wrong(fmt.Sprintf("%q is not a month and day such as 05-01", errtext.Shorten(x.Yearly, 60)))
 		case twice:
 			wrong(x.Yearly + " of every year is there twice")
 		default:
@@ -193,7 +193,7 @@ func (d *Days) close(x *Closing, wrong func(message string)) {
 func readDate(text string) (Date, error) {
 	date, err := ParseDate(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no date such as 2026-12-25", errtext.Shorten(text, 60))
+		return 0, fmt.Errorf("%q is not a date such as 2026-12-25", errtext.Shorten(text, 60))
 	}
 	if year := date.utc().Year(); year < minYear || year > maxYear {
 		return 0, fmt.Errorf("%s is not in the years %d to %d", text, minYear, maxYear)

@@ -233,7 +233,7 @@ func (t *Timetable) readTimes(add func(field, format string, args ...any)) {
 		case text == "":
 			add(field, "it is missing; give a time of day such as 06:00")
 		case err != nil:
-			add(field, "%q is no time of day such as 06:00", errtext.Shorten(text, 60))
+			add(field, "%q is not a time of day such as 06:00", errtext.Shorten(text, 60))
 		default:
 			return at.Hour()*60 + at.Minute()
 		}
@@ -247,7 +247,7 @@ func (t *Timetable) readTimes(add func(field, format string, args ...any)) {
 		d, err := time.ParseDuration(text)
 		switch {
 		case err != nil:
-			add(field, "%q is no duration such as 20m or 1h30m", errtext.Shorten(text, 60))
+			add(field, "%q is not a duration such as 20m or 1h30m", errtext.Shorten(text, 60))
 		case d < 0 || d > maxTime:
 			add(field, "%s is not between 0 and %v", errtext.Shorten(text, 60), maxTime)
 		default:

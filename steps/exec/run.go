@@ -157,7 +157,7 @@ func (s Run) prepare(job *courier.Context, cfg *RunConfig) (*run, error) {
 	}
 	r.limits = r.program.Limits.lower(cfg.Limits)
 	if r.limits != (Limits{}) && !canLimit {
-		return nil, errf("limits: this system has none of this kind, only Linux has; leave them out")
+		return nil, errf("limits: only Linux has limits of this kind; leave them out")
 	}
 	size := 0
 	for _, a := range cfg.Args {
