@@ -97,7 +97,7 @@ type Difference struct {
 }
 
 // Changes reports whether the bundle differs from what was stored.
-func (a *Applied) Changes() bool {
+func (a Applied) Changes() bool {
 	return slices.ContainsFunc(a.Definitions, func(d AppliedDefinition) bool { return d.Action.writes() })
 }
 
@@ -107,7 +107,7 @@ func (c ApplyAction) writes() bool {
 
 // String lists the definitions that are not unchanged, each on a line, followed by lines with
 // the differences.
-func (a *Applied) String() string {
+func (a Applied) String() string {
 	var b strings.Builder
 	unchanged := 0
 	for _, d := range a.Definitions {
