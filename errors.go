@@ -116,7 +116,7 @@ func ParseIteration(text string) ([]int, error) {
 	for digits := range strings.SplitSeq(text, ".") {
 		n, err := strconv.ParseUint(digits, 10, 31)
 		if err != nil {
-			return nil, Errorf(ErrInvalid, "%.40q is no index of an item; it is a number such as 27, or 2.27 in a loop within a loop", text)
+			return nil, Errorf(ErrInvalid, "%.40q is not the index of an item; it is a number such as 27, or 2.27 in a loop within a loop", text)
 		}
 		path = append(path, int(n))
 	}

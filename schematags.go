@@ -163,7 +163,7 @@ func (s *Schema) setBounds(f reflect.StructField) string {
 			return fmt.Sprintf("the tag %s is for numbers and lists of numbers, not for %v", b.tag, f.Type)
 		}
 		if !isNumber(text) {
-			return fmt.Sprintf("the tag %s:%q is no number", b.tag, text)
+			return fmt.Sprintf("the tag %s:%q is not a number", b.tag, text)
 		}
 		*b.to = json.Number(text)
 	}

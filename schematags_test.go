@@ -112,10 +112,10 @@ func TestMalformedTags(t *testing.T) {
 		{"twiceEnum", refused[twiceEnum](), "twice"},
 		{"numberEnum", refused[numberEnum](), "enum is for strings and lists of strings, not for int"},
 		{"listEnum", refused[listEnum](), "enum is for strings"},
-		{"wordMin", refused[wordMin](), `min:"one" is no number`},
-		{"partMin", refused[partMin](), `min:"1/2" is no number`},
-		{"hexMax", refused[hexMax](), `max:"0x10" is no number`},
-		{"emptyMax", refused[emptyMax](), `max:"" is no number`},
+		{"wordMin", refused[wordMin](), `min:"one" is not a number`},
+		{"partMin", refused[partMin](), `min:"1/2" is not a number`},
+		{"hexMax", refused[hexMax](), `max:"0x10" is not a number`},
+		{"emptyMax", refused[emptyMax](), `max:"" is not a number`},
 		{"textMin", refused[textMin](), "min is for numbers and lists of numbers, not for string"},
 		{"boolMax", refused[boolMax](), "max is for numbers"},
 		{"crossed", refused[crossed](), `min:"2" is more than max:"1"`},
@@ -131,7 +131,7 @@ func TestMalformedTags(t *testing.T) {
 		{"neededInGroup", refused[neededInGroup](), "neither required nor has a default"},
 		{"groupDefault", refused[groupDefault](), "neither required nor has a default"},
 		{"numberEnum", refused[embeds](), "enum is for strings"},
-		{"wordMin", refused[deep](), "is no number"},
+		{"wordMin", refused[deep](), "is not a number"},
 		{"deepOne", refused[deepOne](), "alone in the group one_of=x"},
 	} {
 		if !strings.Contains(c.got, c.want) || !strings.Contains(c.got, "courier_test."+c.name) || !strings.Contains(c.got, "field F:") {

@@ -75,7 +75,7 @@ func (s *Schema) checkValue(field string, v any, how schemaCheck) []Problem {
 	switch v := v.(type) {
 	case string:
 		if len(s.Enum) > 0 && v != "" && (how.rendered || !strings.Contains(v, "${")) && !slices.Contains(s.Enum, v) {
-			message = fmt.Sprintf("%q is none of the possible values; %s", errtext.Shorten(v, 60), nearest.DidYouMean(v, s.Enum))
+			message = fmt.Sprintf("%q is not one of the possible values; %s", errtext.Shorten(v, 60), nearest.DidYouMean(v, s.Enum))
 		}
 	case json.Number:
 		if len(v.String()) > 400 {

@@ -29,8 +29,8 @@ func TestSchemaValues(t *testing.T) {
 		`{"one": "x"}`: "", `{"one": "x", "mode": "b", "modes": ["a"], "count": 10, "four": false, "three": "x"}`: "",
 		`{"one": "context:params.a", "two": ["x"]}`:                             "", // which of them shows only at run time
 		`{"one": "x", "mode": "context:params.a", "count": "context:params.b"}`: "",
-		`{"one": "x", "mode": "c", "modes": "context:params.a"}`:                `config.mode: "c" is none`,
-		`{"one": "x", "modes": ["a", "c"]}`:                                     `config.modes[1]: "c" is none`,
+		`{"one": "x", "mode": "c", "modes": "context:params.a"}`:                `config.mode: "c" is not one`,
+		`{"one": "x", "modes": ["a", "c"]}`:                                     `config.modes[1]: "c" is not one`,
 		`{"one": "x", "count": 0}`:                                              "config.count: must be at least 1, not 0",
 		`{"one": "x", "count": 11}`:                                             "config.count: must be at most 10, not 11",
 		`{}`:                                                                    "config: give one of one and two",
@@ -78,12 +78,12 @@ func TestSchemaOfRendered(t *testing.T) {
 	}, nil)
 	typ, _ := reg.Lookup("a.b")
 	for config, want := range map[string]string{
-		`"mode": "c"`:                        `mode: "c" is none of the possible values`,
-		`"mode": "context:params.a"`:         `mode: "context:params.a" is none`,
-		`"mode": "secret:a"`:                 `mode: "secret:a" is none`,
-		`"mode": "${context:params.a}"`:      `mode: "${context:params.a}" is none`,
+		`"mode": "c"`:                        `mode: "c" is not one of the possible values`,
+		`"mode": "context:params.a"`:         `mode: "context:params.a" is not one`,
+		`"mode": "secret:a"`:                 `mode: "secret:a" is not one`,
+		`"mode": "${context:params.a}"`:      `mode: "${context:params.a}" is not one`,
 		`"modes": ["a", ""]`:                 `modes[1]: must be one of a, b, not empty`,
-		`"modes": ["a", "c"]`:                `modes[1]: "c" is none`,
+		`"modes": ["a", "c"]`:                `modes[1]: "c" is not one`,
 		`"count": 0`:                         "count: must be at least 1, not 0",
 		`"ratio": 0.4999`:                    "ratio: must be at least 0.5",
 		`"ratio": 2.0001`:                    "ratio: must be at most 2",

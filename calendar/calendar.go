@@ -1,4 +1,4 @@
-// Package calendar knows on which days business is done.
+// Package calendar says on which days business is done.
 //
 // A [Calendar] is the definition: a time zone, the weekend, and the days that are closed or
 // open. [New] makes [Days] of it, which answer whether a date is open, which open date is
@@ -31,8 +31,8 @@ import (
 	"github.com/courierhq/courier/internal/strictjson"
 )
 
-// A Calendar says which days are open. A day is open unless it is of the weekend or closed;
-// what OpenDays names is open all the same.
+// A Calendar says which days are open. A day is open unless it is of the weekend or closed. A day
+// that OpenDays names is open in any case.
 type Calendar struct {
 	Name        string `json:"name"` // 1 to 200 characters, none of them control characters
 	Description string `json:"description,omitempty"`
@@ -168,7 +168,7 @@ func (d *Days) close(x *Closing, wrong func(message string)) {
 		_, twice := d.yearly[key]
 		switch {
 		case err != nil:
-			wrong(fmt.Sprintf("%q is no month and day such as 05-01", errtext.Shorten(x.Yearly, 60)))
+			wrong(fmt.Sprintf("%q is not a month and day such as 05-01", errtext.Shorten(x.Yearly, 60)))
 		case twice:
 			wrong(x.Yearly + " of every year is there twice")
 		default:
@@ -193,7 +193,7 @@ func (d *Days) close(x *Closing, wrong func(message string)) {
 func readDate(text string) (Date, error) {
 	date, err := ParseDate(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no date such as 2026-12-25", errtext.Shorten(text, 60))
+		return 0, fmt.Errorf("%q is not a date such as 2026-12-25", errtext.Shorten(text, 60))
 	}
 	if year := date.utc().Year(); year < minYear || year > maxYear {
 		return 0, fmt.Errorf("%s is not in the years %d to %d", text, minYear, maxYear)

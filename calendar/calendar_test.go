@@ -233,10 +233,10 @@ func TestCheck(t *testing.T) {
 		}, []string{
 			"name: it is missing", `time_zone: there is no time zone "Europe/Berln"; did you mean "Europe/Berlin"?`,
 			`weekend[0]: unknown day of the week "saterday"; did you mean "saturday"?`, `weekend[2]: "sunday" is there twice`,
-			`closed[0]: give a date such as "2026-12-25", or {"yearly": "12-25"}`, "closed[2]: 2026-01-01 is there twice", `closed[3]: "x" is no date such as 2026-12-25`,
-			`closed[4]: "13-01" is no month and day such as 05-01`, "closed[6]: 02-29 of every year is there twice", `closed[7]: give a date such as "2026-12-25", or {"yearly": "12-25"}`,
+			`closed[0]: give a date such as "2026-12-25", or {"yearly": "12-25"}`, "closed[2]: 2026-01-01 is there twice", `closed[3]: "x" is not a date such as 2026-12-25`,
+			`closed[4]: "13-01" is not a month and day such as 05-01`, "closed[6]: 02-29 of every year is there twice", `closed[7]: give a date such as "2026-12-25", or {"yearly": "12-25"}`,
 			"closed[8]: 1812-01-01 is not in the years 1970 to 2199", "closed[9]: its title has more than 200 characters, has control characters, or is not valid UTF-8",
-			`open[0]: "2026-02-30" is no date such as 2026-12-25`, "open[1]: 2026-01-01 is in closed too; leave it out of one of them", "open[3]: 2026-03-01 is there twice",
+			`open[0]: "2026-02-30" is not a date such as 2026-12-25`, "open[1]: 2026-01-01 is in closed too; leave it out of one of them", "open[3]: 2026-03-01 is there twice",
 		}},
 		"no day of the week":    {calendar.Calendar{Name: "c", Weekend: week}, []string{"closed: no day of 1970 is open; leave out days of weekend or closed, or name open ones"}},
 		"open in one year only": {calendar.Calendar{Name: "c", Weekend: week, OpenDays: []string{"2026-11-30"}}, []string{"closed: no day of 1970 is open; leave out days of weekend or closed, or name open ones"}},

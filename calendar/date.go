@@ -21,7 +21,7 @@ const daySeconds = 24 * 60 * 60
 func ParseDate(text string) (Date, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no date such as 2026-12-25", text)
+		return 0, fmt.Errorf("%q is not a date such as 2026-12-25", text)
 	}
 	return DateOf(t), nil
 }

@@ -105,8 +105,8 @@ func (d *Days) BusinessDays(from, to Date) int {
 	return n
 }
 
-// Ends returns the last date that the calendar names by itself, and whether it names one. What
-// it says of later dates follows from the weekend and what is closed every year.
+// Ends returns the last date that the calendar names by itself, and whether it names one. Whether
+// later dates are open follows from the weekend and the yearly closed days alone.
 func (d *Days) Ends() (last Date, ok bool) {
 	return d.last, len(d.closed)+len(d.open) > 0
 }

@@ -73,7 +73,7 @@ func NewPlan(members []PlannedMember) (*Plan, error) {
 		for _, d := range m.DependsOn {
 			to, ok := p.index[d.Member]
 			if !ok {
-				return nil, courier.Errorf(courier.ErrInvalid, "chain: member %q depends on %q, which is no member", m.Name, d.Member)
+				return nil, courier.Errorf(courier.ErrInvalid, "chain: member %q depends on %q, which is not a member", m.Name, d.Member)
 			}
 			e := edge{to, accepts(d)}
 			p.edges[i] = append(p.edges[i], e)

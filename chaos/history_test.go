@@ -227,7 +227,7 @@ func readHistory(dir string) ([]*call, error) {
 	return calls, errors.Join(append(faults, err)...)
 }
 
-// unanswered reports whether nobody was told what came of the call.
+// unanswered reports whether nobody was told the result of the call.
 func (c *call) unanswered() bool { return c.ended == nil || c.ended.Error == mayHave }
 
 // history divides calls among executions. Of a claim that nobody was told of,

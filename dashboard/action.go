@@ -38,7 +38,7 @@ type action struct {
 	// about: the execution, or {name}.
 	noted func(c *call, a *store.Action)
 	// do carries the action out, between two entries of the journal. It returns the reference
-	// to the page that says what came of it; empty for the page of the form. If all was so
+	// to the page that says the result; empty for the page of the form. If all was so
 	// already, the error is [desk.ErrUnchanged]. Any other error is shown above the form,
 	// whose fields are in view.Form.
 	do func(ctx context.Context, c *call) (to string, err error)
@@ -58,7 +58,7 @@ func (c *call) readForm() error {
 	for name, values := range c.form {
 		for _, v := range values {
 			if !jsontext.Storable(v) {
-				return problem.Invalid("The field %s has characters that are no text.", name)
+				return problem.Invalid("The field %s has characters that are not text.", name)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func (c *call) reason() string { return strings.TrimSpace(c.form.Get("reason")) 
 // by is the visitor as the author of the action.
 func (c *call) by() courier.By { return c.By(c.reason()) }
 
-// act carries out the action of a form, and answers with the page that says what came of it.
+// act carries out the action of a form, and answers with the page that says the result.
 func (c *call) act() error {
 	if err := c.readForm(); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *call) carryOut(a *action) (o outcome.Result) {
 	return o
 }
 
-// doubts are the warnings about what an action has saved, for the page that says what came of it.
+// doubts are the warnings about what an action has saved, for the page that says the result.
 type doubts []string
 
 // warn keeps warnings for that page.
@@ -201,7 +201,7 @@ func withDone(to string, number int64, kept string) string {
 	return u.String()
 }
 
-// A notice says what came of an action.
+// A notice says the result of an action.
 type notice struct {
 	Verb, Outcome, Reason string
 	Name                  string
@@ -210,7 +210,7 @@ type notice struct {
 	Doubts                doubts // about what was saved
 }
 
-// notice returns what came of the action whose entry of the journal the address names; nil
+// notice returns the result of the action whose entry of the journal the address names; nil
 // if it names none of the visitor's.
 func (c *call) notice() *notice {
 	if c.query == nil || !c.query.Has("done") {

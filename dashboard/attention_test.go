@@ -144,7 +144,7 @@ func (w *world) confirm(preview answer) answer {
 	return w.act("bulk", fields)
 }
 
-// A bulk counts what matches, asks for the number, and says what came of each.
+// A bulk counts what matches, asks for the number, and says the result of each.
 func TestBulk(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		for range 12 {

@@ -27,7 +27,7 @@ var bulkPages = []page{{
 }}
 
 // A bulkPage does one thing with many executions: first it says with which, then it asks for
-// their number, then it says what came of each.
+// their number, then it says the result of each.
 type bulkPage struct {
 	Action  bulk.Action
 	Where   string
@@ -42,7 +42,7 @@ type bulkPage struct {
 	WithoutFinally bool
 }
 
-// bulkResults are what came of a bulk.
+// bulkResults are the results of a bulk.
 type bulkResults struct {
 	Text           string
 	Rows           []bulkRow
@@ -209,13 +209,13 @@ func isDone(r bulk.Result) int {
 	return 0
 }
 
-// bulkResults shows what came of a bulk, if this process still has it.
+// bulkResults shows the result of a bulk, if this process still has it.
 func (c *call) bulkResults(p *bulkPage, form string) error {
 	kept, _ := c.h.done.Kept(form, c.ID).(*bulkPage)
 	if kept == nil {
 		return &problem.Error{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
 	}
 	*p = *kept
-	c.title = bulkVerbs[p.Action] + ": what came of each"
+	c.title = bulkVerbs[p.Action] + ": the result for each"
 	return nil
 }

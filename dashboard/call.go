@@ -36,7 +36,7 @@ type call struct {
 	found     any                   // what a dry action has found out
 	still     bool                  // nothing on the page is kept up to date, though it has a watch
 	placed    bool                  // the page has the problems of failed where they belong
-	kept      any                   // what an action leaves for the page that says what came of it
+	kept      any                   // what an action leaves for the page that says the result
 	subject   any                   // of pages with the scope onSubject
 	about     []string              // the jobs of the subject
 	edited    any                   // the definition in the form that was sent
@@ -44,7 +44,7 @@ type call struct {
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// everywhere are the parameters of all pages: what came of an action, and for [call.live].
+// everywhere are the parameters of all pages: the result of an action, and for [call.live].
 var everywhere = []string{"done", "kept", "live", "have"}
 
 // readQuery reads the parameters of the URL that the page has. Others, such as those that a
@@ -61,7 +61,7 @@ func (c *call) readQuery() error {
 		}
 		for _, v := range values {
 			if !jsontext.Storable(v) {
-				return problem.Invalid("The value of %s in the address is no text.", name)
+				return problem.Invalid("The value of %s in the address is not text.", name)
 			}
 		}
 		c.query[name] = values

@@ -93,7 +93,7 @@ func (c *call) chainRuns() (any, error) {
 		}
 	}
 	if f.Before != "" && !filter.IsID(string(f.Before)) {
-		return nil, problem.Invalid("The cursor in the address is none: begin without it.")
+		return nil, problem.Invalid("The cursor in the address is not valid: begin without it.")
 	}
 	list, err := c.h.e.Chains().Executions(c.ctx(), f)
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *call) chainRuns() (any, error) {
 	switch {
 	case len(list) > 0:
 	case l.Chain != "" || l.State != "":
-		l.Empty = map[string]any{"Title": "No execution matches.", "Text": "There is none of this chain in this state.", "Href": c.link("chain-executions"), "Link": "Show those of all chains"}
+		l.Empty = map[string]any{"Title": "No execution matches.", "Text": "No execution of this chain is in this state.", "Href": c.link("chain-executions"), "Link": "Show those of all chains"}
 	default:
 		l.Empty = map[string]any{"Title": "No chain has run yet.", "Text": "Executions are here as soon as somebody, a program or a schedule has started a chain.", "Href": c.link("chains"), "Link": "Show the chains"}
 	}

@@ -136,7 +136,7 @@ func (c *call) base() (int, error) {
 	return n, nil
 }
 
-// addFindings adds to the page what came of the form that was sent.
+// addFindings adds to the page the result of the form that was sent.
 func (c *call) addFindings(p *editPage, latest *desk.Defined) (err error) {
 	problems := desk.ProblemsOf(c.failed)
 	if found, ok := c.found.(*textCheck); ok {

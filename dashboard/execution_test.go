@@ -39,7 +39,7 @@ func (a answer) row(step int) *node {
 	return a.tree.one(a.world, fmt.Sprintf("#s-%d", step))
 }
 
-// post sends a form to the page of an execution, and follows it to what came of it.
+// post sends a form to the page of an execution, and follows it to the result.
 func (w *world) act(path string, fields map[string]string) answer {
 	w.Helper()
 	a := w.post(path, fields)
@@ -130,7 +130,7 @@ func TestExecutionTabs(t *testing.T) {
 	})
 }
 
-// Buttons do what they say, once, and the page says what came of it.
+// Buttons do what they say, once, and the page says the result.
 func TestExecutionActions(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.user = "otto"
@@ -329,7 +329,7 @@ func TestSurgery(t *testing.T) {
 			t.Errorf("the journal has %d entries (%v)", len(list), err)
 		}
 		for fields, want := range map[[2]string]string{
-			{"set", "[1]"}: "must be a JSON object", {"set", `{"params.none": 1}`}: "none", {"version", "x"}: "must be a number", {"from", "close2"}: "close2", {"item", "a:b"}: "An item is none",
+			{"set", "[1]"}: "must be a JSON object", {"set", `{"params.none": 1}`}: "none", {"version", "x"}: "must be a number", {"from", "close2"}: "close2", {"item", "a:b"}: "An item is not",
 		} {
 			bad := w.post(at, map[string]string{"do": "resume with changes", fields[0]: fields[1]})
 			if bad.Code != http.StatusBadRequest {

@@ -58,7 +58,7 @@ func part(pairs ...any) (map[string]any, error) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		name, ok := pairs[i].(string)
 		if !ok {
-			return nil, fmt.Errorf("part: argument %d is no name", i)
+			return nil, fmt.Errorf("part: argument %d is not a name", i)
 		}
 		m[name] = pairs[i+1]
 	}

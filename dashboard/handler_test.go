@@ -118,7 +118,7 @@ func TestProblems(t *testing.T) {
 		w.fails(at, http.StatusNotFound).has("There is no such page")
 	}
 	w.fails("executions?where=%zz", http.StatusBadRequest).has("The address can't be read")
-	w.fails("executions?where=%ff", http.StatusBadRequest).has("is no text")
+	w.fails("executions?where=%ff", http.StatusBadRequest).has("is not text")
 	if a := w.post("executions", nil); a.Code != http.StatusMethodNotAllowed || a.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %d, Allow %q", a.Code, a.Header().Get("Allow"))
 	}

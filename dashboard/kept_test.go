@@ -55,7 +55,7 @@ func (w *world) schedule(s schedule.Schedule) {
 	}
 }
 
-// done follows the redirect of an action, and returns the page with what came of it.
+// done follows the redirect of an action, and returns the page with the result.
 func (a answer) done(outcome string) answer {
 	a.world.Helper()
 	to := a.Header().Get("Location")

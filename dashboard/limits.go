@@ -267,7 +267,7 @@ func (c *call) limitForm(list []engine.Limit) limitForm {
 type runningError struct{ text string }
 
 func (e *runningError) Error() string {
-	return fmt.Sprintf("%q is no number of executions; write one such as 5, or 0 for any number", format.Clip(40, e.text))
+	return fmt.Sprintf("%q is not a number of executions; write one such as 5, or 0 for any number", format.Clip(40, e.text))
 }
 
 // Is reports whether target is [courier.ErrInvalid].

@@ -69,7 +69,7 @@ func TestLimits(t *testing.T) {
 		if bad.Code != http.StatusBadRequest || bad.tree.one(t, "#running").attrs["value"] != "many" {
 			t.Errorf("%d", bad.Code)
 		}
-		if text := bad.tree.one(t, "#running-wrong").text(); !strings.Contains(text, `"many" is no number of executions`) {
+		if text := bad.tree.one(t, "#running-wrong").text(); !strings.Contains(text, `"many" is not a number of executions`) {
 			t.Errorf("the problem is %q", text)
 		}
 		form = bad.fields("set")

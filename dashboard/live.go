@@ -42,7 +42,7 @@ func (c *call) isLive() bool { return c.page.watch != nil && c.query.Has("live")
 // once if the client does not ask for one.
 func (c *call) live() error {
 	if c.key = c.query.Get("live"); len(c.key) > 40 || strings.Trim(c.key, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		return problem.Invalid("live in the address is no key of a page.")
+		return problem.Invalid("live in the address is not the key of a page.")
 	}
 	have := make(map[string]string)
 	for pair := range strings.SplitSeq(c.query.Get("have"), ",") {

@@ -57,7 +57,7 @@ type view struct {
 	Icon    string
 	Key     string         // of the forms
 	Form    url.Values     // what was sent, on the page that says what is wrong with it
-	Notice  *notice        // what came of an action
+	Notice  *notice        // the result of an action
 	Problem *problem.Error // of an action that was not carried out
 	Live    bool           // a part of it is kept up to date
 	Now     time.Time

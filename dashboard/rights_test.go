@@ -1,9 +1,6 @@
 package dashboard_test
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +8,11 @@ import (
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/internal/desk"
-	"github.com/courierhq/courier/internal/test/generated"
 	"github.com/courierhq/courier/store/memstore"
 )
 
-// Each page and each action asks for the rights of an operation, which the table of rights
-// has: a page that is about all jobs is shown to exactly those who have them, and nobody else
+// Each page and each action asks for the rights of an operation of the API: a page that is about
+// all jobs is shown to exactly those who have them, and nobody else
 // may carry out its actions.
 func TestRights(t *testing.T) {
 	w := newWorld(t, memstore.New(), nil)
@@ -52,25 +48,4 @@ func TestRights(t *testing.T) {
 		}
 	}
 	t.Logf("%d cases", cases)
-}
-
-// The table of rights stands between these lines of the page.
-const (
-	rightsPage  = "../docs/dashboard.md"
-	rightsBegin = "<!-- Generated from the pages by: go test ./dashboard -run TestRightsInDocs -update -->\n"
-	rightsEnd   = "<!-- End of the generated part. -->\n"
-)
-
-// TestRightsInDocs compares the table of rights in docs/dashboard.md with the pages.
-func TestRightsInDocs(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("\n| page | operation | rights | forms |\n|---|---|---|---|\n")
-	for _, p := range dashboard.Table(newWorld(t, memstore.New(), nil).pages) {
-		var forms []string
-		for _, verb := range slices.Sorted(maps.Keys(p.Actions)) {
-			forms = append(forms, fmt.Sprintf("%s: %s", verb, desk.NeedOf(p.Actions[verb])))
-		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", cmp.Or(p.Path, "."), p.Op, desk.NeedOf(p.Op), strings.Join(forms, "; "))
-	}
-	generated.Part(t, rightsPage, rightsBegin, rightsEnd, b.String()+"\n", *update)
 }

@@ -151,7 +151,7 @@ func (c *call) moreFiles(p *searchPage) error {
 	var last store.TrailEntry
 	raw, err := base64.RawURLEncoding.DecodeString(c.query.Get("after"))
 	if err != nil || jsontext.DecodeStrict(raw, &last) != nil || !jsontext.Storable(last.Value) || !filter.IsID(string(last.Execution)) || last.Seq < 0 {
-		return problem.Invalid("The cursor in the address is none: begin without it.")
+		return problem.Invalid("The cursor in the address is not valid: begin without it.")
 	}
 	list, more, err := c.Files(c.ctx(), p.Text, &last, desk.MaxFound)
 	if err != nil {

@@ -31,7 +31,7 @@ type Fetch struct {
 type FetchConfig struct {
 	Names           []string `json:"names,omitempty" doc:"which of the files to copy; all by default"`
 	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"the directory for the copies; by default the attempt's own directory"`
-	IgnoreMissing   bool     `json:"ignore_missing,omitempty" doc:"files that are not there, or that there are none, is no error"`
+	IgnoreMissing   bool     `json:"ignore_missing,omitempty" doc:"it is no error if nothing is there"`
 }
 
 // FetchOutput is the output of depot.fetch.

@@ -40,8 +40,8 @@ type KeepConfig struct {
 	SourcePath    courier.Pattern   `json:"source_path,omitempty" courier:"any_of=source" doc:"a file to keep, or a pattern"`
 	SourcePaths   []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
 	Prefix        string            `json:"prefix,omitempty" doc:"a directory that the names of the results begin with, such as reports/may; by default none"`
-	Glob          *bool             `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
-	IgnoreMissing bool              `json:"ignore_missing,omitempty" doc:"nothing to keep is no error"`
+	Glob          *bool             `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
+	IgnoreMissing bool              `json:"ignore_missing,omitempty" doc:"it is no error if nothing is there"`
 }
 
 // KeepOutput is the output of depot.keep.

@@ -40,10 +40,10 @@ type ApplyOptions struct {
 	Prune bool
 	// DryRun saves nothing, and reports what Apply would do.
 	DryRun bool
-	// Base, if not nil, is the report of an earlier DryRun or Apply. If a definition is
-	// stored otherwise than that report says, nothing is saved, and the error, which
-	// matches [courier.ErrConflict], names each of these definitions. Definitions that
-	// the report does not have are not compared.
+	// Base, if not nil, is the report of an earlier DryRun or Apply. If a stored
+	// definition differs from that report, nothing is saved, and the error, which matches
+	// [courier.ErrConflict], names each of these definitions. Definitions that the report
+	// does not have are not compared.
 	Base *Applied
 }
 
@@ -97,7 +97,7 @@ type Difference struct {
 }
 
 // Changes reports whether the bundle differs from what was stored.
-func (a *Applied) Changes() bool {
+func (a Applied) Changes() bool {
 	return slices.ContainsFunc(a.Definitions, func(d AppliedDefinition) bool { return d.Action.writes() })
 }
 
@@ -107,7 +107,7 @@ func (c ApplyAction) writes() bool {
 
 // String lists the definitions that are not unchanged, each on a line, followed by lines with
 // the differences.
-func (a *Applied) String() string {
+func (a Applied) String() string {
 	var b strings.Builder
 	unchanged := 0
 	for _, d := range a.Definitions {
@@ -136,35 +136,34 @@ func (a *Applied) String() string {
 	}, b.String())
 }
 
-// Apply saves a bundle as one deployment: the definitions that are not stored as the bundle has
-// them, each by the rules of Define and Set. The others are not written, and the journal gets
-// no entry for them. If anything has changed, the journal gets one entry for the deployment as
-// well.
+// Apply saves a bundle as one deployment. It writes the definitions that differ from the stored
+// ones, each by the rules of Define and Set. The others are not written and get no entry in the
+// journal. If anything has changed, the journal gets one entry for the deployment as well.
 //
 // Apply first checks the bundle as [Engine.Check] does, and also what only this engine can
-// check: the listers of monitors, the hosts of webhooks and the secrets of params. If there are
-// problems, in the bundle or by the check, nothing is saved, and the error is that of
-// [Bundle.Err].
+// check: the listers of monitors, the hosts of webhooks and the secrets of params. If the bundle
+// or the check has problems, nothing is saved, and the error is that of [Bundle.Err].
 //
-// Apply is no single transaction. A job on which another one comes to depend, and one that is
-// removed, are marked in a transaction of their own, and then the store waits for those that were
+// Apply is no single transaction. A store marks a job that is removed, or on which another one
+// comes to depend, in a transaction of its own, and then waits for the transactions that were
 // open, so that no Enqueue takes a lock for a definition. Calendars, schedules, monitors,
-// expectations and subscriptions are written by roles that a store may have or not, each with its own comparison.
-// So Apply writes jobs before the jobs that depend on them, then chains, calendars, schedules, monitors, expectations and subscriptions, and then removes
-// what Prune is to remove. If a write fails, Apply stops and returns the report with the error:
-// [AppliedDefinition].Done says what is saved. Another Apply of the same bundle continues.
+// expectations and subscriptions are written by optional roles of the store. So Apply writes in
+// this order: jobs, each after those that it depends on, chains, calendars, schedules, monitors,
+// expectations, subscriptions. Then it removes what Prune is to remove. If a write fails, Apply
+// stops and returns the report with the error: [AppliedDefinition].Done says what is saved.
+// Another Apply of the same bundle continues.
 //
-// A job or a chain that was changed after Apply had read it is not written: the store compares
-// it in the transaction that saves. A calendar, schedule, monitor, expectation or subscription is compared right
-// before it is written. If another Apply of the same Name writes meanwhile, with another bundle or with
-// Prune, one of them has an error, or both have. It matches [courier.ErrConflict] and names what has
+// The store refuses to write a job or a chain that was changed after Apply had read it. Apply
+// compares a calendar, schedule, monitor, expectation or subscription right before it writes it.
+// If another Apply of the same Name writes meanwhile, with another bundle or with Prune, one of
+// them has an error, or both have. The error matches [courier.ErrConflict] and names what has
 // changed.
 //
-// Prune removes each definition behind what uses it: expectations, schedules, monitors and
-// subscriptions, then chains, jobs and calendars. It keeps what has executions that have not ended, or that something
-// else uses, a subscription with notifications that wait for delivery, and what is in the
-// deployment of another name. What is kept is removed by a later Apply with Prune, as soon as the
-// reason is gone.
+// Prune removes each definition after those that use it: expectations, schedules, monitors and
+// subscriptions, then chains, jobs and calendars. It keeps a definition with executions that have
+// not ended, one that something else uses, a subscription with notifications that wait for
+// delivery, and a definition in the deployment of another name. A later Apply with Prune removes
+// them when the reason is gone.
 //
 // A nil opt means the defaults.
 func (e *Engine) Apply(ctx context.Context, b Bundle, opt *ApplyOptions) (Applied, error) {

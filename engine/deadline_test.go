@@ -263,13 +263,13 @@ func TestDeadlineProblems(t *testing.T) {
 	h := couriertest.New(t, nil)
 	h.Stub("demo.step", nil)
 	for expected, want := range map[string]string{
-		"7:30":                `"7:30" is no time of day; write hours and minutes, and a time zone, such as "07:30 Europe/Berlin"`,
-		"24:00 UTC":           `"24:00 UTC" is no time of day`,
+		"7:30":                `"7:30" is not a time of day; write hours and minutes, and a time zone, such as "07:30 Europe/Berlin"`,
+		"24:00 UTC":           `"24:00 UTC" is not a time of day`,
 		"07:30 Europe/Berln":  `there is no time zone "Europe/Berln"; did you mean "Europe/Berlin"?`,
 		"07:30 CEST":          `it is short for a time of the year`,
 		"07:30 Local":         `time zone "Local" is another one on every machine`,
 		"07:30  Europe/Paris": `there is no time zone " Europe/Paris"`,
-		"soon":                `"soon" is no time of day`,
+		"soon":                `"soon" is not a time of day`,
 		"07:30":               "",
 		"23:59 Asia/Kolkata":  "",
 	} {
@@ -292,7 +292,7 @@ func TestDeadlineProblems(t *testing.T) {
 	const want = `define job "j": 3 problems (nothing was saved):
   timeout_seconds: -1 is negative; 0 means none
   max_duration_seconds: -60 is negative; 0 means none
-  expected_by: "x" is no time of day; write hours and minutes, and a time zone, such as "07:30 Europe/Berlin"`
+  expected_by: "x" is not a time of day; write hours and minutes, and a time zone, such as "07:30 Europe/Berlin"`
 	if err == nil || err.Error() != want {
 		t.Errorf("error\n%v", err)
 	}

@@ -126,7 +126,7 @@ func (h Executions) findLoop(ctx context.Context, f *store.StepFilter) error {
 		return p.NotRunnable
 	}
 	if f.ItemEnd = p.Tree.End(f.Item.Loop); f.ItemEnd < 0 || len(p.Tree.Loops(f.ItemEnd)) != len(f.Item.Iteration) || !slices.Contains(p.Tree.Loops(f.ItemEnd), f.Item.Loop) {
-		return courier.Errorf(courier.ErrInvalid, "step %d of version %d is no flow.foreach within %d loops; give the loop of the item, and its index in each loop around it and in the loop itself", f.Item.Loop, x.Version, max(0, len(f.Item.Iteration)-1))
+		return courier.Errorf(courier.ErrInvalid, "step %d of version %d is not a flow.foreach within %d loops; give the loop of the item, and its index in each loop around it and in the loop itself", f.Item.Loop, x.Version, max(0, len(f.Item.Iteration)-1))
 	}
 	return nil
 }

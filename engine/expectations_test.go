@@ -443,7 +443,7 @@ func checkArrivals(t *testing.T, w *tower, now time.Time) {
 }
 
 // TestManyExpectations: a look is one statement for all expectations that are due, and one that writes
-// what came of them.
+// the results.
 func TestManyExpectations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const count = 1500

@@ -36,7 +36,7 @@ const globalLimit = "global"
 func (h Limits) Set(ctx context.Context, scope string, n int, by courier.By) error {
 	setting, err := limitSetting(scope, by)
 	if err == nil && (n < 0 || n > math.MaxInt32) {
-		err = courier.Errorf(courier.ErrInvalid, "%d is no number of executions; 0 means no limit", n)
+		err = courier.Errorf(courier.ErrInvalid, "%d is not a number of executions; 0 means no limit", n)
 	}
 	var was store.Setting
 	if err == nil {

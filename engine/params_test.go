@@ -67,7 +67,7 @@ func TestTypedParams(t *testing.T) {
 		}
 		bad := m{"custmer": 1, "customer": "acmee", "n": "4", "file": "a.csv"}
 		want := []string{
-			`params.custmer: unknown parameter "custmer"; did you mean "customer"?`, `params.customer: "acmee" is none of the possible values; did you mean "acme"?`,
+			`params.custmer: unknown parameter "custmer"; did you mean "customer"?`, `params.customer: "acmee" is not one of the possible values; did you mean "acme"?`,
 			`params.day: is required, and was not given`, `params.file: must be the absolute path`, `params.n: must be a whole number, not "4"`,
 		}
 		opt := &courier.EnqueueOptions{Params: bad}

@@ -23,7 +23,7 @@ const (
 	Incomplete State = "incomplete" // the window and the grace have ended, and not all files are right
 	Missing    State = "missing"    // the window and the grace have ended without a file
 	Late       State = "late"       // its files came, too late
-	Excused    State = "excused"    // nothing is expected any more, as somebody has said
+	Excused    State = "excused"    // an operator has excused the day, or it does not count any more
 )
 
 // States lists the states in the order of a day.
@@ -56,14 +56,13 @@ type Arrival struct {
 	More  int    `json:"more,omitempty"`
 	// Reasons say what is wrong with the files, for Incomplete and before it.
 	Reasons []string `json:"reasons,omitempty"`
-	// Note says why another time than the one at which a file was seen counts, or that nobody
-	// could look.
+	// Note says why the time of a file itself counts, or that no engine could look.
 	Note      string    `json:"note,omitempty"`
 	DecidedAt time.Time `json:"decided_at,omitzero"` // when the window had ended, by a look; zero before
 	ExcusedBy string    `json:"excused_by,omitempty"`
 	ExcusedAt time.Time `json:"excused_at,omitzero"`
 	Excuse    string    `json:"excuse,omitempty"` // why nothing is expected any more
-	// Events are those that there have been, in their order. Each is there once.
+	// Events are the events of the day so far, in their order, each once.
 	Events []courier.EventType `json:"events,omitempty"`
 }
 
@@ -90,8 +89,8 @@ func (a *Arrival) Day() calendar.Date {
 	return date
 }
 
-// Location returns the location by whose clocks the record is: UTC if this machine does not know
-// its zone.
+// Location returns the location of the record's time zone; UTC if this machine does not have the
+// zone.
 func (a *Arrival) Location() *time.Location {
 	if zone, ok := zones.Load(a.Zone); ok {
 		return zone.(*time.Location)

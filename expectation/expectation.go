@@ -1,11 +1,11 @@
 // Package expectation notices files that do not come.
 //
 // An [Expectation] is the definition: which files are expected from where, how many and how
-// large, and in which window of which days. [New] makes a [Timetable] of it, which knows the
-// days that count and their windows. For each day that counts a store keeps one [Arrival]: its
-// state, and the files that came. A [Service] checks and saves expectations, and looks at what
-// monitors have seen and what steps have received: it says on which day a file counts, and
-// writes the states and the events, each once, on any number of engines.
+// large, and in which window of which days. [New] makes a [Timetable] of it, with the days that
+// count and their windows. For each day that counts a store keeps one [Arrival]: its state, and
+// the files that came. A [Service] checks and saves expectations. It reads the files that monitors
+// have seen and steps have received, decides for which day each counts, and writes the states and
+// the events, each once, on any number of engines.
 //
 // The day that a file counts for is, in this order:
 //
@@ -72,7 +72,7 @@ type Expectation struct {
 	// Early is how long before the window a file counts for the day of the window, although an
 	// earlier day is missing, such as 2h. Empty means that it does not.
 	Early string `json:"early,omitempty"`
-	// Label has what people want to find it by, such as {"partner": "globex"}.
+	// Label is what people find the expectation by, such as {"partner": "globex"}.
 	Label map[string]string `json:"label,omitempty"`
 	// Disabled says that nothing is expected now. Days that pass meanwhile get no record.
 	Disabled bool `json:"disabled,omitempty"`
@@ -114,16 +114,16 @@ type Window struct {
 	Grace string `json:"grace,omitempty"`
 }
 
-// Health is what is known of an expectation.
+// Health says when an expectation was last followed, and what keeps it from being followed.
 type Health struct {
-	// LookedAt is when somebody last looked for files successfully: the last poll of the
-	// monitor, or the last look at what steps have received.
+	// LookedAt is the time of the last successful look for files: the last poll of the monitor,
+	// or the last look at what steps have received.
 	LookedAt time.Time `json:"looked_at,omitzero"`
 	// MatchedAt is when a file of the pattern was last seen.
 	MatchedAt time.Time `json:"matched_at,omitzero"`
-	// Problem says why arrivals can't be followed now. It is empty if they can.
+	// Problem says why arrivals can't be followed now; empty if they can.
 	Problem string `json:"problem,omitempty"`
-	// Hint says what looks doubtful, such as a pattern that has matched nothing in 30 days.
+	// Hint is a doubt, such as that the pattern has matched nothing in 30 days.
 	Hint string `json:"hint,omitempty"`
 }
 
@@ -233,7 +233,7 @@ func (t *Timetable) readTimes(add func(field, format string, args ...any)) {
 		case text == "":
 			add(field, "it is missing; give a time of day such as 06:00")
 		case err != nil:
-			add(field, "%q is no time of day such as 06:00", errtext.Shorten(text, 60))
+			add(field, "%q is not a time of day such as 06:00", errtext.Shorten(text, 60))
 		default:
 			return at.Hour()*60 + at.Minute()
 		}
@@ -247,7 +247,7 @@ func (t *Timetable) readTimes(add func(field, format string, args ...any)) {
 		d, err := time.ParseDuration(text)
 		switch {
 		case err != nil:
-			add(field, "%q is no duration such as 20m or 1h30m", errtext.Shorten(text, 60))
+			add(field, "%q is not a duration such as 20m or 1h30m", errtext.Shorten(text, 60))
 		case d < 0 || d > maxTime:
 			add(field, "%s is not between 0 and %v", errtext.Shorten(text, 60), maxTime)
 		default:

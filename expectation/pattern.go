@@ -52,7 +52,7 @@ func readPattern(text string) (*pattern, error) {
 			inner, after, closed := strings.Cut(rest[1:], "}")
 			layout, isDate := strings.CutPrefix(inner, "date:")
 			if !closed || !isDate {
-				return nil, fmt.Errorf(`%q has "{%s", which is no day; write {date:20060102} or the like`, text, errtext.Shorten(inner, 60))
+				return nil, fmt.Errorf(`%q has "{%s", which is not a day; write {date:20060102} or the like`, text, errtext.Shorten(inner, 60))
 			}
 			if p.layout != "" {
 				return nil, fmt.Errorf("%q has two days; leave one of them out", text)

@@ -87,7 +87,7 @@ func (t *Tree) FinallyPolicy(job courier.FailurePolicy) courier.FailurePolicy {
 }
 
 // BeginFinally leaves all loops, wherever the walk stands, and goes to the finally part. The
-// values in scope stay. What has no value in it, of the steps before, reads null.
+// values in scope stay. Outputs of earlier steps without a value read null there.
 func (w *Walk) BeginFinally() {
 	w.stoppedAt = w.Position()
 	w.inFinally, w.loops, w.bound, w.step = true, nil, 0, w.tree.finally+1

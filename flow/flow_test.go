@@ -212,7 +212,7 @@ func TestParseErrors(t *testing.T) {
 			[]string{`config.operator: unknown operator "equal"; did you mean "equals"?`, `config.operator: can't be a reference`, `config.operator: must be one of`}},
 		{"long names", []courier.StepSpec{when(1, strings.Repeat("é", 50), 1), end}, []string{`unknown operator "` + strings.Repeat("é", 30) + `..."; known are equals`}},
 		{"regex", []courier.StepSpec{when("a", "regex", "(a"), end, when("a", "regex", strings.Repeat("a", 1025)), end, when("a", "regex", "a{1001}"), end},
-			[]string{"config.right: is no valid regular expression: missing closing ): `(a`", `config.right: is 1025 bytes long; a regular expression has 1024 at most`, `invalid repeat count`}},
+			[]string{"config.right: is not a valid regular expression: missing closing ): `(a`", `config.right: is 1025 bytes long; a regular expression has 1024 at most`, `invalid repeat count`}},
 		{"references", []courier.StepSpec{when("context:0", "equals", "${context:}"), end, forEach("secret:x"), end},
 			[]string{`config.left: reference "0": must be <step>.<name>`, `config.right: reference "}"`, `config: secret "x": a secret can't be used here`}},
 		{"unencodable", []courier.StepSpec{when(func() {}, "exists", nil), end}, []string{`config.left: json: unsupported type: func()`}},

@@ -148,7 +148,7 @@ func (f *frame) exceeded() error {
 
 // FailItem ends the present item of an open loop as failed. The blocks in the item are
 // left, the outputs of its steps read null, and the walk stands at the flow.end of the
-// loop, from which [Walk.Next] goes on. If the loop is not open, it does nothing.
+// loop, where [Walk.Next] continues. If the loop is not open, it does nothing.
 func (w *Walk) FailItem(marker int) {
 	at := slices.IndexFunc(w.loops, func(f frame) bool { return f.block.open == marker })
 	if at < 0 {

@@ -145,7 +145,7 @@ func keyOf(s string, known func(string) bool, anyHead bool) (string, bool) {
 }
 
 func meant(s, write string) string {
-	return fmt.Sprintf("%q is taken as it stands, and is no reference; if it was meant as one, write %s", shorten(s), write)
+	return fmt.Sprintf("%q is taken as it stands, and is not a reference; if it was meant as one, write %s", shorten(s), write)
 }
 
 // isHead reports whether a reference in the job can begin with a head.

@@ -14,7 +14,7 @@ import (
 func TestMistypedReferences(t *testing.T) {
 	for text, write := range map[string]string{
 		"${params.dir}":                     `write "context:params.dir", or ${context:params.dir} in a longer text, or $${params.dir} for the text itself`,
-		"/in/${params.dir}/x":               `"${params.dir}" is taken as it stands, and is no reference; if it was meant as one, write ${context:params.dir}, or $${params.dir}`,
+		"/in/${params.dir}/x":               `"${params.dir}" is taken as it stands, and is not a reference; if it was meant as one, write ${context:params.dir}, or $${params.dir}`,
 		"${context.list.file_list}":         `write "context:list.file_list"`,
 		"${Context:params.dir}":             `write "context:params.dir"`,
 		"${ context:params.dir }":           `write "context:params.dir"`,

@@ -270,7 +270,7 @@ func TestEvalErrors(t *testing.T) {
 		{when(1, "equals", "${context:get.size}!"), `flow.if: right: "get.size" has no value here; did you mean "get.sizes"?`},
 		{when(1, "equals", []any{"context:0.size"}), `flow.if: right: config.right[0]: "0.size" has no value here; did you mean "0.sizes"?`},
 		{when("context:loop.current_item", "equals", 1), `flow.if: left: "loop.current_item" has no value here; known are 0.sizes, get.sizes, params.bad`},
-		{when("x", "regex", "context:params.bad"), "flow.if: right: is no valid regular expression: missing closing ): `(`"},
+		{when("x", "regex", "context:params.bad"), "flow.if: right: is not a valid regular expression: missing closing ): `(`"},
 		{when("context:0.sizes", "contains", "context:0.sizes[7]"), `flow.if: right: "0.sizes[7]" has no value: 0.sizes has no [7]; it is a list of 1`},
 		{forEach("context:params.bad"), `flow.foreach: source: is the text "(", not a list`},
 		{forEach("context:0.none"), `flow.foreach: source: "0.none" has no value here; known are 0.sizes`},

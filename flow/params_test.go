@@ -68,9 +68,9 @@ func TestDeclarations(t *testing.T) {
 		`{"type": "text", "enum": [1, "a"]}`:                                   {`params.x.enum[0]: must be a text, not 1`},
 		`{"type": "text", "enum": []}`:                                         {`params.x.enum: has no values`},
 		`{"type": "text", "enum": "a"}`:                                        {`params.x.enum: must be a list, not "a"`},
-		`{"type": "text", "enum": ["a"], "default": "b"}`:                      {`params.x.default: "b" is none of the possible values; did you mean "a"?`},
-		`{"type": "text", "pattern": "("}`:                                     {`params.x.pattern: is no valid regular expression`},
-		`{"type": "text", "pattern": "a)(b"}`:                                  {`params.x.pattern: is no valid regular expression`},
+		`{"type": "text", "enum": ["a"], "default": "b"}`:                      {`params.x.default: "b" is not one of the possible values; did you mean "a"?`},
+		`{"type": "text", "pattern": "("}`:                                     {`params.x.pattern: is not a valid regular expression`},
+		`{"type": "text", "pattern": "a)(b"}`:                                  {`params.x.pattern: is not a valid regular expression`},
 		`{"type": "text", "required": "yes", "doc": 1, "secret": 0}`:           {`params.x.required: must be true or false, not "yes"`, `params.x.secret: must be`, `params.x.doc: must be a text, not 1`},
 		`{"type": "text", "secret": true, "default": "secret:db"}`:             {`params.x.default: must be the name of a secret, without secret: before it`},
 	} {
@@ -123,9 +123,9 @@ func TestParamValues(t *testing.T) {
 		{`{"type": "text", "default": "d"}`, ``, `"d"`, ""},
 		{`{"type": "text", "required": true}`, ``, ``, `params.x: is required, and was not given`},
 		{`{"type": "text", "required": true}`, `null`, ``, `params.x: is required, and was not given`},
-		{`{"type": "text", "enum": ["acme", "globex"]}`, `"acmee"`, ``, `params.x: "acmee" is none of the possible values; did you mean "acme"?`},
+		{`{"type": "text", "enum": ["acme", "globex"]}`, `"acmee"`, ``, `params.x: "acmee" is not one of the possible values; did you mean "acme"?`},
 		{`{"type": "text", "enum": ["acme", "globex"]}`, `"zzz"`, ``, `known are acme, globex`},
-		{`{"type": "text", "enum": ["acme"]}`, `"ACME"`, ``, `none of the possible`},
+		{`{"type": "text", "enum": ["acme"]}`, `"ACME"`, ``, `not one of the possible`},
 		{`{"type": "text", "pattern": "a|bc"}`, `"bc"`, `"bc"`, ""},
 		{`{"type": "text", "pattern": "a|bc"}`, `"abc"`, ``, `params.x: "abc" does not match the pattern a|bc as a whole`},
 		{`{"type": "text", "pattern": "a"}`, `"a\n"`, ``, `does not match`},
@@ -140,7 +140,7 @@ func TestParamValues(t *testing.T) {
 		{`{"type": "integer"}`, `"7"`, ``, `must be a whole number, not "7"`},
 		{`{"type": "integer", "min": 1, "max": 10}`, `11`, ``, `must be at most 10, not 11`},
 		{`{"type": "integer", "min": 9007199254740993}`, `9007199254740992`, ``, `must be at least 9007199254740993, not 9007199254740992`},
-		{`{"type": "integer", "enum": [1, 2]}`, `3`, ``, `params.x: 3 is none of the possible values; known are 1, 2`},
+		{`{"type": "integer", "enum": [1, 2]}`, `3`, ``, `params.x: 3 is not one of the possible values; known are 1, 2`},
 		{`{"type": "number"}`, `1.50`, `1.50`, ""},
 		{`{"type": "number", "enum": [1.5]}`, `15e-1`, `15e-1`, ""},
 		{`{"type": "number", "max": 1}`, `1e999999999`, ``, `must be at most 1, not 1e999999999`},
@@ -222,7 +222,7 @@ func TestParamsOfGo(t *testing.T) {
 	got := lines(problems)
 	for _, want := range []string{
 		"params.at: json: unsupported type: chan int", `params.lst: unknown parameter "lst"; did you mean "list"?`,
-		"params.n: must be a whole number in digits alone, not 2.5", `params.t: "c" is none of the possible values`,
+		"params.n: must be a whole number in digits alone, not 2.5", `params.t: "c" is not one of the possible values`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got\n%swant %s", got, want)

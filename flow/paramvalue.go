@@ -90,7 +90,7 @@ func (d *param) given(v any, is bool) (any, string) {
 	x, err := plainJSON(v)
 	switch {
 	case err != nil && d.Secret:
-		return nil, "is no text that can be stored"
+		return nil, "is not text that can be stored"
 	case err != nil:
 		return nil, err.Error()
 	case x == nil && d.Required:
@@ -129,7 +129,7 @@ func (d *param) within(v any) string {
 	}
 	switch {
 	case len(d.Enum) > 0 && !slices.ContainsFunc(d.Enum, func(e any) bool { return d.compare(v, e) == 0 }):
-		return fmt.Sprintf("%s is none of the possible values; %s", shown(v), d.nearest(v))
+		return fmt.Sprintf("%s is not one of the possible values; %s", shown(v), d.nearest(v))
 	case d.Min != nil && d.compare(v, d.Min) < 0:
 		return fmt.Sprintf("must be at least %s, not %s", shown(d.Min), shown(v))
 	case d.Max != nil && d.compare(v, d.Max) > 0:

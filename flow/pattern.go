@@ -59,7 +59,7 @@ func compilePattern(s string) (pattern, error) {
 }
 
 func badPattern(err error) error {
-	return fmt.Errorf("is no valid regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	return fmt.Errorf("is not a valid regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 }
 
 // check returns an error if matching against a text of n bytes would take long.

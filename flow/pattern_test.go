@@ -149,7 +149,7 @@ func FuzzPatternSize(f *testing.F) {
 
 func TestInvalidPattern(t *testing.T) {
 	_, err := holds(t, "x", "regex", "a(", nil)
-	if want := "is no valid regular expression: missing closing )"; err == nil || !strings.Contains(fmt.Sprint(err), want) {
+	if want := "is not a valid regular expression: missing closing )"; err == nil || !strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("the error is %v, want %q", err, want)
 	}
 }

@@ -130,16 +130,16 @@ func (b *block) rescues(class courier.Reason) bool {
 	return b.kind == openTry || b.policy.Continues(class)
 }
 
-// A Handler is what a failure comes to.
+// A Handler is the block that handles a failure.
 type Handler struct {
 	Marker int  // of the loop or the flow.try
 	Rescue bool // its rescue begins; otherwise the present item of the loop has failed
 }
 
-// Handler returns what the failure of entry i comes to for a reason: the innermost rescue
-// that takes it, or the innermost loop that goes on with its next item, whichever is further
-// in. The first marker of a block lies outside of it. What fails in a rescue does not come to
-// the same rescue. If ok is false, the execution fails.
+// Handler returns the block that handles a failure of entry i for a reason: the innermost block
+// with a rescue for the reason, or the innermost loop that goes on with its next item, whichever
+// is further in. The first marker of a block lies outside of it. A failure in a rescue is not
+// handled by the same rescue. If ok is false, the execution fails.
 func (t *Tree) Handler(i int, class courier.Reason) (h Handler, ok bool) {
 	for at := t.around(i); at >= 0; at = t.blocks[at].parent {
 		b := t.blocks[at]
@@ -228,8 +228,9 @@ func (t *Tree) rescueAround(i int) *block {
 
 // Rescue begins the rescue of a block because its body has failed: the loops and blocks in
 // the body are left, and the walk stands behind the flow.rescue. The outputs of the body stay,
-// but for those of inner loops that have not come to their last iteration. If the loop with
-// the marker is not open, or the walk is not in the body, it does nothing. A bound in the body becomes the item that is rescued.
+// except those of inner loops that have not reached their last iteration. If the loop with the
+// marker is not open, or the walk is not in the body, it does nothing. A bound in the body
+// becomes the item that is rescued.
 func (w *Walk) Rescue(marker int) {
 	b := w.tree.rescuing(marker)
 	if b == nil || len(w.loops) < b.depth || w.step <= b.open || w.step >= b.els {
@@ -255,8 +256,8 @@ func (w *Walk) Rescue(marker int) {
 	w.step = b.els + 1
 }
 
-// CanRescue reports whether the rescue of a block may begin: the walk does not end with an
-// item inside of a flow.try. What follows a flow.try has run already when such an item is
+// CanRescue reports whether the rescue of a block may begin. It may not if the walk ends with an
+// item inside of a flow.try: the steps behind the flow.try have run already when such an item is
 // executed again.
 func (w *Walk) CanRescue(marker int) bool {
 	b := w.tree.rescuing(marker)

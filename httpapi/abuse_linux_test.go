@@ -39,7 +39,7 @@ var abuseFor = flag.Duration("abuse", 4*time.Second, "for how long TestAbuse has
 // hostilePeople use the job report, each with another role; hope uses another job.
 var hostilePeople = []string{"ann", "vera", "stan", "otto", "edna", "mona", "stranger"}
 
-// An abuse is a service over TCP, and what came of the requests.
+// An abuse is a service over TCP, and the result of the requests.
 type abuse struct {
 	*testing.T
 	engine     *engine.Engine

@@ -313,7 +313,7 @@ func (c *call) after() (after int64, limit int, err error) {
 }
 
 func errCursor() error {
-	return oneProblem(item{Parameter: "cursor", Message: "it is none of this list: begin without a cursor"})
+	return oneProblem(item{Parameter: "cursor", Message: "not a cursor of this list: start from the first page"})
 }
 
 func (c *call) getStep() error {

@@ -20,13 +20,13 @@ func newOrigins(list []string) *origins {
 	for _, origin := range list {
 		u, err := url.Parse(origin)
 		if err == nil && (u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin) {
-			err = fmt.Errorf("it is no origin")
+			err = fmt.Errorf("it is not an origin")
 		}
 		if err == nil {
 			err = o.guard.AddTrustedOrigin(origin)
 		}
 		if err != nil {
-			o.err = problemf(codeInternal, "Access.Origins of this service has an entry that is no origin: write scheme, host and port alone, such as https://ops.example.com")
+			o.err = problemf(codeInternal, "Access.Origins of this service has an entry that is not an origin: write scheme, host and port alone, such as https://ops.example.com")
 		}
 	}
 	return o

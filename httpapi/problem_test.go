@@ -117,7 +117,7 @@ func TestProblemsNameWhatWasMeant(t *testing.T) {
 	w.put("v1/schedules/nightly", `{"job": "repor", "cron": "0 0 3 * * ?"}`, "If-None-Match", "*").problem(http.StatusUnprocessableEntity, "definition", meant)
 	w.get("v1/executions?state=faild").problem(http.StatusBadRequest, "invalid", `faild; did you mean "failed"?`)
 	w.get("v1/executions?stat=failed").problem(http.StatusBadRequest, "invalid", `there is no parameter "stat" here; did you mean "state"?`)
-	w.post("v1/bulk", `{"action": "cancl", "ids": ["x"]}`).problem(http.StatusBadRequest, "invalid", `"cancl"; did you mean "cancel"?`, `"x" is no id`)
+	w.post("v1/bulk", `{"action": "cancl", "ids": ["x"]}`).problem(http.StatusBadRequest, "invalid", `"cancl"; did you mean "cancel"?`, `"x" is not the id`)
 	// Who must not know a name is told the same of it as of one that is not there.
 	for _, job := range []string{"hiden", "hidden"} {
 		w.as("ann").get("v1/jobs/"+job).problem(http.StatusNotFound, "not_found")

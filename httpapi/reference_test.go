@@ -2,8 +2,6 @@ package httpapi_test
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -51,10 +49,10 @@ func reference() string {
 		byGroup[group] = append(byGroup[group], r)
 	}
 	for _, group := range groups {
-		fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | rights | what it does | answers |\n|---|---|---|---|\n", group)
+		fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | rights | what it does |\n|---|---|---|\n", group)
 		for _, r := range byGroup[group] {
 			o := operation(r)
-			fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(firstSentence(o["summary"].(string))), statuses(o))
+			fmt.Fprintf(&b, "| `%s %s` | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(firstSentence(o["summary"].(string))))
 		}
 	}
 	b.WriteString("\n### Roles and rights\n\n| right | of | client | viewer | starter | operator | editor | admin |\n|---|---|---|---|---|---|---|---|\n")
@@ -75,17 +73,6 @@ func reference() string {
 	}
 	b.WriteString("\n")
 	return b.String()
-}
-
-// statuses lists the statuses of an operation, without those that the page says of all.
-func statuses(operation map[string]any) string {
-	var list []string
-	for _, s := range slices.Sorted(maps.Keys(operation["responses"].(map[string]any))) {
-		if !slices.Contains([]string{"400", "401", "403", "413", "415", "501", "503", "default"}, s) {
-			list = append(list, s)
-		}
-	}
-	return strings.Join(list, " ")
 }
 
 // cell is a text in a table.

@@ -311,7 +311,7 @@ func (u *upload) params(declared *flow.Params) (map[string]any, error) {
 		case !jsontext.Storable(f.Text):
 			p.add(item{Pointer: pointer, Message: "it " + noText + "; a file needs a file name"})
 		case f.Name == filesParam:
-			p.add(item{Pointer: pointer, Message: "this part has no file name, so it is no file: send files with one"})
+			p.add(item{Pointer: pointer, Message: "this part has no file name, so it is not a file: send files with one"})
 		case f.Name == userField, f.Name == paramsField, (f.Name == expiresField || f.Name == u.jobField) && !isDeclared(declared, f.Name):
 		default:
 			if v := fieldValue(declared, &f); v != nil {

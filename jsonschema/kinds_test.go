@@ -108,7 +108,7 @@ var expectationCase = kindCase{
 	},
 	needed: []string{"name", "from", "pattern", "window"},
 	is:     "pattern",
-	unseen: `there is no|overlaps|longer than the window|is from too|no day of a year|less than the least|begins with a wildcard|which is no day|time zone|between 0 and|no duration|cron`,
+	unseen: `there is no|overlaps|longer than the window|is from too|no day of a year|less than the least|begins with a wildcard|which is not a day|time zone|between 0 and|not a duration|cron`,
 }
 
 var kindCases = map[string]kindCase{"chain": chainCase, "schedule": scheduleCase, "monitor": monitorCase, "subscription": subscriptionCase, "calendar": calendarCase, "expectation": expectationCase}
@@ -199,7 +199,7 @@ func (d *drawer) declaration() map[string]any {
 }
 
 // unseenOfParams are the problems of declarations that a schema can't see.
-var unseenOfParams = regexp.MustCompile(`missing closing|is above max|is none of the possible|must be at (least|most)|must have at|does not match|names a directory|digits alone|must be the name of a secret`)
+var unseenOfParams = regexp.MustCompile(`missing closing|is above max|is not one of the possible|must be at (least|most)|must have at|does not match|names a directory|digits alone|must be the name of a secret`)
 
 // TestRandomParams compares the verdicts on declarations of parameters, and on values for
 // those that are sound.
@@ -250,4 +250,4 @@ func TestRandomParams(t *testing.T) {
 
 // unseenOfValues are the problems of values that the schema of a job's parameters can't
 // see.
-var unseenOfValues = regexp.MustCompile(`digits alone|must be at (least|most) "|none of the possible values; known are|does not match|must be the name of a secret`)
+var unseenOfValues = regexp.MustCompile(`digits alone|must be at (least|most) "|not one of the possible values; known are|does not match|must be the name of a secret`)

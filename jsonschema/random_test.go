@@ -303,7 +303,7 @@ var unseenOfJobs = regexp.MustCompile(strings.Join([]string{
 	`there is no job `,                   // a name
 	`expected_by: `,                      // a time zone
 	`given twice`,                        // a name
-	`are no permissions|expected_status`, // what only the Go type of a field says
+	`is not a set of permissions|expected_status`, // what only the Go type of a field says
 }, "|"))
 
 // TestRandomJobs compares the verdicts on 1,000 valid jobs, and on as many others.

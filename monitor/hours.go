@@ -35,7 +35,7 @@ func readClock(text string) (hour, minute int, err error) {
 	}
 	t, err := time.Parse("15:04", text)
 	if err != nil {
-		return 0, 0, fmt.Errorf("%q is no time of day such as 06:00", errtext.Shorten(text, 60))
+		return 0, 0, fmt.Errorf("%q is not a time of day such as 06:00", errtext.Shorten(text, 60))
 	}
 	return t.Hour(), t.Minute(), nil
 }

@@ -104,8 +104,8 @@ func TestBadHours(t *testing.T) {
 		for want, m := range map[string]monitor.Monitor{
 			`calendar: there is no calendar "week"; there are none`:                                                    {Calendar: "week"},
 			"between: it is for monitors with a calendar only, whose time zone its times are in; name one in calendar": {Between: monitor.Hours{From: "06:00"}},
-			`between.from: "6" is no time of day such as 06:00`:                                                        {Calendar: "week", Between: monitor.Hours{From: "6", Until: "25:00"}},
-			`between.until: "25:00" is no time of day such as 06:00`:                                                   {Calendar: "week", Between: monitor.Hours{From: "6", Until: "25:00"}},
+			`between.from: "6" is not a time of day such as 06:00`:                                                     {Calendar: "week", Between: monitor.Hours{From: "6", Until: "25:00"}},
+			`between.until: "25:00" is not a time of day such as 06:00`:                                                {Calendar: "week", Between: monitor.Hours{From: "6", Until: "25:00"}},
 			`between.until: "06:00" is not after from, "19:00"; leave it out for the end of the day`:                   {Calendar: "week", Between: monitor.Hours{From: "19:00", Until: "06:00"}},
 		} {
 			m.Name, m.Path, m.Job = "m", "/in", "job"

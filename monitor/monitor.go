@@ -280,7 +280,7 @@ func (m *Monitor) checkFiles(add func(field, format string, args ...any)) {
 		}
 	}
 	if d := m.DoneFile; strings.ContainsAny(d, "/\\*?") || len(d) > maxPattern || !utf8.ValidString(d) {
-		add("done_file", "%q is no ending of a name; give one such as \".done\"", errtext.Shorten(d, 60))
+		add("done_file", "%q is not the ending of a name; give one such as \".done\"", errtext.Shorten(d, 60))
 	}
 }
 

@@ -322,7 +322,7 @@ func unusable(f *courier.ListedFile) string {
 	case !utf8.ValidString(f.Name) || !utf8.ValidString(f.Path) || strings.ContainsRune(f.Name+f.Path, 0):
 		return "has a NUL character, or is not valid UTF-8"
 	case f.Name == "" || f.Name == "." || f.Name == ".." || strings.ContainsRune(f.Name, '/'):
-		return "is no name of a file"
+		return "is not a file name"
 	case len(f.Name) > maxFileName:
 		return fmt.Sprintf("has %d bytes, more than %d", len(f.Name), maxFileName)
 	case len(f.Path) > maxFilePath:
@@ -330,7 +330,7 @@ func unusable(f *courier.ListedFile) string {
 	case f.Size < 0:
 		return "has a negative size"
 	case !f.Modified.IsZero() && (f.Modified.Year() < 1 || f.Modified.Year() > 9999):
-		return "has a time that is none"
+		return "has an invalid modification time"
 	}
 	return ""
 }

@@ -24,6 +24,7 @@ outputs, params and secrets, are in [flow.md](flow.md).
 
 Each type says what happens when an attempt is repeated, and what is cleaned up before that, or when the execution fails or is
 cancelled. Where two types are in one section, a field that only one of them has is marked with it. No number of a configuration is negative.
+A type without a line about its timeout has none, and fails after 60 s without progress.
 `
 
 // TestDocumentation holds docs/step-types.md against the types themselves; run
@@ -37,6 +38,7 @@ func TestDocumentation(t *testing.T) {
 	for _, f := range p.common {
 		f.write(&b)
 	}
+	table(&b, "output", p.outputs)
 	fmt.Fprintf(&b, "\nThe *usual cleanup* %s.\n\n", p.cleanup)
 	for _, s := range saidOnce {
 		fmt.Fprintf(&b, "- %s\n", s.rule)
@@ -71,6 +73,8 @@ var saidOnce = []struct{ clause, rule string }{
 	{"; taken from the login directory unless it begins with a slash", "A path on a server is taken from the login directory unless it begins with a slash."},
 	{", such as *.csv, {a,b}-*, or **/*.csv for all directories below too", "A pattern is one such as *.csv, {a,b}-*, or **/*.csv for all directories below too."},
 	{", so it is the old one or the new one", "A file that is overwritten is the old one or the new one at any time."},
+	{": the file gets its name when it is complete", "A type that *overwrites* gives the file its name when it is complete."},
+	{": looks again", "A type that *reads only* looks again."},
 }
 
 // twins are types that are documented in the section of another one. Those of ftp are in the
@@ -99,6 +103,7 @@ type page struct {
 	sections []*section
 	aliases  []string
 	common   []field // fields of configurations that several sections have
+	outputs  []field // fields of outputs that several sections have
 	cleanup  string  // what most types clean up
 	shown    map[string]json.RawMessage
 }
@@ -128,37 +133,43 @@ func newPage(t *testing.T, reg *courier.Registry) *page {
 		}
 	}
 	slices.SortFunc(p.sections, func(a, b *section) int { return cmp.Compare(a.types[0].Key(), b.types[0].Key()) })
-	fields, cleanups := make(map[field]int), make(map[string]int)
+	cleanups := make(map[string]int)
+	var configs, outputs [][]field
 	for _, s := range p.sections {
 		s.config = s.merged(t, "the configuration", (*courier.StepType).Config)
 		s.output = s.merged(t, "the output", (*courier.StepType).Output)
-		for _, f := range s.config {
-			fields[f]++
-		}
+		configs, outputs = append(configs, s.config), append(outputs, s.output)
 		if text := s.types[0].CleanupDoc(); text != "" {
 			cleanups[text]++
 		}
 	}
-	meanings := make(map[string]int)
-	for f := range fields {
-		meanings[f.name]++
-	}
-	for f, n := range fields {
-		if (n > 2 || n > 1 && meanings[f.name] == 1) && f.mark == "" && len(strings.Fields(f.note)) > 3 && !strings.Contains(f.note, " of `") {
-			p.common = append(p.common, f)
-		}
-	}
-	many := p.common
-	p.common = slices.DeleteFunc(slices.Clone(many), func(f field) bool { // a name has one meaning there
-		return slices.ContainsFunc(many, func(other field) bool { return other.name == f.name && other != f })
-	})
-	slices.SortFunc(p.common, func(a, b field) int { return cmp.Compare(a.name, b.name) })
+	p.common, p.outputs = repeated(configs, 2), repeated(outputs, 3)
 	for text, n := range cleanups {
 		if n > cleanups[p.cleanup] || n == cleanups[p.cleanup] && text < p.cleanup {
 			p.cleanup = text
 		}
 	}
 	return p
+}
+
+// repeated returns the fields that so many lists at least have in the same words, and three if
+// others have another field of the name; one for each name.
+func repeated(lists [][]field, least int) (all []field) {
+	times, meanings := make(map[field]int), make(map[string]int)
+	for _, f := range slices.Concat(lists...) {
+		if times[f]++; times[f] == 1 {
+			meanings[f.name]++
+		}
+	}
+	for f, n := range times {
+		if (n > 2 || n >= least && meanings[f.name] == 1) && f.mark == "" && len(strings.Fields(f.note)) > 2 && !strings.Contains(f.note, " of `") {
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b field) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(times[b], times[a]), cmp.Compare(a.note, b.note))
+	})
+	return slices.CompactFunc(all, func(a, b field) bool { return a.name == b.name }) // the most frequent meaning
 }
 
 // documented checks that a type says all that the page needs.
@@ -243,26 +254,33 @@ func (p *page) write(b *strings.Builder, s *section) {
 		return typ.CleanupDoc()
 	})
 	p.each(b, s, "Timeout", func(typ *courier.StepType) string {
+		if typ.Timeout() == 0 && typ.Stall() == time.Minute {
+			return ""
+		}
 		if typ.Stall() > 0 {
 			return fmt.Sprintf("%s; %s without progress", duration(typ.Timeout()), duration(typ.Stall()))
 		}
 		return duration(typ.Timeout())
 	})
-	table(b, "configuration", slices.DeleteFunc(slices.Clone(s.config), p.isCommon))
-	var common []string
-	for _, f := range s.config {
-		if p.isCommon(f) {
-			common = append(common, "`"+f.name+"`")
-		}
-	}
-	if len(common) > 0 {
-		fmt.Fprintf(b, "\n[Also](#fields-of-several-types): %s.\n", strings.Join(common, ", "))
-	}
+	writeFields(b, "configuration", s.config, p.common)
 	fmt.Fprintf(b, "\n```json\n{\"type\": %q, \"config\": %s}\n```\n", first.Key(), p.shown[first.Key()])
-	table(b, "output", s.output)
+	writeFields(b, "output", s.output, p.outputs)
 }
 
-func (p *page) isCommon(f field) bool { return slices.Contains(p.common, f) }
+// writeFields writes a table of the fields that are not common, and the names of the others.
+func writeFields(b *strings.Builder, title string, list, common []field) {
+	isCommon := func(f field) bool { return slices.Contains(common, f) }
+	table(b, title, slices.DeleteFunc(slices.Clone(list), isCommon))
+	var names []string
+	for _, f := range list {
+		if isCommon(f) {
+			names = append(names, "`"+f.name+"`")
+		}
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(b, "\n[Also](#fields-of-several-types): %s.\n", strings.Join(names, ", "))
+	}
+}
 
 // each writes a property of the types of a section, once if it is the same for all.
 func (p *page) each(b *strings.Builder, s *section, name string, of func(*courier.StepType) string) {
@@ -349,7 +367,7 @@ func values(s *courier.Schema, doc string) (all []string) {
 	if s.Min != "" && s.Min != "0" {
 		all = append(all, "at least "+s.Min.String())
 	}
-	if s.Max != "" {
+	if s.Max != "" && len(s.Max.String()) < 10 {
 		all = append(all, "at most "+s.Max.String())
 	}
 	return all

@@ -38,7 +38,7 @@ type hostileCase struct {
 	from   source
 }
 
-// An ordeal is what a process does with a case, and what came of it.
+// An ordeal is what a process does with a case, and the result.
 type ordeal struct {
 	Dir  string
 	Name string

@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier/internal/test/chromium"
 )
 
-// answered waits until the focus is on what came of a form, to which the browser scrolls then: a
+// answered waits until the focus is on the result of a form, to which the browser scrolls then: a
 // click must not come before.
 func answered(p *chromium.Page) {
 	p.WaitFor("!document.querySelector('[autofocus]') || document.activeElement.matches('[autofocus]')", 5*time.Second)
@@ -95,7 +95,7 @@ func TestUnsaved(t *testing.T) {
 	leave(false, "it was saved")
 }
 
-// After an action the focus is on what came of it, also without scripts, and the button that goes
+// After an action the focus is on the result, also without scripts, and the button that goes
 // on is the next one.
 func TestFocusAfterAction(t *testing.T) {
 	t.Parallel()

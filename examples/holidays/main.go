@@ -103,7 +103,7 @@ func readICS(text string) (closed []calendar.Closing, err error) {
 		case "DTSTART", "DTEND":
 			at, err := time.Parse("20060102", value[:min(8, len(value))])
 			if err != nil {
-				return nil, fmt.Errorf("line %d: %q is no date", n, value)
+				return nil, fmt.Errorf("line %d: %q is not a date", n, value)
 			}
 			if strings.EqualFold(name, "DTEND") {
 				to = calendar.DateOf(at)

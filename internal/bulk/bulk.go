@@ -1,6 +1,6 @@
 // Package bulk carries out one action on many executions: it resumes, cancels, pauses, releases
 // or starts again those of a filter, or those with given ids. A call of [Do] treats up to 500 of
-// them, the newest first, and says of each what came of it; a cursor says where the next call goes
+// them, the newest first, and says of each the result; a cursor says where the next call goes
 // on, so that nothing is kept between two calls. A [Caller] says which executions may be treated.
 package bulk
 
@@ -58,7 +58,7 @@ type Request struct {
 	Cursor string
 }
 
-// An Outcome is what came of a call of [Do], of at most 500 executions. The first call fixes
+// An Outcome is the result of a call of [Do], of at most 500 executions. The first call fixes
 // the newest execution: those that are created later are not in it.
 type Outcome struct {
 	Action  Action                `json:"action"`
@@ -78,7 +78,7 @@ type Outcome struct {
 	Text string `json:"text"` // the outcome as a sentence
 }
 
-// A Result is what came of one execution.
+// A Result is the result of one execution.
 type Result struct {
 	Execution courier.ExecutionID `json:"execution_id"`
 	Result    string              `json:"result"`          // done, refused or skipped
@@ -218,7 +218,7 @@ func (r *Request) check() error {
 	}
 	for _, id := range r.IDs {
 		if !filter.IsID(string(id)) && len(problems) < 20 {
-			problem("%q is no id of an execution", id)
+			problem("%q is not the id of an execution", id)
 		}
 	}
 	problems = append(problems, r.Where.Problems()...)
@@ -348,7 +348,7 @@ func (who *Caller) rerun(ctx context.Context, e Engine, r *Request, x *courier.E
 	return n.ID, err
 }
 
-// text says what came of a request.
+// text says the result of a request.
 func (o *Outcome) text() string {
 	more := ""
 	if o.More {

@@ -315,14 +315,14 @@ func TestMistakes(t *testing.T) {
 		`there is no action "resum"; did you mean "resume"?`: {Action: "resum", IDs: ids},
 		"it says of nothing what it is about":                {Action: bulk.Cancel},
 		"give ids or a filter, not both":                     {Action: bulk.Cancel, IDs: ids, Where: where(t, "job:j")},
-		`"x" is no id of an execution`:                       {Action: bulk.Cancel, IDs: []courier.ExecutionID{"x"}},
+		`"x" is not the id of an execution`:                  {Action: bulk.Cancel, IDs: []courier.ExecutionID{"x"}},
 		"10001 ids, 10000 at most":                           {Action: bulk.Cancel, IDs: slices.Repeat(ids, 10_001)},
 		"a resume is not possible in state:completed":        {Action: bulk.Resume, Where: where(t, "state:completed")},
 		"a release is not possible in state:failed":          {Action: bulk.Release, Where: where(t, "ended:1h")},
 		"a rerun needs a key":                                {Action: bulk.Rerun, IDs: ids},
 		"a key of 1 to 100 characters":                       {Action: bulk.Rerun, IDs: ids, Key: strings.Repeat("k", 101)},
 		"since is not before until":                          {Action: bulk.Cancel, Where: filter.Filter{Since: at, Until: at}},
-		"it is none; begin without":                          {Action: bulk.Cancel, IDs: ids, Cursor: "x"},
+		"not a valid cursor; start":                          {Action: bulk.Cancel, IDs: ids, Cursor: "x"},
 		"it says of nothing what it is about: give ids or a filter, such as state:failed; a rerun needs": {Action: bulk.Rerun},
 	} {
 		out, err := s.do(t, r)

@@ -196,7 +196,7 @@ func TestExecutionsRefuses(t *testing.T) {
 		}
 		for what, c := range map[string]struct{ filter, cursor, want string }{
 			"another filter": {"job:daily-a", page.Next, "belongs to another filter"},
-			"no cursor":      {"job:other", "x", "it is none"},
+			"no cursor":      {"job:other", "x", "not a valid cursor"},
 			"an unknown job": {"job:othr", "", `did you mean "other"?`},
 			"a chain":        {"chain:daily", "", "there is no chain"},
 		} {

@@ -46,7 +46,7 @@ func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Conte
 	return err
 }
 
-// Noted is [Visit.Do], and returns the number of the entry that says what came of it: 0 if
+// Noted is [Visit.Do], and returns the number of the entry that says the result: 0 if
 // there is none.
 func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Context) error) (entry int64, err error) {
 	a.By, a.Via, a.Outcome = v.ID, v.d.opt.Via, asked
@@ -75,7 +75,7 @@ func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Co
 	}
 	entry, note := v.d.note(ctx, a)
 	if note != nil {
-		v.d.log.Error("the journal does not have what came of an action", "kind", a.Kind, "name", a.Name, "verb", a.Verb, "by", a.By, "outcome", a.Outcome, "error", note)
+		v.d.log.Error("the journal does not have the result of an action", "kind", a.Kind, "name", a.Name, "verb", a.Verb, "by", a.By, "outcome", a.Outcome, "error", note)
 	}
 	return entry, err
 }

@@ -15,7 +15,7 @@ import (
 
 // ErrCursor is the error of a cursor that belongs to no page of a list. It matches
 // [courier.ErrInvalid].
-var ErrCursor = courier.Errorf(courier.ErrInvalid, "the cursor is none of this list; begin without a cursor")
+var ErrCursor = courier.Errorf(courier.ErrInvalid, "not a cursor of this list; start from the first page")
 
 // Limits returns a page of the limits that were set and that the visitor may see: those of
 // its jobs, and all others if it may see all jobs. Keys are values.

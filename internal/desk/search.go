@@ -154,7 +154,7 @@ func (v *Visit) searchFiles(ctx context.Context, text string, s *Search) (err er
 // Files returns a page of the reports of files, as [engine.FileFilter] says, where a name
 // stands for what begins with it too, and a text in quotes for the name alone: those of the
 // executions whose values the visitor may see. Before is the entry of the last one of the page before; nil for the first page. More
-// says that there may be further ones. A text that is no name of a file finds none.
+// says that there may be further ones. A text that is not a file name finds none.
 func (v *Visit) Files(ctx context.Context, text string, before *store.TrailEntry, limit int) (found []SearchedFile, more bool, err error) {
 	f := engine.FileFilter{Before: before, Limit: limit}
 	f.Name, f.Exact = filter.Literal(text)
@@ -166,7 +166,7 @@ func (v *Visit) Files(ctx context.Context, text string, before *store.TrailEntry
 	for range maxFilePages {
 		list, err := v.d.e.Executions().FindFiles(ctx, f)
 		if errors.Is(err, courier.ErrInvalid) {
-			return nil, false, nil // it is no name of a file
+			return nil, false, nil // it is not a file name
 		} else if err != nil {
 			return nil, false, err
 		}

@@ -38,7 +38,7 @@ func (c Cursors) Read(cursor string) (before courier.ExecutionID, err error) {
 	switch {
 	case cursor == "":
 	case !IsID(id):
-		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it is none; begin without a cursor", cursor)
+		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: not a valid cursor; start from the first page", cursor)
 	case mark != c.mark:
 		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it belongs to another filter or action; begin without a cursor", cursor)
 	}

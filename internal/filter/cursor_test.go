@@ -34,8 +34,8 @@ func TestCursors(t *testing.T) {
 	}{
 		"another filter": {filter.CursorsOf("list", filter.Filter{}), cursor, "belongs to another filter or action"},
 		"another action": {filter.CursorsOf("cancel", f), cursor, "belongs to another filter or action"},
-		"no cursor":      {cursors, "x", "it is none; begin without a cursor"},
-		"capitals":       {cursors, strings.ToUpper(cursor), "it is none"},
+		"no cursor":      {cursors, "x", "not a valid cursor; start from the first page"},
+		"capitals":       {cursors, strings.ToUpper(cursor), "not a valid cursor"},
 	} {
 		if got, err := c.of.Read(c.cursor); got != "" || !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %q, %v", what, got, err)

@@ -104,7 +104,7 @@ func Parse(text string, now time.Time) (Filter, error) {
 			break
 		}
 		if !ok {
-			p.problem("%s is no condition; for a job write job:%s", term, term)
+			p.problem("%s is not a condition; for a job write job:%s", term, term)
 			continue
 		}
 		p.condition(name.text, value)

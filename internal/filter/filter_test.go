@@ -57,11 +57,11 @@ func TestParseMistakes(t *testing.T) {
 		"state:faild":                {`there is no state faild; did you mean "failed"?`},
 		"state:":                     {"state: give a value"},
 		"reason:timout":              {`did you mean "timeout"?`},
-		"invoices":                   {"invoices is no condition; for a job write job:invoices"},
+		"invoices":                   {"invoices is not a condition; for a job write job:invoices"},
 		"job:a*b":                    {`an asterisk can stand at the end only; for the job of that name write job:"a*b"`},
-		`"ab*"`:                      {`"ab*" is no condition; for a job write job:"ab*"`},
-		"ab*":                        {"ab* is no condition; for a job write job:ab*"},
-		`"job:a"`:                    {`"job:a" is no condition`},
+		`"ab*"`:                      {`"ab*" is not a condition; for a job write job:"ab*"`},
+		"ab*":                        {"ab* is not a condition; for a job write job:ab*"},
+		`"job:a"`:                    {`"job:a" is not a condition`},
 		`state:"failed,lost"`:        {`there is no state "failed,lost"`},
 		"label:partner":              {"write label:NAME=VALUE"},
 		"label:a=b label:a=c":        {"a can't be b and c at once"},
@@ -76,7 +76,7 @@ func TestParseMistakes(t *testing.T) {
 		`job:"a`:                     {"a quote is not closed"},
 		"by:a\x00b":                  {"control characters"},
 		"job:" + long:                {"1 to 300 characters"},
-		"stat:x state:y since:z a b": {"stat: there is no such", "no state y", "since: z is neither", "a is no condition", "b is no condition"},
+		"stat:x state:y since:z a b": {"stat: there is no such", "no state y", "since: z is neither", "a is not a condition", "b is not a condition"},
 	} {
 		got, err := Parse(text, noon)
 		wrong, ok := errors.AsType[*Error](err)

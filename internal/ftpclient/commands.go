@@ -184,7 +184,7 @@ func unsupported(err error) bool {
 func parseSize(text string) (int64, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 	if err != nil || n > math.MaxInt64 {
-		return 0, broken("its reply to SIZE is no number of bytes: %.40q", text)
+		return 0, broken("its reply to SIZE is not a number of bytes: %.40q", text)
 	}
 	return int64(n), nil
 }

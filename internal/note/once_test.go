@@ -9,7 +9,7 @@ import (
 	"github.com/courierhq/courier/internal/stepcontext"
 )
 
-// What a step has begun is known to later attempts, and what came of it too.
+// What a step has begun is known to later attempts, and the result too.
 func TestOnce(t *testing.T) {
 	dir := t.TempDir()
 	once := func(attempt int) note.Once[told] { return note.Once[told]{Job: at(t, dir, 1, attempt)} }

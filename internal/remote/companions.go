@@ -29,7 +29,7 @@ const SidecarSuffix = ".sha256"
 const MaxSidecar = 4 << 10
 
 // ErrNoSidecar is the error of what can't be a file with a checksum.
-var ErrNoSidecar = courier.Permanent(errors.New("is no file with a checksum"))
+var ErrNoSidecar = courier.Permanent(errors.New("is not a file with a checksum"))
 
 // CheckSidecar compares a local file of so many bytes with the checksum at the
 // beginning of text, which is the content of the remote file called sidecar.

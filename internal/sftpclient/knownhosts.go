@@ -86,7 +86,7 @@ func nextField(text string) (field, rest string) {
 func parseKnownLine(text string) (l knownLine) {
 	l.mark, text = cutMark(text)
 	if l.hosts, text = nextField(text); strings.HasPrefix(l.hosts, "@") {
-		l.hosts, l.damaged = "*", fmt.Errorf("%s is no marker, or a second one", safename.Quote(l.hosts))
+		l.hosts, l.damaged = "*", fmt.Errorf("%s is not a marker, or a second one", safename.Quote(l.hosts))
 		return l
 	}
 	kind, text := nextField(text)

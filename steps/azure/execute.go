@@ -29,10 +29,10 @@ type ExecuteConfig struct {
 	WaitForCallback bool            `json:"wait_for_callback" default:"true" doc:"wait until the function has completed"`
 	TimeoutSeconds  float64         `json:"timeout_seconds" default:"3600" min:"0.001" max:"2592000" doc:"longest time to wait for completion"`
 	PollSeconds     float64         `json:"poll_seconds" default:"5" min:"0.1" max:"3600" doc:"time between two questions whether it has completed; at least 10 for telemetry"`
-	TelemetryDelay  float64         `json:"telemetry_delay_seconds" default:"300" min:"0" max:"86400" doc:"how late telemetry may come: for so long a repetition looks for an earlier call before it calls again"`
+	TelemetryDelay  float64         `json:"telemetry_delay_seconds" default:"300" min:"0" max:"86400" doc:"how long a repetition looks for an earlier call in telemetry before it calls again"`
 	AllowFailure    bool            `json:"allow_failure,omitempty" doc:"a function that fails is no failure of the step; see function_success"`
 	AllowAmbiguous  bool            `json:"allow_ambiguous,omitempty" doc:"if telemetry shows several runs and can't tell which one was meant, take the first"`
-	Once            bool            `json:"once,omitempty" doc:"call at most once: where it can't be found out whether an earlier attempt has called, fail instead of calling again"`
+	Once            bool            `json:"once,omitempty" doc:"call at most once: a repetition fails if nobody can tell whether an earlier attempt has called"`
 }
 
 // ExecuteOutput is the output of azure_function.execute.

@@ -431,7 +431,7 @@ func TestBadConfig(t *testing.T) {
 			"timeout_seconds":            {"timeout_seconds": 0},
 			"poll_seconds":               {"poll_seconds": 0},
 			"telemetry_delay_seconds":    {"telemetry_delay_seconds": -1},
-			`trigger: "timer" is none`:   {"trigger": "timer"},
+			`trigger: "timer" is not one`:   {"trigger": "timer"},
 			"did you mean":               {"connection_id": "htp"},
 			"needs its master_key":       {"trigger": "admin"},
 			"unknown field \"wait\"":     {"wait": true},

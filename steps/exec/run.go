@@ -32,18 +32,18 @@ type RunConfig struct {
 
 	StdoutPath  string            `json:"stdout_path,omitempty" courier:"path" doc:"file for standard output; an existing file is replaced when the program has succeeded"`
 	StderrPath  string            `json:"stderr_path,omitempty" courier:"path" doc:"file for standard error, in the same way"`
-	OutputFiles []courier.Pattern `json:"output_files,omitempty" doc:"files that the program writes, or patterns for them; each must be there, or match a file, when it has ended, and a resume checks that they still are"`
+	OutputFiles []courier.Pattern `json:"output_files,omitempty" doc:"files that the program writes, or patterns for them; each must be there, or match a file, when it has ended"`
 
 	SuccessCodes []int  `json:"success_codes,omitempty" min:"0" max:"4294967295" doc:"exit codes that count as success; 0 by default"`
 	Limits       Limits `json:"limits,omitzero" doc:"limits of each of its processes, on Linux: cpu_seconds, memory_bytes, file_bytes, open_files, processes"`
-	Once         bool   `json:"once,omitempty" doc:"run at most once: return the outputs of a completed run again, and where a run was interrupted or failed, fail instead of running the program again"`
+	Once         bool   `json:"once,omitempty" doc:"run at most once: a repetition returns the outputs of a completed run, and fails if a run was interrupted or failed"`
 }
 
 // RunOutput is the output of exec.run.
 type RunOutput struct {
 	ExitCode        int      `json:"exit_code" doc:"the program's exit code; -1 if a signal has ended it"`
-	Stdout          string   `json:"stdout,omitempty" doc:"standard output, unless it went to a file; what is no text is replaced; of a run that failed, the last 4 KiB in any case"`
-	Stderr          string   `json:"stderr,omitempty" doc:"standard error, unless it went to a file; what is no text is replaced; of a run that failed, the last 4 KiB in any case"`
+	Stdout          string   `json:"stdout,omitempty" doc:"standard output, unless it went to a file; of a run that failed, the last 4 KiB"`
+	Stderr          string   `json:"stderr,omitempty" doc:"standard error, unless it went to a file; of a run that failed, the last 4 KiB"`
 	StdoutTruncated bool     `json:"stdout_truncated" doc:"whether stdout is only the beginning, or of a run that failed the end"`
 	StderrTruncated bool     `json:"stderr_truncated" doc:"whether stderr is only the end"`
 	StdoutFile      string   `json:"stdout_file,omitempty" doc:"path of the file with standard output"`
@@ -157,7 +157,7 @@ func (s Run) prepare(job *courier.Context, cfg *RunConfig) (*run, error) {
 	}
 	r.limits = r.program.Limits.lower(cfg.Limits)
 	if r.limits != (Limits{}) && !canLimit {
-		return nil, errf("limits: this system has none of this kind, only Linux has; leave them out")
+		return nil, errf("limits: only Linux has limits of this kind; leave them out")
 	}
 	size := 0
 	for _, a := range cfg.Args {

@@ -40,8 +40,8 @@ type Delete struct {
 type DeleteConfig struct {
 	Path          courier.Pattern `json:"path" courier:"required" doc:"the file to delete, or a pattern"`
 	Recursive     bool            `json:"recursive,omitempty" doc:"delete directories too, with all that is in them"`
-	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"nothing to delete is no error"`
-	Glob          *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+	IgnoreMissing bool            `json:"ignore_missing" default:"true" doc:"it is no error if nothing is there"`
+	Glob          *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
 }
 
 // DeleteOutput is the output of file.delete.

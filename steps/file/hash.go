@@ -30,7 +30,7 @@ type HashConfig struct {
 	SourcePaths []courier.Pattern `json:"source_paths,omitempty" courier:"any_of=source" doc:"several of them"`
 	OutputPath  string            `json:"output_path,omitempty" courier:"path" doc:"path of the manifest; by default SHA256SUMS, SHA512SUMS or MD5SUMS in the attempt's own directory, or in this directory if it exists or ends in /"`
 	Algorithm   Algorithm         `json:"algorithm" default:"sha256" enum:"sha256,sha512,md5" doc:"sha256 or sha512; or md5, which tells accidents but no forgeries"`
-	Glob        *bool             `json:"glob,omitempty" doc:"whether the sources are patterns; by default those that have * or ? and are the name of no file"`
+	Glob        *bool             `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
 }
 
 // HashOutput is the output of file.hash.

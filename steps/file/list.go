@@ -30,7 +30,7 @@ type ListConfig struct {
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	MinAgeSeconds      float64         `json:"min_age_seconds,omitempty" min:"0" max:"1000000000" doc:"leave out files modified within that time, which may be incomplete"`
 	FailIfEmpty        bool            `json:"fail_if_empty,omitempty" doc:"an empty list is an error"`
-	Glob               *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+	Glob               *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
 }
 
 // ListOutput is the output of file.list.

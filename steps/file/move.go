@@ -41,8 +41,8 @@ type MoveConfig struct {
 	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"its new path; an existing directory or a path that ends in / keeps the source's name"`
 	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip, which leaves both files as they are, or fail"`
 	Mode            *Permissions    `json:"mode,omitempty" doc:"new permissions as octal digits; by default they stay as they are"`
-	Glob            *bool           `json:"glob,omitempty" doc:"whether source_path is a pattern; by default, if it has * or ? and no file has that name"`
-	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"nothing to move is no error"`
+	Glob            *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
+	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"it is no error if nothing is there"`
 }
 
 // MoveOutput is the output of file.move.
@@ -50,8 +50,8 @@ type MoveOutput struct {
 	MovedFile    string   `json:"moved_file,omitempty" doc:"new path of the file, the first if there are several"`
 	MovedFiles   []string `json:"moved_files" file:"destination_path" doc:"new paths of all files, in the order of their old ones, skipped ones included"`
 	Size         int64    `json:"size" doc:"of what was moved, in bytes"`
-	SkippedFiles []string `json:"skipped_files" doc:"those of moved_files that were there already; their sources are where they were"`
-	Skipped      bool     `json:"skipped" doc:"whether nothing was moved because everything was there already"`
+	SkippedFiles []string `json:"skipped_files" doc:"files that were there already; their sources are where they were"`
+	Skipped      bool     `json:"skipped" doc:"whether everything was there already"`
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }
 

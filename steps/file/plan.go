@@ -51,7 +51,7 @@ func oneOf[S ~string](to *S, given string, values ...S) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is none of the possible values; %s", localfile.Shorten(given), nearest.DidYouMean(given, values[1:]))
+	return fmt.Errorf("%q is not one of the possible values; %s", localfile.Shorten(given), nearest.DidYouMean(given, values[1:]))
 }
 
 // Permissions are the permission bits of a file, such as 0640. In JSON they are
@@ -63,7 +63,7 @@ type Permissions fs.FileMode
 func (p *Permissions) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 8, 32)
 	if err != nil || n > 0o777 {
-		return fmt.Errorf("%q are no permissions; give them as octal digits, such as 0640, 0777 at most", localfile.Shorten(string(text)))
+		return fmt.Errorf("%q is not a set of permissions; give them as octal digits, such as 0640, 0777 at most", localfile.Shorten(string(text)))
 	}
 	*p = Permissions(n)
 	return nil

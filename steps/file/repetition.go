@@ -4,15 +4,15 @@ package file
 // Cleanup and Rollback do, for the documentation of the types.
 var repetitions = map[string]struct{ repeat, cleanup string }{
 	"copy": {
-		"overwrites: a copy gets its name when it is complete; with if_exists skip or fail a destination that was there stays, and one that this step made is recognized by its notes",
+		"overwrites: a copy gets its name when it is complete; with if_exists skip or fail a destination that was there stays, and notes tell which ones this step has made",
 		"removes unfinished copies; keeps complete ones",
 	},
 	"move": {
-		"checks and skips: what is moved is noted down first by size, time and inode, so a second attempt knows what it has moved, and a new file under the old name stays",
-		"removes unfinished copies; keeps complete ones, for only the next attempt can tell whether their sources may go",
+		"checks and skips: what is moved is noted down first by size, time and inode, and a new file under the old name stays",
+		"removes unfinished copies; keeps complete ones",
 	},
 	"delete": {
-		"checks and skips: what is deleted is decided and noted down once, so what is gone is done, and what has come since under the name stays",
+		"checks and skips: what is deleted is noted down first, and what has come since under the name stays",
 		"",
 	},
 	"list": {
@@ -24,7 +24,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"unzip": {
-		"publishes once: unpacks beside the target and gives it its name by one rename, which is noted down first; a second attempt publishes what the first was about to, or unpacks again",
+		"publishes once: unpacks beside the target and renames the directory once, which is noted down first; a second attempt renames what the first was about to, or unpacks again",
 		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"gzip": {
@@ -48,7 +48,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"untar": {
-		"publishes once: unpacks beside the target and gives it its name by one rename, which is noted down first; a second attempt publishes what the first was about to, or unpacks again",
+		"publishes once: unpacks beside the target and renames the directory once, which is noted down first; a second attempt renames what the first was about to, or unpacks again",
 		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"hash": {

@@ -102,7 +102,7 @@ func (m *splitManifest) decode(text []byte, limits Limits) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw.Parts))
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return errors.New("is damaged or incomplete: parts is no list")
+		return errors.New("is damaged or incomplete: parts is not a list")
 	}
 	for d.More() {
 		if len(m.Parts) == limits.MaxFiles {

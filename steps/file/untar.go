@@ -29,7 +29,7 @@ type Untar struct {
 
 // UntarConfig is the configuration of file.untar.
 type UntarConfig struct {
-	ArchivePath     string    `json:"archive_path" courier:"required,path" doc:"the archive to unpack, in the format of V7, ustar, GNU tar or PAX. Refused are links, devices, sparse files, parts of an archive, a file that is there twice (as tar -r adds a newer one), a name that is absolute or leads out of the directory, and an archive that has no end, or anything but zeros behind it"`
+	ArchivePath     string    `json:"archive_path" courier:"required,path" doc:"the archive to unpack: V7, ustar, GNU tar or PAX. Links, devices, sparse files, files that are there twice, names that lead out of the directory, and archives without an end, or with anything but zeros behind it, are refused"`
 	OutputDirectory string    `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
 	Format          TarFormat `json:"format,omitempty" enum:"tar,tar.gz,tar.zst" doc:"tar, tar.gz or tar.zst; by default the content decides"`
 	IfExists        IfExists  `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory exists and is not empty: overwrite the files that the archive has too and leave the others, or fail"`

@@ -33,7 +33,7 @@ type Unzip struct {
 
 // UnzipConfig is the configuration of file.unzip.
 type UnzipConfig struct {
-	ArchivePath     string   `json:"archive_path" courier:"required,path" doc:"the archive to unpack. Its entries are stored or deflated; Deflate64, bzip2, LZMA and the like are refused, and so are links, devices, a file that is there twice, a name that is absolute or leads out of the directory, and an archive that is cut or goes on for more than 64 KiB behind its end"`
+	ArchivePath     string   `json:"archive_path" courier:"required,path" doc:"the archive to unpack, with entries that are stored or deflated. Other methods, links, devices, files that are there twice, names that lead out of the directory, and archives that are cut or have more than 64 KiB behind their end are refused"`
 	OutputDirectory string   `json:"output_directory,omitempty" courier:"path" doc:"the directory that the files go to; by default a new one in the attempt's own directory"`
 	IfExists        IfExists `json:"if_exists" default:"fail" enum:"overwrite,fail" doc:"what to do if the directory exists and is not empty: overwrite the files that the archive has too and leave the others, or fail"`
 	Password        string   `json:"password,omitempty" doc:"password of an archive encrypted with AES (WinZip AE-1 and AE-2), as a reference such as secret:NAME; with it, entries that are not encrypted are refused"`

@@ -41,7 +41,7 @@ func (o *OnTimeout) UnmarshalText(text []byte) error {
 // WaitConfig is the configuration of file.wait.
 type WaitConfig struct {
 	Path           courier.Pattern `json:"path" courier:"required" doc:"the file to wait for, or a pattern"`
-	Glob           *bool           `json:"glob,omitempty" doc:"whether path is a pattern; by default, if it has * or ? and no file has that name"`
+	Glob           *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default, if it has * or ? and no file has that name"`
 	MinFiles       int             `json:"min_files" default:"1" min:"0" max:"1000000000" doc:"how many files a pattern must find"`
 	StableSeconds  float64         `json:"stable_seconds" default:"5" min:"0" max:"1000000000" doc:"for how long nothing about the files must have changed; 0 takes them as they are"`
 	PollSeconds    float64         `json:"poll_seconds" default:"1" min:"0" max:"1000000000" doc:"the time between two looks; less than 0.01 means that"`

@@ -195,7 +195,7 @@ func TestChecksum(t *testing.T) {
 		steprig.WantError(t, err, true, `it begins with "hello"`)
 		r.Put("in/x.sha256", steprig.Content(5000))
 		_, err = r.Run(t.Context(), "ftp.download", cfg)
-		steprig.WantError(t, err, true, "is no file with a checksum")
+		steprig.WantError(t, err, true, "is not a file with a checksum")
 		cfg = object{"remote_path": "in/x", "checksum": "read_back", "local_path": "y"}
 		r.Must(r.Run(t.Context(), "ftp.download", cfg))
 		lie.Store(true)
@@ -304,7 +304,7 @@ func TestTransferOptions(t *testing.T) {
 			{object{"after_transfer": "move"}, "move_to: is missing"},
 			{object{"move_to": "x"}, "after_transfer is \"keep\""},
 			{object{"preserve": "owner"}, "preserve"},
-			{object{"preserve": "all"}, "preserve: \"all\" is none of the possible values"},
+			{object{"preserve": "all"}, "preserve: \"all\" is not one of the possible values"},
 			{object{"checksum": "md5"}, "checksum"},
 			{object{"done_file": "*"}, "done_file"},
 			{object{"done_file": "*.*"}, "done_file"},

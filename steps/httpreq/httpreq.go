@@ -51,7 +51,7 @@ func Register(r *courier.Registry, opt *Options) {
 	courier.Register(r, "http.request", Request{Options: *opt}, &courier.TypeOptions{
 		Timeout: new(time.Duration(0)), Stall: new(stall),
 		Doc:        "Sends an HTTP request, and keeps the response as outputs or in a file.",
-		RepeatDoc:  "sends again, with the same Idempotency-Key where the method changes something, but for a new attempt of the job by retry_job, which has a key of its own unless idempotency_key gives one; with once, also then returns the outputs of the request that was answered, and fails where an earlier attempt may have been received; a file gets its name when all of the response has arrived",
+		RepeatDoc:  "sends again, with the same Idempotency-Key if the method changes something; after retry_job with another key, unless idempotency_key gives one; with once, returns the outputs of a request that was answered, and fails if an earlier one may have been received; a file gets its name when all of the response has arrived",
 		CleanupDoc: "removes the unfinished file of earlier attempts, unless resume goes on with it; keeps a complete one",
 	})
 }

@@ -45,9 +45,9 @@ type RequestConfig struct {
 	ResponseHeaders []string `json:"response_headers,omitempty" doc:"headers of the response that become outputs"`
 
 	TimeoutSeconds      float64  `json:"response_timeout_seconds,omitempty" min:"0" max:"86400" doc:"longest time until the server answers; 60 by default"`
-	MaxRetryWaitSeconds *float64 `json:"max_retry_wait_seconds,omitempty" min:"0" max:"86400" doc:"longest time that the step waits where the server asks for it by Retry-After; 60 by default, 0 not at all"`
-	IdempotencyKey      string   `json:"idempotency_key,omitempty" doc:"value of the Idempotency-Key header; by default one of the step's own where the method is not GET, HEAD or OPTIONS; none for no header"`
-	Once                bool     `json:"once,omitempty" courier:"at_most_one=receipt" doc:"send at most once, for requests whose response becomes an output: where an earlier attempt was interrupted after sending, fail instead of sending again"`
+	MaxRetryWaitSeconds *float64 `json:"max_retry_wait_seconds,omitempty" min:"0" max:"86400" doc:"longest wait if the server sends Retry-After; 60 by default, 0 not at all"`
+	IdempotencyKey      string   `json:"idempotency_key,omitempty" doc:"value of the Idempotency-Key header; by default one of the step's own unless the method is GET, HEAD or OPTIONS; none for no header"`
+	Once                bool     `json:"once,omitempty" courier:"at_most_one=receipt" doc:"send at most once: a repetition fails if an earlier attempt was interrupted after sending"`
 }
 
 // RequestOutput is the output of http.request.

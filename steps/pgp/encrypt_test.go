@@ -285,8 +285,8 @@ func TestEncryptRefuses(t *testing.T) {
 		want string
 	}{
 		{"no recipient", map[string]any{"recipient_key_ids": []string{}}, "recipient_key_ids: is required"},
-		{"format", map[string]any{"output_format": "ascii"}, `output_format: "ascii" is none of the possible values`},
-		{"compression", map[string]any{"compression": "gzip"}, `compression: "gzip" is none of the possible values`},
+		{"format", map[string]any{"output_format": "ascii"}, `output_format: "ascii" is not one of the possible values`},
+		{"compression", map[string]any{"compression": "gzip"}, `compression: "gzip" is not one of the possible values`},
 		{"public key signs", map[string]any{"signing_key_id": "pub"}, "signing key: key \"pub\" (" + pgptest.Fingerprint(pub) + ") is a public key"},
 		{"unknown signer", map[string]any{"signing_key_id": "su"}, `did you mean "us"?`},
 		{"unknown field", map[string]any{"recipients": "x"}, `unknown field "recipients"`},

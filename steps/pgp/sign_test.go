@@ -133,7 +133,7 @@ func TestSignRefuses(t *testing.T) {
 		{"a.txt", "public", "", "signing takes the private one"},
 		{"binary", "us", "clearsign", "its line 1 has a NUL byte"},
 		{"long", "us", "clearsign", "its line 2 is longer than 19000 bytes"},
-		{"a.txt", "us", "opaque", `signature_type: "opaque" is none of the possible values`},
+		{"a.txt", "us", "opaque", `signature_type: "opaque" is not one of the possible values`},
 	} {
 		cfg := map[string]any{"source_path": c.input, "output_path": "final", "signing_key_id": c.key, "signature_type": c.mode}
 		_, err := b.sign(cfg)
@@ -381,7 +381,7 @@ func TestVerifyRefuses(t *testing.T) {
 	_, err = b.verify(map[string]any{"source_path": "a.txt", "max_bytes": -1})
 	wantFailure(t, err, "max_bytes: must be at least 0")
 	_, err = b.verify(map[string]any{"source_path": "a.txt", "require": "signed"})
-	wantFailure(t, err, `require: "signed" is none of the possible values`)
+	wantFailure(t, err, `require: "signed" is not one of the possible values`)
 	for _, missing := range []map[string]any{{"source_path": "none"}, {"source_path": "a.txt", "detached_signature_path": "none"}} {
 		if _, err := b.verify(missing); err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%v: %v", missing, err)

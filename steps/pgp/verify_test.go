@@ -136,7 +136,7 @@ func TestVerifyValues(t *testing.T) {
 	b := newBench(t)
 	b.key("us")
 	_, err := b.decrypt(map[string]any{"source_path": "in.pgp", "verify": "always"})
-	wantFailure(t, err, `verify: "always" is none of the possible values`)
+	wantFailure(t, err, `verify: "always" is not one of the possible values`)
 	for name, want := range map[string]string{"expired": "expired on ", "nobody": "there is no key", "us": ""} {
 		if name == "expired" {
 			b.add(name, pgptest.NewEntity(t, name, func(c *packet.Config) { c.Time, c.KeyLifetimeSecs = pgptest.Past(48*time.Hour), 3600 }))

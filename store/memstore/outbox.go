@@ -262,7 +262,7 @@ func (b *box) due(now time.Time, most int) (list []*delivery, next time.Time) {
 	return list[:min(len(list), max(0, most))], next
 }
 
-// RecordDeliveries says what came of deliveries.
+// RecordDeliveries records the results of deliveries.
 func (s *Store) RecordDeliveries(ctx context.Context, list []notify.Outcome) error {
 	if err := ctx.Err(); err != nil {
 		return err

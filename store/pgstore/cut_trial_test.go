@@ -212,7 +212,7 @@ func (tr *trial) err() error {
 	return errors.Join(tr.errs...)
 }
 
-// play runs the scenario and checks what came of it.
+// play runs the scenario and checks the result.
 func (tr *trial) play() {
 	tr.front = tr.warm
 	if tr.owns() {

@@ -73,7 +73,7 @@ func (d *drill) faulty() *storewrap.Faulty {
 	return d.bench
 }
 
-// run runs the pipeline to its end and checks what came of it.
+// run runs the pipeline to its end and checks the result.
 func (d *drill) run() {
 	if err := d.first.Start(d.Context()); err != nil {
 		d.Fatal(err)

@@ -67,7 +67,7 @@ func New(opt Options) (*Mailer, error) {
 	case opt.Username != "" && opt.TLS == None:
 		return nil, fmt.Errorf("mailer: a password would be sent without encryption; use StartTLS or Implicit: %w", courier.ErrInvalid)
 	case opt.Port < 0 || opt.Port > 65535:
-		return nil, fmt.Errorf("mailer: %d is no port: %w", opt.Port, courier.ErrInvalid)
+		return nil, fmt.Errorf("mailer: %d is not a port: %w", opt.Port, courier.ErrInvalid)
 	}
 	if err := gomail.NewMsg().From(opt.From); err != nil {
 		return nil, fmt.Errorf("mailer: Options.From %q is not an address: %w", opt.From, courier.ErrInvalid)

@@ -1,5 +1,5 @@
-// Package courierotel makes an engine of Courier tell OpenTelemetry what it does: by traces,
-// metrics and the trace ids of its log.
+// Package courierotel reports what an engine of Courier does to OpenTelemetry: by traces, by
+// metrics, and by trace ids in its log.
 //
 //	i, err := courierotel.New(&courierotel.Options{Tracers: tracers, Meters: meters, URL: "https://ops.example.com/courier/"})
 //	...
@@ -10,15 +10,15 @@
 // # Traces
 //
 // Each time that an engine works on an execution is a trace of its own, with the root span
-// "RUN <job>". It is linked to the span that has enqueued the execution, over workers, days and
-// restarts. Below it is a span for each attempt of a step, named by the type. A step has its span
+// "RUN <job>". It is linked to the span that enqueued the execution, also after days and on
+// another worker. Below it is a span for each attempt of a step, named by the type. A step has its span
 // in its context, and steps that send HTTP requests pass it on. A span has names, numbers and
 // reasons; never a parameter, an output, a path or the text of an error. If a process dies, the
 // spans that it has not ended are lost, and the next root span has courier.takeover.
 //
-// Of a loop the first 100 iterations have spans, and of the others the attempts that fail or
-// take [Options].Slow. A trace has 1000 spans of either at most; the attribute
-// courier.spans.omitted of the root says how many attempts have none.
+// The first 100 iterations of a loop have spans. In later iterations only attempts that fail, or
+// take as long as [Options].Slow, have one. A trace has at most 1000 spans of each kind; the
+// attribute courier.spans.omitted of the root is the number of attempts without a span.
 //
 // # Metrics
 //
@@ -67,10 +67,10 @@ type Options struct {
 	// "https://ops.example.com/courier/". Root spans name the page of the execution. Empty means
 	// that they don't.
 	URL string
-	// Slow is how long an attempt takes at least that has a span although it is in a later
-	// iteration of a loop. 0 means 10 seconds.
+	// Slow is the duration from which on an attempt in a later iteration of a loop has a span. 0
+	// means 10 seconds.
 	Slow time.Duration
-	// Log receives, once, that a metric has too many series. Nil means none.
+	// Log receives one warning for each metric with too many series. Nil means none.
 	Log *slog.Logger
 }
 

@@ -1,4 +1,4 @@
-// Package outcome keeps what came of the forms that were sent last.
+// Package outcome keeps the result of the forms that were sent last.
 package outcome
 
 import (
@@ -8,11 +8,11 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/problem"
 )
 
-// A Result is what came of an action.
+// A Result is the result of an action.
 type Result struct {
-	To   string // reference of the page that says what came of it
+	To   string // reference of the page that says the result
 	Err  error
-	Kept any    // for the page that says what came of it
+	Kept any    // for the page that says the result
 	By   string // the ID of the visitor
 }
 

@@ -31,7 +31,7 @@ type Row struct {
 	ID, Name string
 	Type     string
 	Text     string // of a marker, such as "if list.count greater than 3"
-	Decided  string // the values that decided a condition, and what came of it
+	Decided  string // the values that decided a condition, and the result
 	State    string
 	Word     string // what the state is called, where there is more to say than its name
 	Dim      bool   // it is not executed

@@ -77,7 +77,7 @@ func Read(f url.Values) (*courier.ResumeOptions, error) {
 		for _, v := range f[name] {
 			i, err := itemOf(v)
 			if err != nil {
-				problems = append(problems, "An item is none of this execution.")
+				problems = append(problems, "An item is not of this execution.")
 				continue
 			}
 			list = append(list, i)

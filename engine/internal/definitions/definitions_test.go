@@ -146,7 +146,7 @@ func TestCheckJob(t *testing.T) {
 	}{
 		"sound":        {func(j *courier.Job) { j.Version = 7 }, nil},
 		"no steps":     {func(j *courier.Job) { j.Steps = nil }, []string{"-1 steps: there are none; a job needs at least one"}},
-		"time of day":  {func(j *courier.Job) { j.ExpectedBy = "24:00" }, []string{`-1 expected_by: "24:00" is no time of day`}},
+		"time of day":  {func(j *courier.Job) { j.ExpectedBy = "24:00" }, []string{`-1 expected_by: "24:00" is not a time of day`}},
 		"control text": {func(j *courier.Job) { j.Steps[0].Config = map[string]any{"path": "a\x00"} }, []string{"0 config.path: "}},
 		"no JSON":      {func(j *courier.Job) { j.Steps[0].Config = map[string]any{"path": func() {}} }, []string{"0 : "}},
 		"together": {func(j *courier.Job) {

@@ -1,6 +1,6 @@
-// Package hours has the figures by hour counted: once in a minute, by one engine of those on
-// the store, which take turns as they do with maintenance. How often they are counted has no
-// effect on what they say, since the store counts each hour anew; see [store.Figures].
+// Package hours makes the store count the figures by hour, once a minute. The engines on a store
+// take turns, as they do with maintenance. Counting an hour twice does no harm, because the store
+// counts it anew; see [store.Figures].
 package hours
 
 import (
@@ -16,11 +16,11 @@ import (
 // every is how old the figures are at most, while engines run.
 const every = time.Minute
 
-// countTimeout is how long the store may take. The first calls on a store with a long history
-// read it, a day each.
+// countTimeout is how long the store may take. On a store with a long history each of the first
+// calls reads one day of it.
 const countTimeout = 5 * time.Minute
 
-// A Service has the figures counted in the turns of its engine.
+// A Service makes the store count the figures when it is its engine's turn.
 type Service struct {
 	roles  core.Roles
 	log    *slog.Logger
@@ -32,8 +32,8 @@ func New(roles core.Roles, log *slog.Logger, worker string) *Service {
 	return &Service{roles, log, worker}
 }
 
-// Run has the figures counted until the engine stops. It returns at once if the store keeps
-// none. What fails is in the log once while it lasts.
+// Run makes the store count the figures until the engine stops. It returns at once if the store
+// keeps none. An error is in the log once, until the next success.
 func (s *Service) Run(l core.Lifetime) {
 	figures, err := s.roles.Figures()
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Service) Run(l core.Lifetime) {
 	}
 }
 
-// count has the figures counted if it is this engine's turn.
+// count makes the store count the figures if it is this engine's turn.
 func (s *Service) count(ctx context.Context, figures store.Figures) error {
 	mine, err := s.roles.Turn(ctx, s.worker, every, func(*store.Worker) bool { return true })
 	if err != nil || !mine {

@@ -226,7 +226,7 @@ func (c *call) sayAlive(every time.Duration) {
 }
 
 // errUnexpected says that a frame has nothing in it that a child sends at that time.
-var errUnexpected = fmt.Errorf("%w: it is none that is expected", errFrame)
+var errUnexpected = fmt.Errorf("%w: unexpected frame", errFrame)
 
 // receive takes what the child sends until the outcome, and says why it takes no more.
 func (c *call) receive() (err error) {

@@ -376,7 +376,7 @@ func TestBadOptions(t *testing.T) {
 		o.Isolate = map[string]courier.Isolation{"test.do": {Memory: 1 << 20, CPU: time.Millisecond, Grace: -1, Env: []string{"A=b"}}, "test.dont": {}, "fiel.*": {}, "*": {}}
 	})
 	err := b.e.Start(t.Context())
-	for _, want := range []string{`Isolate["test.do"]: Memory: 1048576 bytes is less than`, `Isolate["test.do"]: CPU: 1ms is less than a second`, `Isolate["test.do"]: Grace: -1ns is negative`, `Env: "A=b" is no name`} {
+	for _, want := range []string{`Isolate["test.do"]: Memory: 1048576 bytes is less than`, `Isolate["test.do"]: CPU: 1ms is less than a second`, `Isolate["test.do"]: Grace: -1ns is negative`, `Env: "A=b" is not the name`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, without %q", err, want)
 		}

@@ -83,7 +83,7 @@ func (r *Runner) Check() error {
 		}
 		for _, name := range l.Env {
 			if name == "" || strings.ContainsAny(name, "=\x00") {
-				add("Options.Isolate[%q]: Env: %q is no name of a variable; give the name alone", key, name)
+				add("Options.Isolate[%q]: Env: %q is not the name of a variable; give the name alone", key, name)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func ParseTimeOfDay(text string) (*TimeOfDay, error) {
 	at, err := time.Parse("15:04", clock)
 	if err != nil || len(clock) != len("15:04") {
 		const most = 60
-		return nil, fmt.Errorf("%.*q is no time of day; write hours and minutes, and a time zone, such as \"07:30 Europe/Berlin\"", most, text)
+		return nil, fmt.Errorf("%.*q is not a time of day; write hours and minutes, and a time zone, such as \"07:30 Europe/Berlin\"", most, text)
 	}
 	zone, err := cron.LoadZone(name)
 	if err != nil {

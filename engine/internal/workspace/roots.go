@@ -28,7 +28,7 @@ func checkRoot(root string) error {
 		return plainPathError(err)
 	}
 	if !info.IsDir() {
-		return errors.New("is no directory")
+		return errors.New("is not a directory")
 	}
 	d, err := os.Open(root)
 	if err != nil {

@@ -19,7 +19,7 @@ func TestCheckRoots(t *testing.T) {
 	}
 	missing := filepath.Join(dir, "missing")
 	err := CheckRoots([]string{missing, dir, file})
-	for _, part := range []string{"engine.Options.Roots[0], " + missing + ": no such file", "engine.Options.Roots[2], " + file + ": is no directory", "make the directory"} {
+	for _, part := range []string{"engine.Options.Roots[0], " + missing + ": no such file", "engine.Options.Roots[2], " + file + ": is not a directory", "make the directory"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v lacks %q", err, part)
 		}

@@ -72,7 +72,7 @@ func (w Tree) Ready() error {
 	switch {
 	case err != nil:
 	case !info.IsDir():
-		err = errors.New("is no directory")
+		err = errors.New("is not a directory")
 	default:
 		err = private(info)
 	}

@@ -57,11 +57,7 @@ func TestReadme(t *testing.T) {
 	if err := os.WriteFile(program, []byte(strings.Replace(around, "FRAGMENT", string(m[1]), 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "vet", program)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("the fragment in README.md: %v\n%s", err, out)
-	}
+	goCommand(t, "vet", program)
 }
 
 var pictures = regexp.MustCompile(`(?:src|srcset)="([^"]*)"`)
@@ -100,29 +96,59 @@ func TestFlowProgram(t *testing.T) {
 	runPage(t, "docs/flow.md", "completed a.csv b.csv.zip\n")
 }
 
-// runPage runs the complete program in a page.
+// TestStepProgram runs the program in the page about steps of one's own, and its tests.
+func TestStepProgram(t *testing.T) {
+	const page = "docs/how-to/write-a-step.md"
+	runPage(t, page, "completed 2 lines\n")
+	goCommand(t, "test", programs(t, page)...)
+}
+
+// TestPartnerProgram: the program in the page about partners, which needs a server, compiles.
+func TestPartnerProgram(t *testing.T) {
+	goCommand(t, "vet", programs(t, "docs/how-to/add-a-partner.md")...)
+}
+
+// runPage runs the first complete program in a page.
 func runPage(t *testing.T, page, want string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := goBlock.FindSubmatch(text)
-	if m == nil {
-		t.Fatalf("%s has no complete program in a go block", page)
-	}
-	program := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(program, m[1], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("go", "run", program)
-	cmd.Dir = root
-	out, err := cmd.CombinedOutput()
-	if err != nil || string(out) != want {
-		t.Errorf("the program in %s: %v\n%s", page, err, out)
+	program := programs(t, page)[0]
+	if out := goCommand(t, "run", program); out != want {
+		t.Errorf("the program in %s: %s", page, out)
 	}
 	formatted := exec.Command("gofmt", "-l", program)
 	if out, err := formatted.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("gofmt would change the program in %s: %v %s", page, err, out)
 	}
+}
+
+// programs writes the complete files in a page: the first one is main.go, a second one main_test.go.
+func programs(t *testing.T, page string) (files []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for i, m := range goBlock.FindAllSubmatch(text, 2) {
+		files = append(files, filepath.Join(dir, []string{"main.go", "main_test.go"}[i]))
+		if err := os.WriteFile(files[i], m[1], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files == nil {
+		t.Fatalf("%s has no complete program in a go block", page)
+	}
+	return files
+}
+
+// goCommand runs the go command on files, and returns what it prints.
+func goCommand(t *testing.T, verb string, files ...string) string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{verb}, files...)...)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("go %s %v: %v\n%s", verb, files, err, out)
+	}
+	return string(out)
 }

@@ -30,12 +30,19 @@
 // Building takes most of the time. So TestPlanted tries the bugs that say
 // "always: yes", and all of them with -all. -planted NAME tries those whose names
 // contain NAME, and -keep leaves the changed files where they are and says how to
-// run the command by hand. The table of all bugs in README.md is written by
+// run the command by hand. A list of all bugs:
 //
-//	go test ./internal/test/planted -run ^TestTable$ -update
+//	grep -h ^bug: internal/test/planted/testdata/*.bug
 //
-// The files are few: those that guard a promise or repeat a serious bug of the
-// past, where no other implies them. For breadth TestMutants changes a package
+// A file is kept if it guards a promise, repeats a serious bug of the past, or
+// stands for a class of attack, and if no other file implies it: one bug implies
+// another if the same test finds both, for the same reason. TestPromises requires
+// two for each promise of docs/design.md. A new file should replace one that it
+// implies, because each file makes changes of the quoted code more expensive. If a
+// change of the code makes a file stale, TestBugsFit says so, and the file is
+// adapted, not deleted.
+//
+// For breadth TestMutants changes a package
 // at random places, one at a time, runs its tests on each change, and tells how
 // many of the changes they find and which they don't:
 //

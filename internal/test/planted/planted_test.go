@@ -56,7 +56,7 @@ func TestPlanted(t *testing.T) {
 				r := goTest(t.Context(), root, overlay, args)
 				<-slots
 				if r.verdict == failed || r.verdict == hung && b.hangs {
-					t.Logf("%s: found in %v by %s", inWords(args), r.took.Round(1e8), strings.Join(r.failed, ", "))
+					t.Logf("%s: found in %v by %s", strings.Join(args, " "), r.took.Round(1e8), strings.Join(r.failed, ", "))
 					continue
 				}
 				t.Errorf("%s.\ngo test %s %s:\n%s", b.text, strings.Join(args, " "), r.verdict, r.output)

@@ -262,7 +262,7 @@ var raceCases = []testCase{
 	}},
 }
 
-// outcome checks what came of a request and a completion at once.
+// outcome checks the result of a request and a completion at once.
 func (k *kit) outcome(h *holder, kind courier.RequestKind, asked, applied error) {
 	k.Helper()
 	x := k.Get(h.ID())

@@ -15,9 +15,9 @@ import (
 	"github.com/courierhq/courier/steps"
 )
 
-// specified is a job with a former name of a field, and with a number as text. %[1]s is the id of a connection, %[2]s
+// withAlias is a job with the other name of a field, and with a number as text. %[1]s is the id of a connection, %[2]s
 // that of a key, %[3]s the directory that stands for the root of the host.
-const specified = `{"name": "specified", "steps": [
+const withAlias = `{"name": "with-alias", "steps": [
 	{"type": "sftp.list", "config": { "connection_id": "%[1]s", "remote_path": "/incoming" }},
 	{"type": "flow.foreach", "config": { "source": "context:0.file_list" }},
 	{"type": "sftp.download", "config": { "connection_id": "%[1]s", "remote_path": "context:loop.current_item.name" }},
@@ -30,10 +30,10 @@ const specified = `{"name": "specified", "steps": [
 	{"type": "file.delete", "config": { "path": "%[3]s/staging/*" }}
 ]}`
 
-// TestSpecifiedSteps: the list of steps is defined as it is
-// written, and runs against a server whose logins begin in /incoming. The directories of
-// the host are below a root of the test.
-func TestSpecifiedSteps(t *testing.T) {
+// TestAliasOfAField: a job with the other name of a field is saved under the field's own name,
+// and runs against a server whose logins begin in /incoming. The directories of the host are
+// below a root of the test.
+func TestAliasOfAField(t *testing.T) {
 	s := newSiteWith(t, sftpserver.Options{Home: "/incoming"}, ftpserver.Options{})
 	s.write("sftp/incoming/small.csv", "1;2\n")
 	s.write("sftp/incoming/large.csv", strings.Repeat("1;2\n", 300_000))
@@ -42,15 +42,15 @@ func TestSpecifiedSteps(t *testing.T) {
 
 	h := couriertest.New(t, &engine.Options{Roots: []string{s.path("B")}})
 	steps.Register(h.Registry, s.options)
-	defined, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(specified, "sftp", "us", "")), nil)
+	defined, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(withAlias, "sftp", "us", "")), nil)
 	if err != nil {
-		t.Fatalf("as it is written: %v", err)
+		t.Fatal(err)
 	}
 	if cfg := defined.Job.Steps[4].Config; cfg["source_path"] != "context:2.downloaded_file" || len(cfg) != 2 {
 		t.Errorf("saved: %v; want source_path", cfg)
 	}
 
-	h.Run(h.Job(fmt.Sprintf(specified, "sftp", "us", filepath.ToSlash(s.path("B")))), nil).RequireState(courier.Completed)
+	h.Run(h.Job(fmt.Sprintf(withAlias, "sftp", "us", filepath.ToSlash(s.path("B")))), nil).RequireState(courier.Completed)
 	if got := s.read("B/archive/small.csv"); got != "1;2\n" {
 		t.Errorf("archived: %q", got)
 	}
