@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storewrap"
 )
 
 var mend = courier.By{Actor: "ann", Reason: "the partner was told"}
@@ -303,57 +298,13 @@ func TestOperatorsRescueSurvivesWorkers(t *testing.T) {
 			r := h.Run(h.Job(fmt.Sprintf(quarantine, `{"no_rescue_on": ["invalid"]}`)), nil).RequireState(courier.Failed)
 			d.taken()
 			d.set(nil)
-			writes, dead := 0, false
-			var mu sync.Mutex
-			s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if call.Method == "Apply" {
-					if dead = dead || writes == at; !dead {
-						defer func() { dead = dead || writes == at+1 }()
-					}
-					writes += 2
+			x, records := outlive(t, h, at, func(b *engine.Engine) courier.ExecutionID {
+				if _, err := b.Resume(t.Context(), r.ID, &courier.ResumeOptions{Rescue: itemsOf(1), By: mend}); err != nil {
+					t.Fatal(err)
 				}
-				if dead || call.Method == "Await" || call.Method == "AwaitSchedules" {
-					return errors.New("killed")
-				}
-				return do(c)
-			})
-			a := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir(), Worker: "a", Grace: time.Second})
-			b := h.AddEngine(&engine.Options{Workspace: t.TempDir(), Worker: "b"})
-			if _, err := b.Resume(t.Context(), r.ID, &courier.ResumeOptions{Rescue: itemsOf(1), By: mend}); err != nil {
-				t.Fatal(err)
-			}
-			if err := a.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-			if err := b.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			x, err := b.Wait(t.Context(), r.ID)
-			if err != nil || x.State != courier.Completed || x.RescuedItems != 1 || x.FailedItems != 0 {
-				t.Fatalf("%d: %s, %d items were rescued and %d failed, %+v, %v", at, x.State, x.RescuedItems, x.FailedItems, x.Failure, err)
-			}
-			records, err := b.Executions().StepsPage(t.Context(), store.StepFilter{Execution: x.ID})
-			if err != nil {
-				t.Fatal(err)
-			}
-			completed := make(map[string]int)
-			for _, r := range records {
-				if r.State == courier.StepCompleted {
-					completed[fmt.Sprint(r.Step, r.Iteration)]++
-				}
-			}
-			want := map[string]int{"1 [0]": 1, "2 [0]": 1, "1 [1]": 1, "4 [1]": 1, "5 [1]": 1, "1 [2]": 1, "2 [2]": 1, "7 []": 1}
-			if !maps.Equal(completed, want) {
-				t.Errorf("%d: completed were %v, want %v", at, completed, want)
-			}
-			if !strings.Contains(d.taken(), "tell-y: load invalid load-y is bad 2 of get-y") {
-				t.Errorf("%d: the rescue does not know the error", at)
-			}
-			b.Stop(t.Context())
-			a.Stop(t.Context())
+				return r.ID
+			}, nil)
+			requireRescuedOnce(t, at, &x, records, d, "tell-y: load invalid load-y is bad 2 of get-y")
 		})
 	}
 }
