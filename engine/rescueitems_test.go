@@ -346,3 +346,48 @@ func TestRescuedItemsStayWithoutFiles(t *testing.T) {
 		}
 	})
 }
+
+// A version of the job is refused in which what is known of a rescued item can't be told, also
+// where nothing else depends on the item: it would be counted, and not listed.
+func TestVersionKnowsRescuedItems(t *testing.T) {
+	const text = `{"name": "a", "steps": [%s{%s"type": "flow.foreach", "config": {"source": ["x", "y"]}},
+		{"type": "flow.if", "config": {"left": "context:loop.label", "operator": "equals", "right": "x"}},
+		{"id": "%s", "type": "demo.do", "config": {"what": "load-${context:loop.label}"}}, {"type": "flow.end"},
+		{"type": "flow.rescue", "config": {"rescued": "fail"}}, {"id": "aside", "type": "demo.do", "config": {"what": "aside-${context:loop.label}"}}, {"type": "flow.end"}]}`
+	const pad = `{"id": "pad", "type": "demo.do", "config": {"what": "pad"}}, `
+	for name, c := range map[string]struct {
+		id, pad, load string
+		refused       string
+	}{
+		"the loop has moved":         {"", pad, "load", `step 2 "load" (demo.do), which has run, lies in other loops there`},
+		"the step is gone":           {"", "", "other", `step 2 "load" (demo.do), which has run, can't be told in it: no step has the id "load"`},
+		"the loop is told by its id": {`"id": "each", `, pad, "load", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := couriertest.New(t, nil)
+			d := &doings{fails: map[string]courier.Reason{"load-x": courier.ReasonInvalid}}
+			d.stub(h)
+			r := h.Run(h.Job(fmt.Sprintf(text, "", c.id, "load")), nil).RequireState(courier.Failed)
+			def, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(text, c.pad, c.id, c.load)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Start()
+			want := courier.Completed
+			_, err = h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{Version: def.Job.Version})
+			if c.refused != "" {
+				want = courier.Failed
+				if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("the error is %v, want %s", err, c.refused)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			x := h.Wait(r.ID).RequireState(want)
+			list, err := h.Engine.Executions().RescuedItems(t.Context(), r.ID)
+			if err != nil || x.RescuedItems != 1 || len(list) != 1 || list[0].Label != "x" {
+				t.Errorf("%d items were rescued, listed are %+v, %v", x.RescuedItems, list, err)
+			}
+		})
+	}
+}
