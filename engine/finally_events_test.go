@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,7 @@ func TestNotificationOfFinally(t *testing.T) {
 				return nil
 			},
 		}})
-		w := &finallyWorld{deeds: map[string]deed{"tell": func(context.Context, *courier.Context) error {
+		w := &doings{deeds: map[string]deed{"tell": func(context.Context, *courier.Context) error {
 			time.Sleep(time.Minute)
 			return courier.Errorf(courier.ErrInvalid, "the desk is away")
 		}}}
@@ -37,7 +38,7 @@ func TestNotificationOfFinally(t *testing.T) {
 		if _, err := h.Engine.Subscriptions().Set(t.Context(), notify.Subscription{Name: "page", Kind: notify.KindFunc, Func: "page", Events: events}, courier.By{}); err != nil {
 			t.Fatal(err)
 		}
-		id := w.begin(t, h, strings.Replace(strings.Replace(shortFinally, "%s", "", 1), "%s", "", 1))
+		id := w.begin(t, h, fmt.Sprintf(shortFinally, "", ""))
 		time.Sleep(30 * time.Second)
 		mu.Lock()
 		n := len(told)
@@ -64,19 +65,11 @@ func TestFinallyInChain(t *testing.T) {
 	}{{chain.Completed, "completed", "completed", true}, {chain.Cancelled, "cancelled", "", true}, {chain.Cancelled, "cancelled", "", false}} {
 		synctest.Test(t, func(t *testing.T) {
 			h := couriertest.New(t, nil)
-			sleep := func(ctx context.Context, _ *courier.Context) error {
-				select {
-				case <-time.After(time.Minute):
-					return nil
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}
-			w := &finallyWorld{deeds: map[string]deed{"work": sleep, "tell": sleep}}
+			w := &doings{deeds: map[string]deed{"work": lasting(time.Minute), "tell": lasting(time.Minute)}}
 			w.stub(h)
 			h.Start()
 			for _, text := range []string{
-				strings.Replace(strings.Replace(shortFinally, "%s", "", 1), "%s", "", 1),
+				fmt.Sprintf(shortFinally, "", ""),
 				`{"name": "b", "steps": [{"type": "demo.do", "config": {"what": "next"}}]}`,
 			} {
 				if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(text), nil); err != nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,57 +18,7 @@ import (
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/steps/file"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storewrap"
 )
-
-// A deed is what a step of a finally world does, by what its configuration says.
-type deed func(ctx context.Context, job *courier.Context) error
-
-// A finallyWorld keeps what steps do.
-type finallyWorld struct {
-	doings
-	deeds map[string]deed
-}
-
-func (w *finallyWorld) stub(h *couriertest.Harness) {
-	h.Stub("demo.do", func(ctx context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
-		what := fmt.Sprint(config["what"])
-		w.mu.Lock()
-		w.done = append(w.done, what)
-		f := w.deeds[what]
-		w.mu.Unlock()
-		if f != nil {
-			return nil, f(ctx, job)
-		}
-		return map[string]any{"out": "of " + what}, nil
-	})
-}
-
-func (w *finallyWorld) did() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strings.Join(w.done, "|")
-}
-
-// until is a deed that lasts until the step is told to end.
-func until(ctx context.Context, _ *courier.Context) error {
-	<-ctx.Done()
-	return context.Cause(ctx)
-}
-
-// begin defines a job with steps and a finally part, and enqueues it.
-func (w *finallyWorld) begin(t *testing.T, h *couriertest.Harness, text string) courier.ExecutionID {
-	t.Helper()
-	w.stub(h)
-	if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(text), nil); err != nil {
-		t.Fatal(err)
-	}
-	x, err := h.Engine.Enqueue(t.Context(), "a", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x.ID
-}
 
 const shortFinally = `{"name": "a", %s "steps": [{"id": "work", "type": "demo.do", "config": {"what": "work"}},
 	{"type": "flow.finally"%s}, {"id": "tell", "type": "demo.do", "config": {"what": "tell"}}, {"type": "demo.do", "config": {"what": "tidy ${context:job.outcome}"}}]}`
@@ -83,68 +33,32 @@ func TestFinallySurvivesWorkers(t *testing.T) {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 				d := &doings{fails: fails}
 				d.stub(h)
-				writes, dead := 0, false
-				var mu sync.Mutex
-				s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
-					mu.Lock()
-					defer mu.Unlock()
-					if call.Method == "Apply" {
-						if dead = dead || writes == at; !dead {
-							defer func() { dead = dead || writes == at+1 }()
-						}
-						writes += 2
-					}
-					if dead || call.Method == "Await" || call.Method == "AwaitSchedules" {
-						return errors.New("killed")
-					}
-					return do(c)
-				})
-				dir := t.TempDir()
-				a := engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: "a", Grace: time.Second})
-				b := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir, Worker: "b"})
 				job := h.Job(fmt.Sprintf(withFinally, ""))
+				var meanwhile func(b *engine.Engine, id courier.ExecutionID)
 				if outcome == courier.Cancelled { // while it waits for its retry
 					job.FailurePolicy.BackoffBase = new(10 * time.Minute)
 					job.FailurePolicy.BackoffMax = new(10 * time.Minute)
-				}
-				if _, err := b.Jobs().Define(t.Context(), job, nil); err != nil {
-					t.Fatal(err)
-				}
-				x, err := b.Enqueue(t.Context(), "a", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := a.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Minute)
-				if outcome == courier.Cancelled {
-					if _, err := b.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{Actor: "ann"}}); err != nil {
-						t.Fatal(err)
+					meanwhile = func(b *engine.Engine, id courier.ExecutionID) {
+						if _, err := b.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{Actor: "ann"}}); err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
-				time.Sleep(time.Minute)
-				if err := b.Start(t.Context()); err != nil {
-					t.Fatal(err)
+				x, records := outlive(t, h, at, func(b *engine.Engine) courier.ExecutionID { return enqueue(t, b, job) }, meanwhile)
+				if x.State != outcome || x.Finishing != nil || x.FinallyError != nil {
+					t.Fatalf("%d: %s, want %s: %+v, %+v", at, x.State, outcome, x.Finishing, x.FinallyError)
 				}
-				x, err = b.Wait(t.Context(), x.ID)
-				if err != nil || x.State != outcome || x.Finishing != nil || x.FinallyError != nil {
-					t.Fatalf("%d: %s, want %s: %+v, %+v, %v", at, x.State, outcome, x.Finishing, x.FinallyError, err)
+				want := map[string]int{"3 []": 1, "4 []": 1}
+				if outcome == courier.Completed {
+					want["1 []"] = 1
 				}
-				records, err := b.Executions().StepsPage(t.Context(), store.StepFilter{Execution: x.ID, States: []courier.StepState{courier.StepCompleted}})
-				if err != nil {
-					t.Fatal(err)
+				completed := completedIn(records)
+				if n := completed["0 []"]; n == 1 || n == 0 && outcome != courier.Cancelled {
+					want["0 []"] = 1
 				}
-				steps := ""
-				for _, r := range records {
-					steps += fmt.Sprint(r.Step, " ")
+				if !maps.Equal(completed, want) {
+					t.Errorf("%s, %d: completed were %v, want %v", outcome, at, completed, want)
 				}
-				want := map[courier.State]string{courier.Completed: "0 1 3 4 ", courier.Failed: "0 3 4 ", courier.Cancelled: "0 3 4 "}[outcome]
-				if steps != want && (outcome != courier.Cancelled || steps != "3 4 ") {
-					t.Errorf("%s, %d: completed were %q, want %q", outcome, at, steps, want)
-				}
-				b.Stop(t.Context())
-				a.Stop(t.Context())
 			})
 		}
 	}
@@ -162,13 +76,13 @@ func TestFinallyTimeout(t *testing.T) {
 	}{
 		"its own":    {"", `, "timeout_seconds": 60`, map[string]deed{"tell": until}, "work|tell", courier.Completed, "- timeout", time.Minute},
 		"by default": {"", "", map[string]deed{"tell": until}, "work|tell", courier.Completed, "- timeout", 5 * time.Minute},
-		"that of the execution does not count": {`"timeout_seconds": 5,`, "", map[string]deed{"tell": func(context.Context, *courier.Context) error { time.Sleep(time.Minute); return nil }},
+		"that of the execution does not count": {`"timeout_seconds": 5,`, "", map[string]deed{"tell": lasting(time.Minute)},
 			"work|tell|tidy completed", courier.Completed, "- -", time.Minute},
 		"of the execution": {`"timeout_seconds": 5,`, "", map[string]deed{"work": until}, "work|tell|tidy failed", courier.Failed, "execution_timeout -", 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-				w := &finallyWorld{deeds: c.deeds}
+				w := &doings{deeds: c.deeds}
 				id := w.begin(t, h, fmt.Sprintf(shortFinally, c.job, c.marker))
 				h.Start()
 				x, err := h.Engine.Wait(t.Context(), id)
@@ -191,14 +105,6 @@ func TestFinallyTimeout(t *testing.T) {
 
 // What is asked of an execution while its finally part runs does not change its outcome.
 func TestRequestsInFinally(t *testing.T) {
-	slow := func(ctx context.Context, _ *courier.Context) error {
-		select {
-		case <-time.After(time.Minute):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 	for name, c := range map[string]struct {
 		ask      func(ctx context.Context, e *engine.Engine, id courier.ExecutionID) error
 		did      string
@@ -222,7 +128,7 @@ func TestRequestsInFinally(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-				w := &finallyWorld{deeds: map[string]deed{"tell": slow}}
+				w := &doings{deeds: map[string]deed{"tell": lasting(time.Minute)}}
 				id := w.begin(t, h, fmt.Sprintf(shortFinally, "", ""))
 				var events []string
 				defer h.Engine.Observe(func(e courier.Event) {
@@ -274,7 +180,7 @@ func TestSecondCancelEndsFinally(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				return context.Cause(ctx)
 			}
-			w := &finallyWorld{deeds: map[string]deed{"work": stubborn, "tell": until}}
+			w := &doings{deeds: map[string]deed{"work": stubborn, "tell": until}}
 			id := w.begin(t, h, fmt.Sprintf(shortFinally, "", ""))
 			h.Start()
 			time.Sleep(10 * time.Second)
@@ -300,7 +206,7 @@ func TestSecondCancelEndsFinally(t *testing.T) {
 func TestFinallyRunsForEndsOnly(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 		n := 0
-		w := &finallyWorld{deeds: map[string]deed{"work": func(context.Context, *courier.Context) error {
+		w := &doings{deeds: map[string]deed{"work": func(context.Context, *courier.Context) error {
 			if n++; n < 3 {
 				return errors.New("bad")
 			}
@@ -339,37 +245,23 @@ func TestFinallyRunsForEndsOnly(t *testing.T) {
 func TestFinallyIsHandedOn(t *testing.T) {
 	for _, lost := range []bool{true, false} {
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-			w := &finallyWorld{deeds: map[string]deed{}}
+			w := &doings{deeds: map[string]deed{}}
 			id := w.begin(t, h, fmt.Sprintf(shortFinally, "", `, "timeout_seconds": 3000`))
 			dir := t.TempDir()
 			var workers []*engine.Engine
-			var mu sync.Mutex
-			dead := make(map[string]bool)
+			var kill []*atomic.Bool
 			for i := range 4 {
-				name := fmt.Sprint("w", i)
-				s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
-					mu.Lock()
-					gone := dead[name]
-					mu.Unlock()
-					if gone || call.Method == "Await" || call.Method == "AwaitSchedules" {
-						return errors.New("killed")
-					}
-					return do(c)
-				})
-				workers = append(workers, engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: name, Grace: time.Second}))
+				reached, dead := killable(h.Store)
+				workers = append(workers, engine.New(reached, h.Registry, &engine.Options{Workspace: dir, Worker: fmt.Sprint("w", i), Grace: time.Second}))
+				kill = append(kill, dead)
 			}
 			var at atomic.Int32
 			w.deeds["tell"] = func(ctx context.Context, job *courier.Context) error {
 				if !lost && at.Load() > 0 {
 					return nil
 				}
-				if lost {
-					mu.Lock()
-					dead[fmt.Sprint("w", at.Load())] = true
-					mu.Unlock()
-				}
-				<-ctx.Done()
-				return context.Cause(ctx)
+				kill[at.Load()].Store(lost)
+				return until(ctx, job)
 			}
 			for i, e := range workers {
 				at.Store(int32(i))
@@ -407,7 +299,7 @@ func TestFinallySeesWhatWasDone(t *testing.T) {
 		withPack(t, h)
 		file.Register(h.Registry, nil)
 		kept := ""
-		w := &finallyWorld{deeds: map[string]deed{
+		w := &doings{deeds: map[string]deed{
 			"b": func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("b is bad")) },
 			"look": func(context.Context, *courier.Context) error {
 				list, err := filepath.Glob(out + "/*.txt")
@@ -442,7 +334,7 @@ func TestFinallySeesWhatWasDone(t *testing.T) {
 // Items of loops in the finally part that fail are its failure, and none of the execution.
 func TestItemsOfFinally(t *testing.T) {
 	h := couriertest.New(t, nil)
-	w := &finallyWorld{deeds: map[string]deed{"y": func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("bad")) }}}
+	w := &doings{deeds: map[string]deed{"y": func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("bad")) }}}
 	w.stub(h)
 	r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "demo.do", "config": {"what": "work"}}, {"type": "flow.finally"},
 		{"id": "each", "type": "flow.foreach", "config": {"source": ["x", "y", "z"], "on_item_failure": "continue"}}, {"type": "demo.do", "config": {"what": "context:loop.current_item"}}, {"type": "flow.end"},
@@ -463,7 +355,7 @@ func TestItemsOfFinally(t *testing.T) {
 // The outline shows the finally part beside the end of the others, and a dry run validates it.
 func TestOutlineOfFinally(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-		w := &finallyWorld{deeds: map[string]deed{"work": func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("bad")) }, "tell": func(context.Context, *courier.Context) error { time.Sleep(time.Minute); return nil }}}
+		w := &doings{deeds: map[string]deed{"work": func(context.Context, *courier.Context) error { return courier.Permanent(errors.New("bad")) }, "tell": lasting(time.Minute)}}
 		id := w.begin(t, h, strings.Replace(fmt.Sprintf(shortFinally, "", ""), `{"type": "flow.finally"}`, `{"type": "demo.do", "config": {"what": "never"}}, {"type": "flow.finally"}`, 1))
 		states := func() string {
 			o, err := h.Engine.Executions().Outline(t.Context(), id)
@@ -504,7 +396,7 @@ func TestOutlineOfFinally(t *testing.T) {
 // one is missing, and a worker that has them takes it.
 func TestExplainOfFinally(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-		w := &finallyWorld{deeds: map[string]deed{"work": until}}
+		w := &doings{deeds: map[string]deed{"work": until}}
 		id := w.begin(t, h, fmt.Sprintf(shortFinally, `"queue": "night",`, ""))
 		dir := t.TempDir()
 		worker := func(queue string) *engine.Engine {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
-	"github.com/courierhq/courier/store"
 )
 
 const withFinally = `{"name": "a", "failure_policy": {"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 0.001}, "result": "${context:get.out}", "steps": [
@@ -61,10 +60,7 @@ func TestFinally(t *testing.T) {
 			d := &doings{fails: c.fails}
 			d.stub(h)
 			r := h.Run(h.Job(fmt.Sprintf(withFinally, c.marker)), nil).RequireState(c.state)
-			d.mu.Lock()
-			did := strings.Join(d.done, "|")
-			d.mu.Unlock()
-			if did != c.want {
+			if did := d.did(); did != c.want {
 				t.Errorf("done was\n%q, want\n%q", did, c.want)
 			}
 			x := got(t, h, r.ID)
@@ -210,5 +206,3 @@ func TestCancelFinally(t *testing.T) {
 		})
 	}
 }
-
-var _ = store.FinallyType

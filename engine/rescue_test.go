@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,42 +14,7 @@ import (
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storewrap"
 )
-
-// A doings keeps what steps do, and has some of them fail.
-type doings struct {
-	mu    sync.Mutex
-	done  []string
-	fails map[string]courier.Reason // by what the step would note
-}
-
-func (d *doings) stub(h *couriertest.Harness) {
-	h.Stub("demo.do", func(_ context.Context, job *courier.Context, config map[string]any) (map[string]any, error) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		what := fmt.Sprint(config["what"])
-		d.done = append(d.done, what)
-		if class := d.fails[what]; class != "" {
-			return nil, courier.WithClass(errors.New(what+" is bad"), class)
-		}
-		return map[string]any{"out": "of " + what}, nil
-	})
-}
-
-func (d *doings) taken() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := strings.Join(d.done, " ")
-	d.done = nil
-	return s
-}
-
-func (d *doings) set(fails map[string]courier.Reason) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fails = fails
-}
 
 const quarantine = `{"name": "a", "params": {"files": ["x", "y", "z"]}, "failure_policy": {"type": "retry_step", "max_retries": 1, "backoff_base_seconds": 0.001}, "steps": [
 	{"id": "each", "type": "flow.foreach", "config": {"source": "context:params.files"}},
@@ -208,66 +173,31 @@ func TestRescueSurvivesWorkers(t *testing.T) {
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
 			d := &doings{fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid}}
 			d.stub(h)
-			writes, dead := 0, false
-			var mu sync.Mutex
-			s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if call.Method == "Apply" {
-					if dead = dead || writes == at; !dead {
-						defer func() { dead = dead || writes == at+1 }()
-					}
-					writes += 2
-				}
-				if dead || call.Method == "Await" || call.Method == "AwaitSchedules" {
-					return errors.New("killed")
-				}
-				return do(c)
-			})
-			dir := t.TempDir()
-			a := engine.New(s, h.Registry, &engine.Options{Workspace: dir, Worker: "a", Grace: time.Second})
-			b := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir, Worker: "b"})
-			if _, err := b.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(quarantine, "{}")), nil); err != nil {
-				t.Fatal(err)
+			x, records := outlive(t, h, at, func(b *engine.Engine) courier.ExecutionID {
+				return enqueue(t, b, h.Job(fmt.Sprintf(quarantine, "{}")))
+			}, nil)
+			rescues := slices.DeleteFunc(slices.Clone(records), func(r courier.StepExecution) bool { return r.Rescue == nil })
+			requireRescuedOnce(t, at, &x, records, d, "tell-y: load invalid load-y is bad")
+			if len(rescues) != 1 {
+				t.Errorf("%d: %d rescues began", at, len(rescues))
 			}
-			x, err := b.Enqueue(t.Context(), "a", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := a.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-			if err := b.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			x, err = b.Wait(t.Context(), x.ID)
-			if err != nil || x.State != courier.Completed || x.RescuedItems != 1 || x.FailedItems != 0 {
-				t.Fatalf("%d: %s, %d items were rescued and %d failed, %+v, %v", at, x.State, x.RescuedItems, x.FailedItems, x.Failure, err)
-			}
-			records, err := b.Executions().StepsPage(t.Context(), store.StepFilter{Execution: x.ID})
-			if err != nil {
-				t.Fatal(err)
-			}
-			completed, rescues := make(map[string]int), 0
-			for _, r := range records {
-				if r.State == courier.StepCompleted {
-					completed[fmt.Sprint(r.Step, r.Iteration)]++
-				}
-				if r.Rescue != nil {
-					rescues++
-				}
-			}
-			want := map[string]int{"1 [0]": 1, "2 [0]": 1, "1 [1]": 1, "4 [1]": 1, "5 [1]": 1, "1 [2]": 1, "2 [2]": 1, "7 []": 1}
-			if !maps.Equal(completed, want) || rescues != 1 {
-				t.Errorf("%d: completed were %v, %d rescues began, want %v", at, completed, rescues, want)
-			}
-			if !strings.Contains(d.taken(), "tell-y: load invalid load-y is bad") {
-				t.Errorf("%d: the rescue does not know the error", at)
-			}
-			b.Stop(t.Context())
-			a.Stop(t.Context())
 		})
+	}
+}
+
+// requireRescuedOnce checks that of the items of the quarantine job the bad one was rescued once,
+// with what the rescue tells, and that all others were completed once.
+func requireRescuedOnce(t *testing.T, at int, x *courier.Execution, records []courier.StepExecution, d *doings, told string) {
+	t.Helper()
+	if x.State != courier.Completed || x.RescuedItems != 1 || x.FailedItems != 0 {
+		t.Fatalf("%d: %s, %d items were rescued and %d failed, %+v", at, x.State, x.RescuedItems, x.FailedItems, x.Failure)
+	}
+	want := map[string]int{"1 [0]": 1, "2 [0]": 1, "1 [1]": 1, "4 [1]": 1, "5 [1]": 1, "1 [2]": 1, "2 [2]": 1, "7 []": 1}
+	if completed := completedIn(records); !maps.Equal(completed, want) {
+		t.Errorf("%d: completed were %v, want %v", at, completed, want)
+	}
+	if !strings.Contains(d.taken(), told) {
+		t.Errorf("%d: the rescue does not know the error", at)
 	}
 }
 
@@ -306,28 +236,14 @@ func TestRollbackComesBeforeTheRescue(t *testing.T) {
 // What has lost three workers comes to the rescue.
 func TestLostWorkersComeToTheRescue(t *testing.T) {
 	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-		d, lost := &doings{}, 0
+		lost := 0
 		var kill func()
-		h.Stub("demo.do", func(ctx context.Context, _ *courier.Context, config map[string]any) (map[string]any, error) {
-			what := fmt.Sprint(config["what"])
-			d.mu.Lock()
-			d.done = append(d.done, what)
-			d.mu.Unlock()
-			if what == "load-y" {
-				lost++
-				kill()
-				<-ctx.Done()
-				return nil, context.Cause(ctx)
-			}
-			return map[string]any{"out": "of " + what}, nil
-		})
-		if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(quarantine, "{}")), nil); err != nil {
-			t.Fatal(err)
-		}
-		x, err := h.Engine.Enqueue(t.Context(), "a", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := &doings{deeds: map[string]deed{"load-y": func(ctx context.Context, job *courier.Context) error {
+			lost++
+			kill()
+			return until(ctx, job)
+		}}}
+		id := d.begin(t, h, fmt.Sprintf(quarantine, "{}"))
 		dir := t.TempDir()
 		for i := range 4 {
 			s, dead := killable(h.Store)
@@ -339,9 +255,8 @@ func TestLostWorkersComeToTheRescue(t *testing.T) {
 			time.Sleep(time.Minute)
 			e.Stop(t.Context())
 		}
-		now, err := h.Engine.Executions().Get(t.Context(), x.ID)
-		if err != nil || now.State != courier.Completed || now.RescuedItems != 1 {
-			t.Errorf("%s, %d items were rescued, %v, %v", now.State, now.RescuedItems, now.Failure, err)
+		if now := got(t, h, id); now.State != courier.Completed || now.RescuedItems != 1 {
+			t.Errorf("%s, %d items were rescued, %v", now.State, now.RescuedItems, now.Failure)
 		}
 		if got := d.taken(); lost != 3 || !strings.Contains(got, "load-y load-y load-y aside-y tell-y: load worker_lost") || !strings.HasSuffix(got, "get-z load-z report 0 1 "+
 			`[{"class":"worker_lost","index":1,"label":"y","message":"worker \"w2\" was lost","step":"load"}]`) {
@@ -354,57 +269,35 @@ func TestLostWorkersComeToTheRescue(t *testing.T) {
 func TestRequestsInARescue(t *testing.T) {
 	for _, cancels := range []bool{false, true} {
 		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
-			d := &doings{fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid}}
-			h.Stub("demo.do", func(ctx context.Context, _ *courier.Context, config map[string]any) (map[string]any, error) {
-				what := fmt.Sprint(config["what"])
-				d.mu.Lock()
-				d.done = append(d.done, what)
-				class := d.fails[what]
-				d.mu.Unlock()
-				if what == "aside-y" {
-					select {
-					case <-time.After(time.Minute):
-					case <-ctx.Done():
-						return nil, context.Cause(ctx)
-					}
-				}
-				if class != "" {
-					return nil, courier.WithClass(errors.New(what+" is bad"), class)
-				}
-				return map[string]any{"out": "of " + what}, nil
-			})
-			if _, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(quarantine, "{}")), nil); err != nil {
-				t.Fatal(err)
+			d := &doings{
+				fails: map[string]courier.Reason{"load-y": courier.ReasonInvalid}, deeds: map[string]deed{"aside-y": lasting(time.Minute)},
 			}
+			id := d.begin(t, h, fmt.Sprintf(quarantine, "{}"))
 			h.Start()
-			x, err := h.Engine.Enqueue(t.Context(), "a", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
 			time.Sleep(30 * time.Second)
 			if cancels {
-				if _, err := h.Engine.Cancel(t.Context(), x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
+				if _, err := h.Engine.Cancel(t.Context(), id, &courier.CancelOptions{By: courier.By{}}); err != nil {
 					t.Fatal(err)
 				}
-				r := h.Wait(x.ID).RequireState(courier.Cancelled)
+				r := h.Wait(id).RequireState(courier.Cancelled)
 				if got := d.taken(); !strings.HasSuffix(got, "aside-y") || r.RescuedItems != 0 {
 					t.Errorf("done was %s, %d items were rescued", got, r.RescuedItems)
 				}
 				return
 			}
-			if _, err := h.Engine.Pause(t.Context(), x.ID, courier.By{}); err != nil {
+			if _, err := h.Engine.Pause(t.Context(), id, courier.By{}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			now, err := h.Engine.Executions().Get(t.Context(), x.ID)
+			now, err := h.Engine.Executions().Get(t.Context(), id)
 			if err != nil || now.State != courier.Paused || now.Position.Step != 5 || !now.Position.Loops[0].Rescue {
 				t.Fatalf("%s at %+v, %v", now.State, now.Position, err)
 			}
 			d.taken()
-			if _, err := h.Engine.Resume(t.Context(), x.ID, nil); err != nil {
+			if _, err := h.Engine.Resume(t.Context(), id, nil); err != nil {
 				t.Fatal(err)
 			}
-			r := h.Wait(x.ID).RequireState(courier.Completed)
+			r := h.Wait(id).RequireState(courier.Completed)
 			if got := d.taken(); !strings.HasPrefix(got, "tell-y: load invalid load-y is bad 2 of get-y get-z load-z report 0 1 ") || r.RescuedItems != 1 {
 				t.Errorf("done was %s, %d items were rescued", got, r.RescuedItems)
 			}

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
-	"github.com/courierhq/courier/store"
-	"github.com/courierhq/courier/store/storewrap"
 )
 
 var mend = courier.By{Actor: "ann", Reason: "the partner was told"}
@@ -303,57 +298,13 @@ func TestOperatorsRescueSurvivesWorkers(t *testing.T) {
 			r := h.Run(h.Job(fmt.Sprintf(quarantine, `{"no_rescue_on": ["invalid"]}`)), nil).RequireState(courier.Failed)
 			d.taken()
 			d.set(nil)
-			writes, dead := 0, false
-			var mu sync.Mutex
-			s := storewrap.Intercept(h.Store, func(c ctx, call *storewrap.Call, do func(ctx) error) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if call.Method == "Apply" {
-					if dead = dead || writes == at; !dead {
-						defer func() { dead = dead || writes == at+1 }()
-					}
-					writes += 2
+			x, records := outlive(t, h, at, func(b *engine.Engine) courier.ExecutionID {
+				if _, err := b.Resume(t.Context(), r.ID, &courier.ResumeOptions{Rescue: itemsOf(1), By: mend}); err != nil {
+					t.Fatal(err)
 				}
-				if dead || call.Method == "Await" || call.Method == "AwaitSchedules" {
-					return errors.New("killed")
-				}
-				return do(c)
-			})
-			a := engine.New(s, h.Registry, &engine.Options{Workspace: t.TempDir(), Worker: "a", Grace: time.Second})
-			b := h.AddEngine(&engine.Options{Workspace: t.TempDir(), Worker: "b"})
-			if _, err := b.Resume(t.Context(), r.ID, &courier.ResumeOptions{Rescue: itemsOf(1), By: mend}); err != nil {
-				t.Fatal(err)
-			}
-			if err := a.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-			if err := b.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			x, err := b.Wait(t.Context(), r.ID)
-			if err != nil || x.State != courier.Completed || x.RescuedItems != 1 || x.FailedItems != 0 {
-				t.Fatalf("%d: %s, %d items were rescued and %d failed, %+v, %v", at, x.State, x.RescuedItems, x.FailedItems, x.Failure, err)
-			}
-			records, err := b.Executions().StepsPage(t.Context(), store.StepFilter{Execution: x.ID})
-			if err != nil {
-				t.Fatal(err)
-			}
-			completed := make(map[string]int)
-			for _, r := range records {
-				if r.State == courier.StepCompleted {
-					completed[fmt.Sprint(r.Step, r.Iteration)]++
-				}
-			}
-			want := map[string]int{"1 [0]": 1, "2 [0]": 1, "1 [1]": 1, "4 [1]": 1, "5 [1]": 1, "1 [2]": 1, "2 [2]": 1, "7 []": 1}
-			if !maps.Equal(completed, want) {
-				t.Errorf("%d: completed were %v, want %v", at, completed, want)
-			}
-			if !strings.Contains(d.taken(), "tell-y: load invalid load-y is bad 2 of get-y") {
-				t.Errorf("%d: the rescue does not know the error", at)
-			}
-			b.Stop(t.Context())
-			a.Stop(t.Context())
+				return r.ID
+			}, nil)
+			requireRescuedOnce(t, at, &x, records, d, "tell-y: load invalid load-y is bad 2 of get-y")
 		})
 	}
 }
@@ -394,4 +345,49 @@ func TestRescuedItemsStayWithoutFiles(t *testing.T) {
 			t.Errorf("done was %s; %d were rescued, listed are %+v, %v", got, now.RescuedItems, list, err)
 		}
 	})
+}
+
+// A version of the job is refused in which what is known of a rescued item can't be told, also
+// where nothing else depends on the item: it would be counted, and not listed.
+func TestVersionKnowsRescuedItems(t *testing.T) {
+	const text = `{"name": "a", "steps": [%s{%s"type": "flow.foreach", "config": {"source": ["x", "y"]}},
+		{"type": "flow.if", "config": {"left": "context:loop.label", "operator": "equals", "right": "x"}},
+		{"id": "%s", "type": "demo.do", "config": {"what": "load-${context:loop.label}"}}, {"type": "flow.end"},
+		{"type": "flow.rescue", "config": {"rescued": "fail"}}, {"id": "aside", "type": "demo.do", "config": {"what": "aside-${context:loop.label}"}}, {"type": "flow.end"}]}`
+	const pad = `{"id": "pad", "type": "demo.do", "config": {"what": "pad"}}, `
+	for name, c := range map[string]struct {
+		id, pad, load string
+		refused       string
+	}{
+		"the loop has moved":         {"", pad, "load", `step 2 "load" (demo.do), which has run, lies in other loops there`},
+		"the step is gone":           {"", "", "other", `step 2 "load" (demo.do), which has run, can't be told in it: no step has the id "load"`},
+		"the loop is told by its id": {`"id": "each", `, pad, "load", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := couriertest.New(t, nil)
+			d := &doings{fails: map[string]courier.Reason{"load-x": courier.ReasonInvalid}}
+			d.stub(h)
+			r := h.Run(h.Job(fmt.Sprintf(text, "", c.id, "load")), nil).RequireState(courier.Failed)
+			def, err := h.Engine.Jobs().Define(t.Context(), h.Job(fmt.Sprintf(text, c.pad, c.id, c.load)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Start()
+			want := courier.Completed
+			_, err = h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{Version: def.Job.Version})
+			if c.refused != "" {
+				want = courier.Failed
+				if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("the error is %v, want %s", err, c.refused)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			x := h.Wait(r.ID).RequireState(want)
+			list, err := h.Engine.Executions().RescuedItems(t.Context(), r.ID)
+			if err != nil || x.RescuedItems != 1 || len(list) != 1 || list[0].Label != "x" {
+				t.Errorf("%d items were rescued, listed are %+v, %v", x.RescuedItems, list, err)
+			}
+		})
+	}
 }

@@ -453,11 +453,12 @@ func (m *mapping) checkBlock(a, b *block, to int) {
 	}
 }
 
-// checkRecorded checks the steps that the position depends on.
+// checkRecorded checks the steps that the position depends on. One that lies behind it has run in
+// an earlier item of a loop around it.
 func (m *mapping) checkRecorded(recorded func(step int) bool) {
 	at, known := m.target()
 	last := -1
-	for i := 0; i < min(m.at, m.old.Len()); i++ {
+	for i := range m.old.Len() {
 		if !recorded(i) {
 			continue
 		}
@@ -466,7 +467,7 @@ func (m *mapping) checkRecorded(recorded func(step int) bool) {
 		case to < 0:
 			m.reason("%s, which has run, can't be told in it: %s", label, m.why(i))
 			continue
-		case to < last || known && to >= at:
+		case to < last || known && (i < m.at) != (to < at):
 			m.reason("%s, which has run, is in another place of the order there", label)
 		case !m.sameLoops(i, to):
 			m.reason("%s, which has run, lies in other loops there", label)

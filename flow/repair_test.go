@@ -242,6 +242,9 @@ func TestMapSteps(t *testing.T) {
 		{"no loop", steps{loop, a, end}, steps{a}, in(1, 0), nil, `the execution stands in the block of step 0 "loop" (flow.foreach), and there the new version has no such block`},
 		{"a loop more", steps{a}, steps{loop, a, end}, courier.Position{Step: 0}, nil, `the new version has the block of step 0 "loop" (flow.foreach) around the place where the execution stands`},
 		{"another loop", steps{loop, a, end}, steps{named("other", forEach([]any{1, 2})), a, end}, in(1, 0), nil, `the execution stands in the block of step 0 "loop" (flow.foreach), and in the new version in that of step 0 "other" (flow.foreach)`},
+		{"a record behind it in the loop", steps{loop, a, b, end}, steps{x, loop, x, a, b, end}, in(1, 0), []int{2}, "[1 3 4 5]"},
+		{"a record behind it is gone", steps{loop, a, b, end}, steps{loop, a, end}, in(1, 0), []int{2}, `step 2 "b" (t.b), which has run, can't be told in it: no step has the id "b"`},
+		{"a record behind it comes before", steps{loop, a, b, end}, steps{loop, b, a, end}, in(1, 0), []int{2}, `step 2 "b" (t.b), which has run, is in another place of the order there`},
 		{"a record in no loop now", steps{loop, a, end, b}, steps{a, loop, end, b}, courier.Position{Step: 3}, []int{1}, `step 1 "a" (t.a), which has run, lies in other loops there`},
 
 		{"in a branch", steps{when(1, "equals", 1), a, otherwise, b, end}, steps{when(1, "equals", 1), a, x, otherwise, b, end}, courier.Position{Step: 3}, nil, "[0 1 3 4 5]"},

@@ -27,7 +27,7 @@ func (r *rig) promises(n *node, p *prediction) error {
 		switch cancelled := p.next.x[i].cancelled; {
 		case r.changed[i] && (p.answer != accepted || before.State.Final()):
 			return fmt.Errorf("execution %d was changed by a call that must not change it", i+1)
-		case cancelled && x.State != courier.Cancelled && (x.State != courier.Running || x.Request != courier.RequestCancel):
+		case cancelled && !cancels(x):
 			return fmt.Errorf("execution %d is %s with request %q after its cancel was acknowledged", i+1, x.State, x.Request)
 		}
 	}
@@ -40,6 +40,13 @@ func (r *rig) promises(n *node, p *prediction) error {
 	return nil
 }
 
+// cancels reports whether an execution is cancelled or will be.
+func cancels(x *execution) bool {
+	asked := x.Request == courier.RequestCancel || x.Request == courier.RequestAbort
+	return x.State == courier.Cancelled || x.Finishing != nil && x.Finishing.Outcome == courier.Cancelled ||
+		asked && (x.State == courier.Running || x.State == courier.Queued && x.HasFinally)
+}
+
 // same reports whether nothing of an execution has changed.
 func same(a, b *execution) bool {
 	if (a.Current == nil) != (b.Current == nil) || a.Current != nil && !sameCurrent(a.Current, b.Current) {
@@ -49,7 +56,7 @@ func same(a, b *execution) bool {
 		a.token == b.token && a.first == b.first && a.last == b.last && a.RequestedBy == b.RequestedBy && a.Request == b.Request &&
 		a.since.Equal(b.since) && a.clock.Equal(b.clock) && a.DueAt.Equal(b.DueAt) && a.StartedAt.Equal(b.StartedAt) &&
 		a.EndedAt.Equal(b.EndedAt) && a.HeartbeatAt.Equal(b.HeartbeatAt) && a.LeaseExpiresAt.Equal(b.LeaseExpiresAt) && a.Failure == b.Failure && a.Worker == b.Worker &&
-		a.Resumed == b.Resumed && a.Workspace == b.Workspace && a.FailedItems == b.FailedItems && a.Repairs == b.Repairs && a.Version == b.Version && len(a.audit) == len(b.audit) && len(a.steps) == len(b.steps)
+		a.Resumed == b.Resumed && a.finish == b.finish && a.FinallyError == b.FinallyError && a.Workspace == b.Workspace && a.FailedItems == b.FailedItems && a.Repairs == b.Repairs && a.Version == b.Version && len(a.audit) == len(b.audit) && len(a.steps) == len(b.steps)
 }
 
 func sameCurrent(a, b *courier.StepExecution) bool {
@@ -59,6 +66,9 @@ func sameCurrent(a, b *courier.StepExecution) bool {
 // kept checks what an execution became.
 func kept(before, x *execution) error {
 	if err := finalSteps(x); err != nil {
+		return err
+	}
+	if err := keptFinish(before, x); err != nil {
 		return err
 	}
 	if !latestOnly(x) {
@@ -86,29 +96,64 @@ func kept(before, x *execution) error {
 	return lostWorkers(x)
 }
 
+// keptFinish checks that what was decided of an execution stays, and is what becomes of it.
+func keptFinish(before, x *execution) error {
+	f := before.finish
+	switch {
+	case f == nil || x.finish == f:
+		return nil
+	case x.finish != nil:
+		return fmt.Errorf("%+v was decided again: %+v", f, x.finish)
+	case x.State != f.Outcome || !x.Position.Equal(f.Position) || !reflect.DeepEqual(x.counters, f.Counters) || x.Request != "":
+		return fmt.Errorf("%+v was decided, and it is %s at %+v with counters %+v and request %q", f, x.State, x.Position, x.counters, x.Request)
+	case !reflect.DeepEqual(x.Failure, before.Failure) || string(x.Result) != string(before.Result):
+		return fmt.Errorf("its finally part has changed its failure from %v to %v, or its result from %s to %s", before.Failure, x.Failure, before.Result, x.Result)
+	}
+	return nil
+}
+
 // finalSteps checks that the steps before the position have ended once in this
 // attempt of the execution, and none of those behind. Those before an operator last went back to
 // the first step do not count.
 func finalSteps(x *execution) error {
-	var ended [len(modelPositions)]int
+	var ended, rescued [len(modelPositions)]int
 	var back int64
 	if x.Repairs != nil {
 		back = x.Repairs.Passes[len(x.Repairs.Passes)-1].Seq
 	}
 	for _, s := range x.steps {
-		passed := s.State == courier.StepCompleted || s.State == courier.StepSkipped || s.FailedLoop != nil
+		passed := s.State == courier.StepCompleted || s.State == courier.StepSkipped || s.FailedLoop != nil || s.Rescue != nil
 		if passed && s.ExecutionAttempt == x.Attempt && s.Seq > back {
 			i := positionOf(s.Step, s.Iteration)
-			if i >= modelEnd {
+			switch {
+			case int(i) >= len(modelPositions) || i == modelEnd:
 				return fmt.Errorf("step %d iteration %v is none of the job", s.Step, s.Iteration)
+			case i == modelFinally && (x.Finishing == nil || s.Seq < x.Finishing.Seq):
+				continue // of an earlier pass
 			}
 			ended[i]++
+			if s.Rescue != nil {
+				rescued[i]++
+			}
 		}
 	}
 	pos := int(positionOf(x.Position.Step, x.Position.Iteration()))
+	came := pos // before the finally part
+	if f := x.Finishing; f != nil {
+		came = int(positionOf(f.Position.Step, f.Position.Iteration()))
+	}
 	for i, n := range ended {
-		if want := min(1, max(0, pos-i)); n != want {
-			return fmt.Errorf("it stands at position %d, and the step at position %d was completed %d times", pos, i, n)
+		want := min(1, max(0, came-i))
+		switch {
+		case i == int(modelFinally):
+			if want = 0; x.Finishing != nil && pos == int(modelEnd) {
+				want = 1
+			}
+		case want > 0 && modelPositions[i].Step == modelRescue:
+			want = rescued[i-1]
+		}
+		if n != want {
+			return fmt.Errorf("it stands at position %d, %d before its finally part, and the step at position %d was completed %d times", pos, came, i, n)
 		}
 	}
 	if c := x.Current; c != nil && int(positionOf(c.Step, c.Iteration)) != pos {
@@ -147,16 +192,23 @@ func latestOnly(x *execution) bool {
 // lostWorkers counts the workers that were lost since a step last ended, and
 // checks that not too many were when one was started.
 func lostWorkers(x *execution) error {
-	n := 0
+	n, decided := 0, -1 // and how many when the finally part began
 	for i := range x.audit {
 		switch e := &x.audit[i]; {
+		case e.step == nil && e.note != nil && e.note.err == modelDecided:
+			if decided, n = n, 0; e.note.reason != "" {
+				decided = 0 // it has failed
+			}
+		case e.step == nil && decided >= 0 && courier.State(e.to).Ended():
+			n, decided = decided, -1
+		case e.step == nil && e.note != nil && e.note.reason == courier.ReasonCancelled: // and is queued for its finally part
 		case e.step == nil && e.note != nil && e.note.reason == courier.ReasonWorkerLost && e.to == string(courier.Queued):
 			n++
 		case e.step != nil && e.to == string(courier.StepRunning):
 			if n >= 3 {
 				return fmt.Errorf("audit entry %d starts a step after %d workers were lost there", i+1, n)
 			}
-		case e.step != nil && (e.to == string(courier.StepCompleted) || e.to == string(courier.StepSkipped) || e.to == string(courier.StepFailed) && e.step.FailedLoop != nil),
+		case e.step != nil && (e.to == string(courier.StepCompleted) || e.to == string(courier.StepSkipped) || e.to == string(courier.StepFailed) && (e.step.FailedLoop != nil || e.step.Rescue != nil)),
 			e.step == nil && (e.to == string(courier.Failed) && e.note.reason != courier.ReasonFiles || e.to == string(courier.Queued) && e.note != nil):
 			n = 0 // an execution that is put back for missing files keeps its counters
 		}

@@ -48,7 +48,10 @@ const (
 	modelTerm = time.Minute
 )
 
-var modelTypes = []string{"file.copy"}
+// modelDecided is what the audit says of the beginning of a finally part.
+const modelDecided = "decided"
+
+var modelTypes = []string{"file.copy", store.FinallyType}
 
 // newRig returns a rig whose store holds two executions as they were created, the second
 // one held or cancelled if the search says so.
@@ -62,10 +65,14 @@ func newRig(of *search) (*rig, error) {
 	if err := r.s.Set(ctx, store.LimitSetting(of.scope), fmt.Sprint(of.limit)); err != nil {
 		return nil, err
 	}
+	types := modelTypes
+	if !of.finally {
+		types = types[:1]
+	}
 	var list []store.NewExecution
 	for i := range r.x {
 		list = append(list, store.NewExecution{
-			ID: courier.ExecutionID(fmt.Sprint(i + 1)), Job: "job", Version: 1, StepTypes: modelTypes, Queue: "default",
+			ID: courier.ExecutionID(fmt.Sprint(i + 1)), Job: "job", Version: 1, StepTypes: types, Queue: "default",
 			LimitKeys: []string{modelKey}, Hold: of.hold && i == 1,
 		})
 	}
@@ -258,9 +265,9 @@ func changeOf(x *execution, ask uint8) *store.Change {
 		c.Skipped = &courier.StepExecution{
 			Step: x.Position.Step, Type: modelTypes[0], Iteration: modelIterations[pos], Attempt: x.counters.Attempts + 1, State: courier.StepSkipped,
 		}
-		c.Move = &store.Move{Position: modelPositions[pos+1]}
+		c.Move = &store.Move{Position: modelPositions[behind(pos, skipped)]}
 	case askBack:
-		c.Move, c.Items = &store.Move{}, new(store.ItemCount)
+		c.Move, c.Items = &store.Move{}, &store.ItemCount{Rescued: new(store.RescueCount)}
 		c.Repairs = new(courier.Repairs)
 		if x.Repairs != nil {
 			c.Repairs.Passes = slices.Clone(x.Repairs.Passes)
@@ -306,6 +313,8 @@ func (r *rig) claim(n, next *node, o operation, p *prediction) error {
 			return fmt.Errorf("the latest records are %+v", c.Latest)
 		case c.Execution.FailedItems != int(m.failedItems) || c.Execution.Repairs != x.Repairs || c.Execution.Seq != c.Seq:
 			return fmt.Errorf("claimed was execution %d with %d failed items, repairs %+v, number %d", i+1, c.Execution.FailedItems, c.Execution.Repairs, c.Execution.Seq)
+		case !m.sameFinish(c.Finish, &c.Execution):
+			return fmt.Errorf("claimed was execution %d with the finish %+v, and %d rescued items", i+1, c.Finish, c.Execution.RescuedItems)
 		case c.Execution.Worker != q.Worker || !c.Execution.LeaseExpiresAt.Equal(r.now.Add(modelTerm)):
 			return fmt.Errorf("leased to %s until %v", c.Execution.Worker, c.Execution.LeaseExpiresAt)
 		}
@@ -317,6 +326,14 @@ func (r *rig) claim(n, next *node, o operation, p *prediction) error {
 		return fmt.Errorf("claimed were %v, want %v", claimed, p.claimed)
 	}
 	return nil
+}
+
+// sameFinish reports whether what was decided of an execution is what a claim says.
+func (x *modelExecution) sameFinish(f *store.Finish, e *courier.Execution) bool {
+	if f == nil || e.Finishing == nil {
+		return !x.finishing() && f == nil && e.Finishing == nil && e.RescuedItems == int(x.rescued)
+	}
+	return e.Finishing.Outcome == f.Outcome && finishOf(f) == x.finish && e.RescuedItems == int(x.finish.counters.rescued)
 }
 
 func modelWorker(w uint8) string { return [...]string{"worker 1", "worker 2"}[w] }
@@ -361,15 +378,18 @@ func (r *rig) transition(n *node, x *execution, o operation) (t *store.Transitio
 	if state, reason := modelEnds[o.outcome].state, modelEnds[o.outcome].reason; state != "" {
 		e := *x.Current
 		e.State, e.Reason, e.Error = state, reason, string(reason)
-		if o.outcome == itemFailed {
+		switch {
+		case o.outcome == itemFailed:
 			e.FailedLoop, t.FailedItems = new(modelPositions[before.pos].Loops[0].Step), new(int(after.failedItems))
+		case o.outcome.rescues():
+			e.Rescue = new(modelPositions[before.pos].Loops[0].Step)
 		}
 		t.Ended = []courier.StepExecution{e}
 	}
 	if o.outcome.passes() {
 		t.Workspace = modelWorkspace
 	}
-	t.Interrupt = o.outcome == interrupted
+	t.Interrupt, t.Finally = o.outcome == interrupted, before.finishing()
 	switch o.action {
 	case start:
 		i := after.current - 1
@@ -390,6 +410,25 @@ func (r *rig) transition(n *node, x *execution, o operation) (t *store.Transitio
 	default:
 		t.To = modelStates[after.state]
 	}
+	switch f := &after.finish; {
+	case o.action.decides():
+		t.Finish = &store.Finish{
+			Finishing: courier.Finishing{Outcome: modelStates[f.outcome], Position: modelPositions[f.pos], Seq: h.seq + int64(len(r.log))},
+			Counters:  f.counters.counters(), Text: modelDecided,
+		}
+		if f.outcome == isCompleted {
+			t.Result = json.RawMessage(`"made"`)
+		}
+	case o.action == failFinally:
+		t.FinallyError = failure
+	}
+	switch {
+	case !o.action.decides() && o.action != endFinally && o.action != failFinally:
+	case after.failure:
+		t.Failure = failure
+	case t.To == courier.Cancelled:
+		t.By = modelOperator
+	}
 	return t, int64(len(r.log))
 }
 
@@ -400,7 +439,8 @@ var modelEnds = [...]struct {
 }{
 	lost: {courier.StepFailed, courier.ReasonWorkerLost}, completed: {courier.StepCompleted, ""},
 	skipped: {courier.StepSkipped, courier.ReasonError}, broken: {courier.StepFailed, courier.ReasonError}, interrupted: {},
-	itemFailed: {courier.StepFailed, courier.ReasonError},
+	itemFailed: {courier.StepFailed, courier.ReasonError}, toRescue: {courier.StepFailed, courier.ReasonError},
+	lostToRescue: {courier.StepFailed, courier.ReasonWorkerLost},
 }
 
 // late writes under a lease that is gone: what its run would write, and what
@@ -472,9 +512,8 @@ func modelOf(x *execution, now time.Time) modelExecution {
 		pos:     positionOf(x.Position.Step, x.Position.Iteration()),
 		request: uint8(slices.Index(modelAsks[:], x.Request)),
 
-		attempts: uint8(x.counters.Attempts), failures: uint8(x.counters.Failures), jobFailures: uint8(x.counters.JobFailures),
-		reclaims: uint8(x.counters.Reclaims), interrupted: x.counters.Interrupted,
-		resumed: modelState(slices.Index(modelStates[:], x.counters.Resumed)),
+		modelCounters: countersOf(&x.counters),
+		hasFinally:    x.HasFinally, finish: finishOf(x.finish), finallyError: x.FinallyError != nil,
 
 		expired: x.expired(now), waiting: x.State == courier.Queued && x.DueAt.After(now), failure: x.Failure != nil,
 		wasResumed: x.Resumed, started: !x.StartedAt.IsZero(),
@@ -484,6 +523,16 @@ func modelOf(x *execution, now time.Time) modelExecution {
 		m.current, m.currentAttempt = positionOf(c.Step, c.Iteration)+1, uint8(c.Attempt)
 	}
 	return m
+}
+
+// finishOf is what was decided as the model sees it.
+func finishOf(f *store.Finish) modelFinish {
+	if f == nil {
+		return modelFinish{}
+	}
+	return modelFinish{
+		outcome: modelState(slices.Index(modelStates[:], f.Outcome)), pos: positionOf(f.Position.Step, f.Position.Iteration()), counters: countersOf(&f.Counters),
+	}
 }
 
 // positionOf is the index in modelPositions, or one behind.

@@ -107,8 +107,8 @@ func (m *model) operations(list []operation) []operation {
 		if m.stray[i].lease != noLease {
 			list = append(list, operation{kind: strayed, x: i})
 		}
-		for kind := askPause; m.left.asks > 0 && kind <= askStale; kind++ {
-			if kind == askSkip && x.pos == modelEnd {
+		for kind := askPause; m.left.asks > 0 && kind <= askAbort; kind++ {
+			if kind == askSkip && x.pos == modelEnd || kind == askAbort && !x.hasFinally {
 				continue
 			}
 			list = append(list, operation{kind: ask, x: i, ask: kind})
@@ -120,6 +120,7 @@ func (m *model) operations(list []operation) []operation {
 // writes appends what a run can do.
 func (m *model) writes(list []operation, w, i uint8) []operation {
 	r, x := &m.run[w][i], &m.x[i]
+	inBody := modelPositions[x.pos].Step == modelBody
 	switch {
 	case r.sent != noAction:
 		list = append(list, operation{kind: arrive, w: w, x: i})
@@ -148,34 +149,48 @@ func (m *model) writes(list []operation, w, i uint8) []operation {
 			if modelIterations[x.pos] != nil {
 				outcomes = append(outcomes, itemFailed)
 			}
+			if m.rescues && inBody {
+				outcomes = append(outcomes, toRescue)
+			}
 		}
-		if m.left.stops > 0 || r.known == askCancel {
+		if m.left.stops > 0 || r.asked() {
 			outcomes = append(outcomes, interrupted)
 		}
 	}
+	completes, fails, cancels := r.ends(x)
 	for _, o := range outcomes {
+		poisoned := (o == nothing || o == lost) && x.poisoned()
+		if poisoned && o == lost && m.rescues && inBody && !r.asked() {
+			o, poisoned = lostToRescue, false
+		}
 		next := x.pos
 		if o.passes() {
-			next++
+			next = behind(x.pos, o)
 		}
+		pausing := r.known == askPause && !x.finishing()
 		switch {
-		case r.known == askCancel:
-			add(o, cancel)
-		case (o == nothing || o == lost) && x.poisoned():
-			add(o, fail)
-		case r.known == askPause && o == broken:
-			add(o, fail, pause)
-		case r.known == askPause:
+		case r.asked():
+			add(o, cancels)
+		case poisoned:
+			add(o, fails)
+		case pausing && o == broken:
+			add(o, fails, pause)
+		case pausing:
 			add(o, pause)
+		case o == broken && x.finishing():
+			add(o, retry, fails)
 		case o == broken:
-			add(o, retry, retryJob, fail)
+			add(o, retry, retryJob, fails)
 		case o == interrupted:
 			add(o, handOver)
 		default:
 			if next == modelEnd {
-				add(o, complete)
+				add(o, completes)
 			} else {
 				add(o, start)
+			}
+			if next == modelEnd && completes == decideCompleted && m.left.stops > 0 {
+				add(o, decideLater)
 			}
 			if o != nothing {
 				add(o, checkpoint)
@@ -189,6 +204,20 @@ func (m *model) writes(list []operation, w, i uint8) []operation {
 		}
 	}
 	return list
+}
+
+// asked reports whether a run knows that it has to end.
+func (r *modelRun) asked() bool { return r.known == askCancel || r.known == askAbort }
+
+// ends are the actions with which a run ends an execution, or its finally part.
+func (r *modelRun) ends(x *modelExecution) (completes, fails, cancels modelAction) {
+	switch {
+	case x.finishing():
+		return endFinally, failFinally, failFinally
+	case x.hasFinally && r.known != askAbort:
+		return decideCompleted, decideFailed, decideCancelled
+	}
+	return complete, fail, cancel
 }
 
 // owned reports whether a living run has the lease of an execution.
@@ -231,8 +260,9 @@ type prediction struct {
 func (m *model) fair(o operation) bool {
 	switch o.kind {
 	case write:
-		chosen := m.run[o.w][o.x].outcome == executing && o.outcome != completed
-		return !o.unheard && (!chosen || o.action == cancel) && (o.action != handOver || o.outcome == interrupted) && o.action != putBack
+		r := &m.run[o.w][o.x]
+		chosen := r.outcome == executing && o.outcome != completed
+		return !o.unheard && (!chosen || r.asked()) && (o.action != handOver || o.outcome == interrupted) && o.action != putBack && o.action != decideLater
 	case send, ask, crash:
 		return false
 	case expire:
@@ -308,9 +338,9 @@ func (p *prediction) spend(o operation) {
 	left := &p.next.left
 	chosen := p.next.run[o.w][o.x].outcome != o.outcome
 	switch {
-	case chosen && (o.outcome == broken || o.outcome == skipped || o.outcome == itemFailed), o.action == putBack:
+	case chosen && (o.outcome == broken || o.outcome == skipped || o.outcome == itemFailed || o.outcome == toRescue), o.action == putBack:
 		left.failures--
-	case (chosen && o.outcome == interrupted || o.action == handOver) && left.stops > 0:
+	case (chosen && o.outcome == interrupted || o.action == handOver || o.action == decideLater) && left.stops > 0:
 		left.stops--
 	}
 }
@@ -333,8 +363,12 @@ func (p *prediction) take(w, i uint8, unheard bool) {
 		return
 	}
 	n.run[w][i] = modelRun{lease: ownLease, outcome: nothing}
-	if n.x[i].current != 0 {
+	x := &n.x[i]
+	if x.current != 0 {
 		n.run[w][i].outcome = lost
+	}
+	if x.hasFinally && x.cancelling() {
+		n.run[w][i].known = x.request
 	}
 }
 
@@ -394,6 +428,8 @@ func (p *prediction) deliver(r *modelRun, x *modelExecution, i uint8, heard bool
 		*r = modelRun{lease: ownLease, outcome: executing, known: r.known}
 	case r.sent == checkpoint:
 		*r = modelRun{lease: ownLease, outcome: nothing, known: r.known}
+	case r.sent.decides() && r.sent != decideLater:
+		*r = modelRun{lease: ownLease, outcome: nothing}
 	default:
 		*r = modelRun{}
 	}

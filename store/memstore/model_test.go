@@ -20,7 +20,8 @@ var fullModel = flag.Bool("full", false, "explore more than a million states of 
 
 // TestModel goes through all that can happen to two executions in the hands of
 // two workers, as far as the budget allows: every order of claims, renewals,
-// writes, requests, deaths, ended leases, lost replies and late messages. Every
+// writes, requests, deaths, ended leases, lost replies and late messages, also in rescues and
+// in finally parts. Every
 // operation is carried out on a store that is in the state that the operations
 // before led to. Its answer and all that it holds afterwards have to be what the
 // model says, and what Courier promises has to hold. From every state it must be
@@ -38,6 +39,11 @@ func TestModel(t *testing.T) {
 		{name: "no limit", budget: modelBudget{asks: 1}},
 		{name: "lost workers", limit: 1, budget: modelBudget{crashes: 3}},
 		{name: "two repairs", limit: 1, alone: true, budget: modelBudget{asks: 2, failures: 2, crashes: 1}},
+		{name: "rescue", limit: 1, alone: true, rescues: true, budget: modelBudget{asks: 1, failures: 2, crashes: 1}},
+		{name: "lost workers and a rescue", limit: 1, alone: true, rescues: true, budget: modelBudget{failures: 1, crashes: 3}},
+		{name: "finally", limit: 1, alone: true, finally: true, budget: modelBudget{asks: 2, failures: 1, crashes: 1}},
+		{name: "finally with lost replies", limit: 1, alone: true, finally: true, budget: modelBudget{asks: 1, expiries: 1, losses: 1}},
+		{name: "hand-over and finally", limit: 1, alone: true, finally: true, budget: modelBudget{asks: 2, stops: 1}},
 	}
 	if *fullModel {
 		searches = []*search{
@@ -47,6 +53,11 @@ func TestModel(t *testing.T) {
 			{name: "no limit", budget: modelBudget{asks: 1, crashes: 1}},
 			{name: "lost workers", budget: modelBudget{crashes: 3}},
 			{name: "two repairs", limit: 1, alone: true, budget: modelBudget{asks: 3, failures: 2, crashes: 1}},
+			{name: "rescue", limit: 1, alone: true, rescues: true, budget: modelBudget{asks: 2, failures: 2, crashes: 1}},
+			{name: "lost workers and a rescue", limit: 1, alone: true, rescues: true, budget: modelBudget{asks: 1, failures: 1, crashes: 3}},
+			{name: "finally", limit: 1, alone: true, finally: true, budget: modelBudget{asks: 3, failures: 1, crashes: 1}},
+			{name: "rescue and finally", limit: 1, alone: true, rescues: true, finally: true, budget: modelBudget{asks: 1, failures: 2, stops: 1, expiries: 1}},
+			{name: "finally with lost replies", limit: 1, alone: true, finally: true, budget: modelBudget{asks: 2, crashes: 1, losses: 1}},
 		}
 	}
 	if raced.On { // for what the goroutines of a search share, which is the same in all
@@ -69,6 +80,9 @@ type search struct {
 	hold   bool // the second execution is created held
 	alone  bool // the second execution is cancelled: all happens to the first
 	budget modelBudget
+
+	rescues bool // the loop of the job has a rescue
+	finally bool // the job has a finally part
 
 	seen   [64]shard
 	count  atomic.Uint32
@@ -177,7 +191,7 @@ func (s *search) run(t *testing.T) {
 	}
 	rig := explorers[0].rig
 	root := &node{frozen: [2]*execution{freeze(rig.x[0]), freeze(rig.x[1])}}
-	root.model.limit, root.model.left = s.limit, s.budget
+	root.model.limit, root.model.left, root.model.rescues = s.limit, s.budget, s.rescues
 	for i, x := range rig.x {
 		root.model.x[i] = modelOf(x, rig.now)
 	}

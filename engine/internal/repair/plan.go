@@ -68,6 +68,7 @@ type draft struct {
 	records  []courier.StepExecution // in the present version, from which the values follow
 	latest   []courier.StepExecution // those of them in scope
 	failed   []Failure               // items that are left
+	rescued  []courier.StepExecution // records with which rescues began, in the former version
 	pending  []Failure               // targets of a pass under way that are not over
 	pass     *Pass                   // of the items that are executed again; nil if none are
 	returned bool                    // it goes on at an earlier position
@@ -211,10 +212,13 @@ func (d *draft) repairs() *courier.Repairs {
 	return &r
 }
 
-// recorded reports whether the position, or the repair of an item, depends on a record of
-// a step.
+// recorded reports whether the position, the repair of an item, or what is known of a rescue
+// depends on a record of a step, or for the rescue of a block on its flow.try.
 func (d *draft) recorded(step int) bool {
-	return d.recordedHere(step) || slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Step == step })
+	return d.recordedHere(step) || slices.ContainsFunc(d.failed, func(f Failure) bool { return f.Record.Step == step }) ||
+		slices.ContainsFunc(d.rescued, func(r courier.StepExecution) bool {
+			return r.Step == step || *r.Rescue == step && !slices.Contains(d.old.Tree.Loops(r.Step), step)
+		})
 }
 
 // recordedHere reports whether a step has a record in the iterations of the position.

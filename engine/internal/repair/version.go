@@ -26,6 +26,12 @@ func (d *draft) version(ctx context.Context) (err error) {
 		d.now, d.problems = d.old, append(d.problems, fmt.Sprintf("version %d of job %q can't be executed: %v", v, d.x.Job, d.now.NotRunnable))
 		return nil
 	}
+	if d.old.Tree.HasRescues() {
+		if _, err := d.history.left(ctx); err != nil {
+			return fmt.Errorf("read the rescued items of execution %s: %w", d.x.ID, err)
+		}
+		d.rescued = d.history.rescues()
+	}
 	steps, reasons := flow.MapSteps(d.old.Tree, d.now.Tree, d.x.Position, d.recorded)
 	reasons = append(reasons, d.retyped(steps)...)
 	if d.x.Repairs != nil && !tellable(d.x.Repairs.Passes, steps) {

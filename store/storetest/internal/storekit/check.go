@@ -200,8 +200,14 @@ func checkRecords(x *courier.Execution, entries []courier.AuditEntry, records []
 		return fmt.Errorf("execution %s is %s and its last heartbeat was at %v", x.ID, x.State, x.HeartbeatAt)
 	case x.State.Ended() == x.EndedAt.IsZero():
 		return fmt.Errorf("execution %s is %s and ended at %v", x.ID, x.State, x.EndedAt)
-	case x.State != courier.Running && x.Request != "":
+	case x.State != courier.Running && x.Request != "" && !waitsForFinally(x):
 		return fmt.Errorf("execution %s is %s and has a pending %s", x.ID, x.State, x.Request)
 	}
 	return nil
+}
+
+// waitsForFinally reports whether a request is pending that a queued execution has for its finally
+// part: a cancel that leads into that, or a pause, which it drops when it is over.
+func waitsForFinally(x *courier.Execution) bool {
+	return x.State == courier.Queued && x.HasFinally && (x.Request == courier.RequestCancel && x.Finishing == nil || x.Request == courier.RequestPause && x.Finishing != nil)
 }
