@@ -24,6 +24,14 @@ type Lister interface {
 	Least() time.Duration
 }
 
+// A Connected is a [Lister] that knows which connections there are.
+type Connected interface {
+	Lister
+	// CheckConnection returns nil if there is a connection called id. If there is none, the error
+	// matches [ErrNotFound]. It does not connect.
+	CheckConnection(ctx context.Context, id string) error
+}
+
 // A Watcher is a [Lister] that can report changes before the next listing. Such a
 // report only leads to an earlier listing, which decides.
 type Watcher interface {

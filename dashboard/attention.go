@@ -212,6 +212,12 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 		if v.Show != "" && e.Kind == attention.MissingFile && operator {
 			v.Buttons = append(v.Buttons, button{Label: "Excuse the day…", Href: v.Show + "?" + query("date", e.Date)})
 		}
+	case attention.Expectation:
+		if e.Name != "" {
+			thing("expectations", e.Name)
+		} else {
+			v.Show, v.ShowAs = c.link("expectations"), "Show them"
+		}
 	case attention.Monitor:
 		thing("monitors", e.Name)
 	case attention.Delivery, attention.Subscription:

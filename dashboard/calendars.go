@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/dashboard/internal/form"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
 
@@ -22,22 +21,10 @@ var calendarPages = slices.Concat([]page{{
 }}, calendars.pages())
 
 var calendars = &kept[calendar.Calendar, *calendar.Calendar]{
-	kind: "calendar", list: "calendars", first: `{"time_zone": "UTC", "weekend": ["saturday", "sunday"]}`,
-	name:  func(x *calendar.Calendar) *string { return &x.Name },
-	plain: calendar.Calendar.Definition, hide: func(*calendar.Calendar) {}, // it has no values
-	get: func(c *call, name string) (calendar.Calendar, error) { return c.h.e.Calendars().Get(c.ctx(), name, 0) },
-	set: func(ctx context.Context, c *call, x calendar.Calendar) (calendar.Calendar, error) {
-		return c.h.e.Calendars().Set(ctx, x, c.by())
-	},
-	remove: func(ctx context.Context, c *call, name string) error {
-		err := c.h.e.Calendars().Remove(ctx, name, c.by())
-		if errors.Is(err, courier.ErrConflict) {
-			return &calendar.Error{Calendar: name, Problems: []courier.Problem{{Step: -1, Field: "confirm", Message: err.Error()}}}
-		}
-		return err
-	},
-	wrong: func(name string, list []courier.Problem) error {
-		return &calendar.Error{Calendar: name, Problems: list}
+	Kept: desk.Calendars, list: "calendars", first: `{"time_zone": "UTC", "weekend": ["saturday", "sunday"]}`,
+	plain: calendar.Calendar.Definition,
+	refused: func(name string, err error) error {
+		return &calendar.Error{Calendar: name, Problems: []courier.Problem{{Step: -1, Field: "confirm", Message: err.Error()}}}
 	},
 	data: (*call).calendar, tried: (*call).closedDays, try: "Show the days that it closes",
 	fields: []form.Field{

@@ -16,6 +16,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/internal/desk"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
 )
 
@@ -25,24 +26,9 @@ var expectationPages = slices.Concat([]page{{
 }}, expectations.pages())
 
 var expectations = &kept[expectation.Expectation, *expectation.Expectation]{
-	kind: "expectation", list: "expectations", first: `{"window": {"from": "06:00", "until": "08:00"}}`, query: []string{"date"},
-	name:  func(x *expectation.Expectation) *string { return &x.Name },
-	plain: expectation.Expectation.Definition, hide: desk.HideExpectation,
-	get: func(c *call, name string) (expectation.Expectation, error) {
-		return c.h.e.Expectations().Get(c.ctx(), name)
-	},
-	set: func(ctx context.Context, c *call, x expectation.Expectation) (expectation.Expectation, error) {
-		saved, err := c.h.e.Expectations().Set(ctx, x, c.by())
-		c.warn(saved.Warnings)
-		return saved.Expectation, err
-	},
-	remove: func(ctx context.Context, c *call, name string) error {
-		return c.h.e.Expectations().Remove(ctx, name, c.by())
-	},
-	wrong: func(name string, list []courier.Problem) error {
-		return &expectation.Error{Expectation: name, Problems: list}
-	},
-	data: (*call).expectation,
+	Kept: desk.Expectations, list: "expectations", first: `{"window": {"from": "06:00", "until": "08:00"}}`, query: []string{"date"},
+	plain: expectation.Expectation.Definition,
+	data:  (*call).expectation,
 	more: []action{{verb: "excuse", op: "excuseExpectation", do: func(ctx context.Context, c *call) (string, error) {
 		name := c.r.PathValue("name")
 		_, err := c.h.e.Expectations().Excuse(ctx, name, strings.TrimSpace(c.form.Get("date")), c.by())
@@ -53,6 +39,10 @@ var expectations = &kept[expectation.Expectation, *expectation.Expectation]{
 		{Name: "description", Label: "Description", Kind: form.Text},
 		{Name: "from.monitor", Label: "Monitor", Kind: form.Text, Hint: "The name of the monitor that sees the files."},
 		{Name: "from.job", Label: "or job", Kind: form.Text, Jobs: true, Hint: "Whose steps receive the files."},
+		{Name: "from.path", Label: "or directory", Kind: form.Text, Hint: "Into which the expectation looks itself. Directories in it are not searched."},
+		{Name: "from.connection_id", Label: "Connection of the directory", Kind: form.Text, Hint: "Of a server. Empty for a directory of the machine."},
+		{Name: "from.lister", Label: "Lister of the directory", Kind: form.Text, Hint: "Empty means the one that knows the connection."},
+		{Name: "from.every", Label: "Interval of looks into the directory", Kind: form.Text, Hint: "At most 10m, such as 2m. Empty means a minute."},
 		{Name: "pattern", Label: "Names of files", Kind: form.Text, Hint: "With *, ? and {date:20060102} for the day, such as PAY_{date:20060102}_*.csv."},
 		{Name: "count.least", Label: "Files a day, at least", Kind: form.Number, Hint: "Empty means 1."},
 		{Name: "count.most", Label: "Files a day, at most", Kind: form.Number, Hint: "Empty means any number."},
@@ -74,6 +64,7 @@ var expectations = &kept[expectation.Expectation, *expectation.Expectation]{
 // A todayPage has a row for each expectation on one day.
 type todayPage struct {
 	Date, Words           string
+	Zone                  string // in which the day is today; empty for another day
 	Earlier, Later, Today string // references; Today is empty if it is the day
 	Counts                []todayCount
 	State                 string // the only one that is shown; empty for all
@@ -134,8 +125,8 @@ func (c *call) today() (any, error) {
 	today := calendar.DateOf(now().UTC())
 	p := &todayPage{Date: date.String(), Words: date.Words(), State: c.query.Get("state"), New: c.Can(c.ctx(), "", access.RightEdit)}
 	p.Earlier, p.Later = c.with("date", (date-1).String(), "cursor", ""), c.with("date", (date+1).String(), "cursor", "")
-	if date != today {
-		p.Today = c.with("date", "", "cursor", "")
+	if p.Zone = "UTC"; date != today {
+		p.Zone, p.Today = "", c.with("date", "", "cursor", "")
 	}
 	e := c.h.e.Expectations()
 	counts, err := e.Count(c.ctx(), p.Date, p.Date)
@@ -378,10 +369,14 @@ func (c *call) expectation(x *expectation.Expectation) (any, error) {
 	if v.Excuse == "" {
 		v.Excuse = (date + 1).String()
 	}
-	v.From = target{"monitor", x.From.Monitor, c.link("monitors", x.From.Monitor)}
+	seen := x.From.Monitor
+	if x.From.Path != "" {
+		seen = monitor.LookName(x.Name)
+	}
+	v.From = target{"monitor", seen, c.link("monitors", seen)}
 	if x.From.Job != "" {
 		v.From = target{"job", x.From.Job, c.link("jobs", x.From.Job)}
-	} else if m, err := c.h.e.Monitors().Get(c.ctx(), x.From.Monitor); err == nil {
+	} else if m, err := c.h.e.Monitors().Get(c.ctx(), seen); err == nil {
 		v.LastPoll, v.MonitorState = m.Health.LastPoll, string(m.State)
 	}
 	v.Told, err = c.told(x.Name)

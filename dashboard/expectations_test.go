@@ -82,3 +82,23 @@ func TestExpectations(t *testing.T) {
 		w.fails("expectations", http.StatusForbidden)
 	})
 }
+
+// An expectation of the files of a directory has a monitor, whose page says so and does not remove it.
+func TestLookOfAnExpectation(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		sent := w.get("new/expectation").fields("set")
+		sent["f.name"], sent["f.from.path"], sent["f.pattern"], sent["f.from.every"] = "rates", "/in/rates", "rates*.csv", "2m"
+		w.post("new/expectation", sent).has(`this engine has no lister "file"`)
+		sent["f.from.lister"] = "shelf"
+		w.post("new/expectation", sent).done("set").has("directory /in/rates").has("monitor expectation:rates")
+		w.get("expectations").has("it is today in UTC")
+		w.get("monitors").has("expectation:rates").has("expectation rates")
+		w.get("monitors/expectation:rates").has("Looks for").has("with which it is changed and removed").has("rates*.csv")
+		gone := w.post("monitors/expectation:rates?tab=remove", w.get("monitors/expectation:rates?tab=remove").with("do", "remove", "confirm", "expectation:rates", "key", "9"))
+		if gone.Code != http.StatusConflict {
+			t.Errorf("%d", gone.Code)
+		}
+		w.post("expectations/rates?tab=remove", w.get("expectations/rates?tab=remove").with("do", "remove", "confirm", "rates", "key", "10")).done("remove")
+		w.get("monitors").lacks("expectation:rates")
+	})
+}

@@ -28,20 +28,15 @@ type kept[T any, D interface {
 	*T
 	courier.Definition
 }] struct {
-	kind    string       // such as "schedule", also in the journal
+	desk.Kept[T]
 	list    string       // the path of the list, such as "schedules"
 	fields  []form.Field // of the form
 	first   string       // the definition that the form of a new one begins with, in JSON
 	query   []string     // of the first tab
 	scripts []string
-	name    func(*T) *string
-	plain   func(T) T // without the state
-	hide    func(*T)  // takes away the values
-	get     func(c *call, name string) (T, error)
-	set     func(ctx context.Context, c *call, v T) (T, error)
-	remove  func(ctx context.Context, c *call, name string) error
-	wrong   func(name string, list []courier.Problem) error
-	data    func(c *call, v *T) (any, error) // of the first tab
+	plain   func(T) T                          // without the state
+	refused func(name string, err error) error // of the removal of one that is in use; nil: the error itself
+	data    func(c *call, v *T) (any, error)   // of the first tab
 	turns   []turn[T]
 	off     func(*T) *bool // whether it is switched off; nil where the form can't switch it on
 	try     string         // the button that checks what is written; empty for none
@@ -93,11 +88,16 @@ type removal struct{ Kind, Name, Text, Problem string }
 
 // pages returns the pages of one, and of a new one.
 func (k *kept[T, D]) pages() []page {
-	title := strings.ToUpper(k.kind[:1]) + k.kind[1:]
+	title := strings.ToUpper(k.Kind[:1]) + k.Kind[1:]
 	actions := []action{
 		{verb: "set", op: "set" + title, check: k.mayEdit, noted: k.noted, do: k.save},
 		{verb: "remove", op: "remove" + title, check: k.confirmed, noted: k.noted, do: func(ctx context.Context, c *call) (string, error) {
-			return c.link(k.list), k.remove(ctx, c, c.r.PathValue("name"))
+			name := c.r.PathValue("name")
+			err := k.Remove(ctx, c.h.e, name, c.by())
+			if k.refused != nil && errors.Is(err, courier.ErrConflict) {
+				err = k.refused(name, err)
+			}
+			return c.link(k.list), err
 		}},
 	}
 	if k.off != nil {
@@ -124,17 +124,17 @@ func (k *kept[T, D]) pages() []page {
 	}
 	fresh := []action{{verb: "set", op: "set" + title, check: k.mayCreate, noted: k.noted, do: k.save}}
 	if k.try != "" {
-		actions = append(actions, action{verb: "check", op: "check" + k.kind, dry: true, do: k.checked(k.mayEdit)})
-		fresh = append(fresh, action{verb: "check", op: "check" + k.kind, dry: true, do: k.checked(k.mayCreate)})
+		actions = append(actions, action{verb: "check", op: "check" + k.Kind, dry: true, do: k.checked(k.mayEdit)})
+		fresh = append(fresh, action{verb: "check", op: "check" + k.Kind, dry: true, do: k.checked(k.mayCreate)})
 	}
 	for _, a := range k.more {
 		a.noted = k.noted
 		actions = append(actions, a)
 	}
 	return []page{
-		{path: k.list + "/{name}", op: "get" + title, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: append([]string{"unsaved"}, k.scripts...), data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
+		{path: k.list + "/{name}", op: "get" + title, on: onSubject, about: k.Kind, find: k.find, file: k.Kind, query: append([]string{"tab"}, k.query...), scripts: append([]string{"unsaved"}, k.scripts...), data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
 		{
-			path: "new/" + k.kind, op: "set" + title, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", scripts: []string{"unsaved"}, query: []string{"as"}, data: k.fresh,
+			path: "new/" + k.Kind, op: "set" + title, on: onVisible, about: k.Kind, title: "New " + k.Kind, file: "new", scripts: []string{"unsaved"}, query: []string{"as"}, data: k.fresh,
 			actions: fresh,
 		},
 	}
@@ -142,7 +142,7 @@ func (k *kept[T, D]) pages() []page {
 
 // find reads the one that the path names, if the visitor may see it.
 func (k *kept[T, D]) find(c *call) ([]string, error) {
-	v, err := k.get(c, c.r.PathValue("name"))
+	v, err := k.Get(c.ctx(), c.h.e, c.r.PathValue("name"))
 	if errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee) {
 		return nil, desk.Unknown() // its text may name others
 	} else if err != nil {
@@ -159,7 +159,7 @@ func (k *kept[T, D]) find(c *call) ([]string, error) {
 // seen returns a copy of v without the values that the visitor may not see.
 func (k *kept[T, D]) seen(c *call, v T) T {
 	if !c.Has(c.ctx(), desk.JobsOf(D(&v)), access.RightSee|access.RightValues) {
-		k.hide(&v)
+		k.Hide(&v)
 	}
 	return v
 }
@@ -173,16 +173,16 @@ func (k *kept[T, D]) noted(c *call, a *store.Action) {
 		}
 	}
 	if v, ok := c.edited.(T); ok {
-		a.Name, a.Job = *k.name(&v), desk.JobsOf(D(&v))[0]
+		a.Name, a.Job = *k.Name(&v), desk.JobsOf(D(&v))[0]
 	}
 }
 
 // one is the page of one.
 func (k *kept[T, D]) one(c *call) (any, error) {
 	v := c.subject.(T)
-	name := *k.name(&v)
-	c.title = strings.ToUpper(k.kind[:1]) + k.kind[1:] + " " + name
-	p := &keptPage{Kind: k.kind, Tab: c.query.Get("tab")}
+	name := *k.Name(&v)
+	c.title = strings.ToUpper(k.Kind[:1]) + k.Kind[1:] + " " + name
+	p := &keptPage{Kind: k.Kind, Tab: c.query.Get("tab")}
 	c.still = p.Tab != ""
 	editor := c.may(access.RightEdit)
 	for _, tab := range []struct{ key, label string }{{"", "Overview"}, {"edit", "Edit"}, {"text", "Edit as text"}, {"remove", "Remove"}} {
@@ -196,7 +196,7 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 		p.Editor = k.editor(c, &v, p.Tab == "text")
 		err = k.suggest(c, p.Editor)
 	case p.Tab == "remove" && editor:
-		p.Remove = c.removes(k.kind, name, "This removes the "+k.kind+" for good. What it has started goes on.")
+		p.Remove = c.removes(k.Kind, name, "This removes the "+k.Kind+" for good. What it has started goes on.")
 	case p.Tab == "":
 		shown := k.seen(c, v)
 		p.Data, err = k.data(c, &shown)
@@ -208,12 +208,12 @@ func (k *kept[T, D]) one(c *call) (any, error) {
 
 // fresh is the page of a new one.
 func (k *kept[T, D]) fresh(c *call) (any, error) {
-	p := &keptPage{Kind: k.kind, Editor: k.editor(c, nil, c.query.Get("as") == "text")}
+	p := &keptPage{Kind: k.Kind, Editor: k.editor(c, nil, c.query.Get("as") == "text")}
 	if err := k.suggest(c, p.Editor); err != nil {
 		return nil, err
 	}
 	if len(p.Editor.Jobs) == 0 && !c.Can(c.ctx(), "", access.RightEdit) {
-		return nil, &access.Error{Text: "a new " + k.kind + " needs the role editor for a job"}
+		return nil, &access.Error{Text: "a new " + k.Kind + " needs the role editor for a job"}
 	}
 	p.Editor.Modes = []navItem{{Label: "Form", Href: c.with("as", ""), Current: !p.Editor.AsText}, {Label: "Text", Href: c.with("as", "text"), Current: p.Editor.AsText}}
 	return p, nil
@@ -227,7 +227,7 @@ func (k *kept[T, D]) suggest(c *call, e *editor) (err error) {
 
 // editor returns the form for a definition; of a new one for nil.
 func (k *kept[T, D]) editor(c *call, v *T, asText bool) *editor {
-	e := &editor{Kind: k.kind, Verb: "set", New: v == nil, AsText: asText, Try: k.try}
+	e := &editor{Kind: k.Kind, Verb: "set", New: v == nil, AsText: asText, Try: k.try}
 	if found, ok := c.found.(desk.Checked); ok {
 		edited := c.edited.(T)
 		e.Tried = k.tried(c, &edited)
@@ -276,10 +276,10 @@ func (k *kept[T, D]) keepsHidden(c *call, v T) string {
 		return ""
 	}
 	hidden := v
-	if k.hide(&hidden); bytes.Equal(k.text(v), k.text(hidden)) {
+	if k.Hide(&hidden); bytes.Equal(k.text(v), k.text(hidden)) {
 		return ""
 	}
-	return "This " + k.kind + " has values that you may not see, and saving it without them would remove them. Whoever edits it here needs the right values."
+	return "This " + k.Kind + " has values that you may not see, and saving it without them would remove them. Whoever edits it here needs the right values."
 }
 
 // hashOf identifies a definition.
@@ -297,11 +297,11 @@ func (k *kept[T, D]) mayEdit(c *call) error {
 	was := k.text(v)
 	if c.form.Get("was") != hashOf(was) {
 		return &problem.Error{
-			Status: http.StatusConflict, Title: "Somebody else was first", Text: "The " + k.kind + " was changed after you had opened this form. Nothing was saved.",
+			Status: http.StatusConflict, Title: "Somebody else was first", Text: "The " + k.Kind + " was changed after you had opened this form. Nothing was saved.",
 			Do: "Open the page again to see the change. What you have written is still here; to save it now replaces the change.",
 		}
 	}
-	return k.read(c, was, *k.name(&v))
+	return k.read(c, was, *k.Name(&v))
 }
 
 // mayCreate reads the form of a new definition, whose name must be free.
@@ -310,7 +310,7 @@ func (k *kept[T, D]) mayCreate(c *call) error {
 		return err
 	}
 	v := c.edited.(T)
-	there, err := k.get(c, *k.name(&v))
+	there, err := k.Get(c.ctx(), c.h.e, *k.Name(&v))
 	switch {
 	case errors.Is(err, courier.ErrNotFound):
 		return nil
@@ -319,7 +319,7 @@ func (k *kept[T, D]) mayCreate(c *call) error {
 	case !c.Has(c.ctx(), desk.JobsOf(D(&there)), access.RightSee):
 		return desk.Unknown()
 	}
-	return k.wrong(*k.name(&v), []courier.Problem{{Step: -1, Field: "name", Message: "there is a " + k.kind + " of this name: choose another one, or edit that"}})
+	return k.Wrong(*k.Name(&v), []courier.Problem{{Step: -1, Field: "name", Message: "there is a " + k.Kind + " of this name: choose another one, or edit that"}})
 }
 
 // read reads the definition in the form, by its fields or as a text. Name is that of the one
@@ -337,30 +337,30 @@ func (k *kept[T, D]) read(c *call, was []byte, name string) error {
 			problems[i].Line, problems[i].Column = 0, 0 // nobody has seen that text
 		}
 	}
-	switch given := k.name(&v); {
+	switch given := k.Name(&v); {
 	case name == "" && strings.TrimSpace(*given) == "":
-		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it is missing: give the " + k.kind + " a name"})
+		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it is missing: give the " + k.Kind + " a name"})
 	case name != "" && *given == "":
 		*given = name
 	case name != "" && *given != name:
-		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it can't be changed: leave it as it is, or make a new " + k.kind})
+		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it can't be changed: leave it as it is, or make a new " + k.Kind})
 	}
 	if len(problems) == 0 {
-		if err := c.MayChange(c.ctx(), k.kind, D(&v)); err != nil {
+		if err := c.MayChange(c.ctx(), k.Kind, D(&v)); err != nil {
 			return err
 		}
 		c.edited = v
 		return nil
 	}
-	return k.wrong(*k.name(&v), problems)
+	return k.Wrong(*k.Name(&v), problems)
 }
 
 // save saves what was read.
 func (k *kept[T, D]) save(ctx context.Context, c *call) (string, error) {
 	v := c.edited.(T)
-	name := *k.name(&v)
-	now, err := k.set(ctx, c, v)
-	if err != nil {
+	name := *k.Name(&v)
+	now, doubts, err := k.Set(ctx, c.h.e, v, c.by())
+	if c.warn(doubts); err != nil {
 		c.locate(desk.ProblemsOf(err))
 		return "", err
 	}
@@ -384,7 +384,7 @@ func (k *kept[T, D]) checked(read func(c *call) error) func(ctx context.Context,
 			return "", err
 		}
 		v := c.edited.(T)
-		found, err := c.CheckText(ctx, k.kind, &courier.Source{Text: k.text(v)})
+		found, err := c.CheckText(ctx, k.Kind, &courier.Source{Text: k.text(v)})
 		if err != nil {
 			return "", err
 		}
@@ -395,7 +395,7 @@ func (k *kept[T, D]) checked(read func(c *call) error) func(ctx context.Context,
 			c.locate(list)
 		}
 		if len(found.Problems) > 0 {
-			return "", k.wrong(*k.name(&v), found.Problems)
+			return "", k.Wrong(*k.Name(&v), found.Problems)
 		}
 		c.found = found
 		return "", nil
@@ -414,8 +414,8 @@ func (c *call) removes(kind, name, text string) *removal {
 // confirmed returns the problem unless the visitor has written the name of what it removes.
 func (k *kept[T, D]) confirmed(c *call) error {
 	name := c.r.PathValue("name")
-	if wrong := c.confirmed(k.kind, name); wrong != nil {
-		return k.wrong(name, wrong)
+	if wrong := c.confirmed(k.Kind, name); wrong != nil {
+		return k.Wrong(name, wrong)
 	}
 	return nil
 }

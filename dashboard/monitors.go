@@ -21,20 +21,9 @@ var monitorPages = slices.Concat([]page{{
 }}, monitors.pages())
 
 var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
-	kind: "monitor", list: "monitors", first: `{"lister": "file"}`, query: []string{"cursor"},
-	name:  func(m *monitor.Monitor) *string { return &m.Name },
-	plain: monitor.Monitor.Definition, hide: desk.HideMonitor,
-	get: func(c *call, name string) (monitor.Monitor, error) { return c.h.e.Monitors().Get(c.ctx(), name) },
-	set: func(ctx context.Context, c *call, m monitor.Monitor) (monitor.Monitor, error) {
-		return c.h.e.Monitors().Set(ctx, m, c.by())
-	},
-	remove: func(ctx context.Context, c *call, name string) error {
-		return c.h.e.Monitors().Remove(ctx, name, c.by())
-	},
-	wrong: func(name string, list []courier.Problem) error {
-		return &monitor.Error{Monitor: name, Problems: list}
-	},
-	data: (*call).monitor,
+	Kept: desk.Monitors, list: "monitors", first: `{"lister": "file"}`, query: []string{"cursor"},
+	plain: monitor.Monitor.Definition,
+	data:  (*call).monitor,
 	turns: []turn[monitor.Monitor]{
 		{"enable", turnMonitor((*monitor.Service).Enable)},
 		{"disable", turnMonitor((*monitor.Service).Disable)},
@@ -104,6 +93,9 @@ func (c *call) monitors() (any, error) {
 
 func (c *call) monitorRow(m monitor.Monitor) monitorRow {
 	r := monitorRow{Monitor: m, Href: c.link("monitors", m.Name), Status: string(m.State), Target: c.target(m.Job, m.Chain)}
+	if m.Expectation != "" {
+		r.Target = target{"expectation", m.Expectation, c.link("expectations", m.Expectation)}
+	}
 	if attention.IsUnpolled(&m, now()) {
 		r.Status = "late"
 	}

@@ -21,28 +21,12 @@ var notificationPages = slices.Concat([]page{{
 }}, subscriptions.pages())
 
 var subscriptions = &kept[notify.Subscription, *notify.Subscription]{
-	kind: "subscription", list: "notifications", first: `{"kind": "webhook", "events": ["JobFailed"]}`, query: []string{"cursor", "state"},
-	name: func(s *notify.Subscription) *string { return &s.Name },
+	Kept: desk.Subscriptions, list: "notifications", first: `{"kind": "webhook", "events": ["JobFailed"]}`, query: []string{"cursor", "state"},
 	plain: func(s notify.Subscription) notify.Subscription {
 		s.Reason = ""
 		return s
 	},
-	hide: desk.HideSubscription,
 	off:  func(s *notify.Subscription) *bool { return &s.Disabled },
-	get: func(c *call, name string) (notify.Subscription, error) {
-		return c.h.e.Subscriptions().Get(c.ctx(), name)
-	},
-	set: func(ctx context.Context, c *call, s notify.Subscription) (notify.Subscription, error) {
-		saved, err := c.h.e.Subscriptions().Set(ctx, s, c.by())
-		c.warn(saved.Warnings)
-		return saved.Subscription, err
-	},
-	remove: func(ctx context.Context, c *call, name string) error {
-		return c.h.e.Subscriptions().Remove(ctx, name, c.by())
-	},
-	wrong: func(name string, list []courier.Problem) error {
-		return &notify.Error{Subscription: name, Problems: list}
-	},
 	data: (*call).subscription,
 	more: []action{
 		{verb: "replay", op: "replaySubscription", check: (*call).mayReplay, do: replay},

@@ -22,20 +22,9 @@ var schedulePages = slices.Concat([]page{{
 }}, schedules.pages())
 
 var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
-	kind: "schedule", list: "schedules", scripts: []string{"zone"}, first: `{"time_zone": "UTC"}`,
-	name:  func(s *schedule.Schedule) *string { return &s.Name },
-	plain: schedule.Schedule.Definition, hide: desk.HideSchedule,
-	get: func(c *call, name string) (schedule.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
-	set: func(ctx context.Context, c *call, s schedule.Schedule) (schedule.Schedule, error) {
-		return c.h.e.Schedules().Set(ctx, s, c.by())
-	},
-	remove: func(ctx context.Context, c *call, name string) error {
-		return c.h.e.Schedules().Remove(ctx, name, c.by())
-	},
-	wrong: func(name string, list []courier.Problem) error {
-		return &schedule.Error{Schedule: name, Problems: list}
-	},
-	data: (*call).schedule, tried: (*call).ticks, try: "Say when it would fire",
+	Kept: desk.Schedules, list: "schedules", scripts: []string{"zone"}, first: `{"time_zone": "UTC"}`,
+	plain: schedule.Schedule.Definition,
+	data:  (*call).schedule, tried: (*call).ticks, try: "Say when it would fire",
 	turns: []turn[schedule.Schedule]{
 		{"enable", func(ctx context.Context, c *call, name string, by courier.By) (schedule.Schedule, error) {
 			return c.h.e.Schedules().Enable(ctx, name, by)

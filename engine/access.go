@@ -68,6 +68,7 @@ func (e *Engine) addSubsystems() {
 	})
 	e.expectations = expectation.NewService(expectation.Options{
 		Store: roles.Expectations, Calendar: c.days, Monitor: c.monitor, Job: c.jobNamed, Told: c.told, Changed: c.Changed,
+		Look: e.monitors.Look, PollSoon: e.monitors.PollSoon,
 		Happened: c.happened, NewID: e.ids.New, StoreWakes: wakes, Log: e.log, Poll: o.Poll,
 	})
 	e.calendars = calendar.NewService(calendar.Options{
@@ -143,30 +144,27 @@ func (c access) jobNamed(ctx context.Context, name string) error {
 	return err
 }
 
-// told reports whether anybody is told if a file of an expectation does not come.
-func (c access) told(ctx context.Context, name string) (bool, error) {
+// told returns whether anybody is told if a file of an expectation does not come.
+func (c access) told(ctx context.Context) (func(name string) bool, error) {
 	if len(c.e.opt.Observers) > 0 {
-		return true, nil
+		return func(string) bool { return true }, nil
 	}
+	var all []notify.Record
 	f := notify.Filter{Limit: 1000}
 	for {
 		list, err := c.e.notifications.List(ctx, f)
-		if errors.Is(err, errors.ErrUnsupported) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return nil, err
 		}
 		for i := range list {
 			s := &list[i]
 			f.After = s.Name
-			r := notify.Record{Events: s.Events, Expectations: s.Expectations, Disabled: s.Disabled}
-			if r.WantsExpectation(courier.EventFileMissing, name) {
-				return true, nil
-			}
+			all = append(all, notify.Record{Events: s.Events, Expectations: s.Expectations, Disabled: s.Disabled})
 		}
 		if len(list) < f.Limit {
-			return false, nil
+			return func(name string) bool {
+				return slices.ContainsFunc(all, func(r notify.Record) bool { return r.WantsExpectation(courier.EventFileMissing, name) })
+			}, nil
 		}
 	}
 }

@@ -358,7 +358,7 @@ func (c *bundleCheck) monitor(ctx context.Context, s *courier.Source, form []cou
 func (c *bundleCheck) expectation(ctx context.Context, s *courier.Source, form []courier.Problem, x expectation.Expectation) {
 	c.Expectations = append(c.Expectations, x)
 	c.later(s, "expectation", x.Name, form, func() ([]courier.Problem, []courier.Problem, error) {
-		return c.e.expectations.Check(ctx, x)
+		return c.e.expectations.Check(ctx, x, c.listers)
 	})
 }
 

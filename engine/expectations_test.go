@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,8 +18,11 @@ import (
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/engine"
 	"github.com/courierhq/courier/expectation"
+	"github.com/courierhq/courier/internal/test/promise"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/notify"
+	"github.com/courierhq/courier/steps/file"
+	"github.com/courierhq/courier/steps/sftp"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
 	"github.com/courierhq/courier/store/storewrap"
@@ -158,15 +163,20 @@ func TestExpectation(t *testing.T) {
 	})
 }
 
+// receiving registers a step that receives a file.
+func (w *tower) receiving() {
+	courier.RegisterFunc(w.reg, "demo.receive", func(_ context.Context, job *courier.Context, cfg struct {
+		Path string `json:"path"`
+	}) (struct{}, error) {
+		return struct{}{}, job.Files().ReportRemote(courier.File{Path: cfg.Path, Size: 7, Connection: "acme", Received: true})
+	}, nil)
+}
+
 // TestExpectationOfAJob: files are matched from what steps have received.
 func TestExpectationOfAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTower(t, memstore.New(), 1)
-		courier.RegisterFunc(w.reg, "demo.receive", func(_ context.Context, job *courier.Context, cfg struct {
-			Path string `json:"path"`
-		}) (struct{}, error) {
-			return struct{}{}, job.Files().ReportRemote(courier.File{Path: cfg.Path, Size: 7, Connection: "acme", Received: true})
-		}, nil)
+		w.receiving()
 		w.defineJob(`{"name": "fetch", "params": {"path": null}, "steps": [{"type": "demo.receive", "config": {"path": "context:params.path"}}]}`)
 		e := payroll()
 		e.From, e.Pattern = expectation.From{Job: "fetch"}, "PAY_*.csv"
@@ -182,6 +192,147 @@ func TestExpectationOfAJob(t *testing.T) {
 		w.wantDays("payroll", "01 arrived", "02 missing")
 		w.stop(0)
 	})
+}
+
+// TestExpectationOfAPath: an expectation that looks into a directory itself is polled as a monitor is,
+// starts nothing, and says so while its partner is away. Its monitor comes and goes with it.
+func TestExpectationOfAPath(t *testing.T) {
+	inTower(t, 2, func(w *tower) {
+		w.subscribe()
+		e := payroll()
+		e.From = expectation.From{Path: "/in/out", Every: "2m"}
+		w.shelf.put(5, "PAY_19991231.csv", "PAY_20000101.csv") // which is there before its time
+		w.expect(e)
+		w.start(0)
+		w.start(1)
+		w.until("01 00:10")
+		w.wantDays("payroll", "01 arrived")
+		m, err := w.engines[1].Monitors().Get(t.Context(), monitor.LookName("payroll"))
+		if err != nil || m.Expectation != "payroll" || m.Every != 2*time.Minute || m.Lister != "file" || m.Health.Files != 2 || m.Health.Triggered != 0 || m.State != monitor.Active {
+			t.Errorf("%+v, %v", m, err)
+		}
+		w.until("02 07:00")
+		if n := w.shelf.looks(); n < 900 || n > 1000 { // each two minutes for 31 hours
+			t.Errorf("%d polls", n)
+		}
+		w.shelf.put(5, "PAY_20000102.csv", "other.csv")
+		w.until("02 07:05")
+		w.wantDays("payroll", "01 arrived", "02 arrived")
+		w.shelf.fail(errors.New("connection refused"))
+		w.until("03 07:00")
+		list, err := w.engines[0].Expectations().Arrivals(t.Context(), expectation.ArrivalFilter{From: "2000-01-03", To: "2000-01-03"})
+		if err != nil || len(list) != 1 || list[0].Words() != "expected from 06:00 to 08:00; nobody could look since 07:04 on 2 January: connection refused" {
+			t.Errorf("%+v, %v", list, err)
+		}
+		w.until("03 09:00")
+		w.wantDays("payroll", "01 arrived", "02 arrived", "03 missing")
+		if m, err = w.engines[0].Monitors().Get(t.Context(), m.Name); err != nil || m.State != monitor.Failed {
+			t.Errorf("%+v, %v", m, err)
+		}
+		w.shelf.put(5, "PAY_20000103.csv")
+		w.shelf.fail(nil)
+		w.shelf.touch("PAY_20000103.csv", time.Date(2000, 1, 3, 7, 30, 0, 0, time.UTC))
+		if _, err := w.engines[0].Monitors().Acknowledge(t.Context(), m.Name, courier.By{}); err != nil {
+			t.Error(err)
+		}
+		w.until("03 09:10") // its own time decides
+		w.wantDays("payroll", "01 arrived", "02 arrived", "03 arrived")
+		if err := w.engines[0].Monitors().Remove(t.Context(), m.Name, courier.By{}); !errors.Is(err, courier.ErrConflict) || !strings.Contains(err.Error(), `it is the look of expectation "payroll"`) {
+			t.Errorf("%v", err)
+		}
+		m.Path = "/in/else"
+		if _, err := w.engines[0].Monitors().Set(t.Context(), m, courier.By{}); !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), "change the expectation instead") {
+			t.Errorf("%v", err)
+		}
+		if m, err = w.engines[0].Monitors().Get(t.Context(), m.Name); err != nil {
+			t.Fatal(err)
+		}
+		e.Count.Least = 1 // another definition, of the same files
+		w.expect(e)
+		if again, err := w.engines[0].Monitors().Get(t.Context(), m.Name); err != nil || !again.SavedAt.Equal(m.SavedAt) {
+			t.Errorf("%+v, %v", again, err)
+		}
+		e.Disabled = true
+		w.expect(e)
+		if _, err := w.engines[0].Monitors().Get(t.Context(), m.Name); !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%v", err)
+		}
+		e.Disabled = false
+		w.expect(e)
+		w.until("03 09:20")
+		w.wantDays("payroll", "01 arrived", "02 arrived", "03 arrived")
+		if err := w.engines[0].Expectations().Remove(t.Context(), "payroll", courier.By{}); err != nil {
+			t.Error(err)
+		}
+		if list, err := w.engines[0].Monitors().List(t.Context(), monitor.Filter{}); err != nil || len(list) != 0 {
+			t.Errorf("%+v, %v", list, err)
+		}
+		w.stop(0)
+		w.stop(1)
+		told := w.told()
+		for i := range told {
+			told[i] = told[i][9:]
+		}
+		if want := []string{"FileArrived payroll", "FileArrived payroll", "FileDueSoon payroll", "FileMissing payroll", "FileArrived payroll"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", w.told(), want)
+		}
+	})
+}
+
+// TestLookOfUnknownConnection: the lister of a connection is found by the connection, and one that
+// nobody knows, or nobody can list, is told with the nearest names.
+func TestLookOfUnknownConnection(t *testing.T) {
+	onStores(t, func(t *testing.T, s store.Store) {
+		servers := func(ids ...string) sftp.Map {
+			m := make(sftp.Map)
+			for _, id := range ids {
+				m[id] = sftp.Connection{Host: id}
+			}
+			return m
+		}
+		reg := new(courier.Registry)
+		e := engine.New(s, reg, &engine.Options{Listers: map[string]courier.Lister{
+			"file": file.NewLister([]string{"/srv"}, nil), "sftp": sftp.NewLister(servers("globex", "acme")), "inside": sftp.NewLister(servers("acme")),
+		}})
+		x := payroll()
+		for want, from := range map[string]expectation.From{
+			`inside: no such connection; known are acme; sftp: no such connection; did you mean "globex"?`:                                               {Connection: "globx", Path: "out"},
+			`from.lister: inside and sftp can list connection "acme"; name one of them`:                                                                  {Connection: "acme", Path: "out"},
+			`from.connection_id: no lister can list connection "globex": inside: no such connection`:                                                     {Connection: "globex", Path: "out", Lister: "inside"},
+			`from.connection_id: no lister can list connection "globex": file: "globex" is given, but the directory is one of the machine; leave it out`: {Connection: "globex", Path: "out", Lister: "file"},
+			`from.lister: this engine has no lister "sftpp"; did you mean "sftp"?`:                                                                       {Connection: "globex", Path: "out", Lister: "sftpp"},
+			`from.path: path: "/etc" lies outside the allowed directories (allowed are /srv)`:                                                            {Path: "/etc"},
+			`from.every: 10s is less than 30s, the least with the lister "sftp"`:                                                                         {Connection: "globex", Path: "out", Every: "10s"},
+		} {
+			x.From = from
+			_, err := e.Expectations().Set(t.Context(), x, courier.By{})
+			if !errors.Is(err, courier.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+			if problems, _, err := e.Expectations().Check(t.Context(), x, false); err != nil || len(problems) != 0 {
+				t.Errorf("%v, %v: without listers", problems, err)
+			}
+		}
+		x.From = expectation.From{Connection: "globex", Path: "out"}
+		if _, err := e.Expectations().Set(t.Context(), x, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := e.Monitors().Get(t.Context(), monitor.LookName("payroll"))
+		if err != nil || m.Lister != "sftp" || m.Connection != "globex" || !slices.Equal(m.Patterns, []string{"PAY_**.csv"}) {
+			t.Errorf("%+v, %v", m, err)
+		}
+		bare := engine.New(s, reg, nil)
+		if _, err := bare.Expectations().Set(t.Context(), payrollFrom(expectation.From{Connection: "x", Path: "out"}), courier.By{}); err == nil || !strings.Contains(err.Error(), "this engine has no listers") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// payrollFrom is payroll of files from elsewhere.
+func payrollFrom(f expectation.From) expectation.Expectation {
+	e := payroll()
+	e.Name, e.From = "other", f
+	return e
 }
 
 // TestBadExpectations: unknown names are told with the nearest ones, and what looks doubtful is a
@@ -377,76 +528,19 @@ func tryRestarts(t *testing.T, seed uint64) {
 				w.stop(i)
 			}
 		}
-		checkArrivals(t, w, s.Now())
+		if err := promise.CheckArrivals(context.WithoutCancel(t.Context()), s, s.Now(), nil); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
-// checkArrivals checks all records and what subscribers are told.
-func checkArrivals(t *testing.T, w *tower, now time.Time) {
-	ctx := context.WithoutCancel(t.Context())
-	deliveries, err := w.engines[0].Subscriptions().Deliveries(ctx, notify.DeliveryFilter{Limit: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	told := make(map[string]int)
-	for i := range deliveries {
-		told[deliveries[i].ID]++
-	}
-	n := 0
-	for _, name := range []string{"payroll", "plain", "night"} {
-		list, err := w.engines[0].Expectations().Arrivals(ctx, expectation.ArrivalFilter{Expectations: []string{name}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		slices.Reverse(list)
-		counted := make(map[string]string)
-		for i := range list {
-			a := &list[i]
-			if i > 0 && a.Day() <= list[i-1].Day() || i > 0 && a.Day() > list[i-1].Day()+1 && a.Opens.Before(now) {
-				t.Errorf("%s: %s follows %s", name, a.Date, list[i-1].Date)
-			}
-			for _, f := range a.Files {
-				key := fmt.Sprint(f.Name, f.Appeared, f.Size, f.ModifiedAt)
-				if counted[key] != "" {
-					t.Errorf("%s: %s counts for %s and %s", name, f.Name, counted[key], a.Date)
-				}
-				counted[key] = a.Date
-			}
-			if a.Ends.Before(now.Add(-time.Hour)) && a.DecidedAt.IsZero() {
-				t.Errorf("%s: %s is not decided: %s", name, a.Date, a.State)
-			}
-			for seq := range a.Events {
-				n++
-				if id := notify.EventID(courier.ExecutionID(a.ID), int64(seq+1)); told[id] != 1 {
-					t.Errorf("%s: %s of %s was told %d times", name, a.Events[seq], a.Date, told[id])
-				}
-			}
-			want := map[expectation.State]courier.EventType{
-				expectation.Missing: courier.EventFileMissing, expectation.Incomplete: courier.EventFileIncomplete, expectation.Late: courier.EventFileLate, expectation.Arrived: courier.EventFileArrived,
-			}[a.State]
-			if want != "" && !slices.Contains(a.Events, want) {
-				t.Errorf("%s: %s is %s, and has only the events %v", name, a.Date, a.State, a.Events)
-			}
-		}
-		if first, last := list[0].Day(), list[len(list)-1].Day(); last < calendar.DateOf(now.UTC())-1 || first > calendar.DateOf(list[0].Opens)+1 {
-			t.Errorf("%s: from %s to %s, now %v", name, first, last, now)
-		}
-	}
-	for i := range deliveries {
-		if deliveries[i].Type == courier.EventFileUnexpected {
-			n++
-		}
-	}
-	if n != len(deliveries) {
-		t.Errorf("%d events, and %d were told", n, len(deliveries))
-	}
-}
+var manyExpectations = flag.Int("many-expectations", 1500, "how many TestManyExpectations has")
 
-// TestManyExpectations: a look is one statement for all expectations that are due, and one that writes
-// the results.
+// TestManyExpectations: a look is one statement for up to 1,000 expectations that are due, and one that
+// writes the results.
 func TestManyExpectations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const count = 1500
+		count := *manyExpectations
 		s := memstore.New()
 		var mu sync.Mutex
 		calls := make(map[string]int)
@@ -461,7 +555,7 @@ func TestManyExpectations(t *testing.T) {
 		w.engines[0] = w.engine("w")
 		for i := range count {
 			e := payroll()
-			e.Name = fmt.Sprintf("e%04d", i)
+			e.Name = fmt.Sprintf("e%05d", i)
 			w.expect(e)
 		}
 		w.until("01 06:30")
@@ -474,7 +568,8 @@ func TestManyExpectations(t *testing.T) {
 		w.stop(0)
 		mu.Lock()
 		defer mu.Unlock()
-		if n := calls["DueExpectations"]; n < 15 || n > 40 || calls["RecordLooks"] > n || calls["RecordLooks"] < 15 {
+		looks := 10 * ((count + 999) / 1000)
+		if n := calls["DueExpectations"]; n < looks*3/4 || n > 2*looks || calls["RecordLooks"] > n || calls["RecordLooks"] < looks*3/4 {
 			t.Errorf("%v", calls)
 		}
 		for _, method := range []string{"Arrivals", "Expectations", "PutExpectation", "SeenFiles", "Find", "Reports", "Load"} {
@@ -483,4 +578,55 @@ func TestManyExpectations(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCheckpointsDoNothingForExpectations: while a job runs whose files are expected, no call is made for
+// that, whatever it receives: what it calls is what it calls without expectations.
+func TestCheckpointsDoNothingForExpectations(t *testing.T) {
+	run := func(count int) (calls map[string]int) {
+		synctest.Test(t, func(t *testing.T) {
+			s := memstore.New()
+			w := newTower(t, s, 1)
+			var mu sync.Mutex
+			calls = make(map[string]int)
+			w.store = storewrap.Intercept(s, func(ctx context.Context, c *storewrap.Call, do func(context.Context) error) error {
+				mu.Lock()
+				calls[c.Method]++
+				mu.Unlock()
+				return do(ctx)
+			})
+			w.receiving()
+			w.engines[0] = w.engine("w")
+			steps := strings.Repeat(`{"type": "demo.receive", "config": {"path": "/out/PAY_1.csv"}},`, 50)
+			w.defineJob(`{"name": "fetch", "steps": [` + strings.TrimSuffix(steps, ",") + `]}`)
+			for i := range count {
+				e := payroll()
+				e.Name, e.From, e.Pattern = fmt.Sprint("e", i), expectation.From{Job: "fetch"}, "PAY_*.csv"
+				w.expect(e)
+			}
+			w.start(0)
+			time.Sleep(time.Second) // the first look at each
+			synctest.Wait()
+			mu.Lock()
+			clear(calls)
+			mu.Unlock()
+			x, err := w.engines[0].Enqueue(t.Context(), "fetch", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			mu.Lock()
+			calls = maps.Clone(calls)
+			mu.Unlock()
+			if x, err = s.Execution(t.Context(), x.ID); err != nil || x.State != courier.Completed {
+				t.Errorf("%s, %v", x.State, err)
+			}
+			w.stop(0)
+		})
+		return calls
+	}
+	without, with := run(0), run(100)
+	if without["Apply"] < 50 || !maps.Equal(without, with) {
+		t.Errorf("%v with expectations, %v without", with, without)
+	}
 }

@@ -25,6 +25,7 @@ type shelf struct {
 	lists int
 	slow  time.Duration // what a listing takes
 	least time.Duration
+	err   error // of listings
 }
 
 func (s *shelf) Check(t courier.Directory) error {
@@ -39,7 +40,7 @@ func (s *shelf) Least() time.Duration { return s.least }
 func (s *shelf) List(ctx context.Context, _ *courier.Context, t courier.Directory) (courier.Listing, error) {
 	s.mu.Lock()
 	s.lists++
-	slow := s.slow
+	slow, err := s.slow, s.err
 	var got courier.Listing
 	for _, f := range s.files {
 		f.Path = t.Path + "/" + f.Name
@@ -51,7 +52,23 @@ func (s *shelf) List(ctx context.Context, _ *courier.Context, t courier.Director
 	case <-ctx.Done():
 		return courier.Listing{}, ctx.Err()
 	}
-	return got, nil
+	return got, err
+}
+
+// fail has listings fail; nil ends that.
+func (s *shelf) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// touch gives a file a time.
+func (s *shelf) touch(name string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[name]
+	f.Modified = at
+	s.files[name] = f
 }
 
 // put writes files, each with a size.

@@ -56,8 +56,11 @@ type Arrival struct {
 	More  int    `json:"more,omitempty"`
 	// Reasons say what is wrong with the files, for Incomplete and before it.
 	Reasons []string `json:"reasons,omitempty"`
-	// Note says why the time of a file itself counts, or that no engine could look.
-	Note      string    `json:"note,omitempty"`
+	// Note says why another time than the one at which a file was seen counts, or that nobody
+	// could look.
+	Note string `json:"note,omitempty"`
+	// Problem says why nobody can look, or could not when the window ended.
+	Problem   string    `json:"problem,omitempty"`
 	DecidedAt time.Time `json:"decided_at,omitzero"` // when the window had ended, by a look; zero before
 	ExcusedBy string    `json:"excused_by,omitempty"`
 	ExcusedAt time.Time `json:"excused_at,omitzero"`
@@ -181,8 +184,8 @@ func files(n int) string {
 }
 
 // settle brings the state of a record up to date, and returns the events that follow, each
-// once in the life of the record. Looked is when somebody last looked for files successfully.
-func (t *Timetable) settle(a *Arrival, now, looked time.Time) (events []courier.EventType) {
+// once in the life of the record.
+func (t *Timetable) settle(a *Arrival, m *memory, now time.Time) (events []courier.EventType) {
 	say := func(e courier.EventType) {
 		if !slices.Contains(a.Events, e) {
 			a.Events = append(slices.Clip(a.Events), e)
@@ -212,12 +215,18 @@ func (t *Timetable) settle(a *Arrival, now, looked time.Time) (events []courier.
 		return nil
 	case complete:
 		arrived()
+		if !decided {
+			a.sighted()
+		}
 		if !decided && !now.Before(a.Ends) {
 			a.DecidedAt = now
 		}
 		return events
 	}
 	a.Reasons, a.ArrivedAt = wrong, time.Time{}
+	if !decided {
+		m.blind(a, now)
+	}
 	if now.Before(a.Ends) && !decided {
 		a.State = Upcoming
 		if t.dueSoon > 0 && !now.Before(a.Until.Add(-t.dueSoon)) {
@@ -228,9 +237,6 @@ func (t *Timetable) settle(a *Arrival, now, looked time.Time) (events []courier.
 	}
 	if !decided {
 		a.DecidedAt = now
-		if looked.Before(a.Ends) && now.Sub(looked) > unseenFor {
-			a.Note = "nobody could look since " + clockOf(looked, a)
-		}
 	}
 	if len(a.Files)+a.More > 0 {
 		a.State = Incomplete
@@ -240,6 +246,28 @@ func (t *Timetable) settle(a *Arrival, now, looked time.Time) (events []courier.
 		say(courier.EventFileMissing)
 	}
 	return events
+}
+
+// unable begins the note of a record that nobody could look.
+const unable = "nobody could look since "
+
+// blind notes in a record whose files are not there that nobody can look: while its window is open
+// if it is known why, and when it has ended in any case.
+func (m *memory) blind(a *Arrival, now time.Time) {
+	a.sighted()
+	switch {
+	case !m.LookedAt.Before(a.Ends) || now.Sub(m.LookedAt) <= unseenFor:
+	case now.Before(a.Ends) && (m.Problem == "" || now.Before(a.Opens) || now.Sub(m.FilesSince) <= unseenFor):
+	default:
+		a.Note, a.Problem = unable+clockOf(m.LookedAt, a), m.Problem
+	}
+}
+
+// sighted removes what blind has noted.
+func (a *Arrival) sighted() {
+	if strings.HasPrefix(a.Note, unable) {
+		a.Note, a.Problem = "", ""
+	}
 }
 
 // unseenFor is for how long nobody has looked before a file is one of a time at which nobody
@@ -282,17 +310,13 @@ func (a *Arrival) Words() string {
 				text += ", with grace until " + clockOf(a.Ends, a)
 			}
 		}
-		return text + because(a.Reasons)
+		return text + because(a.Reasons) + a.blindness()
 	case Arrived:
 		return "arrived at " + clockOf(a.ArrivedAt, a)
 	case Late:
 		return fmt.Sprintf("late by %s: arrived at %s instead of %s", short(time.Duration(a.LateSeconds)*time.Second), clockOf(a.ArrivedAt, a), clockOf(a.Until, a))
 	case Missing:
-		text := "missing since " + clockOf(a.Ends, a)
-		if a.Note != "" {
-			text += "; " + a.Note
-		}
-		return text
+		return "missing since " + clockOf(a.Ends, a) + a.blindness()
 	case Incomplete:
 		return "incomplete since " + clockOf(a.Ends, a) + because(a.Reasons)
 	case Excused:
@@ -306,6 +330,18 @@ func (a *Arrival) Words() string {
 		return text
 	}
 	return string(a.State)
+}
+
+// blindness says that nobody could look, and why.
+func (a *Arrival) blindness() string {
+	if a.Note == "" {
+		return ""
+	}
+	text := "; " + a.Note
+	if a.Problem != "" {
+		text += ": " + a.Problem
+	}
+	return text
 }
 
 func because(reasons []string) string {

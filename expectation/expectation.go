@@ -5,7 +5,9 @@
 // count and their windows. For each day that counts a store keeps one [Arrival]: its state, and
 // the files that came. A [Service] checks and saves expectations. It reads the files that monitors
 // have seen and steps have received, decides for which day each counts, and writes the states and
-// the events, each once, on any number of engines.
+// the events, each once, on any number of engines. An expectation of the files of a path has a
+// monitor of its own, which is put and removed in the transaction that puts and removes it, and
+// is polled as all monitors are.
 //
 // The day that a file counts for is, in this order:
 //
@@ -39,6 +41,7 @@ import (
 	"github.com/courierhq/courier/internal/cron"
 	"github.com/courierhq/courier/internal/errtext"
 	"github.com/courierhq/courier/internal/strictjson"
+	"github.com/courierhq/courier/monitor"
 )
 
 // An Expectation says which files are to come, on which days and when.
@@ -83,12 +86,39 @@ type Expectation struct {
 	SavedAt time.Time `json:"saved_at,omitzero"`
 }
 
-// A From says where files come from. One of its fields is given.
+// A From says where files come from. One of Monitor, Job and Path is given.
 type From struct {
 	Monitor string `json:"monitor,omitempty"` // the files that a monitor has seen
 	// Job means the files that steps of a job have received from servers. The pattern must
 	// begin with three characters or more that stand for themselves.
 	Job string `json:"job,omitempty"`
+	// Path is a directory into which the expectation looks itself: it has a monitor of its own,
+	// which starts nothing, with the name that [monitor.LookName] returns. Files that its first poll
+	// finds have come at the time that they have themselves.
+	Path       string `json:"path,omitempty"`
+	Connection string `json:"connection_id,omitempty"` // with Path; none for a directory of the machine
+	// Lister is the name of the lister of the Path in engine.Options.Listers. Empty means the only
+	// one that knows the Connection, or "file" without one.
+	Lister string `json:"lister,omitempty"`
+	// Every is the time between two polls of the Path, at most 10m, such as 2m. Empty means a minute.
+	Every string `json:"every,omitempty"`
+}
+
+// source is where the files come from, without how often it is looked at.
+func (f From) source() From {
+	f.Every = ""
+	return f
+}
+
+// looks reports whether the expectation looks into a directory itself.
+func (f *From) looks() bool { return f.Path != "" }
+
+// monitor is the name of the monitor that sees the files of an expectation; empty if there is none.
+func (e *Expectation) monitor() string {
+	if e.From.looks() {
+		return monitor.LookName(e.Name)
+	}
+	return e.From.Monitor
 }
 
 // A Count is how many files a day has to have.
@@ -161,12 +191,7 @@ func (e *Expectation) read(days *calendar.Days) (*Timetable, []courier.Problem) 
 	if problem := errtext.Name(e.Name); problem != "" {
 		add("name", "%s", problem)
 	}
-	switch {
-	case e.From == From{}:
-		add("from", `it is missing; name a monitor or a job, as in {"monitor": "incoming"}`)
-	case e.From.Monitor != "" && e.From.Job != "":
-		add("from.job", "there is a monitor too; files are expected from one or the other")
-	}
+	t.readFrom(add)
 	var err error
 	if t.pattern, err = readPattern(e.Pattern); err != nil {
 		add("pattern", "%v", err)
@@ -185,6 +210,30 @@ func (e *Expectation) read(days *calendar.Days) (*Timetable, []courier.Problem) 
 		}
 	}
 	return t, found
+}
+
+// readFrom reads where the files come from.
+func (t *Timetable) readFrom(add func(field, format string, args ...any)) {
+	f := &t.def.From
+	switch {
+	case *f == From{}:
+		add("from", `it is missing; name a monitor or a job, as in {"monitor": "incoming"}, or a path`)
+	case f.Monitor != "" && f.Job != "":
+		add("from.job", "there is a monitor too; files are expected from one or the other")
+	case f.looks() && (f.Monitor != "" || f.Job != ""):
+		add("from.path", "there is a monitor or a job too; files are expected from one or the other")
+	case f.Monitor == "" && f.Job == "" && !f.looks():
+		add("from.path", "it is missing; name a directory")
+	case !f.looks() && (f.Connection != "" || f.Lister != "" || f.Every != ""):
+		add("from.path", "it is missing: connection_id, lister and every are those of a path; leave them out, or name a directory instead")
+	case f.Every != "":
+		var err error
+		if t.every, err = time.ParseDuration(f.Every); err != nil {
+			add("from.every", "%q is not a duration such as 2m", errtext.Shorten(f.Every, 60))
+		} else if t.every < time.Second || t.every > unseenFor {
+			add("from.every", "%s is not between 1s and %s: after that a file may have come while nobody could look", errtext.Shorten(f.Every, 60), short(unseenFor))
+		}
+	}
 }
 
 // minPrefix is how many characters the pattern of an expectation from a job has before the
@@ -326,7 +375,10 @@ func (e *Expectation) fields() map[string]func(*json.Decoder) error {
 // UnmarshalJSON reads it strictly.
 func (f *From) UnmarshalJSON(data []byte) error {
 	return strictjson.Read(f, data, func(f *From, dec *json.Decoder) error {
-		return strictjson.ReadObject(dec, strictjson.Fields{"monitor": strictjson.Into(&f.Monitor), "job": strictjson.Into(&f.Job)})
+		return strictjson.ReadObject(dec, strictjson.Fields{
+			"monitor": strictjson.Into(&f.Monitor), "job": strictjson.Into(&f.Job), "path": strictjson.Into(&f.Path),
+			"connection_id": strictjson.Into(&f.Connection), "lister": strictjson.Into(&f.Lister), "every": strictjson.Into(&f.Every),
+		})
 	})
 }
 

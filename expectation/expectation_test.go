@@ -11,6 +11,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/calendar"
+	"github.com/courierhq/courier/monitor"
 )
 
 // payroll is an expectation in which nothing is wrong.
@@ -42,27 +43,32 @@ func TestCheck(t *testing.T) {
 		t.Fatalf("%v", found)
 	}
 	for want, change := range map[string]func(*Expectation){
-		"name: it is missing":                           func(e *Expectation) { e.Name = "" },
-		"from: it is missing; name a monitor or a job":  func(e *Expectation) { e.From = From{} },
-		"from.job: there is a monitor too":              func(e *Expectation) { e.From.Job = "j" },
-		"pattern: it is missing":                        func(e *Expectation) { e.Pattern = "" },
-		`pattern: "a/b" has a path separator`:           func(e *Expectation) { e.Pattern = "a/b" },
-		`pattern: "a{day}" has "{day", which is not a day`: func(e *Expectation) { e.Pattern = "a{day}" },
-		"has two days":                                  func(e *Expectation) { e.Pattern = "{date:060102}{date:060102}" },
-		"does not say year, month and day":              func(e *Expectation) { e.Pattern = "{date:2006}" },
-		`{date:YYYYMMDD} has "YYYYMMDD"`:                func(e *Expectation) { e.Pattern = "{date:YYYYMMDD}" },
-		`has a "}" without a "{"`:                       func(e *Expectation) { e.Pattern = "a}" },
-		"begins with a wildcard or a date":              func(e *Expectation) { e.From, e.Pattern = From{Job: "j"}, "a*" },
-		"count.least: -1 is not between":                func(e *Expectation) { e.Count.Least = -1 },
-		"count.most: 1 is less than the least, 2":       func(e *Expectation) { e.Count = Count{2, 1} },
-		"bytes.least: -1 is negative":                   func(e *Expectation) { e.Bytes.Least = new(int64(-1)) },
-		"bytes.most: 5 is less than the least, 7":       func(e *Expectation) { e.Bytes = Bytes{new(int64(7)), 5} },
-		`window.from: "6" is not a time of day`:         func(e *Expectation) { e.Window.From = "6" },
-		"window.until: it is missing":                   func(e *Expectation) { e.Window.Until = "" },
-		`window.until: "06:00" is from too`:             func(e *Expectation) { e.Window.Until = "06:00" },
-		`window.grace: "20" is not a duration`:             func(e *Expectation) { e.Window.Grace = "20" },
-		"due_soon: 2h is longer than the window":        func(e *Expectation) { e.DueSoon = "2h" },
-		"early: 25h is not between 0 and 24h0m0s":       func(e *Expectation) { e.Early = "25h" },
+		"name: it is missing":                                       func(e *Expectation) { e.Name = "" },
+		"from: it is missing; name a monitor or a job":              func(e *Expectation) { e.From = From{} },
+		"from.job: there is a monitor too":                          func(e *Expectation) { e.From.Job = "j" },
+		"from.path: there is a monitor or a job too":                func(e *Expectation) { e.From.Path = "/out" },
+		"from.path: it is missing; name a directory":                func(e *Expectation) { e.From = From{Connection: "globex"} },
+		"from.path: it is missing: connection_id, lister and every": func(e *Expectation) { e.From.Every = "1m" },
+		`from.every: "2" is not a duration such as 2m`:              func(e *Expectation) { e.From = From{Path: "/out", Every: "2"} },
+		"from.every: 11m is not between 1s and 10m":                 func(e *Expectation) { e.From = From{Path: "/out", Every: "11m"} },
+		"pattern: it is missing":                                    func(e *Expectation) { e.Pattern = "" },
+		`pattern: "a/b" has a path separator`:                       func(e *Expectation) { e.Pattern = "a/b" },
+		`pattern: "a{day}" has "{day", which is not a day`:          func(e *Expectation) { e.Pattern = "a{day}" },
+		"has two days":                            func(e *Expectation) { e.Pattern = "{date:060102}{date:060102}" },
+		"does not say year, month and day":        func(e *Expectation) { e.Pattern = "{date:2006}" },
+		`{date:YYYYMMDD} has "YYYYMMDD"`:          func(e *Expectation) { e.Pattern = "{date:YYYYMMDD}" },
+		`has a "}" without a "{"`:                 func(e *Expectation) { e.Pattern = "a}" },
+		"begins with a wildcard or a date":        func(e *Expectation) { e.From, e.Pattern = From{Job: "j"}, "a*" },
+		"count.least: -1 is not between":          func(e *Expectation) { e.Count.Least = -1 },
+		"count.most: 1 is less than the least, 2": func(e *Expectation) { e.Count = Count{2, 1} },
+		"bytes.least: -1 is negative":             func(e *Expectation) { e.Bytes.Least = new(int64(-1)) },
+		"bytes.most: 5 is less than the least, 7": func(e *Expectation) { e.Bytes = Bytes{new(int64(7)), 5} },
+		`window.from: "6" is not a time of day`:   func(e *Expectation) { e.Window.From = "6" },
+		"window.until: it is missing":             func(e *Expectation) { e.Window.Until = "" },
+		`window.until: "06:00" is from too`:       func(e *Expectation) { e.Window.Until = "06:00" },
+		`window.grace: "20" is not a duration`:    func(e *Expectation) { e.Window.Grace = "20" },
+		"due_soon: 2h is longer than the window":  func(e *Expectation) { e.DueSoon = "2h" },
+		"early: 25h is not between 0 and 24h0m0s": func(e *Expectation) { e.Early = "25h" },
 		"window: the window of one day, from 06:00 to 05:50 with grace until 06:10, overlaps that of the next day, which begins at 06:00": func(e *Expectation) { e.Window.Until = "05:50" },
 		`time_zone: there is a calendar too`:                             func(e *Expectation) { e.Calendar = "week" },
 		`time_zone: there is no time zone "Europe/Berlyn"; did you mean`: func(e *Expectation) { e.Zone = "Europe/Berlyn" },
@@ -91,7 +97,7 @@ func TestCheck(t *testing.T) {
 func TestJSON(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	e := Expectation{
-		Name: "n", Description: "d", From: From{"m", "j"}, Pattern: "*", Count: Count{1, 2}, Bytes: Bytes{new(int64(0)), 9},
+		Name: "n", Description: "d", From: From{"m", "j", "p", "c", "l", "1m"}, Pattern: "*", Count: Count{1, 2}, Bytes: Bytes{new(int64(0)), 9},
 		Window: Window{"06:00", "07:00", "1m"}, Calendar: "c", Cron: "x", Zone: "z", DueSoon: "1m", Early: "1h", Label: map[string]string{"a": "b"},
 		Disabled: true, Health: Health{at, at, "p", "h"}, SavedAt: at,
 	}
@@ -155,6 +161,9 @@ func TestPattern(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s on %s: %s, want %s", c.pattern, c.name, got, c.want)
+		}
+		if m := (&monitor.Monitor{Patterns: []string{p.glob()}}); !m.Selects(p.example()) || c.want != "no" && !m.Selects(c.name) {
+			t.Errorf("%s: %s does not select %s and %s", c.pattern, p.glob(), p.example(), c.name)
 		}
 		if _, _, _, ok := p.match(p.example()); !ok {
 			t.Errorf("%s does not select its example %s", c.pattern, p.example())

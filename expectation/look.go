@@ -38,6 +38,9 @@ type memory struct {
 	MatchedAt time.Time `json:"matched_at,omitzero"`
 	Gaps      []gap     `json:"gaps,omitempty"` // when nobody could look
 	Problem   string    `json:"problem,omitempty"`
+	// FirstLook is when the first poll had ended that succeeded; zero before. What a look of its own
+	// found then came at the time that the file has itself.
+	FirstLook time.Time `json:"first_look,omitzero"`
 }
 
 // A taken is the key of a sighting that was taken into account.
@@ -84,7 +87,13 @@ type outcome struct {
 // and the events. It changes the records that it is given.
 func (t *Timetable) look(m memory, in seen) outcome {
 	m.Gaps = slices.Clone(m.Gaps)
+	if m.FirstLook.IsZero() {
+		m.FirstLook = in.first()
+	}
 	m.note(in.looked, in.took)
+	if t.def.From.looks() {
+		in.sightings = t.there(&m, in.sightings)
+	}
 	was := make(map[calendar.Date]string, len(in.records)) // of those that may change
 	for day, a := range in.records {
 		if a.State.Open() || a.DecidedAt.IsZero() {
@@ -106,7 +115,7 @@ func (t *Timetable) look(m memory, in seen) outcome {
 	t.drop(in)
 	var out outcome
 	settle := func(a *Arrival) {
-		for _, e := range t.settle(a, in.now, m.LookedAt) {
+		for _, e := range t.settle(a, &m, in.now) {
 			out.events = append(out.events, t.event(a, e, in.now))
 		}
 	}
@@ -176,6 +185,41 @@ func (m *memory) note(looked time.Time, took time.Duration) {
 		m.Gaps = m.Gaps[max(0, len(m.Gaps)-maxGaps):]
 	}
 	m.LookedAt = looked
+}
+
+// first returns when the first poll of a monitor had ended that succeeded; zero if there was none.
+// The last one may have failed since.
+func (in *seen) first() (at time.Time) {
+	for i := range in.sightings {
+		if s := in.sightings[i].Seen; at.IsZero() || s.Before(at) {
+			at = s
+		}
+	}
+	if ended := in.looked.Add(in.took + time.Millisecond); !in.looked.IsZero() && ended.After(at) { // its length is rounded
+		at = ended
+	}
+	return at
+}
+
+// there has the files that the first poll of a look of its own has found come at the time that they
+// have themselves, or when the expectation was set if they have none: nobody has seen them come.
+func (t *Timetable) there(m *memory, list []Sighting) []Sighting {
+	list = slices.Clone(list)
+	for i := range list {
+		s := &list[i]
+		came := s.Modified
+		if came.IsZero() {
+			came = m.FilesSince
+		}
+		if s.Seen.After(m.FirstLook) || !came.Before(s.Seen) {
+			continue
+		}
+		s.Found, s.Seen = s.Seen, came
+		if earliest := m.FilesSince.Add(time.Hour - holdFor); t.pattern.layout != "" && came.Before(earliest) {
+			s.Seen = earliest // the day in its name decides, however old it is
+		}
+	}
+	return list
 }
 
 // open makes the records of the days that have begun. It reports whether there are more than it

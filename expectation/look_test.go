@@ -41,7 +41,7 @@ func newRig(t *testing.T, e Expectation, days *calendar.Days, since string) *rig
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := table.put(nil, nil, at(t, since))
+	p, err := table.put(nil, nil, nil, at(t, since))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,6 +305,97 @@ func TestNobodyCouldLook(t *testing.T) {
 	r.files = append(r.files, Sighting{Name: "rates.csv", Size: 1, Modified: at(t, "2026-11-01 07:10"), Seen: at(t, "2026-11-01 09:00"), Appeared: 1})
 	r.until("2026-11-01 09:10")
 	r.want("11-01 late", "DueSoon 01 07:30", "Missing 01 08:15", "Late 01 09:00")
+}
+
+// TestThereAtFirst: what the first poll of a look of its own finds has come at the time that the file
+// has itself; files of earlier days are no event.
+func TestThereAtFirst(t *testing.T) {
+	plain, dated := undated(), undated()
+	plain.From, dated.From = From{Path: "/out"}, From{Path: "/out"}
+	dated.Pattern = "rates_{date:20060102}*.csv"
+	for _, c := range []struct {
+		what     string
+		e        Expectation
+		modified string // of a file that is seen by the first poll, at 09:30
+		name     string
+		states   string
+		events   []string
+	}{
+		{"in the window", plain, "01 07:00", "rates.csv", "11-01 arrived", []string{"Arrived 01 09:31"}},
+		{"after it", plain, "01 09:00", "rates.csv", "11-01 late", []string{"Missing 01 09:31", "Late 01 09:31"}},
+		{"an old one", plain, "01-05 07:00", "rates.csv", "11-01 missing", []string{"Missing 01 09:31"}},
+		{"of yesterday", plain, "10-31 07:00", "rates.csv", "11-01 missing", []string{"Missing 01 09:31"}},
+		{"the day in its name", dated, "01 07:00", "rates_20261101.csv", "11-01 arrived", []string{"Arrived 01 09:31"}},
+		{"made long before", dated, "10-05 07:00", "rates_20261101.csv", "11-01 arrived", []string{"Arrived 01 09:31"}},
+		{"of another day", dated, "10-05 07:00", "rates_20261005.csv", "11-01 missing", []string{"Missing 01 09:31"}},
+		{"without a time", plain, "", "rates.csv", "11-01 arrived", []string{"Arrived 01 09:31"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			r := newRig(t, c.e, nil, "2026-11-01 07:30")
+			f := Sighting{Name: c.name, Size: 1, Seen: at(t, "2026-11-01 09:30"), Appeared: 1}
+			if c.modified != "" {
+				if !strings.Contains(c.modified[:5], "-") {
+					c.modified = "11-" + c.modified
+				}
+				f.Modified = at(t, "2026-"+c.modified)
+			}
+			r.files = append(r.files, f)
+			r.look("2026-11-01 09:31")
+			r.look("2026-11-01 09:40")
+			r.want(c.states, c.events...)
+			for _, f := range r.records[calendar.NewDate(2026, 11, 1)].Files {
+				if !f.SeenAt.Equal(at(t, "2026-11-01 09:30")) {
+					t.Errorf("%+v", f)
+				}
+			}
+		})
+	}
+}
+
+// TestFirstPollBeforeFailures: the first poll found files, and those after it failed before anybody could
+// look at what it had found. Nothing is lost by it, and what comes later is seen as it comes.
+func TestFirstPollBeforeFailures(t *testing.T) {
+	e := undated()
+	e.From = From{Path: "/out"}
+	r := newRig(t, e, nil, "2026-11-01 05:30")
+	r.gone = true
+	r.files = append(r.files, Sighting{Name: "rates0.csv", Size: 1, Modified: at(t, "2026-11-01 05:10"), Seen: at(t, "2026-11-01 05:31"), Appeared: 1})
+	r.look("2026-11-01 06:30")
+	r.gone = false
+	r.files = append(r.files, Sighting{Name: "rates1.csv", Size: 1, Modified: at(t, "2026-10-31 09:00"), Seen: at(t, "2026-11-01 07:00"), Appeared: 1})
+	r.look("2026-11-01 07:01")
+	r.want("11-01 arrived", "Arrived 01 06:30")
+	if f := r.records[calendar.NewDate(2026, 11, 1)].Files; len(f) != 2 || !f[0].At.Equal(at(t, "2026-11-01 05:10")) || !f[1].At.Equal(at(t, "2026-11-01 07:00")) {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestPartnerAway: while nobody can look, the record says since when, and why.
+func TestPartnerAway(t *testing.T) {
+	r := newRig(t, undated(), nil, "2026-11-01 00:00")
+	r.until("2026-11-01 06:30")
+	r.gone, r.memory.Problem = true, "connection refused"
+	words := func(want string) {
+		t.Helper()
+		if got := r.records[calendar.NewDate(2026, 11, 1)].Words(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	r.look("2026-11-01 06:40")
+	words("expected from 06:00 to 08:00")
+	r.look("2026-11-01 06:41")
+	words("expected from 06:00 to 08:00; nobody could look since 06:30: connection refused")
+	r.look("2026-11-01 07:31")
+	words("due by 08:00, with grace until 08:15; nobody could look since 06:30: connection refused")
+	r.gone = false
+	r.look("2026-11-01 07:40")
+	words("due by 08:00, with grace until 08:15")
+	r.gone = true
+	r.look("2026-11-01 08:16")
+	words("missing since 08:15; nobody could look since 07:40: connection refused")
+	r.memory.Problem = ""
+	r.look("2026-11-01 08:30")
+	words("missing since 08:15; nobody could look since 07:40: connection refused")
 }
 
 // TestLongPause: after days without a look each day has its record, in its order.

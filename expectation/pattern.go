@@ -107,6 +107,16 @@ next:
 	return expr.String(), nil
 }
 
+// glob is a pattern of * and ? that selects all names that the pattern selects.
+func (p *pattern) glob() string {
+	before, after, dated := strings.Cut(p.text, "{")
+	if !dated {
+		return p.text
+	}
+	_, after, _ = strings.Cut(after, "}")
+	return before + "*" + after
+}
+
 // match reports whether the pattern selects a name, and which day is in it. Dated says that
 // the pattern has a day, and known that the name has one that there is.
 func (p *pattern) match(name string) (day calendar.Date, dated, known, ok bool) {

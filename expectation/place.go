@@ -13,10 +13,12 @@ import (
 // A Sighting is a file that was seen at its source. One whose size or time has changed since
 // is another sighting.
 type Sighting struct {
-	Name      string
-	Size      int64
-	Modified  time.Time // of the file itself; zero if unknown
-	Seen      time.Time
+	Name     string
+	Size     int64
+	Modified time.Time // of the file itself; zero if unknown
+	Seen     time.Time
+	// Found is when it was really seen, if Seen is an earlier time that counts in its place.
+	Found     time.Time
 	Appeared  int                 // which appearance of the name it is, or the record of a step
 	Execution courier.ExecutionID // that has received it, or that it was handed to
 	// Waiting says that it is not complete yet: it counts when it is.
@@ -55,7 +57,13 @@ const within = 31
 
 // file returns the file of a sighting.
 func (s *Sighting) file() File {
-	return File{Name: s.Name, Size: s.Size, SeenAt: s.Seen, ModifiedAt: s.Modified, At: s.Seen, Appeared: s.Appeared, Execution: s.Execution}
+	f := File{Name: s.Name, Size: s.Size, SeenAt: s.Seen, ModifiedAt: s.Modified, At: s.Seen, Appeared: s.Appeared, Execution: s.Execution}
+	if !s.Found.IsZero() {
+		if f.SeenAt = s.Found; !s.Modified.IsZero() {
+			f.At = s.Modified
+		}
+	}
+	return f
 }
 
 // place returns the record of the day that a file is of, and the file. It may be a new record,

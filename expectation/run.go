@@ -12,35 +12,19 @@ import (
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/text"
-	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/monitor"
 )
 
 // What governs the loop.
 const (
-	maxLooks     = 1000             // at once
-	lookLease    = time.Minute      // how long others leave an expectation to this engine
-	lookAgain    = 30 * time.Second // the longest time between two questions for due expectations
-	idleInterval = 5 * time.Minute  // that while there are none; the store announces the first
-	keptFor      = 400              // days for which arrivals are kept
+	maxLooks  = 1000        // at once
+	lookLease = time.Minute // how long others leave an expectation to this engine
+	keptFor   = 400         // days for which arrivals are kept
 )
-
-func (v *Service) setNone(none bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.none = none
-}
 
 // Wake makes [Service.Run] look for due expectations when one may have been saved, if it does
 // not look soon anyway.
-func (v *Service) Wake() {
-	v.mu.Lock()
-	none := v.none
-	v.mu.Unlock()
-	if none {
-		wakeup.Send(v.wake)
-	}
-}
+func (v *Service) Wake() { v.loop.Wake() }
 
 // Run looks at expectations that are due, until ctx ends. It returns at once if the store keeps
 // none. An engine calls it while it is started; several may do so for one store.
@@ -49,50 +33,22 @@ func (v *Service) Run(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	idle := lookAgain
-	if v.opt.StoreWakes {
-		idle = idleInterval
-	}
-	timer := time.NewTimer(lookAgain)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		v.setNone(true) // so that a change meanwhile is not missed
-		next, any, err := v.lookAtDue(ctx, a)
-		wait := lookAgain
-		switch {
-		case errors.Is(err, errors.ErrUnsupported):
-			return
-		case err != nil && ctx.Err() == nil:
-			v.opt.Log.Error("look at expectations", "error", err)
-			wait = v.opt.Poll
-		case next > 0:
-			wait = min(wait, next)
-		case !any:
-			wait = idle
-		}
-		v.setNone(wait == idleInterval)
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-v.wake:
-		}
-	}
+	v.loop.Run(ctx, func() (time.Duration, bool, error) { return v.lookAtDue(ctx, a) })
 }
 
 // lookAtDue looks at the expectations that are due, and returns the time until the next one is.
-// Any reports whether some were due.
-func (v *Service) lookAtDue(ctx context.Context, a Store) (next time.Duration, any bool, err error) {
+// None reports that none was due.
+func (v *Service) lookAtDue(ctx context.Context, a Store) (next time.Duration, none bool, err error) {
 	base := context.WithoutCancel(ctx) // what is leased is looked at even if the engine is stopped
 	call, cancel := context.WithTimeout(base, storecall.Timeout)
 	due, err := a.DueExpectations(call, DueRequest{Max: maxLooks, Lease: lookLease})
 	cancel()
 	if err != nil || len(due.List) == 0 {
-		return due.Next, false, err
+		return due.Next, true, err
 	}
 	known := make(map[string]*calendar.Days)
 	looks := make([]Look, 0, len(due.List))
-	soonest := lookAgain
+	soonest := time.Hour // or the loop asks before
 	for i := range due.List {
 		look, err := v.lookAt(base, &due.List[i], due.Now, known)
 		if err != nil {
@@ -105,12 +61,12 @@ func (v *Service) lookAtDue(ctx context.Context, a Store) (next time.Duration, a
 		looks = append(looks, look)
 	}
 	if err := v.record(base, a, looks); err != nil {
-		return 0, true, err
+		return 0, false, err
 	}
 	if due.Next > 0 {
 		soonest = min(soonest, due.Next)
 	}
-	return max(soonest, time.Millisecond), true, nil
+	return max(soonest, time.Millisecond), false, nil
 }
 
 // record writes looks. It may be sent again: what was written is not twice.
@@ -118,15 +74,7 @@ func (v *Service) record(ctx context.Context, a Store, looks []Look) error {
 	if len(looks) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
-	defer cancel()
-	calls := storecall.Calls{Parent: ctx}
-	defer calls.End()
-	var done []bool
-	err := storecall.Retry(&calls, func(ctx context.Context) (err error) {
-		done, err = a.RecordLooks(ctx, looks)
-		return err
-	})
+	done, err := storecall.Write(ctx, func(ctx context.Context) ([]bool, error) { return a.RecordLooks(ctx, looks) })
 	if err != nil {
 		return err
 	}
@@ -182,10 +130,13 @@ func (d *Due) problem() string {
 		return "there is no monitor \"" + d.Monitor + "\" any more"
 	}
 	var h monitor.Health
-	if json.Unmarshal(d.Watch.Health, &h) == nil && h.Problem != "" {
-		return "monitor \"" + d.Monitor + "\": " + h.Problem
+	switch {
+	case json.Unmarshal(d.Watch.Health, &h) != nil || h.Problem == "":
+		return ""
+	case d.Monitor == monitor.LookName(d.Name):
+		return h.Problem
 	}
-	return ""
+	return "monitor \"" + d.Monitor + "\": " + h.Problem
 }
 
 // read sets what a look is made of. Its error matches [courier.ErrInvalid].

@@ -8,15 +8,14 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/calendar"
+	"github.com/courierhq/courier/internal/duepoll"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/named"
 	"github.com/courierhq/courier/internal/text"
-	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/store"
 )
@@ -31,8 +30,13 @@ type Options struct {
 	Calendar func(ctx context.Context, name string) (*calendar.Days, error)
 	Monitor  func(ctx context.Context, name string) (monitor.Monitor, error)
 	Job      func(ctx context.Context, name string) error // nil if there is a job of that name
-	// Told reports whether anybody is told of the events of an expectation.
-	Told func(ctx context.Context, name string) (bool, error)
+	// Look returns the monitor of an expectation that looks into a directory itself, and what is
+	// wrong with it; see Look of package monitor.
+	Look func(ctx context.Context, m monitor.Monitor) (monitor.Record, []courier.Problem)
+	// PollSoon has the monitors poll what is due, after the monitor of an expectation was saved.
+	PollSoon func()
+	// Told returns whether anybody is told if files of the expectation of a name are missing.
+	Told func(ctx context.Context) (func(name string) bool, error)
 	// Changed is called after somebody has changed an expectation. The entry is for the
 	// journal, without the actor; the attributes are for the log.
 	Changed func(ctx context.Context, by courier.By, a store.Action, more ...slog.Attr)
@@ -53,25 +57,26 @@ type Options struct {
 type Service struct {
 	opt     Options
 	records named.Records[Store, Record, Put]
-	wake    chan struct{}
-	mu      sync.Mutex
-	none    bool // there is no expectation to look for, as far as is known
+	loop    *duepoll.Loop
 }
 
 // NewService returns the service of an engine. It starts nothing.
 func NewService(opt Options) *Service {
-	v := &Service{opt: opt, wake: make(chan struct{}, 1)}
+	v := &Service{opt: opt, loop: duepoll.New(duepoll.Options{What: "look at expectations", Log: opt.Log, Poll: opt.Poll, Wakes: opt.StoreWakes})}
 	v.records = named.Records[Store, Record, Put]{
 		Kind: "expectation", Store: opt.Store, Changed: opt.Changed,
-		List: func(ctx context.Context, a Store, name string) ([]Record, time.Time, error) {
-			list, err := a.Expectations(ctx, Filter{Name: name})
+		List: func(ctx context.Context, a Store, name, after string) ([]Record, time.Time, error) {
+			list, err := a.Expectations(ctx, Filter{Name: name, After: after})
 			return list.List, list.Now, err
 		},
 		Name: func(r *Record) string { return r.Name }, Delete: Store.RemoveExpectation,
 		Write: func(a Store, ctx context.Context, p Put) (Record, error) {
 			got, err := a.PutExpectation(ctx, p)
 			if err == nil {
-				wakeup.Send(v.wake)
+				v.loop.Now()
+				if p.Look != nil {
+					v.opt.PollSoon()
+				}
 			}
 			return got, err
 		},
@@ -98,13 +103,14 @@ func (v *Service) Set(ctx context.Context, e Expectation, by courier.By) (Saved,
 	if err != nil {
 		return fail(err)
 	}
-	if len(problems) > 0 {
+	look, more := v.look(ctx, t)
+	if problems = append(problems, more...); len(problems) > 0 {
 		return Saved{}, &Error{Expectation: e.Name, Problems: problems}
 	}
 	var now time.Time
 	got, err := v.records.Change(ctx, "set", store.Action{Name: e.Name, Verb: "set", Now: body}, by, func(old *Record, at time.Time) (Put, error) {
 		now = at
-		return t.put(old, body, at)
+		return t.put(old, body, look, at)
 	})
 	if err != nil {
 		return Saved{}, err
@@ -115,8 +121,9 @@ func (v *Service) Set(ctx context.Context, e Expectation, by courier.By) (Saved,
 	return Saved{public(got, now), warnings}, nil
 }
 
-// put returns what is to be saved in place of old, which may be nil.
-func (t *Timetable) put(old *Record, body json.RawMessage, now time.Time) (Put, error) {
+// put returns what is to be saved in place of old, which may be nil. Look is the monitor of an
+// expectation that looks itself.
+func (t *Timetable) put(old *Record, body json.RawMessage, look *monitor.Record, now time.Time) (Put, error) {
 	p := Put{Record: Record{Name: t.def.Name}}
 	var was Expectation
 	var m memory
@@ -130,14 +137,20 @@ func (t *Timetable) put(old *Record, body json.RawMessage, now time.Time) (Put, 
 		m.Since = now
 		m.Through = (calendar.DateOf(now.In(t.zone)) - 3).String()
 	}
-	if old == nil || was.From != t.def.From || was.Pattern != t.def.Pattern || was.Disabled && !t.def.Disabled {
-		m.FilesSince, m.SeenUntil, m.Taken, m.Gaps, m.LookedAt, m.MatchedAt = now, now.Add(-24*time.Hour), nil, nil, time.Time{}, time.Time{}
+	if old == nil || was.From.source() != t.def.From.source() || was.Pattern != t.def.Pattern || was.Disabled && !t.def.Disabled {
+		m.FilesSince, m.SeenUntil, m.Taken, m.Gaps, m.LookedAt, m.MatchedAt, m.FirstLook = now, now.Add(-24*time.Hour), nil, nil, time.Time{}, time.Time{}, time.Time{}
+	}
+	if look != nil && (old == nil || was.From != t.def.From || was.Pattern != t.def.Pattern || was.Disabled) {
+		p.Look = &monitor.Put{Record: *look, Forget: was.From.source() != t.def.From.source()}
 	}
 	m.Problem = ""
-	p.Monitor, p.Job, p.Prefix, p.Body = t.def.From.Monitor, t.def.From.Job, t.pattern.prefix, body
+	p.Monitor, p.Job, p.Prefix, p.Body = t.def.monitor(), t.def.From.Job, t.pattern.prefix, body
 	p.Progress = m.progress()
 	if t.def.Disabled {
-		p.After = never
+		p.After, p.Look = never, nil
+		if t.def.From.looks() {
+			p.Monitor = "" // nobody polls for it
+		}
 	}
 	return p, nil
 }
@@ -192,11 +205,11 @@ func (v *Service) check(ctx context.Context, e *Expectation) (t *Timetable, body
 		wrong, doubtful := t.checkDays(calendar.DateOf(time.Now().In(t.zone)))
 		problems, warnings = append(problems, wrong...), append(warnings, doubtful...)
 	}
-	told, err := v.opt.Told(ctx, e.Name)
+	told, err := v.opt.Told(ctx)
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
-	if !told {
+	if !told(e.Name) {
 		problem(&warnings, "name", "nobody is told if a file does not come: no subscription has the event %s of this expectation", courier.EventFileMissing)
 	}
 	if body, err = jsontext.Append(nil, e.Definition()); err != nil {
@@ -231,10 +244,33 @@ func (p *pattern) example() string {
 	return strings.NewReplacer("*", "1", "?", "1").Replace(name)
 }
 
+// look returns the monitor by which an expectation looks itself, nil if it does not, and what is
+// wrong with its directory.
+func (v *Service) look(ctx context.Context, t *Timetable) (*monitor.Record, []courier.Problem) {
+	f := &t.def.From
+	if !f.looks() {
+		return nil, nil
+	}
+	m := monitor.Monitor{Expectation: t.def.Name, Lister: f.Lister, Connection: f.Connection, Path: f.Path, Every: t.every}
+	if t.pattern != nil {
+		m.Patterns = []string{t.pattern.glob()}
+	}
+	r, problems := v.opt.Look(ctx, m)
+	for i := range problems {
+		problems[i].Field = "from." + strings.TrimSuffix(problems[i].Field, "_seconds")
+	}
+	return &r, problems
+}
+
 // Check returns what is wrong with an expectation that is to be set, and what looks doubtful. It
-// saves nothing. The error is one of the store.
-func (v *Service) Check(ctx context.Context, e Expectation) (problems, warnings []courier.Problem, err error) {
-	_, _, problems, warnings, err = v.check(ctx, &e)
+// checks the directory of one that looks itself only if listers is set: not every process has the
+// listers. It saves nothing. The error is one of the store.
+func (v *Service) Check(ctx context.Context, e Expectation, listers bool) (problems, warnings []courier.Problem, err error) {
+	t, _, problems, warnings, err := v.check(ctx, &e)
+	if listers && err == nil {
+		_, more := v.look(ctx, t)
+		problems = append(problems, more...)
+	}
 	if len(problems) > 0 {
 		warnings = nil
 	}
@@ -260,7 +296,7 @@ func (v *Service) Compare(ctx context.Context, e Expectation) (was, now json.Raw
 func public(r *Record, now time.Time) Expectation {
 	var e Expectation
 	if err := json.Unmarshal(r.Body, &e); err != nil {
-		e = Expectation{Name: r.Name, From: From{Monitor: r.Monitor, Job: r.Job}}
+		e = Expectation{Name: r.Name, From: From{Monitor: r.Monitor, Job: r.Job}} // also of one that looks itself
 		e.Health.Problem = fmt.Sprintf("the definition can't be read: %v", err)
 	}
 	m := readMemory(r.Memory)
@@ -278,6 +314,10 @@ func public(r *Record, now time.Time) Expectation {
 	}
 	return e
 }
+
+// Told returns whether anybody is told if files of the expectation of a name are missing, by an
+// observer of this engine or a subscription.
+func (v *Service) Told(ctx context.Context) (func(name string) bool, error) { return v.opt.Told(ctx) }
 
 // Remove removes an expectation and its arrivals.
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
@@ -369,76 +409,37 @@ func (v *Service) Count(ctx context.Context, from, to string) (map[State]int, er
 	return n, nil
 }
 
+// user returns whether an expectation goes by a calendar.
+func user(name string) func(*Record) bool {
+	return func(r *Record) bool {
+		var e Expectation
+		return json.Unmarshal(r.Body, &e) == nil && e.Calendar == name
+	}
+}
+
 // Using returns the names of the expectations that go by a calendar. There is none if the store
 // keeps no expectations.
-func (v *Service) Using(ctx context.Context, name string) (names []string, err error) {
-	err = v.each(ctx, func(_ Store, r *Record) error {
-		var e Expectation
-		if json.Unmarshal(r.Body, &e) == nil && e.Calendar == name {
-			names = append(names, r.Name)
-		}
-		return nil
-	})
-	return names, err
+func (v *Service) Using(ctx context.Context, name string) ([]string, error) {
+	return v.records.Using(ctx, user(name))
 }
-
-// each calls do for each expectation.
-func (v *Service) each(ctx context.Context, do func(a Store, r *Record) error) error {
-	a, err := v.opt.Store()
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
-	}
-	const page = 1000
-	f := Filter{Limit: page}
-	for err == nil {
-		var list List
-		if list, err = a.Expectations(ctx, f); err != nil {
-			break
-		}
-		for i := range list.List {
-			f.After = list.List[i].Name
-			if err := do(a, &list.List[i]); err != nil {
-				return err
-			}
-		}
-		if len(list.List) < page {
-			return nil
-		}
-	}
-	return fmt.Errorf("expectations: %w", err)
-}
-
-// maxWrites is how often an expectation is written that others change meanwhile.
-const maxWrites = 20
 
 // Follow makes the expectations that go by a calendar follow it after it was changed: each is
 // due at once. Days that are to come and that it closes now are excused.
 func (v *Service) Follow(ctx context.Context, name string) error {
-	return v.each(ctx, func(a Store, r *Record) error {
-		var e Expectation
-		if json.Unmarshal(r.Body, &e) != nil || e.Calendar != name || e.Disabled {
-			return nil
+	return v.records.Rewrite(ctx, user(name), func(a Store, r *Record, _ time.Time) error {
+		if r.Due.IsZero() {
+			return nil // it is disabled
 		}
-		for n := 1; ; n++ {
-			_, err := a.PutExpectation(ctx, Put{Record: *r})
-			if err == nil {
-				wakeup.Send(v.wake)
-				return nil
-			}
-			if !errors.Is(err, courier.ErrConflict) || n == maxWrites {
-				return fmt.Errorf("expectation %q: %w", r.Name, err)
-			}
-			list, err := a.Expectations(ctx, Filter{Name: r.Name})
-			if err != nil {
-				return fmt.Errorf("expectations: %w", err)
-			}
-			if len(list.List) == 0 {
-				return nil // it was removed meanwhile
-			}
-			r = &list.List[0]
+		if _, err := a.PutExpectation(ctx, Put{Record: *r}); err != nil {
+			return fmt.Errorf("expectation %q: %w", r.Name, err)
 		}
+		v.loop.Now()
+		return nil
 	})
 }
+
+// maxWrites is how often an expectation is written that others change meanwhile.
+const maxWrites = 20
 
 // Excuse says that nothing is expected on a date any more, such as on a day on which a partner
 // is closed, with the reason by.Reason, which must not be empty. The date is as in 2026-11-29: one
@@ -484,7 +485,7 @@ func (v *Service) Excuse(ctx context.Context, name, date string, by courier.By) 
 			}
 			continue
 		}
-		wakeup.Send(v.wake)
+		v.loop.Now()
 		raw, err := jsontext.Append(nil, map[string]string{"date": a.Date})
 		if err == nil {
 			v.opt.Changed(ctx, by, store.Action{Kind: "expectation", Name: name, Verb: "excused", Now: raw})

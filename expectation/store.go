@@ -26,10 +26,11 @@ type Store interface {
 	// revision. It returns what was saved, whose lease ends. If the expectation has another
 	// revision, or exists although it is to be created, the error is [courier.ErrConflict]. In a
 	// store that also has the role Store of package schedule, its AwaitSchedules returns, so
-	// that engines look.
+	// that engines look. The monitor [monitor.LookName] is removed unless it is the Monitor of the
+	// expectation.
 	PutExpectation(ctx context.Context, p Put) (Record, error)
-	// RemoveExpectation removes an expectation and its arrivals, or returns
-	// [courier.ErrNotFound].
+	// RemoveExpectation removes an expectation, its arrivals and the monitor [monitor.LookName] with
+	// its files, or returns [courier.ErrNotFound].
 	RemoveExpectation(ctx context.Context, name string) error
 	// Expectations returns a page of expectations, in byte order of their names.
 	Expectations(ctx context.Context, f Filter) (List, error)
@@ -53,7 +54,9 @@ type Store interface {
 // A Record is an expectation as a store keeps it.
 type Record struct {
 	Name string
-	// Monitor and Job are the source of its files; one of them is empty.
+	// Monitor and Job are the source of its files; one of them is empty. The Monitor of one that
+	// looks into a directory itself is [monitor.LookName]. Both are empty for such a one that is
+	// disabled.
 	Monitor, Job string
 	Prefix       string          // with which the names of its files begin
 	Body         json.RawMessage // the definition, valid JSON
@@ -79,6 +82,9 @@ type Put struct {
 	Record
 	// After is when it is due, counted from now; negative means never.
 	After time.Duration
+	// Look is the monitor of an expectation that looks into a directory itself. It is put in the
+	// same transaction, whatever revision the present one has. Nil leaves the present one as it is.
+	Look *monitor.Put
 }
 
 // A Filter selects expectations. Zero fields select all.

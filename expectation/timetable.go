@@ -21,7 +21,8 @@ type Timetable struct {
 
 	from, until           int // minutes after midnight
 	grace, dueSoon, early time.Duration
-	timed                 bool // the times could be read
+	timed                 bool          // the times could be read
+	every                 time.Duration // between two polls of a look of its own; 0 for the default
 }
 
 // New returns the timetable of an expectation with the days of its calendar; nil if it names

@@ -4,25 +4,15 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/calendar"
+	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/store"
 )
 
 var calendars = &kept[calendar.Calendar, *calendar.Calendar]{
-	kind: "calendar", name: func(x *calendar.Calendar) *string { return &x.Name },
-	hide: func(*calendar.Calendar) {}, // it has no values
+	Kept: desk.Calendars,
 	list: func(c *call, after string, limit int) ([]calendar.Calendar, string, error) {
 		return c.Calendars(c.ctx(), after, limit)
-	},
-	get: func(c *call, name string) (calendar.Calendar, error) { return c.h.e.Calendars().Get(c.ctx(), name, 0) },
-	set: func(c *call, x calendar.Calendar) (calendar.Calendar, []courier.Problem, error) {
-		saved, err := c.h.e.Calendars().Set(c.ctx(), x, c.By(""))
-		return saved, nil, err
-	},
-	remove: func(c *call, name string) error { return c.h.e.Calendars().Remove(c.ctx(), name, c.By("")) },
-	wrong: func(name string, list []courier.Problem) error {
-		return &calendar.Error{Calendar: name, Problems: list}
 	},
 	kept: []*code{codeConflict},
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/expectation"
@@ -31,27 +30,15 @@ type ArrivalView struct {
 }
 
 var expectations = &kept[expectation.Expectation, *expectation.Expectation]{
-	kind: "expectation", name: func(x *expectation.Expectation) *string { return &x.Name },
-	hide: desk.HideExpectation,
+	Kept: desk.Expectations,
 	list: func(c *call, after string, limit int) ([]expectation.Expectation, string, error) {
 		return c.Expectations(c.ctx(), after, limit)
-	},
-	get: func(c *call, name string) (expectation.Expectation, error) {
-		return c.h.e.Expectations().Get(c.ctx(), name)
-	},
-	set: func(c *call, x expectation.Expectation) (expectation.Expectation, []courier.Problem, error) {
-		saved, err := c.h.e.Expectations().Set(c.ctx(), x, c.By(""))
-		return saved.Expectation, saved.Warnings, err
-	},
-	remove: func(c *call, name string) error { return c.h.e.Expectations().Remove(c.ctx(), name, c.By("")) },
-	wrong: func(name string, list []courier.Problem) error {
-		return &expectation.Error{Expectation: name, Problems: list}
 	},
 }
 
 // arrivalParams select arrivals.
 var arrivalParams = []param{
-	{name: "date", kind: "string", does: "The day, such as 2026-11-29. Without it and without a bound it is today in UTC."},
+	{name: "date", kind: "string", does: "The day, such as 2026-11-29, in the time zone of each expectation. Without it and without a bound it is today in UTC."},
 	{name: "since", kind: "string", does: "The first day, in place of date."},
 	{name: "until", kind: "string", does: "The last day, in place of date."},
 	{name: "expectation", kind: "string", does: "The name of an expectation.", many: true},
@@ -71,7 +58,7 @@ var expectationRoutes = slices.Concat(expectations.routes(), []route{
 	},
 	{
 		method: "GET", path: "v1/arrivals.csv", id: "exportArrivals", group: "expectations", on: onAll,
-		does:  "Returns the days of expectations as CSV, in the same order, at most 10,000.",
+		does:  "Returns the days of expectations as CSV, in the same order, at most 10,000. A date is one in the time zone beside it; instants are in UTC.",
 		query: arrivalParams, answers: map[int]any{http.StatusOK: ""}, media: "text/csv; charset=utf-8", do: (*call).exportArrivals,
 	},
 })
@@ -179,7 +166,7 @@ func (c *call) exportArrivals() error {
 	f.Limit = part
 	var text bytes.Buffer
 	w := csv.NewWriter(&text)
-	_ = w.Write([]string{"date", "expectation", "state", "opens_at", "until", "ends_at", "arrived_at", "late_seconds", "files", "text"}) // to memory
+	_ = w.Write([]string{"date", "time_zone", "expectation", "state", "opens_at", "until", "ends_at", "arrived_at", "late_seconds", "files", "text"}) // to memory
 	for n := 0; n < maxExported; n += part {
 		list, err := c.h.e.Expectations().Arrivals(c.ctx(), f)
 		if err != nil {
@@ -188,7 +175,7 @@ func (c *call) exportArrivals() error {
 		for i := range list {
 			v := c.arrival(&list[i])
 			_ = w.Write([]string{
-				v.Date, plainCell(v.Expectation), string(v.State), instantText(v.Opens), instantText(v.Until), instantText(v.Ends), instantText(v.ArrivedAt),
+				v.Date, v.Zone, plainCell(v.Expectation), string(v.State), instantText(v.Opens), instantText(v.Until), instantText(v.Ends), instantText(v.ArrivedAt),
 				strconv.FormatInt(v.LateSeconds, 10), strconv.Itoa(len(v.Files) + v.More), plainCell(v.Text),
 			})
 		}

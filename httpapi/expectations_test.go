@@ -84,7 +84,7 @@ func TestExpectations(t *testing.T) {
 			w.get("v1/arrivals?"+bad).problem(http.StatusBadRequest, "invalid")
 		}
 		csv := w.get("v1/arrivals.csv?since=1999-01-01&expectation=%3Drates").want(http.StatusOK, nil).Body.String()
-		if lines := strings.Split(csv, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[1], "2000-01-01,'=rates,missing,") || !strings.HasPrefix(lines[2], "1999-12-31,'=rates,arrived,") {
+		if lines := strings.Split(csv, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[1], "2000-01-01,UTC,'=rates,missing,") || !strings.HasPrefix(lines[2], "1999-12-31,UTC,'=rates,arrived,") {
 			t.Errorf("%s", csv)
 		}
 		for _, bad := range []string{`{"date": "today", "reason": "x"}`, `{"date": "2000-01-01"}`} {

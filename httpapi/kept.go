@@ -24,22 +24,16 @@ type kept[T any, D interface {
 	*T
 	courier.Definition
 }] struct {
-	kind   string // such as "schedule", also in the journal
-	name   func(*T) *string
-	hide   func(*T) // takes away the values
-	list   func(c *call, after string, limit int) ([]T, string, error)
-	get    func(c *call, name string) (T, error)
-	set    func(c *call, v T) (T, []courier.Problem, error)
-	remove func(c *call, name string) error
-	wrong  func(name string, list []courier.Problem) error
+	desk.Kept[T]
+	list func(c *call, after string, limit int) ([]T, string, error)
 	// kept are the problems of removing one; nil if it can always be removed.
 	kept []*code
 }
 
 // routes returns the routes to list, read, replace and remove.
 func (k *kept[T, D]) routes() []route {
-	kinds := k.kind + "s"
-	title := strings.ToUpper(k.kind[:1]) + k.kind[1:]
+	kinds := k.Kind + "s"
+	title := strings.ToUpper(k.Kind[:1]) + k.Kind[1:]
 	var zero T
 	return []route{
 		{
@@ -49,35 +43,35 @@ func (k *kept[T, D]) routes() []route {
 		},
 		{
 			method: "GET", path: "v1/" + kinds + "/{name}", id: "get" + title, group: kinds, on: onBody,
-			does: "Returns the " + k.kind + ".", answers: map[int]any{http.StatusOK: zero}, do: k.getOne,
+			does: "Returns the " + k.Kind + ".", answers: map[int]any{http.StatusOK: zero}, do: k.getOne,
 		},
 		{
 			method: "PUT", path: "v1/" + kinds + "/{name}", id: "set" + title, group: kinds, on: onBody,
-			does: "Creates the " + k.kind + ", or replaces it. It needs the role for the jobs of both; for all jobs if it names none, or a chain.", body: zero,
+			does: "Creates the " + k.Kind + ", or replaces it. It needs the role for the jobs of both; for all jobs if it names none, or a chain.", body: zero,
 			answers:  map[int]any{http.StatusCreated: saved[T]{}, http.StatusOK: saved[T]{}},
 			problems: []*code{codeDefinition, codeConflict}, do: k.put,
 		},
 		{
 			method: "DELETE", path: "v1/" + kinds + "/{name}", id: "remove" + title, group: kinds, on: onBody,
-			does: "Removes the " + k.kind + ".", answers: map[int]any{http.StatusNoContent: nil}, problems: k.kept, do: k.delete,
+			does: "Removes the " + k.Kind + ".", answers: map[int]any{http.StatusNoContent: nil}, problems: k.kept, do: k.delete,
 		},
 	}
 }
 
 func (k *kept[T, D]) listAll(c *call) error {
-	return answerList(c, k.kind, func(after string, limit int) ([]T, string, error) {
+	return answerList(c, k.Kind, func(after string, limit int) ([]T, string, error) {
 		list, next, err := k.list(c, after, limit)
 		for i := range list {
 			k.hidden(c, &list[i])
 		}
 		return list, next, err
-	}, func(v *T) string { return *k.name(v) })
+	}, func(v *T) string { return *k.Name(v) })
 }
 
 // hidden returns v without the values that the visitor may not see.
 func (k *kept[T, D]) hidden(c *call, v *T) *T {
 	if !c.Has(c.ctx(), desk.JobsOf(D(v)), access.RightSee|access.RightValues) {
-		k.hide(v)
+		k.Hide(v)
 	}
 	return v
 }
@@ -85,7 +79,7 @@ func (k *kept[T, D]) hidden(c *call, v *T) *T {
 // find returns the one that the path names, if the visitor may see it and has the
 // rights of the route for its jobs.
 func (k *kept[T, D]) find(c *call) (T, error) {
-	v, err := k.get(c, c.r.PathValue("name"))
+	v, err := k.Get(c.ctx(), c.h.e, c.r.PathValue("name"))
 	switch {
 	case errors.Is(err, courier.ErrNotFound) && !c.Can(c.ctx(), "", access.RightSee):
 		return v, desk.Unknown() // its text may name others
@@ -106,7 +100,7 @@ func (k *kept[T, D]) getOne(c *call) error {
 }
 
 func (k *kept[T, D]) put(c *call) error {
-	a := store.Action{Verb: "set", Kind: k.kind, Name: c.r.PathValue("name")}
+	a := store.Action{Verb: "set", Kind: k.Kind, Name: c.r.PathValue("name")}
 	status := http.StatusOK
 	was, err := k.find(c)
 	if errors.Is(err, courier.ErrNotFound) {
@@ -125,7 +119,7 @@ func (k *kept[T, D]) put(c *call) error {
 	var now T
 	var warnings []courier.Problem
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-		if now, warnings, err = k.set(c, sent); err != nil || status == http.StatusCreated {
+		if now, warnings, err = k.Set(c.ctx(), c.h.e, sent, c.By("")); err != nil || status == http.StatusCreated {
 			return err
 		}
 		return desk.Changed(was, now)
@@ -138,7 +132,7 @@ func (k *kept[T, D]) put(c *call) error {
 
 // free returns the error if there is one of the name that the visitor may not see.
 func (k *kept[T, D]) free(c *call) error {
-	_, err := k.get(c, c.r.PathValue("name"))
+	_, err := k.Get(c.ctx(), c.h.e, c.r.PathValue("name"))
 	if errors.Is(err, courier.ErrNotFound) {
 		return nil
 	} else if err != nil {
@@ -155,26 +149,26 @@ func (k *kept[T, D]) read(c *call) (v T, err error) {
 		return v, err
 	}
 	if len(raw) == 0 {
-		return v, problemf(codeInvalid, "the body is missing: send the %s as JSON", k.kind)
+		return v, problemf(codeInvalid, "the body is missing: send the %s as JSON", k.Kind)
 	}
 	if err := checkJSON(raw); err != nil {
 		return v, err
 	}
 	problems := (&courier.Source{Text: raw}).Read(D(&v))
-	name := k.name(&v)
+	name := k.Name(&v)
 	if *name == "" {
 		*name = c.r.PathValue("name")
 	} else if *name != c.r.PathValue("name") {
 		problems = append(problems, courier.Problem{Step: -1, Field: "name", Message: "it differs from the name in the path: send the same, or leave it out"})
 	}
 	if len(problems) > 0 && slices.Contains(desk.JobsOf(D(&v)), "") && !c.Can(c.ctx(), "", access.RightEdit) {
-		return v, k.wrong(*name, problems) // perhaps it is the job that could not be read
+		return v, k.Wrong(*name, problems) // perhaps it is the job that could not be read
 	}
-	if err := c.MayChange(c.ctx(), k.kind, D(&v)); err != nil {
+	if err := c.MayChange(c.ctx(), k.Kind, D(&v)); err != nil {
 		return v, err
 	}
 	if len(problems) > 0 {
-		return v, k.wrong(*name, problems)
+		return v, k.Wrong(*name, problems)
 	}
 	return v, nil
 }
@@ -184,11 +178,11 @@ func (k *kept[T, D]) delete(c *call) error {
 	if err != nil {
 		return err
 	}
-	a := store.Action{Verb: "remove", Kind: k.kind, Name: *k.name(&v), Job: desk.JobsOf(D(&v))[0]}
+	a := store.Action{Verb: "remove", Kind: k.Kind, Name: *k.Name(&v), Job: desk.JobsOf(D(&v))[0]}
 	if a.Was, err = json.Marshal(v); err != nil {
 		return err
 	}
-	if err := c.Do(c.ctx(), a, func(context.Context) error { return k.remove(c, a.Name) }); err != nil {
+	if err := c.Do(c.ctx(), a, func(context.Context) error { return k.Remove(c.ctx(), c.h.e, a.Name, c.By("")) }); err != nil {
 		return err
 	}
 	return c.nothing(http.StatusNoContent)
@@ -200,9 +194,9 @@ type turn[T any] func(c *call, ctx context.Context, name string, by courier.By) 
 // turnRoute is the route of a request that switches one.
 func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 	var zero T
-	kinds := k.kind + "s"
+	kinds := k.Kind + "s"
 	return route{
-		method: "POST", path: "v1/" + kinds + "/{name}/" + verb, id: verb + strings.ToUpper(k.kind[:1]) + k.kind[1:], group: kinds, on: onBody,
+		method: "POST", path: "v1/" + kinds + "/{name}/" + verb, id: verb + strings.ToUpper(k.Kind[:1]) + k.Kind[1:], group: kinds, on: onBody,
 		does: does, body: ReasonRequest{}, optional: true, answers: map[int]any{http.StatusOK: zero}, problems: []*code{codeTransition, codeConflict, codeDefinition},
 		do: func(c *call) error {
 			v, err := k.find(c)
@@ -213,7 +207,7 @@ func (k *kept[T, D]) turnRoute(verb, does string, f turn[T]) route {
 			if err := c.body(&b); err != nil {
 				return err
 			}
-			a := store.Action{Verb: verb, Kind: k.kind, Name: *k.name(&v), Job: desk.JobsOf(D(&v))[0], Reason: b.Reason}
+			a := store.Action{Verb: verb, Kind: k.Kind, Name: *k.Name(&v), Job: desk.JobsOf(D(&v))[0], Reason: b.Reason}
 			err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
 				was := v
 				if v, err = f(c, ctx, a.Name, c.By(b.Reason)); err != nil {

@@ -12,20 +12,11 @@ import (
 )
 
 var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
-	kind: "monitor", name: func(m *monitor.Monitor) *string { return &m.Name },
-	hide: desk.HideMonitor,
+	Kept: desk.Monitors,
 	list: func(c *call, after string, limit int) ([]monitor.Monitor, string, error) {
 		return c.Monitors(c.ctx(), after, limit)
 	},
-	get: func(c *call, name string) (monitor.Monitor, error) { return c.h.e.Monitors().Get(c.ctx(), name) },
-	set: func(c *call, m monitor.Monitor) (monitor.Monitor, []courier.Problem, error) {
-		saved, err := c.h.e.Monitors().Set(c.ctx(), m, c.By(""))
-		return saved, nil, err
-	},
-	remove: func(c *call, name string) error { return c.h.e.Monitors().Remove(c.ctx(), name, c.By("")) },
-	wrong: func(name string, list []courier.Problem) error {
-		return &monitor.Error{Monitor: name, Problems: list}
-	},
+	kept: []*code{codeConflict}, // the look of an expectation
 }
 
 var monitorRoutes = slices.Concat(monitors.routes(), []route{

@@ -104,7 +104,7 @@ func TestAttention(t *testing.T) {
 		}
 		own := []string{"failed report", "monitor reportm-report", "schedule reports-report"}
 		all := []string{
-			"failed hidden", "failed other", "failed report", "monitor hiddenm-hidden", "monitor reportm-report",
+			"expectation payroll", "expectation payroll", "failed hidden", "failed other", "failed report", "monitor hiddenm-hidden", "monitor reportm-report",
 			"schedule hiddens-hidden", "schedule reports-report", "subscription failures",
 		}
 		for user, want := range map[string][]string{"watcher": all, "operator": all, "vera": own, "otto": own, "ann": nil, "nobody": nil} {

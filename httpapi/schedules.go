@@ -27,19 +27,9 @@ type CronRequest struct {
 }
 
 var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
-	kind: "schedule", name: func(s *schedule.Schedule) *string { return &s.Name },
-	hide: desk.HideSchedule,
+	Kept: desk.Schedules,
 	list: func(c *call, after string, limit int) ([]schedule.Schedule, string, error) {
 		return c.Schedules(c.ctx(), after, limit)
-	},
-	get: func(c *call, name string) (schedule.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
-	set: func(c *call, s schedule.Schedule) (schedule.Schedule, []courier.Problem, error) {
-		saved, err := c.h.e.Schedules().Set(c.ctx(), s, c.By(""))
-		return saved, nil, err
-	},
-	remove: func(c *call, name string) error { return c.h.e.Schedules().Remove(c.ctx(), name, c.By("")) },
-	wrong: func(name string, list []courier.Problem) error {
-		return &schedule.Error{Schedule: name, Problems: list}
 	},
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/notify"
 	"github.com/courierhq/courier/store"
@@ -24,20 +23,9 @@ type Replayed struct {
 }
 
 var subscriptions = &kept[notify.Subscription, *notify.Subscription]{
-	kind: "subscription", name: func(s *notify.Subscription) *string { return &s.Name }, hide: desk.HideSubscription,
+	Kept: desk.Subscriptions,
 	list: func(c *call, after string, limit int) ([]notify.Subscription, string, error) {
 		return c.Subscriptions(c.ctx(), after, limit)
-	},
-	get: func(c *call, name string) (notify.Subscription, error) {
-		return c.h.e.Subscriptions().Get(c.ctx(), name)
-	},
-	set: func(c *call, s notify.Subscription) (notify.Subscription, []courier.Problem, error) {
-		saved, err := c.h.e.Subscriptions().Set(c.ctx(), s, c.By(""))
-		return saved.Subscription, saved.Warnings, err
-	},
-	remove: func(c *call, name string) error { return c.h.e.Subscriptions().Remove(c.ctx(), name, c.By("")) },
-	wrong: func(name string, list []courier.Problem) error {
-		return &notify.Error{Subscription: name, Problems: list}
 	},
 }
 

@@ -124,72 +124,31 @@ func (g *polling) closed(at time.Time) time.Duration {
 	return opening(g.def.Between, g.days, at).Sub(at)
 }
 
-// eachUser calls do for each monitor that goes by a calendar.
-func (v *Service) eachUser(ctx context.Context, name string, do func(a Store, r *Record) error) error {
-	a, err := v.opt.Store()
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
+// user returns whether a monitor goes by a calendar.
+func user(name string) func(*Record) bool {
+	return func(r *Record) bool {
+		var def Monitor
+		return json.Unmarshal(r.Body, &def) == nil && def.Calendar == name
 	}
-	const page = 1000
-	f := Filter{Limit: page}
-	for err == nil {
-		var list []Record
-		if list, err = a.Monitors(ctx, f); err != nil {
-			break
-		}
-		for i := range list {
-			r := &list[i]
-			f.After = r.Name
-			var def Monitor
-			if json.Unmarshal(r.Body, &def) != nil || def.Calendar != name {
-				continue
-			}
-			if err := do(a, r); err != nil {
-				return err
-			}
-		}
-		if len(list) < page {
-			return nil
-		}
-	}
-	return fmt.Errorf("monitors: %w", err)
 }
 
 // Using returns the names of the monitors that go by a calendar. There is none if the store keeps
 // no monitors.
-func (v *Service) Using(ctx context.Context, name string) (names []string, err error) {
-	err = v.eachUser(ctx, name, func(_ Store, r *Record) error {
-		names = append(names, r.Name)
-		return nil
-	})
-	return names, err
+func (v *Service) Using(ctx context.Context, name string) ([]string, error) {
+	return v.records.Using(ctx, user(name))
 }
-
-// maxWrites is how often a monitor is written that others change meanwhile.
-const maxWrites = 20
 
 // Follow makes the monitors that go by a calendar follow it after it was changed: each is due at
 // once, and a poll that is not to be waits for the next opening.
 func (v *Service) Follow(ctx context.Context, name string) error {
-	return v.eachUser(ctx, name, func(a Store, r *Record) error {
-		for n := 1; r.State.Polls(); n++ {
-			_, err := a.PutMonitor(ctx, Put{Record: *r})
-			if err == nil {
-				v.pollNow(nil)
-				return nil
-			}
-			if !errors.Is(err, courier.ErrConflict) || n == maxWrites {
-				return fmt.Errorf("monitor %q: %w", r.Name, err)
-			}
-			list, err := a.Monitors(ctx, Filter{Name: r.Name})
-			if err != nil {
-				return fmt.Errorf("monitors: %w", err)
-			}
-			if len(list) == 0 {
-				return nil // it was removed meanwhile
-			}
-			r = &list[0]
+	return v.records.Rewrite(ctx, user(name), func(a Store, r *Record, _ time.Time) error {
+		if !r.State.Polls() {
+			return nil
 		}
+		if _, err := a.PutMonitor(ctx, Put{Record: *r}); err != nil {
+			return fmt.Errorf("monitor %q: %w", r.Name, err)
+		}
+		v.loop.Now()
 		return nil
 	})
 }

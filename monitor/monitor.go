@@ -89,6 +89,9 @@ type Monitor struct {
 	Batch bool   `json:"batch,omitempty"`
 	Job   string `json:"job,omitempty"`   // the name of a job; or else
 	Chain string `json:"chain,omitempty"` // that of a chain; either in its latest version
+	// Expectation is the name of the expectation whose look the monitor is; see [LookName]. Such a
+	// monitor starts nothing. It is set and removed with the expectation.
+	Expectation string `json:"expectation,omitempty"`
 	// Params are further parameters of the executions, besides "files" and
 	// "monitor".
 	Params   map[string]any `json:"params,omitempty"`
@@ -167,7 +170,7 @@ func (m Monitor) WithDefaults() Monitor {
 	if m.Lister == "" {
 		m.Lister = defaultLister
 	}
-	if len(m.Events) == 0 {
+	if len(m.Events) == 0 && m.Expectation == "" {
 		m.Events = []Event{Created}
 	}
 	if m.Every == 0 {
@@ -225,6 +228,9 @@ func (m *Monitor) Check() []courier.Problem {
 	}
 	if problem := errtext.Name(m.Name); problem != "" {
 		add("name", "%s", problem)
+	}
+	if m.Expectation != "" || strings.HasPrefix(m.Name, lookPrefix) {
+		add("name", "names that begin with %s are those of the looks of expectations; change the expectation instead, or choose another name", lookPrefix)
 	}
 	if field, problem := target.Check("monitor", m.Job, m.Chain); problem != "" {
 		add(field, "%s", problem)
@@ -305,7 +311,7 @@ func (m *Monitor) fields() map[string]func(*json.Decoder) error {
 		"name": strictjson.Into(&m.Name), "description": strictjson.Into(&m.Description), "lister": strictjson.Into(&m.Lister), "connection_id": strictjson.Into(&m.Connection),
 		"path": strictjson.Into(&m.Path), "patterns": strictjson.Into(&m.Patterns), "events": strictjson.Into(&m.Events), "every_seconds": strictjson.IntoDuration(&m.Every),
 		"stable_seconds": strictjson.IntoDuration(&m.Stable), "done_file": strictjson.Into(&m.DoneFile), "batch": strictjson.Into(&m.Batch), "job": strictjson.Into(&m.Job),
-		"chain": strictjson.Into(&m.Chain), "params": strictjson.Into(&m.Params), "priority": strictjson.Into(&m.Priority), "max_failures": strictjson.Into(&m.MaxFailures),
+		"chain": strictjson.Into(&m.Chain), "expectation": strictjson.Into(&m.Expectation), "params": strictjson.Into(&m.Params), "priority": strictjson.Into(&m.Priority), "max_failures": strictjson.Into(&m.MaxFailures),
 		"calendar": strictjson.Into(&m.Calendar), "between": strictjson.Into(&m.Between), "disabled": strictjson.Into(&m.Disabled), "state": strictjson.Into(&m.State), "reason": strictjson.Into(&m.Reason), "health": strictjson.Into(&m.Health),
 		"next_poll": strictjson.IntoTime(&m.NextPoll), "saved_at": strictjson.IntoTime(&m.SavedAt),
 	}

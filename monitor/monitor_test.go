@@ -15,7 +15,7 @@ func TestMonitorJSON(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := monitor.Monitor{
 		Name: "m", Description: "d", Lister: "sftp", Connection: "acme", Path: "/in", Patterns: []string{"*"}, Events: []monitor.Event{"exists"},
-		Every: 1500 * time.Millisecond, Calendar: "k", Between: monitor.Hours{From: "06:00", Until: "19:30"}, Stable: time.Second, DoneFile: ".done", Batch: true, Job: "j", Chain: "c", Params: map[string]any{"a": "b"},
+		Every: 1500 * time.Millisecond, Calendar: "k", Between: monitor.Hours{From: "06:00", Until: "19:30"}, Stable: time.Second, DoneFile: ".done", Batch: true, Job: "j", Chain: "c", Expectation: "e", Params: map[string]any{"a": "b"},
 		Priority: -3, MaxFailures: 2, Disabled: true, State: monitor.Paused, Reason: "r", NextPoll: at, SavedAt: at,
 		Health: monitor.Health{LastPoll: at, PollSeconds: 0.5, Files: 1, Waiting: 2, Refused: 3, Failures: 4, Problem: "p", Triggered: 5, LastTriggered: at, LastExecution: "x"},
 	}

@@ -18,22 +18,19 @@ import (
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/internal/text"
-	"github.com/courierhq/courier/internal/wakeup"
 	"github.com/courierhq/courier/store"
 )
 
 // What governs the polls of directories.
 const (
-	maxPolls     = 8                // at once
-	lookAgain    = 30 * time.Second // the longest time between two questions for due monitors
-	idleInterval = 5 * time.Minute  // that while there are no monitors; the store announces the first
-	listTimeout  = time.Minute      // of one listing
-	pollLease    = 3 * time.Minute  // how long others leave a directory to this engine
-	maxFiles     = 1000             // that are handed over at one poll
-	maxChains    = 100              // that are started at one poll; each takes several statements
-	maxFileName  = 1000             // bytes
-	maxFilePath  = 5000             // bytes
-	maxKnown     = 200_000          // files of all monitors that are kept in memory between polls
+	maxPolls    = 8               // at once
+	listTimeout = time.Minute     // of one listing
+	pollLease   = 3 * time.Minute // how long others leave a directory to this engine
+	maxFiles    = 1000            // that are handed over at one poll
+	maxChains   = 100             // that are started at one poll; each takes several statements
+	maxFileName = 1000            // bytes
+	maxFilePath = 5000            // bytes
+	maxKnown    = 200_000         // files of all monitors that are kept in memory between polls
 )
 
 // loops is what runs during one call of [Service.Run].
@@ -57,25 +54,12 @@ func (v *Service) pollNow(names []string) {
 		v.early[name] = true
 	}
 	v.mu.Unlock()
-	wakeup.Send(v.wake)
-}
-
-func (v *Service) setNone(none bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.none = none
+	v.loop.Now()
 }
 
 // Wake makes [Service.Run] look for due monitors when one may have been saved, if it does
 // not look soon anyway.
-func (v *Service) Wake() {
-	v.mu.Lock()
-	none := v.none
-	v.mu.Unlock()
-	if none {
-		wakeup.Send(v.wake)
-	}
-}
+func (v *Service) Wake() { v.loop.Wake() }
 
 // Run polls the directories of monitors that are due, until ctx ends. Then it returns when
 // all polls have ended; the listings of polls are cut short. It returns at once if there
@@ -91,47 +75,24 @@ func (v *Service) Run(ctx context.Context) {
 	defer v.stopWatching()
 	listers := slices.Sorted(maps.Keys(v.opt.Listers))
 	slots := make(chan struct{}, maxPolls)
-	idle := lookAgain
-	if v.opt.StoreWakes {
-		idle = idleInterval
-	}
-	timer := time.NewTimer(lookAgain)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		wait := lookAgain
-		if free := maxPolls - len(slots); free > 0 {
-			v.setNone(true) // so that a change meanwhile is not missed
-			d, err := v.dueMonitors(w, a, listers, free)
-			switch {
-			case errors.Is(err, errors.ErrUnsupported):
-				return
-			case err != nil && ctx.Err() == nil:
-				v.opt.Log.Error("look for due monitors", "error", err)
-				wait = v.opt.Poll
-			case d.Next > 0:
-				wait = min(wait, d.Next)
-			case free == maxPolls && len(d.List) == 0:
-				wait = idle
-			}
-			v.setNone(wait == idleInterval)
-			began := time.Now()
-			for i := range d.List {
-				slots <- struct{}{}
-				w.rest.Add(1)
-				go func() {
-					defer w.rest.Done()
-					defer func() { <-slots; wakeup.Send(v.wake) }()
-					v.poll(w, a, &d.List[i], d.Now, began)
-				}()
-			}
+	v.loop.Run(ctx, func() (next time.Duration, none bool, err error) {
+		free := maxPolls - len(slots)
+		if free == 0 {
+			return 0, false, nil // the end of a poll wakes the loop
 		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-v.wake:
+		d, err := v.dueMonitors(w, a, listers, free)
+		began := time.Now()
+		for i := range d.List {
+			slots <- struct{}{}
+			w.rest.Add(1)
+			go func() {
+				defer w.rest.Done()
+				defer func() { <-slots; v.loop.Now() }()
+				v.poll(w, a, &d.List[i], d.Now, began)
+			}()
 		}
-	}
+		return d.Next, free == maxPolls && len(d.List) == 0, err
+	})
 }
 
 // dueMonitors leases what is due.
@@ -417,15 +378,7 @@ func (g *polling) record(ctx context.Context, r PollResult) error {
 	if r.After > 0 {
 		r.After += g.closed(g.instant().Add(r.After))
 	}
-	ctx, cancel := context.WithTimeout(ctx, storecall.Timeout)
-	defer cancel()
-	calls := storecall.Calls{Parent: ctx}
-	defer calls.End()
-	var done Recorded
-	err := storecall.Retry(&calls, func(ctx context.Context) (err error) {
-		done, err = g.store.RecordPoll(ctx, r)
-		return err
-	})
+	done, err := storecall.Write(ctx, func(ctx context.Context) (Recorded, error) { return g.store.RecordPoll(ctx, r) })
 	switch {
 	case err != nil:
 		g.v.opt.Log.Error("record a look at a directory", "monitor", g.m.Name, "error", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/calendar"
+	"github.com/courierhq/courier/internal/duepoll"
 	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/named"
 	"github.com/courierhq/courier/internal/nearest"
@@ -79,32 +80,31 @@ type Options struct {
 type Service struct {
 	opt     Options
 	records named.Records[Store, Record, Put]
+	loop    *duepoll.Loop
 
 	mu       sync.Mutex
 	early    map[string]bool // monitors whose directories may have changed
 	known    map[string]known
-	wake     chan struct{}
 	watchers map[string]directoryWatcher
-	none     bool // there is no monitor to look for, as far as is known
 }
 
 // New returns the service of an engine. It starts nothing.
 func New(opt Options) *Service {
 	v := &Service{
-		opt: opt, wake: make(chan struct{}, 1),
+		opt: opt, loop: duepoll.New(duepoll.Options{What: "look for due monitors", Log: opt.Log, Poll: opt.Poll, Wakes: opt.StoreWakes}),
 		early: make(map[string]bool), known: make(map[string]known), watchers: make(map[string]directoryWatcher),
 	}
 	v.records = named.Records[Store, Record, Put]{
 		Kind: "monitor", Store: opt.Store, Changed: opt.Changed,
-		List: func(ctx context.Context, a Store, name string) (list []Record, now time.Time, err error) {
-			list, err = a.Monitors(ctx, Filter{Name: name})
+		List: func(ctx context.Context, a Store, name, after string) (list []Record, now time.Time, err error) {
+			list, err = a.Monitors(ctx, Filter{Name: name, After: after})
 			return list, now, err
 		},
 		Name: func(r *Record) string { return r.Name }, Delete: Store.RemoveMonitor,
 		Write: func(a Store, ctx context.Context, p Put) (Record, error) {
 			got, err := a.PutMonitor(ctx, p)
 			if err == nil {
-				v.pollNow(nil)
+				v.loop.Now()
 			}
 			return got, err
 		},
@@ -231,7 +231,11 @@ func publicMonitor(m *Record) Monitor {
 	unreadable := json.Unmarshal(m.Body, &p)
 	if unreadable != nil {
 		p = Monitor{Name: m.Name, Lister: m.Lister}
-		p.Job, p.Chain = target.Names(m.Kind, m.Target)
+		if m.Kind == lookKind {
+			p.Expectation = m.Target
+		} else {
+			p.Job, p.Chain = target.Names(m.Kind, m.Target)
+		}
 	}
 	p = p.WithDefaults()
 	p.Disabled = m.State == Disabled
@@ -379,8 +383,12 @@ func (v *Service) switchMonitor(ctx context.Context, verb, name string, by couri
 
 // Remove removes a monitor and its record of files. Executions that it has started go on.
 // If the monitor is set again, it does not hand over a file again that has not changed, as
-// long as the execution that got it is in the store.
+// long as the execution that got it is in the store. The look of an expectation is removed
+// with that: the error matches [courier.ErrConflict].
 func (v *Service) Remove(ctx context.Context, name string, by courier.By) error {
+	if err := refuseLook(name); err != nil {
+		return fmt.Errorf("remove monitor %q: %w", name, err)
+	}
 	return v.records.Remove(ctx, name, by)
 }
 

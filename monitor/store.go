@@ -51,7 +51,7 @@ type Store interface {
 type Record struct {
 	Name    string
 	Lister  string          // the name of the lister of its directory
-	Kind    store.Kind      // what it starts, Job or Chain
+	Kind    store.Kind      // what it starts, Job or Chain; of the look of an expectation "expectation"
 	Target  string          // its name
 	Body    json.RawMessage // the definition, valid JSON
 	SavedAt time.Time       // when it was last put; set by the store

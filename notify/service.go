@@ -77,8 +77,8 @@ type Service struct {
 func New(opt Options) *Service {
 	return &Service{opt: opt, wake: make(chan struct{}, 1), records: named.Records[Store, Record, Record]{
 		Kind: "subscription", Store: opt.Store, Changed: opt.Changed,
-		List: func(ctx context.Context, o Store, name string) (list []Record, now time.Time, err error) {
-			list, err = o.Subscriptions(ctx, Filter{Name: name})
+		List: func(ctx context.Context, o Store, name, after string) (list []Record, now time.Time, err error) {
+			list, err = o.Subscriptions(ctx, Filter{Name: name, After: after})
 			return list, now, err
 		},
 		Name: func(r *Record) string { return r.Name }, Delete: Store.RemoveSubscription,

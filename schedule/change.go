@@ -11,71 +11,26 @@ import (
 	"github.com/courierhq/courier/calendar"
 )
 
-// eachUser calls do for each schedule that goes by a calendar.
-func (v *Service) eachUser(ctx context.Context, name string, do func(a Store, r *Record, def *Schedule, now time.Time) error) error {
-	a, err := v.opt.Store()
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
+// user returns whether a schedule goes by a calendar.
+func user(name string) func(*Record) bool {
+	return func(r *Record) bool {
+		var def Schedule
+		return json.Unmarshal(r.Body, &def) == nil && def.Calendar == name
 	}
-	const page = 1000
-	f := Filter{Limit: page}
-	for err == nil {
-		var t List
-		if t, err = a.Schedules(ctx, f); err != nil {
-			break
-		}
-		for i := range t.List {
-			r := &t.List[i]
-			f.After = r.Name
-			var def Schedule
-			if json.Unmarshal(r.Body, &def) != nil || def.Calendar != name {
-				continue
-			}
-			if err := do(a, r, &def, t.Now); err != nil {
-				return err
-			}
-		}
-		if len(t.List) < page {
-			return nil
-		}
-	}
-	return fmt.Errorf("schedules: %w", err)
 }
 
 // Using returns the names of the schedules that go by a calendar. There is none if the store
 // keeps no schedules.
-func (v *Service) Using(ctx context.Context, name string) (names []string, err error) {
-	err = v.eachUser(ctx, name, func(_ Store, r *Record, _ *Schedule, _ time.Time) error {
-		names = append(names, r.Name)
-		return nil
-	})
-	return names, err
+func (v *Service) Using(ctx context.Context, name string) ([]string, error) {
+	return v.records.Using(ctx, user(name))
 }
 
 // Follow makes the schedules that go by a calendar follow it from their next tick on, after it
 // was changed. Was are the days that held before; nil if there was no such calendar. A tick
 // that has come and not fired is left to [PlanTicks], and one that waits for an execution fires.
 func (v *Service) Follow(ctx context.Context, name string, was *calendar.Days, by courier.By) error {
-	return v.eachUser(ctx, name, func(a Store, r *Record, def *Schedule, now time.Time) error {
-		for n := 1; ; n++ {
-			err := v.follow(ctx, a, r, was, now, by)
-			if !errors.Is(err, courier.ErrConflict) || n == maxWrites {
-				return err
-			}
-			t, err := a.Schedules(ctx, Filter{Name: r.Name})
-			if err != nil {
-				return fmt.Errorf("schedules: %w", err)
-			}
-			if len(t.List) == 0 {
-				return nil // it was removed meanwhile
-			}
-			r, now = &t.List[0], t.Now
-		}
-	})
+	return v.records.Rewrite(ctx, user(name), func(a Store, r *Record, now time.Time) error { return v.follow(ctx, a, r, was, now, by) })
 }
-
-// maxWrites is how often a schedule is written that others change meanwhile.
-const maxWrites = 20
 
 // follow computes the next tick of a schedule anew.
 func (v *Service) follow(ctx context.Context, a Store, r *Record, was *calendar.Days, now time.Time, by courier.By) error {

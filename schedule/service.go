@@ -64,8 +64,8 @@ type Service struct {
 func New(opt Options) *Service {
 	return &Service{opt: opt, records: named.Records[Store, Record, Record]{
 		Kind: "schedule", Store: opt.Store, Changed: opt.Changed,
-		List: func(ctx context.Context, a Store, name string) ([]Record, time.Time, error) {
-			t, err := a.Schedules(ctx, Filter{Name: name})
+		List: func(ctx context.Context, a Store, name, after string) ([]Record, time.Time, error) {
+			t, err := a.Schedules(ctx, Filter{Name: name, After: after})
 			return t.List, t.Now, err
 		},
 		Name: func(r *Record) string { return r.Name }, Write: Store.PutSchedule, Delete: Store.RemoveSchedule,

@@ -40,7 +40,7 @@ func (n *network) intercept(ctx context.Context, c *storewrap.Call, do func(cont
 	if !n.pass(ctx, spread(r, latency)) {
 		return n.lost(ctx)
 	}
-	if c.Method == "Await" || c.Method == "AwaitSchedules" || c.Method == "DueExpectations" { // of which no world has any
+	if c.Method == "Await" || c.Method == "AwaitSchedules" || c.Method == "DueExpectations" && n.w.expected == nil {
 		err := do(ctx)
 		if !n.pass(ctx, spread(r, latency)) {
 			return n.lost(ctx)
@@ -108,7 +108,7 @@ func (n *network) luck(c *storewrap.Call) *rand.Rand {
 	number := int(n.w.numberOf(c.Execution))
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	key := c.Method + string(rune('0'+number))
+	key := c.Method + string(rune('0'+number)) + subject(c)
 	n.calls[key]++
 	return n.w.dice("call", n.who.name, key, n.calls[key])
 }

@@ -31,6 +31,9 @@ func (w *world) populate() {
 	if w.plans != nil {
 		w.spawn(func() { w.plan(w.dice("planner")) })
 	}
+	if w.expected != nil {
+		w.expected.expect()
+	}
 }
 
 // A caller's patience with one call.
@@ -311,6 +314,9 @@ func (w *world) check(ctx context.Context, ids []courier.ExecutionID) error {
 	}))
 	if w.plans != nil {
 		errs = append(errs, w.checkPlans(ctx))
+	}
+	if w.expected != nil {
+		errs = append(errs, w.expected.check(ctx))
 	}
 	for _, id := range ids {
 		errs = append(errs, w.examine(ctx, id))

@@ -9,7 +9,8 @@
 // their leases, stop and start again; steps fail, panic, hang, and ignore the
 // end of their context. A quarter of the worlds have schedules, and chains that
 // operators pause, resume, cancel and retry. If it is asked for, a day ends in the
-// middle, and schedules go by calendars that people change. Then calm comes, and everything
+// middle, and schedules go by calendars that people change; or there are expectations in place of
+// executions. Then calm comes, and everything
 // that was acknowledged must end, with every promise of package promise kept.
 //
 // The same seed is the same world: each actor has random numbers of its own,
@@ -69,6 +70,10 @@ type Options struct {
 	// Finally asks for a world whose jobs have finally parts, most of them. It is another world
 	// than that of the same seed without.
 	Finally bool
+	// Expectations asks for a world of expectations on a memstore, whose jobs have no executions: a
+	// partner's files come, are late, or do not come, the clock of the store is another one than that
+	// of the machines, and jumps. It is another world than that of the same seed without.
+	Expectations bool
 	// Plain asks for a world without rescues. One of two worlds has none anyway, and is the
 	// same.
 	Plain bool
@@ -150,10 +155,11 @@ type world struct {
 	life   sync.WaitGroup
 	alive  sync.WaitGroup // workers, until the last process that each starts
 
-	workers []*worker
-	client  *worker
-	plans   *plans       // nil if there are none
-	night   atomic.Int64 // until when no worker reaches the store, in nanoseconds since the start
+	workers  []*worker
+	client   *worker
+	plans    *plans       // nil if there are none
+	expected *expected    // nil if it is no world of expectations
+	night    atomic.Int64 // until when no worker reaches the store, in nanoseconds since the start
 
 	mu       sync.Mutex
 	programs map[string]*program // by serial
@@ -204,6 +210,10 @@ func newWorld(seed uint64, o Options) *world {
 		}
 		w.plans.calendars = newCalendars()
 		w.setCalendars(w.dice("calendars"), s)
+	}
+	if o.Expectations {
+		w.await()
+		return w
 	}
 	if w.plans == nil {
 		w.store = w.witness.Store()
@@ -501,6 +511,9 @@ func (w *world) run() Result {
 	w.note("world", "calm")
 	w.alive.Wait()
 	ids, err := w.settle(ctx)
+	if w.expected != nil {
+		w.expected.conclude()
+	}
 	w.finish()
 	if err == nil {
 		err = w.check(ctx, ids)

@@ -27,6 +27,7 @@ var (
 	all                 = flag.Bool("all", false, "go on after a world that breaks a promise, to find all of them")
 	worldsWithCalendars = flag.Int("calendars", raced.Or(20, 100), "how many worlds TestCalendars runs")
 	twice               = flag.Int("twice", raced.Or(20, 50), "how many worlds TestReplay runs twice")
+	worldsOfFiles       = flag.Int("expectations", raced.Or(10, 60), "how many worlds TestExpectations runs")
 	worldsWithFinally   = flag.Int("finally", raced.Or(20, 150), "how many worlds TestFinally runs")
 )
 
@@ -287,4 +288,37 @@ func TestFinally(t *testing.T) {
 		}
 	}
 	t.Logf("%d worlds, of completed %d, failed %d, cancelled %d; %d failed", sum.worlds, sum.events["finally of completed"], sum.events["finally of failed"], sum.events["finally of cancelled"], sum.events["finally failed"])
+}
+
+// TestExpectations runs worlds in which a partner's files are expected, with wrong clocks, restarts and
+// takeovers: each day has one record, no event happens twice, and no file is lost.
+func TestExpectations(t *testing.T) {
+	if *seed != 0 {
+		r := simulation.Run(t, *seed, &simulation.Options{Tell: true, Expectations: true})
+		t.Log(r.Story)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v", r.Seed, r.Err)
+		}
+		return
+	}
+	sum := tally{events: make(map[string]int)}
+	each(t, inRow(*from, *worldsOfFiles), func(t *testing.T, seed uint64, opt *simulation.Options) {
+		opt.Expectations = true
+		r := simulation.Run(t, seed, opt)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v\nreplay it with: go test ./engine/simulation -run TestExpectations -v -seed=%d", r.Seed, r.Err, r.Seed)
+		}
+		sum.mu.Lock()
+		defer sum.mu.Unlock()
+		sum.add(&r)
+	})
+	for _, what := range []string{
+		"day arrived", "day late", "day missing", "day incomplete", "day excused", "file counted", "excuse", "expect", "partner away", "clock jumps",
+		"crash", "lost before", "lost after", "late", "outage", "pause", "stop",
+	} {
+		if sum.events[what] == 0 {
+			t.Errorf("%q never happened in %d worlds", what, sum.worlds)
+		}
+	}
+	t.Logf("%d worlds: %v", sum.worlds, sum.events)
 }

@@ -52,11 +52,15 @@ func (k *worker) start() *process {
 	k.started++
 	p := &process{w: k.w, name: fmt.Sprintf("%s.%d", k.name, k.started), gone: make(chan struct{}), mortal: k != k.w.client}
 	p.net = &network{w: k.w, who: p, calls: make(map[string]int)}
-	p.engine = engine.New(storewrap.Intercept(k.w.store, p.net.intercept), registry(), &engine.Options{
+	opt := &engine.Options{
 		Worker: p.name, Workspace: k.w.dir, WorkspaceID: "shared", Slots: k.w.mix.slots, Lease: lease,
 		Secrets:     func(context.Context, courier.SecretRequest) (string, error) { return canary, nil },
 		OnStuckStep: func(s engine.StuckStep) { k.w.note(p.name, "stuck", k.w.numberOf(s.Execution), int64(s.Step)) },
-	})
+	}
+	if k.w.expected != nil {
+		opt.Listers = map[string]courier.Lister{"file": k.w.expected}
+	}
+	p.engine = engine.New(storewrap.Intercept(k.w.store, p.net.intercept), registry(), opt)
 	k.all = append(k.all, p)
 	k.process.Store(p)
 	return p

@@ -15,10 +15,24 @@ const (
 	missedFor    = 7  // days for which a missing day is an entry
 	knownDays    = 10 // days of which it is said when the files came
 	mostArrivals = 50 // days that are entries of their own
+	namedHere    = 3  // expectations of one entry that are named
 )
 
+// expectations adds what looks doubtful of them, and their days. If there are none, it takes one
+// statement, and otherwise four.
+func (l *reading) expectations() error {
+	list, err := l.Expectations.List(l.ctx, expectation.Filter{Limit: most})
+	if ok, err := l.has("expectation.Store", err); !ok || len(list) == 0 {
+		return err
+	}
+	if err := l.doubtful(list, l.cut(len(list), "expectations")); err != nil {
+		return err
+	}
+	return l.arrivals()
+}
+
 // arrivals adds the days of expectations whose files are missing, incomplete or due soon, each with
-// what is known of the days before. It takes two statements.
+// what is known of the days before.
 func (l *reading) arrivals() error {
 	today := calendar.DateOf(l.At.UTC())
 	list, err := l.Expectations.Arrivals(l.ctx, expectation.ArrivalFilter{
@@ -62,6 +76,77 @@ func (l *reading) arrivals() error {
 		l.add(e)
 	}
 	return nil
+}
+
+// doubtful adds what looks doubtful of expectations, an entry for each kind of doubt. More says that
+// there are others.
+func (l *reading) doubtful(list []expectation.Expectation, more bool) error {
+	told, err := l.Expectations.Told(l.ctx)
+	if err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		title, do, call string
+		is              func(x *expectation.Expectation) string // why it looks doubtful; empty if it does not
+	}{
+		{
+			"%s can't be followed.", "Remove the cause.", "",
+			func(x *expectation.Expectation) string {
+				if x.From.Path != "" {
+					return "" // its monitor says so
+				}
+				return x.Health.Problem
+			},
+		},
+		{
+			"%s had no file in 30 days.", "Compare the pattern with the names of the files that come.", "Expectations.Set",
+			func(x *expectation.Expectation) string { return x.Health.Hint },
+		},
+		{
+			"Nobody is told if the files of %s do not come.", "Have a subscription with the event FileMissing, unless an observer of another process tells somebody.", "Subscriptions.Set",
+			func(x *expectation.Expectation) string {
+				if told(x.Name) {
+					return ""
+				}
+				return "no subscription has the event FileMissing"
+			},
+		},
+	} {
+		e := Entry{Kind: Expectation, More: more, Do: part.do, Call: part.call}
+		var names []string
+		for i := range list {
+			x := &list[i]
+			why := part.is(x)
+			if x.Disabled || why == "" {
+				continue
+			}
+			if e.Count++; e.Count == 1 {
+				e.Name, e.Message, e.Since = x.Name, why, x.SavedAt
+			}
+			if e.Since = earlier(e.Since, x.SavedAt); len(names) < namedHere {
+				names = append(names, fmt.Sprintf("%q", x.Name))
+			}
+		}
+		switch {
+		case e.Count == 0:
+			continue
+		case e.Count == 1:
+			e.Title = fmt.Sprintf(part.title, "expectation "+names[0])
+		default:
+			e.Name = ""
+			e.Title = fmt.Sprintf(part.title, count(e.Count, more, "expectation")+", such as "+strings.Join(names, ", "))
+		}
+		e.Title = strings.ToUpper(e.Title[:1]) + e.Title[1:]
+		l.add(e)
+	}
+	return nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // cameBefore says when the files of the days before one came.

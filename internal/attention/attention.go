@@ -103,6 +103,7 @@ const (
 	Calendar     Kind = "calendar"     // one that names no dates after the next 30 days
 	MissingFile  Kind = "missing_file" // a day of an expectation whose files are missing or incomplete
 	DueFile      Kind = "due_file"     // one whose files are due soon
+	Expectation  Kind = "expectation"  // expectations that match no file, or of which nobody is told
 	Monitor      Kind = "monitor"      // one that is degraded or in error, or that nobody polls
 	Delivery     Kind = "delivery"     // deliveries that have failed
 	Subscription Kind = "subscription" // one that was switched off
@@ -150,6 +151,8 @@ type Source struct {
 	}
 	Expectations interface {
 		Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]expectation.Arrival, error)
+		List(ctx context.Context, f expectation.Filter) ([]expectation.Expectation, error)
+		Told(ctx context.Context) (func(name string) bool, error)
 	}
 	Monitors interface {
 		List(ctx context.Context, f monitor.Filter) ([]monitor.Monitor, error)
@@ -182,7 +185,7 @@ type Reader struct {
 	Jobs func() ([]string, error)
 }
 
-// Read returns what an operator has to look at, of what the reader may see. It reads at most 13
+// Read returns what an operator has to look at, of what the reader may see. It reads at most 15
 // statements of the store, and one for each of up to 40 things that people have put away. None
 // depends on the length of the history. An error is one of the source or of r.Jobs.
 func Read(ctx context.Context, s Source, r Reader) (List, error) {
@@ -190,7 +193,7 @@ func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	var last []Entry
 	parts := []func() error{func() (err error) { last, err = l.incidents(); return err }, l.schedules, l.monitors, l.kept}
 	if r.Sees("") {
-		parts = append(parts, l.stranded, l.queues, l.deliveries, l.calendars, l.arrivals)
+		parts = append(parts, l.stranded, l.queues, l.deliveries, l.calendars, l.expectations)
 	}
 	for _, part := range append(parts, l.putAway) {
 		if err := part(); err != nil {
@@ -199,7 +202,7 @@ func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	}
 	l.refusals()
 	l.Entries = append(l.Entries, last...)
-	order := []Kind{Lost, Stopping, Failed, Due, Overdue, MissingFile, DueFile, Schedule, Calendar, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded, PutAway}
+	order := []Kind{Lost, Stopping, Failed, Due, Overdue, MissingFile, DueFile, Schedule, Calendar, Expectation, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded, PutAway}
 	slices.SortStableFunc(l.Entries, func(x, y Entry) int { return slices.Index(order, x.Kind) - slices.Index(order, y.Kind) })
 	return l.List, nil
 }

@@ -35,6 +35,7 @@ type service struct {
 	calendars     []calendar.Calendar
 	monitors      []monitor.Monitor
 	arrivals      []expectation.Arrival // the latest first
+	expected      []expectation.Expectation
 	subscriptions []notify.Subscription
 	deliveries    []notify.Delivery
 	journal       map[string][]store.Action // by name
@@ -160,6 +161,14 @@ func (s monitors) List(context.Context, monitor.Filter) ([]monitor.Monitor, erro
 	return s.monitors, s.fails["monitors"]
 }
 
+func (s expectations) List(context.Context, expectation.Filter) ([]expectation.Expectation, error) {
+	return s.expected, s.fails["expectations"]
+}
+
+func (s expectations) Told(context.Context) (func(string) bool, error) {
+	return func(name string) bool { return name != "untold" }, s.fails["told"]
+}
+
 func (s subscriptions) List(context.Context, notify.Filter) ([]notify.Subscription, error) {
 	return s.subscriptions, s.fails["subscriptions"]
 }
@@ -213,6 +222,11 @@ func (s *service) full() {
 		day("payroll", "1999-12-30", expectation.Late), day("payroll", "1999-12-20", expectation.Missing),
 	}
 	s.arrivals[3].ArrivedAt = old
+	s.expected = []expectation.Expectation{
+		{Name: "gone", SavedAt: old, Health: expectation.Health{Problem: "there is no monitor"}}, {Name: "off", SavedAt: old, Disabled: true, Health: expectation.Health{Problem: "p", Hint: "h"}},
+		{Name: "path", SavedAt: old, From: expectation.From{Path: "/out"}, Health: expectation.Health{Problem: "connection refused"}},
+		{Name: "quiet", SavedAt: old, Health: expectation.Health{Hint: "no file"}}, {Name: "quieter", SavedAt: old, Health: expectation.Health{Hint: "no file"}}, {Name: "untold", SavedAt: old},
+	}
 	s.schedules = []schedule.Schedule{{Name: "late", Job: "few", NextFire: old}}
 	s.monitors = []monitor.Monitor{{Name: "m", Job: "few", State: monitor.Degraded, Health: monitor.Health{Failures: 2, Problem: "no such directory"}}}
 	s.subscriptions = []notify.Subscription{{Name: "off", Disabled: true, Reason: "the receiver answered 410"}}
@@ -231,7 +245,7 @@ func TestEachKind(t *testing.T) {
 		got := s.list()
 		want := []string{
 			"lost 1 few default w", "stopping 1 few w", "stopping 1 few w", "failed 2 many timeout", "failed 1 few login", "due 3 default", "overdue 1 few expected_by",
-			"missing_file 1 payroll", "missing_file 1 payroll", "due_file 1 rates", "schedule 1 few late", "monitor 2 few m", "delivery 1 sub", "subscription 1 off", "stranded 2 default", "refusal 1 few", "kept 1 few", "superseded 1 few", "put_away 1 few",
+			"missing_file 1 payroll", "missing_file 1 payroll", "due_file 1 rates", "schedule 1 few late", "expectation 1 gone", "expectation 2 ", "expectation 1 untold", "monitor 2 few m", "delivery 1 sub", "subscription 1 off", "stranded 2 default", "refusal 1 few", "kept 1 few", "superseded 1 few", "put_away 1 few",
 		}
 		if list := lines(got); !slices.Equal(list, want) {
 			t.Fatalf("%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))
@@ -325,7 +339,7 @@ func TestCut(t *testing.T) {
 func TestRoles(t *testing.T) {
 	in(t, func(s *service) {
 		s.full()
-		for _, what := range []string{"incidents", "census", "stranded", "schedules", "monitors", "deliveries", "arrivals"} {
+		for _, what := range []string{"incidents", "census", "stranded", "schedules", "monitors", "deliveries", "arrivals", "expectations"} {
 			s.fails[what] = fmt.Errorf("it has none: %w", errors.ErrUnsupported)
 		}
 		got := s.list()
@@ -335,7 +349,7 @@ func TestRoles(t *testing.T) {
 		if got := lines(got); !slices.Equal(got, []string{"refusal 1 few", "kept 1 few", "put_away 1 few"}) {
 			t.Errorf("%q", got)
 		}
-		for _, what := range []string{"incidents", "census", "stranded", "schedules", "monitors", "deliveries", "subscriptions", "executions", "arrivals"} {
+		for _, what := range []string{"incidents", "census", "stranded", "schedules", "monitors", "deliveries", "subscriptions", "executions", "arrivals", "expectations", "told"} {
 			down := errors.New("the server is down")
 			s.fails = map[string]error{what: down}
 			if got, err := s.read(); !errors.Is(err, down) || len(got.Entries) != 0 {

@@ -208,6 +208,11 @@ func (s counter) Monitors(ctx context.Context, f monitor.Filter) ([]monitor.Reco
 	return s.counted.monitors.Monitors(ctx, f)
 }
 
+func (s counter) Expectations(ctx context.Context, f expectation.Filter) (expectation.List, error) {
+	s.note("Expectations")
+	return s.expectations.Expectations(ctx, f)
+}
+
 func (s counter) Arrivals(ctx context.Context, f expectation.ArrivalFilter) ([]expectation.Kept, error) {
 	s.note("Arrivals")
 	return s.counted.expectations.Arrivals(ctx, f)
@@ -250,7 +255,7 @@ func TestAttentionReadsLittle(t *testing.T) {
 			t.Errorf("%d entries, missing %v: %v", len(got.Entries), got.Missing, lines(got))
 		}
 		slices.Sort(s.calls)
-		if want := []string{"Arrivals", "Census", "Circumstances", "Deliveries", "Executions", "Executions", "Incidents", "Monitors", "Schedules", "Stranded", "Subscriptions"}; !slices.Equal(s.calls, want) {
+		if want := []string{"Census", "Circumstances", "Deliveries", "Executions", "Executions", "Expectations", "Incidents", "Monitors", "Schedules", "Stranded", "Subscriptions"}; !slices.Equal(s.calls, want) {
 			t.Errorf("calls %v", s.calls)
 		}
 	})

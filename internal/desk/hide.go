@@ -182,7 +182,7 @@ func HideSchedule(s *schedule.Schedule) {
 func HideMonitor(m *monitor.Monitor) {
 	*m = monitor.Monitor{
 		Name: m.Name, Description: m.Description, Lister: m.Lister, Connection: m.Connection, Path: m.Path, Patterns: m.Patterns,
-		Events: m.Events, Every: m.Every, Calendar: m.Calendar, Between: monitor.Hours{From: m.Between.From, Until: m.Between.Until}, Stable: m.Stable, DoneFile: m.DoneFile, Batch: m.Batch, Job: m.Job, Chain: m.Chain,
+		Events: m.Events, Every: m.Every, Calendar: m.Calendar, Between: monitor.Hours{From: m.Between.From, Until: m.Between.Until}, Stable: m.Stable, DoneFile: m.DoneFile, Batch: m.Batch, Job: m.Job, Chain: m.Chain, Expectation: m.Expectation,
 		Priority: m.Priority, MaxFailures: m.MaxFailures, Disabled: m.Disabled, State: m.State, Reason: HiddenIf(m.Reason),
 		Health: seenHealth(&m.Health), NextPoll: m.NextPoll, SavedAt: m.SavedAt,
 	}
@@ -198,7 +198,7 @@ func seenHealth(h *monitor.Health) monitor.Health {
 // HideExpectation takes away the values of an expectation, and what may have them in it.
 func HideExpectation(x *expectation.Expectation) {
 	*x = expectation.Expectation{
-		Name: x.Name, Description: x.Description, From: expectation.From{Monitor: x.From.Monitor, Job: x.From.Job}, Pattern: x.Pattern,
+		Name: x.Name, Description: x.Description, From: seenFrom(&x.From), Pattern: x.Pattern,
 		Count: expectation.Count{Least: x.Count.Least, Most: x.Count.Most}, Bytes: expectation.Bytes{Least: x.Bytes.Least, Most: x.Bytes.Most},
 		Window: expectation.Window{From: x.Window.From, Until: x.Window.Until, Grace: x.Window.Grace}, Calendar: x.Calendar, Cron: x.Cron, Zone: x.Zone,
 		DueSoon: x.DueSoon, Early: x.Early, Label: x.Label, Disabled: x.Disabled, SavedAt: x.SavedAt,
@@ -206,11 +206,15 @@ func HideExpectation(x *expectation.Expectation) {
 	}
 }
 
+func seenFrom(f *expectation.From) expectation.From {
+	return expectation.From{Monitor: f.Monitor, Job: f.Job, Path: f.Path, Connection: f.Connection, Lister: f.Lister, Every: f.Every}
+}
+
 // HideArrival takes away the names of the files of an arrival, and what may have them in it.
 func HideArrival(a *expectation.Arrival) {
 	*a = expectation.Arrival{
 		ID: a.ID, Expectation: a.Expectation, Date: a.Date, State: a.State, Opens: a.Opens, Until: a.Until, Ends: a.Ends, Zone: a.Zone,
-		ArrivedAt: a.ArrivedAt, LateSeconds: a.LateSeconds, Files: each(a.Files, seenArrived), More: a.More, Note: a.Note, DecidedAt: a.DecidedAt,
+		ArrivedAt: a.ArrivedAt, LateSeconds: a.LateSeconds, Files: each(a.Files, seenArrived), More: a.More, Note: a.Note, Problem: HiddenIf(a.Problem), DecidedAt: a.DecidedAt,
 		Reasons:   each(a.Reasons, func(reason *string) string { return HiddenIf(*reason) }),
 		ExcusedBy: a.ExcusedBy, ExcusedAt: a.ExcusedAt, Excuse: HiddenIf(a.Excuse), Events: a.Events,
 	}

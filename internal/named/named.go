@@ -1,5 +1,5 @@
 // Package named reads and changes the records that a store keeps by name for a service:
-// schedules, monitors and subscriptions.
+// schedules, monitors, expectations and subscriptions.
 package named
 
 import (
@@ -21,9 +21,10 @@ import (
 type Records[S, R, P any] struct {
 	Kind  string // of the records, in messages and in the journal
 	Store func() (S, error)
-	// List returns the record of a name, or a page of all records if the name is empty,
-	// and the time by the clock of the store, if the store returns it.
-	List func(ctx context.Context, s S, name string) (list []R, now time.Time, err error)
+	// List returns the record of a name, or of all records the first thousand whose names come
+	// after one if the name is empty, and the time by the clock of the store, if the store
+	// returns it.
+	List func(ctx context.Context, s S, name, after string) (list []R, now time.Time, err error)
 	Name func(*R) string
 	// Write saves a record. The error is [courier.ErrConflict] if the record was changed
 	// since it was read. It may be nil if Change is not called.
@@ -51,7 +52,7 @@ func (r *Records[S, R, P]) Open(by courier.By) (S, error) {
 // Find returns the record of a name, nil if there is none, and the time by the clock of the
 // store.
 func (r *Records[S, R, P]) Find(ctx context.Context, s S, name string) (*R, time.Time, error) {
-	list, now, err := r.List(ctx, s, name)
+	list, now, err := r.List(ctx, s, name, "")
 	if err != nil || len(list) == 0 || r.Name(&list[0]) != name {
 		return nil, now, err
 	}
@@ -92,7 +93,7 @@ func (r *Records[S, R, P]) Get(ctx context.Context, name string) (*R, error) {
 // [courier.ErrNotFound], and suggests the nearest name.
 func (r *Records[S, R, P]) Unknown(ctx context.Context, s S, name string) error {
 	var names []string
-	list, _, _ := r.List(ctx, s, "")
+	list, _, _ := r.List(ctx, s, "", "")
 	for i := range list {
 		names = append(names, r.Name(&list[i]))
 	}

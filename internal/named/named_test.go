@@ -50,9 +50,9 @@ func newRecords(s *lamps) (r *named.Records[*lamps, lamp, lamp], journal *[]stor
 	return &named.Records[*lamps, lamp, lamp]{
 		Kind:  "lamp",
 		Store: func() (*lamps, error) { return s, nil },
-		List: func(_ context.Context, s *lamps, name string) (list []lamp, now time.Time, err error) {
+		List: func(_ context.Context, s *lamps, name, after string) (list []lamp, now time.Time, err error) {
 			for _, l := range s.list {
-				if name == "" || l.name == name {
+				if l.name > after && len(list) < 1000 && (name == "" || l.name == name) {
 					list = append(list, l)
 				}
 			}

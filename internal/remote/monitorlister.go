@@ -15,14 +15,21 @@ import (
 type MonitorLister struct {
 	checkPath func(field, path string) error
 	account   func(job *courier.Context, id string) Account
+	known     func(ctx context.Context, id string) error
 }
 
-var _ courier.Lister = (*MonitorLister)(nil)
+var _ courier.Connected = (*MonitorLister)(nil)
 
 // NewMonitorLister returns a lister for one protocol. CheckPath reports a path that
-// the protocol can't send. Account returns the connection called id.
-func NewMonitorLister(checkPath func(field, path string) error, account func(job *courier.Context, id string) Account) *MonitorLister {
-	return &MonitorLister{checkPath, account}
+// the protocol can't send. Account returns the connection called id, and known the error if there
+// is none.
+func NewMonitorLister(checkPath func(field, path string) error, account func(job *courier.Context, id string) Account, known func(ctx context.Context, id string) error) *MonitorLister {
+	return &MonitorLister{checkPath, account, known}
+}
+
+// CheckConnection returns the error if there is no connection called id.
+func (l *MonitorLister) CheckConnection(ctx context.Context, id string) error {
+	return l.known(ctx, id)
 }
 
 // Least returns 30 seconds.

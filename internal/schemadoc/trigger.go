@@ -77,10 +77,11 @@ func (b *builder) monitor() Schema {
 		"priority":       priority(),
 		"max_failures":   described(whole("The number of failed polls in a row after which the monitor is in the state error.", 0, nil), "", 5),
 		"disabled":       boolean("The monitor does not poll."),
+		"expectation":    reports("string"),
 		"state":          reports("string"), "reason": reports("string"), "health": reports("object"), "next_poll": reports("string"),
 		"saved_at": reports("string"),
 	}, "name", "path")
-	s["allOf"] = []Schema{exactlyOne("job", "chain")}
+	s["allOf"] = []Schema{exactlyOne("job", "chain", "expectation")}
 	s["dependencies"] = Schema{"chain": forbidden("priority"), "between": []string{"calendar"}}
 	return s
 }
@@ -134,9 +135,17 @@ func (b *builder) expectation() Schema {
 		return described(Schema{"type": "string", "pattern": `^\+?(0|([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`}, doc, nil)
 	}
 	number := func(doc string, most any) Schema { return whole(doc, 0, most) }
-	from := Object(Schema{"monitor": text("The name of the monitor that sees the files."), "job": known("The name of the job whose steps receive the files.", b.names.Jobs)})
+	from := Object(Schema{
+		"monitor":       text("The name of the monitor that sees the files."),
+		"job":           known("The name of the job whose steps receive the files.", b.names.Jobs),
+		"path":          needed("The directory into which the expectation looks itself."),
+		"connection_id": b.anyConnection(),
+		"lister":        text("What lists the path. None: the one that knows the connection, or file."),
+		"every":         length("The time between two polls of the path, at most 10m; none: a minute."),
+	})
 	from["description"] = "Where the files come from."
-	from["allOf"] = []Schema{exactlyOne("monitor", "job")}
+	from["allOf"] = []Schema{exactlyOne("monitor", "job", "path")}
+	from["dependencies"] = Schema{"connection_id": []string{"path"}, "lister": []string{"path"}, "every": []string{"path"}}
 	count := Object(Schema{"least": number("The least; none or 0 means 1.", maxCount), "most": number("The most; none or 0 means any number.", maxCount)})
 	count["description"] = "How many files of the right size a day has to have."
 	bytes := Object(Schema{"least": number("The least size; none means 1, and with 0 empty files are right.", nil), "most": number("The most; none or 0 means any size.", nil)})

@@ -74,6 +74,20 @@ func (p *Calls) End() {
 	}
 }
 
+// Write calls f as [Retry] does, for [Timeout] in all. It is for writes that change nothing a second
+// time.
+func Write[T any](ctx context.Context, f func(context.Context) (T, error)) (got T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	calls := Calls{Parent: ctx}
+	defer calls.End()
+	err = Retry(&calls, func(ctx context.Context) (err error) {
+		got, err = f(ctx)
+		return err
+	})
+	return got, err
+}
+
 // Retry calls f until it succeeds or p's parent ends, or until it fails for a reason
 // that the contract names, or, if Awaited is set, for one that
 // repeating can't cure. A call that has not returned after [Timeout] is given up

@@ -87,7 +87,10 @@ func TestListerRefused(t *testing.T) {
 			t.Errorf("listed %+v", tt.target)
 		}
 	}
-	if err := l.Check(courier.Directory{Connection: steprig.Partner, Path: "in"}); err != nil {
+	if err := errors.Join(l.Check(courier.Directory{Connection: steprig.Partner, Path: "in"}), l.CheckConnection(t.Context(), steprig.Partner)); err != nil {
 		t.Error(err)
+	}
+	if err := l.CheckConnection(t.Context(), "unknown"); !errors.Is(err, courier.ErrNotFound) {
+		t.Errorf("an unknown connection: %v", err)
 	}
 }

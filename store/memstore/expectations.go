@@ -63,6 +63,11 @@ func (s *Store) PutExpectation(ctx context.Context, p expectation.Put) (expectat
 	a.Record = p.Record
 	a.SavedAt = now
 	a.wait(&s.expected, now, p.After)
+	if name := monitor.LookName(p.Name); p.Monitor != name {
+		delete(s.monitors.all, name)
+	} else if p.Look != nil {
+		s.monitors.put(p.Look, now)
+	}
 	s.schedules.notifyChanged()
 	return a.Record, nil
 }
@@ -78,6 +83,7 @@ func (s *Store) RemoveExpectation(ctx context.Context, name string) error {
 		return courier.Errorf(courier.ErrNotFound, "there is no expectation %q", name)
 	}
 	delete(s.expected.all, name)
+	delete(s.monitors.all, monitor.LookName(name))
 	return nil
 }
 

@@ -54,22 +54,29 @@ func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, 
 		return monitor.Record{}, courier.Errorf(courier.ErrConflict, "monitor %q: it is not there any more", p.Name)
 	case m != nil && p.Revision != m.Revision:
 		return monitor.Record{}, courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)
-	case m == nil:
-		m = &watch{}
-		if s.monitors.all == nil {
-			s.monitors.all = make(map[string]*watch)
-		}
-		s.monitors.all[p.Name] = m
 	}
-	now := s.clock()
+	m = s.monitors.put(&p, s.clock())
+	s.schedules.notifyChanged()
+	return m.Record, nil
+}
+
+// put saves a monitor.
+func (all *monitors) put(p *monitor.Put, now time.Time) *watch {
+	m := all.all[p.Name]
+	if m == nil {
+		m = &watch{}
+		if all.all == nil {
+			all.all = make(map[string]*watch)
+		}
+		all.all[p.Name] = m
+	}
 	m.Record = p.Record
-	m.SavedAt, m.Revision = now, s.monitors.revise()
+	m.SavedAt, m.Revision = now, all.revise()
 	m.wait(now, p.After)
 	if m.seen == nil || p.Forget {
 		m.seen = make(map[string]monitor.SeenFile)
 	}
-	s.schedules.notifyChanged()
-	return m.Record, nil
+	return m
 }
 
 // RemoveMonitor removes a monitor and what it has seen.

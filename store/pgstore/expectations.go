@@ -68,6 +68,14 @@ func (s *Store) PutExpectation(ctx context.Context, p expectation.Put) (expectat
 			err = tx.QueryRow(ctx, s.sql("expectation/put"), p.Name, p.Monitor, p.Job, p.Prefix, string(p.Body), moment(p.SeenFrom), p.ArrivalsFrom,
 				string(p.Memory), dueAfter(p.After)).Scan(&got.SavedAt, &got.Revision, &due)
 			got.SavedAt, got.Due, got.SeenFrom = got.SavedAt.UTC(), instant(due), p.SeenFrom.UTC().Truncate(time.Microsecond)
+			if err != nil {
+				return err
+			}
+			if look := monitor.LookName(p.Name); p.Monitor != look {
+				_, err = tx.Exec(ctx, s.sql("monitor/remove"), look)
+			} else if p.Look != nil {
+				_, err = s.putMonitor(ctx, tx, p.Look)
+			}
 			return err
 		})
 	})
@@ -87,7 +95,7 @@ func (s *Store) RemoveExpectation(ctx context.Context, name string) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
-	removed, err := query(ctx, s.pool, func(rows pgx.Rows) (name string, err error) { return name, rows.Scan(&name) }, s.sql("expectation/remove"), name)
+	removed, err := query(ctx, s.pool, func(rows pgx.Rows) (name string, err error) { return name, rows.Scan(&name) }, s.sql("expectation/remove"), name, monitor.LookName(name))
 	if err != nil {
 		return failed(fmt.Sprintf("remove expectation %q", name), err)
 	}

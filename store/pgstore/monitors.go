@@ -56,7 +56,7 @@ func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, 
 	if err := s.checkOpen(ctx); err != nil {
 		return monitor.Record{}, err
 	}
-	got := p.Record
+	var got monitor.Record
 	err := repeat(ctx, func() error {
 		return s.pool.inTransaction(ctx, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, s.sql("monitor/lock_name"), lockNumber("courier monitor "+s.opt.Schema+" "+p.Name)); err != nil {
@@ -71,15 +71,7 @@ func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, 
 			case there && p.Revision != revision:
 				return contractError{courier.Errorf(courier.ErrConflict, "monitor %q: somebody else has changed it", p.Name)}
 			}
-			if p.Forget {
-				if _, err := tx.Exec(ctx, s.sql("monitor/remove_all_files"), p.Name); err != nil {
-					return err
-				}
-			}
-			var due *time.Time
-			err = tx.QueryRow(ctx, s.sql("monitor/put"), p.Name, p.Lister, string(p.Kind), p.Target, string(p.Body), string(p.State), p.Reason,
-				string(p.Health), dueAfter(p.After)).Scan(&got.SavedAt, &got.Revision, &due)
-			got.SavedAt, got.Due = got.SavedAt.UTC(), instant(due)
+			got, err = s.putMonitor(ctx, tx, &p)
 			return err
 		})
 	})
@@ -92,6 +84,21 @@ func (s *Store) PutMonitor(ctx context.Context, p monitor.Put) (monitor.Record, 
 	s.notifier.Schedules.WakeAll()
 	s.notifier.SchedulesChanged()
 	return got, nil
+}
+
+// putMonitor saves a monitor whose name is locked.
+func (s *Store) putMonitor(ctx context.Context, tx pgx.Tx, p *monitor.Put) (got monitor.Record, err error) {
+	if p.Forget {
+		if _, err := tx.Exec(ctx, s.sql("monitor/remove_all_files"), p.Name); err != nil {
+			return got, err
+		}
+	}
+	got = p.Record
+	var due *time.Time
+	err = tx.QueryRow(ctx, s.sql("monitor/put"), p.Name, p.Lister, string(p.Kind), p.Target, string(p.Body), string(p.State), p.Reason,
+		string(p.Health), dueAfter(p.After)).Scan(&got.SavedAt, &got.Revision, &due)
+	got.SavedAt, got.Due = got.SavedAt.UTC(), instant(due)
+	return got, err
 }
 
 // lockMonitor locks a monitor, if it exists.

@@ -43,7 +43,7 @@ var looks = map[string]Look{
 	// Of differences.
 	"added": {"good", shapePlus}, "removed": {"bad", shapeDash}, "changed": {"run", shapeChange}, "moved": {"wait", shapeMove},
 	// Of what needs attention.
-	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "missing_file": {"bad", shapeCross}, "due_file": {"wait", shapeClock}, "monitor": {"wait", shapeWarn},
+	"stopping": {"wait", shapeStop}, "due": {"wait", shapeClock}, "overdue": {"bad", shapeClock}, "schedule": {"wait", shapeClock}, "missing_file": {"bad", shapeCross}, "due_file": {"wait", shapeClock}, "expectation": {"wait", shapeWarn}, "monitor": {"wait", shapeWarn},
 	"delivery": {"bad", shapeCross}, "subscription": {"off", shapeStop}, "stranded": {"bad", shapeWarn}, "refusal": {"bad", shapeWarn}, "superseded": {"off", shapeCheck}, "put_away": {"off", shapeStop},
 	// Of limits and workers.
 	"full": {"wait", shapeStop}, "free": {"good", shapeCheck}, "draining": {"wait", shapeClock},

@@ -107,7 +107,7 @@ var Rooms = []Room{
 	{Dir: "engine/internal/unserved", Imports: append([]string{"advice"}, subsystem...)},
 	{Dir: "engine/internal/waiters", Imports: []string{"."}},
 	{Dir: "engine/internal/workspace", Imports: subsystem},
-	{Dir: "engine/simulation", Imports: []string{"calendar", "expectation", "monitor", ".", "chain", "schedule", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/stepcontext", "internal/test/promise"}, Outside: true},
+	{Dir: "engine/simulation", Imports: []string{"calendar", "expectation", "monitor", "notify", ".", "chain", "schedule", "store", "store/memstore", "store/storetest", "store/storewrap", "engine", "internal/stepcontext", "internal/test/promise"}, Outside: true},
 
 	{Dir: "steps", Imports: []string{".", "depot", "steps/*", "internal/*"}},
 	{Dir: "steps/fileserver", Imports: []string{"."}}, // what users set and read of steps/sftp and steps/ftp alike; internal/remote executes it
@@ -134,6 +134,7 @@ var Rooms = []Room{
 	{Dir: "internal/connerr", Imports: []string{"internal/failure", "internal/safename"}},
 	{Dir: "internal/connfile", Imports: []string{".", "internal/nearest", "internal/reload", "internal/safename"}},
 	{Dir: "internal/cron", Imports: []string{"internal/nearest"}},
+	{Dir: "internal/duepoll", Imports: []string{"internal/wakeup"}}, // the loop of what polls for monitors and expectations
 	{Dir: "internal/errtext"},
 	{Dir: "internal/eventstream"},
 	{Dir: "internal/failure"},
@@ -218,7 +219,7 @@ var Rooms = []Room{
 	{Dir: "internal/test/pgtest", Libraries: []string{pgx}, Outside: true},
 	{Dir: "internal/test/planted", Outside: true},
 	{Dir: "internal/test/process", Imports: []string{"internal/test/lockedbuffer"}, Outside: true},
-	{Dir: "internal/test/promise", Imports: []string{".", "chain", "internal/stepcontext", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
+	{Dir: "internal/test/promise", Imports: []string{".", "calendar", "chain", "expectation", "internal/stepcontext", "notify", "schedule", "store", "store/storetest", "store/storewrap"}, Outside: true},
 	{Dir: "internal/test/lockedbuffer", Outside: true},
 	{Dir: "internal/test/raced", Outside: true},
 	{Dir: "internal/test/remotetour", Imports: []string{".", "internal/test/steprig"}, Outside: true},

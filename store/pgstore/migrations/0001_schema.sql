@@ -511,8 +511,8 @@ create table courier.outbox_windows (
 create table courier.monitors (
 	name         text collate "C" primary key,
 	lister       text collate "C" not null, -- the name of the lister
-	kind         text collate "C" not null, -- of the target: job, chain
-	target       text collate "C" not null, -- the job or chain, by name; it may not exist
+	kind         text collate "C" not null, -- of the target: job, chain; expectation: its look, which starts nothing
+	target       text collate "C" not null, -- the job, chain or expectation, by name; it may not exist
 	body         text not null,             -- JSON: the definition
 	saved_at     timestamptz not null,
 	revision     bigint not null,           -- increases with every change but a lease
@@ -557,8 +557,8 @@ create index monitor_files_since on courier.monitor_files (monitor, unchanged_si
 -- Files that are expected.
 create table courier.expectations (
 	name          text collate "C" primary key,
-	monitor       text collate "C" not null, -- that sees the files, by name; empty: there is a job
-	job           text collate "C" not null, -- whose steps receive the files; empty: there is a monitor
+	monitor       text collate "C" not null, -- that sees the files, by name; empty: none does
+	job           text collate "C" not null, -- whose steps receive the files; empty: none do
 	prefix        text collate "C" not null, -- with which the names of the files begin
 	body          text not null,             -- JSON: the definition
 	saved_at      timestamptz not null,

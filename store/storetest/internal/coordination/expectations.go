@@ -372,6 +372,72 @@ var expectationCases = []testCase{
 		k.Same("of another one", d.List[1].Watch, (*expectation.Watch)(nil))
 		k.Same("of another one", len(d.List[1].Seen)+len(d.List[1].Arrivals), 0)
 	}},
+	{"look_of_its_own_is_put_and_removed_with_it", func(k *kit) {
+		m := k.Store.(monitor.Store)
+		monitors := func(want ...string) (list []monitor.Record) {
+			k.Helper()
+			list, err := m.Monitors(k.Ctx(), monitor.Filter{})
+			k.OK(err)
+			got := []string{}
+			for i := range list {
+				got = append(got, list[i].Name)
+			}
+			k.Same("monitors", got, append([]string{}, want...))
+			return list
+		}
+		_, err := m.PutMonitor(k.Ctx(), monitor.Put{Record: monitorOf("m"), After: -1})
+		k.OK(err)
+		name := monitor.LookName("e")
+		look := monitorOf(name)
+		look.Kind, look.Target = "expectation", "e"
+		r := expectationOf("e")
+		r.Monitor = name
+		put := func(what string, look *monitor.Put) {
+			k.Helper()
+			got, err := k.awaited().PutExpectation(k.Ctx(), expectation.Put{Record: r, After: long, Look: look})
+			k.OK(err)
+			r = got
+		}
+		put("with a look", &monitor.Put{Record: look})
+		first := monitors(name, "m")[0]
+		if first.Revision == 0 || first.SavedAt.IsZero() || first.Due.IsZero() || first.Due.After(first.SavedAt) {
+			k.Errorf("%+v", first)
+		}
+		want := look
+		want.Revision, want.SavedAt, want.Due = first.Revision, first.SavedAt, first.Due
+		k.Same("the look", first, want)
+		done, err := m.RecordPoll(k.Ctx(), monitor.PollResult{Monitor: name, Revision: first.Revision, Status: first.Status, After: long, Changed: []monitor.SeenFile{{Name: "a", Since: someday, Appeared: 1}}})
+		k.OK(err)
+		files := func(want int) {
+			k.Helper()
+			list, err := m.SeenFiles(k.Ctx(), monitor.SeenFilter{Monitor: name})
+			k.OK(err)
+			k.Same("files", len(list), want)
+		}
+		put("the same", nil)
+		k.Same("left as it is", monitors(name, "m")[0].Revision, done.Revision)
+		files(1)
+		put("another one", &monitor.Put{Record: look, Forget: true})
+		if again := monitors(name, "m")[0]; again.Revision <= done.Revision || again.Due.IsZero() || again.Due.After(again.SavedAt) {
+			k.Errorf("%+v", again)
+		}
+		files(0)
+		late, err := m.RecordPoll(k.Ctx(), monitor.PollResult{Monitor: name, Revision: done.Revision, Status: first.Status})
+		k.OK(err)
+		k.Same("a poll of the one before", late.Done, false)
+		r.Revision++
+		_, err = k.awaited().PutExpectation(k.Ctx(), expectation.Put{Record: r, Look: &monitor.Put{Record: look}})
+		k.Is("a conflict", err, courier.ErrConflict)
+		r.Revision--
+		r.Monitor = "m"
+		put("from a monitor", nil)
+		monitors("m")
+		r.Monitor = name
+		put("with a look again", &monitor.Put{Record: look, After: -1})
+		k.OK(k.awaited().RemoveExpectation(k.Ctx(), "e"))
+		monitors("m")
+		files(0)
+	}},
 	{"due_has_what_steps_have_received", func(k *kit) {
 		h := k.Start()
 		first := k.report(h, courier.File{Path: "/out/Ab", Size: 3, Connection: "acme", Received: true}, courier.File{Path: "in/ab", Size: 3}, courier.File{Path: "/out/b", Received: true})
