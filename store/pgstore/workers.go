@@ -82,11 +82,20 @@ func (s *Store) Drain(ctx context.Context, worker string) error {
 
 // Stranded returns the executions that no present worker can take, in groups.
 func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Stranded, error) {
-	workers, err := s.Workers(ctx, age)
-	if err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/list_stranded"), micros(age), int64(store.MaxSampled))
+	var workers []store.Worker
+	groups, err := query(ctx, s.pool, func(rows pgx.Rows) (g store.Stranded, err error) {
+		var oldest string
+		var present *string // of the first group
+		err = rows.Scan(&g.Queue, &g.Workspace, &g.StepTypes, &g.Lost, &g.Count, &oldest, &g.Since, &present)
+		g.Oldest, g.Since = courier.ExecutionID(oldest), g.Since.UTC()
+		if err == nil && present != nil {
+			err = decode(present, &workers)
+		}
+		return g, err
+	}, s.sql("worker/list_stranded"), micros(age), int64(store.MaxSampled), int64(store.MaxWorkers))
 	if err != nil {
 		return nil, failed("read the executions that no worker can take", err)
 	}
@@ -98,11 +107,4 @@ func scanWorker(rows pgx.Rows) (w store.Worker, err error) {
 	err = rows.Scan(&w.Name, &w.Workspace, &w.Queues, &w.StepTypes, &w.Slots, &w.Version, &started, &w.SeenAt, &w.Draining)
 	w.StartedAt, w.SeenAt = instant(started), w.SeenAt.UTC()
 	return w, err
-}
-
-func scanStranded(rows pgx.Rows) (g store.Stranded, err error) {
-	var oldest string
-	err = rows.Scan(&g.Queue, &g.Workspace, &g.StepTypes, &g.Lost, &g.Count, &oldest, &g.Since)
-	g.Oldest, g.Since = courier.ExecutionID(oldest), g.Since.UTC()
-	return g, err
 }

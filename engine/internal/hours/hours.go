@@ -1,6 +1,7 @@
-// Package hours has the figures by hour counted: once in a minute, by one engine of those on
-// the store, which take turns as they do with maintenance. How often they are counted has no
-// effect on what they say, since the store counts each hour anew; see [store.Figures].
+// Package hours has the figures by hour counted once in a minute. Each engine on the store asks for
+// it in each minute, and the store counts for the first of them; an engine that fails or hangs stops
+// nothing. How often they are counted has no effect on what they say but for the samples, since the
+// store counts each hour anew; see [store.Figures].
 package hours
 
 import (
@@ -13,14 +14,18 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// every is how old the figures are at most, while engines run.
-const every = time.Minute
+// every is how old the figures are at most, while engines run, and fresh is how old they are at
+// least when they are counted again.
+const (
+	every = time.Minute
+	fresh = every / 2
+)
 
 // countTimeout is how long the store may take. The first calls on a store with a long history
 // read it, a day each.
 const countTimeout = 5 * time.Minute
 
-// A Service has the figures counted in the turns of its engine.
+// A Service has the figures counted.
 type Service struct {
 	roles  core.Roles
 	log    *slog.Logger
@@ -63,13 +68,9 @@ func (s *Service) Run(l core.Lifetime) {
 	}
 }
 
-// count has the figures counted if it is this engine's turn.
+// count has the figures counted, unless another engine just has.
 func (s *Service) count(ctx context.Context, figures store.Figures) error {
-	mine, err := s.roles.Turn(ctx, s.worker, every, func(*store.Worker) bool { return true })
-	if err != nil || !mine {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	return figures.CountHours(ctx)
+	return figures.CountHours(ctx, fresh)
 }

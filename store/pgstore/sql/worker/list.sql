@@ -2,6 +2,6 @@
 -- ended. $2 at most how many.
 select w.name, w.workspace, w.queues, w.step_types, w.slots, w.version, w.started_at, w.seen_at, w.draining
 from courier.workers w
-where w.seen_at > clock_timestamp() - $1::bigint::float8 * interval '1 microsecond'
-	or w.name in (select e.worker from courier.job_executions e where e.state = 'running' and e.lease_expires_at > clock_timestamp())
+where
+\ir present.inc.sql
 order by w.name limit $2::bigint
