@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
@@ -16,11 +17,13 @@ var calendars = &kept[calendar.Calendar, *calendar.Calendar]{
 		return c.Calendars(c.ctx(), after, limit)
 	},
 	get: func(c *call, name string) (calendar.Calendar, error) { return c.h.e.Calendars().Get(c.ctx(), name, 0) },
-	set: func(c *call, x calendar.Calendar) (calendar.Calendar, []courier.Problem, error) {
-		saved, err := c.h.e.Calendars().Set(c.ctx(), x, c.By(""))
+	set: func(ctx context.Context, c *call, x calendar.Calendar) (calendar.Calendar, []courier.Problem, error) {
+		saved, err := c.h.e.Calendars().Set(ctx, x, c.By(""))
 		return saved, nil, err
 	},
-	remove: func(c *call, name string) error { return c.h.e.Calendars().Remove(c.ctx(), name, c.By("")) },
+	remove: func(ctx context.Context, c *call, name string) error {
+		return c.h.e.Calendars().Remove(ctx, name, c.By(""))
+	},
 	wrong: func(name string, list []courier.Problem) error {
 		return &calendar.Error{Calendar: name, Problems: list}
 	},

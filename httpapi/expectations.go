@@ -39,11 +39,13 @@ var expectations = &kept[expectation.Expectation, *expectation.Expectation]{
 	get: func(c *call, name string) (expectation.Expectation, error) {
 		return c.h.e.Expectations().Get(c.ctx(), name)
 	},
-	set: func(c *call, x expectation.Expectation) (expectation.Expectation, []courier.Problem, error) {
-		saved, err := c.h.e.Expectations().Set(c.ctx(), x, c.By(""))
+	set: func(ctx context.Context, c *call, x expectation.Expectation) (expectation.Expectation, []courier.Problem, error) {
+		saved, err := c.h.e.Expectations().Set(ctx, x, c.By(""))
 		return saved.Expectation, saved.Warnings, err
 	},
-	remove: func(c *call, name string) error { return c.h.e.Expectations().Remove(c.ctx(), name, c.By("")) },
+	remove: func(ctx context.Context, c *call, name string) error {
+		return c.h.e.Expectations().Remove(ctx, name, c.By(""))
+	},
 	wrong: func(name string, list []courier.Problem) error {
 		return &expectation.Error{Expectation: name, Problems: list}
 	},

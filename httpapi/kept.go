@@ -29,8 +29,8 @@ type kept[T any, D interface {
 	hide   func(*T) // takes away the values
 	list   func(c *call, after string, limit int) ([]T, string, error)
 	get    func(c *call, name string) (T, error)
-	set    func(c *call, v T) (T, []courier.Problem, error)
-	remove func(c *call, name string) error
+	set    func(ctx context.Context, c *call, v T) (T, []courier.Problem, error)
+	remove func(ctx context.Context, c *call, name string) error
 	wrong  func(name string, list []courier.Problem) error
 	// kept are the problems of removing one; nil if it can always be removed.
 	kept []*code
@@ -125,7 +125,7 @@ func (k *kept[T, D]) put(c *call) error {
 	var now T
 	var warnings []courier.Problem
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-		if now, warnings, err = k.set(c, sent); err != nil || status == http.StatusCreated {
+		if now, warnings, err = k.set(ctx, c, sent); err != nil || status == http.StatusCreated {
 			return err
 		}
 		return desk.Changed(was, now)
@@ -188,7 +188,7 @@ func (k *kept[T, D]) delete(c *call) error {
 	if a.Was, err = json.Marshal(v); err != nil {
 		return err
 	}
-	if err := c.Do(c.ctx(), a, func(context.Context) error { return k.remove(c, a.Name) }); err != nil {
+	if err := c.Do(c.ctx(), a, func(ctx context.Context) error { return k.remove(ctx, c, a.Name) }); err != nil {
 		return err
 	}
 	return c.nothing(http.StatusNoContent)

@@ -18,11 +18,13 @@ var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
 		return c.Monitors(c.ctx(), after, limit)
 	},
 	get: func(c *call, name string) (monitor.Monitor, error) { return c.h.e.Monitors().Get(c.ctx(), name) },
-	set: func(c *call, m monitor.Monitor) (monitor.Monitor, []courier.Problem, error) {
-		saved, err := c.h.e.Monitors().Set(c.ctx(), m, c.By(""))
+	set: func(ctx context.Context, c *call, m monitor.Monitor) (monitor.Monitor, []courier.Problem, error) {
+		saved, err := c.h.e.Monitors().Set(ctx, m, c.By(""))
 		return saved, nil, err
 	},
-	remove: func(c *call, name string) error { return c.h.e.Monitors().Remove(c.ctx(), name, c.By("")) },
+	remove: func(ctx context.Context, c *call, name string) error {
+		return c.h.e.Monitors().Remove(ctx, name, c.By(""))
+	},
 	wrong: func(name string, list []courier.Problem) error {
 		return &monitor.Error{Monitor: name, Problems: list}
 	},

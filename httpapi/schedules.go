@@ -33,11 +33,13 @@ var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 		return c.Schedules(c.ctx(), after, limit)
 	},
 	get: func(c *call, name string) (schedule.Schedule, error) { return c.h.e.Schedules().Get(c.ctx(), name) },
-	set: func(c *call, s schedule.Schedule) (schedule.Schedule, []courier.Problem, error) {
-		saved, err := c.h.e.Schedules().Set(c.ctx(), s, c.By(""))
+	set: func(ctx context.Context, c *call, s schedule.Schedule) (schedule.Schedule, []courier.Problem, error) {
+		saved, err := c.h.e.Schedules().Set(ctx, s, c.By(""))
 		return saved, nil, err
 	},
-	remove: func(c *call, name string) error { return c.h.e.Schedules().Remove(c.ctx(), name, c.By("")) },
+	remove: func(ctx context.Context, c *call, name string) error {
+		return c.h.e.Schedules().Remove(ctx, name, c.By(""))
+	},
 	wrong: func(name string, list []courier.Problem) error {
 		return &schedule.Error{Schedule: name, Problems: list}
 	},

@@ -31,11 +31,13 @@ var subscriptions = &kept[notify.Subscription, *notify.Subscription]{
 	get: func(c *call, name string) (notify.Subscription, error) {
 		return c.h.e.Subscriptions().Get(c.ctx(), name)
 	},
-	set: func(c *call, s notify.Subscription) (notify.Subscription, []courier.Problem, error) {
-		saved, err := c.h.e.Subscriptions().Set(c.ctx(), s, c.By(""))
+	set: func(ctx context.Context, c *call, s notify.Subscription) (notify.Subscription, []courier.Problem, error) {
+		saved, err := c.h.e.Subscriptions().Set(ctx, s, c.By(""))
 		return saved.Subscription, saved.Warnings, err
 	},
-	remove: func(c *call, name string) error { return c.h.e.Subscriptions().Remove(c.ctx(), name, c.By("")) },
+	remove: func(ctx context.Context, c *call, name string) error {
+		return c.h.e.Subscriptions().Remove(ctx, name, c.By(""))
+	},
 	wrong: func(name string, list []courier.Problem) error {
 		return &notify.Error{Subscription: name, Problems: list}
 	},
