@@ -25,6 +25,8 @@ type Failure struct {
 	Attempt    int      `json:"attempt,omitempty"`
 	Reason     Reason   `json:"reason"`
 	Message    string   `json:"message"`
+	// Connection is the connection that the error names, or else the step; empty if there is none.
+	Connection string `json:"connection,omitempty"`
 }
 
 // A Reason is the class of a failure, as failure policies, records, events and

@@ -28,6 +28,7 @@ const attentionEvery = 15 * time.Second
 type attentionPage struct {
 	Life    *lifeStrip // nil for who may not see all jobs
 	Entries []attentionEntry
+	Known   []attentionEntry // which somebody has acknowledged, folded
 	PutAway []attentionEntry // folded
 	Missing []string
 	Cut     []string
@@ -42,9 +43,20 @@ type attentionEntry struct {
 	Show    string // reference of the list of them, or of the page of the thing
 	ShowAs  string
 	Buttons []button
+	// Acknowledge is the reference of the page that puts it out of sight, or takes that back.
+	Acknowledge string
+	Back        string // why it is in sight again
 }
 
-type executionLink struct{ ID, Href string }
+// maxGroup is how many executions of a group a button names, so that it is about no others, and
+// maxLinked with how many it is a link. The button of a larger group has a filter, which selects
+// those too that younger ones stand for.
+const (
+	maxGroup  = 200
+	maxLinked = 20
+)
+
+type executionLink struct{ ID, Href, Job string }
 
 // A button leads to a form. It is a link to one, or a form with ids that an address can't
 // hold.
@@ -61,10 +73,15 @@ func (c *call) attentionPage() (any, error) {
 	p := &attentionPage{Life: c.lifeStrip(&a), Missing: a.Missing, Cut: a.Cut, Tick: a.Next}
 	for _, e := range a.Entries {
 		list := &p.Entries
-		if e.Kind == attention.PutAway {
+		switch {
+		case e.Kind == attention.PutAway:
 			list = &p.PutAway
+		case e.Acknowledged != nil:
+			list = &p.Known
 		}
-		*list = append(*list, c.entry(e))
+		v := c.entry(e)
+		v.Acknowledge, v.Back = c.acknowledgeLink(&e, a.Acknowledges), cameBack(&e, a.At)
+		*list = append(*list, v)
 	}
 	if p.Tick != nil && c.hasPage("schedules/{name}") {
 		p.TickHref = c.link("schedules", p.Tick.Name)
@@ -129,7 +146,7 @@ func (l *lastAttention) forget() {
 func (c *call) entry(e attention.Entry) attentionEntry {
 	v := attentionEntry{Entry: e}
 	for _, id := range e.Executions[:min(len(e.Executions), 5)] {
-		v.First = append(v.First, executionLink{string(id), c.link("executions", string(id))})
+		v.First = append(v.First, executionLink{string(id), c.link("executions", string(id)), ""})
 	}
 	one := len(e.Executions) == 1 && e.Count == 1 && !e.More
 	list := func(where ...string) {
@@ -147,7 +164,7 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 			}
 		}
 	}
-	operator := c.Can(c.ctx(), e.Job, access.RightOperate)
+	operator := e.Of(func(job string) bool { return c.Can(c.ctx(), job, access.RightOperate) })
 	resume := func(label, query string) {
 		if operator {
 			v.Buttons = append(v.Buttons, button{Label: label, Href: c.link("executions", string(e.Executions[0]), "resume") + "?" + query})
@@ -168,11 +185,15 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 	case attention.Stopping:
 		list("state:pausing,cancelling", job)
 	case attention.Failed:
-		where := []string{"state:failed", job}
-		if e.Reason != "" {
-			where = append(where, "reason:"+string(e.Reason))
+		f := filter.Filter{States: []string{string(courier.Failed)}, Jobs: e.Jobs, Connection: e.Connection}
+		if e.Job != "" {
+			f.Jobs = []string{e.Job}
 		}
-		list(where...)
+		if e.Reason != "" {
+			f.Reasons = []courier.Reason{e.Reason}
+		}
+		where := f.String()
+		list(where)
 		if e.Version > 0 && e.Count == 1 {
 			resume(fmt.Sprintf("Resume with version %d…", e.Version), fmt.Sprintf("version=%d", e.Version))
 		}
@@ -181,11 +202,14 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 			if one {
 				all = "…"
 			}
-			v.Buttons = append(v.Buttons, c.bulkButton("Resume"+all, "resume", where...), c.bulkButton("Cancel"+all, "cancel", where...))
+			v.Buttons = append(v.Buttons, c.bulkButton("Resume"+all, "resume", where, &e), c.bulkButton("Cancel"+all, "cancel", where, &e))
 		}
 	case attention.Overdue:
 		list("state:created,queued,running,paused", job)
 	case attention.Due, attention.Stranded:
+		if len(v.First) > 0 {
+			v.First[0].Job = e.Oldest
+		}
 		list("state:queued", filter.Filter{Queue: e.Queue}.String())
 	case attention.Kept:
 		v.Show, v.ShowAs = c.link("kept-files"), "Show them"
@@ -231,9 +255,20 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 	return v
 }
 
-// bulkButton leads to the page that does something with all executions of a filter.
-func (c *call) bulkButton(label, action string, where ...string) button {
-	q := url.Values{"action": {action}, "where": {strings.Join(where, " ")}}
+// bulkButton leads to the page that does something with all executions of a group, which a filter
+// selects among others.
+func (c *call) bulkButton(label, action, where string, e *attention.Entry) button {
+	q := url.Values{"action": {action}}
+	switch {
+	case e.More || len(e.All) > maxGroup:
+		q.Set("where", where)
+	case len(e.All) > maxLinked:
+		return button{Label: label, Action: action, IDs: e.All}
+	default:
+		for _, id := range e.All {
+			q.Add("id", string(id))
+		}
+	}
 	return button{Label: label, Href: c.link("bulk") + "?" + q.Encode()}
 }
 

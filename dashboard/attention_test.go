@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,7 +53,7 @@ func TestAttention(t *testing.T) {
 		if n := len(w.get(strings.TrimPrefix(show, "./")).tree.all("tr[data-row]")); n != 3 {
 			t.Errorf("the list of them has %d", n)
 		}
-		bulk := w.get(strings.TrimPrefix(resume, "./")).has("Resume 3 executions").has("Type 3 to confirm")
+		bulk := w.get(strings.TrimPrefix(resume, "./")).has("Resume 3 executions").has("Completed steps are not run again.").lacks("Type 3")
 		if nav := bulk.tree.one(t, "nav[aria-label=Pages]").one(t, "a[aria-current=page]").text(); nav != "Executions" {
 			t.Errorf("the page of a bulk belongs to %q", nav)
 		}
@@ -286,3 +287,84 @@ func TestAttentionAfterRepair(t *testing.T) {
 
 // attentionEvery is how long what was repaired elsewhere is listed at most.
 const attentionEvery = 15 * time.Second
+
+// Failures at a partner are one entry, whichever jobs have met them, and its button is about them
+// and no others. The number of many is not typed if none of them has done anything outside.
+func TestGroupOfFailures(t *testing.T) {
+	virtual(t, options(), func(w *world) {
+		for _, job := range []string{"fetch", "send", "sort"} {
+			w.transfer(job, "down")
+			w.ended(job, "ann", nil)
+		}
+		other := w.ended("other", "ann", map[string]any{"fail": "no"})
+		title := `3 jobs: login refused at "down", 3 executions failed.`
+		buttons := func(title string) map[string]*node {
+			for _, entry := range w.get("").has(title).tree.all("li[data-failed]") {
+				if strings.Contains(entry.text(), title) {
+					of := make(map[string]*node)
+					for _, b := range append(entry.all("a"), entry.all("button")...) {
+						of[b.text()] = b
+					}
+					return of
+				}
+			}
+			return nil
+		}
+		of := buttons(title)
+		if n := len(w.get(strings.TrimPrefix(of["Show them"].attrs["href"], "./")).tree.all("tr[data-row]")); n != 3 {
+			t.Errorf("the list of them has %d", n)
+		}
+		preview := w.get(strings.TrimPrefix(of["Resume all…"].attrs["href"], "./")).has("Resume 3 executions").lacks("to confirm")
+		if strings.Contains(preview.tree.text(), string(other.ID)) {
+			t.Error("another failure is among them")
+		}
+		fields := map[string]string{"do": "bulk"}
+		for _, in := range preview.tree.all("input[type=hidden]") {
+			fields[in.attrs["name"]] = in.attrs["value"]
+		}
+		w.act("bulk", fields).has("3 done, 0 refused, 0 skipped.")
+		time.Sleep(time.Minute)
+		for range 10 {
+			time.Sleep(time.Second)
+			w.ended("send", "ann", nil)
+		}
+		for range 12 {
+			w.ended("other", "ann", map[string]any{"fail": "no"})
+		}
+		title = `3 jobs: login refused at "down", 13 executions failed.`
+		preview = w.get(strings.TrimPrefix(buttons(title)["Resume all…"].attrs["href"], "./")).has("Resume 13 executions").lacks("to confirm")
+		for _, in := range preview.tree.all("input[type=hidden]") {
+			fields[in.attrs["name"]] = in.attrs["value"]
+		}
+		of = buttons(`Job "other": 13 executions failed`)
+		many := w.get(strings.TrimPrefix(of["Resume all…"].attrs["href"], "./")).has("Resume 13 executions").has("Type 13 to confirm")
+		begun := maps.Clone(fields)
+		for _, in := range many.tree.all("input[type=hidden]") {
+			begun[in.attrs["name"]] = in.attrs["value"]
+		}
+		if a := w.post("bulk", begun); a.Code != http.StatusBadRequest {
+			t.Errorf("many that have begun, without their number: %d", a.Code)
+		}
+		fields["count"] = "12"
+		if a := w.post("bulk", fields); a.Code != http.StatusBadRequest || !strings.Contains(a.text(), "Other executions are selected now") {
+			t.Errorf("of another number: %d %s", a.Code, a.text())
+		}
+		fields["count"] = "13"
+		w.act("bulk", fields).has("13 done, 0 refused, 0 skipped.")
+		time.Sleep(time.Minute)
+		for range 10 {
+			w.ended("send", "ann", nil)
+		}
+		title = `3 jobs: login refused at "down", 23 executions failed.`
+		if b := buttons(title)["Resume all…"]; b.tag != "button" {
+			t.Errorf("many are sent by %s", b.tag)
+		}
+		w.user = "oscar" // who may not see these jobs
+		w.get("").lacks("login refused")
+		w.user = "watcher"
+		if len(buttons(title)) == 0 || buttons(title)["Resume all…"] != nil {
+			t.Error("a viewer has other buttons")
+		}
+		w.get("").lacks(canary)
+	})
+}

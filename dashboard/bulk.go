@@ -34,10 +34,12 @@ type bulkPage struct {
 	IDs     string // with spaces between them; empty if the filter says which
 	Preview *bulk.Outcome
 	Sample  []executionRow
-	Confirm string // what has to be typed
-	Cursor  string // of the newest execution that was counted
-	Back    string
-	Results *bulkResults
+	Confirm string // how many there are, which has to be typed unless it is harmless
+	// Harmless says that nothing has to be typed; see [call.harmless].
+	Harmless bool
+	Cursor   string // of the newest execution that was counted
+	Back     string
+	Results  *bulkResults
 	// WithoutFinally says that a cancel leaves finally parts out.
 	WithoutFinally bool
 }
@@ -121,6 +123,9 @@ func (c *call) bulkPage() (any, error) {
 		p.IDs += string(id) + " "
 	}
 	p.Confirm = strconv.Itoa(out.Matched)
+	if p.Harmless, err = c.harmless(&b, &out); err != nil {
+		return nil, err
+	}
 	c.title = bulkVerbs[b.Action] + " " + counted(out.Matched, out.More)
 	for _, id := range out.Sample {
 		x, err := c.Execution(c.ctx(), string(id), desk.NeedOf("getOutline"))
@@ -130,6 +135,48 @@ func (c *call) bulkPage() (any, error) {
 		p.Sample = append(p.Sample, c.row(&x, now()))
 	}
 	return p, nil
+}
+
+// unbegun are the reasons for which a step fails before it has done anything outside.
+var unbegun = []courier.Reason{courier.ReasonConfig, courier.ReasonSecret, courier.ReasonLogin}
+
+// harmless reports whether a bulk may be sent without typing how many executions it is for. It is a
+// resume, which executes no completed step again, and the page names all executions, or each has
+// failed before its step has done anything outside, since its configuration, a secret or its login was
+// refused.
+func (c *call) harmless(b *bulk.Request, out *bulk.Outcome) (bool, error) {
+	begun := func(r courier.Reason) bool { return !slices.Contains(unbegun, r) }
+	switch {
+	case b.Action != bulk.Resume || out.More:
+		return false, nil
+	case out.Matched <= len(out.Sample):
+		return true, nil
+	case len(b.IDs) == 0:
+		return slices.Equal(b.Where.States, []string{string(courier.Failed)}) && len(b.Where.Reasons) > 0 && !slices.ContainsFunc(b.Where.Reasons, begun), nil
+	}
+	list, err := c.h.e.Executions().List(c.ctx(), store.Filter{IDs: b.IDs, States: []courier.State{courier.Failed}, Reasons: unbegun, Limit: len(b.IDs)})
+	return len(list) == out.Matched, err
+}
+
+// bulkConfirmed returns the error if the number of executions was not typed that a bulk is for, unless it
+// is harmless and there are still as many.
+func (c *call) bulkConfirmed(b bulk.Request) error {
+	count := c.form.Get("count")
+	if c.form.Has("confirm") {
+		if c.form.Get("confirm") != count {
+			return problem.Invalid("The number that you have typed is not %s, which is how many executions there are.", format.Clip(20, count))
+		}
+		return nil
+	}
+	b.DryRun = true
+	out, err := c.Bulk(c.ctx(), b)
+	if err != nil {
+		return err
+	}
+	if ok, err := c.harmless(&b, &out); err != nil || ok && strconv.Itoa(out.Matched) == count {
+		return err
+	}
+	return problem.Invalid("Other executions are selected now than the page has said: look at them, and send it again.")
 }
 
 // counted is a number of executions in words.
@@ -158,15 +205,15 @@ func doBulk(ctx context.Context, c *call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if c.form.Get("confirm") != c.form.Get("count") {
-		return "", problem.Invalid("The number that you have typed is not %s, which is how many executions there are.", format.Clip(20, c.form.Get("count")))
-	}
 	b.Cursor = c.form.Get("cursor")
 	if b.Key = c.form.Get("key"); b.Key == "" {
 		return "", problem.Invalid("The form has no key: load the page again.")
 	}
 	if was := c.form.Get("began"); was != "" {
 		b.Key = was // it goes on
+	}
+	if err := c.bulkConfirmed(b); err != nil {
+		return "", err
 	}
 	r := &bulkResults{}
 	var all bulk.Outcome

@@ -27,6 +27,10 @@ var chainRunPages = []page{
 		live: []string{"summary", "members"}, watch: watchEvery(2 * time.Second),
 		actions: chainRunActions(),
 	},
+	{
+		path: "chain-executions/{id}/rerun", op: "rerunChain", on: onAll, title: "Start again", file: "rerun", data: (*call).chainRerunPage,
+		actions: []action{{verb: "rerun", op: "rerunChain", noted: noteChainRun, do: rerunChain}},
+	},
 }
 
 // A chainRunRow is an execution of a chain in a list.
@@ -145,6 +149,14 @@ type labelRow struct{ Name, Value string }
 // A verbRow is a button, with what it does.
 type verbRow struct{ Verb, Label, Text, Class string }
 
+// Rerun is the reference of the form that starts it again with changes; empty if the visitor may not.
+func (p *chainRunPage) Rerun() string {
+	if !slices.ContainsFunc(p.Verbs, func(v verbRow) bool { return v.Verb == "rerun" }) || !p.Full {
+		return ""
+	}
+	return p.Href + "/rerun"
+}
+
 func (c *call) chainRunPage() (any, error) {
 	x, err := c.ChainExecution(c.ctx(), c.r.PathValue("id"))
 	if err != nil {
@@ -237,15 +249,8 @@ func (c *call) mayAskChain(x *chain.Execution, verb string) error {
 
 // chainRunActions are those of [desk.ChainVerbs] and rerun.
 func chainRunActions() (list []action) {
-	noted := func(c *call, a *store.Action) {
-		x, err := c.ChainExecution(c.ctx(), c.r.PathValue("id"))
-		if err != nil {
-			x.ID = courier.ChainExecutionID(c.r.PathValue("id"))
-		}
-		*a = desk.ChainAction(&x, a.Verb, a.Reason)
-	}
 	for _, verb := range desk.ChainVerbs {
-		list = append(list, action{verb: verb, op: verb + "Chain", noted: noted, do: func(ctx context.Context, c *call) (string, error) {
+		list = append(list, action{verb: verb, op: verb + "Chain", noted: noteChainRun, do: func(ctx context.Context, c *call) (string, error) {
 			x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
 			if err == nil {
 				err = c.mayAskChain(&x, verb)
@@ -256,11 +261,14 @@ func chainRunActions() (list []action) {
 			return "", err
 		}})
 	}
-	return append(list, action{verb: "rerun", op: "rerunChain", noted: noted, do: func(ctx context.Context, c *call) (string, error) {
-		x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
-		if err == nil {
-			x, err = c.h.e.Chains().Rerun(ctx, x.ID, &chain.StartOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()})
-		}
-		return c.link("chain-executions", string(x.ID)), err
-	}})
+	return append(list, action{verb: "rerun", op: "rerunChain", noted: noteChainRun, do: rerunChain})
+}
+
+// noteChainRun completes the entry of the journal.
+func noteChainRun(c *call, a *store.Action) {
+	x, err := c.ChainExecution(c.ctx(), c.r.PathValue("id"))
+	if err != nil {
+		x.ID = courier.ChainExecutionID(c.r.PathValue("id"))
+	}
+	*a = desk.ChainAction(&x, a.Verb, a.Reason)
 }

@@ -197,6 +197,34 @@ func TestChainVerbs(t *testing.T) {
 	})
 }
 
+// A chain is started again with other parameters and the version of the former execution.
+func TestChainRerun(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defineChain(daily())
+		former := w.startChain("ann", map[string]any{"fail": "broken"}).ID
+		time.Sleep(time.Minute)
+		w.get("chain-executions/" + string(former)).has("Start again with changes…")
+		again := daily()
+		again.Description = "changed"
+		w.defineChain(again)
+		at := "chain-executions/" + string(former) + "/rerun"
+		w.get(at).has("Start daily again").has(`"fail": "broken"`).has("2, the latest").has("1, as the former one")
+		for _, bad := range []map[string]string{{"params": "{"}, {"version": "x"}, {"params": `{"none": 1}`}} {
+			bad["do"], bad["key"] = "rerun", "k"
+			if a := w.post(at, bad); a.Code != http.StatusBadRequest && a.Code != http.StatusUnprocessableEntity {
+				t.Errorf("%v: %d", bad, a.Code)
+			}
+		}
+		w.act(at, map[string]string{"do": "rerun", "key": "k", "version": "1", "params": `{"fail": ""}`}).has("again after this one").has("version 1")
+		list, err := w.engine.Chains().Executions(w.Context(), chain.Filter{Chain: "daily"})
+		if err != nil || len(list) != 2 || list[0].RerunOf != former || !strings.Contains(string(w.chain(list[0].ID).Params), `"fail":""`) || list[0].Version != 1 {
+			t.Errorf("%+v, %v", list, err)
+		}
+		w.user = "watcher"
+		w.fails(at, http.StatusForbidden)
+	})
+}
+
 // Who may do what with chains.
 func TestChainRoles(t *testing.T) {
 	people["chainclient"] = map[string]access.Role{"": access.Client}

@@ -21,9 +21,17 @@ import (
 var connectionPages = []page{{
 	path: "connections", op: "listConnections", on: onAll, title: "Connections", nav: "Connections", key: "o", file: "connections",
 	needs: func(opt *Options) bool { return opt.Connections != nil },
-	query: []string{"cursor"}, data: (*call).connections,
+	query: []string{"cursor"}, data: (*call).connections, live: []string{"list"}, watch: watchEvery(connectionsEvery),
+	actions: []action{{verb: "test", op: "testConnection", dry: true, do: testConnection}},
+}, {
+	path: "connections/{name}", op: "listConnections", on: onAll, title: "Connection", file: "connection",
+	needs: func(opt *Options) bool { return opt.Connections != nil },
+	data:  (*call).connection, live: []string{"connection"}, watch: watchEvery(connectionsEvery),
 	actions: []action{{verb: "test", op: "testConnection", dry: true, do: testConnection}},
 }}
+
+// connectionsEvery is how often an open page of connections is read again.
+const connectionsEvery = 30 * time.Second
 
 // A connectionList is the page of connections.
 type connectionList struct {
@@ -44,6 +52,8 @@ type connectionRow struct {
 	Type     string // of the step that tests it
 	NoTest   string // why it can't be tested
 	Test     *connectionTest
+	Href     string         // of its page
+	jobs     map[string]int // that name it, with their versions
 }
 
 // A connectionUse is a job with the steps that name a connection, or a monitor.
@@ -71,7 +81,6 @@ const (
 	maxUses       = 5    // that are shown for a connection
 	maxLooked     = 2000 // jobs that are looked through
 	maxFailedRead = 200  // failed executions that are looked at
-	maxVersions   = 50   // earlier versions of jobs that are read for them
 	testTimeout   = time.Minute
 )
 
@@ -86,7 +95,8 @@ func (c *call) connections() (any, error) {
 	if after != "" {
 		first, _ = slices.BinarySearchFunc(all, after, func(x Connection, id string) int { return cmp.Or(strings.Compare(x.ID, id), -1) })
 	}
-	l := &connectionList{Tests: c.may(access.RightOperate) && c.SeesValues(c.ctx(), "")}
+	l := &connectionList{Tests: c.mayTest()}
+	c.still = c.kept != nil
 	list := all[first:min(first+listPage, len(all))]
 	next := ""
 	if first+len(list) < len(all) {
@@ -97,24 +107,33 @@ func (c *call) connections() (any, error) {
 	l.Rows = make([]connectionRow, len(list))
 	for i, k := range list {
 		r := &l.Rows[i]
-		*r = connectionRow{Connection: k, Anchor: fmt.Sprintf("c-%d", first+i), Type: k.Type + ".list"}
-		if _, ok := c.h.e.Registry().Lookup(r.Type); !ok {
-			r.NoTest = "This process has no step type " + r.Type + ", which would test it."
-		}
-		if t, ok := c.kept.(*connectionTest); ok && t.ID == k.ID {
-			r.Test = t
-		}
+		*r = c.connectionRow(k)
+		r.Anchor = fmt.Sprintf("c-%d", first+i)
 		rows[k.ID] = r
 	}
 	if len(rows) == 0 {
 		return l, nil
 	}
-	latest, err := c.uses(l, rows)
-	if err == nil {
-		err = c.failures(rows, latest)
+	if err := c.uses(l, rows); err != nil {
+		return nil, err
 	}
-	return l, err
+	return l, c.failures(rows)
 }
+
+// connectionRow returns a connection without what is read of it.
+func (c *call) connectionRow(k Connection) connectionRow {
+	r := connectionRow{Connection: k, Type: k.Type + ".list", Href: c.link("connections", k.ID)}
+	if _, ok := c.h.e.Registry().Lookup(r.Type); !ok {
+		r.NoTest = "This process has no step type " + r.Type + ", which would test it."
+	}
+	if t, ok := c.kept.(*connectionTest); ok && t.ID == k.ID {
+		r.Test = t
+	}
+	return r
+}
+
+// mayTest reports whether the visitor may test connections.
+func (c *call) mayTest() bool { return c.may(access.RightOperate) && c.SeesValues(c.ctx(), "") }
 
 // connectionOf returns the connection that a step names; empty if it names none, or one that
 // is known only when it runs.
@@ -123,9 +142,9 @@ func connectionOf(s *courier.StepSpec) string {
 	return id
 }
 
-// uses adds the jobs and monitors that name a connection, and returns the jobs.
-func (c *call) uses(l *connectionList, rows map[string]*connectionRow) (map[string]*courier.Job, error) {
-	latest := make(map[string]*courier.Job)
+// uses adds the jobs and monitors that name a connection.
+func (c *call) uses(l *connectionList, rows map[string]*connectionRow) error {
+	looked := 0
 	add := func(id string, u connectionUse) {
 		if r := rows[id]; r != nil && len(r.Uses) < maxUses {
 			r.Uses = append(r.Uses, u)
@@ -136,11 +155,12 @@ func (c *call) uses(l *connectionList, rows map[string]*connectionRow) (map[stri
 	for after := ""; ; {
 		page, err := c.h.e.Jobs().List(c.ctx(), store.DefinitionFilter{After: after, Limit: 500})
 		if err != nil {
-			return nil, err
+			return err
 		}
+		looked += len(page)
 		for i := range page {
 			job := &page[i].Job
-			latest[job.Name], after = job, job.Name
+			after = job.Name
 			steps := make(map[string][]string)
 			for n := range job.Steps {
 				s := &job.Steps[n]
@@ -149,58 +169,44 @@ func (c *call) uses(l *connectionList, rows map[string]*connectionRow) (map[stri
 				}
 			}
 			for id, names := range steps {
+				if rows[id].jobs == nil {
+					rows[id].jobs = make(map[string]int)
+				}
+				rows[id].jobs[job.Name] = job.Version
 				add(id, connectionUse{c.target(job.Name, ""), strings.Join(names[:min(len(names), 5)], ", ")})
 			}
 		}
 		if len(page) < 500 {
 			break
 		}
-		if l.Cut = len(latest) >= maxLooked; l.Cut {
+		if l.Cut = looked >= maxLooked; l.Cut {
 			break
 		}
 	}
 	monitors, _, err := c.Monitors(c.ctx(), "", 1000)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return latest, nil
+		return nil
 	}
 	for i := range monitors {
 		m := &monitors[i]
 		add(m.Connection, connectionUse{target{"monitor", m.Name, c.link("monitors", m.Name)}, ""})
 	}
-	return latest, err
+	return err
 }
 
-// failures adds the failed executions whose failing steps name a connection, the newest
-// first: as many as are shown.
-func (c *call) failures(rows map[string]*connectionRow, latest map[string]*courier.Job) error {
+// failures adds the executions that have failed at a connection, the newest first: as many as are
+// shown.
+func (c *call) failures(rows map[string]*connectionRow) error {
 	failed, err := c.Executions(c.ctx(), filter.Filter{States: []string{string(courier.Failed)}}, "", maxFailedRead)
 	if err != nil {
 		return err
 	}
-	type version struct {
-		name   string
-		number int
-	}
-	earlier := make(map[version]*courier.Job)
 	for i := range failed.Items {
 		x := &failed.Items[i]
-		if x.Failure == nil || x.Failure.Step < 0 {
+		if x.Failure == nil {
 			continue
 		}
-		job := latest[x.Job]
-		if key := (version{x.Job, x.Version}); job == nil || job.Version != x.Version {
-			if job = earlier[key]; job == nil && len(earlier) < maxVersions {
-				was, err := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
-				if err != nil && !errors.Is(err, courier.ErrNotFound) {
-					return err
-				}
-				job, earlier[key] = &was, &was
-			}
-		}
-		if job == nil || x.Failure.Step >= len(job.Steps) {
-			continue
-		}
-		r := rows[connectionOf(&job.Steps[x.Failure.Step])]
+		r := rows[x.Failure.Connection]
 		if r == nil || len(r.Failures) == maxUses {
 			continue
 		}

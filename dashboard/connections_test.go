@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -33,7 +34,7 @@ func (partner) Validate(ctx context.Context, job *courier.Context, cfg partnerCo
 	job.Log().Info("the server is ExampleSSH 2.0")
 	switch cfg.ConnectionID {
 	case "down":
-		return courier.Permanent(errors.New("login refused: " + canary))
+		return courier.WithClass(courier.Permanent(errors.New("login refused: "+canary)), courier.ReasonLogin)
 	case "slow":
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -79,7 +80,7 @@ func TestConnections(t *testing.T) {
 				t.Errorf("row %d is %q, and not %q", i, rows[i].text(), want)
 			}
 		}
-		if href := rows[1].all("a")[0].attrs["href"]; href != "./executions/"+string(failed.ID) {
+		if href := rows[1].all("a")[1].attrs["href"]; href != "./executions/"+string(failed.ID) {
 			t.Errorf("the failure leads to %q", href)
 		}
 		test := func(id string) *node {
@@ -162,4 +163,67 @@ func TestConnectionPages(t *testing.T) {
 	if n := len(next.tree.all("tr[data-row]")); n != 50 || strings.Contains(next.text(), page.tree.all("tr[data-row]")[49].text()) {
 		t.Errorf("%d rows on the second page", n)
 	}
+}
+
+// The page of a connection says how it stands, since when, and draws what has used it.
+func TestConnection(t *testing.T) {
+	opt := options()
+	opt.Connections = connections("acme", "down", "../odd")
+	virtual(t, opt, func(w *world) {
+		w.get("connections").has("down")
+		w.get("connections/down").has("unknown No execution has used it lately.").lacks("Last ")
+		w.transfer("fetch", "acme")
+		for range 3 {
+			w.ended("fetch", "ann", nil)
+			time.Sleep(time.Minute)
+		}
+		page := w.get("connections/acme").has("works Last success at 2000-01-01 00:02:00 UTC").has("Last 3 runs").has("Of 3 that completed").has("job fetch list")
+		if n := len(page.tree.one(t, ".bars").all(".good")); n != 3 {
+			t.Errorf("%d bars", n)
+		}
+		w.transfer("fetch", "down") // the same job with another partner
+		for range 2 {
+			w.ended("fetch", "ann", nil)
+			time.Sleep(time.Minute)
+		}
+		w.transfer("more", "down")
+		page = w.get("connections/down").has("down since 2000-01-01 00:03:00 UTC None of the executions below has succeeded.").has("Last 2 runs").has("They are of several jobs, whose times are not compared.").has("login refused: " + canary)
+		if n := len(page.tree.one(t, ".bars").all(".bad")); n != 2 {
+			t.Errorf("%d bars", n)
+		}
+		w.get("connections/..%2Fodd").has("unknown")
+		w.fails("connections/none", http.StatusNotFound)
+		a := w.post("connections/down", page.with("do", "test", "connection", "down", "key", "1"))
+		if text := a.tree.one(t, "[role=status]").text(); a.Code != http.StatusOK || !strings.Contains(text, "Login refused") {
+			t.Errorf("the test: %d %s", a.Code, text)
+		}
+		w.user = "watcher"
+		if w.get("connections/down").lacks(canary); len(w.get("connections/down").tree.all("button[value=test]")) != 0 {
+			t.Error("a viewer may test")
+		}
+		w.user = "otto"
+		w.fails("connections/down", http.StatusForbidden)
+	})
+}
+
+// An open page of connections shows what fails meanwhile.
+func TestConnectionsAreLive(t *testing.T) {
+	opt := options()
+	opt.Connections = connections("acme", "down")
+	virtual(t, opt, func(w *world) {
+		w.transfer("send", "down")
+		s, stop := w.stream(w.get("connections").liveURL("connections"))
+		defer stop()
+		one, stopOne := w.stream(w.get("connections/down").liveURL("connections/down"))
+		defer stopOne()
+		w.ended("send", "ann", nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, patches := s.take(t); !strings.Contains(patches["list"], "executions/") {
+			t.Errorf("the list has %q", patches["list"])
+		}
+		if _, patches := one.take(t); !strings.Contains(patches["connection"], "down") {
+			t.Errorf("the page has %q", patches["connection"])
+		}
+	})
 }

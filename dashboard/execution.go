@@ -48,7 +48,7 @@ type executionPage struct {
 	More     int         // further failed items
 	Rescued  []failedRow // items, likewise
 	Others   int         // further rescued items
-	Newer    int         // a version of the job that is newer than that of a failed execution
+	Newer    int         // a version of the job that is newer than that of an execution which has failed or is queued
 	Gone     bool        // it is lost, and no worker has its files
 	Tabs     []navItem
 	Tab      string
@@ -311,6 +311,9 @@ func (c *call) offer(p *executionPage) error {
 	can("resume", "resumeExecution", still || p.Status == "pausing")
 	can("rerun", "rerunExecution", s.Ended())
 	can("change", "resumeExecution", still || p.Status == "lost")
+	if (s == courier.Queued || s == courier.Created) && !p.Client {
+		return c.newer(p)
+	}
 	if !c.mayDo("resumeExecution") {
 		return nil
 	}
@@ -320,7 +323,15 @@ func (c *call) offer(p *executionPage) error {
 	if s != courier.Failed {
 		return nil
 	}
+	return c.newer(p)
+}
+
+// newer finds out whether the job has a newer version than the execution.
+func (c *call) newer(p *executionPage) error {
 	latest, err := c.h.e.Jobs().Get(c.ctx(), p.X.Job, 0)
+	if errors.Is(err, courier.ErrNotFound) {
+		return nil // it was removed
+	}
 	if err == nil && latest.Version > p.X.Version {
 		p.Newer = latest.Version
 	}

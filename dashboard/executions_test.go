@@ -122,7 +122,7 @@ func TestLinksQuoteNames(t *testing.T) {
 				}
 			}
 		}
-		if followed < 6 {
+		if followed < 5 { // those of failures name executions
 			t.Errorf("%d links have such names", followed)
 		}
 	})

@@ -40,7 +40,7 @@ func TestHostileNames(t *testing.T) {
 	}}
 	virtual(t, opt, func(w *world) {
 		pages := w.evil()
-		if err := w.store.CountHours(w.Context()); err != nil { // whenever its engine does so
+		if err := w.store.CountHours(w.Context(), 0); err != nil { // whenever its engine does so
 			t.Fatal(err)
 		}
 		for name, at := range pages {

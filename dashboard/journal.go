@@ -41,7 +41,7 @@ type journalRow struct {
 // journalKinds are what the journal has entries of, each with the path of its page.
 var journalKinds = []struct{ kind, path string }{
 	{"execution", "executions"}, {"chain execution", "chain-executions"}, {"job", "jobs"}, {"chain", "chains"}, {"schedule", "schedules"},
-	{"monitor", "monitors"}, {"calendar", "calendars"}, {"subscription", "notifications"}, {"delivery", ""}, {"limit", ""}, {"executions", ""},
+	{"monitor", "monitors"}, {"calendar", "calendars"}, {"subscription", "notifications"}, {"delivery", ""}, {"limit", ""}, {"executions", ""}, {"attention", ""},
 }
 
 // maxChanges is how many changed values an entry shows.
@@ -56,7 +56,7 @@ func (c *call) journal() (any, error) {
 		p.Kinds = append(p.Kinds, p.Kind)
 	}
 	p.Filtered = p.Kind+p.Name+p.By != ""
-	f := store.ActionFilter{Kind: p.Kind, Name: p.Name, By: p.By, Limit: listPage}
+	f := store.ActionFilter{Kind: p.Kind, Name: p.Name, By: p.By, Limit: listPage, Acts: true}
 	if text := c.query.Get("before"); text != "" {
 		var err error
 		if f.Before, err = strconv.ParseInt(text, 10, 64); err != nil || f.Before < 1 {

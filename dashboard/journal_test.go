@@ -237,3 +237,19 @@ func TestHelp(t *testing.T) {
 		}
 	})
 }
+
+// An act of a page is one row, whoever writes what came of it.
+func TestActsAreOneRow(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		x := w.enqueue("other", "ann", map[string]any{"seconds": 600})
+		w.act("executions/"+string(x.ID), map[string]string{"do": "pause", "key": "1", "reason": "maintenance"})
+		w.act("limits", map[string]string{"do": "set", "key": "2", "scope": "job:other", "running": "3"})
+		rows := w.get("journal").tree.all("tr[data-row]")
+		if len(rows) != 2 || !strings.Contains(rows[0].text(), "limit job:other") || !strings.Contains(rows[0].text(), "done") || !strings.Contains(rows[1].text(), "maintenance") {
+			t.Errorf("%d rows: %s", len(rows), w.get("journal").tree.one(t, "main").text())
+		}
+		if list, err := w.engine.Journal(w.Context(), store.ActionFilter{}); err != nil || len(list) != 4 || list[0].Of != list[1].ID || list[2].Of != list[3].ID || list[1].Outcome != "asked" {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}

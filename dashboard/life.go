@@ -98,5 +98,8 @@ func (c *call) runs(job string) (life.Runs, error) {
 	if err != nil {
 		return life.Runs{}, err
 	}
-	return life.RunsOf(list, now(), func(id courier.ExecutionID) string { return c.link("executions", string(id)) }), nil
+	return life.RunsOf(list, now(), c.runHref), nil
 }
+
+// runHref is the reference of an execution.
+func (c *call) runHref(id courier.ExecutionID) string { return c.link("executions", string(id)) }

@@ -33,10 +33,10 @@ func TestLife(t *testing.T) {
 		page := w.get("").has("1 running, 0 queued")
 		life := page.tree.one(t, "#life")
 		figures := life.one(t, ".life").all("li")
-		if len(figures) != 8 || figures[0].text() != "Completed 1 Saturday before: 0" || figures[1].text() != "Failed 1 Saturday before: 0" {
+		if len(figures) != 10 || figures[8].text() != "Most running 1 Saturday before: 0" || figures[0].text() != "Completed 1 Saturday before: 0" || figures[1].text() != "Failed 1 Saturday before: 0" {
 			t.Errorf("%d figures: %s", len(figures), life.one(t, ".life").text())
 		}
-		if n := len(life.all(".spark")); n != 8 {
+		if n := len(life.all(".spark")); n != 10 {
 			t.Errorf("%d drawings", n)
 		}
 		if rows := life.one(t, "tbody").all("tr"); len(rows) != 24 || !strings.HasPrefix(rows[0].text(), "2000-01-08 03:00:00 UTC 1 1 0") {

@@ -86,6 +86,7 @@ func (p *page) kind() string {
 func allPages() []page {
 	return slices.Concat(
 		attentionPages,
+		acknowledgePages,
 		executionPages,
 		jobPages,
 		bulkPages,

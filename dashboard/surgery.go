@@ -2,13 +2,13 @@ package dashboard
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/chain"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/dashboard/internal/resumeform"
@@ -189,25 +189,22 @@ func resumeWith(ctx context.Context, c *call) (string, error) {
 	return c.link("executions", string(c.execution.ID)), nil
 }
 
-// A rerunPage starts an execution again, as a new one.
+// A rerunPage starts an execution of a job or of a chain again, as a new one.
 type rerunPage struct {
-	X        courier.Execution
+	ID, Of   string // of is the job or the chain
+	Version  int
 	Back     string
-	Params   string // those of the execution, as JSON
-	Sees     bool
-	Latest   int   // version of the job
-	Versions []int // others that can be chosen
+	Params   string // those of the execution, as JSON; empty if there are none, or they are hidden
+	Latest   int    // version of the job or the chain
+	Versions []int  // others that can be chosen
 }
 
 func (c *call) rerunPage() (any, error) {
 	x := c.execution
 	c.title = "Start " + x.Job + " again"
-	p := &rerunPage{X: x, Back: c.link("executions", string(x.ID)), Sees: c.SeesValues(c.ctx(), x.Job)}
-	if text, err := json.MarshalIndent(x.Params, "", "  "); p.Sees && err == nil && x.Params != nil {
-		p.Params = string(text)
-	}
-	if !p.Sees {
-		desk.HideValues(&p.X)
+	p := &rerunPage{ID: string(x.ID), Of: x.Job, Version: x.Version, Back: c.link("executions", string(x.ID))}
+	if c.SeesValues(c.ctx(), x.Job) && len(x.Params) > 0 {
+		p.Params = format.IndentJSON(x.Params)
 	}
 	d, err := c.h.e.Jobs().Get(c.ctx(), x.Job, 0)
 	if err != nil {
@@ -224,17 +221,9 @@ func (c *call) rerunPage() (any, error) {
 // rerun starts the execution again; the same form does it once.
 func rerun(ctx context.Context, c *call) (string, error) {
 	o := &engine.RerunOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()}
-	if v := c.form.Get("version"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 {
-			return "", problem.Invalid("The version must be a number from 1 on.")
-		}
-		o.Version = n
-	}
-	if text := strings.TrimSpace(c.form.Get("params")); text != "" {
-		if err := jsontext.DecodeStrict([]byte(text), &o.Params); err != nil {
-			return "", problem.Invalid("The parameters must be a JSON object: %v", err)
-		}
+	var err error
+	if o.Version, o.Params, err = c.changes(); err != nil {
+		return "", err
 	}
 	start := &courier.EnqueueOptions{Version: o.Version}
 	if err := c.MayStart(ctx, c.execution.Job, start); err != nil {
@@ -246,4 +235,57 @@ func rerun(ctx context.Context, c *call) (string, error) {
 		return "", err
 	}
 	return c.link("executions", string(x.ID)), nil
+}
+
+// changes are the version and the parameters that the form of a rerun replaces.
+func (c *call) changes() (version int, params map[string]any, err error) {
+	if v := c.form.Get("version"); v != "" {
+		if version, err = strconv.Atoi(v); err != nil || version < 1 {
+			return 0, nil, problem.Invalid("The version must be a number from 1 on.")
+		}
+	}
+	if text := strings.TrimSpace(c.form.Get("params")); text != "" {
+		if err := jsontext.DecodeStrict([]byte(text), &params); err != nil {
+			return 0, nil, problem.Invalid("The parameters must be a JSON object: %v", err)
+		}
+	}
+	return version, params, nil
+}
+
+// chainRerunPage is the form that starts an execution of a chain again.
+func (c *call) chainRerunPage() (any, error) {
+	x, err := c.ChainExecution(c.ctx(), c.r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	c.title = "Start " + format.Clip(120, x.Chain) + " again"
+	p := &rerunPage{ID: string(x.ID), Of: x.Chain, Version: x.Version, Back: c.link("chain-executions", string(x.ID))}
+	if c.SeesValues(c.ctx(), "") && len(x.Params) > len("{}") {
+		p.Params = format.IndentJSON(x.Params)
+	}
+	latest, err := c.h.e.Chains().Get(c.ctx(), x.Chain, 0)
+	if err != nil {
+		return nil, err
+	}
+	if p.Latest = latest.Version; x.Version != p.Latest {
+		p.Versions = []int{x.Version}
+	}
+	return p, nil
+}
+
+// rerunChain starts an execution of a chain again; the same form does it once.
+func rerunChain(ctx context.Context, c *call) (string, error) {
+	x, err := c.ChainExecution(ctx, c.r.PathValue("id"))
+	if err != nil {
+		return "", err
+	}
+	o := &chain.StartOptions{By: c.by(), Labels: c.Labels(), IdempotencyKey: c.formKey()}
+	if o.Version, o.Params, err = c.changes(); err != nil {
+		return "", err
+	}
+	if err := c.MaySetVersion(ctx, o.Version); err != nil {
+		return "", err
+	}
+	x, err = c.h.e.Chains().Rerun(ctx, x.ID, o)
+	return c.link("chain-executions", string(x.ID)), err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/unserved"
 	"github.com/courierhq/courier/expectation"
+	"github.com/courierhq/courier/internal/asked"
 	"github.com/courierhq/courier/internal/secret"
 	"github.com/courierhq/courier/internal/storecall"
 	"github.com/courierhq/courier/monitor"
@@ -228,6 +229,7 @@ func (c access) Changed(ctx context.Context, by courier.By, a store.Action, more
 		return
 	}
 	a.By, a.Via, a.Reason, a.Outcome = by.Actor, cmp.Or(by.Via, "go"), by.Reason, "done"
+	a.Of = asked.In(ctx)
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storecall.Timeout)
 	defer cancel()
 	_, err = j.Note(call, a)

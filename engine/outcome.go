@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/engine/internal/repair"
 	"github.com/courierhq/courier/engine/internal/stepcall"
 	"github.com/courierhq/courier/flow"
+	"github.com/courierhq/courier/internal/failure"
 	"github.com/courierhq/courier/store"
 )
 
@@ -290,8 +291,18 @@ func (r *run) failure(err *courier.StepError) *courier.Failure {
 	}
 	return &courier.Failure{
 		Step: err.Step, ID: err.ID, Type: err.Type, Iteration: err.Iteration, ItemLabels: err.ItemLabels, Attempt: err.Attempt,
-		Reason: err.Reason, Message: r.secrets.Message(err.Err),
+		Reason: err.Reason, Message: r.secrets.Message(err.Err), Connection: r.connection(err),
 	}
+}
+
+// connection returns the connection at which an attempt of a step has failed: that of its error,
+// or else the one that its configuration names.
+func (r *run) connection(err *courier.StepError) string {
+	id := failure.ConnectionOf(err.Err)
+	if id == "" && err.Step >= 0 && r.walk != nil {
+		id = r.program.Tree.Template(err.Step).Connection(r.walk)
+	}
+	return r.secrets.Clean(id)
 }
 
 func (r *run) timedOut() *courier.StepError {

@@ -138,6 +138,21 @@ func (t *Template) Render(dst []byte, s courier.Scope, secret Secret) ([]byte, e
 	return append(dst, '}'), nil
 }
 
+// connectionField is the field of a configuration that names a connection, by the convention of
+// all step types.
+const connectionField = "connection_id"
+
+// Connection is the connection that the configuration names; empty for none, and for one that
+// depends on a secret or on a value that does not exist.
+func (t *Template) Connection(s courier.Scope) string {
+	config, _, err := t.Partial(s, nil)
+	if err != nil {
+		return ""
+	}
+	id, _ := jsontext.Object(config)[connectionField].(string)
+	return id
+}
+
 // Partial is [Template.Render] for a dry run, in which some values do not exist yet.
 // It leaves out the fields of the configuration that refer to such a value, and
 // returns their names. With a nil secret, it also leaves out fields with secrets.

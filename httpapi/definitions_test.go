@@ -403,7 +403,7 @@ func TestDefineAgain(t *testing.T) {
 		w.put(at, body, "If-None-Match", "*").want(http.StatusCreated, nil)
 		w.put(at, body, "If-Match", `"v1"`).want(http.StatusOK, nil)
 		var journal struct{ Items []store.Action }
-		w.get("v1/journal?name=again&kind="+strings.TrimSuffix(kind, "s")).want(http.StatusOK, &journal)
+		w.get("v1/journal?asked=yes&name=again&kind="+strings.TrimSuffix(kind, "s")).want(http.StatusOK, &journal)
 		var outcomes []string
 		for _, a := range journal.Items {
 			outcomes = append(outcomes, a.Outcome)

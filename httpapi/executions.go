@@ -35,6 +35,7 @@ var whereParams = []param{
 	{name: "by", kind: "string", does: "Who has enqueued it."},
 	{name: "chain", kind: "string", does: "The chain that it is a member of."},
 	{name: "reason", kind: "string", many: true, does: "One or several reasons of a failure, with commas between them."},
+	{name: "connection", kind: "string", does: "The connection at which it has failed."},
 	{name: "since", kind: "string", does: "Created not before this: an instant, a day, or a duration back from now, such as 24h or 7d."},
 	{name: "until", kind: "string", does: "Created before this."},
 	{name: "ended", kind: "string", does: "Ended not before this; of failed and cancelled executions."},

@@ -119,7 +119,7 @@ func (k *kept[T, D]) put(c *call) error {
 	var now T
 	var warnings []courier.Problem
 	err = c.Do(c.ctx(), a, func(ctx context.Context) (err error) {
-		if now, warnings, err = k.Set(c.ctx(), c.h.e, sent, c.By("")); err != nil || status == http.StatusCreated {
+		if now, warnings, err = k.Set(ctx, c.h.e, sent, c.By("")); err != nil || status == http.StatusCreated {
 			return err
 		}
 		return desk.Changed(was, now)
@@ -182,7 +182,7 @@ func (k *kept[T, D]) delete(c *call) error {
 	if a.Was, err = json.Marshal(v); err != nil {
 		return err
 	}
-	if err := c.Do(c.ctx(), a, func(context.Context) error { return k.Remove(c.ctx(), c.h.e, a.Name, c.By("")) }); err != nil {
+	if err := c.Do(c.ctx(), a, func(ctx context.Context) error { return k.Remove(ctx, c.h.e, a.Name, c.By("")) }); err != nil {
 		return err
 	}
 	return c.nothing(http.StatusNoContent)

@@ -93,6 +93,7 @@ var overviewRoutes = []route{
 			{name: "kind", kind: "string", does: "Of what it was done with, such as schedule or execution."},
 			{name: "name", kind: "string", does: "The name of that."},
 			{name: "by", kind: "string", does: "Who did it."},
+			{name: "asked", kind: "string", enum: []string{"yes", "no"}, does: "With yes also lists that something was asked for where another entry says what came of it, which has its number as of."},
 			limitParam, cursorParam,
 		},
 		answers: map[int]any{http.StatusOK: page[store.Action]{}}, problems: []*code{codeUnsupported}, do: (*call).journal,
@@ -205,7 +206,7 @@ func (c *call) journal() error {
 	if err != nil {
 		return err
 	}
-	f := store.ActionFilter{Kind: c.query.Get("kind"), Name: c.query.Get("name"), By: c.query.Get("by")}
+	f := store.ActionFilter{Kind: c.query.Get("kind"), Name: c.query.Get("name"), By: c.query.Get("by"), Acts: c.query.Get("asked") != "yes"}
 	id := func(a *store.Action) int64 { return a.ID }
 	items, next, err := inParts(limit, partSize, before, func(before int64, limit int) ([]store.Action, int64, error) {
 		f.Before, f.Limit = before, limit

@@ -212,10 +212,14 @@ func TestJournal(t *testing.T) {
 				cursor = "&cursor=" + list.Next
 			}
 		}
-		if got, want := pages("&by=otto"), []string{"otto enabled", "otto enable", "otto disabled", "otto disable"}; !slices.Equal(got, want) {
+		if got, want := pages("&by=otto"), []string{"otto enabled", "otto disabled"}; !slices.Equal(got, want) {
 			t.Errorf("%q, not %q", got, want)
 		}
-		if got := pages("&kind=schedule&name=nightly"); len(got) != 9 {
+		if got, want := pages("&asked=yes&by=otto"), []string{"otto enabled", "otto enable", "otto disabled", "otto disable"}; !slices.Equal(got, want) {
+			t.Errorf("with what was asked for: %q, not %q", got, want)
+		}
+		w.get("v1/journal?asked=maybe").problem(http.StatusBadRequest, "invalid", "asked", "one of yes, no")
+		if got := pages("&asked=yes&kind=schedule&name=nightly"); len(got) != 9 {
 			t.Errorf("%q", got)
 		}
 		w.get("v1/journal?by=%00").problem(http.StatusBadRequest, "invalid", "by", "NUL")

@@ -128,6 +128,7 @@ var table = granted(slices.Concat(
 	subscriptionRoutes,
 	limitRoutes,
 	overviewRoutes,
+	attentionRoutes,
 ))
 
 // granted adds what the table of rights says of each route.

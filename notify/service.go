@@ -107,7 +107,7 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 	if err != nil {
 		return fail(err)
 	}
-	s.Reason = ""
+	s.Reason, s.DisabledAt = "", time.Time{}
 	body, err := jsontext.Append(nil, s)
 	if err != nil {
 		return Subscribed{}, &Error{Subscription: s.Name, Problems: []courier.Problem{{Step: -1, Message: err.Error()}}}
@@ -149,7 +149,7 @@ func (v *Service) Set(ctx context.Context, s Subscription, by courier.By) (Subsc
 // Compare returns what is saved under the name of a subscription, nil if nothing is, and
 // what Set would save, as JSON; same says that they are the same. It checks nothing else.
 func (v *Service) Compare(ctx context.Context, s Subscription) (was, now json.RawMessage, same bool, err error) {
-	s.Reason = ""
+	s.Reason, s.DisabledAt = "", time.Time{}
 	old, err := v.records.Look(ctx, s.Name)
 	if err == nil {
 		now, err = jsontext.Append(nil, s)
@@ -205,7 +205,7 @@ func publicSubscription(r *Record) (s Subscription, err error) {
 	if err := json.Unmarshal(r.Body, &s); err != nil {
 		return s, fmt.Errorf("subscription %q: %w", r.Name, err)
 	}
-	s.Disabled, s.Reason = r.Disabled, r.Reason
+	s.Disabled, s.DisabledAt, s.Reason = r.Disabled, r.DisabledAt, r.Reason
 	s.Window = new(s.EffectiveWindow())
 	return s, nil
 }

@@ -56,6 +56,7 @@ type Record struct {
 	Expectations []string        // for events of expectations
 	Window       time.Duration   // 0: each event is delivered on its own
 	Disabled     bool            // no events are kept for it, and none are delivered
+	DisabledAt   time.Time       // since when, by the clock of the store, which sets it; zero if it is not
 	Reason       string          // why it is disabled
 	Body         json.RawMessage // the subscription, valid JSON
 }

@@ -71,6 +71,8 @@ type Subscription struct {
 	// Disabled keeps events from being kept for the subscription from now on. What
 	// was kept before waits until it is enabled again.
 	Disabled bool `json:"disabled,omitempty"`
+	// DisabledAt says since when it is, by the clock of the store. A value that is given is ignored.
+	DisabledAt time.Time `json:"disabled_at,omitzero"`
 	// Reason says why an engine has disabled it, such as a receiver that answered 410.
 	// It is empty if a person has. Saving the subscription clears it.
 	Reason string `json:"reason,omitempty"`
@@ -140,7 +142,7 @@ func (s *Subscription) fields() map[string]func(*json.Decoder) error {
 	return strictjson.Fields{
 		"name": strictjson.Into(&s.Name), "kind": strictjson.Into(&s.Kind), "events": strictjson.Into(&s.Events), "jobs": strictjson.Into(&s.Jobs), "chains": strictjson.Into(&s.Chains), "expectations": strictjson.Into(&s.Expectations),
 		"func": strictjson.Into(&s.Func), "webhook": intoOwn(&s.Webhook), "job": intoOwn(&s.Job), "email": intoOwn(&s.Email),
-		"window_seconds": strictjson.IntoSeconds(&s.Window), "disabled": strictjson.Into(&s.Disabled), "reason": strictjson.Into(&s.Reason),
+		"window_seconds": strictjson.IntoSeconds(&s.Window), "disabled": strictjson.Into(&s.Disabled), "disabled_at": strictjson.Into(&s.DisabledAt), "reason": strictjson.Into(&s.Reason),
 	}
 }
 

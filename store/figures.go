@@ -19,7 +19,9 @@ type Figures interface {
 	// CountHours counts the present hour and the one before, and those of the last [KeptHours]
 	// that were not counted since the hour after them was over, the latest first, at most
 	// [MaxCountedHours]. It removes older hours. Hours are those of the store's clock, in UTC.
-	CountHours(ctx context.Context) error
+	// It does nothing if the present hour was counted within age: so of several engines that
+	// call it again and again one counts. Of an hour that is over, nothing is sampled.
+	CountHours(ctx context.Context, age time.Duration) error
 	// Hours returns the present hour and those before it, so many in all, the oldest first;
 	// 0 means 24, the most is [KeptHours]. Hours that were not counted are left out. What it
 	// costs does not depend on how many executions there are.
@@ -52,6 +54,11 @@ type HourFigures struct {
 	// RescuedItems the items of loops and the blocks of flow.try whose rescue has begun.
 	FailedItems  int64 `json:"failed_items"`
 	RescuedItems int64 `json:"rescued_items"`
+	// Running and Queued are the most executions that were running, and that were queued and waited
+	// for no other job, when the hour was counted: a sample for each call of CountHours, of at most
+	// [DefaultCountLimit]. What happens between two samples is in neither.
+	Running int64 `json:"running"`
+	Queued  int64 `json:"queued"`
 }
 
 // Due reports whether an hour of which this is known has to be counted at an instant, by

@@ -37,6 +37,8 @@ type Action struct {
 	Execution courier.ExecutionID `json:"execution_id,omitempty"`
 	Reason    string              `json:"reason,omitempty"`  // why it was asked for
 	Outcome   string              `json:"outcome,omitempty"` // such as "asked", "done", "refused" or "failed"
+	// Of is the ID of the entry that says that it was asked for; 0 if there is none.
+	Of int64 `json:"of,omitempty"`
 }
 
 // An ActionFilter selects entries of the journal. Zero fields select all.
@@ -45,5 +47,6 @@ type ActionFilter struct {
 	Name   string
 	By     string
 	Before int64 // those with a lower ID
+	Acts   bool  // leaves out those that are the Of of another one, so that an act is one entry
 	Limit  int   // 0 means 100, the most is 1000
 }

@@ -74,9 +74,10 @@ type Census struct {
 type QueueCensus struct {
 	Queue  string `json:"queue"`
 	Queued int    `json:"queued"` // at most [Census].QueueCountLimit
-	// Oldest is the execution that has been due for longest, and DueAt since when; both
+	// Oldest is the execution that has been due for longest, Job its job, and DueAt since when; all
 	// zero if none is due.
 	Oldest courier.ExecutionID `json:"oldest,omitempty"`
+	Job    string              `json:"job,omitempty"`
 	DueAt  time.Time           `json:"due_at,omitzero"`
 }
 

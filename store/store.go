@@ -87,7 +87,8 @@
 //
 // # Optional roles
 //
-// [Workers], [Deadlines], [Overview], [Statistics], [Figures], [Trail], [Journal] and [Identity] are
+// [Workers], [Deadlines], [Overview], [Statistics], [Figures], [Trail], [Journal],
+// [Acknowledgements] and [Identity] are
 // declared here. A deadline changes nothing of the execution and has no audit entry; dropping it
 // and keeping its event are one transaction. No count of a census goes beyond the number that
 // the caller gives, and no part of the incidents reads further than a bound. The statement that

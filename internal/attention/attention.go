@@ -2,10 +2,11 @@
 // overdue, queues that nobody serves, schedules that can't fire, files that may exist nowhere
 // else, what people have switched off, and more. Each [Entry] says in words what it is, since
 // when, and what can be done about it. [Read] computes the list from what an engine and its store
-// have, for a reader who may see all jobs or some; nothing is kept.
+// have, for a reader who may see all jobs or some; nothing is kept but what people have
+// acknowledged (acknowledged.go).
 //
 // A failed execution is superseded when a younger one of its job has completed with the same
-// params, or the same label "key". The list takes 9 calls of the store; only the queue that
+// params, or the same label "key". The list takes 10 calls of the store; only the queue that
 // waits longest is explained, and the other entries name the call that explains them.
 package attention
 
@@ -42,6 +43,8 @@ type List struct {
 	// if they were not read.
 	Ticks  []Tick        `json:"-"`
 	Census *store.Census `json:"-"`
+	// Acknowledges says that the store keeps acknowledgements.
+	Acknowledges bool `json:"-"`
 }
 
 // A Tick is the next one of a schedule.
@@ -56,7 +59,10 @@ const maxTicks = 5
 // An Entry is one thing that an operator has to look at. Fields that have no meaning for its
 // kind are zero.
 type Entry struct {
-	Kind  Kind      `json:"kind"`
+	Kind Kind `json:"kind"`
+	// Key names the trouble for an acknowledgement. It stays the same while the trouble lasts, and is
+	// that of the same trouble later. What is put away has none.
+	Key   string    `json:"key,omitempty"`
 	Title string    `json:"title"` // a sentence
 	Since time.Time `json:"since,omitzero"`
 	// Count is how many there are, and that many or more with More.
@@ -69,24 +75,47 @@ type Entry struct {
 	StepID   string         `json:"step_id,omitempty"`
 	StepType string         `json:"step_type,omitempty"`
 	Reason   courier.Reason `json:"reason,omitempty"`
-	Queue    string         `json:"queue,omitempty"`
-	Name     string         `json:"name,omitempty"`    // of a schedule, calendar, expectation, monitor, subscription or worker
-	Date     string         `json:"date,omitempty"`    // of a day of an expectation, as in 2026-11-29
-	Thing    string         `json:"thing,omitempty"`   // that is put away: "schedule", "monitor" or "subscription"
-	State    courier.State  `json:"state,omitempty"`   // of executions that are put away
-	By       string         `json:"by,omitempty"`      // who has put it away; of several the one that is longest so
-	Message  string         `json:"message,omitempty"` // the newest error or problem
+	// Jobs are those of failures that several jobs have in common, whose Job is empty then.
+	// Connection is the one at which all failures of the group were met.
+	Jobs       []string      `json:"jobs,omitempty"`
+	Connection string        `json:"connection,omitempty"`
+	Queue      string        `json:"queue,omitempty"`
+	Oldest     string        `json:"oldest_job,omitempty"` // of a queue: the job of the execution that is due for longest
+	Name       string        `json:"name,omitempty"`       // of a schedule, calendar, expectation, monitor, subscription or worker
+	Date       string        `json:"date,omitempty"`       // of a day of an expectation, as in 2026-11-29
+	Thing      string        `json:"thing,omitempty"`      // that is put away: "schedule", "monitor" or "subscription"
+	State      courier.State `json:"state,omitempty"`      // of executions that are put away
+	By         string        `json:"by,omitempty"`         // who has put it away; of several the one that is longest so
+	Message    string        `json:"message,omitempty"`    // the newest error or problem
 	// Executions are up to 5 of them: the newest of failures, those for which it has lasted
 	// longest of all else. Of superseded ones there are all that were read.
 	Executions []courier.ExecutionID `json:"execution_ids,omitempty"`
+	// All are the executions of a group of failures, the newest first.
+	All []courier.ExecutionID `json:"-"`
 	// Version is a version of Job that is newer than those of all failures of the group; 0
 	// if there is none.
 	Version int `json:"version,omitempty"`
 	// Because says why the first of Executions does not go on, if that was asked for.
 	Because []advice.Cause `json:"because,omitempty"`
+	// Acknowledged says who knows of it, if it is out of sight for that. Returned is an
+	// acknowledgement that holds no more: its time has passed, or something of the trouble is younger.
+	Acknowledged *store.Acknowledgement `json:"acknowledged,omitempty"`
+	Returned     *store.Acknowledgement `json:"returned,omitempty"`
 	// Do is what an operator can do, and Call the engine's call for it, as in [advice.Cause].
 	Do   string `json:"do"`
 	Call string `json:"call,omitempty"`
+	// Youngest is when the last of what it counts came to be; zero for Since. About tells it apart from
+	// others of its kind and queue.
+	Youngest time.Time `json:"-"`
+	About    string    `json:"-"`
+}
+
+// Of reports whether something holds for each job that the entry is about.
+func (e *Entry) Of(holds func(job string) bool) bool {
+	if len(e.Jobs) == 0 {
+		return holds(e.Job)
+	}
+	return !slices.ContainsFunc(e.Jobs, func(job string) bool { return !holds(job) })
 }
 
 // A Kind is a kind of [Entry].
@@ -96,7 +125,7 @@ type Kind string
 const (
 	Lost         Kind = "lost"         // executions whose lease ended over a minute ago
 	Stopping     Kind = "stopping"     // executions that a pause or cancel has not stopped for 5 minutes
-	Failed       Kind = "failed"       // failed executions, by job, step and reason
+	Failed       Kind = "failed"       // failed executions, by connection and reason where a partner is to blame, others by job, step and reason
 	Due          Kind = "due"          // a queue with executions that are due for 5 minutes
 	Overdue      Kind = "overdue"      // executions that have passed max_duration or expected_by
 	Schedule     Kind = "schedule"     // one that is paused, late or has a problem, or that a change of the clocks meets within 14 days
@@ -161,7 +190,8 @@ type Source struct {
 		List(ctx context.Context, f notify.Filter) ([]notify.Subscription, error)
 		Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error)
 	}
-	Journal func(ctx context.Context, f store.ActionFilter) ([]store.Action, error)
+	Journal          func(ctx context.Context, f store.ActionFilter) ([]store.Action, error)
+	Acknowledgements func(ctx context.Context) ([]store.Acknowledgement, error)
 	// Refused returns the progress that the store does not take from this engine.
 	Refused func() []engine.RefusedWrite
 }
@@ -171,7 +201,7 @@ func Of(e *engine.Engine) Source {
 	return Source{
 		Executions: e.Executions(), Schedules: e.Schedules(), Calendars: e.Calendars(), Monitors: e.Monitors(), Subscriptions: e.Subscriptions(),
 		Expectations: e.Expectations(),
-		Journal:      e.Journal, Refused: func() []engine.RefusedWrite { return e.Health().Refused },
+		Journal:      e.Journal, Acknowledgements: e.Acknowledgements, Refused: func() []engine.RefusedWrite { return e.Health().Refused },
 	}
 }
 
@@ -203,6 +233,9 @@ func Read(ctx context.Context, s Source, r Reader) (List, error) {
 	l.refusals()
 	l.Entries = append(l.Entries, last...)
 	order := []Kind{Lost, Stopping, Failed, Due, Overdue, MissingFile, DueFile, Schedule, Calendar, Expectation, Monitor, Delivery, Subscription, Stranded, Refusal, Kept, Superseded, PutAway}
+	if err := l.acknowledged(); err != nil {
+		return List{}, fmt.Errorf("attention: %w", err)
+	}
 	slices.SortStableFunc(l.Entries, func(x, y Entry) int { return slices.Index(order, x.Kind) - slices.Index(order, y.Kind) })
 	return l.List, nil
 }

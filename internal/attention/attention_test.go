@@ -39,6 +39,7 @@ type service struct {
 	subscriptions []notify.Subscription
 	deliveries    []notify.Delivery
 	journal       map[string][]store.Action // by name
+	acknowledged  []store.Acknowledgement
 	refused       []engine.RefusedWrite
 	fails         map[string]error // by what is read
 	sees          []string         // the jobs that the reader sees; nil means all
@@ -50,6 +51,9 @@ func (s *service) read() (attention.List, error) {
 		Executions: executions{s}, Schedules: schedules{s}, Calendars: calendars{s}, Monitors: monitors{s}, Subscriptions: subscriptions{s}, Expectations: expectations{s},
 		Journal: func(_ context.Context, f store.ActionFilter) ([]store.Action, error) {
 			return s.journal[f.Name], s.fails["journal"]
+		},
+		Acknowledgements: func(context.Context) ([]store.Acknowledgement, error) {
+			return s.acknowledged, s.fails["acknowledgements"]
 		},
 		Refused: func() []engine.RefusedWrite { return s.refused },
 	}, attention.Reader{

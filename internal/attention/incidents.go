@@ -42,8 +42,13 @@ type group[K comparable] struct {
 // lasted longest.
 func (g *group[K]) entry(kind Kind, more bool) Entry {
 	e := Entry{Kind: kind, Since: g.list[0].Since, Count: len(g.list), More: more}
-	for _, i := range g.list[:min(len(g.list), samples)] {
-		e.Executions = append(e.Executions, i.Execution)
+	for n, i := range g.list {
+		if n < samples {
+			e.Executions = append(e.Executions, i.Execution)
+		}
+		if i.Since.After(e.Youngest) {
+			e.Youngest = i.Since
+		}
 	}
 	return e
 }
@@ -116,60 +121,48 @@ func (l *reading) overdue(list []store.Incident, more bool) {
 	}
 }
 
-// failed adds the failures by job, step and reason, those with the most executions first.
+// atPartner says what has failed at a connection, for the reasons for which the partner is to
+// blame and not the job: its failures are the same trouble, whichever job has met it.
+var atPartner = map[courier.Reason]string{
+	courier.ReasonConnection: "no connection to %q", courier.ReasonLogin: "login refused at %q",
+	courier.ReasonQuota: "quota used up at %q", courier.ReasonSecret: "no secret for %q",
+}
+
+// BlamesPartner reports whether a failure at a connection is one of the partner, and not of the job.
+func BlamesPartner(r courier.Reason) bool { return atPartner[r] != "" }
+
+// A failureKey is what the failures of a group have in common: the reason and either the
+// connection or the job and the step.
+type failureKey struct {
+	reason       courier.Reason
+	connection   string
+	job, id, typ string
+	step         int
+}
+
+func keyOf(i *store.Incident) failureKey {
+	k := failureKey{reason: i.Reason, step: -1}
+	f := i.Failure
+	if f != nil && f.Connection != "" && atPartner[i.Reason] != "" {
+		k.connection = f.Connection
+		return k
+	}
+	if k.job = i.Job; f != nil {
+		if k.id, k.typ, k.step = f.ID, f.Type, f.Step; k.id != "" {
+			k.step = 0 // the id is the step's, wherever a version of the job has it
+		}
+	}
+	return k
+}
+
+// failed adds the failures by what they have in common, those with the most executions first.
 // It returns the entries of those that are superseded.
 func (l *reading) failed(list []store.Incident, more bool) (superseded []Entry) {
-	type key struct {
-		job, id, typ string
-		step         int
-		reason       courier.Reason
-	}
 	open := slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return i.SupersededBy != "" })
-	groups := grouped(open, func(i *store.Incident) key {
-		k := key{job: i.Job, step: -1, reason: i.Reason}
-		if f := i.Failure; f != nil {
-			if k.id, k.typ, k.step = f.ID, f.Type, f.Step; k.id != "" {
-				k.step = 0 // the id is the step's, wherever a version of the job has it
-			}
-		}
-		return k
-	})
-	slices.SortStableFunc(groups, func(x, y group[key]) int { return len(y.list) - len(x.list) })
-	for _, g := range groups {
-		e := g.entry(Failed, more)
-		e.Job, e.Reason, e.Queue = g.key.job, g.key.reason, g.list[0].Queue
-		for _, i := range g.list {
-			if i.Since.Before(e.Since) {
-				e.Since = i.Since
-			}
-		}
-		where := ""
-		if f := g.list[0].Failure; f != nil {
-			if e.StepID, e.StepType, e.Message = f.ID, f.Type, f.Message; f.Step >= 0 {
-				e.Step, where = &f.Step, " at "+courier.StepLabel(f.Step, f.ID, f.Type)
-			}
-		}
-		if e.Reason != courier.ReasonError { // the message says more than that
-			where += ": " + strings.ReplaceAll(string(e.Reason), "_", " ")
-		}
-		them := "them"
-		if e.Count == 1 && !more {
-			them = "it"
-		}
-		runs := "completed steps are not run again"
-		if e.Reason == courier.ReasonItems {
-			runs = "each failed item goes on at the step that failed"
-		}
-		e.Title = fmt.Sprintf("Job %q: %s failed%s.", e.Job, count(e.Count, more, "execution"), where)
-		e.Do = fmt.Sprintf("Remove the cause, and resume %s: %s. Or cancel %s.", them, runs, them)
-		e.Call = "Engine.Resume"
-		if e.Version = newer(g.list); e.Version > 0 {
-			e.Do = fmt.Sprintf("The job has a version %d, and they have an older one. If that removes the cause, resume them with it: a plain resume keeps theirs. Or cancel them.", e.Version)
-			if e.Count == 1 {
-				e.Do = fmt.Sprintf("The job has a version %d, and it has version %d. If the newer one removes the cause, resume it with that: a plain resume keeps its own. Or cancel it.", e.Version, g.list[0].Version)
-			}
-		}
-		l.add(e)
+	groups := grouped(open, keyOf)
+	slices.SortStableFunc(groups, func(x, y group[failureKey]) int { return len(y.list) - len(x.list) })
+	for i := range groups {
+		l.add(failedEntry(&groups[i], more))
 	}
 	old := slices.DeleteFunc(slices.Clone(list), func(i store.Incident) bool { return i.SupersededBy == "" })
 	for _, g := range grouped(old, func(i *store.Incident) string { return i.Job }) {
@@ -183,6 +176,63 @@ func (l *reading) failed(list []store.Incident, more bool) (superseded []Entry) 
 		superseded = append(superseded, e)
 	}
 	return superseded
+}
+
+// failedEntry is the entry of a group of failures, the newest first.
+func failedEntry(g *group[failureKey], more bool) Entry {
+	e := g.entry(Failed, more)
+	e.Reason, e.Connection, e.Job, e.Queue = g.key.reason, g.key.connection, g.list[0].Job, g.list[0].Queue
+	one := true // job and step
+	for _, i := range g.list {
+		if i.Since.Before(e.Since) {
+			e.Since = i.Since
+		}
+		if f, first := i.Failure, g.list[0].Failure; e.Connection != "" && (f.Step != first.Step || f.ID != first.ID || f.Type != first.Type) {
+			one = false
+		}
+		if e.All = append(e.All, i.Execution); !slices.Contains(e.Jobs, i.Job) {
+			e.Jobs = append(e.Jobs, i.Job)
+		}
+	}
+	where, why := "", strings.ReplaceAll(string(e.Reason), "_", " ")
+	if e.Connection != "" {
+		why = fmt.Sprintf(atPartner[e.Reason], e.Connection)
+	}
+	if f := g.list[0].Failure; f != nil {
+		if e.Message = f.Message; one && len(e.Jobs) == 1 {
+			if e.StepID, e.StepType = f.ID, f.Type; f.Step >= 0 {
+				e.Step, where = &f.Step, " at "+courier.StepLabel(f.Step, f.ID, f.Type)
+			}
+		}
+	}
+	if e.Reason != courier.ReasonError { // the message says more than that
+		where += ": " + why
+	}
+	if e.Title = fmt.Sprintf("Job %q: %s failed%s.", e.Job, count(e.Count, more, "execution"), where); len(e.Jobs) > 1 {
+		e.Title, e.Job, e.Queue = fmt.Sprintf("%d jobs: %s, %s failed.", len(e.Jobs), why, count(e.Count, more, "execution")), "", ""
+	} else {
+		e.Jobs = nil
+	}
+	them := "them"
+	if e.Count == 1 && !more {
+		them = "it"
+	}
+	runs := "completed steps are not run again"
+	if e.Reason == courier.ReasonItems {
+		runs = "each failed item goes on at the step that failed"
+	}
+	e.Do = fmt.Sprintf("Remove the cause, and resume %s: %s. Or cancel %s.", them, runs, them)
+	e.Call = "Engine.Resume"
+	if e.Version = newer(g.list); len(e.Jobs) > 0 {
+		e.Version = 0
+	}
+	if e.Version > 0 {
+		e.Do = fmt.Sprintf("The job has a version %d, and they have an older one. If that removes the cause, resume them with it: a plain resume keeps theirs. Or cancel them.", e.Version)
+		if e.Count == 1 {
+			e.Do = fmt.Sprintf("The job has a version %d, and it has version %d. If the newer one removes the cause, resume it with that: a plain resume keeps its own. Or cancel it.", e.Version, g.list[0].Version)
+		}
+	}
+	return e
 }
 
 // newer returns the latest version of the job of some failures, if all have older ones.

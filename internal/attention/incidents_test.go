@@ -1,6 +1,7 @@
 package attention_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,5 +104,58 @@ func TestStuckStep(t *testing.T) {
 		s.says(s.only().Do, "If the step hangs, cancel")
 		s.incidents = append(s.incidents, s.incidents[0])
 		s.says(s.only().Message, "The first of them: step 0")
+	})
+}
+
+// Failures for which a partner is to blame are one entry for each reason and connection, whichever
+// jobs have met them.
+func TestSameTrouble(t *testing.T) {
+	in(t, func(s *service) {
+		at := func(id, job, step, connection string, reason courier.Reason, age time.Duration) {
+			s.incidents = append(s.incidents, store.Incident{
+				Kind: store.IncidentFailed, Execution: courier.ExecutionID(id), Job: job, Queue: "default", Since: ago(age), Reason: reason, Version: 1, Latest: 2,
+				Failure: &courier.Failure{ID: step, Type: "sftp.list", Reason: reason, Message: "of " + id, Connection: connection},
+			})
+		}
+		at("6", "a", "get", "bank", courier.ReasonLogin, time.Minute)
+		at("5", "b", "put", "bank", courier.ReasonLogin, time.Hour)
+		at("4", "a", "get", "bank", courier.ReasonConnection, time.Hour)
+		at("3", "c", "get", "bank", courier.ReasonLogin, 2*time.Hour)
+		at("2", "c", "get", "shop", courier.ReasonLogin, time.Hour)
+		at("1", "c", "get", "bank", courier.ReasonNotFound, time.Hour)
+		got := s.list()
+		var titles []string
+		for _, e := range got.Entries {
+			titles = append(titles, e.Title)
+		}
+		want := []string{
+			`3 jobs: login refused at "bank", 3 executions failed.`, `Job "a": 1 execution failed at step 0 "get" (sftp.list): no connection to "bank".`,
+			`Job "c": 1 execution failed at step 0 "get" (sftp.list): login refused at "shop".`, `Job "c": 1 execution failed at step 0 "get" (sftp.list): not found.`,
+		}
+		if !slices.Equal(titles, want) {
+			t.Fatalf("%s\nwant\n%s", strings.Join(titles, "\n"), strings.Join(want, "\n"))
+		}
+		e := got.Entries[0]
+		if !slices.Equal(e.All, []courier.ExecutionID{"6", "5", "3"}) || !slices.Equal(e.Jobs, []string{"a", "b", "c"}) || e.Job != "" || e.Connection != "bank" || e.Version != 0 || e.Step != nil || e.Message != "of 6" || !e.Since.Equal(ago(2*time.Hour)) {
+			t.Errorf("%+v", e)
+		}
+		if e := got.Entries[1]; e.Job != "a" || e.Jobs != nil || e.Version != 2 || e.StepID != "get" {
+			t.Errorf("of one job: %+v", e)
+		}
+		for job, all := range map[string]bool{"a": false, "abc": true} {
+			if e.Of(func(j string) bool { return strings.Contains(job, j) }) != all {
+				t.Errorf("of %s", job)
+			}
+		}
+		s.sees = []string{"a", "b"}
+		if e := s.list().Entries[0]; !slices.Equal(e.All, []courier.ExecutionID{"6", "5"}) || e.Title != `2 jobs: login refused at "bank", 2 executions failed.` {
+			t.Errorf("of who sees two jobs: %+v", e)
+		}
+		s.sees = []string{"c"}
+		s.incidents[0].Job = "c" // another step of the same job
+		s.incidents[0].Failure.ID = "put"
+		if e := s.list().Entries[0]; e.Title != `Job "c": 2 executions failed: login refused at "bank".` || e.Step != nil || e.Job != "c" {
+			t.Errorf("of two steps: %+v", e)
+		}
 	})
 }

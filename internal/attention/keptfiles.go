@@ -41,7 +41,7 @@ func (l *reading) kept() error {
 
 // keptEntry is the entry of the executions of a job that keep files, the newest first.
 func keptEntry(job string, list []*courier.Execution, more bool) Entry {
-	e := Entry{Kind: Kept, Job: job, Count: len(list), More: more, Since: list[len(list)-1].EndedAt, Call: "Engine.DiscardKept"}
+	e := Entry{Kind: Kept, Job: job, Count: len(list), More: more, Since: list[len(list)-1].EndedAt, Youngest: list[0].EndedAt, Call: "Engine.DiscardKept"}
 	files, bytes := 0, int64(0)
 	var names, places []string
 	for _, x := range list {

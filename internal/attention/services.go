@@ -34,8 +34,8 @@ func (l *reading) queues() error {
 	}
 	asked := false
 	for _, q := range list {
-		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueCountLimit, Executions: []courier.ExecutionID{q.Oldest}}
-		e.Title = fmt.Sprintf("Queue %q: the oldest of %s is due, and does not begin.", q.Queue, count(e.Count, e.More, "execution"))
+		e := Entry{Kind: Due, Queue: q.Queue, Since: q.DueAt, Count: q.Queued, More: q.Queued >= c.QueueCountLimit, Oldest: q.Job, Executions: []courier.ExecutionID{q.Oldest}}
+		e.Title = fmt.Sprintf("Queue %q: the oldest of %s, of the job %q, is due, and does not begin.", q.Queue, count(e.Count, e.More, "execution"), q.Job)
 		e.Do, e.Call = "Ask why the oldest does not go on.", "Executions.Explain"
 		if c, ok := l.unserved[q.Queue]; ok {
 			e.Because, e.Do, e.Call = []advice.Cause{c}, c.Do, c.Call
@@ -194,6 +194,9 @@ func (l *reading) deliveries() error {
 		if e.Count++; n.DueAt.Before(e.Since) {
 			e.Since = n.DueAt
 		}
+		if n.DueAt.After(e.Youngest) {
+			e.Youngest = n.DueAt
+		}
 		e.Message = n.LastErr
 	}
 	for _, e := range entries {
@@ -211,9 +214,12 @@ func (l *reading) deliveries() error {
 		switch {
 		case s.Disabled && s.Reason == "":
 			l.setAside("subscription", s.Name, "", "disabled", "")
+			if n := len(l.away); n > 0 && l.away[n-1].Name == s.Name {
+				l.away[n-1].Since = s.DisabledAt // the journal says by whom
+			}
 		case s.Disabled: // no person did it
 			l.add(Entry{
-				Kind: Subscription, Name: s.Name, Count: 1, Message: s.Reason, Title: fmt.Sprintf("The subscription %q was switched off.", s.Name),
+				Kind: Subscription, Name: s.Name, Count: 1, Since: s.DisabledAt, Message: s.Reason, Title: fmt.Sprintf("The subscription %q was switched off.", s.Name),
 				Do: "Correct the receiver, and enable the subscription as you save it. Then deliver again what has failed.", Call: "Subscriptions.Set",
 			})
 		}
@@ -240,7 +246,8 @@ func (l *reading) stranded() error {
 			e.Name = g.Workspace
 			l.elsewhere(&e)
 		}
-		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), advice.StrandedReason(&g))
+		e.About = advice.StrandedReason(&g)
+		e.Title = fmt.Sprintf("No worker can take %s: %s.", count(e.Count, e.More, "execution"), e.About)
 		l.add(e)
 	}
 	return nil

@@ -31,6 +31,9 @@ func (e *OperationError) Error() string {
 // Unwrap returns Err.
 func (e *OperationError) Unwrap() error { return e.Err }
 
+// ErrorConnection returns the id of the connection.
+func (e *OperationError) ErrorConnection() string { return e.Connection }
+
 func (*OperationError) isOperation() {}
 
 // Fault returns err as the failure of the operation e, in the type that wrap gives it,

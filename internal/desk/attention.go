@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"slices"
 
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/internal/attention"
@@ -19,9 +20,23 @@ func (v *Visit) Attention(ctx context.Context) (attention.List, error) {
 		},
 	})
 	for i := range list.Entries {
-		if e := &list.Entries[i]; !v.SeesValues(ctx, e.Job) {
+		if e := &list.Entries[i]; !e.Of(func(job string) bool { return v.SeesValues(ctx, job) }) {
 			HideAttention(e)
 		}
 	}
 	return list, err
+}
+
+// Trouble returns the entry of [Visit.Attention] with a key. If the visitor sees none, the error
+// matches [courier.ErrNotFound].
+func (v *Visit) Trouble(ctx context.Context, key string) (attention.Entry, error) {
+	list, err := v.Attention(ctx)
+	if err != nil {
+		return attention.Entry{}, err
+	}
+	i := slices.IndexFunc(list.Entries, func(e attention.Entry) bool { return e.Key == key && key != "" })
+	if i < 0 {
+		return attention.Entry{}, errUnknown
+	}
+	return list.Entries[i], nil
 }

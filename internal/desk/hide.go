@@ -90,7 +90,7 @@ func seenFinishing(f *courier.Finishing) courier.Finishing {
 
 func seenFailure(f *courier.Failure) courier.Failure {
 	return courier.Failure{
-		Step: f.Step, ID: f.ID, Type: f.Type, Iteration: f.Iteration, Attempt: f.Attempt, Reason: f.Reason, Message: Hidden,
+		Step: f.Step, ID: f.ID, Type: f.Type, Iteration: f.Iteration, Attempt: f.Attempt, Reason: f.Reason, Message: Hidden, Connection: f.Connection,
 	}
 }
 
@@ -232,7 +232,7 @@ func HideSubscription(s *notify.Subscription) {
 	*s = notify.Subscription{
 		Name: s.Name, Kind: s.Kind, Events: s.Events, Jobs: s.Jobs, Chains: s.Chains, Expectations: s.Expectations, Func: s.Func,
 		Webhook: ifAny(s.Webhook, seenWebhook), Job: ifAny(s.Job, seenJobTarget), Email: ifAny(s.Email, seenEmail),
-		Window: s.Window, Disabled: s.Disabled, Reason: HiddenIf(s.Reason),
+		Window: s.Window, Disabled: s.Disabled, DisabledAt: s.DisabledAt, Reason: HiddenIf(s.Reason),
 	}
 }
 
@@ -275,11 +275,15 @@ func seenCoalesced(e *notify.CoalescedEvent) notify.CoalescedEvent {
 // HideAttention takes away what may have values in it.
 func HideAttention(e *attention.Entry) {
 	*e = attention.Entry{
-		Kind: e.Kind, Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
-		StepType: e.StepType, Reason: e.Reason, Queue: e.Queue, Name: e.Name, Date: e.Date, Thing: e.Thing, State: e.State, By: e.By,
-		Message: HiddenIf(e.Message), Executions: e.Executions, Version: e.Version, Because: each(e.Because, seenCause),
+		Kind: e.Kind, Key: e.Key, Acknowledged: ifAny(e.Acknowledged, seenAcknowledgement), Returned: ifAny(e.Returned, seenAcknowledgement), Title: e.Title, Since: e.Since, Count: e.Count, More: e.More, Job: e.Job, Step: e.Step, StepID: e.StepID,
+		StepType: e.StepType, Reason: e.Reason, Jobs: e.Jobs, Connection: e.Connection, Oldest: e.Oldest, Queue: e.Queue, Name: e.Name, Date: e.Date, Thing: e.Thing, State: e.State, By: e.By,
+		Message: HiddenIf(e.Message), Executions: e.Executions, All: e.All, Version: e.Version, Because: each(e.Because, seenCause),
 		Do: e.Do, Call: e.Call,
 	}
+}
+
+func seenAcknowledgement(a *store.Acknowledgement) store.Acknowledgement {
+	return store.Acknowledgement{Key: a.Key, Title: a.Title, By: a.By, Reason: HiddenIf(a.Reason), At: a.At, Until: a.Until, Snoozed: a.Snoozed}
 }
 
 // HideKept takes away the names, and what may have them in it.

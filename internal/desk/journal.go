@@ -10,12 +10,13 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
+	"github.com/courierhq/courier/internal/asked"
 	"github.com/courierhq/courier/store"
 )
 
 // The outcomes in the journal. What is asked for has an entry before it is done.
 const (
-	asked     = "asked"
+	wanted    = "asked"
 	done      = "done"
 	unchanged = "unchanged" // done, and there was nothing to change
 	refused   = "refused"
@@ -24,7 +25,7 @@ const (
 
 // engineNotes are the kinds for which the engine itself writes that something was changed; of
 // jobs and chains it writes only that one was removed.
-var engineNotes = []string{"job", "chain", "calendar", "schedule", "monitor", "expectation", "subscription", "limit"}
+var engineNotes = []string{"job", "chain", "calendar", "schedule", "monitor", "expectation", "subscription", "limit", "attention"}
 
 // ErrJournal is the error of an action that was not carried out because the journal could
 // not be written.
@@ -49,12 +50,12 @@ func (v *Visit) Do(ctx context.Context, a store.Action, f func(ctx context.Conte
 // Noted is [Visit.Do], and returns the number of the entry that says the result: 0 if
 // there is none.
 func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Context) error) (entry int64, err error) {
-	a.By, a.Via, a.Outcome = v.ID, v.d.opt.Via, asked
+	a.By, a.Via, a.Outcome = v.ID, v.d.opt.Via, wanted
 	first, err := v.d.note(ctx, a)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrJournal, err)
 	}
-	err = f(ctx)
+	err = f(asked.With(ctx, first))
 	v.d.watched.Touch(a.Execution)
 	_, forbidden := errors.AsType[*access.Error](err)
 	switch {
@@ -67,7 +68,7 @@ func (v *Visit) Noted(ctx context.Context, a store.Action, f func(ctx context.Co
 	default:
 		a.Outcome = failed
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx, a.Of = context.WithoutCancel(ctx), first
 	if err == nil && slices.Contains(engineNotes, a.Kind) {
 		if entry, ok := v.d.noted(ctx, a, first); ok {
 			return entry, nil
@@ -120,17 +121,17 @@ func (d *Desk) note(ctx context.Context, a store.Action) (int64, error) {
 	return a.ID, err
 }
 
-// noted reports whether the engine has written, after the entry with a number, that what
-// was asked for was done, and returns the number of that entry. It writes nothing if there
+// noted reports whether the engine has written that what the entry with a number has asked for was
+// done, and returns the number of that entry. It writes nothing if there
 // was nothing to change.
-func (d *Desk) noted(ctx context.Context, a store.Action, after int64) (entry int64, ok bool) {
+func (d *Desk) noted(ctx context.Context, a store.Action, first int64) (entry int64, ok bool) {
 	call, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 	list, err := d.e.Journal(call, store.ActionFilter{Kind: a.Kind, Name: a.Name, By: a.By})
 	if errors.Is(err, errors.ErrUnsupported) {
 		return 0, true
 	}
-	i := slices.IndexFunc(list, func(n store.Action) bool { return n.ID > after && n.Outcome == done })
+	i := slices.IndexFunc(list, func(n store.Action) bool { return n.Of == first && n.Outcome == done })
 	if i < 0 {
 		return 0, false
 	}

@@ -13,7 +13,7 @@ import (
 
 // mayAsk returns what keeps a filter from telling a visitor what it may not see: an
 // execution is selected by a condition only if the visitor may see what the condition is
-// about. Labels are values; who, the queue and that a worker is lost are for viewers, and
+// about. Labels are values; who, the queue, the connection and that a worker is lost are for viewers, and
 // chains for those of all jobs. What is the visitor's own is known to it. The error is a
 // *[access.Error] if the visitor has the rights that the conditions need for none of the jobs
 // that the filter names, or knows all jobs without them; a job that the visitor must
@@ -29,6 +29,7 @@ func (v *Visit) mayAsk(ctx context.Context, w *filter.Filter) (permit, error) {
 	own := len(w.Labels) == 1 && w.Labels[courier.LabelBy] == v.ID
 	asks("label", access.RightSee|access.RightValues, len(w.Labels) > 0 && !own)
 	asks("by", access.RightSee, w.By != "" && w.By != v.ID)
+	asks("connection", access.RightSee, w.Connection != "")
 	asks("queue", access.RightSee, w.Queue != "")
 	asks("state:lost", access.RightSee, slices.Contains(w.States, "lost"))
 	all := v.Role(ctx, "")

@@ -143,6 +143,10 @@ var operations = map[string]Need{
 	"replaySubscription":   {Rights: access.RightOperate},
 	"listDeliveries":       {Rights: access.RightSee},
 
+	// what needs somebody
+	"acknowledge":             {Rights: access.RightOperate},
+	"withdrawAcknowledgement": {Rights: access.RightOperate},
+
 	// checks and what definitions can have
 	"checkjob":             {Rights: access.RightEdit},
 	"checkchain":           {Rights: access.RightEdit},

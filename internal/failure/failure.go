@@ -99,6 +99,19 @@ func Class(err error) string {
 	return ""
 }
 
+// ConnectionOf returns the id of the connection that err is about: that of the outermost error in
+// it that has a method ErrorConnection. It is empty where none is there.
+func ConnectionOf(err error) string {
+	type connected interface {
+		error
+		ErrorConnection() string
+	}
+	if e, ok := errors.AsType[connected](err); ok {
+		return e.ErrorConnection()
+	}
+	return ""
+}
+
 // known are errors of the standard library, the most telling first: the errors of
 // system calls match several.
 var known = []struct {

@@ -33,6 +33,8 @@ type Filter struct {
 	Chain             string            // the name of the chain that it is a member of
 	// Reasons are those of the failure.
 	Reasons []courier.Reason
+	// Connection selects those that have failed at a connection, by its id.
+	Connection string
 	// FinallyFailed selects those whose finally part has failed.
 	FinallyFailed bool
 	// Since and Until are about the creation, by the clock of the process that made the
@@ -45,7 +47,7 @@ type Filter struct {
 // Grammar describes the text of a filter.
 const Grammar = `A filter has conditions NAME:VALUE with spaces between them; all of them must hold. ` +
 	`state:failed,paused (created, queued, scheduled, waiting, running, lost, pausing, cancelling, finishing, paused, completed, failed, cancelled); ` +
-	`job:NAME or job:BEGINNING*; queue:NAME; label:NAME=VALUE; by:WHO; chain:NAME; reason:timeout,connection; finally:failed, of which the finally part has failed; ` +
+	`job:NAME or job:BEGINNING*; queue:NAME; label:NAME=VALUE; by:WHO; chain:NAME; reason:timeout,connection; connection:ID, at which it has failed; finally:failed, of which the finally part has failed; ` +
 	`since:24h, since:7d, since:2026-11-20 or since:2026-11-20T08:00:00Z, and until: alike, by the creation; ended:24h by the end, of failed and cancelled executions. ` +
 	`A value with spaces stands in quotes: job:"two words". Quoted characters stand for themselves: job:"ab*" is the job of that name.`
 
@@ -61,7 +63,7 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool { return target == courier.ErrInvalid }
 
 // conditions are the names of conditions.
-var conditions = []string{"state", "job", "queue", "label", "by", "chain", "reason", "finally", "since", "until", "ended"}
+var conditions = []string{"state", "job", "queue", "label", "by", "chain", "reason", "connection", "finally", "since", "until", "ended"}
 
 // shown are the states that people see, each with the states of which it is a part.
 var shown = map[string][]courier.State{
@@ -227,6 +229,9 @@ func (p *parser) condition(name string, w word) {
 	case "chain":
 		p.once(name)
 		p.filter.Chain = value
+	case "connection":
+		p.once(name)
+		p.filter.Connection = value
 	case "since":
 		p.once(name)
 		p.filter.Since = p.instant(name, value)
@@ -332,7 +337,7 @@ func (f Filter) String() string {
 	if f.FinallyFailed {
 		add("finally", "failed")
 	}
-	for _, c := range []struct{ name, value string }{{"queue", f.Queue}, {"by", f.By}, {"chain", f.Chain}} {
+	for _, c := range []struct{ name, value string }{{"queue", f.Queue}, {"by", f.By}, {"chain", f.Chain}, {"connection", f.Connection}} {
 		if c.value != "" {
 			add(c.name, c.value)
 		}
@@ -398,6 +403,6 @@ func (f *Filter) Selects(x *courier.Execution, now time.Time) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(x.Job, prefix) }
 	return (len(f.States) == 0 || slices.ContainsFunc(f.States, state)) &&
 		(!f.NamesJobs() || slices.Contains(f.Jobs, x.Job) || slices.ContainsFunc(f.JobPrefixes, begins)) &&
-		(f.By == "" || x.By == f.By) && (!f.FinallyFailed || x.FinallyError != nil) &&
+		(f.By == "" || x.By == f.By) && (f.Connection == "" || x.Failure != nil && x.Failure.Connection == f.Connection) && (!f.FinallyFailed || x.FinallyError != nil) &&
 		(f.Ended.IsZero() || !x.EndedAt.Before(f.Ended))
 }

@@ -33,6 +33,7 @@ func TestParse(t *testing.T) {
 		"label:partner=acme label:key=a=b":    {Labels: map[string]string{"partner": "acme", "key": "a=b"}},
 		`label:partner="Acme Ltd"`:            {Labels: map[string]string{"partner": "Acme Ltd"}},
 		"by:ann\tchain:daily\nreason:timeout": {By: "ann", Chain: "daily", Reasons: []courier.Reason{courier.ReasonTimeout}},
+		`connection:"the bank" state:failed`:  {Connection: "the bank", States: []string{"failed"}},
 		"since:24h until:30m":                 {Since: noon.Add(-24 * time.Hour), Until: noon.Add(-30 * time.Minute)},
 		"since:7d":                            {Since: noon.Add(-7 * 24 * time.Hour)},
 		"since:2026-11-19":                    {Since: time.Date(2026, 11, 19, 0, 0, 0, 0, time.UTC)},

@@ -37,6 +37,7 @@ func (b *builder) subscription() Schema {
 		"email":          b.orNull(part[notify.EmailTarget](b, "EmailTarget", emailTarget)),
 		"window_seconds": b.orNull(seconds("Of each type of event of each job at most one notification is sent within it; 0 sends all. Default: 1800 for email, otherwise 0.")),
 		"disabled":       boolean("Events are not kept for the subscription."),
+		"disabled_at":    reports("string"),
 		"reason":         reports("string"),
 	}, "name", "kind", "events")
 	targets := []string{"func", "webhook", "job", "email"}

@@ -12,13 +12,16 @@ var _ store.Figures = (*Store)(nil)
 
 // CountHours counts the hours that are due. It walks over the histories of the executions
 // that have changed since the first of them.
-func (s *Store) CountHours(ctx context.Context) error {
+func (s *Store) CountHours(ctx context.Context, age time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
+	if last := s.hours[now.Truncate(time.Hour)].CountedAt; !last.IsZero() && !last.After(now) && now.Sub(last) < age {
+		return nil
+	}
 	counted := make(map[time.Time]*store.HourFigures)
 	var first time.Time
 	for n := range store.KeptHours {
@@ -45,6 +48,10 @@ func (s *Store) CountHours(ctx context.Context) error {
 		}
 	}
 	for hour, h := range counted {
+		known := s.hours[hour]
+		if h.Running, h.Queued = known.Running, known.Queued; hour.Equal(now.Truncate(time.Hour)) {
+			h.Running, h.Queued = max(h.Running, sampled(s.running.all)), max(h.Queued, sampled(s.queuedNow()))
+		}
 		s.hours[hour] = *h
 	}
 	for hour := range s.hours {
@@ -54,6 +61,19 @@ func (s *Store) CountHours(ctx context.Context) error {
 	}
 	return nil
 }
+
+// queuedNow is how many executions are queued and wait for no other job.
+func (s *Store) queuedNow() (n int) {
+	for _, classes := range s.queues {
+		for _, cl := range classes {
+			n += len(cl.ready.list) + len(cl.waiting.list)
+		}
+	}
+	return n
+}
+
+// sampled is a number of executions as a sample has it.
+func sampled(n int) int64 { return int64(min(n, store.DefaultCountLimit)) }
 
 // countStep adds what a step attempt has done.
 func countStep(h *store.HourFigures, r *courier.StepExecution) {

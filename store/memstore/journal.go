@@ -17,6 +17,9 @@ func (s *Store) Note(ctx context.Context, a store.Action) (store.Action, error) 
 	defer s.mu.Unlock()
 	a.ID, a.At = int64(len(s.journal))+1, s.clock()
 	s.journal = append(s.journal, a)
+	if a.Of > 0 {
+		s.told[a.Of] = true
+	}
 	return a, nil
 }
 
@@ -38,7 +41,7 @@ func (s *Store) Actions(ctx context.Context, f store.ActionFilter) ([]store.Acti
 	var list []store.Action
 	for i := last - 1; i >= 0 && len(list) < limit; i-- {
 		a := s.journal[i]
-		if (f.Kind == "" || a.Kind == f.Kind) && (f.Name == "" || a.Name == f.Name) && (f.By == "" || a.By == f.By) {
+		if (f.Kind == "" || a.Kind == f.Kind) && (f.Name == "" || a.Name == f.Name) && (f.By == "" || a.By == f.By) && !(f.Acts && s.told[a.ID]) {
 			list = append(list, a)
 		}
 	}

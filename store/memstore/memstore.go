@@ -43,16 +43,18 @@ type Store struct {
 	freed   uint64            // the last change of all queues
 	waiters map[*waiter]struct{}
 
-	schedules schedules
-	monitors  monitors
-	expected  expected
-	deadlines deadlineHeap
-	overdue   []deadline        // that have passed, of executions that had not ended then
-	trails    map[string]*trail // by key
-	journal   []store.Action
-	hours     map[time.Time]store.HourFigures // by their beginnings
-	workers   workers
-	boxes     map[string]*box // of subscriptions, by name
+	schedules    schedules
+	monitors     monitors
+	expected     expected
+	deadlines    deadlineHeap
+	overdue      []deadline        // that have passed, of executions that had not ended then
+	trails       map[string]*trail // by key
+	journal      []store.Action
+	told         map[int64]bool                   // entries of the journal that a later one completes
+	acknowledged map[string]store.Acknowledgement // by key
+	hours        map[time.Time]store.HourFigures  // by their beginnings
+	workers      workers
+	boxes        map[string]*box // of subscriptions, by name
 
 	id    string       // see StoreID
 	ahead atomic.Int64 // how far the clock is before that of the machine, in nanoseconds
@@ -66,21 +68,23 @@ var (
 // New returns an empty store.
 func New() *Store {
 	return &Store{
-		id:          rand.Text(),
-		definitions: make(map[store.Kind]map[string][]store.Definition),
-		settings:    make(map[string]string),
-		limits:      make(map[string]int),
-		executions:  make(map[courier.ExecutionID]*execution),
-		used:        make(map[idempotency]*execution),
-		states:      make(map[courier.State]int),
-		queues:      make(map[string]map[string]*class),
-		leases:      heap{before: leaseEndsBefore},
-		running:     slots{job: make(map[string]int), key: make(map[string]int)},
-		changed:     make(map[string]uint64),
-		waiters:     make(map[*waiter]struct{}),
-		boxes:       make(map[string]*box),
-		trails:      make(map[string]*trail),
-		hours:       make(map[time.Time]store.HourFigures),
+		id:           rand.Text(),
+		definitions:  make(map[store.Kind]map[string][]store.Definition),
+		settings:     make(map[string]string),
+		limits:       make(map[string]int),
+		executions:   make(map[courier.ExecutionID]*execution),
+		used:         make(map[idempotency]*execution),
+		states:       make(map[courier.State]int),
+		queues:       make(map[string]map[string]*class),
+		leases:       heap{before: leaseEndsBefore},
+		running:      slots{job: make(map[string]int), key: make(map[string]int)},
+		changed:      make(map[string]uint64),
+		waiters:      make(map[*waiter]struct{}),
+		boxes:        make(map[string]*box),
+		trails:       make(map[string]*trail),
+		hours:        make(map[time.Time]store.HourFigures),
+		told:         make(map[int64]bool),
+		acknowledged: make(map[string]store.Acknowledgement),
 	}
 }
 

@@ -111,7 +111,14 @@ func (s *Store) PutSubscription(ctx context.Context, r notify.Record) error {
 		b = &box{windows: make(map[windowOf]time.Time)}
 		s.boxes[r.Name] = b
 	}
-	b.Record = r
+	since := b.DisabledAt
+	if b.Record = r; r.Disabled {
+		if b.DisabledAt = since; since.IsZero() {
+			b.DisabledAt = s.clock()
+		}
+	} else {
+		b.DisabledAt = time.Time{}
+	}
 	return nil
 }
 
@@ -295,7 +302,9 @@ func (s *Store) settle(o *notify.Outcome, now time.Time) {
 	case notify.Returned:
 		d.attempts--
 	case notify.EndpointGone:
-		b.Disabled, b.Reason = true, o.Error
+		if b.Disabled, b.Reason = true, o.Error; b.DisabledAt.IsZero() {
+			b.DisabledAt = now
+		}
 		d.failed = true
 	default:
 		d.failed = true

@@ -33,7 +33,6 @@ func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
 		Running: min(most, s.running.all), Jobs: counts(s.running.job, most), Keys: counts(s.running.key, most),
 		Created: min(most, s.states[courier.Created]), Paused: min(most, s.states[courier.Paused]), Failed: min(most, s.states[courier.Failed]),
 	}
-	queued := 0
 	for name, classes := range s.queues {
 		q := store.QueueCensus{Queue: name}
 		for _, cl := range classes {
@@ -41,7 +40,6 @@ func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
 			older(&q, &cl.ready, now)
 			older(&q, &cl.waiting, now)
 		}
-		queued += q.Queued
 		c.Queues = append(c.Queues, q)
 	}
 	slices.SortFunc(c.Queues, func(a, b store.QueueCensus) int { return strings.Compare(a.Queue, b.Queue) })
@@ -50,7 +48,7 @@ func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
 	for i := range c.Queues {
 		c.Queues[i].Queued = min(c.QueueCountLimit, c.Queues[i].Queued)
 	}
-	c.Waiting = min(most, s.states[courier.Queued]-queued)
+	c.Waiting = min(most, s.states[courier.Queued]-s.queuedNow())
 	for range s.leases.while(func(x *execution) bool { return x.expired(now) }) {
 		c.Lost = min(most, c.Lost+1)
 	}
@@ -61,7 +59,7 @@ func (s *Store) Census(ctx context.Context, most int) (store.Census, error) {
 func older(q *store.QueueCensus, h *heap, now time.Time) {
 	for _, x := range h.list {
 		if d := x.DueAt.Compare(q.DueAt); !x.DueAt.After(now) && (q.Oldest == "" || d < 0 || d == 0 && x.ID < q.Oldest) {
-			q.Oldest, q.DueAt = x.ID, x.DueAt
+			q.Oldest, q.Job, q.DueAt = x.ID, x.Job, x.DueAt
 		}
 	}
 }

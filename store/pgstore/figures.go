@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,19 +11,18 @@ import (
 
 var _ store.Figures = (*Store)(nil)
 
-// CountHours counts the hours that are due, in one transaction. It reads the pages of the history
-// that were written in these hours.
-func (s *Store) CountHours(ctx context.Context) error {
+// CountHours counts the hours that are due, in one round trip and its transaction. It reads the
+// pages of the history that were written in these hours.
+func (s *Store) CountHours(ctx context.Context, age time.Duration) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
 	err := repeat(ctx, func() error {
-		return s.pool.inTransaction(ctx, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, s.sql("figures/begin_transaction")); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, s.sql("figures/count_hours"), int32(store.KeptHours), int32(store.MaxCountedHours))
-			return err
+		return s.pool.with(ctx, func(conn *session) error {
+			var b pgx.Batch
+			b.Queue(s.sql("figures/begin_transaction"))
+			b.Queue(s.sql("figures/count_hours"), int32(store.KeptHours), int32(store.MaxCountedHours), age.Microseconds(), int64(store.DefaultCountLimit))
+			return conn.SendBatch(ctx, &b).Close()
 		})
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Store) Hours(ctx context.Context, most int) ([]store.HourFigures, error
 		most = store.DefaultHours
 	}
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (h store.HourFigures, err error) {
-		err = rows.Scan(&h.Hour, &h.CountedAt, &h.Completed, &h.Failed, &h.FilesIn, &h.BytesIn, &h.FilesOut, &h.BytesOut, &h.FailedItems, &h.RescuedItems)
+		err = rows.Scan(&h.Hour, &h.CountedAt, &h.Completed, &h.Failed, &h.FilesIn, &h.BytesIn, &h.FilesOut, &h.BytesOut, &h.FailedItems, &h.RescuedItems, &h.Running, &h.Queued)
 		h.Hour, h.CountedAt = h.Hour.UTC(), h.CountedAt.UTC()
 		return h, err
 	}, s.sql("figures/list_hours"), int32(min(most, store.KeptHours)))

@@ -32,7 +32,7 @@ func TestHoursAtScale(t *testing.T) {
 	count := func() time.Duration {
 		t.Helper()
 		began := time.Now()
-		if err := s.CountHours(t.Context()); err != nil {
+		if err := s.CountHours(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		return time.Since(began)

@@ -91,6 +91,7 @@ var rights = []struct{ table, needs string }{
 	{"hour_figures", "select, insert, update and delete"},
 	{"trail", "select and insert"},
 	{"journal", "select and insert"},
+	{"acknowledgements", "select, insert, update and delete"},
 	{"system_settings", "select, insert, update and delete"},
 	{"job_schedules", "select, insert, update and delete"},
 	{"chain_schedules", "select, insert, update and delete"},

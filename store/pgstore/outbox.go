@@ -83,7 +83,9 @@ func (s *Store) Subscriptions(ctx context.Context, f notify.Filter) ([]notify.Re
 	list, err := query(ctx, s.pool, func(rows pgx.Rows) (sub notify.Record, err error) {
 		var body string
 		var window int64
-		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &sub.Expectations, &window, &sub.Disabled, &sub.Reason, &body)
+		var disabled *time.Time
+		err = rows.Scan(&sub.Name, &sub.Channel, &sub.Events, &sub.Jobs, &sub.Chains, &sub.Expectations, &window, &sub.Disabled, &disabled, &sub.Reason, &body)
+		sub.DisabledAt = instant(disabled)
 		sub.Window, sub.Body = time.Duration(window)*time.Microsecond, []byte(body)
 		return sub, err
 	}, s.sql("subscription/list"), f.After, f.Name, int64(f.Limit))

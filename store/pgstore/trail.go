@@ -100,7 +100,7 @@ func (s *Store) Note(ctx context.Context, a store.Action) (store.Action, error) 
 	}
 	// It is not repeated: an entry that was written twice would tell of two actions.
 	err := s.pool.QueryRow(ctx, s.sql("journal/note"), a.By, a.Via, a.Verb, a.Kind, a.Name, a.Job, string(a.Was), string(a.Now),
-		bind.OptionalID(string(a.Execution)), a.Reason, a.Outcome).Scan(&a.ID, &a.At)
+		bind.OptionalID(string(a.Execution)), a.Reason, a.Outcome, a.Of).Scan(&a.ID, &a.At)
 	if err != nil {
 		return store.Action{}, failed("note an action in the journal", err)
 	}
@@ -128,6 +128,9 @@ func (s *Store) Actions(ctx context.Context, f store.ActionFilter) ([]store.Acti
 			filter += fmt.Sprintf(" and j.%s = $%d::text", c.column, len(args))
 		}
 	}
+	if f.Acts {
+		filter += " and not exists (select from courier.journal k where k.of = j.id)"
+	}
 	list, err := query(ctx, s.pool, scanAction, s.sqlFiltered("journal/list", filter), args...)
 	if err != nil {
 		return nil, failed("read the journal", err)
@@ -138,7 +141,7 @@ func (s *Store) Actions(ctx context.Context, f store.ActionFilter) ([]store.Acti
 func scanAction(rows pgx.Rows) (a store.Action, err error) {
 	var was, now *string
 	var execution string
-	err = rows.Scan(&a.ID, &a.At, &a.By, &a.Via, &a.Verb, &a.Kind, &a.Name, &a.Job, &was, &now, &execution, &a.Reason, &a.Outcome)
+	err = rows.Scan(&a.ID, &a.At, &a.By, &a.Via, &a.Verb, &a.Kind, &a.Name, &a.Job, &was, &now, &execution, &a.Reason, &a.Outcome, &a.Of)
 	a.At, a.Was, a.Now, a.Execution = a.At.UTC(), raw(was), raw(now), courier.ExecutionID(execution)
 	return a, err
 }

@@ -55,7 +55,7 @@ func (s *Store) Workers(ctx context.Context, age time.Duration) ([]store.Worker,
 		return nil, err
 	}
 	ran, since := s.claims.runningNow().params()
-	list, err := query(ctx, s.pool, scanWorker, s.sql("worker/list"), micros(age), int64(store.MaxWorkers), ran, since)
+	list, err := query(ctx, s.pool, scanWorker, s.sql("worker/list"), micros(age), ran, since, int64(store.MaxWorkers))
 	if err != nil {
 		return nil, failed("read the workers", err)
 	}
@@ -83,12 +83,21 @@ func (s *Store) Drain(ctx context.Context, worker string) error {
 
 // Stranded returns the executions that no present worker can take, in groups.
 func (s *Store) Stranded(ctx context.Context, age time.Duration) ([]store.Stranded, error) {
-	workers, err := s.Workers(ctx, age)
-	if err != nil {
+	if err := s.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	ran, since := s.claims.runningNow().params()
-	groups, err := query(ctx, s.pool, scanStranded, s.sql("worker/list_stranded"), micros(age), int64(store.MaxSampled), ran, since)
+	var workers []store.Worker
+	groups, err := query(ctx, s.pool, func(rows pgx.Rows) (g store.Stranded, err error) {
+		var oldest string
+		var present *string // of the first group
+		err = rows.Scan(&g.Queue, &g.Workspace, &g.StepTypes, &g.Lost, &g.Count, &oldest, &g.Since, &present)
+		g.Oldest, g.Since = courier.ExecutionID(oldest), g.Since.UTC()
+		if err == nil && present != nil {
+			err = decode(present, &workers)
+		}
+		return g, err
+	}, s.sql("worker/list_stranded"), micros(age), ran, since, int64(store.MaxSampled), int64(store.MaxWorkers))
 	if err != nil {
 		return nil, failed("read the executions that no worker can take", err)
 	}
@@ -100,11 +109,4 @@ func scanWorker(rows pgx.Rows) (w store.Worker, err error) {
 	err = rows.Scan(&w.Name, &w.Workspace, &w.Queues, &w.StepTypes, &w.Slots, &w.Version, &started, &w.SeenAt, &w.Draining)
 	w.StartedAt, w.SeenAt = instant(started), w.SeenAt.UTC()
 	return w, err
-}
-
-func scanStranded(rows pgx.Rows) (g store.Stranded, err error) {
-	var oldest string
-	err = rows.Scan(&g.Queue, &g.Workspace, &g.StepTypes, &g.Lost, &g.Count, &oldest, &g.Since)
-	g.Oldest, g.Since = courier.ExecutionID(oldest), g.Since.UTC()
-	return g, err
 }

@@ -16,6 +16,9 @@ import (
 // chains is the role by another name than that of the fields Store of wrappers.
 type chains = chain.Store
 
+// An acknowledgements is the role Acknowledgements by a name that none of its methods has.
+type acknowledgements interface{ store.Acknowledgements }
+
 // roles are the roles that a wrapper hands on to the store behind as they are.
 type roles struct {
 	chains
@@ -25,6 +28,7 @@ type roles struct {
 	store.Figures
 	store.Trail
 	store.Journal
+	acknowledgements
 	store.Deadlines
 	store.Identity
 	workers
@@ -38,7 +42,7 @@ func rolesOf(s store.Store) roles {
 	if !ok {
 		i = &intercepted{s, func(ctx context.Context, _ *Call, do func(context.Context) error) error { return do(ctx) }}
 	}
-	return roles{i, i, i, i, i, i, i, i, i, i, i}
+	return roles{i, i, i, i, i, i, i, i, i, i, i, i}
 }
 
 // interceptRole is intercept for a call of a role that the store behind may not have.
@@ -64,9 +68,9 @@ func (i *intercepted) Stats(ctx context.Context, most int) (store.Stats, error) 
 	})
 }
 
-func (i *intercepted) CountHours(ctx context.Context) error {
-	_, err := interceptRole(ctx, i, &Call{Method: "CountHours"}, func(ctx context.Context, f store.Figures) (any, error) {
-		return nil, f.CountHours(ctx)
+func (i *intercepted) CountHours(ctx context.Context, age time.Duration) error {
+	_, err := interceptRole(ctx, i, &Call{Method: "CountHours", Request: age}, func(ctx context.Context, f store.Figures) (any, error) {
+		return nil, f.CountHours(ctx, age)
 	})
 	return err
 }
@@ -110,5 +114,24 @@ func (i *intercepted) Note(ctx context.Context, a store.Action) (store.Action, e
 func (i *intercepted) Actions(ctx context.Context, f store.ActionFilter) ([]store.Action, error) {
 	return interceptRole(ctx, i, &Call{Method: "Actions", Request: f}, func(ctx context.Context, j store.Journal) ([]store.Action, error) {
 		return j.Actions(ctx, f)
+	})
+}
+
+func (i *intercepted) Acknowledge(ctx context.Context, a store.Acknowledgement) (store.Acknowledgement, error) {
+	return interceptRole(ctx, i, &Call{Method: "Acknowledge", Request: a}, func(ctx context.Context, s store.Acknowledgements) (store.Acknowledgement, error) {
+		return s.Acknowledge(ctx, a)
+	})
+}
+
+func (i *intercepted) Withdraw(ctx context.Context, key string) error {
+	_, err := interceptRole(ctx, i, &Call{Method: "Withdraw", Request: key}, func(ctx context.Context, s store.Acknowledgements) (any, error) {
+		return nil, s.Withdraw(ctx, key)
+	})
+	return err
+}
+
+func (i *intercepted) Acknowledgements(ctx context.Context) ([]store.Acknowledgement, error) {
+	return interceptRole(ctx, i, &Call{Method: "Acknowledgements"}, func(ctx context.Context, s store.Acknowledgements) ([]store.Acknowledgement, error) {
+		return s.Acknowledgements(ctx)
 	})
 }

@@ -78,7 +78,7 @@ var uses = []use{
 		return result(s.(store.Statistics).Stats(ctx, 3))
 	}},
 	{"CountHours", func(ctx context.Context, s store.Store) (any, error) {
-		return nil, s.(store.Figures).CountHours(ctx)
+		return nil, s.(store.Figures).CountHours(ctx, time.Minute)
 	}},
 	{"Hours", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.(store.Figures).Hours(ctx, 3))
@@ -100,6 +100,15 @@ var uses = []use{
 	}},
 	{"Actions", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.(store.Journal).Actions(ctx, store.ActionFilter{}))
+	}},
+	{"Acknowledge", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Acknowledgements).Acknowledge(ctx, store.Acknowledgement{Key: "k", Until: time.Now().Add(time.Hour)}))
+	}},
+	{"Acknowledgements", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.(store.Acknowledgements).Acknowledgements(ctx))
+	}},
+	{"Withdraw", func(ctx context.Context, s store.Store) (any, error) {
+		return nil, s.(store.Acknowledgements).Withdraw(ctx, "k")
 	}},
 	{"Workers", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.(store.Workers).Workers(ctx, time.Hour))
@@ -234,9 +243,10 @@ func TestRolesOfNone(t *testing.T) {
 		_, figures := s.(store.Figures).Hours(t.Context(), 0)
 		_, found := s.(store.Trail).Find(t.Context(), store.TrailFilter{})
 		_, noted := s.(store.Journal).Note(t.Context(), store.Action{})
+		_, acknowledged := s.(store.Acknowledgements).Acknowledgements(t.Context())
 		_, overdue := s.(store.Deadlines).Overdue(t.Context(), 0)
 		for role, err := range map[string]error{
-			"store.Overview": counted, "store.Statistics": measured, "store.Figures": figures, "store.Trail": found, "store.Journal": noted, "store.Deadlines": overdue, "store.Workers": s.(store.Workers).Drain(t.Context(), "w"),
+			"store.Overview": counted, "store.Statistics": measured, "store.Figures": figures, "store.Trail": found, "store.Journal": noted, "store.Acknowledgements": acknowledged, "store.Deadlines": overdue, "store.Workers": s.(store.Workers).Drain(t.Context(), "w"),
 		} {
 			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), role) {
 				t.Errorf("%s, %s: %v", name, role, err)

@@ -112,7 +112,7 @@ func (w *World) fill(ctx context.Context, dir string, opt Options) error {
 			return err
 		}
 	}
-	return w.Store.CountHours(ctx) // which the engine does once in a minute
+	return w.Store.CountHours(ctx, 0) // which the engine does once in a minute
 }
 
 // Close ends the engine, and the streams of pages.

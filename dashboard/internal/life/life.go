@@ -47,15 +47,18 @@ var kinds = []struct {
 	name, class string
 	of          func(*store.HourFigures) int64
 	write       func(int64) template.HTML
+	most        bool // a day has the most of its hours, and not their sum
 }{
-	{"Completed", "good", func(h *store.HourFigures) int64 { return h.Completed }, count},
-	{"Failed", "bad", func(h *store.HourFigures) int64 { return h.Failed }, count},
-	{"Files in", "run", func(h *store.HourFigures) int64 { return h.FilesIn }, count},
-	{"Bytes in", "run", func(h *store.HourFigures) int64 { return h.BytesIn }, format.Size},
-	{"Files out", "run", func(h *store.HourFigures) int64 { return h.FilesOut }, count},
-	{"Bytes out", "run", func(h *store.HourFigures) int64 { return h.BytesOut }, format.Size},
-	{"Failed items", "bad", func(h *store.HourFigures) int64 { return h.FailedItems }, count},
-	{"Rescued items", "wait", func(h *store.HourFigures) int64 { return h.RescuedItems }, count},
+	{"Completed", "good", func(h *store.HourFigures) int64 { return h.Completed }, count, false},
+	{"Failed", "bad", func(h *store.HourFigures) int64 { return h.Failed }, count, false},
+	{"Files in", "run", func(h *store.HourFigures) int64 { return h.FilesIn }, count, false},
+	{"Bytes in", "run", func(h *store.HourFigures) int64 { return h.BytesIn }, format.Size, false},
+	{"Files out", "run", func(h *store.HourFigures) int64 { return h.FilesOut }, count, false},
+	{"Bytes out", "run", func(h *store.HourFigures) int64 { return h.BytesOut }, format.Size, false},
+	{"Failed items", "bad", func(h *store.HourFigures) int64 { return h.FailedItems }, count, false},
+	{"Rescued items", "wait", func(h *store.HourFigures) int64 { return h.RescuedItems }, count, false},
+	{"Most running", "run", func(h *store.HourFigures) int64 { return h.Running }, count, true},
+	{"Most queued", "wait", func(h *store.HourFigures) int64 { return h.Queued }, count, true},
 }
 
 func count(n int64) template.HTML { return template.HTML(format.Count(n)) }
@@ -73,19 +76,25 @@ func StripOf(at time.Time, hours []store.HourFigures) Strip {
 			s.Counted = h.CountedAt
 		}
 	}
-	sum := func(from, until time.Time, of func(*store.HourFigures) int64) (n int64, counted bool) {
-		for ; !from.After(until); from = from.Add(time.Hour) {
-			if h := known[from]; h != nil {
-				n, counted = n+of(h), true
-			}
-		}
-		return n, counted
-	}
 	for _, k := range kinds {
 		f := Figure{Name: k.name, Class: k.class}
-		today, _ := sum(day, hour, k.of)
+		of := func(from, until time.Time) (n int64, counted bool) {
+			for ; !from.After(until); from = from.Add(time.Hour) {
+				switch h := known[from]; {
+				case h == nil:
+					continue
+				case k.most:
+					n = max(n, k.of(h))
+				default:
+					n += k.of(h)
+				}
+				counted = true
+			}
+			return n, counted
+		}
+		today, _ := of(day, hour)
 		f.Today = k.write(today)
-		if n, counted := sum(day.Add(-week), hour.Add(-week), k.of); counted {
+		if n, counted := of(day.Add(-week), hour.Add(-week)); counted {
 			f.Before = k.write(n)
 		}
 		values := make([]int64, drawn)

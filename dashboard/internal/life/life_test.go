@@ -17,7 +17,7 @@ func TestStrip(t *testing.T) {
 	at := time.Date(2026, 11, 29, 6, 30, 0, 0, time.UTC)
 	var hours []store.HourFigures
 	for h := at.Truncate(time.Hour).Add(-(life.Hours - 1) * time.Hour); !h.After(at); h = h.Add(time.Hour) {
-		hours = append(hours, store.HourFigures{Hour: h, CountedAt: h.Add(time.Minute), Completed: 1000, BytesIn: 2_000_000})
+		hours = append(hours, store.HourFigures{Hour: h, CountedAt: h.Add(time.Minute), Completed: 1000, BytesIn: 2_000_000, Running: int64(h.Hour())})
 	}
 	hours[len(hours)-1].Failed = 7
 	s := life.StripOf(at, hours)
@@ -27,6 +27,9 @@ func TestStrip(t *testing.T) {
 	}
 	if b := s.Figures[3]; b.Name != "Bytes in" || !strings.Contains(string(b.Today), "14.0 MB") {
 		t.Errorf("%+v", b)
+	}
+	if m := s.Figures[8]; m.Name != "Most running" || m.Today != "6" || m.Before != "6" || s.Figures[9].Name != "Most queued" {
+		t.Errorf("%+v", m)
 	}
 	if len(s.Rows) != 24 || s.Rows[0].Cells[1] != "7" || s.Rows[1].Cells[1] != "0" || len(s.Rows[0].Cells) != len(s.Figures) {
 		t.Errorf("%d rows: %+v", len(s.Rows), s.Rows[0])

@@ -23,6 +23,7 @@ type Runs struct {
 	// them; without any the times are 0.
 	Median, P95 time.Duration
 	Completed   int
+	Mixed       bool // of several jobs, whose times are not compared
 }
 
 // RunsOf returns what is shown of executions at an instant. They are in falling order of their

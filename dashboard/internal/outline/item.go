@@ -1,6 +1,7 @@
 package outline
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,15 +20,16 @@ type chosenItem struct {
 }
 
 // readChosen reads the records of the iteration that the address names, or else of the first
-// item that failed, if the execution has failed by its items.
+// item that failed of each loop, if the execution has failed by its items.
 func (b *builder) readChosen() error {
 	loop := b.in.Loop
 	if loop < 0 {
-		path := b.firstFailed(&loop)
-		if path == nil {
-			return nil
+		for _, ch := range b.firstFailed() {
+			if err := b.choose(ch); err != nil {
+				return err
+			}
 		}
-		return b.choose(&chosenItem{loop: loop, path: path, loops: append(slices.Clone(b.tree.Loops(loop)), loop)})
+		return nil
 	}
 	if loop >= b.tree.Len() || !strings.EqualFold(b.tree.Spec(loop).Type, flow.TypeForEach) {
 		return problem.Invalid("loop in the address names no loop of the job.")
@@ -43,26 +45,37 @@ func (b *builder) readChosen() error {
 	return b.choose(ch)
 }
 
-// firstFailed returns the first failed item of the first loop that has one, and sets loop; nil
-// unless the execution has failed, and not in an item that the rows show anyway.
-func (b *builder) firstFailed(loop *int) (first []int) {
+// firstFailed returns the first failed item of each loop that has one, of loops within a loop that of
+// the first; nil unless the execution has failed, and not in an item that the rows show anyway.
+func (b *builder) firstFailed() (list []*chosenItem) {
 	if f := b.x.Failure; b.x.State != courier.Failed || f == nil || len(f.Iteration) > 0 {
 		return nil
 	}
-	for l, items := range b.items {
-		if *loop < 0 || l < *loop {
-			*loop, first = l, slices.MinFunc(items, slices.Compare)
+	for _, loop := range slices.Sorted(maps.Keys(b.items)) {
+		ch := &chosenItem{loop: loop, path: slices.MinFunc(b.items[loop], slices.Compare), loops: append(slices.Clone(b.tree.Loops(loop)), loop)}
+		within := func(o *chosenItem) bool { return o.loops[0] == ch.loops[0] }
+		if len(ch.path) == len(ch.loops) && !slices.ContainsFunc(list, within) {
+			list = append(list, ch)
 		}
 	}
-	if *loop < 0 || len(first) != len(b.tree.Loops(*loop))+1 {
+	return list
+}
+
+// chosenIn returns the iteration that is chosen within some loops, the outermost first; nil if none
+// is.
+func (b *builder) chosenIn(loops []int) *chosenItem {
+	if len(loops) == 0 {
 		return nil
 	}
-	return first
+	return b.chosen[loops[0]]
 }
 
 // choose reads the records of an iteration.
 func (b *builder) choose(ch *chosenItem) error {
-	b.chosen, b.shown = ch, make(map[int][]courier.StepExecution)
+	if b.chosen == nil {
+		b.chosen, b.shown = make(map[int]*chosenItem), make(map[int][]courier.StepExecution)
+	}
+	b.chosen[ch.loops[0]] = ch
 	for level := range ch.loops {
 		if err := b.readItem(ch.loops[:level+1], ch.path[:level+1]); err != nil {
 			return err
@@ -138,15 +151,16 @@ func (b *builder) seek(at courier.Position) (int64, error) {
 // inChosen sets the state and the record of a row to those of the iteration that the address
 // names, if the row lies in its loops.
 func (b *builder) inChosen(r *Row) {
-	if b.chosen == nil {
+	loops := b.tree.Loops(r.Step)
+	ch := b.chosenIn(loops)
+	if ch == nil {
 		return
 	}
-	loops := b.tree.Loops(r.Step)
 	level := 0
-	for level < len(loops) && level < len(b.chosen.loops) && loops[level] == b.chosen.loops[level] {
+	for level < len(loops) && level < len(ch.loops) && loops[level] == ch.loops[level] {
 		level++
 	}
-	if level == 0 || b.isPresent(b.chosen.path[:level]) {
+	if b.isPresent(ch.path[:level]) {
 		return
 	}
 	path := b.shownPath(loops)
@@ -254,12 +268,13 @@ func (b *builder) isPresent(path []int) bool {
 // shownPath are the iterations of loops, each around the next, that the rows show: those that
 // the address names, then the present ones, or else the last ones.
 func (b *builder) shownPath(loops []int) (path []int) {
-	named := b.chosen != nil // the iterations so far are those that the address names
+	ch := b.chosenIn(loops)
+	named := ch != nil // the iterations so far are those that are chosen
 	for level, loop := range loops {
 		at := 0
 		switch now := b.x.Position.Iteration(); {
-		case named && level < len(b.chosen.loops) && b.chosen.loops[level] == loop:
-			at = b.chosen.path[level]
+		case named && level < len(ch.loops) && ch.loops[level] == loop:
+			at = ch.path[level]
 		case named && level > 0 && !b.isPresent(path):
 			at = b.lastItem(loop, path)
 		case level < len(now) && level < len(b.x.Position.Loops) && b.x.Position.Loops[level].Step == loop:
@@ -269,7 +284,7 @@ func (b *builder) shownPath(loops []int) (path []int) {
 				at = max(0, s.Total-1)
 			}
 		}
-		named = named && level < len(b.chosen.loops) && b.chosen.loops[level] == loop || named && level >= len(b.chosen.loops)
+		named = named && level < len(ch.loops) && ch.loops[level] == loop || named && level >= len(ch.loops)
 		path = append(path, at)
 	}
 	return path

@@ -32,7 +32,7 @@ func (b *builder) loop(r *Row, s *flow.Outlined) {
 		l.Summary += ", " + format.Count(n) + " of them rescued"
 	}
 	at := b.shownPath(append(slices.Clone(b.tree.Loops(r.Step)), r.Step))[len(outer)]
-	if ch := b.chosen; ch != nil && slices.Contains(ch.loops, r.Step) && !b.x.State.Ended() && (at != marks.present || len(outer) > 0) {
+	if ch := b.chosenIn(append(slices.Clone(b.tree.Loops(r.Step)), r.Step)); ch != nil && slices.Contains(ch.loops, r.Step) && !b.x.State.Ended() && (at != marks.present || len(outer) > 0) {
 		l.Present = b.in.Links.Present
 	}
 	at = min(max(at, 0), l.Total-1)

@@ -117,8 +117,8 @@ type builder struct {
 	items  map[int][][]int                 // failed items by loop: their iterations
 	labels map[int]map[string]string       // their labels by loop and iteration
 	failed []courier.StepExecution         // failed attempts
-	chosen *chosenItem                     // the iteration that the address names
-	shown  map[int][]courier.StepExecution // its records, by step
+	chosen map[int]*chosenItem             // the iterations that the address or a failure names, by the outermost loop
+	shown  map[int][]courier.StepExecution // their records, by step
 	rows   map[int]*Row
 
 	sources map[int][]any // the lists of loops, as far as they were asked for

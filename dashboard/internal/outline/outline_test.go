@@ -24,6 +24,7 @@ var began = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 type records struct {
 	list   []courier.StepExecution
 	values courier.Values
+	failed []courier.FailedItem
 }
 
 func (r *records) Records(f store.StepFilter) (page []courier.StepExecution, err error) {
@@ -35,8 +36,8 @@ func (r *records) Records(f store.StepFilter) (page []courier.StepExecution, err
 	}
 	return page, nil
 }
-func (*records) FailedItems() ([]courier.FailedItem, error) { return nil, nil }
-func (r *records) Values() (courier.Values, error)          { return r.values, nil }
+func (r *records) FailedItems() ([]courier.FailedItem, error) { return r.failed, nil }
+func (r *records) Values() (courier.Values, error)            { return r.values, nil }
 
 // job has a step, a loop with a condition in it, and a step.
 var job = []courier.StepSpec{
@@ -65,7 +66,12 @@ func rec(seq int64, step int, state courier.StepState, outputs string, iteration
 // makeOf returns the outline of an execution.
 func makeOf(t *testing.T, x *courier.Execution, r *records, loop int, item string) (*outline.View, error) {
 	t.Helper()
-	tree, err := flow.Parse(job)
+	return makeOfSteps(t, job, x, r, loop, item)
+}
+
+func makeOfSteps(t *testing.T, steps []courier.StepSpec, x *courier.Execution, r *records, loop int, item string) (*outline.View, error) {
+	t.Helper()
+	tree, err := flow.Parse(steps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +168,32 @@ func TestItems(t *testing.T) {
 		}
 		if got := rows(v); got != want {
 			t.Errorf("item %q:\n%s\nwant\n%s", item, got, want)
+		}
+	}
+}
+
+// TestEachFailedLoop: of an execution that has failed by its items, each loop shows the first of its
+// failed items.
+func TestEachFailedLoop(t *testing.T) {
+	loop := courier.StepSpec{Type: "flow.foreach", Config: map[string]any{"source": []any{"a", "b", "c"}, "on_item_failure": "continue"}}
+	steps := []courier.StepSpec{loop, {ID: "get", Type: "demo.get"}, {Type: "flow.end"}, loop, {ID: "put", Type: "demo.put"}, {Type: "flow.end"}}
+	r := &records{}
+	for i, failed := range []bool{true, false, true, false, true, false} {
+		s := rec(int64(i+1), 0, courier.StepCompleted, "", i%3)
+		if s.Step, s.ID, s.Type = 1+i/3*3, steps[1+i/3*3].ID, steps[1+i/3*3].Type; failed {
+			s.State, s.FailedLoop = courier.StepFailed, new(i/3*3)
+			r.failed = append(r.failed, courier.FailedItem{ItemPath: courier.ItemPath{Loop: i / 3 * 3, Iteration: s.Iteration}, Step: s.Step})
+		}
+		r.list = append(r.list, s)
+	}
+	x := &courier.Execution{State: courier.Failed, EndedAt: began.Add(6 * time.Second), FailedItems: 3, Failure: &courier.Failure{Step: -1, Reason: courier.ReasonItems}, Position: courier.Position{Step: 6}}
+	v, err := makeOfSteps(t, steps, x, r, -1, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, want := range map[int]string{0: "0", 2: "1"} {
+		if got := v.Rows[row].Loop.Item; got != want || v.Rows[row+1].State != "failed" {
+			t.Errorf("the loop at row %d shows item %s, and not %s, of which the step has %s:\n%s", row, got, want, v.Rows[row+1].State, rows(v))
 		}
 	}
 }

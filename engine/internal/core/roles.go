@@ -91,6 +91,11 @@ func (r Roles) Trail() (store.Trail, error) { return role[store.Trail](r, "trail
 // Journal returns the part that keeps who has changed what.
 func (r Roles) Journal() (store.Journal, error) { return role[store.Journal](r, "journal") }
 
+// Acknowledgements returns the part that keeps what people have put out of sight.
+func (r Roles) Acknowledgements() (store.Acknowledgements, error) {
+	return role[store.Acknowledgements](r, "acknowledgements")
+}
+
 // role returns a part of the store, or an error that says what the part keeps.
 func role[R any](r Roles, keeps string) (R, error) {
 	var none R

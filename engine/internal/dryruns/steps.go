@@ -14,7 +14,6 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/engine/dryrun"
 	"github.com/courierhq/courier/engine/internal/program"
-	"github.com/courierhq/courier/internal/jsontext"
 	"github.com/courierhq/courier/internal/text"
 )
 
@@ -59,19 +58,10 @@ func (t *task) makes() bool {
 	return slices.Contains([]string{"mkdir", "rename", "upload"}, verb)
 }
 
-// connectionField is the field of a configuration that names a connection, by
-// the convention of all step types.
-const connectionField = "connection_id"
-
 // connection is the connection that a step uses; empty for none, or if it is
 // known only at run time.
 func (t *task) connection() string {
-	config, _, err := t.program.Tree.Template(t.report.Step).Partial(t.vals, nil)
-	if err != nil {
-		return ""
-	}
-	id, _ := jsontext.Object(config)[connectionField].(string)
-	return id
+	return t.program.Tree.Template(t.report.Step).Connection(t.vals)
 }
 
 // validate validates all steps, several queues at a time.

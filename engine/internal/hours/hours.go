@@ -1,6 +1,7 @@
-// Package hours makes the store count the figures by hour, once a minute. The engines on a store
-// take turns, as they do with maintenance. Counting an hour twice does no harm, because the store
-// counts it anew; see [store.Figures].
+// Package hours makes the store count the figures by hour, once a minute. Each engine on a store
+// asks for it in each minute, and the store counts for the first of them; an engine that fails or
+// hangs stops nothing. Counting an hour twice changes only the samples, because the store counts
+// each hour anew; see [store.Figures].
 package hours
 
 import (
@@ -13,14 +14,18 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// every is how old the figures are at most, while engines run.
-const every = time.Minute
+// every is how old the figures are at most, while engines run, and fresh is how old they are at
+// least when they are counted again.
+const (
+	every = time.Minute
+	fresh = every / 2
+)
 
 // countTimeout is how long the store may take. On a store with a long history each of the first
 // calls reads one day of it.
 const countTimeout = 5 * time.Minute
 
-// A Service makes the store count the figures when it is its engine's turn.
+// A Service makes the store count the figures.
 type Service struct {
 	roles  core.Roles
 	log    *slog.Logger
@@ -63,13 +68,9 @@ func (s *Service) Run(l core.Lifetime) {
 	}
 }
 
-// count makes the store count the figures if it is this engine's turn.
+// count makes the store count the figures, unless another engine just has.
 func (s *Service) count(ctx context.Context, figures store.Figures) error {
-	mine, err := s.roles.Turn(ctx, s.worker, every, func(*store.Worker) bool { return true })
-	if err != nil || !mine {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	return figures.CountHours(ctx)
+	return figures.CountHours(ctx, fresh)
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// A counter is a store with workers that counts how often it is asked to count.
+// A counter is a store that counts how often it is asked to count, and how often it has.
 type counter struct {
 	store.Store
-	present []store.Worker
-	calls   map[time.Time]int // by minute
-	err     error
+	asked int
+	last  time.Time
+	calls map[time.Time]int // by minute
+	err   error
 }
 
-func (c *counter) Workers(context.Context, time.Duration) ([]store.Worker, error) {
-	return append([]store.Worker(nil), c.present...), nil
-}
-func (*counter) Drain(context.Context, string) error                               { return nil }
-func (*counter) Stranded(context.Context, time.Duration) ([]store.Stranded, error) { return nil, nil }
-func (*counter) Hours(context.Context, int) ([]store.HourFigures, error)           { return nil, nil }
-func (c *counter) CountHours(context.Context) error {
+func (*counter) Hours(context.Context, int) ([]store.HourFigures, error) { return nil, nil }
+func (c *counter) CountHours(_ context.Context, age time.Duration) error {
+	if c.asked++; !c.last.IsZero() && time.Since(c.last) < age {
+		return nil
+	}
 	c.calls[time.Now().Truncate(time.Minute)]++
+	c.last = time.Now()
 	return c.err
 }
 
@@ -52,20 +52,15 @@ func start(s store.Store, log *slog.Logger, names []string, lasts time.Duration)
 	}
 }
 
-// TestTurns: of several engines one counts in each minute. One that is gone does not count, and the
-// next minute is another's.
-func TestTurns(t *testing.T) {
-	for name, gone := range map[string]bool{"both run": false, "one is gone": true} {
+// TestOneCounts: each engine asks in each minute, and one counts, whichever is gone.
+func TestOneCounts(t *testing.T) {
+	for name, engines := range map[string][]string{"two run": {"a", "b"}, "one is gone": {"a"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &counter{present: []store.Worker{{Name: "a"}, {Name: "b"}, {Name: "c", Draining: true}}, calls: make(map[time.Time]int)}
-				names, want := []string{"a", "b"}, 60
-				if gone {
-					names, want = names[:1], 30
-				}
-				start(s, slog.New(slog.DiscardHandler), names, time.Hour+30*time.Second)
-				if len(s.calls) != want {
-					t.Errorf("it was counted in %d minutes of an hour, want %d", len(s.calls), want)
+				s := &counter{calls: make(map[time.Time]int)}
+				start(s, slog.New(slog.DiscardHandler), engines, time.Hour+30*time.Second)
+				if len(s.calls) != 60 || s.asked != 60*len(engines) {
+					t.Errorf("it was counted in %d minutes of an hour, and asked for %d times", len(s.calls), s.asked)
 				}
 				for at, n := range s.calls {
 					if n != 1 {
@@ -81,7 +76,7 @@ func TestTurns(t *testing.T) {
 func TestFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedbuffer.Buffer
-		s := &counter{present: []store.Worker{{Name: "a"}}, calls: make(map[time.Time]int), err: errors.New("no space")}
+		s := &counter{calls: make(map[time.Time]int), err: errors.New("no space")}
 		start(s, slog.New(slog.NewTextHandler(&log, nil)), []string{"a"}, 10*time.Minute+30*time.Second)
 		if text := log.String(); len(s.calls) != 10 || strings.Count(text, "no space") != 1 {
 			t.Errorf("%d calls: %s", len(s.calls), text)

@@ -261,14 +261,29 @@ func (v *probed) Stats(ctx context.Context, most int) (got store.Stats, err erro
 	return v.Store.(store.Statistics).Stats(ctx, most)
 }
 
-func (v *probed) CountHours(ctx context.Context) (err error) {
+func (v *probed) CountHours(ctx context.Context, age time.Duration) (err error) {
 	defer v.told.Store("CountHours", time.Now(), &err)
-	return v.Store.(store.Figures).CountHours(ctx)
+	return v.Store.(store.Figures).CountHours(ctx, age)
 }
 
 func (v *probed) Hours(ctx context.Context, most int) (got []store.HourFigures, err error) {
 	defer v.told.Store("Hours", time.Now(), &err)
 	return v.Store.(store.Figures).Hours(ctx, most)
+}
+
+func (v *probed) Acknowledge(ctx context.Context, a store.Acknowledgement) (got store.Acknowledgement, err error) {
+	defer v.told.Store("Acknowledge", time.Now(), &err)
+	return v.Store.(store.Acknowledgements).Acknowledge(ctx, a)
+}
+
+func (v *probed) Withdraw(ctx context.Context, key string) (err error) {
+	defer v.told.Store("Withdraw", time.Now(), &err)
+	return v.Store.(store.Acknowledgements).Withdraw(ctx, key)
+}
+
+func (v *probed) Acknowledgements(ctx context.Context) (got []store.Acknowledgement, err error) {
+	defer v.told.Store("Acknowledgements", time.Now(), &err)
+	return v.Store.(store.Acknowledgements).Acknowledgements(ctx)
 }
 
 func (v *probed) PutSchedule(ctx context.Context, s schedule.Record) (got schedule.Record, err error) {

@@ -128,6 +128,7 @@ var Rooms = []Room{
 	{Dir: "examples/login/session"},
 
 	{Dir: "internal/archive", Imports: []string{"internal/failure", "internal/localfile", "internal/readahead", "internal/safename", "internal/transfer"}, Libraries: []string{compress}},
+	{Dir: "internal/asked"},
 	{Dir: "internal/attention", Imports: []string{"calendar", "expectation", ".", "advice", "engine", "internal/ticks", "monitor", "notify", "schedule", "store"}}, // what an operator has to look at: above the engine
 	{Dir: "internal/bandwidth", Imports: []string{"internal/wakeup"}},
 	{Dir: "internal/bulk", Imports: []string{".", "engine", "internal/filter", "internal/nearest"}}, // one action on many executions: above the engine
@@ -160,7 +161,7 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}}, // streams of files, without what routes know
 	{Dir: "internal/definitiondiff"},
-	{Dir: "internal/desk", Imports: []string{"calendar", "expectation", ".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/attention", "internal/bulk", "internal/filter", "internal/ticks", "internal/watch", "monitor", "chain", "notify"}}, // what ties the requests of HTTP, pages and a command to a principal: above the engine
+	{Dir: "internal/desk", Imports: []string{"calendar", "expectation", ".", "access", "advice", "depot", "schedule", "store", "engine", "engine/dryrun", "internal/asked", "internal/attention", "internal/bulk", "internal/filter", "internal/ticks", "internal/watch", "monitor", "chain", "notify"}}, // what ties the requests of HTTP, pages and a command to a principal: above the engine
 	{Dir: "internal/dirwatch"},
 	{Dir: "internal/filter", Imports: []string{".", "store", "internal/nearest", "internal/uuid7"}}, // the language in which people filter executions
 	{Dir: "internal/ftpclient", Imports: []string{"internal/connerr", "internal/failure", "internal/safehttp", "internal/safename"}},

@@ -306,7 +306,9 @@ create table courier.hour_figures (
 	files_out     bigint not null, -- sent to connections
 	bytes_out     bigint not null,
 	failed_items  bigint not null,
-	rescued_items bigint not null
+	rescued_items bigint not null,
+	running       bigint not null, -- the most when it was counted
+	queued        bigint not null
 ) with (fillfactor = 50);
 
 -- By what people find executions: the names of files that steps have reported and of items
@@ -333,10 +335,23 @@ create table courier.journal (
 	now          text, -- JSON
 	execution_id uuid,
 	reason       text not null,
-	outcome      text not null
+	outcome      text not null,
+	of           bigint -- the entry that says that it was asked for; null: there is none
 );
 
 create index journal_name on courier.journal (kind, name, id);
+create index journal_of on courier.journal (of) where of is not null;
+
+-- What people have put out of sight for a time, of what needs somebody.
+create table courier.acknowledgements (
+	key     text collate "C" primary key, -- of the trouble
+	title   text not null,                -- what it was then
+	by      text not null,
+	reason  text not null,
+	at      timestamptz not null,
+	until   timestamptz not null, -- it holds before this
+	snoozed boolean not null      -- whatever is added to the trouble
+);
 
 -- The audit is append-only: the history, and what the row of an execution has of its
 -- creation. Retention removes rows in a transaction that sets courier.retention. The function names the schemas of all that it uses: it runs with
@@ -453,6 +468,7 @@ create table courier.subscriptions (
 	expected  text[] not null, -- expectations: of their events: only those of these; empty: all
 	window_us bigint not null, -- of the flood protection; 0: none
 	disabled  boolean not null,
+	disabled_at timestamptz,   -- null: it is not
 	reason    text not null,   -- why it is disabled
 	body      text not null    -- JSON: the definition
 );

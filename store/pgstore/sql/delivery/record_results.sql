@@ -25,8 +25,8 @@ with clock as materialized (
 	from mine v, clock
 	where v.verdict <> 'delivered' and o.subscription_id = v.subscription_id and o.execution_id = v.execution_id and o.seq = v.seq
 ), disabled as (
-	update courier.subscriptions s set disabled = true, reason = v.error
-	from (select v.subscription_id, max(v.error) as error from mine v where v.verdict = 'endpoint_gone' group by 1) v
+	update courier.subscriptions s set disabled = true, reason = v.error, disabled_at = coalesce(s.disabled_at, clock.now)
+	from (select v.subscription_id, max(v.error) as error from mine v where v.verdict = 'endpoint_gone' group by 1) v, clock
 	where s.id = v.subscription_id
 )
 delete from courier.outbox o using clock

@@ -1,14 +1,27 @@
 -- Counts the hours that are due, as store.HourFigures.Due has it, the latest first, and
 -- removes those that are too old. What the history has of an hour is counted anew; a figure
--- never falls, because retention may have removed some of it. $1 how many hours are kept, $2
--- at most how many are counted.
+-- never falls, because retention may have removed some of it. It does nothing if the present
+-- hour was counted within $3 microseconds. $1 how many hours are kept, $2 at most how many are
+-- counted, $4 how many executions a sample counts.
 with clock as materialized (
 	select clock_timestamp() as now
 ), present as materialized (
 	select date_trunc('hour', clock.now, 'UTC') as hour from clock
+), wanted as materialized (
+	select from clock, present p where not exists (
+		select from courier.hour_figures f
+		where f.hour = p.hour and f.counted_at > clock.now - $3::bigint::float8 * interval '1 microsecond' and f.counted_at <= clock.now
+	)
+), sample as materialized (
+	select (select count(*) from (select from courier.job_executions e where e.state = 'running' order by e.id limit $4::bigint) e) as running,
+		(select count(*) from (
+			select from courier.job_executions e where e.state = 'queued' and e.waits_for is null
+			order by e.queue, -(e.priority::integer), e.due_at, e.id limit $4::bigint
+		) e) as queued
+	from wanted
 ), due as materialized (
 	select p.hour - n::float8 * interval '1 hour' as hour
-	from clock, present p cross join lateral generate_series(0, $1::integer - 1) n
+	from wanted, clock, present p cross join lateral generate_series(0, $1::integer - 1) n
 	left join courier.hour_figures f on f.hour = p.hour - n::float8 * interval '1 hour'
 	where n < 2 or f.hour is null or f.counted_at < f.hour + interval '2 hours' or f.counted_at > clock.now
 	order by n limit $2::integer
@@ -35,11 +48,13 @@ with clock as materialized (
 ), gone as (
 	delete from courier.hour_figures f using present p where f.hour <= p.hour - $1::integer::float8 * interval '1 hour'
 )
-insert into courier.hour_figures as f (hour, counted_at, completed, failed, files_in, bytes_in, files_out, bytes_out, failed_items, rescued_items)
-select c.hour, clock.now, c.completed, c.failed, c.files_in, c.bytes_in, c.files_out, c.bytes_out, c.failed_items, c.rescued_items
-from clock, counted c order by c.hour
+insert into courier.hour_figures as f (hour, counted_at, completed, failed, files_in, bytes_in, files_out, bytes_out, failed_items, rescued_items, running, queued)
+select c.hour, clock.now, c.completed, c.failed, c.files_in, c.bytes_in, c.files_out, c.bytes_out, c.failed_items, c.rescued_items,
+	case when c.hour = p.hour then s.running else 0 end, case when c.hour = p.hour then s.queued else 0 end
+from clock, present p, sample s, counted c order by c.hour
 on conflict (hour) do update set counted_at = excluded.counted_at,
 	completed = greatest(f.completed, excluded.completed), failed = greatest(f.failed, excluded.failed),
 	files_in = greatest(f.files_in, excluded.files_in), bytes_in = greatest(f.bytes_in, excluded.bytes_in),
 	files_out = greatest(f.files_out, excluded.files_out), bytes_out = greatest(f.bytes_out, excluded.bytes_out),
-	failed_items = greatest(f.failed_items, excluded.failed_items), rescued_items = greatest(f.rescued_items, excluded.rescued_items)
+	failed_items = greatest(f.failed_items, excluded.failed_items), rescued_items = greatest(f.rescued_items, excluded.rescued_items),
+	running = greatest(f.running, excluded.running), queued = greatest(f.queued, excluded.queued)

@@ -34,8 +34,8 @@ with recursive clock as materialized (
 		) e
 	) c
 ), due as materialized (
-	select distinct on (d.queue) d.queue, d.id, d.due_at from clock, level l cross join lateral (
-		select e.queue, e.id, e.due_at from courier.job_executions e
+	select distinct on (d.queue) d.queue, d.id, d.due_at, d.definition_id from clock, level l cross join lateral (
+		select e.queue, e.id, e.due_at, e.definition_id from courier.job_executions e
 		where e.state = 'queued' and e.waits_for is null and e.queue = l.queue and -(e.priority::integer) = l.urgency and e.due_at <= clock.now
 		order by e.due_at, e.id limit 1
 	) d
@@ -44,8 +44,8 @@ with recursive clock as materialized (
 select pg_catalog.json_build_object(
 	'at', to_char(timezone('UTC', clock.now), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
 	'queues', coalesce((
-		select pg_catalog.json_agg(pg_catalog.json_build_object('queue', q.queue, 'queued', q.n, 'oldest', d.id, 'due_at', to_char(timezone('UTC', d.due_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) order by q.queue)
-		from queued q left join due d on d.queue = q.queue
+		select pg_catalog.json_agg(pg_catalog.json_build_object('queue', q.queue, 'queued', q.n, 'oldest', d.id, 'job', o.name, 'due_at', to_char(timezone('UTC', d.due_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) order by q.queue)
+		from queued q left join due d on d.queue = q.queue left join courier.job_definitions o on o.id = d.definition_id
 	), '[]'::json),
 	'queue_count_limit', (select share.most from share),
 	'running', (select count(*) from run),

@@ -39,6 +39,7 @@ func Groups() []storekit.Group {
 		{Name: "figures", Cases: cases(figureCases), Role: hasFigures},
 		{Name: "trail", Cases: cases(trailCases), Role: hasTrail},
 		{Name: "journal", Cases: cases(journalCases), Role: hasJournal},
+		{Name: "acknowledgements", Cases: cases(acknowledgementCases), Role: hasAcknowledgements},
 		{Name: "deadlines", Cases: cases(deadlineCases), Role: hasDeadlines},
 	}
 }

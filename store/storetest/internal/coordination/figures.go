@@ -63,11 +63,11 @@ var figureCases = []testCase{
 			return
 		}
 		k.complete()
-		k.OK(k.figures().CountHours(k.Ctx()))
+		k.OK(k.figures().CountHours(k.Ctx(), 0))
 		k.complete() // in the hour that was counted
 		k.Pass(5 * time.Hour)
 		k.complete()
-		k.OK(k.figures().CountHours(k.Ctx()))
+		k.OK(k.figures().CountHours(k.Ctx(), 0))
 		list := k.hours(7)
 		k.Same("hours", len(list), 7)
 		k.Same("then", list[1].Completed, int64(2))
@@ -76,11 +76,48 @@ var figureCases = []testCase{
 		k.Same("the last two", k.hours(2), list[5:])
 		k.Pass((store.KeptHours - 1) * time.Hour)
 		for range store.KeptHours/(store.MaxCountedHours-2) + 1 {
-			k.OK(k.figures().CountHours(k.Ctx()))
+			k.OK(k.figures().CountHours(k.Ctx(), 0))
 		}
 		list = k.hours(store.KeptHours + 1)
 		k.Same("hours that are kept", len(list), store.KeptHours)
 		k.Same("the first of them", list[0].Completed, int64(1))
+	}},
+	// Of several engines that call it again and again one counts: what was counted lately is left.
+	{"figures_are_counted_by_the_first", func(k *kit) {
+		k.OK(k.figures().CountHours(k.Ctx(), 0))
+		k.did(store.HourFigures{Completed: 1}, func() {
+			k.complete()
+			before := k.hours(1)
+			k.OK(k.figures().CountHours(k.Ctx(), time.Hour))
+			k.Same("counted lately", k.hours(1), before)
+		})
+		if k.Virtual {
+			k.Pass(time.Minute)
+			before := k.hours(1)[0].CountedAt
+			k.OK(k.figures().CountHours(k.Ctx(), time.Minute))
+			k.Same("counted a minute ago", k.hours(1)[0].CountedAt.Sub(before), time.Minute)
+		}
+	}},
+	// A sample has what runs and waits at an instant, and an hour the most of its samples.
+	{"figures_sample_what_runs_and_waits", func(k *kit) {
+		if !k.Virtual {
+			return
+		}
+		sample := func(what string, running, queued int64) {
+			k.Helper()
+			k.OK(k.figures().CountHours(k.Ctx(), 0))
+			h := k.hours(1)[0]
+			k.Same(what, []int64{h.Running, h.Queued}, []int64{running, queued})
+		}
+		sample("of nothing", 0, 0)
+		h := k.Start()
+		k.Add(k.New(), k.With(func(n *store.NewExecution) { n.Hold = true }), k.With(func(n *store.NewExecution) { n.Delay = time.Hour }))
+		sample("of one that runs", 1, 2)
+		h.End(courier.Completed)
+		sample("the most", 1, 2)
+		k.Pass(time.Hour)
+		sample("of the next hour", 0, 2)
+		k.Same("of the hour before", k.hours(2)[0].Running, int64(1))
 	}},
 }
 
@@ -98,7 +135,7 @@ func (k *kit) did(want store.HourFigures, f func()) {
 	k.Helper()
 	count := func() (sum store.HourFigures) {
 		for range 2 {
-			k.OK(k.figures().CountHours(k.Ctx()))
+			k.OK(k.figures().CountHours(k.Ctx(), 0))
 		}
 		for _, h := range k.hours(3) {
 			if h.Hour.Truncate(time.Hour) != h.Hour || h.CountedAt.Before(h.Hour) {

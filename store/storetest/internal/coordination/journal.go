@@ -17,7 +17,7 @@ var journalCases = []testCase{
 	{"keeps_every_field", func(k *kit) {
 		a := store.Action{
 			By: "ann", Via: "api", Verb: "set", Kind: "limit", Name: "key:acme", Job: "job", Was: json.RawMessage(`{ "n": 1.0 }`), Now: json.RawMessage("2"),
-			Execution: courier.ExecutionID(k.IDs.New()), Reason: "it's \"odd\" \\ %", Outcome: "done",
+			Execution: courier.ExecutionID(k.IDs.New()), Reason: "it's \"odd\" \\ %", Outcome: "done", Of: 1 << 40,
 		}
 		got := k.noted(a)
 		a.ID, a.At = got.ID, got.At
@@ -54,6 +54,28 @@ var journalCases = []testCase{
 		k.Same("of a kind", names(store.ActionFilter{Kind: "monitor"}), []string{"monitor a"})
 		k.Same("by somebody", names(store.ActionFilter{By: "bob"}), []string{"schedule c"})
 		k.Same("of nobody", names(store.ActionFilter{By: "eve"}), nil)
+	}},
+	// An act is one entry, also where the entries of others lie between its two, or a page ends.
+	{"lists_an_act_once", func(k *kit) {
+		asked := k.noted(store.Action{Verb: "set", Kind: "limit", Outcome: "asked"})
+		left := k.noted(store.Action{Verb: "set", Kind: "limit", Outcome: "asked"}) // nobody knows what came of it
+		for range 2 {
+			k.noted(store.Action{Verb: "seen", Kind: "limit"})
+		}
+		done := k.noted(store.Action{Verb: "set", Kind: "limit", Outcome: "done", Of: asked.ID})
+		k.Same("both", k.actions(store.ActionFilter{Limit: 1}), []store.Action{done})
+		var ids []int64
+		for f := (store.ActionFilter{Limit: 2, Acts: true}); ; {
+			page := k.actions(f)
+			for _, a := range page {
+				ids = append(ids, a.ID)
+			}
+			if len(page) < f.Limit {
+				break
+			}
+			f.Before = page[len(page)-1].ID
+		}
+		k.Same("acts", ids, []int64{done.ID, done.ID - 1, done.ID - 2, left.ID})
 	}},
 }
 

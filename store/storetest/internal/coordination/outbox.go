@@ -25,6 +25,23 @@ var outboxCases = []testCase{
 		b.Channel, b.Window, b.Jobs = "email", 0, nil
 		k.OK(o.PutSubscription(k.Ctx(), b))
 		k.subscriptions("replaced", a, b)
+		since := func() time.Time {
+			list, err := o.Subscriptions(k.Ctx(), notify.Filter{Name: "a"})
+			k.OK(err)
+			return list[0].DisabledAt
+		}
+		before := since()
+		k.Pass(time.Millisecond)
+		a.Channel = "email"
+		k.OK(o.PutSubscription(k.Ctx(), a))
+		k.Same("disabled before", since(), before)
+		for _, a.Disabled = range []bool{false, true} {
+			k.OK(o.PutSubscription(k.Ctx(), a))
+			k.subscriptions("turned", a, b)
+		}
+		if !since().After(before) {
+			k.Errorf("disabled again at %v, and before at %v", since(), before)
+		}
 		k.OK(o.RemoveSubscription(k.Ctx(), "a"))
 		k.subscriptions("removed", b)
 		k.Is("removed twice", o.RemoveSubscription(k.Ctx(), "a"), courier.ErrNotFound)
@@ -346,7 +363,7 @@ var outboxCases = []testCase{
 		k.settle(list[1], notify.Returned)
 		subs, err := k.outbox().Subscriptions(k.Ctx(), notify.Filter{})
 		k.OK(err)
-		if !subs[0].Disabled || subs[0].Reason != "410 Gone" {
+		if !subs[0].Disabled || subs[0].DisabledAt.IsZero() || subs[0].Reason != "410 Gone" {
 			k.Errorf("subscription: %+v", subs[0])
 		}
 		k.complete()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/notify"
@@ -39,6 +40,12 @@ func (k *kit) subscriptions(what string, want ...notify.Record) {
 	k.Helper()
 	got, err := k.outbox().Subscriptions(k.Ctx(), notify.Filter{})
 	k.OK(err)
+	for i := range got {
+		if got[i].DisabledAt.IsZero() == got[i].Disabled {
+			k.Errorf("%s: %s is disabled (%t) since %v", what, got[i].Name, got[i].Disabled, got[i].DisabledAt)
+		}
+		got[i].DisabledAt = time.Time{} // of the store
+	}
 	for _, list := range [][]notify.Record{got, want} {
 		for i := range list {
 			list[i].Expectations = append([]string{}, list[i].Expectations...)

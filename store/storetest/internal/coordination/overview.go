@@ -54,7 +54,7 @@ var overviewCases = []testCase{
 		}
 		k.Same("census", plain(k.census(0)), store.Census{
 			CountLimit: store.DefaultCountLimit, QueueCountLimit: store.DefaultCountLimit, Created: 2, Waiting: 1, Paused: 1, Failed: 2, Running: 2,
-			Queues: []store.QueueCensus{{Queue: "night", Queued: 3, Oldest: first.ID, DueAt: first.DueAt}, {Queue: "noon", Queued: 1}},
+			Queues: []store.QueueCensus{{Queue: "night", Queued: 3, Oldest: first.ID, Job: first.Job, DueAt: first.DueAt}, {Queue: "noon", Queued: 1}},
 			Jobs:   []store.NamedCount{{Name: "job", Count: 1}, {Name: "other", Count: 1}},
 			Keys:   []store.NamedCount{{Name: "a", Count: 1}, {Name: "b", Count: 2}},
 		})

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/store"
+)
+
+// MaxAcknowledged is how long an acknowledgement holds at most.
+const MaxAcknowledged = 30 * 24 * time.Hour
+
+// Acknowledge puts a trouble out of the sight of all until an instant, as somebody wants it who
+// knows of it: Key, Title, Until and Snoozed of a are given, and Reason of by too. Until lies
+// between now and [MaxAcknowledged] from now. What was kept under the key is replaced. The journal
+// gets an entry. Otherwise the error matches [courier.ErrInvalid]. The store must have the role
+// store.Acknowledgements; otherwise the error matches [errors.ErrUnsupported].
+func (e *Engine) Acknowledge(ctx context.Context, a store.Acknowledgement, by courier.By) (store.Acknowledgement, error) {
+	role, err := e.roles.Acknowledgements()
+	if err != nil {
+		return a, fmt.Errorf("acknowledge: %w", err)
+	}
+	a.By, a.Reason = by.Actor, by.Reason
+	ahead := time.Until(a.Until)
+	switch n := utf8.RuneCountInString(a.Reason); {
+	case a.Key == "":
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: say what, by its key")
+	case n == 0 || n > 300:
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: say why, in 1 to 300 characters")
+	case ahead <= 0 || ahead > MaxAcknowledged:
+		return a, courier.Errorf(courier.ErrInvalid, "acknowledge: until must lie in the next 30 days")
+	}
+	if a, err = role.Acknowledge(ctx, a); err != nil {
+		return a, fmt.Errorf("acknowledge: %w", err)
+	}
+	verb := "acknowledged"
+	if a.Snoozed {
+		verb = "snoozed"
+	}
+	now, err := json.Marshal(struct {
+		Until time.Time `json:"until"`
+	}{a.Until})
+	access{e}.Changed(ctx, by, store.Action{Kind: "attention", Name: a.Title, Verb: verb, Now: now})
+	return a, err
+}
+
+// Withdraw takes an acknowledgement back. If there is none under the key, the error matches
+// [courier.ErrNotFound]. The journal gets an entry with the title.
+func (e *Engine) Withdraw(ctx context.Context, key, title string, by courier.By) error {
+	role, err := e.roles.Acknowledgements()
+	if err != nil {
+		return fmt.Errorf("withdraw an acknowledgement: %w", err)
+	}
+	err = role.Withdraw(ctx, key)
+	if errors.Is(err, courier.ErrNotFound) {
+		return courier.Errorf(courier.ErrNotFound, "nothing is acknowledged under the key %q", key)
+	} else if err != nil {
+		return fmt.Errorf("withdraw an acknowledgement: %w", err)
+	}
+	access{e}.Changed(ctx, by, store.Action{Kind: "attention", Name: title, Verb: "withdrawn"})
+	return nil
+}
+
+// Acknowledgements returns those that hold, and those that ended within the last
+// [store.AcknowledgementsKept]. The store must have the role store.Acknowledgements; otherwise the
+// error matches [errors.ErrUnsupported].
+func (e *Engine) Acknowledgements(ctx context.Context) ([]store.Acknowledgement, error) {
+	role, err := e.roles.Acknowledgements()
+	if err != nil {
+		return nil, fmt.Errorf("acknowledgements: %w", err)
+	}
+	return role.Acknowledgements(ctx)
+}

@@ -1,0 +1,90 @@
+package attention
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// key names the trouble of an entry by what stays the same while it lasts: not by how many
+// executions there are, nor by which.
+func (e *Entry) key() string {
+	var parts []string
+	switch e.Kind {
+	case PutAway:
+		return ""
+	case Lost:
+		parts = []string{e.Name}
+	case Stopping:
+		parts = []string{e.Job, e.Call}
+	case Failed:
+		parts = []string{string(e.Reason), e.Connection}
+		if e.Connection == "" {
+			at := e.StepID
+			if at == "" && e.Step != nil {
+				at = strconv.Itoa(*e.Step)
+			}
+			parts = append(parts, e.Job, at, e.StepType)
+		}
+	case Overdue:
+		parts = []string{e.Job, string(e.Reason)}
+	case Due, Stranded:
+		parts = []string{e.Queue, e.About}
+	case Kept, Superseded:
+		parts = []string{e.Job}
+	case Refusal:
+	default:
+		parts = []string{e.Name, e.Date, e.Call}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", parts))
+	return string(e.Kind) + "." + hex.EncodeToString(sum[:8])
+}
+
+// Owner is the job whose trouble it is; empty if it is, or may be, that of several or of none: then
+// only who operates all jobs puts it out of the sight of all.
+func (e *Entry) Owner() string {
+	if e.Kind == Lost || e.Kind == Refusal || e.Connection != "" {
+		return ""
+	}
+	return e.Job
+}
+
+// acknowledged marks what people have put out of sight, and what has come back: the time has
+// passed, or, of what was not snoozed, something is younger than the acknowledgement. It takes a
+// statement if there is an entry.
+func (l *reading) acknowledged() error {
+	needed := false
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		e.Key = e.key()
+		needed = needed || e.Key != ""
+	}
+	if !needed {
+		return nil
+	}
+	list, err := l.Acknowledgements(l.ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil // nothing of the list depends on it
+	}
+	if err != nil {
+		return err
+	}
+	l.Acknowledges = true
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		for n := range list {
+			a := &list[n]
+			switch {
+			case a.Key != e.Key:
+			case !l.At.Before(a.Until), !a.Snoozed && cmp.Or(e.Youngest, e.Since).After(a.At):
+				e.Returned = a
+			default:
+				e.Acknowledged = a
+			}
+		}
+	}
+	return nil
+}
