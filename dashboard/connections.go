@@ -19,7 +19,7 @@ import (
 )
 
 var connectionPages = []page{{
-	path: "connections", op: "listConnections", on: onAll, title: "Connections", nav: "Connections", key: "o", file: "connections",
+	path: "connections", op: "listConnections", on: onAll, title: "Connections", nav: "Connections", group: "Partners", key: "o", file: "connections",
 	needs: func(opt *Options) bool { return opt.Connections != nil },
 	query: []string{"cursor"}, data: (*call).connections,
 	actions: []action{{verb: "test", op: "testConnection", dry: true, do: testConnection}},
@@ -120,7 +120,34 @@ func (c *call) connections() (any, error) {
 // is known only when it runs.
 func connectionOf(s *courier.StepSpec) string {
 	id, _ := s.Config["connection_id"].(string)
+	if strings.HasPrefix(id, "context:") {
+		return ""
+	}
 	return id
+}
+
+// connection returns the name of a connection with the reference of its page: of the list of
+// connections with that one, if there are no pages of single ones. The reference is empty for who
+// may see none of them.
+func (c *call) connection(id string) target {
+	t := target{Kind: "connection", Name: id}
+	switch {
+	case id == "" || !c.hasPage("connections"):
+	case c.hasPage("connections/{name}"):
+		t.Href = c.link("connections", id)
+	default:
+		t.Href = c.link("connections") + "?" + query(textParam, filter.TextOf(id))
+	}
+	return t
+}
+
+// stepConnection returns the connection that a step of the execution names, as far as its
+// definition can be read.
+func (c *call) stepConnection(x *courier.Execution, step int) target {
+	if v, err := c.parsed(x); err == nil && step >= 0 && step < len(v.Job.Steps) {
+		return c.connection(connectionOf(&v.Job.Steps[step]))
+	}
+	return target{}
 }
 
 // uses adds the jobs and monitors that name a connection, and returns the jobs.

@@ -15,7 +15,7 @@ import (
 
 var executionPages = []page{
 	{
-		path: "executions", about: "execution", op: "listExecutions", on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
+		path: "executions", about: "execution", op: "listExecutions", on: onVisible, title: "Executions", nav: "Executions", group: "Work", key: "e", file: "executions",
 		query: []string{"where", "cursor"}, data: (*call).executions,
 		scripts: []string{"select"}, live: []string{"list"}, watch: watchList,
 	},
@@ -97,6 +97,8 @@ func (c *call) executions() (any, error) {
 	text := strings.TrimSpace(c.query.Get("where"))
 	if filter.IsID(text) {
 		return nil, c.redirect(c.link("executions", text))
+	} else if _, _, short := filter.Within(text); short {
+		return nil, c.redirect(c.link("search") + "?" + query("q", text))
 	}
 	l := &executionList{Where: text, Grammar: filter.Grammar}
 	for _, v := range views {
@@ -169,7 +171,7 @@ func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 	}
 	if !c.Can(c.ctx(), x.Job, access.RightSee) {
 		if x.Failure != nil {
-			r.Failure = format.Words(x.Failure.Reason)
+			r.Failure = x.Failure.Reason.Words()
 		}
 		if r.Status == "lost" {
 			r.Status = string(courier.Running) // that another worker goes on is a matter of the service

@@ -28,23 +28,22 @@ type kept[T any, D interface {
 	*T
 	courier.Definition
 }] struct {
-	kind    string       // such as "schedule", also in the journal
-	list    string       // the path of the list, such as "schedules"
-	fields  []form.Field // of the form
-	first   string       // the definition that the form of a new one begins with, in JSON
-	query   []string     // of the first tab
-	scripts []string
-	name    func(*T) *string
-	plain   func(T) T // without the state
-	hide    func(*T)  // takes away the values
-	get     func(c *call, name string) (T, error)
-	set     func(ctx context.Context, c *call, v T) (T, error)
-	remove  func(ctx context.Context, c *call, name string) error
-	wrong   func(name string, list []courier.Problem) error
-	data    func(c *call, v *T) (any, error) // of the first tab
-	turns   []turn[T]
-	off     func(*T) *bool // whether it is switched off; nil where the form can't switch it on
-	try     string         // the button that checks what is written; empty for none
+	kind   string       // such as "schedule", also in the journal
+	list   string       // the path of the list, such as "schedules"
+	fields []form.Field // of the form
+	first  string       // the definition that the form of a new one begins with, in JSON
+	query  []string     // of the first tab
+	name   func(*T) *string
+	plain  func(T) T // without the state
+	hide   func(*T)  // takes away the values
+	get    func(c *call, name string) (T, error)
+	set    func(ctx context.Context, c *call, v T) (T, error)
+	remove func(ctx context.Context, c *call, name string) error
+	wrong  func(name string, list []courier.Problem) error
+	data   func(c *call, v *T) (any, error) // of the first tab
+	turns  []turn[T]
+	off    func(*T) *bool // whether it is switched off; nil where the form can't switch it on
+	try    string         // the button that checks what is written; empty for none
 	// tried returns what the form shows, once it was checked, of a definition that is not saved.
 	tried func(c *call, v *T) any
 	more  []action // besides those that all have
@@ -132,7 +131,7 @@ func (k *kept[T, D]) pages() []page {
 		actions = append(actions, a)
 	}
 	return []page{
-		{path: k.list + "/{name}", op: "get" + title, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: append([]string{"unsaved"}, k.scripts...), data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
+		{path: k.list + "/{name}", op: "get" + title, on: onSubject, about: k.kind, find: k.find, file: k.kind, query: append([]string{"tab"}, k.query...), scripts: []string{"unsaved"}, data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
 		{
 			path: "new/" + k.kind, op: "set" + title, on: onVisible, about: k.kind, title: "New " + k.kind, file: "new", scripts: []string{"unsaved"}, query: []string{"as"}, data: k.fresh,
 			actions: fresh,
