@@ -160,7 +160,7 @@ func (c *call) listView(tables []*table) *listView {
 	}
 	slices.SortFunc(v.Hidden, func(a, b navItem) int { return strings.Compare(a.Label, b.Label) })
 	for _, t := range tables {
-		link := navItem{Label: "CSV", Href: c.with(csvParam, t.name, "cursor", "", "after", "", "before", "")}
+		link := navItem{Label: "CSV", Href: c.with(csvParam, t.name, "cursor", "", "after", "", "before", "", "from", "", "fold", "")}
 		if len(tables) > 1 {
 			link.Label = "CSV of " + t.name
 		}
@@ -170,7 +170,9 @@ func (c *call) listView(tables []*table) *listView {
 }
 
 // isCursor reports whether a parameter says where a page of a list begins.
-func isCursor(name string) bool { return name == "cursor" || name == "after" || name == "before" }
+func isCursor(name string) bool {
+	return slices.Contains([]string{"cursor", "after", "before", "from"}, name)
+}
 
 // Filtered reports whether the lists of the page have only the rows that a filter selects.
 func (v *view) Filtered() bool { return v.List != nil && v.List.Text != "" }

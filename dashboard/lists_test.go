@@ -150,6 +150,11 @@ func TestListCSV(t *testing.T) {
 			"limits?csv=queues":                                      {"Queue", ""},
 			"notifications?csv=failed+notifications":                 {"Event", ""},
 			"executions?csv=executions&text=-failed+-" + run.Chain:   {"Status", "completed"},
+			"chain-executions/" + string(run.ID) + "?csv=members":    {"Member", "fetch"},
+			"chains/daily?csv=members":                               {"Begins when", "check has completed or failed"},
+			"chains/daily?csv=executions+of+chains":                  {"Execution", string(run.ID)},
+			"jobs/report?tab=versions&csv=versions":                  {"Version", "1"},
+			"notifications/=told?csv=notifications":                  {"State", ""},
 			"executions?csv=executions&where=state:failed&text=none": {"Status", ""},
 		} {
 			cells := column(t, w.csv(path), want[0])
@@ -190,5 +195,56 @@ func TestListCSVBound(t *testing.T) {
 			t.Errorf("with a filter the text has %d rows", len(one))
 		}
 		w.get("limits?text=key:10000").has("Few of the rows that were looked at match.")
+	})
+}
+
+// Lists within the page of a thing have the filter too.
+func TestListFilterOfParts(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.defineChain(daily())
+		run := w.startChain("ann", map[string]any{"seconds": 1, "fail": "broken"})
+		time.Sleep(time.Minute)
+		x := w.ended("report", "ann", map[string]any{"fail": "no route"})
+		for at, want := range map[string]int{
+			"chain-executions/" + string(run.ID): 4, "chain-executions/" + string(run.ID) + "?text=tidy": 1, "chain-executions/" + string(run.ID) + "?text=-fetch": 1,
+			"executions/" + string(x.ID) + "?tab=audit": 5, "executions/" + string(x.ID) + "?tab=audit&text=%22no+route%22": 2, "executions/" + string(x.ID) + "?tab=attempts&text=-failed": 0,
+		} {
+			a := w.get(at)
+			if rows := a.tree.all("tr[data-row]"); len(rows) != want {
+				t.Errorf("%s: %d rows, and not %d: %s", at, len(rows), want, a.tree.one(t, "main").text())
+			} else if want == 0 {
+				a.has("No row matches.")
+			}
+		}
+	})
+}
+
+// What a job that runs again and again has completed is folded into its newest execution.
+func TestFold(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.define(courier.Job{Name: "heartbeat", Steps: []courier.StepSpec{{Type: "test.flaky"}}})
+		for range 5 {
+			w.ended("heartbeat", "ann", nil)
+			w.ended("report", "ann", map[string]any{"fail": "broken"})
+		}
+		w.ended("report", "ann", nil)
+		if rows := w.get("executions").tree.all("tr[data-row]"); len(rows) != 11 {
+			t.Errorf("%d rows", len(rows))
+		}
+		a := w.get("executions?fold=1").has("and 4 more that completed")
+		if rows := a.tree.all("tr[data-row]"); len(rows) != 7 {
+			t.Errorf("%d rows are left: %s", len(rows), a.tree.one(t, "main").text())
+		}
+		if on := a.tree.one(t, "nav[aria-label=Filters]").all("a[aria-current=true]"); len(on) != 1 || on[0].text() != "Fold what repeats" || on[0].attrs["href"] != "?" {
+			t.Error("the switch is not marked")
+		}
+		if link := a.tree.one(t, "a[download]").attrs["href"]; link != "?csv=executions" {
+			t.Errorf("the CSV, which folds nothing, is at %q", link)
+		}
+		for _, more := range a.tree.all("a[class=note]") {
+			if rows := w.get(strings.TrimPrefix(more.attrs["href"], "./")).tree.all("tr[data-row]"); len(rows) != 5 {
+				t.Errorf("%q leads to %d rows", more.text(), len(rows))
+			}
+		}
 	})
 }

@@ -186,6 +186,70 @@ func (p *searchPage) tables() (list []*table) {
 	return list
 }
 
+// tables returns those of the first tab, if it has any.
+func (p *keptPage) tables() []*table {
+	if l, ok := p.Data.(lister); ok {
+		return l.tables()
+	}
+	return nil
+}
+
+func (v *monitorView) tables() []*table {
+	return []*table{tableOf("files seen", &v.Files, &v.Next, []string{"File", "State", "Bytes", "Modified", "Unchanged since", "Handed over", "Execution"}, func(r *seenRow) []any {
+		return []any{r.Name, r.Status, r.Size, r.Modified, r.Since, r.HandedAt, r.Execution}
+	})}
+}
+
+func (v *subscriptionView) tables() []*table {
+	return []*table{tableOf("notifications", &v.Deliveries, &v.Next, []string{"State", "Event", "About", "Happened", "Attempts", "Next attempt or failed", "Answer of the receiver"}, func(r *deliveryRow) []any {
+		return []any{r.State, r.Text(), r.About, r.At, r.Attempts, r.DueAt, r.LastErr}
+	})}
+}
+
+func (v *expectationView) tables() []*table {
+	return []*table{tableOf("days", &v.Days, nil, []string{"Day", "State", "Window", "What came", "Note", "Files"}, func(r *dayRow) []any {
+		var files []string
+		for _, f := range r.FileRows {
+			files = append(files, f.Name)
+		}
+		return []any{r.Date, r.Arrival.State, r.Window, r.Words, r.Note, files}
+	})}
+}
+
+func (p *chainRunPage) tables() []*table {
+	if p.Graph == nil {
+		return nil
+	}
+	return []*table{memberTable(p.Graph)}
+}
+
+func memberTable(g *chainGraph) *table {
+	return tableOf("members", &g.Rows, &g.Next, []string{"Member", "Status", "Job", "Version", "Execution", "Begins when", "Why"}, func(r *memberRow) []any {
+		var when []string
+		for _, d := range r.DependsOn {
+			when = append(when, d.Member+" "+d.Text)
+		}
+		return []any{r.Name, r.Status, r.Job, r.Version, r.Execution, when, r.Reason}
+	})
+}
+
+func (p *chainPage) tables() []*table {
+	if p.Graph == nil {
+		return p.definitionPage.tables()
+	}
+	return []*table{memberTable(p.Graph), chainRunTable(&p.Runs, nil)}
+}
+
+// tables returns that of the versions, on their tab.
+func (p *definitionPage) tables() []*table {
+	if p.Versions == nil {
+		return nil
+	}
+	return []*table{tableOf("versions", &p.Versions.Rows, &p.Versions.Next, []string{"Version", "Saved", "By", p.Versions.Parts}, func(r *versionRow) []any {
+		return []any{r.Version, r.SavedAt, r.SavedBy, r.Parts}
+	})}
+}
+
 // tables returns the list of the part of the page that is shown.
 func (p *executionPage) tables() []*table {
 	switch {
