@@ -16,7 +16,7 @@ import (
 )
 
 var attentionPages = []page{{
-	path: "", op: "getAttention", on: onVisible, title: "Attention", nav: "Attention", key: "a", file: "attention",
+	path: "", op: "getAttention", on: onVisible, title: "Attention", nav: "Attention", group: "Work", key: "a", file: "attention",
 	data: (*call).attentionPage, live: []string{"life", "entries"}, watch: watchEvery(attentionEvery),
 }}
 

@@ -16,7 +16,7 @@ import (
 )
 
 var calendarPages = slices.Concat([]page{{
-	path: "calendars", about: "calendar", op: "listCalendars", on: onAll, title: "Calendars", file: "calendars",
+	path: "calendars", about: "calendar", op: "listCalendars", on: onAll, title: "Calendars", group: "Rules", file: "calendars",
 	query: []string{"cursor"}, data: (*call).calendars, live: []string{"list"}, watch: watchEvery(30 * time.Second),
 }}, calendars.pages())
 

@@ -40,12 +40,14 @@ type call struct {
 	subject   any                   // of pages with the scope onSubject
 	about     []string              // the jobs of the subject
 	edited    any                   // the definition in the form that was sent
+	listed    *listView             // of a page with lists
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// everywhere are the parameters of all pages: the result of an action, and for [call.live].
-var everywhere = []string{"done", "kept", "live", "have"}
+// everywhere are the parameters of all pages that no reference keeps: the result of an action, for
+// [call.live], and for [call.csv].
+var everywhere = []string{"done", "kept", "live", "have", csvParam}
 
 // readQuery reads the parameters of the URL that the page has. Others, such as those that a
 // mail program adds, are ignored.
@@ -56,7 +58,7 @@ func (c *call) readQuery() error {
 	}
 	c.query = url.Values{}
 	for name, values := range q {
-		if !slices.Contains(c.page.query, name) && !slices.Contains(everywhere, name) {
+		if name != textParam && !slices.Contains(c.page.query, name) && !slices.Contains(everywhere, name) {
 			continue
 		}
 		for _, v := range values {

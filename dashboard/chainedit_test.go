@@ -214,7 +214,8 @@ func TestChainEdit(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.get("chains/daily?tab=schedules").has("The schedules that start this chain").has("nightly")
-		w.get("jobs/report?tab=schedules").has("No schedule starts this job.")
+		w.get("jobs/report?tab=schedules").has("The schedules that start this job").has("nightly by the chain daily enabled 2000-01-01 03:00:00 UTC")
+		w.get("jobs/hidden?tab=schedules").has("No schedule starts this job.")
 	})
 }
 

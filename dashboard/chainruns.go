@@ -19,11 +19,11 @@ import (
 
 var chainRunPages = []page{
 	{
-		path: "chain-executions", op: "listChainExecutions", on: onAll, title: "Executions of chains", file: "chainruns",
+		path: "chain-executions", op: "listChainExecutions", on: onAll, title: "Executions of chains", group: "Work", file: "chainruns",
 		query: []string{"chain", "state", "cursor"}, data: (*call).chainRuns,
 	},
 	{
-		path: "chain-executions/{id}", op: "getChainExecution", on: onAll, file: "chainrun", query: []string{"from"}, data: (*call).chainRunPage,
+		path: "chain-executions/{id}", op: "getChainExecution", on: onAll, group: "Work", file: "chainrun", query: []string{"from"}, data: (*call).chainRunPage,
 		live: []string{"summary", "members"}, watch: watchEvery(2 * time.Second),
 		actions: chainRunActions(),
 	},
@@ -48,8 +48,12 @@ type chainRunRow struct {
 	Failure       string
 }
 
-// chainRun returns an execution of a chain as viewers see it.
+// chainRun returns an execution of a chain as the visitor may see it: a client sees how its own
+// stands.
 func (c *call) chainRun(x *chain.Execution) chainRunRow {
+	if !c.Can(c.ctx(), "", access.RightSee) {
+		return chainRunRow{ID: x.ID, Href: c.link("chain-executions", string(x.ID)), Chain: x.Chain, Status: desk.ChainStatus(x), Created: x.CreatedAt}
+	}
 	r := chainRunRow{
 		ID: x.ID, Href: c.link("chain-executions", string(x.ID)), Chain: x.Chain, Version: x.Version, Status: desk.ChainStatus(x), By: x.By,
 		Created: x.CreatedAt, Members: len(x.Members),
@@ -165,7 +169,7 @@ func (c *call) chainRunPage() (any, error) {
 	c.title = "Execution of chain " + format.Clip(120, x.Chain)
 	p := &chainRunPage{Full: c.Can(c.ctx(), "", access.RightSee), Hidden: !c.SeesValues(c.ctx(), ""), EndedAt: x.EndedAt, Request: x.Request}
 	if !p.Full {
-		p.chainRunRow = chainRunRow{ID: x.ID, Chain: x.Chain, Status: desk.ChainStatus(&x), Created: x.CreatedAt}
+		p.chainRunRow = c.chainRun(&x)
 		p.Verbs = c.verbsOf(&x)
 		return p, nil
 	}

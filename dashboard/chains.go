@@ -17,7 +17,7 @@ import (
 
 var chainPages = append([]page{
 	{
-		path: "chains", op: "listChains", on: onAll, title: "Chains", nav: "Chains", key: "c", file: "chains",
+		path: "chains", op: "listChains", on: onAll, title: "Chains", nav: "Chains", group: "Rules", key: "c", file: "chains",
 		query: []string{"after"}, data: (*call).chains,
 	},
 	{path: "chains/{name}", op: "getChain", on: onAll, file: "chain", query: append([]string{"from"}, versionQuery...), data: (*call).chain},

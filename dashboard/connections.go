@@ -19,7 +19,7 @@ import (
 )
 
 var connectionPages = []page{{
-	path: "connections", op: "listConnections", on: onAll, title: "Connections", nav: "Connections", key: "o", file: "connections",
+	path: "connections", op: "listConnections", on: onAll, title: "Connections", nav: "Connections", group: "Partners", key: "o", file: "connections",
 	needs: func(opt *Options) bool { return opt.Connections != nil },
 	query: []string{"cursor"}, data: (*call).connections, live: []string{"list"}, watch: watchEvery(connectionsEvery),
 	actions: []action{{verb: "test", op: "testConnection", dry: true, do: testConnection}},
@@ -139,7 +139,29 @@ func (c *call) mayTest() bool { return c.may(access.RightOperate) && c.SeesValue
 // is known only when it runs.
 func connectionOf(s *courier.StepSpec) string {
 	id, _ := s.Config["connection_id"].(string)
+	if strings.HasPrefix(id, "context:") {
+		return ""
+	}
 	return id
+}
+
+// connectionTarget returns the name of a connection with the reference of its page, which is empty
+// for who may not see it.
+func (c *call) connectionTarget(id string) target {
+	t := target{Kind: "connection", Name: id}
+	if id != "" && c.hasPage("connections/{name}") {
+		t.Href = c.link("connections", id)
+	}
+	return t
+}
+
+// stepConnection returns the connection that a step of the execution names, as far as its
+// definition can be read.
+func (c *call) stepConnection(x *courier.Execution, step int) target {
+	if v, err := c.parsed(x); err == nil && step >= 0 && step < len(v.Job.Steps) {
+		return c.connectionTarget(connectionOf(&v.Job.Steps[step]))
+	}
+	return target{}
 }
 
 // uses adds the jobs and monitors that name a connection.

@@ -22,12 +22,15 @@
 //
 // What a page shows, and can be computed without a request, is a package below
 // dashboard/internal. A page has a variable of type []page in a file of its own, which allPages
-// lists; the order there is that of the links at the top of all pages. The comments of page and
+// lists; the order there is that of the links at the top of all pages, in the groups of nav.go. The comments of page and
 // action say what a row has. The page is in the table of docs/dashboard.md.
 //
 //   - Read through the visit in the call (c.Executions, c.Schedules, desk.Pick), and not through
 //     the engine unless the scope of the row is enough. Call desk.HideValues and the like where
 //     c.SeesValues is false. Templates read nothing.
+//   - A page with lists has a method tables (tables.go), which the filter of its rows and its CSV
+//     go by, {{template "listbar" $}} above the list, and {{template "unmatched" $}} where
+//     $.Filtered and there are no rows.
 //   - Make references with c.link and c.with, or .Link and .With of the view. They are relative.
 //     No template has a path that begins with a slash.
 //   - Write people's text as {{clip 80 .Name}} within bdi, and long text by {{template "text"
@@ -44,7 +47,8 @@
 //     script unsaved.
 //   - A live part is a template of its own, which {{$.Fragment "list" "Label"}} puts into main.
 //     It is the same text while nothing has changed: instants are absolute, and scripts add how
-//     long ago they are.
+//     long ago they are. {{time .At}} is in UTC until [view.finished] shows it in the zone that the
+//     visitor's browser has named by a cookie.
 //   - No style, no inline script, no colour alone: a status is a badge, and figures are SVG
 //     attributes. A table has a caption, and scope on each th. A row that keys walk through has
 //     data-row, a failed one data-failed, the box of buttons data-actions; each td has the name

@@ -32,6 +32,7 @@ type executionPage struct {
 	Status   string
 	Headline string // what it does, or why it does not go on
 	Detail   string // more of that, such as the message of a failure
+	At       target // the connection of the step that has failed
 	Running  *runningStep
 	Because  []advice.Cause
 	Again    string // reference of the execution that this one repeats
@@ -76,6 +77,7 @@ type runningStep struct {
 // A failedRow is a failed or rescued item of a loop.
 type failedRow struct {
 	Label, Step, Error string
+	At                 target // the connection of the step
 	Href               string // of the outline with the item
 	Attempts           string // of those of the item
 	// References of the page that resumes the execution, with the item chosen. Rescue is empty
@@ -131,7 +133,7 @@ func (c *call) itemRows(p *executionPage, sees bool, count int, read func(contex
 		name, index := f.Label, f.Iteration[len(f.Iteration)-1]
 		row := failedRow{
 			Label: format.Item(name, f.Iteration), Step: courier.StepLabel(f.Step, f.ID, f.Type), Error: strings.TrimPrefix(f.Error, courier.FormatItem(name, index)+": "),
-			Href: self + "?" + at.Encode(), Again: with("item"), Accept: with("accept"), Skip: with("skip-item"),
+			At: c.stepConnection(&p.X, f.Step), Href: self + "?" + at.Encode(), Again: with("item"), Accept: with("accept"), Skip: with("skip-item"),
 		}
 		at.Set("tab", "attempts")
 		if row.Attempts = self + "?" + at.Encode(); hasRescue(v.Tree, f) {
@@ -186,7 +188,9 @@ func (c *call) executionPage() (any, error) {
 	if err := c.explain(p); err != nil {
 		return nil, err
 	}
-	p.headline(sees)
+	if p.headline(sees); p.Detail != "" {
+		p.At = c.stepConnection(&x, x.Failure.Step)
+	}
 	if err := c.offer(p); err != nil {
 		return nil, err
 	}

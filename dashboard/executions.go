@@ -15,8 +15,8 @@ import (
 
 var executionPages = []page{
 	{
-		path: "executions", about: "execution", op: "listExecutions", on: onVisible, title: "Executions", nav: "Executions", key: "e", file: "executions",
-		query: []string{"where", "cursor"}, data: (*call).executions,
+		path: "executions", about: "execution", op: "listExecutions", on: onVisible, title: "Executions", nav: "Executions", group: "Work", key: "e", file: "executions",
+		query: []string{"where", "cursor", "fold"}, data: (*call).executions,
 		scripts: []string{"select"}, live: []string{"list"}, watch: watchList,
 	},
 	{
@@ -43,6 +43,8 @@ type executionList struct {
 	Problems []string // with the filter
 	Grammar  string
 	Views    []navItem // filters that many need
+	Fold     navItem   // the switch that folds, or unfolds
+	Folded   bool
 	Rows     []executionRow
 	Bulk     bool // the visitor is an operator of at least one of them
 	Caption  string
@@ -75,6 +77,8 @@ type executionRow struct {
 	Took         time.Duration
 	Bytes        int64 // of the running step, or of the workspace at the end
 	Failure      string
+	More         int    // older ones of the job that have completed, and are folded into this row
+	MoreHref     string // reference of them
 }
 
 // An origin says by whom or by what an execution was started. Its kind is empty for a name.
@@ -97,14 +101,23 @@ func (c *call) executions() (any, error) {
 	text := strings.TrimSpace(c.query.Get("where"))
 	if filter.IsID(text) {
 		return nil, c.redirect(c.link("executions", text))
+	} else if _, _, short := filter.Within(text); short {
+		return nil, c.redirect(c.link("search") + "?" + query("q", text))
 	}
 	l := &executionList{Where: text, Grammar: filter.Grammar}
 	for _, v := range views {
 		l.Views = append(l.Views, navItem{Label: v.label, Href: c.with("where", v.where, "cursor", ""), Current: v.where == text})
 	}
+	l.Folded = c.query.Get("fold") != ""
+	if l.Fold = (navItem{Label: "Fold what repeats", Href: c.with("fold", "1")}); l.Folded {
+		l.Fold = navItem{Label: "Fold what repeats", Href: c.with("fold", ""), Current: true}
+	}
 	w, err := filter.Parse(asWhere(text), now())
 	if err == nil {
 		err = c.list(l, w)
+	}
+	if l.Folded {
+		c.fold(l)
 	}
 	if e, ok := errors.AsType[*filter.Error](err); ok {
 		l.Problems, err = e.Problems, nil
@@ -155,6 +168,28 @@ func (c *call) list(l *executionList, w filter.Filter) error {
 	return nil
 }
 
+// fold leaves of the executions of a job that have completed the newest one of the page, with the
+// number of the others: a job that runs each minute, such as a heartbeat, hides nothing then.
+func (c *call) fold(l *executionList) {
+	first := make(map[string]int) // where the newest one of a job is
+	kept := l.Rows[:0]
+	for _, r := range l.Rows {
+		if r.Status != string(courier.Completed) {
+			kept = append(kept, r)
+			continue
+		}
+		i, ok := first[r.Job]
+		if !ok {
+			first[r.Job] = len(kept)
+			kept = append(kept, r)
+			continue
+		}
+		kept[i].More++
+		kept[i].MoreHref = c.link("executions") + "?" + query("where", filter.Filter{States: []string{r.Status}, Jobs: []string{r.Job}}.String())
+	}
+	l.Rows = kept
+}
+
 // row returns an execution as the visitor may see it: a client sees how its own stands.
 func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 	r := executionRow{ID: x.ID, Href: c.link("executions", string(x.ID)), Status: x.Status(at), Job: x.Job, Version: x.Version, Begun: x.StartedAt}
@@ -169,7 +204,7 @@ func (c *call) row(x *courier.Execution, at time.Time) executionRow {
 	}
 	if !c.Can(c.ctx(), x.Job, access.RightSee) {
 		if x.Failure != nil {
-			r.Failure = format.Words(x.Failure.Reason)
+			r.Failure = x.Failure.Reason.Words()
 		}
 		if r.Status == "lost" {
 			r.Status = string(courier.Running) // that another worker goes on is a matter of the service

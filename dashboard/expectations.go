@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -21,7 +22,7 @@ import (
 )
 
 var expectationPages = slices.Concat([]page{{
-	path: "expectations", about: "expectation", op: "listExpectations", on: onAll, title: "Today", nav: "Today", key: "t", file: "expectations",
+	path: "expectations", about: "expectation", op: "listExpectations", on: onAll, title: "Today", nav: "Today", group: "Work", key: "t", file: "expectations",
 	query: []string{"cursor", "date", "state"}, data: (*call).today, live: []string{"list"}, watch: watchEvery(15 * time.Second),
 }}, expectations.pages())
 
@@ -48,7 +49,7 @@ var expectations = &kept[expectation.Expectation, *expectation.Expectation]{
 		{Name: "count.most", Label: "Files a day, at most", Kind: form.Number, Hint: "Empty means any number."},
 		{Name: "bytes.least", Label: "Bytes of a file, at least", Kind: form.Number, Hint: "Empty means 1: an empty file is wrong."},
 		{Name: "bytes.most", Label: "Bytes of a file, at most", Kind: form.Number, Hint: "Empty means any size."},
-		{Name: "window.from", Label: "Expected from", Kind: form.Text, Hint: "A time of the day, such as 06:00.", Group: "When"},
+		{Name: "window.from", Label: "Expected from", Kind: form.Text, Hint: "A time of the day in the time zone of the calendar, or else in the one below, such as 06:00.", Group: "When"},
 		{Name: "window.until", Label: "until", Kind: form.Text, Hint: "Such as 07:50. A time that is not after the first one is of the next day."},
 		{Name: "window.grace", Label: "Grace", Kind: form.Text, Hint: "How long after that files are still on time, such as 20m."},
 		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of one of the calendars: nothing is expected on days that it closes."},
@@ -325,6 +326,7 @@ type expectationView struct {
 	LastPoll     time.Time
 	MonitorState string
 	Excuse       string // the date that the form has
+	DayZone      string // whose days the dates are
 }
 
 // A dayRow is a day of an expectation.
@@ -344,12 +346,15 @@ func (c *call) expectation(x *expectation.Expectation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &expectationView{Expectation: *x, CalendarHref: c.calendarHref(x.Calendar), Excuse: c.query.Get("date")}
+	v := &expectationView{Expectation: *x, CalendarHref: c.calendarHref(x.Calendar), Excuse: c.query.Get("date"), DayZone: cmp.Or(x.Zone, "UTC")}
 	days, err := c.lastDays([]string{x.Name}, date+1)
 	if err != nil {
 		return nil, err
 	}
 	list := days[x.Name]
+	if len(list) > 0 {
+		v.DayZone = list[0].Location().String()
+	}
 	shown := slices.DeleteFunc(slices.Clone(list), func(a expectation.Arrival) bool { return a.Day() > date })
 	v.Row = c.todayRow(*x, shown, date)
 	for i := range list {

@@ -174,6 +174,9 @@ func (c *call) serve() error {
 	if err == nil && c.isLive() {
 		return c.live()
 	}
+	if err == nil && c.query.Get(csvParam) != "" {
+		return c.csv()
+	}
 	if err == nil {
 		return c.show(http.StatusOK, nil)
 	}

@@ -19,13 +19,14 @@ import (
 )
 
 var healthPages = []page{{
-	path: "health", op: "getHealth", on: onAll, title: "Health", nav: "Health", key: "h", file: "health", data: (*call).health,
+	path: "health", op: "getHealth", on: onAll, title: "Health", nav: "Health", group: "Administration", key: "h", file: "health", data: (*call).health,
 }}
 
 // A healthPage is the page of how the engine that serves it stands, and its store.
 type healthPage struct {
 	Status   string // a badge
 	Headline string
+	Checks   []healthCheck
 	Refused  []engine.RefusedWrite
 	Stranded []strandedRow
 	Failing  []courier.FailedMaintenance
@@ -79,7 +80,7 @@ func (c *call) health() (any, error) {
 		}
 		p.noStore(c, err)
 	}
-	p.judge()
+	p.judge(c)
 	return p, nil
 }
 
@@ -95,23 +96,62 @@ func (p *healthPage) noStore(c *call, err error) {
 	}
 }
 
-// judge says in a sentence how things stand.
-func (p *healthPage) judge() {
-	switch {
-	case p.Problem != nil:
-		p.Status, p.Headline = "error", "The store does not answer."
-	case len(p.Refused) > 0:
-		p.Status, p.Headline = "error", fmt.Sprintf("The store does not take the progress of %s.", format.Plural(len(p.Refused), "execution"))
-	case len(p.Stranded) > 0:
-		p.Status, p.Headline = "warning", "Executions wait that no worker can take."
-	case len(p.Failing) > 0:
-		p.Status, p.Headline = "warning", "The maintenance of "+format.Plural(len(p.Failing), "step type")+" fails."
-	case p.LowSpace != nil:
-		p.Status, p.Headline = "warning", "The disk of the workspaces has little space left: make room, or steps that write files will fail."
-	case p.Workers == 0:
-		p.Status, p.Headline = "warning", "No worker is present: nothing is executed until an engine is started on the store."
-	default:
-		p.Status, p.Headline = "ok", "The engine that serves this page has nothing to report."
+// A healthCheck is one of the things that are looked at: how it stands, and what to do if it does
+// not stand well.
+type healthCheck struct {
+	Name     string
+	Status   string // "ok", "warning", "error", or "unknown"
+	Text, Do string
+	Href     string // of the page that has more of it; empty for none
+}
+
+// judge says of each thing how it stands, and of all in a sentence: that of the worst, and of the
+// first one among these.
+func (p *healthPage) judge(c *call) {
+	waiting := 0
+	for i := range p.Stranded {
+		waiting += p.Stranded[i].Count
+	}
+	present, limits := format.Plural(max(p.Workers, 0), "worker")+" present.", ""
+	if p.Workers < 0 {
+		present = "The store does not record workers."
+	}
+	if c.hasPage("limits") {
+		limits = c.link("limits")
+	}
+	p.Status, p.Headline = "ok", "All is well. The engine that serves this page has nothing to report."
+	for _, k := range []struct {
+		name, well       string
+		unknown, ill     bool // unknown: it is not known, and well says why
+		status, text, do string
+		href             string
+	}{
+		{name: "Store", well: "It answers.", ill: p.Problem != nil, status: "error", text: "The store does not answer.",
+			do: "Look whether the database runs and can be reached. The log of this service has the reason under the incident above."},
+		{name: "Progress of executions", well: "The store takes what executions of this engine have done.", ill: len(p.Refused) > 0, status: "error",
+			text: "The store does not take the progress of " + format.Plural(len(p.Refused), "execution") + ".", do: "The engine tries again and again. Remove the cause that the message below names."},
+		{name: "Executions that wait", well: "A worker can take each that is due.", ill: waiting > 0, status: "warning",
+			text: "Executions wait that no worker can take: " + format.Count(waiting) + ".", do: "The groups below have what is lacking, and what to do.", href: limits},
+		{name: "Maintenance", well: "It works.", ill: len(p.Failing) > 0, status: "warning", text: "The maintenance of " + format.Plural(len(p.Failing), "step type") + " fails.",
+			do: "Engines try it again in each period. Remove the cause that the message below names."},
+		{name: "Disk of the workspaces", well: "It is not short of space.", ill: p.LowSpace != nil, status: "warning", text: "The disk of the workspaces has little space left.",
+			do: "Make room, or steps that write files will fail. Executions that have ended may keep files that nobody needs any more."},
+		{name: "Workers", well: present, unknown: p.Workers < 0, ill: p.Workers == 0, status: "warning", text: "No worker is present: nothing is executed until an engine is started on the store.",
+			do: "Start an engine on the store.", href: limits},
+		{name: "Observers of events", well: "They have kept up.", ill: p.Dropped > 0, status: "warning", text: "Observers of this engine are too slow, and have missed " + format.Plural(p.Dropped, "event") + ".",
+			do: "Have them hand on what takes long. Journal, audit and notifications have all events."},
+	} {
+		row := healthCheck{Name: k.name, Status: "ok", Text: k.well, Href: k.href}
+		switch {
+		case k.unknown:
+			row.Status = "unknown"
+		case k.ill:
+			row.Status, row.Text, row.Do = k.status, k.text, k.do
+			if p.Status == "ok" || p.Status == "warning" && k.status == "error" {
+				p.Status, p.Headline = k.status, k.text
+			}
+		}
+		p.Checks = append(p.Checks, row)
 	}
 }
 

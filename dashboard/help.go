@@ -6,7 +6,7 @@ import (
 )
 
 var helpPages = []page{{
-	path: "help", op: "help", on: onVisible, title: "Help", nav: "Help", key: "?", file: "help", scripts: []string{"switch"}, data: (*call).help,
+	path: "help", op: "help", on: onVisible, title: "Help", nav: "Help", group: "Administration", key: "?", file: "help", scripts: []string{"switch"}, data: (*call).help,
 }}
 
 // A helpPage is the page of keys, words, states and roles.

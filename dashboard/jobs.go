@@ -17,7 +17,7 @@ import (
 
 var jobPages = append([]page{
 	{
-		path: "jobs", op: "listJobs", on: onVisible, title: "Jobs", nav: "Jobs", key: "j", file: "jobs",
+		path: "jobs", op: "listJobs", on: onVisible, title: "Jobs", nav: "Jobs", group: "Rules", key: "j", file: "jobs",
 		query: []string{"q", "after"}, data: (*call).jobs, live: []string{"list"}, watch: watchJobs,
 	},
 	{path: "jobs/{name}", op: "getJob", on: onJob, title: "Job", file: "job", query: versionQuery, data: (*call).job},
@@ -183,6 +183,17 @@ const maxTickChains = 100
 
 // addChains adds the next ticks of the chains that schedules start to the jobs in them.
 func (c *call) addChains(rows []jobRow, list []schedule.Schedule) error {
+	return c.eachChain(list, func(s *schedule.Schedule, has func(job string) bool) {
+		for j := range rows {
+			if !rows[j].Client && has(rows[j].Name) {
+				rows[j].add(s, s.Chain)
+			}
+		}
+	})
+}
+
+// eachChain calls f with each of the schedules that start a chain, and which jobs that has.
+func (c *call) eachChain(list []schedule.Schedule, f func(s *schedule.Schedule, has func(job string) bool)) error {
 	read := 0
 	for i := range list {
 		s := &list[i]
@@ -196,11 +207,9 @@ func (c *call) addChains(rows []jobRow, list []schedule.Schedule) error {
 		} else if err != nil {
 			return err
 		}
-		for j := range rows {
-			if !rows[j].Client && slices.ContainsFunc(def.Members, func(m chain.Member) bool { return m.Job == rows[j].Name }) {
-				rows[j].add(s, s.Chain)
-			}
-		}
+		f(s, func(job string) bool {
+			return slices.ContainsFunc(def.Members, func(m chain.Member) bool { return m.Job == job })
+		})
 	}
 	return nil
 }

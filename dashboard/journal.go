@@ -14,7 +14,7 @@ import (
 )
 
 var journalPages = []page{{
-	path: "journal", op: "listJournal", on: onAll, title: "Journal", nav: "Journal", file: "journal",
+	path: "journal", op: "listJournal", on: onAll, title: "Journal", nav: "Journal", group: "Administration", key: "u", file: "journal",
 	query: []string{"kind", "name", "by", "before"}, data: (*call).journal,
 }}
 

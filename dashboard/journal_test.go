@@ -119,7 +119,18 @@ func TestOverviewRoles(t *testing.T) {
 func TestHealth(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		w.ended("report", "ann", nil)
-		w.get("health").has("ok").has("nothing to report").has("Workers present 1").has("Set Options.Health")
+		page := w.get("health").has("ok").has("nothing to report").has("Workers present 1").has("Set Options.Health")
+		if rows := page.tree.all("tr[data-row]"); len(rows) != 7 {
+			t.Errorf("%d things are looked at", len(rows))
+		}
+		for _, row := range page.tree.all("tr[data-row]") {
+			if row.all("td")[0].text() != "ok" || row.all("td")[2].text() != "nothing" {
+				t.Errorf("of a healthy engine: %s", row.text())
+			}
+		}
+		if raw := page.tree.one(t, "main").all("details"); len(raw) != 1 || raw[0].attrs["open"] != "" || !strings.Contains(raw[0].text(), "Workers present 1") || !strings.Contains(raw[0].text(), "Store") {
+			t.Error("the raw figures are not folded away")
+		}
 	})
 	o := options()
 	o.Health = func(context.Context) (any, error) {
@@ -166,13 +177,13 @@ func TestHealthTroubles(t *testing.T) {
 		w.define(lonely)
 		x := w.enqueue("lonely", "ann", nil)
 		time.Sleep(5 * time.Minute)
-		page := w.get("health").has("warning").has("Executions that no worker can take").has("no worker serves the queue").has("Options.Queues")
+		page := w.get("health").has("warning").has("Executions wait that no worker can take: 1. Workers and queues").has("Executions that no worker can take").has("no worker serves the queue").has("Options.Queues")
 		if a := page.tree.one(t, "tr[data-failed]").one(t, "a"); a.text() != "nights" || a.attrs["href"] != "./executions/"+string(x.ID) {
 			t.Errorf("the group is %q at %q", a.text(), a.attrs["href"])
 		}
 	})
 	w := newWorld(t, memstore.New(), nil)
-	w.get("health").has("No worker is present")
+	w.get("health").has("No worker is present").has("Start an engine on the store.")
 }
 
 // A broken maintainer fails.

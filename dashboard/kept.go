@@ -29,11 +29,10 @@ type kept[T any, D interface {
 	courier.Definition
 }] struct {
 	desk.Kept[T]
-	list    string       // the path of the list, such as "schedules"
-	fields  []form.Field // of the form
-	first   string       // the definition that the form of a new one begins with, in JSON
-	query   []string     // of the first tab
-	scripts []string
+	list    string                             // the path of the list, such as "schedules"
+	fields  []form.Field                       // of the form
+	first   string                             // the definition that the form of a new one begins with, in JSON
+	query   []string                           // of the first tab
 	plain   func(T) T                          // without the state
 	refused func(name string, err error) error // of the removal of one that is in use; nil: the error itself
 	data    func(c *call, v *T) (any, error)   // of the first tab
@@ -132,7 +131,7 @@ func (k *kept[T, D]) pages() []page {
 		actions = append(actions, a)
 	}
 	return []page{
-		{path: k.list + "/{name}", op: "get" + title, on: onSubject, about: k.Kind, find: k.find, file: k.Kind, query: append([]string{"tab"}, k.query...), scripts: append([]string{"unsaved"}, k.scripts...), data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
+		{path: k.list + "/{name}", op: "get" + title, on: onSubject, about: k.Kind, find: k.find, file: k.Kind, query: append([]string{"tab"}, k.query...), scripts: []string{"unsaved"}, data: k.one, actions: actions, live: []string{"overview"}, watch: watchEvery(15 * time.Second)},
 		{
 			path: "new/" + k.Kind, op: "set" + title, on: onVisible, about: k.Kind, title: "New " + k.Kind, file: "new", scripts: []string{"unsaved"}, query: []string{"as"}, data: k.fresh,
 			actions: fresh,

@@ -12,7 +12,7 @@ import (
 
 var keptFilesPages = []page{
 	{
-		path: "kept-files", op: "listKeptFiles", on: onVisible, title: "Kept files", file: "keptfiles", query: []string{"cursor"}, data: (*call).keptFiles,
+		path: "kept-files", op: "listKeptFiles", on: onVisible, title: "Kept files", group: "Work", file: "keptfiles", query: []string{"cursor"}, data: (*call).keptFiles,
 	},
 	{
 		path: "kept-files/{id}", about: "execution", op: "discardKeptFiles", on: onExecution, title: "Discard kept files", file: "discard", data: (*call).keptFilesOf,

@@ -22,7 +22,7 @@ import (
 )
 
 var limitPages = []page{{
-	path: "limits", op: "listLimits", on: onVisible, title: "Limits, queues and workers", nav: "Limits", key: "l", file: "limits",
+	path: "limits", op: "listLimits", on: onVisible, title: "Limits, queues and workers", nav: "Limits", group: "Administration", key: "l", file: "limits",
 	query: []string{"cursor", "scope", "remove"}, data: (*call).limits, live: []string{"load"}, watch: watchEvery(15 * time.Second),
 	actions: []action{
 		{verb: "set", op: "setLimit", check: (*call).mayLimit, noted: notedLimit, do: func(ctx context.Context, c *call) (string, error) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/eventstream"
 	"github.com/courierhq/courier/internal/filter"
@@ -121,7 +120,7 @@ func (c *call) patches(have map[string]string) ([]patch, error) {
 	if err := c.allow(c.page.op); err != nil {
 		return nil, err
 	}
-	data, err := c.page.data(c)
+	data, err := c.data()
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func (v *view) fragment(id string) (text []byte, hash string, err error) {
 	if err := v.c.h.templates[v.c.page.file].ExecuteTemplate(&b, id, v); err != nil {
 		return nil, "", err
 	}
-	text = format.Visible(b.Bytes())
+	text = v.finished(b.Bytes())
 	h := fnv.New64a()
 	_, _ = h.Write(text)
 	return text, fmt.Sprintf("%016x", h.Sum64()), nil

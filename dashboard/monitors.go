@@ -16,7 +16,7 @@ import (
 )
 
 var monitorPages = slices.Concat([]page{{
-	path: "monitors", about: "monitor", op: "listMonitors", on: onVisible, title: "Monitors", nav: "Monitors", key: "m", file: "monitors",
+	path: "monitors", about: "monitor", op: "listMonitors", on: onVisible, title: "Monitors", nav: "Monitors", group: "Partners", key: "m", file: "monitors",
 	query: []string{"cursor"}, data: (*call).monitors, live: []string{"list"}, watch: watchEvery(10 * time.Second),
 }}, monitors.pages())
 
@@ -43,7 +43,7 @@ var monitors = &kept[monitor.Monitor, *monitor.Monitor]{
 		{Name: "every_seconds", Label: "Interval of polls in seconds", Kind: form.Number, Hint: "Empty means a minute."},
 		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of one of the calendars: it polls on open days only. Empty means that all days are open."},
 		{Name: "between.from", Label: "Polls from", Kind: form.Text, Hint: "A time of the day in the time zone of the calendar, such as 06:00. Empty means its begin."},
-		{Name: "between.until", Label: "Polls until", Kind: form.Text, Hint: "Such as 19:30. Empty means the end of the day."},
+		{Name: "between.until", Label: "Polls until", Kind: form.Text, Hint: "Likewise, such as 19:30. Empty means the end of the day."},
 		{Name: "max_failures", Label: "Stop after failed polls in a row", Kind: form.Number, Hint: "Empty means 5."},
 		{Name: "job", Label: "Job", Kind: form.Text, Jobs: true, Hint: `Its latest version is started, with the parameters "files" and "monitor".`, Group: "What is started"},
 		{Name: "chain", Label: "or chain", Kind: form.Text},
@@ -74,6 +74,7 @@ type monitorRow struct {
 	monitor.Monitor
 	Href, Status string
 	Target       target
+	Server       target // its connection
 	Last         string // reference of what it has started last
 }
 
@@ -92,7 +93,7 @@ func (c *call) monitors() (any, error) {
 }
 
 func (c *call) monitorRow(m monitor.Monitor) monitorRow {
-	r := monitorRow{Monitor: m, Href: c.link("monitors", m.Name), Status: string(m.State), Target: c.target(m.Job, m.Chain)}
+	r := monitorRow{Monitor: m, Href: c.link("monitors", m.Name), Status: string(m.State), Target: c.target(m.Job, m.Chain), Server: c.connectionTarget(m.Connection)}
 	if m.Expectation != "" {
 		r.Target = target{"expectation", m.Expectation, c.link("expectations", m.Expectation)}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 var notificationPages = slices.Concat([]page{{
-	path: "notifications", about: "subscription", op: "listDeliveries", on: onVisible, title: "Notifications", nav: "Notifications", key: "n", file: "notifications",
+	path: "notifications", about: "subscription", op: "listDeliveries", on: onVisible, title: "Notifications", nav: "Notifications", group: "Rules", key: "n", file: "notifications",
 	query: []string{"cursor"}, data: (*call).notifications, live: []string{"list"}, watch: watchEvery(15 * time.Second),
 }}, subscriptions.pages())
 
@@ -231,10 +231,10 @@ func replay(ctx context.Context, c *call) (string, error) {
 	return "", err
 }
 
-// Text says what a delivery is about, as its receiver is told.
+// Text says what a delivery is about, in words.
 func (d deliveryRow) Text() string {
 	if d.Count > 1 {
-		return fmt.Sprintf("%s, %d times", d.Type, d.Count)
+		return fmt.Sprintf("%s, %d times", format.Event(d.Type), d.Count)
 	}
-	return string(d.Type)
+	return format.Event(d.Type)
 }

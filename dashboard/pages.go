@@ -35,6 +35,7 @@ type page struct {
 	about string // what the journal calls that which it is about; empty for the first segment of path without its "s"
 	title string // the heading, unless the data sets [call.title]
 	nav   string // its name among the links at the top of all pages; empty for pages that are not there
+	group string // the one of [navGroups] that it is in; empty for that of the page that it belongs to
 	key   string // the key behind "g" that opens it; empty for none
 	// file is the name of its template in templates, without ".html", which defines "main".
 	file string
@@ -82,7 +83,8 @@ func (p *page) kind() string {
 	return strings.TrimSuffix(first, "s")
 }
 
-// allPages returns the table. Those with a nav stand at the top of each page in this order.
+// allPages returns the table. Those with a nav stand at the top of each page, in this order in each
+// group.
 func allPages() []page {
 	return slices.Concat(
 		attentionPages,

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/access"
-	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 	"github.com/courierhq/courier/internal/desk"
 )
@@ -49,7 +48,7 @@ type view struct {
 	Service string // Options.Title
 	Title   string // the heading
 	Page    string // the path of the page in the table, "." for the first; empty for those of problems
-	Nav     []navItem
+	Nav     []navGroup
 	Visitor string   // who looks; empty if nobody knows
 	Logout  string   // Options.LogoutURL
 	Scripts []string // references of modules
@@ -61,9 +60,12 @@ type view struct {
 	Problem *problem.Error // of an action that was not carried out
 	Live    bool           // a part of it is kept up to date
 	Now     time.Time
-	Data    any // of the page
+	Clock   clock
+	List    *listView // of a page with lists
+	Data    any       // of the page
 
-	c *call
+	c            *call
+	shown, other *time.Location // see [call.clocks]
 }
 
 type navItem struct {
@@ -114,6 +116,12 @@ func (c *call) aboutJob() string {
 // view returns what all pages have.
 func (c *call) view() *view {
 	v := &view{Root: c.root, Service: c.h.opt.Title, Title: c.title, Style: c.h.assets.link(c.root, "style.css"), Icon: c.h.assets.link(c.root, "icon.svg"), Key: cmp.Or(c.key, newKey()), Form: c.form, Now: now(), c: c}
+	v.shown, v.other = c.clocks()
+	v.List = c.listed
+	v.Clock = clock{Zone: v.shown.String(), Again: c.r.Method != http.MethodPost}
+	if v.other != v.shown {
+		v.Clock.Other = v.other.String()
+	}
 	scripts := []string{"keys", "time"}
 	if c.page != nil {
 		if v.Live = c.page.watch != nil && !c.still; v.Live {
@@ -135,13 +143,7 @@ func (c *call) view() *view {
 		v.Visitor = c.ID
 	}
 	v.Logout = c.h.opt.LogoutURL
-	for i := range c.h.table {
-		p := &c.h.table[i]
-		if p.nav == "" || p.on == onAll && !c.maySee(p) {
-			continue
-		}
-		v.Nav = append(v.Nav, navItem{Label: p.nav, Href: c.root + p.path, Key: p.key, Current: p == c.page || c.page != nil && p.path != "" && (strings.HasPrefix(c.page.path, p.path+"/") || p.about != "" && p.about == c.page.about)})
-	}
+	v.Nav = c.nav()
 	return v
 }
 
@@ -149,7 +151,7 @@ func (c *call) view() *view {
 // has asked for, if there is one.
 func (c *call) show(status int, failed error) error {
 	c.failed = failed
-	data, err := c.page.data(c)
+	data, err := c.data()
 	if err != nil || c.wrote {
 		return err
 	}
@@ -213,5 +215,5 @@ func (h *Handler) render(file string, v *view) ([]byte, error) {
 	if err := h.templates[file].ExecuteTemplate(&b, "layout", v); err != nil {
 		return nil, err
 	}
-	return format.Visible(b.Bytes()), nil
+	return v.finished(b.Bytes()), nil
 }

@@ -17,12 +17,12 @@ import (
 )
 
 var schedulePages = slices.Concat([]page{{
-	path: "schedules", about: "schedule", op: "listSchedules", on: onVisible, title: "Schedules", nav: "Schedules", key: "s", file: "schedules", scripts: []string{"zone"},
+	path: "schedules", about: "schedule", op: "listSchedules", on: onVisible, title: "Schedules", nav: "Schedules", group: "Rules", key: "s", file: "schedules",
 	query: []string{"tab", "from", "days", "zone", "cursor"}, data: (*call).schedules, live: []string{"week", "list"}, watch: watchEvery(30 * time.Second),
 }}, schedules.pages())
 
 var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
-	Kept: desk.Schedules, list: "schedules", scripts: []string{"zone"}, first: `{"time_zone": "UTC"}`,
+	Kept: desk.Schedules, list: "schedules", first: `{"time_zone": "UTC"}`,
 	plain: schedule.Schedule.Definition,
 	data:  (*call).schedule, tried: (*call).ticks, try: "Say when it would fire",
 	turns: []turn[schedule.Schedule]{
@@ -40,11 +40,11 @@ var schedules = &kept[schedule.Schedule, *schedule.Schedule]{
 		{Name: "params", Label: "Parameters", Kind: form.JSON, Hint: `A JSON object, such as {"day": "today"}.`},
 		{Name: "priority", Label: "Priority", Kind: form.Number, Hint: "Higher ones begin first. Empty means 0."},
 		{Name: "cron", Label: "Cron", Kind: form.Text, Group: "When: give one of cron, interval and instant", Hint: "Quartz' form, seconds first: 0 30 6 ? * MON-FRI is half past six on working days."},
-		{Name: "time_zone", Label: "Time zone of cron", Kind: form.Text, Hint: "Such as Europe/Berlin."},
+		{Name: "time_zone", Label: "Time zone of cron", Kind: form.Text, Hint: "Such as Europe/Berlin. Empty means UTC."},
 		{Name: "every_seconds", Label: "Interval in seconds", Kind: form.Number, Hint: "300 is every five minutes, on the minute."},
-		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once: 2030-01-31T08:00:00Z."},
-		{Name: "starts_at", Label: "Not before", Kind: form.Text, Hint: "An instant, such as 2030-01-31T08:00:00Z. Empty means no bound."},
-		{Name: "ends_at", Label: "Not after", Kind: form.Text},
+		{Name: "at", Label: "Instant", Kind: form.Text, Hint: "It fires once: 2030-01-31T08:00:00Z is in UTC, 2030-01-31T09:00:00+01:00 an hour ahead of it."},
+		{Name: "starts_at", Label: "Not before", Kind: form.Text, Hint: "An instant in UTC, such as 2030-01-31T08:00:00Z, or with an offset. Empty means no bound."},
+		{Name: "ends_at", Label: "Not after", Kind: form.Text, Hint: "Likewise."},
 		{Name: "calendar", Label: "Calendar", Kind: form.Text, Hint: "The name of one of the calendars. Empty means that all days are open."},
 		{Name: "on_closed", Label: "Ticks of days that it closes", Kind: form.Choice, Options: []string{"skip", "next", "previous"}, Hint: "skip leaves them out; next and previous move them to an open day. Empty means skip."},
 		{Name: "jitter_seconds", Label: "Jitter in seconds", Kind: form.Number, Hint: "Each tick is late by a time from 0 to this one, so that many schedules do not fire at once."},
@@ -171,7 +171,7 @@ func (c *call) statuses(ids []courier.ExecutionID) (map[courier.ExecutionID]stri
 
 func (c *call) scheduleRow(s schedule.Schedule) scheduleRow {
 	r := scheduleRow{Schedule: s, Href: c.link("schedules", s.Name), Target: c.target(s.Job, s.Chain), Status: scheduleStatus(&s, now()), When: whenOf(&s)}
-	if !s.NextFire.IsZero() && s.Zone != "" && s.Zone != "UTC" {
+	if !s.NextFire.IsZero() && s.Zone != "" && s.Zone != "UTC" && s.Zone != c.zone() {
 		r.Local = inZone(s.NextFire, s.Zone)
 	}
 	switch {
@@ -234,7 +234,8 @@ type scheduleView struct {
 
 // A ticks says when a schedule fires by its definition.
 type ticks struct {
-	ZoneName string // empty for those in UTC
+	Zone     string // in which the page shows instants
+	ZoneName string // that of the schedule; empty if it is the same, or UTC
 	Next     []fire
 	Notes    []string // what changes of the clocks mean, and closed days
 	Why      string   // it has no next tick
@@ -242,7 +243,7 @@ type ticks struct {
 	Moved    bool     // some of the ticks were moved
 }
 
-// A fire is a tick in the zone of the schedule and in UTC.
+// A fire is a tick, in the zone of the schedule too.
 type fire struct {
 	Local string
 	At    time.Time
@@ -266,8 +267,8 @@ func (c *call) schedule(s *schedule.Schedule) (any, error) {
 
 // ticks returns when a schedule fires, whether it is saved or not.
 func (c *call) ticks(s *schedule.Schedule) any {
-	v := ticks{Idle: s.Disabled || s.Paused}
-	if s.Zone != "" && s.Zone != "UTC" {
+	v := ticks{Idle: s.Disabled || s.Paused, Zone: c.zone()}
+	if s.Zone != "" && s.Zone != "UTC" && s.Zone != v.Zone {
 		v.ZoneName = s.Zone
 	}
 	table, err := c.h.e.Schedules().Timetables(c.ctx())(s)

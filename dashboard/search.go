@@ -21,24 +21,25 @@ import (
 )
 
 var searchPages = []page{{
-	path: "search", op: "search", on: onVisible, title: "Where is my file?", nav: "Search", key: "f", file: "search",
+	path: "search", op: "search", on: onVisible, title: "Where is my file?", nav: "Search", group: "Work", key: "f", file: "search",
 	query: []string{"q", "after"}, data: (*call).search,
 }}
 
 // A searchPage is the page of what was found.
 type searchPage struct {
-	Text    string
-	Problem string // with the text
-	Part    bool   // the newest names alone were looked at
-	Found   bool
-	Groups  []foundGroup
-	Runs    []executionRow // executions with that label
-	Files   []foundRow
-	After   bool // it is a further page of files
-	Next    string
-	First   string
-	Missing []string // what the store can't look for
-	Values  bool     // the visitor sees values of all jobs
+	Text      string
+	Problem   string // with the text
+	Part      bool   // the newest names alone were looked at
+	Found     bool
+	Groups    []foundGroup
+	Runs      []executionRow // executions with that label, or an id that begins so
+	ChainRuns []chainRunRow
+	Files     []foundRow
+	After     bool // it is a further page of files
+	Next      string
+	First     string
+	Missing   []string // what the store can't look for
+	Values    bool     // the visitor sees values of all jobs
 }
 
 func (p *searchPage) status() int {
@@ -59,7 +60,7 @@ type foundGroup struct {
 type foundRow struct {
 	Name      string
 	Path      string
-	Server    string // its connection; empty for this machine
+	Server    target // its connection; without a name for this machine
 	Verb      string // "wrote", "sent", "fetched" or "removed"; "failed" of an item
 	Size      int64
 	Sized     bool
@@ -126,12 +127,22 @@ func (c *call) search() (any, error) {
 		}
 		p.Groups = append(p.Groups, group)
 	}
+	if len(s.Executions)+len(s.ChainRuns) == 1 && len(p.Groups) == 0 && len(s.Files) == 0 {
+		if len(s.Executions) == 1 && strings.HasPrefix(string(s.Executions[0].ID), text) {
+			return nil, c.redirect(c.link("executions", string(s.Executions[0].ID)))
+		} else if len(s.ChainRuns) == 1 {
+			return nil, c.redirect(c.link("chain-executions", string(s.ChainRuns[0].ID)))
+		}
+	}
+	for i := range s.ChainRuns {
+		p.ChainRuns = append(p.ChainRuns, c.chainRun(&s.ChainRuns[i]))
+	}
 	at := now()
 	for i := range s.Executions {
 		p.Runs = append(p.Runs, c.row(&s.Executions[i], at))
 	}
 	c.addFiles(p, s.Files, s.MoreFiles)
-	p.Found = len(p.Groups) > 0 || len(p.Runs) > 0 || len(p.Files) > 0
+	p.Found = len(p.Groups) > 0 || len(p.Runs) > 0 || len(p.ChainRuns) > 0 || len(p.Files) > 0
 	return p, nil
 }
 
@@ -193,7 +204,7 @@ func (c *call) foundItem(s *desk.SearchedFile) foundRow {
 func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 	x := &s.Step
 	r := foundRow{
-		Name: f.Path[strings.LastIndexAny(f.Path, `/\`)+1:], Path: f.Path, Server: f.Connection, Size: f.Size, Sized: !f.Removed, Job: s.Job, Step: courier.StepLabel(x.Step, x.ID, x.Type),
+		Name: f.Path[strings.LastIndexAny(f.Path, `/\`)+1:], Path: f.Path, Server: c.connectionTarget(f.Connection), Size: f.Size, Sized: !f.Removed, Job: s.Job, Step: courier.StepLabel(x.Step, x.ID, x.Type),
 		At: x.EndedAt, Execution: s.Entry.Execution, Href: c.link("executions", string(s.Entry.Execution)), Attempt: x.Attempt,
 	}
 	r.StepHref = r.Href + "?" + url.Values{"tab": {"attempts"}, "step": {strconv.Itoa(x.Step)}}.Encode()

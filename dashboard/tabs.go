@@ -77,6 +77,7 @@ type attemptRow struct {
 	Label string
 	Took  time.Duration
 	LogAt string // reference of its log
+	At    target // the connection of one that has failed
 }
 
 func (c *call) attempts(p *executionPage) error {
@@ -113,6 +114,9 @@ func (c *call) attempts(p *executionPage) error {
 	for i := range list {
 		s := &list[i]
 		t.Rows = append(t.Rows, attemptRow{StepExecution: *s, Label: courier.StepLabel(s.Step, s.ID, s.Type), Took: lasted(s), LogAt: "?tab=log&seq=" + strconv.FormatInt(s.Seq, 10)})
+		if s.State == courier.StepFailed {
+			t.Rows[i].At = c.stepConnection(&c.execution, s.Step)
+		}
 	}
 	if c.query.Get("step") != "" {
 		t.Step = "step " + c.query.Get("step")
@@ -145,11 +149,13 @@ type filesTab struct {
 
 type fileRow struct {
 	courier.File
-	What string // "received", "sent", "written" or "removed"
-	Step string
-	Item string
-	At   time.Time
-	Span int // how many rows have the step and the instant of this one; 0 for those below the first
+	What   string // "received", "sent", "written" or "removed"
+	Step   string
+	Item   string
+	At     time.Time
+	Server target // its connection
+	Span   int    // how many rows have the step and the instant of this one; 0 for those below the first
+	seq    int64  // of the record
 }
 
 func (c *call) files(p *executionPage) error {
@@ -163,7 +169,7 @@ func (c *call) files(p *executionPage) error {
 		s := &list[i]
 		span := len(s.Files)
 		for _, f := range s.Files {
-			t.Rows = append(t.Rows, fileRow{File: f, What: fileWord(&f), Step: courier.StepLabel(s.Step, s.ID, s.Type), Item: courier.FormatIteration(s.Iteration), At: s.EndedAt, Span: span})
+			t.Rows = append(t.Rows, fileRow{File: f, What: fileWord(&f), Step: courier.StepLabel(s.Step, s.ID, s.Type), Item: courier.FormatIteration(s.Iteration), At: s.EndedAt, Server: c.connectionTarget(f.Connection), Span: span, seq: s.Seq})
 			t.Servers, span = t.Servers || f.Connection != "", 0
 		}
 	}

@@ -106,9 +106,10 @@ type definitionPage struct {
 	Schedules []scheduleFact
 }
 
-// A scheduleFact is a schedule that starts the job or the chain.
+// A scheduleFact is a schedule that starts the job or the chain, or a chain that has the job.
 type scheduleFact struct {
 	Name, Href, Status string
+	Chain              string // that the schedule starts; empty for none
 	Next               time.Time
 }
 
@@ -275,17 +276,30 @@ func (c *call) schedulesOf(name string) (facts []scheduleFact, err error) {
 		return nil, nil
 	}
 	for i := range list {
-		s := &list[i]
-		f := scheduleFact{Name: s.Name, Href: c.link("schedules", s.Name), Status: "enabled", Next: s.NextFire}
-		if s.Paused {
-			f.Status = "paused"
+		facts = append(facts, c.scheduleFact(&list[i]))
+	}
+	if kind == store.Job && err == nil {
+		var all []schedule.Schedule
+		if all, _, err = c.Schedules(c.ctx(), "", 1000); err == nil {
+			err = c.eachChain(all, func(s *schedule.Schedule, has func(job string) bool) {
+				if has(name) {
+					facts = append(facts, c.scheduleFact(s))
+				}
+			})
 		}
-		if s.Disabled {
-			f.Status = "disabled"
-		}
-		facts = append(facts, f)
 	}
 	return facts, err
+}
+
+func (c *call) scheduleFact(s *schedule.Schedule) scheduleFact {
+	f := scheduleFact{Name: s.Name, Href: c.link("schedules", s.Name), Status: "enabled", Next: s.NextFire, Chain: s.Chain}
+	if s.Paused {
+		f.Status = "paused"
+	}
+	if s.Disabled {
+		f.Status = "disabled"
+	}
+	return f
 }
 
 // A diffPage compares two versions of a job or a chain.

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/courierhq/courier/dashboard/internal/calendar"
-	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 )
 
@@ -18,15 +17,15 @@ type weekPage struct {
 	Length   int    // days
 }
 
-// week returns the calendar that the address names: seven days from today on in UTC.
+// week returns the calendar that the address names: seven days from today on, in the zone in
+// which the page shows instants.
 func (c *call) week() (*weekPage, error) {
-	zone := time.UTC
+	zone, _ := c.clocks()
 	if name := c.query.Get("zone"); name != "" {
-		l, err := time.LoadLocation(name)
-		if err != nil || name == "Local" || len(name) > 100 {
-			return nil, problem.Invalid("There is no time zone %q. Write one such as Europe/Berlin.", format.Clip(60, name))
+		var err error
+		if zone, err = zoneOf(name); err != nil {
+			return nil, err
 		}
-		zone = l
 	}
 	from := now()
 	if text := c.query.Get("from"); text != "" {

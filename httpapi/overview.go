@@ -82,7 +82,7 @@ var overviewRoutes = []route{
 	},
 	{
 		method: "GET", path: "v1/search", id: "search", group: "overview", on: onVisible,
-		does:    "Finds an execution by its id; jobs, chains, schedules and monitors by the beginnings of their names; files by their names; executions by a label NAME=VALUE.",
+		does:    "Finds an execution by its id or the first 8 characters of it or more; jobs, chains, schedules and monitors by the beginnings of their names; files by their names; executions by a label NAME=VALUE.",
 		query:   []param{{name: "q", kind: "string", does: "What is looked for: 1 to 200 characters. A file is found by the beginning of its name, and by a part of it with * on both sides; in quotes a name stands for itself."}},
 		answers: map[int]any{http.StatusOK: Found{}}, do: (*call).search,
 	},

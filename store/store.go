@@ -277,7 +277,7 @@ func (d *Definition) ErrRemoved() error {
 // ErrNeeded is the error of a removal that is refused because of something that needs the
 // definition, such as an execution that has not ended. It matches [courier.ErrConflict].
 func (d *Definition) ErrNeeded(by string) error {
-	return courier.Errorf(courier.ErrConflict, "%s %q was not removed: %s", d.Kind, d.Name, by)
+	return &InUseError{fmt.Sprintf("%s %q was not removed: %s", d.Kind, d.Name, by)}
 }
 
 // NeededByOpen is what [Definition.ErrNeeded] says of an execution that has not ended. What is
@@ -303,8 +303,18 @@ func ErrInUse(kind Kind, name string, users []string, advice string) error {
 	if len(users) > few {
 		shown += fmt.Sprintf(" and %d more", len(users)-few)
 	}
-	return courier.Errorf(courier.ErrConflict, "%s %q is used by %s; %s", kind, name, shown, advice)
+	return &InUseError{fmt.Sprintf("%s %q is used by %s; %s", kind, name, shown, advice)}
 }
+
+// An InUseError is the error of a removal that is refused because of what uses or needs the
+// definition, which it names. It matches [courier.ErrConflict].
+type InUseError struct{ Text string }
+
+// Error returns the text.
+func (e *InUseError) Error() string { return e.Text }
+
+// Is reports whether target is [courier.ErrConflict].
+func (e *InUseError) Is(target error) bool { return target == courier.ErrConflict }
 
 // ErrBase is the error of a Save whose Base is not the latest version.
 func (d *Definition) ErrBase(latest int) error {

@@ -1,6 +1,6 @@
 // graft makes the children of an element those of a text of HTML, and keeps the nodes that are
 // there already: so that focus, selection, what somebody has typed and what is open stay.
-const kept = new Set(["open", "title", "data-ago", "data-lasts"]);
+const kept = new Set(["open", "data-ago", "data-lasts"]);
 
 export function graft(element, html) {
   const template = document.createElement("template");

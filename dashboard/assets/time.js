@@ -1,8 +1,24 @@
-// Instants in the zone of the visitor, how long ago they are, and how long something runs.
-// What is shown stands in attributes that styles read: live.js leaves them alone.
+// How long ago instants are, how long something runs, and in which time zone the server shows
+// instants. What is shown stands in attributes that styles read: live.js leaves them alone.
 const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+// The server learns the zone from a cookie. A page that was made without it is asked for again,
+// once: a browser that keeps no cookies goes on with UTC.
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const clock = document.querySelector("[data-clock]");
+const kept = (name) => document.cookie.split("; ").find((c) => c.startsWith(name + "="))?.slice(name.length + 1);
+function keep(name, value) {
+  const path = new URL(document.querySelector(".home").href).pathname;
+  document.cookie = `${name}=${value}; path=${path}; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+}
+if (zone && zone !== (kept("courier-zone") ?? "UTC")) {
+  keep("courier-zone", zone);
+  if (clock && kept("courier-zone") === zone) addEventListener("load", () => location.reload());
+}
+clock?.querySelector("button")?.addEventListener("click", () => {
+  keep("courier-utc", clock.dataset.clock === "UTC" ? "0" : "1");
+  location.reload();
+});
 
 // Of days and hours fewer than ten the next unit stands too: 1 h 54 min is not 1 h.
 function distance(seconds) {
@@ -21,11 +37,7 @@ function distance(seconds) {
 
 export function show() {
   const now = Date.now();
-  for (const t of document.querySelectorAll("time[datetime]")) {
-    const at = new Date(t.getAttribute("datetime"));
-    t.dataset.ago = distance((now - at) / 1000);
-    t.title = local.format(at) + " " + zone;
-  }
+  for (const t of document.querySelectorAll("time[datetime]")) t.dataset.ago = distance((now - new Date(t.getAttribute("datetime"))) / 1000);
   for (const t of document.querySelectorAll("[data-since]")) {
     t.dataset.lasts = distance((now - new Date(t.dataset.since)) / 1000).replace(" ago", "");
   }

@@ -151,6 +151,11 @@ const (
 	// unseen returns, of what a telephone has to show at once, that which lies outside.
 	unseen = `[...document.querySelectorAll(".outline .badge, body[data-page=executions] .list :is(.badge, th, time)")]
 		.filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth).slice(0, 4).map(e => e.textContent.trim() + " lies outside")`
+	// needed returns what needs somebody, and what can be done about it, that a telephone does not
+	// show at once.
+	needed = `[...document.querySelectorAll(".entry-card > *, .entry-card .actions > *, main .state, main .notice, main .badge.bad, main tr[data-failed] th, main [data-actions] :is(button, a, summary)")]
+		.filter(e => e.textContent.trim() != "" && !e.closest("details:not([open]) > :not(summary), .week, .files") && (!e.checkVisibility() || e.offsetWidth == 0 || e.getBoundingClientRect().left < 0 || e.getBoundingClientRect().right > document.documentElement.clientWidth + 1))
+		.map(e => "not to be seen: " + e.tagName + " " + e.textContent.trim().slice(0, 60)).slice(0, 3)`
 	// overlapped returns the heading if a button lies on it.
 	overlapped = `(() => {
 		const text = document.createRange(), button = document.querySelector("button.live")?.getBoundingClientRect();
@@ -215,7 +220,7 @@ func (s *site) testLooks(t *testing.T, b *chromium.Browser) {
 		check(a, "200 % zoom", wider)
 		for _, width := range []int{390, 320} {
 			p.Emulate(chromium.Device{Width: width, Height: 740, Mobile: true})
-			for _, js := range []string{wider, sideways, nameless, reasons, unseen, squeezed, overlapped} {
+			for _, js := range []string{wider, sideways, nameless, reasons, unseen, needed, squeezed, overlapped} {
 				check(a, fmt.Sprintf("telephone of %d", width), js)
 			}
 		}

@@ -35,10 +35,15 @@ func (v *Visit) ChainExecution(ctx context.Context, id string) (chain.Execution,
 		return chain.Execution{}, errUnknown
 	}
 	x, err := v.d.e.Chains().Execution(ctx, courier.ChainExecutionID(id))
-	if errors.Is(err, courier.ErrNotFound) || err == nil && !NeedOf("getChainExecution").Granted(v.Role(ctx, ""), v.OwnChain(&x)) {
+	if errors.Is(err, courier.ErrNotFound) || err == nil && !v.seesChain(ctx, &x) {
 		return chain.Execution{}, errUnknown
 	}
 	return x, err
+}
+
+// seesChain reports whether the visitor may see an execution of a chain.
+func (v *Visit) seesChain(ctx context.Context, x *chain.Execution) bool {
+	return NeedOf("getChainExecution").Granted(v.Role(ctx, ""), v.OwnChain(x))
 }
 
 // OwnChain reports whether an execution of a chain is the visitor's own; see [Visit.Own].

@@ -23,7 +23,8 @@ const MaxFound = 20
 
 // A Search is what was found for a text.
 type Search struct {
-	Executions []courier.Execution // with that id, or that label
+	Executions []courier.Execution // with that id or one that begins so, or with that label
+	ChainRuns  []chain.Execution   // with an id that begins so
 	FoundNames
 	Files     []SearchedFile
 	MoreFiles bool     // there may be further ones: see [Visit.Files]
@@ -44,7 +45,8 @@ type SearchedFile struct {
 	engine.FoundFile
 }
 
-// Search looks for an execution by its id, and otherwise for jobs, chains, schedules and
+// Search looks for an execution by its id or the beginning of it, see [Visit.ByShortID], and
+// otherwise for jobs, chains, schedules and
 // monitors by their names or the beginnings of names, for files as [engine.FileFilter]
 // says, where a name stands for what begins with it too, and for executions with a label
 // NAME=VALUE. An asterisk in a text in quotes stands for itself. It returns what the visitor
@@ -95,6 +97,11 @@ func (v *Visit) Search(ctx context.Context, text string) (Search, error) {
 		}},
 		{"store.Trail", func() error { return v.searchFiles(ctx, files, &s) }},
 		{"store.Trail", func() error { return v.searchLabel(ctx, text, &s) }},
+		{"store.Store", func() error {
+			list, runs, err := v.ByShortID(ctx, text)
+			s.Executions, s.ChainRuns = append(s.Executions, list...), runs
+			return err
+		}},
 	} {
 		err := part.find()
 		if errors.Is(err, errors.ErrUnsupported) {

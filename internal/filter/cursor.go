@@ -58,6 +58,18 @@ func IsID(text string) bool {
 	return true
 }
 
+// Within returns the range of the ids that begin with a text of at least 8 characters: first and
+// what is greater, and less than next. The first 13 characters are the millisecond in which an id
+// was made, which tells apart what people look at. ok is false for a text that no id begins with.
+func Within(text string) (first, next courier.ExecutionID, ok bool) {
+	const lowest, highest = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+	if len(text) < 8 || len(text) >= len(lowest) || !IsID(text+lowest[len(text):]) {
+		return "", "", false
+	}
+	first, next = courier.ExecutionID(text+lowest[len(text):]), After(courier.ExecutionID(text+highest[len(text):]))
+	return first, next, first < next
+}
+
 // After returns the id that comes next after one, in the order of ids: a cursor of it goes on
 // with the execution of the one.
 func After(id courier.ExecutionID) courier.ExecutionID {

@@ -55,3 +55,22 @@ func TestAfter(t *testing.T) {
 		}
 	}
 }
+
+// What has the form of the beginning of an id is the range of the ids that begin so.
+func TestWithin(t *testing.T) {
+	for text, want := range map[string][2]courier.ExecutionID{
+		"01930000":                            {"01930000-0000-0000-0000-000000000000", "01930001-0000-0000-0000-000000000000"},
+		"01930000-":                           {"01930000-0000-0000-0000-000000000000", "01930001-0000-0000-0000-000000000000"},
+		"0193abcd-00ff":                       {"0193abcd-00ff-0000-0000-000000000000", "0193abcd-0100-0000-0000-000000000000"},
+		"01930000-0000-7000-8000-00000000000": {"01930000-0000-7000-8000-000000000000", "01930000-0000-7000-8000-000000000010"},
+	} {
+		if first, next, ok := filter.Within(text); !ok || first != want[0] || next != want[1] {
+			t.Errorf("%s: from %s, before %s, %v", text, first, next, ok)
+		}
+	}
+	for _, text := range []string{"", "0193000", "0193000g", "0193ABCD", "01930000 ", "019300000", "01930000-000-", "ffffffff", "01930000-0000-7000-8000-000000000000", "01930000-0000-7000-8000-0000000000000"} {
+		if first, next, ok := filter.Within(text); ok {
+			t.Errorf("%q: from %s, before %s", text, first, next)
+		}
+	}
+}

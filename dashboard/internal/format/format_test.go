@@ -78,3 +78,31 @@ func TestFormat(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Instants are shown in a zone, with those of another one as their titles. What only looks like
+// one stays as it is.
+func TestInZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := string(format.Time(time.Date(2026, 10, 25, 0, 30, 1, 5e6, time.UTC)))
+	const want = `<time datetime="2026-10-25T00:30:01.005Z" title="2026-10-25 00:30:01 UTC">2026-10-25 02:30:01 CEST</time>`
+	const later = `<time datetime="2026-10-25T01:30:00.000Z" title="2026-10-25 01:30:00 UTC">2026-10-25 02:30:00 CET</time>` // the clock was set back
+	for in, want := range map[string]string{
+		"": "", "<p>12:00 UTC</p>": "<p>12:00 UTC</p>", one: want, "<td>" + one + "</td>" + one + "x": "<td>" + want + "</td>" + want + "x",
+		one + string(format.Time(time.Date(2026, 10, 25, 1, 30, 0, 0, time.UTC))): want + later,
+		`<time datetime="2026-10-25T00:30:01Z">02:30</time>`:                      `<time datetime="2026-10-25T00:30:01Z">02:30</time>`, `<time datetime="`: `<time datetime="`,
+		`<time datetime="2026-10-25T00:30:01.005Z">else</time>` + one: `<time datetime="2026-10-25T00:30:01.005Z">else</time>` + want, string(format.Time(time.Time{})): `<span class="none">–</span>`,
+	} {
+		if got := string(format.InZone([]byte(in), berlin, time.UTC)); got != want {
+			t.Errorf("%s becomes %s, and not %s", in, got, want)
+		}
+		if same := string(format.InZone([]byte(in), time.UTC, time.UTC)); same != in {
+			t.Errorf("in UTC %s becomes %s", in, same)
+		}
+	}
+	if got := string(format.InZone([]byte(one), time.UTC, berlin)); got != `<time datetime="2026-10-25T00:30:01.005Z" title="2026-10-25 02:30:01 CEST">2026-10-25 00:30:01 UTC</time>` {
+		t.Errorf("with the titles of Berlin: %s", got)
+	}
+}

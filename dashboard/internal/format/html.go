@@ -1,19 +1,52 @@
 package format
 
 import (
+	"bytes"
 	"fmt"
 	"html/template"
 	"time"
 )
 
-// Time returns an instant in UTC, or a dash. Scripts add the zone of the visitor and how
-// long ago it is.
+// How [Time] writes an instant: for machines, and for people in a zone.
+const (
+	timeBegin = `<time datetime="`
+	machine   = "2006-01-02T15:04:05.000Z"
+	shown     = "2006-01-02 15:04:05 MST"
+)
+
+// Time returns an instant in UTC, or a dash. [InZone] shows it in the zone of the visitor, and
+// scripts add how long ago it is.
 func Time(t time.Time) template.HTML {
 	if t.IsZero() {
 		return `<span class="none">–</span>`
 	}
 	t = t.UTC()
-	return template.HTML(`<time datetime="` + t.Format("2006-01-02T15:04:05.000Z") + `">` + t.Format("2006-01-02 15:04:05") + ` UTC</time>`)
+	return template.HTML(timeBegin + t.Format(machine) + `">` + t.Format(shown) + `</time>`)
+}
+
+// InZone returns a text of HTML in which the instants that [Time] has written are those of the
+// zone of, with what a clock of the zone title shows in their titles. With two zones that are the
+// same the text stays as it is. Texts of people are escaped, so that none looks like an instant.
+func InZone(html []byte, of, title *time.Location) []byte {
+	if of == title {
+		return html
+	}
+	out := make([]byte, 0, len(html)+len(html)/16)
+	for {
+		i := bytes.Index(html, []byte(timeBegin))
+		if i < 0 {
+			return append(out, html...)
+		}
+		i += len(timeBegin)
+		out, html = append(out, html[:i]...), html[i:]
+		at, err := time.Parse(machine, string(html[:min(len(html), len(machine))]))
+		was := at.Format(machine) + `">` + at.Format(shown) + `</time>`
+		if err != nil || !bytes.HasPrefix(html, []byte(was)) {
+			continue // an instant of another form, such as in a calendar
+		}
+		out = append(out, at.Format(machine)+`" title="`+template.HTMLEscapeString(at.In(title).Format(shown))+`">`+template.HTMLEscapeString(at.In(of).Format(shown))+`</time>`...)
+		html = html[len(was):]
+	}
 }
 
 // Size returns a number of bytes, rounded, with the exact one as its title.
@@ -31,4 +64,12 @@ func Size(n int64) template.HTML {
 		digits = 0
 	}
 	return template.HTML(fmt.Sprintf(`<span title="%s bytes">%.*f %s</span>`, Count(n), digits, f, units[i]))
+}
+
+// ID returns the id of an execution, or of one of a chain: the style sheet shows the first 13
+// characters of it, which are the millisecond in which it was made. Who copies it, or reads its
+// title, has all of it.
+func ID(id any) template.HTML {
+	text := template.HTMLEscapeString(fmt.Sprint(id))
+	return template.HTML(`<code class="id short" title="` + text + `">` + text + `</code>`)
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+	"unicode"
+
+	"github.com/courierhq/courier"
 )
 
 // A Look is how a status is shown: by a shape and a class of colour, beside its word.
@@ -64,6 +67,38 @@ func LookOf(status string) Look {
 
 // Words returns a state or reason as people write it: "items failed" for "items_failed".
 func Words[T ~string](name T) string { return strings.ReplaceAll(string(name), "_", " ") }
+
+// Reason returns a reason as people say it, with its name in the engine as the title.
+func Reason(r courier.Reason) template.HTML { return titled(string(r), r.Words()) }
+
+// Said returns a word of the engine as people write it, with the word itself as the title:
+// "queue one" for "queue_one".
+func Said(word any) template.HTML {
+	name := fmt.Sprint(word)
+	return titled(name, Words(name))
+}
+
+// Event returns the type of an event as people write it: "job failed" for "JobFailed".
+func Event[T ~string](name T) string {
+	var b strings.Builder
+	lower := false // the character before is a small letter
+	for _, r := range string(name) {
+		if lower && unicode.IsUpper(r) {
+			b.WriteByte(' ')
+		}
+		lower = unicode.IsLower(r)
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// titled returns a text with a title, if that says something else.
+func titled(title, text string) template.HTML {
+	if title == text {
+		return template.HTML(template.HTMLEscapeString(text))
+	}
+	return template.HTML(`<span title="` + template.HTMLEscapeString(title) + `">` + template.HTMLEscapeString(text) + `</span>`)
+}
 
 // Badge returns the mark of a status, which is a text of any type: shape, word and colour. The
 // word is the status itself, unless another one is given.

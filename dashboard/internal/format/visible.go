@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -47,6 +48,22 @@ func Visible(page []byte) []byte {
 		return page
 	}
 	return append(v.out, page[v.copied:]...)
+}
+
+// Shown returns a plain text with such characters by their numbers.
+func Shown(text string) string {
+	if !strings.ContainsFunc(text, isHidden) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if isHidden(r) {
+			fmt.Fprintf(&b, "[U+%04X]", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // A viewed page is one that becomes visible.

@@ -15,6 +15,7 @@ import (
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
+	"github.com/courierhq/courier/store"
 )
 
 // ErrPanic is the error of a page whose code has panicked.
@@ -88,6 +89,7 @@ func Of(err error) *Error {
 	_, state := errors.AsType[*desk.StateError](err)
 	_, chain := errors.AsType[*chain.RequestError](err)
 	_, dependency := errors.AsType[*courier.DependencyError](err)
+	_, inUse := errors.AsType[*store.InUseError](err)
 	switch {
 	case errors.Is(err, desk.ErrJournal):
 		p.Text, p.Incident = format.Sentence(desk.ErrJournal.Error()), newIncident()
@@ -100,6 +102,8 @@ func Of(err error) *Error {
 		return set(http.StatusNotImplemented, "This service has no such thing", "The text names what it lacks, such as a role of the store.")
 	case errors.Is(err, courier.ErrNotFound):
 		return set(http.StatusNotFound, "It is not there", "Check the name or the id. What you may not see looks the same.")
+	case inUse:
+		return set(http.StatusConflict, "It is in use", "Change or remove first what is named here. Nothing was removed.")
 	case errors.Is(err, courier.ErrConflict):
 		return set(http.StatusConflict, "Somebody else was first", "Look at how it is now, and try again if it still makes sense. Nothing was changed.")
 	case errors.Is(err, courier.ErrInvalid):

@@ -14,6 +14,7 @@ import (
 	"github.com/courierhq/courier/internal/desk"
 	"github.com/courierhq/courier/internal/filter"
 	"github.com/courierhq/courier/schedule"
+	"github.com/courierhq/courier/store"
 )
 
 // TestOf: an error has the status and the words of its kind, also when it is wrapped. What a store
@@ -41,6 +42,8 @@ func TestOf(t *testing.T) {
 		{lacks, http.StatusNotImplemented, "This service has no such thing", 0, false},
 		{courier.ErrNotFound, http.StatusNotFound, "It is not there", 0, false},
 		{courier.ErrConflict, http.StatusConflict, "Somebody else was first", 0, false},
+		{fmt.Errorf("remove: %w", store.ErrInUse(store.Job, "daily", []string{`schedule "nightly"`}, "change it first")), http.StatusConflict, "It is in use", 0, false},
+		{fmt.Errorf("remove: %w", (&store.Definition{Kind: store.Job, Name: "daily"}).ErrNeeded(store.NeededByJob("other"))), http.StatusConflict, "It is in use", 0, false},
 		{courier.ErrInvalid, http.StatusBadRequest, "The request is invalid", 0, false},
 		{problem.ErrPanic, http.StatusInternalServerError, "The service has a mistake", 0, true},
 		{errors.New("dial tcp 10.0.0.7: refused"), http.StatusServiceUnavailable, "The store does not answer", 0, true},

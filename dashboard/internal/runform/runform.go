@@ -130,7 +130,7 @@ func (f *Field) choose(values []any, def bool) {
 // paramHint says in words what is asked for.
 func paramHint(d *courier.Param, sees bool) string {
 	what := map[string]string{
-		"text": "Text", "integer": "A whole number", "number": "A number", "boolean": "True or false", "date": "A day, such as 2026-11-20", "instant": "An instant, such as 2026-11-20T08:00:00Z",
+		"text": "Text", "integer": "A whole number", "number": "A number", "boolean": "True or false", "date": "A day, such as 2026-11-20", "instant": "An instant in UTC, such as 2026-11-20T08:00:00Z, or with an offset",
 		"list": "A list in JSON", "object": "An object in JSON", "file": "The absolute path of a file, or an object in JSON", "": "Any value in JSON; text in double quotes",
 	}[d.Type]
 	if _, isText := d.Default.(string); d.Type == "" && isText {

@@ -153,10 +153,11 @@ var Rooms = []Room{
 	{Dir: "dashboard/internal/life", Imports: []string{".", "dashboard/internal/format", "store"}},
 	{Dir: "dashboard/internal/outcome", Imports: []string{"dashboard/internal/problem"}},
 	{Dir: "dashboard/internal/outline", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "flow", "internal/jsontext", "store"}},
-	{Dir: "dashboard/internal/problem", Imports: []string{"calendar", "expectation", ".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "monitor", "chain", "notify"}},
+	{Dir: "dashboard/internal/problem", Imports: []string{"calendar", "expectation", ".", "access", "dashboard/internal/format", "internal/desk", "internal/filter", "schedule", "store", "monitor", "chain", "notify"}},
 	{Dir: "dashboard/internal/report", Imports: []string{".", "engine/dryrun", "schedule"}},
 	{Dir: "dashboard/internal/resumeform", Imports: []string{".", "dashboard/internal/format", "dashboard/internal/problem", "engine", "flow", "internal/jsontext"}},
 	{Dir: "dashboard/internal/runform", Imports: []string{".", "dashboard/internal/definition", "dashboard/internal/format", "engine", "flow", "internal/desk", "internal/jsontext"}},
+	{Dir: "dashboard/internal/sheet", Imports: []string{"dashboard/internal/format"}},
 	{Dir: "dashboard/internal/values", Imports: []string{".", "dashboard/internal/format", "flow"}},
 	{Dir: "dashboard/internal/versions", Imports: []string{".", "flow"}},
 	{Dir: "httpapi/internal/files", Imports: []string{".", "depot", "internal/jsontext", "internal/safename"}}, // streams of files, without what routes know

@@ -1,0 +1,61 @@
+package dashboard
+
+import (
+	"time"
+
+	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/dashboard/internal/problem"
+)
+
+// The cookies that the script time.js keeps below the mount: the time zone of the browser, and
+// "1" if the visitor wants instants in UTC all the same. Without them all instants are in UTC.
+const (
+	zoneCookie = "courier-zone"
+	utcCookie  = "courier-utc"
+)
+
+// clocks returns the zone in which the page shows instants, and the one of their titles: that of
+// the browser and UTC, or the other way round if the visitor wants UTC. If the browser has named
+// no zone, or one that this host does not know, both are UTC.
+func (c *call) clocks() (shown, other *time.Location) {
+	k, err := c.r.Cookie(zoneCookie)
+	if err != nil {
+		return time.UTC, time.UTC
+	}
+	own, err := zoneOf(k.Value)
+	if err != nil {
+		return time.UTC, time.UTC
+	}
+	if k, err = c.r.Cookie(utcCookie); err == nil && k.Value == "1" {
+		return time.UTC, own
+	}
+	return own, time.UTC
+}
+
+// zone is the name of the zone in which the page shows instants.
+func (c *call) zone() string {
+	shown, _ := c.clocks()
+	return shown.String()
+}
+
+// zoneOf returns the time zone of a name, such as "Europe/Berlin".
+func zoneOf(name string) (*time.Location, error) {
+	l, err := time.LoadLocation(name)
+	if err != nil || name == "Local" || len(name) > 100 {
+		return nil, problem.Invalid("There is no time zone %q. Write one such as Europe/Berlin.", format.Clip(60, name))
+	}
+	return l, nil
+}
+
+// A clock says in which zone the page shows instants, in the head of the page.
+type clock struct {
+	Zone  string
+	Other string // the zone that the switch goes to; empty if the browser has named none
+	Again bool   // the page can be asked for again: it is no answer to a form
+}
+
+// finished returns the text of a page or of a part of it as it is sent: without characters that
+// nobody sees, and with instants in the zone of the visitor.
+func (v *view) finished(text []byte) []byte {
+	return format.InZone(format.Visible(text), v.shown, v.other)
+}

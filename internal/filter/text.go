@@ -1,0 +1,54 @@
+package filter
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// TextGrammar describes what [ParseText] reads.
+const TextGrammar = `Rows in which each of the words stands somewhere, and none of those behind a minus sign: acme -heartbeat. Small letters are the same as capital ones. Words that belong together stand in quotes: -"no route".`
+
+// A Text selects rows of any list by what they show. The zero value selects all.
+type Text struct{ with, without []string }
+
+// ParseText reads a text filter; see [TextGrammar]. A quotation mark that is not closed stands for
+// itself.
+func ParseText(text string) (t Text) {
+	var p parser
+	words := slices.Collect(p.split(text, unicode.IsSpace))
+	if len(p.problems) > 0 {
+		words = words[:0]
+		for _, w := range strings.Fields(text) {
+			words = append(words, word{text: w})
+		}
+	}
+	for _, w := range words {
+		list, part := &t.with, strings.ToLower(w.text)
+		if w.index('-') == 0 {
+			list, part = &t.without, part[1:]
+		}
+		if part != "" {
+			*list = append(*list, part)
+		}
+	}
+	return t
+}
+
+// Empty reports whether the filter selects all rows.
+func (t *Text) Empty() bool { return len(t.with)+len(t.without) == 0 }
+
+// Selects reports whether the filter selects a row with some cells.
+func (t *Text) Selects(cells []string) bool {
+	lower := make([]string, len(cells))
+	for i, c := range cells {
+		lower[i] = strings.ToLower(c)
+	}
+	in := func(part string) bool {
+		return slices.ContainsFunc(lower, func(c string) bool { return strings.Contains(c, part) })
+	}
+	return !slices.ContainsFunc(t.with, func(part string) bool { return !in(part) }) && !slices.ContainsFunc(t.without, in)
+}
+
+// TextOf returns the text of the filter that selects the rows in which a text stands as it is.
+func TextOf(text string) string { return inQuotes(text) }
