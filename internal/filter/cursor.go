@@ -40,7 +40,7 @@ func (c Cursors) Read(cursor string) (before courier.ExecutionID, err error) {
 	case !IsID(id):
 		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: not a valid cursor; start from the first page", cursor)
 	case mark != c.mark:
-		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it belongs to another filter or action; begin without a cursor", cursor)
+		return "", courier.Errorf(courier.ErrInvalid, "cursor %q: it belongs to another filter or action; start from the first page", cursor)
 	}
 	return courier.ExecutionID(id), nil
 }
