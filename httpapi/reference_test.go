@@ -88,9 +88,9 @@ func reference() string {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\n### Codes of problems\n\n| code | status | meaning | what to do |\n|---|---|---|---|\n")
+	b.WriteString("\n### Codes of problems\n\n`GET v1/problems/{code}` says what to do.\n\n| code | status | meaning |\n|---|---|---|\n")
 	for _, c := range httpapi.Codes() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c[0], c[1], cell(c[2]), cell(c[3]))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c[0], c[1], cell(c[2]))
 	}
 	b.WriteString("\n")
 	return b.String()
