@@ -77,7 +77,7 @@ func TestExecutionsFilter(t *testing.T) {
 			t.Error("the text box is not marked")
 		}
 		w.fails("executions?where=job:rport", http.StatusBadRequest).has("report")
-		w.fails("executions?cursor=nonsense", http.StatusBadRequest).has("begin without a cursor")
+		w.fails("executions?cursor=nonsense", http.StatusBadRequest).has("not a valid cursor")
 
 		r := w.send(httptest.NewRequest("GET", "/courier/executions?where="+string(x.ID), nil))
 		if to := r.Header().Get("Location"); r.Code != http.StatusSeeOther || to != "./executions/"+string(x.ID) {

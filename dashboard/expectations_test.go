@@ -48,7 +48,7 @@ func TestExpectations(t *testing.T) {
 		sent := w.get("new/expectation").fields("set")
 		sent["f.name"], sent["f.from.monitor"], sent["f.pattern"], sent["f.window.grace"] = "rates", "inn", "rates*.csv", "15"
 		bad := w.post("new/expectation", sent)
-		if text := bad.tree.one(t, "#wrong-window.grace").text(); bad.Code != http.StatusUnprocessableEntity || !strings.Contains(text, "no duration such as 20m") {
+		if text := bad.tree.one(t, "#wrong-window.grace").text(); bad.Code != http.StatusUnprocessableEntity || !strings.Contains(text, "not a duration such as 20m") {
 			t.Errorf("%d %q", bad.Code, text)
 		}
 		bad.has(`there is no monitor "inn"; did you mean "in"?`)
