@@ -57,14 +57,14 @@ type ContextConfig struct {
 	Values Scope // nil means none
 	// Secrets resolves a secret; nil means that there are none.
 	Secrets func(ctx context.Context, r SecretRequest) (string, error)
-	// Redactor learns the secrets that the step uses; nil means that the context
+	// Redactor receives the secrets that the step uses; nil means that the context
 	// has its own.
 	Redactor *Redactor
 	// Resources holds what steps keep open for the execution; nil means that
 	// the context has its own, closed by its Close.
 	Resources  *Resources
 	Log        *slog.Logger   // nil means none
-	OnProgress func(Progress) // called in the step's goroutines; nil means nobody
+	OnProgress func(Progress) // called in the step's goroutines; nil means none
 	// Cursor is what an earlier attempt has saved; see [Context.Cursor]. Who made the
 	// context reads there what this attempt saves.
 	Cursor json.RawMessage

@@ -145,8 +145,8 @@ func (p Position) Equal(q Position) bool { return p.Step == q.Step && slices.Equ
 type Execution struct {
 	ID  ExecutionID `json:"id"`
 	Job string      `json:"job"`
-	// Version is that of the job. It stays what it was when the execution was enqueued,
-	// whatever becomes of the job, unless an operator resumes with another version.
+	// Version is the version of the job with which the execution was enqueued. It changes
+	// only if an operator resumes with another version.
 	Version int    `json:"version"`
 	State   State  `json:"state"`
 	Queue   string `json:"queue"`
@@ -187,10 +187,10 @@ type Execution struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	// Failure says why an execution failed, or why a backing-off one waits.
 	Failure *Failure `json:"failure,omitempty"`
-	// HasFinally says that its version of the job has a finally part. Finishing is what is
-	// decided of an execution whose finally part runs, or waits for a worker; nil for all
-	// others. FinallyError says why the last finally part has failed, which leaves the state as
-	// it is; nil if it has not.
+	// HasFinally says that its version of the job has a finally part. Finishing is the decided
+	// outcome of an execution whose finally part runs, or waits for a worker; nil for all
+	// others. FinallyError says why the last finally part has failed, which does not change the
+	// state; nil if it has not.
 	HasFinally   bool       `json:"has_finally,omitempty"`
 	Finishing    *Finishing `json:"finishing,omitempty"`
 	FinallyError *Failure   `json:"finally_error,omitempty"`

@@ -23,7 +23,7 @@ const (
 	EventJobResumed    EventType = "JobResumed"
 	EventJobCancelled  EventType = "JobCancelled"
 	EventJobTakenOver  EventType = "JobTakenOver" // another worker has claimed it, after the one before was lost
-	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers are told
+	EventJobLost       EventType = "JobLost"      // this engine has lost its lease; only observers get it
 	EventJobOverdue    EventType = "JobOverdue"   // it has not ended within Job.MaxDuration, or by Job.ExpectedBy; it goes on
 	EventStepStarted   EventType = "StepStarted"
 	EventStepProgress  EventType = "StepProgress"

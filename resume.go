@@ -16,8 +16,8 @@ type ResumeOptions struct {
 	By By `json:"-"` // who requests it, and why
 
 	// Seq is that of the execution as the caller has seen it. If the execution has changed
-	// since, the resume is refused with an error that matches [ErrConflict]: what was
-	// meant for the step that had failed then may not befall another one. 0 compares nothing.
+	// since, the resume is refused with an error that matches [ErrConflict], so that a change
+	// for one failed step does not hit another one. 0 compares nothing.
 	Seq int64 `json:"seq,omitempty"`
 
 	// Delay is the time until the execution is due, so that no worker claims it earlier; 0

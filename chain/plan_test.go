@@ -147,9 +147,9 @@ func TestEvaluate(t *testing.T) {
 func TestNewPlanRefuses(t *testing.T) {
 	dep := func(on string) []chain.Dependency { return []chain.Dependency{{Member: on}} }
 	for want, members := range map[string][]chain.PlannedMember{
-		`two members are called "a"`:                   {{Name: "a"}, {Name: "a"}},
+		`two members are called "a"`:                      {{Name: "a"}, {Name: "a"}},
 		`member "a" depends on "x", which is not a membe`: {{Name: "a", DependsOn: dep("x")}},
-		`depend on each other in a cycle`:              {{Name: "r"}, {Name: "a", DependsOn: dep("b")}, {Name: "b", DependsOn: dep("a")}},
+		`depend on each other in a cycle`:                 {{Name: "r"}, {Name: "a", DependsOn: dep("b")}, {Name: "b", DependsOn: dep("a")}},
 	} {
 		if _, err := chain.NewPlan(members); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, courier.ErrInvalid) {
 			t.Errorf("error %v, want %q", err, want)

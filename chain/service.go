@@ -284,7 +284,7 @@ func (v *Service) MemberEnded(ctx context.Context, id courier.ChainExecutionID) 
 	defer cancel()
 	x, err := v.Execution(ctx, id)
 	if err != nil {
-		v.opt.Log.Warn("observers are not told how the chain execution stands", "chain_execution", string(id), "error", err)
+		v.opt.Log.Warn("observers miss the state of a chain execution", "chain_execution", string(id), "error", err)
 		return
 	}
 	v.moved(&x, false)

@@ -89,7 +89,7 @@ func (a *attempt) render(ctx context.Context) ([]byte, error) {
 func (a *attempt) recall(ctx context.Context) error {
 	r := a.run
 	return r.secrets.Recall(ctx, courier.SecretRequest{Execution: r.x.ID, Job: r.x.Job}, func(use courier.SecretUse, err error) {
-		a.job.Log().Warn("a secret that the execution has used is refused now; what was written of it before is not hidden any more",
+		a.job.Log().Warn("a secret that the execution has used is refused now; it can't be hidden any more",
 			"secret", use.Name, "used_in_step", use.Step, "error", r.secrets.Message(err))
 	})
 }

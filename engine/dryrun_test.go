@@ -161,7 +161,7 @@ func TestDryRun(t *testing.T) {
 		"files that a step before can make": {steps: `{"type": "demo.probe", "config": {"path": "early"}}, {"type": "demo.probe", "config": {"path": "early"}},
 			{"type": "demo.probe", "config": {"path": "/nowhere/file", "connection_id": "partner"}}`, want: map[int]dryrun.StepReport{
 			0: {Path: "0", State: dryrun.Problem, Message: "made/earlier"},
-			1: {Path: "1", State: dryrun.NotChecked, Message: "no mistake if an earlier step makes it"},
+			1: {Path: "1", State: dryrun.NotChecked, Message: "this is no mistake if an earlier step makes it"},
 			2: {Path: "2", State: dryrun.Problem, Message: "/nowhere/file"}}},
 		"writes": {steps: `{"type": "demo.probe", "config": {"path": "write"}}`, want: map[int]dryrun.StepReport{
 			0: {Path: "0", State: dryrun.Problem, Message: `create "made": refused, since a dry run writes nothing`}}},

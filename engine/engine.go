@@ -242,7 +242,7 @@ type Health struct {
 	Maintenance []courier.FailedMaintenance `json:"maintenance,omitempty"`
 	// Kept are the workspaces in Options.Workspace that stay although their executions are
 	// over, because they hold files that may exist nowhere else. An engine looks for them
-	// when it starts and then each hour. Nil if it knows of none.
+	// when it starts and then each hour. Nil if there are none.
 	Kept *KeptWorkspaces `json:"kept,omitempty"`
 	// LowSpace says that the disk of Options.Workspace has less free than Options.MinFree.
 	// Nil if it has more, or if that is not known.
@@ -271,8 +271,8 @@ func (e *Engine) lowSpace() *LowSpace {
 	return nil
 }
 
-// Health returns the present state of the engine. It asks the disk of the workspaces what is
-// free. It does not read the store, and returns at once.
+// Health returns the present state of the engine. It reads the free space of the disk of the
+// workspaces, but not the store, and returns at once.
 func (e *Engine) Health() Health {
 	var kept *KeptWorkspaces
 	if n, files, bytes := e.kept.Sum(); n > 0 {

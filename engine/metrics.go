@@ -44,8 +44,8 @@ func (m Metrics) Write(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// Figures returns the values of the metrics that Write writes, but for those
-// of which a [Probe] is told: of the store, and, if the engine was started, of its process.
+// Figures returns the values of the metrics that Write writes, except those that a [Probe]
+// receives: of the store, and, if the engine was started, of its process.
 func (m Metrics) Figures(ctx context.Context) []Figure {
 	e := m.e
 	list := e.figures.Store(ctx)

@@ -78,8 +78,8 @@ type Options struct {
 
 	// Isolate says which steps run in a process of their own, and with which limits: by
 	// the key of a type, by "family.*" or by "*" for all, and what is most precise counts.
-	// A step of which it says nothing runs so without limits if its definition has
-	// isolate. It needs [RunIsolated]. None means that only definitions say so.
+	// A step of a type that it does not name runs so without limits if its definition has
+	// isolate. It needs [RunIsolated]. None means that only definitions decide.
 	Isolate map[string]courier.Isolation
 
 	// Names, if several engines or directories would have the same.
@@ -96,8 +96,8 @@ type Options struct {
 	// MinFree is how many bytes should be free on the disk of Workspace. An engine with
 	// less starts, since the executions that it ends make room, but it says so in its log
 	// when it starts, and in [Health] while it lasts. Steps that write files keep space free
-	// by themselves. 0 means 64 MiB, and a negative number that nobody looks. Only Linux,
-	// macOS and FreeBSD tell what is free.
+	// by themselves. 0 means 64 MiB, and a negative number turns the check off. It works on
+	// Linux, macOS and FreeBSD.
 	MinFree int64
 
 	// Times.
@@ -170,7 +170,7 @@ type Options struct {
 	// what it returns there, the steps send along in place of the execution's Trace; see
 	// [courier.Context.Trace]. Nil means none.
 	Trace func(ctx context.Context) string
-	// Probe is told what the engine does; see [Probe]. If it is an [Attacher], it is given the
+	// Probe receives measurements of the engine's work. If it is an [Attacher], it gets the
 	// engine. Nil means none; the metrics of [Engine.Metrics] need none.
 	Probe Probe
 	// Observers are called with every event, one event at a time, after it was

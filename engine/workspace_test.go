@@ -319,7 +319,7 @@ func TestWorkspaceCanBeRepaired(t *testing.T) {
 		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no directory") || !strings.Contains(err.Error(), dir) {
+		if err := e.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "not a directory") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("Start on a file: %v", err)
 		}
 		if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)); err != nil {

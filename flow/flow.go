@@ -105,9 +105,8 @@ const (
 	// TypeRescue begins the steps that run when a step, a marker or a loop in a flow.try, or in
 	// an item of a flow.foreach, has failed for good. A loop with a rescue goes on with its
 	// next item. In the rescue of a loop, loop.error is the error. The fields rescue_on and
-	// no_rescue_on name error classes. By default every class comes to the rescue of a
-	// flow.try, and to that of a loop all that fail only the item; see
-	// [ItemPolicy.Continues]. If rescued is "fail", the execution fails at its end.
+	// no_rescue_on name error classes. By default a flow.try rescues every class, and a loop
+	// those that would fail only the item; see [ItemPolicy.Continues]. If rescued is "fail", the execution fails at its end.
 	TypeRescue = "flow.rescue"
 	// TypeEnd ends what a flow.if, a flow.foreach or a flow.try began. It has no
 	// configuration.

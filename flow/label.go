@@ -48,8 +48,8 @@ func (c *checker) checkLabel(i int) {
 	}
 }
 
-// Labels returns by what people know the items of the open loops, outermost first; nil
-// outside loops. Clean takes out of a label what must not be shown, before it is cut to 200
+// Labels returns the labels of the current items of the open loops, outermost first; nil
+// outside loops. Clean removes from a label what must not be shown, before it is cut to 200
 // bytes; nil leaves it as it is.
 //
 // The label of an item is that of its flow.foreach, or by default: its name, or else the

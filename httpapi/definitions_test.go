@@ -223,7 +223,7 @@ func TestListJobs(t *testing.T) {
 		}
 	}
 	_, _, next := w.get("v1/jobs?limit=1").entries()
-	w.get("v1/jobs?limit=1&q=d&cursor="+next).problem(http.StatusBadRequest, "invalid", "without a cursor")
+	w.get("v1/jobs?limit=1&q=d&cursor="+next).problem(http.StatusBadRequest, "invalid", "start from the first page")
 	w.as("watcher").get("v1/jobs/report").want(http.StatusOK, nil)
 	w.as("ann").get("v1/jobs/report").problem(http.StatusForbidden, "forbidden")
 	w.as("vera").get("v1/jobs/other").problem(http.StatusNotFound, "not_found")

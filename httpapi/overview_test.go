@@ -48,7 +48,7 @@ func TestLimits(t *testing.T) {
 		w.send("DELETE", "v1/limits/key:user:*", "").problem(http.StatusNotFound, "not_found", "no limit")
 		w.send("DELETE", "v1/limits/global", "").want(http.StatusNoContent, nil)
 		w.sees("v1/limits?limit=10", "job:a/b", "job:report", "key:acme")
-		for body, text := range map[string]string{`{}`: "/running", `{"running": -1}`: "no number", `{"running": 1.5}`: "whole number", `{"running": 99999999999}`: "no number"} {
+		for body, text := range map[string]string{`{}`: "/running", `{"running": -1}`: "not a number", `{"running": 1.5}`: "whole number", `{"running": 99999999999}`: "not a number"} {
 			w.put("v1/limits/global", body).problem(http.StatusBadRequest, "invalid", text)
 		}
 		w.put("v1/limits/jobs:report", `{"running": 1}`).problem(http.StatusBadRequest, "invalid", "job:NAME")

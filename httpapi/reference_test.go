@@ -2,6 +2,8 @@ package httpapi_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +24,9 @@ const (
 func TestReference(t *testing.T) {
 	generated.Part(t, referencePage, referenceBegin, referenceEnd, reference(), *update)
 }
+
+// kinds are the kinds of definitions in a row: routes of several kinds that are alike share one.
+var kinds = regexp.MustCompile(`\b(chain|calendar|schedule|monitor|expectation|subscription)(s?)\b`)
 
 // firstSentence is what a row has of a summary; the OpenAPI document has the rest.
 func firstSentence(s string) string {
@@ -48,11 +53,27 @@ func reference() string {
 		}
 		byGroup[group] = append(byGroup[group], r)
 	}
+	row := func(r httpapi.Route) string {
+		o := operation(r)
+		return fmt.Sprintf("| `%s %s` | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(firstSentence(o["summary"].(string))))
+	}
+	alike := map[string]int{} // how many rows differ in the kind alone
+	for _, r := range httpapi.Table() {
+		alike[kinds.ReplaceAllString(row(r), "{kind}$2")]++
+	}
 	for _, group := range groups {
-		fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | rights | what it does |\n|---|---|---|\n", group)
+		var rows []string
 		for _, r := range byGroup[group] {
-			o := operation(r)
-			fmt.Fprintf(&b, "| `%s %s` | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(firstSentence(o["summary"].(string))))
+			text := row(r)
+			if of := kinds.ReplaceAllString(text, "{kind}$2"); alike[of] > 2 {
+				text = of
+			}
+			if !slices.Contains(rows, text) && !strings.Contains(b.String(), text) {
+				rows = append(rows, text)
+			}
+		}
+		if len(rows) > 0 {
+			fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | rights | what it does |\n|---|---|---|\n%s", group, strings.Join(rows, ""))
 		}
 	}
 	b.WriteString("\n### Roles and rights\n\n| right | of | client | viewer | starter | operator | editor | admin |\n|---|---|---|---|---|---|---|---|\n")
@@ -67,9 +88,9 @@ func reference() string {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\n### Codes of problems\n\n| code | status | meaning | what to do |\n|---|---|---|---|\n")
+	b.WriteString("\n### Codes of problems\n\n`GET v1/problems/{code}` says what to do.\n\n| code | status | meaning |\n|---|---|---|\n")
 	for _, c := range httpapi.Codes() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c[0], c[1], cell(c[2]), cell(c[3]))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c[0], c[1], cell(c[2]))
 	}
 	b.WriteString("\n")
 	return b.String()

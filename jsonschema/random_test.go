@@ -291,18 +291,18 @@ var capital = regexp.MustCompile(`"type":"[A-Z]`)
 
 // unseenOfJobs are the problems that a schema of jobs can't see.
 var unseenOfJobs = regexp.MustCompile(strings.Join([]string{
-	` has no value`,                      // a reference leads nowhere, or not there
-	` reference "[^"]*": `,               // a text has a malformed reference
-	`can't be used here, since`,          // a secret within a value of a marker; a reference in a limit key
-	`config.right: is required`,          // for an operator in capital letters
-	`unknown operator "[^"]*[A-Z]`,       // in capital letters
-	`not the JSON of a list`,             // a text as the source of a loop
-	`is in retry_on too`,                 // a class is in both lists
-	`or a flow\.rescue; add one`,         // of a loop that has none
-	`is "retry_job", that of the job`,    // a step of a loop has none of its own
-	`there is no job `,                   // a name
-	`expected_by: `,                      // a time zone
-	`given twice`,                        // a name
+	` has no value`,                               // a reference leads nowhere, or not there
+	` reference "[^"]*": `,                        // a text has a malformed reference
+	`can't be used here, since`,                   // a secret within a value of a marker; a reference in a limit key
+	`config.right: is required`,                   // for an operator in capital letters
+	`unknown operator "[^"]*[A-Z]`,                // in capital letters
+	`not the JSON of a list`,                      // a text as the source of a loop
+	`is in retry_on too`,                          // a class is in both lists
+	`or a flow\.rescue; add one`,                  // of a loop that has none
+	`is "retry_job", that of the job`,             // a step of a loop has none of its own
+	`there is no job `,                            // a name
+	`expected_by: `,                               // a time zone
+	`given twice`,                                 // a name
 	`is not a set of permissions|expected_status`, // what only the Go type of a field says
 }, "|"))
 

@@ -245,7 +245,7 @@ func (p *page) write(b *strings.Builder, s *section) {
 			doc += " " + text
 		}
 	}
-	fmt.Fprintf(b, "%s\n\n", doc)
+	fmt.Fprintf(b, "%s\n\n```json\n{\"type\": %q, \"config\": %s}\n```\n\n", doc, first.Key(), p.shown[first.Key()])
 	p.each(b, s, "Repetition", (*courier.StepType).RepeatDoc)
 	p.each(b, s, "Cleanup", func(typ *courier.StepType) string {
 		if typ.CleanupDoc() == p.cleanup {
@@ -263,7 +263,6 @@ func (p *page) write(b *strings.Builder, s *section) {
 		return duration(typ.Timeout())
 	})
 	writeFields(b, "configuration", s.config, p.common)
-	fmt.Fprintf(b, "\n```json\n{\"type\": %q, \"config\": %s}\n```\n", first.Key(), p.shown[first.Key()])
 	writeFields(b, "output", s.output, p.outputs)
 }
 

@@ -119,7 +119,7 @@ func TestDryRunWithRealServers(t *testing.T) {
 		{ok, "the connection works"}, {ok, ""}, {ok, ""}, {ok, ""}, {problem, "/not there"}, {ok, ""}, {ok, ""}, {unsure, "/made"}, // sftp
 		{problem, "refuses the login"}, {problem, "refuses the login"},
 		{ok, "the connection works"}, {ok, ""}, {problem, "refuses the login"}, {problem, "refuses the login"}, // ftp
-		{unsure, "no mistake if a step before it makes it"}, {problem, "engine.Options.Roots"}, // file
+		{unsure, "no mistake if an earlier step makes it"}, {problem, "engine.Options.Roots"}, // file
 	} {
 		s := r.Steps[i]
 		if text := s.Message + strings.Join(s.Notes, "\n"); s.State != want.state || !strings.Contains(text, want.says) {

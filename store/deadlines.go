@@ -16,7 +16,7 @@ import (
 // deadline, the deadline is dropped: a later resume raises no event.
 //
 // The deadline [NewExecution.Expires] is another thing: an execution that has not begun
-// by then is to fail, by a [courier.RequestExpire] of whoever is told of it. It raises no
+// by then fails, by a [courier.RequestExpire] of the engine that finds it. It raises no
 // event, it is dropped once the execution has begun or ended, and until then it is
 // returned again after a minute, so that no crash loses it.
 //
@@ -51,7 +51,7 @@ type OverdueExecution struct {
 	Deadline  time.Time
 }
 
-// Text says how the execution stands, for the Error of the event.
+// Text is the Error of the event: the state of the execution and the deadline.
 func (o *OverdueExecution) Text() string {
 	return fmt.Sprintf("the execution is %s, and was expected to end by %s", o.State, o.Deadline.UTC().Format(time.RFC3339))
 }

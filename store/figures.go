@@ -8,8 +8,8 @@ import (
 // Figures keeps figures by hour of what executions have done. It is an optional role of a
 // [Store]; an engine finds it by a type assertion.
 //
-// An hour is counted anew from the history each time, and what was counted is put in place of
-// what was known. There is no kept position in the history: it would have to be in the order
+// An hour is counted anew from the history each time, and the result replaces the former
+// figures. There is no kept position in the history: it would have to be in the order
 // in which transactions commit, which a history has not got, and an entry that is committed late
 // would be lost. So it does no harm if two engines count at once, if one repeats what another
 // has begun, or if a clock jumps. A figure never falls: what retention has removed since stays
@@ -61,8 +61,8 @@ type HourFigures struct {
 	Queued  int64 `json:"queued"`
 }
 
-// Due reports whether an hour of which this is known has to be counted at an instant, by
-// [Figures].CountHours. Of an hour that was not counted the zero value is known.
+// Due reports whether an hour with these figures has to be counted at an instant, by
+// [Figures].CountHours. An hour that was not counted has the zero value.
 func (f *HourFigures) Due(hour, at time.Time) bool {
 	return !hour.Before(at.Truncate(time.Hour).Add(-time.Hour)) || // it may still change
 		f.CountedAt.Before(hour.Add(2*time.Hour)) || // it may have changed since

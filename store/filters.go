@@ -92,8 +92,7 @@ type Filter struct {
 	// Reasons selects those with a [courier.Failure] for one of these reasons. If you
 	// know the states, set States too: an index finds failed executions.
 	Reasons []courier.Reason
-	// FailedItems selects those of which items have failed; see
-	// [courier.Execution.FailedItems].
+	// FailedItems selects those with failed items; see [courier.Execution.FailedItems].
 	FailedItems bool
 	// FinallyError selects those whose last finally part has failed; see
 	// [courier.Execution.FinallyError].

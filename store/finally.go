@@ -24,7 +24,7 @@ type Finish struct {
 	// Timeout is how long the finally part may take from now on, whatever the timeout of the
 	// execution is; 0 means any time.
 	Timeout time.Duration `json:"timeout"`
-	// Text says of the audit entry of the beginning what has been decided.
+	// Text is the text of the audit entry of the beginning: the outcome.
 	Text string `json:"-"`
 }
 

@@ -6,19 +6,17 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Bounds of [Overview.Incidents]: of how many jobs, those that have failed last, the
-// executions are examined for completed ones that supersede failed ones; how many of the
-// latest executions of each; how many completed ones among these; and of which size.
+// Bounds of the search of [Overview.Incidents] for completed executions that supersede failed
+// ones.
 const (
-	MaxSupersedingJobs     = 20
-	MaxSupersedingExamined = 1000
-	MaxSuperseding         = 200
-	// MaxSupersedingParams is how many bytes params have at most that are compared: those of
-	// thousands of executions are.
+	MaxSupersedingJobs     = 20   // jobs, those that have failed last
+	MaxSupersedingExamined = 1000 // latest executions of each job that are examined
+	MaxSuperseding         = 200  // completed executions among these
+	// MaxSupersedingParams is the largest size of params that are compared, in bytes.
 	MaxSupersedingParams = 8 << 10
 )
 
-// Incidents are executions that somebody may have to look at, at an instant.
+// Incidents are the executions that may need an operator, at an instant.
 type Incidents struct {
 	At    time.Time `json:"at"`
 	Limit int       `json:"limit"` // of each kind

@@ -8,9 +8,8 @@ import (
 	"github.com/courierhq/courier"
 )
 
-// Journal keeps who did what with what is no execution: definitions of schedules,
-// monitors and subscriptions, limits, and whatever else a host wants on record. What is
-// done with executions is in their audit. It is an optional role of a [Store]; an engine
+// Journal records who changed what: schedules, monitors, subscriptions, limits, and anything
+// else that a host wants on record. Changes of executions are in their audit. It is an optional role of a [Store]; an engine
 // finds it by a type assertion. Entries are only added: no method changes or removes one.
 type Journal interface {
 	// Note adds an entry and returns it with its ID and At.

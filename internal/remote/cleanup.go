@@ -140,7 +140,7 @@ func (a Account) removeSide(ctx context.Context, s Server, p string) error {
 	}
 	switch _, e := s.Lstat(ctx, p); {
 	case e == nil:
-		a.Job.Log().Warn("what an earlier attempt left behind can't be removed", "connection", a.ID, "file", p, "reason", err.Error())
+		a.Job.Log().Warn("files of an earlier attempt can't be removed", "connection", a.ID, "file", p, "reason", err.Error())
 	case !s.Refused(e) && !errors.Is(e, fs.ErrNotExist):
 		return e
 	}

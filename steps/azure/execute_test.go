@@ -426,15 +426,15 @@ func TestHostile(t *testing.T) {
 func TestBadConfig(t *testing.T) {
 	in(t, func(b *bench) {
 		for want, change := range map[string]object{
-			"function_name: must begin":  {"function_name": `x" or true`},
-			"function_name: is required": {"function_name": ""},
-			"timeout_seconds":            {"timeout_seconds": 0},
-			"poll_seconds":               {"poll_seconds": 0},
-			"telemetry_delay_seconds":    {"telemetry_delay_seconds": -1},
-			`trigger: "timer" is not one`:   {"trigger": "timer"},
-			"did you mean":               {"connection_id": "htp"},
-			"needs its master_key":       {"trigger": "admin"},
-			"unknown field \"wait\"":     {"wait": true},
+			"function_name: must begin":   {"function_name": `x" or true`},
+			"function_name: is required":  {"function_name": ""},
+			"timeout_seconds":             {"timeout_seconds": 0},
+			"poll_seconds":                {"poll_seconds": 0},
+			"telemetry_delay_seconds":     {"telemetry_delay_seconds": -1},
+			`trigger: "timer" is not one`: {"trigger": "timer"},
+			"did you mean":                {"connection_id": "htp"},
+			"needs its master_key":        {"trigger": "admin"},
+			"unknown field \"wait\"":      {"wait": true},
 		} {
 			cfg := conf("http", "plain")
 			for k, v := range change {

@@ -47,7 +47,7 @@ type Options struct {
 	// 0 no limit.
 	MinRate int64
 
-	// RootCAs vouch for servers; nil means those of the system. Certificates
+	// RootCAs are the authorities that certify servers; nil means those of the system. Certificates
 	// are shown to servers that ask for one.
 	RootCAs      *x509.CertPool
 	Certificates []tls.Certificate

@@ -143,7 +143,7 @@ func TestBadConfig(t *testing.T) {
 		"a user name or a password":                       {"url": "https://u:topsecret@example.com"},
 		"the URL is malformed":                            {"url": "https://example.com/%zz"},
 		"the URL is malformed:":                           {"url": "https://exam ple.com/"},
-		`method: "FETCH" is not one of`:                      {"url": url, "method": "FETCH"},
+		`method: "FETCH" is not one of`:                   {"url": url, "method": "FETCH"},
 		"only one of body, json and":                      {"url": url, "method": "POST", "body": "x", "json": 1},
 		"sends no body":                                   {"url": url, "body": "x"},
 		`"Host" is set by the client itself`:              {"url": url, "headers": object{"Host": "evil"}},

@@ -19,7 +19,7 @@ import (
 	"github.com/courierhq/courier/internal/transfer"
 )
 
-// Connections knows connections by the ids that job definitions use. It may be
+// Connections returns connections by the ids that job definitions use. It may be
 // called by several goroutines. [Map] is the ready form.
 type Connections interface {
 	// Connection returns the connection called id. If there is none, the error

@@ -70,7 +70,7 @@ func (s *Store) releaseWaiting(ctx context.Context) bool {
 	defer cancel()
 	queues, err := query(ctx, s.pool, scanQueue, s.sql("dependency/release_waiting"))
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn("let through what waits for other jobs; a claim does it", "error", err)
+		s.log.Warn("release executions that wait for other jobs; the next claim does it", "error", err)
 	}
 	s.notifyQueues(ctx, queues)
 	return len(queues) > 0

@@ -42,7 +42,7 @@ type Options struct {
 	// every message, so that it can change.
 	Username string
 	Password func(ctx context.Context) (string, error)
-	// RootCAs say who may vouch for the server; nil means the system's.
+	// RootCAs are the authorities that certify the server; nil means the system's.
 	RootCAs *x509.CertPool
 	// Timeout of each operation of the connection; 0 means 15 seconds. A message as
 	// a whole takes eight times that at most.
@@ -55,7 +55,7 @@ type Mailer struct{ opt Options }
 
 var _ notify.Mailer = (*Mailer)(nil)
 
-// New returns a mailer. It connects to nobody yet.
+// New returns a mailer. It does not connect yet.
 func New(opt Options) (*Mailer, error) {
 	switch {
 	case opt.Host == "":

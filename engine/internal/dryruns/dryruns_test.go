@@ -158,11 +158,11 @@ func TestJudge(t *testing.T) {
 		"slow":                 {of("demo.get"), dryruns.StepValidated{Err: broken, TimedOut: true}, dryrun.Problem, "no such host; find out why the other side does not answer, or give it more time with dryrun.Options.Timeout"},
 		"abandoned":            {of("demo.get"), dryruns.StepValidated{Err: broken, TimedOut: true, Abandoned: true}, dryrun.Problem, "no such host; Validate did not return within 10s after that, so it was cut off"},
 		"missing at first":     {of("demo.get"), dryruns.StepValidated{Err: missing}, dryrun.Problem, "open in/a: file does not exist"},
-		"missing later":        {of("demo.plain", "demo.get"), dryruns.StepValidated{Err: missing}, dryrun.NotChecked, "open in/a: file does not exist; no mistake if an earlier step makes it"},
+		"missing later":        {of("demo.plain", "demo.get"), dryruns.StepValidated{Err: missing}, dryrun.NotChecked, "open in/a: file does not exist; this is no mistake if an earlier step makes it"},
 		"missing in a block":   {of("flow.foreach", "demo.get", "flow.end"), dryruns.StepValidated{Err: missing}, dryrun.Problem, "open in/a: file does not exist"},
 		"missing on a server":  {onServer("demo.get", "demo.get"), dryruns.StepValidated{Err: missing}, dryrun.Problem, "open in/a: file does not exist"},
-		"to be made on one":    {onServer("demo.mkdir", "demo.get"), dryruns.StepValidated{Err: missing}, dryrun.NotChecked, "open in/a: file does not exist; no mistake if an earlier step makes it"},
-		"to be uploaded first": {onServer("demo.upload", "demo.get"), dryruns.StepValidated{Err: missing}, dryrun.NotChecked, "open in/a: file does not exist; no mistake if an earlier step makes it"},
+		"to be made on one":    {onServer("demo.mkdir", "demo.get"), dryruns.StepValidated{Err: missing}, dryrun.NotChecked, "open in/a: file does not exist; this is no mistake if an earlier step makes it"},
+		"to be uploaded first": {onServer("demo.upload", "demo.get"), dryruns.StepValidated{Err: missing}, dryrun.NotChecked, "open in/a: file does not exist; this is no mistake if an earlier step makes it"},
 	} {
 		w := newWorld()
 		w.validate = func(v *dryruns.StepValidation) dryruns.StepValidated {

@@ -140,7 +140,7 @@ func (d *run) judge(ctx context.Context, t *task, o *StepValidated) {
 		t.report.Message = fmt.Sprintf("%v; find out why the other side does not answer, or give it more time with dryrun.Options.Timeout", o.Err)
 	case t.mayCome && errors.Is(o.Err, fs.ErrNotExist):
 		t.report.State = dryrun.NotChecked
-		t.report.Message = fmt.Sprintf("%v; no mistake if an earlier step makes it", o.Err)
+		t.report.Message = fmt.Sprintf("%v; this is no mistake if an earlier step makes it", o.Err)
 	default:
 		message, _ := text.OfError(o.Err)
 		t.report.State, t.report.Message = dryrun.Problem, message

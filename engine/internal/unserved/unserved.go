@@ -95,7 +95,7 @@ func (v *Service) Run(l core.Lifetime) {
 		cancel()
 		if err != nil {
 			if l.Ctx.Err() == nil {
-				v.log.Warn("look for executions that no worker takes", "error", err)
+				v.log.Warn("look for executions that no worker can take", "error", err)
 			}
 			continue
 		}
@@ -110,7 +110,7 @@ func (v *Service) warn(list []store.Stranded) {
 	for i := range list[:min(len(list), maxLines)] {
 		g := &list[i]
 		c := advice.Stranded(g)
-		what, state := "executions wait that no worker takes", "queued"
+		what, state := "executions wait that no worker can take", "queued"
 		if g.Lost {
 			what, state = "executions are lost, and no worker takes them over", "lost"
 		}
@@ -127,7 +127,7 @@ func (v *Service) warn(list []store.Stranded) {
 		v.log.LogAttrs(context.Background(), slog.LevelWarn, what, attrs...)
 	}
 	if more := len(list) - maxLines; more > 0 {
-		v.log.Warn("executions wait that no worker takes: there are more groups of them, see Engine.Health", "groups", more)
+		v.log.Warn("executions wait that no worker can take: there are more groups of them, see Engine.Health", "groups", more)
 	}
 }
 

@@ -136,7 +136,7 @@ func TestWarnings(t *testing.T) {
 		v.Claimed(true)
 		synctest.Wait()
 		for i, want := range [][]string{
-			{`msg="executions wait that no worker takes"`, `Did you mean \"night\"?`, `Options.Queues`, "reason=queue", "state=queued", "queue=nihgt", "executions=2", "oldest=x"},
+			{`msg="executions wait that no worker can take"`, `Did you mean \"night\"?`, `Options.Queues`, "reason=queue", "state=queued", "queue=nihgt", "executions=2", "oldest=x"},
 			{`msg="executions are lost, and no worker takes them over"`, "WorkspaceID", "reason=workspace", "state=lost", "oldest=y", `workspace="host 3"`},
 			{"Register them", "reason=step_types", "state=queued", "oldest=z", `missing="demo.a demo.b"`},
 		} {
