@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,11 +52,16 @@ var ofFiles = behaviour{
 	steps: `{"type": "demo.a", "config": {"write": "one"}}, {"type": "demo.a", "config": {"write": "two"}}, {"type": "demo.a", "config": {"needs": "two"}}, ` + oneStep,
 }
 
-// Executions that fail in the rescue of an item, and before a finally part.
+// Executions that fail in the rescue of an item, with an item that an operator may rescue, and
+// before a finally part.
 var (
 	ofRescue = behaviour{
-		name: "rescue", policy: `"stop"`, ends: completes, falls: map[string]courier.Reason{"1[0]": courier.ReasonError, "3[0]": courier.ReasonError},
+		name: "failed rescue", policy: `"stop"`, ends: completes, falls: map[string]courier.Reason{"1[0]": courier.ReasonError, "3[0]": courier.ReasonError},
 		steps: `{"type": "flow.foreach", "config": {"source": ["x"]}}, ` + rescuedStep + ", " + oneStep,
+	}
+	ofBadItem = behaviour{
+		name: "bad item", policy: `"stop"`, ends: completes, fails: true,
+		steps: `{"type": "flow.foreach", "config": {"source": ["x", "y"]}}, ` + strings.Replace(rescuedStep, `"flow.rescue"`, `"flow.rescue", "config": {"no_rescue_on": ["error"]}`, 1),
 	}
 	ofFinally = behaviour{name: "finally", policy: `"stop"`, steps: oneStep + finallyStep, last: 2, fails: true, ends: completes}
 )
@@ -114,13 +120,15 @@ func TestInterleavingsOfRepair(t *testing.T) {
 			repairing{name: kind.name + ": cancelled", kind: kind, operators: [][]courier.RequestKind{{resume, cancel}}},
 		)
 	}
-	for _, k := range []courier.RequestKind{skip, "from", "set", "version", "elsewhere", "items"} {
+	for _, k := range []courier.RequestKind{skip, "from", "set", "version", "elsewhere", "items", "rescue", "accept"} {
 		kind := ofSteps
 		switch k {
 		case "items":
 			kind = ofItems
 		case "elsewhere":
 			kind = ofFiles
+		case "rescue", "accept":
+			kind = ofBadItem
 		}
 		cases = append(cases,
 			repairing{name: string(k) + ": lost", kind: kind, operators: [][]courier.RequestKind{{k}}, lost: true},

@@ -336,8 +336,12 @@ var changes = map[courier.RequestKind]courier.ResumeOptions{
 	"version":   {Version: 2},
 	"former":    {Version: 1},
 	"elsewhere": {Elsewhere: true},
-	"items":     {Items: []courier.ItemPath{{Loop: 0, Iteration: []int{0}}}},
+	"items":     {Items: firstItem},
+	"rescue":    {Rescue: firstItem},
+	"accept":    {Accept: firstItem},
 }
+
+var firstItem = []courier.ItemPath{{Loop: 0, Iteration: []int{0}}}
 
 func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.ExecutionID, courier.By) (courier.Execution, error) {
 	switch k {
@@ -351,7 +355,7 @@ func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.Executio
 	opt := changes[k]
 	return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 		opt.By = by
-		if opt.Skip {
+		if opt.Changes() {
 			opt.By.Reason = "it was done by hand"
 		}
 		return e.Resume(c, id, &opt)
