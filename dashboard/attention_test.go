@@ -134,14 +134,17 @@ func TestSuperseded(t *testing.T) {
 	})
 }
 
-// confirm sends the form of a preview with its number typed, and follows it.
-func (w *world) confirm(preview answer) answer {
+// confirm sends the form of a preview with its number typed and some boxes ticked, and follows it.
+func (w *world) confirm(preview answer, ticked ...string) answer {
 	w.Helper()
 	fields := map[string]string{"do": "bulk", "reason": "the disk is larger now"}
 	for _, in := range preview.tree.all("input[type=hidden]") {
 		fields[in.attrs["name"]] = in.attrs["value"]
 	}
 	fields["confirm"] = fields["count"]
+	for _, box := range ticked {
+		fields[box] = preview.tree.one(w, "#"+box).attrs["value"]
+	}
 	return w.act("bulk", fields)
 }
 

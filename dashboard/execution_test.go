@@ -601,6 +601,9 @@ func TestFailedItemsByName(t *testing.T) {
 		if !strings.Contains(form.Body.String(), `name="accept" value="6:1" checked`) {
 			t.Error("the item is not chosen")
 		}
+		if row := w.find("disk f").tree.one(t, "tr[data-row]"); !strings.Contains(row.text(), "failed") || row.all("a")[0].attrs["href"] != "./"+at {
+			t.Errorf("a search for the item finds %s", row.text())
+		}
 		if page := w.get(at + "?loop=6&item=1"); !strings.Contains(page.row(6).text(), "disk full, index 1") {
 			t.Errorf("the loop is %q", page.row(6).text())
 		}
@@ -685,5 +688,44 @@ func TestExecutionFinally(t *testing.T) {
 		w.act(at, map[string]string{"do": "abort", "key": "3"})
 		time.Sleep(time.Second)
 		w.get(at).has("cancelled")
+	})
+}
+
+// A bulk that cancels has a box for leaving the finally parts out, and the filter finally:failed
+// finds those whose finally part has failed.
+func TestBulkWithoutFinally(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.define(courier.Job{Name: "report", Steps: []courier.StepSpec{
+			{ID: "work", Type: "test.work", Config: map[string]any{"seconds": 50}}, {Type: "flow.finally"},
+			{ID: "tidy", Type: "test.work", Config: map[string]any{"seconds": 50}},
+		}})
+		w.user = "otto"
+		for _, c := range []struct {
+			ticked []string
+			after  courier.State
+			status string
+		}{{nil, courier.Running, "finishing"}, {[]string{"without_finally"}, courier.Cancelled, "cancelled"}} {
+			id := w.enqueue("report", "ann", nil).ID
+			time.Sleep(10 * time.Second)
+			preview := w.get("bulk?action=cancel&all=1&where=" + url.QueryEscape("job:report state:running"))
+			box := preview.tree.one(t, "#without_finally")
+			if _, checked := box.attrs["checked"]; checked || box.attrs["type"] != "checkbox" {
+				t.Errorf("the box is %v", box.attrs)
+			}
+			w.confirm(preview, c.ticked...).has("1 done, 0 refused, 0 skipped.")
+			time.Sleep(10 * time.Second)
+			x, err := w.engine.Executions().Get(w.Context(), id)
+			if err != nil || x.State != c.after || x.Status(time.Now()) != c.status {
+				t.Errorf("ticked %q: it is %s, want %s, %v", c.ticked, x.Status(time.Now()), c.status, err)
+			}
+			if x.State == courier.Running {
+				w.act("executions/"+string(id), map[string]string{"do": "abort", "key": "abort"})
+				time.Sleep(10 * time.Second)
+			}
+		}
+		rows := w.get("executions?where=" + url.QueryEscape("finally:failed")).tree.all("tr[data-row]")
+		if len(rows) != 1 {
+			t.Errorf("%d executions have a finally part that failed", len(rows))
+		}
 	})
 }

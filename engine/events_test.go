@@ -39,12 +39,18 @@ func eventOfEntry(before []courier.AuditEntry, a *courier.AuditEntry) string {
 			"completed": courier.EventJobCompleted, "failed": courier.EventJobFailed,
 			"paused": courier.EventJobPaused, "cancelled": courier.EventJobCancelled,
 		}[a.To]
-		if a.To == "failed" && len(before) > 0 { // it names the step that has just failed
-			if b := before[len(before)-1]; b.Step != nil && b.To == "failed" && (b.Reason == a.Reason || a.Reason != courier.ReasonItems) {
+		failed := before
+		for i := len(before) - 1; i >= 0 && (before[i].Step != nil || !courier.State(before[i].To).Ended()); i-- {
+			if b := &before[i]; b.Step == nil && b.From == b.To {
+				failed = before[:i] // and runs the finally part since
+			}
+		}
+		if a.To == "failed" && len(failed) > 0 { // it names the step that has just failed
+			if b := failed[len(failed)-1]; b.Step != nil && b.To == "failed" && (b.Reason == a.Reason || a.Reason != courier.ReasonItems) {
 				e.Step, e.Iteration, e.Attempt = *b.Step, b.Iteration, b.Attempt
 			}
 		}
-		if a.To == "queued" && (a.From == "paused" || a.From == "failed") {
+		if a.To == "queued" && (a.From == "paused" || a.From == "failed") && a.Reason != courier.ReasonCancelled {
 			e.Type = courier.EventJobResumed
 		}
 		if a.To == "queued" && a.From == "running" && a.Reason == courier.ReasonWorkerLost {

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,20 @@ var ofFiles = behaviour{
 	steps: `{"type": "demo.a", "config": {"write": "one"}}, {"type": "demo.a", "config": {"write": "two"}}, {"type": "demo.a", "config": {"needs": "two"}}, ` + oneStep,
 }
 
+// Executions that fail in the rescue of an item, with an item that an operator may rescue, and
+// before a finally part.
+var (
+	ofRescue = behaviour{
+		name: "failed rescue", policy: `"stop"`, ends: completes, falls: map[string]courier.Reason{"1[0]": courier.ReasonError, "3[0]": courier.ReasonError},
+		steps: `{"type": "flow.foreach", "config": {"source": ["x"]}}, ` + rescuedStep + ", " + oneStep,
+	}
+	ofBadItem = behaviour{
+		name: "bad item", policy: `"stop"`, ends: completes, fails: true,
+		steps: `{"type": "flow.foreach", "config": {"source": ["x", "y"]}}, ` + strings.Replace(rescuedStep, `"flow.rescue"`, `"flow.rescue", "config": {"no_rescue_on": ["error"]}`, 1),
+	}
+	ofFinally = behaviour{name: "finally", policy: `"stop"`, steps: oneStep + finallyStep, last: 2, fails: true, ends: completes}
+)
+
 // A repairing is how an execution that has failed is repaired.
 type repairing struct {
 	name      string
@@ -94,21 +109,26 @@ func (c *repairing) begin(t *testing.T, p *play) error {
 // executed again unless From says so, and an item ends as repaired once.
 func TestInterleavingsOfRepair(t *testing.T) {
 	const pause, resume, cancel = courier.RequestPause, courier.RequestResume, courier.RequestCancel
-	cases := []repairing{
-		{name: "items: lost", kind: ofItems, operators: [][]courier.RequestKind{{resume}}, lost: true},
-		{name: "items: lost, and paused", kind: ofItems, operators: [][]courier.RequestKind{{resume, pause}}, lost: true},
-		{name: "items: stopped", kind: ofItems, operators: [][]courier.RequestKind{{resume}}, stopped: true},
-		{name: "items: resumed twice", kind: ofItems, operators: [][]courier.RequestKind{{resume}, {resume}}},
-		{name: "items: paused and resumed", kind: ofItems, operators: [][]courier.RequestKind{{resume, pause, resume}}},
-		{name: "items: cancelled", kind: ofItems, operators: [][]courier.RequestKind{{resume, cancel}}},
+	var cases []repairing
+	for _, kind := range []behaviour{ofItems, ofRescue, ofFinally} {
+		cases = append(cases,
+			repairing{name: kind.name + ": lost", kind: kind, operators: [][]courier.RequestKind{{resume}}, lost: true},
+			repairing{name: kind.name + ": lost, and paused", kind: kind, operators: [][]courier.RequestKind{{resume, pause}}, lost: true},
+			repairing{name: kind.name + ": stopped", kind: kind, operators: [][]courier.RequestKind{{resume}}, stopped: true},
+			repairing{name: kind.name + ": resumed twice", kind: kind, operators: [][]courier.RequestKind{{resume}, {resume}}},
+			repairing{name: kind.name + ": paused and resumed", kind: kind, operators: [][]courier.RequestKind{{resume, pause, resume}}},
+			repairing{name: kind.name + ": cancelled", kind: kind, operators: [][]courier.RequestKind{{resume, cancel}}},
+		)
 	}
-	for _, k := range []courier.RequestKind{skip, "from", "set", "version", "elsewhere", "items"} {
+	for _, k := range []courier.RequestKind{skip, "from", "set", "version", "elsewhere", "items", "rescue", "accept"} {
 		kind := ofSteps
 		switch k {
 		case "items":
 			kind = ofItems
 		case "elsewhere":
 			kind = ofFiles
+		case "rescue", "accept":
+			kind = ofBadItem
 		}
 		cases = append(cases,
 			repairing{name: string(k) + ": lost", kind: kind, operators: [][]courier.RequestKind{{k}}, lost: true},

@@ -67,6 +67,7 @@ type behaviour struct {
 	stubborn            bool                      // steps complete although their context has ended
 	eager               bool                      // the claim starts the first step
 	ends                []courier.State
+	last                int // the index of the step in the finally part; 0 if there is none
 }
 
 const oneStep = `{"type": "demo.a"}`
@@ -84,7 +85,24 @@ var behaviours = []behaviour{
 	{name: "started by the claim", policy: `"stop"`, steps: oneStep + "," + oneStep, eager: true, ends: completes},
 	{name: "failure, started by the claim", policy: `"stop"`, steps: oneStep, fails: true, eager: true, ends: []courier.State{courier.Failed}},
 	{name: "stubborn step", policy: `"stop"`, steps: oneStep, stubborn: true, ends: completes},
+	{name: "rescue", policy: `"stop"`, steps: `{"type": "flow.foreach", "config": {"source": ["x"]}}, ` + rescuedStep, fails: true, ends: completes},
+	{
+		name: "retry in a rescue", policy: `{"type": "retry_step", "max_retries": 1}`, steps: `{"type": "flow.try"}, ` + rescuedStep,
+		falls: map[string]courier.Reason{"1[]": courier.ReasonError, "3[]": courier.ReasonError}, ends: completes,
+	},
+	{name: "finally", policy: `"stop"`, steps: oneStep + finallyStep, last: 2, ends: completes},
+	{name: "failure and finally", policy: `"stop"`, steps: oneStep + finallyStep, last: 2, fails: true, ends: []courier.State{courier.Failed}},
+	{
+		name: "retry in finally", policy: `{"type": "retry_step", "max_retries": 1}`, steps: oneStep + finallyStep, last: 2,
+		falls: map[string]courier.Reason{"2[]": courier.ReasonError}, ends: completes,
+	},
 }
+
+// The rest of a block whose step comes to a rescue when it fails, and a finally part.
+const (
+	rescuedStep = `{"type": "demo.a", "failure_policy": "stop"}, {"type": "flow.rescue"}, {"type": "demo.a"}, {"type": "flow.end"}`
+	finallyStep = `, {"type": "flow.finally"}, {"type": "demo.a"}`
+)
 
 func behaviourOf(name string) behaviour {
 	return behaviours[slices.IndexFunc(behaviours, func(b behaviour) bool { return b.name == name })]
@@ -318,22 +336,26 @@ var changes = map[courier.RequestKind]courier.ResumeOptions{
 	"version":   {Version: 2},
 	"former":    {Version: 1},
 	"elsewhere": {Elsewhere: true},
-	"items":     {Items: []courier.ItemPath{{Loop: 0, Iteration: []int{0}}}},
+	"items":     {Items: firstItem},
+	"rescue":    {Rescue: firstItem},
+	"accept":    {Accept: firstItem},
 }
+
+var firstItem = []courier.ItemPath{{Loop: 0, Iteration: []int{0}}}
 
 func request(e *engine.Engine, k courier.RequestKind) func(ctx, courier.ExecutionID, courier.By) (courier.Execution, error) {
 	switch k {
 	case courier.RequestPause:
 		return e.Pause
-	case courier.RequestCancel:
+	case courier.RequestCancel, courier.RequestAbort:
 		return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
-			return e.Cancel(c, id, &courier.CancelOptions{By: by})
+			return e.Cancel(c, id, &courier.CancelOptions{By: by, WithoutFinally: k == courier.RequestAbort})
 		}
 	}
 	opt := changes[k]
 	return func(c ctx, id courier.ExecutionID, by courier.By) (courier.Execution, error) {
 		opt.By = by
-		if opt.Skip {
+		if opt.Changes() {
 			opt.By.Reason = "it was done by hand"
 		}
 		return e.Resume(c, id, &opt)
@@ -452,7 +474,7 @@ func (p *play) check(t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.checkEnd(&x), p.checkRequests(audit), p.checkSteps(audit), p.checkEvents(audit), p.checkSkips(audit))
+	return errors.Join(p.checkEnd(&x), p.checkRequests(audit), p.checkSteps(audit), p.checkEvents(audit), p.checkSkips(audit), p.checkFinally(audit))
 }
 
 // checkEnd compares the last state with what was acknowledged.
@@ -461,13 +483,15 @@ func (p *play) checkEnd(x *courier.Execution) error {
 	if p.deaf && p.kind.fails {
 		want = []courier.State{courier.Completed, courier.Failed} // nobody may hear of the failure
 	}
-	for _, c := range p.commits {
-		if c.err != nil {
-			continue
+	for i, c := range p.commits {
+		if c.err != nil || p.acknowledged(i) == courier.RequestCancel {
+			continue // the finally part of what is cancelled may be asked to pause, to no effect
 		}
 		switch why = "a " + string(c.kind) + " was acknowledged"; c.kind {
 		case courier.RequestCancel:
 			want = []courier.State{courier.Cancelled}
+		case courier.RequestAbort: // which may end the finally part of another outcome
+			want = append([]courier.State{courier.Cancelled}, p.kind.ends...)
 		case courier.RequestPause:
 			want = []courier.State{courier.Paused, courier.Completed, courier.Failed}
 		case courier.RequestResume:
@@ -491,7 +515,7 @@ func (p *play) checkEnd(x *courier.Execution) error {
 func (p *play) checkRequests(audit []courier.AuditEntry) error {
 	for i, c := range p.commits {
 		if refused, ok := errors.AsType[*courier.TransitionError](c.err); ok {
-			if earlier := p.acknowledged(i); !legalRefusal(c.kind, earlier, refused.From) {
+			if earlier := p.acknowledged(i); !legalRefusal(c.kind, earlier, refused.From) && (p.kind.last == 0 || refused.Outcome == "") {
 				return fmt.Errorf("a %s was refused in state %s, after a %s", c.kind, refused.From, earlier)
 			}
 			continue
@@ -512,7 +536,7 @@ func (p *play) checkRequests(audit []courier.AuditEntry) error {
 			}
 		}
 		for _, a := range audit[c.seq:until] {
-			if c.kind != courier.RequestResume && a.Step != nil && a.To == string(courier.StepRunning) {
+			if c.kind != courier.RequestResume && a.Step != nil && a.To == string(courier.StepRunning) && (!p.isLast(&a) || p.aborts(i)) {
 				return fmt.Errorf("entry %d: step %d started after a %s", a.Seq, *a.Step, c.kind)
 			}
 		}
@@ -530,6 +554,54 @@ func (p *play) acknowledged(i int) courier.RequestKind {
 		}
 	}
 	return last
+}
+
+// aborts reports whether the i-th request leaves out the finally part, or ends it.
+func (p *play) aborts(i int) bool {
+	c := &p.commits[i]
+	return c.err == nil && (c.kind == courier.RequestAbort || c.kind == courier.RequestCancel && p.acknowledged(i) == courier.RequestCancel)
+}
+
+// isLast reports whether an entry is about a step of the finally part.
+func (p *play) isLast(a *courier.AuditEntry) bool {
+	return p.kind.last > 0 && a.Step != nil && *a.Step >= p.kind.last
+}
+
+// checkFinally looks for an end of what had begun without its finally part, for one that has run
+// twice or while other steps did, and for one that has changed the outcome.
+func (p *play) checkFinally(audit []courier.AuditEntry) error {
+	if p.kind.last == 0 {
+		return nil
+	}
+	begun, ran, outcome := false, -1, "" // how often it has run for this end; -1 before its beginning
+	for _, a := range audit {
+		aborted := false
+		for i := range p.commits {
+			aborted = aborted || p.aborts(i) && p.commits[i].seq <= a.Seq
+		}
+		switch over := a.To == string(courier.StepCompleted); {
+		case p.isLast(&a) && ran < 0, a.Step != nil && !p.isLast(&a) && ran >= 0 && a.To == string(courier.StepRunning):
+			return fmt.Errorf("entry %d is of step %d, and that the finally part runs is %t", a.Seq, *a.Step, ran >= 0)
+		case p.isLast(&a) && over:
+			if ran++; ran > 1 {
+				return fmt.Errorf("entry %d: the finally part has run twice", a.Seq)
+			}
+		case a.Step != nil:
+		case a.From == a.To && ran >= 0:
+			return fmt.Errorf("entry %d: the finally part begins twice", a.Seq)
+		case a.From == a.To:
+			_, outcome, _ = strings.Cut(a.Error, "the outcome is ")
+			outcome, _, _ = strings.Cut(outcome, ":")
+			ran = 0
+		case courier.State(a.To).Ended() && a.From != string(courier.Failed):
+			if begun && ran != 1 && !aborted || outcome != "" && a.To != outcome {
+				return fmt.Errorf("entry %d: it is %s when the finally part has run %d times with the outcome %q", a.Seq, a.To, ran, outcome)
+			}
+			ran, outcome = -1, ""
+		}
+		begun = begun || a.Step == nil && a.To == string(courier.Running)
+	}
+	return nil
 }
 
 func legalRefusal(kind, earlier courier.RequestKind, from courier.State) bool {
@@ -569,6 +641,9 @@ func (p *play) checkSteps(audit []courier.AuditEntry) error {
 		}
 		if strings.Contains(a.Error, "from its first step") { // failed items of which files are lost
 			maps.DeleteFunc(done, func(key string, _ bool) bool { return !strings.HasSuffix(key, "[]") })
+		}
+		if a.Step == nil && a.From == a.To { // the finally part begins, perhaps again
+			delete(done, stepPlace("", p.kind.last, nil))
 		}
 		if a.Step == nil {
 			if a.Reason == courier.ReasonWorkerLost && !p.deaf {
@@ -653,6 +728,7 @@ var requests = [][][]courier.RequestKind{
 	{{courier.RequestCancel, courier.RequestCancel}},
 	{{courier.RequestCancel, courier.RequestPause}},
 	{{courier.RequestPause, courier.RequestCancel}},
+	{{courier.RequestAbort}},
 }
 
 // someRequests are what one operator asks for when others act too: nothing, and
@@ -675,6 +751,9 @@ func TestInterleavings(t *testing.T) {
 			for _, where := range []string{"a", "o"} {
 				if where == "a" && kind.name != "one step" && (len(list[0]) > 1 || kind.name == "retry of the job") {
 					continue // many ways, and nothing new
+				}
+				if list[0][0] == courier.RequestAbort && kind.last == 0 {
+					continue
 				}
 				if plays++; plays%*everyPlay > 0 {
 					continue
@@ -706,7 +785,7 @@ func TestInterleavings(t *testing.T) {
 func TestInterleavingsOfOperators(t *testing.T) {
 	dir, total, plays, start := t.TempDir(), 0, 0, time.Now()
 	const pause, resume, cancel = courier.RequestPause, courier.RequestResume, courier.RequestCancel
-	for _, kind := range []string{"one step", "failure", "retry"} {
+	for _, kind := range []string{"one step", "failure", "retry", "finally"} {
 		for _, two := range [][2]courier.RequestKind{{cancel, cancel}, {cancel, pause}, {cancel, resume}, {pause, cancel}, {pause, pause}, {pause, resume}, {resume, pause}} {
 			if plays++; plays%*everyPlay > 0 {
 				continue
@@ -738,7 +817,7 @@ func TestInterleavingsOfOperators(t *testing.T) {
 func TestInterleavingsOfStop(t *testing.T) {
 	dir, total, plays, start := t.TempDir(), 0, 0, time.Now()
 	for _, kind := range behaviours {
-		for _, list := range someRequests(kind.name, "one step", "loop", "retry", "stubborn step", "started by the claim") {
+		for _, list := range someRequests(kind.name, "one step", "loop", "retry", "stubborn step", "started by the claim", "rescue", "finally") {
 			for _, patient := range []bool{true, false} {
 				if plays++; plays%*everyPlay > 0 {
 					continue
@@ -777,7 +856,7 @@ func TestInterleavingsOfStop(t *testing.T) {
 func TestInterleavingsOfTakeover(t *testing.T) {
 	dir, total, plays, start := t.TempDir(), 0, 0, time.Now()
 	for _, kind := range behaviours {
-		for _, list := range someRequests(kind.name, "one step") {
+		for _, list := range someRequests(kind.name, "one step", "rescue", "finally") {
 			if plays++; plays%*everyPlay > 0 {
 				continue
 			}

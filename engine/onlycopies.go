@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -11,13 +12,18 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// cancelled ends the execution on request.
+// cancelled ends the execution on request. A second cancel may come before the finally part has
+// begun because of the first one: what was refused then is written without that.
 func (r *run) cancelled() bool {
 	pos := r.x.Position
 	if r.walk != nil {
 		pos = r.walk.Position()
 	}
-	_ = r.conclude(&store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()})
+	for r.lease.Held() {
+		if err := r.conclude(&store.Transition{To: courier.Cancelled, Position: pos, DiskBytes: r.diskBytes()}); !errors.Is(err, courier.ErrConflict) {
+			break
+		}
+	}
 	return true
 }
 

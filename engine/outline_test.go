@@ -175,3 +175,54 @@ func TestOutlineOfFailures(t *testing.T) {
 		}
 	})
 }
+
+// TestOutlineOfLoopsInFinally counts the items of loops in the finally part that have failed or
+// were rescued: those of the last pass through it.
+func TestOutlineOfLoopsInFinally(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"work": courier.ReasonError, "x": courier.ReasonInvalid, "y": courier.ReasonInvalid, "p": courier.ReasonInvalid}}
+	d.stub(h)
+	r := h.Run(h.Job(`{"name": "a", "steps": [{"type": "demo.do", "config": {"what": "work"}}, {"type": "flow.finally", "failure_policy": "stop"},
+		{"type": "flow.foreach", "config": {"source": ["x", "y", "z"], "on_item_failure": "continue"}}, {"type": "demo.do", "config": {"what": "context:loop.current_item"}}, {"type": "flow.end"},
+		{"type": "flow.foreach", "config": {"source": ["p", "q", "r"]}}, {"type": "demo.do", "config": {"what": "context:loop.current_item"}},
+		{"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "aside"}}, {"type": "flow.end"}]}`), nil).RequireState(courier.Failed)
+	see := func(failed, rescued string) {
+		t.Helper()
+		o, err := h.Engine.Executions().Outline(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for loop, want := range map[int]string{2: failed, 5: rescued} {
+			if n := o.Steps[loop].Items; n == nil || fmt.Sprint(n.Completed, " ", n.Failed, " ", n.Rescued) != want {
+				t.Errorf("the items of the loop at %d are %+v, want %s", loop, n, want)
+			}
+		}
+	}
+	see("1 2 0", "2 0 1")
+	d.set(map[string]courier.Reason{"z": courier.ReasonInvalid, "q": courier.ReasonInvalid, "r": courier.ReasonInvalid})
+	h.Start()
+	if _, err := h.Engine.Resume(t.Context(), r.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	h.Wait(r.ID).RequireState(courier.Completed)
+	see("2 1 0", "1 0 2")
+}
+
+// TestOutlineOfSettledItems counts failed items that an operator has accepted or skipped as done.
+func TestOutlineOfSettledItems(t *testing.T) {
+	h := couriertest.New(t, nil)
+	d := &doings{fails: map[string]courier.Reason{"load-x": courier.ReasonInvalid, "load-z": courier.ReasonInvalid}}
+	d.stub(h)
+	r := h.Run(h.Job(fmt.Sprintf(acceptJob, "")), nil).RequireState(courier.Failed)
+	if got, want := outlineOf(t, h.Engine, r.ID), "c(4:0/0/2/2)F-cc"; got != want {
+		t.Errorf("before: %s, want %s", got, want)
+	}
+	h.Start()
+	if _, err := h.Engine.Resume(t.Context(), r.ID, &courier.ResumeOptions{SkipItems: itemsOf(1), Accept: itemsOf(3), By: mend}); err != nil {
+		t.Fatal(err)
+	}
+	h.Wait(r.ID).RequireState(courier.Completed)
+	if got, want := outlineOf(t, h.Engine, r.ID), "c(4:0/0/4/0)F-cc"; got != want {
+		t.Errorf("in the end: %s, want %s", got, want)
+	}
+}

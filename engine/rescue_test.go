@@ -13,6 +13,7 @@ import (
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
 	"github.com/courierhq/courier/engine"
+	"github.com/courierhq/courier/steps/job"
 	"github.com/courierhq/courier/store"
 )
 
@@ -407,4 +408,63 @@ func TestRescueInALoopThatStartsAgain(t *testing.T) {
 	if did := d.taken(); did != want || got.RescuedItems != 1 {
 		t.Errorf("%d items were rescued; done was\n%s, want\n%s", got.RescuedItems, did, want)
 	}
+}
+
+// What fails in a body comes to its rescue, whatever it is: a marker, a step that fails on
+// purpose, an inner loop, and a configuration that an item makes wrong.
+func TestWhatComesToTheRescue(t *testing.T) {
+	const do = `{"type": "demo.do", "config": {"what": "%s"}}`
+	for name, c := range map[string]struct{ body, want string }{
+		"a condition": {
+			`{"type": "flow.if", "config": {"left": "x", "operator": "regex", "right": "context:loop.current_item"}}, ` + fmt.Sprintf(do, "then") + `, {"type": "flow.end"}`,
+			"1 flow.if config",
+		},
+		"a step that fails on purpose": {`{"type": "job.fail", "config": {"message": "no", "class": "not_found"}}`, "1 job.fail not_found"},
+		"items of an inner loop": {
+			`{"type": "flow.foreach", "config": {"source": ["bad"], "on_item_failure": "continue"}}, ` + fmt.Sprintf(do, "context:loop.current_item") + `, {"type": "flow.end"}`,
+			"bad 1 flow.foreach items_failed",
+		},
+		"the list of an inner loop": {
+			`{"type": "flow.foreach", "config": {"source": "context:loop.current_item"}}, ` + fmt.Sprintf(do, "item") + `, {"type": "flow.end"}`,
+			"1 flow.foreach config",
+		},
+		"a configuration": {fmt.Sprintf(do, "${context:loop.current_item.no}"), "1 demo.do config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := couriertest.New(t, nil)
+			job.Register(h.Registry)
+			d := &doings{fails: map[string]courier.Reason{"bad": courier.ReasonInvalid}}
+			d.stub(h)
+			r := h.Run(h.Job(`{"name": "a", "params": {"files": ["("]}, "steps": [{"type": "flow.foreach", "config": {"source": "context:params.files"}}, `+c.body+
+				`, {"type": "flow.rescue"}, `+fmt.Sprintf(do, "${context:loop.error.step} ${context:loop.error.type} ${context:loop.error.class}")+`, {"type": "flow.end"}]}`), nil).RequireState(courier.Completed)
+			if did := d.taken(); did != c.want || r.RescuedItems != 1 {
+				t.Errorf("done was %q, want %q; %d items were rescued", did, c.want, r.RescuedItems)
+			}
+		})
+	}
+}
+
+// The timeout of the execution and a stop of the worker come to no rescue.
+func TestTimeoutComesToNoRescue(t *testing.T) {
+	const text = `{"name": "a", "timeout_seconds": 90, "steps": [{"type": "flow.try"}, {"type": "demo.do", "config": {"what": "work"}}, {"type": "flow.rescue"}, {"type": "demo.do", "config": {"what": "rescue"}}, {"type": "flow.end"}]}`
+	couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+		d := &doings{deeds: map[string]deed{"work": until}}
+		id := d.begin(t, h, text)
+		dir := t.TempDir()
+		for i := range 2 {
+			e := engine.New(h.Store, h.Registry, &engine.Options{Workspace: dir, Worker: fmt.Sprint("w", i), Grace: time.Second})
+			if err := e.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			done, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := e.Stop(done); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		if x := got(t, h, id); x.State != courier.Failed || x.Failure.Reason != courier.ReasonExecution || d.did() != "work|work" {
+			t.Errorf("it is %s, %+v; done was %s", x.State, x.Failure, d.did())
+		}
+	})
 }

@@ -120,9 +120,9 @@ func (h Executions) Outline(ctx context.Context, id courier.ExecutionID) (Outlin
 	if err != nil {
 		return Outline{}, fmt.Errorf("outline of execution %q: %w", id, err)
 	}
-	latest, failed, err := h.history(p, &x).Overview(ctx)
+	latest, counted, err := h.history(p, &x).Overview(ctx)
 	if err != nil {
 		return Outline{}, fmt.Errorf("outline of execution %q: %w", id, err)
 	}
-	return Outline{x, p.Tree.Outline(&x, latest, failed)}, nil
+	return Outline{x, p.Tree.Outline(&x, latest, counted)}, nil
 }

@@ -50,10 +50,11 @@ type ItemStates struct {
 
 // Outline returns all entries of the list with their states, in order. Latest are the
 // latest records of each step of the execution's present attempt, with indexes of this
-// version. Failed has, for loops by index, how many of their items have failed and were
-// not repaired; it is needed for loops that have ended, and while items are repaired.
-func (t *Tree) Outline(x *courier.Execution, latest []courier.StepExecution, failed map[int]int) []Outlined {
-	o := &outline{tree: t, x: x, pos: x.Position, state: x.State, failed: failed, records: make(map[int]*courier.StepExecution), list: make([]Outlined, len(t.steps))}
+// version. Counted has, for loops by index, the Failed that were not repaired; it is needed for
+// loops that have ended, and while items are repaired. Of loops in the finally part it has what
+// has Failed and was Rescued in the last pass through that.
+func (t *Tree) Outline(x *courier.Execution, latest []courier.StepExecution, counted map[int]ItemStates) []Outlined {
+	o := &outline{tree: t, x: x, pos: x.Position, state: x.State, counted: counted, records: make(map[int]*courier.StepExecution), list: make([]Outlined, len(t.steps))}
 	if f := x.Finishing; f != nil {
 		o.pos, o.state = f.Position, f.Outcome
 	}
@@ -120,7 +121,7 @@ type outline struct {
 	pos     courier.Position // of the part that is looked at, and its state
 	state   courier.State
 	records map[int]*courier.StepExecution
-	failed  map[int]int
+	counted map[int]ItemStates
 	repairs bool // failed items are executed again, so that the position says nothing of those before it
 	list    []Outlined
 }
@@ -308,7 +309,7 @@ func (o *outline) loop(n *ForEach, at phase, parent, depth int, iteration []int)
 			at = phaseDead
 		}
 		inner = append(slices.Clone(iteration), last)
-		failed := min(total, o.failed[n.index])
+		failed := min(total, o.counted[n.index].Failed)
 		rescued := min(total-failed, o.rescuedIn(n.index))
 		o.list[n.index].Items = &ItemStates{Total: total, Completed: total - failed - rescued, Failed: failed, Rescued: rescued}
 	}
@@ -320,9 +321,12 @@ func (o *outline) loop(n *ForEach, at phase, parent, depth int, iteration []int)
 
 // rescuedIn is how many items of a loop that has ended were rescued, if it is known.
 func (o *outline) rescuedIn(loop int) int {
+	if o.tree.InFinally(loop) {
+		return o.counted[loop].Rescued
+	}
 	of := -1
 	for _, b := range o.tree.blocks {
-		if b.kind == openForEach && b.rescue != nil {
+		if b.kind == openForEach && b.rescue != nil && !o.tree.InFinally(b.open) {
 			if of >= 0 {
 				return 0
 			}
@@ -343,7 +347,7 @@ func (o *outline) openItems(n *ForEach, iteration []int, level, index int) *Item
 		s.Failed, s.Rescued = o.pos.Loops[level].Failed, o.pos.Loops[level].Rescued
 	}
 	if o.repairs {
-		s.Pending, s.Failed = 0, max(0, o.failed[n.index]-1)
+		s.Pending, s.Failed = 0, max(0, o.counted[n.index].Failed-1)
 		s.Completed = total - 1
 	}
 	s.Completed = max(0, s.Completed-s.Failed-s.Rescued)

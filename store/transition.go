@@ -190,13 +190,15 @@ func (t *Transition) AnswersLast(r courier.RequestKind, by, text string) string 
 }
 
 // CarriedOut returns the actor of the request that the transition carries out (a pause that
-// pauses, a cancel that cancels or leads into the finally part, or an abort), given the
-// pending request and its actor.
+// pauses, a cancel that cancels or leads into the finally part, or an abort that cancels or ends
+// the finally part), given the pending request and its actor. An abort that comes when the
+// finally part is over, or has failed by itself, has no effect.
 func (t *Transition) CarriedOut(r courier.RequestKind, by string) string {
 	cancels := t.To == courier.Cancelled && !t.Finally || t.Finish != nil && t.Finish.Outcome == courier.Cancelled
+	aborts := t.Finally && t.To.Ended() && t.FinallyError != nil && t.FinallyError.Reason == courier.ReasonCancelled
 	switch {
 	case r == courier.RequestPause && t.To == courier.Paused, r == courier.RequestCancel && cancels,
-		r == courier.RequestAbort && (cancels || t.Finally && t.To.Ended()):
+		r == courier.RequestAbort && (cancels || aborts):
 		return by
 	}
 	return ""

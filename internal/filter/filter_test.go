@@ -38,6 +38,7 @@ func TestParse(t *testing.T) {
 		"since:7d":                            {Since: noon.Add(-7 * 24 * time.Hour)},
 		"since:2026-11-19":                    {Since: time.Date(2026, 11, 19, 0, 0, 0, 0, time.UTC)},
 		"since:2026-11-20T09:30:00.5+01:00":   {Since: time.Date(2026, 11, 20, 8, 30, 0, 5e8, time.UTC)},
+		"finally:failed state:completed":      {FinallyFailed: true, States: []string{"completed"}},
 		"ended:24h state:failed":              {Ended: noon.Add(-24 * time.Hour), States: []string{"failed"}},
 	} {
 		got, err := Parse(text, noon)
@@ -67,6 +68,7 @@ func TestParseMistakes(t *testing.T) {
 		"label:partner":              {"write label:NAME=VALUE"},
 		"label:a=b label:a=c":        {"a can't be b and c at once"},
 		"queue:a queue:b":            {"queue is given twice"},
+		"finally:completed":          {"finally: completed: write finally:failed"},
 		"since:tomorrow":             {"since: tomorrow is neither a duration"},
 		"since:-1h":                  {"lies in the future"},
 		"until:2026-11-21":           {"lies in the future"},

@@ -421,9 +421,11 @@ func (r *rig) transition(n *node, x *execution, o operation) (t *store.Transitio
 		}
 	case o.action == failFinally:
 		t.FinallyError = failure
+	case o.action == abortFinally:
+		t.FinallyError = store.AbortedFinally(modelOperator, "")
 	}
 	switch {
-	case !o.action.decides() && o.action != endFinally && o.action != failFinally:
+	case !o.action.decides() && !o.action.endsFinally():
 	case after.failure:
 		t.Failure = failure
 	case t.To == courier.Cancelled:

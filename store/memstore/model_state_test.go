@@ -268,8 +268,12 @@ const (
 	decideCancelled
 	decideLater // as completed; the execution goes back to the queue for its finally part
 	endFinally
-	failFinally // it has failed, or an operator has ended it
+	failFinally
+	abortFinally // because an operator has asked for it
 )
+
+// endsFinally reports whether the finally part ends with the action.
+func (a modelAction) endsFinally() bool { return endFinally <= a && a <= abortFinally }
 
 // decides reports whether the finally part begins with the action.
 func (a modelAction) decides() bool { return decideCompleted <= a && a <= decideLater }
@@ -278,7 +282,7 @@ var modelActions = [...]string{
 	"", "start of a step", "checkpoint", "completion", "failure", "retry of the step", "retry of the job",
 	"pause", "cancellation", "hand-over", "return to where it was resumed",
 	"completion is decided", "failure is decided", "cancellation is decided", "completion is decided, and a hand-over",
-	"end of the finally part", "failure of the finally part",
+	"end of the finally part", "failure of the finally part", "abort of the finally part",
 }
 
 // A modelRun is an execution in the hands of a worker, as the worker sees it.
@@ -333,7 +337,7 @@ func (x *modelExecution) answers(a modelAction) bool {
 	case askCancel:
 		return a == cancel || a == decideCancelled || a == checkpoint
 	case askAbort:
-		return a == cancel || a == endFinally || a == failFinally || a == checkpoint
+		return a == cancel || a.endsFinally() || a == checkpoint
 	case askPause:
 		ends := a == complete || a == fail || a == cancel || a.decides()
 		return ends || a == pause || a == checkpoint || a == putBack || x.finishing()
@@ -407,15 +411,15 @@ func (x modelExecution) after(o modelOutcome, a modelAction, log *modelLog) mode
 		if x.cancelling() {
 			by = modelOperator
 		}
-	case endFinally, failFinally:
+	case endFinally, failFinally, abortFinally:
 		to = x.finish.outcome
 		if !x.failure {
 			reason = ""
 		}
-		if to == isCancelled || x.request == askAbort {
+		if to == isCancelled || a == abortFinally && x.request == askAbort {
 			by = modelOperator
 		}
-		x = x.finished(a == failFinally)
+		x = x.finished(a != endFinally)
 	case handOver:
 		reason = ""
 	case putBack:

@@ -213,7 +213,7 @@ func (r *modelRun) asked() bool { return r.known == askCancel || r.known == askA
 func (r *modelRun) ends(x *modelExecution) (completes, fails, cancels modelAction) {
 	switch {
 	case x.finishing():
-		return endFinally, failFinally, failFinally
+		return endFinally, failFinally, abortFinally
 	case x.hasFinally && r.known != askAbort:
 		return decideCompleted, decideFailed, decideCancelled
 	}

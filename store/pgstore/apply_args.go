@@ -94,6 +94,7 @@ type transitionRow struct {
 	PassesPause    bool                `json:"passes_pause,omitempty"`
 	PassesCancel   bool                `json:"passes_cancel,omitempty"`
 	PassesAbort    bool                `json:"passes_abort,omitempty"`
+	Aborts         bool                `json:"aborts,omitempty"`
 	KeepsPause     bool                `json:"keeps_pause,omitempty"` // it begins the finally part, or is one of it
 	Interrupts     bool                `json:"interrupts"`
 	Failure        string              `json:"failure,omitempty"`
@@ -185,7 +186,8 @@ func newTransitionRow(t *store.Transition, ord int32, large *texts) transitionRo
 	r := transitionRow{
 		Ord: ord, Execution: bind.ID(string(t.Execution)), Lease: bind.ID(string(t.Lease)), Seq: t.Seq, Last: lastEntry(t), StateTo: t.To, DelayUS: micros(t.Delay),
 		Step: t.Position.Step, Counters: encodeCounters(marks), Reclaims: t.Counters.Reclaims, ResumedFrom: t.Counters.Resumed,
-		Answers: t.Request, PassesPause: t.Answers(courier.RequestPause), PassesCancel: t.Answers(courier.RequestCancel), PassesAbort: t.Answers(courier.RequestAbort), Interrupts: t.Interrupt,
+		Answers: t.Request, PassesPause: t.Answers(courier.RequestPause), PassesCancel: t.Answers(courier.RequestCancel), PassesAbort: t.Answers(courier.RequestAbort),
+		Aborts: t.CarriedOut(courier.RequestAbort, "who asked") != "", Interrupts: t.Interrupt,
 		RetriesJob: t.RetryJob, Workspace: t.Workspace, DiskBytes: t.DiskBytes, FailedItems: t.FailedItems,
 		Result: large.add(string(t.Result)), Progress: encodeProgress(t.Progress.WithoutReport()),
 	}

@@ -77,10 +77,10 @@ func makeOfSteps(t *testing.T, steps []courier.StepSpec, x *courier.Execution, r
 	}
 	x.Attempt, x.StartedAt = 1, began
 	latest := make(map[int]courier.StepExecution)
-	failed := make(map[int]int)
+	counted := make(map[int]flow.ItemStates)
 	for _, s := range r.list {
 		if latest[s.Step] = s; s.FailedLoop != nil {
-			failed[*s.FailedLoop]++
+			counted[*s.FailedLoop] = flow.ItemStates{Failed: counted[*s.FailedLoop].Failed + 1}
 		}
 		x.Seq = s.Seq
 	}
@@ -90,7 +90,7 @@ func makeOfSteps(t *testing.T, steps []courier.StepSpec, x *courier.Execution, r
 	}
 	slices.SortFunc(list, func(a, b courier.StepExecution) int { return int(a.Seq - b.Seq) })
 	return outline.New(&outline.Input{
-		Execution: x, Tree: tree, Steps: tree.Outline(x, list, failed), Loop: loop, Item: item, Now: began.Add(time.Minute),
+		Execution: x, Tree: tree, Steps: tree.Outline(x, list, counted), Loop: loop, Item: item, Now: began.Add(time.Minute),
 		Links: outline.Links{Attempts: func(step, _ int, item string) string {
 			return strings.TrimSuffix(fmt.Sprint("/a/", step, "/", item), "/")
 		}, Item: func(loop int, item string) string { return fmt.Sprint("/i/", loop, "/", item) }, Present: "/now"},

@@ -49,7 +49,7 @@ func RequestEvents(x *courier.Execution, q *store.Request) (list []courier.Event
 		ev.Type = courier.EventJobCompleted
 	case q.Kind == courier.RequestAbort && x.State == courier.Failed:
 		ev.Type, ev.Error = courier.EventJobFailed, q.Text()
-	case resumes && x.State == courier.Queued:
+	case resumes && x.State == courier.Queued && x.Finishing == nil: // which withdraws a pause otherwise
 		ev.Type, ev.Reason, ev.Error = courier.EventJobResumed, q.Class(), q.Text()
 	default:
 		return nil

@@ -148,6 +148,10 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: events %v, line %s", name, got, line)
 		}
 	}
+	x := &courier.Execution{ID: "x", State: courier.Queued, Finishing: new(courier.Finishing)}
+	if list := executionlog.RequestEvents(x, &store.Request{Kind: courier.RequestResume}); list != nil {
+		t.Errorf("a pause is withdrawn in the finally part: %+v", list)
+	}
 }
 
 // TestEventOf: the event of a failed execution names the step that failed, if one did. The entry

@@ -16,7 +16,7 @@
 -- changed in between, its place is another, and the transition is not written.
 with t as materialized (
 	select t.*, clock_timestamp() as now from json_to_recordset($1::json) as t (ord int, execution uuid, lease uuid, seq bigint, last bigint, state_to text,
-		delay_us bigint, step int, loops text, counters text, reclaims int, resumed_from text, answers text, passes_pause bool, passes_cancel bool, passes_abort bool, keeps_pause bool, interrupts bool,
+		delay_us bigint, step int, loops text, counters text, reclaims int, resumed_from text, answers text, passes_pause bool, passes_cancel bool, passes_abort bool, aborts bool, keeps_pause bool, interrupts bool,
 		failure text, reason text, message text, retries_job bool, workspace text, disk_bytes bigint, failed_items int, repairs text, result int, progress text,
 		only_copies text, starts int, start_attempt int, start_id text, start_type text, start_iteration text, start_total text,
 		finish text, in_finally bool, finally_error text, by text, pause_text text)
@@ -103,7 +103,7 @@ with t as materialized (
 		coalesce(a.is_last, a.ord is null) and (t.state_to <> 'running' or t.finish is not null) as moves,
 		t.by as given_by, case when u.request = 'pause' then t.pause_text || coalesce(u.requested_by, '') end as dropped,
 		t.state_to = 'paused' and u.request = 'pause' or u.request = 'cancel' and (t.finish is not null or t.state_to = 'cancelled' and not coalesce(t.in_finally, false))
-			or u.request = 'abort' and t.state_to in ('completed', 'failed', 'cancelled') as carries_out
+			or u.request = 'abort' and t.aborts as carries_out
 	from u join t on t.ord = u.ord left join a on a.ord = u.ord
 	where u.writes
 ), history as (

@@ -145,6 +145,18 @@ var finallyCases = []testCase{
 		list = k.AuditOf(h.ID())
 		k.Same("in the end", []any{k.Get(h.ID()).State, list[len(list)-1].By}, []any{courier.Cancelled, "ann"})
 	}},
+	{"finally_over_before_its_cancel", func(k *kit) {
+		for _, own := range []*courier.Failure{nil, failing("no mail")} {
+			h := k.startWithFinally(long)
+			f := k.finished(h, courier.Completed)
+			k.Same("the request", k.Ask(h.ID(), courier.RequestAbort).Request, courier.RequestAbort)
+			end := ending(h, f)
+			end.FinallyError = own
+			h.Must(end)
+			list := k.AuditOf(h.ID())
+			k.Same("by nobody", []any{k.Get(h.ID()).State, list[len(list)-1].By}, []any{courier.Completed, ""})
+		}
+	}},
 	{"finally_of_a_cancel_without_a_worker", func(k *kit) {
 		for _, from := range []courier.State{courier.Queued, courier.Paused, courier.Running} {
 			for _, second := range []courier.RequestKind{"", courier.RequestCancel, courier.RequestAbort} {
