@@ -25,6 +25,14 @@ type Sighting struct {
 	Waiting bool
 }
 
+// found is when it was really seen.
+func (s *Sighting) found() time.Time {
+	if s.Found.IsZero() {
+		return s.Seen
+	}
+	return s.Found
+}
+
 // key tells the sighting from all others of the expectation.
 func (s *Sighting) key() string {
 	h := fnv.New64a()

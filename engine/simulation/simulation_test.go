@@ -300,6 +300,9 @@ func TestExpectations(t *testing.T) {
 	each(t, inRow(*from, *worldsOfFiles), func(t *testing.T, seed uint64, opt *simulation.Options) {
 		opt.Expectations = true
 		r := simulation.Run(t, seed, opt)
+		if seed%10 == 0 && simulation.Run(t, seed, opt).Trace != r.Trace {
+			t.Errorf("seed %d went two ways", seed)
+		}
 		if r.Err != nil {
 			t.Errorf("seed %d: %v\nreplay it with: go test ./engine/simulation -run TestExpectations -v -seed=%d", r.Seed, r.Err, r.Seed)
 		}
