@@ -360,7 +360,7 @@ func (t *Timetable) event(a *Arrival, e courier.EventType, at time.Time) Event {
 	payload, _ := jsontext.Append(nil, &told)
 	return Event{
 		Expectation: a.Expectation, ID: a.ID, Seq: int64(slices.Index(a.Events, e) + 1), Type: e, At: at,
-		Text: fmt.Sprintf("expectation %q on %s: %s", a.Expectation, a.Day().Words(), a.Words()), Payload: payload,
+		Text: fmt.Sprintf("expectation %q on %s: %s (%s)", a.Expectation, a.Day().Words(), a.Words(), a.Zone), Payload: payload,
 	}
 }
 

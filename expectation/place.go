@@ -195,7 +195,7 @@ const remembered = 25
 func (a *Arrival) unseen(seen time.Time, gaps []gap) {
 	for _, g := range gaps {
 		if seen.After(g.From) && !seen.After(g.To) {
-			a.Note = fmt.Sprintf("nobody could look between %s and %s, so the time of the file itself counts", clockOf(g.From, a), clockOf(g.To, a))
+			a.Note = fmt.Sprintf("nobody could look between %s and %s, so the time of the file itself counts", a.Clock(g.From), a.Clock(g.To))
 		}
 	}
 }
