@@ -335,6 +335,39 @@ func payrollFrom(f expectation.From) expectation.Expectation {
 	return e
 }
 
+// TestPatternThatMatchesNothing: an expectation says when no file has matched it for 30 days.
+func TestPatternThatMatchesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		w := newTower(t, s, 1)
+		w.receiving()
+		w.defineJob(`{"name": "fetch", "params": {"path": null}, "steps": [{"type": "demo.receive", "config": {"path": "context:params.path"}}]}`)
+		e := payroll()
+		e.From, e.Pattern = expectation.From{Job: "fetch"}, "PAY_*.csv"
+		w.expect(e)
+		w.start(0)
+		hint := func(want string) {
+			t.Helper()
+			got, err := w.engines[0].Expectations().Get(t.Context(), "payroll")
+			if err != nil || got.Health.Hint != want {
+				t.Errorf("%q, %v, want %q", got.Health.Hint, err, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		s.Advance(30*24*time.Hour - 2*time.Minute)
+		time.Sleep(time.Second)
+		hint("")
+		time.Sleep(time.Minute)
+		hint("no file of the pattern PAY_*.csv was seen in 30 days; compare it with the names of the files that come")
+		if _, err := w.engines[0].Enqueue(t.Context(), "fetch", &courier.EnqueueOptions{Params: map[string]any{"path": "/out/PAY_1.csv"}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		hint("")
+		w.stop(0)
+	})
+}
+
 // TestBadExpectations: unknown names are told with the nearest ones, and what looks doubtful is a
 // warning.
 func TestBadExpectations(t *testing.T) {
