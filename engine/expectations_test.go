@@ -432,12 +432,20 @@ func TestBundleWithExpectations(t *testing.T) {
 		if err := b.Err(); err == nil || !strings.Contains(err.Error(), `there is no monitor "ni"; did you mean "in"?`) || !strings.Contains(err.Error(), `there is no calendar "week"`) {
 			t.Errorf("%v", err)
 		}
+		looks := `{"name": "looks", "from": {"path": "/in/out"}, "pattern": "PAY_*.csv", "window": {"from": "06:00", "until": "07:50"}}`
+		outside := engine.Check([]courier.Source{{Text: []byte(`[` + strings.Replace(looks, "/in", "/etc", 1) + `]`)}}, exampleRegistry(), &engine.Options{Listers: map[string]courier.Lister{"file": new(shelf)}})
+		if err := outside.Err(); err == nil || !strings.Contains(err.Error(), `"/etc/out" is not below /in`) {
+			t.Errorf("%v", err)
+		}
 		opt := &engine.ApplyOptions{Name: "files", Prune: true}
-		first, err := e.Apply(ctx, definitionsOf(t, "a", expected, week), opt)
-		if err != nil || !strings.Contains(actions(first), "create expectation payroll") {
+		first, err := e.Apply(ctx, definitionsOf(t, "a", expected, looks, week), opt)
+		if err != nil || !strings.Contains(actions(first), "create expectation payroll") || !strings.Contains(actions(first), "create expectation looks") {
 			t.Fatalf("%s, %v", actions(first), err)
 		}
-		again, err := e.Apply(ctx, definitionsOf(t, "a", expected, week), opt)
+		if m, err := e.Monitors().Get(ctx, monitor.LookName("looks")); err != nil || m.Path != "/in/out" {
+			t.Errorf("%+v, %v", m, err)
+		}
+		again, err := e.Apply(ctx, definitionsOf(t, "a", expected, looks, week), opt)
 		if err != nil || again.Changes() {
 			t.Errorf("%s, %v", actions(again), err)
 		}
@@ -447,6 +455,9 @@ func TestBundleWithExpectations(t *testing.T) {
 		last, err := e.Apply(ctx, definitionsOf(t, "a"), opt)
 		if err != nil || !strings.Contains(actions(last), "remove expectation payroll") || !strings.Contains(actions(last), "remove calendar week") {
 			t.Errorf("%s, %v", actions(last), err)
+		}
+		if _, err := e.Monitors().Get(ctx, monitor.LookName("looks")); !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%v", err)
 		}
 	})
 }
