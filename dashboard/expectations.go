@@ -200,8 +200,12 @@ func (c *call) todayOfState(p *todayPage, date calendar.Date) (next string, err 
 		names = append(names, list[i].Expectation)
 	}
 	days, err := c.lastDays(names, date)
-	for _, name := range names {
-		p.Rows = append(p.Rows, c.todayRow(expectation.Expectation{Name: name}, days[name], date))
+	if err != nil || len(names) == 0 {
+		return next, err
+	}
+	these, err := c.h.e.Expectations().List(c.ctx(), expectation.Filter{Names: names})
+	for i := range these {
+		p.Rows = append(p.Rows, c.todayRow(expectations.seen(c, these[i]), days[these[i].Name], date))
 	}
 	return next, err
 }
@@ -338,6 +342,7 @@ type dayRow struct {
 
 type cameRow struct {
 	expectation.File
+	Seen string // by the clocks of the day
 	Href string
 }
 
@@ -359,8 +364,11 @@ func (c *call) expectation(x *expectation.Expectation) (any, error) {
 	v.Row = c.todayRow(*x, shown, date)
 	for i := range list {
 		d := dayRow{Arrival: list[i], Words: list[i].Words(), Window: windowOf(&list[i])}
+		if strings.Contains(d.Words, d.Note) {
+			d.Note = ""
+		}
 		for _, f := range list[i].Files[:min(len(list[i].Files), 20)] {
-			r := cameRow{File: f}
+			r := cameRow{File: f, Seen: d.Clock(f.SeenAt)}
 			if f.Execution != "" {
 				r.Href = c.link("executions", string(f.Execution))
 			}

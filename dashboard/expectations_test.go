@@ -65,7 +65,7 @@ func TestExpectations(t *testing.T) {
 				t.Errorf("%q has no %q", row, text)
 			}
 		}
-		w.get("expectations?state=missing").has("rates")
+		w.get("expectations?state=missing").has("rates").has("partner=globex")
 		w.get("expectations?state=late").has("No expectation is late on this day.")
 		w.get("expectations?date=1999-12-31").has("late by 1h")
 		w.fails("expectations?date=yesterday", http.StatusBadRequest)

@@ -335,6 +335,39 @@ func payrollFrom(f expectation.From) expectation.Expectation {
 	return e
 }
 
+// TestPatternThatMatchesNothing: an expectation says when no file has matched it for 30 days.
+func TestPatternThatMatchesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		w := newTower(t, s, 1)
+		w.receiving()
+		w.defineJob(`{"name": "fetch", "params": {"path": null}, "steps": [{"type": "demo.receive", "config": {"path": "context:params.path"}}]}`)
+		e := payroll()
+		e.From, e.Pattern = expectation.From{Job: "fetch"}, "PAY_*.csv"
+		w.expect(e)
+		w.start(0)
+		hint := func(want string) {
+			t.Helper()
+			got, err := w.engines[0].Expectations().Get(t.Context(), "payroll")
+			if err != nil || got.Health.Hint != want {
+				t.Errorf("%q, %v, want %q", got.Health.Hint, err, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		s.Advance(30*24*time.Hour - 2*time.Minute)
+		time.Sleep(time.Second)
+		hint("")
+		time.Sleep(time.Minute)
+		hint("no file of the pattern PAY_*.csv was seen in 30 days; compare it with the names of the files that come")
+		if _, err := w.engines[0].Enqueue(t.Context(), "fetch", &courier.EnqueueOptions{Params: map[string]any{"path": "/out/PAY_1.csv"}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		hint("")
+		w.stop(0)
+	})
+}
+
 // TestBadExpectations: unknown names are told with the nearest ones, and what looks doubtful is a
 // warning.
 func TestBadExpectations(t *testing.T) {
@@ -399,12 +432,20 @@ func TestBundleWithExpectations(t *testing.T) {
 		if err := b.Err(); err == nil || !strings.Contains(err.Error(), `there is no monitor "ni"; did you mean "in"?`) || !strings.Contains(err.Error(), `there is no calendar "week"`) {
 			t.Errorf("%v", err)
 		}
+		looks := `{"name": "looks", "from": {"path": "/in/out"}, "pattern": "PAY_*.csv", "window": {"from": "06:00", "until": "07:50"}}`
+		outside := engine.Check([]courier.Source{{Text: []byte(`[` + strings.Replace(looks, "/in", "/etc", 1) + `]`)}}, exampleRegistry(), &engine.Options{Listers: map[string]courier.Lister{"file": new(shelf)}})
+		if err := outside.Err(); err == nil || !strings.Contains(err.Error(), `"/etc/out" is not below /in`) {
+			t.Errorf("%v", err)
+		}
 		opt := &engine.ApplyOptions{Name: "files", Prune: true}
-		first, err := e.Apply(ctx, definitionsOf(t, "a", expected, week), opt)
-		if err != nil || !strings.Contains(actions(first), "create expectation payroll") {
+		first, err := e.Apply(ctx, definitionsOf(t, "a", expected, looks, week), opt)
+		if err != nil || !strings.Contains(actions(first), "create expectation payroll") || !strings.Contains(actions(first), "create expectation looks") {
 			t.Fatalf("%s, %v", actions(first), err)
 		}
-		again, err := e.Apply(ctx, definitionsOf(t, "a", expected, week), opt)
+		if m, err := e.Monitors().Get(ctx, monitor.LookName("looks")); err != nil || m.Path != "/in/out" {
+			t.Errorf("%+v, %v", m, err)
+		}
+		again, err := e.Apply(ctx, definitionsOf(t, "a", expected, looks, week), opt)
 		if err != nil || again.Changes() {
 			t.Errorf("%s, %v", actions(again), err)
 		}
@@ -414,6 +455,9 @@ func TestBundleWithExpectations(t *testing.T) {
 		last, err := e.Apply(ctx, definitionsOf(t, "a"), opt)
 		if err != nil || !strings.Contains(actions(last), "remove expectation payroll") || !strings.Contains(actions(last), "remove calendar week") {
 			t.Errorf("%s, %v", actions(last), err)
+		}
+		if _, err := e.Monitors().Get(ctx, monitor.LookName("looks")); !errors.Is(err, courier.ErrNotFound) {
+			t.Errorf("%v", err)
 		}
 	})
 }

@@ -259,7 +259,7 @@ func (m *memory) blind(a *Arrival, now time.Time) {
 	case !m.LookedAt.Before(a.Ends) || now.Sub(m.LookedAt) <= unseenFor:
 	case now.Before(a.Ends) && (m.Problem == "" || now.Before(a.Opens) || now.Sub(m.FilesSince) <= unseenFor):
 	default:
-		a.Note, a.Problem = unable+clockOf(m.LookedAt, a), m.Problem
+		a.Note, a.Problem = unable+a.Clock(m.LookedAt), m.Problem
 	}
 }
 
@@ -286,8 +286,9 @@ func (a *Arrival) excuse(by, reason string, now time.Time) error {
 	return nil
 }
 
-// clockOf is an instant by the clocks of a record: the time, and the day if it is another one.
-func clockOf(at time.Time, a *Arrival) string {
+// Clock is an instant by the clocks of the record: the time, such as 08:10, and the day if it is
+// another one.
+func (a *Arrival) Clock(at time.Time) string {
 	local := at.In(a.Location())
 	if at.IsZero() {
 		return "the beginning"
@@ -303,22 +304,22 @@ func clockOf(at time.Time, a *Arrival) string {
 func (a *Arrival) Words() string {
 	switch a.State {
 	case Upcoming, DueSoon:
-		text := "expected from " + clockOf(a.Opens, a) + " to " + clockOf(a.Until, a)
+		text := "expected from " + a.Clock(a.Opens) + " to " + a.Clock(a.Until)
 		if a.State == DueSoon {
-			text = "due by " + clockOf(a.Until, a)
+			text = "due by " + a.Clock(a.Until)
 			if a.Ends.After(a.Until) {
-				text += ", with grace until " + clockOf(a.Ends, a)
+				text += ", with grace until " + a.Clock(a.Ends)
 			}
 		}
 		return text + because(a.Reasons) + a.blindness()
 	case Arrived:
-		return "arrived at " + clockOf(a.ArrivedAt, a)
+		return "arrived at " + a.Clock(a.ArrivedAt)
 	case Late:
-		return fmt.Sprintf("late by %s: arrived at %s instead of %s", short(time.Duration(a.LateSeconds)*time.Second), clockOf(a.ArrivedAt, a), clockOf(a.Until, a))
+		return fmt.Sprintf("late by %s: arrived at %s instead of %s", short(time.Duration(a.LateSeconds)*time.Second), a.Clock(a.ArrivedAt), a.Clock(a.Until))
 	case Missing:
-		return "missing since " + clockOf(a.Ends, a) + a.blindness()
+		return "missing since " + a.Clock(a.Ends) + a.blindness()
 	case Incomplete:
-		return "incomplete since " + clockOf(a.Ends, a) + because(a.Reasons)
+		return "incomplete since " + a.Clock(a.Ends) + because(a.Reasons)
 	case Excused:
 		text := "excused"
 		if a.ExcusedBy != "" {

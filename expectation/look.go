@@ -215,9 +215,6 @@ func (t *Timetable) there(m *memory, list []Sighting) []Sighting {
 			continue
 		}
 		s.Found, s.Seen = s.Seen, came
-		if earliest := m.FilesSince.Add(time.Hour - holdFor); t.pattern.layout != "" && came.Before(earliest) {
-			s.Seen = earliest // the day in its name decides, however old it is
-		}
 	}
 	return list
 }
@@ -264,27 +261,32 @@ func (t *Timetable) fresh(m *memory, in seen) (list []Sighting, waiting bool) {
 	sorted := slices.Clone(in.sightings)
 	slices.SortStableFunc(sorted, func(a, b Sighting) int { return a.Seen.Compare(b.Seen) })
 	for _, s := range sorted {
-		if _, _, _, ok := t.pattern.match(s.Name); !ok {
+		_, dated, _, ok := t.pattern.match(s.Name)
+		if !ok {
 			continue
 		}
+		found := s.found()
 		if s.Waiting {
-			if in.now.Sub(s.Seen) < holdFor && (hold.IsZero() || s.Seen.Before(hold)) {
-				hold = s.Seen
+			if in.now.Sub(found) < holdFor && (hold.IsZero() || found.Before(hold)) {
+				hold = found
 			}
 			waiting = true
 			continue
 		}
-		if s.Seen.After(until) {
-			until = s.Seen
+		if found.After(until) {
+			until = found
 		}
 		key := s.key()
-		if known[key] || s.Seen.Before(m.SeenUntil.Add(-overlap)) {
+		if known[key] || found.Before(m.SeenUntil.Add(-overlap)) {
 			continue
 		}
 		known[key] = true
-		m.Taken = append(m.Taken, taken{key, s.Seen})
-		if s.Seen.After(m.MatchedAt) {
-			m.MatchedAt = s.Seen
+		m.Taken = append(m.Taken, taken{key, found})
+		if found.After(m.MatchedAt) {
+			m.MatchedAt = found
+		}
+		if !dated && s.Seen.Before(m.FilesSince.Add(-24*time.Hour)) {
+			continue // it was there long before
 		}
 		list = append(list, s)
 	}
@@ -358,7 +360,7 @@ func (t *Timetable) event(a *Arrival, e courier.EventType, at time.Time) Event {
 	payload, _ := jsontext.Append(nil, &told)
 	return Event{
 		Expectation: a.Expectation, ID: a.ID, Seq: int64(slices.Index(a.Events, e) + 1), Type: e, At: at,
-		Text: fmt.Sprintf("expectation %q on %s: %s", a.Expectation, a.Day().Words(), a.Words()), Payload: payload,
+		Text: fmt.Sprintf("expectation %q on %s: %s (%s)", a.Expectation, a.Day().Words(), a.Words(), a.Zone), Payload: payload,
 	}
 }
 

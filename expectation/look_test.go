@@ -370,6 +370,21 @@ func TestFirstPollBeforeFailures(t *testing.T) {
 	}
 }
 
+// TestOldFileIsNotCompleteAtFirst: a file whose own time is days ago, and which is not complete when the
+// first poll finds it, is waited for from then on, whatever comes meanwhile.
+func TestOldFileIsNotCompleteAtFirst(t *testing.T) {
+	e := undated()
+	e.From, e.Pattern = From{Path: "/out"}, "rates_{date:20060102}*.csv"
+	r := newRig(t, e, nil, "2026-11-01 05:00")
+	r.files = append(r.files,
+		Sighting{Name: "rates_20261101.csv", Size: 1, Modified: at(t, "2026-10-28 09:00"), Seen: at(t, "2026-11-01 06:00"), Appeared: 1, Waiting: true},
+		Sighting{Name: "rates_20261103.csv", Size: 1, Modified: at(t, "2026-11-01 05:50"), Seen: at(t, "2026-11-01 06:00"), Appeared: 1})
+	r.look("2026-11-01 06:01")
+	r.files[0].Waiting = false
+	r.look("2026-11-01 06:20")
+	r.want("11-01 arrived, 11-03 arrived", "Arrived 01 06:01", "Arrived 01 06:20")
+}
+
 // TestPartnerAway: while nobody can look, the record says since when, and why.
 func TestPartnerAway(t *testing.T) {
 	r := newRig(t, undated(), nil, "2026-11-01 00:00")

@@ -25,6 +25,14 @@ type Sighting struct {
 	Waiting bool
 }
 
+// found is when it was really seen.
+func (s *Sighting) found() time.Time {
+	if s.Found.IsZero() {
+		return s.Seen
+	}
+	return s.Found
+}
+
 // key tells the sighting from all others of the expectation.
 func (s *Sighting) key() string {
 	h := fnv.New64a()
@@ -187,7 +195,7 @@ const remembered = 25
 func (a *Arrival) unseen(seen time.Time, gaps []gap) {
 	for _, g := range gaps {
 		if seen.After(g.From) && !seen.After(g.To) {
-			a.Note = fmt.Sprintf("nobody could look between %s and %s, so the time of the file itself counts", clockOf(g.From, a), clockOf(g.To, a))
+			a.Note = fmt.Sprintf("nobody could look between %s and %s, so the time of the file itself counts", a.Clock(g.From), a.Clock(g.To))
 		}
 	}
 }

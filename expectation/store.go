@@ -89,16 +89,17 @@ type Put struct {
 
 // A Filter selects expectations. Zero fields select all.
 type Filter struct {
-	Name    string // just this one
-	Monitor string // those that expect files from the monitor of that name
-	Job     string // those that expect files from the job of that name
-	After   string // those whose names come after it
-	Limit   int    // 0 means 1000
+	Name    string   // just this one
+	Names   []string // those of these names; nil means all
+	Monitor string   // those that expect files from the monitor of that name
+	Job     string   // those that expect files from the job of that name
+	After   string   // those whose names come after it
+	Limit   int      // 0 means 1000
 }
 
 // Match reports whether the filter selects an expectation.
 func (f *Filter) Match(r *Record) bool {
-	return (f.Name == "" || r.Name == f.Name) && (f.Monitor == "" || r.Monitor == f.Monitor) && (f.Job == "" || r.Job == f.Job) && r.Name > f.After
+	return (f.Name == "" || r.Name == f.Name) && (f.Names == nil || slices.Contains(f.Names, r.Name)) && (f.Monitor == "" || r.Monitor == f.Monitor) && (f.Job == "" || r.Job == f.Job) && r.Name > f.After
 }
 
 // A List is a list of expectations.

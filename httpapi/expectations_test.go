@@ -3,12 +3,14 @@ package httpapi_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/courierhq/courier/expectation"
 	"github.com/courierhq/courier/httpapi"
+	"github.com/courierhq/courier/monitor"
 )
 
 // keepArrival writes the record of a day of an expectation as an engine does.
@@ -98,6 +100,32 @@ func TestExpectations(t *testing.T) {
 		w.post("v1/expectations/=rates/excuse", `{"date": "1999-12-31", "reason": "closed"}`).problem(http.StatusConflict, "conflict")
 		w.send("DELETE", "v1/expectations/=rates", "").want(http.StatusNoContent, nil)
 		w.get("v1/expectations/=rates").problem(http.StatusNotFound, "not_found")
+	})
+}
+
+// An expectation that looks into a directory itself has a monitor, which is changed and removed with it.
+func TestLookOfAnExpectation(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.services()
+		const rates = `{"from": {"lister": "shelf", "connection_id": "globex", "path": "/in", "every": "2m"}, "pattern": "rates*.csv", "window": {"from": "06:00", "until": "08:00"}}`
+		w.put("v1/expectations/rates", strings.Replace(rates, "2m", "20m", 1)).problem(http.StatusUnprocessableEntity, "definition")
+		var x expectation.Expectation
+		w.put("v1/expectations/rates", rates).want(http.StatusCreated, nil)
+		w.get("v1/expectations/rates").want(http.StatusOK, &x)
+		if x.From != (expectation.From{Lister: "shelf", Connection: "globex", Path: "/in", Every: "2m"}) {
+			t.Errorf("%+v", x.From)
+		}
+		var m monitor.Monitor
+		look := "v1/monitors/" + url.PathEscape(monitor.LookName("rates"))
+		w.get(look).want(http.StatusOK, &m)
+		if m.Expectation != "rates" || m.Every != 2*time.Minute || m.Connection != "globex" {
+			t.Errorf("%+v", m)
+		}
+		w.put(look, `{"lister": "shelf", "path": "/in", "job": "report"}`).problem(http.StatusUnprocessableEntity, "definition")
+		w.send("DELETE", look, "").problem(http.StatusConflict, "conflict")
+		w.post(look+"/pause", "").want(http.StatusOK, nil)
+		w.send("DELETE", "v1/expectations/rates", "").want(http.StatusNoContent, nil)
+		w.get(look).problem(http.StatusNotFound, "not_found")
 	})
 }
 

@@ -27,7 +27,7 @@ var (
 	all                 = flag.Bool("all", false, "go on after a world that breaks a promise, to find all of them")
 	worldsWithCalendars = flag.Int("calendars", raced.Or(20, 100), "how many worlds TestCalendars runs")
 	twice               = flag.Int("twice", raced.Or(20, 50), "how many worlds TestReplay runs twice")
-	worldsOfFiles       = flag.Int("expectations", raced.Or(10, 60), "how many worlds TestExpectations runs")
+	worldsOfFiles       = flag.Int("expectations", raced.Or(10, 30), "how many worlds TestExpectations runs")
 	worldsWithFinally   = flag.Int("finally", raced.Or(20, 150), "how many worlds TestFinally runs")
 )
 
@@ -232,28 +232,53 @@ func TestWorldsThatBroke(t *testing.T) {
 	}
 }
 
-// TestCalendars runs worlds in which a day ends and schedules go by calendars, which people change:
-// no promise is broken, and no closed day fires.
-func TestCalendars(t *testing.T) {
+// special runs worlds of one kind, for the test that is running, and reports those that break a
+// promise; with -seed just that one, and then it returns nil. Again, which may be nil, looks at each.
+func special(t *testing.T, worlds int, kind simulation.Options, again func(*simulation.Result, *simulation.Options)) *tally {
 	if *seed != 0 {
-		r := simulation.Run(t, *seed, &simulation.Options{Tell: true, Calendars: true})
+		kind.Tell = true
+		r := simulation.Run(t, *seed, &kind)
 		t.Log(r.Story)
 		if r.Err != nil {
 			t.Errorf("seed %d: %v", r.Seed, r.Err)
 		}
-		return
+		return nil
 	}
-	sum := tally{events: make(map[string]int)}
-	each(t, inRow(*from, *worldsWithCalendars), func(t *testing.T, seed uint64, opt *simulation.Options) {
-		opt.Calendars = true
-		r := simulation.Run(t, seed, opt)
+	sum := &tally{events: make(map[string]int)}
+	each(t, inRow(*from, worlds), func(t *testing.T, seed uint64, opt *simulation.Options) {
+		this := kind
+		this.Dir = opt.Dir
+		r := simulation.Run(t, seed, &this)
 		if r.Err != nil {
-			t.Errorf("seed %d: %v\nreplay it with: go test ./engine/simulation -run TestCalendars -v -seed=%d", r.Seed, r.Err, r.Seed)
+			name, _, _ := strings.Cut(t.Name(), "/")
+			t.Errorf("seed %d: %v\nreplay it with: go test ./engine/simulation -run %s -v -seed=%d", r.Seed, r.Err, name, r.Seed)
+		}
+		if again != nil {
+			again(&r, &this)
 		}
 		sum.mu.Lock()
 		defer sum.mu.Unlock()
 		sum.add(&r)
 	})
+	return sum
+}
+
+// happened reports what never did in the worlds of a kind.
+func (s *tally) happened(t *testing.T, what ...string) {
+	for _, w := range what {
+		if s.events[w] == 0 {
+			t.Errorf("%q never happened in %d worlds", w, s.worlds)
+		}
+	}
+}
+
+// TestCalendars runs worlds in which a day ends and schedules go by calendars, which people change:
+// no promise is broken, and no closed day fires.
+func TestCalendars(t *testing.T) {
+	sum := special(t, *worldsWithCalendars, simulation.Options{Calendars: true}, nil)
+	if sum == nil {
+		return
+	}
 	if n := sum.events["tick due by calendar"]; n < *worldsWithCalendars {
 		t.Errorf("in %d worlds only %d ticks of schedules with a calendar were due", *worldsWithCalendars, n)
 	}
@@ -263,62 +288,27 @@ func TestCalendars(t *testing.T) {
 // TestFinally runs worlds whose jobs have finally parts: each runs once for each end, with its
 // worker lost or not, and changes no outcome.
 func TestFinally(t *testing.T) {
-	if *seed != 0 {
-		r := simulation.Run(t, *seed, &simulation.Options{Tell: true, Finally: true})
-		t.Log(r.Story)
-		if r.Err != nil {
-			t.Errorf("seed %d: %v", r.Seed, r.Err)
-		}
+	sum := special(t, *worldsWithFinally, simulation.Options{Finally: true}, nil)
+	if sum == nil {
 		return
 	}
-	sum := tally{events: make(map[string]int)}
-	each(t, inRow(*from, *worldsWithFinally), func(t *testing.T, seed uint64, opt *simulation.Options) {
-		opt.Finally = true
-		r := simulation.Run(t, seed, opt)
-		if r.Err != nil {
-			t.Errorf("seed %d: %v\nreplay it with: go test ./engine/simulation -run TestFinally -v -seed=%d", r.Seed, r.Err, r.Seed)
-		}
-		sum.mu.Lock()
-		defer sum.mu.Unlock()
-		sum.add(&r)
-	})
-	for _, what := range []string{"finally of completed", "finally of failed", "finally of cancelled", "finally failed"} {
-		if sum.events[what] == 0 {
-			t.Errorf("%q never happened in %d worlds", what, sum.worlds)
-		}
-	}
+	sum.happened(t, "finally of completed", "finally of failed", "finally of cancelled", "finally failed")
 	t.Logf("%d worlds, of completed %d, failed %d, cancelled %d; %d failed", sum.worlds, sum.events["finally of completed"], sum.events["finally of failed"], sum.events["finally of cancelled"], sum.events["finally failed"])
 }
 
 // TestExpectations runs worlds in which a partner's files are expected, with wrong clocks, restarts and
-// takeovers: each day has one record, no event happens twice, and no file is lost.
+// takeovers: each day has one record, no event happens twice, and no file is lost. Each tenth world is
+// run twice, and the same happens.
 func TestExpectations(t *testing.T) {
-	if *seed != 0 {
-		r := simulation.Run(t, *seed, &simulation.Options{Tell: true, Expectations: true})
-		t.Log(r.Story)
-		if r.Err != nil {
-			t.Errorf("seed %d: %v", r.Seed, r.Err)
+	sum := special(t, *worldsOfFiles, simulation.Options{Expectations: true}, func(r *simulation.Result, opt *simulation.Options) {
+		if r.Seed%10 == 0 && simulation.Run(t, r.Seed, opt).Trace != r.Trace {
+			t.Errorf("seed %d went two ways", r.Seed)
 		}
+	})
+	if sum == nil {
 		return
 	}
-	sum := tally{events: make(map[string]int)}
-	each(t, inRow(*from, *worldsOfFiles), func(t *testing.T, seed uint64, opt *simulation.Options) {
-		opt.Expectations = true
-		r := simulation.Run(t, seed, opt)
-		if r.Err != nil {
-			t.Errorf("seed %d: %v\nreplay it with: go test ./engine/simulation -run TestExpectations -v -seed=%d", r.Seed, r.Err, r.Seed)
-		}
-		sum.mu.Lock()
-		defer sum.mu.Unlock()
-		sum.add(&r)
-	})
-	for _, what := range []string{
-		"day arrived", "day late", "day missing", "day incomplete", "day excused", "file counted", "excuse", "expect", "partner away", "clock jumps",
-		"crash", "lost before", "lost after", "late", "outage", "pause", "stop",
-	} {
-		if sum.events[what] == 0 {
-			t.Errorf("%q never happened in %d worlds", what, sum.worlds)
-		}
-	}
-	t.Logf("%d worlds: %v", sum.worlds, sum.events)
+	sum.happened(t, "day arrived", "day late", "day missing", "day incomplete", "day excused", "file counted", "excuse", "expect", "partner away", "clock jumps",
+		"crash", "lost before", "lost after", "late", "outage", "pause", "stop")
+	t.Logf("%d worlds, %d files", sum.worlds, sum.events["file counted"])
 }

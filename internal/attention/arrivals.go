@@ -72,7 +72,7 @@ func (l *reading) arrivals() error {
 			e.Do, e.Call = "Nothing has to be done yet. Look whether the server is reached if they always came earlier.", ""
 		}
 		e.Title = fmt.Sprintf("The files of %q for %s %s.", a.Expectation, a.Day().Words(), what)
-		e.Message = a.Words() + "; " + cameBefore(a, before)
+		e.Message = a.Words() + " (" + a.Zone + "); " + cameBefore(a, before)
 		l.add(e)
 	}
 	return nil

@@ -120,6 +120,10 @@ func (s *Store) Expectations(ctx context.Context, f expectation.Filter) (expecta
 			filter += fmt.Sprintf(" and e.%s = $%d::text", c.column, len(args))
 		}
 	}
+	if f.Names != nil {
+		args = append(args, f.Names)
+		filter += fmt.Sprintf(" and e.name = any($%d::text[])", len(args))
+	}
 	var l expectation.List
 	rows, err := query(ctx, s.pool, func(rows pgx.Rows) (r expectationRow, err error) {
 		return r, rows.Scan(append([]any{&l.Now}, r.fields()...)...)

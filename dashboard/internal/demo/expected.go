@@ -40,7 +40,7 @@ func (w *World) expected(ctx context.Context) error {
 		}
 		r, err := w.Store.PutExpectation(ctx, expectation.Put{After: -1, Record: expectation.Record{
 			Name: x.name, Monitor: "invoices", Prefix: "inv-", Body: body,
-			Progress: expectation.Progress{SeenFrom: w.Store.Now(), ArrivalsFrom: today.String(), Memory: fmt.Appendf(nil, `{"since": %q, "files_since": %q, "seen_until": %q}`, w.Store.Now().Format(time.RFC3339), w.Store.Now().Format(time.RFC3339), w.Store.Now().Format(time.RFC3339))},
+			Progress: expectation.Progress{SeenFrom: w.Store.Now(), ArrivalsFrom: today.String(), Memory: fmt.Appendf(nil, `{"since": %q, "files_since": %q, "seen_until": %q, "matched_at": %q}`, w.Store.Now().Format(time.RFC3339), w.Store.Now().Format(time.RFC3339), w.Store.Now().Format(time.RFC3339), w.Store.Now().Add(-24*time.Hour).Format(time.RFC3339))},
 		}})
 		if err != nil {
 			return fmt.Errorf("expectation %q: %w", x.name, err)
@@ -86,7 +86,7 @@ func arrival(name string, n int, day calendar.Date, state expectation.State) *ex
 		file.Size, file.Wrong = 12, "it has 12 bytes, less than 1024"
 		a.Reasons = []string{file.Name + ": " + file.Wrong}
 	case expectation.Missing:
-		a.Note = "nobody could look since 07:12"
+		a.Note, a.Problem = "nobody could look since 07:12", "connection globex-ftps: the server does not answer"
 		return a
 	case expectation.Excused:
 		a.ExcusedBy, a.Excuse, a.ExcusedAt = "ann", "Hooli is closed today", a.Opens

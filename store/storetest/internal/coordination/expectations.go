@@ -197,6 +197,8 @@ var expectationCases = []testCase{
 		k.Same("names", names(expectation.Filter{Limit: 2}), []string{"%", "' or 1=1", "B", "a", "a b", "b", "É"})
 		k.Same("of the monitor", names(expectation.Filter{Monitor: "m"}), []string{"%", "a", "a b", "b"})
 		k.Same("of the job", names(expectation.Filter{Job: "job"}), []string{"' or 1=1", "B", "É"})
+		k.Same("of names", names(expectation.Filter{Names: []string{"É", "c", "a"}, Limit: 1}), []string{"a", "É"})
+		k.Same("of no name", names(expectation.Filter{Names: []string{}}), nil)
 		k.Same("one that is not there", len(k.expectations(expectation.Filter{Name: "c"})), 0)
 	}},
 	{"due_at_its_time_and_leased", func(k *kit) {
