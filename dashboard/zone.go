@@ -3,6 +3,7 @@ package dashboard
 import (
 	"time"
 
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 )
@@ -36,6 +37,12 @@ func (c *call) clocks() (shown, other *time.Location) {
 func (c *call) zone() string {
 	shown, _ := c.clocks()
 	return shown.String()
+}
+
+// day is today in the zone in which the page shows instants.
+func (c *call) day() calendar.Date {
+	shown, _ := c.clocks()
+	return calendar.DateOf(now().In(shown))
 }
 
 // zoneOf returns the time zone of a name, such as "Europe/Berlin".
