@@ -126,10 +126,10 @@ func connectionOf(s *courier.StepSpec) string {
 	return id
 }
 
-// connection returns the name of a connection with the reference of its page: of the list of
+// connectionTarget returns the name of a connection with the reference of its page: of the list of
 // connections with that one, if there are no pages of single ones. The reference is empty for who
 // may see none of them.
-func (c *call) connection(id string) target {
+func (c *call) connectionTarget(id string) target {
 	t := target{Kind: "connection", Name: id}
 	switch {
 	case id == "" || !c.hasPage("connections"):
@@ -145,7 +145,7 @@ func (c *call) connection(id string) target {
 // definition can be read.
 func (c *call) stepConnection(x *courier.Execution, step int) target {
 	if v, err := c.parsed(x); err == nil && step >= 0 && step < len(v.Job.Steps) {
-		return c.connection(connectionOf(&v.Job.Steps[step]))
+		return c.connectionTarget(connectionOf(&v.Job.Steps[step]))
 	}
 	return target{}
 }

@@ -104,7 +104,7 @@ func (c *call) monitors() (any, error) {
 }
 
 func (c *call) monitorRow(m monitor.Monitor) monitorRow {
-	r := monitorRow{Monitor: m, Href: c.link("monitors", m.Name), Status: string(m.State), Target: c.target(m.Job, m.Chain), Server: c.connection(m.Connection)}
+	r := monitorRow{Monitor: m, Href: c.link("monitors", m.Name), Status: string(m.State), Target: c.target(m.Job, m.Chain), Server: c.connectionTarget(m.Connection)}
 	if attention.IsUnpolled(&m, now()) {
 		r.Status = "late"
 	}

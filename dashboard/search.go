@@ -204,7 +204,7 @@ func (c *call) foundItem(s *desk.SearchedFile) foundRow {
 func (c *call) foundFile(s *desk.SearchedFile, f courier.File) foundRow {
 	x := &s.Step
 	r := foundRow{
-		Name: f.Path[strings.LastIndexAny(f.Path, `/\`)+1:], Path: f.Path, Server: c.connection(f.Connection), Size: f.Size, Sized: !f.Removed, Job: s.Job, Step: courier.StepLabel(x.Step, x.ID, x.Type),
+		Name: f.Path[strings.LastIndexAny(f.Path, `/\`)+1:], Path: f.Path, Server: c.connectionTarget(f.Connection), Size: f.Size, Sized: !f.Removed, Job: s.Job, Step: courier.StepLabel(x.Step, x.ID, x.Type),
 		At: x.EndedAt, Execution: s.Entry.Execution, Href: c.link("executions", string(s.Entry.Execution)), Attempt: x.Attempt,
 	}
 	r.StepHref = r.Href + "?" + url.Values{"tab": {"attempts"}, "step": {strconv.Itoa(x.Step)}}.Encode()

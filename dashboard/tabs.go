@@ -169,7 +169,7 @@ func (c *call) files(p *executionPage) error {
 		s := &list[i]
 		span := len(s.Files)
 		for _, f := range s.Files {
-			t.Rows = append(t.Rows, fileRow{File: f, What: fileWord(&f), Step: courier.StepLabel(s.Step, s.ID, s.Type), Item: courier.FormatIteration(s.Iteration), At: s.EndedAt, Server: c.connection(f.Connection), Span: span, seq: s.Seq})
+			t.Rows = append(t.Rows, fileRow{File: f, What: fileWord(&f), Step: courier.StepLabel(s.Step, s.ID, s.Type), Item: courier.FormatIteration(s.Iteration), At: s.EndedAt, Server: c.connectionTarget(f.Connection), Span: span, seq: s.Seq})
 			t.Servers, span = t.Servers || f.Connection != "", 0
 		}
 	}
