@@ -126,30 +126,6 @@ func connectionOf(s *courier.StepSpec) string {
 	return id
 }
 
-// connectionTarget returns the name of a connection with the reference of its page: of the list of
-// connections with that one, if there are no pages of single ones. The reference is empty for who
-// may see none of them.
-func (c *call) connectionTarget(id string) target {
-	t := target{Kind: "connection", Name: id}
-	switch {
-	case id == "" || !c.hasPage("connections"):
-	case c.hasPage("connections/{name}"):
-		t.Href = c.link("connections", id)
-	default:
-		t.Href = c.link("connections") + "?" + query(textParam, filter.TextOf(id))
-	}
-	return t
-}
-
-// stepConnection returns the connection that a step of the execution names, as far as its
-// definition can be read.
-func (c *call) stepConnection(x *courier.Execution, step int) target {
-	if v, err := c.parsed(x); err == nil && step >= 0 && step < len(v.Job.Steps) {
-		return c.connectionTarget(connectionOf(&v.Job.Steps[step]))
-	}
-	return target{}
-}
-
 // uses adds the jobs and monitors that name a connection, and returns the jobs.
 func (c *call) uses(l *connectionList, rows map[string]*connectionRow) (map[string]*courier.Job, error) {
 	latest := make(map[string]*courier.Job)
