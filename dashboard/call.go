@@ -41,6 +41,8 @@ type call struct {
 	about     []string              // the jobs of the subject
 	edited    any                   // the definition in the form that was sent
 	listed    *listView             // of a page with lists
+
+	shown, other *time.Location // see [call.clocks]; nil until they are asked for
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

@@ -145,25 +145,6 @@ func connectionOf(s *courier.StepSpec) string {
 	return id
 }
 
-// connectionTarget returns the name of a connection with the reference of its page, which is empty
-// for who may not see it.
-func (c *call) connectionTarget(id string) target {
-	t := target{Kind: "connection", Name: id}
-	if id != "" && c.hasPage("connections/{name}") {
-		t.Href = c.link("connections", id)
-	}
-	return t
-}
-
-// stepConnection returns the connection that a step of the execution names, as far as its
-// definition can be read.
-func (c *call) stepConnection(x *courier.Execution, step int) target {
-	if v, err := c.parsed(x); err == nil && step >= 0 && step < len(v.Job.Steps) {
-		return c.connectionTarget(connectionOf(&v.Job.Steps[step]))
-	}
-	return target{}
-}
-
 // uses adds the jobs and monitors that name a connection.
 func (c *call) uses(l *connectionList, rows map[string]*connectionRow) error {
 	looked := 0

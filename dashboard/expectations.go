@@ -123,7 +123,7 @@ func (c *call) today() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	today := calendar.DateOf(now().UTC())
+	today := c.day()
 	p := &todayPage{Date: date.String(), Words: date.Words(), State: c.query.Get("state"), New: c.Can(c.ctx(), "", access.RightEdit)}
 	p.Earlier, p.Later = c.with("date", (date-1).String(), "cursor", ""), c.with("date", (date+1).String(), "cursor", "")
 	if p.Zone = "UTC"; date != today {
@@ -149,14 +149,14 @@ func (c *call) today() (any, error) {
 	return p, err
 }
 
-// date returns the day in the address: today in UTC if there is none.
+// date returns the day in the address: today by the clock of the visitor if there is none.
 func (c *call) date() (calendar.Date, error) {
 	text := c.query.Get("date")
 	if text == "" {
-		return calendar.DateOf(now().UTC()), nil
+		return c.day(), nil
 	}
 	date, err := calendar.ParseDate(text)
-	if year := calendar.DateOf(now().UTC()) - date; err != nil || year > 100*366 || year < -100*366 {
+	if year := c.day() - date; err != nil || year > 100*366 || year < -100*366 {
 		return 0, problem.Invalid("The day must be one such as 2026-11-29.")
 	}
 	return date, nil
@@ -260,7 +260,7 @@ func (c *call) todayRow(x expectation.Expectation, days []expectation.Arrival, d
 	case r.State != "":
 	case x.Disabled:
 		r.Words = "nothing is expected: it is disabled"
-	case date > calendar.DateOf(now().UTC()):
+	case date > c.day():
 		r.Words = "its record is made when the day begins"
 	default:
 		r.Words = "nothing is expected on this day"

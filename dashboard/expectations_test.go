@@ -54,7 +54,7 @@ func TestExpectations(t *testing.T) {
 		bad.has(`there is no monitor "inn"; did you mean "in"?`)
 		sent = bad.fields("set")
 		sent["f.from.monitor"], sent["f.window.grace"], sent["f.label"] = "in", "15m", `{"partner": "globex"}`
-		w.post("new/expectation", sent).done("set").has("nobody is told if a file does not come").has("nobody: no subscription has the event FileMissing")
+		w.post("new/expectation", sent).done("set").has("nobody is told if a file does not come").has("nobody: no subscription has the event file missing")
 		w.subscribe(notify.Subscription{Name: "ops", Kind: notify.KindFunc, Func: "tell", Events: []courier.EventType{courier.EventFileMissing}, Expectations: []string{"rates"}})
 		w.keepDays("rates",
 			expectation.Arrival{State: expectation.Missing, Note: "nobody could look since 07:00"},

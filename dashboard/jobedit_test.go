@@ -346,7 +346,7 @@ func TestRemoveDefinition(t *testing.T) {
 			t.Errorf("%d %s", wrong.Code, wrong.text())
 		}
 		sent["confirm"] = "old"
-		w.post("jobs/old/remove", sent).has("execution " + string(x.ID) + " is queued")
+		w.post("jobs/old/remove", sent).has("It is in use.").has("execution " + string(x.ID) + " is queued").lacks("Somebody else")
 		if _, err := w.engine.Cancel(w.Context(), x.ID, &courier.CancelOptions{By: courier.By{}}); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
@@ -104,9 +105,9 @@ func (c *call) data() (any, error) {
 	if c.listed = c.listView(tables); c.listed.Text == "" && !slices.ContainsFunc(tables, func(t *table) bool { return len(t.cells()) > 0 }) {
 		c.listed = nil // there is nothing to filter
 	}
-	f := filter.ParseText(c.query.Get(textParam))
-	if f.Empty() {
-		return data, nil
+	f, err := c.textFilter()
+	if err != nil || f.Empty() {
+		return data, err
 	}
 	for _, t := range tables {
 		t.filter(&f)
@@ -127,6 +128,15 @@ func (c *call) data() (any, error) {
 		*main.next = *more.next
 	}
 	return data, nil
+}
+
+// textFilter returns the filter in the address.
+func (c *call) textFilter() (f filter.Text, err error) {
+	text := c.query.Get(textParam)
+	if utf8.RuneCountInString(text) > maxSearch {
+		return f, problem.Invalid("The filter of rows has more than %d characters.", maxSearch)
+	}
+	return filter.ParseText(text), nil
 }
 
 // following reads the next page of a table.
@@ -180,7 +190,10 @@ func (v *view) Filtered() bool { return v.List != nil && v.List.Text != "" }
 // csv answers with a table of the page, with all its pages, as the filter selects its rows.
 func (c *call) csv() error {
 	name := c.query.Get(csvParam)
-	f := filter.ParseText(c.query.Get(textParam))
+	f, err := c.textFilter()
+	if err != nil {
+		return err
+	}
 	data, err := c.page.data(c)
 	if err != nil || c.wrote {
 		return err

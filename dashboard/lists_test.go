@@ -95,6 +95,7 @@ func TestListFilter(t *testing.T) {
 		}
 		w.fails("jobs?csv=none", http.StatusBadRequest)
 		w.fails("help?csv=jobs", http.StatusBadRequest)
+		w.fails("jobs?text="+strings.Repeat("a+", 101), http.StatusBadRequest)
 		if head := w.send(get("jobs?csv=jobs")).Header().Get("Content-Disposition"); head != `attachment; filename="jobs.csv"` {
 			t.Errorf("the file is %q", head)
 		}

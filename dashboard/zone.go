@@ -3,6 +3,7 @@ package dashboard
 import (
 	"time"
 
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/dashboard/internal/format"
 	"github.com/courierhq/courier/dashboard/internal/problem"
 )
@@ -18,24 +19,36 @@ const (
 // the browser and UTC, or the other way round if the visitor wants UTC. If the browser has named
 // no zone, or one that this host does not know, both are UTC.
 func (c *call) clocks() (shown, other *time.Location) {
+	if c.shown != nil {
+		return c.shown, c.other
+	}
+	c.shown, c.other = time.UTC, time.UTC
 	k, err := c.r.Cookie(zoneCookie)
 	if err != nil {
-		return time.UTC, time.UTC
+		return c.shown, c.other
 	}
 	own, err := zoneOf(k.Value)
 	if err != nil {
-		return time.UTC, time.UTC
+		return c.shown, c.other
 	}
 	if k, err = c.r.Cookie(utcCookie); err == nil && k.Value == "1" {
-		return time.UTC, own
+		c.other = own
+	} else {
+		c.shown = own
 	}
-	return own, time.UTC
+	return c.shown, c.other
 }
 
 // zone is the name of the zone in which the page shows instants.
 func (c *call) zone() string {
 	shown, _ := c.clocks()
 	return shown.String()
+}
+
+// day is today in the zone in which the page shows instants.
+func (c *call) day() calendar.Date {
+	shown, _ := c.clocks()
+	return calendar.DateOf(now().In(shown))
 }
 
 // zoneOf returns the time zone of a name, such as "Europe/Berlin".

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/expectation"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 )
 
@@ -103,5 +105,21 @@ func TestZonesOfSchedules(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		w.in("schedules/nightly", "Asia/Kolkata", "").has("It fires next at 2000-01-02 07:00:00 IST")
+	})
+}
+
+// Today is the day by the clock of the visitor.
+func TestZonesOfToday(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		w.inbox()
+		w.monitor(monitor.Monitor{Name: "in", Path: "/in", Job: "inbox"})
+		x := expectation.Expectation{Name: "rates", From: expectation.From{Monitor: "in"}, Pattern: "rates*.csv", Window: expectation.Window{From: "06:00", Until: "08:00"}}
+		if _, err := w.engine.Expectations().Set(w.Context(), x, courier.By{Actor: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		w.in("expectations", "America/New_York", "").has("31 December 1999")
+		w.in("expectations", "America/New_York", "1").has("1 January 2000")
+		w.in("expectations", "Asia/Kolkata", "").has("1 January 2000").lacks(">Today</a> <a")
+		w.get("expectations").has("1 January 2000")
 	})
 }
