@@ -96,6 +96,10 @@ type Progress struct {
 	// the step moves nothing. It is set in the progress of a running step that a store
 	// shows ([StepExecution].Progress), and zero in reports.
 	ChangedAt time.Time `json:"changed_at,omitzero"`
+	// Log has the last lines that the attempt has logged, at most 1 KiB, as they were at the last
+	// renewal of the lease. It is set where ChangedAt is, and empty in reports; the record of the
+	// attempt has the log itself.
+	Log string `json:"log,omitempty"`
 }
 
 // maxCursor is how many bytes of JSON a cursor may have.

@@ -23,7 +23,7 @@ var acknowledgePages = []page{{
 		{verb: "snooze", op: "acknowledge", noted: noteTrouble, do: func(ctx context.Context, c *call) (string, error) { return c.acknowledge(ctx, true) }},
 		{verb: "withdraw", op: "withdrawAcknowledgement", noted: noteTrouble, do: func(ctx context.Context, c *call) (string, error) {
 			e := c.subject.(*attention.Entry)
-			return c.root, c.h.e.Withdraw(ctx, e.Key, e.Title, c.by())
+			return c.root, c.h.e.Executions().Withdraw(ctx, e.Key, e.Title, c.by())
 		}},
 	},
 }}
@@ -68,7 +68,7 @@ func (c *call) acknowledge(ctx context.Context, snoozed bool) (string, error) {
 		return "", problem.Invalid("Say why: others see it in the place of the entry.")
 	}
 	a := store.Acknowledgement{Key: e.Key, Title: e.Title, Until: now().Add(d), Snoozed: snoozed}
-	_, err = c.h.e.Acknowledge(ctx, a, c.by())
+	_, err = c.h.e.Executions().Acknowledge(ctx, a, c.by())
 	return c.root, err
 }
 

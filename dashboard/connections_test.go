@@ -177,7 +177,7 @@ func TestConnection(t *testing.T) {
 			w.ended("fetch", "ann", nil)
 			time.Sleep(time.Minute)
 		}
-		page := w.get("connections/acme").has("works Last success at 2000-01-01 00:02:00 UTC").has("Last 3 runs").has("Of 3 that completed").has("job fetch list")
+		page := w.get("connections/acme").has("works Last success: 2000-01-01 00:02:00 UTC").has("Last 3 runs").has("Of 3 that completed").has("job fetch list")
 		if n := len(page.tree.one(t, ".bars").all(".good")); n != 3 {
 			t.Errorf("%d bars", n)
 		}

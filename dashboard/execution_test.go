@@ -8,12 +8,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard"
 	"github.com/courierhq/courier/flow"
 	"github.com/courierhq/courier/store"
+	"github.com/courierhq/courier/store/memstore"
 )
 
 // branching is a job with a branch, a loop that goes on after failures, and a step behind it.
@@ -728,4 +730,41 @@ func TestBulkWithoutFinally(t *testing.T) {
 			t.Errorf("%d executions have a finally part that failed", len(rows))
 		}
 	})
+}
+
+// What a step logs is on the page while it runs, for those who see values.
+func TestLogOfARunningStep(t *testing.T) {
+	virtual(t, options(), func(w *world) {
+		x := w.enqueue("report", "ann", map[string]any{"seconds": 600, "text": canary})
+		at := "executions/" + string(x.ID)
+		time.Sleep(time.Second)
+		s, stop := w.stream(w.get(at).lacks("last lines of log").liveURL(at))
+		defer stop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.get(at).has("Its last lines of log").has(`msg=working text=` + canary)
+		if _, patches := s.take(t); !strings.Contains(patches["summary"], canary) {
+			t.Errorf("the open page has %q", patches["summary"])
+		}
+		w.user = "otto"
+		w.get(at).lacks(canary).lacks("last lines of log")
+		w.user = "admin"
+		time.Sleep(10 * time.Minute)
+		w.get(at).lacks("last lines of log")
+		w.get(at + "?tab=log").has(canary)
+	})
+}
+
+// A queued execution says that its job has a newer version.
+func TestQueuedWithAnOlderVersion(t *testing.T) {
+	w := newWorld(t, memstore.New(), nil)
+	x := w.enqueue("report", "ann", nil)
+	at := "executions/" + string(x.ID)
+	w.get(at).lacks("was changed since")
+	job := jobs()[0]
+	job.Result = "context:work.size"
+	w.define(job)
+	w.get(at).has("The job was changed since: it begins with version 1, and the latest is 2. For that, cancel it and start it again.")
+	w.user = "watcher"
+	w.get(at).has("the latest is 2").lacks("Resume with version")
 }

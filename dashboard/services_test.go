@@ -105,7 +105,7 @@ func TestNotifications(t *testing.T) {
 		time.Sleep(time.Minute)
 		page := w.get("notifications").has("the receiver answered 410")
 		rows := page.tree.all("tr[data-row]")
-		if len(rows) != 5 || !strings.Contains(rows[0].text(), "enabled alarm job failed report func fail 0 3") || !strings.Contains(rows[1].text(), "disabled since 2000-01-01 00:00:00 UTC start job failed other job inbox 0 0") {
+		if len(rows) != 5 || !strings.Contains(rows[0].text(), "enabled alarm job failed report func fail 0 3") || !strings.Contains(rows[1].text(), "disabled start job failed other job inbox 0 0 since 2000-01-01 00:00:00 UTC") {
 			t.Errorf("%d rows: %s", len(rows), page.text())
 		}
 		page = w.get("notifications/alarm").has("the receiver answered 410")

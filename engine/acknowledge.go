@@ -20,8 +20,8 @@ const MaxAcknowledged = 30 * 24 * time.Hour
 // between now and [MaxAcknowledged] from now. What was kept under the key is replaced. The journal
 // gets an entry. Otherwise the error matches [courier.ErrInvalid]. The store must have the role
 // store.Acknowledgements; otherwise the error matches [errors.ErrUnsupported].
-func (e *Engine) Acknowledge(ctx context.Context, a store.Acknowledgement, by courier.By) (store.Acknowledgement, error) {
-	role, err := e.roles.Acknowledgements()
+func (h Executions) Acknowledge(ctx context.Context, a store.Acknowledgement, by courier.By) (store.Acknowledgement, error) {
+	role, err := h.e.roles.Acknowledgements()
 	if err != nil {
 		return a, fmt.Errorf("acknowledge: %w", err)
 	}
@@ -45,14 +45,14 @@ func (e *Engine) Acknowledge(ctx context.Context, a store.Acknowledgement, by co
 	now, err := json.Marshal(struct {
 		Until time.Time `json:"until"`
 	}{a.Until})
-	access{e}.Changed(ctx, by, store.Action{Kind: "attention", Name: a.Title, Verb: verb, Now: now})
+	access{h.e}.Changed(ctx, by, store.Action{Kind: "attention", Name: a.Title, Verb: verb, Now: now})
 	return a, err
 }
 
 // Withdraw takes an acknowledgement back. If there is none under the key, the error matches
 // [courier.ErrNotFound]. The journal gets an entry with the title.
-func (e *Engine) Withdraw(ctx context.Context, key, title string, by courier.By) error {
-	role, err := e.roles.Acknowledgements()
+func (h Executions) Withdraw(ctx context.Context, key, title string, by courier.By) error {
+	role, err := h.e.roles.Acknowledgements()
 	if err != nil {
 		return fmt.Errorf("withdraw an acknowledgement: %w", err)
 	}
@@ -62,15 +62,15 @@ func (e *Engine) Withdraw(ctx context.Context, key, title string, by courier.By)
 	} else if err != nil {
 		return fmt.Errorf("withdraw an acknowledgement: %w", err)
 	}
-	access{e}.Changed(ctx, by, store.Action{Kind: "attention", Name: title, Verb: "withdrawn"})
+	access{h.e}.Changed(ctx, by, store.Action{Kind: "attention", Name: title, Verb: "withdrawn"})
 	return nil
 }
 
 // Acknowledgements returns those that hold, and those that ended within the last
 // [store.AcknowledgementsKept]. The store must have the role store.Acknowledgements; otherwise the
 // error matches [errors.ErrUnsupported].
-func (e *Engine) Acknowledgements(ctx context.Context) ([]store.Acknowledgement, error) {
-	role, err := e.roles.Acknowledgements()
+func (h Executions) Acknowledgements(ctx context.Context) ([]store.Acknowledgement, error) {
+	role, err := h.e.roles.Acknowledgements()
 	if err != nil {
 		return nil, fmt.Errorf("acknowledgements: %w", err)
 	}

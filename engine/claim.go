@@ -210,7 +210,7 @@ func (r *run) Lease(at time.Time) (l store.Lease, sent func(), ok bool) {
 	}
 	l = store.Lease{Execution: r.x.ID, Token: r.token}
 	if a := r.present.Load(); a != nil {
-		sent = a.reports.Add(&l, a.job, at, r.secrets.Clean)
+		sent = a.reports.Add(&l, a.job, &a.log, at, r.secrets.Clean)
 	}
 	return l, sent, true
 }

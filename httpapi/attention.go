@@ -55,7 +55,7 @@ func (c *call) acknowledge() error {
 	}
 	a := store.Acknowledgement{Key: e.Key, Title: e.Title, Until: b.Until, Snoozed: b.Snooze}
 	err = c.Do(c.ctx(), store.Action{Verb: "acknowledge", Kind: "attention", Name: e.Title, Job: e.Owner(), Reason: b.Reason}, func(ctx context.Context) (err error) {
-		a, err = c.h.e.Acknowledge(ctx, a, c.By(b.Reason))
+		a, err = c.h.e.Executions().Acknowledge(ctx, a, c.By(b.Reason))
 		return err
 	})
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *call) withdraw() error {
 		return err
 	}
 	err = c.Do(c.ctx(), store.Action{Verb: "withdraw", Kind: "attention", Name: e.Title, Job: e.Owner()}, func(ctx context.Context) error {
-		return c.h.e.Withdraw(ctx, e.Key, e.Title, c.By(""))
+		return c.h.e.Executions().Withdraw(ctx, e.Key, e.Title, c.By(""))
 	})
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func (l *reading) acknowledged() error {
 	if !needed {
 		return nil
 	}
-	list, err := l.Acknowledgements(l.ctx)
+	list, err := l.Executions.Acknowledgements(l.ctx)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil // nothing of the list depends on it
 	}

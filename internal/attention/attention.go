@@ -170,6 +170,7 @@ type Source struct {
 		Explain(ctx context.Context, id courier.ExecutionID) (advice.Explanation, error)
 		List(ctx context.Context, f store.Filter) ([]courier.Execution, error)
 		AuditPage(ctx context.Context, f store.AuditFilter) ([]courier.AuditEntry, error)
+		Acknowledgements(ctx context.Context) ([]store.Acknowledgement, error)
 	}
 	Schedules interface {
 		List(ctx context.Context, f schedule.Filter) ([]schedule.Schedule, error)
@@ -190,8 +191,7 @@ type Source struct {
 		List(ctx context.Context, f notify.Filter) ([]notify.Subscription, error)
 		Deliveries(ctx context.Context, f notify.DeliveryFilter) ([]notify.Delivery, error)
 	}
-	Journal          func(ctx context.Context, f store.ActionFilter) ([]store.Action, error)
-	Acknowledgements func(ctx context.Context) ([]store.Acknowledgement, error)
+	Journal func(ctx context.Context, f store.ActionFilter) ([]store.Action, error)
 	// Refused returns the progress that the store does not take from this engine.
 	Refused func() []engine.RefusedWrite
 }
@@ -201,7 +201,7 @@ func Of(e *engine.Engine) Source {
 	return Source{
 		Executions: e.Executions(), Schedules: e.Schedules(), Calendars: e.Calendars(), Monitors: e.Monitors(), Subscriptions: e.Subscriptions(),
 		Expectations: e.Expectations(),
-		Journal:      e.Journal, Acknowledgements: e.Acknowledgements, Refused: func() []engine.RefusedWrite { return e.Health().Refused },
+		Journal:      e.Journal, Refused: func() []engine.RefusedWrite { return e.Health().Refused },
 	}
 }
 

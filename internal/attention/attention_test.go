@@ -52,9 +52,6 @@ func (s *service) read() (attention.List, error) {
 		Journal: func(_ context.Context, f store.ActionFilter) ([]store.Action, error) {
 			return s.journal[f.Name], s.fails["journal"]
 		},
-		Acknowledgements: func(context.Context) ([]store.Acknowledgement, error) {
-			return s.acknowledged, s.fails["acknowledgements"]
-		},
 		Refused: func() []engine.RefusedWrite { return s.refused },
 	}, attention.Reader{
 		Sees: func(job string) bool { return s.sees == nil || slices.Contains(s.sees, job) },
@@ -131,6 +128,10 @@ func (s executions) List(_ context.Context, f store.Filter) (list []courier.Exec
 
 func (s executions) AuditPage(context.Context, store.AuditFilter) ([]courier.AuditEntry, error) {
 	return []courier.AuditEntry{{By: s.lastBy}}, s.fails["audit"]
+}
+
+func (s executions) Acknowledgements(context.Context) ([]store.Acknowledgement, error) {
+	return s.acknowledged, s.fails["acknowledgements"]
 }
 
 func (s schedules) List(context.Context, schedule.Filter) ([]schedule.Schedule, error) {

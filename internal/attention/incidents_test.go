@@ -139,7 +139,7 @@ func TestSameTrouble(t *testing.T) {
 		if !slices.Equal(e.All, []courier.ExecutionID{"6", "5", "3"}) || !slices.Equal(e.Jobs, []string{"a", "b", "c"}) || e.Job != "" || e.Connection != "bank" || e.Version != 0 || e.Step != nil || e.Message != "of 6" || !e.Since.Equal(ago(2*time.Hour)) {
 			t.Errorf("%+v", e)
 		}
-		if e := got.Entries[1]; e.Job != "a" || e.Jobs != nil || e.Version != 2 || e.StepID != "get" {
+		if e := got.Entries[1]; e.Job != "a" || e.Jobs != nil || e.Version != 2 || e.StepID != "get" || e.Owner() != "" || got.Entries[3].Owner() != "c" {
 			t.Errorf("of one job: %+v", e)
 		}
 		for job, all := range map[string]bool{"a": false, "abc": true} {

@@ -15,10 +15,11 @@ import (
 	"github.com/courierhq/courier/store"
 )
 
-// How many bytes of the names in a report are kept.
+// How many bytes of the names in a report are kept, and of the log.
 const (
 	maxItem  = 256
 	maxStage = 64
+	maxLog   = 1 << 10
 )
 
 // Reports are those of one attempt. They may be used by several goroutines. An attempt
@@ -33,6 +34,7 @@ type made struct {
 	number  int64           // of the last report
 	changed time.Time       // when the bytes last changed
 	sent    int64           // the number of the last report that the store has
+	logged  int64           // how many lines were logged when the store got the last ones
 	cursor  json.RawMessage // that the store has
 }
 
@@ -61,34 +63,44 @@ func (r *Reports) Report(p courier.Progress, now time.Time) {
 	r.number++
 }
 
-// Add gives a lease what the store doesn't have yet of the reports of an attempt, and its
-// cursor. The store has it when sent is called; sent is nil if there is nothing. Clean
+// A Log is the log of an attempt.
+type Log interface {
+	// Recent returns the last lines, of at most so many bytes, and how many lines there were in all.
+	Recent(most int) (text string, lines int64)
+}
+
+// Add gives a lease what the store doesn't have yet of the reports of an attempt, of its log, and
+// its cursor. The store has it when sent is called; sent is nil if there is nothing. Clean
 // removes secrets from texts.
-func (r *Reports) Add(l *store.Lease, job *courier.Context, now time.Time, clean func(string) string) (sent func()) {
+func (r *Reports) Add(l *store.Lease, job *courier.Context, log Log, now time.Time, clean func(string) string) (sent func()) {
 	var cursor json.RawMessage
 	job.Cursor(&cursor)
+	text, lines := log.Recent(maxLog)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.made == nil && cursor == nil {
+	if r.made == nil && cursor == nil && lines == 0 {
 		return nil
 	}
 	if r.made == nil {
 		r.made = new(made)
 	}
 	m, number := r.made, r.number
-	if number == m.sent && bytes.Equal(cursor, m.cursor) {
+	if number == m.sent && lines == m.logged && bytes.Equal(cursor, m.cursor) {
 		return nil
 	}
 	l.Progress = progress(job, cursor)
-	if number > 0 {
+	if number > 0 || lines > 0 {
+		if m.changed.IsZero() {
+			m.changed, m.last.Total = now, -1 // it has reported nothing
+		}
 		report := m.last
-		report.Item, report.Stage = shown(clean(report.Item), maxItem), shown(clean(report.Stage), maxStage)
+		report.Item, report.Stage, report.Log = shown(clean(report.Item), maxItem), shown(clean(report.Stage), maxStage), clean(text)
 		l.Progress.Report, l.Progress.Idle = &report, max(0, now.Sub(m.changed))
 	}
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		m.sent, m.cursor = number, cursor
+		m.sent, m.logged, m.cursor = number, lines, cursor
 	}
 }
 

@@ -2,6 +2,7 @@ package reports_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,52 @@ import (
 )
 
 func same(s string) string { return s }
+
+// noLog is a log without lines, and oneLine one that has some.
+type noLog struct{}
+
+func (noLog) Recent(int) (string, int64) { return "", 0 }
+
+type oneLine struct {
+	text  string
+	lines int64
+}
+
+func (l *oneLine) Recent(int) (string, int64) { return l.text, l.lines }
+
+// TestLog: what an attempt logs is sent with the next renewal, once, without secrets, also if it
+// reports nothing.
+func TestLog(t *testing.T) {
+	job := courier.NewContext(courier.ContextConfig{Step: 3, Attempt: 1})
+	var r reports.Reports
+	log, now := &oneLine{}, time.Now()
+	sends := func() *store.Progress {
+		var l store.Lease
+		if sent := r.Add(&l, job, log, now, func(s string) string { return strings.ReplaceAll(s, "hunter", "[secret s]") }); sent != nil {
+			sent()
+		}
+		return l.Progress
+	}
+	if p := sends(); p != nil {
+		t.Errorf("of nothing: %+v", p)
+	}
+	log.text, log.lines = "the word is hunter\n", 1
+	if p := sends(); p == nil || p.Report == nil || p.Report.Log != "the word is [secret s]\n" || p.Report.Total != -1 {
+		t.Errorf("of a line: %+v", p)
+	}
+	if p := sends(); p != nil {
+		t.Errorf("it is sent again: %+v", p)
+	}
+	now = now.Add(time.Minute)
+	log.lines = 2
+	if p := sends(); p == nil || p.Idle != time.Minute {
+		t.Errorf("of the next line: %+v", p)
+	}
+	r.Report(courier.Progress{Item: "a", Done: 5}, now)
+	if p := sends(); p == nil || p.Report.Item != "a" || p.Report.Log == "" || p.Idle != 0 {
+		t.Errorf("of a report: %+v", p)
+	}
+}
 
 // TestUnused checks that an attempt which reports nothing and saves no cursor costs nothing,
 // and sends nothing.
@@ -26,7 +73,7 @@ func TestUnused(t *testing.T) {
 		t.Errorf("%v allocations, %v is kept", n, kept)
 	}
 	var l store.Lease
-	if sent := r.Add(&l, job, time.Now(), same); l.Progress != nil || sent != nil {
+	if sent := r.Add(&l, job, noLog{}, time.Now(), same); l.Progress != nil || sent != nil {
 		t.Errorf("a renewal sends %+v", l.Progress)
 	}
 }
@@ -39,7 +86,7 @@ func TestUnsent(t *testing.T) {
 	now := time.Now()
 	sends := func(arrives bool) *store.Progress {
 		var l store.Lease
-		if sent := r.Add(&l, job, now.Add(time.Minute), same); sent != nil && arrives {
+		if sent := r.Add(&l, job, noLog{}, now.Add(time.Minute), same); sent != nil && arrives {
 			sent()
 		}
 		return l.Progress

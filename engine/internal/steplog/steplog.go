@@ -39,8 +39,9 @@ type kept struct {
 	base       slog.Handler // for the records, which writes the lines to the log
 	head, tail []byte
 	full       bool // the head takes no more lines
-	lines      int  // that were dropped from the tail
-	bytes      int  // of those
+	written    int64
+	lines      int // that were dropped from the tail
+	bytes      int // of those
 }
 
 // Open returns a logger that writes to the log and to next, which may be nil. The log
@@ -120,6 +121,7 @@ func (w lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
+		l.written++
 		l.add(clean)
 	}
 	return len(line), nil
@@ -159,6 +161,25 @@ func (l *Log) trim() {
 	}
 	l.bytes += drop
 	l.tail = append(l.tail[:0], l.tail[drop:]...)
+}
+
+// Recent returns the last lines that were written, of at most so many bytes, and how many lines
+// were written in all.
+func (l *Log) Recent(most int) (text string, lines int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.kept == nil {
+		return "", 0
+	}
+	last := l.tail
+	if len(last) == 0 {
+		last = l.head
+	}
+	if cut := len(last) - most; cut > 0 {
+		last = last[cut-1:] // from the next line on
+		last = last[bytes.IndexByte(last, '\n')+1:]
+	}
+	return strings.ToValidUTF8(string(last), "\uFFFD"), l.written
 }
 
 // Close returns what was kept, without the secrets that are known by now, and keeps

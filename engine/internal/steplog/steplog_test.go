@@ -102,3 +102,23 @@ func BenchmarkUnused(b *testing.B) {
 		}
 	}
 }
+
+// TestRecent: the last lines are whole, of as many bytes as are wanted, from wherever they are kept.
+func TestRecent(t *testing.T) {
+	var l steplog.Log
+	if text, n := l.Recent(100); text != "" || n != 0 {
+		t.Errorf("of nothing: %q, %d", text, n)
+	}
+	log := l.Open(nil, steplog.Least, same)
+	for i := range 100 {
+		log.Info("line", "n", i)
+		text, n := l.Recent(200)
+		if n != int64(i+1) || len(text) > 200 || !strings.HasPrefix(text, "time=") || !strings.HasSuffix(text, fmt.Sprintf("n=%d\n", i)) {
+			t.Fatalf("after %d lines: %d, %q", i+1, n, text)
+		}
+	}
+	l.Close()
+	if text, n := l.Recent(100); text != "" || n != 0 {
+		t.Errorf("at the end: %q, %d", text, n)
+	}
+}

@@ -13,7 +13,7 @@ import (
 func progressOf(s *courier.StepExecution, done int64) *store.Progress {
 	return &store.Progress{
 		Step: s.Step, Iteration: s.Iteration, Attempt: s.Attempt, Cursor: json.RawMessage(`{"n":1.50,"file":"<a&\"b"}`),
-		Report: &courier.Progress{Item: `a "file" <é>`, Done: done, Total: -1, Bytes: done + 1, Stage: "transfer"},
+		Report: &courier.Progress{Item: `a "file" <é>`, Done: done, Total: -1, Bytes: done + 1, Stage: "transfer", Log: "time=x \"é\"\n"},
 	}
 }
 
