@@ -47,6 +47,11 @@ func TestLines(t *testing.T) {
 		"failed": {func(l executionlog.Log) {
 			l.Write(&store.Transition{To: courier.Failed, Failure: failure, Ended: []courier.StepExecution{failed}}, &failed, 2*time.Second)
 		}, []string{`level=WARN msg="step failed" ` + place + ` reason=error duration=2s error="no route"`, `level=INFO msg="execution failed" step=2 type=demo.get attempt=2 reason=error duration=12s error="no route"`}},
+		"failed item": {func(l executionlog.Log) {
+			item := failed
+			item.ItemLabels = []string{"acme", "inv-7.csv"}
+			l.Write(&store.Transition{To: courier.Running, Ended: []courier.StepExecution{item}}, &item, 2*time.Second)
+		}, []string{`level=WARN msg="step failed" step=2 type=demo.get id=get iteration=3.0 item=acme/inv-7.csv attempt=2 reason=error duration=2s error="no route"`}},
 		"skipped": {func(l executionlog.Log) {
 			l.Write(&store.Transition{To: courier.Running, Ended: []courier.StepExecution{step(courier.StepSkipped, courier.ReasonError)}}, nil, 0)
 		}, []string{`level=WARN msg="step failed and was skipped" ` + place + ` reason=error duration=0s error="no route"`}},
