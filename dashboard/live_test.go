@@ -101,8 +101,8 @@ func (w *world) stream(at string) (s *streamed, stop func()) {
 // A page that is open gets the fragments that have changed, and nothing while nothing does.
 func TestLiveExecution(t *testing.T) {
 	virtual(t, nil, func(w *world) {
-		x := w.enqueue("report", "ann", map[string]any{"seconds": 20})
-		time.Sleep(time.Second)
+		x := w.enqueue("report", "ann", map[string]any{"seconds": 40})
+		time.Sleep(20 * time.Second) // the store has what the step has logged
 		at := "executions/" + string(x.ID)
 		page := w.get(at)
 		s, stop := w.stream(page.liveURL(at))
@@ -123,7 +123,7 @@ func TestLiveExecution(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		names, patches := s.take(t)
-		if !strings.Contains(patches["summary"], "Took 20.0 s.") || !strings.Contains(patches["part"], "completed") || names[len(names)-1] != "end" {
+		if !strings.Contains(patches["summary"], "Took 40.0 s.") || !strings.Contains(patches["part"], "completed") || names[len(names)-1] != "end" {
 			t.Errorf("at the end the stream has %q, and the summary %q", names, patches["summary"])
 		}
 	})

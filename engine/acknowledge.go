@@ -45,7 +45,7 @@ func (h Executions) Acknowledge(ctx context.Context, a store.Acknowledgement, by
 	now, err := json.Marshal(struct {
 		Until time.Time `json:"until"`
 	}{a.Until})
-	access{h.e}.Changed(ctx, by, store.Action{Kind: "attention", Name: a.Title, Verb: verb, Now: now})
+	access(h).Changed(ctx, by, store.Action{Kind: "attention", Name: a.Title, Verb: verb, Now: now})
 	return a, err
 }
 
@@ -62,7 +62,7 @@ func (h Executions) Withdraw(ctx context.Context, key, title string, by courier.
 	} else if err != nil {
 		return fmt.Errorf("withdraw an acknowledgement: %w", err)
 	}
-	access{h.e}.Changed(ctx, by, store.Action{Kind: "attention", Name: title, Verb: "withdrawn"})
+	access(h).Changed(ctx, by, store.Action{Kind: "attention", Name: title, Verb: "withdrawn"})
 	return nil
 }
 
