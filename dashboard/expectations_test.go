@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -56,6 +57,7 @@ func TestExpectations(t *testing.T) {
 		sent["f.from.monitor"], sent["f.window.grace"], sent["f.label"] = "in", "15m", `{"partner": "globex"}`
 		w.post("new/expectation", sent).done("set").has("nobody is told if a file does not come").has("nobody: no subscription has the event file missing")
 		w.subscribe(notify.Subscription{Name: "ops", Kind: notify.KindFunc, Func: "tell", Events: []courier.EventType{courier.EventFileMissing}, Expectations: []string{"rates"}})
+		synctest.Wait() // until the engine has looked
 		w.keepDays("rates",
 			expectation.Arrival{State: expectation.Missing, Note: "nobody could look since 07:00"},
 			expectation.Arrival{State: expectation.Late, LateSeconds: 3600}, expectation.Arrival{State: expectation.Arrived}, expectation.Arrival{State: expectation.Arrived})
