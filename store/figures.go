@@ -8,18 +8,18 @@ import (
 // Figures keeps figures by hour of what executions have done. It is an optional role of a
 // [Store]; an engine finds it by a type assertion.
 //
-// An hour is counted anew from the history each time, and the result replaces the former
-// figures. There is no kept position in the history: it would have to be in the order
+// An hour, or a part of it, is counted anew from the history each time, and the result replaces the
+// former figures. There is no kept position in the history: it would have to be in the order
 // in which transactions commit, which a history has not got, and an entry that is committed late
 // would be lost. So it does no harm if two engines count at once, if one repeats what another
 // has begun, or if a clock jumps. A figure never falls: what retention has removed since stays
 // counted. What it removes before it was counted is not in the figures, such as executions that
 // a retention by number removes within a minute of their end.
 type Figures interface {
-	// CountHours counts the present hour and the one before, and those of the last [KeptHours]
-	// that were not counted since the hour after them was over, the latest first, at most
-	// [MaxCountedHours]. It removes older hours. Hours are those of the store's clock, in UTC.
-	// It does nothing if the present hour was counted within age: so of several engines that
+	// CountHours counts what has happened in the last [KeptHours] since it was last called, the
+	// latest first, at most [MaxCountedHours], and again at least what happened two minutes before,
+	// since changes are committed late. It removes older hours. Hours are those of the store's
+	// clock, in UTC. It does nothing if it has counted within age: so of several engines that
 	// call it again and again one counts. Of an hour that is over, nothing is sampled.
 	CountHours(ctx context.Context, age time.Duration) error
 	// Hours returns the present hour and those before it, so many in all, the oldest first;
@@ -59,12 +59,4 @@ type HourFigures struct {
 	// [DefaultCountLimit]. What happens between two samples is in neither.
 	Running int64 `json:"running"`
 	Queued  int64 `json:"queued"`
-}
-
-// Due reports whether an hour with these figures has to be counted at an instant, by
-// [Figures].CountHours. An hour that was not counted has the zero value.
-func (f *HourFigures) Due(hour, at time.Time) bool {
-	return !hour.Before(at.Truncate(time.Hour).Add(-time.Hour)) || // it may still change
-		f.CountedAt.Before(hour.Add(2*time.Hour)) || // it may have changed since
-		f.CountedAt.After(at) // by a clock that has jumped
 }

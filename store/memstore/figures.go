@@ -26,7 +26,7 @@ func (s *Store) CountHours(ctx context.Context, age time.Duration) error {
 	var first time.Time
 	for n := range store.KeptHours {
 		hour := now.Truncate(time.Hour).Add(-time.Duration(n) * time.Hour)
-		if known := s.hours[hour]; known.Due(hour, now) && len(counted) < store.MaxCountedHours {
+		if known := s.hours[hour]; due(&known, hour, now) && len(counted) < store.MaxCountedHours {
 			counted[hour], first = &store.HourFigures{Hour: hour, CountedAt: now}, hour
 		}
 	}
@@ -92,6 +92,14 @@ func countStep(h *store.HourFigures, r *courier.StepExecution) {
 			h.FilesOut, h.BytesOut = h.FilesOut+1, h.BytesOut+f.Size
 		}
 	}
+}
+
+// due reports whether an hour with these figures has to be counted. An hour that was not counted
+// has the zero value.
+func due(f *store.HourFigures, hour, now time.Time) bool {
+	return !hour.Before(now.Truncate(time.Hour).Add(-time.Hour)) || // it may still change
+		f.CountedAt.Before(hour.Add(2*time.Hour)) || // it may have changed since
+		f.CountedAt.After(now) // by a clock that has jumped
 }
 
 // Hours returns the figures of the last hours.

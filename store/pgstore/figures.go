@@ -11,17 +11,19 @@ import (
 
 var _ store.Figures = (*Store)(nil)
 
-// CountHours counts the hours that are due, in one round trip and its transaction. It reads the
-// pages of the history that were written in these hours.
+// CountHours counts the minutes that are due, in one round trip and its transaction: hours that go
+// on would be read again and again. It reads the pages of the history that were written in these
+// minutes.
 func (s *Store) CountHours(ctx context.Context, age time.Duration) error {
 	if err := s.checkOpen(ctx); err != nil {
 		return err
 	}
+	ran, since := s.claims.runningNow().params()
 	err := repeat(ctx, func() error {
 		return s.pool.with(ctx, func(conn *session) error {
 			var b pgx.Batch
 			b.Queue(s.sql("figures/begin_transaction"))
-			b.Queue(s.sql("figures/count_hours"), int32(store.KeptHours), int32(store.MaxCountedHours), age.Microseconds(), int64(store.DefaultCountLimit))
+			b.Queue(s.sql("figures/count_hours"), int32(60*store.KeptHours), int32(60*store.MaxCountedHours), age.Microseconds(), int64(store.DefaultCountLimit), ran, since)
 			return conn.SendBatch(ctx, &b).Close()
 		})
 	})

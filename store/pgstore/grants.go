@@ -88,7 +88,7 @@ var rights = []struct{ table, needs string }{
 	{"step_executions", "select"},
 	{"job_audit_log", "select"},
 	{"opened_before", "select"},
-	{"hour_figures", "select, insert, update and delete"},
+	{"minute_figures", "select, insert, update and delete"},
 	{"trail", "select and insert"},
 	{"journal", "select and insert"},
 	{"acknowledgements", "select, insert, update and delete"},

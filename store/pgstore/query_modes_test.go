@@ -146,7 +146,7 @@ func empty(t *testing.T, pool *pgxpool.Pool, schema string) error {
 		"execution_history", "job_executions", "chain_members", "chain_executions", "job_dependencies",
 		"job_definition_versions", "job_definitions", "system_settings", "job_schedules", "chain_schedules",
 		"execution_deadlines", "outbox", "outbox_windows", "subscriptions",
-		"monitors", "monitor_files", "expectations", "arrivals", "workers", "trail", "journal", "hour_figures", "acknowledgements",
+		"monitors", "monitor_files", "expectations", "arrivals", "workers", "trail", "journal", "minute_figures", "acknowledgements",
 	} {
 		sql += "delete from " + pgx.Identifier{schema, table}.Sanitize() + ";"
 	}

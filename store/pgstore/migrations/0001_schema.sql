@@ -290,14 +290,14 @@ select e.id, 1, e.created_at, 1, null, null, null, null, null, null, null, null,
 	case when e.created_by <> '' then e.created_by end, null
 from courier.job_executions e;
 
--- For the figures of an hour. It has a summary of each 32 pages and no entry of a row. Autovacuum
+-- For the figures of a minute. It has a summary of each 32 pages and no entry of a row. Autovacuum
 -- adds the summaries of pages that are full. A checkpoint writes to it only where it fills space
 -- that retention has freed, once for the 32 pages.
 create index execution_history_at on courier.execution_history using brin (at) with (pages_per_range = 32, autosummarize = on);
 
--- What executions have done, by hour. Figures are counted from the history, and never fall.
-create table courier.hour_figures (
-	hour          timestamptz primary key, -- when it begins
+-- What executions have done, by minute. Figures are counted from the history, and never fall.
+create table courier.minute_figures (
+	minute        timestamptz primary key, -- when it begins
 	counted_at    timestamptz not null,
 	completed     bigint not null, -- executions of jobs
 	failed        bigint not null,

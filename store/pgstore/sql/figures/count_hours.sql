@@ -1,34 +1,47 @@
--- Counts the hours that are due, as store.HourFigures.Due has it, the latest first, and
--- removes those that are too old. What the history has of an hour is counted anew; a figure
--- never falls, because retention may have removed some of it. It does nothing if the present
--- hour was counted within $3 microseconds. $1 how many hours are kept, $2 at most how many are
--- counted, $4 how many executions a sample counts.
+-- Counts the minutes that are due, the latest first, and removes those that are too old. Due
+-- are the present minute and the two before, in which entries may be committed late, those that
+-- were not counted since they were so old, and those that were counted by a clock that was
+-- ahead. What the history has of a minute is counted anew; a figure never falls, because
+-- retention may have removed some of it. It does nothing if it was done within $3 microseconds.
+-- $1 how many minutes are kept, $2 at most how many are counted, $4 how many executions a sample
+-- counts, $5 executions that were running, $6 since when all others that are running were
+-- claimed.
 with clock as materialized (
 	select clock_timestamp() as now
 ), present as materialized (
-	select date_trunc('hour', clock.now, 'UTC') as hour from clock
+	select date_trunc('minute', clock.now, 'UTC') as minute from clock
 ), wanted as materialized (
 	select from clock, present p where not exists (
-		select from courier.hour_figures f
-		where f.hour = p.hour and f.counted_at > clock.now - $3::bigint::float8 * interval '1 microsecond' and f.counted_at <= clock.now
+		select from courier.minute_figures f
+		where f.minute > p.minute - interval '1 hour' and f.minute <= p.minute
+			and f.counted_at > clock.now - $3::bigint::float8 * interval '1 microsecond' and f.counted_at <= clock.now
 	)
 ), sample as materialized (
-	select (select count(*) from (select from courier.job_executions e where e.state = 'running' order by e.id limit $4::bigint) e) as running,
+	select (select count(*) from (
+			select from (
+				select e.id from courier.job_executions e where e.state = 'running' and e.state_since >= (select $6::text::timestamptz)
+				union
+				select e.id from courier.job_executions e where e.id = any((select $5::text[])::uuid[]) and e.state || '' = 'running'
+			) e limit $4::bigint
+		) e) as running,
 		(select count(*) from (
 			select from courier.job_executions e where e.state = 'queued' and e.waits_for is null
 			order by e.queue, -(e.priority::integer), e.due_at, e.id limit $4::bigint
 		) e) as queued
 	from wanted
 ), due as materialized (
-	select p.hour - n::float8 * interval '1 hour' as hour
+	select p.minute - n::float8 * interval '1 minute' as minute
 	from wanted, clock, present p cross join lateral generate_series(0, $1::integer - 1) n
-	left join courier.hour_figures f on f.hour = p.hour - n::float8 * interval '1 hour'
-	where n < 2 or f.hour is null or f.counted_at < f.hour + interval '2 hours' or f.counted_at > clock.now
+	left join courier.minute_figures f on f.minute = p.minute - n::float8 * interval '1 minute'
+	where n < 3 or f.minute is null or f.counted_at < f.minute + interval '3 minutes' or f.counted_at > clock.now
 	order by n limit $2::integer
+), part as materialized (
+	-- The minutes of an hour are read together.
+	select min(d.minute) as first, max(d.minute) + interval '1 minute' as last from due d group by date_trunc('hour', d.minute, 'UTC')
 ), counted as materialized (
-	select d.hour, c.completed, c.failed, c.files_in, c.bytes_in, c.files_out, c.bytes_out, c.failed_items, c.rescued_items
-	from due d cross join lateral (
-		select count(*) filter (where h.state_to = 'completed' and h.state_from <> 'completed') as completed,
+	select c.* from part p cross join lateral (
+		select date_trunc('minute', h.at, 'UTC') as minute,
+			count(*) filter (where h.state_to = 'completed' and h.state_from <> 'completed') as completed,
 			count(*) filter (where h.state_to = 'failed' and h.state_from <> 'failed') as failed,
 			coalesce(sum(r.files_in), 0) as files_in, least(coalesce(sum(r.bytes_in), 0), 9223372036854775807) as bytes_in,
 			coalesce(sum(r.files_out), 0) as files_out, least(coalesce(sum(r.bytes_out), 0), 9223372036854775807) as bytes_out,
@@ -43,16 +56,17 @@ with clock as materialized (
 				where j.value ->> 'connection'::text <> '' and coalesce((j.value ->> 'removed'::text)::boolean, false) = false
 			) x
 		) r on h.files is not null and h.state is null
-		where h.at >= d.hour and h.at < d.hour + interval '1 hour'
+		where h.at >= p.first and h.at < p.last
+		group by 1
 	) c
 ), gone as (
-	delete from courier.hour_figures f using present p where f.hour <= p.hour - $1::integer::float8 * interval '1 hour'
+	delete from courier.minute_figures f using present p where f.minute <= p.minute - $1::integer::float8 * interval '1 minute'
 )
-insert into courier.hour_figures as f (hour, counted_at, completed, failed, files_in, bytes_in, files_out, bytes_out, failed_items, rescued_items, running, queued)
-select c.hour, clock.now, c.completed, c.failed, c.files_in, c.bytes_in, c.files_out, c.bytes_out, c.failed_items, c.rescued_items,
-	case when c.hour = p.hour then s.running else 0 end, case when c.hour = p.hour then s.queued else 0 end
-from clock, present p, sample s, counted c order by c.hour
-on conflict (hour) do update set counted_at = excluded.counted_at,
+insert into courier.minute_figures as f (minute, counted_at, completed, failed, files_in, bytes_in, files_out, bytes_out, failed_items, rescued_items, running, queued)
+select d.minute, clock.now, coalesce(c.completed, 0), coalesce(c.failed, 0), coalesce(c.files_in, 0), coalesce(c.bytes_in, 0), coalesce(c.files_out, 0), coalesce(c.bytes_out, 0),
+	coalesce(c.failed_items, 0), coalesce(c.rescued_items, 0), case when d.minute = p.minute then s.running else 0 end, case when d.minute = p.minute then s.queued else 0 end
+from clock, present p, sample s, due d left join counted c on c.minute = d.minute order by d.minute
+on conflict (minute) do update set counted_at = excluded.counted_at,
 	completed = greatest(f.completed, excluded.completed), failed = greatest(f.failed, excluded.failed),
 	files_in = greatest(f.files_in, excluded.files_in), bytes_in = greatest(f.bytes_in, excluded.bytes_in),
 	files_out = greatest(f.files_out, excluded.files_out), bytes_out = greatest(f.bytes_out, excluded.bytes_out),

@@ -1,5 +1,8 @@
--- The figures of the present hour and those before it, $1 hours in all, the oldest first.
-select f.hour, f.counted_at, f.completed, f.failed, f.files_in, f.bytes_in, f.files_out, f.bytes_out, f.failed_items, f.rescued_items, f.running, f.queued
-from courier.hour_figures f
-where f.hour > clock_timestamp() - $1::integer::float8 * interval '1 hour' and f.hour <= clock_timestamp()
-order by f.hour
+-- The figures of the present hour and those before it, $1 hours in all, the oldest first: sums of
+-- those of their minutes, and the most of their samples.
+select date_trunc('hour', f.minute, 'UTC'), max(f.counted_at), sum(f.completed)::bigint, sum(f.failed)::bigint, sum(f.files_in)::bigint,
+	least(sum(f.bytes_in), 9223372036854775807)::bigint, sum(f.files_out)::bigint, least(sum(f.bytes_out), 9223372036854775807)::bigint,
+	sum(f.failed_items)::bigint, sum(f.rescued_items)::bigint, max(f.running), max(f.queued)
+from courier.minute_figures f
+where f.minute >= date_trunc('hour', clock_timestamp(), 'UTC') - ($1::integer - 1)::float8 * interval '1 hour' and f.minute <= clock_timestamp()
+group by 1 order by 1
