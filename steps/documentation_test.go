@@ -24,7 +24,7 @@ outputs, params and secrets, are in [flow.md](flow.md).
 
 Each type says what happens when an attempt is repeated, and what is cleaned up before that, or when the execution fails or is
 cancelled. Where two types are in one section, a field that only one of them has is marked with it. No number of a configuration is negative.
-A type without a line about its timeout has none, and fails after 60 s without progress. A field without a type is text.
+Without a line about it, a type has no timeout, and fails after 60 s without progress. A field without a type is text.
 `
 
 // TestDocumentation holds docs/step-types.md against the types themselves; run
@@ -33,7 +33,7 @@ func TestDocumentation(t *testing.T) {
 	p := newPage(t, registry())
 	var b strings.Builder
 	b.WriteString(introduction)
-	b.WriteString("\n## Other names\n\n" + strings.Join(p.aliases, ", ") + ".\n")
+	b.WriteString("\n## Other names\n\nThe types `ftp.*` are `ftps.*` too; " + strings.Join(p.aliases, ", ") + ".\n")
 	b.WriteString("\n## Fields of several types\n\nThey are not repeated below.\n")
 	writeList(&b, "Configuration", p.common, "")
 	writeList(&b, "Output", p.outputs, "")
@@ -72,6 +72,7 @@ var saidOnce = []struct{ clause, rule string }{
 	{", such as *.csv, {a,b}-*, or **/*.csv for all directories below too", "A pattern is one such as *.csv, {a,b}-*, or **/*.csv for all directories below too."},
 	{", so it is the old one or the new one", "A file that is overwritten is the old one or the new one at any time."},
 	{": the file gets its name when it is complete", "A type that *overwrites* gives the file its name when it is complete."},
+	{", the first if there are several", "An output such as `copied_file` is the first of several."},
 	{", in bytes", "Sizes are in bytes."},
 	{": looks again", "A type that *reads only* looks again."},
 }
@@ -87,8 +88,8 @@ type section struct {
 }
 
 // A field is an item of a list: its name, the type that it is marked with if others in the section
-// lack it, its type, its meaning, and what may be written in it.
-type field struct{ name, mark, typ, doc, values string }
+// lack it, its type, its meaning, what may be written in it, and the group that it belongs to.
+type field struct{ name, mark, typ, doc, values, group string }
 
 func (f field) write(b *strings.Builder) {
 	var about []string
@@ -124,7 +125,9 @@ func newPage(t *testing.T, reg *courier.Registry) *page {
 	for _, key := range reg.Keys() {
 		typ, _ := reg.Lookup(key)
 		if typ.Key() != key {
-			p.aliases = append(p.aliases, fmt.Sprintf("`%s` is `%s`", key, typ.Key()))
+			if "ftp."+strings.TrimPrefix(key, "ftps.") != typ.Key() { // the introduction says that of the others
+				p.aliases = append(p.aliases, fmt.Sprintf("`%s` is `%s`", key, typ.Key()))
+			}
 			continue
 		}
 		documented(t, typ)
@@ -153,7 +156,7 @@ func newPage(t *testing.T, reg *courier.Registry) *page {
 			cleanups[text]++
 		}
 	}
-	p.common, p.outputs = repeated(configs, 2), repeated(outputs, 3)
+	p.common, p.outputs = repeated(configs, 2), repeated(outputs, 2)
 	for text, n := range cleanups {
 		if n > cleanups[p.cleanup] || n == cleanups[p.cleanup] && text < p.cleanup {
 			p.cleanup = text
@@ -172,7 +175,7 @@ func repeated(lists [][]field, least int) (all []field) {
 		}
 	}
 	for f, n := range times {
-		if (n > 2 || n >= least && meanings[f.name] == 1) && f.mark == "" && len(strings.Fields(f.doc))+len(strings.Fields(f.values)) > 2 && !strings.Contains(f.values, " of `") {
+		if (n > 2 || n >= least && meanings[f.name] == 1) && f.mark == "" && len(strings.Fields(f.doc))+len(strings.Fields(f.values)) > 2 && f.group == "" {
 			all = append(all, f)
 		}
 	}
@@ -330,8 +333,15 @@ func writeList(b *strings.Builder, title string, list []field, also string) {
 		fmt.Fprintf(b, ", %s", also)
 	}
 	b.WriteString(":\n\n")
+	var groups []string
 	for _, f := range list {
 		f.write(b)
+		if f.group != "" && !slices.Contains(groups, f.group) {
+			groups = append(groups, f.group)
+		}
+	}
+	if len(groups) > 0 {
+		fmt.Fprintf(b, "\n%s\n", strings.Join(groups, " "))
 	}
 }
 
@@ -355,13 +365,14 @@ func rows(t *testing.T, where, prefix string, s *courier.Schema) (all []field) {
 			more = append(more, "also `"+p.Alias+"`")
 		}
 		more = append(more, values(p.Schema, p.Doc)...)
+		group := ""
 		for _, g := range s.Groups {
 			if slices.Contains(g.Fields, p.Name) {
-				how := map[string]string{"one_of": "one", "any_of": "at least one", "at_most_one": "one at most"}[g.Kind]
-				more = append(more, how+" of `"+strings.Join(g.Fields, "`, `")+"`")
+				how := map[string]string{"one_of": "Exactly one", "any_of": "At least one", "at_most_one": "At most one"}[g.Kind]
+				group = how + " of `" + strings.Join(g.Fields, "`, `") + "` is given."
 			}
 		}
-		all = append(all, field{name: name, typ: typeName(p.Schema), doc: sentence(p.Doc), values: strings.Join(more, ", ")})
+		all = append(all, field{name: name, typ: typeName(p.Schema), doc: sentence(p.Doc), values: strings.Join(more, ", "), group: group})
 		if p.Schema.Type == "object" {
 			all = append(all, rows(t, where, name+".", p.Schema)...)
 		}
