@@ -25,10 +25,10 @@ func TestReference(t *testing.T) {
 	generated.Part(t, referencePage, referenceBegin, referenceEnd, reference(), *update)
 }
 
-// kinds are the kinds of definitions in a row: routes of several kinds that are alike share one.
+// kinds are the kinds of definitions: routes of several kinds that are alike share a line.
 var kinds = regexp.MustCompile(`\b(chain|calendar|schedule|monitor|expectation|subscription)(s?)\b`)
 
-// firstSentence is what a row has of a summary; the OpenAPI document has the rest.
+// firstSentence is what a route has here of a summary; the OpenAPI document has the rest.
 func firstSentence(s string) string {
 	if first, _, more := strings.Cut(s, ". "); more {
 		return first + "."
@@ -36,7 +36,7 @@ func firstSentence(s string) string {
 	return s
 }
 
-// reference returns the tables of routes and of codes.
+// reference returns the lists of routes and of codes.
 func reference() string {
 	var b strings.Builder
 	paths := document().Root["paths"].(map[string]any)
@@ -53,27 +53,27 @@ func reference() string {
 		}
 		byGroup[group] = append(byGroup[group], r)
 	}
-	row := func(r httpapi.Route) string {
+	line := func(r httpapi.Route) string {
 		o := operation(r)
-		return fmt.Sprintf("| `%s %s` | %s | %s |\n", r.Method, r.Path, o["x-courier-rights"], cell(firstSentence(o["summary"].(string))))
+		return fmt.Sprintf("- `%s %s` (%s): %s\n", r.Method, r.Path, o["x-courier-rights"], firstSentence(o["summary"].(string)))
 	}
-	alike := map[string]int{} // how many rows differ in the kind alone
+	alike := map[string]int{} // how many lines differ in the kind alone
 	for _, r := range httpapi.Table() {
-		alike[kinds.ReplaceAllString(row(r), "{kind}$2")]++
+		alike[kinds.ReplaceAllString(line(r), "{kind}$2")]++
 	}
 	for _, group := range groups {
-		var rows []string
+		var lines []string
 		for _, r := range byGroup[group] {
-			text := row(r)
+			text := line(r)
 			if of := kinds.ReplaceAllString(text, "{kind}$2"); alike[of] > 2 {
 				text = of
 			}
-			if !slices.Contains(rows, text) && !strings.Contains(b.String(), text) {
-				rows = append(rows, text)
+			if !slices.Contains(lines, text) && !strings.Contains(b.String(), text) {
+				lines = append(lines, text)
 			}
 		}
-		if len(rows) > 0 {
-			fmt.Fprintf(&b, "\n### Routes: %s\n\n| route | rights | what it does |\n|---|---|---|\n%s", group, strings.Join(rows, ""))
+		if len(lines) > 0 {
+			fmt.Fprintf(&b, "\n### Routes: %s\n\n%s", group, strings.Join(lines, ""))
 		}
 	}
 	b.WriteString("\n### Roles and rights\n\n| right | of | client | viewer | starter | operator | editor | admin |\n|---|---|---|---|---|---|---|---|\n")
@@ -88,9 +88,9 @@ func reference() string {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\n### Codes of problems\n\n`GET v1/problems/{code}` says what to do.\n\n| code | status | meaning |\n|---|---|---|\n")
+	b.WriteString("\n### Codes of problems\n\n`GET v1/problems/{code}` says what to do.\n\n")
 	for _, c := range httpapi.Codes() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c[0], c[1], cell(c[2]))
+		fmt.Fprintf(&b, "- `%s` (%s): %s\n", c[0], c[1], c[2])
 	}
 	b.WriteString("\n")
 	return b.String()

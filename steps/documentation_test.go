@@ -24,7 +24,7 @@ outputs, params and secrets, are in [flow.md](flow.md).
 
 Each type says what happens when an attempt is repeated, and what is cleaned up before that, or when the execution fails or is
 cancelled. Where two types are in one section, a field that only one of them has is marked with it. No number of a configuration is negative.
-A type without a line about its timeout has none, and fails after 60 s without progress.
+Without a line about it, a type has no timeout, and fails after 60 s without progress. A field without a type is text.
 `
 
 // TestDocumentation holds docs/step-types.md against the types themselves; run
@@ -33,12 +33,10 @@ func TestDocumentation(t *testing.T) {
 	p := newPage(t, registry())
 	var b strings.Builder
 	b.WriteString(introduction)
-	b.WriteString("\n## Other names\n\n" + strings.Join(p.aliases, ", ") + ".\n")
-	b.WriteString("\n## Fields of several types\n\nThey are not repeated below.\n\n| field | type | |\n|---|---|---|\n")
-	for _, f := range p.common {
-		f.write(&b)
-	}
-	table(&b, "output", p.outputs)
+	b.WriteString("\n## Other names\n\nThe types `ftp.*` are `ftps.*` too; " + strings.Join(p.aliases, ", ") + ".\n")
+	b.WriteString("\n## Fields of several types\n\nThey are not repeated below.\n")
+	writeList(&b, "Configuration", p.common, "")
+	writeList(&b, "Output", p.outputs, "")
 	fmt.Fprintf(&b, "\nThe *usual cleanup* %s.\n\n", p.cleanup)
 	for _, s := range saidOnce {
 		fmt.Fprintf(&b, "- %s\n", s.rule)
@@ -74,6 +72,8 @@ var saidOnce = []struct{ clause, rule string }{
 	{", such as *.csv, {a,b}-*, or **/*.csv for all directories below too", "A pattern is one such as *.csv, {a,b}-*, or **/*.csv for all directories below too."},
 	{", so it is the old one or the new one", "A file that is overwritten is the old one or the new one at any time."},
 	{": the file gets its name when it is complete", "A type that *overwrites* gives the file its name when it is complete."},
+	{", the first if there are several", "An output such as `copied_file` is the first of several."},
+	{", in bytes", "Sizes are in bytes."},
 	{": looks again", "A type that *reads only* looks again."},
 }
 
@@ -87,15 +87,26 @@ type section struct {
 	config, output []field
 }
 
-// A field is a row of a table.
-type field struct{ name, mark, typ, note string }
+// A field is an item of a list: its name, the type that it is marked with if others in the section
+// lack it, its type, its meaning, what may be written in it, and the group that it belongs to.
+type field struct{ name, mark, typ, doc, values, group string }
 
 func (f field) write(b *strings.Builder) {
-	mark := ""
+	var about []string
 	if f.mark != "" {
-		mark = " (" + f.mark + ")"
+		about = append(about, f.mark)
 	}
-	fmt.Fprintf(b, "| `%s`%s | %s | %s |\n", f.name, mark, f.typ, f.note)
+	if f.typ != "text" {
+		about = append(about, f.typ)
+	}
+	if f.values != "" {
+		about = append(about, f.values)
+	}
+	fmt.Fprintf(b, "- `%s`", f.name)
+	if len(about) > 0 {
+		fmt.Fprintf(b, " (%s)", strings.Join(about, ", "))
+	}
+	fmt.Fprintf(b, ": %s\n", f.doc)
 }
 
 // A page is what docs/step-types.md has.
@@ -114,7 +125,9 @@ func newPage(t *testing.T, reg *courier.Registry) *page {
 	for _, key := range reg.Keys() {
 		typ, _ := reg.Lookup(key)
 		if typ.Key() != key {
-			p.aliases = append(p.aliases, fmt.Sprintf("`%s` is `%s`", key, typ.Key()))
+			if "ftp."+strings.TrimPrefix(key, "ftps.") != typ.Key() { // the introduction says that of the others
+				p.aliases = append(p.aliases, fmt.Sprintf("`%s` is `%s`", key, typ.Key()))
+			}
 			continue
 		}
 		documented(t, typ)
@@ -143,7 +156,7 @@ func newPage(t *testing.T, reg *courier.Registry) *page {
 			cleanups[text]++
 		}
 	}
-	p.common, p.outputs = repeated(configs, 2), repeated(outputs, 3)
+	p.common, p.outputs = repeated(configs, 2), repeated(outputs, 2)
 	for text, n := range cleanups {
 		if n > cleanups[p.cleanup] || n == cleanups[p.cleanup] && text < p.cleanup {
 			p.cleanup = text
@@ -162,12 +175,12 @@ func repeated(lists [][]field, least int) (all []field) {
 		}
 	}
 	for f, n := range times {
-		if (n > 2 || n >= least && meanings[f.name] == 1) && f.mark == "" && len(strings.Fields(f.note)) > 2 && !strings.Contains(f.note, " of `") {
+		if (n > 2 || n >= least && meanings[f.name] == 1) && f.mark == "" && len(strings.Fields(f.doc))+len(strings.Fields(f.values)) > 2 && f.group == "" {
 			all = append(all, f)
 		}
 	}
 	slices.SortFunc(all, func(a, b field) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(times[b], times[a]), cmp.Compare(a.note, b.note))
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(times[b], times[a]), cmp.Compare(a.doc, b.doc))
 	})
 	return slices.CompactFunc(all, func(a, b field) bool { return a.name == b.name }) // the most frequent meaning
 }
@@ -262,23 +275,26 @@ func (p *page) write(b *strings.Builder, s *section) {
 		}
 		return duration(typ.Timeout())
 	})
-	writeFields(b, "configuration", s.config, p.common)
-	writeFields(b, "output", s.output, p.outputs)
+	writeFields(b, "Configuration", s.config, p.common)
+	writeFields(b, "Output", s.output, p.outputs)
 }
 
-// writeFields writes a table of the fields that are not common, and the names of the others.
-func writeFields(b *strings.Builder, title string, list, common []field) {
-	isCommon := func(f field) bool { return slices.Contains(common, f) }
-	table(b, title, slices.DeleteFunc(slices.Clone(list), isCommon))
+// writeFields writes a list of the fields that are not common, and the names of the others.
+func writeFields(b *strings.Builder, title string, all, common []field) {
+	var own []field
 	var names []string
-	for _, f := range list {
-		if isCommon(f) {
+	for _, f := range all {
+		if slices.Contains(common, f) {
 			names = append(names, "`"+f.name+"`")
+		} else {
+			own = append(own, f)
 		}
 	}
+	also := ""
 	if len(names) > 0 {
-		fmt.Fprintf(b, "\n[Also](#fields-of-several-types): %s.\n", strings.Join(names, ", "))
+		also = "[also](#fields-of-several-types) " + strings.Join(names, ", ")
 	}
+	writeList(b, title, own, also)
 }
 
 // each writes a property of the types of a section, once if it is the same for all.
@@ -307,13 +323,25 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%g s", d.Seconds())
 }
 
-func table(b *strings.Builder, title string, list []field) {
-	if len(list) == 0 {
+// writeList writes a list of fields, with the names of others beside its title.
+func writeList(b *strings.Builder, title string, list []field, also string) {
+	if len(list) == 0 && also == "" {
 		return
 	}
-	fmt.Fprintf(b, "\n| %s | type | |\n|---|---|---|\n", title)
+	fmt.Fprintf(b, "\n**%s**", title)
+	if also != "" {
+		fmt.Fprintf(b, ", %s", also)
+	}
+	b.WriteString(":\n\n")
+	var groups []string
 	for _, f := range list {
 		f.write(b)
+		if f.group != "" && !slices.Contains(groups, f.group) {
+			groups = append(groups, f.group)
+		}
+	}
+	if len(groups) > 0 {
+		fmt.Fprintf(b, "\n%s\n", strings.Join(groups, " "))
 	}
 }
 
@@ -337,17 +365,14 @@ func rows(t *testing.T, where, prefix string, s *courier.Schema) (all []field) {
 			more = append(more, "also `"+p.Alias+"`")
 		}
 		more = append(more, values(p.Schema, p.Doc)...)
+		group := ""
 		for _, g := range s.Groups {
 			if slices.Contains(g.Fields, p.Name) {
-				how := map[string]string{"one_of": "one", "any_of": "at least one", "at_most_one": "one at most"}[g.Kind]
-				more = append(more, how+" of `"+strings.Join(g.Fields, "`, `")+"`")
+				how := map[string]string{"one_of": "Exactly one", "any_of": "At least one", "at_most_one": "At most one"}[g.Kind]
+				group = how + " of `" + strings.Join(g.Fields, "`, `") + "` is given."
 			}
 		}
-		note := sentence(p.Doc)
-		if len(more) > 0 {
-			note = strings.TrimSpace(note + " (" + strings.Join(more, ", ") + ")")
-		}
-		all = append(all, field{name: name, typ: typeName(p.Schema), note: strings.ReplaceAll(note, "|", `\|`)})
+		all = append(all, field{name: name, typ: typeName(p.Schema), doc: sentence(p.Doc), values: strings.Join(more, ", "), group: group})
 		if p.Schema.Type == "object" {
 			all = append(all, rows(t, where, name+".", p.Schema)...)
 		}

@@ -10,16 +10,16 @@ import (
 	"github.com/courierhq/courier/internal/metrics"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/metrics.md")
+var update = flag.Bool("update", false, "write the lists of docs/metrics.md")
 
-// table is the table of metrics that are about the whole store, or about a process.
-func table(whole bool) string {
+// list is the list of metrics that are about the whole store, or about a process.
+func list(whole bool) string {
 	var b strings.Builder
-	title := "of each process (sum)"
+	title := "Of each process (sum)"
 	if whole {
-		title = "of the whole store (max)"
+		title = "Of the whole store (max)"
 	}
-	fmt.Fprintf(&b, "| %s | labels | |\n|---|---|---|\n", title)
+	fmt.Fprintf(&b, "## %s\n\n", title)
 	for _, m := range metrics.All {
 		if m.Whole != whole {
 			continue
@@ -28,7 +28,11 @@ func table(whole bool) string {
 		for _, l := range m.Labels {
 			labels = append(labels, "`"+strings.ReplaceAll(l.Name, ".", "_")+"`")
 		}
-		fmt.Fprintf(&b, "| `%s` (%s) | %s | %s |\n", m.PromName(), m.Kind, strings.Join(labels, ", "), m.Help)
+		by := ""
+		if len(labels) > 0 {
+			by = " by " + strings.Join(labels, ", ")
+		}
+		fmt.Fprintf(&b, "- `%s` (%s%s): %s\n", m.PromName(), m.Kind, by, m.Help)
 	}
 	return b.String()
 }
@@ -41,16 +45,16 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok := strings.Cut(string(text), "| of the whole store")
+	before, rest, ok := strings.Cut(string(text), "## Of the whole store")
 	_, after, end := strings.Cut(rest, "\n\nOf a store in the process")
 	if !ok || !end {
-		t.Fatal("the page has no place for the tables")
+		t.Fatal("the page has no place for the lists")
 	}
-	want := before + table(true) + "\n" + table(false) + "\nOf a store in the process" + after
+	want := before + list(true) + "\n" + list(false) + "\nOf a store in the process" + after
 	if *update {
 		err = os.WriteFile(page, []byte(want), 0o600)
 	} else if want != string(text) {
-		t.Error("the tables differ from the declarations: go test ./internal/metrics -run TestPage -update")
+		t.Error("the lists differ from the declarations: go test ./internal/metrics -run TestPage -update")
 	}
 	if err != nil {
 		t.Fatal(err)

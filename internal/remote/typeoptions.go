@@ -18,11 +18,11 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"",
 	},
 	"download": {
-		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; goes on within a file where resume says so, if a note proves that the remote file is the same; notes tell what it has written, and what after_transfer has done",
+		"overwrites: a file gets its name when it is complete, so it is the old one or the new one; goes on within a file where resume says so, if a note proves that the remote file is the same",
 		"removes unfinished local files, and moves back what was set aside on the server; keeps complete files, and until the execution is cancelled those that the next attempt goes on with",
 	},
 	"upload": {
-		"overwrites: a side file is renamed over the final name when its size, and its content if asked, has been compared; with if_exists skip or fail, compares contents; with resume, goes on within a file if a note proves that the source is the same; notes tell what after_transfer has done",
+		"overwrites: a side file is renamed over the final name when its size, and its content if asked, has been compared; with if_exists skip or fail, compares contents; with resume, goes on within a file if a note proves that the source is the same",
 		"removes side files on the server; keeps complete files, and with resume unfinished ones until the execution is cancelled",
 	},
 	"mkdir": {

@@ -4,7 +4,7 @@ package file
 // Cleanup and Rollback do, for the documentation of the types.
 var repetitions = map[string]struct{ repeat, cleanup string }{
 	"copy": {
-		"overwrites: a copy gets its name when it is complete; with if_exists skip or fail a destination that was there stays, and notes tell which ones this step has made",
+		"overwrites: a copy gets its name when it is complete; with if_exists skip or fail a destination that was there stays",
 		"removes unfinished copies; keeps complete ones",
 	},
 	"move": {
@@ -24,7 +24,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"unzip": {
-		"publishes once: unpacks beside the target and renames the directory once, which is noted down first; a second attempt renames what the first was about to, or unpacks again",
+		"publishes once: unpacks beside the target and renames the directory once, which is noted down first",
 		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"gzip": {
@@ -48,7 +48,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"untar": {
-		"publishes once: unpacks beside the target and renames the directory once, which is noted down first; a second attempt renames what the first was about to, or unpacks again",
+		"publishes once: unpacks beside the target and renames the directory once, which is noted down first",
 		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"hash": {
