@@ -93,9 +93,10 @@ type listView struct {
 // data returns the data of the page. Of its lists it has the rows that the filter in the address
 // selects: further pages are read until there are enough of them.
 func (c *call) data() (any, error) {
+	streams := c.wrote // the answer is a stream of changes
 	data, err := c.page.data(c)
 	l, ok := data.(lister)
-	if err != nil || c.wrote || !ok {
+	if err != nil || c.wrote && !streams || !ok {
 		return data, err
 	}
 	tables := l.tables()

@@ -152,6 +152,21 @@ func TestLiveList(t *testing.T) {
 	})
 }
 
+// A list that is open with a filter of its rows shows those that it selects, of what comes.
+func TestLiveListWithFilter(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		at := "executions?text=-report"
+		s, stop := w.stream(w.get(at).liveURL(at))
+		defer stop()
+		other, report := w.enqueue("other", "ann", nil), w.enqueue("report", "ann", nil)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if _, patches := s.take(t); !strings.Contains(patches["list"], string(other.ID)) || strings.Contains(patches["list"], string(report.ID)) {
+			t.Errorf("the stream has sent %q", patches["list"])
+		}
+	})
+}
+
 // The page of a schedule is kept up to date; its forms stand still.
 func TestLiveSchedule(t *testing.T) {
 	virtual(t, nil, func(w *world) {

@@ -107,6 +107,9 @@ func TestOldSnapshot(t *testing.T) {
 	if all < 400 || behind > all/8 {
 		t.Error("a look that needs nothing reads what ran before")
 	}
+	if _, err := s.Workers(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.Stranded(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -263,6 +266,9 @@ func work(t *testing.T, s *pgstore.Store) {
 			t.Fatalf("claimed %d, %v", len(got.List), err)
 		}
 		if _, _, err := pgstore.Probe(ctx, s, r); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Workers(ctx, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Stranded(ctx, time.Minute); err != nil {
