@@ -291,8 +291,9 @@ select e.id, 1, e.created_at, 1, null, null, null, null, null, null, null, null,
 from courier.job_executions e;
 
 -- For the figures of a minute. It has a summary of each 32 pages and no entry of a row. Autovacuum
--- adds the summaries of pages that are full. A checkpoint writes to it only where it fills space
--- that retention has freed, once for the 32 pages.
+-- adds the summaries of pages that are full. A checkpoint writes to it only in the first 32 pages
+-- of the table, and where it fills space that retention has freed: 72 bytes of WAL for a row, which
+-- is later than the summary says.
 create index execution_history_at on courier.execution_history using brin (at) with (pages_per_range = 32, autosummarize = on);
 
 -- What executions have done, by minute. Figures are counted from the history, and never fall.
