@@ -114,7 +114,8 @@ type DueRequest struct {
 	Lease time.Duration
 }
 
-// DueList is what [Store.DueExpectations] returns.
+// DueList is what [Store.DueExpectations] returns. It has the fields of [monitor.DueList] with
+// another Due, which says what a look needs.
 type DueList struct {
 	Now  time.Time // by the store's clock
 	List []Due     // the earliest first

@@ -134,7 +134,8 @@ type Outcome struct {
 	Error        string        // why it was not delivered
 }
 
-// A Filter selects subscriptions. Zero fields select all.
+// A Filter selects subscriptions. Zero fields select all. It is no monitor.Filter: a store may keep
+// one of both kinds alone, and neither package imports the other.
 type Filter struct {
 	Name  string // just this one
 	After string // those whose names come after it
