@@ -128,8 +128,12 @@ func (r *row) execution(job string) (courier.Execution, error) {
 }
 
 // finish is what is decided of an execution whose finally part has begun, or nil.
-func (r *row) finish() (f *store.Finish, err error) {
-	return f, decode(r.finishing, &f)
+func (r *row) finish() (*store.Finish, error) {
+	if r.finishing == nil {
+		return nil, nil
+	}
+	f := new(store.Finish)
+	return f, decode(r.finishing, f)
 }
 
 // options are what an execution was enqueued with and few have.
