@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/couriertest"
@@ -131,7 +133,7 @@ func TestLabelOfTheFailure(t *testing.T) {
 		{`"context:loop.current_item.of"`, `job "a": step 1 (demo.fails), item "x" (index 0): is bad`, 0},
 		{`null`, `job "a": step 1 (demo.fails), item 0: is bad`, 0},
 		{`"context:loop.current_item.no"`, `job "a": step 1 (demo.fails), item 0: is bad`, 1},
-		{`"context:loop.current_item.no", "on_item_failure": "continue"`, `job "a": 2 items failed; a resume executes the failed items again`, 1},
+		{`"context:loop.current_item.no", "on_item_failure": "continue"`, `job "a": 2 items failed; the last is item 1: is bad; a resume executes the failed items again`, 1},
 	} {
 		var log lockedbuffer.Buffer
 		h := couriertest.New(t, &engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -152,6 +154,48 @@ func TestLabelOfTheFailure(t *testing.T) {
 			t.Errorf("label %s: it is logged %d times, want %d:\n%s", c.label, n, c.lines, log.String())
 		}
 	}
+}
+
+// The failure of an execution names the item that has failed last, also if another engine has
+// executed that.
+func TestFailureNamesTheItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := couriertest.New(t, nil)
+		begun := make(chan struct{})
+		h.Stub("demo.check", func(_ context.Context, _ *courier.Context, config map[string]any) (map[string]any, error) {
+			if config["file"] == "b.csv" {
+				return nil, errors.New("is bad")
+			}
+			return nil, nil
+		})
+		h.Stub("demo.slow", func(context.Context, *courier.Context, map[string]any) (map[string]any, error) {
+			begun <- struct{}{}
+			time.Sleep(time.Second)
+			return nil, nil
+		})
+		job := h.Job(`{"name": "a", "steps": [
+			{"type": "flow.foreach", "config": {"source": ["a.csv", "b.csv", "c.csv"], "on_item_failure": "continue"}},
+			{"type": "demo.check", "config": {"file": "context:loop.current_item"}}, {"type": "flow.end"},
+			{"type": "demo.slow"}, {"type": "demo.check"}]}`)
+		first, second := engine.New(h.Store, h.Registry, nil), engine.New(h.Store, h.Registry, nil)
+		if _, err := first.Jobs().Define(t.Context(), job, nil); err != nil {
+			t.Fatal(err)
+		}
+		x, err := first.Enqueue(t.Context(), "a", nil)
+		if err := cmp.Or(err, first.Start(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		if err := cmp.Or(first.Stop(t.Context()), second.Start(t.Context())); err != nil { // the execution is handed over
+			t.Fatal(err)
+		}
+		defer second.Stop(t.Context())
+		x, err = second.Wait(t.Context(), x.ID)
+		const want = `1 item failed: item "b.csv" (index 1): is bad; a resume executes the failed items again`
+		if x.Failure == nil || x.Failure.Message != want {
+			t.Errorf("the failure is %+v, %v, want %s", x.Failure, err, want)
+		}
+	})
 }
 
 // Subscribers are told which items have failed, when an execution has failed with them.

@@ -124,9 +124,27 @@ func (r *run) ended(rec courier.StepExecution) {
 	if rec.Rescue != nil {
 		r.vals.SetError(&rec)
 	}
+	if rec.FailedLoop != nil && r.finish == nil {
+		r.lastFailed = repair.ItemText(&rec)
+	}
 	if (rec.FailedLoop != nil || rec.Rescue != nil) && r.checkpoint.Target > 0 {
 		r.earlier.Pass.Record(rec)
 	}
+}
+
+// itemsFailure is the failure of the execution because of its failed items; nil if none has
+// failed. What failed before this run is read.
+func (r *run) itemsFailure() *courier.Failure {
+	if r.checkpoint.Items > 0 && r.lastFailed == "" {
+		left, err := r.earlier.History().Records(r.lease.Context())
+		if err != nil {
+			r.log.Error("read which item has failed last", "error", r.secrets.Message(err))
+		}
+		if len(left) > 0 {
+			r.lastFailed = repair.ItemText(&left[len(left)-1])
+		}
+	}
+	return repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected(), r.lastFailed)
 }
 
 // complete ends the execution, as failed if items have failed that the job does not
@@ -140,12 +158,12 @@ func (r *run) complete() bool {
 		if r.beginRepair() {
 			return r.checkpoint.Over() || !r.lease.Held()
 		}
-		return r.endFailed(repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected()), r.walk.Position())
+		return r.endFailed(r.itemsFailure(), r.walk.Position())
 	}
 	if r.checkpoint.RescueFails && r.checkpoint.Resumed != courier.Failed {
 		return r.endFailed(repair.RescuedFailure(r.checkpoint.RescuedItems), r.walk.Position())
 	}
-	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: repair.ItemsFailure(r.checkpoint.Items, r.checkpoint.Rejected()), DiskBytes: r.diskBytes()}
+	t := &store.Transition{To: courier.Completed, Position: r.walk.Position(), Failure: r.itemsFailure(), DiskBytes: r.diskBytes()}
 	var why error
 	if t.Result, why = r.program.Result(r.walk); why != nil {
 		r.log.Warn("the execution completes without its result", "error", r.secrets.Clean(why.Error()))

@@ -55,12 +55,12 @@ func TestRescue(t *testing.T) {
 			`{"rescue_on": ["connection"]}`, map[string]courier.Reason{"load-x": courier.ReasonConnection, "load-z": courier.ReasonInvalid},
 			"get-x load-x load-x aside-x tell-x: load connection load-x is bad 2 of get-x get-y load-y get-z load-z load-z " +
 				`report 1 1 [{"class":"connection","index":0,"label":"x","message":"load-x is bad","step":"load"}]`, courier.Failed,
-			"items_failed 1 item failed; a resume executes the failed items again", "1 1",
+			`items_failed 1 item failed: item "z" (index 2): load-z is bad; a resume executes the failed items again`, "1 1",
 		},
 		"a rescue that fails": {
 			"{}", map[string]courier.Reason{"load-y": courier.ReasonInvalid, "aside-y": courier.ReasonExists},
 			"get-x load-x get-y load-y load-y aside-y aside-y get-z load-z report 1 0 []", courier.Failed,
-			"items_failed 1 item failed; a resume executes the failed items again", "1 0",
+			`items_failed 1 item failed: item "y" (index 1): aside-y is bad; in the rescue for: load-y is bad; a resume executes the failed items again`, "1 0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

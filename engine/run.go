@@ -58,7 +58,8 @@ type run struct {
 	// used says that the execution may have files in the workspace; reclaimed that the
 	// worker before was lost, which may have left files that it has not reported.
 	used, reclaimed bool
-	unlabelled      bool // it was logged that an item has no label
+	unlabelled      bool   // it was logged that an item has no label
+	lastFailed      string // which item has failed last in this run, and with what; empty if none has
 
 	// The present attempt at a step, or the last one.
 	caller  stepcall.Caller

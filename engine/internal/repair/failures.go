@@ -618,7 +618,8 @@ func RescuedFailure(items int) *courier.Failure {
 
 // ItemsFailure returns the failure of an execution that has ended and of which so many
 // items have failed, and how many of these the job does not accept; nil if none has failed.
-func ItemsFailure(failed, rejected int) *courier.Failure {
+// Last says with what the last of them has failed; empty if that is not known.
+func ItemsFailure(failed, rejected int, last string) *courier.Failure {
 	if failed == 0 {
 		return nil
 	}
@@ -629,8 +630,25 @@ func ItemsFailure(failed, rejected int) *courier.Failure {
 	message := fmt.Sprintf("%d %s", failed, what)
 	if rejected == 0 {
 		message += ", which the job accepts"
-	} else {
+	}
+	switch {
+	case last == "":
+	case failed == 1:
+		message += ": " + last
+	default:
+		message += "; the last is " + last
+	}
+	if rejected > 0 {
 		message += "; a resume executes the failed items again"
 	}
 	return &courier.Failure{Step: -1, Reason: courier.ReasonItems, Message: message}
+}
+
+// ItemText says which item has failed by a record, and with what.
+func ItemText(rec *courier.StepExecution) string {
+	f := program.ItemFailure(rec, len(rec.Iteration)-1)
+	if strings.HasPrefix(rec.Error, "item ") { // it has a name
+		return f.Message
+	}
+	return "item " + f.Label + ": " + f.Message
 }

@@ -280,3 +280,24 @@ func TestLastAttempt(t *testing.T) {
 func newValues(t *testing.T) *program.Values {
 	return program.NewValues(&program.Program{Tree: oneLoop(t, nil), Types: make([]*courier.StepType, 6)}, new(courier.Execution), "")
 }
+
+// The failure of an execution with failed items says how many they are, and which is the last.
+func TestItemsFailure(t *testing.T) {
+	for _, c := range []struct {
+		failed, rejected int
+		last, want       string
+	}{
+		{1, 1, `item "b.csv" (index 1): is bad`, `1 item failed: item "b.csv" (index 1): is bad; a resume executes the failed items again`},
+		{3, 2, `item 7: is bad`, `3 items failed; the last is item 7: is bad; a resume executes the failed items again`},
+		{1, 0, `item "b.csv" (index 1): is bad`, `1 item failed, which the job accepts: item "b.csv" (index 1): is bad`},
+		{3, 0, `item 7: is bad`, `3 items failed, which the job accepts; the last is item 7: is bad`},
+		{3, 3, "", `3 items failed; a resume executes the failed items again`},
+	} {
+		if f := repair.ItemsFailure(c.failed, c.rejected, c.last); f.Message != c.want {
+			t.Errorf("%d failed, %d rejected: %q, want %q", c.failed, c.rejected, f.Message, c.want)
+		}
+	}
+	if f := repair.ItemsFailure(0, 0, "item 7: is bad"); f != nil {
+		t.Errorf("nothing has failed: %+v", f)
+	}
+}
