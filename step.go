@@ -26,7 +26,11 @@ import (
 // tags enum:"A,B", min:"0" and max:"10" restrict the values of a field, or of the
 // items of a list, and courier:"one_of=NAME", "any_of=NAME" and "at_most_one=NAME"
 // say how many of the fields with the same NAME are given; see [Schema]. Empty text
-// in a field with enum means the default.
+// in a field with enum means the default. The tags courier:"path" and courier:"url"
+// mark a string, or a list of strings, into which no value may bring a segment "..",
+// and the type [Pattern] one that may have wildcards. The tag alias:"NAME" is another
+// name that definitions may use. Several words of the tag courier have commas between
+// them: courier:"required,path".
 //
 // These tags are checked when a job is defined, as far as values are known then,
 // and on the rendered configuration before each call of Execute, Validate, Cleanup

@@ -41,10 +41,10 @@ func report(ctx context.Context, r request) (any, error) {
 
 // A request is what an endpoint keeps of an HTTP request, as its handler and the job have it.
 type request struct {
-	Headers     map[string][]string `json:"headers"`
-	RouteParams map[string]string   `json:"routeParams"`
-	QueryParams []queryParam        `json:"queryParams"`
-	Payload     string              `json:"payload"`
+	Headers     map[string][]string `json:"headers"`     // without Authorization, Cookie and Proxy-Authorization
+	RouteParams map[string]string   `json:"routeParams"` // the wildcards of the pattern
+	QueryParams []queryParam        `json:"queryParams"` // in order
+	Payload     string              `json:"payload"`     // the body, byte by byte
 }
 
 type queryParam struct {

@@ -18,8 +18,8 @@ type job struct {
 	Name   string              `json:"name"`
 	Status status              `json:"status"`
 	request
-	Result          *string    `json:"result"` // JSON, as the handler has returned it
-	Error           *jobError  `json:"error"`
+	Result          *string    `json:"result"`     // JSON, as the handler has returned it, if it has at most 1 MiB
+	Error           *jobError  `json:"error"`      // the last failure
 	RetryCount      int        `json:"retryCount"` // since it was created, or last retried by somebody
 	MaxRetries      int        `json:"maxRetries"`
 	RetryDelayUntil *time.Time `json:"retryDelayUntil"` // of a Scheduled job
