@@ -219,7 +219,7 @@ func (r *jobRow) add(s *schedule.Schedule, chain string) {
 	switch {
 	case s.Disabled || s.Paused:
 		r.Standing++
-	case !s.NextFire.IsZero() && (r.Next.IsZero() || s.NextFire.Before(r.Next)):
-		r.Next, r.Schedule, r.Chain = s.NextFire, s.Name, chain
+	case !s.NextFire.IsZero() && (r.Next.IsZero() || s.FiresAt().Before(r.Next)):
+		r.Next, r.Schedule, r.Chain = s.FiresAt(), s.Name, chain
 	}
 }

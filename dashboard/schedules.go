@@ -73,7 +73,7 @@ type scheduleRow struct {
 	Href, Status string
 	Target       target
 	When         string    // in words
-	Local        string    // the next tick in the zone of the schedule
+	Local        string    // when it fires next, in the zone of the schedule
 	Outcome      string    // the status of the last execution; empty if it is not known
 	Last         string    // reference of it
 	Now          time.Time // of the page
@@ -172,7 +172,7 @@ func (c *call) statuses(ids []courier.ExecutionID) (map[courier.ExecutionID]stri
 func (c *call) scheduleRow(s schedule.Schedule) scheduleRow {
 	r := scheduleRow{Schedule: s, Href: c.link("schedules", s.Name), Target: c.target(s.Job, s.Chain), Status: scheduleStatus(&s, now()), When: whenOf(&s)}
 	if !s.NextFire.IsZero() && s.Zone != "" && s.Zone != "UTC" && s.Zone != c.zone() {
-		r.Local = inZone(s.NextFire, s.Zone)
+		r.Local = inZone(s.FiresAt(), s.Zone)
 	}
 	switch {
 	case s.LastExecution != "" && s.Chain != "":

@@ -69,7 +69,7 @@ func (l *scheduleList) tables() []*table {
 		return nil
 	}
 	return []*table{tableOf("schedules", &l.Rows, &l.Next, []string{"Status", "Schedule", "Starts", "Name", "When", "Time zone", "Next", "Last", "Outcome", "Problem", "Reason"}, func(r *scheduleRow) []any {
-		return []any{r.Status, r.Schedule.Name, r.Target.Kind, r.Target.Name, r.When, r.Zone, r.NextFire, r.LastFire, r.Outcome, r.Problem, r.Reason}
+		return []any{r.Status, r.Schedule.Name, r.Target.Kind, r.Target.Name, r.When, r.Zone, r.FiresAt(), r.LastFire, r.Outcome, r.Problem, r.Reason}
 	})}
 }
 

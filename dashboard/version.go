@@ -292,7 +292,7 @@ func (c *call) schedulesOf(name string) (facts []scheduleFact, err error) {
 }
 
 func (c *call) scheduleFact(s *schedule.Schedule) scheduleFact {
-	f := scheduleFact{Name: s.Name, Href: c.link("schedules", s.Name), Status: "enabled", Next: s.NextFire, Chain: s.Chain}
+	f := scheduleFact{Name: s.Name, Href: c.link("schedules", s.Name), Status: "enabled", Next: s.FiresAt(), Chain: s.Chain}
 	if s.Paused {
 		f.Status = "paused"
 	}

@@ -116,7 +116,11 @@ func (r *run) letGo(kept *courier.OnlyCopies) {
 		return
 	}
 	r.closeResources()
-	r.e.janitor().LetGo(&r.x, kept)
+	j := r.e.janitor()
+	j.LetGo(&r.x, kept)
+	if kept != nil && kept.Any() && !r.secrets.Known() {
+		j.ListAgain(context.WithoutCancel(r.lease.Context()), r.x.ID)
+	}
 }
 
 // DiscardKept removes the files that an execution keeps after it has ended for good; see

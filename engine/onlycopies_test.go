@@ -616,6 +616,9 @@ func TestNamesThatAreNotShown(t *testing.T) {
 		"completed without an attempt": func(w *taking, id courier.ExecutionID) error {
 			return errOf(w.Engine.Resume(w.t.Context(), id, &courier.ResumeOptions{Skip: true, By: by}))
 		},
+		"completed without an attempt, while the secret can be had": func(w *taking, id courier.ExecutionID) error {
+			return errOf(w.Engine.Resume(w.t.Context(), id, &courier.ResumeOptions{Skip: true, By: by}))
+		},
 		"not listed": func(w *taking, id courier.ExecutionID) error {
 			unknown := store.Found{Workspace: "disk", OnlyCopies: courier.OnlyCopies{Problem: "not listed"}}
 			return errOf(w.Store.Request(w.t.Context(), store.Request{Execution: id, Kind: store.RequestFound, Found: &unknown}))
@@ -642,7 +645,7 @@ func TestNamesThatAreNotShown(t *testing.T) {
 				id := w.Enqueue(w.Job(fmt.Sprintf(`{"name": "names", "steps": [{"type": "demo.name", "config": {"key": "secret:acme/key"}},
 					{"type": "demo.deliver", "failure_policy": %s, "config": {"from": "a.txt"}}]}`, policy)), nil)
 				w.rest()
-				outage.Store(true)
+				outage.Store(how != "completed without an attempt, while the secret can be had")
 				if err := act(w, id); err != nil {
 					t.Fatal(err)
 				}

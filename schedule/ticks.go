@@ -154,6 +154,10 @@ type ticker struct {
 // at returns the instant at which a tick fires: the tick and the schedule's jitter.
 func (t *ticker) at(tick time.Time) time.Time { return TickAt(t.name, tick, t.def.Jitter) }
 
+// FiresAt returns when the next tick fires: NextFire and the delay by Jitter; zero if there is no
+// next tick.
+func (s Schedule) FiresAt() time.Time { return TickAt(s.Name, s.NextFire, s.Jitter) }
+
 // TickAt returns the instant at which a tick of a schedule fires: the tick plus a
 // delay of at most jitter. The delay is the same in all engines.
 func TickAt(schedule string, tick time.Time, jitter time.Duration) time.Time {

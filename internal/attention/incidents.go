@@ -194,7 +194,7 @@ func failedEntry(g *group[failureKey], more bool) Entry {
 			e.Jobs = append(e.Jobs, i.Job)
 		}
 	}
-	where, why := "", strings.ReplaceAll(string(e.Reason), "_", " ")
+	where, why := "", e.Reason.Words()
 	if e.Connection != "" {
 		why = fmt.Sprintf(atPartner[e.Reason], e.Connection)
 	}

@@ -23,7 +23,7 @@ func TestFailed(t *testing.T) {
 			{Kind: store.IncidentFailed, Execution: "x1", Job: "j", Since: ago(time.Hour), Reason: courier.ReasonTimeout, Failure: at(0, "older"), Version: 1, Latest: 2},
 		}
 		e := s.only()
-		if e.Title != `Job "j": 2 executions failed at step 1 "get" (demo.a): timeout.` || e.Message != "the newest" || !e.Since.Equal(ago(time.Hour)) || *e.Step != 1 || e.Call != "Engine.Resume" {
+		if e.Title != `Job "j": 2 executions failed at step 1 "get" (demo.a): it took too long.` || e.Message != "the newest" || !e.Since.Equal(ago(time.Hour)) || *e.Step != 1 || e.Call != "Engine.Resume" {
 			t.Errorf("%+v", e)
 		}
 		if len(e.Executions) != 2 || e.Executions[0] != "x2" || e.Version != 0 {
@@ -130,7 +130,7 @@ func TestSameTrouble(t *testing.T) {
 		}
 		want := []string{
 			`3 jobs: login refused at "bank", 3 executions failed.`, `Job "a": 1 execution failed at step 0 "get" (sftp.list): no connection to "bank".`,
-			`Job "c": 1 execution failed at step 0 "get" (sftp.list): login refused at "shop".`, `Job "c": 1 execution failed at step 0 "get" (sftp.list): not found.`,
+			`Job "c": 1 execution failed at step 0 "get" (sftp.list): login refused at "shop".`, `Job "c": 1 execution failed at step 0 "get" (sftp.list): it is not there.`,
 		}
 		if !slices.Equal(titles, want) {
 			t.Fatalf("%s\nwant\n%s", strings.Join(titles, "\n"), strings.Join(want, "\n"))

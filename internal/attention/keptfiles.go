@@ -43,7 +43,7 @@ func (l *reading) kept() error {
 func keptEntry(job string, list []*courier.Execution, more bool) Entry {
 	e := Entry{Kind: Kept, Job: job, Count: len(list), More: more, Since: list[len(list)-1].EndedAt, Youngest: list[0].EndedAt, Call: "Engine.DiscardKept"}
 	files, bytes := 0, int64(0)
-	var names, places []string
+	var names, problems, places []string
 	for _, x := range list {
 		files, bytes = files+x.OnlyCopies.Count, bytes+x.OnlyCopies.Bytes
 		for _, f := range x.OnlyCopies.Files {
@@ -51,8 +51,8 @@ func keptEntry(job string, list []*courier.Execution, more bool) Entry {
 				names = append(names, fmt.Sprintf("%s (%d bytes)", f.Path, f.Size))
 			}
 		}
-		if x.OnlyCopies.Problem != "" && len(names) < samples {
-			names = append(names, "files that could not be listed: "+x.OnlyCopies.Problem)
+		if x.OnlyCopies.Problem != "" && len(problems) < samples {
+			problems = append(problems, x.OnlyCopies.Problem)
 		}
 		if !slices.Contains(places, x.Workspace) && len(places) < samples {
 			places = append(places, x.Workspace)
@@ -61,9 +61,13 @@ func keptEntry(job string, list []*courier.Execution, more bool) Entry {
 			e.Executions = append(e.Executions, x.ID)
 		}
 	}
-	if e.Message = strings.Join(names, ", "); files > len(names) {
+	if e.Message = strings.Join(names, ", "); files > len(names) && len(names) > 0 {
 		e.Message += fmt.Sprintf(" and %d more", files-len(names))
 	}
+	if len(problems) > 0 && e.Message != "" {
+		e.Message += "; "
+	}
+	e.Message += strings.Join(problems, "; ")
 	verb := "have"
 	if len(list) == 1 && !more {
 		verb = "has"

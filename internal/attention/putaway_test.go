@@ -90,9 +90,13 @@ func TestKept(t *testing.T) {
 		s.kept = []courier.Execution{x}
 		e := s.only()
 		s.says(e.Title, `Job "other": 1 execution has ended and keeps 3 files with 12 bytes`, "workspace disk of w.")
-		s.says(e.Message, "in/a.csv (7 bytes), files that could not be listed: two are odd and 1 more")
+		s.says(e.Message, "in/a.csv (7 bytes) and 2 more; two are odd")
 		s.kept = append(s.kept, x)
 		s.says(s.only().Title, `Job "other": 2 executions have ended and keep 6 files with 24 bytes`)
+		s.kept = []courier.Execution{{ID: "k", Job: "other", OnlyCopies: &courier.OnlyCopies{Count: 4, Problem: "names left out: 4"}}}
+		if e := s.only(); e.Message != "names left out: 4" {
+			t.Errorf("without a name: %q", e.Message)
+		}
 		for i := range s.kept {
 			s.kept[i].Request = store.RequestDiscard
 		}

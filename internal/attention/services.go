@@ -70,9 +70,9 @@ func (l *reading) schedules() error {
 			continue
 		}
 		if !s.Paused && !s.NextFire.IsZero() {
-			l.Ticks = append(l.Ticks, Tick{s.Name, s.NextFire})
+			l.Ticks = append(l.Ticks, Tick{s.Name, s.FiresAt()})
 		}
-		if !s.Paused && !s.NextFire.IsZero() && (l.Next == nil || s.NextFire.Before(l.Next.NextFire)) {
+		if !s.Paused && !s.NextFire.IsZero() && (l.Next == nil || s.FiresAt().Before(l.Next.FiresAt())) {
 			l.Next = s
 		}
 		e := Entry{Kind: Schedule, Name: s.Name, Job: s.Job, Count: 1, Since: s.NextFire}

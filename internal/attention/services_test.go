@@ -84,6 +84,22 @@ func TestSchedules(t *testing.T) {
 	})
 }
 
+// With jitter, the next tick is when it fires, which also decides what is next.
+func TestJitter(t *testing.T) {
+	in(t, func(s *service) {
+		late := schedule.Schedule{Name: "late", NextFire: time.Now(), Jitter: time.Hour}
+		s.schedules = []schedule.Schedule{late, {Name: "sharp", NextFire: time.Now().Add(time.Second)}}
+		got := s.list()
+		if got.Next == nil || got.Next.Name != "sharp" {
+			t.Errorf("next fires %+v", got.Next)
+		}
+		at := schedule.TickAt("late", late.NextFire, time.Hour)
+		if len(got.Ticks) != 2 || got.Ticks[1].Schedule != "late" || !got.Ticks[1].At.Equal(at) || at.Sub(late.NextFire) < time.Minute {
+			t.Errorf("the ticks are %+v, without %v", got.Ticks, at)
+		}
+	})
+}
+
 // A change of the clocks that meets a schedule is told 14 days before.
 func TestClocks(t *testing.T) {
 	in(t, func(s *service) {

@@ -162,8 +162,8 @@ func (g *Guard) room(more int64) error {
 	if by == "" {
 		by = "keep_free_bytes"
 	}
-	return fmt.Errorf("the file system of %s has %d bytes left, of which %d are kept free (%s), and %d are to come; make room, then try again",
-		filepath.Join(g.root.Name(), g.dir), free, g.limits.KeepFree, by, more)
+	return failure.WithClass(fmt.Errorf("the file system of %s has %d bytes left, of which %d are kept free (%s), and %d are to come; make room, then try again",
+		filepath.Join(g.root.Name(), g.dir), free, g.limits.KeepFree, by, more), failure.Space)
 }
 
 // At says how many bytes have been moved. Where that falls back, something else

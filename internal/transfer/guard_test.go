@@ -183,7 +183,7 @@ func TestGuardWatch(t *testing.T) {
 		t.Errorf("it looks %d times at 16 MiB", looks)
 	}
 	want := "the file system of " + root.Name() + "/d has 99 bytes left, of which 100 are kept free (the option), and 0 are to come; make room, then try again"
-	if err := context.Cause(ctx); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+	if err := context.Cause(ctx); err == nil || err.Error() != want || courier.ClassOf(err) != courier.ReasonSpace {
+		t.Errorf("%v of the class %s, want %s", err, courier.ClassOf(err), want)
 	}
 }

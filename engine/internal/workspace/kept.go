@@ -66,6 +66,19 @@ func (j *Janitor) LetGo(x *courier.Execution, c *courier.OnlyCopies) {
 	}
 }
 
+// ListAgain has the store name the kept files of an execution that has just ended, when the worker
+// that let it go knew too few of its secrets to name them.
+func (j *Janitor) ListAgain(ctx context.Context, id courier.ExecutionID) {
+	call, cancel := context.WithTimeout(ctx, storecall.Timeout)
+	x, err := j.Store.Execution(call, id)
+	cancel()
+	if err != nil {
+		j.Log.Warn("name the kept files; the next sweep of the workspaces does it", "execution", string(id), "error", err)
+		return
+	}
+	j.Found(ctx, &x, j.OnlyCopies(id), "")
+}
+
 // needs says what the janitor does with a workspace that holds only copies, of an execution
 // that is over or unknown: whether it stays, and if not, whether its time has run out. One
 // of an execution that has completed without skipped steps and failed items is not needed.
