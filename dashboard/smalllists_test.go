@@ -69,8 +69,8 @@ func TestListCSVOfSmallLists(t *testing.T) {
 			"calendars/target2?csv=versions":              {"By", "ann"},
 			"schedules/berlin?csv=next+ticks":             {"At", "2000-01-01T06:00:00Z"},
 			"schedules/berlin?csv=next+ticks&text=Mon":    {"In the time zone of the schedule", "Mon 2000-01-03 07:00:00 CET"},
-			bulk:                                          {"Execution", string(x.ID)},
-			bulk + "&text=-skipped":                       {"Outcome", "done"},
+			bulk:                    {"Execution", string(x.ID)},
+			bulk + "&text=-skipped": {"Outcome", "done"},
 		} {
 			if cells := column(t, w.csv(path), want[0]); !strings.Contains("\n"+strings.Join(cells, "\n")+"\n", "\n"+want[1]+"\n") {
 				t.Errorf("%s: the column %q has %q, and not %q", path, want[0], cells, want[1])
