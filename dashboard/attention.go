@@ -39,6 +39,7 @@ type attentionPage struct {
 
 type attentionEntry struct {
 	attention.Entry
+	At      target // the connection at which failures of a group were met
 	First   []executionLink
 	Show    string // reference of the list of them, or of the page of the thing
 	ShowAs  string
@@ -194,6 +195,7 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 		}
 		where := f.String()
 		list(where)
+		v.At = c.connectionTarget(e.Connection)
 		if e.Version > 0 && e.Count == 1 {
 			resume(fmt.Sprintf("Resume with version %d…", e.Version), fmt.Sprintf("version=%d", e.Version))
 		}

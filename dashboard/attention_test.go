@@ -300,6 +300,7 @@ func TestGroupOfFailures(t *testing.T) {
 			w.ended(job, "ann", nil)
 		}
 		other := w.ended("other", "ann", map[string]any{"fail": "no"})
+		w.get("").has("Connection down , jobs sort , send , fetch")
 		title := `3 jobs: login refused at "down", 3 executions failed.`
 		buttons := func(title string) map[string]*node {
 			for _, entry := range w.get("").has(title).tree.all("li[data-failed]") {

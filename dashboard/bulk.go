@@ -263,6 +263,8 @@ func (c *call) bulkResults(p *bulkPage, form string) error {
 		return &problem.Error{Status: 404, Title: "The outcome is no longer here", Text: "What came of each execution is kept for ten minutes, by the process that did it.", Do: "The journal has the bulk, and the audit of each execution what was done with it."}
 	}
 	*p = *kept
+	results := *kept.Results // a filter leaves rows out
+	p.Results = &results
 	c.title = bulkVerbs[p.Action] + ": the result for each"
 	return nil
 }

@@ -88,7 +88,7 @@ func (c *call) calendarHref(name string) string {
 // A calendarView is the first tab of the page of a calendar.
 type calendarView struct {
 	calendarRow
-	Days     any // a closedDays
+	Days     any // a *closedDays
 	Users    []target
 	Versions []calendar.Calendar
 }
@@ -129,7 +129,7 @@ func (c *call) calendar(x *calendar.Calendar) (any, error) {
 // closedDays returns the days from today on that a calendar closes within a year, whether it is
 // saved or not.
 func (c *call) closedDays(x *calendar.Calendar) any {
-	v := closedDays{}
+	v := &closedDays{}
 	days, err := calendar.New(*x)
 	if err != nil {
 		return v

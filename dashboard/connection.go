@@ -3,7 +3,9 @@ package dashboard
 import (
 	"errors"
 	"maps"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -17,10 +19,13 @@ import (
 type connectionPage struct {
 	connectionRow
 	standing
-	Runs  life.Runs // executions of the jobs that use it
-	List  string    // reference of the list of connections
-	Tests bool
-	Cut   bool
+	Runs    life.Runs // its transfers
+	List    string    // reference of the list of connections
+	Tests   bool
+	Cut     bool
+	Partial bool // there may be further ones among the last than those that were looked at
+	// What was looked at at most.
+	LookedAt, AttemptsOf, Earlier int
 }
 
 // A standing says how it stands with a connection.
@@ -33,9 +38,10 @@ type standing struct {
 }
 
 const (
-	maxJobsOf  = 200 // jobs whose executions are looked at
-	maxUsedFor = 100 // executions of them
-	maxEarlier = 20  // earlier versions of jobs that are read to see whether they name it
+	maxJobsOf     = 200 // jobs whose executions are looked at
+	maxUsedFor    = 100 // executions of them
+	maxAttemptsOf = 10  // attempts of each execution
+	maxEarlier    = 20  // earlier versions of jobs that are read to see whether they name it
 )
 
 func (c *call) connection() (any, error) {
@@ -49,7 +55,7 @@ func (c *call) connection() (any, error) {
 	}
 	l := &connectionList{Tests: c.mayTest()}
 	rows := make(map[string]*connectionRow)
-	p := &connectionPage{connectionRow: c.connectionRow(all[i]), List: c.link("connections"), Tests: l.Tests}
+	p := &connectionPage{connectionRow: c.connectionRow(all[i]), List: c.link("connections"), Tests: l.Tests, LookedAt: maxUsedFor, AttemptsOf: maxAttemptsOf, Earlier: maxEarlier}
 	rows[p.ID] = &p.connectionRow
 	if err := c.uses(l, rows); err != nil {
 		return nil, err
@@ -61,82 +67,158 @@ func (c *call) connection() (any, error) {
 	return p, c.used(p)
 }
 
-// used reads the last executions of the jobs that use the connection. What has failed elsewhere says
-// nothing of it.
+// used reads the last transfers with the connection: the attempts of the steps that name it, of the
+// newest executions of the jobs that use it. Of an execution that has gone on with another version
+// it looks at the steps that name the connection in the present one.
 func (c *call) used(p *connectionPage) error {
 	if p.State = "unknown"; len(p.jobs) == 0 {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(p.jobs))
-	list, err := c.h.e.Executions().List(c.ctx(), store.Filter{Jobs: names[:min(len(names), maxJobsOf)], Limit: maxUsedFor})
+	if len(names) > maxJobsOf {
+		names, p.Cut = names[:maxJobsOf], true
+	}
+	list, err := c.h.e.Executions().List(c.ctx(), store.Filter{Jobs: names, Limit: maxUsedFor})
 	if err != nil {
 		return err
 	}
-	type version struct {
-		name   string
-		number int
-	}
-	named := make(map[version]bool) // of earlier versions
-	list = slices.DeleteFunc(list, func(x courier.Execution) bool {
-		if x.State == courier.Cancelled || x.State == courier.Failed {
-			return x.State == courier.Cancelled || x.Failure == nil || x.Failure.Connection != p.ID
+	p.Partial = len(list) == maxUsedFor
+	n := namedSteps{p: p, earlier: make(map[jobVersion][]int)}
+	executions := make(map[courier.ExecutionID]*courier.Execution, len(list))
+	var asked []store.TransferStep
+	for i := range list {
+		x := &list[i]
+		executions[x.ID] = x
+		steps, err := n.of(c, x.Job, x.Version)
+		if err != nil {
+			return err
 		}
-		if x.Version == p.jobs[x.Job] {
+		first := max(1, x.Attempt-maxAttemptsOf+1)
+		p.Partial = p.Partial || first > 1
+		for attempt := x.Attempt; attempt >= first; attempt-- {
+			for _, step := range steps {
+				asked = append(asked, store.TransferStep{Execution: x.ID, Attempt: attempt, Step: step})
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	p.Partial = p.Partial || len(asked) > store.MaxTransferSteps
+	transfers, err := c.h.e.Executions().Transfers(c.ctx(), store.TransferFilter{Steps: asked, Limit: life.MaxRuns})
+	if err != nil {
+		return err
+	}
+	transfers = slices.DeleteFunc(transfers, func(t store.Transfer) bool {
+		x, s := executions[t.Attempt.Execution], &t.Attempt
+		if s.Version == 0 || s.Version == x.Version {
 			return false
 		}
-		v := version{x.Job, x.Version}
-		if is, known := named[v]; known || len(named) == maxEarlier {
-			return !is
-		}
-		was, wrong := c.h.e.Jobs().Get(c.ctx(), x.Job, x.Version)
-		if wrong != nil && !errors.Is(wrong, courier.ErrNotFound) {
+		steps, wrong := n.of(c, x.Job, s.Version) // which has been resumed with another version since
+		if wrong != nil {
 			err = wrong
 		}
-		named[v] = slices.ContainsFunc(was.Steps, func(s courier.StepSpec) bool { return connectionOf(&s) == p.ID })
-		return !named[v]
+		return !slices.Contains(steps, s.Step)
 	})
 	if err != nil {
 		return err
 	}
-	list = list[:min(len(list), life.MaxRuns)]
-	p.standing = standingOf(p.ID, list)
-	if p.WhyHref != "" {
-		p.WhyHref = c.link("executions", p.WhyHref)
-	}
-	if !c.SeesValues(c.ctx(), "") {
+	p.Partial = p.Partial && len(transfers) < life.MaxRuns || n.unread
+	p.standing = standingOf(transfers)
+	values := c.SeesValues(c.ctx(), "")
+	if !values {
 		p.Why = desk.HiddenIf(p.Why)
 	}
-	p.Runs = life.RunsOf(list, now(), c.runHref)
-	p.Runs.Mixed = len(p.jobs) > 1
+	p.Runs = life.TransfersOf(transfers, func(t *store.Transfer) life.Shown {
+		s := &t.Attempt
+		shown := life.Shown{Href: c.attemptHref(s), Job: executions[s.Execution].Job, Message: s.Error}
+		if !values {
+			shown.Message = desk.HiddenIf(s.Error)
+		}
+		return shown
+	})
+	if i := slices.IndexFunc(transfers, func(t store.Transfer) bool { return blamed(&t.Attempt) }); p.State == "down" && i >= 0 {
+		p.WhyHref = c.attemptHref(&transfers[i].Attempt)
+	}
 	return nil
 }
 
-// standingOf says how it stands by the last executions that have used a connection, the newest first:
-// it is down if the partner is to blame for the newest one that says anything.
-func standingOf(id string, list []courier.Execution) standing {
-	s := standing{State: "unknown"}
-	for i := range list {
-		x := &list[i]
-		at := x.EndedAt
-		if at.IsZero() {
-			at = x.UpdatedAt
+// attemptHref is the reference of an attempt of a step on the page of its execution. That of an item
+// of a loop has many before it, and begins the page.
+func (c *call) attemptHref(s *courier.StepExecution) string {
+	q := url.Values{"tab": {"attempts"}, "step": {strconv.Itoa(s.Step)}}
+	if len(s.Iteration) > 0 {
+		q.Set("after", strconv.FormatInt(s.Seq-1, 10))
+	}
+	return c.link("executions", string(s.Execution)) + "?" + q.Encode()
+}
+
+// namedSteps knows which steps of versions of jobs name the connection of a page.
+type namedSteps struct {
+	p       *connectionPage
+	earlier map[jobVersion][]int
+	unread  bool // there are more earlier versions than were read
+}
+
+type jobVersion struct {
+	job     string
+	version int
+}
+
+// of returns the indexes of the steps that name the connection; none if the version can't be read.
+func (n *namedSteps) of(c *call, job string, version int) ([]int, error) {
+	if u := n.p.jobs[job]; u.version == version {
+		return u.steps, nil
+	}
+	v := jobVersion{job, version}
+	if steps, known := n.earlier[v]; known {
+		return steps, nil
+	}
+	if len(n.earlier) == maxEarlier {
+		n.unread = true
+		return nil, nil
+	}
+	was, err := c.h.e.Jobs().Get(c.ctx(), job, version)
+	if err != nil && !errors.Is(err, courier.ErrNotFound) {
+		return nil, err
+	}
+	n.earlier[v] = stepsNaming(&was, n.p.ID)
+	return n.earlier[v], nil
+}
+
+// stepsNaming returns the indexes of the steps of a job that name a connection.
+func stepsNaming(job *courier.Job, id string) (steps []int) {
+	for i := range job.Steps {
+		if connectionOf(&job.Steps[i]) == id {
+			steps = append(steps, i)
 		}
-		switch f := x.Failure; {
-		case x.State == courier.Completed:
+	}
+	return steps
+}
+
+// blamed reports whether an attempt has not succeeded, and the partner is to blame.
+func blamed(s *courier.StepExecution) bool {
+	return s.State != courier.StepCompleted && attention.BlamesPartner(s.Reason)
+}
+
+// standingOf says how it stands by the last transfers with a connection, the newest first: by the
+// newest one that has completed, or has failed because of the partner. Any other failure says
+// nothing of the connection, such as that of a file that is not there.
+func standingOf(transfers []store.Transfer) standing {
+	s := standing{State: "unknown"}
+	for i := range transfers {
+		switch t := &transfers[i].Attempt; {
+		case t.State == courier.StepCompleted:
 			if s.State == "unknown" {
 				s.State = "works"
 			}
-			s.Success = at
+			s.Success = t.EndedAt
 			return s
-		case f != nil && f.Connection == id && attention.BlamesPartner(f.Reason):
+		case blamed(t):
 			if s.State == "unknown" {
-				s.State, s.Why, s.WhyHref = "down", f.Message, string(x.ID)
+				s.State, s.Why = "down", t.Error
 			}
-			if s.State == "down" {
-				s.DownSince = at
-			}
-		case f != nil && f.Connection == id && s.State == "unknown": // the partner has answered
-			s.State = "works"
+			s.DownSince = t.EndedAt
 		}
 	}
 	return s

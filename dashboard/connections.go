@@ -52,8 +52,14 @@ type connectionRow struct {
 	Type     string // of the step that tests it
 	NoTest   string // why it can't be tested
 	Test     *connectionTest
-	Href     string         // of its page
-	jobs     map[string]int // that name it, with their versions
+	Href     string               // of its page
+	jobs     map[string]usedSteps // that name it, by their names
+}
+
+// usedSteps are the steps of the latest version of a job that name a connection.
+type usedSteps struct {
+	version int
+	steps   []int
 }
 
 // A connectionUse is a job with the steps that name a connection, or a monitor.
@@ -173,9 +179,9 @@ func (c *call) uses(l *connectionList, rows map[string]*connectionRow) error {
 			}
 			for id, names := range steps {
 				if rows[id].jobs == nil {
-					rows[id].jobs = make(map[string]int)
+					rows[id].jobs = make(map[string]usedSteps)
 				}
-				rows[id].jobs[job.Name] = job.Version
+				rows[id].jobs[job.Name] = usedSteps{job.Version, stepsNaming(job, id)}
 				add(id, connectionUse{c.target(job.Name, ""), strings.Join(names[:min(len(names), 5)], ", ")})
 			}
 		}

@@ -171,13 +171,13 @@ func TestConnection(t *testing.T) {
 	opt.Connections = connections("acme", "down", "../odd")
 	virtual(t, opt, func(w *world) {
 		w.get("connections").has("down")
-		w.get("connections/down").has("unknown No execution has used it lately.").lacks("Last ")
+		w.get("connections/down").has("unknown Nothing was transferred lately.").lacks("Last ")
 		w.transfer("fetch", "acme")
 		for range 3 {
 			w.ended("fetch", "ann", nil)
 			time.Sleep(time.Minute)
 		}
-		page := w.get("connections/acme").has("works Last success: 2000-01-01 00:02:00 UTC").has("Last 3 runs").has("Of 3 that completed").has("job fetch list")
+		page := w.get("connections/acme").has("works Last success: 2000-01-01 00:02:00 UTC").has("Last 3 transfers").has("Of 3 that completed").has("job fetch list")
 		if n := len(page.tree.one(t, ".bars").all(".good")); n != 3 {
 			t.Errorf("%d bars", n)
 		}
@@ -187,7 +187,7 @@ func TestConnection(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		w.transfer("more", "down")
-		page = w.get("connections/down").has("down since 2000-01-01 00:03:00 UTC None of the executions below has succeeded.").has("Last 2 runs").has("They are of several jobs, whose times are not compared.").has("login refused: " + canary)
+		page = w.get("connections/down").has("down since 2000-01-01 00:03:00 UTC None of the transfers below has succeeded.").has("Last 2 transfers").has("None of them has completed.").has("login refused: " + canary)
 		if n := len(page.tree.one(t, ".bars").all(".bad")); n != 2 {
 			t.Errorf("%d bars", n)
 		}

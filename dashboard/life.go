@@ -3,6 +3,8 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
@@ -42,10 +44,10 @@ func (c *call) glance(ctx context.Context) (g glance, err error) {
 // A lifeStrip says what goes on, above what needs somebody.
 type lifeStrip struct {
 	life.Strip
-	Census   *store.Census // nil if the store does not count
-	Queued   int           // of all queues
-	More     bool          // that many or more
-	Ticks    []lifeTick
+	Census   *store.Census  // nil if the store does not count
+	Queued   int            // of all queues
+	More     bool           // that many or more
+	Next     []lifeNext     // the ticks and the windows that come next
 	Workers  []store.Worker // the first ones
 	Others   int            // workers that are left out
 	Slots    int            // of all workers
@@ -53,10 +55,11 @@ type lifeStrip struct {
 	Recorded bool           // the store records workers
 }
 
-// A lifeTick is a tick that comes next.
-type lifeTick struct {
-	attention.Tick
-	Href string // of its schedule; empty if the visitor may not see it
+// A lifeNext is a tick of a schedule, or a window of an expectation, that comes next.
+type lifeNext struct {
+	target
+	What string // what happens then
+	At   time.Time
 }
 
 // lifeWorkers is how many workers are named.
@@ -74,13 +77,24 @@ func (c *call) lifeStrip(g *glance) *lifeStrip {
 			l.More = l.More || q.Queued >= g.Census.QueueCountLimit
 		}
 	}
-	for _, t := range g.Ticks {
-		row := lifeTick{Tick: t}
-		if c.hasPage("schedules/{name}") {
-			row.Href = c.link("schedules", t.Schedule)
+	next := func(kind, name, what string, at time.Time) {
+		t := target{Kind: kind, Name: name}
+		if c.hasPage(kind + "s/{name}") {
+			t.Href = c.link(kind+"s", name)
 		}
-		l.Ticks = append(l.Ticks, row)
+		l.Next = append(l.Next, lifeNext{t, what, at})
 	}
+	for _, t := range g.Ticks {
+		next("schedule", t.Schedule, "fires", t.At)
+	}
+	for _, w := range g.Windows {
+		what := "opens"
+		if w.Due {
+			what = "is due"
+		}
+		next("expectation", w.Expectation, what, w.At)
+	}
+	slices.SortStableFunc(l.Next, func(x, y lifeNext) int { return x.At.Compare(y.At) })
 	for i := range g.workers {
 		l.Slots += g.workers[i].Slots
 	}

@@ -3,11 +3,14 @@ package dashboard_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/expectation"
+	"github.com/courierhq/courier/monitor"
 	"github.com/courierhq/courier/schedule"
 	"github.com/courierhq/courier/store"
 	"github.com/courierhq/courier/store/memstore"
@@ -42,7 +45,7 @@ func TestLife(t *testing.T) {
 		if rows := life.one(t, "tbody").all("tr"); len(rows) != 24 || !strings.HasPrefix(rows[0].text(), "2000-01-08 03:00:00 UTC 1 1 0") {
 			t.Errorf("%d rows: %s", len(rows), rows[0].text())
 		}
-		if ticks := life.one(t, "ol").all("li"); len(ticks) != 5 || !strings.HasPrefix(ticks[0].text(), "tick-6") || ticks[0].one(t, "a").attrs["href"] != "./schedules/tick-6" {
+		if ticks := life.one(t, "ol").all("li"); len(ticks) != 5 || !strings.HasPrefix(ticks[0].text(), "schedule tick-6 fires 2000-01-08 05:44:00 UTC") || ticks[0].one(t, "a").attrs["href"] != "./schedules/tick-6" {
 			t.Errorf("%d ticks: %s", len(ticks), life.one(t, "ol").text())
 		}
 		for user, sees := range map[string]bool{"watcher": true, "operator": true, "vera": false, "ann": false, "nobody": false} {
@@ -50,6 +53,46 @@ func TestLife(t *testing.T) {
 			if got := len(w.get("").tree.all("#life")) == 1; got != sees {
 				t.Errorf("%s sees the figures: %t", user, got)
 			}
+		}
+	})
+}
+
+// The windows of expectations that open or fall due next stand between the ticks, in the order of their
+// times, with what happens then in words.
+func TestNextWindows(t *testing.T) {
+	virtual(t, nil, func(w *world) {
+		time.Sleep(3 * time.Hour)
+		w.inbox()
+		w.monitor(monitor.Monitor{Name: "in", Path: "/in", Job: "inbox"})
+		for name, window := range map[string]expectation.Window{"payroll": {From: "04:30", Until: "07:00"}, "rates": {From: "06:00", Until: "08:00"}, "open": {From: "02:00", Until: "05:00"}} {
+			_, err := w.engine.Expectations().Set(w.Context(), expectation.Expectation{Name: name, From: expectation.From{Monitor: "in"}, Pattern: name + "*.csv", Window: window, DueSoon: "20m"}, courier.By{})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := w.engine.Schedules().Set(w.Context(), schedule.Schedule{Name: "daily", Job: "report", Cron: "0 0 5 * * ?"}, courier.By{}); err != nil {
+			t.Fatal(err)
+		}
+		next := func() (list []string) {
+			for _, li := range w.get("").tree.one(t, "#life").one(t, "ol").all("li") {
+				list = append(list, li.text())
+			}
+			return list
+		}
+		if got, want := next(), []string{
+			"expectation payroll opens 2000-01-01 04:30:00 UTC", "schedule daily fires 2000-01-01 05:00:00 UTC", "expectation rates opens 2000-01-01 06:00:00 UTC", "expectation open opens 2000-01-02 02:00:00 UTC",
+		}; !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(time.Hour + 45*time.Minute)
+		if got, want := next(), []string{
+			"schedule daily fires 2000-01-01 05:00:00 UTC", "expectation open is due 2000-01-01 05:00:00 UTC", "expectation rates opens 2000-01-01 06:00:00 UTC",
+			"expectation open opens 2000-01-02 02:00:00 UTC", "expectation payroll opens 2000-01-02 04:30:00 UTC",
+		}; !slices.Equal(got, want) {
+			t.Errorf("later: %q", got)
+		}
+		if href := w.get("").tree.one(t, "#life").one(t, "ol").all("a")[1].attrs["href"]; href != "./expectations/open" {
+			t.Errorf("a window leads to %s", href)
 		}
 	})
 }

@@ -34,6 +34,7 @@ type table struct {
 	settled func()             // what has to be done once rows were left out; nil for nothing
 	rows    any                // the *[]T of tableOf
 	next    *string            // reference of the next page; empty for none, nil for a table of one page
+	left    int                // further rows that nobody has any more
 }
 
 // tableOf returns the table of the rows of a page. Cells returns the values of a row, one for each
@@ -226,6 +227,11 @@ func (c *call) csv() error {
 			book.Add(cells)
 		}
 		if t.next == nil || *t.next == "" {
+			if t.left > 0 {
+				last := make([]string, len(t.columns))
+				last[0] = "There were " + format.Count(t.left) + " more rows, which are not kept."
+				book.Add(last)
+			}
 			return c.attach(t.name, book)
 		}
 		if err := c.ctx().Err(); err != nil {

@@ -227,7 +227,7 @@ func inZone(t time.Time, zone string) string {
 // A scheduleView is the first tab of the page of a schedule.
 type scheduleView struct {
 	scheduleRow
-	Ticks        any // a ticks
+	Ticks        any // a *ticks
 	Params       string
 	CalendarHref string
 }
@@ -237,6 +237,7 @@ type ticks struct {
 	Zone     string // in which the page shows instants
 	ZoneName string // that of the schedule; empty if it is the same, or UTC
 	Next     []fire
+	Of       int      // how many there are without a filter
 	Notes    []string // what changes of the clocks mean, and closed days
 	Why      string   // it has no next tick
 	Idle     bool     // it does not fire until it is enabled
@@ -257,7 +258,7 @@ func (c *call) schedule(s *schedule.Schedule) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := scheduleView{scheduleRow: c.scheduleRow(*s), Ticks: c.ticks(s), CalendarHref: c.calendarHref(s.Calendar)}
+	v := &scheduleView{scheduleRow: c.scheduleRow(*s), Ticks: c.ticks(s), CalendarHref: c.calendarHref(s.Calendar)}
 	v.Outcome = outcomes[s.LastExecution]
 	if len(s.Params) > 0 {
 		v.Params = format.JSON(s.Params)
@@ -267,7 +268,7 @@ func (c *call) schedule(s *schedule.Schedule) (any, error) {
 
 // ticks returns when a schedule fires, whether it is saved or not.
 func (c *call) ticks(s *schedule.Schedule) any {
-	v := ticks{Idle: s.Disabled || s.Paused, Zone: c.zone()}
+	v := &ticks{Idle: s.Disabled || s.Paused, Zone: c.zone()}
 	if s.Zone != "" && s.Zone != "UTC" && s.Zone != v.Zone {
 		v.ZoneName = s.Zone
 	}
@@ -289,7 +290,7 @@ func (c *call) ticks(s *schedule.Schedule) any {
 			v.Notes = append(v.Notes, table.OnOpenDays(x.Notes)...)
 		}
 	}
-	if len(v.Next) == 0 && v.Why == "" {
+	if v.Of = len(v.Next); v.Of == 0 && v.Why == "" {
 		v.Why = "It has no further tick."
 	}
 	return v

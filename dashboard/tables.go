@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/courierhq/courier"
+	"github.com/courierhq/courier/calendar"
 	"github.com/courierhq/courier/dashboard/internal/values"
 	"github.com/courierhq/courier/store"
 )
@@ -214,6 +215,39 @@ func (v *expectationView) tables() []*table {
 		}
 		return []any{r.Date, r.Arrival.State, r.Window, r.Words, r.Note, files}
 	})}
+}
+
+func (v *calendarView) tables() (list []*table) {
+	if days, ok := v.Days.(*closedDays); ok {
+		list = append(list, tableOf("closed days", &days.Days, nil, []string{"Day", "Day of the week", "Title"}, func(r *closedDay) []any {
+			return []any{r.Date, r.Weekday, r.Title}
+		}))
+	}
+	return append(list, tableOf("versions", &v.Versions, nil, []string{"Version", "Saved", "By", "Closed days", "Open days"}, func(r *calendar.Calendar) []any {
+		return []any{r.Version, r.SavedAt, r.SavedBy, len(r.Closed), len(r.OpenDays)}
+	}))
+}
+
+func (v *scheduleView) tables() []*table {
+	t, ok := v.Ticks.(*ticks)
+	if !ok {
+		return nil
+	}
+	return []*table{tableOf("next ticks", &t.Next, nil, []string{"At", "In the time zone of the schedule", "Moved"}, func(r *fire) []any {
+		return []any{r.At, r.Local, r.Moved}
+	})}
+}
+
+// tables returns that of the results, once there are any.
+func (p *bulkPage) tables() []*table {
+	if p.Results == nil {
+		return nil
+	}
+	t := tableOf("results", &p.Results.Rows, nil, []string{"Outcome", "Execution", "Started", "Why"}, func(r *bulkRow) []any {
+		return []any{r.Result.Result, r.Execution, r.Result.Started, r.Error}
+	})
+	t.left = p.Results.Left
+	return []*table{t}
 }
 
 func (p *chainRunPage) tables() []*table {

@@ -112,6 +112,16 @@ func (h Executions) StepsPage(ctx context.Context, f store.StepFilter) ([]courie
 	return list, err
 }
 
+// Transfers returns the newest attempts of some steps, over all their executions, those that ended
+// last first.
+func (h Executions) Transfers(ctx context.Context, f store.TransferFilter) ([]store.Transfer, error) {
+	list, err := h.e.roles.Archive().Transfers(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("transfers: %w", err)
+	}
+	return list, nil
+}
+
 // findLoop sets where the loop of the item ends that a filter selects.
 func (h Executions) findLoop(ctx context.Context, f *store.StepFilter) error {
 	x, err := h.Get(ctx, f.Execution)

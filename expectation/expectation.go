@@ -347,7 +347,7 @@ func (t *Timetable) readDays(add func(field, format string, args ...any)) {
 		zone, _ = cron.LoadZone("")
 	}
 	if t.days != nil {
-		zone = cron.NewZone(t.days.Zone())
+		zone, _ = cron.LoadZone(t.days.Zone().String()) // by which the calendar has it
 	}
 	t.zone, t.cronZone = zone.Location(), zone
 	if e.Cron != "" {

@@ -56,7 +56,6 @@ type Options struct {
 // [errors.ErrUnsupported].
 type Service struct {
 	opt     Options
-	zones   zones
 	records named.Records[Store, Record, Record]
 }
 

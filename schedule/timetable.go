@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/courierhq/courier"
@@ -124,7 +123,7 @@ func (t *Timetable) zone() string {
 
 // cronTicks adds the ticks of a cron expression, or returns what is wrong with it.
 func (v *Service) cronTicks(t *Timetable) (found []courier.Problem) {
-	zone, err := v.zones.load(t.def.Zone)
+	zone, err := cron.LoadZone(t.def.Zone)
 	if err != nil {
 		found = append(found, courier.Problem{Step: -1, Field: "time_zone", Message: err.Error()})
 	}
@@ -171,31 +170,4 @@ func bounded(s *Schedule, next Ticks) Ticks {
 		}
 		return t
 	}
-}
-
-// zones keeps time zones, of which there are few, by their names.
-type zones struct {
-	mu  sync.Mutex
-	all map[string]*cron.Zone
-}
-
-// maxZones bounds the zones that are kept.
-const maxZones = 1000
-
-// load returns the zone of a name.
-func (z *zones) load(name string) (*cron.Zone, error) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if got := z.all[name]; got != nil {
-		return got, nil
-	}
-	got, err := cron.LoadZone(name)
-	if err != nil {
-		return nil, err
-	}
-	if z.all == nil || len(z.all) >= maxZones {
-		z.all = make(map[string]*cron.Zone)
-	}
-	z.all[name] = got
-	return got, nil
 }

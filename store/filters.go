@@ -67,6 +67,30 @@ type LatestFilter struct {
 	Before    int64 // the latest among those whose Seq is lower; 0 means all
 }
 
+// MaxTransferSteps is how many steps a [TransferFilter] looks at.
+const MaxTransferSteps = 1000
+
+// A TransferFilter selects the newest attempts of steps, such as those that use a connection.
+type TransferFilter struct {
+	Steps []TransferStep // no two alike; those behind the first MaxTransferSteps are not looked at
+	Limit int            // 0 means 100, the most is 1000
+}
+
+// A TransferStep is a step in an attempt of an execution.
+type TransferStep struct {
+	Execution courier.ExecutionID
+	Attempt   int // of the execution
+	Step      int // index of the step
+}
+
+// A Transfer is an attempt of a step that has ended.
+type Transfer struct {
+	Attempt courier.StepExecution // with its Version as by [SetVersions]; without Outputs and Files, which may be large
+	// Files counts the files that the attempt has received from connections and sent to them.
+	// Those that it has removed there do not count.
+	Files int
+}
+
 // An AuditFilter selects audit entries of one execution.
 type AuditFilter struct {
 	Execution courier.ExecutionID

@@ -28,6 +28,7 @@ func (l *reading) expectations() error {
 	if err := l.doubtful(list, l.cut(len(list), "expectations")); err != nil {
 		return err
 	}
+	l.windows(list)
 	return l.arrivals()
 }
 
@@ -68,6 +69,7 @@ func (l *reading) arrivals() error {
 		case expectation.Incomplete:
 			what = "are incomplete"
 		case expectation.DueSoon:
+			l.due(a)
 			e.Kind, e.Since, what = DueFile, time.Time{}, "are due soon"
 			e.Do, e.Call = "Nothing has to be done yet. Look whether the server is reached if they always came earlier.", ""
 		}

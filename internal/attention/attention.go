@@ -39,10 +39,11 @@ type List struct {
 	Cut []string `json:"cut,omitempty"`
 	// Next is the schedule that fires next, of those that were read; nil if none fires.
 	Next *schedule.Schedule `json:"-"`
-	// Ticks are the next ones of schedules, at most 5, in their order. Census has the counts; nil
-	// if they were not read.
-	Ticks  []Tick        `json:"-"`
-	Census *store.Census `json:"-"`
+	// Ticks are the next ones of schedules, and Windows those of expectations, at most 5 of each, in
+	// their order. Census has the counts; nil if they were not read.
+	Ticks   []Tick        `json:"-"`
+	Windows []Window      `json:"-"`
+	Census  *store.Census `json:"-"`
 	// Acknowledges says that the store keeps acknowledgements.
 	Acknowledges bool `json:"-"`
 }
@@ -247,7 +248,8 @@ type reading struct {
 	List
 	ctx      context.Context
 	unserved map[string]advice.Cause // by queue: why no worker takes what is in it
-	away     []Entry                 // what people have switched off
+	days     map[string]*calendar.Days
+	away     []Entry // what people have switched off
 }
 
 // has reports whether a part was read. One whose role the store lacks is left out.

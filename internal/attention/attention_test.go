@@ -24,7 +24,7 @@ import (
 
 // A service has what an engine would answer.
 type service struct {
-	t             *testing.T
+	t             testing.TB
 	incidents     []store.Incident
 	queues        []store.QueueCensus
 	stranded      []store.Stranded

@@ -110,11 +110,13 @@ func (l *reading) calendars() error {
 		return err
 	}
 	l.cut(len(list), "calendars")
+	l.days = make(map[string]*calendar.Days, len(list))
 	for i := range list {
 		days, err := calendar.New(list[i])
 		if err != nil {
 			continue // a version of the library that knows more has saved it
 		}
+		l.days[list[i].Name] = days
 		last, ok := days.Ends()
 		if !ok || last > days.On(l.At)+endsWithin {
 			continue

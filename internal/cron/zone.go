@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/courierhq/courier/internal/nearest"
@@ -16,8 +17,8 @@ import (
 
 // A Zone knows when its clocks are put forward and back. It is made by
 // [LoadZone] or [NewZone], never changes, and may be used by several goroutines
-// at once. Making one takes a tenth of a millisecond and a few kilobytes, so those who
-// have many schedules keep a Zone for each name.
+// at once. Making one takes a tenth of a millisecond and a few kilobytes, so [LoadZone] keeps
+// one for each name.
 type Zone struct {
 	location *time.Location
 	changes  []change // the first is before all times
@@ -101,6 +102,11 @@ func zoneNames() []string { return strings.Fields(zoneList) }
 // The empty name is UTC. "Local" is refused: it is another zone on every machine.
 // The error for an unknown name has the nearest names.
 func LoadZone(name string) (*Zone, error) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if zone := loaded.zones[name]; zone != nil {
+		return zone, nil
+	}
 	if name == "Local" {
 		return nil, errors.New(`time zone "Local" is another one on every machine; write its name, such as "Europe/Berlin"`)
 	}
@@ -108,8 +114,22 @@ func LoadZone(name string) (*Zone, error) {
 	if err != nil {
 		return nil, unknownZone(name)
 	}
-	return NewZone(location), nil
+	zone := NewZone(location)
+	if loaded.zones == nil || len(loaded.zones) >= maxLoaded {
+		loaded.zones = make(map[string]*Zone)
+	}
+	loaded.zones[name] = zone
+	return zone, nil
 }
+
+// loaded keeps zones, of which there are few, by their names.
+var loaded struct {
+	sync.Mutex
+	zones map[string]*Zone
+}
+
+// maxLoaded bounds the zones that are kept.
+const maxLoaded = 1000
 
 // unknownZone is the error for a name that the machine doesn't know.
 func unknownZone(name string) error {

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -232,6 +233,51 @@ func (s *Store) Latest(ctx context.Context, f store.LatestFilter) ([]courier.Ste
 		return x.latestSteps(f.Before), nil
 	}
 	return nil, nil
+}
+
+// Transfers returns the newest attempts of some steps.
+func (s *Store) Transfers(ctx context.Context, f store.TransferFilter) ([]store.Transfer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	limit := min(f.Limit, 1000)
+	if limit <= 0 {
+		limit = 100
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*courier.StepExecution
+	for _, w := range f.Steps[:min(len(f.Steps), store.MaxTransferSteps)] {
+		x := s.executions[w.Execution]
+		if x == nil {
+			continue
+		}
+		records := x.recordsOf(&store.StepFilter{Step: &w.Step, Attempt: w.Attempt})
+		for i, n := len(records)-1, 0; i >= 0 && n < limit; i-- {
+			if r := records[i]; r.Step == w.Step && r.ExecutionAttempt == w.Attempt {
+				found = append(found, r)
+				n++
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *courier.StepExecution) int {
+		return cmp.Or(b.EndedAt.Compare(a.EndedAt), cmp.Compare(b.Execution, a.Execution), cmp.Compare(b.Seq, a.Seq))
+	})
+	var list []store.Transfer
+	for _, r := range found[:min(len(found), limit)] {
+		t := store.Transfer{}
+		for _, file := range r.Files {
+			if file.Connection != "" && !file.Removed {
+				t.Files++
+			}
+		}
+		record := []courier.StepExecution{withoutDetails(r)}
+		record[0].Outputs, record[0].Files = nil, nil
+		store.SetVersions(&s.executions[r.Execution].Execution, record)
+		t.Attempt = record[0]
+		list = append(list, t)
+	}
+	return list, nil
 }
 
 // Audit returns a page of the audit entries of an execution.

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -43,6 +44,9 @@ func (s *Store) Execution(ctx context.Context, id courier.ExecutionID) (courier.
 	return list[0], nil
 }
 
+// lastID comes after the ids of all executions.
+const lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
 // Executions returns a page of executions, newest first.
 func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execution, error) {
 	if err := s.checkOpen(ctx); err != nil {
@@ -67,9 +71,6 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	}
 	if f.Job != "" {
 		add("e.definition_id = (select id from courier.job_definitions where kind = 'job' and name = $%d::text)", f.Job)
-	}
-	if len(f.Jobs) > 0 {
-		add("e.definition_id = any(array(select id from courier.job_definitions where kind = 'job' and name = any($%d::text[])))", f.Jobs)
 	}
 	for name, value := range f.Labels {
 		args = append(args, name, value)
@@ -112,8 +113,24 @@ func (s *Store) Executions(ctx context.Context, f store.Filter) ([]courier.Execu
 	if f.Queue != "" {
 		add("e.queue = $%d::text", f.Queue)
 	}
+	alone := filter == ""
 	if f.Before != "" {
 		add("e.id < $%d::text::uuid", bind.ID(string(f.Before)))
+	}
+	switch {
+	case len(f.Jobs) > 0 && alone:
+		// The newest of each job: otherwise all of a job would be sorted, or all of others read. With
+		// "=" the planner would do so too, if it has no statistics.
+		args = append(args, bind.ID(cmp.Or(string(f.Before), lastID)))
+		add(fmt.Sprintf(`e.id = any(array(
+			select n.id from courier.job_definitions d cross join lateral (
+				select x.id from courier.job_executions x
+				where (x.definition_id, x.id) >= (d.id, '00000000-0000-0000-0000-000000000000'::uuid) and (x.definition_id, x.id) < (d.id, $%d::text::uuid)
+				order by x.definition_id desc, x.id desc limit $1::bigint
+			) n
+			where d.kind = 'job' and d.name = any($%%d::text[]) order by n.id desc limit $1::bigint))`, len(args)), f.Jobs)
+	case len(f.Jobs) > 0:
+		add("e.definition_id = any(array(select id from courier.job_definitions where kind = 'job' and name = any($%d::text[])))", f.Jobs)
 	}
 	rows, err := query(ctx, s.pool, scanRow, s.sqlFiltered("execution/list", filter), args...)
 	if err != nil {
@@ -225,6 +242,32 @@ func (s *Store) Latest(ctx context.Context, f store.LatestFilter) ([]courier.Ste
 		return nil, failed(fmt.Sprintf("read the latest steps of execution %s", f.Execution), err)
 	}
 	return list, nil
+}
+
+// Transfers returns the newest attempts of some steps.
+func (s *Store) Transfers(ctx context.Context, f store.TransferFilter) ([]store.Transfer, error) {
+	if err := s.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	limit := min(f.Limit, 1000)
+	if limit <= 0 {
+		limit = 100
+	}
+	steps := f.Steps[:min(len(f.Steps), store.MaxTransferSteps)]
+	ids, attempts, indexes := make([]string, len(steps)), make([]int32, len(steps)), make([]int32, len(steps))
+	for i, w := range steps {
+		ids[i], attempts[i], indexes[i] = bind.ID(string(w.Execution)), int32(w.Attempt), int32(w.Step)
+	}
+	list, err := query(ctx, s.pool, scanTransfer, s.sql("execution/list_transfers"), ids, attempts, indexes, int64(limit))
+	if err != nil {
+		return nil, failed("read the newest attempts of steps", err)
+	}
+	return list, nil
+}
+
+func scanTransfer(rows pgx.Rows) (t store.Transfer, err error) {
+	t.Attempt, err = scanReportAnd(rows, &t.Files)
+	return t, err
 }
 
 // Audit returns a page of the audit entries of an execution.

@@ -35,6 +35,7 @@ func TestPlanOfRecords(t *testing.T) {
 	job := defined(t, s, pool, "j")
 	other := past{job: job, state: "completed", count: 50_000, created: 9 * time.Hour, ended: time.Hour}.make(t, pool)[0]
 	id := past{job: job, state: "failed", count: 1, created: 10 * time.Hour, ended: time.Hour}.make(t, pool)[0]
+	past{job: defined(t, s, pool, "rare"), state: "completed", count: 3, created: 20 * time.Hour, ended: time.Hour}.make(t, pool)
 	exec(t, pool, "update courier.job_executions set failed_items = 200, rerun_of = id, last_audit_seq = 200010 where id = '"+id+"'")
 	exec(t, pool, `insert into courier.execution_history (execution_id, seq, started_at, at, bytes, execution_attempt, step, attempt, state, step_type, worker, failed_loop)
 		select '`+id+`', 10 + 2 * n, now(), now(), 0, 1, 1 + n % 3, 1, case when n % 500 = 0 then 'failed' end, 'file.copy', 'w',
@@ -105,6 +106,15 @@ var recordQueries = []struct {
 			entries = append(entries, store.TrailEntry{Execution: id, Seq: 12 + 2000*n})
 		}
 		return count(s.Reports(ctx, entries))
+	}},
+	{"the newest attempts of a step", "execution/list_transfers", "execution_history_steps", 30, 300, func(ctx context.Context, s *pgstore.Store, id courier.ExecutionID) (int, error) {
+		return count(s.Transfers(ctx, store.TransferFilter{Steps: []store.TransferStep{{Execution: id, Attempt: 1, Step: 2}}, Limit: 30}))
+	}},
+	{"the newest executions of jobs", "execution/list", "job_executions_job", 100, 1000, func(ctx context.Context, s *pgstore.Store, _ courier.ExecutionID) (int, error) {
+		return count(s.Executions(ctx, store.Filter{Jobs: []string{"j", "none"}, Limit: 100}))
+	}},
+	{"the newest executions of rare jobs", "execution/list", "job_executions_job", 3, 60, func(ctx context.Context, s *pgstore.Store, _ courier.ExecutionID) (int, error) {
+		return count(s.Executions(ctx, store.Filter{Jobs: []string{"rare", "none"}, Limit: 100}))
 	}},
 	{"executions with failed items", "execution/list", "job_executions_failed_items", 1, 20, func(ctx context.Context, s *pgstore.Store, _ courier.ExecutionID) (int, error) {
 		return count(s.Executions(ctx, store.Filter{FailedItems: true}))

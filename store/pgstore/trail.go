@@ -72,10 +72,13 @@ func (s *Store) Reports(ctx context.Context, entries []store.TrailEntry) ([]cour
 }
 
 // scanReport returns a record with its version.
-func scanReport(rows pgx.Rows) (courier.StepExecution, error) {
+func scanReport(rows pgx.Rows) (courier.StepExecution, error) { return scanReportAnd(rows) }
+
+// scanReportAnd is scanReport for rows with more columns.
+func scanReportAnd(rows pgx.Rows, more ...any) (courier.StepExecution, error) {
 	var x courier.Execution
 	var repairs *string
-	s, err := scanStepAnd(rows, &x.Version, &repairs)
+	s, err := scanStepAnd(rows, append([]any{&x.Version, &repairs}, more...)...)
 	if err == nil {
 		err = decode(repairs, &x.Repairs)
 	}

@@ -452,6 +452,13 @@ func (d *differ) list() error {
 		d.both("the latest steps before", func(s store.Store, _ int) (any, error) {
 			return s.Latest(d.ctx, store.LatestFilter{Execution: id, Before: before})
 		}),
+		d.both("transfers", func(s store.Store, _ int) (any, error) {
+			var steps []store.TransferStep
+			for _, id := range d.ids {
+				steps = append(steps, store.TransferStep{Execution: id, Attempt: 1, Step: 0}, store.TransferStep{Execution: id, Attempt: 1, Step: 1}, store.TransferStep{Execution: id, Attempt: 2, Step: 1})
+			}
+			return s.Transfers(d.ctx, store.TransferFilter{Steps: steps, Limit: 2 * limit})
+		}),
 		d.both("a page of the audit", func(s store.Store, _ int) (any, error) {
 			return s.Audit(d.ctx, store.AuditFilter{Execution: id, After: after, Limit: limit})
 		}),

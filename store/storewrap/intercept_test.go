@@ -68,6 +68,9 @@ var uses = []use{
 	{"Latest", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Latest(ctx, store.LatestFilter{Execution: id}))
 	}},
+	{"Transfers", func(ctx context.Context, s store.Store) (any, error) {
+		return result(s.Transfers(ctx, store.TransferFilter{Steps: []store.TransferStep{{Execution: id, Attempt: 1}}}))
+	}},
 	{"Audit", func(ctx context.Context, s store.Store) (any, error) {
 		return result(s.Audit(ctx, store.AuditFilter{Execution: id}))
 	}},

@@ -14,6 +14,9 @@ var Hostile = []string{
 	"a?b#c&d=e/../%2e%2e%2f", strings.Repeat("unbroken", 16), "{{.Service}} `${1}` &lt;b&gt;",
 }
 
+// globex are the jobs that fetch from Globex, which has changed its password.
+var globex = []string{"orders-globex", "prices-globex", "stock-globex"}
+
 // endless is a message without a place to break it.
 var endless = "the partner answers: " + strings.Repeat("0123456789abcdef", 512)
 
@@ -43,6 +46,12 @@ func jobs() []courier.Job {
 		Name: "knock", FailurePolicy: courier.FailurePolicy{Type: courier.RetryStep, BackoffBase: new(time.Hour), BackoffMax: new(time.Hour)},
 		Steps: []courier.StepSpec{step("", nil), step("ask", map[string]any{"fail": "connection acme-sftp: the server is busy (421)", "passing": true})},
 	}}
+	for _, name := range globex {
+		list = append(list, courier.Job{Name: name, Params: map[string]any{"answer": ""}, Steps: []courier.StepSpec{
+			{ID: "fetch", Type: "demo.fetch", Config: map[string]any{"connection_id": "globex-ftps", "directory": "/out/" + name, "files": []any{name + ".csv"}, "fail": "context:params.answer", "class": "login"}},
+			step("book", map[string]any{"subject": name + ".csv"}),
+		}})
+	}
 	for _, name := range Hostile {
 		list = append(list, courier.Job{Name: name, Params: map[string]any{"text": ""}, Steps: []courier.StepSpec{
 			{ID: "say", Name: name, Type: "demo.work", Config: map[string]any{"subject": "context:params.text", "fail": name + " " + endless[:200]}},

@@ -64,6 +64,13 @@ func (w *World) past(ctx context.Context, opt Options) error {
 		{job: "invoices", by: "ben", labels: acme, params: map[string]any{"seconds": 0.08, "broken": "inv-0425.xml"}, as: "items", after: time.Hour},
 		{job: "invoices", by: "schedule:statements", labels: acme, params: map[string]any{"seconds": 0.05, "partner": "globex"}, as: "completed", after: 2 * time.Hour},
 	}
+	for i := range 4 * len(globex) {
+		r := run{job: globex[i%len(globex)], by: "schedule:globex", labels: map[string]string{"partner": "globex"}, after: 5 * time.Minute}
+		if i >= 3*len(globex) {
+			r.params, r.as = map[string]any{"answer": "530 login incorrect"}, "login refused"
+		}
+		runs = append(runs, r)
+	}
 	for i, name := range Hostile {
 		r := run{job: name, by: name, params: map[string]any{"text": name}, labels: map[string]string{"partner": name}, after: time.Minute}
 		if i == 0 || i == 2 {

@@ -17,6 +17,7 @@ type fetchConfig struct {
 	Pattern    string   `json:"pattern" default:"*" doc:"which files"`
 	Files      []string `json:"files" doc:"the files that the server pretends to have"`
 	Fail       string   `json:"fail" doc:"what the server answers with; empty means that all goes well"`
+	Class      string   `json:"class" doc:"the error class of that; empty means none"`
 }
 
 type fetchOutput struct {
@@ -30,7 +31,11 @@ func fetch(_ context.Context, job *courier.Context, cfg fetchConfig) (out fetchO
 	job.Log().Info("connected", "connection", cfg.Connection, "directory", cfg.Directory)
 	if cfg.Fail != "" {
 		job.Log().Warn("the server has refused", "answer", cfg.Fail)
-		return out, courier.Permanent(fmt.Errorf("connection %s: %s", cfg.Connection, cfg.Fail))
+		err := courier.Permanent(fmt.Errorf("connection %s: %s", cfg.Connection, cfg.Fail))
+		if cfg.Class != "" {
+			err = courier.WithClass(err, courier.Reason(cfg.Class))
+		}
+		return out, err
 	}
 	for i, name := range cfg.Files {
 		f := courier.File{Path: path.Join("/", cfg.Directory, name), Size: int64(48_213 + 7919*i), Connection: cfg.Connection, Received: true}

@@ -71,7 +71,37 @@ func TestRuns(t *testing.T) {
 	if strings.Index(text, "executions/0\"") < strings.Index(text, "executions/failed") {
 		t.Error("the newest is not the last")
 	}
+	if r.Noun != "run" || !strings.Contains(text, "last 22 runs lasted") {
+		t.Errorf("they are called %s: %s", r.Noun, text)
+	}
 	if r := life.RunsOf(nil, at, nil); r.Count != 0 || r.Median != 0 {
 		t.Errorf("of nothing: %+v", r)
+	}
+}
+
+// TestTransfers: a bar for each attempt, the newest last, with what it has moved or why it has failed.
+func TestTransfers(t *testing.T) {
+	at := time.Date(2026, 11, 29, 6, 30, 0, 0, time.UTC)
+	attempt := func(state courier.StepState, took time.Duration) courier.StepExecution {
+		return courier.StepExecution{Execution: "x", Step: 2, ID: "get", Type: "sftp.download", State: state, StartedAt: at, EndedAt: at.Add(took)}
+	}
+	done, failed, cut := attempt(courier.StepCompleted, 3*time.Second), attempt(courier.StepFailed, time.Second), attempt(courier.StepPending, 0)
+	done.Bytes, done.Iteration, failed.Error = 1234, []int{4}, "login refused: <b>"
+	r := life.TransfersOf([]store.Transfer{{Attempt: done, Files: 2}, {Attempt: failed}, {Attempt: cut}}, func(x *store.Transfer) life.Shown {
+		return life.Shown{Href: "a?b&c", Job: "fetch", Message: x.Attempt.Error}
+	})
+	if r.Count != 3 || r.Completed != 1 || r.Median != 3*time.Second || r.P95 != 3*time.Second || r.Noun != "transfer" {
+		t.Errorf("%+v", r)
+	}
+	text, last := string(r.Bars), 0
+	for _, want := range []string{
+		`href="a?b&amp;c"`, "<title>interrupted: ", `<title>failed: 1.0 s, 2026-11-29 06:30:00 UTC, job &#34;fetch&#34;, step 2 &#34;get&#34; (sftp.download): login refused: &lt;b&gt;</title><rect class="bad"`,
+		`<title>completed: 3.0 s, 2 files, 1,234 bytes, 2026-11-29 06:30:00 UTC, job &#34;fetch&#34;, step 2 &#34;get&#34; (sftp.download) at index 4</title><rect class="good"`,
+	} {
+		i := strings.Index(text[last:], want)
+		if i < 0 {
+			t.Fatalf("no %s behind character %d of %s", want, last, text)
+		}
+		last += i
 	}
 }

@@ -9,41 +9,97 @@ import (
 
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/dashboard/internal/format"
+	"github.com/courierhq/courier/store"
 )
 
-// MaxRuns is how many runs of a job are drawn.
+// MaxRuns is how many runs of a job, and how many transfers, are drawn.
 const MaxRuns = 30
 
-// Runs are the last executions of a job.
+// Runs are the last executions of a job, or the last transfers with a connection.
 type Runs struct {
-	Count int
-	Bars  template.HTML // one for each, the newest last, as a link
+	Noun   string // what one of them is
+	LeadTo string // what a bar leads to
+	Count  int
+	Bars   template.HTML // one for each, the newest last, as a link
 	// Median and P95 are how long the completed ones of them lasted, from the first start to the
 	// end: half of them no longer than Median, and 95 of 100 no longer than P95. Completed counts
 	// them; without any the times are 0.
 	Median, P95 time.Duration
 	Completed   int
-	Mixed       bool // of several jobs, whose times are not compared
+}
+
+// A bar is what is drawn of one of them.
+type bar struct {
+	href, status string
+	took         time.Duration
+	completed    bool
+	text         string // what its title says behind the status
 }
 
 // RunsOf returns what is shown of executions at an instant. They are in falling order of their
 // creation; href returns the reference of one.
 func RunsOf(list []courier.Execution, at time.Time, href func(courier.ExecutionID) string) Runs {
-	r := Runs{Count: len(list)}
-	var completed []time.Duration
-	lasted := make([]time.Duration, len(list))
-	var most time.Duration = 1
+	bars := make([]bar, len(list))
 	for i := range list {
-		if x := &list[i]; !x.StartedAt.IsZero() {
+		x := &list[i]
+		b := bar{href: href(x.ID), status: x.Status(at), text: "not started"}
+		if !x.StartedAt.IsZero() {
 			end := x.EndedAt
 			if end.IsZero() {
 				end = at
 			}
-			lasted[i] = max(0, end.Sub(x.StartedAt))
-			most = max(most, lasted[i])
-			if x.State == courier.Completed {
-				completed = append(completed, lasted[i])
-			}
+			b.took, b.completed = max(0, end.Sub(x.StartedAt)), x.State == courier.Completed
+			b.text = format.Took(b.took)
+		}
+		b.text += ", " + instant(x.CreatedAt)
+		bars[i] = b
+	}
+	return Runs{Noun: "run", LeadTo: "an execution"}.with(bars)
+}
+
+// Shown is what is shown of a transfer beside the attempt of its step.
+type Shown struct {
+	Href    string // of the attempt
+	Job     string
+	Message string // why it has failed, as the visitor may see it
+}
+
+// TransfersOf returns what is shown of transfers, which are in falling order of their ends.
+func TransfersOf(list []store.Transfer, show func(*store.Transfer) Shown) Runs {
+	bars := make([]bar, len(list))
+	for i := range list {
+		t, s := &list[i], show(&list[i])
+		a := &t.Attempt
+		b := bar{href: s.Href, status: string(a.State), took: max(0, a.EndedAt.Sub(a.StartedAt)), completed: a.State == courier.StepCompleted}
+		if a.State == courier.StepPending {
+			b.status = "interrupted"
+		}
+		b.text = format.Took(b.took)
+		if t.Files > 0 {
+			b.text += ", " + format.Plural(t.Files, "file")
+		}
+		if a.Bytes > 0 {
+			b.text += ", " + format.Plural(a.Bytes, "byte")
+		}
+		b.text += fmt.Sprintf(", %s, job %q, %s%s", instant(a.StartedAt), format.Clip(80, s.Job), courier.StepLabel(a.Step, a.ID, a.Type), format.InItem(a.ItemLabels, a.Iteration))
+		if s.Message != "" {
+			b.text += ": " + format.Clip(200, s.Message)
+		}
+		bars[i] = b
+	}
+	return Runs{Noun: "transfer", LeadTo: "an attempt of a step"}.with(bars)
+}
+
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
+
+// with returns r with bars, the newest of which is the first.
+func (r Runs) with(bars []bar) Runs {
+	r.Count = len(bars)
+	var completed []time.Duration
+	var most time.Duration = 1
+	for i := range bars {
+		if most = max(most, bars[i].took); bars[i].completed {
+			completed = append(completed, bars[i].took)
 		}
 	}
 	slices.Sort(completed)
@@ -51,21 +107,16 @@ func RunsOf(list []courier.Execution, at time.Time, href func(courier.ExecutionI
 		r.Median, r.P95 = rank(completed, 50), rank(completed, 95)
 	}
 	const wide, high, least = 14, 56, 3
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="bars" viewBox="0 0 %d %d" width="%d" height="%d" role="group" aria-label="How long the last %s lasted, the newest last">`, len(list)*wide, high, len(list)*wide, high, format.Plural(len(list), "run"))
-	for i := range list {
-		x := &list[len(list)-1-i]
-		status, took := x.Status(at), lasted[len(list)-1-i]
-		h := least + int(float64(high-least)*float64(took)/float64(most))
-		text := "not started"
-		if !x.StartedAt.IsZero() {
-			text = format.Took(took)
-		}
-		fmt.Fprintf(&b, `<a href="%s" tabindex="-1"><title>%s: %s, %s UTC</title><rect class="%s" x="%d" y="%d" width="%d" height="%d"/></a>`, template.HTMLEscapeString(href(x.ID)),
-			format.Words(status), template.HTMLEscapeString(text), x.CreatedAt.UTC().Format("2006-01-02 15:04:05"), format.LookOf(status).Class, i*wide, high-h, wide-3, h)
+	var s strings.Builder
+	fmt.Fprintf(&s, `<svg class="bars" viewBox="0 0 %d %d" width="%d" height="%d" role="group" aria-label="How long the last %s lasted, the newest last">`, len(bars)*wide, high, len(bars)*wide, high, format.Plural(len(bars), r.Noun))
+	for i := range bars {
+		b := &bars[len(bars)-1-i]
+		h := least + int(float64(high-least)*float64(b.took)/float64(most))
+		fmt.Fprintf(&s, `<a href="%s" tabindex="-1"><title>%s: %s</title><rect class="%s" x="%d" y="%d" width="%d" height="%d"/></a>`, template.HTMLEscapeString(b.href),
+			format.Words(b.status), template.HTMLEscapeString(b.text), format.LookOf(b.status).Class, i*wide, high-h, wide-3, h)
 	}
-	b.WriteString("</svg>")
-	r.Bars = template.HTML(b.String())
+	s.WriteString("</svg>")
+	r.Bars = template.HTML(s.String())
 	return r
 }
 

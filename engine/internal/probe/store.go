@@ -101,6 +101,11 @@ func (v *probed) Latest(ctx context.Context, f store.LatestFilter) (got []courie
 	return v.Store.Latest(ctx, f)
 }
 
+func (v *probed) Transfers(ctx context.Context, f store.TransferFilter) (got []store.Transfer, err error) {
+	defer v.told.Store("Transfers", time.Now(), &err)
+	return v.Store.Transfers(ctx, f)
+}
+
 func (v *probed) Audit(ctx context.Context, f store.AuditFilter) (got []courier.AuditEntry, err error) {
 	defer v.told.Store("Audit", time.Now(), &err)
 	return v.Store.Audit(ctx, f)
