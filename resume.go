@@ -102,7 +102,8 @@ type ResumeReport struct {
 	Position  Position    `json:"position"`
 	// Note describes what changes, as the audit will.
 	Note string `json:"note,omitempty"`
-	// Steps are those that may run from there on, in the order of the list.
+	// Steps are those that may run from there on, in the order of the list. In a loop that has
+	// items left they begin with its first step.
 	Steps []ResumedStep `json:"steps"`
 	// Config is the configuration of the step at the position, with its references
 	// replaced and without secrets; nil where some of them have no value yet.

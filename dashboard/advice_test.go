@@ -57,7 +57,8 @@ func TestSaveAndEnable(t *testing.T) {
 }
 
 // A failure of a job that was changed since leads to a resume with the newer version, from the
-// first page and from its own; the form has that version chosen.
+// first page, from its own and from that of the job; the form has that version chosen, and says
+// at once what that would do, or why it can't be.
 func TestNewerVersion(t *testing.T) {
 	virtual(t, nil, func(w *world) {
 		x := w.ended("other", "ann", map[string]any{"fail": "no"})
@@ -68,19 +69,28 @@ func TestNewerVersion(t *testing.T) {
 		job := jobs()[1]
 		job.Params["more"] = 1
 		w.define(job)
-		for _, page := range []answer{w.get("").has("has a version 2"), w.get(at).has("a plain resume goes on with version 1, and the latest is 2")} {
+		for _, page := range []answer{w.get("").has("has a version 2"), w.get(at).has("a plain resume goes on with version 1, and the latest is 2"), w.get("jobs/other").has("has version 1.")} {
 			to, ok := page.links()["Resume with version 2…"]
 			if !ok {
 				t.Fatalf("%s does not lead to version 2: %v", page.at, page.links())
 			}
-			form := w.follow(page, to)
+			form := w.follow(page, to).has("What this would do").has("with version 2").has("Resume like this")
 			for _, o := range form.tree.one(t, "#version").all("option") {
 				if _, chosen := o.attrs["selected"]; chosen != (o.text() == "2") {
 					t.Errorf("%s: version %q is chosen: %v", to, o.text(), chosen)
 				}
 			}
 		}
+		w.get(at + "/resume?version=9").has("version 9").has("Say what it would do")
+		if form := w.get(at + "/resume"); strings.Contains(form.text(), "What this would do") {
+			t.Error("a form that nothing is chosen in says what that would do")
+		}
+		w.get(at).lacks("Only operators")
 		w.user = "watcher"
+		w.get(at).has("Only operators can act on this execution.")
+		if _, ok := w.get("jobs/other").has("has version 1.").links()["Resume with version 2…"]; ok {
+			t.Error("the job leads a viewer to what only operators do")
+		}
 		if _, ok := w.get(at).links()["Resume with version 2…"]; ok {
 			t.Error("a viewer is led to what only operators do")
 		}

@@ -57,7 +57,7 @@ const (
 	maxLinked = 20
 )
 
-type executionLink struct{ ID, Href, Job string }
+type executionLink struct{ ID, Href, Job, JobHref string }
 
 // A button leads to a form. It is a link to one, or a form with ids that an address can't
 // hold.
@@ -147,7 +147,7 @@ func (l *lastAttention) forget() {
 func (c *call) entry(e attention.Entry) attentionEntry {
 	v := attentionEntry{Entry: e}
 	for _, id := range e.Executions[:min(len(e.Executions), 5)] {
-		v.First = append(v.First, executionLink{string(id), c.link("executions", string(id)), ""})
+		v.First = append(v.First, executionLink{ID: string(id), Href: c.link("executions", string(id))})
 	}
 	one := len(e.Executions) == 1 && e.Count == 1 && !e.More
 	list := func(where ...string) {
@@ -211,6 +211,9 @@ func (c *call) entry(e attention.Entry) attentionEntry {
 	case attention.Due, attention.Stranded:
 		if len(v.First) > 0 {
 			v.First[0].Job = e.Oldest
+			if e.Oldest != "" && c.Can(c.ctx(), e.Oldest, access.RightSee) {
+				v.First[0].JobHref = c.link("jobs", e.Oldest)
+			}
 		}
 		list("state:queued", filter.Filter{Queue: e.Queue}.String())
 	case attention.Kept:

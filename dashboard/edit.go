@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -250,10 +251,35 @@ func saveText(ctx context.Context, c *call) (string, error) {
 	saved, err := all.Define(ctx, &k.defined, &courier.DefineOptions{By: c.by(), Base: &base, CheckQueue: true})
 	src.Locate(desk.ProblemsOf(err))
 	c.warn(saved.Warnings)
+	c.tellOld(saved.Warnings, base)
 	if err == nil && *saved.Version() == base {
 		err = desk.ErrUnchanged
 	}
 	return c.link(all.Kind+"s", name), err
+}
+
+// tellOld says of the warnings about what was saved which ones the version before had, too: who
+// has mended something else did not cause them.
+func (c *call) tellOld(list []courier.Problem, base int) {
+	kept, ok := c.kept.(doubts)
+	if !ok || base == 0 {
+		return
+	}
+	was, err := c.version(base)
+	if err != nil {
+		return // then they are as good as new
+	}
+	found, err := c.CheckText(c.ctx(), c.page.kind(), &courier.Source{Text: []byte(definition.Text(was.Definition))})
+	if err != nil {
+		return
+	}
+	for i, p := range list {
+		if slices.ContainsFunc(found.Warnings, func(w courier.Problem) bool {
+			return w.ID == p.ID && w.Type == p.Type && w.Field == p.Field && w.Message == p.Message
+		}) {
+			kept[i] = fmt.Sprintf("As in version %d: %s", base, kept[i])
+		}
+	}
 }
 
 // noteBase writes in the journal which version is replaced.

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"strconv"
+
 	"github.com/courierhq/courier"
 	"github.com/courierhq/courier/access"
 	"github.com/courierhq/courier/dashboard/internal/definition"
@@ -16,6 +18,14 @@ type jobPage struct {
 	Facts     []definition.Fact
 	DependsOn []dependsOn
 	Flow      definition.Flow
+	Behind    []behind
+}
+
+// A behind is one of the newest executions that goes on, or begins, with an older version than
+// the latest.
+type behind struct {
+	jobOutcome
+	Resume string // reference of the resume with the latest version; empty if there can be none
 }
 
 // A dependsOn is a job that another one waits for.
@@ -36,6 +46,9 @@ func (c *call) job() (any, error) {
 		return nil, err
 	}
 	p := &jobPage{definitionPage: shared, State: state[0]}
+	if !p.Removed && p.Version == p.Latest {
+		p.Behind = c.behind(p)
+	}
 	if p.Tab == "" {
 		job := d.Definition.(*courier.Job)
 		p.Facts, p.Flow = definition.Facts(job), definition.FlowOf(job, c.h.e.Registry())
@@ -45,6 +58,24 @@ func (c *call) job() (any, error) {
 		}
 	}
 	return p, nil
+}
+
+// behind returns those of the newest executions of a job that have failed or wait, with an older
+// version than its page is of.
+func (c *call) behind(p *jobPage) (list []behind) {
+	for _, o := range p.State.Outcomes {
+		switch b := (behind{jobOutcome: o}); {
+		case o.Version >= p.Version:
+		case o.Status == "failed":
+			if c.mayDo("resumeExecution") {
+				b.Resume = o.Href + "/resume?version=" + strconv.Itoa(p.Version)
+			}
+			list = append(list, b)
+		case o.Status == "queued", o.Status == "scheduled", o.Status == "created":
+			list = append(list, b)
+		}
+	}
+	return list
 }
 
 // dependencies returns what a job waits for. Jobs that the visitor must not know are text,

@@ -105,7 +105,9 @@ func TestJobEditQueue(t *testing.T) {
 		if !found {
 			t.Fatalf("saving: %d %s", saved.Code, saved.Body)
 		}
-		w.get(at).has("Version 2, saved").has(doubt)
+		w.get(at).has("Version 2, saved").has(doubt).lacks("As in version")
+		again := w.edit("nested")
+		w.post("jobs/nested/edit", with(again, "do", "define", "text", strings.Replace(again["text"], `"limit": 2`, `"limit": 9`, 1))).done("It was saved, and looks doubtful:").has("As in version 2: ").has(doubt)
 		if page := w.get("jobs/nested"); strings.Contains(page.Body.String(), "no worker serves") {
 			t.Error("the page is not that after saving, and has the warning")
 		}
@@ -287,6 +289,9 @@ func TestJobEditRoles(t *testing.T) {
 		if page := w.get("jobs/report/edit"); len(page.tree.all("button[value=dry-run]")) != 0 {
 			t.Error("an editor who may not see values is offered a dry run")
 		}
+		w.get("jobs/report").lacks("Only editors")
+		w.user = "otto"
+		w.get("jobs/report").has("Only editors can change this job.")
 	})
 }
 

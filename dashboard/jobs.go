@@ -56,6 +56,7 @@ type jobRow struct {
 type jobOutcome struct {
 	Href, Status string
 	At           time.Time // of the end, or else of the creation
+	Version      int
 }
 
 const (
@@ -130,7 +131,7 @@ func (c *call) addOutcomes(rows []jobRow) error {
 		for i := range list {
 			x := &list[i]
 			if r := byName[x.Job]; r != nil && len(r.Outcomes) < jobOutcomes {
-				o := jobOutcome{Href: c.link("executions", string(x.ID)), Status: x.Status(at), At: x.EndedAt}
+				o := jobOutcome{Href: c.link("executions", string(x.ID)), Status: x.Status(at), At: x.EndedAt, Version: x.Version}
 				if o.At.IsZero() {
 					o.At = x.CreatedAt
 				}

@@ -157,7 +157,7 @@ func (c *call) show(status int, failed error) error {
 	}
 	v := c.view()
 	v.Data, v.Notice = data, c.notice()
-	if failed != nil {
+	if failed = c.failed; failed != nil {
 		v.Problem, v.Notice = problem.Of(failed), nil
 		if c.placed {
 			above := *v.Problem

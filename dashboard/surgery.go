@@ -22,7 +22,7 @@ import (
 )
 
 // A resumePage resumes an execution with changes: what is wanted, then what that would do,
-// then the deed.
+// then the deed. A link that wants a version, or another host, leads to what that would do.
 type resumePage struct {
 	X        courier.Execution
 	Status   string
@@ -55,7 +55,11 @@ func (c *call) resumePage() (any, error) {
 	x := c.execution
 	c.title = "Resume " + x.Job + " with changes"
 	if c.form == nil {
-		c.form = c.query // a link fills in what it is for
+		// A link fills in what it is for. One to another version or host asks what that would do.
+		c.form = c.query
+		if c.form.Has("version") || c.form.Has("elsewhere") {
+			_, c.failed = tryResume(c.ctx(), c)
+		}
 	}
 	p := &resumePage{X: x, Status: x.Status(now()), Back: c.link("executions", string(x.ID)), Sees: c.SeesValues(c.ctx(), x.Job)}
 	if !p.Sees {

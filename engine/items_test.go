@@ -513,6 +513,33 @@ func TestWorkersLostBehindItems(t *testing.T) {
 	})
 }
 
+// TestDryRunInLoop asks what a resume executes that skips a step in a loop: for items that are
+// left all steps of the loop run, and none of them counts as run again.
+func TestDryRunInLoop(t *testing.T) {
+	for fails, want := range map[int]string{0: "1 2 4", 1: "1 2 4", 2: "4"} {
+		couriertest.Virtual(t, nil, func(t *testing.T, h *couriertest.Harness) {
+			h.Stub("demo.get", nil)
+			refused := make([]error, 3)
+			refused[fails] = courier.Permanent(errors.New("refused"))
+			h.Stub("demo.send", couriertest.Fails(refused...))
+			h.Stub("demo.end", nil)
+			x := h.Run(h.Job(`{"name": "dry", "steps": [{"type": "flow.foreach", "config": {"source": ["a", "b", "c"]}},
+				{"type": "demo.get"}, {"type": "demo.send"}, {"type": "flow.end"}, {"type": "demo.end"}]}`), nil).RequireState(courier.Failed)
+			report, err := h.Engine.DryRunResume(t.Context(), x.ID, &courier.ResumeOptions{Skip: true, By: courier.By{Reason: "sent by mail"}})
+			var steps []string
+			for _, s := range report.Steps {
+				steps = append(steps, fmt.Sprint(s.Step))
+				if s.Repeated {
+					t.Errorf("item %d: step %d counts as repeated", fails, s.Step)
+				}
+			}
+			if got := strings.Join(steps, " "); err != nil || got != want {
+				t.Errorf("item %d: steps %s, want %s, %v", fails, got, want, err)
+			}
+		})
+	}
+}
+
 // TestDryRunOfRepair asks beforehand what a repair executes: the steps from the one that
 // failed to the end of the item, and those behind the loop only if its marker says so.
 func TestDryRunOfRepair(t *testing.T) {

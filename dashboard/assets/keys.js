@@ -37,7 +37,7 @@ const actions = {
     enter(after ?? failed[0]);
   },
   x: () => row()?.querySelector("input[type=checkbox]")?.click(),
-  ".": () => rows(`[data-actions] :is(${field}, button, summary, a)`)[0]?.focus(),
+  ".": () => (rows(`[data-actions] :is(${field}, button, summary, a)`)[0] ?? rows("main .actions :is(button, a)")[0])?.focus(),
   "[": () => document.querySelector("[data-previous]")?.click(),
   "]": () => document.querySelector("[data-next]")?.click(),
   "?": () => document.querySelector("nav [data-key='?']")?.click(),

@@ -20,7 +20,12 @@ function apply(patch) {
   const f = document.getElementById(patch.id);
   if (!f) return;
   f.dataset.hash = patch.hash;
+  const inside = f.contains(document.activeElement);
   graft(f, patch.html);
+  if (inside && !f.contains(document.activeElement)) { // what had the focus is gone: keys go on here
+    f.tabIndex = -1;
+    f.focus({ preventScroll: true });
+  }
   announce(f);
 }
 

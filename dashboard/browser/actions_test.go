@@ -25,7 +25,7 @@ type deed struct {
 func (d *deed) String() string { return d.do + " at " + d.page }
 
 // last are the actions after which others can no longer be done, the last of them at the end.
-var last = []string{"rerun", "resume", "retry", "pause", "disable", "enable", "cancel", "bulk", "remove"}
+var last = []string{"resume with changes", "rerun", "resume", "retry", "pause", "disable", "enable", "cancel", "bulk", "remove"}
 
 var (
 	buttons = regexp.MustCompile(`<button[^>]* name="do" value="([^"]*)"`)
@@ -144,7 +144,7 @@ func (h *hand) offered() (list []*deed) {
 		Page  string
 		Verbs []string
 	}
-	h.p.Eval(`({page: document.body.dataset.page ?? "", verbs: [...document.querySelectorAll("form[method=post] button")].filter(e => !e.disabled).map(e => e.name == "do" ? e.value : e.form.querySelector("input[type=hidden][name=do]")?.value ?? "")})`, &found)
+	h.p.Eval(`({page: document.body.dataset.page ?? "", verbs: [...document.querySelectorAll("button")].filter(e => !e.disabled && e.form?.method == "post").map(e => e.name == "do" ? e.value : e.form.querySelector("input[type=hidden][name=do]")?.value ?? "")})`, &found)
 	for _, verb := range found.Verbs {
 		if verb != "" {
 			list = append(list, &deed{page: found.Page, do: verb})
@@ -163,7 +163,7 @@ const target = `((verb) => {
 		e.setAttribute(name, value);
 		window.marks.observe(e, {attributeFilter: ["data-target", "data-field", "data-closed"], attributeOldValue: true});
 	};
-	const button = [...document.querySelectorAll("form[method=post] button")].find(e => !e.disabled && (e.name == "do" ? e.value == verb : e.form.querySelector("input[type=hidden][name=do]")?.value == verb));
+	const button = [...document.querySelectorAll("button")].find(e => !e.disabled && e.form?.method == "post" && (e.name == "do" ? e.value == verb : e.form.querySelector("input[type=hidden][name=do]")?.value == verb));
 	if (!button) return false;
 	mark(button, "data-target", "");
 	return true;

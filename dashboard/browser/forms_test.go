@@ -135,7 +135,8 @@ func TestFocusAfterAction(t *testing.T) {
 	}
 }
 
-// The keys for fields go to the first field: of the actions, and of a page without a filter. In the
+// The keys for fields go to the first field: of the actions, or to the button of a form without
+// them, and of a page without a filter. In the
 // calendar "j" walks through what fires.
 func TestKeysOfFields(t *testing.T) {
 	t.Parallel()
@@ -150,10 +151,13 @@ func TestKeysOfFields(t *testing.T) {
 		{"executions", "/", "where"},
 		{"executions", ".", "action"},
 		{"schedules/night", ".", "reason"},
+		{"schedules/night?tab=edit", ".", "Save"},
+		{"executions/" + string(s.By["items"]) + "/resume", ".", "Say what it would do"},
+		{"executions/" + string(s.By["items"]) + "/rerun", ".", "Start it again"},
 	} {
 		p.Open(base + c.at)
 		p.Press(c.key)
-		if is(t, p, "document.activeElement.id", c.want); t.Failed() {
+		if is(t, p, "document.activeElement.id || document.activeElement.innerText", c.want); t.Failed() {
 			t.Fatalf("%s at %s", c.key, c.at)
 		}
 	}

@@ -61,6 +61,19 @@ func TestLive(t *testing.T) {
 		quiet(t, p, "execution")
 	})
 
+	t.Run("focus", func(t *testing.T) { // it is on a button that goes, and stays where the others are
+		x := start("invoices", map[string]any{"seconds": 1})
+		p := b.Page(t)
+		p.Open(base + "executions/" + string(x.ID))
+		p.WaitFor(`document.querySelector("#summary .badge.run")`, 0)
+		p.Eval(`document.querySelector("#summary details.confirm summary").focus()`, nil)
+		p.WaitFor(`document.querySelector("#summary .badge.good")`, 0)
+		is(t, p, "document.activeElement.id", "summary")
+		p.Press("Tab")
+		is(t, p, "document.activeElement.closest('section')?.id", "summary")
+		quiet(t, p, "focus")
+	})
+
 	t.Run("paused and hidden", func(t *testing.T) {
 		x := start("invoices", map[string]any{"seconds": 600})
 		p := b.Page(t)

@@ -152,28 +152,30 @@ var repairs = map[string]func(w *walk){
 		w.open(`Did you mean "night"?`)
 		w.follow("labels", "labels")
 		w.editJob("nihgt", "night")
-		w.press("g", "a")
-		w.is("Attention")
-		w.open(`Did you mean "night"?`)
+		w.to("Tab", "link", "The execution")
+		w.enter("labels")
 		w.cancel()
 		w.startAgain("labels")
 	},
 	"lost-worker": func(w *walk) {
 		w.entry("worker-2", "Elsewhere")
 		w.to("Tab", "link", "Resume elsewhere…", "worker-2")
+		w.enter("Resume delivery-notes with changes")
 		w.resumeLikeThis("delivery-notes")
 	},
 	"poison-file": func(w *walk) {
 		w.call("hooli")
 		w.open("prices-hooli")
-		w.content()
+		w.press(".")
 		w.to("Tab", "link", "Resume with changes…")
 		w.enter("Resume prices-hooli with changes")
+		w.press("/")
 		w.to("Tab", "box", "Skip step 3")
 		w.p.Press("Space")
 		w.keys++
 		w.to("Tab", "field", "Reason")
 		w.write("Hooli sends it by mail")
+		w.enter("Resume prices-hooli with changes")
 		w.resumeLikeThis("prices-hooli")
 	},
 	"stuck-step": func(w *walk) {
@@ -191,7 +193,7 @@ var repairs = map[string]func(w *walk){
 	"partner-down": func(w *walk) {
 		w.call("globex")
 		w.open("orders-globex")
-		w.content()
+		w.press(".")
 		w.to("Tab", "button", "Resume")
 		w.enter("orders-globex")
 	},
@@ -212,11 +214,12 @@ var repairs = map[string]func(w *walk){
 	"schedule-gap": func(w *walk) {
 		w.press("g", "s")
 		w.is("Schedules")
-		w.follow("closing", "Schedule closing")
+		w.to("j", "link", "closing")
+		w.enter("Schedule closing")
 		w.follow("Edit", "Schedule closing")
+		w.press("/")
 		w.to("Tab", "field", "Cron")
 		w.write("0 30 1 * * ?")
-		w.to("Tab", "button", "Save")
 		w.enter("Schedule closing")
 	},
 }
@@ -231,11 +234,13 @@ func (w *walk) call(who string) string {
 	return said
 }
 
-// open goes from the first page to the first execution of the entry that has all words.
+// open goes from the first page to the execution of the entry that has all words.
 func (w *walk) open(words ...string) {
 	w.Helper()
 	w.entry(words...)
-	w.to("Tab", "link", "0", words...) // an id
+	if s := w.at(); s.Role != "link" { // a long reason is folded before it
+		w.to("Tab", "link", "Show it", words...)
+	}
 	w.enter("")
 }
 
@@ -250,10 +255,13 @@ func (w *walk) follow(link, page string) {
 // editJob edits the text of the job whose page is open, and saves it.
 func (w *walk) editJob(before, after string) {
 	w.Helper()
-	w.content()
+	w.press(".")
 	w.to("Tab", "link", "Edit")
 	w.enter("Edit")
-	w.to("Tab", "field", "Definition in JSON")
+	w.press("/")
+	if s := w.at(); !strings.HasPrefix(s.Name, "Definition in JSON") {
+		w.Fatalf("the first field of the page %q is %q", s.Page, s.Name)
+	}
 	w.replace(before, after)
 	w.to("Tab", "button", "Save")
 	w.enter("")
@@ -288,25 +296,18 @@ func (w *walk) replace(before, after string) {
 	}
 }
 
-// resumeNewer goes back to the first page, from there to the resume of a job with its newer
-// version, and has it done.
+// resumeNewer goes from the page of a job that was saved to the resume of what has failed with
+// the version before, and has it done.
 func (w *walk) resumeNewer(job string) {
 	w.Helper()
-	w.press("g", "a")
-	w.is("Attention")
-	w.entry(job, "has a version 2")
-	w.to("Tab", "link", "Resume with version 2…", job)
+	w.to("Tab", "link", "Resume with version 2…")
+	w.enter("Resume " + job + " with changes")
 	w.resumeLikeThis(job)
 }
 
-// resumeLikeThis sends the form of a resume, looks at what it would do, and has it done.
+// resumeLikeThis looks at what a resume would do, and has it done.
 func (w *walk) resumeLikeThis(job string) {
 	w.Helper()
-	if w.at().Role == "link" {
-		w.enter("Resume " + job + " with changes")
-	}
-	w.to("Tab", "button", "Say what it would do")
-	w.enter("Resume " + job + " with changes")
 	w.to("Tab", "button", "Resume like this")
 	w.enter(job)
 }
@@ -314,7 +315,7 @@ func (w *walk) resumeLikeThis(job string) {
 // cancel cancels the execution whose page is open.
 func (w *walk) cancel() {
 	w.Helper()
-	w.content()
+	w.press(".")
 	w.to("Tab", "disclosure", "Cancel…")
 	w.p.Press("Enter")
 	w.keys++
@@ -328,7 +329,10 @@ func (w *walk) startAgain(job string) {
 	w.p.WaitFor(`[...document.querySelectorAll("#summary a")].some(e => e.innerText == "Start again…")`, 10*time.Second)
 	w.to("Tab", "link", "Start again…")
 	w.enter("Start " + job + " again")
-	w.to("Tab", "button", "Start it again")
+	w.press(".")
+	if s := w.at(); s.Name != "Start it again" {
+		w.Fatalf("the action of the page %q is %q", s.Page, s.Name)
+	}
 	w.enter(job)
 }
 

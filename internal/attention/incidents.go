@@ -109,7 +109,7 @@ func (l *reading) overdue(list []store.Incident, more bool) {
 		e.Do, e.Call = "Look why it takes so long. Cancel it if its result is no longer needed.", "Executions.Explain"
 		if c := g.list[0].Current; c != nil {
 			e.Step, e.StepID, e.StepType = &c.Step, c.ID, c.Type
-			e.Message = fmt.Sprintf("%s reports no progress since %s.", courier.StepLabel(c.Step, c.ID, c.Type), c.Still.UTC().Format(time.RFC3339))
+			e.Message = fmt.Sprintf("%s reports no progress since %s.", courier.StepLabel(c.Step, c.ID, c.Type), c.Still.UTC().Format("2006-01-02 15:04:05 UTC"))
 			if e.Count > 1 {
 				e.Message = "The first of them: " + e.Message
 			}

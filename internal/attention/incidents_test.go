@@ -96,7 +96,7 @@ func TestStuckStep(t *testing.T) {
 		s.incidents = []store.Incident{{Kind: store.IncidentOverdue, Job: "j", Reason: "max_duration", Current: step}}
 		e := s.only()
 		s.says(e.Title, "max duration has passed for 1 execution")
-		s.says(e.Message, `step 0 "weigh" (demo.a) reports no progress since `+still.UTC().Format(time.RFC3339))
+		s.says(e.Message, `step 0 "weigh" (demo.a) reports no progress since `+still.UTC().Format("2006-01-02 15:04:05 UTC"))
 		if strings.Contains(e.Do, "hangs") {
 			t.Errorf("too early: %s", e.Do)
 		}

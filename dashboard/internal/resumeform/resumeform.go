@@ -126,8 +126,11 @@ func ReportOf(report *courier.ResumeReport, tree *flow.Tree, sees bool) *Report 
 		r.Note, r.Config, r.ResumeReport.Values = "", nil, nil
 	}
 	if i := r.Position.Step; i < tree.Len() {
+		for i > 0 && strings.EqualFold(tree.Spec(i).Type, flow.TypeEnd) {
+			r.At, i = "the end of ", i-1
+		}
 		s := tree.Spec(i)
-		r.At = courier.StepLabel(i, s.ID, s.Type) + format.InItem(nil, r.Position.Iteration())
+		r.At += courier.StepLabel(i, s.ID, s.Type) + format.InItem(nil, r.Position.Iteration())
 	}
 	for _, s := range r.Steps {
 		if s.Repeated {

@@ -37,3 +37,19 @@ func TestRuns(t *testing.T) {
 		}
 	}
 }
+
+// A report that goes on behind the last step of a loop or a branch says which step that is.
+func TestAtTheEnd(t *testing.T) {
+	tree, err := flow.Parse([]courier.StepSpec{
+		{Type: flow.TypeForEach, Config: map[string]any{"source": []any{1, 2}}}, {Type: flow.TypeIf, Config: map[string]any{"left": 1, "operator": "exists"}}, {Type: "a", ID: "send"}, {Type: flow.TypeEnd}, {Type: flow.TypeEnd},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step, want := range map[int]string{2: `step 2 "send" (a) at index 1`, 3: `the end of step 2 "send" (a) at index 1`, 4: `the end of step 2 "send" (a) at index 1`} {
+		at := courier.Position{Step: step, Loops: []courier.LoopPosition{{Step: 0, Index: 1}}}
+		if got := ReportOf(&courier.ResumeReport{Position: at}, tree, true).At; got != want {
+			t.Errorf("at step %d: %q, want %q", step, got, want)
+		}
+	}
+}

@@ -347,23 +347,29 @@ func (d *draft) finish(ctx context.Context) (*Plan, error) {
 	c.Repairs = d.x.Repairs
 	c.Note = strings.Join(d.notes, "; ")
 	d.plan.Program, d.plan.Values = d.now, d.vals
-	if _, err := d.now.Tree.Walk(d.x.Position, d.vals); err != nil {
+	walk, err := d.now.Tree.Walk(d.x.Position, d.vals)
+	if err != nil {
 		return nil, courier.Errorf(courier.ErrInvalid, "it can't go on at %s: %w; nothing was changed", positionText(d.x.Position), err)
 	}
 	d.plan.Position = d.x.Position
 	if d.pass == nil && d.repairsAll() {
-		var err error
 		if _, d.pass, err = d.history.Begin(ctx, courier.RepairPass{Seq: d.x.Seq, Then: d.x.Position}); err != nil {
 			return nil, fmt.Errorf("read the failed items of execution %s: %w", d.x.ID, err)
 		}
 	}
 	first := d.x.Position.Step
+	for i, total := range walk.Total() {
+		if loop := d.x.Position.Loops[i]; loop.Index+1 < total { // the steps before run for the items that are left
+			first = loop.Step
+			break
+		}
+	}
 	if d.pass != nil {
 		d.plan.Failed, first = d.pass.Targets, 0
 	}
 	for i := first; i < d.now.Tree.Len(); i++ {
 		if s := d.now.Tree.Spec(i); d.now.Tree.Works(i) && (d.pass == nil || d.pass.Executes(i)) {
-			d.plan.Steps = append(d.plan.Steps, courier.ResumedStep{Step: i, ID: s.ID, Type: s.Type, Repeated: slices.Contains(d.done, i)})
+			d.plan.Steps = append(d.plan.Steps, courier.ResumedStep{Step: i, ID: s.ID, Type: s.Type, Repeated: (d.pass != nil || i >= d.x.Position.Step) && slices.Contains(d.done, i)})
 		}
 	}
 	return &d.plan, ctx.Err()
