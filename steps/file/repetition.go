@@ -8,11 +8,11 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes unfinished copies; keeps complete ones",
 	},
 	"move": {
-		"checks and skips: what is moved is noted down first by size, time and inode, and a new file under the old name stays",
+		"checks and skips: records size, time and inode of a file before it moves it; a new file under the old name stays",
 		"removes unfinished copies; keeps complete ones",
 	},
 	"delete": {
-		"checks and skips: what is deleted is noted down first, and what has come since under the name stays",
+		"checks and skips: records a file before it deletes it; a new file under its name stays",
 		"",
 	},
 	"list": {
@@ -24,7 +24,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"unzip": {
-		"publishes once: unpacks beside the target and renames the directory once, which is noted down first",
+		"publishes once: unpacks beside the target, records the rename of the directory, and renames it once",
 		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"gzip": {
@@ -48,7 +48,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"untar": {
-		"publishes once: unpacks beside the target and renames the directory once, which is noted down first",
+		"publishes once: unpacks beside the target, records the rename of the directory, and renames it once",
 		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"hash": {

@@ -8,7 +8,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"decrypt": {
-		"overwrites: the plaintext gets its name when integrity and signature were found good",
+		"overwrites: the plaintext gets its name when integrity and signature are confirmed",
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"sign": {
