@@ -2,6 +2,7 @@ package steps_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -64,5 +65,32 @@ func TestJobsPage(t *testing.T) {
 	}
 	if _, err := e.Jobs().Define(t.Context(), job, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFlowPage: the job in docs/flow.md does what the page says.
+func TestFlowPage(t *testing.T) {
+	var job courier.Job
+	if err := json.Unmarshal(block(t, "flow.md", "job"), &job); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, size := range map[string]int{"a.csv": 10, "b.csv": 5000} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := engine.New(memstore.New(), registry(), &engine.Options{
+		Roots:   []string{dir},
+		Secrets: func(context.Context, courier.SecretRequest) (string, error) { return "a password", nil },
+	})
+	x, err := e.Run(t.Context(), job, &courier.EnqueueOptions{Params: map[string]any{"dir": dir}})
+	if err != nil || x.State != courier.Completed {
+		t.Fatalf("%v, %v", x.State, err)
+	}
+	for _, name := range []string{"sorted/a.csv", "sorted/b.csv.zip", "SHA256SUMS"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
 	}
 }
