@@ -41,7 +41,9 @@ func TestDocumentation(t *testing.T) {
 	writeShared(&b, "Output", p.outputs)
 	fmt.Fprintf(&b, "\nThe *usual cleanup* %s.\n\n", p.cleanup)
 	for _, s := range saidOnce {
-		fmt.Fprintf(&b, "- %s\n", s.rule)
+		if s.rule != "" { // said by the rule before
+			fmt.Fprintf(&b, "- %s\n", s.rule)
+		}
 	}
 	for _, s := range p.sections {
 		p.write(&b, s)
@@ -68,7 +70,8 @@ func TestDocumentation(t *testing.T) {
 // saidOnce are clauses in the documentation of many fields and types, which editors and forms
 // show alone. The page has a rule at its top instead.
 var saidOnce = []struct{ clause, rule string }{
-	{", in the attempt's own directory, or in this directory if it exists or ends in /", "An output path that is an existing directory, or ends in a slash, means a file in it."},
+	{", in the attempt's own directory, or in this directory if it exists or ends in /", "A destination or an output path that is an existing directory, or ends in a slash, means a file in it, under the source's name or the default name."},
+	{"; an existing directory, or a path that ends in /, keeps the source's name", ""},
 	{", or with a slash at its end the directory for it", "With pgp the directory must end in a slash."},
 	{", in the attempt's own directory", "By default the file is in the attempt's own directory."},
 	{"; taken from the login directory unless it begins with a slash", "A path on a server is taken from the login directory unless it begins with a slash."},
@@ -78,6 +81,7 @@ var saidOnce = []struct{ clause, rule string }{
 	{", the first if there are several", "An output such as `copied_file` is the first of several."},
 	{", in bytes", "Sizes are in bytes."},
 	{": looks again", "A type that *reads only* looks again."},
+	{": records a file before it changes it; a new file under its name stays", "A type that *checks and skips* records a file with its size and time before it changes it. A new file under its name stays."},
 }
 
 // twins are types that are documented in the section of another one. Those of ftp are in the

@@ -26,19 +26,19 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes side files on the server; keeps complete files, and with resume unfinished ones until the execution is cancelled",
 	},
 	"mkdir": {
-		"checks and skips: a directory that is there is what was asked for",
+		"checks and skips: an existing directory is enough",
 		"",
 	},
 	"rmdir": {
-		"checks and skips: records what it removes first; what came later stays",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"",
 	},
 	"delete": {
-		"checks and skips: records size and time of a file before it deletes it; a new file under its name stays",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"",
 	},
 	"rename": {
-		"checks and skips: records size and time of a file before it renames it, and renames it once",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"moves back what an interrupted attempt has set aside, unless its successor is in place",
 	},
 }

@@ -68,7 +68,7 @@ func Register(r *courier.Registry, opt *Options) {
 	courier.Register(r, "exec.run", Run{Options: *opt}, &courier.TypeOptions{
 		FailedOutputs: true,
 		Doc:           "Runs a program that the host application allows, without a shell.",
-		RepeatDoc:     "runs the program again, which must be safe to repeat; with once, returns the outputs of a completed run, also after retry_job, and fails if a run was interrupted",
+		RepeatDoc:     "runs the program again, which must be safe to repeat; see once, which also holds after retry_job",
 		CleanupDoc:    "removes unfinished files of standard output and error; keeps complete ones, and what the program wrote",
 	})
 }

@@ -39,7 +39,7 @@ type Move struct {
 type MoveConfig struct {
 	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to move, or a pattern"`
 	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"new path; an existing directory, or a path that ends in /, keeps the source's name"`
-	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip, which leaves both files as they are, or fail"`
+	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip or fail"`
 	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions as octal digits; those of the source by default"`
 	Glob            *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
 	IgnoreMissing   bool            `json:"ignore_missing,omitempty" doc:"a missing file is no error"`
@@ -50,7 +50,7 @@ type MoveOutput struct {
 	MovedFile    string   `json:"moved_file,omitempty" doc:"new path of the file, the first if there are several"`
 	MovedFiles   []string `json:"moved_files" file:"destination_path" doc:"new paths of all files in the order of their old ones, skipped files included"`
 	Size         int64    `json:"size" doc:"of what was moved, in bytes"`
-	SkippedFiles []string `json:"skipped_files" doc:"destinations that existed; their sources were not moved"`
+	SkippedFiles []string `json:"skipped_files" doc:"destinations that existed and were left as they are"`
 	Skipped      bool     `json:"skipped" doc:"whether all destinations existed"`
 	Reason       string   `json:"reason,omitempty" doc:"file_exists when skipped is true"`
 }

@@ -8,11 +8,11 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes unfinished copies; keeps complete ones",
 	},
 	"move": {
-		"checks and skips: records size, time and inode of a file before it moves it; a new file under the old name stays",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"removes unfinished copies; keeps complete ones",
 	},
 	"delete": {
-		"checks and skips: records a file before it deletes it; a new file under its name stays",
+		"checks and skips: records a file before it changes it; a new file under its name stays",
 		"",
 	},
 	"list": {
@@ -25,7 +25,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 	},
 	"unzip": {
 		"publishes once: unpacks beside the target, records the rename of the directory, and renames it once",
-		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
+		"removes what was not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"gzip": {
 		"overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes for the same content",
@@ -49,7 +49,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 	},
 	"untar": {
 		"publishes once: unpacks beside the target, records the rename of the directory, and renames it once",
-		"removes what was unpacked and not published; keeps what was about to be published until the execution is cancelled",
+		"removes what was not published; keeps what was about to be published until the execution is cancelled",
 	},
 	"hash": {
 		"overwrites: the manifest gets its name when it is complete",
@@ -68,7 +68,7 @@ var repetitions = map[string]struct{ repeat, cleanup string }{
 		"removes the unfinished file of earlier attempts; keeps a complete one",
 	},
 	"mkdir": {
-		"checks and skips: a directory that is there is what was asked for",
+		"checks and skips: an existing directory is enough",
 		"",
 	},
 	"wait": {

@@ -18,9 +18,9 @@ type UploadFields struct {
 	Glob           *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`
 	IgnoreMissing  bool            `json:"ignore_missing,omitempty" doc:"a missing file is no error"`
 	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a file whose size and time are the same on both sides counts as transferred"`
-	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"none; read_back: read the remote file and compare, before it gets its name; sidecar: write the SHA-256 into a remote file of the same name with .sha256"`
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"none; read_back: read the remote file once more and compare; sidecar: the SHA-256 is in the remote file of the same name with .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the sources when all are transferred: keep, delete, move, or archive, which moves them and adds the time to each name"`
-	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"local directory for move and archive; made if it is missing, and so are the directories that the pattern found"`
+	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"directory for sources that are moved or archived; their directories are kept, and made if they are missing"`
 	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have stayed the same for so long; 0 takes all"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty file that is written beside each remote file when all are uploaded, such as *.done; * stands for the file's name"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"most bytes per second of the whole step; 0 means no limit"`
@@ -43,17 +43,17 @@ type DownloadFields struct {
 	RemotePath     string          `json:"remote_path" courier:"required,path" doc:"the file to download, or a directory; taken from the login directory unless it begins with a slash"`
 	Pattern        courier.Pattern `json:"pattern,omitempty" doc:"download only matching files of a directory, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	Glob           *bool           `json:"glob,omitempty" doc:"wildcards from referenced values count in pattern too; otherwise only those of the definition do"`
-	FollowLinks    bool            `json:"follow_links,omitempty" doc:"links to files count as files; otherwise they are left out, because a link can lead to files of others"`
-	LocalPath      string          `json:"local_path,omitempty" courier:"path" doc:"path of the local file; an existing directory, or a path that ends in /, keeps the remote name; by default the attempt's own directory"`
+	FollowLinks    bool            `json:"follow_links,omitempty" doc:"links to files count as files; otherwise they are left out, because they can lead to files of others"`
+	LocalPath      string          `json:"local_path,omitempty" courier:"path" doc:"path of the local file; an existing directory, or a path that ends in /, keeps the source's name; by default the attempt's own directory"`
 	IfExists       string          `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip or fail"`
 	ExpectedSize   *int64          `json:"expected_size,omitempty" min:"0" doc:"bytes that a single file must have, such as context:loop.current_item.size; any size by default"`
 	IgnoreMissing  bool            `json:"ignore_missing,omitempty" doc:"a missing file is no error"`
 	OnUnsafeName   string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries that can't be used: skip or fail"`
 	Resume         *bool           `json:"resume,omitempty" doc:"go on where an interrupted attempt stopped, if the remote file still has its size and time; by default for files of 1 MiB or more"`
 	SkipIfSame     bool            `json:"skip_if_same,omitempty" doc:"a file whose size and time are the same on both sides counts as transferred"`
-	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"none; read_back: compare with the remote file, read a second time; sidecar: compare with the SHA-256 in the remote file of the same name with .sha256"`
+	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"none; read_back: read the remote file once more and compare; sidecar: the SHA-256 is in the remote file of the same name with .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the sources when all are transferred: keep, delete, move, or archive, which moves them and adds the time to each name"`
-	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"remote directory for move and archive; made if it is missing, and so are the directories below remote_path"`
+	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"directory for sources that are moved or archived; their directories are kept, and made if they are missing"`
 	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have stayed the same for so long; 0 takes all"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files beside which there is a file of this name, such as *.done; * stands for the file's name"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"most bytes per second of the whole step; 0 means no limit"`
@@ -80,7 +80,7 @@ type ListConfig struct {
 	RemotePath         string          `json:"remote_path" courier:"path" default:"." doc:"directory; taken from the login directory unless it begins with a slash"`
 	Pattern            courier.Pattern `json:"pattern,omitempty" doc:"list only what matches, such as *.csv, {a,b}-*, or **/*.csv for all directories below too"`
 	Glob               *bool           `json:"glob,omitempty" doc:"wildcards from referenced values count in pattern too; otherwise only those of the definition do"`
-	FollowLinks        bool            `json:"follow_links,omitempty" doc:"links to files count as files; otherwise they are left out, because a link can lead to files of others"`
+	FollowLinks        bool            `json:"follow_links,omitempty" doc:"links to files count as files; otherwise they are left out, because they can lead to files of others"`
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	OnUnsafeName       string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries that can't be used: skip or fail"`
 	StableSeconds      float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have stayed the same for so long; 0 takes all"`
@@ -135,7 +135,7 @@ type DeleteConfig struct {
 // A DeleteOutput is the output of a step that deletes files. That of file.delete has its fields
 // with documentation of its own, which names local paths.
 type DeleteOutput struct {
-	DeletedFile  string   `json:"deleted_file,omitempty" doc:"remote path of what was deleted, the first if there are several"`
+	DeletedFile  string   `json:"deleted_file,omitempty" doc:"path of what was deleted, the first if there are several"`
 	DeletedFiles []string `json:"deleted_files" doc:"remote paths of everything deleted"`
 	DeletedCount int      `json:"deleted_count" doc:"number of deleted files"`
 	Existed      bool     `json:"existed" doc:"whether there was anything to delete"`
@@ -146,7 +146,7 @@ type RenameConfig struct {
 	ConnectionID    string `json:"connection_id" courier:"required" doc:"the connection to use"`
 	SourcePath      string `json:"source_path" courier:"required,path" doc:"the remote file or directory; taken from the login directory unless it begins with a slash"`
 	DestinationPath string `json:"destination_path" courier:"required,path" doc:"new remote path; an existing directory, or a path that ends in /, keeps the source's name"`
-	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip, which leaves both files as they are, or fail"`
+	IfExists        string `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip or fail"`
 	IgnoreMissing   bool   `json:"ignore_missing,omitempty" doc:"a missing file is no error"`
 	MakeDirectories bool   `json:"make_directories,omitempty" doc:"make missing directories of destination_path; otherwise a missing one is an error"`
 }
@@ -166,7 +166,7 @@ type MkdirConfig struct {
 
 // A MkdirOutput is the output of a step that makes a directory.
 type MkdirOutput struct {
-	CreatedDirectory string `json:"created_directory" doc:"remote path of the directory"`
+	CreatedDirectory string `json:"created_directory" doc:"path of the directory"`
 }
 
 // An RmdirConfig is the configuration of a step that removes a directory.

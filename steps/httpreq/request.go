@@ -47,7 +47,7 @@ type RequestConfig struct {
 	TimeoutSeconds      float64  `json:"response_timeout_seconds,omitempty" min:"0" max:"86400" doc:"longest wait for the response; 60 by default"`
 	MaxRetryWaitSeconds *float64 `json:"max_retry_wait_seconds,omitempty" min:"0" max:"86400" doc:"longest wait that a Retry-After of the server can cause; 60 by default, 0 means no wait"`
 	IdempotencyKey      string   `json:"idempotency_key,omitempty" doc:"value of the Idempotency-Key header; none sends no header; by default the step makes one, except for GET, HEAD and OPTIONS"`
-	Once                bool     `json:"once,omitempty" courier:"at_most_one=receipt" doc:"send at most once: a repetition fails if an earlier attempt was interrupted after sending"`
+	Once                bool     `json:"once,omitempty" courier:"at_most_one=receipt" doc:"send at most once: a repetition returns the outputs of an answered request, and fails if an earlier one may have been received"`
 }
 
 // RequestOutput is the output of http.request.
