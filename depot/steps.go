@@ -26,8 +26,8 @@ func Register(r *courier.Registry, d Depot, opt *Retention) {
 	none, stall := time.Duration(0), time.Minute
 	courier.Register(r, "depot.fetch", Fetch{Depot: d}, &courier.TypeOptions{
 		Doc:        "Copies the uploaded files of the execution from the depot into the workspace.",
-		RepeatDoc:  "overwrites: a copy gets its name when it is complete and its hash is right, so it is the old one or the new one, with the same bytes",
-		CleanupDoc: "removes unfinished copies; keeps complete ones",
+		RepeatDoc:  "overwrites: the file gets its name when it is complete, so it is the old one or the new one, with the same bytes, whose hash is checked",
+		CleanupDoc: "removes unfinished files of earlier attempts; keeps complete ones",
 		Timeout:    &none, Stall: &stall,
 	})
 	courier.Register(r, "depot.keep", Keep{Depot: d}, &courier.TypeOptions{

@@ -86,7 +86,7 @@ var saidOnce = []struct{ clause, rule string }{
 
 // twins are types that are documented in the section of another one. Those of ftp are in the
 // section of the type of sftp with the same verb.
-var twins = map[string]string{"file.zstd": "file.gzip", "file.unzstd": "file.gunzip", "file.zip": "file.tar", "file.unzip": "file.untar"}
+var twins = map[string]string{"file.zstd": "file.gzip", "file.unzstd": "file.gunzip", "file.zip": "file.tar", "file.move": "file.copy", "file.unzip": "file.untar"}
 
 // A section documents one type, or two that have most fields in common.
 type section struct {

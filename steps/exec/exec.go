@@ -69,7 +69,7 @@ func Register(r *courier.Registry, opt *Options) {
 		FailedOutputs: true,
 		Doc:           "Runs a program that the host application allows, without a shell.",
 		RepeatDoc:     "runs the program again, which must be safe to repeat; see once, which also holds after retry_job",
-		CleanupDoc:    "removes unfinished files of standard output and error; keeps complete ones, and what the program wrote",
+		CleanupDoc:    "removes unfinished files of standard output and error; keeps complete ones and files of the program",
 	})
 }
 

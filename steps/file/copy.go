@@ -23,8 +23,8 @@ type Copy struct {
 
 // CopyConfig is the configuration of file.copy.
 type CopyConfig struct {
-	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to copy, or a pattern"`
-	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"path of the copy; an existing directory, or a path that ends in /, keeps the source's name"`
+	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file, or a pattern"`
+	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"new path; an existing directory, or a path that ends in /, keeps the source's name"`
 	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip or fail"`
 	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions as octal digits; those of the source by default"`
 	Glob            *bool           `json:"glob,omitempty" doc:"whether the path is a pattern; by default if it has * or ? and no file has that name"`

@@ -37,7 +37,7 @@ type Move struct {
 
 // MoveConfig is the configuration of file.move.
 type MoveConfig struct {
-	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file to move, or a pattern"`
+	SourcePath      courier.Pattern `json:"source_path" courier:"required" doc:"the file, or a pattern"`
 	DestinationPath string          `json:"destination_path" courier:"required,path" doc:"new path; an existing directory, or a path that ends in /, keeps the source's name"`
 	IfExists        IfExists        `json:"if_exists" default:"overwrite" enum:"overwrite,skip,fail" doc:"what to do if the destination exists: overwrite, skip or fail"`
 	Mode            *Permissions    `json:"mode,omitempty" doc:"permissions as octal digits; those of the source by default"`
