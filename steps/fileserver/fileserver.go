@@ -21,7 +21,7 @@ type UploadFields struct {
 	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"none; read_back: read the remote file once more and compare; sidecar: the SHA-256 is in the remote file of the same name with .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the sources when all are transferred: keep, delete, move, or archive, which moves them and adds the time to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"directory for sources that are moved or archived; their directories are kept, and made if they are missing"`
-	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have stayed the same for so long; 0 takes all"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have not changed for this long; 0 takes all"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"name of an empty file that is written beside each remote file when all are uploaded, such as *.done; * stands for the file's name"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"most bytes per second of the whole step; 0 means no limit"`
 }
@@ -54,7 +54,7 @@ type DownloadFields struct {
 	Checksum       string          `json:"checksum" default:"none" enum:"none,read_back,sidecar" doc:"none; read_back: read the remote file once more and compare; sidecar: the SHA-256 is in the remote file of the same name with .sha256"`
 	AfterTransfer  string          `json:"after_transfer" default:"keep" enum:"keep,delete,move,archive" doc:"what to do with the sources when all are transferred: keep, delete, move, or archive, which moves them and adds the time to each name"`
 	MoveTo         string          `json:"move_to,omitempty" courier:"path" doc:"directory for sources that are moved or archived; their directories are kept, and made if they are missing"`
-	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have stayed the same for so long; 0 takes all"`
+	StableSeconds  float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have not changed for this long; 0 takes all"`
 	DoneFile       courier.Pattern `json:"done_file,omitempty" doc:"download only files beside which there is a file of this name, such as *.done; * stands for the file's name"`
 	BandwidthLimit int64           `json:"bandwidth_limit,omitempty" min:"0" doc:"most bytes per second of the whole step; 0 means no limit"`
 	MaxBytes       int64           `json:"max_bytes,omitempty" min:"0" doc:"largest file in bytes; 0 means the limit of the connection, which always holds"`
@@ -83,7 +83,7 @@ type ListConfig struct {
 	FollowLinks        bool            `json:"follow_links,omitempty" doc:"links to files count as files; otherwise they are left out, because they can lead to files of others"`
 	IncludeDirectories bool            `json:"include_directories,omitempty" doc:"list directories as entries of their own"`
 	OnUnsafeName       string          `json:"on_unsafe_name" default:"skip" enum:"skip,fail" doc:"what to do about entries that can't be used: skip or fail"`
-	StableSeconds      float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have stayed the same for so long; 0 takes all"`
+	StableSeconds      float64         `json:"stable_seconds,omitempty" min:"0" max:"86400" doc:"take only files whose size and time have not changed for this long; 0 takes all"`
 }
 
 // A ListOutput is the output of a step that lists a directory.
